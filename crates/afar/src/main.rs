@@ -1,0 +1,2 @@
+//! afar: AFS for long and fat links.
+fn main() {}

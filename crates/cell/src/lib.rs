@@ -1,0 +1,1 @@
+//! Knowing a cell: its servers, their addresses, its volumes and paths.

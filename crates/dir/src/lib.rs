@@ -1,0 +1,1 @@
+//! AFS directory pages.

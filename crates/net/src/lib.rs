@@ -1,0 +1,1 @@
+//! The shell around the Rx engine: UDP sockets, clock, threads; async connections and calls.

@@ -1,0 +1,1 @@
+//! The Rx engine, sans-IO: packets, calls, acks, RTT, loss recovery, congestion.

@@ -1,0 +1,1 @@
+//! AFS vocabulary and its XDR form.

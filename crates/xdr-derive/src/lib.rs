@@ -1,0 +1,1 @@
+//! Derives the XDR codec of `afar-xdr` for structs and unions.

@@ -1,0 +1,1 @@
+//! XDR codec (RFC 4506): bounded, never panics on any input.

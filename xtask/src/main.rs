@@ -1,0 +1,2 @@
+//! The project routines.
+fn main() {}
