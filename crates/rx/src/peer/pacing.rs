@@ -1,0 +1,210 @@
+//! Spreads packets over time, in bursts that suit segmentation offload.
+//!
+//! A token bucket. It fills at the controller's pacing rate and is as deep as one send quantum
+//! plus what the rate delivers in [`CATCH_UP`], so a timer that fires late costs no throughput,
+//! and a sender that was idle cannot dump more than that at once. Bytes are released a quantum at
+//! a time, so every release can leave as one GSO send.
+
+use std::time::{Duration, Instant};
+
+/// How late a release may come without losing throughput. Also bounds the burst after idleness.
+const CATCH_UP: Duration = Duration::from_millis(2);
+
+/// Packets' worth of bytes that may leave at once on a fresh path (RFC 9002 §7.7 names ten).
+const INITIAL_BURST_PACKETS: u64 = 10;
+
+const NANOS_PER_SECOND: u128 = 1_000_000_000;
+
+/// The pacer of one path, shared by all its calls.
+#[derive(Clone, Debug)]
+pub(crate) struct Pacer {
+    /// Bytes that may leave now; negative when a packet larger than the rest was let through.
+    tokens: i64,
+    /// Remainder of the last refill, in byte-nanoseconds per second, so that no rate loses to rounding.
+    remainder: u128,
+    refilled: Instant,
+    rate: Option<u64>,
+    quantum: usize,
+}
+
+impl Pacer {
+    /// A pacer that lets an initial burst through at once.
+    pub(crate) fn new(now: Instant, datagram_size: usize) -> Self {
+        let burst = INITIAL_BURST_PACKETS.saturating_mul(datagram_size as u64);
+        Self {
+            tokens: i64::try_from(burst).unwrap_or(i64::MAX),
+            remainder: 0,
+            refilled: now,
+            rate: None,
+            quantum: datagram_size,
+        }
+    }
+
+    /// Bytes that may be sent at `now` at `rate` bytes per second; `None` means unpaced.
+    ///
+    /// The answer is 0 or at least one `quantum` while the pacer binds: waiting for a whole
+    /// quantum keeps bursts worth one offloaded send. The caller may overshoot by less than one
+    /// packet; the debt is repaid first.
+    pub(crate) fn budget(&mut self, now: Instant, rate: Option<u64>, quantum: usize) -> u64 {
+        self.refill(now);
+        self.rate = rate;
+        self.quantum = quantum.max(1);
+        if rate.is_none() {
+            self.tokens = self.tokens.max(0);
+            return u64::MAX;
+        }
+        self.tokens = self.tokens.min(self.depth());
+        if self.tokens >= self.release_size() {
+            u64::try_from(self.tokens).unwrap_or(0)
+        } else {
+            0
+        }
+    }
+
+    /// Notes that `bytes` left at `now`.
+    pub(crate) fn on_sent(&mut self, now: Instant, bytes: usize) {
+        self.refill(now);
+        let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+        self.tokens = self.tokens.saturating_sub(bytes);
+        if self.rate.is_none() {
+            self.tokens = self.tokens.max(0);
+        }
+    }
+
+    /// When the next quantum may leave; `None` if it may at once or the path is unpaced.
+    ///
+    /// Uses the rate and quantum of the last [`Self::budget`].
+    pub(crate) fn next_release(&self, now: Instant) -> Option<Instant> {
+        let rate = u128::from(self.rate?.max(1));
+        let missing = u128::try_from(self.release_size().saturating_sub(self.tokens)).unwrap_or(0);
+        if missing == 0 {
+            return None;
+        }
+        let needed = (missing * NANOS_PER_SECOND)
+            .saturating_sub(self.remainder)
+            .div_ceil(rate);
+        let wait = Duration::from_nanos(u64::try_from(needed).unwrap_or(u64::MAX / 4));
+        self.refilled
+            .checked_add(wait)
+            .filter(|release| *release > now)
+    }
+
+    fn release_size(&self) -> i64 {
+        i64::try_from(self.quantum).unwrap_or(i64::MAX / 4)
+    }
+
+    /// The most that may gather: one quantum and what the rate brings in the catch-up time.
+    fn depth(&self) -> i64 {
+        let rate = u128::from(self.rate.unwrap_or(0));
+        let late = rate * CATCH_UP.as_nanos() / NANOS_PER_SECOND;
+        self.release_size()
+            .saturating_add(i64::try_from(late).unwrap_or(i64::MAX / 4))
+    }
+
+    fn refill(&mut self, now: Instant) {
+        let Some(elapsed) = now
+            .checked_duration_since(self.refilled)
+            .filter(|e| !e.is_zero())
+        else {
+            return;
+        };
+        self.refilled = now;
+        let Some(rate) = self.rate else { return };
+        let gained = u128::from(rate) * elapsed.as_nanos() + self.remainder;
+        self.remainder = gained % NANOS_PER_SECOND;
+        let gained = i64::try_from(gained / NANOS_PER_SECOND).unwrap_or(i64::MAX);
+        self.tokens = self
+            .tokens
+            .saturating_add(gained)
+            .min(self.depth().max(self.tokens));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+    const MBIT_100: Option<u64> = Some(12_500_000);
+
+    /// Sends as much as allowed at every wakeup, each late by `late`; returns bytes per second.
+    fn drive(rate: u64, quantum: usize, packet: usize, late: Duration) -> f64 {
+        let start = Instant::now();
+        let mut pacer = Pacer::new(start, packet);
+        let (mut now, mut sent) = (start, 0u64);
+        while now < start + Duration::from_secs(2) {
+            let mut budget = pacer.budget(now, Some(rate), quantum);
+            while budget > 0 {
+                pacer.on_sent(now, packet);
+                sent += packet as u64;
+                budget = budget.saturating_sub(packet as u64);
+            }
+            pacer.budget(now, Some(rate), quantum);
+            now = pacer.next_release(now).map_or(now, |at| at) + late;
+        }
+        sent as f64 / now.duration_since(start).as_secs_f64()
+    }
+
+    #[test]
+    fn keeps_the_rate_whatever_the_quantum() {
+        for (rate, quantum, packet) in [
+            (12_500_000, 14_440, 1444),
+            (125_000_000, 64_000, 1444),
+            (3_750_000, 2888, 1444),
+            (1_250_000_000, 65_000, 65_000),
+            (1000, 1444, 1444),
+        ] {
+            let got = drive(rate, quantum, packet, Duration::ZERO);
+            let want = rate as f64;
+            let slack = (INITIAL_BURST_PACKETS as f64 + 2.0) * packet as f64;
+            assert!(
+                (got - want).abs() < want * 0.002 + slack,
+                "{rate} {quantum} {packet}: {got}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_late_timer_costs_no_throughput() {
+        let got = drive(125_000_000, 64_000, 1444, MS);
+        assert!(got > 0.995 * 125e6, "{got}");
+    }
+
+    #[test]
+    fn idleness_earns_a_bounded_burst() {
+        let start = Instant::now();
+        let mut pacer = Pacer::new(start, 1444);
+        assert_eq!(pacer.budget(start, MBIT_100, 2888), 14_440);
+        pacer.on_sent(start, 14_440);
+        assert_eq!(pacer.budget(start, MBIT_100, 2888), 0);
+        let later = start + Duration::from_secs(60);
+        assert_eq!(pacer.budget(later, MBIT_100, 2888), 2888 + 25_000);
+    }
+
+    #[test]
+    fn release_comes_when_a_quantum_has_gathered() {
+        let start = Instant::now();
+        let mut pacer = Pacer::new(start, 1250);
+        pacer.budget(start, MBIT_100, 12_500);
+        pacer.on_sent(start, 12_500);
+        assert_eq!(pacer.budget(start, MBIT_100, 12_500), 0);
+        let release = pacer.next_release(start).expect("bound by the pacer");
+        assert_eq!(release, start + MS);
+        assert_eq!(
+            pacer.budget(release - Duration::from_nanos(1), MBIT_100, 12_500),
+            0
+        );
+        assert_eq!(pacer.budget(release, MBIT_100, 12_500), 12_500);
+        assert_eq!(pacer.next_release(release), None);
+    }
+
+    #[test]
+    fn unpaced_is_unbounded() {
+        let start = Instant::now();
+        let mut pacer = Pacer::new(start, 1444);
+        assert_eq!(pacer.budget(start, None, 1444), u64::MAX);
+        pacer.on_sent(start, 10_000_000);
+        assert_eq!(pacer.next_release(start), None);
+        assert_eq!(pacer.budget(start, None, 1444), u64::MAX);
+    }
+}
