@@ -1,2 +1,46 @@
-//! The project routines.
-fn main() {}
+//! The project's routines: `cargo xtask tidy|test|openafs|bench`.
+//!
+//! Each subcommand is a module with a `run` function; `sh` starts other programs and
+//! `output` is the only place that prints.
+
+mod openafs;
+mod output;
+mod sh;
+mod test;
+mod tidy;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "The project's own routines.")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Check the house rules; fast, needs no network.
+    Tidy(tidy::Args),
+    /// Install what the tests need, then run them all.
+    Test(test::Args),
+    /// Run a real OpenAFS cell to test against.
+    Openafs(openafs::Args),
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Tidy(args) => tidy::run(&args),
+        Command::Test(args) => test::run(&args),
+        Command::Openafs(args) => openafs::run(args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            output::note(&format!("error: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
