@@ -1,1 +1,52 @@
 //! AFS vocabulary and its XDR form.
+//!
+//! Structures have the field order and sizes of the AFS-3 interface definitions (RXAFS, RXAFSCB,
+//! VL); values that AFS splits over words, such as 64-bit lengths, are joined here. Names follow
+//! the field: [`Fid`], [`FetchStatus`], [`CallBack`], [`Acl`], [`VldbEntry`].
+
+mod acl;
+mod cell;
+pub mod error;
+mod fid;
+mod host;
+mod partition;
+mod rights;
+mod status;
+mod uuid;
+mod vldb;
+mod volume;
+
+pub use acl::{Acl, AclEntry, AclError};
+pub use cell::{CellName, CellNameError};
+pub use fid::{DataVersion, Fid, PtsId, Uniquifier, UnixTime, VnodeId, VolumeId};
+pub use host::{
+    AFS_MAX_INTERFACES, CAPABILITY_64BIT_FILES, CAPABILITY_ERROR_TRANSLATION, CAPABILITY_SANE_ACLS,
+    CAPABILITY_WRITE_LOCK_ACL, Capabilities, InterfaceAddr,
+};
+pub use partition::{PartitionError, PartitionId};
+pub use rights::{Rights, RightsError};
+pub use status::{CallBack, CallBackType, FetchStatus, FileType, StoreStatus, VolSync};
+pub use uuid::{AfsUuid, UuidError};
+pub use vldb::{
+    AddrsU, EntryError, ListAddrByAttributes, ListByAttributes, NvldbEntry, Site, SiteFlags,
+    SiteServer, UvldbEntry, VldbEntry, VldbEntryO, VldbFlags,
+};
+pub use volume::{FetchVolumeStatus, VolumeType};
+
+use afar_xdr::{List, Opaque, XdrString};
+
+/// A name in a directory, at most 255 bytes in practice; 256 (AFSNAMEMAX) on the wire.
+pub type FileName = XdrString<256>;
+/// A volume name as the VL service takes it; an all-digit one is read as a volume id.
+pub type VolumeName = XdrString<65>;
+/// The text of an ACL (see [`Acl`]).
+pub type AclText = Opaque<1024>;
+/// Fids of a bulk call or callback break: at most 50 (AFSCBMAX).
+pub type Fids = List<Fid, 50>;
+/// Callbacks beside [`Fids`].
+pub type CallBacks = List<CallBack, 50>;
+/// Statuses of a bulk call, one for each fid asked.
+pub type Statuses = List<FetchStatus, 50>;
+
+#[cfg(test)]
+mod tests;

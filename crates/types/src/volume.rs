@@ -1,0 +1,62 @@
+//! Volumes as file servers describe them.
+
+use std::fmt;
+
+use afar_xdr::{Decode, Encode};
+
+use crate::VolumeId;
+
+/// Which member of its group a volume is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+pub enum VolumeType {
+    /// The one that is changed.
+    ReadWrite = 0,
+    /// A released copy, at any number of sites.
+    ReadOnly = 1,
+    /// A clone beside the read-write volume.
+    Backup = 2,
+}
+
+impl VolumeType {
+    /// All three, in the order of the ids in a VLDB entry.
+    pub const ALL: [Self; 3] = [Self::ReadWrite, Self::ReadOnly, Self::Backup];
+}
+
+impl fmt::Display for VolumeType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::ReadWrite => "read-write",
+            Self::ReadOnly => "read-only",
+            Self::Backup => "backup",
+        })
+    }
+}
+
+/// A volume's state, quota and partition (AFS-3 AFSFetchVolumeStatus, 12 words). Sizes are in KiB.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Encode, Decode)]
+pub struct FetchVolumeStatus {
+    /// The volume.
+    pub volume: VolumeId,
+    /// Its read-write volume.
+    pub parent: VolumeId,
+    /// Whether it can be used.
+    pub online: bool,
+    /// Whether it is meant to be used.
+    pub in_service: bool,
+    /// Whether an administrator has let it be used.
+    pub blessed: bool,
+    /// Whether it must be repaired first.
+    pub needs_salvage: bool,
+    /// 0 read-only or backup, 1 read-write.
+    pub kind: u32,
+    /// Space kept for it.
+    pub min_quota: u32,
+    /// Space it may use; 0 is no limit.
+    pub max_quota: u32,
+    /// Space it uses.
+    pub blocks_in_use: u32,
+    /// Space free on its partition.
+    pub partition_blocks_available: u32,
+    /// Size of its partition.
+    pub partition_max_blocks: u32,
+}
