@@ -235,13 +235,13 @@ impl Options {
     /// The one-way delays.
     fn delays(&self) -> [Duration; 2] {
         let half = self.rtt.unwrap_or(Duration::from_micros(12_500)) / 2;
-        self.delay.unwrap_or(PerDirection::both(half)).into_array()
+        self.delay.map_or([half; 2], PerDirection::into_array)
     }
 
     fn shapes(&self) -> [Shape; 2] {
         let delays = self.delays();
         let rtt = delays[0] + delays[1];
-        let rates = self.rate.unwrap_or(PerDirection::both(None)).into_array();
+        let rates = self.rate.map_or([None; 2], PerDirection::into_array);
         let shares =
             |given: Option<PerDirection<f64>>| given.map_or([0.0, 0.0], PerDirection::into_array);
         let (loss, reorder) = (shares(self.loss), shares(self.reorder));

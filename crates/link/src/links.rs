@@ -35,7 +35,7 @@ const BUFFER_MAX: u64 = 64 << 20;
 /// Settings in both namespaces. Buffers fit long links; metrics of earlier connections are not
 /// kept, so that runs do not depend on each other; IPv6 is off on the device, since its own
 /// chatter would show in the counters.
-const SETTINGS: [(&str, &str); 6] = [
+pub const SETTINGS: [(&str, &str); 6] = [
     ("net/ipv4/tcp_rmem", "4096 131072 67108864"),
     ("net/ipv4/tcp_wmem", "4096 16384 67108864"),
     ("net/ipv4/tcp_no_metrics_save", "1"),

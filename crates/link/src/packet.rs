@@ -163,9 +163,10 @@ impl Packet {
 
     /// The wire packets this stands for, as ranges of payload, with their lengths as IP packets.
     pub fn wire_packets(&self) -> impl Iterator<Item = (Range<usize>, u32)> + use<> {
-        let (header_len, segment) = self.cut.map_or((0, self.data.len().max(1)), |cut| {
-            (cut.header_len, cut.segment)
-        });
+        let (header_len, segment) = match self.cut {
+            Some(cut) => (cut.header_len, cut.segment),
+            None => (0, self.data.len().max(1)),
+        };
         let payload = self.data.len() - header_len;
         (0..payload).step_by(segment).map(move |from| {
             let to = (from + segment).min(payload);

@@ -1,4 +1,8 @@
 //! Super-packets are cut as a network card would, and every checksum holds.
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "small numbers in sample packets"
+)]
 
 use super::*;
 
