@@ -1,1 +1,52 @@
 //! The AFS-3 RPC interfaces, one table each: client stubs and server traits.
+//!
+//! A row of a table is an operation: opcode, name, arguments, results, and whether data flows
+//! beside them. From the rows come, in each interface's module,
+//!
+//! - a module per operation with its `Request` and `Reply`,
+//! - `Client`, an async function per operation over an [`afar_net::Connection`],
+//! - `Service`, a trait with a method per operation, each answering RXGEN_OPCODE until it is
+//!   written, and `Server`, which makes an [`afar_net::Handler`] of it,
+//! - `OPERATIONS` and `name`, for traces and metrics,
+//! - `canonical_request` and `canonical_reply`, which decode and encode again.
+//!
+//! The data of a split call is never buffered whole: a client takes it from [`Fetch`] or gives it
+//! to [`Store`], a server gives it to [`FetchSink`] or takes it from [`StoreSource`].
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use std::sync::Arc;
+//! use afar_net::{Config, Endpoint, RxNull};
+//! use afar_rpc::rxafs;
+//! use afar_types::{Fid, VolumeId};
+//!
+//! let endpoint = Endpoint::bind("0.0.0.0:0".parse()?, Config::default())?;
+//! let connection =
+//!     endpoint.connect("192.0.2.1:7000".parse()?, rxafs::SERVICE, Arc::new(RxNull));
+//! let server = rxafs::Client::new(connection);
+//! let root = Fid::root(VolumeId(536_870_915));
+//! let mut data = server.fetch_data64(root, 0, 1 << 20).await?;
+//! while let Some(bytes) = data.chunk().await? {
+//!     // … any number of bytes, in order
+//!     drop(bytes);
+//! }
+//! let status = data.finish().await?.status;
+//! # Ok(()) }
+//! ```
+
+mod client;
+mod error;
+#[macro_use]
+mod interface;
+pub mod rxafs;
+pub mod rxafscb;
+mod server;
+pub mod vl;
+
+pub use client::{Fetch, Store};
+pub use error::{RpcCause, RpcError};
+pub use interface::{Kind, Operation};
+pub use server::{Caller, FetchSink, StoreSource};
+
+#[cfg(test)]
+mod tests;

@@ -123,11 +123,20 @@ fn lengths(fields: &Fields) -> (Tokens, Tokens) {
 /// tuple structs and unit structs too.
 fn construct(path: &Tokens, owner: &str, fields: &Fields) -> Tokens {
     let names = members(fields);
-    let labels = names.iter().map(|member| match member {
-        Member::Named(name) => format!("{owner}.{name}"),
-        Member::Unnamed(index) => format!("{owner}.{}", index.index),
+    let values = names.iter().map(|member| {
+        let value = quote!(::afar_xdr::Decode::decode(input));
+        match member {
+            Member::Named(name) => {
+                let label = format!("{owner}.{name}");
+                quote!(#value.map_err(|error| error.within(#label))?)
+            }
+            // A single unnamed field says less than the field this value stands in.
+            Member::Unnamed(_) if fields.len() == 1 => quote!(#value?),
+            Member::Unnamed(index) => {
+                let label = format!("{owner}.{}", index.index);
+                quote!(#value.map_err(|error| error.within(#label))?)
+            }
+        }
     });
-    quote! {
-        #path { #(#names: ::afar_xdr::Decode::decode(input).map_err(|error| error.within(#labels))?),* }
-    }
+    quote! { #path { #(#names: #values),* } }
 }

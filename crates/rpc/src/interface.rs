@@ -1,0 +1,319 @@
+//! The table an interface is written as, and what is made of it.
+
+use afar_xdr::{Decode, Encode};
+
+/// A row of an interface's table.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Operation {
+    /// The interface it belongs to, such as `RXAFS`.
+    pub interface: &'static str,
+    /// The number that starts the request.
+    pub opcode: u32,
+    /// Its name in snake case.
+    pub name: &'static str,
+    /// Whether data flows beside arguments and results.
+    pub kind: Kind,
+}
+
+/// What flows in a call beside arguments and results.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Nothing.
+    Call,
+    /// Data from the server, before the results. Its length is a word like the request's
+    /// `length`, in front of it; it is not padded.
+    Fetch,
+    /// Data from the client, after the arguments, of which `length` says how much it is.
+    Store,
+}
+
+/// A `length` argument of a split call, in its form on the wire.
+pub(crate) trait Length: Copy + Encode + Decode {
+    /// The number of bytes, if it is not negative.
+    fn bytes(self) -> Option<u64>;
+    /// That number of bytes, if the form can hold it.
+    fn from_bytes(bytes: u64) -> Option<Self>;
+    /// The number as it is, for error messages.
+    fn number(self) -> i128;
+}
+
+macro_rules! length {
+    ($($ty:ty),*) => {$(
+        impl Length for $ty {
+            fn bytes(self) -> Option<u64> {
+                u64::try_from(self).ok()
+            }
+
+            fn from_bytes(bytes: u64) -> Option<Self> {
+                Self::try_from(bytes).ok()
+            }
+
+            fn number(self) -> i128 {
+                self.into()
+            }
+        }
+    )*};
+}
+
+length!(i32, u32, i64, u64);
+
+/// Writes an interface: `service N "NAME";`, then a row per operation,
+/// `KIND OPCODE NAME(ARGUMENTS) -> (RESULTS);`, where KIND is `call`, `fetch` or `store`. A split
+/// operation has an argument named `length`.
+macro_rules! interface {
+    (
+        service $service:literal $label:literal;
+        $(
+            $(#[$doc:meta])*
+            $kind:ident $opcode:literal $name:ident ($($arg:ident: $arg_ty:ty),* $(,)?)
+                -> ($($out:ident: $out_ty:ty),* $(,)?);
+        )*
+    ) => {
+        /// The service this interface is served as.
+        pub const SERVICE: ::afar_net::ServiceId = ::afar_net::ServiceId($service);
+
+        /// The interface's name.
+        pub const NAME: &str = $label;
+
+        /// Every operation, in the order of the table.
+        pub const OPERATIONS: &[&$crate::Operation] = &[$($name::OPERATION),*];
+
+        /// An operation's name, for traces and metrics.
+        #[must_use]
+        pub fn name(opcode: u32) -> Option<&'static str> {
+            OPERATIONS.iter().find(|row| row.opcode == opcode).map(|row| row.name)
+        }
+
+        $(
+            #[doc = concat!("Operation ", $opcode, ", `", stringify!($name), "`.")]
+            pub mod $name {
+                use super::*;
+
+                /// The operation's row.
+                pub const OPERATION: &$crate::Operation = &$crate::Operation {
+                    interface: NAME,
+                    opcode: $opcode,
+                    name: stringify!($name),
+                    kind: interface!(@kind $kind),
+                };
+
+                /// What the client asks.
+                #[derive(Debug, Clone, PartialEq, Eq, ::afar_xdr::Encode, ::afar_xdr::Decode)]
+                pub struct Request {
+                    $(
+                        #[doc = concat!("Argument `", stringify!($arg), "`.")]
+                        pub $arg: $arg_ty,
+                    )*
+                }
+
+                /// What the server answers.
+                #[derive(Debug, Clone, PartialEq, Eq, ::afar_xdr::Encode, ::afar_xdr::Decode)]
+                pub struct Reply {
+                    $(
+                        #[doc = concat!("Result `", stringify!($out), "`.")]
+                        pub $out: $out_ty,
+                    )*
+                }
+            }
+        )*
+
+        /// The operations as functions of a client. One serves any number of tasks; calls beyond
+        /// the connection's four channels wait for one.
+        #[derive(Debug, Clone)]
+        pub struct Client {
+            connection: ::afar_net::Connection,
+        }
+
+        impl Client {
+            /// Calls over this connection, which must be to this interface's service.
+            #[must_use]
+            pub fn new(connection: ::afar_net::Connection) -> Self {
+                Self { connection }
+            }
+
+            /// The connection.
+            #[must_use]
+            pub fn connection(&self) -> &::afar_net::Connection {
+                &self.connection
+            }
+
+            $(interface! {
+                @client $kind [$(#[$doc])*] $name ($($arg: $arg_ty),*)
+            })*
+        }
+
+        /// The operations as methods of a server. Those not written answer RXGEN_OPCODE, by which
+        /// clients know to use an older operation.
+        pub trait Service: Send + Sync + 'static {
+            $(interface! { @method $kind [$(#[$doc])*] $name })*
+        }
+
+        /// Serves a [`Service`]: reads opcode and arguments, calls the method, writes its results.
+        #[derive(Debug, Clone)]
+        pub struct Server<S>(pub S);
+
+        impl<S: Service> ::afar_net::Handler for Server<S> {
+            async fn handle(
+                &self,
+                call: &mut ::afar_net::Call,
+            ) -> Result<(), ::afar_net::AbortCode> {
+                let caller = $crate::Caller { peer: call.peer(), service: call.service() };
+                match $crate::server::read_opcode(call).await? {
+                    $($opcode => interface!(@serve $kind $name self caller call),)*
+                    _ => Err(::afar_net::AbortCode::RXGEN_OPCODE),
+                }
+            }
+        }
+
+        /// Decodes a request that starts with its opcode and encodes it again, without data or
+        /// bytes left over. `None` if the opcode is in no row.
+        ///
+        /// # Errors
+        /// When the opcode is not whole, or the arguments cannot be decoded.
+        pub fn canonical_request(
+            bytes: &[u8],
+        ) -> Result<Option<::bytes::Bytes>, ::afar_xdr::DecodeError> {
+            let mut input = ::afar_xdr::Decoder::new(bytes);
+            let opcode = input.read::<u32>()?;
+            match opcode {
+                $($opcode => {
+                    let request = input.read::<$name::Request>()?;
+                    Ok(Some($crate::client::encode_request($name::OPERATION, &request)))
+                })*
+                _ => Ok(None),
+            }
+        }
+
+        /// Decodes the results of an operation, without data before them, and encodes them again.
+        /// `None` if the opcode is in no row.
+        ///
+        /// # Errors
+        /// When the results cannot be decoded.
+        pub fn canonical_reply(
+            opcode: u32,
+            bytes: &[u8],
+        ) -> Result<Option<::bytes::Bytes>, ::afar_xdr::DecodeError> {
+            let mut input = ::afar_xdr::Decoder::new(bytes);
+            match opcode {
+                $($opcode => {
+                    Ok(Some(::afar_xdr::to_bytes(&input.read::<$name::Reply>()?)))
+                })*
+                _ => Ok(None),
+            }
+        }
+    };
+
+    (@kind call) => { $crate::Kind::Call };
+    (@kind fetch) => { $crate::Kind::Fetch };
+    (@kind store) => { $crate::Kind::Store };
+
+    (@client call [$($doc:tt)*] $name:ident ($($arg:ident: $arg_ty:ty),*)) => {
+        $($doc)*
+        ///
+        /// # Errors
+        /// When the server refuses, cannot be reached or answers what cannot be decoded.
+        pub async fn $name(&self, $($arg: $arg_ty),*) -> Result<$name::Reply, $crate::RpcError> {
+            let request = $name::Request { $($arg),* };
+            $crate::client::call(&self.connection, $name::OPERATION, &request).await
+        }
+    };
+    (@client fetch [$($doc:tt)*] $name:ident ($($arg:ident: $arg_ty:ty),*)) => {
+        $($doc)*
+        ///
+        /// Returns when the server has said how much data comes.
+        ///
+        /// # Errors
+        /// When the server refuses, cannot be reached or announces more data than asked for.
+        pub async fn $name(
+            &self,
+            $($arg: $arg_ty),*
+        ) -> Result<$crate::Fetch<$name::Reply>, $crate::RpcError> {
+            let request = $name::Request { $($arg),* };
+            let asked = request.length;
+            $crate::client::fetch(&self.connection, $name::OPERATION, &request, asked).await
+        }
+    };
+    (@client store [$($doc:tt)*] $name:ident ($($arg:ident: $arg_ty:ty),*)) => {
+        $($doc)*
+        ///
+        /// Returns when the arguments are on their way; exactly `length` bytes of data follow.
+        ///
+        /// # Errors
+        /// When the server refuses or cannot be reached.
+        pub async fn $name(
+            &self,
+            $($arg: $arg_ty),*
+        ) -> Result<$crate::Store<$name::Reply>, $crate::RpcError> {
+            let request = $name::Request { $($arg),* };
+            let announced = request.length;
+            $crate::client::store(&self.connection, $name::OPERATION, &request, announced).await
+        }
+    };
+
+    (@method call [$($doc:tt)*] $name:ident) => {
+        $($doc)*
+        ///
+        /// # Errors
+        /// With the code to abort the call with.
+        fn $name(
+            &self,
+            caller: &$crate::Caller,
+            request: $name::Request,
+        ) -> impl Future<Output = Result<$name::Reply, ::afar_net::AbortCode>> + Send {
+            let _ = (caller, request);
+            ::std::future::ready(Err(::afar_net::AbortCode::RXGEN_OPCODE))
+        }
+    };
+    (@method fetch [$($doc:tt)*] $name:ident) => {
+        $($doc)*
+        ///
+        /// Announces to `data` how many bytes come, sends them, and returns the results.
+        ///
+        /// # Errors
+        /// With the code to abort the call with.
+        fn $name(
+            &self,
+            caller: &$crate::Caller,
+            request: $name::Request,
+            data: &mut $crate::FetchSink<'_>,
+        ) -> impl Future<Output = Result<$name::Reply, ::afar_net::AbortCode>> + Send {
+            let _ = (caller, request, data);
+            ::std::future::ready(Err(::afar_net::AbortCode::RXGEN_OPCODE))
+        }
+    };
+    (@method store [$($doc:tt)*] $name:ident) => {
+        $($doc)*
+        ///
+        /// Takes the request's `length` bytes from `data` and returns the results.
+        ///
+        /// # Errors
+        /// With the code to abort the call with.
+        fn $name(
+            &self,
+            caller: &$crate::Caller,
+            request: $name::Request,
+            data: &mut $crate::StoreSource<'_>,
+        ) -> impl Future<Output = Result<$name::Reply, ::afar_net::AbortCode>> + Send {
+            let _ = (caller, request, data);
+            ::std::future::ready(Err(::afar_net::AbortCode::RXGEN_OPCODE))
+        }
+    };
+
+    (@serve call $name:ident $self:ident $caller:ident $call:ident) => {{
+        let request = $crate::server::read_request($call).await?;
+        let reply = $self.0.$name(&$caller, request).await?;
+        $crate::server::send_reply($call, &reply).await
+    }};
+    (@serve fetch $name:ident $self:ident $caller:ident $call:ident) => {{
+        let request: $name::Request = $crate::server::read_request($call).await?;
+        let mut data = $crate::server::FetchSink::new($call, request.length)?;
+        let reply = $self.0.$name(&$caller, request, &mut data).await?;
+        data.finish(&reply).await
+    }};
+    (@serve store $name:ident $self:ident $caller:ident $call:ident) => {{
+        let (request, rest) = $crate::server::read_arguments::<$name::Request>($call).await?;
+        let mut data = $crate::server::StoreSource::new($call, rest, request.length)?;
+        let reply = $self.0.$name(&$caller, request, &mut data).await?;
+        $crate::server::send_reply($call, &reply).await
+    }};
+}

@@ -1,0 +1,202 @@
+//! The server's side of a call: arguments in, results out, data as a stream.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use afar_net::{AbortCode, Call, CallError, ServiceId};
+use afar_xdr::{Decode, Decoder, Encode, to_bytes};
+use bytes::{Bytes, BytesMut};
+
+use crate::interface::Length;
+
+/// Bytes a request may have beyond its arguments; they are ignored, as OpenAFS ignores them.
+const SLACK: usize = 1024;
+
+/// Who calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Caller {
+    /// The address the call comes from.
+    pub peer: SocketAddr,
+    /// The service it was made to.
+    pub service: ServiceId,
+}
+
+/// The code to abort with when a request could not be read.
+fn unreadable(error: CallError) -> AbortCode {
+    match error {
+        CallError::UnexpectedEnd | CallError::TooLong => AbortCode::RXGEN_SS_UNMARSHAL,
+        other => other.code(),
+    }
+}
+
+pub(crate) async fn read_opcode(call: &mut Call) -> Result<u32, AbortCode> {
+    let word = call.read_exact(4).await.map_err(unreadable)?;
+    u32::decode(&mut Decoder::new(&word)).map_err(|_| AbortCode::RXGEN_SS_UNMARSHAL)
+}
+
+/// Reads the arguments of an operation after which the client sends nothing.
+pub(crate) async fn read_request<Q: Decode>(call: &mut Call) -> Result<Q, AbortCode> {
+    let limit = Q::MAX_LEN.saturating_add(SLACK);
+    let body = call.read_to_end(limit).await.map_err(unreadable)?;
+    Q::decode(&mut Decoder::new(&body)).map_err(|_| AbortCode::RXGEN_SS_UNMARSHAL)
+}
+
+/// Reads arguments that data follows; also returns the data that came with the last of them.
+pub(crate) async fn read_arguments<Q: Decode>(call: &mut Call) -> Result<(Q, Bytes), AbortCode> {
+    let mut body = BytesMut::new();
+    loop {
+        let mut input = Decoder::new(&body);
+        match Q::decode(&mut input) {
+            Ok(request) => {
+                let data = body.split_off(input.offset());
+                return Ok((request, data.freeze()));
+            }
+            Err(error) if error.is_truncated() && body.len() < Q::MAX_LEN => {}
+            Err(_) => return Err(AbortCode::RXGEN_SS_UNMARSHAL),
+        }
+        match call.recv().await.map_err(unreadable)? {
+            Some(chunk) => body.extend_from_slice(&chunk),
+            None => return Err(AbortCode::RXGEN_SS_UNMARSHAL),
+        }
+    }
+}
+
+pub(crate) async fn send_reply(call: &mut Call, reply: &impl Encode) -> Result<(), AbortCode> {
+    let bytes = to_bytes(reply);
+    if !bytes.is_empty() {
+        call.send(bytes).await.map_err(|error| error.code())?;
+    }
+    call.finish().await.map_err(|error| error.code())
+}
+
+/// Takes a fetch operation's data to the client: first announced, then sent.
+pub struct FetchSink<'a> {
+    call: &'a mut Call,
+    asked: u64,
+    /// Encodes the length word in the operation's form.
+    encode_length: fn(u64) -> Option<Bytes>,
+    /// Bytes still to be sent, once announced.
+    remaining: Option<u64>,
+}
+
+impl<'a> FetchSink<'a> {
+    pub(crate) fn new<L: Length>(call: &'a mut Call, asked: L) -> Result<Self, AbortCode> {
+        // A negative length means nothing that a server could do.
+        let asked = asked.bytes().ok_or(AbortCode::RXGEN_SS_UNMARSHAL)?;
+        let encode_length = |bytes| L::from_bytes(bytes).map(|length| to_bytes(&length));
+        Ok(Self {
+            call,
+            asked,
+            encode_length,
+            remaining: None,
+        })
+    }
+
+    /// Bytes the client asked for.
+    #[must_use]
+    pub fn asked(&self) -> u64 {
+        self.asked
+    }
+
+    /// Tells the client how many bytes come: at most as many as it asked for. Once.
+    ///
+    /// # Errors
+    /// When the call has failed; RXGEN_SS_MARSHAL when it is more than was asked for, or was
+    /// announced before.
+    pub async fn announce(&mut self, length: u64) -> Result<(), AbortCode> {
+        let word = (self.encode_length)(length).ok_or(AbortCode::RXGEN_SS_MARSHAL)?;
+        if self.remaining.is_some() || length > self.asked {
+            return Err(AbortCode::RXGEN_SS_MARSHAL);
+        }
+        self.remaining = Some(length);
+        self.call.send(word).await.map_err(|error| error.code())
+    }
+
+    /// Sends the next bytes; waits while the call's send queue is full.
+    ///
+    /// # Errors
+    /// When the call has failed; RXGEN_SS_MARSHAL when more bytes come than were announced.
+    pub async fn send(&mut self, data: Bytes) -> Result<(), AbortCode> {
+        let remaining = self
+            .remaining
+            .and_then(|left| left.checked_sub(data.len() as u64));
+        self.remaining = Some(remaining.ok_or(AbortCode::RXGEN_SS_MARSHAL)?);
+        self.call.send(data).await.map_err(|error| error.code())
+    }
+
+    /// Sends the results. Data that was announced and not sent fails the call, as the client
+    /// would take results for data.
+    pub(crate) async fn finish(self, reply: &impl Encode) -> Result<(), AbortCode> {
+        if self.remaining == Some(0) {
+            send_reply(self.call, reply).await
+        } else {
+            Err(AbortCode::RXGEN_SS_MARSHAL)
+        }
+    }
+}
+
+impl fmt::Debug for FetchSink<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FetchSink")
+            .field("asked", &self.asked)
+            .field("remaining", &self.remaining)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Brings a store operation's data from the client.
+pub struct StoreSource<'a> {
+    call: &'a mut Call,
+    head: Bytes,
+    remaining: u64,
+}
+
+impl<'a> StoreSource<'a> {
+    pub(crate) fn new<L: Length>(
+        call: &'a mut Call,
+        head: Bytes,
+        length: L,
+    ) -> Result<Self, AbortCode> {
+        let remaining = length.bytes().ok_or(AbortCode::RXGEN_SS_UNMARSHAL)?;
+        Ok(Self {
+            call,
+            head,
+            remaining,
+        })
+    }
+
+    /// Bytes still to come.
+    #[must_use]
+    pub fn remaining(&self) -> u64 {
+        self.remaining
+    }
+
+    /// The next bytes in order, of any number but 0; `None` after the last. What the client sends
+    /// beyond the length it gave is ignored.
+    ///
+    /// # Errors
+    /// When the call has failed; RX_EOF when the client sent less than it said.
+    pub async fn chunk(&mut self) -> Result<Option<Bytes>, AbortCode> {
+        if self.remaining == 0 {
+            return Ok(None);
+        }
+        let mut chunk = std::mem::take(&mut self.head);
+        if chunk.is_empty() {
+            let next = self.call.recv().await.map_err(|error| error.code())?;
+            chunk = next.ok_or(AbortCode::RX_EOF)?;
+        }
+        if let Ok(rest) = usize::try_from(self.remaining) {
+            chunk.truncate(rest);
+        }
+        self.remaining -= chunk.len() as u64;
+        Ok(Some(chunk))
+    }
+}
+
+impl fmt::Debug for StoreSource<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StoreSource")
+            .field("remaining", &self.remaining)
+            .finish_non_exhaustive()
+    }
+}
