@@ -35,9 +35,20 @@ const FULL_RATE_ROUNDS: u32 = 3;
 const PROBE_RTT_INTERVAL: Duration = Duration::from_secs(5);
 const PROBE_RTT_DURATION: Duration = Duration::from_millis(200);
 const MIN_RTT_WINDOW: Duration = Duration::from_secs(10);
+/// A sample at most 1/32 above the minimum shows that the queue is empty.
+/// Stands for "no sample yet"; far above any RTT, and safe to calculate with.
+const NO_RTT: Duration = Duration::from_secs(86_400);
+const NEAR_MIN_DIVISOR: u32 = 32;
 
 /// "No bound".
 const UNBOUNDED: u64 = u64::MAX;
+
+fn knob(name: &str, default: f64) -> f64 {
+    use std::sync::{LazyLock, Mutex};
+    static K: LazyLock<Mutex<std::collections::HashMap<String, f64>>> = LazyLock::new(Default::default);
+    let mut k = K.lock().unwrap();
+    *k.entry(name.into()).or_insert_with(|| std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(default))
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -102,6 +113,7 @@ pub(crate) struct Bbr {
     loss_rounds: Rounds,
     rate_latest: u64,
     flight_latest: u64,
+    rtt_in_round: Duration,
     lost_at_round: u64,
     delivered_at_round: u64,
     bursts_in_round: u32,
@@ -119,6 +131,7 @@ pub(crate) struct Bbr {
     probe_samples: bool,
     cycle_at: Instant,
     probe_wait: Duration,
+    shared: bool,
     rounds_since_probe: u32,
     up_rounds: u32,
     up_acked: u64,
@@ -243,9 +256,9 @@ impl Bbr {
             rate_short: UNBOUNDED,
             flight_long: UNBOUNDED,
             flight_short: UNBOUNDED,
-            min_rtt: Duration::MAX,
+            min_rtt: NO_RTT,
             min_rtt_at: now,
-            probe_rtt_min: Duration::MAX,
+            probe_rtt_min: NO_RTT,
             probe_rtt_min_at: now,
             aggregation: Aggregation {
                 began: now,
@@ -257,6 +270,7 @@ impl Bbr {
             loss_rounds: Rounds::default(),
             rate_latest: 0,
             flight_latest: 0,
+            rtt_in_round: NO_RTT,
             lost_at_round: 0,
             delivered_at_round: 0,
             bursts_in_round: 0,
@@ -270,6 +284,7 @@ impl Bbr {
             probe_samples: false,
             cycle_at: now,
             probe_wait: Duration::ZERO,
+            shared: false,
             rounds_since_probe: 0,
             up_rounds: 0,
             up_acked: 0,
@@ -304,7 +319,7 @@ impl Bbr {
 
     /// The bandwidth-delay product times `gain`.
     fn bdp(&self, rate: u64, gain: f64) -> u64 {
-        if self.min_rtt == Duration::MAX || rate == 0 {
+        if self.min_rtt == NO_RTT || rate == 0 {
             return self.initial_window;
         }
         scale(volume(rate, self.min_rtt), gain)
@@ -330,7 +345,7 @@ impl Bbr {
         if self.flight_long == UNBOUNDED {
             return UNBOUNDED;
         }
-        let headroom = scale(self.flight_long, HEADROOM).max(self.datagram);
+        let headroom = scale(self.flight_long, knob("HEAD", 0.15)).max(self.datagram);
         self.flight_long
             .saturating_sub(headroom)
             .max(self.min_window())
@@ -353,6 +368,9 @@ impl Bbr {
             }
             self.rate_latest = self.rate_latest.max(rate);
         }
+        if let Some(rtt) = ack.rtt {
+            self.rtt_in_round = self.rtt_in_round.min(rtt);
+        }
         self.flight_latest = self.flight_latest.max(ack.delivered);
         self.loss_rounds.update(ack, flight.delivered());
     }
@@ -362,16 +380,31 @@ impl Bbr {
         if !self.loss_rounds.started {
             return;
         }
-        if self.loss_in_round && self.round_lost_too_much(flight) && !self.probing_for_more() {
-            if self.rate_short == UNBOUNDED {
-                self.rate_short = self.rate_max.get();
-            }
-            if self.flight_short == UNBOUNDED {
-                self.flight_short = self.window;
-            }
-            self.rate_short = self.rate_latest.max(scale(self.rate_short, BETA));
-            self.flight_short = self.flight_latest.max(scale(self.flight_short, BETA));
+        if !self.loss_in_round || self.probing_for_more() {
+            return;
         }
+        let settled = self.phase == Phase::Cruise || (knob("DN",0.0) > 0.0 && self.phase == Phase::Down && self.ack_phase == AckPhase::None);
+        let congested = settled && self.queued(self.rtt_in_round);
+        if !congested && !self.round_lost_too_much(flight) {
+            return;
+        }
+        if self.rate_short == UNBOUNDED {
+            self.rate_short = self.rate_max.get();
+        }
+        if self.flight_short == UNBOUNDED {
+            self.flight_short = self.window;
+        }
+        self.rate_short = self.rate_latest.max(scale(self.rate_short, knob("BETA", 0.7)));
+        self.flight_short = if congested {
+            scale(self.flight_short.min(self.window), knob("BETA2", 0.7))
+        } else {
+            self.flight_latest.max(scale(self.flight_short, knob("BETA", 0.7)))
+        };
+    }
+
+    /// True if `rtt` shows a queue that is not of this path's own making.
+    fn queued(&self, rtt: Duration) -> bool {
+        rtt != NO_RTT && rtt > self.min_rtt.mul_f64(1.0 + knob("QD", 0.25))
     }
 
     /// At the end of a round, after all who look at it have done so.
@@ -384,6 +417,7 @@ impl Bbr {
         self.loss_in_round = false;
         self.bursts_in_round = 0;
         self.marked_in_round = 0;
+        self.rtt_in_round = NO_RTT;
         self.lost_at_round = flight.lost();
         self.delivered_at_round = flight.delivered();
     }
@@ -396,8 +430,15 @@ impl Bbr {
     }
 
     /// True if `lost` of `sent` bytes is more than random loss below the threshold explains.
+    ///
+    /// Without a queue a few losses among few packets are no sign of congestion: there the
+    /// threshold is raised by as much as chance may add to it.
     fn too_much(&self, lost: u64, sent: u64) -> bool {
-        lost > scale(sent, LOSS_THRESHOLD)
+        let allowed = sent as f64 * knob("LT", LOSS_THRESHOLD);
+        if self.queued(self.rtt_in_round) {
+            return lost as f64 > allowed;
+        }
+        lost as f64 > allowed + knob("SIG", 2.0) * (allowed * self.datagram as f64).sqrt()
     }
 
     fn probing_for_more(&self) -> bool {
@@ -463,18 +504,24 @@ impl Bbr {
         self.up_per_packet = UNBOUNDED;
         self.rounds_since_probe = self.random.u32(0..=1);
         self.probe_wait = Duration::from_millis(self.random.u64(2000..3000));
+        if self.shared {
+            let packets = self.target_flight() as f64 / self.datagram as f64;
+            let period = (packets * 0.75).cbrt() * knob("PW", 1.0);
+            let spread = 0.75 + 0.5 * self.random.f64();
+            self.probe_wait = self.probe_wait.max(Duration::from_secs_f64((period * spread).min(10.0)));
+        }
         self.cycle_at = now;
         self.ack_phase = AckPhase::Stopping;
         self.rounds.restart(flight.delivered());
         self.phase = Phase::Down;
         self.pacing_gain = DOWN_PACING_GAIN;
-        self.window_gain = WINDOW_GAIN;
+        self.window_gain = knob("WG", 2.0);
     }
 
     fn begin_cruise(&mut self) {
         self.phase = Phase::Cruise;
         self.pacing_gain = 1.0;
-        self.window_gain = WINDOW_GAIN;
+        self.window_gain = knob("WG", 2.0);
     }
 
     fn begin_refill(&mut self, flight: &Flight) {
@@ -482,11 +529,12 @@ impl Bbr {
         self.flight_short = UNBOUNDED;
         self.up_rounds = 0;
         self.up_acked = 0;
+        self.shared = false;
         self.ack_phase = AckPhase::Refilling;
         self.rounds.restart(flight.delivered());
         self.phase = Phase::Refill;
         self.pacing_gain = 1.0;
-        self.window_gain = WINDOW_GAIN;
+        self.window_gain = knob("WG", 2.0);
     }
 
     fn begin_up(&mut self, now: Instant, ack: &AckSample, flight: &Flight) {
@@ -496,8 +544,8 @@ impl Bbr {
         self.full_rate = ack.rate.unwrap_or(0);
         self.cycle_at = now;
         self.phase = Phase::Up;
-        self.pacing_gain = UP_PACING_GAIN;
-        self.window_gain = UP_WINDOW_GAIN;
+        self.pacing_gain = knob("UPG", 1.25);
+        self.window_gain = knob("UWG", 2.25);
         self.steepen_up();
     }
 
@@ -560,6 +608,7 @@ impl Bbr {
         // As often as a Reno flow of this size would fill the queue, but not more rarely than 63 rounds.
         let packets = self.target_flight() / self.datagram;
         let reno_rounds = packets.min(63);
+        let reno_rounds = if self.shared { (packets as f64 * knob("RR", 1.0)) as u64 } else { reno_rounds };
         waited || u64::from(self.rounds_since_probe) >= reno_rounds
     }
 
@@ -610,7 +659,9 @@ impl Bbr {
     fn flight_too_large(&mut self, size: u64, app_limited: bool, now: Instant, flight: &Flight) {
         self.probe_samples = false;
         if !app_limited {
-            self.flight_long = size.max(scale(self.target_flight(), BETA));
+            self.shared = self.queued(self.rtt_in_round);
+            let size = if self.shared { scale(size, knob("BETA3", 0.7)) } else { size };
+            self.flight_long = size.max(scale(self.target_flight(), knob("BETA", 0.7)));
         }
         if self.phase == Phase::Up {
             self.begin_down(now, flight);
@@ -627,6 +678,12 @@ impl Bbr {
         {
             self.probe_rtt_min = rtt;
             self.probe_rtt_min_at = ack.now;
+        } else if let Some(rtt) = ack.rtt
+            && rtt <= self.min_rtt + self.min_rtt / NEAR_MIN_DIVISOR
+        {
+            // The queue is as good as empty: there is no need to empty it on purpose.
+            self.probe_rtt_min_at = ack.now;
+            self.min_rtt_at = ack.now;
         }
         let expired = ack.now.saturating_duration_since(self.min_rtt_at) > MIN_RTT_WINDOW;
         if self.probe_rtt_min < self.min_rtt || expired {
@@ -670,8 +727,10 @@ impl Bbr {
         self.probe_rtt_done_at = None;
         self.window = self.window.max(self.saved_window);
         self.saved_window = 0;
+        if knob("KEEP", 0.0) == 0.0 {
         self.rate_short = UNBOUNDED;
         self.flight_short = UNBOUNDED;
+        }
         if self.full_rate_reached {
             self.begin_down(now, flight);
             self.begin_cruise();
@@ -793,8 +852,8 @@ impl CongestionControl for Bbr {
         if self.too_much(lost, token.in_flight()) {
             // The flight at which the losses passed the threshold was still good.
             let before = token.in_flight().saturating_sub(bytes);
-            let allowed = scale(before, LOSS_THRESHOLD).saturating_sub(lost.saturating_sub(bytes));
-            let size = before + scale(allowed, 1.0 / (1.0 - LOSS_THRESHOLD));
+            let allowed = scale(before, knob("LT", 0.02)).saturating_sub(lost.saturating_sub(bytes));
+            let size = before + scale(allowed, 1.0 / (1.0 - knob("LT", 0.02)));
             self.flight_too_large(size, token.app_limited(), loss.now, path.flight);
         }
     }

@@ -73,7 +73,7 @@ fn table() {
         if !name.contains(&which) {
             continue;
         }
-        for seed in 0..4 {
+        for seed in 0..8 {
             let link = Link::new(100, 25.0, queue);
             let mut flows = vec![];
             for i in 0..4 {

@@ -1,0 +1,122 @@
+//! One call: two streams on a channel of a connection, and its clocks.
+//!
+//! States are what the streams say they are. A client call sends its request and reads the reply;
+//! a server call the other way round. The first DATA of the reply acknowledges the whole request.
+
+mod ranges;
+pub(crate) mod receive;
+pub(crate) mod send;
+
+use std::time::Instant;
+
+use self::receive::Receiver;
+use self::send::Sender;
+use crate::types::Key;
+use crate::{CallNumber, Config};
+
+/// Pings are sent this often within the dead time.
+const PINGS_PER_DEAD_TIME: u32 = 6;
+
+/// Which side began the call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Client,
+    Server,
+}
+
+/// What the application knows of a server call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Waits for authentication, reachability or a place among the service's calls.
+    Waiting,
+    /// In the application's hands.
+    Running,
+    /// The application is done with it; it stays to acknowledge what comes late.
+    Lingering,
+}
+
+/// One call.
+#[derive(Debug)]
+pub(crate) struct Call {
+    pub(crate) connection: Key,
+    pub(crate) channel: usize,
+    pub(crate) number: CallNumber,
+    pub(crate) role: Role,
+    pub(crate) stage: Stage,
+    pub(crate) sender: Sender,
+    pub(crate) receiver: Receiver,
+    pub(crate) started: Instant,
+    /// When a packet of this call last came.
+    pub(crate) heard: Instant,
+    /// When a packet of this call last left.
+    pub(crate) spoke: Instant,
+    /// When the streams last made progress.
+    pub(crate) progressed: Instant,
+    pub(crate) idle_limit: Option<std::time::Duration>,
+    /// Where the timer heap will look at this call next.
+    pub(crate) wake_at: Option<Instant>,
+    /// Whether the call is in its path's list of senders.
+    pub(crate) in_ready: bool,
+    /// Whether the call is in the endpoint's list of acknowledgements to send.
+    pub(crate) in_acks: bool,
+    /// A padded PING of that size is to be sent.
+    pub(crate) probe_size: Option<usize>,
+}
+
+impl Call {
+    pub(crate) fn new(
+        connection: Key,
+        channel: usize,
+        number: CallNumber,
+        role: Role,
+        now: Instant,
+        window: u32,
+        config: &Config,
+    ) -> Self {
+        Self {
+            connection,
+            channel,
+            number,
+            role,
+            stage: if role == Role::Client { Stage::Running } else { Stage::Waiting },
+            sender: Sender::new(now, window),
+            receiver: Receiver::new(u32::from(config.classic_window)),
+            started: now,
+            heard: now,
+            spoke: now,
+            progressed: now,
+            idle_limit: if role == Role::Client { config.idle_limit } else { None },
+            wake_at: None,
+            in_ready: false,
+            in_acks: false,
+            probe_size: None,
+        }
+    }
+
+    /// Whether the peer owes us something, so that its silence means something.
+    pub(crate) fn expects_peer(&self) -> bool {
+        match self.role {
+            Role::Client => self.stage == Stage::Running && !self.receiver.is_complete(),
+            Role::Server => self.stage != Stage::Lingering
+                && (!self.receiver.is_complete()
+                    || self.sender.has_begun() && !self.sender.is_done()),
+        }
+    }
+
+    /// When the peer is to be pinged for want of other traffic.
+    pub(crate) fn ping_due(&self, config: &Config) -> Option<Instant> {
+        let every = config.dead_time / PINGS_PER_DEAD_TIME;
+        self.expects_peer().then(|| self.heard.max(self.spoke) + every)
+    }
+
+    /// When the call counts as dead, idle or too long.
+    pub(crate) fn limit_due(&self, config: &Config) -> Option<Instant> {
+        let dead = self.expects_peer().then(|| self.heard + config.dead_time);
+        let idle = self.idle_limit.map(|limit| self.progressed + limit);
+        let hard = match self.role {
+            Role::Client => config.hard_limit.map(|limit| self.started + limit),
+            Role::Server => None,
+        };
+        [dead, idle, hard].into_iter().flatten().min()
+    }
+}

@@ -1,0 +1,422 @@
+//! The receiving half of a call: packets put in order, the window, and when to acknowledge.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+
+use super::ranges::RangeSet;
+use crate::Read;
+use crate::packet::Flags;
+use crate::packet::ack::{Extension, RANGES_MAX, Range, Reason, SoftAcks, WINDOW_MAX};
+
+/// How long an acknowledgement waits for company: afar peers.
+const DELAY: Duration = Duration::from_millis(5);
+/// The same for old peers, well under their own 100 ms.
+const CLASSIC_DELAY: Duration = Duration::from_millis(20);
+/// The last packet of a reply: the next call on the channel acknowledges it as well.
+const CLASSIC_LAST_DELAY: Duration = Duration::from_millis(100);
+/// Packets after which an afar peer gets an acknowledgement at once; OpenAFS wants every second.
+const AFAR_ACK_EVERY: u32 = 10;
+const CLASSIC_ACK_EVERY: u32 = 2;
+/// Octets an afar peer may send between two acknowledgements.
+const AFAR_ACK_BYTES: usize = 256 << 10;
+/// A window begins at this size and grows with what the application takes in a round trip.
+const WINDOW_INITIAL: u64 = 4 << 20;
+/// Payload size assumed before any packet was seen.
+const PAYLOAD_GUESS: usize = 1412;
+
+/// The receiving half of a call.
+#[derive(Debug)]
+pub(crate) struct Receiver {
+    /// The lowest sequence that has not arrived.
+    next: u32,
+    highest: u32,
+    /// Packets above `next`.
+    early: BTreeMap<u32, Bytes>,
+    early_ranges: RangeSet,
+    early_bytes: usize,
+    /// The last packet's sequence, once seen.
+    last: Option<u32>,
+    ready: VecDeque<Bytes>,
+    /// Octets in order that the application has not consumed, read or not.
+    unconsumed: u64,
+    read_to_end: bool,
+    waiting: bool,
+    /// One past the highest sequence the peer has been allowed.
+    edge: u32,
+    payload: usize,
+    window: u64,
+    /// Octets consumed since `round_began`, which tune the window.
+    round_bytes: u64,
+    round_began: Option<Instant>,
+    duplicates: u32,
+    ack: AckState,
+}
+
+#[derive(Debug, Default)]
+struct AckState {
+    due: Option<Instant>,
+    now: Option<Reason>,
+    packets: u32,
+    bytes: usize,
+    /// Serial and arrival of the packet to name.
+    serial: u32,
+    arrived: Option<Instant>,
+}
+
+/// What became of a DATA packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    /// New octets are in order for the application.
+    InOrder,
+    /// Kept for later.
+    Early,
+    /// Known already.
+    Duplicate,
+    /// Outside the window: dropped.
+    Beyond,
+    /// Against the rules: past the last packet, or a second last one.
+    Violation,
+}
+
+/// What to acknowledge.
+#[derive(Debug)]
+pub(crate) struct Report {
+    pub(crate) first: u32,
+    pub(crate) previous: u32,
+    pub(crate) serial: u32,
+    pub(crate) reason: Reason,
+    pub(crate) soft: SoftAcks,
+    pub(crate) classic_window: u32,
+    pub(crate) extension: Option<Extension>,
+}
+
+/// Limits that hold for the window now.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WindowLimits {
+    /// Octets this call may hold.
+    pub(crate) call: u64,
+    /// Packets towards old peers.
+    pub(crate) classic: u32,
+    /// Whether the peer is afar.
+    pub(crate) afar: bool,
+}
+
+impl Receiver {
+    pub(crate) fn new(classic_window: u32) -> Self {
+        Self {
+            next: 1,
+            highest: 0,
+            early: BTreeMap::new(),
+            early_ranges: RangeSet::default(),
+            early_bytes: 0,
+            last: None,
+            ready: VecDeque::new(),
+            unconsumed: 0,
+            read_to_end: false,
+            waiting: true,
+            // A peer sends up to its own initial window before it has heard of ours.
+            edge: 1 + classic_window.max(64),
+            payload: PAYLOAD_GUESS,
+            window: WINDOW_INITIAL,
+            round_bytes: 0,
+            round_began: None,
+            duplicates: 0,
+            ack: AckState::default(),
+        }
+    }
+
+    /// Whether the stream's end has arrived with all before it.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.last.is_some_and(|last| self.next > last)
+    }
+
+    /// Whether any packet has arrived.
+    pub(crate) const fn has_begun(&self) -> bool {
+        self.highest > 0
+    }
+
+    /// Whether the application has read the end.
+    pub(crate) const fn is_read_to_end(&self) -> bool {
+        self.read_to_end
+    }
+
+    /// Octets held.
+    pub(crate) const fn held(&self) -> u64 {
+        self.unconsumed + self.early_bytes as u64
+    }
+
+    /// Takes a DATA packet in.
+    pub(crate) fn on_data(
+        &mut self,
+        now: Instant,
+        sequence: u32,
+        serial: u32,
+        flags: Flags,
+        payload: Bytes,
+        limits: WindowLimits,
+    ) -> Arrival {
+        let last = flags.has(Flags::LAST_PACKET);
+        if sequence >= self.edge {
+            self.note(now, serial, Some(Reason::ExceedsWindow));
+            return Arrival::Beyond;
+        }
+        if self.held() + payload.len() as u64 > limits.call.saturating_mul(2) {
+            self.note(now, serial, Some(Reason::NoSpace));
+            return Arrival::Beyond;
+        }
+        if sequence < self.next || self.early.contains_key(&sequence) {
+            self.duplicates = self.duplicates.wrapping_add(1);
+            self.note(now, serial, Some(Reason::Duplicate));
+            return Arrival::Duplicate;
+        }
+        if self.last.is_some_and(|known| sequence > known || last)
+            || (last && sequence < self.highest)
+        {
+            return Arrival::Violation;
+        }
+        if last {
+            self.last = Some(sequence);
+        }
+        self.payload = self.payload.max(payload.len());
+        self.highest = self.highest.max(sequence);
+        self.ack.packets += 1;
+        self.ack.bytes += payload.len();
+        let arrival = if sequence == self.next {
+            self.advance(payload);
+            Arrival::InOrder
+        } else {
+            self.early_bytes += payload.len();
+            self.early.insert(sequence, payload);
+            self.early_ranges.insert(sequence);
+            Arrival::Early
+        };
+        self.schedule_ack(now, serial, flags, arrival, limits);
+        arrival
+    }
+
+    /// Takes the packet `next` and all that follow it without a gap.
+    fn advance(&mut self, payload: Bytes) {
+        self.deliver(payload);
+        self.next += 1;
+        if self.early.is_empty() {
+            return;
+        }
+        while let Some(entry) = self.early.first_entry() {
+            if *entry.key() != self.next {
+                break;
+            }
+            let payload = entry.remove();
+            self.early_bytes -= payload.len();
+            self.deliver(payload);
+            self.next += 1;
+        }
+        self.early_ranges.remove_below(self.next);
+    }
+
+    fn deliver(&mut self, payload: Bytes) {
+        if !payload.is_empty() {
+            self.unconsumed += payload.len() as u64;
+            self.ready.push_back(payload);
+        }
+    }
+
+    fn schedule_ack(
+        &mut self,
+        now: Instant,
+        serial: u32,
+        flags: Flags,
+        arrival: Arrival,
+        limits: WindowLimits,
+    ) {
+        let gap = !self.early.is_empty();
+        let (every, delay) = if limits.afar {
+            (if gap { AFAR_ACK_EVERY / 3 } else { AFAR_ACK_EVERY }, DELAY)
+        } else if self.is_complete() {
+            (CLASSIC_ACK_EVERY, CLASSIC_LAST_DELAY)
+        } else {
+            (CLASSIC_ACK_EVERY, CLASSIC_DELAY)
+        };
+        // A gap is told at once where it opens; afar peers hear of what follows it in small groups.
+        let opens_gap =
+            arrival == Arrival::Early && (!limits.afar || self.early_ranges.ends_in_single());
+        let reason = if flags.has(Flags::REQUEST_ACK) {
+            Some(Reason::Requested)
+        } else if opens_gap {
+            Some(Reason::OutOfSequence)
+        } else if self.ack.packets >= every || self.ack.bytes >= AFAR_ACK_BYTES {
+            Some(Reason::Idle)
+        } else {
+            None
+        };
+        self.note(now, serial, reason);
+        if reason.is_none() && self.ack.due.is_none() {
+            self.ack.due = Some(now + delay);
+        }
+    }
+
+    fn note(&mut self, now: Instant, serial: u32, reason: Option<Reason>) {
+        self.ack.serial = serial;
+        self.ack.arrived = Some(now);
+        if reason.is_some() {
+            self.ack.now = reason;
+        }
+    }
+
+    /// An acknowledgement is to go out at once, for a reason that does not come from DATA.
+    pub(crate) const fn request_ack(&mut self, reason: Reason) {
+        if self.ack.now.is_none() {
+            self.ack.now = Some(reason);
+        }
+    }
+
+    /// A PING wants its answer.
+    pub(crate) const fn on_ping(&mut self, now: Instant, serial: u32) {
+        self.ack.now = Some(Reason::PingResponse);
+        self.ack.serial = serial;
+        self.ack.arrived = Some(now);
+    }
+
+    /// Whether an acknowledgement is to go out now.
+    pub(crate) const fn wants_ack(&self) -> bool {
+        self.ack.now.is_some()
+    }
+
+    /// Whether one is owed, now or later.
+    pub(crate) const fn owes_ack(&self) -> bool {
+        self.ack.now.is_some() || self.ack.due.is_some()
+    }
+
+    /// When a delayed acknowledgement is due.
+    pub(crate) const fn ack_due(&self) -> Option<Instant> {
+        self.ack.due
+    }
+
+    /// The delay has passed.
+    pub(crate) fn on_ack_due(&mut self, now: Instant) {
+        if self.ack.due.is_some_and(|due| due <= now) {
+            self.ack.due = None;
+            if self.ack.now.is_none() {
+                self.ack.now = Some(Reason::Delay);
+            }
+        }
+    }
+
+    /// Our reply, or our next call, acknowledges all that arrived.
+    pub(crate) const fn ack_is_implied(&mut self) {
+        self.ack.due = None;
+        self.ack.now = None;
+        self.ack.packets = 0;
+        self.ack.bytes = 0;
+    }
+
+    /// The next octets for the application.
+    pub(crate) fn read(&mut self) -> Read {
+        if let Some(data) = self.ready.pop_front() {
+            return Read::Data(data);
+        }
+        if self.is_complete() {
+            self.read_to_end = true;
+            return Read::End;
+        }
+        self.waiting = true;
+        Read::Pending
+    }
+
+    /// Whether a waiting application has something to read now; says so once.
+    pub(crate) fn take_readable(&mut self) -> bool {
+        self.waiting && (!self.ready.is_empty() || self.is_complete()) && {
+            self.waiting = false;
+            true
+        }
+    }
+
+    /// The application is done with so many octets; `round_trip` tunes the window.
+    pub(crate) fn consume(
+        &mut self,
+        now: Instant,
+        bytes: u64,
+        round_trip: Duration,
+        limits: WindowLimits,
+    ) {
+        self.unconsumed = self.unconsumed.saturating_sub(bytes);
+        self.round_bytes += bytes;
+        let began = *self.round_began.get_or_insert(now);
+        if now.saturating_duration_since(began) >= round_trip {
+            // Twice what was taken in a round trip, so that loss recovery and growth have room.
+            self.window = self.window.max(3 * self.round_bytes).min(limits.call);
+            self.round_bytes = 0;
+            self.round_began = Some(now);
+        }
+        if self.is_complete() {
+            return;
+        }
+        let allowed = self.edge - self.next.min(self.edge);
+        let edge = self.next.saturating_add(self.window_packets(limits));
+        let gain = edge.saturating_sub(self.edge);
+        let full = self.edge_full(limits);
+        if gain > 0 && allowed < full / 4 && (gain >= full / 4 || gain >= 2) {
+            self.request_ack(Reason::Delay);
+        }
+    }
+
+    fn edge_full(&self, limits: WindowLimits) -> u32 {
+        if limits.afar { self.packets(self.window.min(limits.call)) } else { limits.classic }
+    }
+
+    fn packets(&self, bytes: u64) -> u32 {
+        u32::try_from(bytes / self.payload as u64).unwrap_or(WINDOW_MAX).min(WINDOW_MAX)
+    }
+
+    /// Packets from `next` on that the peer may send.
+    fn window_packets(&self, limits: WindowLimits) -> u32 {
+        let room = self.window.min(limits.call).saturating_sub(self.unconsumed);
+        let packets = self.packets(room);
+        if limits.afar { packets } else { packets.min(limits.classic) }
+    }
+
+    /// Takes what there is to acknowledge.
+    pub(crate) fn take_report(&mut self, now: Instant, limits: WindowLimits) -> Report {
+        let window = self.window_packets(limits);
+        self.edge = self.edge.max(self.next.saturating_add(window));
+        let reason = self.ack.now.take().unwrap_or(Reason::Idle);
+        self.ack.due = None;
+        self.ack.packets = 0;
+        self.ack.bytes = 0;
+        let mut soft = SoftAcks::default();
+        let mut ranges = Vec::new();
+        if !self.early_ranges.is_empty() {
+            for (start, end) in self.early_ranges.ascending() {
+                let gap = self.next + u32::from(soft.len());
+                if start > gap + 255 {
+                    break;
+                }
+                (gap..start).for_each(|_| soft.push(false));
+                (start..end).take(256).for_each(|_| soft.push(true));
+            }
+            ranges.extend(self.early_ranges.descending().take(RANGES_MAX).map(|(start, end)| Range {
+                start: start - self.next,
+                end: end - self.next,
+            }));
+        }
+        let delay = self.ack.arrived.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
+        Report {
+            first: self.next,
+            previous: self.highest,
+            serial: self.ack.serial,
+            reason,
+            soft,
+            classic_window: window.clamp(1, limits.classic),
+            extension: Some(Extension {
+                window,
+                datagram_max: 0,
+                ack_delay_us: u32::try_from(delay.as_micros()).unwrap_or(u32::MAX),
+                duplicates: self.duplicates,
+                ecn_ect0: 0,
+                ecn_ce: 0,
+                ranges,
+            }),
+        }
+    }
+}

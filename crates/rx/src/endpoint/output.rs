@@ -1,0 +1,443 @@
+//! Which datagrams leave next: answers and aborts, then acknowledgements, then DATA in turn.
+//!
+//! Datagrams of one size to one address leave together, as the kernel's segmentation offload
+//! wants them: a run of one call's DATA as well as the small requests of many calls.
+
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use bytes::BytesMut;
+
+use super::{Control, Endpoint, window_limits};
+use crate::call::send::{Outgoing, Pick};
+use crate::call::{Call, Role};
+use crate::connection::Connection;
+use crate::packet::ack::{Ack, Reason, Trailer};
+use crate::packet::{CLASSIC_PACKET_SIZE, Flags, HEADER_SIZE, Header, PacketType};
+use crate::peer::Path;
+use crate::types::Key;
+use crate::{AbortCode, CallError, CallId, Config, Ecn, Event, Stats, Transmit};
+
+/// Octets and datagrams of one transmit: what the kernel takes in one segmented send.
+const BATCH_SIZE: usize = 65_507;
+const BATCH_DATAGRAMS: usize = 64;
+/// Packets one call sends before the next call on the path has its turn.
+const TURN_PACKETS: u32 = 8;
+/// Classic acknowledgements after which a peer counts as old and is spared the extension.
+const CLASSIC_SURE: u32 = 8;
+
+/// Datagrams gathered for one address.
+struct Batch<'a> {
+    buf: &'a mut Vec<u8>,
+    segment: usize,
+    count: usize,
+    closed: bool,
+}
+
+impl<'a> Batch<'a> {
+    fn new(buf: &'a mut Vec<u8>) -> Self {
+        buf.clear();
+        Self { buf, segment: 0, count: 0, closed: false }
+    }
+
+    /// Whether a datagram of that size can leave with those before it.
+    fn fits(&self, size: usize) -> bool {
+        self.count == 0
+            || (!self.closed
+                && size <= self.segment
+                && self.count < BATCH_DATAGRAMS
+                && self.buf.len() + size <= BATCH_SIZE)
+    }
+
+    /// Notes that a datagram of that size was appended.
+    fn added(&mut self, size: usize) {
+        if self.count == 0 {
+            self.segment = size;
+        }
+        self.closed = size < self.segment;
+        self.count += 1;
+    }
+
+    fn into_transmit(self, destination: SocketAddr, ecn: Option<Ecn>) -> Option<Transmit> {
+        (self.count > 0).then(|| Transmit {
+            destination,
+            ecn,
+            size: self.buf.len(),
+            segment_size: (self.count > 1).then_some(self.segment),
+            dont_fragment: false,
+        })
+    }
+}
+
+impl Endpoint {
+    /// Fills `buf`, which is cleared first, with what is to be sent next; `None` if that is nothing.
+    pub fn poll_transmit(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<Transmit> {
+        let transmit = self
+            .poll_control(buf)
+            .or_else(|| self.poll_acks(now, buf))
+            .or_else(|| self.poll_data(now, buf))?;
+        let count = transmit.segment_size.map_or(1, |size| transmit.size.div_ceil(size));
+        self.stats.datagrams_sent += count as u64;
+        self.stats.bytes_sent += transmit.size as u64;
+        Some(transmit)
+    }
+
+    fn poll_control(&mut self, buf: &mut Vec<u8>) -> Option<Transmit> {
+        let Control { destination, datagram } = self.control.pop_front()?;
+        buf.clear();
+        buf.extend_from_slice(&datagram);
+        Some(Transmit {
+            destination,
+            ecn: None,
+            size: buf.len(),
+            segment_size: None,
+            dont_fragment: false,
+        })
+    }
+
+    /// Puts a call in line if it has an acknowledgement, or a probe, to send now.
+    pub(super) fn queue_ack(&mut self, key: Key) {
+        let Some(call) = self.calls.get_mut(key) else { return };
+        if !call.in_acks && (call.receiver.wants_ack() || call.probe_size.is_some()) {
+            call.in_acks = true;
+            self.acks.push_back(key);
+        }
+        self.schedule_call(key);
+    }
+
+    fn poll_acks(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<Transmit> {
+        let mut batch = Batch::new(buf);
+        let mut destination = None;
+        while let Some(key) = self.acks.front().copied() {
+            let Self { calls, connections, paths, stats, config, .. } = self;
+            let Some(call) = calls.get_mut(key) else {
+                self.acks.pop_front();
+                continue;
+            };
+            let parts = connections.get_mut(call.connection).and_then(|connection| {
+                paths.get_mut(connection.path).map(|path| (connection, path))
+            });
+            let Some((connection, path)) = parts else {
+                self.acks.pop_front();
+                continue;
+            };
+            if destination.is_some_and(|address| address != path.address) {
+                break;
+            }
+            if !call.receiver.wants_ack() {
+                self.acks.pop_front();
+                call.in_acks = false;
+                if let Some(size) = call.probe_size.take() {
+                    if batch.count > 0 {
+                        call.probe_size = Some(size);
+                        call.in_acks = true;
+                        self.acks.push_front(key);
+                        break;
+                    }
+                    let address = path.address;
+                    write_probe(now, call, connection, path, config, stats, batch.buf, size);
+                    return Some(Transmit {
+                        destination: address,
+                        ecn: None,
+                        size,
+                        segment_size: None,
+                        dont_fragment: true,
+                    });
+                }
+                continue;
+            }
+            let start = batch.buf.len();
+            // Sizes differ by what there is to say, so the octets are made first.
+            let octets = ack_packet(now, call, connection, path, config, stats);
+            if call.probe_size.is_none() {
+                call.in_acks = false;
+                self.acks.pop_front();
+            }
+            if !batch.fits(octets.len()) {
+                // It leaves alone, right after this batch.
+                let destination = path.address;
+                self.control.push_front(Control { destination, datagram: octets });
+                break;
+            }
+            destination = Some(path.address);
+            batch.buf.extend_from_slice(&octets);
+            batch.added(octets.len());
+            debug_assert_eq!(batch.buf.len() - start, octets.len());
+        }
+        batch.into_transmit(destination?, None)
+    }
+
+    /// Sends a call's last acknowledgement though the call is about to be forgotten.
+    pub(super) fn queue_ack_as_control(&mut self, now: Instant, key: Key) {
+        let Self { calls, connections, paths, stats, config, .. } = self;
+        let Some(call) = calls.get_mut(key) else { return };
+        let Some(connection) = connections.get_mut(call.connection) else { return };
+        let Some(path) = paths.get_mut(connection.path) else { return };
+        let datagram = ack_packet(now, call, connection, path, config, stats);
+        let destination = path.address;
+        self.control.push_back(Control { destination, datagram });
+    }
+
+    /// Puts a call in its path's line of senders, and the path in the endpoint's.
+    pub(super) fn make_ready(&mut self, key: Key) {
+        let Some(call) = self.calls.get_mut(key) else { return };
+        let Some(connection) = self.connections.get(call.connection) else { return };
+        let path_key = connection.path;
+        let Some(path) = self.paths.get_mut(path_key) else { return };
+        if !call.in_ready {
+            call.in_ready = true;
+            path.ready.push_back(key);
+        }
+        self.list_path(path_key);
+    }
+
+    pub(super) fn list_path(&mut self, key: Key) {
+        let Some(path) = self.paths.get_mut(key) else { return };
+        if !path.listed && !path.ready.is_empty() {
+            path.listed = true;
+            self.sendable.push_back(key);
+        }
+    }
+
+    fn poll_data(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<Transmit> {
+        while let Some(path_key) = self.sendable.pop_front() {
+            let Some(path) = self.paths.get_mut(path_key) else { continue };
+            path.listed = false;
+            let (destination, ecn) = (path.address, path.ecn.enabled.then_some(Ecn::Ect0));
+            let mut batch = Batch::new(buf);
+            let stop = self.fill(now, path_key, &mut batch);
+            if stop == Stop::BatchFull {
+                self.list_path(path_key);
+            }
+            if stop == Stop::Paced
+                && let Some(at) = self.paths.get(path_key).and_then(|p| p.pacer.next_release(now))
+            {
+                self.schedule_path(path_key, at);
+            }
+            if let Some(transmit) = batch.into_transmit(destination, ecn) {
+                return Some(transmit);
+            }
+        }
+        None
+    }
+
+    /// Appends DATA of the path's calls to the batch, in turn, as far as window and pacing allow.
+    fn fill(&mut self, now: Instant, path_key: Key, batch: &mut Batch<'_>) -> Stop {
+        let Some(path) = self.paths.get_mut(path_key) else { return Stop::Empty };
+        let mut budget = path.budget(now);
+        let mut turn = 0;
+        let mut blocked = 0;
+        loop {
+            let Self { calls, connections, paths, stats, config, events, .. } = self;
+            let Some(path) = paths.get_mut(path_key) else { return Stop::Empty };
+            let Some(&key) = path.ready.front() else { return Stop::Empty };
+            let Some(call) = calls.get_mut(key) else {
+                path.ready.pop_front();
+                continue;
+            };
+            let Some(connection) =
+                connections.get_mut(call.connection).filter(|c| c.path == path_key)
+            else {
+                path.ready.pop_front();
+                continue;
+            };
+            let overhead = connection.security.overhead();
+            let extra = overhead.header + overhead.trailer;
+            let payload_max = path.payload_size(extra);
+            // A tail-loss probe may exceed the window by one packet.
+            let picked = call.sender.peek_probe().or_else(|| call.sender.peek(payload_max));
+            let Some((pick, size)) = picked else {
+                path.ready.pop_front();
+                call.in_ready = false;
+                turn = 0;
+                continue;
+            };
+            if budget == 0 && call.sender.peek_probe().is_none() {
+                // Others may have a probe to send.
+                blocked += 1;
+                if blocked >= path.ready.len() {
+                    return if path.controller.available() == 0 { Stop::Window } else { Stop::Paced };
+                }
+                path.ready.rotate_left(1);
+                continue;
+            }
+            let size = HEADER_SIZE + extra + size;
+            if !batch.fits(size) {
+                return Stop::BatchFull;
+            }
+            let written = match write_data(now, call, connection, path, pick, payload_max, batch.buf) {
+                Ok(written) => written,
+                Err(code) => {
+                    self.fail(key, CallError::Cancelled(code));
+                    continue;
+                }
+            };
+            batch.added(written);
+            budget = budget.saturating_sub(written as u64);
+            count_data(stats, pick);
+            if call.sender.take_room(config.send_buffer) {
+                events.push_back(Event::Writable(CallId(key)));
+            }
+            turn += 1;
+            if turn >= TURN_PACKETS {
+                turn = 0;
+                path.ready.rotate_left(1);
+            }
+            self.schedule_call(key);
+        }
+    }
+}
+
+/// Why no more DATA went into a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stop {
+    Empty,
+    BatchFull,
+    Window,
+    Paced,
+}
+
+const fn count_data(stats: &mut Stats, pick: Pick) {
+    stats.packets_sent[PacketType::Data.index()] += 1;
+    if matches!(pick, Pick::Again(_)) {
+        stats.data_resent += 1;
+    }
+}
+
+/// Seals and appends one DATA packet; gives its size.
+///
+/// # Errors
+/// The security class could not seal it: the call cannot go on.
+fn write_data(
+    now: Instant,
+    call: &mut Call,
+    connection: &mut Connection,
+    path: &mut Path,
+    pick: Pick,
+    payload_max: usize,
+    buf: &mut Vec<u8>,
+) -> Result<usize, AbortCode> {
+    let outgoing = call.sender.take(pick, payload_max).ok_or(AbortCode::RX_PROTOCOL_ERROR)?;
+    let start = buf.len();
+    let mut header = connection.header(PacketType::Data, call.channel, call.number);
+    header.sequence = outgoing.sequence;
+    let more = path.ready.len() > 1 || call.sender.peek_after_take(payload_max, &outgoing);
+    header.flags = header.flags.with(data_flags(call, path, &outgoing, more));
+    if connection.security.is_transparent() {
+        buf.extend_from_slice(&header.encode());
+        buf.extend_from_slice(&outgoing.payload);
+    } else {
+        let room = connection.security.overhead().header;
+        let mut payload = BytesMut::zeroed(room);
+        payload.extend_from_slice(&outgoing.payload);
+        connection.security.packets().seal(&mut header, &mut payload)?;
+        buf.extend_from_slice(&header.encode());
+        buf.extend_from_slice(&payload);
+    }
+    let size = buf.len() - start;
+    path.counters.bytes_sent += size as u64;
+    call.spoke = now;
+    if call.role == Role::Server && outgoing.sequence == 1 {
+        // The first packet of the reply acknowledges the request.
+        call.receiver.ack_is_implied();
+    }
+    call.sender.sent(now, &outgoing, header.serial, size, path, !more);
+    Ok(size)
+}
+
+/// Flags of a DATA packet besides whose it is.
+///
+/// An acknowledgement is asked for where none would come by itself soon: for what is sent again,
+/// for the first packets of an unknown path (they give an RTT), and by the last packet that fits an
+/// old peer's window. Never for the last of a reply: OpenAFS would acknowledge it only softly.
+fn data_flags(call: &Call, path: &Path, outgoing: &Outgoing, more: bool) -> Flags {
+    let mut flags = outgoing.flags;
+    let last_of_reply = call.role == Role::Server && flags.has(Flags::LAST_PACKET);
+    if !path.rtt.has_sample() || (!path.afar && call.sender.is_window_full_after(outgoing.sequence)) {
+        flags = flags.with(Flags::REQUEST_ACK);
+    }
+    if more && !flags.has(Flags::LAST_PACKET) {
+        flags = flags.with(Flags::MORE_PACKETS);
+    }
+    if last_of_reply && !outgoing.resent { flags.without(Flags::REQUEST_ACK) } else { flags }
+}
+
+/// An ACK packet of a call, for whatever reason it wants one.
+fn ack_packet(
+    now: Instant,
+    call: &mut Call,
+    connection: &mut Connection,
+    path: &mut Path,
+    config: &Config,
+    stats: &mut Stats,
+) -> Vec<u8> {
+    let mut out = Vec::with_capacity(160);
+    write_ack(now, call, connection, path, config, stats, &mut out);
+    out
+}
+
+fn write_ack(
+    now: Instant,
+    call: &mut Call,
+    connection: &mut Connection,
+    path: &mut Path,
+    config: &Config,
+    stats: &mut Stats,
+    out: &mut Vec<u8>,
+) -> u32 {
+    let report = call.receiver.take_report(now, window_limits(config, stats, path, call));
+    let introduce = path.afar || path.classic_acks < CLASSIC_SURE;
+    let extension = report.extension.filter(|_| config.extension && introduce).map(|mut ext| {
+        ext.datagram_max = u32::try_from(config.datagram_max).unwrap_or(u32::MAX);
+        ext.ecn_ect0 = path.ecn.received_ect0;
+        ext.ecn_ce = path.ecn.received_ce;
+        ext
+    });
+    let mut header: Header = connection.header(PacketType::Ack, call.channel, call.number);
+    header.flags = header.flags.with(Flags::SLOW_START_OK);
+    if report.reason == Reason::Ping {
+        header.flags = header.flags.with(Flags::REQUEST_ACK);
+    }
+    let classic_size = u32::try_from(CLASSIC_PACKET_SIZE).unwrap_or(u32::MAX);
+    let ack = Ack {
+        first: report.first,
+        previous: report.previous,
+        serial: if report.reason == Reason::Ping { 0 } else { report.serial },
+        reason: report.reason,
+        soft: report.soft,
+        trailer: Trailer {
+            max_mtu: Some(classic_size),
+            interface_mtu: Some(classic_size),
+            window: Some(report.classic_window),
+            // Jumbograms are received but not asked for: peers corrupted data in them.
+            max_datagram_packets: Some(1),
+        },
+        extension,
+    };
+    out.extend_from_slice(&header.encode());
+    ack.encode(out);
+    stats.packets_sent[PacketType::Ack.index()] += 1;
+    path.acks_sent = path.acks_sent.saturating_add(1);
+    call.spoke = now;
+    header.serial
+}
+
+/// A PING padded to `size`: if it is answered, packets of that size get through.
+#[expect(clippy::too_many_arguments, reason = "the parts of an endpoint that one packet touches")]
+fn write_probe(
+    now: Instant,
+    call: &mut Call,
+    connection: &mut Connection,
+    path: &mut Path,
+    config: &Config,
+    stats: &mut Stats,
+    out: &mut Vec<u8>,
+    size: usize,
+) {
+    call.receiver.request_ack(Reason::Ping);
+    out.clear();
+    let serial = write_ack(now, call, connection, path, config, stats, out);
+    out.resize(size, 0);
+    let expires = now + path.rtt.rto(std::time::Duration::from_millis(50)) * 2;
+    path.mtu.on_sent(call.connection, serial, size, expires);
+}

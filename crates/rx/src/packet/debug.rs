@@ -1,0 +1,2 @@
+//! DEBUG packets: what rxdebug asks and is told.
+

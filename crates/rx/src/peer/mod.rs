@@ -1,0 +1,250 @@
+//! The path to one address: everything that belongs to the network and not to a call.
+//!
+//! RTT, congestion window, pacing, MTU and what the peer can do are kept here and shared by all
+//! its calls, so that many parallel calls behave as one flow and a new call starts warm.
+
+pub(crate) mod congestion;
+pub(crate) mod mtu;
+pub(crate) mod pacing;
+pub(crate) mod rtt;
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use self::congestion::Controller;
+use self::mtu::MtuSearch;
+use self::pacing::Pacer;
+use self::rtt::RttEstimator;
+use crate::packet::ack::{Extension, Trailer};
+use crate::packet::{CLASSIC_PACKET_SIZE, HEADER_SIZE};
+use crate::types::Key;
+use crate::{Config, PeerStats};
+
+/// RTT assumed before the first sample; RFC 9002 §6.2.2 has 333 ms, most AFS cells are nearer.
+const INITIAL_RTT: Duration = Duration::from_millis(100);
+/// Smallest Rx packet size a trailer may impose: OpenAFS's own minimum.
+const MIN_PACKET_SIZE: usize = 520;
+/// Marked packets in a row without a count from the peer, after which ECN is given up.
+const ECN_TRIAL_PACKETS: u32 = 64;
+
+/// The path to one address.
+#[derive(Debug)]
+pub(crate) struct Path {
+    pub(crate) address: SocketAddr,
+    pub(crate) rtt: RttEstimator,
+    pub(crate) controller: Controller,
+    pub(crate) pacer: Pacer,
+    pub(crate) mtu: MtuSearch,
+    /// Whether the peer has sent the afar extension.
+    pub(crate) afar: bool,
+    /// Classic acknowledgements without the extension seen from the peer.
+    pub(crate) classic_acks: u32,
+    /// Acknowledgements we have sent; the first ones introduce us.
+    pub(crate) acks_sent: u32,
+    /// The last window an afar peer advertised: where its next call starts.
+    pub(crate) window_hint: u32,
+    /// Calls that may have DATA to send, in turn.
+    pub(crate) ready: VecDeque<Key>,
+    /// Whether the endpoint has this path in its list of those to send on.
+    pub(crate) listed: bool,
+    /// When the pending pacing timer is due.
+    pub(crate) wake_at: Option<Instant>,
+    /// Connections that use the path.
+    pub(crate) connections: usize,
+    pub(crate) last_used: Instant,
+    /// When the peer last proved that it receives at this address.
+    pub(crate) reached_at: Option<Instant>,
+    pub(crate) ecn: EcnState,
+    pub(crate) counters: PathCounters,
+    last_sent_at: Option<Instant>,
+}
+
+/// Whether DATA is sent as ECN-capable, and what has been counted.
+#[derive(Debug, Default)]
+pub(crate) struct EcnState {
+    pub(crate) enabled: bool,
+    sent_unconfirmed: u32,
+    /// What the peer last reported.
+    reported_ect0: u32,
+    reported_ce: u32,
+    /// What we received, for our own reports.
+    pub(crate) received_ect0: u32,
+    pub(crate) received_ce: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PathCounters {
+    pub(crate) data_sent: u64,
+    pub(crate) data_resent: u64,
+    pub(crate) lost: u64,
+    pub(crate) spurious: u64,
+    pub(crate) bytes_sent: u64,
+    pub(crate) bytes_received: u64,
+    pub(crate) ecn_ce: u64,
+}
+
+impl Path {
+    pub(crate) fn new(address: SocketAddr, config: &Config, now: Instant, seed: u64) -> Self {
+        Self {
+            address,
+            rtt: RttEstimator::new(INITIAL_RTT),
+            controller: Controller::new(
+                config.congestion,
+                now,
+                CLASSIC_PACKET_SIZE,
+                config.initial_window_packets,
+                seed,
+            ),
+            pacer: Pacer::new(now, CLASSIC_PACKET_SIZE),
+            mtu: MtuSearch::new(config.datagram_max),
+            afar: false,
+            classic_acks: 0,
+            acks_sent: 0,
+            window_hint: 0,
+            ready: VecDeque::new(),
+            listed: false,
+            wake_at: None,
+            connections: 0,
+            last_used: now,
+            reached_at: None,
+            ecn: EcnState::default(),
+            counters: PathCounters::default(),
+            last_sent_at: None,
+        }
+    }
+
+    /// Largest Rx packet to send, header included.
+    pub(crate) fn packet_size(&self) -> usize {
+        self.mtu.packet_size()
+    }
+
+    /// How long the peer may hold an acknowledgement back.
+    pub(crate) fn ack_allowance(&self) -> Duration {
+        // afar peers acknowledge within 5 ms, OpenAFS within 100 ms.
+        if self.afar { Duration::from_millis(10) } else { Duration::from_millis(120) }
+    }
+
+    /// Learns from the trailer and the extension of an acknowledgement.
+    pub(crate) fn on_ack_info(
+        &mut self,
+        config: &Config,
+        trailer: &Trailer,
+        extension: Option<&Extension>,
+    ) {
+        let before = self.mtu.packet_size();
+        match extension.filter(|_| config.extension) {
+            Some(extension) => {
+                if !self.afar {
+                    self.afar = true;
+                    self.ecn.enabled = config.ecn;
+                }
+                self.window_hint = extension.window;
+                let peer_max = usize::try_from(extension.datagram_max).unwrap_or(usize::MAX);
+                self.mtu.limit(peer_max.clamp(MIN_PACKET_SIZE, config.datagram_max));
+            }
+            None => {
+                self.classic_acks = self.classic_acks.saturating_add(1);
+                let peer_max = [trailer.max_mtu, trailer.interface_mtu]
+                    .iter()
+                    .flatten()
+                    .filter_map(|size| usize::try_from(*size).ok())
+                    .filter(|size| *size >= MIN_PACKET_SIZE)
+                    .min();
+                if let (Some(size), false) = (peer_max, self.afar) {
+                    self.mtu.limit(size.min(CLASSIC_PACKET_SIZE));
+                }
+            }
+        }
+        if self.mtu.packet_size() != before {
+            self.controller.on_mtu_change(self.mtu.packet_size());
+        }
+    }
+
+    /// Learns from the ECN counts of an acknowledgement whose newest packet left at `time_sent`.
+    pub(crate) fn on_ecn_report(&mut self, now: Instant, extension: &Extension, time_sent: Instant) {
+        let marked = extension.ecn_ce.wrapping_sub(self.ecn.reported_ce);
+        let seen = extension.ecn_ect0.wrapping_sub(self.ecn.reported_ect0).wrapping_add(marked);
+        // Counts belong to the peer, so a report that was overtaken would run backwards.
+        if seen == 0 || seen > u32::MAX / 2 || marked > u32::MAX / 2 {
+            return;
+        }
+        self.ecn.reported_ce = extension.ecn_ce;
+        self.ecn.reported_ect0 = extension.ecn_ect0;
+        self.ecn.sent_unconfirmed = 0;
+        self.counters.ecn_ce += u64::from(marked);
+        self.controller.on_ecn_ce(now, u64::from(marked), time_sent, &self.rtt);
+    }
+
+    /// Notes a DATA packet that left; gives the controller's token for it.
+    pub(crate) fn on_data_sent(
+        &mut self,
+        now: Instant,
+        bytes: usize,
+        app_limited: bool,
+        resent: bool,
+    ) -> congestion::SentToken {
+        let idle = self.last_sent_at.is_some_and(|at| {
+            self.controller.bytes_in_flight() == 0
+                && now.saturating_duration_since(at) > self.rtt.rto(Duration::from_millis(200))
+        });
+        if idle {
+            self.controller.on_idle_restart(now, &self.rtt);
+        }
+        self.last_sent_at = Some(now);
+        self.counters.data_sent += 1;
+        self.counters.data_resent += u64::from(resent);
+        if self.ecn.enabled {
+            self.ecn.sent_unconfirmed += 1;
+            // The path drops the marks, or the peer does not see them.
+            self.ecn.enabled = self.ecn.sent_unconfirmed < ECN_TRIAL_PACKETS.max(
+                u32::try_from(4 * self.controller.window() / self.packet_size() as u64)
+                    .unwrap_or(u32::MAX),
+            );
+        }
+        self.pacer.on_sent(now, bytes);
+        self.controller.on_packet_sent(now, bytes, app_limited, &self.rtt)
+    }
+
+    /// Octets that window and pacing allow now.
+    pub(crate) fn budget(&mut self, now: Instant) -> u64 {
+        let window = self.controller.available();
+        if window == 0 {
+            return 0;
+        }
+        let rate = self.controller.pacing_rate(&self.rtt);
+        let quantum = self.controller.send_quantum(&self.rtt);
+        self.pacer.budget(now, rate, quantum).min(window)
+    }
+
+    /// What is known, for people.
+    pub(crate) fn stats(&self) -> PeerStats {
+        let measured = self.rtt.has_sample();
+        PeerStats {
+            address: self.address,
+            afar: self.afar,
+            rtt_min: measured.then(|| self.rtt.min()),
+            rtt_smoothed: measured.then(|| self.rtt.smoothed()),
+            rtt_variation: measured.then(|| self.rtt.variation()),
+            congestion_window: self.controller.window(),
+            in_flight: self.controller.bytes_in_flight(),
+            pacing_rate: self.controller.pacing_rate(&self.rtt),
+            congestion: self.controller.name(),
+            congestion_state: self.controller.state(),
+            packet_size: self.packet_size(),
+            window_packets: self.window_hint,
+            data_sent: self.counters.data_sent,
+            data_resent: self.counters.data_resent,
+            lost: self.counters.lost,
+            spurious: self.counters.spurious,
+            bytes_sent: self.counters.bytes_sent,
+            bytes_received: self.counters.bytes_received,
+            ecn_ce: self.counters.ecn_ce,
+        }
+    }
+
+    /// Octets of stream one packet carries when the security class adds `overhead`.
+    pub(crate) fn payload_size(&self, overhead: usize) -> usize {
+        self.packet_size().saturating_sub(HEADER_SIZE + overhead).max(1)
+    }
+}

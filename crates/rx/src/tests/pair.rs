@@ -1,0 +1,343 @@
+//! A pair of endpoints, a network between them, and a clock that jumps to the next thing to happen.
+
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::cmp::Reverse;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+
+use crate::{
+    AbortCode, CallError, CallId, Config, ConnectionId, Ecn, Endpoint, Event, Read, RxNull, Service, ServiceId,
+};
+
+pub(super) const SERVICE: ServiceId = ServiceId(147);
+
+/// What the network does to datagrams, each way.
+#[derive(Clone, Debug)]
+pub(super) struct Link {
+    pub(super) delay: Duration,
+    /// Octets a second; 0 is unlimited.
+    pub(super) rate: u64,
+    /// Octets that may wait; what comes then is dropped.
+    pub(super) queue: u64,
+    pub(super) loss: f64,
+    pub(super) duplicate: f64,
+    pub(super) reorder: f64,
+    pub(super) reorder_delay: Duration,
+    pub(super) corrupt: f64,
+    /// Larger datagrams (UDP payload) vanish.
+    pub(super) mtu: usize,
+}
+
+impl Default for Link {
+    fn default() -> Self {
+        Self {
+            delay: Duration::from_millis(5),
+            rate: 0,
+            queue: u64::MAX,
+            loss: 0.0,
+            duplicate: 0.0,
+            reorder: 0.0,
+            reorder_delay: Duration::from_millis(2),
+            corrupt: 0.0,
+            mtu: 1472,
+        }
+    }
+}
+
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct InFlight {
+    at: Instant,
+    order: u64,
+    to: usize,
+    from: SocketAddr,
+    ce: bool,
+    octets: Vec<u8>,
+}
+
+/// What one side has seen of its calls.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    pub(super) incoming: Vec<CallId>,
+    pub(super) data: BTreeMap<CallId, BytesMut>,
+    pub(super) ended: BTreeSet<CallId>,
+    pub(super) completed: Vec<CallId>,
+    pub(super) failed: BTreeMap<CallId, CallError>,
+    pub(super) channel_free: Vec<ConnectionId>,
+    pub(super) blocked: BTreeSet<CallId>,
+}
+
+/// One side: an endpoint, its address, and a small application.
+#[derive(Debug)]
+pub(super) struct Side {
+    pub(super) endpoint: Endpoint,
+    pub(super) address: SocketAddr,
+    pub(super) seen: Seen,
+    /// Octets each read takes; 0 leaves data unread.
+    pub(super) reads: bool,
+    /// What is still to be written to calls.
+    pub(super) to_write: BTreeMap<CallId, (Bytes, bool)>,
+}
+
+/// Two sides, [`CLIENT`] and [`SERVER`].
+pub(super) struct Pair {
+    pub(super) now: Instant,
+    pub(super) start: Instant,
+    pub(super) sides: [Side; 2],
+    pub(super) links: [Link; 2],
+    /// When each direction's wire is free again.
+    free_at: [Instant; 2],
+    wire: BinaryHeap<Reverse<InFlight>>,
+    order: u64,
+    pub(super) random: fastrand::Rng,
+    pub(super) sent: [u64; 2],
+    /// A handler for calls the server gets; gives the reply once the request is complete.
+    pub(super) serve: fn(&[u8]) -> Result<Bytes, AbortCode>,
+    /// Looks at every datagram before the network does: (direction, octets).
+    pub(super) tap: Option<Box<dyn FnMut(usize, &[u8])>>,
+}
+
+pub(super) const CLIENT: usize = 0;
+pub(super) const SERVER: usize = 1;
+
+impl Pair {
+    pub(super) fn new(seed: u64, link: Link) -> Self {
+        Self::with_configs(seed, link, [Config::default(), Config::default()])
+    }
+
+    pub(super) fn with_configs(seed: u64, link: Link, configs: [Config; 2]) -> Self {
+        #[expect(clippy::disallowed_methods, reason = "virtual time needs some beginning")]
+        let start = Instant::now();
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut index = 0;
+        let sides = configs.map(|config| {
+            index += 1;
+            let config = Config { seed: random.u64(..), ..config };
+            Side {
+                endpoint: Endpoint::new(config, start),
+                address: SocketAddr::from((Ipv4Addr::new(10, 0, 0, index), 7000)),
+                seen: Seen::default(),
+                reads: true,
+                to_write: BTreeMap::new(),
+            }
+        });
+        let mut pair = Self {
+            now: start,
+            start,
+            sides,
+            links: [link.clone(), link],
+            free_at: [start; 2],
+            wire: BinaryHeap::new(),
+            order: 0,
+            random,
+            sent: [0; 2],
+            serve: |request| Ok(Bytes::copy_from_slice(request)),
+            tap: None,
+        };
+        pair.sides[SERVER]
+            .endpoint
+            .add_service(Service::new(SERVICE, "test"), vec![Arc::new(RxNull)]);
+        pair
+    }
+
+    pub(super) fn connect(&mut self) -> ConnectionId {
+        let server = self.sides[SERVER].address;
+        self.sides[CLIENT].endpoint.connect(self.now, server, SERVICE, &RxNull)
+    }
+
+    /// Begins a call and queues its whole request.
+    pub(super) fn call(&mut self, connection: ConnectionId, request: Bytes) -> CallId {
+        let call = self.sides[CLIENT].endpoint.start_call(self.now, connection).expect("a channel");
+        self.write_all(CLIENT, call, request);
+        call
+    }
+
+    /// Writes as the window opens, then ends the stream.
+    pub(super) fn write_all(&mut self, side: usize, call: CallId, data: Bytes) {
+        self.sides[side].to_write.insert(call, (data, false));
+        self.pump_writes(side, call);
+    }
+
+    fn pump_writes(&mut self, side: usize, call: CallId) {
+        let now = self.now;
+        let Side { endpoint, to_write, .. } = &mut self.sides[side];
+        let Some((data, _)) = to_write.get_mut(&call) else { return };
+        loop {
+            if data.is_empty() {
+                endpoint.finish(now, call);
+                to_write.remove(&call);
+                return;
+            }
+            let part = data.split_to(data.len().min(100_000));
+            match endpoint.write(now, call, part) {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(_) => {
+                    to_write.remove(&call);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Runs until nothing is left to happen before `limit` from the start, or `done` says so.
+    pub(super) fn run(&mut self, limit: Duration, mut done: impl FnMut(&Self) -> bool) -> bool {
+        loop {
+            for side in [CLIENT, SERVER] {
+                self.work(side);
+            }
+            if done(self) {
+                return true;
+            }
+            let next = self
+                .sides
+                .iter()
+                .filter_map(|side| side.endpoint.poll_timeout())
+                .chain(self.wire.peek().map(|Reverse(packet)| packet.at))
+                .min();
+            let Some(next) = next else { return false };
+            if next > self.start + limit {
+                self.now = self.start + limit;
+                return false;
+            }
+            self.now = self.now.max(next);
+            while self.wire.peek().is_some_and(|Reverse(packet)| packet.at <= self.now) {
+                let Some(Reverse(packet)) = self.wire.pop() else { break };
+                let ecn = if packet.ce { Some(Ecn::Ce) } else { None };
+                let endpoint = &mut self.sides[packet.to].endpoint;
+                endpoint.handle(self.now, packet.from, ecn, packet.octets.into());
+            }
+            for side in &mut self.sides {
+                side.endpoint.handle_timeout(self.now);
+            }
+        }
+    }
+
+    /// Lets one side's application act on events and its endpoint send.
+    fn work(&mut self, side: usize) {
+        loop {
+            while let Some(event) = self.sides[side].endpoint.poll_event() {
+                self.on_event(side, event);
+            }
+            let mut buf = Vec::new();
+            let transmit = self.sides[side].endpoint.poll_transmit(self.now, &mut buf);
+            let Some(transmit) = transmit else { break };
+            assert_eq!(transmit.size, buf.len());
+            let size = transmit.segment_size.unwrap_or(buf.len());
+            for datagram in buf.chunks(size) {
+                self.transmit(side, transmit.destination, datagram);
+            }
+        }
+    }
+
+    fn on_event(&mut self, side: usize, event: Event) {
+        let now = self.now;
+        match event {
+            Event::Incoming { call, .. } => {
+                self.sides[side].seen.incoming.push(call);
+                self.read(side, call);
+            }
+            Event::Readable(call) => self.read(side, call),
+            Event::Writable(call) => self.pump_writes(side, call),
+            Event::Completed(call) => self.sides[side].seen.completed.push(call),
+            Event::Failed(call, error) => {
+                let Side { seen, to_write, .. } = &mut self.sides[side];
+                to_write.remove(&call);
+                seen.failed.insert(call, error);
+            }
+            Event::ChannelFree(connection) => {
+                self.sides[side].seen.channel_free.push(connection);
+            }
+        }
+        let _ = now;
+    }
+
+    pub(super) fn read(&mut self, side: usize, call: CallId) {
+        let now = self.now;
+        let Side { endpoint, seen, reads, .. } = &mut self.sides[side];
+        if !*reads {
+            seen.blocked.insert(call);
+            return;
+        }
+        loop {
+            match endpoint.read(call) {
+                Read::Data(data) => {
+                    endpoint.consume(now, call, data.len());
+                    seen.data.entry(call).or_default().extend_from_slice(&data);
+                }
+                Read::Pending => return,
+                Read::End => break,
+            }
+        }
+        if seen.ended.insert(call) && side == SERVER {
+            let request = seen.data.get(&call).map_or(&[][..], |data| &data[..]);
+            match (self.serve)(request) {
+                Ok(reply) => self.write_all(SERVER, call, reply),
+                Err(code) => endpoint.abort(now, call, code),
+            }
+        }
+    }
+
+    /// Puts a datagram on the wire, or not.
+    fn transmit(&mut self, from: usize, destination: SocketAddr, octets: &[u8]) {
+        if let Some(tap) = &mut self.tap {
+            tap(from, octets);
+        }
+        self.sent[from] += 1;
+        let to = 1 - from;
+        let link = self.links[from].clone();
+        if destination != self.sides[to].address
+            || octets.len() > link.mtu
+            || self.random.f64() < link.loss
+        {
+            return;
+        }
+        let wire_size = octets.len() as u64 + 28;
+        let mut leaves = self.now;
+        if link.rate > 0 {
+            let begins = self.free_at[from].max(self.now);
+            let waiting = (begins - self.now).as_secs_f64() * link.rate as f64;
+            if waiting as u64 + wire_size > link.queue {
+                return;
+            }
+            leaves = begins + Duration::from_secs_f64(wire_size as f64 / link.rate as f64);
+            self.free_at[from] = leaves;
+        }
+        let copies = 1 + usize::from(self.random.f64() < link.duplicate);
+        for _ in 0..copies {
+            let mut at = leaves + link.delay;
+            if self.random.f64() < link.reorder {
+                at += link.reorder_delay.mul_f64(self.random.f64() + 0.5);
+            }
+            let mut octets = octets.to_vec();
+            if self.random.f64() < link.corrupt {
+                let index = self.random.usize(..octets.len());
+                octets[index] ^= 1 << self.random.u8(0..8);
+            }
+            self.order += 1;
+            let from_address = self.sides[from].address;
+            self.wire.push(Reverse(InFlight {
+                at,
+                order: self.order,
+                to,
+                from: from_address,
+                ce: false,
+                octets,
+            }));
+        }
+    }
+
+    pub(super) fn elapsed(&self) -> Duration {
+        self.now - self.start
+    }
+}
+
+/// Octets that differ everywhere, so that misplaced ones are noticed.
+pub(super) fn pattern(len: usize, seed: u64) -> Bytes {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut data = vec![0; len];
+    random.fill(&mut data);
+    data.into()
+}
