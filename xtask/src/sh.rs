@@ -13,11 +13,10 @@ use crate::output;
 
 /// The top of the checkout.
 pub(crate) fn root() -> PathBuf {
-    let manifest = std::env::var_os("CARGO_MANIFEST_DIR")
-        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
-    manifest
-        .parent()
-        .map_or(manifest.clone(), Path::to_path_buf)
+    let told = std::env::var_os("CARGO_MANIFEST_DIR");
+    let manifest = told.unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    let manifest = Path::new(&manifest);
+    manifest.parent().unwrap_or(manifest).to_path_buf()
 }
 
 /// `cargo`, the same one that runs this program, in the top of the checkout.

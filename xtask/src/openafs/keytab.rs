@@ -40,8 +40,8 @@ mod tests {
     #[test]
     fn one_entry_has_its_length_in_front() {
         let table = encode("R", &["afs", "c"], &[7; KEY_BYTES]);
-        assert_eq!(table[..6], [5, 2, 0, 0, 0, 61]);
-        assert_eq!(table.len(), 6 + 61);
+        assert_eq!(table[..6], [5, 2, 0, 0, 0, 58]);
+        assert_eq!(table.len(), 6 + 58);
         assert_eq!(table[6..19], *b"\0\x02\0\x01R\0\x03afs\0\x01c");
         assert_eq!(table[27..32], [1, 0, 18, 0, 32]);
     }
