@@ -38,7 +38,9 @@ impl RangeSet {
             at = below_end;
         }
         // What lies in between is swallowed; the common case is one range or none.
-        while let Some((&inner_start, &inner_end)) = self.ranges.range(at..=end).next() {
+        while at <= end
+            && let Some((&inner_start, &inner_end)) = self.ranges.range(at..=end).next()
+        {
             if inner_start > at {
                 new(at, inner_start.min(end));
             }
