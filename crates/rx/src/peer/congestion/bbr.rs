@@ -631,7 +631,11 @@ impl Bbr {
     fn time_to_probe(&self, now: Instant) -> bool {
         let waited = now.saturating_duration_since(self.cycle_at) > self.probe_wait;
         let packets = self.target_flight() / self.datagram;
-        let rounds = if self.shared { 2 * packets } else { packets.min(RENO_ROUNDS_MAX) };
+        let rounds = if self.shared {
+            2 * packets
+        } else {
+            packets.min(RENO_ROUNDS_MAX)
+        };
         waited || u64::from(self.rounds_since_probe) >= rounds
     }
 
@@ -683,7 +687,11 @@ impl Bbr {
         self.probe_samples = false;
         if !app_limited {
             self.shared = self.queued(self.rtt_in_round);
-            let size = if self.shared { scale(size, SHARED_LONG_BETA) } else { size };
+            let size = if self.shared {
+                scale(size, SHARED_LONG_BETA)
+            } else {
+                size
+            };
             self.flight_long = size.max(scale(self.target_flight(), BETA));
         }
         if self.phase == Phase::Up {

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use super::flight::AckSample;
+use super::{MIN_WINDOW_PACKETS, flight::AckSample};
 
 /// One reduction of the window and the recovery after it. `S` is the algorithm's state before.
 #[derive(Clone, Debug)]
@@ -28,6 +28,8 @@ struct Prr {
     sent: u64,
     window: u64,
     lost_since_ack: bool,
+    /// What may be in flight whatever was lost, so that recovery never stalls.
+    floor: u64,
 }
 
 impl<S> Episode<S> {
@@ -48,6 +50,7 @@ impl<S> Episode<S> {
             // The retransmission that recovery begins with may leave at once.
             window: flight.min(target.max(flight.saturating_sub(datagram))),
             lost_since_ack: true,
+            floor: MIN_WINDOW_PACKETS * datagram,
         };
         Self {
             began: now,
@@ -70,7 +73,7 @@ impl<S> Episode<S> {
 
     /// The window during recovery.
     pub(super) fn recovery_window(&self) -> Option<u64> {
-        self.prr.as_ref().map(|prr| prr.window)
+        self.prr.as_ref().map(|prr| prr.window.max(prr.floor))
     }
 
     /// Counts one loss.

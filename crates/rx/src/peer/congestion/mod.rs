@@ -9,6 +9,39 @@
 //! | [`reno`] | RFC 5681, RFC 6582, RFC 9937 | comparison in tests |
 //! | [`cubic`] | RFC 9438, RFC 9406 (HyStart++), RFC 9937 | paths whose losses mean congestion |
 //! | [`bbr`] | draft-ietf-ccwg-bbr (BBRv3) | the default: paths that lose at random too |
+//!
+//! They are written from those documents rather than taken from a library: the ones that can be
+//! driven from outside count windows in 32 bits and datagrams in 16, cannot undo a spurious loss,
+//! and collapse on small flights with random loss.
+//!
+//! # Results
+//!
+//! From the packet-level simulation in `sim.rs` (`cargo test --release -p afar-rx -- --ignored
+//! --nocapture table`): drop-tail queue of one bandwidth-delay product (BDP) unless given, initial
+//! window 32 packets of 1444 bytes, ramp included. Share of the link's rate, worst of 3 seeds:
+//!
+//! | link | BBR | CUBIC | Reno |
+//! |---|---|---|---|
+//! | 12.5 ms, 1 Gbit/s, 15 s | 0.987 | 0.995 | 0.995 |
+//! | 100 ms, 1 Gbit/s, 4 GiB | 0.971 | 0.978 | 0.978 |
+//! | 230 ms, 30 Mbit/s, 40 MB | 0.912 | 0.923 | 0.920 |
+//! | the same, 1 % of packets 5 ms late | 0.913 | 0.923 | 0.921 |
+//! | 12.5 ms, 1 Gbit/s, 0.1 % loss | 0.986 | 0.044 | 0.037 |
+//! | 12.5 ms, 1 Gbit/s, 1 % loss | 0.971 | 0.012 | 0.011 |
+//! | 100 ms, 100 Mbit/s, 1 % loss | 0.945 | 0.021 | 0.017 |
+//! | 20 ms, 20 Mbit/s, 1 % loss | 0.965 | 0.363 | 0.326 |
+//!
+//! At 230 ms the ramp binds: 32 packets doubled each round trip fill this pipe after a second, of
+//! the 10.7 s the transfer takes at line rate. BBR alone keeps 0.09 BDP queued at 12.5 ms, CUBIC 0.66.
+//!
+//! Four BBR flows beside four CUBIC flows (unpaced, initial window 10) on 100 Mbit/s and 25 ms,
+//! 60 s, 8 seeds:
+//!
+//! | queue | BBR's share, mean (least to most) | least Jain index among the BBR flows |
+//! |---|---|---|
+//! | 0.5 BDP | 0.547 (0.529 to 0.571) | 0.988 |
+//! | 1 BDP | 0.549 (0.534 to 0.582) | 0.980 |
+//! | 2 BDP | 0.531 (0.493 to 0.552) | 0.959 |
 
 pub(crate) mod bbr;
 pub(crate) mod cubic;

@@ -7,7 +7,7 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, BinaryHeap, VecDeque},
+    collections::{BinaryHeap, VecDeque},
     time::{Duration, Instant},
 };
 
@@ -109,7 +109,6 @@ pub(super) struct FlowReport {
     pub(super) spurious: u64,
     /// When the last byte arrived, from the flow's start.
     pub(super) finished: Option<Duration>,
-    pub(super) min_window_seen: u64,
 }
 
 /// What became of the run.
@@ -196,9 +195,8 @@ pub(super) struct Sim {
     queue_area: f64,
     queue_since: Instant,
     report: Report,
-    /// Prints one line per interval for flow 0 when set.
+    /// Prints the state of all flows once per interval when set.
     pub(super) trace: Option<Duration>,
-    pub(super) samples: BTreeMap<u64, Vec<u64>>,
 }
 
 impl Sim {
@@ -220,7 +218,6 @@ impl Sim {
             queue_since: began,
             report: Report::default(),
             trace: None,
-            samples: BTreeMap::new(),
         };
         for (index, spec) in flows.into_iter().enumerate() {
             let started = began + spec.starts;
@@ -252,7 +249,6 @@ impl Sim {
                 next_expected: 0,
                 ack_timer: false,
                 report: FlowReport {
-                    min_window_seen: u64::MAX,
                     ..FlowReport::default()
                 },
                 spec,
@@ -511,7 +507,6 @@ impl Sim {
         self.free_acks.push(slot);
         Self::detect_loss(f, now);
         f.controller.end_ack(now, &f.rtt);
-        f.report.min_window_seen = f.report.min_window_seen.min(f.controller.window());
         let keep = f.rtt.smoothed() * 2;
         while f
             .packets
