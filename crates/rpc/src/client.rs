@@ -92,7 +92,7 @@ impl Open {
     /// Tells the server that its reply is of no use, and the caller why.
     fn refuse(self, cause: RpcCause) -> RpcError {
         let error = self.error(cause);
-        self.call.abort(AbortCode::RXGEN_CC_UNMARSHAL.0);
+        self.call.abort(AbortCode::RXGEN_CC_UNMARSHAL);
         error
     }
 }
