@@ -54,10 +54,6 @@ impl<T> Arena<T> {
         Some(value)
     }
 
-    pub(crate) const fn len(&self) -> usize {
-        self.slots.len() - self.free.len()
-    }
-
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
         self.slots.iter().enumerate().filter_map(|(index, slot)| {
             let slot_number = u32::try_from(index).ok()?;

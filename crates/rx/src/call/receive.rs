@@ -41,7 +41,6 @@ pub(crate) struct Receiver {
     ready: VecDeque<Bytes>,
     /// Octets in order that the application has not consumed, read or not.
     unconsumed: u64,
-    read_to_end: bool,
     waiting: bool,
     /// One past the highest sequence the peer has been allowed.
     edge: u32,
@@ -114,7 +113,6 @@ impl Receiver {
             last: None,
             ready: VecDeque::new(),
             unconsumed: 0,
-            read_to_end: false,
             waiting: true,
             // A peer sends up to its own initial window before it has heard of ours.
             edge: 1 + classic_window.max(64),
@@ -135,11 +133,6 @@ impl Receiver {
     /// Whether any packet has arrived.
     pub(crate) const fn has_begun(&self) -> bool {
         self.highest > 0
-    }
-
-    /// Whether the application has read the end.
-    pub(crate) const fn is_read_to_end(&self) -> bool {
-        self.read_to_end
     }
 
     /// Octets held.
@@ -317,7 +310,6 @@ impl Receiver {
             return Read::Data(data);
         }
         if self.is_complete() {
-            self.read_to_end = true;
             return Read::End;
         }
         self.waiting = true;

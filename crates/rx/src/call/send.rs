@@ -77,6 +77,8 @@ pub(crate) struct Sender {
     /// The next sequence to assign.
     next: u32,
     sent: VecDeque<Sent>,
+    /// Of these, packets not known to have arrived.
+    unacknowledged: usize,
     order: VecDeque<Transmission>,
     lost: VecDeque<u32>,
     acked: RangeSet,
@@ -118,8 +120,6 @@ pub(crate) struct Outgoing {
 pub(crate) struct Effect {
     /// Something was newly acknowledged.
     pub(crate) progress: bool,
-    /// Packets declared lost.
-    pub(crate) lost: u32,
     /// Losses that proved false.
     pub(crate) spurious: u32,
     /// An RTT sample was taken.
@@ -146,6 +146,7 @@ impl Sender {
             first: 1,
             next: 1,
             sent: VecDeque::new(),
+            unacknowledged: 0,
             order: VecDeque::new(),
             lost: VecDeque::new(),
             acked: RangeSet::default(),
@@ -190,7 +191,7 @@ impl Sender {
 
     /// Whether everything, the last packet included, is known to have arrived.
     pub(crate) fn is_done(&self) -> bool {
-        self.last_assigned && self.sent.iter().all(|packet| packet.state == State::Acked)
+        self.last_assigned && self.unacknowledged == 0
     }
 
     /// Whether any packet was sent.
@@ -365,6 +366,7 @@ impl Sender {
                 self.timer_base = now;
             }
             self.next += 1;
+            self.unacknowledged += 1;
             self.sent.push_back(Sent {
                 payload: outgoing.payload.clone(),
                 last: outgoing.flags.has(Flags::LAST_PACKET),
@@ -418,7 +420,7 @@ impl Sender {
         path.controller.begin_ack();
         let mut round = AckRound::default();
         for sequence in self.first..self.next {
-            self.mark_acked(now, sequence, path, &mut round);
+            self.mark_acked_packet(now, sequence, path, &mut round);
         }
         path.controller.end_ack(now, &path.rtt);
         self.release_below(self.next);
@@ -457,7 +459,7 @@ impl Sender {
         }
         path.controller.begin_ack();
         for sequence in self.first..ack.first {
-            self.mark_acked(now, sequence, path, &mut round);
+            self.mark_acked_packet(now, sequence, path, &mut round);
         }
         self.release_below(ack.first);
         let mut reneged = false;
@@ -480,7 +482,7 @@ impl Sender {
             self.window = window.clamp(1, 255);
         }
         let sampled = self.sample_rtt(now, ack, path, &round);
-        let lost = self.after_acks(now, path, &round);
+        self.after_acks(now, path, &round);
         path.controller.end_ack(now, &path.rtt);
         if round.progress {
             self.timeouts = 0;
@@ -490,7 +492,7 @@ impl Sender {
         if reneged {
             self.timer_base = now;
         }
-        Ok(Effect { progress: round.progress, lost, spurious: round.spurious, sampled })
+        Ok(Effect { progress: round.progress, spurious: round.spurious, sampled })
     }
 
     /// The transmission with that serial, if it is still remembered.
@@ -572,6 +574,7 @@ impl Sender {
             _ => None,
         };
         let bytes = packet.size;
+        self.unacknowledged -= 1;
         if was_lost {
             // It left the flight when it was declared lost.
         } else {
@@ -599,6 +602,7 @@ impl Sender {
             return false;
         }
         packet.state = State::Lost;
+        self.unacknowledged += 1;
         self.acked.remove(sequence);
         self.lost.push_back(sequence);
         true
@@ -625,7 +629,7 @@ impl Sender {
     }
 
     /// Updates RACK's state and declares losses.
-    fn after_acks(&mut self, now: Instant, path: &mut Path, round: &AckRound) -> u32 {
+    fn after_acks(&mut self, now: Instant, path: &mut Path, round: &AckRound) {
         if round.spurious > 0 {
             self.reorder_scale = (self.reorder_scale + round.spurious).min(REORDER_SCALE_MAX);
         }
@@ -634,13 +638,12 @@ impl Sender {
         {
             self.newest_arrived = Some((sent, now.saturating_duration_since(sent)));
         }
-        self.detect_losses(now, path)
+        self.detect_losses(now, path);
     }
 
     /// Declares lost what was sent so long before something that arrived (RFC 8985 §6.2).
-    fn detect_losses(&mut self, now: Instant, path: &mut Path) -> u32 {
+    fn detect_losses(&mut self, now: Instant, path: &mut Path) {
         self.reorder_deadline = None;
-        let mut lost = 0;
         let mut previous = None;
         while let Some(&transmission) = self.order.front() {
             let Some(packet) = self.get(transmission.sequence) else {
@@ -667,9 +670,7 @@ impl Sender {
             let new_burst = previous.is_none_or(|before: u32| before.wrapping_add(1) != sequence);
             previous = Some(sequence);
             self.declare_lost(now, sequence, new_burst, path);
-            lost += 1;
         }
-        lost
     }
 
     fn declare_lost(&mut self, now: Instant, sequence: u32, new_burst: bool, path: &mut Path) {
@@ -699,14 +700,14 @@ impl Sender {
         timeout.saturating_mul(1 << self.timeouts.min(12)).min(RTO_MAX)
     }
 
-    /// Acts on a deadline that has passed; gives what was declared lost and whether it was a
-    /// timeout (with their number in a row).
-    pub(crate) fn on_deadline(&mut self, now: Instant, path: &mut Path) -> (u32, Option<u32>) {
+    /// Acts on a deadline that has passed; if it was a timeout, gives their number in a row.
+    pub(crate) fn on_deadline(&mut self, now: Instant, path: &mut Path) -> Option<u32> {
         if self.reorder_deadline.is_some_and(|deadline| deadline <= now) {
-            return (self.detect_losses(now, path), None);
+            self.detect_losses(now, path);
+            return None;
         }
         if self.order.is_empty() || self.timer_base + self.timeout(path) > now {
-            return (0, None);
+            return None;
         }
         self.timeouts += 1;
         self.timer_base = now;
@@ -718,9 +719,9 @@ impl Sender {
                 .rev()
                 .find(|t| self.get(t.sequence).is_some_and(|p| p.state == State::InFlight))
                 .map(|t| t.sequence);
-            return (0, self.probe.is_some().then_some(1));
+            return self.probe.is_some().then_some(1);
         }
-        let mut lost = 0;
+        let mut lost = 0_u64;
         for transmission in std::mem::take(&mut self.order) {
             let Some(packet) = self.get_mut(transmission.sequence) else { continue };
             if packet.serial == transmission.serial && packet.state == State::InFlight {
@@ -730,10 +731,10 @@ impl Sender {
                 lost += 1;
             }
         }
-        path.counters.lost += u64::from(lost);
+        path.counters.lost += lost;
         self.lost.make_contiguous().sort_unstable();
         path.controller.on_persistent_timeout(now, &path.rtt);
-        (lost, Some(self.timeouts))
+        Some(self.timeouts)
     }
 
     /// The call ends: what is in flight is nobody's any more.
@@ -744,6 +745,7 @@ impl Sender {
             }
         }
         self.first = self.next;
+        self.unacknowledged = 0;
         self.order.clear();
         self.lost.clear();
         self.chunks.clear();

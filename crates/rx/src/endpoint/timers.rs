@@ -129,8 +129,7 @@ impl Endpoint {
         let Some(connection) = self.connections.get(call.connection) else { return };
         let path_key = connection.path;
         let Some(path) = self.paths.get_mut(path_key) else { return };
-        let (_, timeout) = call.sender.on_deadline(now, path);
-        match timeout {
+        match call.sender.on_deadline(now, path) {
             Some(1) => self.stats.probes += 1,
             Some(count) => {
                 self.stats.timeouts += 1;
