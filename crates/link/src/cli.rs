@@ -22,8 +22,10 @@ use crate::{
 pub enum LinkCommand {
     /// Make a link
     ///
-    /// X[,Y] is one value for both directions, or X from srv to cli and Y from cli to srv.
     /// Each wire packet goes through: arrival, queue, serialisation, loss, delay, delivery.
+    #[command(
+        after_help = "X[,Y] is one value for both directions, or X from srv to cli and Y from cli to srv"
+    )]
     Up {
         /// Name of the link
         name: String,
@@ -72,7 +74,7 @@ pub enum LinkCommand {
     },
 }
 
-/// Runs the command. `exec` does not return if it succeeds.
+/// Runs the command, which the program holds as `#[command(subcommand)] Link(LinkCommand)`. `exec` does not return if it succeeds.
 ///
 /// The program has to know it as `link`, since `up` runs the program again with `link emulate`.
 ///

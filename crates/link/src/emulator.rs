@@ -228,7 +228,7 @@ impl Emulator {
                 mark,
                 corrupt,
             } = first.item;
-            let mut count = 1;
+            let mut count = 1_usize;
             if corrupt.is_none()
                 && packet.is_super()
                 && (self.config.udp_gro || !packet.is_udp_super())
@@ -257,8 +257,8 @@ impl Emulator {
                 }
             };
             self.pool.recycle(packet);
-            direction.delivered(written, count, wire_bytes, mark);
-            turn.delivered += 1;
+            direction.delivered(written, count as u64, wire_bytes, mark);
+            turn.delivered += count;
         }
         turn.more = true;
     }
