@@ -125,11 +125,20 @@ mod tests {
     use super::*;
 
     const MS: Duration = Duration::from_millis(1);
+
+    /// A point in time to start from.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "an Instant cannot be made in another way"
+    )]
+    fn start_of_time() -> Instant {
+        Instant::now()
+    }
     const MBIT_100: Option<u64> = Some(12_500_000);
 
     /// Sends as much as allowed at every wakeup, each late by `late`; returns bytes per second.
     fn drive(rate: u64, quantum: usize, packet: usize, late: Duration) -> f64 {
-        let start = Instant::now();
+        let start = start_of_time();
         let mut pacer = Pacer::new(start, packet);
         let (mut now, mut sent) = (start, 0u64);
         while now < start + Duration::from_secs(2) {
@@ -172,7 +181,7 @@ mod tests {
 
     #[test]
     fn idleness_earns_a_bounded_burst() {
-        let start = Instant::now();
+        let start = start_of_time();
         let mut pacer = Pacer::new(start, 1444);
         assert_eq!(pacer.budget(start, MBIT_100, 2888), 14_440);
         pacer.on_sent(start, 14_440);
@@ -183,7 +192,7 @@ mod tests {
 
     #[test]
     fn release_comes_when_a_quantum_has_gathered() {
-        let start = Instant::now();
+        let start = start_of_time();
         let mut pacer = Pacer::new(start, 1250);
         pacer.budget(start, MBIT_100, 12_500);
         pacer.on_sent(start, 12_500);
@@ -200,7 +209,7 @@ mod tests {
 
     #[test]
     fn unpaced_is_unbounded() {
-        let start = Instant::now();
+        let start = start_of_time();
         let mut pacer = Pacer::new(start, 1444);
         assert_eq!(pacer.budget(start, None, 1444), u64::MAX);
         pacer.on_sent(start, 10_000_000);

@@ -164,12 +164,21 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
+    /// A point in time to start from.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "an Instant cannot be made in another way"
+    )]
+    fn start_of_time() -> Instant {
+        Instant::now()
+    }
+
     #[test]
     fn first_sample_replaces_the_guess() {
         let mut rtt = RttEstimator::new(100 * MS);
         assert_eq!(rtt.smoothed(), 100 * MS);
         assert!(!rtt.has_sample());
-        rtt.update(Instant::now(), 20 * MS, None);
+        rtt.update(start_of_time(), 20 * MS, None);
         assert_eq!(
             (rtt.smoothed(), rtt.min(), rtt.latest()),
             (20 * MS, 20 * MS, 20 * MS)
@@ -182,7 +191,7 @@ mod tests {
     #[test]
     fn steady_samples_leave_the_granularity_as_margin() {
         let mut rtt = RttEstimator::new(100 * MS);
-        let start = Instant::now();
+        let start = start_of_time();
         for i in 0..200 {
             rtt.update(start + i * MS, 20 * MS, None);
         }
@@ -192,7 +201,7 @@ mod tests {
     #[test]
     fn ack_delay_never_lowers_below_the_minimum() {
         let mut rtt = RttEstimator::new(100 * MS);
-        let now = Instant::now();
+        let now = start_of_time();
         rtt.update(now, 20 * MS, None);
         rtt.update(now, 30 * MS, Some(8 * MS));
         assert_eq!(rtt.latest(), 22 * MS);
@@ -207,7 +216,7 @@ mod tests {
     #[test]
     fn minimum_expires() {
         let mut rtt = RttEstimator::new(100 * MS);
-        let start = Instant::now();
+        let start = start_of_time();
         rtt.update(start, 10 * MS, None);
         for i in 1..=240u32 {
             let now = start + 50 * MS * i;
@@ -227,7 +236,7 @@ mod tests {
     fn minimum_matches_a_full_history() {
         let mut random = fastrand::Rng::with_seed(7);
         let mut rtt = RttEstimator::new(100 * MS);
-        let start = Instant::now();
+        let start = start_of_time();
         let mut history: Vec<(Instant, Duration)> = Vec::new();
         let mut now = start;
         for _ in 0..5000 {

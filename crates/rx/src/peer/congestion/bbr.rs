@@ -604,6 +604,7 @@ impl Bbr {
             return;
         }
         self.adapt_long_bound(ack, flight);
+        let go_down = self.phase == Phase::Up && self.time_to_go_down(ack);
         match self.phase {
             Phase::Down => {
                 if self.time_to_probe(ack.now) {
@@ -619,11 +620,7 @@ impl Bbr {
                 self.probe_samples = true;
                 self.begin_up(ack.now, ack, flight);
             }
-            Phase::Up => {
-                if self.time_to_go_down(ack) {
-                    self.begin_down(ack.now, flight);
-                }
-            }
+            Phase::Up if go_down => self.begin_down(ack.now, flight),
             _ => {}
         }
     }

@@ -134,8 +134,7 @@ impl CongestionControl for Reno {
     }
 
     fn on_mtu_change(&mut self, old: u64, new: u64) {
-        let resize = |bytes: u64| scale(bytes, new as f64 / old as f64);
-        self.initial = resize(self.initial);
+        self.initial = scale(self.initial, new as f64 / old as f64);
         self.window = self.window.max(MIN_WINDOW_PACKETS * new);
     }
 

@@ -14,6 +14,15 @@ use std::{
 use super::{AckedPacket, CongestionKind, Controller, LostPacket, SentToken};
 use crate::peer::{pacing::Pacer, rtt::RttEstimator};
 
+/// A point in time to start from.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "an Instant cannot be made in another way"
+)]
+pub(super) fn start_of_time() -> Instant {
+    Instant::now()
+}
+
 /// The shared path. Rates are in bytes per second.
 #[derive(Clone, Debug)]
 pub(super) struct Link {
@@ -201,7 +210,7 @@ pub(super) struct Sim {
 
 impl Sim {
     pub(super) fn new(link: Link, flows: Vec<FlowSpec>, seed: u64) -> Self {
-        let began = Instant::now();
+        let began = start_of_time();
         let mut random = fastrand::Rng::with_seed(seed);
         let mut sim = Self {
             link,
@@ -288,7 +297,6 @@ impl Sim {
         self.report
     }
 
-    #[expect(clippy::print_stderr, reason = "the trace of a test run on request")]
     fn print(&self) {
         use std::fmt::Write;
         let mut line = format!("{:8.3}", (self.now - self.began).as_secs_f64());

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::{
     AckedPacket, CongestionKind, Controller, LostPacket,
-    sim::{FlowSpec, Link, Report, Sim},
+    sim::{FlowSpec, Link, Report, Sim, start_of_time},
 };
 use crate::peer::rtt::RttEstimator;
 
@@ -149,7 +149,7 @@ fn ack(c: &mut Controller, rtt: &mut RttEstimator, now: Instant, packets: &[Lost
 fn spurious_losses_are_undone_and_real_ones_are_not() {
     for kind in [CongestionKind::Reno, CongestionKind::Cubic] {
         for spurious in [true, false] {
-            let start = Instant::now();
+            let start = start_of_time();
             let mut rtt = RttEstimator::new(Duration::from_millis(20));
             let mut c = Controller::new(kind, start, 1000, 32, 1);
             let sent = send(&mut c, &rtt, start, 32, 1000);
@@ -182,7 +182,7 @@ fn large_packets_and_large_windows_do_not_overflow() {
         CongestionKind::Cubic,
         CongestionKind::Bbr,
     ] {
-        let start = Instant::now();
+        let start = start_of_time();
         let mut rtt = RttEstimator::new(Duration::from_micros(100));
         let mut c = Controller::new(kind, start, 65_000, 1 << 20, 1);
         assert_eq!(c.window(), 65_000 << 20);
@@ -205,7 +205,7 @@ fn large_packets_and_large_windows_do_not_overflow() {
 
 #[test]
 fn discarded_packets_leave_the_flight_without_a_trace() {
-    let start = Instant::now();
+    let start = start_of_time();
     let rtt = RttEstimator::new(Duration::from_millis(20));
     let mut c = Controller::new(CongestionKind::Bbr, start, 1444, 32, 1);
     let window = c.window();
@@ -225,7 +225,7 @@ fn persistent_timeout_collapses_and_acknowledgements_restore() {
         CongestionKind::Cubic,
         CongestionKind::Bbr,
     ] {
-        let start = Instant::now();
+        let start = start_of_time();
         let mut rtt = RttEstimator::new(Duration::from_millis(20));
         let mut c = Controller::new(kind, start, 1000, 32, 1);
         c.on_persistent_timeout(start, &rtt);
@@ -243,7 +243,6 @@ fn persistent_timeout_collapses_and_acknowledgements_restore() {
 
 #[test]
 #[ignore = "prints the comparison table of the module's documentation; takes a minute"]
-#[expect(clippy::print_stderr, reason = "the table is what the test is run for")]
 fn table() {
     let bbr = CongestionKind::Bbr;
     let which = std::env::var("ONLY").unwrap_or_default();
