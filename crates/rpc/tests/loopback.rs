@@ -126,13 +126,15 @@ struct Pair {
 }
 
 impl Pair {
-    fn new() -> Self {
+    async fn new() -> Self {
         let bind = || Endpoint::bind("127.0.0.1:0".parse().unwrap(), Config::default()).unwrap();
         let (client, server) = (bind(), bind());
         let files = FileServer::default();
         let stored = Arc::clone(&files.stored);
         server.serve(rxafs::SERVICE, "files", rxafs::Server(files));
         server.serve(vl::SERVICE, "locations", vl::Server(Locations));
+        // The answer comes after the services are known to the I/O thread.
+        server.stats().await;
         Self {
             client,
             server,
@@ -154,7 +156,7 @@ const FILE: Fid = Fid::new(7, 2, 1);
 
 #[tokio::test]
 async fn plain_operations_and_refusals() {
-    let pair = Pair::new();
+    let pair = Pair::new().await;
     let files = pair.files();
     assert_eq!(
         files.get_capabilities().await.unwrap().capabilities[..],
@@ -180,7 +182,7 @@ async fn plain_operations_and_refusals() {
 
 #[tokio::test]
 async fn operations_not_written_answer_rxgen_opcode() {
-    let files = Pair::new();
+    let files = Pair::new().await;
     let error = files.files().get_time().await.unwrap_err();
     assert!(error.is_unknown_operation());
     let error = files.files().fetch_data(FILE, 0, 1).await.unwrap_err();
@@ -197,7 +199,7 @@ async fn operations_not_written_answer_rxgen_opcode() {
 
 #[tokio::test]
 async fn requests_that_end_early_answer_ss_unmarshal() {
-    let pair = Pair::new();
+    let pair = Pair::new().await;
     for request in [&[0, 0, 0, 132, 0, 0][..], &[0, 1, 0, 2, 0], &[0, 0]] {
         let mut call = pair.connect(rxafs::SERVICE).call().await.unwrap();
         call.send(Bytes::copy_from_slice(request)).await.unwrap();
@@ -213,7 +215,7 @@ async fn requests_that_end_early_answer_ss_unmarshal() {
 
 #[tokio::test]
 async fn data_of_any_length_is_followed_by_the_results() {
-    let pair = Pair::new();
+    let pair = Pair::new().await;
     let files = pair.files();
     for (position, length) in [(0, 0), (0, 1), (5, 4095), (0, LENGTH), (299_000, 5000)] {
         let asked = i64::try_from(length).unwrap();
@@ -238,7 +240,7 @@ async fn data_of_any_length_is_followed_by_the_results() {
 
 #[tokio::test]
 async fn an_abort_after_the_length_reaches_the_reader() {
-    let pair = Pair::new();
+    let pair = Pair::new().await;
     let fid = Fid::new(7, 666, 1);
     // The abort may overtake the length.
     let error = match pair.files().fetch_data64(fid, 0, 1000).await {
@@ -250,7 +252,7 @@ async fn an_abort_after_the_length_reaches_the_reader() {
 
 #[tokio::test]
 async fn stored_data_arrives_whole() {
-    let pair = Pair::new();
+    let pair = Pair::new().await;
     let files = pair.files();
     for (position, length) in [(0, 0), (3, 1), (1, 200_000)] {
         let end = position + length;
@@ -269,7 +271,7 @@ async fn stored_data_arrives_whole() {
 
 #[tokio::test]
 async fn other_amounts_than_announced_are_refused_here() {
-    let pair = Pair::new();
+    let pair = Pair::new().await;
     let files = pair.files();
     let attributes = StoreStatus::default();
     let mut store = files
@@ -311,6 +313,7 @@ async fn fetch_from(reply: Vec<u8>) -> Result<FetchStatus, RpcCause> {
     let bind = || Endpoint::bind("127.0.0.1:0".parse().unwrap(), Config::default()).unwrap();
     let (client, server) = (bind(), bind());
     server.serve(rxafs::SERVICE, "files", Fixed(reply));
+    server.stats().await;
     let connection = client.connect(server.local_addr(), rxafs::SERVICE, Arc::new(RxNull));
     let files = rxafs::Client::new(connection);
     let fetch = files
