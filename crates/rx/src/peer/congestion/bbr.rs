@@ -847,9 +847,9 @@ impl CongestionControl for Bbr {
     fn on_loss(&mut self, loss: &Loss, path: PathView<'_>) {
         let bytes = loss.packet.bytes as u64;
         let token = loss.packet.token;
-        if !self
+        if self
             .before_loss
-            .is_some_and(|before| loss.packet.time_sent <= before.began)
+            .is_none_or(|before| loss.packet.time_sent > before.began)
         {
             let bounds = Bounds {
                 rate_short: self.rate_short,
