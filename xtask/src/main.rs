@@ -3,6 +3,7 @@
 //! Each subcommand is a module with a `run` function; `sh` starts other programs and
 //! `output` is the only place that prints.
 
+mod bench;
 mod openafs;
 mod output;
 mod sh;
@@ -26,6 +27,8 @@ enum Command {
     Tidy(tidy::Args),
     /// Install what the tests need, then run them all.
     Test(test::Args),
+    /// Measure, and write the results down.
+    Bench(bench::Args),
     /// Run a real OpenAFS cell to test against.
     Openafs(openafs::Args),
 }
@@ -34,6 +37,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Tidy(args) => tidy::run(&args),
         Command::Test(args) => test::run(&args),
+        Command::Bench(args) => bench::run(&args),
         Command::Openafs(args) => openafs::run(args),
     };
     match result {

@@ -20,7 +20,13 @@ const CELL_ENV: &str = "AFAR_TEST_OPENAFS";
 const SEEDS_ENV: &str = "AFAR_SIM_SEEDS";
 
 pub(super) fn fmt() -> Result<Outcome> {
-    plain(&mut sh::cargo(["fmt", "--all", "--check"]))
+    let mut run = Runner::default();
+    run.follow(&mut sh::cargo(["fmt", "--all", "--check"]))?;
+    if exists("fuzz/Cargo.toml") {
+        // A workspace of its own, which the line above does not reach.
+        run.follow(sh::cargo(["fmt", "--check"]).current_dir(sh::root().join("fuzz")))?;
+    }
+    Ok(run.outcome())
 }
 
 pub(super) fn clippy() -> Result<Outcome> {

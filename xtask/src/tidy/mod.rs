@@ -105,11 +105,12 @@ pub(crate) fn run(_: &Args) -> Result<()> {
 /// # Errors
 /// When the files cannot be listed or read, or cargo cannot tell the dependencies.
 pub(crate) fn check(root: &Path) -> Result<Vec<Finding>> {
-    let sources = tracked(root)?;
+    let paths = tracked(root)?;
+    let sources = read(root, &paths)?;
     let mut findings = engine::check()?;
     findings.extend(borders::check(&sources));
     findings.extend(docs::check(&sources));
-    findings.extend(links::check(&sources, |path| root.join(path).exists()));
+    findings.extend(links::check(&sources, |path| is_tracked(&paths, path)));
     findings.extend(spec::check(&sources));
     for source in &sources {
         findings.extend(licences::check(source));
@@ -131,16 +132,30 @@ pub(crate) fn print(findings: &[Finding]) {
     }
 }
 
-/// All text files under version control that are in the checkout.
-fn tracked(root: &Path) -> Result<Vec<Source>> {
+/// The paths of all files under version control.
+fn tracked(root: &Path) -> Result<Vec<String>> {
     let list = sh::capture(
         Command::new("git")
             .args(["ls-files", "-z"])
             .current_dir(root),
     )
     .context("tidy checks the files under version control")?;
+    let paths = list.split('\0').filter(|path| !path.is_empty());
+    Ok(paths.map(str::to_owned).collect())
+}
+
+/// Whether a path is one of the files or a folder with one of them.
+fn is_tracked(paths: &[String], path: &str) -> bool {
+    paths.iter().any(|file| {
+        let rest = file.strip_prefix(path);
+        path.is_empty() || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    })
+}
+
+/// Reads those files that are text and in the checkout.
+fn read(root: &Path, paths: &[String]) -> Result<Vec<Source>> {
     let mut sources = Vec::new();
-    for path in list.split('\0').filter(|path| !path.is_empty()) {
+    for path in paths {
         let full = root.join(path);
         if !full.is_file() {
             continue;
@@ -148,10 +163,24 @@ fn tracked(root: &Path) -> Result<Vec<Source>> {
         let bytes = fs::read(&full).with_context(|| format!("reading {path}"))?;
         if let Ok(text) = String::from_utf8(bytes) {
             sources.push(Source {
-                path: path.to_owned(),
+                path: path.clone(),
                 text,
             });
         }
     }
     Ok(sources)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_and_their_folders_are_tracked() {
+        let paths = ["docs/admin/link.md".to_owned()];
+        for path in ["docs", "docs/admin", "docs/admin/link.md", ""] {
+            assert!(is_tracked(&paths, path), "{path}");
+        }
+        assert!(!is_tracked(&paths, "docs/adm"));
+    }
 }
