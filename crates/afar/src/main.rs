@@ -1,2 +1,11 @@
-//! afar: AFS for long and fat links.
-fn main() {}
+//! The one binary: flags, wiring, output.
+
+mod cli;
+mod output;
+mod rxperf;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    cli::run()
+}

@@ -1,0 +1,63 @@
+//! What the command line offers, and who does it.
+
+use std::process::ExitCode;
+
+use afar_link::cli::{self as link_cli, LinkCommand};
+use clap::{Parser, Subcommand};
+
+use crate::{output, rxperf};
+
+/// AFS for long and fat links: client, servers, administration and instruments in one binary.
+#[derive(Debug, Parser)]
+#[command(
+    name = "afar",
+    version,
+    max_term_width = 100,
+    arg_required_else_help = true
+)]
+#[command(
+    after_help = "Exit status: 0 done, 1 failed (one line on standard error says what, why \
+    and what next), 2 wrong usage, 130 interrupted before it was done."
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Measure Rx between two hosts: throughput, calls per second, path.
+    Rxperf(rxperf::Args),
+    /// Try a long or lossy link: an emulated WAN between two network namespaces.
+    #[command(subcommand)]
+    Link(LinkCommand),
+}
+
+/// Parses the command line, does what it says and reports an error in one line.
+pub(crate) fn run() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Rxperf(args) => rxperf::run(args),
+        Command::Link(command) => link(command),
+    };
+    result.unwrap_or_else(|error| {
+        output::error(&error);
+        ExitCode::FAILURE
+    })
+}
+
+fn link(command: LinkCommand) -> anyhow::Result<ExitCode> {
+    link_cli::run(command)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::Cli;
+
+    #[test]
+    fn flags_do_not_clash() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,62 @@
+//! All that the binary prints: text or JSON from the same data, and errors.
+
+use std::fmt::Display;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+
+use anyhow::Context;
+use serde::Serialize;
+
+/// Where reports go, and in which form.
+pub(crate) struct Output {
+    json: bool,
+    sink: Box<dyn Write + Send>,
+}
+
+impl Output {
+    /// Reports go to the file if one is named, else to standard output; one JSON object a line
+    /// with `json`.
+    ///
+    /// # Errors
+    /// The file cannot be created.
+    pub(crate) fn new(json: bool, file: Option<&Path>) -> anyhow::Result<Self> {
+        let sink: Box<dyn Write + Send> = match file {
+            None => Box::new(io::stdout()),
+            Some(path) => Box::new(File::create(path).with_context(|| {
+                format!(
+                    "cannot write reports to {}; name another file with -o",
+                    path.display()
+                )
+            })?),
+        };
+        Ok(Self { json, sink })
+    }
+
+    /// Prints one report and flushes it.
+    ///
+    /// # Errors
+    /// Its reader has gone or the disk is full.
+    pub(crate) fn report(&mut self, report: &(impl Serialize + Display)) -> anyhow::Result<()> {
+        let line = if self.json {
+            serde_json::to_string(report)?
+        } else {
+            format!("{report}")
+        };
+        writeln!(self.sink, "{line}")
+            .and_then(|()| self.sink.flush())
+            .context("cannot write the report")
+    }
+}
+
+/// Prints an error and its causes on standard error, in one line.
+#[expect(clippy::print_stderr, reason = "this module does the printing")]
+pub(crate) fn error(error: &anyhow::Error) {
+    eprintln!("afar: {error:#}");
+}
+
+/// Prints a remark on standard error, in one line.
+#[expect(clippy::print_stderr, reason = "this module does the printing")]
+pub(crate) fn note(text: &impl Display) {
+    eprintln!("afar: {text}");
+}
