@@ -74,7 +74,8 @@ pub enum LinkCommand {
     },
 }
 
-/// Runs the command, which the program holds as `#[command(subcommand)] Link(LinkCommand)`. `exec` does not return if it succeeds.
+/// Runs the command, which the program holds as `#[command(subcommand)] Link(LinkCommand)`.
+/// `exec` does not return if it succeeds.
 ///
 /// The program has to know it as `link`, since `up` runs the program again with `link emulate`.
 ///
@@ -134,9 +135,14 @@ fn ls() -> Result<()> {
         name,
         config,
         emulator,
+        namespaces,
     } in links::list()?
     {
-        let state = emulator.map_or_else(|| "DEAD".to_owned(), |pid| format!("up, process {pid}"));
+        let state = match emulator {
+            Some(pid) if namespaces => format!("up, process {pid}"),
+            Some(pid) => format!("DAMAGED, a namespace is missing, process {pid}"),
+            None => "DEAD, its emulator does not run".to_owned(),
+        };
         let settings = config.map_or_else(String::new, |config| summary(&config));
         println!("{name}  {state}  {settings}");
     }

@@ -53,6 +53,8 @@ pub struct Listed {
     pub config: Option<LinkConfig>,
     /// The process id of its emulator, if that answers.
     pub emulator: Option<u32>,
+    /// False if somebody else removed one of its namespaces.
+    pub namespaces: bool,
 }
 
 /// What a device lost before the emulator saw it.
@@ -274,6 +276,9 @@ pub fn list() -> Result<Vec<Listed>> {
         .map(|name| Listed {
             config: read_config(&name).ok(),
             emulator: report(&name).ok().map(|report| report.pid),
+            namespaces: Side::BOTH
+                .iter()
+                .all(|&side| netns::exists(&namespace(&name, side))),
             name,
         })
         .collect())
@@ -288,7 +293,7 @@ pub fn exec(name: &str, side: Side, command: &[String]) -> Result<std::convert::
     require_root()?;
     check_name(name)?;
     let namespace = namespace(name, side);
-    if !netns::exists(&namespace) {
+    if !netns::exists(&namespace) && !directory(name).exists() {
         return Err(Error::NotFound(name.to_owned()));
     }
     let Some((program, arguments)) = command.split_first() else {

@@ -1,9 +1,5 @@
 //! Real packets through real namespaces. Needs root and /dev/net/tun; says so where it is skipped.
-#![expect(
-    clippy::unwrap_used,
-    clippy::print_stderr,
-    reason = "helpers of tests, which tell when they are skipped"
-)]
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::{
     io::{Read, Write},
@@ -35,11 +31,11 @@ impl TestLink {
     /// `None`, and a line that says why, where links cannot be made.
     fn start(purpose: &str, options: &Options) -> Option<Self> {
         if let Err(error) = links::require_root() {
-            eprintln!("skipped: {purpose}: {error}");
+            skipped(&format!("{purpose}: {error}"));
             return None;
         }
         if !std::path::Path::new("/dev/net/tun").exists() {
-            eprintln!("skipped: {purpose}: no /dev/net/tun");
+            skipped(&format!("{purpose}: no /dev/net/tun"));
             return None;
         }
         let name = format!("t{}-{purpose}", std::process::id());
@@ -89,6 +85,11 @@ impl Drop for TestLink {
             netns::delete(&self.config.namespace(side)).ok();
         }
     }
+}
+
+/// Says so on the terminal: what the macros print is kept back while a test passes.
+fn skipped(what: &str) {
+    writeln!(std::io::stderr(), "skipped: {what}").unwrap();
 }
 
 fn both<T: Clone>(value: T) -> Option<PerDirection<T>> {
@@ -229,7 +230,7 @@ fn udp_super_packets_arrive_as_the_datagrams_they_were() {
         assert_eq!((direction.in_packets, direction.out_packets), (10, 10));
         assert_eq!(direction.in_bytes, 9_500 + 10 * 28);
         if direction.super_reads == 0 {
-            eprintln!("skipped: joining of datagrams: this kernel has no UDP segmentation offload");
+            skipped("joining of datagrams: this kernel has no UDP segmentation offload");
         } else {
             assert_eq!(direction.writes, if udp_gro { 1 } else { 10 });
         }

@@ -31,6 +31,7 @@ fn main() -> ExitCode {
     let outcome = std::panic::catch_unwind(|| {
         a_link_comes_and_goes(&name);
         a_dead_emulator_is_noticed_and_removed(&name);
+        a_missing_namespace_is_noticed(&name);
         leftovers_are_removed(&name);
         a_failed_start_leaves_nothing(&name);
     });
@@ -105,6 +106,23 @@ fn a_dead_emulator_is_noticed_and_removed(name: &str) {
         links::up(name, &Options::default()),
         Err(Error::Exists { .. })
     ));
+    links::down(name).unwrap();
+    nothing_is_left(name);
+}
+
+fn a_missing_namespace_is_noticed(name: &str) {
+    links::up(name, &Options::default()).unwrap();
+    let whole = || {
+        links::list()
+            .unwrap()
+            .iter()
+            .any(|link| link.name == name && link.namespaces)
+    };
+    assert!(whole());
+    netns::delete(&namespace(name, Side::Cli)).unwrap();
+    assert!(!whole());
+    let refused = links::exec(name, Side::Cli, &["true".to_owned()]).unwrap_err();
+    assert!(matches!(refused, Error::Io { .. }), "{refused}");
     links::down(name).unwrap();
     nothing_is_left(name);
 }
