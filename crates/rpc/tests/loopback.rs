@@ -1,5 +1,7 @@
 //! Client stubs against server traits over two endpoints on loopback.
 
+#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
