@@ -44,6 +44,8 @@ pub struct Stats {
     pub calls_started: u64,
     /// Calls begun by peers.
     pub calls_received: u64,
+    /// Calls of peers that had to wait for a place among their service's calls.
+    pub calls_waited: u64,
     /// Calls that ended well.
     pub calls_completed: u64,
     /// Calls that ended otherwise.

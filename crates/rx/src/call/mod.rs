@@ -59,6 +59,8 @@ pub(crate) struct Call {
     pub(crate) in_ready: bool,
     /// Whether the call is in the endpoint's list of acknowledgements to send.
     pub(crate) in_acks: bool,
+    /// Whether the call waits for a place among its service's calls.
+    pub(crate) in_line: bool,
     /// A padded PING of that size is to be sent.
     pub(crate) probe_size: Option<usize>,
 }
@@ -89,6 +91,7 @@ impl Call {
             wake_at: None,
             in_ready: false,
             in_acks: false,
+            in_line: false,
             probe_size: None,
         }
     }

@@ -18,6 +18,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 
+use self::answers::Answers;
 use self::timers::Timer;
 use crate::arena::Arena;
 use crate::call::receive::WindowLimits;
@@ -34,6 +35,9 @@ use crate::{
 
 /// Answers to strangers waiting to be sent; more than that are dropped.
 const CONTROL_MAX: usize = 1024;
+/// Calls that may wait for a place in a service; further ones get VBUSY. OpenAFS's file server
+/// begins to refuse at 600.
+const WAITING_MAX: usize = 1024;
 /// What a call may always hold, however short memory is, so that none starves.
 const RECEIVE_FLOOR: u64 = 64 << 10;
 
@@ -62,6 +66,7 @@ pub struct Endpoint {
     server_connections: usize,
     releases: u64,
     strangers: TokenBucket,
+    answers: Answers,
     /// Unauthenticated packets kept for when their connection has proved itself.
     held_back: BTreeMap<Key, Vec<(Header, Bytes)>>,
 }
@@ -99,6 +104,10 @@ struct TokenBucket {
 impl TokenBucket {
     const RATE: f64 = 1000.0;
     const DEPTH: f64 = 200.0;
+
+    const fn full(now: Instant) -> Self {
+        Self { tokens: Self::DEPTH, filled: now }
+    }
 
     fn take(&mut self, now: Instant) -> bool {
         let gained = now.saturating_duration_since(self.filled).as_secs_f64() * Self::RATE;
@@ -138,7 +147,8 @@ impl Endpoint {
             stats: Stats::default(),
             server_connections: 0,
             releases: 0,
-            strangers: TokenBucket { tokens: TokenBucket::DEPTH, filled: now },
+            strangers: TokenBucket::full(now),
+            answers: Answers::new(now),
             held_back: BTreeMap::new(),
         };
         endpoint.schedule_housekeeping(now);
@@ -437,6 +447,12 @@ impl Endpoint {
         if call.role == Role::Server && call.stage == Stage::Running {
             self.admit_next(service);
         }
+        if call.in_line
+            && call.stage == Stage::Waiting
+            && let Some(state) = self.services.get_mut(&service)
+        {
+            state.waiting.retain(|waiting| *waiting != key);
+        }
     }
 
     /// A place among the service's calls is free.
@@ -466,7 +482,18 @@ impl Endpoint {
             return;
         }
         if state.running >= state.service.max_calls {
+            if call.in_line {
+                return;
+            }
+            if state.waiting.len() >= WAITING_MAX {
+                let now = connection.last_used;
+                self.stats.refused += 1;
+                self.send_abort(now, key, AbortCode::VBUSY);
+                return self.remove_call(key);
+            }
+            call.in_line = true;
             state.waiting.push_back(key);
+            self.stats.calls_waited += 1;
             return;
         }
         state.running += 1;
