@@ -58,7 +58,7 @@ pub(crate) struct PathReport {
     pub(crate) cwnd_bytes: u64,
     /// Largest Rx packet sent, header included.
     pub(crate) mtu_bytes: u64,
-    /// The peer's receive window, in packets.
+    /// The peer's receive window, in packets; 0 if it is not known.
     pub(crate) window_packets: u32,
     /// DATA packets sent, retransmissions included.
     pub(crate) data_sent: u64,

@@ -235,16 +235,19 @@ impl fmt::Display for RunReport {
 
 impl fmt::Display for PathReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let window = match self.window_packets {
+            0 => String::new(),
+            packets => format!("; peer window {} packets", grouped(packets.into())),
+        };
         writeln!(
             f,
-            "path: rtt min {} ms, smoothed {} ms; {} cwnd {} bytes; mtu {} bytes; \
-             peer window {} packets{}",
+            "path: rtt min {} ms, smoothed {} ms; {} cwnd {} bytes; mtu {} bytes{}{}",
             millis(self.rtt_min_s),
             millis(self.rtt_smoothed_s),
             self.congestion,
             grouped(self.cwnd_bytes),
             grouped(self.mtu_bytes),
-            grouped(self.window_packets.into()),
+            window,
             if self.peer_is_afar { ", afar" } else { "" }
         )?;
         let each = |ratio: Option<f64>| ratio.map_or_else(|| "–".to_owned(), short);
