@@ -348,6 +348,28 @@ fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
     fs::write(path, text).with_context(|| format!("writing {}", path.display()))
 }
 
+/// Folder names of test cells begin so; the process id of their owner follows.
+const TEST_CELL: &str = "afar-openafs-";
+
+/// Stops the cells of test runs that were killed before they could.
+fn stop_orphans() -> Result<()> {
+    let temp = std::env::temp_dir();
+    for entry in fs::read_dir(&temp).with_context(|| format!("reading {}", temp.display()))? {
+        let dir = entry.context("reading the temporary folder")?.path();
+        let name = dir
+            .file_name()
+            .and_then(|name| name.to_str())
+            .unwrap_or_default();
+        let owner = name
+            .strip_prefix(TEST_CELL)
+            .and_then(|pid| pid.parse::<u32>().ok());
+        if owner.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+            down(&dir, false)?;
+        }
+    }
+    Ok(())
+}
+
 /// A cell for the length of a test run, in a temporary folder.
 pub(crate) struct TestCell {
     dir: PathBuf,
@@ -357,7 +379,8 @@ pub(crate) struct TestCell {
 impl TestCell {
     /// Starts a cell with the usual fixture.
     pub(crate) fn up() -> Result<Self> {
-        let dir = std::env::temp_dir().join(format!("afar-openafs-{}", std::process::id()));
+        stop_orphans()?;
+        let dir = std::env::temp_dir().join(format!("{TEST_CELL}{}", std::process::id()));
         let options = Up {
             dir: dir.clone(),
             cell: "test.example".to_owned(),
