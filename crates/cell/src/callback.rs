@@ -1,0 +1,152 @@
+//! What file servers call back for: who are you, are you there, forget that promise (RXAFSCB).
+//!
+//! It must be served on the client's own socket before the first call to a file server, which asks
+//! back before it answers. A command that reads once caches nothing beyond its run, so a broken
+//! promise needs no action but to be counted: replies tell the data version anyway.
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use afar_net::{AbortCode, Endpoint};
+use afar_rpc::{Caller, rxafscb};
+use afar_types::{AfsUuid, CAPABILITY_ERROR_TRANSLATION, Capabilities, InterfaceAddr};
+use rustix::rand::{GetRandomFlags, getrandom};
+
+/// The code for "that is not me" (ProbeUuid).
+const NOT_ME: AbortCode = AbortCode(1);
+
+/// The cache manager that file servers see.
+#[derive(Debug, Clone)]
+pub struct CallbackService(Arc<State>);
+
+#[derive(Debug)]
+struct State {
+    host: InterfaceAddr,
+    broken: AtomicU64,
+}
+
+impl CallbackService {
+    /// A cache manager with a new identity, served at the endpoint from now on.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    #[must_use]
+    pub fn start(endpoint: &Endpoint) -> Self {
+        let address = match endpoint.local_addr().ip() {
+            std::net::IpAddr::V4(address) if !address.is_unspecified() => address,
+            // File servers take the address a call comes from; they want one in the list.
+            _ => Ipv4Addr::LOCALHOST,
+        };
+        let host = InterfaceAddr::new(new_uuid(), &[address]);
+        let service = Self(Arc::new(State {
+            host,
+            broken: AtomicU64::new(0),
+        }));
+        let server = rxafscb::Server(service.clone());
+        endpoint.serve(rxafscb::SERVICE, rxafscb::NAME, server);
+        service
+    }
+
+    /// This cache manager's identity.
+    #[must_use]
+    pub fn uuid(&self) -> AfsUuid {
+        self.0.host.uuid
+    }
+
+    /// Promises broken by file servers so far.
+    #[must_use]
+    pub fn broken(&self) -> u64 {
+        self.0.broken.load(Ordering::Relaxed)
+    }
+}
+
+/// A random identity.
+///
+/// # Panics
+/// If the kernel has no random generator.
+fn new_uuid() -> AfsUuid {
+    let mut bytes = [0; 16];
+    let filled = getrandom(&mut bytes, GetRandomFlags::empty()).expect("Linux has getrandom");
+    assert_eq!(filled, bytes.len(), "small requests are answered whole");
+    AfsUuid::from_random(bytes)
+}
+
+impl rxafscb::Service for CallbackService {
+    async fn call_back(
+        &self,
+        _: &Caller,
+        request: rxafscb::call_back::Request,
+    ) -> Result<rxafscb::call_back::Reply, AbortCode> {
+        let broken = request.fids.len() as u64;
+        self.0.broken.fetch_add(broken, Ordering::Relaxed);
+        Ok(rxafscb::call_back::Reply {})
+    }
+
+    async fn init_call_back_state(
+        &self,
+        _: &Caller,
+        _: rxafscb::init_call_back_state::Request,
+    ) -> Result<rxafscb::init_call_back_state::Reply, AbortCode> {
+        Ok(rxafscb::init_call_back_state::Reply {})
+    }
+
+    async fn probe(
+        &self,
+        _: &Caller,
+        _: rxafscb::probe::Request,
+    ) -> Result<rxafscb::probe::Reply, AbortCode> {
+        Ok(rxafscb::probe::Reply {})
+    }
+
+    async fn init_call_back_state2(
+        &self,
+        _: &Caller,
+        _: rxafscb::init_call_back_state2::Request,
+    ) -> Result<rxafscb::init_call_back_state2::Reply, AbortCode> {
+        let host = self.0.host.clone();
+        Ok(rxafscb::init_call_back_state2::Reply { host })
+    }
+
+    async fn who_are_you(
+        &self,
+        _: &Caller,
+        _: rxafscb::who_are_you::Request,
+    ) -> Result<rxafscb::who_are_you::Reply, AbortCode> {
+        let host = self.0.host.clone();
+        Ok(rxafscb::who_are_you::Reply { host })
+    }
+
+    async fn init_call_back_state3(
+        &self,
+        _: &Caller,
+        _: rxafscb::init_call_back_state3::Request,
+    ) -> Result<rxafscb::init_call_back_state3::Reply, AbortCode> {
+        Ok(rxafscb::init_call_back_state3::Reply {})
+    }
+
+    async fn probe_uuid(
+        &self,
+        _: &Caller,
+        request: rxafscb::probe_uuid::Request,
+    ) -> Result<rxafscb::probe_uuid::Reply, AbortCode> {
+        if request.client == self.uuid() {
+            Ok(rxafscb::probe_uuid::Reply {})
+        } else {
+            Err(NOT_ME)
+        }
+    }
+
+    async fn tell_me_about_yourself(
+        &self,
+        _: &Caller,
+        _: rxafscb::tell_me_about_yourself::Request,
+    ) -> Result<rxafscb::tell_me_about_yourself::Reply, AbortCode> {
+        let capabilities = Capabilities::new(vec![CAPABILITY_ERROR_TRANSLATION])
+            .map_err(|_| AbortCode::RXGEN_SS_MARSHAL)?;
+        Ok(rxafscb::tell_me_about_yourself::Reply {
+            host: self.0.host.clone(),
+            capabilities,
+        })
+    }
+}

@@ -1,0 +1,220 @@
+//! The CellServDB file: which cells there are, and their database servers.
+//!
+//! A line `>cell #comment` begins a cell (with further cells between the two, its linked cell);
+//! lines `address #host name` that follow are its servers. An address in brackets is a clone, which
+//! does not vote but answers queries. The form is that of OpenAFS's CellServDB(5).
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use afar_types::CellName;
+
+/// UDP port of the volume location service.
+pub const VL_PORT: u16 = 7003;
+
+/// Where the file is looked for if nothing else is said, in this order.
+pub const DEFAULT_PATHS: [&str; 3] = [
+    "/etc/openafs/CellServDB",
+    "/usr/vice/etc/CellServDB",
+    "/etc/afar/CellServDB",
+];
+
+/// A cell and its database servers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CellEntry {
+    /// The cell.
+    pub name: CellName,
+    /// The comment on its line: the organisation, usually.
+    pub comment: String,
+    /// Its volume location servers.
+    pub servers: Vec<SocketAddr>,
+}
+
+/// The cells of a CellServDB file, in its order.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CellServDb {
+    /// The file, for messages.
+    pub path: PathBuf,
+    /// The cells.
+    pub cells: Vec<CellEntry>,
+    /// Lines that could not be understood; they are skipped.
+    pub bad_lines: Vec<BadLine>,
+}
+
+/// A line of a CellServDB that could not be understood.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadLine {
+    /// Its number, from 1.
+    pub number: usize,
+    /// What is wrong with it.
+    pub problem: String,
+}
+
+impl fmt::Display for BadLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: {}", self.number, self.problem)
+    }
+}
+
+impl CellServDb {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// The system's. Bad lines are no error; they are in [`bad_lines`](Self::bad_lines).
+    pub fn read(path: &Path) -> io::Result<Self> {
+        let text = String::from_utf8_lossy(&fs::read(path)?).into_owned();
+        Ok(Self::parse(path, &text))
+    }
+
+    /// Reads the first of the [default places](DEFAULT_PATHS) that has a file; `None` if none has.
+    ///
+    /// # Errors
+    /// The system's, when a file is there and cannot be read.
+    pub fn read_default() -> io::Result<Option<Self>> {
+        for path in DEFAULT_PATHS.map(Path::new) {
+            match Self::read(path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                other => return other.map(Some),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Understands the text of a file; `path` is for messages.
+    #[must_use]
+    pub fn parse(path: &Path, text: &str) -> Self {
+        let mut this = Self {
+            path: path.to_owned(),
+            ..Self::default()
+        };
+        // After a bad cell line its servers belong to nobody, and not to the cell before.
+        let mut orphaned = false;
+        for (index, line) in text.lines().enumerate() {
+            let (content, comment) = line.split_once('#').unwrap_or((line, ""));
+            let (content, comment) = (content.trim(), comment.trim());
+            if content.is_empty() {
+                continue;
+            }
+            let result = if let Some(cell) = content.strip_prefix('>') {
+                let result = this.begin(cell, comment);
+                orphaned = result.is_err();
+                result
+            } else if orphaned {
+                Ok(())
+            } else {
+                this.add_server(content)
+            };
+            if let Err(problem) = result {
+                this.bad_lines.push(BadLine {
+                    number: index + 1,
+                    problem,
+                });
+            }
+        }
+        this
+    }
+
+    /// The cell of this name.
+    #[must_use]
+    pub fn find(&self, name: &CellName) -> Option<&CellEntry> {
+        self.cells.iter().find(|cell| cell.name == *name)
+    }
+
+    fn begin(&mut self, content: &str, comment: &str) -> Result<(), String> {
+        let name = content.split_whitespace().next().unwrap_or_default();
+        let name: CellName = name
+            .parse()
+            .map_err(|error: afar_types::CellNameError| error.to_string())?;
+        if self.find(&name).is_some() {
+            return Err(format!("cell {name} is listed twice; the first counts"));
+        }
+        self.cells.push(CellEntry {
+            name,
+            comment: comment.to_owned(),
+            servers: Vec::new(),
+        });
+        Ok(())
+    }
+
+    fn add_server(&mut self, content: &str) -> Result<(), String> {
+        let word = content.split_whitespace().next().unwrap_or_default();
+        let plain = word
+            .strip_prefix('[')
+            .and_then(|word| word.strip_suffix(']'))
+            .unwrap_or(word);
+        let address: IpAddr = plain
+            .parse()
+            .map_err(|_| format!("{word:?} is neither \">cell\" nor an address"))?;
+        let cell = self
+            .cells
+            .last_mut()
+            .ok_or_else(|| format!("address {address} stands before the first \">cell\" line"))?;
+        let server = SocketAddr::new(address, VL_PORT);
+        if !cell.servers.contains(&server) {
+            cell.servers.push(server);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "\
+# a comment
+>Example.ORG     #Example organisation
+192.0.2.1        #db1.example.org
+[192.0.2.2]      #a clone
+192.0.2.1        #again
+
+>other.example first.example #linked
+10.0.0.1 #x
+nonsense
+>bad/cell
+10.9.9.9
+>empty.example
+>example.org #again
+10.8.8.8
+";
+
+    #[test]
+    fn cells_and_servers_are_read() {
+        let db = CellServDb::parse(Path::new("x"), TEXT);
+        let names: Vec<_> = db.cells.iter().map(|cell| cell.name.as_str()).collect();
+        assert_eq!(names, ["example.org", "other.example", "empty.example"]);
+        assert_eq!(db.cells[0].comment, "Example organisation");
+        let servers: Vec<_> = db.cells[0]
+            .servers
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        assert_eq!(servers, ["192.0.2.1:7003", "192.0.2.2:7003"]);
+        assert_eq!(db.cells[1].servers.len(), 1);
+        assert!(db.cells[2].servers.is_empty());
+    }
+
+    #[test]
+    fn bad_lines_are_named_by_number_and_their_servers_go_nowhere() {
+        let db = CellServDb::parse(Path::new("x"), TEXT);
+        let lines: Vec<_> = db.bad_lines.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            lines,
+            [
+                "line 9: \"nonsense\" is neither \">cell\" nor an address",
+                "line 10: cell name \"bad/cell\" contains '/'",
+                "line 13: cell example.org is listed twice; the first counts",
+            ]
+        );
+        let early = CellServDb::parse(Path::new("x"), "10.0.0.1\n>a.b\n");
+        assert!(early.bad_lines[0].to_string().starts_with("line 1: "));
+    }
+
+    #[test]
+    fn a_missing_file_is_an_error_if_named() {
+        assert!(CellServDb::read(Path::new("/no/such/CellServDB")).is_err());
+    }
+}

@@ -1,0 +1,215 @@
+//! The client of all cells: one endpoint, its callback service, cells, volumes and servers.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use afar_net::Endpoint;
+use afar_types::{CellName, VolumeId};
+use tokio::sync::OnceCell;
+use tokio::task::JoinSet;
+
+use crate::callback::CallbackService;
+use crate::cellservdb::{CellEntry, CellServDb, DEFAULT_PATHS};
+use crate::config::Config;
+use crate::dns::{self, DnsError};
+use crate::error::{DnsErrorOrOff, Error};
+use crate::mountpoint::Wanted;
+use crate::server::FileServer;
+use crate::vldb::{Cell, Effort, file_server};
+use crate::volume::Volume;
+
+/// A client of all cells: what it learns of cells, volumes and servers is kept for its life. Cheap
+/// to clone.
+///
+/// End it with [`close`](Self::close), so that no file server is left with promises to nobody.
+#[derive(Debug, Clone)]
+pub struct Client(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    endpoint: Endpoint,
+    config: Config,
+    callbacks: CallbackService,
+    database: Option<CellServDb>,
+    cells: Mutex<BTreeMap<CellName, Arc<OnceCell<Arc<Cell>>>>>,
+    volumes: Mutex<BTreeMap<(CellName, VolumeId), Arc<Volume>>>,
+    servers: Mutex<BTreeMap<SocketAddr, Arc<FileServer>>>,
+}
+
+impl Client {
+    /// A client on this endpoint, which from now on answers file servers' callbacks.
+    ///
+    /// # Errors
+    /// When the CellServDB named in the configuration, or the one in a default place, cannot be
+    /// read.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub fn new(endpoint: Endpoint, config: Config) -> Result<Self, Error> {
+        let (path, read) = match &config.cellservdb {
+            Some(path) => (path.clone(), CellServDb::read(path).map(Some)),
+            None => (DEFAULT_PATHS[0].into(), CellServDb::read_default()),
+        };
+        let database = read.map_err(|error| Error::CellServDb {
+            path,
+            error: error.to_string(),
+        })?;
+        let callbacks = CallbackService::start(&endpoint);
+        Ok(Self(Arc::new(Inner {
+            endpoint,
+            config,
+            callbacks,
+            database,
+            cells: Mutex::default(),
+            volumes: Mutex::default(),
+            servers: Mutex::default(),
+        })))
+    }
+
+    /// Its settings.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.0.config
+    }
+
+    /// Its endpoint.
+    #[must_use]
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.0.endpoint
+    }
+
+    /// Its callback service.
+    #[must_use]
+    pub fn callbacks(&self) -> &CallbackService {
+        &self.0.callbacks
+    }
+
+    /// The CellServDB in use.
+    #[must_use]
+    pub fn database(&self) -> Option<&CellServDb> {
+        self.0.database.as_ref()
+    }
+
+    /// The cells of the CellServDB, in its order. Others may be known to DNS.
+    pub fn cells(&self) -> impl Iterator<Item = &CellEntry> {
+        self.database().into_iter().flat_map(|db| &db.cells)
+    }
+
+    /// The cell of this name: its servers from the configuration, the CellServDB or DNS.
+    ///
+    /// # Errors
+    /// When none of them knows the cell.
+    pub async fn cell(&self, name: &CellName) -> Result<Arc<Cell>, Error> {
+        let slot = Arc::clone(lock(&self.0.cells).entry(name.clone()).or_default());
+        let cell = slot
+            .get_or_try_init(|| async {
+                let servers = self.vl_servers(name).await?;
+                let cell = Cell::new(name.clone(), &self.0.endpoint, &servers);
+                Ok::<_, Error>(Arc::new(cell))
+            })
+            .await?;
+        Ok(Arc::clone(cell))
+    }
+
+    async fn vl_servers(&self, name: &CellName) -> Result<Vec<SocketAddr>, Error> {
+        let config = self.config();
+        if !config.vl_servers.is_empty() {
+            return Ok(config.vl_servers.clone());
+        }
+        let looked = match self.database() {
+            Some(database) => database.path.display().to_string(),
+            None => format!("any of {}", DEFAULT_PATHS.join(", ")),
+        };
+        let entry = self.database().and_then(|database| database.find(name));
+        if let Some(entry) = entry.filter(|entry| !entry.servers.is_empty()) {
+            return Ok(entry.servers.clone());
+        }
+        if !config.dns {
+            return Err(Error::UnknownCell {
+                cell: name.clone(),
+                looked,
+                dns: DnsErrorOrOff::Off,
+            });
+        }
+        dns::vl_servers(name).await.map_err(|error| match error {
+            // Listed with no servers means: ask DNS.
+            DnsError::NoRecords(_) if entry.is_some() => Error::NoServers {
+                cell: name.clone(),
+                looked,
+            },
+            error => Error::UnknownCell {
+                cell: name.clone(),
+                looked,
+                dns: error.into(),
+            },
+        })
+    }
+
+    /// A volume by name (with or without suffix) or number.
+    ///
+    /// # Errors
+    /// When the cell's servers do not answer, or know no such volume.
+    pub async fn volume(
+        &self,
+        cell: &Arc<Cell>,
+        name: &str,
+        wanted: Wanted,
+    ) -> Result<Arc<Volume>, Error> {
+        let found = cell.find(name, wanted, Effort::Quick).await?;
+        let key = (cell.name().clone(), found.id);
+        if let Some(known) = lock(&self.0.volumes).get(&key) {
+            return Ok(Arc::clone(known));
+        }
+        let sites = found.addresses.iter();
+        let sites = sites.map(|&address| self.server(address)).collect();
+        let volume = Volume::new(
+            Arc::clone(cell),
+            name.to_owned(),
+            found.id,
+            found.kind,
+            sites,
+        );
+        let volume = Arc::new(volume);
+        let mut volumes = lock(&self.0.volumes);
+        Ok(Arc::clone(volumes.entry(key).or_insert(volume)))
+    }
+
+    /// The file server at this address.
+    pub(crate) fn server(&self, address: Ipv4Addr) -> Arc<FileServer> {
+        let address = file_server(address, self.config().file_port);
+        let mut servers = lock(&self.0.servers);
+        let server = servers.entry(address).or_insert_with(|| {
+            let endpoint = self.0.endpoint.clone();
+            Arc::new(FileServer::new(endpoint, address, self.config().calls))
+        });
+        Arc::clone(server)
+    }
+
+    /// The file server at this address, if it was ever to be asked.
+    pub(crate) fn server_at(&self, address: SocketAddr) -> Option<Arc<FileServer>> {
+        lock(&self.0.servers).get(&address).cloned()
+    }
+
+    /// The file servers that answered a call.
+    #[must_use]
+    pub fn servers(&self) -> Vec<Arc<FileServer>> {
+        let servers = lock(&self.0.servers);
+        let known = servers.values().filter(|server| server.is_known());
+        known.map(Arc::clone).collect()
+    }
+
+    /// Gives all promises back. A file server that still has promises of a client that is gone
+    /// makes the next one who changes those files wait.
+    pub async fn close(&self) {
+        let mut servers = JoinSet::new();
+        for server in self.servers() {
+            servers.spawn(async move { server.give_up_callbacks().await });
+        }
+        servers.join_all().await;
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

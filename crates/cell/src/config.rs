@@ -1,0 +1,45 @@
+//! Settings of a [`Client`](crate::Client).
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::sysname::default_sysnames;
+
+/// Settings of a [`Client`](crate::Client).
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The CellServDB to read; without it the first of the
+    /// [default places](crate::cellservdb::DEFAULT_PATHS) that has one.
+    pub cellservdb: Option<PathBuf>,
+    /// Volume location servers to ask for every cell, whatever CellServDB and DNS say.
+    pub vl_servers: Vec<SocketAddr>,
+    /// Whether cells that are in no CellServDB are looked up in DNS.
+    pub dns: bool,
+    /// What `@sys` stands for, the best first.
+    pub sysnames: Vec<String>,
+    /// UDP port of file servers.
+    pub file_port: u16,
+    /// Fetch calls a file server gets at a time; without it, as many as fill the path to it.
+    pub calls: Option<usize>,
+    /// Octets fetched by one call; without it, as suits the path.
+    pub piece: Option<u64>,
+    /// How long a busy server or volume is asked again before that is an error.
+    pub busy_limit: Duration,
+}
+
+impl Default for Config {
+    /// CellServDB and DNS, port 7000, a minute of patience with busy servers.
+    fn default() -> Self {
+        Self {
+            cellservdb: None,
+            vl_servers: Vec::new(),
+            dns: true,
+            sysnames: default_sysnames(),
+            file_port: 7000,
+            calls: None,
+            piece: None,
+            busy_limit: Duration::from_secs(60),
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! What can go wrong with a cell, a volume or a path, said so that a user knows what to do.
+
+use std::io;
+use std::path::PathBuf;
+
+use afar_dir::DirError;
+use afar_rpc::{RpcCause, RpcError};
+use afar_types::error::{VNOVNODE, errno_of};
+use afar_types::{CellName, CellNameError, VolumeType};
+
+use crate::dns::DnsError;
+use crate::mountpoint::MountPointError;
+
+const ENOENT: i32 = 2;
+const EACCES: i32 = 13;
+
+/// A cell, volume or file that could not be reached or read. The text says what, why and what to
+/// do next, in one line.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The CellServDB named cannot be read.
+    #[error("cannot read {}: {error}; name another file with --cellservdb", path.display())]
+    CellServDb {
+        /// The file.
+        path: PathBuf,
+        /// Why, in the system's words.
+        error: String,
+    },
+    /// Nobody knows the cell's servers.
+    #[error(
+        "cell {cell} is not known: it is not in {looked}, and {dns}; check its name, or name a \
+         server with --server"
+    )]
+    UnknownCell {
+        /// The cell.
+        cell: CellName,
+        /// Where it was looked for.
+        looked: String,
+        /// What DNS said.
+        dns: DnsErrorOrOff,
+    },
+    /// The cell is known and has no servers.
+    #[error("cell {cell} has no server in {looked}; name one with --server")]
+    NoServers {
+        /// The cell.
+        cell: CellName,
+        /// Where it was looked for.
+        looked: String,
+    },
+    /// No volume location server answered.
+    #[error(
+        "cell {cell}: none of its {tried} volume location servers answered ({}); check the \
+         network, or name another with --server",
+        rpc_text(last)
+    )]
+    VlUnreachable {
+        /// The cell.
+        cell: CellName,
+        /// Servers tried.
+        tried: usize,
+        /// What the last one failed with.
+        last: Box<RpcError>,
+    },
+    /// A volume location server refused.
+    #[error("cell {cell}: looking volume {volume} up failed: {}", rpc_text(source))]
+    Vl {
+        /// The cell.
+        cell: CellName,
+        /// The volume.
+        volume: String,
+        /// What it said.
+        source: Box<RpcError>,
+    },
+    /// There is no such volume.
+    #[error("cell {cell} has no volume {volume}; vos examine {volume} -cell {cell} says the same")]
+    NoSuchVolume {
+        /// The cell.
+        cell: CellName,
+        /// The volume.
+        volume: String,
+    },
+    /// The volume has no such member.
+    #[error("volume {volume} of cell {cell} has no {kind} volume; use another path to it")]
+    NoSuchMember {
+        /// The cell.
+        cell: CellName,
+        /// The volume.
+        volume: String,
+        /// Which one is missing.
+        kind: VolumeType,
+    },
+    /// The database names no server that could be asked.
+    #[error("volume {volume} of cell {cell}: {problem}; ask the cell's administrators")]
+    NoSite {
+        /// The cell.
+        cell: CellName,
+        /// The volume.
+        volume: String,
+        /// What is wrong with the entry.
+        problem: String,
+    },
+    /// Every file server that has the volume failed.
+    #[error(
+        "volume {volume} of cell {cell}: {}{}",
+        rpc_text(last),
+        next_step(last, *tried)
+    )]
+    Volume {
+        /// The cell.
+        cell: CellName,
+        /// The volume.
+        volume: String,
+        /// Servers tried.
+        tried: usize,
+        /// What the last one failed with.
+        last: Box<RpcError>,
+    },
+    /// The file server refused or answered nonsense.
+    #[error("{}{}", rpc_text(.0), next_step(.0, 1))]
+    Refused(Box<RpcError>),
+    /// The file does not exist any more.
+    #[error("it does not exist any more; list its directory again")]
+    Gone,
+    /// A directory cannot be read.
+    #[error("the directory is damaged: {0}; ask the cell's administrators to salvage its volume")]
+    Directory(#[from] DirError),
+    /// The file changes faster than it can be read.
+    #[error("the file was changed {0} times while it was read; try again")]
+    Changing(u32),
+    /// What was read cannot be written to where it should go.
+    #[error("cannot write: {0}")]
+    Sink(String),
+    /// A reply makes no sense.
+    #[error("the file server's answer makes no sense: {0}")]
+    Nonsense(&'static str),
+}
+
+/// What DNS said of a cell, or that it was not asked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DnsErrorOrOff {
+    /// What DNS said.
+    #[error(transparent)]
+    Dns(#[from] DnsError),
+    /// It was not to be asked.
+    #[error("DNS was not asked")]
+    Off,
+}
+
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Self {
+        Self::Sink(error.to_string())
+    }
+}
+
+impl Error {
+    /// The AFS code behind it, if a server gave one.
+    #[must_use]
+    pub fn code(&self) -> Option<i32> {
+        match self {
+            Self::VlUnreachable { last, .. }
+            | Self::Volume { last, .. }
+            | Self::Vl { source: last, .. } => Some(last.code().0),
+            Self::Refused(error) => Some(error.code().0),
+            _ => None,
+        }
+    }
+
+    /// Whether the server refused for lack of rights.
+    #[must_use]
+    pub fn is_denied(&self) -> bool {
+        self.code().and_then(errno_of) == Some(EACCES)
+    }
+
+    /// An error of a file server about a file, as far as it needs no other server.
+    pub(crate) fn refused(error: RpcError) -> Self {
+        let code = error.code().0;
+        if code == VNOVNODE || errno_of(code) == Some(ENOENT) {
+            Self::Gone
+        } else {
+            Self::Refused(Box::new(error))
+        }
+    }
+}
+
+/// What an RPC failed with and whom it went to, without its name: users care little for it.
+fn rpc_text(error: &RpcError) -> String {
+    match &error.cause {
+        RpcCause::Call(call) if error.aborted().is_none() => format!("{} at {}", call, error.peer),
+        cause if error.aborted().and_then(|code| errno_of(code.0)) == Some(EACCES) => {
+            let _ = cause;
+            "permission denied".to_owned()
+        }
+        cause => format!("{cause}, said {}", error.peer),
+    }
+}
+
+/// What to do about it.
+fn next_step(error: &RpcError, tried: usize) -> String {
+    match error.aborted() {
+        None if tried > 1 => format!("; all {tried} of its servers failed: check the network"),
+        None => "; check the network, and that the server runs".to_owned(),
+        Some(code) => match errno_of(code.0) {
+            Some(EACCES) => {
+                "; without a token you are anonymous, and system:anyuser has no right to this"
+                    .to_owned()
+            }
+            _ => String::new(),
+        },
+    }
+}
+
+/// A path that could not be followed, and why.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{path}: {cause}")]
+pub struct PathError {
+    /// The path as far as it matters.
+    pub path: String,
+    /// Why.
+    pub cause: PathCause,
+}
+
+/// Why a path could not be followed.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum PathCause {
+    /// It does not start with `/afs`.
+    #[error("not in AFS; give a path that starts with /afs/CELL")]
+    NotAfs,
+    /// The second part is no cell's name.
+    #[error("{0}; give a path that starts with /afs/CELL")]
+    CellName(#[from] CellNameError),
+    /// There is no such entry.
+    #[error("no such file or directory; list the directory above it to see what there is")]
+    NotFound,
+    /// `@sys` has no entry for any sysname.
+    #[error("no such file or directory, tried for @sys: {0}; name others with --sysname")]
+    NoSysname(String),
+    /// Something in the middle is no directory.
+    #[error("not a directory")]
+    NotDirectory,
+    /// A directory, where a file is needed.
+    #[error("is a directory")]
+    IsDirectory,
+    /// Too many symlinks.
+    #[error("too many levels of symbolic links; one of them leads back to itself")]
+    Loop,
+    /// A symlink leads to another file system.
+    #[error("a symbolic link leads out of AFS, to {0}; read that path without afar")]
+    OutsideAfs(String),
+    /// A mount point whose text makes no sense.
+    #[error(transparent)]
+    MountPoint(#[from] MountPointError),
+    /// A server or the network failed.
+    #[error(transparent)]
+    Cell(#[from] Error),
+}
+
+impl PathError {
+    pub(crate) fn new(path: &[u8], cause: impl Into<PathCause>) -> Self {
+        Self {
+            path: String::from_utf8_lossy(path).into_owned(),
+            cause: cause.into(),
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! Fetching a file: in pieces, by as many calls at a time as fill the way to its server.
+//!
+//! **Pieces.** An OpenAFS file server sends at most 32 packets of 1,416 octets a round trip in one
+//! call. A thread of it, of which there are nine by default, is busy with a call until all but the
+//! last 64 packets are acknowledged. So on long links a piece is as large as fits into
+//! one window: it takes one round trip and no thread's time, and any number of them can be under
+//! way. On short links a window costs no time, calls do, and pieces are larger. An afar server has
+//! large windows and gets a few large pieces.
+//!
+//! **Consistency.** Each reply carries the file's data version. When one differs from the version
+//! begun with, all is fetched again.
+
+mod piece;
+mod sink;
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use afar_types::{FetchStatus, Fid};
+use bytes::Bytes;
+use tokio::task::JoinSet;
+
+use crate::client::Client;
+use crate::error::Error;
+use crate::files::checked;
+use crate::server::{FileServer, Verdict, verdict};
+use crate::volume::Volume;
+use crate::window::Permit;
+use piece::{Outcome, Piece};
+
+pub use sink::{Memory, Ordered, Sink};
+
+/// What fits into 32 packets with the length before it and the status behind it.
+const WINDOW: u64 = 44 << 10;
+/// Pieces on links so short that a window costs no time.
+const NEAR_PIECE: u64 = 1 << 20;
+/// Calls at a time there: more only wait for each other.
+const NEAR_CALLS: u64 = 8;
+/// A round trip this short makes a link a short one.
+const NEAR: Duration = Duration::from_millis(2);
+/// Pieces asked of an afar server.
+const AFAR_PIECE: u64 = 64 << 20;
+/// Times a file may change while it is read.
+const CHANGES_MOST: u32 = 8;
+
+/// How a fetch went.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Fetched {
+    /// The status of the version fetched.
+    pub status: FetchStatus,
+    /// Octets, all of them.
+    pub bytes: u64,
+    /// Calls it took.
+    pub calls: u64,
+    /// Servers it came from.
+    pub servers: BTreeSet<SocketAddr>,
+    /// Times it was begun anew, as the file had changed.
+    pub restarts: u32,
+}
+
+/// What one piece's task returns.
+type PieceResult = Result<(Outcome, u64, SocketAddr), Error>;
+
+impl Client {
+    /// Fetches a file, as it was at one time, into a sink.
+    ///
+    /// # Errors
+    /// When no server of the volume gives it, the sink fails, or the file changes all the time.
+    /// Calls under way are given up then.
+    pub async fn fetch<S: Sink>(
+        &self,
+        volume: &Arc<Volume>,
+        fid: Fid,
+        status: FetchStatus,
+        sink: &Arc<S>,
+    ) -> Result<Fetched, Error> {
+        let mut fetched = Fetched {
+            status,
+            bytes: 0,
+            calls: 0,
+            servers: BTreeSet::new(),
+            restarts: 0,
+        };
+        loop {
+            sink.begin(&fetched.status)?;
+            fetched.bytes = 0;
+            let Some(changed) = self.fetch_version(volume, fid, &mut fetched, sink).await? else {
+                return Ok(fetched);
+            };
+            fetched.restarts += 1;
+            if fetched.restarts > CHANGES_MOST {
+                return Err(Error::Changing(CHANGES_MOST));
+            }
+            fetched.status = checked(changed)?;
+        }
+    }
+
+    /// Fetches one version; returns the status of another, if the file has changed.
+    async fn fetch_version<S: Sink>(
+        &self,
+        volume: &Arc<Volume>,
+        fid: Fid,
+        fetched: &mut Fetched,
+        sink: &Arc<S>,
+    ) -> Result<Option<FetchStatus>, Error> {
+        let FetchStatus {
+            length,
+            data_version: version,
+            ..
+        } = fetched.status;
+        let mut offset = 0;
+        let mut running = JoinSet::new();
+        let mut size = None;
+        loop {
+            while let Some(done) = running.try_join_next() {
+                if let Some(changed) = settle(done, fetched)? {
+                    return Ok(Some(changed));
+                }
+            }
+            if offset == length {
+                break;
+            }
+            let server = self.best_site(volume)?;
+            let size = match size {
+                Some(size) => size,
+                None => *size.insert(self.piece_size(&server, length).await),
+            };
+            let take = size.min(length - offset);
+            let piece = Piece {
+                fid,
+                offset,
+                length: take,
+                version,
+            };
+            self.start(&mut running, volume, server, piece, sink).await;
+            offset += take;
+        }
+        while let Some(done) = running.join_next().await {
+            if let Some(changed) = settle(done, fetched)? {
+                return Ok(Some(changed));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Starts the fetch of a piece once the server may have another call.
+    async fn start<S: Sink>(
+        &self,
+        running: &mut JoinSet<PieceResult>,
+        volume: &Arc<Volume>,
+        server: Arc<FileServer>,
+        piece: Piece,
+        sink: &Arc<S>,
+    ) {
+        let (client, volume, sink) = (self.clone(), Arc::clone(volume), Arc::clone(sink));
+        let permit = server.window.acquire().await;
+        running.spawn(async move {
+            // A server nobody has talked to yet gets one call at first, as `retry` makes it.
+            if server.is_known()
+                && let Some(outcome) = first_try(&server, permit, piece, &sink).await?
+            {
+                return Ok((outcome, 1, server.address()));
+            }
+            client.retry(&volume, piece, &sink).await
+        });
+    }
+
+    /// Fetches a piece that failed once, from whichever server will give it.
+    async fn retry<S: Sink>(
+        &self,
+        volume: &Arc<Volume>,
+        piece: Piece,
+        sink: &Arc<S>,
+    ) -> PieceResult {
+        self.on_volume(volume, |server| {
+            let (client, sink) = (self.clone(), Arc::clone(sink));
+            async move {
+                let peer = server.connection().peer();
+                let known = client.server_at(peer);
+                let old = known.as_ref().is_some_and(|known| known.is_old());
+                let outcome = match piece::fetch(&server, old, piece, &sink).await {
+                    Err(error) if !old && error.is_unknown_operation() => {
+                        if let Some(known) = known {
+                            known.set_old();
+                        }
+                        piece::fetch(&server, true, piece, &sink).await
+                    }
+                    other => other,
+                };
+                Ok((outcome?, 2, peer))
+            }
+        })
+        .await
+    }
+
+    /// Data from the beginning of a file, at most `length` octets, with its status.
+    pub(crate) async fn fetch_head(
+        &self,
+        volume: &Arc<Volume>,
+        fid: Fid,
+        length: u64,
+    ) -> Result<(FetchStatus, Bytes), Error> {
+        let (status, data) = self
+            .on_volume(volume, |server| async move {
+                match piece::head(&server, false, fid, length).await {
+                    Err(error) if error.is_unknown_operation() => {
+                        piece::head(&server, true, fid, length).await
+                    }
+                    other => other,
+                }
+            })
+            .await?;
+        Ok((checked(status)?, data))
+    }
+
+    /// The site to ask first.
+    fn best_site(&self, volume: &Arc<Volume>) -> Result<Arc<FileServer>, Error> {
+        let sites = volume.sites();
+        let up = sites.iter().find(|site| !site.is_down());
+        up.or_else(|| sites.first())
+            .cloned()
+            .ok_or_else(|| Error::NoSite {
+                cell: volume.cell_name().clone(),
+                volume: volume.asked().to_owned(),
+                problem: "it has no site".to_owned(),
+            })
+    }
+
+    /// Octets to fetch with one call to this server.
+    async fn piece_size(&self, server: &Arc<FileServer>, length: u64) -> u64 {
+        if let Some(size) = self.config().piece {
+            return size.max(1);
+        }
+        // A file of one window needs no decision.
+        if length <= WINDOW {
+            return WINDOW;
+        }
+        match server.path().await {
+            Some(path) if path.afar => AFAR_PIECE,
+            Some(path) if path.rtt_min.is_some_and(|rtt| rtt < NEAR) => {
+                // Small enough for all calls to have a share.
+                let share = length.div_ceil(NEAR_CALLS).next_multiple_of(4096);
+                share.clamp(WINDOW, NEAR_PIECE)
+            }
+            _ => WINDOW,
+        }
+    }
+}
+
+/// The first try of a piece, which the server's window counts. `None` if it failed in a way that
+/// another try, or another server, may mend.
+async fn first_try<S: Sink>(
+    server: &Arc<FileServer>,
+    permit: Permit,
+    piece: Piece,
+    sink: &Arc<S>,
+) -> Result<Option<Outcome>, Error> {
+    let mut lane = server.free_lane();
+    match piece::fetch(&lane.client(), server.is_old(), piece, sink).await {
+        Ok(outcome) => {
+            if let Outcome::Done { first, .. } = &outcome {
+                permit.succeeded(*first);
+            }
+            Ok(Some(outcome))
+        }
+        Err(error) => {
+            lane.failed();
+            tracing::debug!("{error}: {}", error.cause);
+            match verdict(&error) {
+                Verdict::Down => {
+                    permit.refused();
+                    server.silent();
+                    Ok(None)
+                }
+                Verdict::Busy => {
+                    permit.refused();
+                    Ok(None)
+                }
+                Verdict::OtherSite => Ok(None),
+                Verdict::Final if error.is_unknown_operation() && !server.is_old() => {
+                    server.set_old();
+                    Ok(None)
+                }
+                Verdict::Final => Err(Error::refused(error)),
+            }
+        }
+    }
+}
+
+/// Takes a piece's result; returns the file's new status if it has changed.
+fn settle(
+    done: Result<PieceResult, tokio::task::JoinError>,
+    fetched: &mut Fetched,
+) -> Result<Option<FetchStatus>, Error> {
+    let result = match done {
+        Ok(result) => result,
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
+    };
+    let (outcome, calls, server) = result?;
+    fetched.calls += calls;
+    match outcome {
+        Outcome::Done { bytes, .. } => {
+            fetched.bytes += bytes;
+            fetched.servers.insert(server);
+            Ok(None)
+        }
+        Outcome::Changed(status) => Ok(Some(status)),
+        Outcome::Sink(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,221 @@
+//! Status, directories and symlinks of a volume.
+
+use std::sync::Arc;
+
+use afar_dir::Directory;
+use afar_net::{AbortCode, CallError};
+use afar_rpc::{RpcCause, RpcError, rxafs};
+use afar_types::{FetchStatus, Fid, Fids};
+use bytes::Bytes;
+use tokio::task::JoinSet;
+
+use crate::client::Client;
+use crate::error::Error;
+use crate::fetch::Memory;
+use crate::volume::Volume;
+
+/// Fids a bulk call takes (AFSCBMAX).
+const BULK_MOST: usize = 50;
+/// Bulk calls at a time.
+const BULK_CALLS: usize = 8;
+/// What is asked for of a directory at first: one call's window to an OpenAFS server.
+const DIRECTORY_FIRST: u64 = 44 << 10;
+/// Octets of the largest directory there can be.
+const DIRECTORY_MOST: u64 = (afar_dir::MAX_PAGES * afar_dir::PAGE_SIZE) as u64;
+/// Octets of the longest symlink (AFS-3 AFSPATHMAX).
+const SYMLINK_MOST: u64 = 1024;
+
+/// An entry of a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DirEntry {
+    /// Its name: not always UTF-8.
+    pub name: Vec<u8>,
+    /// What it names.
+    pub fid: Fid,
+}
+
+/// A small object's data and status, which came together.
+#[derive(Debug, Clone)]
+pub(crate) struct Contents {
+    pub(crate) status: FetchStatus,
+    pub(crate) data: Bytes,
+}
+
+impl Client {
+    /// The status of a file, directory, symlink or mount point itself.
+    ///
+    /// # Errors
+    /// When no server of the volume gives it.
+    pub async fn status(&self, volume: &Arc<Volume>, fid: Fid) -> Result<FetchStatus, Error> {
+        let reply = self
+            .on_volume(
+                volume,
+                |server| async move { server.fetch_status(fid).await },
+            )
+            .await?;
+        checked(reply.status)
+    }
+
+    /// The status of each of these, in their order: fifty to a call, several calls at a time.
+    ///
+    /// An error is that of one fid only; if no server answers, all have it.
+    pub async fn statuses(
+        &self,
+        volume: &Arc<Volume>,
+        fids: &[Fid],
+    ) -> Vec<Result<FetchStatus, Error>> {
+        let mut results: Vec<Vec<_>> = vec![Vec::new(); fids.len().div_ceil(BULK_MOST)];
+        let mut groups = fids.chunks(BULK_MOST).map(<[Fid]>::to_vec).enumerate();
+        let mut running = JoinSet::new();
+        loop {
+            while running.len() < BULK_CALLS
+                && let Some((place, group)) = groups.next()
+            {
+                let (client, volume) = (self.clone(), Arc::clone(volume));
+                running.spawn(async move { (place, client.bulk(&volume, &group).await) });
+            }
+            match running.join_next().await {
+                Some(Ok((place, group))) => results[place] = group,
+                // A group that panicked has no results, which the caller would misread: pass it on.
+                Some(Err(error)) => std::panic::resume_unwind(error.into_panic()),
+                None => return results.into_iter().flatten().collect(),
+            }
+        }
+    }
+
+    /// One bulk call, or single ones where the server knows no bulk call.
+    async fn bulk(&self, volume: &Arc<Volume>, group: &[Fid]) -> Vec<Result<FetchStatus, Error>> {
+        if let [fid] = group {
+            return vec![self.status(volume, *fid).await];
+        }
+        let Ok(fids) = Fids::new(group) else {
+            return vec![Err(Error::Nonsense("more than 50 fids")); group.len()];
+        };
+        let reply = self
+            .on_volume(volume, |server| {
+                let fids = fids.clone();
+                async move {
+                    let peer = server.connection().peer();
+                    let reply = server.inline_bulk_status(fids).await?;
+                    Ok((peer, reply.statuses))
+                }
+            })
+            .await;
+        match reply {
+            Ok((peer, statuses)) if statuses.len() == group.len() => statuses
+                .iter()
+                .map(|&status| match status.error_code {
+                    0 => checked(status),
+                    code => Err(Error::refused(RpcError {
+                        operation: rxafs::inline_bulk_status::OPERATION,
+                        peer,
+                        cause: RpcCause::Call(CallError::Aborted(AbortCode(code))),
+                    })),
+                })
+                .collect(),
+            Ok(_) => self.one_by_one(volume, group).await,
+            Err(Error::Refused(error)) if error.is_unknown_operation() => {
+                self.one_by_one(volume, group).await
+            }
+            Err(error) => vec![Err(error); group.len()],
+        }
+    }
+
+    async fn one_by_one(
+        &self,
+        volume: &Arc<Volume>,
+        group: &[Fid],
+    ) -> Vec<Result<FetchStatus, Error>> {
+        let mut results = Vec::with_capacity(group.len());
+        for &fid in group {
+            results.push(self.status(volume, fid).await);
+        }
+        results
+    }
+
+    /// A directory's pages; kept for the next time.
+    pub(crate) async fn directory(&self, volume: &Arc<Volume>, fid: Fid) -> Result<Bytes, Error> {
+        if let Some(data) = volume.directory(fid) {
+            return Ok(data);
+        }
+        let contents = self.contents(volume, fid, DIRECTORY_MOST).await?;
+        Directory::new(&contents.data)?;
+        volume.keep_directory(fid, contents.data.clone());
+        Ok(contents.data)
+    }
+
+    /// The entries of a directory but `.` and `..`, in their order. A damaged entry ends the list
+    /// with an error.
+    ///
+    /// # Errors
+    /// When the directory cannot be read.
+    pub async fn list(&self, volume: &Arc<Volume>, fid: Fid) -> Result<Vec<DirEntry>, Error> {
+        let data = self.directory(volume, fid).await?;
+        let mut list = Vec::new();
+        for entry in Directory::new(&data)?.entries() {
+            let entry = entry?;
+            if entry.name != b"." && entry.name != b".." {
+                list.push(DirEntry {
+                    name: entry.name.to_vec(),
+                    fid: entry.id.fid(volume.id()),
+                });
+            }
+        }
+        Ok(list)
+    }
+
+    /// What a directory has under this name.
+    pub(crate) async fn lookup(
+        &self,
+        volume: &Arc<Volume>,
+        directory: Fid,
+        name: &[u8],
+    ) -> Result<Option<Fid>, Error> {
+        let data = self.directory(volume, directory).await?;
+        let entry = Directory::new(&data)?.lookup(name)?;
+        Ok(entry.map(|entry| entry.id.fid(volume.id())))
+    }
+
+    /// Where a symlink leads, or a mount point's text.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is longer than AFS allows.
+    pub async fn read_link(&self, volume: &Arc<Volume>, fid: Fid) -> Result<Bytes, Error> {
+        Ok(self.link_contents(volume, fid).await?.data)
+    }
+
+    pub(crate) async fn link_contents(
+        &self,
+        volume: &Arc<Volume>,
+        fid: Fid,
+    ) -> Result<Contents, Error> {
+        let contents = self.contents(volume, fid, SYMLINK_MOST).await?;
+        if contents.status.length > SYMLINK_MOST {
+            return Err(Error::Nonsense("a symbolic link of more than 1024 bytes"));
+        }
+        Ok(contents)
+    }
+
+    /// Data and status of an object whose size is not known yet: in one call if it is small.
+    async fn contents(&self, volume: &Arc<Volume>, fid: Fid, most: u64) -> Result<Contents, Error> {
+        let first = most.min(DIRECTORY_FIRST);
+        let (status, data) = self.fetch_head(volume, fid, first).await?;
+        if status.length <= first || status.length > most {
+            return Ok(Contents { status, data });
+        }
+        let memory = Arc::new(Memory::default());
+        let fetched = self.fetch(volume, fid, status, &memory).await?;
+        let data = Bytes::from(memory.take());
+        let status = fetched.status;
+        Ok(Contents { status, data })
+    }
+}
+
+/// A status that means something to us.
+pub(crate) fn checked(status: FetchStatus) -> Result<FetchStatus, Error> {
+    if status.interface_version == FetchStatus::INTERFACE_VERSION {
+        Ok(status)
+    } else {
+        Err(Error::Nonsense("a status of another interface version"))
+    }
+}

@@ -1,0 +1,295 @@
+//! A volume and how its file servers are asked: the best site first, others when it fails.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
+
+use afar_rpc::{RpcError, rxafs};
+use afar_types::{CellName, Fid, VolumeId, VolumeType};
+use bytes::Bytes;
+use tokio::sync::Mutex as AsyncMutex;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use crate::client::Client;
+use crate::error::Error;
+use crate::mountpoint::Wanted;
+use crate::server::{FileServer, Verdict, verdict};
+use crate::vldb::{Cell, Effort};
+
+/// The first pause before a busy server is asked again; it doubles each time.
+const BUSY_PAUSE: Duration = Duration::from_millis(50);
+/// The longest pause.
+const BUSY_PAUSE_MOST: Duration = Duration::from_secs(5);
+/// How long several sites of a volume get to show which is nearest.
+const RACE: Duration = Duration::from_secs(3);
+/// Directories kept a volume. They are kept for paths with common parts, which are few.
+const DIRECTORIES_MOST: usize = 64;
+
+/// A volume: one member of its group.
+#[derive(Debug)]
+pub struct Volume {
+    cell: Arc<Cell>,
+    /// As it was named, by which it is looked up again.
+    asked: String,
+    id: VolumeId,
+    kind: VolumeType,
+    sites: RwLock<Vec<Arc<FileServer>>>,
+    /// Whether the sites are in order.
+    ranked: AsyncMutex<bool>,
+    directories: Mutex<BTreeMap<Fid, Bytes>>,
+}
+
+impl Volume {
+    pub(crate) fn new(
+        cell: Arc<Cell>,
+        asked: String,
+        id: VolumeId,
+        kind: VolumeType,
+        sites: Vec<Arc<FileServer>>,
+    ) -> Self {
+        Self {
+            cell,
+            asked,
+            id,
+            kind,
+            sites: RwLock::new(sites),
+            ranked: AsyncMutex::new(false),
+            directories: Mutex::default(),
+        }
+    }
+
+    /// Its cell.
+    #[must_use]
+    pub fn cell(&self) -> &Arc<Cell> {
+        &self.cell
+    }
+
+    /// The name of its cell.
+    #[must_use]
+    pub fn cell_name(&self) -> &CellName {
+        self.cell.name()
+    }
+
+    /// The name or number by which it was found.
+    #[must_use]
+    pub fn asked(&self) -> &str {
+        &self.asked
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn id(&self) -> VolumeId {
+        self.id
+    }
+
+    /// Which member of its group it is.
+    #[must_use]
+    pub fn kind(&self) -> VolumeType {
+        self.kind
+    }
+
+    /// Its file servers, the one to ask first in front.
+    #[must_use]
+    pub fn sites(&self) -> Vec<Arc<FileServer>> {
+        self.sites
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    fn set_sites(&self, sites: Vec<Arc<FileServer>>) {
+        *self.sites.write().unwrap_or_else(PoisonError::into_inner) = sites;
+    }
+
+    /// Has this site asked first from now on.
+    fn prefer(&self, server: &Arc<FileServer>) {
+        let mut sites = self.sites.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(place) = sites.iter().position(|site| Arc::ptr_eq(site, server)) {
+            sites[..=place].rotate_right(1);
+        }
+    }
+
+    pub(crate) fn directory(&self, fid: Fid) -> Option<Bytes> {
+        self.lock_directories().get(&fid).cloned()
+    }
+
+    pub(crate) fn keep_directory(&self, fid: Fid, data: Bytes) {
+        let mut directories = self.lock_directories();
+        if directories.len() >= DIRECTORIES_MOST {
+            directories.pop_first();
+        }
+        directories.insert(fid, data);
+    }
+
+    fn lock_directories(&self) -> MutexGuard<'_, BTreeMap<Fid, Bytes>> {
+        self.directories
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Display for Volume {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.asked)
+    }
+}
+
+impl Client {
+    /// Makes an RPC to a file server of the volume: to the nearest one that is up; again after a
+    /// pause when it is busy; to the others, known or newly looked up, when it fails or no longer
+    /// has the volume.
+    pub(crate) async fn on_volume<T, Q, F>(
+        &self,
+        volume: &Arc<Volume>,
+        request: Q,
+    ) -> Result<T, Error>
+    where
+        Q: Fn(rxafs::Client) -> F + Sync,
+        F: Future<Output = Result<T, RpcError>> + Send,
+    {
+        let mut looked_up_again = false;
+        let (mut tried, mut last) = (0, None);
+        loop {
+            self.rank(volume).await;
+            let mut sites = volume.sites();
+            sites.sort_by_key(|site| site.is_down());
+            for site in sites {
+                tried += 1;
+                match self.on_server(&site, &request).await {
+                    Ok(reply) => {
+                        if tried > 1 {
+                            volume.prefer(&site);
+                        }
+                        return Ok(reply);
+                    }
+                    Err(error) => match verdict(&error) {
+                        Verdict::Final => return Err(Error::refused(error)),
+                        Verdict::Busy | Verdict::OtherSite | Verdict::Down => last = Some(error),
+                    },
+                }
+            }
+            if !looked_up_again {
+                looked_up_again = true;
+                self.look_up_again(volume).await?;
+                continue;
+            }
+            return Err(match last {
+                Some(error) => Error::Volume {
+                    cell: volume.cell_name().clone(),
+                    volume: volume.asked.clone(),
+                    tried,
+                    last: Box::new(error),
+                },
+                None => Error::NoSite {
+                    cell: volume.cell_name().clone(),
+                    volume: volume.asked.clone(),
+                    problem: "it has no site".to_owned(),
+                },
+            });
+        }
+    }
+
+    /// Makes an RPC to one server, again while it is busy.
+    async fn on_server<T, Q, F>(&self, server: &Arc<FileServer>, request: &Q) -> Result<T, RpcError>
+    where
+        Q: Fn(rxafs::Client) -> F + Sync,
+        F: Future<Output = Result<T, RpcError>> + Send,
+    {
+        let begin = Instant::now();
+        let mut pause = BUSY_PAUSE;
+        loop {
+            let (mut lane, introduction) = server.lane().await;
+            let error = match request(lane.client()).await {
+                Ok(reply) => {
+                    server.answered();
+                    return Ok(reply);
+                }
+                Err(error) => error,
+            };
+            lane.failed();
+            drop(lane);
+            match verdict(&error) {
+                Verdict::Down => server.silent(),
+                _ => server.answered(),
+            }
+            drop(introduction);
+            if verdict(&error) != Verdict::Busy || begin.elapsed() > self.config().busy_limit {
+                return Err(error);
+            }
+            tracing::debug!("{} is busy: {}", server.address(), error.cause);
+            tokio::time::sleep(pause).await;
+            pause = (2 * pause).min(BUSY_PAUSE_MOST);
+        }
+    }
+
+    /// Puts the sites of a volume in order, once: those known from other volumes by their round trip
+    /// times; if none is, all are asked for the time, and the first to answer is the nearest.
+    async fn rank(&self, volume: &Arc<Volume>) {
+        let mut ranked = volume.ranked.lock().await;
+        let sites = volume.sites();
+        if std::mem::replace(&mut *ranked, true) || sites.len() < 2 {
+            return;
+        }
+        if sites.iter().any(|site| site.is_known() && !site.is_down()) {
+            let mut timed = Vec::with_capacity(sites.len());
+            for site in sites {
+                let path = if site.is_known() && !site.is_down() {
+                    site.path().await
+                } else {
+                    None
+                };
+                let rtt = path.and_then(|path| path.rtt_min);
+                timed.push((rtt.unwrap_or(Duration::MAX), site));
+            }
+            timed.sort_by_key(|(rtt, _)| *rtt);
+            volume.set_sites(timed.into_iter().map(|(_, site)| site).collect());
+            return;
+        }
+        let mut race = JoinSet::new();
+        for site in sites {
+            race.spawn(async move {
+                let answered = ask_time(&site).await;
+                (site, answered)
+            });
+        }
+        let winner = async {
+            while let Some(joined) = race.join_next().await {
+                if let Ok((site, true)) = joined {
+                    return Some(site);
+                }
+            }
+            None
+        };
+        if let Ok(Some(site)) = tokio::time::timeout(RACE, winner).await {
+            volume.prefer(&site);
+        }
+        // The others' answers are still worth having, but not worth waiting for.
+        race.detach_all();
+    }
+
+    /// Looks the volume's sites up again, with all addresses of their servers.
+    async fn look_up_again(&self, volume: &Arc<Volume>) -> Result<(), Error> {
+        let wanted = Wanted::Exactly(volume.kind);
+        let number = volume.id.to_string();
+        let found = volume.cell.find(&number, wanted, Effort::Thorough).await?;
+        let sites = found.addresses.into_iter();
+        volume.set_sites(sites.map(|address| self.server(address)).collect());
+        Ok(())
+    }
+}
+
+/// Whether a server tells the time.
+async fn ask_time(site: &Arc<FileServer>) -> bool {
+    let (mut lane, _introduction) = site.lane().await;
+    let answer = lane.client().get_time().await;
+    match &answer {
+        Err(error) if verdict(error) == Verdict::Down => {
+            lane.failed();
+            site.silent();
+        }
+        _ => site.answered(),
+    }
+    answer.is_ok()
+}
