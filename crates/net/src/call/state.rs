@@ -1,0 +1,132 @@
+//! What a task and the I/O thread share about one call.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Waker};
+
+use afar_rx::{AbortCode, CallError, CallId, ServiceId};
+use bytes::Bytes;
+
+use crate::connection::ConnectionShared;
+
+/// What a task and the I/O thread share about one call.
+pub(crate) struct CallShared {
+    state: Mutex<CallState>,
+    /// Of a client's call.
+    pub(crate) connection: Option<Arc<ConnectionShared>>,
+    pub(crate) peer: SocketAddr,
+    pub(crate) service: ServiceId,
+}
+
+/// The part of it that changes. The lock is held for moments only, by either side.
+#[derive(Default)]
+pub(crate) struct CallState {
+    /// Chunks the application sent and the engine has not taken.
+    pub(crate) outgoing: VecDeque<Bytes>,
+    /// Octets in `outgoing`.
+    pub(crate) outgoing_bytes: usize,
+    /// Octets at the end of `outgoing` that the I/O thread was not told of.
+    pub(crate) unannounced: usize,
+    /// The application's stream ends after `outgoing`.
+    pub(crate) finish: bool,
+    /// Octets the application has taken and the engine was not told of.
+    pub(crate) consumed: usize,
+    /// The application gave the call up.
+    pub(crate) abort: Option<AbortCode>,
+    /// A command for this call waits in the mailbox.
+    pub(crate) announced: bool,
+
+    /// The engine's name for the call, once it began.
+    pub(crate) id: Option<CallId>,
+    /// The engine takes more octets.
+    pub(crate) room: bool,
+    /// The engine was told of the stream's end.
+    pub(crate) finish_told: bool,
+    /// Chunks that arrived.
+    pub(crate) incoming: VecDeque<Bytes>,
+    /// The peer's stream ends after `incoming`.
+    pub(crate) end: bool,
+    /// The call is over without success.
+    pub(crate) error: Option<CallError>,
+
+    interest: Interest,
+    waker: Option<Waker>,
+}
+
+/// What the call's task waits for. A call belongs to one task, which waits for one thing at a time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Interest {
+    #[default]
+    Nothing,
+    Read,
+    Write,
+}
+
+impl CallShared {
+    pub(crate) fn client(connection: &Arc<ConnectionShared>) -> Self {
+        Self {
+            state: Mutex::default(),
+            peer: connection.peer,
+            service: connection.service,
+            connection: Some(Arc::clone(connection)),
+        }
+    }
+
+    pub(crate) fn server(id: CallId, peer: SocketAddr, service: ServiceId) -> Self {
+        let state = CallState {
+            id: Some(id),
+            room: true,
+            ..CallState::default()
+        };
+        Self {
+            state: Mutex::new(state),
+            connection: None,
+            peer,
+            service,
+        }
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, CallState> {
+        // The state is whole between any two of its operations.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the call without success for its task. Gives whom to wake.
+    pub(crate) fn fail(&self, error: CallError) -> Option<Waker> {
+        let mut state = self.lock();
+        if !state.end || !state.finish_told {
+            state.error.get_or_insert(error);
+        }
+        state.outgoing.clear();
+        state.outgoing_bytes = 0;
+        state.take_waker(Interest::Nothing)
+    }
+}
+
+impl CallState {
+    /// Notes what the task waits for, under the same lock as it looked.
+    pub(crate) fn wait(&mut self, interest: Interest, cx: &Context<'_>) {
+        self.interest = interest;
+        match &mut self.waker {
+            Some(waker) => waker.clone_from(cx.waker()),
+            none => *none = Some(cx.waker().clone()),
+        }
+    }
+
+    /// Whom to wake if the task waits for that, or for anything if that is nothing in particular.
+    pub(crate) fn take_waker(&mut self, event: Interest) -> Option<Waker> {
+        if self.interest == Interest::Nothing
+            || (event != Interest::Nothing && event != self.interest)
+        {
+            return None;
+        }
+        self.interest = Interest::Nothing;
+        self.waker.take()
+    }
+
+    /// Whether something queued here is not known to the I/O thread.
+    pub(crate) fn has_unannounced(&self) -> bool {
+        self.unannounced > 0
+    }
+}

@@ -1,0 +1,414 @@
+//! The I/O thread: drives the engine with a socket, a clock and the applications' requests.
+//!
+//! One thread owns the engine, so nothing here is locked but the moments of contact with a task: the
+//! mailbox is swapped whole, and a call's state is locked once a batch. Each turn takes one batch of
+//! datagrams, then the requests, the timers and the events, wakes tasks, and sends a bounded number
+//! of batches: neither direction can starve the other.
+
+mod calls;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+use afar_rx::{AbortCode, CallError, ConnectionId, Event, ServiceId, Transmit};
+use tokio::sync::oneshot;
+
+use crate::call::Call;
+use crate::connection::ConnectionShared;
+use crate::mailbox::{Command, Mailbox};
+use crate::server::Spawn;
+use crate::{Config, Socket, Stats};
+
+use calls::{CallTable, Started};
+
+/// Batches sent in a turn before arrivals are looked at again.
+const SENDS_IN_A_TURN: usize = 16;
+/// How long to keep away from a socket whose error we do not understand.
+const ERROR_PAUSE: Duration = Duration::from_millis(1);
+/// How long the last packets may take to leave.
+const LAST_PACKETS: Duration = Duration::from_millis(100);
+
+/// The state of an I/O thread.
+pub(crate) struct Driver<S: Socket> {
+    engine: afar_rx::Endpoint,
+    mailbox: Arc<Mailbox>,
+    calls: CallTable,
+    connections: BTreeMap<ConnectionId, Arc<ConnectionShared>>,
+    services: BTreeMap<ServiceId, Spawn>,
+    /// Filled by the engine; what `unsent` describes.
+    buffer: Vec<u8>,
+    /// What the socket had no room for.
+    unsent: Option<Transmit>,
+    /// Whether datagrams may have arrived since the last batch.
+    readable: bool,
+    /// Writes of the mailbox's event that are promised and not read.
+    owed: u64,
+    spin: Duration,
+    last_work: Instant,
+    shutdown_limit: Duration,
+    closing: Option<Closing>,
+    stats: Stats,
+    /// Empty between turns; kept for their allocations.
+    commands: Vec<Command>,
+    wakers: Vec<Waker>,
+    incoming: Vec<Call>,
+    socket: S,
+    /// Dropped last of all: that tells [`Endpoint::shutdown`](crate::Endpoint::shutdown).
+    done: Vec<oneshot::Sender<()>>,
+}
+
+/// The endpoint ends when its calls have, or then.
+struct Closing {
+    deadline: Instant,
+}
+
+/// What a batch of datagrams was.
+#[derive(Clone, Copy, Default)]
+struct Arrived {
+    any: bool,
+    /// More may be there.
+    more: bool,
+}
+
+/// What to do after a turn.
+enum Next {
+    Turn,
+    Sleep(Option<Duration>),
+    End,
+}
+
+impl<S: Socket> Driver<S> {
+    pub(crate) fn new(socket: S, config: Config, mailbox: Arc<Mailbox>) -> Self {
+        let now = socket.now();
+        Self {
+            engine: afar_rx::Endpoint::new(config.rx, now),
+            mailbox,
+            calls: CallTable::default(),
+            connections: BTreeMap::new(),
+            services: BTreeMap::new(),
+            buffer: Vec::with_capacity(1 << 16),
+            unsent: None,
+            readable: true,
+            owed: 0,
+            spin: config.spin,
+            last_work: now,
+            shutdown_limit: config.shutdown_limit,
+            closing: None,
+            stats: Stats::default(),
+            commands: Vec::new(),
+            wakers: Vec::new(),
+            incoming: Vec::new(),
+            socket,
+            done: Vec::new(),
+        }
+    }
+
+    /// Runs until the endpoint ends.
+    pub(crate) fn run(mut self) {
+        // Pacing wants timers sharper than the default of 50 µs; without them it is only coarser.
+        if let Err(error) = rustix::thread::set_current_timer_slack(NonZeroU64::new(1)) {
+            tracing::debug!("the timer slack stays as it is: {error}");
+        }
+        loop {
+            match self.turn() {
+                Next::Turn => self.readable = true,
+                Next::Sleep(timeout) => self.sleep(timeout),
+                Next::End => break,
+            }
+        }
+        self.say_goodbye();
+    }
+
+    /// One round of work.
+    fn turn(&mut self) -> Next {
+        self.stats.turns += 1;
+        let now = self.socket.now();
+        let arrived = if self.readable {
+            self.receive(now)
+        } else {
+            Arrived::default()
+        };
+        let commands = self.carry_out(now);
+        if self.engine.poll_timeout().is_some_and(|at| at <= now) {
+            self.engine.handle_timeout(now);
+        }
+        self.take_events(now);
+        self.wake_tasks();
+        let sent_all = self.transmit();
+        if self.is_over(now) {
+            return Next::End;
+        }
+        if arrived.more || !sent_all {
+            return Next::Turn;
+        }
+        self.next(now, commands || arrived.any)
+    }
+
+    /// Whether to sleep, and until when.
+    fn next(&mut self, before: Instant, worked: bool) -> Next {
+        if !self.spin.is_zero() {
+            if worked {
+                self.last_work = before;
+            }
+            if before.saturating_duration_since(self.last_work) < self.spin {
+                std::hint::spin_loop();
+                return Next::Turn;
+            }
+        }
+        let deadline = self.closing.as_ref().map(|closing| closing.deadline);
+        let at = match (self.engine.poll_timeout(), deadline) {
+            (Some(timer), Some(deadline)) => Some(timer.min(deadline)),
+            (timer, deadline) => timer.or(deadline),
+        };
+        let Some(at) = at else {
+            return Next::Sleep(None);
+        };
+        match at.saturating_duration_since(self.socket.now()) {
+            Duration::ZERO => Next::Turn,
+            timeout => Next::Sleep(Some(timeout)),
+        }
+    }
+
+    fn sleep(&mut self, timeout: Option<Duration>) {
+        if !self.mailbox.prepare_sleep() {
+            self.readable = true;
+            return;
+        }
+        match self
+            .socket
+            .wait(self.mailbox.event(), self.unsent.is_some(), timeout)
+        {
+            Ok(readable) => self.readable = readable,
+            Err(error) => {
+                tracing::warn!("waiting for the socket failed: {error}");
+                std::thread::sleep(ERROR_PAUSE);
+                self.readable = true;
+            }
+        }
+        self.mailbox.wake_up(&mut self.owed);
+    }
+
+    /// Hands one batch of datagrams to the engine.
+    fn receive(&mut self, now: Instant) -> Arrived {
+        let Self { socket, engine, .. } = self;
+        let mut any = false;
+        let more = socket.receive(|datagram| {
+            any = true;
+            engine.handle(now, datagram.from, datagram.ecn, datagram.data);
+        });
+        socket.refusals(|peer, kind| engine.handle_unreachable(now, peer, kind));
+        let more = more.unwrap_or_else(|error| {
+            tracing::warn!("receiving failed: {error}");
+            std::thread::sleep(ERROR_PAUSE);
+            false
+        });
+        Arrived { any, more }
+    }
+
+    /// Sends batches until the engine has none, the socket no room, or the turn is over, which gives
+    /// false.
+    fn transmit(&mut self) -> bool {
+        for _ in 0..SENDS_IN_A_TURN {
+            let now = self.socket.now();
+            if self.unsent.is_none() {
+                self.unsent = self.engine.poll_transmit(now, &mut self.buffer);
+            }
+            let Some(transmit) = self.unsent.take() else {
+                return true;
+            };
+            match self.socket.send(&transmit, &self.buffer[..transmit.size]) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.unsent = Some(transmit);
+                    return true;
+                }
+                Err(error) => {
+                    self.engine
+                        .handle_unreachable(now, transmit.destination, error.kind());
+                    self.take_events(now);
+                    self.wake_tasks();
+                }
+            }
+        }
+        false
+    }
+
+    /// Carries out what applications asked for. Says whether there was anything.
+    fn carry_out(&mut self, now: Instant) -> bool {
+        let mut commands = std::mem::take(&mut self.commands);
+        self.mailbox.take(&mut commands);
+        let any = !commands.is_empty();
+        self.stats.commands += commands.len() as u64;
+        for command in commands.drain(..) {
+            self.obey(now, command);
+        }
+        self.commands = commands;
+        any
+    }
+
+    fn obey(&mut self, now: Instant, command: Command) {
+        match command {
+            Command::Call(call) => {
+                self.calls
+                    .settle(&mut self.engine, now, call, &mut self.wakers);
+            }
+            Command::Connect(shared, security) => {
+                let id = self
+                    .engine
+                    .connect(now, shared.peer, shared.service, &*security);
+                if self.closing.is_some() {
+                    shared.close();
+                }
+                let fresh = shared.id.set(id);
+                debug_assert_eq!(fresh, Ok(()), "a connection is made once");
+                self.connections.insert(id, shared);
+            }
+            Command::Disconnect(shared) => {
+                if let Some(id) = shared.id.get() {
+                    self.connections.remove(id);
+                    self.calls.forget_connection(*id);
+                    self.engine.close(now, *id);
+                }
+            }
+            Command::Serve(service, spawn) => {
+                let (id, rxnull) = (service.id, Arc::new(afar_rx::RxNull));
+                self.services.insert(id, spawn);
+                self.engine.add_service(service, vec![rxnull]);
+            }
+            // Whoever asked may have gone.
+            Command::Stats(answer) => drop(answer.send(self.stats())),
+            Command::PeerStats(peer, answer) => drop(answer.send(self.engine.peer_stats(peer))),
+            Command::Peers(answer) => drop(answer.send(self.engine.peers())),
+            Command::Shutdown(done) => {
+                self.done.push(done);
+                self.close_by(now + self.shutdown_limit);
+            }
+            Command::Close => self.close_by(now),
+        }
+    }
+
+    fn take_events(&mut self, now: Instant) {
+        while let Some(event) = self.engine.poll_event() {
+            match event {
+                Event::Incoming { call, .. } if self.closing.is_some() => {
+                    self.engine.abort(now, call, AbortCode::RX_RESTARTING);
+                }
+                Event::Incoming {
+                    call,
+                    peer,
+                    service,
+                    ..
+                } => {
+                    let shared = self.calls.accept(&mut self.engine, call, peer, service);
+                    self.incoming
+                        .push(Call::server(shared, Arc::clone(&self.mailbox)));
+                }
+                Event::Readable(id) => {
+                    self.calls.read(&mut self.engine, now, id, &mut self.wakers);
+                }
+                Event::Writable(id) => {
+                    self.calls
+                        .write(&mut self.engine, now, id, &mut self.wakers);
+                }
+                Event::Failed(id, error) => self.calls.fail(id, error, &mut self.wakers),
+                Event::Completed(id) => self.calls.complete(id),
+                Event::ChannelFree(id) => self.start_waiting(now, id),
+            }
+        }
+    }
+
+    /// Begins calls that waited for a channel.
+    fn start_waiting(&mut self, now: Instant, connection: ConnectionId) {
+        while let Some(call) = self.calls.next_waiting(connection) {
+            let started = self
+                .calls
+                .settle(&mut self.engine, now, call, &mut self.wakers);
+            if started == Started::NoChannel {
+                break;
+            }
+        }
+    }
+
+    fn wake_tasks(&mut self) {
+        // After all events of this turn, so that each task finds everything that is there for it.
+        for call in self.incoming.drain(..) {
+            if let Some(spawn) = self.services.get(&call.service()) {
+                spawn(call);
+            }
+        }
+        self.stats.tasks_woken += self.wakers.len() as u64;
+        for waker in self.wakers.drain(..) {
+            waker.wake();
+        }
+    }
+
+    fn close_by(&mut self, deadline: Instant) {
+        for connection in self.connections.values() {
+            connection.close();
+        }
+        let deadline = self
+            .closing
+            .as_ref()
+            .map_or(deadline, |old| old.deadline.min(deadline));
+        self.closing = Some(Closing { deadline });
+    }
+
+    fn is_over(&self, now: Instant) -> bool {
+        self.closing
+            .as_ref()
+            .is_some_and(|closing| self.calls.is_empty() || now >= closing.deadline)
+    }
+
+    /// Ends what still runs and sends the last packets: aborts and acknowledgements.
+    fn say_goodbye(&mut self) {
+        let now = self.socket.now();
+        self.calls
+            .abort_all(&mut self.engine, now, &mut self.wakers);
+        for id in std::mem::take(&mut self.connections).into_keys() {
+            self.engine.close(now, id);
+        }
+        loop {
+            while !self.transmit() {}
+            let left = LAST_PACKETS.saturating_sub(self.socket.now().duration_since(now));
+            if self.unsent.is_none() || left.is_zero() {
+                break;
+            }
+            if let Err(error) = self.socket.wait(self.mailbox.event(), true, Some(left)) {
+                tracing::debug!("the last packets stay: {error}");
+                break;
+            }
+        }
+    }
+
+    fn stats(&self) -> Stats {
+        Stats {
+            engine: self.engine.stats(),
+            socket: self.socket.stats(),
+            wakes: self.mailbox.wakes(),
+            ..self.stats
+        }
+    }
+}
+
+impl<S: Socket> Drop for Driver<S> {
+    /// However the thread ends, nobody may wait for it for ever.
+    fn drop(&mut self) {
+        for command in self.mailbox.end(self.stats()) {
+            match command {
+                Command::Call(call) => self.wakers.extend(call.fail(CallError::Closed)),
+                Command::Connect(connection, _) => connection.close(),
+                // Answers that are dropped say that there is none.
+                _ => {}
+            }
+        }
+        for connection in self.connections.values() {
+            connection.close();
+        }
+        self.calls.fail_all(CallError::Closed, &mut self.wakers);
+        self.wake_tasks();
+    }
+}

@@ -1,0 +1,227 @@
+//! How endpoints end, and what calls see of it.
+
+#![expect(clippy::unwrap_used, reason = "a test that fails panics")]
+
+mod common;
+
+use std::net::UdpSocket;
+use std::sync::Arc;
+
+use afar_net::{AbortCode, Call, CallError, Config, Endpoint, Handler};
+use bytes::Bytes;
+use common::{ECHO, PATIENCE, ask, connect, endpoint, server};
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+/// Answers when told to, and tells that it was called.
+#[derive(Clone, Default)]
+struct Slow {
+    called: Arc<Notify>,
+    go: Arc<Notify>,
+}
+
+impl Handler for Slow {
+    async fn handle(&self, call: &mut Call) -> Result<(), AbortCode> {
+        self.called.notify_one();
+        self.go.notified().await;
+        call.send(Bytes::from_static(b"done"))
+            .await
+            .map_err(|error| error.code())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_finishes_its_calls_before_it_ends() {
+    let (server, client) = (endpoint(), endpoint());
+    let slow = Slow::default();
+    server.serve(ECHO, "slow", slow.clone());
+    let connection = connect(&client, server.local_addr(), ECHO);
+    let mut call = connection.call().await.unwrap();
+    call.finish().await.unwrap();
+    timeout(PATIENCE, slow.called.notified()).await.unwrap();
+    let mut shutdown = tokio::spawn({
+        let server = server.clone();
+        async move { server.shutdown().await }
+    });
+    assert!(
+        timeout(PATIENCE / 600, &mut shutdown).await.is_err(),
+        "a call is running"
+    );
+    let mut late = connection.call().await.unwrap();
+    late.finish().await.unwrap();
+    let refused = timeout(PATIENCE, late.recv()).await.unwrap();
+    assert_eq!(refused, Err(CallError::Aborted(AbortCode::RX_RESTARTING)));
+    slow.go.notify_one();
+    assert_eq!(
+        timeout(PATIENCE, call.read_to_end(100))
+            .await
+            .unwrap()
+            .unwrap(),
+        "done"
+    );
+    timeout(PATIENCE, shutdown).await.unwrap().unwrap();
+    UdpSocket::bind(server.local_addr()).expect("the port is free again");
+    timeout(PATIENCE, server.shutdown())
+        .await
+        .expect("ending twice is ending once");
+    assert!(
+        server.stats().await.engine.calls_received >= 1,
+        "the last counters stay"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_finishes_its_calls_before_it_ends() {
+    let (server, client) = (endpoint(), endpoint());
+    let slow = Slow::default();
+    server.serve(ECHO, "slow", slow.clone());
+    let connection = connect(&client, server.local_addr(), ECHO);
+    let mut call = connection.call().await.unwrap();
+    call.finish().await.unwrap();
+    timeout(PATIENCE, slow.called.notified()).await.unwrap();
+    let shutdown = tokio::spawn({
+        let client = client.clone();
+        async move { client.shutdown().await }
+    });
+    slow.go.notify_one();
+    assert_eq!(
+        timeout(PATIENCE, call.read_to_end(100))
+            .await
+            .unwrap()
+            .unwrap(),
+        "done"
+    );
+    timeout(PATIENCE, shutdown).await.unwrap().unwrap();
+    assert_eq!(connection.call().await.unwrap_err(), CallError::Closed);
+    let after = connect(&client, server.local_addr(), ECHO);
+    assert_eq!(after.call().await.unwrap_err(), CallError::Closed);
+    assert_eq!(client.peer_stats(server.local_addr()).await, None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn shutting_down_does_not_wait_longer_than_its_limit() {
+    let config = Config {
+        shutdown_limit: PATIENCE / 600,
+        ..Config::default()
+    };
+    let server = Endpoint::bind("127.0.0.1:0".parse().unwrap(), config).unwrap();
+    let slow = Slow::default();
+    server.serve(ECHO, "slow", slow.clone());
+    let client = endpoint();
+    let mut call = connect(&client, server.local_addr(), ECHO)
+        .call()
+        .await
+        .unwrap();
+    call.finish().await.unwrap();
+    timeout(PATIENCE, slow.called.notified()).await.unwrap();
+    timeout(PATIENCE, server.shutdown()).await.unwrap();
+    let end = timeout(PATIENCE, call.recv()).await.unwrap();
+    assert_eq!(end, Err(CallError::Aborted(AbortCode::RX_RESTARTING)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dropping_the_endpoint_fails_its_calls() {
+    let (server, client) = (server(), endpoint());
+    let connection = connect(&client, server.local_addr(), ECHO);
+    let mut running = connection.call().await.unwrap();
+    running.send(Bytes::from_static(b"begun")).await.unwrap();
+    let mut fresh = connection.call().await.unwrap();
+    let clone = client.clone();
+    drop(client);
+    assert_eq!(
+        ask(&connection, Bytes::from_static(b"a clone keeps it")).await,
+        "a clone keeps it"
+    );
+    drop(clone);
+    assert_eq!(
+        timeout(PATIENCE, running.recv()).await.unwrap(),
+        Err(CallError::Closed)
+    );
+    // The thread may not have ended when this begins, but it has soon.
+    let error = match fresh.finish().await {
+        Ok(()) => timeout(PATIENCE, fresh.recv()).await.unwrap().unwrap_err(),
+        Err(error) => error,
+    };
+    assert_eq!(error, CallError::Closed);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_closed_port_fails_the_call_at_once() {
+    let closed = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let peer = closed.local_addr().unwrap();
+    drop(closed);
+    let client = endpoint();
+    let mut call = connect(&client, peer, ECHO).call().await.unwrap();
+    call.finish().await.unwrap();
+    // Without the ICMP error this takes the dead time, longer than our patience.
+    let error = timeout(PATIENCE / 6, call.recv())
+        .await
+        .unwrap()
+        .unwrap_err();
+    assert_eq!(
+        error,
+        CallError::Unreachable(std::io::ErrorKind::ConnectionRefused)
+    );
+    assert_eq!(error.code(), AbortCode::RX_CALL_DEAD);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_closed_port_does_not_disturb_other_calls() {
+    let closed = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let peer = closed.local_addr().unwrap();
+    drop(closed);
+    let (server, client) = (server(), endpoint());
+    let good = connect(&client, server.local_addr(), ECHO);
+    let bad = connect(&client, peer, ECHO);
+    for round in 0..100_u32 {
+        let mut failing = bad.call().await.unwrap();
+        failing.finish().await.unwrap();
+        let request = Bytes::copy_from_slice(&round.to_be_bytes());
+        assert_eq!(
+            timeout(PATIENCE, ask(&good, request.clone()))
+                .await
+                .unwrap(),
+            request
+        );
+        let error = timeout(PATIENCE, failing.recv())
+            .await
+            .unwrap()
+            .unwrap_err();
+        assert_eq!(
+            error,
+            CallError::Unreachable(std::io::ErrorKind::ConnectionRefused)
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ipv6_and_mapped_ipv4_work() {
+    let any = Endpoint::bind("[::]:0".parse().unwrap(), Config::default()).unwrap();
+    any.serve(ECHO, "echo", common::Echo);
+    let port = any.local_addr().port();
+    let v4 = endpoint();
+    let over_v4 = connect(&v4, ([127, 0, 0, 1], port).into(), ECHO);
+    assert_eq!(
+        timeout(PATIENCE, ask(&over_v4, "four".into()))
+            .await
+            .unwrap(),
+        "four"
+    );
+    let v6 = Endpoint::bind("[::1]:0".parse().unwrap(), Config::default()).unwrap();
+    let over_v6 = connect(&v6, format!("[::1]:{port}").parse().unwrap(), ECHO);
+    assert_eq!(
+        timeout(PATIENCE, ask(&over_v6, "six".into()))
+            .await
+            .unwrap(),
+        "six"
+    );
+    // The other way round: an endpoint of IPv6 calls one of IPv4.
+    v4.serve(ECHO, "echo", common::Echo);
+    let mapped = connect(&any, v4.local_addr(), ECHO);
+    assert_eq!(
+        timeout(PATIENCE, ask(&mapped, "back".into()))
+            .await
+            .unwrap(),
+        "back"
+    );
+}
