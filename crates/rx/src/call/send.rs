@@ -619,12 +619,13 @@ impl Sender {
         let (Some(echo), true) = (round.echo, round.progress) else { return false };
         // A sample is good only for a packet that this acknowledgement is the first to report.
         let sample = now.saturating_duration_since(echo.time);
+        // afar peers say how long they held the acknowledgement back; classic ones do not.
         let delay = ack
             .extension
             .as_ref()
             .filter(|_| path.afar)
-            .map(|extension| Duration::from_micros(u64::from(extension.ack_delay_us)));
-        path.rtt.update(now, sample, delay);
+            .map_or(Duration::ZERO, |ext| Duration::from_micros(u64::from(ext.ack_delay_us)));
+        path.rtt.update(now, sample.saturating_sub(delay), None);
         true
     }
 

@@ -25,6 +25,8 @@ use crate::{Config, PeerStats};
 const INITIAL_RTT: Duration = Duration::from_millis(100);
 /// Smallest Rx packet size a trailer may impose: OpenAFS's own minimum.
 const MIN_PACKET_SIZE: usize = 520;
+/// Packets in flight up to which nothing is paced, as TCP's initial window is not.
+const UNPACED_PACKETS: u64 = 10;
 /// Marked packets in a row without a count from the peer, after which ECN is given up.
 const ECN_TRIAL_PACKETS: u32 = 64;
 
@@ -214,7 +216,12 @@ impl Path {
         }
         let rate = self.controller.pacing_rate(&self.rtt);
         let quantum = self.controller.send_quantum(&self.rtt);
-        self.pacer.budget(now, rate, quantum).min(window)
+        let paced = self.pacer.budget(now, rate, quantum);
+        // A flight so small is no burst: many small calls must not wait for a pace that only says
+        // how little they have sent so far.
+        let unpaced = (UNPACED_PACKETS * self.packet_size() as u64)
+            .saturating_sub(self.controller.bytes_in_flight());
+        paced.max(unpaced).min(window)
     }
 
     /// What is known, for people.
