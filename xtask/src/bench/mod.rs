@@ -1,19 +1,87 @@
-//! `cargo xtask bench`: measurements whose results are committed. Each is a module of its
-//! own with a `run` function.
+//! `cargo xtask bench`: measurements whose results are committed.
+//!
+//! `rows` is the table of what is measured, `runner` measures it in turns with what it is
+//! compared with, `sample` keeps the results as JSON lines, and `page` and `chart` make the
+//! documents from those lines alone.
+
+mod chart;
+mod contender;
+mod fetch;
+mod instructions;
+mod link;
+mod machine;
+mod page;
+mod process;
+mod rows;
+mod runner;
+mod sample;
+mod traffic;
+
+use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Subcommand;
 
+use crate::output;
+
 /// Options of `cargo xtask bench`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
+    /// What to measure [default: list what there is]
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
 }
 
 #[derive(Subcommand)]
-enum Command {}
+enum Command {
+    /// Rx between afar peers, and reading from OpenAFS, against TCP on the same link; needs root
+    Rx(RxArgs),
+}
+
+/// Options of `cargo xtask bench rx`.
+#[derive(clap::Args)]
+pub(crate) struct RxArgs {
+    /// Only these rows; the start of a name up to a dash selects all of its kind
+    #[arg(long, value_name = "ROW,…", value_delimiter = ',')]
+    only: Vec<String>,
+    /// How often to measure each row; the median counts
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    runs: Option<u32>,
+    /// One short run of each row, written to the target folder: to try it, not to publish
+    #[arg(long)]
+    quick: bool,
+    /// Make the page and the charts from the results there are
+    #[arg(long)]
+    render_only: bool,
+    /// The program to measure [default: build it]
+    #[arg(long, value_name = "PATH")]
+    afar: Option<PathBuf>,
+    /// Where the page goes, results and charts in a folder beside it [default: docs]
+    #[arg(long, value_name = "FOLDER")]
+    out: Option<PathBuf>,
+}
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    match args.command {}
+    match &args.command {
+        Some(Command::Rx(options)) => runner::run(options),
+        None => {
+            list();
+            Ok(())
+        }
+    }
+}
+
+/// Tells what can be measured.
+fn list() {
+    output::line("cargo xtask bench rx [--only ROW,…] measures:");
+    for row in rows::all() {
+        let goals: Vec<String> = row.goals.iter().map(ToString::to_string).collect();
+        output::line(&format!(
+            "  {:16} {}{}{}",
+            row.name,
+            row.title,
+            if goals.is_empty() { "" } else { ": " },
+            goals.join(", ")
+        ));
+    }
 }

@@ -1,0 +1,265 @@
+//! Measures rows: each contender in turns, so that what disturbs one disturbs all.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail};
+
+use super::contender::Contender;
+use super::fetch::Cell;
+use super::link::{Noise, Place, Setup, remove_stale};
+use super::machine::Session;
+use super::rows::{self, Row, Work};
+use super::sample::{Measured, Results, Sample};
+use super::traffic::{self, Amount};
+use super::{RxArgs, instructions, page, process};
+use crate::{output, sh};
+
+/// Runs of each row, if nobody says otherwise.
+const RUNS: u32 = 3;
+/// The slowest that a transfer may be before it is given up: so much of the link's rate.
+const SLOWEST: f64 = 0.15;
+/// What the loopback device is taken to carry where a time limit is reckoned, in bits a
+/// second.
+const LOOPBACK_RATE: f64 = 2e9;
+
+/// Does what `cargo xtask bench rx` was asked for.
+///
+/// # Errors
+/// The program cannot be built, links cannot be made, or results not be written. A
+/// contender that fails is a result.
+pub(super) fn run(options: &RxArgs) -> Result<()> {
+    let folder = match &options.out {
+        Some(folder) => folder.clone(),
+        None if options.quick => target().join("bench"),
+        None => sh::root().join("docs"),
+    };
+    let place = page::Place::new(&folder);
+    fs::create_dir_all(place.beside())
+        .with_context(|| format!("making {}", place.beside().display()))?;
+    let mut results = Results::load(&place.results())?;
+    if !options.render_only {
+        process::catch_signals()?;
+        let rows = rows::select(&options.only)
+            .map_err(|word| anyhow!("no row {word}: `cargo xtask bench` lists them"))?;
+        let afar = match &options.afar {
+            Some(path) => std::path::absolute(path)?,
+            None => build()?,
+        };
+        remove_stale(&afar)?;
+        let session = Session::now(&afar)?;
+        let runs = options.runs.unwrap_or(if options.quick { 1 } else { RUNS });
+        for row in rows {
+            let row = if options.quick {
+                Row {
+                    work: row.work.quick(),
+                    ..row
+                }
+            } else {
+                row
+            };
+            let samples = measure(&row, &afar, runs, &session)?;
+            results.replace(&row.name, &session, samples);
+            results.store(&place.results())?;
+        }
+    }
+    page::write(&results, &place)?;
+    for line in page::summary(&results) {
+        output::line(&line);
+    }
+    output::line(&format!("written: {}", place.page().display()));
+    Ok(())
+}
+
+/// Builds the program as it is shipped.
+fn build() -> Result<PathBuf> {
+    let mut cargo = sh::cargo(["build", "--release", "--quiet", "--package", "afar"]);
+    sh::capture(&mut cargo)?;
+    Ok(target().join("release/afar"))
+}
+
+fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| sh::root().join("target"), PathBuf::from)
+}
+
+/// Measures one row.
+fn measure(row: &Row, afar: &Path, runs: u32, session: &Session) -> Result<Vec<Sample>> {
+    output::note(&format!("{}: {}", row.name, row.title));
+    let bench = Bench::set_up(row, afar)?;
+    let mut samples = Vec::new();
+    for run in 1..=runs {
+        for contender in row.contenders {
+            // OpenAFS's client takes minutes, and so long that noise does not matter.
+            if *contender == Contender::Openafs && run > 1 {
+                continue;
+            }
+            let sample = bench.sample(*contender, run, session)?;
+            tell(&sample, row.work.unit());
+            samples.push(sample);
+        }
+    }
+    Ok(samples)
+}
+
+/// A row with what it needs, which is put away when dropped: the cell before the link.
+struct Bench<'a> {
+    row: &'a Row,
+    afar: &'a Path,
+    cell: Option<Cell>,
+    place: Place,
+}
+
+impl<'a> Bench<'a> {
+    fn set_up(row: &'a Row, afar: &'a Path) -> Result<Self> {
+        let place = Place::make(afar, row.link)?;
+        let cell = match row.work {
+            Work::Fetch { mib } => Some(Cell::up(&place, mib)?),
+            _ => None,
+        };
+        Ok(Self {
+            row,
+            afar,
+            cell,
+            place,
+        })
+    }
+
+    /// One run of a contender. That it fails is a result; that the user wants an end, or the
+    /// link is gone, is an error.
+    fn sample(&self, contender: Contender, run: u32, session: &Session) -> Result<Sample> {
+        let watch = self.place.watch()?;
+        let done = self.work(contender);
+        if process::interrupted() {
+            bail!("interrupted");
+        }
+        let noise = self.place.noise(&watch)?;
+        let (measured, error) = match done {
+            Ok(measured) => (measured, None),
+            Err(error) => (Measured::default(), Some(format!("{error:#}"))),
+        };
+        Ok(Sample {
+            row: self.row.name.clone(),
+            session: session.id.clone(),
+            run,
+            contender,
+            measured,
+            noise,
+            error,
+        })
+    }
+
+    fn work(&self, contender: Contender) -> Result<Measured> {
+        let (place, afar) = (&self.place, self.afar);
+        match (self.row.work, &self.cell) {
+            (
+                Work::Transfer {
+                    direction,
+                    bytes,
+                    cubic_seconds,
+                },
+                _,
+            ) => {
+                let bytes = Amount::Bytes(bytes, limit(self.row.link, bytes));
+                let amount = match cubic_seconds {
+                    Some(seconds) if contender == Contender::Cubic => Amount::Seconds(seconds),
+                    _ => bytes,
+                };
+                self.transfer(contender, direction, amount)
+            }
+            (Work::Timed { seconds }, _) => {
+                self.transfer(contender, rows::Direction::Recv, Amount::Seconds(seconds))
+            }
+            (Work::Rpc { parallel, seconds }, _) => {
+                traffic::afar_rpc(place, afar, parallel, seconds)
+            }
+            (Work::Fairness { flows, seconds }, _) => {
+                traffic::fairness(place, afar, flows, seconds)
+            }
+            (Work::Instructions { direction }, _) => instructions::count(place, afar, direction),
+            (Work::Fetch { .. }, Some(cell)) => match contender {
+                Contender::Afar => cell.read_with_afar(place, afar),
+                Contender::Openafs => cell.read_with_openafs(),
+                Contender::Cubic | Contender::Bbr => {
+                    let limit = limit(self.row.link, cell.bytes());
+                    let amount = Amount::Bytes(cell.bytes(), limit);
+                    self.transfer(contender, rows::Direction::Recv, amount)
+                }
+            },
+            (Work::Fetch { .. }, None) => bail!("the cell is missing"),
+        }
+    }
+
+    fn transfer(
+        &self,
+        contender: Contender,
+        direction: rows::Direction,
+        amount: Amount,
+    ) -> Result<Measured> {
+        match contender {
+            Contender::Afar => traffic::afar_transfer(&self.place, self.afar, direction, amount),
+            tcp => traffic::tcp_transfer(&self.place, tcp, direction, amount),
+        }
+    }
+}
+
+/// How long a transfer may take.
+fn limit(link: Option<Setup>, bytes: u64) -> Duration {
+    let rate = link.map_or(LOOPBACK_RATE, |link| f64::from(link.rate_mbit) * 1e6);
+    Duration::from_secs_f64(bytes as f64 * 8.0 / (rate * SLOWEST))
+}
+
+/// Tells what was measured, as it comes.
+fn tell(sample: &Sample, unit: &str) {
+    let Sample {
+        run,
+        contender,
+        measured,
+        noise,
+        error,
+        ..
+    } = sample;
+    let what = match error {
+        Some(error) => format!("FAILED: {error}"),
+        None => format!(
+            "{:.1} {unit}, {}",
+            measured.value,
+            describe(measured, noise)
+        ),
+    };
+    output::note(&format!("  {run} {contender:10} {what}"));
+}
+
+fn describe(measured: &Measured, noise: &Noise) -> String {
+    let mut parts = vec![format!("{:.2} s", measured.seconds)];
+    if let Some(jain) = measured.jain {
+        parts.push(format!("Jain {jain:.3}"));
+    }
+    let path = &measured.detail["path"];
+    for name in ["lost", "spurious", "cwnd_bytes"] {
+        if let Some(value) = path[name].as_u64() {
+            parts.push(format!("{name} {value}"));
+        }
+    }
+    if let Some(link) = &noise.link {
+        parts.push(format!("queue drops {}", link.dropped_queue));
+        parts.push(format!("late p99 {:.0} us", link.late_us_p99));
+    }
+    parts.push(format!("load {:.1}", noise.load));
+    parts.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn transfers_are_given_up_when_far_too_slow() {
+        let row = rows::all()
+            .into_iter()
+            .find(|row| row.name == "12ms-send")
+            .unwrap();
+        let limit = limit(row.link, 1 << 30);
+        assert!(limit > Duration::from_secs(50) && limit < Duration::from_secs(70));
+    }
+}
