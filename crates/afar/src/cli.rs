@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use afar_link::cli::{self as link_cli, LinkCommand};
 use clap::{Parser, Subcommand};
 
-use crate::{output, rxperf};
+use crate::{fetch, output, rxperf};
 
 /// AFS for long and fat links: client, servers, administration and instruments in one binary.
 #[derive(Debug, Parser)]
@@ -26,6 +26,14 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// List files in AFS, without a mount.
+    Ls(fetch::LsArgs),
+    /// Tell all that AFS knows of files, without a mount.
+    Stat(fetch::StatArgs),
+    /// Write files in AFS to standard output, without a mount.
+    Cat(fetch::CatArgs),
+    /// Copy files from AFS, without a mount, as fast as the link allows.
+    Cp(fetch::CpArgs),
     /// Measure Rx between two hosts: throughput, calls per second, path.
     Rxperf(rxperf::Args),
     /// Try a long or lossy link: an emulated WAN between two network namespaces.
@@ -36,6 +44,10 @@ enum Command {
 /// Parses the command line, does what it says and reports an error in one line.
 pub(crate) fn run() -> ExitCode {
     let result = match Cli::parse().command {
+        Command::Ls(args) => fetch::ls(args),
+        Command::Stat(args) => fetch::stat(args),
+        Command::Cat(args) => fetch::cat(args),
+        Command::Cp(args) => fetch::cp(args),
         Command::Rxperf(args) => rxperf::run(args),
         Command::Link(command) => link(command),
     };

@@ -1,6 +1,7 @@
 //! The one binary: flags, wiring, output.
 
 mod cli;
+mod fetch;
 mod output;
 mod rxperf;
 

@@ -45,6 +45,8 @@ struct State {
     smoothed: Option<f64>,
     base: MinFilter,
     cut_at: Option<Instant>,
+    /// When all calls allowed were last running.
+    full_at: Option<Instant>,
 }
 
 /// The least of the last 10 to 20 s.
@@ -75,7 +77,6 @@ impl MinFilter {
 pub(crate) struct Permit {
     window: Arc<Window>,
     started: Instant,
-    limited: bool,
 }
 
 impl Window {
@@ -95,6 +96,7 @@ impl Window {
                 smoothed: None,
                 base: MinFilter::default(),
                 cut_at: None,
+                full_at: None,
             }),
         }
     }
@@ -108,10 +110,13 @@ impl Window {
         let mut state = self.lock();
         state.in_use += 1;
         state.most_in_use = state.most_in_use.max(state.in_use);
+        let started = Instant::now();
+        if state.in_use >= state.limit {
+            state.full_at = Some(started);
+        }
         Permit {
             window: Arc::clone(self),
-            started: Instant::now(),
-            limited: state.in_use >= state.limit,
+            started,
         }
     }
 
@@ -136,7 +141,8 @@ impl Window {
             state.debt -= repaid;
             self.permits.add_permits(more - repaid);
         } else {
-            state.debt += state.limit - limit;
+            let fewer = state.limit - limit;
+            state.debt += fewer - self.permits.forget_permits(fewer);
         }
         if limit != state.limit {
             tracing::trace!(limit, starting = state.starting, "calls at a time");
@@ -161,7 +167,8 @@ impl Permit {
         // A reply that arrives in pieces far apart was held up by a retransmission timer.
         if whole.as_secs_f64() > first + 3.0 * base + 0.3 {
             self.cut(&mut state, now, base);
-        } else if self.limited {
+        } else if state.full_at.is_some_and(|full| full >= self.started) {
+            // Without use for more calls nothing was learnt about them.
             let calls = f64::from(u32::try_from(limit).unwrap_or(u32::MAX));
             let queued = calls * (1.0 - base / smoothed);
             let (few, many) = (2.0 + calls / 8.0, 4.0 + calls / 3.0);

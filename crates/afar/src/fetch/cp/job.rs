@@ -1,0 +1,346 @@
+//! The copying itself: files, directories and symlinks as jobs, many at a time.
+
+use std::ffi::OsStr;
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use afar_cell::{Client, Fetched, LastLink, Node, Ordered, PathCause, Place};
+use afar_types::{FetchStatus, FileType, VolumeId};
+use anyhow::Context;
+use tokio::task::JoinSet;
+
+use super::CpArgs;
+use super::progress::Progress;
+use super::report::Totals;
+use super::target::{self, Target};
+use crate::fetch::Failures;
+
+/// Jobs at a time. Each file has calls of its own; how many a server gets in all is its window's
+/// concern.
+const JOBS: usize = 32;
+/// Octets that may wait for those before them, on the way to a pipe or device.
+const AHEAD: u64 = 64 << 20;
+
+/// Something to copy.
+#[derive(Debug, Clone)]
+pub(super) struct Job {
+    /// Its path in AFS, for messages.
+    path: Vec<u8>,
+    node: Node,
+    to: PathBuf,
+    /// The volumes above it.
+    above: Vec<VolumeId>,
+}
+
+impl Job {
+    pub(super) fn new(path: &[u8], node: Node, to: PathBuf) -> Self {
+        Self {
+            path: path.to_vec(),
+            node,
+            to,
+            above: Vec::new(),
+        }
+    }
+}
+
+/// What a job leaves behind.
+#[derive(Debug, Default)]
+struct Done {
+    totals: Totals,
+    /// What to copy next.
+    more: Vec<Job>,
+    errors: Vec<anyhow::Error>,
+    /// A directory whose attributes are set when all is in it.
+    later: Option<(PathBuf, FetchStatus)>,
+    /// When a transfer began and ended.
+    transfer: Option<(Instant, Instant)>,
+}
+
+/// Copies.
+#[derive(Debug, Clone)]
+pub(super) struct Copier {
+    client: Client,
+    progress: Arc<Progress>,
+    recursive: bool,
+    preserve: bool,
+    dereference: bool,
+    no_clobber: bool,
+    fsync: bool,
+}
+
+impl Copier {
+    pub(super) fn new(client: Client, args: &CpArgs, progress: Arc<Progress>) -> Self {
+        Self {
+            client,
+            progress,
+            recursive: args.recursive(),
+            preserve: args.preserve(),
+            dereference: args.dereference,
+            no_clobber: args.no_clobber,
+            fsync: args.fsync,
+        }
+    }
+
+    /// Copies all of it; errors are noted as they come, and the rest goes on.
+    pub(super) async fn run(self, jobs: Vec<Job>, failures: &mut Failures) -> Totals {
+        let begin = Instant::now();
+        let (mut totals, mut later) = (Totals::default(), Vec::new());
+        let mut transfer: Option<(Instant, Instant)> = None;
+        let mut waiting = jobs;
+        waiting.reverse();
+        let mut running = JoinSet::new();
+        loop {
+            while running.len() < JOBS
+                && let Some(job) = waiting.pop()
+            {
+                let copier = self.clone();
+                running.spawn(async move { copier.copy(job).await });
+            }
+            let Some(joined) = running.join_next().await else {
+                break;
+            };
+            let done = match joined {
+                Ok(done) => done,
+                Err(error) => std::panic::resume_unwind(error.into_panic()),
+            };
+            totals.add(&done.totals);
+            later.extend(done.later);
+            waiting.extend(done.more.into_iter().rev());
+            if let Some((from, to)) = done.transfer {
+                transfer = Some(match transfer {
+                    Some((first, last)) => (first.min(from), last.max(to)),
+                    None => (from, to),
+                });
+            }
+            for error in done.errors {
+                self.progress.suspend(|| failures.note(error));
+            }
+        }
+        // The deepest first: setting a directory's time must come after the last change in it.
+        for (path, status) in later.into_iter().rev() {
+            if let Err(error) = set_attributes(&path, &status) {
+                let error = anyhow::Error::new(error).context(path.display().to_string());
+                failures.note(error);
+            }
+        }
+        totals.transfer = transfer.map_or(Duration::ZERO, |(from, to)| to.duration_since(from));
+        totals.whole = begin.elapsed();
+        totals
+    }
+
+    async fn copy(&self, job: Job) -> Done {
+        let mut done = Done::default();
+        let result = match job.node.status.file_type {
+            FileType::File => self.file(&job, &mut done).await,
+            FileType::Directory => self.directory(&job, &mut done).await,
+            FileType::Symlink if job.node.status.is_mount_point() => {
+                self.mount_point(&job, &mut done).await
+            }
+            FileType::Symlink => self.symlink(&job, &mut done).await,
+            FileType::Invalid | FileType::Other(_) => Err(anyhow::anyhow!(
+                "neither a file, a directory nor a symlink; not copied"
+            )),
+        };
+        if let Err(error) = result {
+            let path = String::from_utf8_lossy(&job.path).into_owned();
+            done.errors.push(error.context(path));
+        }
+        done
+    }
+
+    async fn file(&self, job: &Job, done: &mut Done) -> anyhow::Result<()> {
+        if self.no_clobber && job.to.symlink_metadata().is_ok() {
+            done.totals.skipped += 1;
+            return Ok(());
+        }
+        let status = job.node.status;
+        self.progress.expect(status.length);
+        let begin = Instant::now();
+        let fetched = if target::is_special(&job.to) {
+            self.stream(job).await?
+        } else {
+            self.replace(job).await?
+        };
+        done.transfer = Some((begin, Instant::now()));
+        done.totals.files += 1;
+        done.totals.bytes += fetched.bytes;
+        done.totals.calls += fetched.calls;
+        done.totals.restarts += u64::from(fetched.restarts);
+        Ok(())
+    }
+
+    /// Fetches a file under a temporary name, and renames it.
+    async fn replace(&self, job: &Job) -> anyhow::Result<Fetched> {
+        let Node {
+            volume,
+            fid,
+            status,
+            ..
+        } = &job.node;
+        if job.to.is_dir() {
+            anyhow::bail!(
+                "{} is a directory; a file cannot replace it",
+                job.to.display()
+            );
+        }
+        let mode = status.unix_mode_bits;
+        let made = Target::create(&job.to, mode, Arc::clone(&self.progress));
+        let target = Arc::new(made.with_context(|| cannot_write(&job.to))?);
+        let fetched = self.client.fetch(volume, *fid, *status, &target).await?;
+        // The tasks that had it are done.
+        let mut target = Arc::into_inner(target).context("a write goes on after the end")?;
+        target
+            .publish(&fetched.status, self.preserve, self.fsync)
+            .with_context(|| cannot_write(&job.to))?;
+        Ok(fetched)
+    }
+
+    /// Writes a file to a device or pipe, in order.
+    async fn stream(&self, job: &Job) -> anyhow::Result<Fetched> {
+        let node = &job.node;
+        let file = tokio::fs::OpenOptions::new()
+            .write(true)
+            .open(&job.to)
+            .await
+            .with_context(|| cannot_write(&job.to))?;
+        let sink = Arc::new(Ordered::new(file, AHEAD));
+        let fetched = self
+            .client
+            .fetch(&node.volume, node.fid, node.status, &sink)
+            .await?;
+        self.progress.advance(fetched.bytes);
+        Ok(fetched)
+    }
+
+    async fn symlink(&self, job: &Job, done: &mut Done) -> anyhow::Result<()> {
+        if self.dereference {
+            let place = self.client.walk(&job.path, LastLink::Follow).await;
+            let place = place.map_err(|error| error.cause)?;
+            let Place::Node(node) = place else {
+                anyhow::bail!("leads to /afs, which has all cells there are; not copied");
+            };
+            let mut above = job.above.clone();
+            above.push(job.node.volume.id());
+            if node.status.file_type == FileType::Directory && above.contains(&node.volume.id()) {
+                anyhow::bail!(
+                    "leads back into volume {} above it; not copied",
+                    node.volume
+                );
+            }
+            done.more.push(Job {
+                node,
+                above,
+                ..job.clone()
+            });
+            return Ok(());
+        }
+        if self.no_clobber && job.to.symlink_metadata().is_ok() {
+            done.totals.skipped += 1;
+            return Ok(());
+        }
+        let text = self
+            .client
+            .read_link(&job.node.volume, job.node.fid)
+            .await?;
+        let text = Path::new(OsStr::from_bytes(&text));
+        target::symlink(text, &job.to).with_context(|| cannot_write(&job.to))?;
+        done.totals.symlinks += 1;
+        Ok(())
+    }
+
+    async fn mount_point(&self, job: &Job, done: &mut Done) -> anyhow::Result<()> {
+        let node = self.client.cross(&job.node.volume, job.node.fid).await?;
+        let mut above = job.above.clone();
+        above.push(job.node.volume.id());
+        if above.contains(&node.volume.id()) {
+            anyhow::bail!("leads back to volume {} above it; not copied", node.volume);
+        }
+        done.more.push(Job {
+            node,
+            above,
+            ..job.clone()
+        });
+        Ok(())
+    }
+
+    /// Makes the directory and finds out what is in it.
+    async fn directory(&self, job: &Job, done: &mut Done) -> anyhow::Result<()> {
+        if !self.recursive {
+            anyhow::bail!("is a directory; add -r to copy it with all below it");
+        }
+        let Node {
+            volume,
+            fid,
+            status,
+            ..
+        } = &job.node;
+        let list = self.client.list(volume, *fid).await?;
+        make_directory(&job.to, status).with_context(|| cannot_write(&job.to))?;
+        done.totals.directories += 1;
+        if self.preserve {
+            done.later = Some((job.to.clone(), *status));
+        }
+        let fids: Vec<_> = list.iter().map(|entry| entry.fid).collect();
+        let statuses = self.client.statuses(volume, &fids).await;
+        for (entry, status) in list.into_iter().zip(statuses) {
+            let path = [&job.path, b"/".as_slice(), &entry.name].concat();
+            match status {
+                Ok(status) => done.more.push(Job {
+                    path,
+                    node: Node {
+                        volume: Arc::clone(volume),
+                        fid: entry.fid,
+                        status,
+                        mount: None,
+                    },
+                    to: job.to.join(OsStr::from_bytes(&entry.name)),
+                    above: job.above.clone(),
+                }),
+                Err(error) => {
+                    let path = String::from_utf8_lossy(&path).into_owned();
+                    let cause = PathCause::Cell(error);
+                    done.errors
+                        .push(afar_cell::PathError { path, cause }.into());
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Totals {
+    fn add(&mut self, other: &Self) {
+        self.files += other.files;
+        self.directories += other.directories;
+        self.symlinks += other.symlinks;
+        self.skipped += other.skipped;
+        self.bytes += other.bytes;
+        self.calls += other.calls;
+        self.restarts += other.restarts;
+    }
+}
+
+fn cannot_write(path: &Path) -> String {
+    format!("cannot write {}", path.display())
+}
+
+/// Makes a directory that its owner can fill, if there is none.
+fn make_directory(path: &Path, status: &FetchStatus) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.mode(status.unix_mode_bits & 0o777 | 0o700);
+    match builder.create(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        other => other,
+    }
+}
+
+fn set_attributes(path: &Path, status: &FetchStatus) -> io::Result<()> {
+    let directory = fs::File::open(path)?;
+    directory.set_modified(status.client_mod_time.to_system_time())?;
+    directory.set_permissions(Permissions::from_mode(status.unix_mode_bits & 0o7777))
+}

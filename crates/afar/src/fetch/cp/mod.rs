@@ -1,0 +1,107 @@
+//! `afar cp`: from AFS to the local disk.
+
+mod destination;
+mod job;
+mod progress;
+mod report;
+mod target;
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use afar_cell::{Client, LastLink, Place};
+
+use super::{Failures, Reach, bytes};
+use destination::Destination;
+use job::{Copier, Job};
+use progress::Progress;
+
+/// Options of `afar cp`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct CpArgs {
+    /// What to copy (under /afs), and where to: `SOURCE DEST` or `SOURCE… DIRECTORY`
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    /// Directories with all below them, through mount points; symlinks are copied as symlinks
+    #[arg(short = 'r', short_alias = 'R', long)]
+    recursive: bool,
+    /// Keep mode bits and modification times
+    #[arg(short = 'p', long)]
+    preserve: bool,
+    /// The same as -r -p
+    #[arg(short = 'a', long)]
+    archive: bool,
+    /// With -r, copy what symlinks lead to
+    #[arg(short = 'L', long)]
+    dereference: bool,
+    /// Leave files alone that exist
+    #[arg(short = 'n', long)]
+    no_clobber: bool,
+    /// Copy into this directory
+    #[arg(short = 't', long, value_name = "DIRECTORY")]
+    target_directory: Option<PathBuf>,
+    /// DEST is the copy itself even if it is a directory
+    #[arg(short = 'T', long, conflicts_with = "target_directory")]
+    no_target_directory: bool,
+    /// Have each file on stable storage before it gets its name
+    #[arg(long)]
+    fsync: bool,
+    /// Print one JSON object about the whole copy
+    #[arg(long)]
+    json: bool,
+    /// No progress bar, even on a terminal
+    #[arg(long)]
+    no_progress: bool,
+    /// Fetch with this many calls at a time [default: as many as fill the link]
+    #[arg(short = 'j', long = "calls", value_name = "N")]
+    pub(super) calls: Option<NonZeroUsize>,
+    #[command(flatten)]
+    pub(super) reach: Reach,
+}
+
+pub(super) async fn run(args: &CpArgs, client: &Client) -> anyhow::Result<ExitCode> {
+    let (sources, destination) = Destination::new(args)?;
+    let progress = Arc::new(Progress::new(!args.json && !args.no_progress));
+    let mut failures = Failures::default();
+    let mut jobs = Vec::new();
+    let last = if args.recursive() && !args.dereference {
+        LastLink::Keep
+    } else {
+        LastLink::Follow
+    };
+    for source in sources {
+        let path = bytes(source);
+        match client.walk(path, last).await {
+            Ok(Place::Node(node)) => match destination.of(path) {
+                Ok(to) => jobs.push(Job::new(path, node, to)),
+                Err(error) => failures.note(error),
+            },
+            Ok(Place::Afs) => failures.note(anyhow::anyhow!(
+                "/afs: has all cells there are; copy from /afs/CELL"
+            )),
+            Err(error) => failures.note(error),
+        }
+    }
+    let copier = Copier::new(client.clone(), args, Arc::clone(&progress));
+    let totals = copier.run(jobs, &mut failures).await;
+    progress.finish();
+    if args.json {
+        let report = report::Report::new(client, &totals, &failures).await;
+        let mut lines = super::format::Lines::new();
+        lines.json(&report)?;
+        lines.flush()?;
+    }
+    Ok(failures.exit_code())
+}
+
+impl CpArgs {
+    fn recursive(&self) -> bool {
+        self.recursive || self.archive
+    }
+
+    fn preserve(&self) -> bool {
+        self.preserve || self.archive
+    }
+}

@@ -1,0 +1,95 @@
+//! One command's run: runtime, endpoint, client, signals, and giving promises back at the end.
+
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use afar_cell::{Client, Config};
+use afar_net::Endpoint;
+use anyhow::Context;
+use tokio::runtime::{Builder, Runtime};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::Reach;
+
+/// What an interrupted program returns, as shells count it: 128 + SIGINT.
+const INTERRUPTED: u8 = 130;
+/// A server is given up when nothing was heard of it for so long. People wait for these commands.
+const DEAD_TIME: Duration = Duration::from_secs(15);
+/// UDP port of volume location servers.
+const VL_PORT: u16 = 7003;
+
+/// Runs a command with a client, and ends the client whatever came of it.
+pub(super) fn run(
+    reach: Reach,
+    calls: Option<NonZeroUsize>,
+    command: impl AsyncFnOnce(&Client) -> anyhow::Result<ExitCode>,
+) -> anyhow::Result<ExitCode> {
+    runtime()?.block_on(async {
+        let client = open(reach, calls).await?;
+        let mut interrupt = signal(SignalKind::interrupt()).context("cannot catch signals")?;
+        let mut terminate = signal(SignalKind::terminate()).context("cannot catch signals")?;
+        let result = tokio::select! {
+            result = command(&client) => result,
+            _ = interrupt.recv() => Ok(ExitCode::from(INTERRUPTED)),
+            _ = terminate.recv() => Ok(ExitCode::from(INTERRUPTED)),
+        };
+        client.close().await;
+        result
+    })
+}
+
+/// The engine has a thread of its own and does most of the work: on small machines one more thread
+/// is best.
+fn runtime() -> anyhow::Result<Runtime> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut builder = if cores < 4 {
+        Builder::new_current_thread()
+    } else {
+        let mut builder = Builder::new_multi_thread();
+        builder.worker_threads(2);
+        builder
+    };
+    builder
+        .enable_all()
+        .build()
+        .context("cannot start the runtime; is a limit on threads reached?")
+}
+
+async fn open(reach: Reach, calls: Option<NonZeroUsize>) -> anyhow::Result<Client> {
+    let mut config = Config {
+        cellservdb: reach.cellservdb,
+        dns: !reach.no_dns,
+        calls: calls.map(NonZeroUsize::get),
+        ..Config::default()
+    };
+    if !reach.sysname.is_empty() {
+        config.sysnames = reach.sysname;
+    }
+    for server in reach.server {
+        config.vl_servers.extend(resolve(&server).await?);
+    }
+    let mut net = afar_net::Config::default();
+    net.rx.dead_time = DEAD_TIME;
+    let endpoint =
+        Endpoint::bind(([0, 0, 0, 0], 0).into(), net).context("cannot open a UDP socket")?;
+    Ok(Client::new(endpoint, config)?)
+}
+
+/// The addresses of `HOST` or `HOST:PORT`.
+async fn resolve(server: &str) -> anyhow::Result<Vec<SocketAddr>> {
+    let wrong = || format!("--server {server}: give a host's name or address, or HOST:PORT");
+    let target = if server.contains(':') {
+        server.to_owned()
+    } else {
+        format!("{server}:{VL_PORT}")
+    };
+    let found = tokio::net::lookup_host(target).await;
+    let found: Vec<_> = found
+        .with_context(wrong)?
+        .filter(SocketAddr::is_ipv4)
+        .collect();
+    anyhow::ensure!(!found.is_empty(), "{}: it has no IPv4 address", wrong());
+    Ok(found)
+}
