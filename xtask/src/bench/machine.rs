@@ -1,6 +1,7 @@
 //! What is measured on: machine, kernel, versions, and how busy it is.
 
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result};
@@ -33,7 +34,7 @@ impl Session {
     ///
     /// # Errors
     /// iperf3, git or date do not answer.
-    pub(super) fn now(afar: &std::path::Path) -> Result<Self> {
+    pub(super) fn now(afar: &Path, options: &str) -> Result<Self> {
         let cpuinfo = read("/proc/cpuinfo");
         let field = |name: &str| {
             let line = cpuinfo.lines().find(|line| line.starts_with(name))?;
@@ -55,7 +56,6 @@ impl Session {
                 "Cargo.lock",
             ],
         )?;
-        let options: Vec<String> = std::env::args().skip(1).collect();
         let iperf = first_line("iperf3", &["--version"])
             .context("iperf3 is needed to compare with: `cargo xtask test --only packages`")?;
         Ok(Self {
@@ -72,7 +72,7 @@ impl Session {
             afar: sh::capture(Command::new(afar).arg("--version"))?
                 .trim()
                 .to_owned(),
-            options: options.join(" "),
+            options: options.to_owned(),
         })
     }
 }

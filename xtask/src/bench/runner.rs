@@ -4,13 +4,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Error, Result, anyhow, bail};
 
 use super::contender::Contender;
 use super::fetch::Cell;
 use super::link::{Noise, Place, Setup, remove_stale};
 use super::machine::Session;
-use super::rows::{self, Row, Work};
+use super::rows::{self, Direction, Row, Work};
 use super::sample::{Measured, Results, Sample};
 use super::traffic::{self, Amount};
 use super::{RxArgs, instructions, page, process};
@@ -48,8 +48,8 @@ pub(super) fn run(options: &RxArgs) -> Result<()> {
             None => build()?,
         };
         remove_stale(&afar)?;
-        let session = Session::now(&afar)?;
         let runs = options.runs.unwrap_or(if options.quick { 1 } else { RUNS });
+        let session = Session::now(&afar, &shown(options, runs))?;
         for row in rows {
             let row = if options.quick {
                 Row {
@@ -70,6 +70,20 @@ pub(super) fn run(options: &RxArgs) -> Result<()> {
     }
     output::line(&format!("written: {}", place.page().display()));
     Ok(())
+}
+
+/// The command as one would repeat it; where the program and the page lie is this machine's
+/// own business.
+fn shown(options: &RxArgs, runs: u32) -> String {
+    let mut words = format!("bench rx --runs {runs}");
+    if options.quick {
+        words += " --quick";
+    }
+    if !options.only.is_empty() {
+        words += " --only ";
+        words += &options.only.join(",");
+    }
+    words
 }
 
 /// Builds the program as it is shipped.
@@ -95,7 +109,7 @@ fn measure(row: &Row, afar: &Path, runs: u32, session: &Session) -> Result<Vec<S
                 continue;
             }
             let sample = bench.sample(*contender, run, session)?;
-            tell(&sample, row.work.unit());
+            tell(&sample, &row.work);
             samples.push(sample);
         }
     }
@@ -136,7 +150,7 @@ impl<'a> Bench<'a> {
         let noise = self.place.noise(&watch)?;
         let (measured, error) = match done {
             Ok(measured) => (measured, None),
-            Err(error) => (Measured::default(), Some(format!("{error:#}"))),
+            Err(error) => (Measured::default(), Some(self.without_paths(&error))),
         };
         Ok(Sample {
             row: self.row.name.clone(),
@@ -147,6 +161,13 @@ impl<'a> Bench<'a> {
             noise,
             error,
         })
+    }
+
+    /// An error without the paths of this machine, since it is published.
+    fn without_paths(&self, error: &Error) -> String {
+        format!("{error:#}")
+            .replace(&*self.afar.to_string_lossy(), "afar")
+            .replace(&*std::env::temp_dir().to_string_lossy(), "TMP")
     }
 
     fn work(&self, contender: Contender) -> Result<Measured> {
@@ -168,7 +189,7 @@ impl<'a> Bench<'a> {
                 self.transfer(contender, direction, amount)
             }
             (Work::Timed { seconds }, _) => {
-                self.transfer(contender, rows::Direction::Recv, Amount::Seconds(seconds))
+                self.transfer(contender, Direction::Recv, Amount::Seconds(seconds))
             }
             (Work::Rpc { parallel, seconds }, _) => {
                 traffic::afar_rpc(place, afar, parallel, seconds)
@@ -183,7 +204,7 @@ impl<'a> Bench<'a> {
                 Contender::Cubic | Contender::Bbr => {
                     let limit = limit(self.row.link, cell.bytes());
                     let amount = Amount::Bytes(cell.bytes(), limit);
-                    self.transfer(contender, rows::Direction::Recv, amount)
+                    self.transfer(contender, Direction::Recv, amount)
                 }
             },
             (Work::Fetch { .. }, None) => bail!("the cell is missing"),
@@ -193,7 +214,7 @@ impl<'a> Bench<'a> {
     fn transfer(
         &self,
         contender: Contender,
-        direction: rows::Direction,
+        direction: Direction,
         amount: Amount,
     ) -> Result<Measured> {
         match contender {
@@ -210,7 +231,7 @@ fn limit(link: Option<Setup>, bytes: u64) -> Duration {
 }
 
 /// Tells what was measured, as it comes.
-fn tell(sample: &Sample, unit: &str) {
+fn tell(sample: &Sample, work: &Work) {
     let Sample {
         run,
         contender,
@@ -222,20 +243,29 @@ fn tell(sample: &Sample, unit: &str) {
     let what = match error {
         Some(error) => format!("FAILED: {error}"),
         None => format!(
-            "{:.1} {unit}, {}",
+            "{:.1} {}, {}",
             measured.value,
-            describe(measured, noise)
+            work.unit(),
+            describe(work, measured, noise)
         ),
     };
     output::note(&format!("  {run} {contender:10} {what}"));
 }
 
-fn describe(measured: &Measured, noise: &Noise) -> String {
+fn describe(work: &Work, measured: &Measured, noise: &Noise) -> String {
     let mut parts = vec![format!("{:.2} s", measured.seconds)];
     if let Some(jain) = measured.jain {
         parts.push(format!("Jain {jain:.3}"));
     }
-    let path = &measured.detail["path"];
+    // The path of the side that sent: losses are seen there.
+    let sender = match work {
+        Work::Transfer {
+            direction: Direction::Send,
+            ..
+        } => "client",
+        _ => "server",
+    };
+    let path = &measured.detail[sender]["path"];
     for name in ["lost", "spurious", "cwnd_bytes"] {
         if let Some(value) = path[name].as_u64() {
             parts.push(format!("{name} {value}"));

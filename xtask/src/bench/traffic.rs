@@ -79,8 +79,7 @@ pub(super) fn afar_transfer(
         Direction::Recv => (served, ended.cpu),
     };
     let detail = json!({
-        "path": said.path,
-        "counters": said.counters,
+        "client": { "path": said.path, "counters": said.counters },
         "server": last_of_type(&server_said.out, "transfer"),
     });
     Ok(Measured {
@@ -128,7 +127,7 @@ pub(super) fn afar_rpc(
         sender: Some(ended.cpu),
         receiver: Some(served),
         jain: None,
-        detail: json!({ "path": said.path, "counters": said.counters }),
+        detail: json!({ "client": { "path": said.path, "counters": said.counters } }),
     })
 }
 
