@@ -100,9 +100,15 @@ impl Call {
     pub(crate) fn expects_peer(&self) -> bool {
         match self.role {
             Role::Client => self.stage == Stage::Running && !self.receiver.is_complete(),
-            Role::Server => self.stage != Stage::Lingering
-                && (!self.receiver.is_complete()
-                    || self.sender.has_begun() && !self.sender.is_done()),
+            Role::Server => match self.stage {
+                // Asked again and again whether it is there: a reach check may have been lost.
+                Stage::Waiting => true,
+                Stage::Running => {
+                    !self.receiver.is_complete()
+                        || self.sender.has_begun() && !self.sender.is_done()
+                }
+                Stage::Lingering => false,
+            },
         }
     }
 
@@ -114,6 +120,9 @@ impl Call {
 
     /// When the call counts as dead, idle or too long.
     pub(crate) fn limit_due(&self, config: &Config) -> Option<Instant> {
+        if self.stage == Stage::Lingering {
+            return None;
+        }
         let dead = self.expects_peer().then(|| self.heard + config.dead_time);
         let idle = self.idle_limit.map(|limit| self.progressed + limit);
         let hard = match self.role {

@@ -258,8 +258,13 @@ impl Receiver {
     }
 
     /// An acknowledgement is to go out at once, for a reason that does not come from DATA.
+    ///
+    /// A PING takes the place of other reasons, which say nothing that the peer must know.
     pub(crate) const fn request_ack(&mut self, reason: Reason) {
-        if self.ack.now.is_none() {
+        let is_ping = matches!(reason, Reason::Ping);
+        if self.ack.now.is_none()
+            || is_ping && !matches!(self.ack.now, Some(Reason::PingResponse))
+        {
             self.ack.now = Some(reason);
         }
     }

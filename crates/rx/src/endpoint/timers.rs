@@ -125,6 +125,8 @@ impl Endpoint {
             call.sender.is_window_blocked() && call.spoke + WINDOW_PROBE <= now;
         if blocked || call.ping_due(&self.config).is_some_and(|due| due <= now) {
             call.receiver.request_ack(Reason::Ping);
+            // It leaves next; until then it is not due again.
+            call.spoke = now;
         }
         let Some(connection) = self.connections.get(call.connection) else { return };
         let path_key = connection.path;
