@@ -17,8 +17,8 @@ use crate::mailbox::{Command, Mailbox};
 
 pub(crate) use state::{CallShared, CallState, Interest};
 
-/// Queued octets from which the I/O thread is told at once; fewer wait for [`Call::finish`],
-/// [`Call::flush`] or [`Call::recv`], as they do not fill a packet.
+/// Queued octets from which the I/O thread is told at once; fewer wait for [`Call::finish`] or
+/// [`Call::recv`], as they do not fill a packet.
 const PACKET: usize = 1412;
 /// Queued octets, besides what the engine has taken, from which [`Call::send`] waits.
 const SEND_QUEUE: usize = 256 << 10;
@@ -89,8 +89,7 @@ impl Call {
 
     /// Queues octets of our stream; waits while the send queue is full.
     ///
-    /// Octets that do not fill a packet leave with the next ones, or at the latest with
-    /// [`finish`](Self::finish), [`flush`](Self::flush) or [`recv`](Self::recv).
+    /// Octets that do not fill a packet leave with the next ones, or with [`finish`](Self::finish).
     ///
     /// # Errors
     /// Why the call is over, if it is.
@@ -104,19 +103,6 @@ impl Call {
         }
         let mut data = Some(data);
         poll_fn(|cx| self.poll_send(cx, &mut data)).await
-    }
-
-    /// Has all queued octets sent, even if they do not fill a packet. Does not wait for that.
-    ///
-    /// # Errors
-    /// [`CallError::Closed`] if the endpoint is shut down.
-    pub async fn flush(&mut self) -> Result<(), CallError> {
-        let unsent = self.shared.lock().has_unannounced();
-        if unsent {
-            self.announce(|_| {})
-        } else {
-            Ok(())
-        }
     }
 
     /// Ends our stream: the octets queued are followed by the mark of the last packet. Does not wait
@@ -136,7 +122,7 @@ impl Call {
     }
 
     /// The next chunk of the peer's stream, as large as it happens to be and never empty; `None`
-    /// after its last packet.
+    /// after its last packet. Before a request is finished there is hardly a reply to it.
     ///
     /// # Errors
     /// Why the call is over, if it ended without success. What arrived before is given first.

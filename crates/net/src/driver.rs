@@ -15,13 +15,14 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use afar_rx::{AbortCode, CallError, ConnectionId, Event, ServiceId, Transmit};
+use quinn_udp::is_msg_size_err;
 use tokio::sync::oneshot;
 
 use crate::call::Call;
 use crate::connection::ConnectionShared;
 use crate::mailbox::{Command, Mailbox};
 use crate::server::Spawn;
-use crate::{Config, Socket, Stats};
+use crate::{Config, Received, Socket, Stats};
 
 use calls::{CallTable, Started};
 
@@ -53,6 +54,7 @@ pub(crate) struct Driver<S: Socket> {
     closing: Option<Closing>,
     stats: Stats,
     /// Empty between turns; kept for their allocations.
+    datagrams: Vec<Received>,
     commands: Vec<Command>,
     wakers: Vec<Waker>,
     incoming: Vec<Call>,
@@ -64,14 +66,6 @@ pub(crate) struct Driver<S: Socket> {
 /// The endpoint ends when its calls have, or then.
 struct Closing {
     deadline: Instant,
-}
-
-/// What a batch of datagrams was.
-#[derive(Clone, Copy, Default)]
-struct Arrived {
-    any: bool,
-    /// More may be there.
-    more: bool,
 }
 
 /// What to do after a turn.
@@ -99,6 +93,7 @@ impl<S: Socket> Driver<S> {
             shutdown_limit: config.shutdown_limit,
             closing: None,
             stats: Stats::default(),
+            datagrams: Vec::new(),
             commands: Vec::new(),
             wakers: Vec::new(),
             incoming: Vec::new(),
@@ -127,12 +122,11 @@ impl<S: Socket> Driver<S> {
     fn turn(&mut self) -> Next {
         self.stats.turns += 1;
         let now = self.socket.now();
-        let arrived = if self.readable {
-            self.receive(now)
-        } else {
-            Arrived::default()
-        };
+        let more = self.readable && self.receive();
+        // Between the two, so that what was asked for before a datagram was sent, a service to be
+        // answered for, is done before that datagram is looked at.
         let commands = self.carry_out(now);
+        let arrived = self.handle(now);
         if self.engine.poll_timeout().is_some_and(|at| at <= now) {
             self.engine.handle_timeout(now);
         }
@@ -142,10 +136,10 @@ impl<S: Socket> Driver<S> {
         if self.is_over(now) {
             return Next::End;
         }
-        if arrived.more || !sent_all {
+        if more || !sent_all {
             return Next::Turn;
         }
-        self.next(now, commands || arrived.any)
+        self.next(now, commands || arrived)
     }
 
     /// Whether to sleep, and until when.
@@ -192,21 +186,34 @@ impl<S: Socket> Driver<S> {
         self.mailbox.wake_up(&mut self.owed);
     }
 
-    /// Hands one batch of datagrams to the engine.
-    fn receive(&mut self, now: Instant) -> Arrived {
-        let Self { socket, engine, .. } = self;
-        let mut any = false;
-        let more = socket.receive(|datagram| {
-            any = true;
+    /// Takes one batch of datagrams. Says whether more may be there.
+    fn receive(&mut self) -> bool {
+        let Self {
+            socket, datagrams, ..
+        } = self;
+        socket
+            .receive(|datagram| datagrams.push(datagram))
+            .unwrap_or_else(|error| {
+                tracing::warn!("receiving failed: {error}");
+                std::thread::sleep(ERROR_PAUSE);
+                false
+            })
+    }
+
+    /// Hands the batch to the engine. Says whether there was anything.
+    fn handle(&mut self, now: Instant) -> bool {
+        let Self {
+            socket,
+            engine,
+            datagrams,
+            ..
+        } = self;
+        let any = !datagrams.is_empty();
+        for datagram in datagrams.drain(..) {
             engine.handle(now, datagram.from, datagram.ecn, datagram.data);
-        });
+        }
         socket.refusals(|peer, kind| engine.handle_unreachable(now, peer, kind));
-        let more = more.unwrap_or_else(|error| {
-            tracing::warn!("receiving failed: {error}");
-            std::thread::sleep(ERROR_PAUSE);
-            false
-        });
-        Arrived { any, more }
+        any
     }
 
     /// Sends batches until the engine has none, the socket no room, or the turn is over, which gives
@@ -227,8 +234,12 @@ impl<S: Socket> Driver<S> {
                     return true;
                 }
                 Err(error) => {
-                    self.engine
-                        .handle_unreachable(now, transmit.destination, error.kind());
+                    let peer = transmit.destination;
+                    if is_msg_size_err(&error) {
+                        self.engine.handle_too_large(now, peer);
+                    } else {
+                        self.engine.handle_unreachable(now, peer, error.kind());
+                    }
                     self.take_events(now);
                     self.wake_tasks();
                 }

@@ -41,8 +41,8 @@ pub trait Socket: Send + 'static {
     ///
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`] if there is no room now: the same transmit has to be given
-    /// again after [`wait`](Self::wait). Any other error means that these datagrams cannot go to
-    /// that destination.
+    /// again after [`wait`](Self::wait). EMSGSIZE means that these datagrams are too large for the
+    /// way to that destination, any other error that none can go there.
     fn send(&mut self, transmit: &Transmit, data: &[u8]) -> io::Result<()>;
 
     /// Takes the refusals by the network that arrived since the last time: whose datagrams, and why.

@@ -251,16 +251,10 @@ impl Socket for Udp {
                 self.queue_full = true;
                 Err(io::ErrorKind::WouldBlock.into())
             }
-            // Too large for the way: a probe that failed, like one that was lost.
-            Err(error) if quinn_udp::is_msg_size_err(&error) => {
-                self.stats.send_failed += 1;
-                self.resume = 0;
-                Ok(())
-            }
             Err(error) => {
                 self.stats.send_failed += 1;
                 self.resume = 0;
-                if segments::is_refusal(&error) {
+                if segments::is_refusal(&error) && !quinn_udp::is_msg_size_err(&error) {
                     // The helper library takes this for an old kernel's, and would send no more ECN.
                     self.state = options::prepare(&self.socket)?;
                     self.dont_fragment = false;

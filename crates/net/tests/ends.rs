@@ -124,7 +124,7 @@ async fn dropping_the_endpoint_fails_its_calls() {
     let (server, client) = (server(), endpoint());
     let connection = connect(&client, server.local_addr(), ECHO);
     let mut running = connection.call().await.unwrap();
-    running.send(Bytes::from_static(b"begun")).await.unwrap();
+    running.send(common::pattern().slice(..5000)).await.unwrap();
     let mut fresh = connection.call().await.unwrap();
     let clone = client.clone();
     drop(client);
