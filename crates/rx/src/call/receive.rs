@@ -23,6 +23,8 @@ const CLASSIC_ACK_EVERY: u32 = 2;
 const AFAR_ACK_BYTES: usize = 256 << 10;
 /// A window begins at this size and grows with what the application takes in a round trip.
 const WINDOW_INITIAL: u64 = 4 << 20;
+/// A reader that has less than this is given the next packet though memory is short.
+const STARVING: u64 = 64 << 10;
 /// Payload size assumed before any packet was seen.
 const PAYLOAD_GUESS: usize = 1412;
 
@@ -96,6 +98,8 @@ pub(crate) struct Report {
 pub(crate) struct WindowLimits {
     /// Octets this call may hold.
     pub(crate) call: u64,
+    /// Octets this call could hold if it took all that is left for all calls.
+    pub(crate) memory: u64,
     /// Packets towards old peers.
     pub(crate) classic: u32,
     /// Whether the peer is afar.
@@ -123,6 +127,11 @@ impl Receiver {
             duplicates: 0,
             ack: AckState::default(),
         }
+    }
+
+    /// The peer was allowed so many packets in another call, and may begin with as many.
+    pub(crate) fn allow(&mut self, window: u32) {
+        self.edge = self.edge.max(window.saturating_add(1));
     }
 
     /// Whether the stream's end has arrived with all before it.
@@ -155,7 +164,11 @@ impl Receiver {
             self.note(now, serial, Some(Reason::ExceedsWindow));
             return Arrival::Beyond;
         }
-        if self.held() + payload.len() as u64 > limits.call.saturating_mul(2) {
+        // Windows are promises of more than there is. When all calls take what they were promised,
+        // packets are dropped; never the one that a reader with nothing to read waits for.
+        let held = self.held() + payload.len() as u64;
+        let starves = sequence == self.next && self.unconsumed < STARVING;
+        if !starves && held > limits.memory.min(limits.call.saturating_mul(2)) {
             self.note(now, serial, Some(Reason::NoSpace));
             return Arrival::Beyond;
         }

@@ -186,12 +186,13 @@ impl Endpoint {
         let Some(connection) = self.connections.get_mut(key) else { return };
         connection.path = new_path;
         let calls: Vec<Key> = connection.channels.iter().filter_map(|c| c.call).collect();
-        let known = self.paths.get(old_path).map(|path| (path.afar, path.window_hint));
+        let known = self.paths.get(old_path).map(|p| (p.afar, p.window_hint, p.window_told));
         if let Some(path) = self.paths.get_mut(new_path) {
             path.connections += 1;
-            if let Some((afar, window)) = known {
+            if let Some((afar, window, told)) = known {
                 path.afar |= afar;
                 path.window_hint = path.window_hint.max(window);
+                path.window_told = path.window_told.max(told);
             }
         }
         for call in calls {

@@ -381,8 +381,12 @@ impl Endpoint {
         self.by_id.remove(&index);
     }
 
-    fn insert_call(&mut self, call: Call) -> Key {
+    fn insert_call(&mut self, mut call: Call) -> Key {
         let (connection, channel) = (call.connection, call.channel);
+        let path = self.connections.get(connection).and_then(|known| self.paths.get(known.path));
+        if let Some(told) = path.map(|path| path.window_told) {
+            call.receiver.allow(told);
+        }
         let key = self.calls.insert_with(|_| call);
         if let Some(connection) = self.connections.get_mut(connection) {
             connection.channels[channel].call = Some(key);
@@ -564,6 +568,7 @@ fn window_limits(config: &Config, stats: &Stats, path: &Path, call: &Call) -> Wi
             .receive_window_max
             .min(call.receiver.held() + left / 2)
             .max(RECEIVE_FLOOR),
+        memory: (call.receiver.held() + left).max(RECEIVE_FLOOR),
         classic: u32::from(config.classic_window.max(1)),
         afar: path.afar,
     }

@@ -391,6 +391,7 @@ fn write_ack(
         ext.datagram_max = u32::try_from(config.datagram_max).unwrap_or(u32::MAX);
         ext.ecn_ect0 = path.ecn.received_ect0;
         ext.ecn_ce = path.ecn.received_ce;
+        path.window_told = path.window_told.max(ext.window);
         ext
     });
     let mut header: Header = connection.header(PacketType::Ack, call.channel, call.number);

@@ -50,7 +50,7 @@ impl Iterator for Parts {
         }
         let rest = body.split_off(PART_SIZE);
         let following = Header {
-            flags: Flags(rest[0]).with(if header.from_client() {
+            flags: Flags(rest[0]).without(Flags::CLIENT_INITIATED).with(if header.from_client() {
                 Flags::CLIENT_INITIATED
             } else {
                 Flags::default()

@@ -46,6 +46,8 @@ pub(crate) struct Path {
     pub(crate) acks_sent: u32,
     /// The last window an afar peer advertised: where its next call starts.
     pub(crate) window_hint: u32,
+    /// The largest window we have told an afar peer: it may begin its next call with that.
+    pub(crate) window_told: u32,
     /// Calls that may have DATA to send, in turn.
     pub(crate) ready: VecDeque<Key>,
     /// Whether the endpoint has this path in its list of those to send on.
@@ -104,6 +106,7 @@ impl Path {
             classic_acks: 0,
             acks_sent: 0,
             window_hint: 0,
+            window_told: 0,
             ready: VecDeque::new(),
             listed: false,
             wake_at: None,

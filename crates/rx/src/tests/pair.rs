@@ -1,15 +1,20 @@
 //! A pair of endpoints, a network between them, and a clock that jumps to the next thing to happen.
 
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::cell::RefCell;
 use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 
+use crate::packet::ack::Ack;
+use crate::packet::{HEADER_SIZE, Header, PacketType};
 use crate::{
-    AbortCode, CallError, CallId, Config, ConnectionId, Ecn, Endpoint, Event, Read, RxNull, Service, ServiceId,
+    AbortCode, CallError, CallId, Config, ConnectionId, Ecn, Endpoint, Event, Read, RxNull, Service,
+    ServiceId,
 };
 
 pub(super) const SERVICE: ServiceId = ServiceId(147);
@@ -81,6 +86,13 @@ pub(super) struct Side {
     pub(super) to_write: BTreeMap<CallId, (Bytes, bool)>,
 }
 
+/// Looks at a datagram: (direction, octets).
+pub(super) type Tap = Box<dyn FnMut(usize, &[u8])>;
+/// May change a datagram, or take it off the wire by saying false.
+pub(super) type Filter = Box<dyn FnMut(usize, &mut Vec<u8>) -> bool>;
+/// Gives an endpoint its services.
+pub(super) type Setup = Box<dyn Fn(&mut Endpoint)>;
+
 /// Two sides, [`CLIENT`] and [`SERVER`].
 pub(super) struct Pair {
     pub(super) now: Instant,
@@ -96,7 +108,18 @@ pub(super) struct Pair {
     /// A handler for calls the server gets; gives the reply once the request is complete.
     pub(super) serve: fn(&[u8]) -> Result<Bytes, AbortCode>,
     /// Looks at every datagram before the network does: (direction, octets).
-    pub(super) tap: Option<Box<dyn FnMut(usize, &[u8])>>,
+    pub(super) tap: Option<Tap>,
+    /// Stands between an endpoint and the network.
+    pub(super) filter: Option<Filter>,
+    /// The address under which the other side sees each one: what a NAT makes of it.
+    pub(super) seen_as: [SocketAddr; 2],
+    /// What the server sends from the first address seems to come from the second.
+    pub(super) answers_from: Option<(SocketAddr, SocketAddr)>,
+    /// Gives the server its services, also after a restart.
+    setup: Setup,
+    configs: [Config; 2],
+    /// Times that time has jumped.
+    pub(super) steps: u64,
 }
 
 pub(super) const CLIENT: usize = 0;
@@ -112,9 +135,12 @@ impl Pair {
         let start = Instant::now();
         let mut random = fastrand::Rng::with_seed(seed);
         let mut index = 0;
-        let sides = configs.map(|config| {
+        let setup: Setup = Box::new(|endpoint| {
+            endpoint.add_service(Service::new(SERVICE, "test"), vec![Arc::new(RxNull)]);
+        });
+        let configs = configs.map(|config| Config { seed: random.u64(..), ..config });
+        let sides = configs.clone().map(|config| {
             index += 1;
-            let config = Config { seed: random.u64(..), ..config };
             Side {
                 endpoint: Endpoint::new(config, start),
                 address: SocketAddr::from((Ipv4Addr::new(10, 0, 0, index), 7000)),
@@ -126,7 +152,13 @@ impl Pair {
         let mut pair = Self {
             now: start,
             start,
+            seen_as: sides.each_ref().map(|side: &Side| side.address),
             sides,
+            configs,
+            setup,
+            filter: None,
+            answers_from: None,
+            steps: 0,
             links: [link.clone(), link],
             free_at: [start; 2],
             wire: BinaryHeap::new(),
@@ -136,10 +168,93 @@ impl Pair {
             serve: |request| Ok(Bytes::copy_from_slice(request)),
             tap: None,
         };
-        pair.sides[SERVER]
-            .endpoint
-            .add_service(Service::new(SERVICE, "test"), vec![Arc::new(RxNull)]);
+        (pair.setup)(&mut pair.sides[SERVER].endpoint);
         pair
+    }
+
+    /// Other services than the usual one.
+    pub(super) fn set_up(&mut self, setup: Setup) {
+        setup(&mut self.sides[SERVER].endpoint);
+        self.setup = setup;
+    }
+
+    /// One side's process ends and begins again, with another epoch and no memory.
+    pub(super) fn restart(&mut self, side: usize) {
+        let config = Config { seed: self.random.u64(..), ..self.configs[side].clone() };
+        let state = &mut self.sides[side];
+        state.endpoint = Endpoint::new(config, self.now);
+        state.seen = Seen::default();
+        state.to_write.clear();
+        if side == SERVER {
+            (self.setup)(&mut state.endpoint);
+        }
+    }
+
+    /// The client's NAT gives it another address; what is sent to the old one vanishes.
+    pub(super) fn rebind(&mut self) {
+        let port = self.seen_as[CLIENT].port().wrapping_add(1).max(1024);
+        self.seen_as[CLIENT] = SocketAddr::from((Ipv4Addr::new(192, 0, 2, 1), port));
+    }
+
+    /// Hands a datagram to one side as if it had come from there.
+    pub(super) fn inject(&mut self, to: usize, from: SocketAddr, octets: Vec<u8>) {
+        self.sides[to].endpoint.handle(self.now, from, None, octets.into());
+        self.work(to);
+    }
+
+    /// Lets the application read again after `reads` was false.
+    pub(super) fn unblock(&mut self, side: usize) {
+        self.sides[side].reads = true;
+        for call in std::mem::take(&mut self.sides[side].seen.blocked) {
+            self.read(side, call);
+        }
+        self.work(side);
+    }
+
+    /// Runs until a client call has ended; gives what came back.
+    pub(super) fn finish(&mut self, call: CallId, limit: Duration) -> Result<Bytes, CallError> {
+        let limit = self.elapsed() + limit;
+        let ended = self.run(limit, |pair| pair.has_ended(call));
+        let seen = &mut self.sides[CLIENT].seen;
+        if let Some(error) = seen.failed.remove(&call) {
+            return Err(error);
+        }
+        let [client, server] = self.sides.each_ref().map(|side| side.endpoint.stats());
+        assert!(ended, "{call:?} did not end; client {client:?}, server {server:?}");
+        Ok(self.sides[CLIENT].seen.data.remove(&call).unwrap_or_default().freeze())
+    }
+
+    pub(super) fn has_ended(&self, call: CallId) -> bool {
+        let seen = &self.sides[CLIENT].seen;
+        seen.completed.contains(&call) || seen.failed.contains_key(&call)
+    }
+
+    /// Lets time pass.
+    pub(super) fn idle(&mut self, time: Duration) {
+        let limit = self.elapsed() + time;
+        self.run(limit, |_| false);
+        self.now = self.now.max(self.start + limit);
+    }
+
+    /// Sends some octets there and back.
+    pub(super) fn echo(&mut self, connection: ConnectionId, len: usize) -> Result<(), CallError> {
+        let data = pattern(len, len as u64);
+        let call = self.call(connection, data.clone());
+        let reply = self.finish(call, Duration::from_secs(300))?;
+        assert!(reply == data, "{} octets came back of {len}", reply.len());
+        Ok(())
+    }
+
+    /// Keeps a copy of every datagram that leaves from now on.
+    pub(super) fn capture(&mut self) -> Capture {
+        let capture = Capture::default();
+        let copy = capture.clone();
+        self.tap = Some(Box::new(move |from, octets| {
+            let header = Header::decode(octets).unwrap();
+            let body = Bytes::copy_from_slice(&octets[HEADER_SIZE..]);
+            copy.0.borrow_mut().push((from, header, body));
+        }));
+        capture
     }
 
     pub(super) fn connect(&mut self) -> ConnectionId {
@@ -203,6 +318,7 @@ impl Pair {
                 return false;
             }
             self.now = self.now.max(next);
+            self.steps += 1;
             while self.wire.peek().is_some_and(|Reverse(packet)| packet.at <= self.now) {
                 let Some(Reverse(packet)) = self.wire.pop() else { break };
                 let ecn = if packet.ce { Some(Ecn::Ce) } else { None };
@@ -245,6 +361,7 @@ impl Pair {
             Event::Failed(call, error) => {
                 let Side { seen, to_write, .. } = &mut self.sides[side];
                 to_write.remove(&call);
+                seen.blocked.remove(&call);
                 seen.failed.insert(call, error);
             }
             Event::ChannelFree(connection) => {
@@ -288,7 +405,11 @@ impl Pair {
         self.sent[from] += 1;
         let to = 1 - from;
         let link = self.links[from].clone();
-        if destination != self.sides[to].address
+        let mut octets = octets.to_vec();
+        if self.filter.as_mut().is_some_and(|filter| !filter(from, &mut octets)) {
+            return;
+        }
+        if destination != self.seen_as[to]
             || octets.len() > link.mtu
             || self.random.f64() < link.loss
         {
@@ -311,13 +432,16 @@ impl Pair {
             if self.random.f64() < link.reorder {
                 at += link.reorder_delay.mul_f64(self.random.f64() + 0.5);
             }
-            let mut octets = octets.to_vec();
+            let mut octets = octets.clone();
             if self.random.f64() < link.corrupt {
                 let index = self.random.usize(..octets.len());
                 octets[index] ^= 1 << self.random.u8(0..8);
             }
             self.order += 1;
-            let from_address = self.sides[from].address;
+            let from_address = match self.answers_from {
+                Some((known, other)) if known == self.seen_as[from] => other,
+                _ => self.seen_as[from],
+            };
             self.wire.push(Reverse(InFlight {
                 at,
                 order: self.order,
@@ -331,6 +455,27 @@ impl Pair {
 
     pub(super) fn elapsed(&self) -> Duration {
         self.now - self.start
+    }
+}
+
+/// What [`Pair::capture`] keeps: direction, header, body.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Capture(pub(super) Rc<RefCell<Vec<(usize, Header, Bytes)>>>);
+
+impl Capture {
+    /// Takes what was sent by one side in packets of one type.
+    pub(super) fn of(&self, side: usize, packet_type: PacketType) -> Vec<(Header, Bytes)> {
+        let all = self.0.borrow();
+        all.iter()
+            .filter(|(from, header, _)| *from == side && header.packet_type == packet_type)
+            .map(|(_, header, body)| (*header, body.clone()))
+            .collect()
+    }
+
+    /// The same for acknowledgements, decoded.
+    pub(super) fn acks(&self, side: usize) -> Vec<(Header, Ack)> {
+        let decode = |(header, body): (Header, Bytes)| (header, Ack::decode(&body).unwrap());
+        self.of(side, PacketType::Ack).into_iter().map(decode).collect()
     }
 }
 

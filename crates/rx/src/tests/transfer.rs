@@ -4,12 +4,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::old_peer;
 use super::pair::{CLIENT, Link, Pair, SERVER, pattern};
 use crate::Config;
-
-fn old_peer() -> Config {
-    Config { extension: false, classic_window: 32, ..Config::default() }
-}
 
 /// Sends `len` octets there and back; gives the seconds it took.
 fn echo(pair: &mut Pair, len: usize) -> f64 {

@@ -1,0 +1,262 @@
+//! What peers without the extension rely on. OpenAFS's and Linux's rules, checked on the wire.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::old_peer;
+use super::pair::{CLIENT, Capture, Link, Pair, SERVER, pattern};
+use super::raw::Raw;
+use crate::packet::ack::{Ack, Reason};
+use crate::packet::{Flags, Header, PacketType};
+use crate::{Config, Read};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A transfer both ways between a side of each kind; gives what crossed the wire.
+fn transfer(seed: u64, ours: usize, link: Link) -> (Pair, Capture) {
+    let mut configs = [old_peer(), old_peer()];
+    configs[ours] = Config::default();
+    let mut pair = Pair::with_configs(seed, link, configs);
+    let capture = pair.capture();
+    let connection = pair.connect();
+    pair.echo(connection, 400_000).unwrap();
+    (pair, capture)
+}
+
+fn lossy() -> Link {
+    Link { loss: 0.02, reorder: 0.02, duplicate: 0.02, ..Link::default() }
+}
+
+/// Follows one direction's DATA and the other's ACKs in the order in which they left.
+#[derive(Default)]
+struct Ledger {
+    highest_sent: u32,
+    highest_received: u32,
+    first: u32,
+    window: u32,
+}
+
+/// `from` sends DATA; the other side acknowledges. No delay, so leaving order is arrival order.
+fn check_ledger(capture: &Capture, from: usize) {
+    let mut ledger = Ledger { window: 16, first: 1, ..Ledger::default() };
+    for (side, header, body) in capture.0.borrow().iter() {
+        match header.packet_type {
+            PacketType::Data if *side == from => {
+                assert!(
+                    header.sequence < ledger.first + ledger.window,
+                    "{} is beyond {} + {}",
+                    header.sequence,
+                    ledger.first,
+                    ledger.window
+                );
+                ledger.highest_sent = ledger.highest_sent.max(header.sequence);
+            }
+            PacketType::Ack if *side != from => {
+                let ack = Ack::decode(body).unwrap();
+                assert!(ack.first >= ledger.first, "firstPacket never goes back");
+                assert!(ack.first + u32::from(ack.soft.len()) <= ledger.highest_sent + 1);
+                assert!(ack.previous <= ledger.highest_sent);
+                if ledger.highest_received > 0 || ack.first > 1 {
+                    assert!(ack.previous > 0, "previousPacket 0 looks like a restart to Linux");
+                }
+                ledger.highest_received = ledger.highest_received.max(ack.previous);
+                ledger.first = ack.first;
+                ledger.window = ack.trailer.window.unwrap();
+            }
+            _ => {}
+        }
+    }
+    assert!(ledger.highest_sent > 200);
+}
+
+#[test]
+fn windows_and_acknowledgements_are_honest() {
+    for ours in [CLIENT, SERVER] {
+        let link = Link { delay: Duration::ZERO, ..Link::default() };
+        let (_, capture) = transfer(1, ours, link);
+        check_ledger(&capture, CLIENT);
+        check_ledger(&capture, SERVER);
+    }
+}
+
+#[test]
+fn acknowledgements_are_honest_on_bad_links() {
+    for seed in 0..super::seeds(20) {
+        for ours in [CLIENT, SERVER] {
+            let (pair, capture) = transfer(seed, ours, lossy());
+            let mut highest_sent = [0; 2];
+            for (side, header, body) in capture.0.borrow().iter() {
+                let other = 1 - side;
+                match header.packet_type {
+                    PacketType::Data => highest_sent[*side] = highest_sent[*side].max(header.sequence),
+                    PacketType::Ack => {
+                        let ack = Ack::decode(body).unwrap();
+                        assert!(ack.first + u32::from(ack.soft.len()) <= highest_sent[other] + 1);
+                        assert!(ack.first == 1 || ack.previous > 0);
+                        assert!(!matches!(ack.reason, Reason::OutOfSequence | Reason::ExceedsWindow)
+                            || ack.previous > 0);
+                    }
+                    _ => {}
+                }
+            }
+            assert_eq!(pair.sides[CLIENT].endpoint.stats().violations, 0);
+            assert_eq!(pair.sides[SERVER].endpoint.stats().violations, 0);
+        }
+    }
+}
+
+#[test]
+fn every_second_packet_is_acknowledged() {
+    for ours in [CLIENT, SERVER] {
+        // Packets that come at one moment are acknowledged together, so they come one by one here.
+        let (_, capture) = transfer(1, ours, Link { rate: 12_500_000, ..Link::default() });
+        let data = capture.of(1 - ours, PacketType::Data).len();
+        let acks = capture.acks(ours).len();
+        assert!(acks * 2 + 2 >= data, "{acks} ACKs for {data} packets");
+    }
+}
+
+/// Whether an ACK carries the extension.
+fn is_extended(body: &Bytes) -> bool {
+    body.windows(4).any(|magic| magic == b"afar")
+}
+
+#[test]
+fn peers_that_proved_old_are_spared_the_extension() {
+    for ours in [CLIENT, SERVER] {
+        let link = Link { rate: 12_500_000, ..Link::default() };
+        let (mut pair, capture) = transfer(1, ours, link);
+        let acks = capture.of(ours, PacketType::Ack);
+        let extended = acks.iter().filter(|(_, body)| is_extended(body)).count();
+        // A client hears the server's acknowledgements first, and may know already.
+        let least = usize::from(ours == SERVER);
+        assert!((least..=40).contains(&extended), "{extended} of {}", acks.len());
+        let connection = pair.connect();
+        let capture = pair.capture();
+        pair.echo(connection, 400_000).unwrap();
+        let acks = capture.of(ours, PacketType::Ack);
+        assert!(acks.len() > 100);
+        assert!(!acks.iter().any(|(_, body)| is_extended(body)));
+        let theirs = capture.of(1 - ours, PacketType::Ack);
+        assert!(!theirs.iter().any(|(_, body)| is_extended(body)), "an old peer never sends it");
+    }
+}
+
+/// A client must acknowledge the reply's end by itself within 400 ms.
+#[test]
+fn the_last_packet_is_acknowledged_in_time() {
+    let (mut raw, connection) = Raw::client(Config::default());
+    let call = raw.endpoint.start_call(raw.now, connection).unwrap();
+    raw.endpoint.finish(raw.now, call);
+    raw.take();
+    raw.data(1, Flags::LAST_PACKET, b"reply");
+    while raw.endpoint.read(call) != Read::End {}
+    let acks = raw.wait(Duration::from_millis(400));
+    let last = acks.iter().rfind(|(_, header, _)| header.packet_type == PacketType::Ack).unwrap();
+    assert_eq!(Ack::decode(&last.2).unwrap().first, 2);
+}
+
+/// Sixteen packets until the peer says more, and never more than it says.
+#[test]
+fn the_window_is_sixteen_until_told() {
+    let (mut raw, connection) = Raw::client(Config::default());
+    let call = raw.endpoint.start_call(raw.now, connection).unwrap();
+    raw.endpoint.write(raw.now, call, pattern(1_000_000, 1)).unwrap();
+    let sent = raw.wait(Duration::from_millis(50));
+    assert_eq!(highest(sent.iter().map(|(_, header, _)| header)), 16);
+    raw.ack(3, "", Reason::Idle, 4);
+    let sent = raw.wait(Duration::from_millis(50));
+    let fresh = sent.iter().map(|(_, header, _)| header).filter(|header| header.sequence > 16);
+    assert_eq!(fresh.count(), 0, "3 to 6 is less than was sent");
+    raw.ack(17, "", Reason::Idle, 32);
+    let sent = raw.wait(Duration::from_millis(50));
+    assert_eq!(highest(sent.iter().map(|(_, header, _)| header)), 48);
+}
+
+fn highest<'a>(headers: impl Iterator<Item = &'a Header>) -> u32 {
+    let data = headers.filter(|header| header.packet_type == PacketType::Data);
+    data.map(|header| header.sequence).max().unwrap()
+}
+
+/// OpenAFS may drop what it acknowledged softly: then it says so, and gets it again.
+#[test]
+fn soft_acknowledgements_may_be_withdrawn() {
+    let (mut raw, connection) = Raw::client(Config::default());
+    let call = raw.endpoint.start_call(raw.now, connection).unwrap();
+    let data = pattern(10_000, 1);
+    raw.endpoint.write(raw.now, call, data.clone()).unwrap();
+    raw.endpoint.finish(raw.now, call);
+    let mut sent = raw.wait(Duration::from_millis(50));
+    sent.retain(|(_, header, _)| header.packet_type == PacketType::Data);
+    assert_eq!(sent.len(), 8);
+    raw.ack(1, "11111111", Reason::Idle, 32);
+    assert_eq!(raw.take(), []);
+    raw.now += Duration::from_millis(5);
+    raw.ack(1, "11011110", Reason::Idle, 32);
+    let again = raw.wait(3 * SECOND);
+    let mut sequences: Vec<_> = again
+        .iter()
+        .filter(|(_, header, _)| header.packet_type == PacketType::Data)
+        .map(|(_, header, body)| {
+            assert_eq!(*body, sent[header.sequence as usize - 1].2, "the same octets");
+            assert!(header.serial > 8, "a new serial");
+            header.sequence
+        })
+        .collect();
+    sequences.sort_unstable();
+    sequences.dedup();
+    assert_eq!(sequences, [3, 8]);
+}
+
+/// An old libafs puts serials where the sequence belongs: windows must not depend on it.
+#[test]
+fn previous_packet_is_not_trusted() {
+    let (mut raw, connection) = Raw::client(Config::default());
+    let call = raw.endpoint.start_call(raw.now, connection).unwrap();
+    raw.endpoint.write(raw.now, call, pattern(1_000_000, 1)).unwrap();
+    raw.wait(Duration::from_millis(50));
+    let mut body = Vec::new();
+    let ack = Ack { previous: 4_000_000, ..super::raw::ack(11, "", Reason::Idle, 32, None) };
+    ack.encode(&mut body);
+    raw.put(PacketType::Ack, 0, Flags(0), &body);
+    let sent = raw.wait(Duration::from_millis(50));
+    assert_eq!(highest(sent.iter().map(|(_, header, _)| header)), 42);
+    assert_eq!(raw.endpoint.stats().violations, 0);
+}
+
+/// The last packet of a reply never asks for an acknowledgement the first time: OpenAFS would
+/// answer softly and then forget the call.
+#[test]
+fn the_last_of_a_reply_asks_for_nothing() {
+    for len in [0, 100, 5000, 100_000] {
+        let mut pair = Pair::with_configs(1, Link::default(), [old_peer(), Config::default()]);
+        let capture = pair.capture();
+        let connection = pair.connect();
+        pair.echo(connection, len).unwrap();
+        let data = capture.of(SERVER, PacketType::Data);
+        let last: Vec<_> =
+            data.iter().filter(|(header, _)| header.flags.has(Flags::LAST_PACKET)).collect();
+        assert_eq!(last.len(), 1);
+        assert!(!last[0].0.flags.has(Flags::REQUEST_ACK));
+    }
+}
+
+/// Serials never repeat, and those of retransmissions are new.
+#[test]
+fn serials_are_fresh() {
+    let (_, capture) = transfer(3, CLIENT, lossy());
+    for side in [CLIENT, SERVER] {
+        let mut serials: Vec<_> = capture
+            .0
+            .borrow()
+            .iter()
+            .filter(|(from, ..)| *from == side)
+            .map(|(_, header, _)| header.serial)
+            .collect();
+        let len = serials.len();
+        serials.sort_unstable();
+        serials.dedup();
+        assert_eq!((serials.len(), serials[0]), (len, 1));
+    }
+}

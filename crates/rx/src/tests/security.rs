@@ -1,0 +1,228 @@
+//! A security class that asks who the client is, and whose packets are larger than their payload.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+
+use super::pair::{CLIENT, Link, Pair, SERVER, SERVICE, pattern};
+use crate::packet::{HEADER_SIZE, Header, PacketType};
+use crate::security::{
+    ClientConnection, ClientSecurity, Overhead, PacketSecurity, ServerConnection, ServerSecurity,
+};
+use crate::{AbortCode, CallError, Config, ConnectionId, SecurityIndex, Service};
+
+const SECOND: Duration = Duration::from_secs(1);
+const INDEX: SecurityIndex = SecurityIndex(2);
+const BAD_KEY: AbortCode = AbortCode(19_270_405);
+const BAD_PACKET: AbortCode = AbortCode(19_270_406);
+
+/// Adds a nonce, flips bits with it, pads to 8 octets; the header's checksum covers the sequence.
+#[derive(Clone, Copy, Debug)]
+struct Toy {
+    key: u8,
+    proved: bool,
+}
+
+impl PacketSecurity for Toy {
+    fn overhead(&self) -> Overhead {
+        Overhead { header: 8, trailer: 8 }
+    }
+
+    fn seal(&mut self, header: &mut Header, payload: &mut BytesMut) -> Result<(), AbortCode> {
+        assert!(payload.len() >= 8, "room for the class's header");
+        let len = payload.len() - 8;
+        payload[..4].copy_from_slice(&(len as u32).to_be_bytes());
+        payload[4..8].copy_from_slice(&header.sequence.to_be_bytes());
+        payload.resize(payload.len().next_multiple_of(8), 0);
+        payload.iter_mut().for_each(|octet| *octet ^= self.key);
+        header.checksum = (header.sequence as u16).wrapping_add(u16::from(self.key));
+        Ok(())
+    }
+
+    fn open(&mut self, header: &Header, payload: Bytes) -> Result<Bytes, AbortCode> {
+        if header.checksum != (header.sequence as u16).wrapping_add(u16::from(self.key)) {
+            return Err(BAD_PACKET);
+        }
+        let mut plain: Vec<u8> = payload.iter().map(|octet| octet ^ self.key).collect();
+        let len = plain.first_chunk().map_or(0, |len| u32::from_be_bytes(*len)) as usize;
+        if plain.len() < 8 + len || plain[4..8] != header.sequence.to_be_bytes() {
+            return Err(BAD_PACKET);
+        }
+        plain.truncate(8 + len);
+        Ok(Bytes::from(plain).slice(8..))
+    }
+}
+
+impl ClientSecurity for Toy {
+    fn index(&self) -> SecurityIndex {
+        INDEX
+    }
+
+    fn connect(&self) -> Box<dyn ClientConnection> {
+        Box::new(*self)
+    }
+}
+
+impl ClientConnection for Toy {
+    fn respond(&mut self, header: &Header, challenge: &[u8]) -> Result<Bytes, AbortCode> {
+        assert_eq!(header.call_number.0, 0);
+        if challenge != b"who" {
+            return Err(BAD_PACKET);
+        }
+        // As large as the largest Kerberos ticket: more than one network packet.
+        Ok(Bytes::from(vec![self.key; 12_000]))
+    }
+}
+
+impl ServerSecurity for Toy {
+    fn index(&self) -> SecurityIndex {
+        INDEX
+    }
+
+    fn accept(&self) -> Box<dyn ServerConnection> {
+        Box::new(Self { proved: false, ..*self })
+    }
+}
+
+impl ServerConnection for Toy {
+    fn is_authenticated(&self) -> bool {
+        self.proved
+    }
+
+    fn challenge(&mut self) -> Bytes {
+        Bytes::from_static(b"who")
+    }
+
+    fn check(&mut self, _: &Header, response: &[u8]) -> Result<(), AbortCode> {
+        if response != vec![self.key; 12_000] {
+            return Err(BAD_KEY);
+        }
+        self.proved = true;
+        Ok(())
+    }
+}
+
+/// A server that has key 7, and a connection of a client with `key`.
+fn pair(key: u8) -> (Pair, ConnectionId) {
+    let mut pair = Pair::new(1, Link { mtu: 65_507, ..Link::default() });
+    pair.set_up(Box::new(|endpoint| {
+        let class = Toy { key: 7, proved: false };
+        endpoint.add_service(Service::new(SERVICE, "toy"), vec![Arc::new(class)]);
+    }));
+    let server = pair.sides[SERVER].address;
+    let class = Toy { key, proved: false };
+    let now = pair.now;
+    let connection = pair.sides[CLIENT].endpoint.connect(now, server, SERVICE, &class);
+    (pair, connection)
+}
+
+#[test]
+fn data_waits_until_the_client_is_known() {
+    let (mut pair, connection) = pair(7);
+    let capture = pair.capture();
+    // More packets than are held back.
+    pair.echo(connection, 100_000).unwrap();
+    pair.echo(connection, 3_000_000).unwrap();
+    assert_eq!(capture.of(SERVER, PacketType::Challenge).len(), 1);
+    assert_eq!(capture.of(CLIENT, PacketType::Response).len(), 1);
+    let stats = pair.sides[SERVER].endpoint.stats();
+    assert_eq!((stats.violations, stats.calls_received), (0, 2));
+}
+
+/// A small call costs one round trip more, not a retransmission timeout.
+#[test]
+fn a_challenge_costs_one_round_trip() {
+    let (mut pair, connection) = pair(7);
+    pair.echo(connection, 100).unwrap();
+    assert!(pair.elapsed() < Duration::from_millis(21), "{:?}", pair.elapsed());
+}
+
+#[test]
+fn lost_challenges_and_responses_are_sent_again() {
+    for (side, packet_type) in [(SERVER, PacketType::Challenge), (CLIENT, PacketType::Response)] {
+        let (mut pair, connection) = pair(7);
+        let mut lost = 0;
+        pair.filter = Some(Box::new(move |from, octets| {
+            let hit = from == side && octets[20] == packet_type as u8;
+            lost += u32::from(hit);
+            !hit || lost > 2
+        }));
+        pair.echo(connection, 10_000).unwrap();
+        assert!(pair.elapsed() < 5 * SECOND, "{:?}", pair.elapsed());
+    }
+}
+
+#[test]
+fn a_client_that_never_answers_is_forgotten() {
+    let (mut pair, connection) = pair(7);
+    pair.filter = Some(Box::new(|_, octets| octets[20] != PacketType::Response as u8));
+    let capture = pair.capture();
+    let call = pair.call(connection, pattern(10_000, 1));
+    assert!(pair.finish(call, 300 * SECOND).is_err());
+    pair.idle(60 * SECOND);
+    let challenges = capture.of(SERVER, PacketType::Challenge).len();
+    assert!((5..=50).contains(&challenges), "{challenges}");
+    assert_eq!(pair.sides[SERVER].seen.incoming, []);
+    assert_eq!(pair.sides[SERVER].endpoint.stats().receive_memory, 0);
+}
+
+#[test]
+fn a_wrong_key_aborts_the_connection() {
+    let (mut pair, connection) = pair(9);
+    let call = pair.call(connection, pattern(100, 1));
+    let error = pair.finish(call, 5 * SECOND).unwrap_err();
+    assert_eq!(error, CallError::ConnectionAborted(BAD_KEY));
+    assert_eq!(pair.sides[SERVER].seen.incoming, []);
+    // The connection stays unusable.
+    let call = pair.call(connection, pattern(100, 1));
+    let error = pair.finish(call, 5 * SECOND).unwrap_err();
+    assert_eq!(error, CallError::ConnectionAborted(BAD_KEY));
+}
+
+#[test]
+fn a_server_that_forgot_asks_again() {
+    let (mut pair, connection) = pair(7);
+    for _ in 0..5 {
+        pair.echo(connection, 10_000).unwrap();
+    }
+    pair.restart(SERVER);
+    pair.echo(connection, 10_000).unwrap();
+}
+
+#[test]
+fn sealed_packets_fit_the_path() {
+    for config in [Config::default(), super::old_peer()] {
+        let mut pair = Pair::with_configs(1, Link::default(), [config.clone(), config]);
+        pair.set_up(Box::new(|endpoint| {
+            let class = Toy { key: 7, proved: false };
+            endpoint.add_service(Service::new(SERVICE, "toy"), vec![Arc::new(class)]);
+        }));
+        pair.links = [Link { mtu: 12_100, ..Link::default() }, Link::default()];
+        let capture = pair.capture();
+        let (server, now) = (pair.sides[SERVER].address, pair.now);
+        let class = Toy { key: 7, proved: false };
+        let connection = pair.sides[CLIENT].endpoint.connect(now, server, SERVICE, &class);
+        pair.echo(connection, 60_000).unwrap();
+        let data = capture.of(CLIENT, PacketType::Data);
+        let largest = data.iter().map(|(_, body)| HEADER_SIZE + body.len()).max().unwrap();
+        assert!((1430..=1444).contains(&largest), "{largest}");
+        assert!(data.iter().all(|(header, body)| header.checksum != 0 && body.len() % 8 == 0));
+    }
+}
+
+/// What arrives broken ends the connection rather than being taken for data.
+#[test]
+fn a_broken_packet_aborts_the_connection() {
+    let (mut pair, connection) = pair(7);
+    pair.echo(connection, 100).unwrap();
+    pair.filter = Some(Box::new(|from, octets| {
+        if from == SERVER && octets[20] == PacketType::Data as u8 {
+            octets[24] ^= 1;
+        }
+        true
+    }));
+    let call = pair.call(connection, pattern(100, 1));
+    let error = pair.finish(call, 5 * SECOND).unwrap_err();
+    assert_eq!(error, CallError::ConnectionAborted(BAD_PACKET));
+}

@@ -1,0 +1,178 @@
+//! What happens when nothing does.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::pair::{CLIENT, Link, Pair, SERVER, SERVICE, pattern};
+use super::raw::Raw;
+use crate::packet::ack::{Ack, Reason};
+use crate::packet::{Flags, PacketType};
+use crate::{CallError, Config, Event, RxNull, Service};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[test]
+fn a_silent_server_is_dead_after_the_dead_time() {
+    let (mut raw, connection) = Raw::client(Config { dead_time: 12 * SECOND, ..Config::default() });
+    let call = raw.endpoint.start_call(raw.now, connection).unwrap();
+    raw.endpoint.finish(raw.now, call);
+    raw.wait(Duration::from_millis(11_900));
+    assert_eq!(raw.events(), []);
+    raw.wait(Duration::from_millis(200));
+    assert_eq!(raw.events(), [Event::Failed(call, CallError::Dead)]);
+    // Nothing of it is left to happen but housekeeping.
+    assert_eq!(raw.wait(100 * SECOND), []);
+    // The number is not used again.
+    raw.endpoint.start_call(raw.now, connection).unwrap();
+}
+
+#[test]
+fn pings_keep_a_slow_call_alive() {
+    let config = Config { dead_time: 12 * SECOND, ..Config::default() };
+    let mut pair = Pair::with_configs(1, Link::default(), [config.clone(), config]);
+    pair.sides[SERVER].reads = false;
+    let connection = pair.connect();
+    let call = pair.call(connection, pattern(100, 1));
+    let capture = pair.capture();
+    pair.idle(300 * SECOND);
+    assert!(!pair.has_ended(call));
+    let reasons = |side| capture.acks(side).into_iter().map(|(_, ack)| ack.reason).collect::<Vec<_>>();
+    let pings = reasons(CLIENT).iter().filter(|reason| **reason == Reason::Ping).count();
+    assert!((75..=200).contains(&pings), "{pings} pings in 300 s");
+    assert!(capture.acks(CLIENT).iter().all(|(header, ack)| {
+        (ack.reason == Reason::Ping) == header.flags.has(Flags::REQUEST_ACK)
+    }));
+    let answers = reasons(SERVER).iter().filter(|reason| **reason == Reason::PingResponse).count();
+    assert!(answers.abs_diff(pings) <= 1, "{answers} answers to {pings}");
+    pair.unblock(SERVER);
+    pair.finish(call, SECOND).unwrap();
+}
+
+#[test]
+fn a_server_notices_a_dead_client() {
+    let config = Config { dead_time: 12 * SECOND, ..Config::default() };
+    let mut pair = Pair::with_configs(1, Link::default(), [config.clone(), config]);
+    pair.serve = |_| Ok(pattern(10_000_000, 1));
+    let connection = pair.connect();
+    pair.call(connection, pattern(100, 1));
+    pair.links = [100, 100].map(|ms| Link { delay: Duration::from_millis(ms), ..Link::default() });
+    pair.run(Duration::from_millis(150), |_| false);
+    pair.filter = Some(Box::new(|_, _| false));
+    pair.idle(14 * SECOND);
+    assert_eq!(pair.sides[SERVER].endpoint.active_calls(), 0);
+    let failed: Vec<_> = pair.sides[SERVER].seen.failed.values().collect();
+    assert_eq!(failed, [&CallError::Dead]);
+    let peer = pair.sides[SERVER].endpoint.peers()[0];
+    assert_eq!(peer.in_flight, 0);
+}
+
+#[test]
+fn idle_limit() {
+    let client = Config { idle_limit: Some(20 * SECOND), ..Config::default() };
+    let mut pair = Pair::with_configs(1, Link::default(), [client, Config::default()]);
+    pair.sides[SERVER].reads = false;
+    let connection = pair.connect();
+    let call = pair.call(connection, pattern(100, 1));
+    assert_eq!(pair.finish(call, 60 * SECOND), Err(CallError::TimedOut));
+    assert!(pair.elapsed() > 20 * SECOND && pair.elapsed() < 21 * SECOND, "{:?}", pair.elapsed());
+    pair.idle(SECOND);
+    assert_eq!(pair.sides[SERVER].endpoint.active_calls(), 0, "the server was told");
+}
+
+#[test]
+fn hard_limit_holds_though_there_is_progress() {
+    let client = Config { hard_limit: Some(5 * SECOND), ..Config::default() };
+    let link = Link { rate: 100_000, queue: 20_000, ..Link::default() };
+    let mut pair = Pair::with_configs(1, link, [client, Config::default()]);
+    let connection = pair.connect();
+    let call = pair.call(connection, pattern(2_000_000, 1));
+    assert_eq!(pair.finish(call, 60 * SECOND), Err(CallError::TimedOut));
+    assert!(pair.elapsed() < Duration::from_millis(5100), "{:?}", pair.elapsed());
+}
+
+#[test]
+fn a_service_limits_idleness() {
+    let mut pair = Pair::new(1, Link::default());
+    pair.set_up(Box::new(|endpoint| {
+        let service = Service { idle_limit: Some(10 * SECOND), ..Service::new(SERVICE, "test") };
+        endpoint.add_service(service, vec![Arc::new(RxNull)]);
+    }));
+    pair.sides[SERVER].reads = false;
+    let connection = pair.connect();
+    let call = pair.call(connection, pattern(100, 1));
+    let error = pair.finish(call, 60 * SECOND).unwrap_err();
+    assert_eq!(error, CallError::Aborted(crate::AbortCode::RX_CALL_TIMEOUT));
+}
+
+/// A new peer is pinged before its call runs; one that spoofs its address never gets further.
+#[test]
+fn reachability_is_checked_first() {
+    let mut raw = Raw::server(Config::default());
+    let service = Service { check_reach: true, ..Service::new(SERVICE, "careful") };
+    raw.endpoint.add_service(service, vec![Arc::new(RxNull)]);
+    raw.data(1, Flags::LAST_PACKET, b"q");
+    assert_eq!(raw.events(), []);
+    let acks = raw.take_of(PacketType::Ack);
+    let ping = acks.iter().find(|(_, body)| Ack::decode(body).unwrap().reason == Reason::Ping);
+    assert!(ping.is_some(), "{acks:?}");
+    // The ping was lost: it is sent again.
+    let again = raw.wait(10 * SECOND);
+    let pings = again.iter().filter(|(_, header, body)| {
+        header.packet_type == PacketType::Ack && Ack::decode(body).unwrap().reason == Reason::Ping
+    });
+    assert!(pings.count() >= 1, "{again:?}");
+    assert_eq!(raw.events(), []);
+    raw.ack(1, "", Reason::PingResponse, 32);
+    raw.incoming();
+    // The next call of the same peer runs at once.
+    raw.header.cid = crate::Cid(0x7000);
+    raw.data(1, Flags::LAST_PACKET, b"q");
+    raw.incoming();
+}
+
+#[test]
+fn unreachable_peers_fail_at_once() {
+    let (mut raw, connection) = Raw::client(Config::default());
+    let call = raw.endpoint.start_call(raw.now, connection).unwrap();
+    raw.endpoint.finish(raw.now, call);
+    raw.take();
+    let kind = std::io::ErrorKind::ConnectionRefused;
+    raw.endpoint.handle_unreachable(raw.now, raw.peer, kind);
+    assert_eq!(raw.events(), [Event::Failed(call, CallError::Unreachable(kind))]);
+}
+
+/// Requests and replies whose packets are lost come after a short time.
+#[test]
+fn lost_packets_of_short_calls_are_sent_again() {
+    for (side, packet_type) in [(CLIENT, PacketType::Data), (SERVER, PacketType::Data)] {
+        let mut pair = Pair::new(1, Link::default());
+        let connection = pair.connect();
+        pair.echo(connection, 100).unwrap();
+        let mut lost = false;
+        pair.filter = Some(Box::new(move |from, octets| {
+            let hit = from == side && octets[20] == packet_type as u8 && !lost;
+            lost |= hit;
+            !hit
+        }));
+        let at = pair.now;
+        pair.echo(connection, 100).unwrap();
+        assert!(pair.now - at < Duration::from_millis(150), "{:?}", pair.now - at);
+    }
+}
+
+/// An endpoint with nothing to do wakes up for housekeeping only.
+#[test]
+fn idle_endpoints_sleep() {
+    let mut pair = Pair::new(1, Link::default());
+    let connection = pair.connect();
+    pair.echo(connection, 1_000_000).unwrap();
+    pair.idle(2 * SECOND);
+    let (steps, sent) = (pair.steps, pair.sent);
+    pair.idle(600 * SECOND);
+    assert_eq!(pair.sent, sent);
+    assert!(pair.steps - steps < 600, "{} wake-ups in 600 s", pair.steps - steps);
+    // Idle connections and paths are forgotten.
+    pair.idle(800 * SECOND);
+    assert_eq!(pair.sides[SERVER].endpoint.peers(), []);
+    pair.echo(connection, 1000).unwrap();
+}
