@@ -59,6 +59,8 @@ pub(crate) struct Receiver {
 struct AckState {
     due: Option<Instant>,
     now: Option<Reason>,
+    /// Serial and arrival of a PING to answer; it is not lost among DATA that comes with it.
+    ping: Option<(u32, Instant)>,
     packets: u32,
     bytes: usize,
     /// Serial and arrival of the packet to name.
@@ -284,19 +286,17 @@ impl Receiver {
 
     /// A PING wants its answer.
     pub(crate) const fn on_ping(&mut self, now: Instant, serial: u32) {
-        self.ack.now = Some(Reason::PingResponse);
-        self.ack.serial = serial;
-        self.ack.arrived = Some(now);
+        self.ack.ping = Some((serial, now));
     }
 
     /// Whether an acknowledgement is to go out now.
     pub(crate) const fn wants_ack(&self) -> bool {
-        self.ack.now.is_some()
+        self.ack.now.is_some() || self.ack.ping.is_some()
     }
 
     /// Whether one is owed, now or later.
     pub(crate) const fn owes_ack(&self) -> bool {
-        self.ack.now.is_some() || self.ack.due.is_some()
+        self.wants_ack() || self.ack.due.is_some()
     }
 
     /// When a delayed acknowledgement is due.
@@ -390,7 +390,11 @@ impl Receiver {
     pub(crate) fn take_report(&mut self, now: Instant, limits: WindowLimits) -> Report {
         let window = self.window_packets(limits);
         self.edge = self.edge.max(self.next.saturating_add(window));
-        let reason = self.ack.now.take().unwrap_or(Reason::Idle);
+        let (reason, serial, arrived) = match self.ack.ping.take() {
+            Some((serial, arrived)) => (Reason::PingResponse, serial, Some(arrived)),
+            None => (self.ack.now.unwrap_or(Reason::Idle), self.ack.serial, self.ack.arrived),
+        };
+        self.ack.now = None;
         self.ack.due = None;
         self.ack.packets = 0;
         self.ack.bytes = 0;
@@ -410,11 +414,11 @@ impl Receiver {
                 end: end - self.next,
             }));
         }
-        let delay = self.ack.arrived.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
+        let delay = arrived.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
         Report {
             first: self.next,
             previous: self.highest,
-            serial: self.ack.serial,
+            serial,
             reason,
             soft,
             classic_window: window.clamp(1, limits.classic),

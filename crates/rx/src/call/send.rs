@@ -457,6 +457,11 @@ impl Sender {
         if ack.reason == Reason::PingResponse && path.mtu.on_answer(connection, ack.serial) {
             path.controller.on_mtu_change(path.packet_size());
         }
+        // afar peers say how long they held the acknowledgement back; classic ones do not.
+        let held = (ack.extension.as_ref().filter(|_| path.afar))
+            .map_or(Duration::ZERO, |ext| Duration::from_micros(u64::from(ext.ack_delay_us)));
+        let pinged = ack.reason == Reason::PingResponse
+            && path.on_ping_answer(now, connection, ack.serial, held);
         path.controller.begin_ack();
         for sequence in self.first..ack.first {
             self.mark_acked_packet(now, sequence, path, &mut round);
@@ -481,7 +486,7 @@ impl Sender {
         } else if let (Some(window), true) = (ack.trailer.window, newest) {
             self.window = window.clamp(1, 255);
         }
-        let sampled = self.sample_rtt(now, ack, path, &round);
+        let sampled = self.sample_rtt(now, held, path, &round) || pinged;
         self.after_acks(now, path, &round);
         path.controller.end_ack(now, &path.rtt);
         if round.progress {
@@ -615,17 +620,11 @@ impl Sender {
         self.acked.remove_below(self.first);
     }
 
-    fn sample_rtt(&self, now: Instant, ack: &Ack, path: &mut Path, round: &AckRound) -> bool {
+    fn sample_rtt(&self, now: Instant, held: Duration, path: &mut Path, round: &AckRound) -> bool {
         let (Some(echo), true) = (round.echo, round.progress) else { return false };
         // A sample is good only for a packet that this acknowledgement is the first to report.
-        let sample = now.saturating_duration_since(echo.time);
-        // afar peers say how long they held the acknowledgement back; classic ones do not.
-        let delay = ack
-            .extension
-            .as_ref()
-            .filter(|_| path.afar)
-            .map_or(Duration::ZERO, |ext| Duration::from_micros(u64::from(ext.ack_delay_us)));
-        path.rtt.update(now, sample.saturating_sub(delay), None);
+        let sample = now.saturating_duration_since(echo.time).saturating_sub(held);
+        path.sample_rtt(now, sample);
         true
     }
 

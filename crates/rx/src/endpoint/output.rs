@@ -278,10 +278,14 @@ impl Endpoint {
             if call.sender.take_room(config.send_buffer) {
                 events.push_back(Event::Writable(CallId(key)));
             }
+            let introduces = call.receiver.wants_ack();
             turn += 1;
             if turn >= TURN_PACKETS {
                 turn = 0;
                 path.ready.rotate_left(1);
+            }
+            if introduces {
+                self.queue_ack(key);
             }
             self.schedule_call(key);
         }
@@ -337,9 +341,13 @@ fn write_data(
     let size = buf.len() - start;
     path.counters.bytes_sent += size as u64;
     call.spoke = now;
-    if call.role == Role::Server && outgoing.sequence == 1 {
+    match call.role {
         // The first packet of the reply acknowledges the request.
-        call.receiver.ack_is_implied();
+        Role::Server if outgoing.sequence == 1 => call.receiver.ack_is_implied(),
+        // A new peer hears at once what we are, so that its reply may begin with a full window, and
+        // gives an RTT by its answer.
+        Role::Client if path.acks_sent == 0 => call.receiver.request_ack(Reason::Ping),
+        _ => {}
     }
     call.sender.sent(now, &outgoing, header.serial, size, path, !more);
     Ok(size)
@@ -385,7 +393,10 @@ fn write_ack(
     stats: &mut Stats,
     out: &mut Vec<u8>,
 ) -> u32 {
-    let report = call.receiver.take_report(now, window_limits(config, stats, path, call));
+    let mut report = call.receiver.take_report(now, window_limits(config, stats, path, call));
+    if !matches!(report.reason, Reason::PingResponse | Reason::Ping) && path.wants_ping(now) {
+        report.reason = Reason::Ping;
+    }
     let introduce = path.afar || path.classic_acks < CLASSIC_SURE;
     let extension = report.extension.filter(|_| config.extension && introduce).map(|mut ext| {
         ext.datagram_max = u32::try_from(config.datagram_max).unwrap_or(u32::MAX);
@@ -398,6 +409,7 @@ fn write_ack(
     header.flags = header.flags.with(Flags::SLOW_START_OK);
     if report.reason == Reason::Ping {
         header.flags = header.flags.with(Flags::REQUEST_ACK);
+        path.on_ping_sent(now, call.connection, header.serial);
     }
     let classic_size = u32::try_from(CLASSIC_PACKET_SIZE).unwrap_or(u32::MAX);
     let ack = Ack {

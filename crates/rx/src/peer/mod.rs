@@ -23,6 +23,10 @@ use crate::{Config, PeerStats};
 
 /// RTT assumed before the first sample; RFC 9002 §6.2.2 has 333 ms, most AFS cells are nearer.
 const INITIAL_RTT: Duration = Duration::from_millis(100);
+/// Least RTT believed: drivers stamp whole batches with one time, so finer ones are not measured.
+const RTT_LEAST: Duration = Duration::from_micros(10);
+/// How old an RTT sample may be before a PING takes a new one.
+const RTT_EVERY: Duration = Duration::from_secs(1);
 /// Smallest Rx packet size a trailer may impose: OpenAFS's own minimum.
 const MIN_PACKET_SIZE: usize = 520;
 /// Packets in flight up to which nothing is paced, as TCP's initial window is not.
@@ -62,6 +66,9 @@ pub(crate) struct Path {
     pub(crate) ecn: EcnState,
     pub(crate) counters: PathCounters,
     last_sent_at: Option<Instant>,
+    /// The last PING that measures the RTT: its connection, serial and time.
+    ping: Option<(Key, u32, Instant)>,
+    sampled_at: Option<Instant>,
 }
 
 /// Whether DATA is sent as ECN-capable, and what has been counted.
@@ -116,7 +123,45 @@ impl Path {
             ecn: EcnState::default(),
             counters: PathCounters::default(),
             last_sent_at: None,
+            ping: None,
+            sampled_at: None,
         }
+    }
+
+    /// Takes an RTT sample.
+    pub(crate) fn sample_rtt(&mut self, now: Instant, sample: Duration) {
+        self.sampled_at = Some(now);
+        self.rtt.update(now, sample.max(RTT_LEAST), None);
+    }
+
+    /// Whether the RTT has not been measured for so long that a PING should do it: a side that only
+    /// receives gets no other samples.
+    pub(crate) fn wants_ping(&self, now: Instant) -> bool {
+        let is_old = |at: Option<Instant>| {
+            at.is_none_or(|at| now.saturating_duration_since(at) > RTT_EVERY)
+        };
+        is_old(self.sampled_at) && is_old(self.ping.map(|(_, _, at)| at))
+    }
+
+    pub(crate) const fn on_ping_sent(&mut self, now: Instant, connection: Key, serial: u32) {
+        self.ping = Some((connection, serial, now));
+    }
+
+    /// A PING was answered; true if it gave an RTT sample.
+    pub(crate) fn on_ping_answer(
+        &mut self,
+        now: Instant,
+        connection: Key,
+        serial: u32,
+        held: Duration,
+    ) -> bool {
+        let Some((_, _, sent)) = self.ping.filter(|ping| (ping.0, ping.1) == (connection, serial))
+        else {
+            return false;
+        };
+        self.ping = None;
+        self.sample_rtt(now, now.saturating_duration_since(sent).saturating_sub(held));
+        true
     }
 
     /// Largest Rx packet to send, header included.

@@ -71,7 +71,8 @@ fn fills_a_long_fat_link() {
     assert!(pair.run(Duration::from_secs(60), |p| p.sides[CLIENT].seen.completed.contains(&call)));
     let rate = len as f64 / pair.elapsed().as_secs_f64();
     let stats = pair.sides[CLIENT].endpoint.peers();
-    assert!(rate > 0.85 * 125e6, "{rate:.0} octets/s, {stats:?}");
+    // Three seconds of data and more than one of ramp.
+    assert!(rate > 0.6 * 125e6, "{rate:.0} octets/s, {stats:?}");
 }
 
 #[test]
