@@ -39,6 +39,9 @@ pub struct Config {
     pub extension: bool,
     /// Receive window advertised to old peers, 1 to 255 packets.
     pub classic_window: u8,
+    /// How often an idle peer of our connections gets a packet that keeps NAT mappings alive, so that
+    /// its callbacks reach us; `None` is never. Clients of file servers want 20 s.
+    pub nat_keepalive: Option<Duration>,
     /// What `rxdebug -version` prints; 64 octets are kept.
     pub version: String,
 }
@@ -64,6 +67,7 @@ impl Default for Config {
             ecn: true,
             extension: true,
             classic_window: 255,
+            nat_keepalive: None,
             version: concat!("afar ", env!("CARGO_PKG_VERSION")).to_owned(),
         }
     }

@@ -53,7 +53,13 @@ impl Service {
     /// A service with the defaults: 4,096 calls at a time, no idle limit, no reach check.
     #[must_use]
     pub const fn new(id: ServiceId, name: &'static str) -> Self {
-        Self { id, name, max_calls: 4096, idle_limit: None, check_reach: false }
+        Self {
+            id,
+            name,
+            max_calls: 4096,
+            idle_limit: None,
+            check_reach: false,
+        }
     }
 }
 

@@ -17,7 +17,10 @@
 //! - `peer`: the path to an address: RTT, congestion, pacing, MTU, capabilities
 //! - [`security`]: the trait that rxkad and rxgk implement; rxnull
 
-#![cfg_attr(test, allow(clippy::cast_possible_truncation, reason = "tests build small packets"))]
+#![cfg_attr(
+    test,
+    allow(clippy::cast_possible_truncation, reason = "tests build small packets")
+)]
 
 mod arena;
 mod call;

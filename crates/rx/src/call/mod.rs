@@ -80,14 +80,22 @@ impl Call {
             channel,
             number,
             role,
-            stage: if role == Role::Client { Stage::Running } else { Stage::Waiting },
+            stage: if role == Role::Client {
+                Stage::Running
+            } else {
+                Stage::Waiting
+            },
             sender: Sender::new(now, window),
             receiver: Receiver::new(u32::from(config.classic_window)),
             started: now,
             heard: now,
             spoke: now,
             progressed: now,
-            idle_limit: if role == Role::Client { config.idle_limit } else { None },
+            idle_limit: if role == Role::Client {
+                config.idle_limit
+            } else {
+                None
+            },
             wake_at: None,
             in_ready: false,
             in_acks: false,
@@ -115,7 +123,8 @@ impl Call {
     /// When the peer is to be pinged for want of other traffic.
     pub(crate) fn ping_due(&self, config: &Config) -> Option<Instant> {
         let every = config.dead_time / PINGS_PER_DEAD_TIME;
-        self.expects_peer().then(|| self.heard.max(self.spoke) + every)
+        self.expects_peer()
+            .then(|| self.heard.max(self.spoke) + every)
     }
 
     /// When the call counts as dead, idle or too long.

@@ -11,7 +11,11 @@ pub(crate) struct RangeSet {
 impl RangeSet {
     /// Adds one number; false if it was there.
     pub(crate) fn insert(&mut self, number: u32) -> bool {
-        let below = self.ranges.range(..=number).next_back().map(|(start, end)| (*start, *end));
+        let below = self
+            .ranges
+            .range(..=number)
+            .next_back()
+            .map(|(start, end)| (*start, *end));
         if below.is_some_and(|(_, end)| end > number) {
             return false;
         }
@@ -71,7 +75,9 @@ impl RangeSet {
 
     /// Takes one number out again.
     pub(crate) fn remove(&mut self, number: u32) {
-        let Some((&start, &end)) = self.ranges.range(..=number).next_back() else { return };
+        let Some((&start, &end)) = self.ranges.range(..=number).next_back() else {
+            return;
+        };
         if end <= number {
             return;
         }
@@ -90,7 +96,9 @@ impl RangeSet {
 
     /// Whether the highest range holds one number only.
     pub(crate) fn ends_in_single(&self) -> bool {
-        self.ranges.last_key_value().is_some_and(|(start, end)| start + 1 == *end)
+        self.ranges
+            .last_key_value()
+            .is_some_and(|(start, end)| start + 1 == *end)
     }
 
     /// The ranges from the highest down.
@@ -139,7 +147,10 @@ mod tests {
                 let flat: Vec<u32> = ranges.ascending().flat_map(|(s, e)| s..e).collect();
                 assert_eq!(flat, model.iter().copied().collect::<Vec<_>>());
                 let list: Vec<_> = ranges.ascending().collect();
-                assert!(list.windows(2).all(|pair| pair[0].1 < pair[1].0), "{list:?} not merged");
+                assert!(
+                    list.windows(2).all(|pair| pair[0].1 < pair[1].0),
+                    "{list:?} not merged"
+                );
             }
         }
     }

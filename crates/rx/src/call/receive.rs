@@ -240,7 +240,14 @@ impl Receiver {
     ) {
         let gap = !self.early.is_empty();
         let (every, delay) = if limits.afar {
-            (if gap { AFAR_ACK_EVERY / 3 } else { AFAR_ACK_EVERY }, DELAY)
+            (
+                if gap {
+                    AFAR_ACK_EVERY / 3
+                } else {
+                    AFAR_ACK_EVERY
+                },
+                DELAY,
+            )
         } else if self.is_complete() {
             (CLASSIC_ACK_EVERY, CLASSIC_LAST_DELAY)
         } else {
@@ -277,8 +284,7 @@ impl Receiver {
     /// A PING takes the place of other reasons, which say nothing that the peer must know.
     pub(crate) const fn request_ack(&mut self, reason: Reason) {
         let is_ping = matches!(reason, Reason::Ping);
-        if self.ack.now.is_none()
-            || is_ping && !matches!(self.ack.now, Some(Reason::PingResponse))
+        if self.ack.now.is_none() || is_ping && !matches!(self.ack.now, Some(Reason::PingResponse))
         {
             self.ack.now = Some(reason);
         }
@@ -372,18 +378,28 @@ impl Receiver {
     }
 
     fn edge_full(&self, limits: WindowLimits) -> u32 {
-        if limits.afar { self.packets(self.window.min(limits.call)) } else { limits.classic }
+        if limits.afar {
+            self.packets(self.window.min(limits.call))
+        } else {
+            limits.classic
+        }
     }
 
     fn packets(&self, bytes: u64) -> u32 {
-        u32::try_from(bytes / self.payload as u64).unwrap_or(WINDOW_MAX).min(WINDOW_MAX)
+        u32::try_from(bytes / self.payload as u64)
+            .unwrap_or(WINDOW_MAX)
+            .min(WINDOW_MAX)
     }
 
     /// Packets from `next` on that the peer may send.
     fn window_packets(&self, limits: WindowLimits) -> u32 {
         let room = self.window.min(limits.call).saturating_sub(self.unconsumed);
         let packets = self.packets(room);
-        if limits.afar { packets } else { packets.min(limits.classic) }
+        if limits.afar {
+            packets
+        } else {
+            packets.min(limits.classic)
+        }
     }
 
     /// Takes what there is to acknowledge.
@@ -392,7 +408,11 @@ impl Receiver {
         self.edge = self.edge.max(self.next.saturating_add(window));
         let (reason, serial, arrived) = match self.ack.ping.take() {
             Some((serial, arrived)) => (Reason::PingResponse, serial, Some(arrived)),
-            None => (self.ack.now.unwrap_or(Reason::Idle), self.ack.serial, self.ack.arrived),
+            None => (
+                self.ack.now.unwrap_or(Reason::Idle),
+                self.ack.serial,
+                self.ack.arrived,
+            ),
         };
         self.ack.now = None;
         self.ack.due = None;
@@ -409,10 +429,15 @@ impl Receiver {
                 (gap..start).for_each(|_| soft.push(false));
                 (start..end).take(256).for_each(|_| soft.push(true));
             }
-            ranges.extend(self.early_ranges.descending().take(RANGES_MAX).map(|(start, end)| Range {
-                start: start - self.next,
-                end: end - self.next,
-            }));
+            ranges.extend(
+                self.early_ranges
+                    .descending()
+                    .take(RANGES_MAX)
+                    .map(|(start, end)| Range {
+                        start: start - self.next,
+                        end: end - self.next,
+                    }),
+            );
         }
         let delay = arrived.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
         Report {

@@ -313,7 +313,12 @@ impl Sender {
                     flags = flags.with(Flags::LAST_PACKET);
                 }
                 let payload = packet.payload.clone();
-                Some(Outgoing { sequence, flags, payload, resent: true })
+                Some(Outgoing {
+                    sequence,
+                    flags,
+                    payload,
+                    resent: true,
+                })
             }
             Pick::Fresh => {
                 let size = self.fresh_size(payload_max)?;
@@ -324,7 +329,12 @@ impl Sender {
                     self.last_assigned = true;
                     flags = flags.with(Flags::LAST_PACKET);
                 }
-                Some(Outgoing { sequence: self.next, flags, payload, resent: false })
+                Some(Outgoing {
+                    sequence: self.next,
+                    flags,
+                    payload,
+                    resent: false,
+                })
             }
         }
     }
@@ -379,13 +389,19 @@ impl Sender {
             });
         }
         self.timer_base = self.timer_base.max(now);
-        self.order.push_back(Transmission { serial, sequence, time: now });
+        self.order.push_back(Transmission {
+            serial,
+            sequence,
+            time: now,
+        });
     }
 
     /// Takes `size` octets off the queue, without copying where they lie in one piece.
     fn cut(&mut self, size: usize) -> Bytes {
         self.queued -= size;
-        let Some(front) = self.chunks.front_mut() else { return Bytes::new() };
+        let Some(front) = self.chunks.front_mut() else {
+            return Bytes::new();
+        };
         if front.len() > size {
             return front.split_to(size);
         }
@@ -394,7 +410,9 @@ impl Sender {
         }
         let mut gathered = BytesMut::with_capacity(size);
         while gathered.len() < size {
-            let Some(front) = self.chunks.front_mut() else { break };
+            let Some(front) = self.chunks.front_mut() else {
+                break;
+            };
             let part = front.len().min(size - gathered.len());
             gathered.extend_from_slice(&front.split_to(part));
             if front.is_empty() {
@@ -409,7 +427,8 @@ impl Sender {
     }
 
     fn get_mut(&mut self, sequence: u32) -> Option<&mut Sent> {
-        self.sent.get_mut(sequence.checked_sub(self.first)? as usize)
+        self.sent
+            .get_mut(sequence.checked_sub(self.first)? as usize)
     }
 
     /// Everything sent has arrived: the peer's reply or its next call says so.
@@ -458,8 +477,9 @@ impl Sender {
             path.controller.on_mtu_change(path.packet_size());
         }
         // afar peers say how long they held the acknowledgement back; classic ones do not.
-        let held = (ack.extension.as_ref().filter(|_| path.afar))
-            .map_or(Duration::ZERO, |ext| Duration::from_micros(u64::from(ext.ack_delay_us)));
+        let held = (ack.extension.as_ref().filter(|_| path.afar)).map_or(Duration::ZERO, |ext| {
+            Duration::from_micros(u64::from(ext.ack_delay_us))
+        });
         let pinged = ack.reason == Reason::PingResponse
             && path.on_ping_answer(now, connection, ack.serial, held);
         path.controller.begin_ack();
@@ -497,7 +517,11 @@ impl Sender {
         if reneged {
             self.timer_base = now;
         }
-        Ok(Effect { progress: round.progress, spurious: round.spurious, sampled })
+        Ok(Effect {
+            progress: round.progress,
+            spurious: round.spurious,
+            sampled,
+        })
     }
 
     /// The transmission with that serial, if it is still remembered.
@@ -506,7 +530,9 @@ impl Sender {
         let wanted = serial.wrapping_sub(front);
         let index = self
             .order
-            .binary_search_by_key(&wanted, |transmission| transmission.serial.wrapping_sub(front))
+            .binary_search_by_key(&wanted, |transmission| {
+                transmission.serial.wrapping_sub(front)
+            })
             .ok()?;
         self.order.get(index).copied()
     }
@@ -533,7 +559,11 @@ impl Sender {
                 rest = rest.min(from);
             }
         });
-        for sequence in new[..count].iter().flat_map(|(from, to)| *from..*to).chain(rest..end) {
+        for sequence in new[..count]
+            .iter()
+            .flat_map(|(from, to)| *from..*to)
+            .chain(rest..end)
+        {
             self.mark_acked_packet(now, sequence, path, round);
         }
     }
@@ -554,11 +584,17 @@ impl Sender {
     ) -> bool {
         let rtt_min = path.rtt.has_sample().then(|| path.rtt.min());
         let afar = path.afar;
-        let Some(packet) = self.get_mut(sequence) else { return false };
+        let Some(packet) = self.get_mut(sequence) else {
+            return false;
+        };
         if packet.state == State::Acked {
             return false;
         }
-        let acked = AckedPacket { token: packet.token, time_sent: packet.time, bytes: packet.size };
+        let acked = AckedPacket {
+            token: packet.token,
+            time_sent: packet.time,
+            bytes: packet.size,
+        };
         let was_lost = packet.state == State::Lost;
         packet.state = State::Acked;
         round.progress = true;
@@ -571,8 +607,8 @@ impl Sender {
         let echo_is_older = round
             .echo
             .is_some_and(|echo| echo.sequence == sequence && echo.serial != packet.serial);
-        let too_soon = rtt_min
-            .is_some_and(|min| now.saturating_duration_since(packet.time) < min - min / 8);
+        let too_soon =
+            rtt_min.is_some_and(|min| now.saturating_duration_since(packet.time) < min - min / 8);
         let original = match packet.lost_transmission {
             _ if was_lost => Some(packet.time),
             Some(earlier) if echo_is_older || too_soon => Some(earlier),
@@ -592,7 +628,10 @@ impl Sender {
                 round.spurious += 1;
             }
             None => {
-                if round.newest_sent.is_none_or(|newest| acked.time_sent > newest) {
+                if round
+                    .newest_sent
+                    .is_none_or(|newest| acked.time_sent > newest)
+                {
                     round.newest_sent = Some(acked.time_sent);
                 }
             }
@@ -602,7 +641,9 @@ impl Sender {
 
     /// A soft acknowledgement was taken back: the packet must be sent again, but not for congestion.
     fn take_back(&mut self, sequence: u32) -> bool {
-        let Some(packet) = self.get_mut(sequence) else { return false };
+        let Some(packet) = self.get_mut(sequence) else {
+            return false;
+        };
         if packet.state != State::Acked {
             return false;
         }
@@ -621,9 +662,13 @@ impl Sender {
     }
 
     fn sample_rtt(&self, now: Instant, held: Duration, path: &mut Path, round: &AckRound) -> bool {
-        let (Some(echo), true) = (round.echo, round.progress) else { return false };
+        let (Some(echo), true) = (round.echo, round.progress) else {
+            return false;
+        };
         // A sample is good only for a packet that this acknowledgement is the first to report.
-        let sample = now.saturating_duration_since(echo.time).saturating_sub(held);
+        let sample = now
+            .saturating_duration_since(echo.time)
+            .saturating_sub(held);
         path.sample_rtt(now, sample);
         true
     }
@@ -654,7 +699,9 @@ impl Sender {
                 self.order.pop_front();
                 continue;
             }
-            let Some((newest, round_trip)) = self.newest_arrived else { break };
+            let Some((newest, round_trip)) = self.newest_arrived else {
+                break;
+            };
             if transmission.time >= newest {
                 break;
             }
@@ -674,17 +721,27 @@ impl Sender {
     }
 
     fn declare_lost(&mut self, now: Instant, sequence: u32, new_burst: bool, path: &mut Path) {
-        let Some(packet) = self.get_mut(sequence) else { return };
+        let Some(packet) = self.get_mut(sequence) else {
+            return;
+        };
         packet.state = State::Lost;
-        let lost = LostPacket { token: packet.token, time_sent: packet.time, bytes: packet.size };
+        let lost = LostPacket {
+            token: packet.token,
+            time_sent: packet.time,
+            bytes: packet.size,
+        };
         self.lost.push_back(sequence);
         path.counters.lost += 1;
-        path.controller.on_loss(now, &lost, new_burst, false, &path.rtt);
+        path.controller
+            .on_loss(now, &lost, new_burst, false, &path.rtt);
     }
 
     /// When something must be done about packets that are not acknowledged.
     pub(crate) fn deadline(&self, path: &Path) -> Option<Instant> {
-        let timeout = self.order.front().map(|_| self.timer_base + self.timeout(path));
+        let timeout = self
+            .order
+            .front()
+            .map(|_| self.timer_base + self.timeout(path));
         match (self.reorder_deadline, timeout) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
@@ -692,17 +749,26 @@ impl Sender {
     }
 
     fn timeout(&self, path: &Path) -> Duration {
-        let floor = if path.afar { Duration::from_millis(10) } else { CLASSIC_RTO_MIN };
+        let floor = if path.afar {
+            Duration::from_millis(10)
+        } else {
+            CLASSIC_RTO_MIN
+        };
         let mut timeout = path.rtt.rto(floor) + path.ack_allowance();
         if !path.afar && self.last_assigned {
             timeout += CLASSIC_LAST_ALLOWANCE;
         }
-        timeout.saturating_mul(1 << self.timeouts.min(12)).min(RTO_MAX)
+        timeout
+            .saturating_mul(1 << self.timeouts.min(12))
+            .min(RTO_MAX)
     }
 
     /// Acts on a deadline that has passed; if it was a timeout, gives their number in a row.
     pub(crate) fn on_deadline(&mut self, now: Instant, path: &mut Path) -> Option<u32> {
-        if self.reorder_deadline.is_some_and(|deadline| deadline <= now) {
+        if self
+            .reorder_deadline
+            .is_some_and(|deadline| deadline <= now)
+        {
             self.detect_losses(now, path);
             return None;
         }
@@ -717,13 +783,18 @@ impl Sender {
                 .order
                 .iter()
                 .rev()
-                .find(|t| self.get(t.sequence).is_some_and(|p| p.state == State::InFlight))
+                .find(|t| {
+                    self.get(t.sequence)
+                        .is_some_and(|p| p.state == State::InFlight)
+                })
                 .map(|t| t.sequence);
             return self.probe.is_some().then_some(1);
         }
         let mut lost = 0_u64;
         for transmission in std::mem::take(&mut self.order) {
-            let Some(packet) = self.get_mut(transmission.sequence) else { continue };
+            let Some(packet) = self.get_mut(transmission.sequence) else {
+                continue;
+            };
             if packet.serial == transmission.serial && packet.state == State::InFlight {
                 packet.state = State::Lost;
                 path.controller.on_discarded(packet.token, packet.size);

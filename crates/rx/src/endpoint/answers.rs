@@ -37,7 +37,11 @@ struct RateLimited;
 
 impl Answers {
     pub(super) const fn new(now: Instant) -> Self {
-        Self { rate: TokenBucket::full(now), last_connection: None, last_peer: None }
+        Self {
+            rate: TokenBucket::full(now),
+            last_connection: None,
+            last_peer: None,
+        }
     }
 }
 
@@ -55,7 +59,13 @@ impl Endpoint {
     }
 
     /// Answers a DEBUG request of `rxdebug`; those without CLIENT_INITIATED are answers.
-    pub(super) fn on_debug(&mut self, now: Instant, from: SocketAddr, header: &Header, body: &[u8]) {
+    pub(super) fn on_debug(
+        &mut self,
+        now: Instant,
+        from: SocketAddr,
+        header: &Header,
+        body: &[u8],
+    ) {
         let Some(question) = Question::decode(body) else {
             self.stats.malformed += 1;
             return;
@@ -67,12 +77,16 @@ impl Endpoint {
             Question::Stats => self.answer(from, header, &self.debug_stats().encode()),
             Question::RxStats => self.answer(from, header, &self.debug_rx_stats().encode()),
             Question::Connection { index, all } => {
-                let Ok(answer) = self.debug_connection(now, index, all) else { return };
+                let Ok(answer) = self.debug_connection(now, index, all) else {
+                    return;
+                };
                 let body = answer.map_or_else(ConnectionAnswer::end, |answer| answer.encode());
                 self.answer(from, header, &body);
             }
             Question::Peer { index } => {
-                let Ok(answer) = self.debug_peer(now, index) else { return };
+                let Ok(answer) = self.debug_peer(now, index) else {
+                    return;
+                };
                 let body = answer.map_or_else(PeerAnswer::end, |answer| answer.encode());
                 self.answer(from, header, &body);
             }
@@ -109,7 +123,9 @@ impl Endpoint {
         let greatest = measured().map(|(_, path)| path.rtt.smoothed()).max();
         RxStatsAnswer {
             stats: self.stats,
-            rtt: least.zip(greatest).map(|(least, greatest)| [least, sum / count, greatest]),
+            rtt: least
+                .zip(greatest)
+                .map(|(least, greatest)| [least, sum / count, greatest]),
             server_connections: self.server_connections,
             client_connections: self.by_id.len().saturating_sub(self.server_connections),
             peers: self.by_address.len(),
@@ -139,7 +155,9 @@ impl Endpoint {
             if steps % STEPS_PER_ANSWER == 0 && !self.answers.rate.take(now) {
                 return Err(RateLimited);
             }
-            let Some(connection) = self.connections.get(*key) else { continue };
+            let Some(connection) = self.connections.get(*key) else {
+                continue;
+            };
             if !all && !self.is_interesting(connection) {
                 continue;
             }
@@ -149,7 +167,9 @@ impl Endpoint {
             }
             number += 1;
         }
-        let Some((id, key)) = found else { return Ok(None) };
+        let Some((id, key)) = found else {
+            return Ok(None);
+        };
         self.answers.last_connection = Some((id, index, all));
         Ok(self.describe_connection(key))
     }
@@ -186,14 +206,19 @@ impl Endpoint {
             flags,
             is_server: connection.role() == Role::Server,
             security_index: connection.security_index,
-            channels: connection.channels.map(|channel| self.describe_channel(&channel)),
+            channels: connection
+                .channels
+                .map(|channel| self.describe_channel(&channel)),
             packet_size: path.packet_size(),
         })
     }
 
     fn describe_channel(&self, channel: &Channel) -> ChannelAnswer {
         let call = channel.call.and_then(|key| self.calls.get(key));
-        ChannelAnswer { call_number: channel.number, ..call.map(describe_call).unwrap_or_default() }
+        ChannelAnswer {
+            call_number: channel.number,
+            ..call.map(describe_call).unwrap_or_default()
+        }
     }
 
     /// The peer with that running number, searched as connections are.
@@ -213,11 +238,17 @@ impl Endpoint {
                 continue;
             }
             self.answers.last_peer = Some((*address, index));
-            let Some(path) = self.paths.get(*key) else { continue };
+            let Some(path) = self.paths.get(*key) else {
+                continue;
+            };
             return Ok(Some(PeerAnswer {
                 address: *address,
                 connections: path.connections,
-                rtt: if path.rtt.has_sample() { path.rtt.smoothed() } else { Duration::ZERO },
+                rtt: if path.rtt.has_sample() {
+                    path.rtt.smoothed()
+                } else {
+                    Duration::ZERO
+                },
                 rtt_variation: path.rtt.variation(),
                 sent: path.counters.data_sent,
                 resent: path.counters.data_resent,
@@ -264,5 +295,11 @@ fn describe_call(call: &Call) -> ChannelAnswer {
     if sender.has_begun() && !sender.is_done() {
         other |= flag::OTHER_OUT;
     }
-    ChannelAnswer { call_number: call.number.0, state, mode, flags, other }
+    ChannelAnswer {
+        call_number: call.number.0,
+        state,
+        mode,
+        flags,
+        other,
+    }
 }

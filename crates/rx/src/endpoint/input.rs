@@ -38,12 +38,18 @@ impl Endpoint {
         self.stats.packets_received[header.packet_type.index()] += 1;
         match header.packet_type {
             PacketType::Version => return self.on_version(now, from, &header),
-            PacketType::Debug => return self.on_debug(now, from, &header, &datagram[HEADER_SIZE..]),
+            PacketType::Debug => {
+                return self.on_debug(now, from, &header, &datagram[HEADER_SIZE..]);
+            }
             PacketType::Params => return,
             _ => {}
         }
-        let Some(key) = self.connection_of(now, from, &header) else { return };
-        let Some(connection) = self.connections.get_mut(key) else { return };
+        let Some(key) = self.connection_of(now, from, &header) else {
+            return;
+        };
+        let Some(connection) = self.connections.get_mut(key) else {
+            return;
+        };
         if connection.security_index != header.security_index {
             self.stats.violations += 1;
             return;
@@ -83,11 +89,20 @@ impl Endpoint {
         self.accept_connection(now, from, header)
     }
 
-    fn accept_connection(&mut self, now: Instant, from: SocketAddr, header: &Header) -> Option<Key> {
+    fn accept_connection(
+        &mut self,
+        now: Instant,
+        from: SocketAddr,
+        header: &Header,
+    ) -> Option<Key> {
         let security = self
             .services
             .get(&header.service_id)
-            .and_then(|s| s.security.iter().find(|class| class.index() == header.security_index))
+            .and_then(|s| {
+                s.security
+                    .iter()
+                    .find(|class| class.index() == header.security_index)
+            })
             .map(|class| class.accept());
         let Some(security) = security else {
             self.stats.unmatched += 1;
@@ -131,7 +146,11 @@ impl Endpoint {
             self.stats.aborts_limited += 1;
             return;
         }
-        let flags = if header.from_client() { Flags(0) } else { Flags::CLIENT_INITIATED };
+        let flags = if header.from_client() {
+            Flags(0)
+        } else {
+            Flags::CLIENT_INITIATED
+        };
         let answer = Header {
             packet_type: PacketType::Abort,
             flags,
@@ -153,7 +172,9 @@ impl Endpoint {
     }
 
     fn send_connection_abort(&mut self, key: Key, code: AbortCode) {
-        let Some(connection) = self.connections.get_mut(key) else { return };
+        let Some(connection) = self.connections.get_mut(key) else {
+            return;
+        };
         let header = connection.header(PacketType::Abort, 0, CallNumber(0));
         let path = connection.path;
         self.push_control(path, &header, &code.0.to_be_bytes());
@@ -162,7 +183,9 @@ impl Endpoint {
     /// A client whose NAT mapping changed goes on from its new address: packets newer than all
     /// before decide, as only who holds epoch and connection id can send them.
     fn roam(&mut self, key: Key, from: SocketAddr, header: &Header) {
-        let Some(connection) = self.connections.get_mut(key) else { return };
+        let Some(connection) = self.connections.get_mut(key) else {
+            return;
+        };
         let newer = header.serial.wrapping_sub(connection.serial_received);
         let is_newer = newer != 0 && newer < u32::MAX / 2;
         let old_path = connection.path;
@@ -183,10 +206,15 @@ impl Endpoint {
     }
 
     fn move_connection(&mut self, key: Key, old_path: Key, new_path: Key) {
-        let Some(connection) = self.connections.get_mut(key) else { return };
+        let Some(connection) = self.connections.get_mut(key) else {
+            return;
+        };
         connection.path = new_path;
         let calls: Vec<Key> = connection.channels.iter().filter_map(|c| c.call).collect();
-        let known = self.paths.get(old_path).map(|p| (p.afar, p.window_hint, p.window_told));
+        let known = self
+            .paths
+            .get(old_path)
+            .map(|p| (p.afar, p.window_hint, p.window_told));
         if let Some(path) = self.paths.get_mut(new_path) {
             path.connections += 1;
             if let Some((afar, window, told)) = known {
@@ -196,7 +224,9 @@ impl Endpoint {
             }
         }
         for call in calls {
-            let Some(call) = self.calls.get_mut(call) else { continue };
+            let Some(call) = self.calls.get_mut(call) else {
+                continue;
+            };
             call.in_ready = false;
             if let Some(path) = self.paths.get_mut(old_path) {
                 call.sender.leave_path(path);
@@ -210,9 +240,20 @@ impl Endpoint {
         }
     }
 
-    fn count_arrival(&mut self, key: Key, now: Instant, ecn: Option<Ecn>, header: &Header, len: usize) {
-        let Some(connection) = self.connections.get(key) else { return };
-        let Some(path) = self.paths.get_mut(connection.path) else { return };
+    fn count_arrival(
+        &mut self,
+        key: Key,
+        now: Instant,
+        ecn: Option<Ecn>,
+        header: &Header,
+        len: usize,
+    ) {
+        let Some(connection) = self.connections.get(key) else {
+            return;
+        };
+        let Some(path) = self.paths.get_mut(connection.path) else {
+            return;
+        };
         path.last_used = now;
         path.counters.bytes_received += len as u64;
         if header.packet_type == PacketType::Data {
@@ -227,7 +268,9 @@ impl Endpoint {
     }
 
     fn on_connection_packet(&mut self, now: Instant, key: Key, header: &Header, body: &Bytes) {
-        let Some(connection) = self.connections.get_mut(key) else { return };
+        let Some(connection) = self.connections.get_mut(key) else {
+            return;
+        };
         match (header.packet_type, &mut connection.security) {
             (PacketType::Abort, _) => {
                 let code = abort_code(body);
@@ -235,7 +278,10 @@ impl Endpoint {
             }
             (PacketType::Challenge, Security::Client(client)) => {
                 let answer = client.respond(header, body);
-                let active = connection.channels.iter().any(|channel| channel.call.is_some());
+                let active = connection
+                    .channels
+                    .iter()
+                    .any(|channel| channel.call.is_some());
                 match answer {
                     Ok(response) if active => {
                         let header = connection.header(PacketType::Response, 0, CallNumber(0));
@@ -263,23 +309,35 @@ impl Endpoint {
     }
 
     fn fail_all(&mut self, key: Key, error: CallError) {
-        let Some(connection) = self.connections.get(key) else { return };
-        for call in connection.channels.iter().filter_map(|c| c.call).collect::<Vec<_>>() {
+        let Some(connection) = self.connections.get(key) else {
+            return;
+        };
+        for call in connection
+            .channels
+            .iter()
+            .filter_map(|c| c.call)
+            .collect::<Vec<_>>()
+        {
             self.fail(call, error);
         }
     }
 
     /// Asks a client who it is.
     pub(super) fn send_challenge(&mut self, now: Instant, key: Key) {
-        let Some(connection) = self.connections.get_mut(key) else { return };
-        let Security::Server(server) = &mut connection.security else { return };
+        let Some(connection) = self.connections.get_mut(key) else {
+            return;
+        };
+        let Security::Server(server) = &mut connection.security else {
+            return;
+        };
         let body = server.challenge();
         connection.challenge.tries += 1;
         connection.challenge.next = Some(now + CHALLENGE_EVERY);
         let header = connection.header(PacketType::Challenge, 0, CallNumber(0));
         let path = connection.path;
         self.push_control(path, &header, &body);
-        self.timers.push(Reverse((now + CHALLENGE_EVERY, Timer::Challenge(key))));
+        self.timers
+            .push(Reverse((now + CHALLENGE_EVERY, Timer::Challenge(key))));
     }
 
     /// Keeps a packet until its connection has proved who it is.
@@ -293,7 +351,11 @@ impl Endpoint {
             return;
         }
         held.push((header, body));
-        if self.connections.get(key).is_some_and(|c| c.challenge.tries == 0) {
+        if self
+            .connections
+            .get(key)
+            .is_some_and(|c| c.challenge.tries == 0)
+        {
             self.send_challenge(now, key);
         }
     }
@@ -305,7 +367,9 @@ impl Endpoint {
     }
 
     fn on_call_packet(&mut self, now: Instant, key: Key, header: Header, body: Bytes) {
-        let Some(connection) = self.connections.get(key) else { return };
+        let Some(connection) = self.connections.get(key) else {
+            return;
+        };
         if !connection.security.is_authenticated() {
             if header.packet_type == PacketType::Data {
                 self.hold_back(now, key, header, body);
@@ -332,9 +396,14 @@ impl Endpoint {
             self.stats.unmatched += 1;
             return;
         }
-        let call = self.connections.get(key).and_then(|c| c.channels[index].call);
+        let call = self
+            .connections
+            .get(key)
+            .and_then(|c| c.channels[index].call);
         let Some(call) = call.filter(|call| {
-            self.calls.get(*call).is_some_and(|call| call.number == header.call_number)
+            self.calls
+                .get(*call)
+                .is_some_and(|call| call.number == header.call_number)
         }) else {
             // The call is over here; a peer that still sends missed how it ended.
             if let (Some(code), PacketType::Data) = (channel.aborted, header.packet_type)
@@ -361,7 +430,9 @@ impl Endpoint {
     }
 
     fn resend_abort(&mut self, key: Key, index: usize, number: CallNumber, code: AbortCode) {
-        let Some(connection) = self.connections.get_mut(key) else { return };
+        let Some(connection) = self.connections.get_mut(key) else {
+            return;
+        };
         let header = connection.header(PacketType::Abort, index, number);
         let path = connection.path;
         self.push_control(path, &header, &code.0.to_be_bytes());
@@ -371,16 +442,24 @@ impl Endpoint {
     /// last one's reply, or shows that the client has given it up.
     fn begin_server_call(&mut self, now: Instant, key: Key, header: &Header) {
         let index = header.cid.channel();
-        let Some(connection) = self.connections.get(key) else { return };
+        let Some(connection) = self.connections.get(key) else {
+            return;
+        };
         if let Some(old) = connection.channels[index].call {
             self.finish_server_call(now, old);
         }
-        let Some(connection) = self.connections.get_mut(key) else { return };
+        let Some(connection) = self.connections.get_mut(key) else {
+            return;
+        };
         let channel = &mut connection.channels[index];
         channel.number = header.call_number.0;
         channel.aborted = None;
         let (window, path) = (channel.window, connection.path);
-        let hint = self.paths.get(path).filter(|path| path.afar).map_or(0, |path| path.window_hint);
+        let hint = self
+            .paths
+            .get(path)
+            .filter(|path| path.afar)
+            .map_or(0, |path| path.window_hint);
         let call = Call::new(
             key,
             index,
@@ -395,7 +474,9 @@ impl Endpoint {
 
     /// The client has begun another call: this one has all its reply, or nobody wants it.
     fn finish_server_call(&mut self, now: Instant, key: Key) {
-        let Some(call) = self.calls.get_mut(key) else { return };
+        let Some(call) = self.calls.get_mut(key) else {
+            return;
+        };
         if call.sender.is_last_sent() {
             let path = self.connections.get(call.connection).map(|c| c.path);
             if let Some(path) = path.and_then(|path| self.paths.get_mut(path)) {
@@ -427,7 +508,9 @@ impl Endpoint {
                 return;
             }
         }
-        let Some(call) = self.calls.get_mut(key) else { return };
+        let Some(call) = self.calls.get_mut(key) else {
+            return;
+        };
         if call.stage == Stage::Running && call.receiver.take_readable() {
             self.events.push_back(Event::Readable(CallId(key)));
         }
@@ -440,9 +523,15 @@ impl Endpoint {
 
     /// Takes one DATA packet in; false if the call is no more.
     fn on_data(&mut self, now: Instant, key: Key, header: &Header, payload: Bytes) -> bool {
-        let Some(call) = self.calls.get_mut(key) else { return false };
-        let Some(connection) = self.connections.get_mut(call.connection) else { return false };
-        let Some(path) = self.paths.get_mut(connection.path) else { return false };
+        let Some(call) = self.calls.get_mut(key) else {
+            return false;
+        };
+        let Some(connection) = self.connections.get_mut(call.connection) else {
+            return false;
+        };
+        let Some(path) = self.paths.get_mut(connection.path) else {
+            return false;
+        };
         let payload = if connection.security.is_transparent() {
             payload
         } else {
@@ -497,16 +586,25 @@ impl Endpoint {
             self.stats.malformed += 1;
             return;
         };
-        let Some(call) = self.calls.get_mut(key) else { return };
-        let Some(connection) = self.connections.get(call.connection) else { return };
+        let Some(call) = self.calls.get_mut(key) else {
+            return;
+        };
+        let Some(connection) = self.connections.get(call.connection) else {
+            return;
+        };
         let (connection_key, path_key) = (call.connection, connection.path);
         // Serials never given out are lies, or belong to an endpoint that was here before.
         if ack.serial.wrapping_sub(connection.serial()).wrapping_sub(1) < u32::MAX / 2 {
             self.stats.violations += 1;
             return;
         }
-        let Some(path) = self.paths.get_mut(path_key) else { return };
-        let effect = match call.sender.on_ack(now, &ack, header.serial, connection_key, path) {
+        let Some(path) = self.paths.get_mut(path_key) else {
+            return;
+        };
+        let effect = match call
+            .sender
+            .on_ack(now, &ack, header.serial, connection_key, path)
+        {
             Ok(effect) => effect,
             Err(Refused::Stale) => {
                 self.stats.acks_stale += 1;
@@ -547,8 +645,13 @@ impl Endpoint {
     }
 
     fn on_ack_all(&mut self, now: Instant, key: Key) {
-        let Some(call) = self.calls.get_mut(key) else { return };
-        let path = self.connections.get(call.connection).map(|connection| connection.path);
+        let Some(call) = self.calls.get_mut(key) else {
+            return;
+        };
+        let path = self
+            .connections
+            .get(call.connection)
+            .map(|connection| connection.path);
         if let Some(path) = path.and_then(|path| self.paths.get_mut(path)) {
             call.sender.on_implicit_ack(now, path);
         }

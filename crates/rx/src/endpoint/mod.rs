@@ -10,8 +10,8 @@ mod input;
 mod output;
 mod timers;
 
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
@@ -106,7 +106,10 @@ impl TokenBucket {
     const DEPTH: f64 = 200.0;
 
     const fn full(now: Instant) -> Self {
-        Self { tokens: Self::DEPTH, filled: now }
+        Self {
+            tokens: Self::DEPTH,
+            filled: now,
+        }
     }
 
     fn take(&mut self, now: Instant) -> bool {
@@ -157,7 +160,12 @@ impl Endpoint {
 
     /// Answers for a service from now on, with any of these security classes.
     pub fn add_service(&mut self, service: Service, security: Vec<Arc<dyn ServerSecurity>>) {
-        let state = ServiceState { service, security, running: 0, waiting: VecDeque::new() };
+        let state = ServiceState {
+            service,
+            security,
+            running: 0,
+            waiting: VecDeque::new(),
+        };
         self.services.insert(state.service.id, state);
     }
 
@@ -185,9 +193,18 @@ impl Endpoint {
 
     /// Closes a connection: calls still running on it fail with [`CallError::Closed`].
     pub fn close(&mut self, now: Instant, connection: ConnectionId) {
-        let Some(known) = self.connections.get(connection.0) else { return };
-        for key in known.channels.iter().filter_map(|channel| channel.call).collect::<Vec<_>>() {
-            let Some(call) = self.calls.get(key) else { continue };
+        let Some(known) = self.connections.get(connection.0) else {
+            return;
+        };
+        for key in known
+            .channels
+            .iter()
+            .filter_map(|channel| channel.call)
+            .collect::<Vec<_>>()
+        {
+            let Some(call) = self.calls.get(key) else {
+                continue;
+            };
             if call.stage == Stage::Lingering {
                 if call.receiver.owes_ack() {
                     self.queue_ack_as_control(now, key);
@@ -203,10 +220,13 @@ impl Endpoint {
 
     /// Begins a call. `None` if all four channels are busy: [`Event::ChannelFree`] will follow.
     pub fn start_call(&mut self, now: Instant, connection: ConnectionId) -> Option<CallId> {
-        let Self { connections, calls, .. } = self;
+        let Self {
+            connections, calls, ..
+        } = self;
         let known = connections.get_mut(connection.0)?;
         let is_free = |key: Option<Key>| {
-            key.and_then(|key| calls.get(key)).is_none_or(|call| call.stage == Stage::Lingering)
+            key.and_then(|key| calls.get(key))
+                .is_none_or(|call| call.stage == Stage::Lingering)
         };
         let Some(index) = known.free_channel(|channel| is_free(channel.call)) else {
             known.wants_channel = true;
@@ -221,10 +241,21 @@ impl Endpoint {
             self.remove_call(key);
         }
         let window = self.paths.get(path).map_or(window, |path| {
-            if path.afar { window.max(path.window_hint) } else { window }
+            if path.afar {
+                window.max(path.window_hint)
+            } else {
+                window
+            }
         });
-        let call =
-            Call::new(connection.0, index, number, Role::Client, now, window, &self.config);
+        let call = Call::new(
+            connection.0,
+            index,
+            number,
+            Role::Client,
+            now,
+            window,
+            &self.config,
+        );
         let key = self.insert_call(call);
         self.stats.calls_started += 1;
         if let Some(code) = error {
@@ -249,7 +280,9 @@ impl Endpoint {
 
     /// Ends our stream: what is queued is followed by the last packet.
     pub fn finish(&mut self, now: Instant, call: CallId) {
-        let Some(known) = self.running_mut(call) else { return };
+        let Some(known) = self.running_mut(call) else {
+            return;
+        };
         known.progressed = now;
         known.sender.finish();
         self.make_ready(call.0);
@@ -259,7 +292,9 @@ impl Endpoint {
     ///
     /// Reading [`Read::End`] completes a client call.
     pub fn read(&mut self, call: CallId) -> Read {
-        let Some(known) = self.running_mut(call) else { return Read::End };
+        let Some(known) = self.running_mut(call) else {
+            return Read::End;
+        };
         let read = known.receiver.read();
         if read == Read::End && known.role == Role::Client {
             self.complete_client_call(call.0);
@@ -269,13 +304,21 @@ impl Endpoint {
 
     /// The application is done with so many octets that reading gave it.
     pub fn consume(&mut self, now: Instant, call: CallId, bytes: usize) {
-        let Some(known) = self.calls.get_mut(call.0) else { return };
-        let Some(connection) = self.connections.get(known.connection) else { return };
-        let Some(path) = self.paths.get(connection.path) else { return };
+        let Some(known) = self.calls.get_mut(call.0) else {
+            return;
+        };
+        let Some(connection) = self.connections.get(known.connection) else {
+            return;
+        };
+        let Some(path) = self.paths.get(connection.path) else {
+            return;
+        };
         let limits = window_limits(&self.config, &self.stats, path, known);
         let before = known.receiver.held();
         known.progressed = now;
-        known.receiver.consume(now, bytes as u64, path.rtt.smoothed(), limits);
+        known
+            .receiver
+            .consume(now, bytes as u64, path.rtt.smoothed(), limits);
         let freed = before - known.receiver.held();
         self.stats.receive_memory = self.stats.receive_memory.saturating_sub(freed);
         self.queue_ack(call.0);
@@ -297,17 +340,23 @@ impl Endpoint {
     }
 
     /// The network says that a peer cannot be reached: client calls to it fail.
-    pub fn handle_unreachable(&mut self, now: Instant, peer: SocketAddr, kind: std::io::ErrorKind) {
-        let Some(path_key) = self.by_address.get(&peer).copied() else { return };
+    pub fn handle_unreachable(
+        &mut self,
+        _now: Instant,
+        peer: SocketAddr,
+        kind: std::io::ErrorKind,
+    ) {
+        let Some(path_key) = self.by_address.get(&peer).copied() else {
+            return;
+        };
         let failing: Vec<Key> = self
             .calls
             .iter()
             .filter(|(_, call)| {
                 call.role == Role::Client
                     && call.stage == Stage::Running
-                    // A peer that has been heard of lately may be behind a router in trouble.
-                    && !call.receiver.has_begun()
-                    && now.saturating_duration_since(call.heard) >= now - call.started
+                    // A peer that has answered may only be behind a router in trouble.
+                    && call.heard == call.started
                     && self.connections.get(call.connection).is_some_and(|c| c.path == path_key)
             })
             .map(|(key, _)| key)
@@ -319,7 +368,9 @@ impl Endpoint {
 
     /// The network refused a packet to that peer as too large.
     pub fn handle_too_large(&mut self, now: Instant, peer: SocketAddr) {
-        let Some(key) = self.by_address.get(&peer) else { return };
+        let Some(key) = self.by_address.get(&peer) else {
+            return;
+        };
         if let Some(path) = self.paths.get_mut(*key) {
             path.mtu.on_refused(now);
         }
@@ -334,7 +385,9 @@ impl Endpoint {
     /// What is known of the path to a peer.
     #[must_use]
     pub fn peer_stats(&self, peer: SocketAddr) -> Option<PeerStats> {
-        self.paths.get(*self.by_address.get(&peer)?).map(Path::stats)
+        self.paths
+            .get(*self.by_address.get(&peer)?)
+            .map(Path::stats)
     }
 
     /// What is known of every path.
@@ -346,7 +399,10 @@ impl Endpoint {
     /// Calls that are not over.
     #[must_use]
     pub fn active_calls(&self) -> usize {
-        self.calls.iter().filter(|(_, call)| call.stage != Stage::Lingering).count()
+        self.calls
+            .iter()
+            .filter(|(_, call)| call.stage != Stage::Lingering)
+            .count()
     }
 
     /// The path to an address, made if there is none.
@@ -372,10 +428,14 @@ impl Endpoint {
     }
 
     fn remove_connection(&mut self, key: Key) {
-        let Some(connection) = self.connections.remove(key) else { return };
+        let Some(connection) = self.connections.remove(key) else {
+            return;
+        };
         self.held_back.remove(&key);
         self.server_connections -= usize::from(connection.role() == Role::Server);
-        let Some(path) = self.paths.get_mut(connection.path) else { return };
+        let Some(path) = self.paths.get_mut(connection.path) else {
+            return;
+        };
         path.connections -= 1;
         let index = connection_index(&connection, path.address);
         self.by_id.remove(&index);
@@ -383,7 +443,10 @@ impl Endpoint {
 
     fn insert_call(&mut self, mut call: Call) -> Key {
         let (connection, channel) = (call.connection, call.channel);
-        let path = self.connections.get(connection).and_then(|known| self.paths.get(known.path));
+        let path = self
+            .connections
+            .get(connection)
+            .and_then(|known| self.paths.get(known.path));
         if let Some(told) = path.map(|path| path.window_told) {
             call.receiver.allow(told);
         }
@@ -397,12 +460,16 @@ impl Endpoint {
 
     /// The call, if it is the application's.
     fn running_mut(&mut self, call: CallId) -> Option<&mut Call> {
-        self.calls.get_mut(call.0).filter(|call| call.stage == Stage::Running)
+        self.calls
+            .get_mut(call.0)
+            .filter(|call| call.stage == Stage::Running)
     }
 
     /// A client call has all it asked for; it stays on its channel to acknowledge late packets.
     fn complete_client_call(&mut self, key: Key) {
-        let Some(call) = self.calls.get_mut(key) else { return };
+        let Some(call) = self.calls.get_mut(key) else {
+            return;
+        };
         call.stage = Stage::Lingering;
         let (connection, channel) = (call.connection, call.channel);
         self.stats.calls_completed += 1;
@@ -413,16 +480,21 @@ impl Endpoint {
 
     fn release_channel(&mut self, connection: Key, channel: usize) {
         self.releases += 1;
-        let Some(known) = self.connections.get_mut(connection) else { return };
+        let Some(known) = self.connections.get_mut(connection) else {
+            return;
+        };
         known.channels[channel].released = self.releases;
         if std::mem::take(&mut known.wants_channel) {
-            self.events.push_back(Event::ChannelFree(ConnectionId(connection)));
+            self.events
+                .push_back(Event::ChannelFree(ConnectionId(connection)));
         }
     }
 
     /// The call is over without success.
     fn fail(&mut self, key: Key, error: CallError) {
-        let Some(call) = self.calls.get(key) else { return };
+        let Some(call) = self.calls.get(key) else {
+            return;
+        };
         if call.stage == Stage::Running {
             self.events.push_back(Event::Failed(CallId(key), error));
             self.stats.calls_failed += 1;
@@ -432,9 +504,16 @@ impl Endpoint {
 
     /// Forgets a call, and lets the next one have its channel and its place in the service.
     fn remove_call(&mut self, key: Key) {
-        let Some(mut call) = self.calls.remove(key) else { return };
-        self.stats.receive_memory = self.stats.receive_memory.saturating_sub(call.receiver.held());
-        let Some(connection) = self.connections.get_mut(call.connection) else { return };
+        let Some(mut call) = self.calls.remove(key) else {
+            return;
+        };
+        self.stats.receive_memory = self
+            .stats
+            .receive_memory
+            .saturating_sub(call.receiver.held());
+        let Some(connection) = self.connections.get_mut(call.connection) else {
+            return;
+        };
         let channel = &mut connection.channels[call.channel];
         channel.window = call.sender.window();
         if channel.call == Some(key) {
@@ -461,10 +540,20 @@ impl Endpoint {
 
     /// A place among the service's calls is free.
     fn admit_next(&mut self, service: ServiceId) {
-        let Some(state) = self.services.get_mut(&service) else { return };
+        let Some(state) = self.services.get_mut(&service) else {
+            return;
+        };
         state.running = state.running.saturating_sub(1);
-        while let Some(key) = self.services.get_mut(&service).and_then(|s| s.waiting.pop_front()) {
-            if self.calls.get(key).is_some_and(|call| call.stage == Stage::Waiting) {
+        while let Some(key) = self
+            .services
+            .get_mut(&service)
+            .and_then(|s| s.waiting.pop_front())
+        {
+            if self
+                .calls
+                .get(key)
+                .is_some_and(|call| call.stage == Stage::Waiting)
+            {
                 self.admit(key);
                 return;
             }
@@ -473,10 +562,18 @@ impl Endpoint {
 
     /// Offers a waiting call to the application if nothing stands in its way.
     fn admit(&mut self, key: Key) {
-        let Some(call) = self.calls.get_mut(key) else { return };
-        let Some(connection) = self.connections.get(call.connection) else { return };
-        let Some(path) = self.paths.get(connection.path) else { return };
-        let Some(state) = self.services.get_mut(&connection.service) else { return };
+        let Some(call) = self.calls.get_mut(key) else {
+            return;
+        };
+        let Some(connection) = self.connections.get(call.connection) else {
+            return;
+        };
+        let Some(path) = self.paths.get(connection.path) else {
+            return;
+        };
+        let Some(state) = self.services.get_mut(&connection.service) else {
+            return;
+        };
         if call.stage != Stage::Waiting || !connection.security.is_authenticated() {
             return;
         }
@@ -514,13 +611,17 @@ impl Endpoint {
 
     /// Sends an ABORT for a call, and remembers it for packets of the call that come later.
     fn send_abort(&mut self, now: Instant, key: Key, code: AbortCode) {
-        let Some(call) = self.calls.get(key) else { return };
+        let Some(call) = self.calls.get(key) else {
+            return;
+        };
         // A client call of which nothing was sent needs no abort: the peer has not heard of it.
         if call.role == Role::Client && !call.sender.has_begun() {
             return;
         }
         let (number, index) = (call.number, call.channel);
-        let Some(connection) = self.connections.get_mut(call.connection) else { return };
+        let Some(connection) = self.connections.get_mut(call.connection) else {
+            return;
+        };
         connection.channels[index].aborted = Some(code);
         connection.last_used = now;
         let header = connection.header(PacketType::Abort, index, number);
@@ -529,7 +630,9 @@ impl Endpoint {
     }
 
     fn push_control(&mut self, path: Key, header: &Header, body: &[u8]) {
-        let Some(path) = self.paths.get(path) else { return };
+        let Some(path) = self.paths.get(path) else {
+            return;
+        };
         let destination = path.address;
         self.push_datagram(destination, header, body);
     }
@@ -542,7 +645,10 @@ impl Endpoint {
         let mut datagram = header.encode().to_vec();
         datagram.extend_from_slice(body);
         self.stats.packets_sent[header.packet_type.index()] += 1;
-        self.control.push_back(Control { destination, datagram });
+        self.control.push_back(Control {
+            destination,
+            datagram,
+        });
     }
 }
 
@@ -562,7 +668,9 @@ fn index_address(epoch: Epoch, ours: bool, address: SocketAddr) -> Option<Socket
 
 /// What a call may hold: its own limit, or half of what is left for all.
 fn window_limits(config: &Config, stats: &Stats, path: &Path, call: &Call) -> WindowLimits {
-    let left = config.receive_memory_max.saturating_sub(stats.receive_memory);
+    let left = config
+        .receive_memory_max
+        .saturating_sub(stats.receive_memory);
     WindowLimits {
         call: config
             .receive_window_max

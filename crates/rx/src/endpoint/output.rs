@@ -4,7 +4,7 @@
 //! wants them: a run of one call's DATA as well as the small requests of many calls.
 
 use std::net::SocketAddr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 
@@ -23,6 +23,8 @@ const BATCH_SIZE: usize = 65_507;
 const BATCH_DATAGRAMS: usize = 64;
 /// Packets one call sends before the next call on the path has its turn.
 const TURN_PACKETS: u32 = 8;
+/// When to look again at a path that is paced without saying until when.
+const PACE_AGAIN: Duration = Duration::from_millis(1);
 /// Classic acknowledgements after which a peer counts as old and is spared the extension.
 const CLASSIC_SURE: u32 = 8;
 
@@ -37,7 +39,12 @@ struct Batch<'a> {
 impl<'a> Batch<'a> {
     fn new(buf: &'a mut Vec<u8>) -> Self {
         buf.clear();
-        Self { buf, segment: 0, count: 0, closed: false }
+        Self {
+            buf,
+            segment: 0,
+            count: 0,
+            closed: false,
+        }
     }
 
     /// Whether a datagram of that size can leave with those before it.
@@ -76,14 +83,19 @@ impl Endpoint {
             .poll_control(buf)
             .or_else(|| self.poll_acks(now, buf))
             .or_else(|| self.poll_data(now, buf))?;
-        let count = transmit.segment_size.map_or(1, |size| transmit.size.div_ceil(size));
+        let count = transmit
+            .segment_size
+            .map_or(1, |size| transmit.size.div_ceil(size));
         self.stats.datagrams_sent += count as u64;
         self.stats.bytes_sent += transmit.size as u64;
         Some(transmit)
     }
 
     fn poll_control(&mut self, buf: &mut Vec<u8>) -> Option<Transmit> {
-        let Control { destination, datagram } = self.control.pop_front()?;
+        let Control {
+            destination,
+            datagram,
+        } = self.control.pop_front()?;
         buf.clear();
         buf.extend_from_slice(&datagram);
         Some(Transmit {
@@ -97,7 +109,9 @@ impl Endpoint {
 
     /// Puts a call in line if it has an acknowledgement, or a probe, to send now.
     pub(super) fn queue_ack(&mut self, key: Key) {
-        let Some(call) = self.calls.get_mut(key) else { return };
+        let Some(call) = self.calls.get_mut(key) else {
+            return;
+        };
         if !call.in_acks && (call.receiver.wants_ack() || call.probe_size.is_some()) {
             call.in_acks = true;
             self.acks.push_back(key);
@@ -109,13 +123,22 @@ impl Endpoint {
         let mut batch = Batch::new(buf);
         let mut destination = None;
         while let Some(key) = self.acks.front().copied() {
-            let Self { calls, connections, paths, stats, config, .. } = self;
+            let Self {
+                calls,
+                connections,
+                paths,
+                stats,
+                config,
+                ..
+            } = self;
             let Some(call) = calls.get_mut(key) else {
                 self.acks.pop_front();
                 continue;
             };
             let parts = connections.get_mut(call.connection).and_then(|connection| {
-                paths.get_mut(connection.path).map(|path| (connection, path))
+                paths
+                    .get_mut(connection.path)
+                    .map(|path| (connection, path))
             });
             let Some((connection, path)) = parts else {
                 self.acks.pop_front();
@@ -156,7 +179,10 @@ impl Endpoint {
             if !batch.fits(octets.len()) {
                 // It leaves alone, right after this batch.
                 let destination = path.address;
-                self.control.push_front(Control { destination, datagram: octets });
+                self.control.push_front(Control {
+                    destination,
+                    datagram: octets,
+                });
                 break;
             }
             destination = Some(path.address);
@@ -169,21 +195,43 @@ impl Endpoint {
 
     /// Sends a call's last acknowledgement though the call is about to be forgotten.
     pub(super) fn queue_ack_as_control(&mut self, now: Instant, key: Key) {
-        let Self { calls, connections, paths, stats, config, .. } = self;
-        let Some(call) = calls.get_mut(key) else { return };
-        let Some(connection) = connections.get_mut(call.connection) else { return };
-        let Some(path) = paths.get_mut(connection.path) else { return };
+        let Self {
+            calls,
+            connections,
+            paths,
+            stats,
+            config,
+            ..
+        } = self;
+        let Some(call) = calls.get_mut(key) else {
+            return;
+        };
+        let Some(connection) = connections.get_mut(call.connection) else {
+            return;
+        };
+        let Some(path) = paths.get_mut(connection.path) else {
+            return;
+        };
         let datagram = ack_packet(now, call, connection, path, config, stats);
         let destination = path.address;
-        self.control.push_back(Control { destination, datagram });
+        self.control.push_back(Control {
+            destination,
+            datagram,
+        });
     }
 
     /// Puts a call in its path's line of senders, and the path in the endpoint's.
     pub(super) fn make_ready(&mut self, key: Key) {
-        let Some(call) = self.calls.get_mut(key) else { return };
-        let Some(connection) = self.connections.get(call.connection) else { return };
+        let Some(call) = self.calls.get_mut(key) else {
+            return;
+        };
+        let Some(connection) = self.connections.get(call.connection) else {
+            return;
+        };
         let path_key = connection.path;
-        let Some(path) = self.paths.get_mut(path_key) else { return };
+        let Some(path) = self.paths.get_mut(path_key) else {
+            return;
+        };
         if !call.in_ready {
             call.in_ready = true;
             path.ready.push_back(key);
@@ -192,7 +240,9 @@ impl Endpoint {
     }
 
     pub(super) fn list_path(&mut self, key: Key) {
-        let Some(path) = self.paths.get_mut(key) else { return };
+        let Some(path) = self.paths.get_mut(key) else {
+            return;
+        };
         if !path.listed && !path.ready.is_empty() {
             path.listed = true;
             self.sendable.push_back(key);
@@ -201,7 +251,9 @@ impl Endpoint {
 
     fn poll_data(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<Transmit> {
         while let Some(path_key) = self.sendable.pop_front() {
-            let Some(path) = self.paths.get_mut(path_key) else { continue };
+            let Some(path) = self.paths.get_mut(path_key) else {
+                continue;
+            };
             path.listed = false;
             let (destination, ecn) = (path.address, path.ecn.enabled.then_some(Ecn::Ect0));
             let mut batch = Batch::new(buf);
@@ -209,10 +261,12 @@ impl Endpoint {
             if stop == Stop::BatchFull {
                 self.list_path(path_key);
             }
-            if stop == Stop::Paced
-                && let Some(at) = self.paths.get(path_key).and_then(|p| p.pacer.next_release(now))
-            {
-                self.schedule_path(path_key, at);
+            if stop == Stop::Paced {
+                let release = self
+                    .paths
+                    .get(path_key)
+                    .and_then(|p| p.pacer.next_release(now));
+                self.schedule_path(path_key, release.unwrap_or(now + PACE_AGAIN));
             }
             if let Some(transmit) = batch.into_transmit(destination, ecn) {
                 return Some(transmit);
@@ -223,20 +277,35 @@ impl Endpoint {
 
     /// Appends DATA of the path's calls to the batch, in turn, as far as window and pacing allow.
     fn fill(&mut self, now: Instant, path_key: Key, batch: &mut Batch<'_>) -> Stop {
-        let Some(path) = self.paths.get_mut(path_key) else { return Stop::Empty };
+        let Some(path) = self.paths.get_mut(path_key) else {
+            return Stop::Empty;
+        };
         let mut budget = path.budget(now);
         let mut turn = 0;
         let mut blocked = 0;
         loop {
-            let Self { calls, connections, paths, stats, config, events, .. } = self;
-            let Some(path) = paths.get_mut(path_key) else { return Stop::Empty };
-            let Some(&key) = path.ready.front() else { return Stop::Empty };
+            let Self {
+                calls,
+                connections,
+                paths,
+                stats,
+                config,
+                events,
+                ..
+            } = self;
+            let Some(path) = paths.get_mut(path_key) else {
+                return Stop::Empty;
+            };
+            let Some(&key) = path.ready.front() else {
+                return Stop::Empty;
+            };
             let Some(call) = calls.get_mut(key) else {
                 path.ready.pop_front();
                 continue;
             };
-            let Some(connection) =
-                connections.get_mut(call.connection).filter(|c| c.path == path_key)
+            let Some(connection) = connections
+                .get_mut(call.connection)
+                .filter(|c| c.path == path_key)
             else {
                 path.ready.pop_front();
                 continue;
@@ -245,7 +314,10 @@ impl Endpoint {
             let extra = overhead.header + overhead.trailer;
             let payload_max = path.payload_size(extra);
             // A tail-loss probe may exceed the window by one packet.
-            let picked = call.sender.peek_probe().or_else(|| call.sender.peek(payload_max));
+            let picked = call
+                .sender
+                .peek_probe()
+                .or_else(|| call.sender.peek(payload_max));
             let Some((pick, size)) = picked else {
                 path.ready.pop_front();
                 call.in_ready = false;
@@ -256,7 +328,11 @@ impl Endpoint {
                 // Others may have a probe to send.
                 blocked += 1;
                 if blocked >= path.ready.len() {
-                    return if path.controller.available() == 0 { Stop::Window } else { Stop::Paced };
+                    return if path.controller.available() == 0 {
+                        Stop::Window
+                    } else {
+                        Stop::Paced
+                    };
                 }
                 path.ready.rotate_left(1);
                 continue;
@@ -265,13 +341,14 @@ impl Endpoint {
             if !batch.fits(size) {
                 return Stop::BatchFull;
             }
-            let written = match write_data(now, call, connection, path, pick, payload_max, batch.buf) {
-                Ok(written) => written,
-                Err(code) => {
-                    self.fail(key, CallError::Cancelled(code));
-                    continue;
-                }
-            };
+            let written =
+                match write_data(now, call, connection, path, pick, payload_max, batch.buf) {
+                    Ok(written) => written,
+                    Err(code) => {
+                        self.fail(key, CallError::Cancelled(code));
+                        continue;
+                    }
+                };
             batch.added(written);
             budget = budget.saturating_sub(written as u64);
             count_data(stats, pick);
@@ -321,7 +398,10 @@ fn write_data(
     payload_max: usize,
     buf: &mut Vec<u8>,
 ) -> Result<usize, AbortCode> {
-    let outgoing = call.sender.take(pick, payload_max).ok_or(AbortCode::RX_PROTOCOL_ERROR)?;
+    let outgoing = call
+        .sender
+        .take(pick, payload_max)
+        .ok_or(AbortCode::RX_PROTOCOL_ERROR)?;
     let start = buf.len();
     let mut header = connection.header(PacketType::Data, call.channel, call.number);
     header.sequence = outgoing.sequence;
@@ -334,7 +414,10 @@ fn write_data(
         let room = connection.security.overhead().header;
         let mut payload = BytesMut::zeroed(room);
         payload.extend_from_slice(&outgoing.payload);
-        connection.security.packets().seal(&mut header, &mut payload)?;
+        connection
+            .security
+            .packets()
+            .seal(&mut header, &mut payload)?;
         buf.extend_from_slice(&header.encode());
         buf.extend_from_slice(&payload);
     }
@@ -349,7 +432,8 @@ fn write_data(
         Role::Client if path.acks_sent == 0 => call.receiver.request_ack(Reason::Ping),
         _ => {}
     }
-    call.sender.sent(now, &outgoing, header.serial, size, path, !more);
+    call.sender
+        .sent(now, &outgoing, header.serial, size, path, !more);
     Ok(size)
 }
 
@@ -361,13 +445,18 @@ fn write_data(
 fn data_flags(call: &Call, path: &Path, outgoing: &Outgoing, more: bool) -> Flags {
     let mut flags = outgoing.flags;
     let last_of_reply = call.role == Role::Server && flags.has(Flags::LAST_PACKET);
-    if !path.rtt.has_sample() || (!path.afar && call.sender.is_window_full_after(outgoing.sequence)) {
+    if !path.rtt.has_sample() || (!path.afar && call.sender.is_window_full_after(outgoing.sequence))
+    {
         flags = flags.with(Flags::REQUEST_ACK);
     }
     if more && !flags.has(Flags::LAST_PACKET) {
         flags = flags.with(Flags::MORE_PACKETS);
     }
-    if last_of_reply && !outgoing.resent { flags.without(Flags::REQUEST_ACK) } else { flags }
+    if last_of_reply && !outgoing.resent {
+        flags.without(Flags::REQUEST_ACK)
+    } else {
+        flags
+    }
 }
 
 /// An ACK packet of a call, for whatever reason it wants one.
@@ -393,18 +482,23 @@ fn write_ack(
     stats: &mut Stats,
     out: &mut Vec<u8>,
 ) -> u32 {
-    let mut report = call.receiver.take_report(now, window_limits(config, stats, path, call));
+    let mut report = call
+        .receiver
+        .take_report(now, window_limits(config, stats, path, call));
     if !matches!(report.reason, Reason::PingResponse | Reason::Ping) && path.wants_ping(now) {
         report.reason = Reason::Ping;
     }
     let introduce = path.afar || path.classic_acks < CLASSIC_SURE;
-    let extension = report.extension.filter(|_| config.extension && introduce).map(|mut ext| {
-        ext.datagram_max = u32::try_from(config.datagram_max).unwrap_or(u32::MAX);
-        ext.ecn_ect0 = path.ecn.received_ect0;
-        ext.ecn_ce = path.ecn.received_ce;
-        path.window_told = path.window_told.max(ext.window);
-        ext
-    });
+    let extension = report
+        .extension
+        .filter(|_| config.extension && introduce)
+        .map(|mut ext| {
+            ext.datagram_max = u32::try_from(config.datagram_max).unwrap_or(u32::MAX);
+            ext.ecn_ect0 = path.ecn.received_ect0;
+            ext.ecn_ce = path.ecn.received_ce;
+            path.window_told = path.window_told.max(ext.window);
+            ext
+        });
     let mut header: Header = connection.header(PacketType::Ack, call.channel, call.number);
     header.flags = header.flags.with(Flags::SLOW_START_OK);
     if report.reason == Reason::Ping {
@@ -415,7 +509,11 @@ fn write_ack(
     let ack = Ack {
         first: report.first,
         previous: report.previous,
-        serial: if report.reason == Reason::Ping { 0 } else { report.serial },
+        serial: if report.reason == Reason::Ping {
+            0
+        } else {
+            report.serial
+        },
         reason: report.reason,
         soft: report.soft,
         trailer: Trailer {
@@ -436,7 +534,10 @@ fn write_ack(
 }
 
 /// A PING padded to `size`: if it is answered, packets of that size get through.
-#[expect(clippy::too_many_arguments, reason = "the parts of an endpoint that one packet touches")]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "the parts of an endpoint that one packet touches"
+)]
 fn write_probe(
     now: Instant,
     call: &mut Call,
@@ -451,6 +552,6 @@ fn write_probe(
     out.clear();
     let serial = write_ack(now, call, connection, path, config, stats, out);
     out.resize(size, 0);
-    let expires = now + path.rtt.rto(std::time::Duration::from_millis(50)) * 2;
+    let expires = now + path.rtt.rto(Duration::from_millis(50)) * 2;
     path.mtu.on_sent(call.connection, serial, size, expires);
 }

@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 use super::Endpoint;
 use crate::call::{Role, Stage};
 use crate::packet::ack::Reason;
+use crate::packet::{Flags, Header, PacketType};
 use crate::types::Key;
-use crate::{AbortCode, CallError};
+use crate::{AbortCode, CallError, CallNumber, Cid, Epoch, SecurityIndex, ServiceId};
 
 /// How often old connections and paths are looked for.
 const HOUSEKEEPING: Duration = Duration::from_secs(5);
@@ -24,6 +25,8 @@ pub(super) const CHALLENGE_EVERY: Duration = Duration::from_secs(2);
 const CHALLENGE_TRIES: u32 = 15;
 /// How often room for new connections is looked for.
 const EVICTION_EVERY: Duration = Duration::from_millis(100);
+/// The epoch of packets that belong to no connection.
+const NAT_EPOCH: u32 = 999;
 /// How often a peer whose window is closed is asked about it.
 const WINDOW_PROBE: Duration = Duration::from_millis(500);
 
@@ -66,15 +69,25 @@ impl Endpoint {
     }
 
     pub(super) fn schedule_housekeeping(&mut self, now: Instant) {
-        self.timers.push(Reverse((now + HOUSEKEEPING, Timer::Housekeeping)));
+        self.timers
+            .push(Reverse((now + HOUSEKEEPING, Timer::Housekeeping)));
     }
 
     /// Makes sure that the heap looks at the call in time.
     pub(super) fn schedule_call(&mut self, key: Key) {
-        let Some(call) = self.calls.get(key) else { return };
-        let Some(connection) = self.connections.get(call.connection) else { return };
-        let Some(path) = self.paths.get(connection.path) else { return };
-        let blocked = call.sender.is_window_blocked().then(|| call.spoke + WINDOW_PROBE);
+        let Some(call) = self.calls.get(key) else {
+            return;
+        };
+        let Some(connection) = self.connections.get(call.connection) else {
+            return;
+        };
+        let Some(path) = self.paths.get(connection.path) else {
+            return;
+        };
+        let blocked = call
+            .sender
+            .is_window_blocked()
+            .then(|| call.spoke + WINDOW_PROBE);
         let deadline = [
             call.sender.deadline(path),
             call.receiver.ack_due(),
@@ -96,7 +109,9 @@ impl Endpoint {
     }
 
     pub(super) fn schedule_path(&mut self, key: Key, at: Instant) {
-        let Some(path) = self.paths.get_mut(key) else { return };
+        let Some(path) = self.paths.get_mut(key) else {
+            return;
+        };
         if path.wake_at.is_some_and(|known| known <= at) {
             return;
         }
@@ -105,7 +120,9 @@ impl Endpoint {
     }
 
     fn on_call_timer(&mut self, now: Instant, at: Instant, key: Key) {
-        let Some(call) = self.calls.get_mut(key) else { return };
+        let Some(call) = self.calls.get_mut(key) else {
+            return;
+        };
         if call.wake_at != Some(at) {
             return;
         }
@@ -121,16 +138,19 @@ impl Endpoint {
             return;
         }
         call.receiver.on_ack_due(now);
-        let blocked =
-            call.sender.is_window_blocked() && call.spoke + WINDOW_PROBE <= now;
+        let blocked = call.sender.is_window_blocked() && call.spoke + WINDOW_PROBE <= now;
         if blocked || call.ping_due(&self.config).is_some_and(|due| due <= now) {
             call.receiver.request_ack(Reason::Ping);
             // It leaves next; until then it is not due again.
             call.spoke = now;
         }
-        let Some(connection) = self.connections.get(call.connection) else { return };
+        let Some(connection) = self.connections.get(call.connection) else {
+            return;
+        };
         let path_key = connection.path;
-        let Some(path) = self.paths.get_mut(path_key) else { return };
+        let Some(path) = self.paths.get_mut(path_key) else {
+            return;
+        };
         match call.sender.on_deadline(now, path) {
             Some(1) => self.stats.probes += 1,
             Some(count) => {
@@ -148,7 +168,9 @@ impl Endpoint {
     }
 
     fn on_challenge_timer(&mut self, now: Instant, key: Key) {
-        let Some(connection) = self.connections.get(key) else { return };
+        let Some(connection) = self.connections.get(key) else {
+            return;
+        };
         let due = connection.challenge.next.is_some_and(|next| next <= now);
         if connection.security.is_authenticated() || !due {
             return;
@@ -168,7 +190,10 @@ impl Endpoint {
             .filter(|(_, connection)| {
                 connection.role() == Role::Server
                     && now.saturating_duration_since(connection.last_used) > SERVER_CONNECTION_IDLE
-                    && connection.channels.iter().all(|channel| channel.call.is_none())
+                    && connection
+                        .channels
+                        .iter()
+                        .all(|channel| channel.call.is_none())
             })
             .map(|(key, _)| key)
             .collect();
@@ -187,7 +212,50 @@ impl Endpoint {
             self.paths.remove(key);
             self.by_address.remove(&address);
         }
+        self.keep_nat_mappings(now);
         self.schedule_housekeeping(now);
+    }
+
+    /// Sends a packet that means nothing to peers we have connections to and nothing to say to: a
+    /// VERSION that is neither request nor answer, as OpenAFS and Linux clients do.
+    fn keep_nat_mappings(&mut self, now: Instant) {
+        let Some(every) = self.config.nat_keepalive else {
+            return;
+        };
+        let mut due: Vec<Key> = self
+            .connections
+            .iter()
+            .filter(|(_, connection)| connection.role() == Role::Client)
+            .map(|(_, connection)| connection.path)
+            .collect();
+        due.sort_unstable();
+        due.dedup();
+        for key in due {
+            let Some(path) = self.paths.get_mut(key) else {
+                continue;
+            };
+            let quiet = path
+                .last_used
+                .max(path.kept_alive.unwrap_or(path.last_used));
+            if now.saturating_duration_since(quiet) + HOUSEKEEPING / 2 < every {
+                continue;
+            }
+            path.kept_alive = Some(now);
+            let header = Header {
+                epoch: Epoch(NAT_EPOCH),
+                cid: Cid(0),
+                call_number: CallNumber(0),
+                sequence: 0,
+                serial: 0,
+                packet_type: PacketType::Version,
+                flags: Flags::LAST_PACKET,
+                user_status: 0,
+                security_index: SecurityIndex(0),
+                checksum: 0,
+                service_id: ServiceId(0),
+            };
+            self.push_control(key, &header, &[0]);
+        }
     }
 
     /// Makes room for new connections: a sixteenth of them goes, those idle for longest first.
@@ -200,14 +268,19 @@ impl Endpoint {
         }
         self.next_eviction = now + EVICTION_EVERY;
         let is_idle = |call: &Key| {
-            self.calls.get(*call).is_none_or(|call| call.stage == Stage::Lingering)
+            self.calls
+                .get(*call)
+                .is_none_or(|call| call.stage == Stage::Lingering)
         };
         let mut idle: Vec<(Instant, Key)> = self
             .connections
             .iter()
             .filter(|(_, connection)| {
                 connection.role() == Role::Server
-                    && connection.channels.iter().all(|c| c.call.as_ref().is_none_or(is_idle))
+                    && connection
+                        .channels
+                        .iter()
+                        .all(|c| c.call.as_ref().is_none_or(is_idle))
             })
             .map(|(key, connection)| (connection.last_used, key))
             .collect();
@@ -220,8 +293,15 @@ impl Endpoint {
     }
 
     pub(super) fn remove_connection_and_calls(&mut self, key: Key, error: CallError) {
-        let Some(connection) = self.connections.get(key) else { return };
-        for call in connection.channels.iter().filter_map(|channel| channel.call).collect::<Vec<_>>() {
+        let Some(connection) = self.connections.get(key) else {
+            return;
+        };
+        for call in connection
+            .channels
+            .iter()
+            .filter_map(|channel| channel.call)
+            .collect::<Vec<_>>()
+        {
             self.fail(call, error);
         }
         self.remove_connection(key);

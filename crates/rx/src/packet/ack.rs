@@ -123,7 +123,10 @@ impl std::fmt::Debug for SoftAcks {
 
 impl Default for SoftAcks {
     fn default() -> Self {
-        Self { octets: [0; 255], len: 0 }
+        Self {
+            octets: [0; 255],
+            len: 0,
+        }
     }
 }
 
@@ -151,7 +154,9 @@ impl SoftAcks {
     /// In order from the ACK's `first` on.
     pub fn iter(&self) -> impl Iterator<Item = bool> + '_ {
         // Only bit 0 counts: bits 1 to 7 carry another vendor's extended acknowledgements.
-        self.octets[..usize::from(self.len)].iter().map(|octet| octet & 1 == 1)
+        self.octets[..usize::from(self.len)]
+            .iter()
+            .map(|octet| octet & 1 == 1)
     }
 }
 
@@ -172,7 +177,10 @@ impl Ack {
         let (fixed, rest) = body.split_at_checked(18)?;
         let count = usize::from(fixed[17]);
         let (flags, rest) = rest.split_at_checked(count)?;
-        let mut soft = SoftAcks { len: fixed[17], ..SoftAcks::default() };
+        let mut soft = SoftAcks {
+            len: fixed[17],
+            ..SoftAcks::default()
+        };
         soft.octets[..count].copy_from_slice(flags);
         // The three octets of padding may be missing only together with the trailer.
         let mut words = rest.get(3..).unwrap_or_default().chunks_exact(4).map(word);
@@ -202,7 +210,12 @@ impl Ack {
         out.extend([self.reason as u8, self.soft.len]);
         out.extend(&self.soft.octets[..usize::from(self.soft.len)]);
         out.extend([0; 3]);
-        let Trailer { max_mtu, interface_mtu, window, max_datagram_packets } = self.trailer;
+        let Trailer {
+            max_mtu,
+            interface_mtu,
+            window,
+            max_datagram_packets,
+        } = self.trailer;
         let words = [max_mtu, interface_mtu, window, max_datagram_packets];
         for value in words.iter().map_while(|value| *value) {
             out.extend(value.to_be_bytes());
@@ -222,7 +235,10 @@ impl Extension {
         let length = EXTENSION_FIXED + 8 * ranges.len();
         out.extend(MAGIC);
         out.extend([VERSION, 0]);
-        #[expect(clippy::cast_possible_truncation, reason = "RANGES_MAX keeps it below 2^16")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "RANGES_MAX keeps it below 2^16"
+        )]
         out.extend((length as u16).to_be_bytes());
         for value in [
             self.window,
@@ -234,7 +250,10 @@ impl Extension {
         ] {
             out.extend(value.to_be_bytes());
         }
-        #[expect(clippy::cast_possible_truncation, reason = "RANGES_MAX keeps it below 2^16")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "RANGES_MAX keeps it below 2^16"
+        )]
         out.extend((ranges.len() as u16).to_be_bytes());
         for range in ranges {
             out.extend(range.start.to_be_bytes());
@@ -263,7 +282,10 @@ impl Extension {
             ecn_ce: word(&head[28..32]),
             ranges: ranges
                 .chunks_exact(8)
-                .map(|pair| Range { start: word(&pair[..4]), end: word(&pair[4..]) })
+                .map(|pair| Range {
+                    start: word(&pair[..4]),
+                    end: word(&pair[4..]),
+                })
                 .collect(),
         })
     }
@@ -282,5 +304,7 @@ impl Extension {
 }
 
 fn word(octets: &[u8]) -> u32 {
-    octets.first_chunk().map_or(0, |octets| u32::from_be_bytes(*octets))
+    octets
+        .first_chunk()
+        .map_or(0, |octets| u32::from_be_bytes(*octets))
 }

@@ -269,8 +269,17 @@ impl PeerAnswer {
         out.short(6, self.packet_size);
         out.short(12, self.connections);
         // Eighths and quarters of a millisecond, as OpenAFS keeps them.
-        out.count(24, (self.rtt * 8).as_millis().try_into().unwrap_or(u64::MAX));
-        out.count(28, (self.rtt_variation * 4).as_millis().try_into().unwrap_or(u64::MAX));
+        out.count(
+            24,
+            (self.rtt * 8).as_millis().try_into().unwrap_or(u64::MAX),
+        );
+        out.count(
+            28,
+            (self.rtt_variation * 4)
+                .as_millis()
+                .try_into()
+                .unwrap_or(u64::MAX),
+        );
         out.count(40, self.sent);
         out.count(44, self.resent);
         out.short(60, self.packet_size);
@@ -279,7 +288,10 @@ impl PeerAnswer {
         out.short(64, 1);
         out.short(66, 1);
         out.short(68, self.packet_size);
-        out.short(70, usize::try_from(self.window_packets).unwrap_or(usize::MAX));
+        out.short(
+            70,
+            usize::try_from(self.window_packets).unwrap_or(usize::MAX),
+        );
         out.short(72, 1);
         out.long(76, self.bytes_sent);
         out.long(84, self.bytes_received);
@@ -319,8 +331,11 @@ impl RxStatsAnswer {
         let mut out = Writer([0; RX_STATS_SIZE]);
         let stats = &self.stats;
         out.count(20, stats.malformed);
-        for (index, (received, sent)) in
-            stats.packets_received.iter().zip(&stats.packets_sent).enumerate()
+        for (index, (received, sent)) in stats
+            .packets_received
+            .iter()
+            .zip(&stats.packets_sent)
+            .enumerate()
         {
             out.count(44 + 4 * index, *received);
             out.count(112 + 4 * index, *sent);
@@ -366,7 +381,10 @@ impl<const N: usize> Writer<N> {
     }
 
     fn count(&mut self, at: usize, value: u64) {
-        #[expect(clippy::cast_possible_truncation, reason = "counters wrap at 32 bits there")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "counters wrap at 32 bits there"
+        )]
         self.word(at, value as u32);
     }
 
@@ -406,8 +424,14 @@ mod tests {
         assert_eq!(Question::decode(&[0, 0, 0, 1, 0, 0, 0]), None);
         for question in [
             Question::Stats,
-            Question::Connection { index: 7, all: false },
-            Question::Connection { index: u32::MAX, all: true },
+            Question::Connection {
+                index: 7,
+                all: false,
+            },
+            Question::Connection {
+                index: u32::MAX,
+                all: true,
+            },
             Question::RxStats,
             Question::Peer { index: 3 },
             Question::Unknown,
@@ -419,13 +443,27 @@ mod tests {
 
     #[test]
     fn fields_lie_where_rxdebug_looks() {
-        let stats = StatsAnswer { free_packets: 5, packets: 9, idle: 3, ..Default::default() };
+        let stats = StatsAnswer {
+            free_packets: 5,
+            packets: 9,
+            idle: 3,
+            ..Default::default()
+        };
         let octets = stats.encode();
-        assert_eq!((word(&octets, 0), word(&octets, 28), word(&octets, 20)), (5, 9, 3));
+        assert_eq!(
+            (word(&octets, 0), word(&octets, 28), word(&octets, 20)),
+            (5, 9, 3)
+        );
         assert_eq!(octets[14], b'S');
 
         let peer = SocketAddr::from((Ipv4Addr::new(192, 0, 2, 1), 7001));
-        let channel = ChannelAnswer { call_number: 4, state: 2, mode: 1, flags: 36, other: 3 };
+        let channel = ChannelAnswer {
+            call_number: 4,
+            state: 2,
+            mode: 1,
+            flags: 36,
+            other: 3,
+        };
         let connection = ConnectionAnswer {
             peer,
             epoch: Epoch(0x9a5b_3c21),
@@ -444,8 +482,14 @@ mod tests {
         assert_eq!((word(&octets, 12), word(&octets, 16)), (0, 4));
         assert_eq!(word(&octets, 28), 0xffff_fffd);
         assert_eq!(octets[32..37], [0x1b, 0x59, 9, 1, 2]);
-        assert_eq!(octets[40..56], [0, 2, 2, 2, 0, 1, 1, 1, 0, 36, 36, 36, 0, 3, 3, 3]);
-        assert_eq!((word(&octets, 132), word(&octets, 136)), (0x9a5b_3c21, 1444));
+        assert_eq!(
+            octets[40..56],
+            [0, 2, 2, 2, 0, 1, 1, 1, 0, 36, 36, 36, 0, 3, 3, 3]
+        );
+        assert_eq!(
+            (word(&octets, 132), word(&octets, 136)),
+            (0x9a5b_3c21, 1444)
+        );
 
         let answer = PeerAnswer {
             address: peer,
@@ -464,12 +508,19 @@ mod tests {
         assert_eq!(octets[..8], [192, 0, 2, 1, 0x1b, 0x59, 0x05, 0xa4]);
         assert_eq!((word(&octets, 24), word(&octets, 28)), (202, 2));
         assert_eq!(octets[70..72], [0xff, 0xff]);
-        assert_eq!((word(&octets, 76), word(&octets, 80), word(&octets, 88)), (7, 6, 5));
+        assert_eq!(
+            (word(&octets, 76), word(&octets, 80), word(&octets, 88)),
+            (7, 6, 5)
+        );
     }
 
     #[test]
     fn counters_of_packets() {
-        let mut stats = Stats { data_resent: 2, rtt_samples: 10, ..Default::default() };
+        let mut stats = Stats {
+            data_resent: 2,
+            rtt_samples: 10,
+            ..Default::default()
+        };
         stats.packets_received[12] = 3;
         stats.packets_sent[0] = 7;
         let answer = RxStatsAnswer {
@@ -482,8 +533,17 @@ mod tests {
         };
         let octets = answer.encode();
         assert_eq!(word(&octets, 44 + 4 * 12), 3);
-        assert_eq!((word(&octets, 112), word(&octets, 180), word(&octets, 184)), (7, 5, 2));
-        assert_eq!((word(&octets, 200), word(&octets, 208), word(&octets, 216)), (20_000, 1000, 3000));
-        assert_eq!([224, 228, 232, 236].map(|at| word(&octets, at)), [4, 5, 6, 7]);
+        assert_eq!(
+            (word(&octets, 112), word(&octets, 180), word(&octets, 184)),
+            (7, 5, 2)
+        );
+        assert_eq!(
+            (word(&octets, 200), word(&octets, 208), word(&octets, 216)),
+            (20_000, 1000, 3000)
+        );
+        assert_eq!(
+            [224, 228, 232, 236].map(|at| word(&octets, at)),
+            [4, 5, 6, 7]
+        );
     }
 }

@@ -23,7 +23,10 @@ impl Parts {
     /// Begins with the datagram's own header and all that follows it.
     #[must_use]
     pub const fn new(header: Header, body: Bytes) -> Self {
-        Self { next: Some((header, body)), index: 0 }
+        Self {
+            next: Some((header, body)),
+            index: 0,
+        }
     }
 
     /// Splits a whole datagram.
@@ -50,11 +53,13 @@ impl Iterator for Parts {
         }
         let rest = body.split_off(PART_SIZE);
         let following = Header {
-            flags: Flags(rest[0]).without(Flags::CLIENT_INITIATED).with(if header.from_client() {
-                Flags::CLIENT_INITIATED
-            } else {
-                Flags::default()
-            }),
+            flags: Flags(rest[0])
+                .without(Flags::CLIENT_INITIATED)
+                .with(if header.from_client() {
+                    Flags::CLIENT_INITIATED
+                } else {
+                    Flags::default()
+                }),
             checksum: u16::from_be_bytes([rest[2], rest[3]]),
             sequence: header.sequence.wrapping_add(1),
             serial: header.serial.wrapping_add(1),

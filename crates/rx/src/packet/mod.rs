@@ -154,7 +154,8 @@ impl Header {
         let Some(head) = octets.first_chunk::<HEADER_SIZE>() else {
             return Err(PacketError::Short(octets.len()));
         };
-        let word = |at: usize| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+        let word =
+            |at: usize| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
         let packet_type = PacketType::from_wire(head[20]).ok_or(PacketError::Type(head[20]))?;
         Ok(Self {
             epoch: Epoch(word(0)),

@@ -61,6 +61,8 @@ pub(crate) struct Path {
     /// Connections that use the path.
     pub(crate) connections: usize,
     pub(crate) last_used: Instant,
+    /// When a packet only to keep a NAT mapping was last sent.
+    pub(crate) kept_alive: Option<Instant>,
     /// When the peer last proved that it receives at this address.
     pub(crate) reached_at: Option<Instant>,
     pub(crate) ecn: EcnState,
@@ -119,6 +121,7 @@ impl Path {
             wake_at: None,
             connections: 0,
             last_used: now,
+            kept_alive: None,
             reached_at: None,
             ecn: EcnState::default(),
             counters: PathCounters::default(),
@@ -137,9 +140,8 @@ impl Path {
     /// Whether the RTT has not been measured for so long that a PING should do it: a side that only
     /// receives gets no other samples.
     pub(crate) fn wants_ping(&self, now: Instant) -> bool {
-        let is_old = |at: Option<Instant>| {
-            at.is_none_or(|at| now.saturating_duration_since(at) > RTT_EVERY)
-        };
+        let is_old =
+            |at: Option<Instant>| at.is_none_or(|at| now.saturating_duration_since(at) > RTT_EVERY);
         is_old(self.sampled_at) && is_old(self.ping.map(|(_, _, at)| at))
     }
 
@@ -155,12 +157,17 @@ impl Path {
         serial: u32,
         held: Duration,
     ) -> bool {
-        let Some((_, _, sent)) = self.ping.filter(|ping| (ping.0, ping.1) == (connection, serial))
+        let Some((_, _, sent)) = self
+            .ping
+            .filter(|ping| (ping.0, ping.1) == (connection, serial))
         else {
             return false;
         };
         self.ping = None;
-        self.sample_rtt(now, now.saturating_duration_since(sent).saturating_sub(held));
+        self.sample_rtt(
+            now,
+            now.saturating_duration_since(sent).saturating_sub(held),
+        );
         true
     }
 
@@ -172,7 +179,11 @@ impl Path {
     /// How long the peer may hold an acknowledgement back.
     pub(crate) fn ack_allowance(&self) -> Duration {
         // afar peers acknowledge within 5 ms, OpenAFS within 100 ms.
-        if self.afar { Duration::from_millis(10) } else { Duration::from_millis(120) }
+        if self.afar {
+            Duration::from_millis(10)
+        } else {
+            Duration::from_millis(120)
+        }
     }
 
     /// Learns from the trailer and the extension of an acknowledgement.
@@ -191,7 +202,8 @@ impl Path {
                 }
                 self.window_hint = extension.window;
                 let peer_max = usize::try_from(extension.datagram_max).unwrap_or(usize::MAX);
-                self.mtu.limit(peer_max.clamp(MIN_PACKET_SIZE, config.datagram_max));
+                self.mtu
+                    .limit(peer_max.clamp(MIN_PACKET_SIZE, config.datagram_max));
             }
             None => {
                 self.classic_acks = self.classic_acks.saturating_add(1);
@@ -212,9 +224,17 @@ impl Path {
     }
 
     /// Learns from the ECN counts of an acknowledgement whose newest packet left at `time_sent`.
-    pub(crate) fn on_ecn_report(&mut self, now: Instant, extension: &Extension, time_sent: Instant) {
+    pub(crate) fn on_ecn_report(
+        &mut self,
+        now: Instant,
+        extension: &Extension,
+        time_sent: Instant,
+    ) {
         let marked = extension.ecn_ce.wrapping_sub(self.ecn.reported_ce);
-        let seen = extension.ecn_ect0.wrapping_sub(self.ecn.reported_ect0).wrapping_add(marked);
+        let seen = extension
+            .ecn_ect0
+            .wrapping_sub(self.ecn.reported_ect0)
+            .wrapping_add(marked);
         // Counts belong to the peer, so a report that was overtaken would run backwards.
         if seen == 0 || seen > u32::MAX / 2 || marked > u32::MAX / 2 {
             return;
@@ -223,7 +243,8 @@ impl Path {
         self.ecn.reported_ect0 = extension.ecn_ect0;
         self.ecn.sent_unconfirmed = 0;
         self.counters.ecn_ce += u64::from(marked);
-        self.controller.on_ecn_ce(now, u64::from(marked), time_sent, &self.rtt);
+        self.controller
+            .on_ecn_ce(now, u64::from(marked), time_sent, &self.rtt);
     }
 
     /// Notes a DATA packet that left; gives the controller's token for it.
@@ -247,13 +268,15 @@ impl Path {
         if self.ecn.enabled {
             self.ecn.sent_unconfirmed += 1;
             // The path drops the marks, or the peer does not see them.
-            self.ecn.enabled = self.ecn.sent_unconfirmed < ECN_TRIAL_PACKETS.max(
-                u32::try_from(4 * self.controller.window() / self.packet_size() as u64)
-                    .unwrap_or(u32::MAX),
-            );
+            self.ecn.enabled = self.ecn.sent_unconfirmed
+                < ECN_TRIAL_PACKETS.max(
+                    u32::try_from(4 * self.controller.window() / self.packet_size() as u64)
+                        .unwrap_or(u32::MAX),
+                );
         }
         self.pacer.on_sent(now, bytes);
-        self.controller.on_packet_sent(now, bytes, app_limited, &self.rtt)
+        self.controller
+            .on_packet_sent(now, bytes, app_limited, &self.rtt)
     }
 
     /// Octets that window and pacing allow now.
@@ -300,6 +323,8 @@ impl Path {
 
     /// Octets of stream one packet carries when the security class adds `overhead`.
     pub(crate) fn payload_size(&self, overhead: usize) -> usize {
-        self.packet_size().saturating_sub(HEADER_SIZE + overhead).max(1)
+        self.packet_size()
+            .saturating_sub(HEADER_SIZE + overhead)
+            .max(1)
     }
 }

@@ -82,10 +82,16 @@ impl MtuSearch {
             self.done_at = None;
             self.tries = 0;
         }
-        while CANDIDATES.get(self.next).is_some_and(|size| *size <= self.size) {
+        while CANDIDATES
+            .get(self.next)
+            .is_some_and(|size| *size <= self.size)
+        {
             self.next += 1;
         }
-        CANDIDATES.get(self.next).copied().filter(|size| *size <= self.limit)
+        CANDIDATES
+            .get(self.next)
+            .copied()
+            .filter(|size| *size <= self.limit)
     }
 
     /// A probe left.
@@ -96,7 +102,12 @@ impl MtuSearch {
         size: usize,
         expires: Instant,
     ) {
-        self.probe = Some(Probe { serial, connection, size, expires });
+        self.probe = Some(Probe {
+            serial,
+            connection,
+            size,
+            expires,
+        });
     }
 
     /// The local network refused a probe of that size.
@@ -126,8 +137,11 @@ impl MtuSearch {
             return false;
         }
         // A size that worked may have been lost to a route change; the least one cannot be helped.
-        let smaller =
-            if self.size > CLASSIC_PACKET_SIZE { CLASSIC_PACKET_SIZE } else { FALLBACK_SIZE };
+        let smaller = if self.size > CLASSIC_PACKET_SIZE {
+            CLASSIC_PACKET_SIZE
+        } else {
+            FALLBACK_SIZE
+        };
         self.size = smaller;
         self.next = 0;
         self.tries = 0;

@@ -68,11 +68,6 @@ impl RttEstimator {
         self.samples += 1;
     }
 
-    /// Forgets the minimum, for example after the peer's address changed; the rest adapts by itself.
-    pub(crate) fn forget_min(&mut self) {
-        self.min = WindowedMin::default();
-    }
-
     /// The newest sample, less the acknowledgement delay.
     pub(crate) fn latest(&self) -> Duration {
         self.latest

@@ -18,8 +18,13 @@ fn four_channels_then_one_comes_free() {
     let mut pair = Pair::new(1, Link::default());
     let capture = pair.capture();
     let connection = pair.connect();
-    let calls: Vec<_> = (0..4).map(|_| pair.call(connection, pattern(100, 1))).collect();
-    assert_eq!(pair.sides[CLIENT].endpoint.start_call(pair.now, connection), None);
+    let calls: Vec<_> = (0..4)
+        .map(|_| pair.call(connection, pattern(100, 1)))
+        .collect();
+    assert_eq!(
+        pair.sides[CLIENT].endpoint.start_call(pair.now, connection),
+        None
+    );
     for call in calls {
         pair.finish(call, SECOND).unwrap();
     }
@@ -34,7 +39,10 @@ fn four_channels_then_one_comes_free() {
     // The channel that has rested longest is used next, with the next number.
     pair.echo(connection, 100).unwrap();
     let (header, _) = capture.of(CLIENT, PacketType::Data).pop().unwrap();
-    assert_eq!((header.cid.channel(), header.call_number), (0, CallNumber(2)));
+    assert_eq!(
+        (header.cid.channel(), header.call_number),
+        (0, CallNumber(2))
+    );
 }
 
 #[test]
@@ -61,7 +69,13 @@ fn many_calls_in_turn_leave_nothing_behind() {
 /// Neither request nor reply needs an acknowledgement of its own in a run of short calls.
 #[test]
 fn replies_and_next_calls_acknowledge() {
-    let mut pair = Pair::new(1, Link { delay: Duration::from_millis(1), ..Link::default() });
+    let mut pair = Pair::new(
+        1,
+        Link {
+            delay: Duration::from_millis(1),
+            ..Link::default()
+        },
+    );
     let connection = pair.connect();
     for _ in 0..20 {
         pair.echo(connection, 100).unwrap();
@@ -86,7 +100,10 @@ fn a_finished_call_acknowledges_duplicates() {
     assert_eq!(raw.take_of(PacketType::Data).len(), 1);
     raw.data(1, Flags::LAST_PACKET, b"reply");
     assert_eq!(raw.events(), [Event::Readable(call)]);
-    assert_eq!(raw.endpoint.read(call), Read::Data(Bytes::from_static(b"reply")));
+    assert_eq!(
+        raw.endpoint.read(call),
+        Read::Data(Bytes::from_static(b"reply"))
+    );
     raw.endpoint.consume(raw.now, call, 5);
     assert_eq!(raw.endpoint.read(call), Read::End);
     assert_eq!(raw.events(), [Event::Completed(call)]);
@@ -115,9 +132,17 @@ fn a_higher_call_number_ends_the_call_before() {
     raw.header.call_number = CallNumber(2);
     raw.data(1, Flags::LAST_PACKET, b"next");
     let events = raw.events();
-    assert!(matches!(events[0], Event::Failed(call, _) if call == old), "{events:?}");
-    let Event::Incoming { call, .. } = events[1] else { panic!("{events:?}") };
-    assert_eq!(raw.endpoint.read(call), Read::Data(Bytes::from_static(b"next")));
+    assert!(
+        matches!(events[0], Event::Failed(call, _) if call == old),
+        "{events:?}"
+    );
+    let Event::Incoming { call, .. } = events[1] else {
+        panic!("{events:?}")
+    };
+    assert_eq!(
+        raw.endpoint.read(call),
+        Read::Data(Bytes::from_static(b"next"))
+    );
     // Packets of the old one change nothing.
     raw.header.call_number = CallNumber(1);
     raw.data(2, Flags::LAST_PACKET, b"late");
@@ -151,11 +176,17 @@ fn a_server_aborts_and_says_so_again() {
     raw.data(1, Flags::LAST_PACKET, b"q");
     let call = raw.incoming();
     raw.endpoint.abort(raw.now, call, AbortCode(7));
-    assert_eq!(abort_code(&raw.take_of(PacketType::Abort)[0].1), AbortCode(7));
+    assert_eq!(
+        abort_code(&raw.take_of(PacketType::Abort)[0].1),
+        AbortCode(7)
+    );
     // The ABORT was lost: the client sends its request again.
     raw.data(1, Flags::LAST_PACKET, b"q");
     let (header, body) = raw.take_of(PacketType::Abort).remove(0);
-    assert_eq!((header.call_number, abort_code(&body)), (CallNumber(1), AbortCode(7)));
+    assert_eq!(
+        (header.call_number, abort_code(&body)),
+        (CallNumber(1), AbortCode(7))
+    );
     assert_eq!(raw.events(), []);
     // An ABORT is never answered.
     raw.put(PacketType::Abort, 0, Flags(0), &[0, 0, 0, 1]);
@@ -190,7 +221,9 @@ fn a_client_cancels() {
     pair.run(Duration::from_millis(30), |_| false);
     pair.sides[CLIENT].to_write.clear();
     let now = pair.now;
-    pair.sides[CLIENT].endpoint.abort(now, call, AbortCode::RX_USER_ABORT);
+    pair.sides[CLIENT]
+        .endpoint
+        .abort(now, call, AbortCode::RX_USER_ABORT);
     pair.idle(SECOND);
     let failed: Vec<_> = pair.sides[SERVER].seen.failed.values().copied().collect();
     assert_eq!(failed, [CallError::Aborted(AbortCode::RX_USER_ABORT)]);
@@ -214,14 +247,19 @@ fn a_connection_is_closed() {
     assert_eq!(pair.finish(call, SECOND), Err(CallError::Closed));
     pair.idle(SECOND);
     assert_eq!(pair.sides[SERVER].seen.failed.len(), 1);
-    assert_eq!(pair.sides[CLIENT].endpoint.start_call(pair.now, connection), None);
+    assert_eq!(
+        pair.sides[CLIENT].endpoint.start_call(pair.now, connection),
+        None
+    );
 }
 
 #[test]
 fn a_connection_abort_fails_all_calls() {
     let (mut raw, connection) = Raw::client(Config::default());
     let calls = [(); 3].map(|()| raw.endpoint.start_call(raw.now, connection).unwrap());
-    calls.iter().for_each(|call| raw.endpoint.finish(raw.now, *call));
+    calls
+        .iter()
+        .for_each(|call| raw.endpoint.finish(raw.now, *call));
     raw.take();
     raw.header.call_number = CallNumber(0);
     raw.put(PacketType::Abort, 0, Flags(0), &19_270_409i32.to_be_bytes());
@@ -251,10 +289,15 @@ fn ack_all_ends_a_reply() {
     raw.data(1, Flags::LAST_PACKET, b"q");
     let call = raw.incoming();
     while raw.endpoint.read(call) != Read::End {}
-    raw.endpoint.write(raw.now, call, pattern(10_000, 1)).unwrap();
+    raw.endpoint
+        .write(raw.now, call, pattern(10_000, 1))
+        .unwrap();
     raw.endpoint.finish(raw.now, call);
     let sent = raw.wait(Duration::from_millis(100));
-    assert!(sent.iter().any(|(_, header, _)| header.sequence == 8), "{sent:?}");
+    assert!(
+        sent.iter().any(|(_, header, _)| header.sequence == 8),
+        "{sent:?}"
+    );
     raw.put(PacketType::AckAll, 0, Flags(0), &[]);
     assert_eq!(raw.events(), [Event::Completed(call)]);
     assert_eq!(raw.wait(5 * SECOND), []);
@@ -267,5 +310,8 @@ fn numbers_may_start_anywhere() {
     raw.header.call_number = CallNumber(4_000_000_000);
     raw.data(1, Flags::LAST_PACKET, b"q");
     let call = raw.incoming();
-    assert_eq!(raw.endpoint.read(call), Read::Data(Bytes::from_static(b"q")));
+    assert_eq!(
+        raw.endpoint.read(call),
+        Read::Data(Bytes::from_static(b"q"))
+    );
 }

@@ -21,14 +21,22 @@ fn rate(seed: u64, link: Link, len: usize) -> f64 {
 fn link(megabits: f64, one_way: Duration) -> Link {
     let rate = (megabits * 125e3) as u64;
     let queue = (rate as f64 * 2.0 * one_way.as_secs_f64()) as u64;
-    Link { delay: one_way, rate, queue: queue.max(100_000), ..Link::default() }
+    Link {
+        delay: one_way,
+        rate,
+        queue: queue.max(100_000),
+        ..Link::default()
+    }
 }
 
 #[test]
 fn reordering_does_not_shrink_throughput() {
     let clean = link(30.0, Duration::from_millis(115));
-    let reordered =
-        Link { reorder: 0.01, reorder_delay: Duration::from_millis(5), ..clean.clone() };
+    let reordered = Link {
+        reorder: 0.01,
+        reorder_delay: Duration::from_millis(5),
+        ..clean.clone()
+    };
     let len = 40_000_000;
     let (without, with) = (rate(1, clean, len), rate(1, reordered, len));
     assert!(with >= 0.95 * without, "{with:.0} of {without:.0} octets/s");
@@ -36,7 +44,10 @@ fn reordering_does_not_shrink_throughput() {
 
 #[test]
 fn random_loss_does_not_shrink_throughput() {
-    let lossy = Link { loss: 0.001, ..link(100.0, Duration::from_micros(6250)) };
+    let lossy = Link {
+        loss: 0.001,
+        ..link(100.0, Duration::from_micros(6250))
+    };
     let got = rate(1, lossy, 60_000_000);
     // Headers of IP, UDP and Rx take 3.9 % of a packet.
     assert!(got >= 0.9 * 0.961 * 12.5e6, "{got:.0} octets/s");

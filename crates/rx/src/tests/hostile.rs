@@ -25,12 +25,14 @@ fn every_kind_of_nonsense_is_counted() {
         before = after;
     };
     for len in [0, 1, 27] {
-        raw.endpoint.handle(raw.now, raw.peer, None, vec![1; len].into());
+        raw.endpoint
+            .handle(raw.now, raw.peer, None, vec![1; len].into());
         check(&mut raw, "truncated header", |stats| stats.malformed);
     }
     let mut octets = raw.header.encode();
     octets[20] = 12;
-    raw.endpoint.handle(raw.now, raw.peer, None, octets.to_vec().into());
+    raw.endpoint
+        .handle(raw.now, raw.peer, None, octets.to_vec().into());
     check(&mut raw, "unknown type", |stats| stats.malformed);
     raw.put(PacketType::Ack, 0, Flags(0), &[0; 17]);
     check(&mut raw, "truncated ACK", |stats| stats.malformed);
@@ -39,17 +41,25 @@ fn every_kind_of_nonsense_is_counted() {
         body[17] = 200;
         body
     });
-    check(&mut raw, "ACK with too many soft acks", |stats| stats.malformed);
+    check(&mut raw, "ACK with too many soft acks", |stats| {
+        stats.malformed
+    });
     raw.data(2, Flags::JUMBO_PACKET, &[0; 1412]);
-    check(&mut raw, "jumbogram without second header", |stats| stats.malformed);
+    check(&mut raw, "jumbogram without second header", |stats| {
+        stats.malformed
+    });
     raw.data(0, Flags(0), b"zero");
     check(&mut raw, "sequence 0", |stats| stats.violations);
     raw.data(u32::MAX, Flags(0), b"far");
     check(&mut raw, "absurd sequence", |stats| stats.violations);
     raw.ack(2, "", Reason::Idle, 32);
-    check(&mut raw, "ACK of what was not sent", |stats| stats.violations);
+    check(&mut raw, "ACK of what was not sent", |stats| {
+        stats.violations
+    });
     raw.ack(1, "1", Reason::Idle, 32);
-    check(&mut raw, "soft ACK of what was not sent", |stats| stats.violations);
+    check(&mut raw, "soft ACK of what was not sent", |stats| {
+        stats.violations
+    });
     raw.ack(1, &"0".repeat(255), Reason::Idle, 32);
     check(&mut raw, "ACK of constant length", |stats| stats.violations);
     raw.put(PacketType::Challenge, 0, Flags(0), &[]);
@@ -96,7 +106,9 @@ fn a_stream_ends_once() {
 fn a_reply_before_the_request_is_sent_is_dropped() {
     let (mut raw, connection) = Raw::client(Config::default());
     let call = raw.endpoint.start_call(raw.now, connection).unwrap();
-    raw.endpoint.write(raw.now, call, pattern(100_000, 1)).unwrap();
+    raw.endpoint
+        .write(raw.now, call, pattern(100_000, 1))
+        .unwrap();
     raw.take();
     raw.data(1, Flags::LAST_PACKET, b"early");
     assert_eq!(raw.endpoint.stats().violations, 1);
@@ -113,7 +125,13 @@ fn a_reply_before_the_request_is_sent_is_dropped() {
 #[test]
 fn calls_survive_damaged_packets() {
     for seed in 0..super::seeds(30) {
-        let mut pair = Pair::new(seed, Link { mtu: 1472, ..Link::default() });
+        let mut pair = Pair::new(
+            seed,
+            Link {
+                mtu: 1472,
+                ..Link::default()
+            },
+        );
         let mut random = fastrand::Rng::with_seed(seed);
         pair.filter = Some(Box::new(move |_, octets| {
             if random.f64() > 0.02 {
@@ -129,7 +147,9 @@ fn calls_survive_damaged_packets() {
                 octets.truncate(random.usize(28..=octets.len()));
             }
             // A lie about what has arrived is believed, as it is from any peer: keep those out.
-            let told = octets.get(28 + 4..28 + 8).map(|first| first == [0, 0, 0, 0]);
+            let told = octets
+                .get(28 + 4..28 + 8)
+                .map(|first| first == [0, 0, 0, 0]);
             !(at >= 28 && at < 28 + 18 + usize::from(*octets.get(28 + 17).unwrap_or(&0)))
                 && told != Some(true)
                 && !in_ranges(octets, at)
@@ -139,14 +159,21 @@ fn calls_survive_damaged_packets() {
             let data = pattern(len, seed);
             let call = pair.call(connection, data.clone());
             let reply = pair.finish(call, 120 * SECOND);
-            assert!(reply.as_ref() == Ok(&data), "seed {seed}: {:?}", reply.map(|r| r.len()));
+            assert!(
+                reply.as_ref() == Ok(&data),
+                "seed {seed}: {:?}",
+                reply.map(|r| r.len())
+            );
         }
     }
 }
 
 /// Whether that octet lies in the extension, whose ranges are lies when damaged.
 fn in_ranges(octets: &[u8], at: usize) -> bool {
-    octets.windows(4).position(|magic| magic == b"afar").is_some_and(|start| at >= start)
+    octets
+        .windows(4)
+        .position(|magic| magic == b"afar")
+        .is_some_and(|start| at >= start)
 }
 
 /// Octets without any sense, at a server and a client with calls running.
@@ -168,6 +195,9 @@ fn random_octets() {
             }
             pair.inject(side, addresses[1 - side], octets);
         }
-        assert!(pair.finish(call, 60 * SECOND).unwrap() == data, "seed {seed}");
+        assert!(
+            pair.finish(call, 60 * SECOND).unwrap() == data,
+            "seed {seed}"
+        );
     }
 }

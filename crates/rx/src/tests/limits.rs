@@ -17,7 +17,10 @@ const SECOND: Duration = Duration::from_secs(1);
 #[test]
 fn a_flood_of_connections_is_survived() {
     let limit = 2000;
-    let server = Config { server_connections_max: limit, ..Config::default() };
+    let server = Config {
+        server_connections_max: limit,
+        ..Config::default()
+    };
     let mut pair = Pair::with_configs(1, Link::default(), [Config::default(), server]);
     let connection = pair.connect();
     pair.echo(connection, 10_000).unwrap();
@@ -29,14 +32,21 @@ fn a_flood_of_connections_is_survived() {
         header.flags = Flags(if index % 2 == 0 { 0x01 } else { 0x05 });
         let mut octets = header.encode().to_vec();
         octets.extend([0; 100]);
-        let from = SocketAddr::from(([10, 1, (index >> 8) as u8, index as u8], 1024 + (index >> 4) as u16));
+        let from = SocketAddr::from((
+            [10, 1, (index >> 8) as u8, index as u8],
+            1024 + (index >> 4) as u16,
+        ));
         pair.inject(SERVER, from, octets);
         if index % 100 == 0 {
             pair.idle(Duration::from_millis(10));
         }
     }
     let endpoint = &pair.sides[SERVER].endpoint;
-    assert!(endpoint.active_calls() <= limit, "{}", endpoint.active_calls());
+    assert!(
+        endpoint.active_calls() <= limit,
+        "{}",
+        endpoint.active_calls()
+    );
     assert!(endpoint.stats().refused > 0);
     assert!(endpoint.stats().receive_memory <= 100 * limit as u64);
     pair.idle(SECOND);
@@ -46,13 +56,19 @@ fn a_flood_of_connections_is_survived() {
     // Calls that never end are dead in the end, and all is as before.
     pair.idle(120 * SECOND);
     let endpoint = &pair.sides[SERVER].endpoint;
-    assert_eq!((endpoint.active_calls(), endpoint.stats().receive_memory), (0, 0));
+    assert_eq!(
+        (endpoint.active_calls(), endpoint.stats().receive_memory),
+        (0, 0)
+    );
 }
 
 #[test]
 fn calls_wait_for_a_place_then_are_refused() {
     let mut raw = Raw::server(Config::default());
-    let service = Service { max_calls: 2, ..Service::new(SERVICE, "narrow") };
+    let service = Service {
+        max_calls: 2,
+        ..Service::new(SERVICE, "narrow")
+    };
     raw.endpoint.add_service(service, vec![Arc::new(RxNull)]);
     let begin = |raw: &mut Raw, index: u32| {
         raw.header.cid = Cid(0x1000 + index);
@@ -79,7 +95,11 @@ fn calls_wait_for_a_place_then_are_refused() {
     raw.take();
     (10..2000).for_each(|index| begin(&mut raw, index));
     let aborts = raw.take_of(PacketType::Abort);
-    assert!(aborts.iter().all(|(_, body)| abort_code(body) == AbortCode::VBUSY));
+    assert!(
+        aborts
+            .iter()
+            .all(|(_, body)| abort_code(body) == AbortCode::VBUSY)
+    );
     assert!((900..1100).contains(&aborts.len()), "{}", aborts.len());
     assert_eq!(raw.events(), []);
     // A waiting call that its client gives up leaves the line.
@@ -108,7 +128,10 @@ fn most_held(pair: &mut Pair, side: usize, limit: Duration) -> u64 {
 #[test]
 fn a_slow_reader_holds_the_sender_back() {
     for client in [Config::default(), old_peer()] {
-        let server = Config { receive_window_max: 1 << 20, ..Config::default() };
+        let server = Config {
+            receive_window_max: 1 << 20,
+            ..Config::default()
+        };
         let mut pair = Pair::with_configs(1, Link::default(), [client, server]);
         pair.sides[SERVER].reads = false;
         let connection = pair.connect();
@@ -127,7 +150,10 @@ fn a_slow_reader_holds_the_sender_back() {
 #[test]
 fn all_calls_together_stay_within_memory() {
     let max = 8 << 20;
-    let server = Config { receive_memory_max: max, ..Config::default() };
+    let server = Config {
+        receive_memory_max: max,
+        ..Config::default()
+    };
     let mut pair = Pair::with_configs(1, Link::default(), [Config::default(), server]);
     pair.sides[SERVER].reads = false;
     for _ in 0..10 {
@@ -138,7 +164,10 @@ fn all_calls_together_stay_within_memory() {
     }
     let most = most_held(&mut pair, SERVER, 10 * SECOND);
     // Every call has a floor, so that none starves.
-    assert!((max / 2..=max + 40 * (66 << 10)).contains(&most), "{most} of {max}");
+    assert!(
+        (max / 2..=max + 40 * (66 << 10)).contains(&most),
+        "{most} of {max}"
+    );
     pair.unblock(SERVER);
     pair.idle(300 * SECOND);
     assert_eq!(pair.sides[CLIENT].seen.completed.len(), 40);
@@ -149,7 +178,13 @@ fn all_calls_together_stay_within_memory() {
 #[test]
 fn a_window_reopens_though_updates_are_lost() {
     for client in [Config::default(), old_peer()] {
-        for server in [Config { receive_window_max: 200_000, ..Config::default() }, old_peer()] {
+        for server in [
+            Config {
+                receive_window_max: 200_000,
+                ..Config::default()
+            },
+            old_peer(),
+        ] {
             let configs = [client.clone(), server];
             let mut pair = Pair::with_configs(1, Link::default(), configs);
             pair.sides[SERVER].reads = false;
@@ -166,7 +201,11 @@ fn a_window_reopens_though_updates_are_lost() {
             let at = pair.now;
             assert!(pair.finish(call, 60 * SECOND).unwrap() == data);
             let took = pair.now - at;
-            assert!(took < 8 * SECOND, "{took:?}, {:?}", pair.sides[CLIENT].endpoint.stats());
+            assert!(
+                took < 8 * SECOND,
+                "{took:?}, {:?}",
+                pair.sides[CLIENT].endpoint.stats()
+            );
         }
     }
 }
@@ -174,14 +213,26 @@ fn a_window_reopens_though_updates_are_lost() {
 /// A peer that ignores the window cannot make us hold more than it.
 #[test]
 fn packets_beyond_the_window_are_dropped() {
-    let mut raw = Raw::server(Config { receive_window_max: 100_000, ..old_peer() });
+    let mut raw = Raw::server(Config {
+        receive_window_max: 100_000,
+        ..old_peer()
+    });
     for sequence in 1..5000 {
         raw.data(sequence, Flags(0), &[0; 1400]);
     }
     raw.incoming();
     let held = raw.endpoint.stats().receive_memory;
     assert!(held <= 200_000, "{held}");
-    let reasons: Vec<_> =
-        raw.take_of(PacketType::Ack).iter().map(|(_, body)| Ack::decode(body).unwrap().reason).collect();
-    assert!(matches!(reasons.last(), Some(Reason::ExceedsWindow | Reason::NoSpace)), "{reasons:?}");
+    let reasons: Vec<_> = raw
+        .take_of(PacketType::Ack)
+        .iter()
+        .map(|(_, body)| Ack::decode(body).unwrap().reason)
+        .collect();
+    assert!(
+        matches!(
+            reasons.last(),
+            Some(Reason::ExceedsWindow | Reason::NoSpace)
+        ),
+        "{reasons:?}"
+    );
 }

@@ -19,10 +19,17 @@ mod vectors;
 
 /// How many seeds a randomised test runs: `AFAR_SIM_SEEDS`, or what it takes by itself.
 fn seeds(usual: u64) -> u64 {
-    std::env::var("AFAR_SIM_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(usual)
+    std::env::var("AFAR_SIM_SEEDS")
+        .ok()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(usual)
 }
 
 /// What an old peer is: no extension, and OpenAFS's window.
 fn old_peer() -> crate::Config {
-    crate::Config { extension: false, classic_window: 32, ..crate::Config::default() }
+    crate::Config {
+        extension: false,
+        classic_window: 32,
+        ..crate::Config::default()
+    }
 }

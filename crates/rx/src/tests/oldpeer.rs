@@ -25,7 +25,12 @@ fn transfer(seed: u64, ours: usize, link: Link) -> (Pair, Capture) {
 }
 
 fn lossy() -> Link {
-    Link { loss: 0.02, reorder: 0.02, duplicate: 0.02, ..Link::default() }
+    Link {
+        loss: 0.02,
+        reorder: 0.02,
+        duplicate: 0.02,
+        ..Link::default()
+    }
 }
 
 /// Follows one direction's DATA and the other's ACKs in the order in which they left.
@@ -39,7 +44,11 @@ struct Ledger {
 
 /// `from` sends DATA; the other side acknowledges. No delay, so leaving order is arrival order.
 fn check_ledger(capture: &Capture, from: usize) {
-    let mut ledger = Ledger { window: 16, first: 1, ..Ledger::default() };
+    let mut ledger = Ledger {
+        window: 16,
+        first: 1,
+        ..Ledger::default()
+    };
     for (side, header, body) in capture.0.borrow().iter() {
         match header.packet_type {
             PacketType::Data if *side == from => {
@@ -58,7 +67,10 @@ fn check_ledger(capture: &Capture, from: usize) {
                 assert!(ack.first + u32::from(ack.soft.len()) <= ledger.highest_sent + 1);
                 assert!(ack.previous <= ledger.highest_sent);
                 if ledger.highest_received > 0 || ack.first > 1 {
-                    assert!(ack.previous > 0, "previousPacket 0 looks like a restart to Linux");
+                    assert!(
+                        ack.previous > 0,
+                        "previousPacket 0 looks like a restart to Linux"
+                    );
                 }
                 ledger.highest_received = ledger.highest_received.max(ack.previous);
                 ledger.first = ack.first;
@@ -73,7 +85,10 @@ fn check_ledger(capture: &Capture, from: usize) {
 #[test]
 fn windows_and_acknowledgements_are_honest() {
     for ours in [CLIENT, SERVER] {
-        let link = Link { delay: Duration::ZERO, ..Link::default() };
+        let link = Link {
+            delay: Duration::ZERO,
+            ..Link::default()
+        };
         let (_, capture) = transfer(1, ours, link);
         check_ledger(&capture, CLIENT);
         check_ledger(&capture, SERVER);
@@ -89,13 +104,17 @@ fn acknowledgements_are_honest_on_bad_links() {
             for (side, header, body) in capture.0.borrow().iter() {
                 let other = 1 - side;
                 match header.packet_type {
-                    PacketType::Data => highest_sent[*side] = highest_sent[*side].max(header.sequence),
+                    PacketType::Data => {
+                        highest_sent[*side] = highest_sent[*side].max(header.sequence)
+                    }
                     PacketType::Ack => {
                         let ack = Ack::decode(body).unwrap();
                         assert!(ack.first + u32::from(ack.soft.len()) <= highest_sent[other] + 1);
                         assert!(ack.first == 1 || ack.previous > 0);
-                        assert!(!matches!(ack.reason, Reason::OutOfSequence | Reason::ExceedsWindow)
-                            || ack.previous > 0);
+                        assert!(
+                            !matches!(ack.reason, Reason::OutOfSequence | Reason::ExceedsWindow)
+                                || ack.previous > 0
+                        );
                     }
                     _ => {}
                 }
@@ -110,7 +129,14 @@ fn acknowledgements_are_honest_on_bad_links() {
 fn every_second_packet_is_acknowledged() {
     for ours in [CLIENT, SERVER] {
         // Packets that come at one moment are acknowledged together, so they come one by one here.
-        let (_, capture) = transfer(1, ours, Link { rate: 12_500_000, ..Link::default() });
+        let (_, capture) = transfer(
+            1,
+            ours,
+            Link {
+                rate: 12_500_000,
+                ..Link::default()
+            },
+        );
         let data = capture.of(1 - ours, PacketType::Data).len();
         let acks = capture.acks(ours).len();
         assert!(acks * 2 + 2 >= data, "{acks} ACKs for {data} packets");
@@ -125,13 +151,20 @@ fn is_extended(body: &Bytes) -> bool {
 #[test]
 fn peers_that_proved_old_are_spared_the_extension() {
     for ours in [CLIENT, SERVER] {
-        let link = Link { rate: 12_500_000, ..Link::default() };
+        let link = Link {
+            rate: 12_500_000,
+            ..Link::default()
+        };
         let (mut pair, capture) = transfer(1, ours, link);
         let acks = capture.of(ours, PacketType::Ack);
         let extended = acks.iter().filter(|(_, body)| is_extended(body)).count();
         // A client hears the server's acknowledgements first, and may know already.
         let least = usize::from(ours == SERVER);
-        assert!((least..=40).contains(&extended), "{extended} of {}", acks.len());
+        assert!(
+            (least..=40).contains(&extended),
+            "{extended} of {}",
+            acks.len()
+        );
         let connection = pair.connect();
         let capture = pair.capture();
         pair.echo(connection, 400_000).unwrap();
@@ -139,7 +172,10 @@ fn peers_that_proved_old_are_spared_the_extension() {
         assert!(acks.len() > 100);
         assert!(!acks.iter().any(|(_, body)| is_extended(body)));
         let theirs = capture.of(1 - ours, PacketType::Ack);
-        assert!(!theirs.iter().any(|(_, body)| is_extended(body)), "an old peer never sends it");
+        assert!(
+            !theirs.iter().any(|(_, body)| is_extended(body)),
+            "an old peer never sends it"
+        );
     }
 }
 
@@ -153,7 +189,10 @@ fn the_last_packet_is_acknowledged_in_time() {
     raw.data(1, Flags::LAST_PACKET, b"reply");
     while raw.endpoint.read(call) != Read::End {}
     let acks = raw.wait(Duration::from_millis(400));
-    let last = acks.iter().rfind(|(_, header, _)| header.packet_type == PacketType::Ack).unwrap();
+    let last = acks
+        .iter()
+        .rfind(|(_, header, _)| header.packet_type == PacketType::Ack)
+        .unwrap();
     assert_eq!(Ack::decode(&last.2).unwrap().first, 2);
 }
 
@@ -162,12 +201,17 @@ fn the_last_packet_is_acknowledged_in_time() {
 fn the_window_is_sixteen_until_told() {
     let (mut raw, connection) = Raw::client(Config::default());
     let call = raw.endpoint.start_call(raw.now, connection).unwrap();
-    raw.endpoint.write(raw.now, call, pattern(1_000_000, 1)).unwrap();
+    raw.endpoint
+        .write(raw.now, call, pattern(1_000_000, 1))
+        .unwrap();
     let sent = raw.wait(Duration::from_millis(50));
     assert_eq!(highest(sent.iter().map(|(_, header, _)| header)), 16);
     raw.ack(3, "", Reason::Idle, 4);
     let sent = raw.wait(Duration::from_millis(50));
-    let fresh = sent.iter().map(|(_, header, _)| header).filter(|header| header.sequence > 16);
+    let fresh = sent
+        .iter()
+        .map(|(_, header, _)| header)
+        .filter(|header| header.sequence > 16);
     assert_eq!(fresh.count(), 0, "3 to 6 is less than was sent");
     raw.ack(17, "", Reason::Idle, 32);
     let sent = raw.wait(Duration::from_millis(50));
@@ -199,7 +243,11 @@ fn soft_acknowledgements_may_be_withdrawn() {
         .iter()
         .filter(|(_, header, _)| header.packet_type == PacketType::Data)
         .map(|(_, header, body)| {
-            assert_eq!(*body, sent[header.sequence as usize - 1].2, "the same octets");
+            assert_eq!(
+                *body,
+                sent[header.sequence as usize - 1].2,
+                "the same octets"
+            );
             assert!(header.serial > 8, "a new serial");
             header.sequence
         })
@@ -214,10 +262,15 @@ fn soft_acknowledgements_may_be_withdrawn() {
 fn previous_packet_is_not_trusted() {
     let (mut raw, connection) = Raw::client(Config::default());
     let call = raw.endpoint.start_call(raw.now, connection).unwrap();
-    raw.endpoint.write(raw.now, call, pattern(1_000_000, 1)).unwrap();
+    raw.endpoint
+        .write(raw.now, call, pattern(1_000_000, 1))
+        .unwrap();
     raw.wait(Duration::from_millis(50));
     let mut body = Vec::new();
-    let ack = Ack { previous: 4_000_000, ..super::raw::ack(11, "", Reason::Idle, 32, None) };
+    let ack = Ack {
+        previous: 4_000_000,
+        ..super::raw::ack(11, "", Reason::Idle, 32, None)
+    };
     ack.encode(&mut body);
     raw.put(PacketType::Ack, 0, Flags(0), &body);
     let sent = raw.wait(Duration::from_millis(50));
@@ -235,8 +288,10 @@ fn the_last_of_a_reply_asks_for_nothing() {
         let connection = pair.connect();
         pair.echo(connection, len).unwrap();
         let data = capture.of(SERVER, PacketType::Data);
-        let last: Vec<_> =
-            data.iter().filter(|(header, _)| header.flags.has(Flags::LAST_PACKET)).collect();
+        let last: Vec<_> = data
+            .iter()
+            .filter(|(header, _)| header.flags.has(Flags::LAST_PACKET))
+            .collect();
         assert_eq!(last.len(), 1);
         assert!(!last[0].0.flags.has(Flags::REQUEST_ACK));
     }

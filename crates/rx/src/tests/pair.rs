@@ -13,8 +13,8 @@ use bytes::{Bytes, BytesMut};
 use crate::packet::ack::Ack;
 use crate::packet::{HEADER_SIZE, Header, PacketType};
 use crate::{
-    AbortCode, CallError, CallId, Config, ConnectionId, Ecn, Endpoint, Event, Read, RxNull, Service,
-    ServiceId,
+    AbortCode, CallError, CallId, Config, ConnectionId, Ecn, Endpoint, Event, Read, RxNull,
+    Service, ServiceId,
 };
 
 pub(super) const SERVICE: ServiceId = ServiceId(147);
@@ -131,14 +131,20 @@ impl Pair {
     }
 
     pub(super) fn with_configs(seed: u64, link: Link, configs: [Config; 2]) -> Self {
-        #[expect(clippy::disallowed_methods, reason = "virtual time needs some beginning")]
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "virtual time needs some beginning"
+        )]
         let start = Instant::now();
         let mut random = fastrand::Rng::with_seed(seed);
         let mut index = 0;
         let setup: Setup = Box::new(|endpoint| {
             endpoint.add_service(Service::new(SERVICE, "test"), vec![Arc::new(RxNull)]);
         });
-        let configs = configs.map(|config| Config { seed: random.u64(..), ..config });
+        let configs = configs.map(|config| Config {
+            seed: random.u64(..),
+            ..config
+        });
         let sides = configs.clone().map(|config| {
             index += 1;
             Side {
@@ -180,7 +186,10 @@ impl Pair {
 
     /// One side's process ends and begins again, with another epoch and no memory.
     pub(super) fn restart(&mut self, side: usize) {
-        let config = Config { seed: self.random.u64(..), ..self.configs[side].clone() };
+        let config = Config {
+            seed: self.random.u64(..),
+            ..self.configs[side].clone()
+        };
         let state = &mut self.sides[side];
         state.endpoint = Endpoint::new(config, self.now);
         state.seen = Seen::default();
@@ -198,7 +207,9 @@ impl Pair {
 
     /// Hands a datagram to one side as if it had come from there.
     pub(super) fn inject(&mut self, to: usize, from: SocketAddr, octets: Vec<u8>) {
-        self.sides[to].endpoint.handle(self.now, from, None, octets.into());
+        self.sides[to]
+            .endpoint
+            .handle(self.now, from, None, octets.into());
         self.work(to);
     }
 
@@ -220,8 +231,16 @@ impl Pair {
             return Err(error);
         }
         let [client, server] = self.sides.each_ref().map(|side| side.endpoint.stats());
-        assert!(ended, "{call:?} did not end; client {client:?}, server {server:?}");
-        Ok(self.sides[CLIENT].seen.data.remove(&call).unwrap_or_default().freeze())
+        assert!(
+            ended,
+            "{call:?} did not end; client {client:?}, server {server:?}"
+        );
+        Ok(self.sides[CLIENT]
+            .seen
+            .data
+            .remove(&call)
+            .unwrap_or_default()
+            .freeze())
     }
 
     pub(super) fn has_ended(&self, call: CallId) -> bool {
@@ -259,12 +278,17 @@ impl Pair {
 
     pub(super) fn connect(&mut self) -> ConnectionId {
         let server = self.sides[SERVER].address;
-        self.sides[CLIENT].endpoint.connect(self.now, server, SERVICE, &RxNull)
+        self.sides[CLIENT]
+            .endpoint
+            .connect(self.now, server, SERVICE, &RxNull)
     }
 
     /// Begins a call and queues its whole request.
     pub(super) fn call(&mut self, connection: ConnectionId, request: Bytes) -> CallId {
-        let call = self.sides[CLIENT].endpoint.start_call(self.now, connection).expect("a channel");
+        let call = self.sides[CLIENT]
+            .endpoint
+            .start_call(self.now, connection)
+            .expect("a channel");
         self.write_all(CLIENT, call, request);
         call
     }
@@ -277,8 +301,12 @@ impl Pair {
 
     fn pump_writes(&mut self, side: usize, call: CallId) {
         let now = self.now;
-        let Side { endpoint, to_write, .. } = &mut self.sides[side];
-        let Some((data, _)) = to_write.get_mut(&call) else { return };
+        let Side {
+            endpoint, to_write, ..
+        } = &mut self.sides[side];
+        let Some((data, _)) = to_write.get_mut(&call) else {
+            return;
+        };
         loop {
             if data.is_empty() {
                 endpoint.finish(now, call);
@@ -319,8 +347,14 @@ impl Pair {
             }
             self.now = self.now.max(next);
             self.steps += 1;
-            while self.wire.peek().is_some_and(|Reverse(packet)| packet.at <= self.now) {
-                let Some(Reverse(packet)) = self.wire.pop() else { break };
+            while self
+                .wire
+                .peek()
+                .is_some_and(|Reverse(packet)| packet.at <= self.now)
+            {
+                let Some(Reverse(packet)) = self.wire.pop() else {
+                    break;
+                };
                 let ecn = if packet.ce { Some(Ecn::Ce) } else { None };
                 let endpoint = &mut self.sides[packet.to].endpoint;
                 endpoint.handle(self.now, packet.from, ecn, packet.octets.into());
@@ -373,7 +407,12 @@ impl Pair {
 
     pub(super) fn read(&mut self, side: usize, call: CallId) {
         let now = self.now;
-        let Side { endpoint, seen, reads, .. } = &mut self.sides[side];
+        let Side {
+            endpoint,
+            seen,
+            reads,
+            ..
+        } = &mut self.sides[side];
         if !*reads {
             seen.blocked.insert(call);
             return;
@@ -406,7 +445,11 @@ impl Pair {
         let to = 1 - from;
         let link = self.links[from].clone();
         let mut octets = octets.to_vec();
-        if self.filter.as_mut().is_some_and(|filter| !filter(from, &mut octets)) {
+        if self
+            .filter
+            .as_mut()
+            .is_some_and(|filter| !filter(from, &mut octets))
+        {
             return;
         }
         if destination != self.seen_as[to]
@@ -475,7 +518,10 @@ impl Capture {
     /// The same for acknowledgements, decoded.
     pub(super) fn acks(&self, side: usize) -> Vec<(Header, Ack)> {
         let decode = |(header, body): (Header, Bytes)| (header, Ack::decode(&body).unwrap());
-        self.of(side, PacketType::Ack).into_iter().map(decode).collect()
+        self.of(side, PacketType::Ack)
+            .into_iter()
+            .map(decode)
+            .collect()
     }
 }
 

@@ -43,8 +43,16 @@ impl Wish {
         let number = |at: usize| u64::from_be_bytes(request[at..at + 8].try_into().unwrap());
         let (reply, seed) = (number(0) as usize, number(8));
         let expected = pattern(request.len() - Self::SIZE, seed);
-        assert!(request[Self::SIZE..] == expected, "a request of {} octets is wrong", expected.len());
-        if request[16] == 1 { Err(REFUSED) } else { Ok(pattern(reply, seed + 1)) }
+        assert!(
+            request[Self::SIZE..] == expected,
+            "a request of {} octets is wrong",
+            expected.len()
+        );
+        if request[16] == 1 {
+            Err(REFUSED)
+        } else {
+            Ok(pattern(reply, seed + 1))
+        }
     }
 }
 
@@ -65,12 +73,19 @@ struct Life {
 impl Life {
     fn new(seed: u64) -> Self {
         let mut random = fastrand::Rng::with_seed(seed);
-        let pick = |old: bool| Config { dead_time: DEAD_TIME, ..if old { old_peer() } else { Config::default() } };
+        let pick = |old: bool| Config {
+            dead_time: DEAD_TIME,
+            ..if old { old_peer() } else { Config::default() }
+        };
         let kind = random.u8(0..8);
         let configs = [pick(kind == 1 || kind == 3), pick(kind == 2 || kind == 3)];
         let links = [random_link(&mut random), random_link(&mut random)];
-        let text = format!("old peers {}, links {links:?}", ["neither", "client", "server", "both"]
-            .get(usize::from(kind)).unwrap_or(&"neither"));
+        let text = format!(
+            "old peers {}, links {links:?}",
+            ["neither", "client", "server", "both"]
+                .get(usize::from(kind))
+                .unwrap_or(&"neither")
+        );
         let mut pair = Pair::with_configs(seed, links[0].clone(), configs);
         pair.links = links;
         pair.serve = Wish::serve;
@@ -90,7 +105,9 @@ impl Life {
     fn begin_call(&mut self) {
         let connection = self.connections[self.random.usize(..self.connections.len())];
         let now = self.pair.now;
-        let Some(call) = self.pair.sides[CLIENT].endpoint.start_call(now, connection) else { return };
+        let Some(call) = self.pair.sides[CLIENT].endpoint.start_call(now, connection) else {
+            return;
+        };
         let wish = Wish {
             request: random_size(&mut self.random),
             reply: random_size(&mut self.random),
@@ -102,8 +119,12 @@ impl Life {
     }
 
     fn cancel(&mut self) {
-        let running: Vec<_> =
-            self.wishes.keys().filter(|call| !self.pair.has_ended(**call)).copied().collect();
+        let running: Vec<_> = self
+            .wishes
+            .keys()
+            .filter(|call| !self.pair.has_ended(**call))
+            .copied()
+            .collect();
         if running.is_empty() {
             return;
         }
@@ -153,14 +174,19 @@ impl Life {
         // Slow links carry 500 KB each way in turn for every call.
         let limit = self.pair.elapsed() + Duration::from_secs(3000);
         let wishes = &self.wishes;
-        let done = self.pair.run(limit, |pair| wishes.keys().all(|call| pair.has_ended(*call)));
+        let done = self.pair.run(limit, |pair| {
+            wishes.keys().all(|call| pair.has_ended(*call))
+        });
         assert!(done, "calls without end: {:?}", self.open_calls());
         self.check_ends();
         self.check_rest();
     }
 
     fn open_calls(&self) -> Vec<(CallId, Wish)> {
-        let open = self.wishes.iter().filter(|(call, _)| !self.pair.has_ended(**call));
+        let open = self
+            .wishes
+            .iter()
+            .filter(|(call, _)| !self.pair.has_ended(**call));
         open.map(|(call, wish)| (*call, *wish)).collect()
     }
 
@@ -171,7 +197,10 @@ impl Life {
                 None => {
                     assert!(!wish.refuse, "{call:?} was not refused");
                     let reply = seen.data.get(call).map_or(&[][..], |data| &data[..]);
-                    assert!(reply == pattern(wish.reply, wish.seed + 1), "{call:?}: {wish:?}");
+                    assert!(
+                        reply == pattern(wish.reply, wish.seed + 1),
+                        "{call:?}: {wish:?}"
+                    );
                 }
                 Some(CallError::Aborted(REFUSED)) if wish.refuse => {}
                 Some(CallError::Dead | CallError::Aborted(_)) if self.restarts > 0 => {}
@@ -194,12 +223,21 @@ impl Life {
             if self.restarts == 0 && self.cancelled.is_empty() {
                 assert_eq!(stats.violations, 0, "{name}: {stats:?}");
             }
-            let in_flight: u64 = side.endpoint.peers().iter().map(|peer| peer.in_flight).sum();
+            let in_flight: u64 = side
+                .endpoint
+                .peers()
+                .iter()
+                .map(|peer| peer.in_flight)
+                .sum();
             assert_eq!(in_flight, 0, "{name} has packets in flight");
         }
         let (steps, sent) = (self.pair.steps, self.pair.sent);
         self.pair.idle(Duration::from_secs(100));
-        assert!(self.pair.steps - steps <= 100, "timers spin: {}", self.pair.steps - steps);
+        assert!(
+            self.pair.steps - steps <= 100,
+            "timers spin: {}",
+            self.pair.steps - steps
+        );
         assert_eq!(self.pair.sent, sent, "packets without calls");
     }
 }
@@ -239,7 +277,10 @@ fn live(seed: u64) {
     let mut life = Life::new(seed);
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| life.run()));
     if let Err(panic) = result {
-        eprintln!("{} restarts, {} rebinds, {}", life.restarts, life.rebinds, life.text);
+        eprintln!(
+            "{} restarts, {} rebinds, {}",
+            life.restarts, life.rebinds, life.text
+        );
         eprintln!("replay: AFAR_SIM_SEED={seed} cargo test -p afar-rx random");
         std::panic::resume_unwind(panic);
     }
@@ -247,7 +288,9 @@ fn live(seed: u64) {
 
 #[test]
 fn lives() {
-    let one = std::env::var("AFAR_SIM_SEED").ok().and_then(|seed| seed.parse().ok());
+    let one = std::env::var("AFAR_SIM_SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok());
     match one {
         Some(seed) => live(seed),
         None => (0..super::seeds(50)).for_each(live),

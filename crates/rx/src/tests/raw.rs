@@ -29,7 +29,8 @@ impl Raw {
     /// The endpoint serves; the peer is a client.
     pub(super) fn server(config: Config) -> Self {
         let mut raw = Self::new(config, Flags::CLIENT_INITIATED);
-        raw.endpoint.add_service(Service::new(SERVICE, "test"), vec![Arc::new(RxNull)]);
+        raw.endpoint
+            .add_service(Service::new(SERVICE, "test"), vec![Arc::new(RxNull)]);
         raw
     }
 
@@ -42,7 +43,10 @@ impl Raw {
     }
 
     fn new(config: Config, flags: Flags) -> Self {
-        #[expect(clippy::disallowed_methods, reason = "virtual time needs some beginning")]
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "virtual time needs some beginning"
+        )]
         let now = Instant::now();
         let header = Header {
             epoch: EPOCH,
@@ -58,11 +62,22 @@ impl Raw {
             service_id: SERVICE,
         };
         let peer = SocketAddr::from((Ipv4Addr::new(192, 0, 2, 7), 7001));
-        Self { endpoint: Endpoint::new(config, now), now, peer, header }
+        Self {
+            endpoint: Endpoint::new(config, now),
+            now,
+            peer,
+            header,
+        }
     }
 
     /// Gives the endpoint a packet with the next serial.
-    pub(super) fn put(&mut self, packet_type: PacketType, sequence: u32, flags: Flags, body: &[u8]) {
+    pub(super) fn put(
+        &mut self,
+        packet_type: PacketType,
+        sequence: u32,
+        flags: Flags,
+        body: &[u8],
+    ) {
         self.header.serial += 1;
         let header = Header {
             packet_type,
@@ -76,7 +91,8 @@ impl Raw {
     pub(super) fn put_raw(&mut self, header: &Header, body: &[u8]) {
         let mut datagram = header.encode().to_vec();
         datagram.extend_from_slice(body);
-        self.endpoint.handle(self.now, self.peer, None, datagram.into());
+        self.endpoint
+            .handle(self.now, self.peer, None, datagram.into());
     }
 
     pub(super) fn data(&mut self, sequence: u32, flags: Flags, body: &[u8]) {
@@ -102,7 +118,11 @@ impl Raw {
         }
         if let (Some((header, _)), false) = (packets.first(), self.header.from_client()) {
             let serial = self.header.serial;
-            self.header = Header { serial, flags: Flags(0), ..*header };
+            self.header = Header {
+                serial,
+                flags: Flags(0),
+                ..*header
+            };
         }
         packets
     }
@@ -120,8 +140,14 @@ impl Raw {
         let mut packets = Vec::new();
         loop {
             let elapsed = self.now - start;
-            packets.extend(self.take().into_iter().map(|(header, body)| (elapsed, header, body)));
-            let Some(next) = self.endpoint.poll_timeout().filter(|next| *next <= end) else { break };
+            packets.extend(
+                self.take()
+                    .into_iter()
+                    .map(|(header, body)| (elapsed, header, body)),
+            );
+            let Some(next) = self.endpoint.poll_timeout().filter(|next| *next <= end) else {
+                break;
+            };
             self.now = self.now.max(next);
             self.endpoint.handle_timeout(self.now);
         }

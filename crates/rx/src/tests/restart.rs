@@ -12,7 +12,10 @@ use crate::{CallError, CallNumber, Config, Event, Read};
 const SECOND: Duration = Duration::from_secs(1);
 
 fn impatient() -> Config {
-    Config { dead_time: 5 * SECOND, ..Config::default() }
+    Config {
+        dead_time: 5 * SECOND,
+        ..Config::default()
+    }
 }
 
 #[test]
@@ -43,7 +46,10 @@ fn during_a_call_the_client_notices_in_time() {
         match pair.finish(call, 20 * SECOND) {
             // Its first packets were still there to be sent again, so the new server may serve it.
             Ok(reply) => assert!(len == 3000 && reply == pattern(len, 1)),
-            Err(error) => assert!(matches!(error, CallError::Dead | CallError::Aborted(_)), "{error:?}"),
+            Err(error) => assert!(
+                matches!(error, CallError::Dead | CallError::Aborted(_)),
+                "{error:?}"
+            ),
         }
         assert!(pair.elapsed() < 8 * SECOND, "{:?}", pair.elapsed());
         pair.echo(connection, 3000).unwrap();
@@ -81,7 +87,15 @@ fn replayed_calls_change_nothing() {
     for (from, header, body) in capture.0.take() {
         let mut octets = header.encode().to_vec();
         octets.extend_from_slice(&body);
-        pair.inject(1 - from, if from == CLIENT { client } else { pair.sides[SERVER].address }, octets);
+        pair.inject(
+            1 - from,
+            if from == CLIENT {
+                client
+            } else {
+                pair.sides[SERVER].address
+            },
+            octets,
+        );
     }
     pair.idle(SECOND);
     let stats = pair.sides[SERVER].endpoint.stats();
@@ -104,8 +118,16 @@ fn a_packet_from_the_middle_begins_nothing() {
     raw.data(2, Flags::LAST_PACKET, b"b");
     raw.data(1, Flags(0), b"a");
     let events = raw.events();
-    let Event::Incoming { call, .. } = events[0] else { panic!("{events:?}") };
-    assert_eq!(raw.endpoint.read(call), Read::Data(Bytes::from_static(b"a")));
-    assert_eq!(raw.endpoint.read(call), Read::Data(Bytes::from_static(b"b")));
+    let Event::Incoming { call, .. } = events[0] else {
+        panic!("{events:?}")
+    };
+    assert_eq!(
+        raw.endpoint.read(call),
+        Read::Data(Bytes::from_static(b"a"))
+    );
+    assert_eq!(
+        raw.endpoint.read(call),
+        Read::Data(Bytes::from_static(b"b"))
+    );
     assert_eq!(raw.endpoint.read(call), Read::End);
 }

@@ -14,7 +14,13 @@ const SECOND: Duration = Duration::from_secs(1);
 #[test]
 fn a_nat_rebinds_during_a_call() {
     for (request, reply_from) in [(10_000_000, 1), (20_000, 500)] {
-        let mut pair = Pair::new(1, Link { rate: 10_000_000, ..Link::default() });
+        let mut pair = Pair::new(
+            1,
+            Link {
+                rate: 10_000_000,
+                ..Link::default()
+            },
+        );
         pair.serve = if reply_from == 1 {
             |request| Ok(pattern(request.len() / 1000, 7))
         } else {
@@ -27,7 +33,11 @@ fn a_nat_rebinds_during_a_call() {
         pair.rebind();
         let at = pair.now;
         let reply = pair.finish(call, 60 * SECOND).unwrap();
-        let expected = if reply_from == 1 { request / 1000 } else { request * 500 };
+        let expected = if reply_from == 1 {
+            request / 1000
+        } else {
+            request * 500
+        };
         assert!(reply == pattern(expected, 7));
         let transfer = Duration::from_secs_f64(request.max(expected) as f64 / 10e6);
         let stall = (pair.now - at).saturating_sub(transfer);

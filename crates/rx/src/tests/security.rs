@@ -26,7 +26,10 @@ struct Toy {
 
 impl PacketSecurity for Toy {
     fn overhead(&self) -> Overhead {
-        Overhead { header: 8, trailer: 8 }
+        Overhead {
+            header: 8,
+            trailer: 8,
+        }
     }
 
     fn seal(&mut self, header: &mut Header, payload: &mut BytesMut) -> Result<(), AbortCode> {
@@ -45,7 +48,9 @@ impl PacketSecurity for Toy {
             return Err(BAD_PACKET);
         }
         let mut plain: Vec<u8> = payload.iter().map(|octet| octet ^ self.key).collect();
-        let len = plain.first_chunk().map_or(0, |len| u32::from_be_bytes(*len)) as usize;
+        let len = plain
+            .first_chunk()
+            .map_or(0, |len| u32::from_be_bytes(*len)) as usize;
         if plain.len() < 8 + len || plain[4..8] != header.sequence.to_be_bytes() {
             return Err(BAD_PACKET);
         }
@@ -81,7 +86,10 @@ impl ServerSecurity for Toy {
     }
 
     fn accept(&self) -> Box<dyn ServerConnection> {
-        Box::new(Self { proved: false, ..*self })
+        Box::new(Self {
+            proved: false,
+            ..*self
+        })
     }
 }
 
@@ -105,15 +113,26 @@ impl ServerConnection for Toy {
 
 /// A server that has key 7, and a connection of a client with `key`.
 fn pair(key: u8) -> (Pair, ConnectionId) {
-    let mut pair = Pair::new(1, Link { mtu: 65_507, ..Link::default() });
+    let mut pair = Pair::new(
+        1,
+        Link {
+            mtu: 65_507,
+            ..Link::default()
+        },
+    );
     pair.set_up(Box::new(|endpoint| {
-        let class = Toy { key: 7, proved: false };
+        let class = Toy {
+            key: 7,
+            proved: false,
+        };
         endpoint.add_service(Service::new(SERVICE, "toy"), vec![Arc::new(class)]);
     }));
     let server = pair.sides[SERVER].address;
     let class = Toy { key, proved: false };
     let now = pair.now;
-    let connection = pair.sides[CLIENT].endpoint.connect(now, server, SERVICE, &class);
+    let connection = pair.sides[CLIENT]
+        .endpoint
+        .connect(now, server, SERVICE, &class);
     (pair, connection)
 }
 
@@ -135,12 +154,19 @@ fn data_waits_until_the_client_is_known() {
 fn a_challenge_costs_one_round_trip() {
     let (mut pair, connection) = pair(7);
     pair.echo(connection, 100).unwrap();
-    assert!(pair.elapsed() < Duration::from_millis(21), "{:?}", pair.elapsed());
+    assert!(
+        pair.elapsed() < Duration::from_millis(21),
+        "{:?}",
+        pair.elapsed()
+    );
 }
 
 #[test]
 fn lost_challenges_and_responses_are_sent_again() {
-    for (side, packet_type) in [(SERVER, PacketType::Challenge), (CLIENT, PacketType::Response)] {
+    for (side, packet_type) in [
+        (SERVER, PacketType::Challenge),
+        (CLIENT, PacketType::Response),
+    ] {
         let (mut pair, connection) = pair(7);
         let mut lost = 0;
         pair.filter = Some(Box::new(move |from, octets| {
@@ -156,7 +182,9 @@ fn lost_challenges_and_responses_are_sent_again() {
 #[test]
 fn a_client_that_never_answers_is_forgotten() {
     let (mut pair, connection) = pair(7);
-    pair.filter = Some(Box::new(|_, octets| octets[20] != PacketType::Response as u8));
+    pair.filter = Some(Box::new(|_, octets| {
+        octets[20] != PacketType::Response as u8
+    }));
     let capture = pair.capture();
     let call = pair.call(connection, pattern(10_000, 1));
     assert!(pair.finish(call, 300 * SECOND).is_err());
@@ -195,19 +223,40 @@ fn sealed_packets_fit_the_path() {
     for config in [Config::default(), super::old_peer()] {
         let mut pair = Pair::with_configs(1, Link::default(), [config.clone(), config]);
         pair.set_up(Box::new(|endpoint| {
-            let class = Toy { key: 7, proved: false };
+            let class = Toy {
+                key: 7,
+                proved: false,
+            };
             endpoint.add_service(Service::new(SERVICE, "toy"), vec![Arc::new(class)]);
         }));
-        pair.links = [Link { mtu: 12_100, ..Link::default() }, Link::default()];
+        pair.links = [
+            Link {
+                mtu: 12_100,
+                ..Link::default()
+            },
+            Link::default(),
+        ];
         let capture = pair.capture();
         let (server, now) = (pair.sides[SERVER].address, pair.now);
-        let class = Toy { key: 7, proved: false };
-        let connection = pair.sides[CLIENT].endpoint.connect(now, server, SERVICE, &class);
+        let class = Toy {
+            key: 7,
+            proved: false,
+        };
+        let connection = pair.sides[CLIENT]
+            .endpoint
+            .connect(now, server, SERVICE, &class);
         pair.echo(connection, 60_000).unwrap();
         let data = capture.of(CLIENT, PacketType::Data);
-        let largest = data.iter().map(|(_, body)| HEADER_SIZE + body.len()).max().unwrap();
+        let largest = data
+            .iter()
+            .map(|(_, body)| HEADER_SIZE + body.len())
+            .max()
+            .unwrap();
         assert!((1430..=1444).contains(&largest), "{largest}");
-        assert!(data.iter().all(|(header, body)| header.checksum != 0 && body.len() % 8 == 0));
+        assert!(
+            data.iter()
+                .all(|(header, body)| header.checksum != 0 && body.len() % 8 == 0)
+        );
     }
 }
 

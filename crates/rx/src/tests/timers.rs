@@ -13,7 +13,10 @@ const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
 fn a_silent_server_is_dead_after_the_dead_time() {
-    let (mut raw, connection) = Raw::client(Config { dead_time: 12 * SECOND, ..Config::default() });
+    let (mut raw, connection) = Raw::client(Config {
+        dead_time: 12 * SECOND,
+        ..Config::default()
+    });
     let call = raw.endpoint.start_call(raw.now, connection).unwrap();
     raw.endpoint.finish(raw.now, call);
     raw.wait(Duration::from_millis(11_900));
@@ -28,7 +31,10 @@ fn a_silent_server_is_dead_after_the_dead_time() {
 
 #[test]
 fn pings_keep_a_slow_call_alive() {
-    let config = Config { dead_time: 12 * SECOND, ..Config::default() };
+    let config = Config {
+        dead_time: 12 * SECOND,
+        ..Config::default()
+    };
     let mut pair = Pair::with_configs(1, Link::default(), [config.clone(), config]);
     pair.sides[SERVER].reads = false;
     let connection = pair.connect();
@@ -36,13 +42,25 @@ fn pings_keep_a_slow_call_alive() {
     let capture = pair.capture();
     pair.idle(300 * SECOND);
     assert!(!pair.has_ended(call));
-    let reasons = |side| capture.acks(side).into_iter().map(|(_, ack)| ack.reason).collect::<Vec<_>>();
-    let pings = reasons(CLIENT).iter().filter(|reason| **reason == Reason::Ping).count();
+    let reasons = |side| {
+        capture
+            .acks(side)
+            .into_iter()
+            .map(|(_, ack)| ack.reason)
+            .collect::<Vec<_>>()
+    };
+    let pings = reasons(CLIENT)
+        .iter()
+        .filter(|reason| **reason == Reason::Ping)
+        .count();
     assert!((75..=200).contains(&pings), "{pings} pings in 300 s");
     assert!(capture.acks(CLIENT).iter().all(|(header, ack)| {
         (ack.reason == Reason::Ping) == header.flags.has(Flags::REQUEST_ACK)
     }));
-    let answers = reasons(SERVER).iter().filter(|reason| **reason == Reason::PingResponse).count();
+    let answers = reasons(SERVER)
+        .iter()
+        .filter(|reason| **reason == Reason::PingResponse)
+        .count();
     assert!(answers.abs_diff(pings) <= 1, "{answers} answers to {pings}");
     pair.unblock(SERVER);
     pair.finish(call, SECOND).unwrap();
@@ -50,12 +68,18 @@ fn pings_keep_a_slow_call_alive() {
 
 #[test]
 fn a_server_notices_a_dead_client() {
-    let config = Config { dead_time: 12 * SECOND, ..Config::default() };
+    let config = Config {
+        dead_time: 12 * SECOND,
+        ..Config::default()
+    };
     let mut pair = Pair::with_configs(1, Link::default(), [config.clone(), config]);
     pair.serve = |_| Ok(pattern(10_000_000, 1));
     let connection = pair.connect();
     pair.call(connection, pattern(100, 1));
-    pair.links = [100, 100].map(|ms| Link { delay: Duration::from_millis(ms), ..Link::default() });
+    pair.links = [100, 100].map(|ms| Link {
+        delay: Duration::from_millis(ms),
+        ..Link::default()
+    });
     pair.run(Duration::from_millis(150), |_| false);
     pair.filter = Some(Box::new(|_, _| false));
     pair.idle(14 * SECOND);
@@ -68,33 +92,58 @@ fn a_server_notices_a_dead_client() {
 
 #[test]
 fn idle_limit() {
-    let client = Config { idle_limit: Some(20 * SECOND), ..Config::default() };
+    let client = Config {
+        idle_limit: Some(20 * SECOND),
+        ..Config::default()
+    };
     let mut pair = Pair::with_configs(1, Link::default(), [client, Config::default()]);
     pair.sides[SERVER].reads = false;
     let connection = pair.connect();
     let call = pair.call(connection, pattern(100, 1));
     assert_eq!(pair.finish(call, 60 * SECOND), Err(CallError::TimedOut));
-    assert!(pair.elapsed() > 20 * SECOND && pair.elapsed() < 21 * SECOND, "{:?}", pair.elapsed());
+    assert!(
+        pair.elapsed() > 20 * SECOND && pair.elapsed() < 21 * SECOND,
+        "{:?}",
+        pair.elapsed()
+    );
     pair.idle(SECOND);
-    assert_eq!(pair.sides[SERVER].endpoint.active_calls(), 0, "the server was told");
+    assert_eq!(
+        pair.sides[SERVER].endpoint.active_calls(),
+        0,
+        "the server was told"
+    );
 }
 
 #[test]
 fn hard_limit_holds_though_there_is_progress() {
-    let client = Config { hard_limit: Some(5 * SECOND), ..Config::default() };
-    let link = Link { rate: 100_000, queue: 20_000, ..Link::default() };
+    let client = Config {
+        hard_limit: Some(5 * SECOND),
+        ..Config::default()
+    };
+    let link = Link {
+        rate: 100_000,
+        queue: 20_000,
+        ..Link::default()
+    };
     let mut pair = Pair::with_configs(1, link, [client, Config::default()]);
     let connection = pair.connect();
     let call = pair.call(connection, pattern(2_000_000, 1));
     assert_eq!(pair.finish(call, 60 * SECOND), Err(CallError::TimedOut));
-    assert!(pair.elapsed() < Duration::from_millis(5100), "{:?}", pair.elapsed());
+    assert!(
+        pair.elapsed() < Duration::from_millis(5100),
+        "{:?}",
+        pair.elapsed()
+    );
 }
 
 #[test]
 fn a_service_limits_idleness() {
     let mut pair = Pair::new(1, Link::default());
     pair.set_up(Box::new(|endpoint| {
-        let service = Service { idle_limit: Some(10 * SECOND), ..Service::new(SERVICE, "test") };
+        let service = Service {
+            idle_limit: Some(10 * SECOND),
+            ..Service::new(SERVICE, "test")
+        };
         endpoint.add_service(service, vec![Arc::new(RxNull)]);
     }));
     pair.sides[SERVER].reads = false;
@@ -108,12 +157,17 @@ fn a_service_limits_idleness() {
 #[test]
 fn reachability_is_checked_first() {
     let mut raw = Raw::server(Config::default());
-    let service = Service { check_reach: true, ..Service::new(SERVICE, "careful") };
+    let service = Service {
+        check_reach: true,
+        ..Service::new(SERVICE, "careful")
+    };
     raw.endpoint.add_service(service, vec![Arc::new(RxNull)]);
     raw.data(1, Flags::LAST_PACKET, b"q");
     assert_eq!(raw.events(), []);
     let acks = raw.take_of(PacketType::Ack);
-    let ping = acks.iter().find(|(_, body)| Ack::decode(body).unwrap().reason == Reason::Ping);
+    let ping = acks
+        .iter()
+        .find(|(_, body)| Ack::decode(body).unwrap().reason == Reason::Ping);
     assert!(ping.is_some(), "{acks:?}");
     // The ping was lost: it is sent again.
     let again = raw.wait(10 * SECOND);
@@ -138,7 +192,10 @@ fn unreachable_peers_fail_at_once() {
     raw.take();
     let kind = std::io::ErrorKind::ConnectionRefused;
     raw.endpoint.handle_unreachable(raw.now, raw.peer, kind);
-    assert_eq!(raw.events(), [Event::Failed(call, CallError::Unreachable(kind))]);
+    assert_eq!(
+        raw.events(),
+        [Event::Failed(call, CallError::Unreachable(kind))]
+    );
 }
 
 /// Requests and replies whose packets are lost come after a short time.
@@ -156,7 +213,11 @@ fn lost_packets_of_short_calls_are_sent_again() {
         }));
         let at = pair.now;
         pair.echo(connection, 100).unwrap();
-        assert!(pair.now - at < Duration::from_millis(150), "{:?}", pair.now - at);
+        assert!(
+            pair.now - at < Duration::from_millis(150),
+            "{:?}",
+            pair.now - at
+        );
     }
 }
 
@@ -170,7 +231,11 @@ fn idle_endpoints_sleep() {
     let (steps, sent) = (pair.steps, pair.sent);
     pair.idle(600 * SECOND);
     assert_eq!(pair.sent, sent);
-    assert!(pair.steps - steps < 600, "{} wake-ups in 600 s", pair.steps - steps);
+    assert!(
+        pair.steps - steps < 600,
+        "{} wake-ups in 600 s",
+        pair.steps - steps
+    );
     // Idle connections and paths are forgotten.
     pair.idle(800 * SECOND);
     assert_eq!(pair.sides[SERVER].endpoint.peers(), []);

@@ -17,9 +17,18 @@ fn echo(pair: &mut Pair, len: usize) -> f64 {
         pair.sides[CLIENT].seen.completed.contains(&call)
             || pair.sides[CLIENT].seen.failed.contains_key(&call)
     });
-    assert!(done, "no end after {:?}: {:?}", pair.elapsed(), pair.sides[CLIENT].endpoint.stats());
+    assert!(
+        done,
+        "no end after {:?}: {:?}",
+        pair.elapsed(),
+        pair.sides[CLIENT].endpoint.stats()
+    );
     assert_eq!(pair.sides[CLIENT].seen.failed.get(&call), None);
-    let got = pair.sides[CLIENT].seen.data.remove(&call).unwrap_or_default();
+    let got = pair.sides[CLIENT]
+        .seen
+        .data
+        .remove(&call)
+        .unwrap_or_default();
     assert!(got == data, "{} octets came back of {len}", got.len());
     pair.elapsed().as_secs_f64()
 }
@@ -37,7 +46,9 @@ fn empty_request_and_reply() {
     pair.serve = |_| Ok(Bytes::new());
     let connection = pair.connect();
     let call = pair.call(connection, Bytes::new());
-    assert!(pair.run(Duration::from_secs(1), |p| p.sides[CLIENT].seen.completed.contains(&call)));
+    assert!(pair.run(Duration::from_secs(1), |p| {
+        p.sides[CLIENT].seen.completed.contains(&call)
+    }));
 }
 
 #[test]
@@ -68,7 +79,9 @@ fn fills_a_long_fat_link() {
     let connection = pair.connect();
     let len = 400_000_000;
     let call = pair.call(connection, Bytes::from(vec![0; len]));
-    assert!(pair.run(Duration::from_secs(60), |p| p.sides[CLIENT].seen.completed.contains(&call)));
+    assert!(pair.run(Duration::from_secs(60), |p| {
+        p.sides[CLIENT].seen.completed.contains(&call)
+    }));
     let rate = len as f64 / pair.elapsed().as_secs_f64();
     let stats = pair.sides[CLIENT].endpoint.peers();
     // Three seconds of data and more than one of ramp.

@@ -13,7 +13,10 @@ use crate::{AbortCode, CallNumber, Config, SecurityIndex, Service, ServiceId};
 fn octets(hex: &str) -> Vec<u8> {
     let digits: Vec<u8> = hex.bytes().filter(u8::is_ascii_hexdigit).collect();
     let digit = |d: u8| (d as char).to_digit(16).unwrap() as u8;
-    digits.chunks(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect()
+    digits
+        .chunks(2)
+        .map(|pair| digit(pair[0]) << 4 | digit(pair[1]))
+        .collect()
 }
 
 /// RXAFS FetchStatus of 536870913.1.1 over rxnull.
@@ -29,11 +32,23 @@ const ACK_WITH_GAP: &str = "9a5b3c21 4c6d8e70 00000001 00000000 00000009 | 02 20
 fn data_header() {
     let datagram = octets(FETCH_STATUS);
     let header = Header::decode(&datagram).unwrap();
-    assert_eq!((header.epoch, header.cid, header.cid.channel()), (EPOCH, CID, 0));
-    assert_eq!((header.call_number, header.sequence, header.serial), (CallNumber(1), 1, 1));
+    assert_eq!(
+        (header.epoch, header.cid, header.cid.channel()),
+        (EPOCH, CID, 0)
+    );
+    assert_eq!(
+        (header.call_number, header.sequence, header.serial),
+        (CallNumber(1), 1, 1)
+    );
     assert_eq!(header.packet_type, PacketType::Data);
-    assert_eq!(header.flags, Flags::CLIENT_INITIATED.with(Flags::LAST_PACKET));
-    assert_eq!((header.security_index, header.service_id), (SecurityIndex(0), ServiceId(1)));
+    assert_eq!(
+        header.flags,
+        Flags::CLIENT_INITIATED.with(Flags::LAST_PACKET)
+    );
+    assert_eq!(
+        (header.security_index, header.service_id),
+        (SecurityIndex(0), ServiceId(1))
+    );
     assert_eq!(header.encode(), datagram[..HEADER_SIZE]);
 }
 
@@ -42,13 +57,21 @@ fn request_leaves_as_openafs_sends_it() {
     let (mut raw, connection) = Raw::client(old_peer());
     let call = raw.endpoint.start_call(raw.now, connection).unwrap();
     let request = octets("00000084 20000001 00000001 00000001");
-    raw.endpoint.write(raw.now, call, request.clone().into()).unwrap();
+    raw.endpoint
+        .write(raw.now, call, request.clone().into())
+        .unwrap();
     raw.endpoint.finish(raw.now, call);
     let (mut header, body) = raw.take_of(PacketType::Data).remove(0);
     assert_eq!(body, request);
     // Our own epoch and connection, and an acknowledgement asked of an unknown path.
     assert_eq!(header.flags, Flags(0x07));
-    header = Header { epoch: EPOCH, cid: CID, flags: Flags(0x05), service_id: ServiceId(1), ..header };
+    header = Header {
+        epoch: EPOCH,
+        cid: CID,
+        flags: Flags(0x05),
+        service_id: ServiceId(1),
+        ..header
+    };
     assert_eq!(header.encode(), octets(FETCH_STATUS)[..HEADER_SIZE]);
 }
 
@@ -100,7 +123,10 @@ fn trailer_of_any_length() {
     let trailer = cut(end_of_soft + 3 + 8).trailer;
     assert_eq!((trailer.interface_mtu, trailer.window), (Some(1444), None));
     let trailer = cut(end_of_soft + 3 + 12).trailer;
-    assert_eq!((trailer.window, trailer.max_datagram_packets), (Some(32), None));
+    assert_eq!(
+        (trailer.window, trailer.max_datagram_packets),
+        (Some(32), None)
+    );
     assert_eq!(cut(body.len()).trailer.max_datagram_packets, Some(1));
     for len in 0..end_of_soft {
         assert_eq!(Ack::decode(&body[..len]), None, "{len} octets");
@@ -154,7 +180,11 @@ fn extension_body() {
     // What is cut short or says more ranges than it has is no extension, and the rest still holds.
     expected.extension = None;
     for len in body.len() - 58..body.len() {
-        assert_eq!(Ack::decode(&body[..len]), Some(expected.clone()), "{len} octets");
+        assert_eq!(
+            Ack::decode(&body[..len]),
+            Some(expected.clone()),
+            "{len} octets"
+        );
     }
 }
 
@@ -168,18 +198,27 @@ fn aborts() {
     raw.take();
     raw.endpoint.abort(raw.now, call, AbortCode::RXGEN_OPCODE);
     let (header, body) = raw.take().remove(0);
-    assert_eq!((header.packet_type, header.flags), (PacketType::Abort, Flags(0)));
+    assert_eq!(
+        (header.packet_type, header.flags),
+        (PacketType::Abort, Flags(0))
+    );
     assert_eq!((header.call_number, header.sequence), (CallNumber(1), 0));
     assert_eq!(body[..], octets("fffffe39"));
 }
 
 #[test]
 fn version_and_nat_pings() {
-    let mut raw = Raw::server(Config { version: "afar test".to_owned(), ..Config::default() });
+    let mut raw = Raw::server(Config {
+        version: "afar test".to_owned(),
+        ..Config::default()
+    });
     raw.header.call_number = CallNumber(0);
     raw.put(PacketType::Version, 0, Flags(0), &[0]);
     let (header, body) = raw.take().remove(0);
-    assert_eq!((header.packet_type, header.flags), (PacketType::Version, Flags(0)));
+    assert_eq!(
+        (header.packet_type, header.flags),
+        (PacketType::Version, Flags(0))
+    );
     assert_eq!(body.len(), 65);
     assert_eq!(&body[..10], b"afar test\0");
     // NAT keep-alives of OpenAFS and Linux have no CLIENT_INITIATED.
@@ -207,7 +246,8 @@ fn unknown_services_are_refused_and_aborts_never_answered() {
 fn debug_questions() {
     use crate::packet::debug::Question;
     let mut raw = Raw::server(Config::default());
-    raw.endpoint.add_service(Service::new(ServiceId(1), "other"), Vec::new());
+    raw.endpoint
+        .add_service(Service::new(ServiceId(1), "other"), Vec::new());
     raw.data(1, Flags(0), b"unfinished");
     let peer = raw.peer;
     raw.take();
@@ -215,7 +255,10 @@ fn debug_questions() {
     let mut ask = |question: Question| {
         raw.put(PacketType::Debug, 0, Flags::LAST_PACKET, &question.encode());
         let (header, body) = raw.take().remove(0);
-        assert_eq!((header.packet_type, header.flags), (PacketType::Debug, Flags::LAST_PACKET));
+        assert_eq!(
+            (header.packet_type, header.flags),
+            (PacketType::Debug, Flags::LAST_PACKET)
+        );
         body
     };
     let word = |body: &Bytes, at: usize| u32::from_be_bytes(body[at..at + 4].try_into().unwrap());
@@ -225,20 +268,35 @@ fn debug_questions() {
         let connection = ask(Question::Connection { index: 0, all });
         assert_eq!(connection.len(), 176);
         assert_eq!(connection[..4], [192, 0, 2, 7]);
-        assert_eq!((word(&connection, 4), word(&connection, 132)), (CID.0, EPOCH.0));
+        assert_eq!(
+            (word(&connection, 4), word(&connection, 132)),
+            (CID.0, EPOCH.0)
+        );
         // Channel 0: call 1, active, receiving, with input.
-        assert_eq!((word(&connection, 12), connection[40], connection[44]), (1, 2, 2));
+        assert_eq!(
+            (word(&connection, 12), connection[40], connection[44]),
+            (1, 2, 2)
+        );
         assert_eq!(connection[52], 1);
         let end = ask(Question::Connection { index: 1, all });
         assert_eq!((end.len(), word(&end, 4)), (176, u32::MAX));
     }
     let stats = ask(Question::RxStats);
-    assert_eq!((stats.len(), word(&stats, 96), word(&stats, 224)), (284, 1, 1));
+    assert_eq!(
+        (stats.len(), word(&stats, 96), word(&stats, 224)),
+        (284, 1, 1)
+    );
     let answer = ask(Question::Peer { index: 0 });
-    assert_eq!((answer.len(), &answer[4..6]), (132, &peer.port().to_be_bytes()[..]));
+    assert_eq!(
+        (answer.len(), &answer[4..6]),
+        (132, &peer.port().to_be_bytes()[..])
+    );
     let end = ask(Question::Peer { index: 1 });
     assert_eq!((end.len(), word(&end, 0)), (132, u32::MAX));
-    assert_eq!(ask(Question::Unknown)[..], [0xff, 0xff, 0xff, 0xf8, 0xff, 0xff, 0xff, 0xf8]);
+    assert_eq!(
+        ask(Question::Unknown)[..],
+        [0xff, 0xff, 0xff, 0xf8, 0xff, 0xff, 0xff, 0xf8]
+    );
 }
 
 /// Many questions at once are not all answered; the rate recovers.

@@ -948,8 +948,4 @@ impl CongestionControl for Bbr {
             Phase::ProbeRtt => "probe-rtt",
         }
     }
-
-    fn in_slow_start(&self) -> bool {
-        self.phase == Phase::Startup
-    }
 }

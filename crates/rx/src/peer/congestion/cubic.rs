@@ -138,6 +138,12 @@ impl Curve {
     }
 }
 
+impl Cubic {
+    fn in_slow_start(&self) -> bool {
+        to_u64(self.curve.window) < self.curve.threshold
+    }
+}
+
 impl CongestionControl for Cubic {
     fn on_packet_sent(&mut self, now: Instant, bytes: u64, restarted: bool, _path: PathView<'_>) {
         if let Some(episode) = &mut self.episode {
@@ -256,9 +262,5 @@ impl CongestionControl for Cubic {
             _ if self.in_slow_start() => "slow-start",
             _ => "congestion-avoidance",
         }
-    }
-
-    fn in_slow_start(&self) -> bool {
-        to_u64(self.curve.window) < self.curve.threshold
     }
 }

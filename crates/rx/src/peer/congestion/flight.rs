@@ -79,8 +79,6 @@ pub(super) struct AckSample {
     pub(super) acked: u64,
     /// Of these, bytes sent while the window was in use, so that they argue for a larger one.
     pub(super) acked_window_limited: u64,
-    /// Bytes in flight before this acknowledgement.
-    pub(super) prior_in_flight: u64,
     /// When the newest acknowledged packet left.
     pub(super) newest_sent: Instant,
     /// The newest acknowledged packet's token.
@@ -115,7 +113,6 @@ pub(super) struct Flight {
 struct Pending {
     acked: u64,
     acked_window_limited: u64,
-    prior_in_flight: u64,
     newest_sent: Instant,
     newest: SentToken,
 }
@@ -192,7 +189,6 @@ impl Flight {
         let mut pending = self.pending.unwrap_or(Pending {
             acked: 0,
             acked_window_limited: 0,
-            prior_in_flight: self.in_flight,
             newest_sent: packet.time_sent,
             newest: token,
         });
@@ -234,7 +230,6 @@ impl Flight {
             now,
             acked: pending.acked,
             acked_window_limited: pending.acked_window_limited,
-            prior_in_flight: pending.prior_in_flight,
             newest_sent: pending.newest_sent,
             newest,
             rate: believable.then(|| rate_over(delivered, interval)),

@@ -156,9 +156,6 @@ trait CongestionControl {
 
     /// A lower-case word for the phase the algorithm is in.
     fn state(&self) -> &'static str;
-
-    /// True until the path's capacity was found for the first time.
-    fn in_slow_start(&self) -> bool;
 }
 
 /// A loss as the algorithms see it.
@@ -412,12 +409,8 @@ impl Controller {
         dispatch!(&self.algorithm, a => a.state())
     }
 
-    /// True until the path's capacity was found for the first time.
-    pub(crate) fn in_slow_start(&self) -> bool {
-        dispatch!(&self.algorithm, a => a.in_slow_start())
-    }
-
     /// Bytes delivered and lost on this path so far.
+    #[cfg(test)]
     pub(crate) fn totals(&self) -> (u64, u64) {
         (self.flight.delivered(), self.flight.lost())
     }

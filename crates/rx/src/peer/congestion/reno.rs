@@ -61,6 +61,12 @@ impl Reno {
     }
 }
 
+impl Reno {
+    fn in_slow_start(&self) -> bool {
+        self.window < self.threshold
+    }
+}
+
 impl CongestionControl for Reno {
     fn on_packet_sent(&mut self, _now: Instant, bytes: u64, _restarted: bool, _path: PathView<'_>) {
         if let Some(episode) = &mut self.episode {
@@ -155,9 +161,5 @@ impl CongestionControl for Reno {
             _ if self.in_slow_start() => "slow-start",
             _ => "congestion-avoidance",
         }
-    }
-
-    fn in_slow_start(&self) -> bool {
-        self.window < self.threshold
     }
 }
