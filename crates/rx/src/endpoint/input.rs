@@ -615,7 +615,13 @@ impl Endpoint {
                 return;
             }
         };
-        path.on_ack_info(&self.config, &ack.trailer, ack.extension.as_ref());
+        let answers_ping = ack.reason == Reason::PingResponse;
+        path.on_ack_info(
+            &self.config,
+            &ack.trailer,
+            ack.extension.as_ref(),
+            answers_ping,
+        );
         self.stats.spurious_losses += u64::from(effect.spurious);
         self.stats.rtt_samples += u64::from(effect.sampled);
         if effect.progress {

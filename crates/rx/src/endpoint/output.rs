@@ -14,7 +14,7 @@ use crate::call::{Call, Role};
 use crate::connection::Connection;
 use crate::packet::ack::{Ack, Reason, Trailer};
 use crate::packet::{CLASSIC_PACKET_SIZE, Flags, HEADER_SIZE, Header, PacketType};
-use crate::peer::Path;
+use crate::peer::{CLASSIC_SURE, Path};
 use crate::types::Key;
 use crate::{AbortCode, CallError, CallId, Config, Ecn, Event, Stats, Transmit};
 
@@ -25,8 +25,6 @@ const BATCH_DATAGRAMS: usize = 64;
 const TURN_PACKETS: u32 = 8;
 /// When to look again at a path that is paced without saying until when.
 const PACE_AGAIN: Duration = Duration::from_millis(1);
-/// Classic acknowledgements after which a peer counts as old and is spared the extension.
-const CLASSIC_SURE: u32 = 8;
 
 /// Datagrams gathered for one address.
 struct Batch<'a> {
@@ -485,7 +483,11 @@ fn write_ack(
     let mut report = call
         .receiver
         .take_report(now, window_limits(config, stats, path, call));
-    if !matches!(report.reason, Reason::PingResponse | Reason::Ping) && path.wants_ping(now) {
+    let says_nothing = matches!(
+        report.reason,
+        Reason::Idle | Reason::Delay | Reason::Requested
+    );
+    if says_nothing && path.wants_ping(now) {
         report.reason = Reason::Ping;
     }
     let introduce = path.afar || path.classic_acks < CLASSIC_SURE;

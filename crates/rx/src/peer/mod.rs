@@ -25,6 +25,8 @@ use crate::{Config, PeerStats};
 const INITIAL_RTT: Duration = Duration::from_millis(100);
 /// Least RTT believed: drivers stamp whole batches with one time, so finer ones are not measured.
 const RTT_LEAST: Duration = Duration::from_micros(10);
+/// Classic acknowledgements after which a peer counts as old and is spared the extension.
+pub(crate) const CLASSIC_SURE: u32 = 8;
 /// How old an RTT sample may be before a PING takes a new one.
 const RTT_EVERY: Duration = Duration::from_secs(1);
 /// Smallest Rx packet size a trailer may impose: OpenAFS's own minimum.
@@ -192,6 +194,7 @@ impl Path {
         config: &Config,
         trailer: &Trailer,
         extension: Option<&Extension>,
+        answers_ping: bool,
     ) {
         let before = self.mtu.packet_size();
         match extension.filter(|_| config.extension) {
@@ -206,7 +209,9 @@ impl Path {
                     .limit(peer_max.clamp(MIN_PACKET_SIZE, config.datagram_max));
             }
             None => {
-                self.classic_acks = self.classic_acks.saturating_add(1);
+                // An afar peer answers our extension with its own.
+                let sign = if answers_ping { CLASSIC_SURE } else { 1 };
+                self.classic_acks = self.classic_acks.saturating_add(sign);
                 let peer_max = [trailer.max_mtu, trailer.interface_mtu]
                     .iter()
                     .flatten()
