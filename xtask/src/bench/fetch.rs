@@ -19,7 +19,7 @@ use crate::{output, sh};
 const CELL: &str = "test.example";
 const VOLUME: &str = "test.bench";
 const FILE: &str = "big.bin";
-/// How long a read may take: OpenAFS's client needs minutes.
+/// How long OpenAFS's programs may take: they need minutes.
 const LIMIT: Duration = Duration::from_secs(600);
 
 /// A cell of OpenAFS at the server's end of a link, gone when dropped.
@@ -91,8 +91,13 @@ impl Cell {
     /// Reads the file with `afar cp` and compares its content.
     ///
     /// # Errors
-    /// The copy fails or differs.
-    pub(super) fn read_with_afar(&self, place: &Place, afar: &Path) -> Result<Measured> {
+    /// The copy fails, differs, or takes longer than `limit`.
+    pub(super) fn read_with_afar(
+        &self,
+        place: &Place,
+        afar: &Path,
+        limit: Duration,
+    ) -> Result<Measured> {
         let copy = self.dir.join("copy.bin");
         if copy.exists() {
             fs::remove_file(&copy).context("removing the last copy")?;
@@ -103,7 +108,7 @@ impl Cell {
         command
             .arg(format!("/afs/{CELL}/{VOLUME}/{FILE}"))
             .arg(&copy);
-        let ended = Process::start(command)?.succeed(LIMIT)?;
+        let ended = Process::start(command)?.succeed(limit)?;
         let sha256 = hash(&copy)?;
         if sha256 != self.sha256 {
             bail!("the copy's SHA-256 is {sha256} instead of {}", self.sha256);

@@ -20,6 +20,8 @@ use crate::{output, sh};
 const RUNS: u32 = 3;
 /// The slowest that a transfer may be before it is given up: so much of the link's rate.
 const SLOWEST: f64 = 0.15;
+/// What a transfer may need beyond the time that its payload takes.
+const SLACK: Duration = Duration::from_secs(30);
 /// What the loopback device is taken to carry where a time limit is reckoned, in bits a
 /// second.
 const LOOPBACK_RATE: f64 = 2e9;
@@ -198,15 +200,17 @@ impl<'a> Bench<'a> {
                 traffic::fairness(place, afar, flows, seconds)
             }
             (Work::Instructions { direction }, _) => instructions::count(place, afar, direction),
-            (Work::Fetch { .. }, Some(cell)) => match contender {
-                Contender::Afar => cell.read_with_afar(place, afar),
-                Contender::Openafs => cell.read_with_openafs(),
-                Contender::Cubic | Contender::Bbr => {
-                    let limit = limit(self.row.link, cell.bytes());
-                    let amount = Amount::Bytes(cell.bytes(), limit);
-                    self.transfer(contender, Direction::Recv, amount)
+            (Work::Fetch { .. }, Some(cell)) => {
+                let limit = limit(self.row.link, cell.bytes());
+                match contender {
+                    Contender::Afar => cell.read_with_afar(place, afar, limit),
+                    Contender::Openafs => cell.read_with_openafs(),
+                    tcp => {
+                        let amount = Amount::Bytes(cell.bytes(), limit);
+                        self.transfer(tcp, Direction::Recv, amount)
+                    }
                 }
-            },
+            }
             (Work::Fetch { .. }, None) => bail!("the cell is missing"),
         }
     }
@@ -227,7 +231,7 @@ impl<'a> Bench<'a> {
 /// How long a transfer may take.
 fn limit(link: Option<Setup>, bytes: u64) -> Duration {
     let rate = link.map_or(LOOPBACK_RATE, |link| f64::from(link.rate_mbit) * 1e6);
-    Duration::from_secs_f64(bytes as f64 * 8.0 / (rate * SLOWEST))
+    SLACK + Duration::from_secs_f64(bytes as f64 * 8.0 / (rate * SLOWEST))
 }
 
 /// Tells what was measured, as it comes.
@@ -290,6 +294,6 @@ mod tests {
             .find(|row| row.name == "12ms-send")
             .unwrap();
         let limit = limit(row.link, 1 << 30);
-        assert!(limit > Duration::from_secs(50) && limit < Duration::from_secs(70));
+        assert!(limit > Duration::from_secs(80) && limit < Duration::from_secs(100));
     }
 }

@@ -24,7 +24,7 @@ const AFAR_PORT: u16 = 17_009;
 const IPERF_PORT: u16 = 15_201;
 /// What is asked for where time ends it: more than fits into the time.
 const ENDLESS_BYTES: u64 = 64 << 30;
-/// What programs may need beyond the time that the payload takes.
+/// What programs may need beyond the seconds they are given.
 const SLACK: Duration = Duration::from_secs(30);
 
 /// How much is moved.
@@ -65,7 +65,7 @@ pub(super) fn afar_transfer(
     let client = afar_client(place, afar, AFAR_PORT, direction, bytes);
     let client = Process::start(client)?;
     let ended = match amount {
-        Amount::Bytes(_, limit) => client.succeed(limit + SLACK)?,
+        Amount::Bytes(_, limit) => client.succeed(limit)?,
         Amount::Seconds(seconds) => {
             process::pause(Duration::from_secs(seconds.into()))?;
             client.finish()?
@@ -150,12 +150,12 @@ pub(super) fn tcp_transfer(
         Amount::Bytes(bytes, limit) => (["-n".to_owned(), bytes.to_string()], limit),
         Amount::Seconds(seconds) => (
             ["-t".to_owned(), seconds.to_string()],
-            Duration::from_secs(seconds.into()),
+            SLACK + Duration::from_secs(seconds.into()),
         ),
     };
     let mut client = iperf_client(place, from, to, tcp)?;
     client.args(words);
-    let ended = Process::start(client)?.wait(limit + SLACK)?;
+    let ended = Process::start(client)?.wait(limit)?;
     let sent = server.cpu();
     let said = parse_iperf(&ended.out)?;
     Ok(Measured {
