@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use self::receive::Receiver;
 use self::send::Sender;
+use crate::packet::ack::Ack;
 use crate::types::Key;
 use crate::{CallNumber, Config};
 
@@ -33,6 +34,14 @@ pub(crate) enum Stage {
     Running,
     /// The application is done with it; it stays to acknowledge what comes late.
     Lingering,
+}
+
+/// What the peer has said of our stream, and our last serial when it said so.
+#[derive(Clone, Copy, Debug, Default)]
+struct Told {
+    first: u32,
+    highest: u32,
+    serial: u32,
 }
 
 /// One call.
@@ -61,6 +70,7 @@ pub(crate) struct Call {
     pub(crate) in_acks: bool,
     /// Whether the call waits for a place among its service's calls.
     pub(crate) in_line: bool,
+    told: Told,
     /// A padded PING of that size is to be sent.
     pub(crate) probe_size: Option<usize>,
 }
@@ -100,8 +110,33 @@ impl Call {
             in_ready: false,
             in_acks: false,
             in_line: false,
+            told: Told::default(),
             probe_size: None,
         }
+    }
+
+    /// Whether an acknowledgement shows that the peer has lost what it had of our stream: it says less
+    /// than before, and names a packet that left after we had heard the more.
+    ///
+    /// The peer has been restarted. What it had acknowledged cannot be sent again.
+    pub(crate) fn is_forgotten(&self, ack: &Ack, afar: bool) -> bool {
+        let is_later = ack.serial.wrapping_sub(self.told.serial).wrapping_sub(1) < u32::MAX / 2;
+        if ack.serial == 0 || !is_later || self.told.first == 0 {
+            return false;
+        }
+        // Old peers may withdraw soft acknowledgements, and put other things in `previous`.
+        let withdrawn = || ack.previous < self.told.highest || self.sender.contradicts(ack);
+        ack.first < self.told.first || afar && withdrawn()
+    }
+
+    /// Notes what a valid acknowledgement said; `serial` is the last one given out.
+    pub(crate) fn on_told(&mut self, ack: &Ack, serial: u32) {
+        let first = ack.first.max(self.told.first);
+        self.told = Told {
+            first,
+            highest: ack.previous.max(self.told.highest),
+            serial,
+        };
     }
 
     /// Whether the peer owes us something, so that its silence means something.

@@ -495,6 +495,14 @@ impl Sender {
                 reneged |= self.take_back(sequence);
             }
         }
+        if newest && !path.afar && ack.soft.len() < u8::MAX {
+            // What an old peer does not speak of it does not have.
+            let end = ack.first + u32::from(ack.soft.len());
+            let highest = |acked: &RangeSet| acked.descending().next().map_or(0, |(_, end)| end);
+            while highest(&self.acked) > end && self.take_back(highest(&self.acked) - 1) {
+                reneged = true;
+            }
+        }
         if let Some(extension) = ack.extension.as_ref().filter(|_| path.afar) {
             for range in extension.ranges_from(ack.first) {
                 self.mark_range(now, range.start, range.end.min(self.next), path, &mut round);
@@ -522,6 +530,17 @@ impl Sender {
             spurious: round.spurious,
             sampled,
         })
+    }
+
+    /// Whether an acknowledgement says that a packet is missing which was acknowledged before.
+    pub(crate) fn contradicts(&self, ack: &Ack) -> bool {
+        let known = |sequence| {
+            self.get(sequence)
+                .is_some_and(|sent| sent.state == State::Acked)
+        };
+        (ack.first..self.next)
+            .zip(ack.soft.iter())
+            .any(|(seq, received)| !received && known(seq))
     }
 
     /// The transmission with that serial, if it is still remembered.

@@ -406,7 +406,12 @@ impl Endpoint {
                 .is_some_and(|call| call.number == header.call_number)
         }) else {
             // The call is over here; a peer that still sends missed how it ended.
-            if let (Some(code), PacketType::Data) = (channel.aborted, header.packet_type)
+            let asks = match header.packet_type {
+                PacketType::Data => true,
+                PacketType::Ack => header.flags.has(Flags::REQUEST_ACK),
+                _ => false,
+            };
+            if let (Some(code), true) = (channel.aborted, asks)
                 && self.strangers.take(now)
             {
                 self.resend_abort(key, index, header.call_number, code);
@@ -601,11 +606,21 @@ impl Endpoint {
         let Some(path) = self.paths.get_mut(path_key) else {
             return;
         };
+        let serial = connection.serial();
+        if call.is_forgotten(&ack, path.afar) {
+            self.send_abort(now, key, AbortCode::RX_CALL_DEAD);
+            return self.fail(key, CallError::Dead);
+        }
         let effect = match call
             .sender
             .on_ack(now, &ack, header.serial, connection_key, path)
         {
-            Ok(effect) => effect,
+            Ok(effect) => {
+                if effect.progress {
+                    call.on_told(&ack, serial);
+                }
+                effect
+            }
             Err(Refused::Stale) => {
                 self.stats.acks_stale += 1;
                 return;

@@ -158,10 +158,13 @@ fn peers_that_proved_old_are_spared_the_extension() {
         let (mut pair, capture) = transfer(1, ours, link);
         let acks = capture.of(ours, PacketType::Ack);
         let extended = acks.iter().filter(|(_, body)| is_extended(body)).count();
-        // A client hears the server's acknowledgements first, and may know already.
-        let least = usize::from(ours == SERVER);
+        // A client hears the server's acknowledgements first and soon knows; a server knows when it
+        // has sent a reply.
+        if ours == SERVER {
+            assert!(extended > 0);
+        }
         assert!(
-            (least..=40).contains(&extended),
+            ours == SERVER || extended <= 8,
             "{extended} of {}",
             acks.len()
         );

@@ -185,7 +185,11 @@ impl Pair {
     }
 
     /// One side's process ends and begins again, with another epoch and no memory.
+    ///
+    /// It is away for longer than a packet lives. Were it not, a request that a server has answered
+    /// in part might be run once more by its successor, and Rx cannot tell the two replies apart.
     pub(super) fn restart(&mut self, side: usize) {
+        self.wire.clear();
         let config = Config {
             seed: self.random.u64(..),
             ..self.configs[side].clone()

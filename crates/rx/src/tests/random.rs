@@ -11,6 +11,8 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use super::old_peer;
 use super::pair::{CLIENT, Link, Pair, SERVER, pattern};
+use crate::packet::PacketType;
+use crate::packet::ack::Ack;
 use crate::{AbortCode, CallError, CallId, Config, ConnectionId};
 
 /// What the server answers with when asked to fail.
@@ -177,9 +179,28 @@ impl Life {
         let done = self.pair.run(limit, |pair| {
             wishes.keys().all(|call| pair.has_ended(*call))
         });
-        assert!(done, "calls without end: {:?}", self.open_calls());
+        assert!(
+            done,
+            "calls without end: {:?}; then {}",
+            self.open_calls(),
+            self.traffic()
+        );
         self.check_ends();
         self.check_rest();
+    }
+
+    /// What goes over the wire in a few seconds more, for whoever looks for the reason.
+    fn traffic(&mut self) -> String {
+        let capture = self.pair.capture();
+        self.pair.idle(Duration::from_secs(12));
+        let packets = capture.0.take();
+        packets
+            .iter()
+            .take(20)
+            .fold(String::new(), |text, (from, header, body)| {
+                let ack = Ack::decode(body).filter(|_| header.packet_type == PacketType::Ack);
+                format!("{text}\n{from} {header:?} {ack:?}")
+            })
     }
 
     fn open_calls(&self) -> Vec<(CallId, Wish)> {
