@@ -133,16 +133,8 @@ impl Cell {
     pub(super) fn read_with_openafs(&self) -> Result<Measured> {
         let mut command = xtask(&["exec", "--role", "admin", "--dir"])?;
         command.arg(&self.dir);
-        command.args([
-            "--",
-            "vos",
-            "dump",
-            "-id",
-            VOLUME,
-            "-file",
-            "/dev/null",
-            "-localauth",
-        ]);
+        command.args(["--", "vos", "dump", "-localauth", "-id", VOLUME, "-file"]);
+        command.arg(self.dir.join("dump.bin"));
         let ended = Process::start(command)?.succeed(LIMIT)?;
         let detail = json!({ "client": "vos dump" });
         Ok(Measured::rate(self.bytes, ended.time.as_secs_f64(), detail))
