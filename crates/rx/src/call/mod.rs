@@ -120,6 +120,7 @@ impl Call {
     ///
     /// The peer has been restarted. What it had acknowledged cannot be sent again.
     pub(crate) fn is_forgotten(&self, ack: &Ack, afar: bool) -> bool {
+        // spec: rx-extension#ranges
         let is_later = ack.serial.wrapping_sub(self.told.serial).wrapping_sub(1) < u32::MAX / 2;
         if ack.serial == 0 || !is_later || self.told.first == 0 {
             return false;

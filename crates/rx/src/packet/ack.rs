@@ -227,6 +227,7 @@ impl Ack {
 }
 
 impl Extension {
+    // spec: rx-extension#layout
     /// Layout: magic "afar", version, 0, length of the whole block (u16); window, datagram_max,
     /// ack_delay_us, duplicates, ect0, ce (u32 each); number of ranges (u16); ranges as pairs of
     /// u32 (start and end, both relative to the ACK's `first`).
@@ -261,6 +262,7 @@ impl Extension {
         }
     }
 
+    // spec: rx-extension#reading
     fn decode(octets: &[u8]) -> Option<Self> {
         let head = octets.get(..EXTENSION_FIXED)?;
         if head[..4] != MAGIC || head[4] == 0 {
