@@ -151,6 +151,13 @@ impl Receiver {
         self.unconsumed + self.early_bytes as u64
     }
 
+    /// What was read counts no more: the application has it all. Gives what was held.
+    pub(crate) const fn let_go(&mut self) -> u64 {
+        let held = self.held();
+        self.unconsumed = 0;
+        held
+    }
+
     /// Takes a DATA packet in.
     pub(crate) fn on_data(
         &mut self,

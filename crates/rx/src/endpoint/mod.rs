@@ -471,6 +471,8 @@ impl Endpoint {
             return;
         };
         call.stage = Stage::Lingering;
+        let held = call.receiver.let_go();
+        self.stats.receive_memory = self.stats.receive_memory.saturating_sub(held);
         let (connection, channel) = (call.connection, call.channel);
         self.stats.calls_completed += 1;
         self.events.push_back(Event::Completed(CallId(key)));

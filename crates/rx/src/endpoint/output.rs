@@ -80,7 +80,11 @@ impl Endpoint {
         let transmit = self
             .poll_control(buf)
             .or_else(|| self.poll_acks(now, buf))
-            .or_else(|| self.poll_data(now, buf))?;
+            .or_else(|| self.poll_data(now, buf));
+        let Some(transmit) = transmit else {
+            self.prune_timers();
+            return None;
+        };
         let count = transmit
             .segment_size
             .map_or(1, |size| transmit.size.div_ceil(size));

@@ -73,22 +73,12 @@ impl Endpoint {
             .push(Reverse((now + HOUSEKEEPING, Timer::Housekeeping)));
     }
 
-    /// Makes sure that the heap looks at the call in time.
-    pub(super) fn schedule_call(&mut self, key: Key) {
-        let Some(call) = self.calls.get(key) else {
-            return;
-        };
-        let Some(connection) = self.connections.get(call.connection) else {
-            return;
-        };
-        let Some(path) = self.paths.get(connection.path) else {
-            return;
-        };
-        let blocked = call
-            .sender
-            .is_window_blocked()
-            .then(|| call.spoke + WINDOW_PROBE);
-        let deadline = [
+    /// When something must be done about a call.
+    fn call_deadline(&self, key: Key) -> Option<Instant> {
+        let call = self.calls.get(key)?;
+        let path = self.paths.get(self.connections.get(call.connection)?.path)?;
+        let blocked = call.sender.is_window_blocked().then(|| call.spoke + WINDOW_PROBE);
+        [
             call.sender.deadline(path),
             call.receiver.ack_due(),
             call.ping_due(&self.config),
@@ -97,14 +87,42 @@ impl Endpoint {
         ]
         .into_iter()
         .flatten()
-        .min();
-        let Some(deadline) = deadline else { return };
-        if call.wake_at.is_some_and(|at| at <= deadline) {
-            return;
-        }
-        self.timers.push(Reverse((deadline, Timer::Call(key))));
-        if let Some(call) = self.calls.get_mut(key) {
+        .min()
+    }
+
+    /// Makes sure that the heap looks at the call in time.
+    pub(super) fn schedule_call(&mut self, key: Key) {
+        let Some(deadline) = self.call_deadline(key) else { return };
+        let Some(call) = self.calls.get_mut(key) else { return };
+        if call.wake_at.is_none_or(|at| at > deadline) {
             call.wake_at = Some(deadline);
+            self.timers.push(Reverse((deadline, Timer::Call(key))));
+        }
+    }
+
+    /// Takes entries off the top of the heap that nothing waits for any more, so that nobody is woken
+    /// for them. Only worth it before sleeping.
+    pub(super) fn prune_timers(&mut self) {
+        while let Some(Reverse((at, timer))) = self.timers.peek().copied() {
+            match timer {
+                Timer::Call(key) => {
+                    let known = self.calls.get(key).filter(|call| call.wake_at == Some(at));
+                    let deadline = known.and_then(|_| self.call_deadline(key));
+                    if deadline.is_some_and(|deadline| deadline <= at) {
+                        return;
+                    }
+                    let is_known = known.is_some();
+                    self.timers.pop();
+                    if let Some(call) = self.calls.get_mut(key).filter(|_| is_known) {
+                        call.wake_at = deadline;
+                        self.timers.extend(deadline.map(|at| Reverse((at, timer))));
+                    }
+                }
+                Timer::Path(key) if self.paths.get(key).is_none_or(|p| p.wake_at != Some(at)) => {
+                    self.timers.pop();
+                }
+                _ => return,
+            }
         }
     }
 
