@@ -293,7 +293,9 @@ impl Endpoint {
     /// Reading [`Read::End`] completes a client call.
     pub fn read(&mut self, call: CallId) -> Read {
         let Some(known) = self.running_mut(call) else {
-            return Read::End;
+            // Of a call that failed the event is still to be taken. It must not look complete.
+            let is_read = (self.calls.get(call.0)).is_some_and(|c| c.stage == Stage::Lingering);
+            return if is_read { Read::End } else { Read::Pending };
         };
         let read = known.receiver.read();
         if read == Read::End && known.role == Role::Client {

@@ -213,6 +213,22 @@ fn lost_aborts_are_made_good() {
     }
 }
 
+/// Half a reply has arrived, then an ABORT, and only then is the application's turn.
+#[test]
+fn a_failed_call_does_not_look_complete() {
+    let (mut raw, connection) = Raw::client(Config::default());
+    let call = raw.endpoint.start_call(raw.now, connection).unwrap();
+    raw.endpoint.finish(raw.now, call);
+    raw.take();
+    raw.data(1, Flags(0), b"half");
+    raw.put(PacketType::Abort, 0, Flags(0), &[0, 0, 0, 5]);
+    assert_eq!(raw.endpoint.read(call), Read::Pending);
+    let events = raw.events();
+    let failed = Event::Failed(call, CallError::Aborted(AbortCode(5)));
+    assert_eq!(events.last(), Some(&failed));
+    assert_eq!(raw.endpoint.read(call), Read::Pending);
+}
+
 #[test]
 fn a_client_cancels() {
     let mut pair = Pair::new(1, Link::default());
