@@ -266,7 +266,7 @@ impl Endpoint {
             if stop == Stop::Paced {
                 let release = self
                     .paths
-                    .get(path_key)
+                    .get_mut(path_key)
                     .and_then(|p| p.pacer.next_release(now));
                 self.schedule_path(path_key, release.unwrap_or(now + PACE_AGAIN));
             }

@@ -286,13 +286,15 @@ impl Path {
 
     /// Octets that window and pacing allow now.
     pub(crate) fn budget(&mut self, now: Instant) -> u64 {
+        let rate = self.controller.pacing_rate(&self.rtt);
+        let quantum = self.controller.send_quantum(&self.rtt);
+        // The pacer is asked in any case, so that it knows that the window, not the machine, made
+        // a release late.
+        let paced = self.pacer.budget(now, rate, quantum);
         let window = self.controller.available();
         if window == 0 {
             return 0;
         }
-        let rate = self.controller.pacing_rate(&self.rtt);
-        let quantum = self.controller.send_quantum(&self.rtt);
-        let paced = self.pacer.budget(now, rate, quantum);
         // A flight so small is no burst: many small calls must not wait for a pace that only says
         // how little they have sent so far.
         let unpaced = (UNPACED_PACKETS * self.packet_size() as u64)

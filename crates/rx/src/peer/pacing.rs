@@ -4,11 +4,20 @@
 //! plus what the rate delivers in [`CATCH_UP`], so a timer that fires late costs no throughput,
 //! and a sender that was idle cannot dump more than that at once. Bytes are released a quantum at
 //! a time, so every release can leave as one GSO send.
+//!
+//! A release that was asked for and comes later than that, because the machine had other things
+//! to do, leaves a debt, which is paid back at a quarter of the rate above the rate: the mean is
+//! kept and no burst is made of it.
 
 use std::time::{Duration, Instant};
 
 /// How late a release may come without losing throughput. Also bounds the burst after idleness.
 const CATCH_UP: Duration = Duration::from_millis(2);
+
+/// How much of a late release is remembered beyond that.
+const OWED_MAX: Duration = Duration::from_millis(20);
+/// The debt is paid back at the rate divided by this.
+const REPAY_DIVISOR: i64 = 4;
 
 /// Packets' worth of bytes that may leave at once on a fresh path (RFC 9002 §7.7 names ten).
 const INITIAL_BURST_PACKETS: u64 = 10;
@@ -25,6 +34,10 @@ pub(crate) struct Pacer {
     refilled: Instant,
     rate: Option<u64>,
     quantum: usize,
+    /// Somebody waits for the next release.
+    awaited: bool,
+    /// Bytes that late releases did not bring.
+    owed: i64,
 }
 
 impl Pacer {
@@ -37,6 +50,8 @@ impl Pacer {
             refilled: now,
             rate: None,
             quantum: datagram_size,
+            awaited: false,
+            owed: 0,
         }
     }
 
@@ -47,12 +62,15 @@ impl Pacer {
     /// packet; the debt is repaid first.
     pub(crate) fn budget(&mut self, now: Instant, rate: Option<u64>, quantum: usize) -> u64 {
         self.refill(now);
+        self.awaited = false;
         self.rate = rate;
         self.quantum = quantum.max(1);
         if rate.is_none() {
             self.tokens = self.tokens.max(0);
+            self.owed = 0;
             return u64::MAX;
         }
+        self.owed = self.owed.min(self.volume(OWED_MAX));
         self.tokens = self.tokens.min(self.depth());
         if self.tokens >= self.release_size() {
             u64::try_from(self.tokens).unwrap_or(0)
@@ -73,8 +91,10 @@ impl Pacer {
 
     /// When the next quantum may leave; `None` if it may at once or the path is unpaced.
     ///
-    /// Uses the rate and quantum of the last [`Self::budget`].
-    pub(crate) fn next_release(&self, now: Instant) -> Option<Instant> {
+    /// Uses the rate and quantum of the last [`Self::budget`]. Whoever asks has something to send,
+    /// so a [`Self::budget`] asked for later than the answer is a late one.
+    pub(crate) fn next_release(&mut self, now: Instant) -> Option<Instant> {
+        self.awaited = true;
         let rate = u128::from(self.rate?.max(1));
         let missing = u128::try_from(self.release_size().saturating_sub(self.tokens)).unwrap_or(0);
         if missing == 0 {
@@ -95,10 +115,13 @@ impl Pacer {
 
     /// The most that may gather: one quantum and what the rate brings in the catch-up time.
     fn depth(&self) -> i64 {
+        self.release_size().saturating_add(self.volume(CATCH_UP))
+    }
+
+    /// Bytes the rate brings in `time`.
+    fn volume(&self, time: Duration) -> i64 {
         let rate = u128::from(self.rate.unwrap_or(0));
-        let late = rate * CATCH_UP.as_nanos() / NANOS_PER_SECOND;
-        self.release_size()
-            .saturating_add(i64::try_from(late).unwrap_or(i64::MAX / 4))
+        i64::try_from(rate * time.as_nanos() / NANOS_PER_SECOND).unwrap_or(i64::MAX / 4)
     }
 
     fn refill(&mut self, now: Instant) {
@@ -113,10 +136,17 @@ impl Pacer {
         let gained = u128::from(rate) * elapsed.as_nanos() + self.remainder;
         self.remainder = gained % NANOS_PER_SECOND;
         let gained = i64::try_from(gained / NANOS_PER_SECOND).unwrap_or(i64::MAX);
-        self.tokens = self
-            .tokens
-            .saturating_add(gained)
-            .min(self.depth().max(self.tokens));
+        let repaid = self.owed.min(gained / REPAY_DIVISOR);
+        self.owed -= repaid;
+        let full = self.tokens.saturating_add(gained).saturating_add(repaid);
+        self.tokens = full.min(self.depth().max(self.tokens));
+        if self.awaited {
+            let missed = full.saturating_sub(self.tokens);
+            self.owed = self.owed.saturating_add(missed).min(self.volume(OWED_MAX));
+        } else {
+            // Who was idle is owed nothing.
+            self.owed = 0;
+        }
     }
 }
 
@@ -177,6 +207,26 @@ mod tests {
     fn a_late_timer_costs_no_throughput() {
         let got = drive(125_000_000, 64_000, 1444, MS);
         assert!(got > 0.995 * 125e6, "{got}");
+    }
+
+    #[test]
+    fn a_very_late_timer_costs_nothing_in_the_end() {
+        let start = start_of_time();
+        let rate = 125_000_000;
+        let mut pacer = Pacer::new(start, 1444);
+        let (mut now, mut sent, mut most) = (start, 0, 0);
+        for turn in 0..1000 {
+            let budget = pacer.budget(now, Some(rate), 64_000);
+            most = most.max(budget);
+            pacer.on_sent(now, usize::try_from(budget).unwrap());
+            sent += budget;
+            let late = if turn % 50 == 0 { 5 * MS } else { MS / 4 };
+            pacer.budget(now, Some(rate), 64_000);
+            now = pacer.next_release(now).map_or(now, |at| at) + late;
+        }
+        let got = sent as f64 / now.duration_since(start).as_secs_f64();
+        assert!((got / rate as f64 - 1.0).abs() < 0.01, "{got}");
+        assert!(most <= 64_000 + 250_000, "{most}");
     }
 
     #[test]

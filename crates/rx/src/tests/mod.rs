@@ -4,6 +4,7 @@ mod calls;
 mod congestion;
 mod hostile;
 mod limits;
+mod links;
 mod mtu;
 mod oldpeer;
 mod pair;

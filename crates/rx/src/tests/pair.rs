@@ -36,6 +36,15 @@ pub(super) struct Link {
     pub(super) mtu: usize,
 }
 
+/// How a side's driver runs on a machine that has other things to do.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Scheduling {
+    /// The driver looks at timers and packets no more often than this.
+    pub(super) grain: Duration,
+    /// How often, on average, it does not run for 1 to 5 ms; zero is never.
+    pub(super) stall_every: Duration,
+}
+
 impl Default for Link {
     fn default() -> Self {
         Self {
@@ -56,7 +65,6 @@ impl Default for Link {
 struct InFlight {
     at: Instant,
     order: u64,
-    to: usize,
     from: SocketAddr,
     ce: bool,
     octets: Vec<u8>,
@@ -99,9 +107,14 @@ pub(super) struct Pair {
     pub(super) start: Instant,
     pub(super) sides: [Side; 2],
     pub(super) links: [Link; 2],
+    pub(super) scheduling: Scheduling,
+    /// When each side's driver runs again.
+    busy_until: [Instant; 2],
+    stall_at: [Option<Instant>; 2],
     /// When each direction's wire is free again.
     free_at: [Instant; 2],
-    wire: BinaryHeap<Reverse<InFlight>>,
+    /// What is on its way to each side.
+    wires: [BinaryHeap<Reverse<InFlight>>; 2],
     order: u64,
     pub(super) random: fastrand::Rng,
     pub(super) sent: [u64; 2],
@@ -166,8 +179,11 @@ impl Pair {
             answers_from: None,
             steps: 0,
             links: [link.clone(), link],
+            scheduling: Scheduling::default(),
+            busy_until: [start; 2],
+            stall_at: [None; 2],
             free_at: [start; 2],
-            wire: BinaryHeap::new(),
+            wires: [BinaryHeap::new(), BinaryHeap::new()],
             order: 0,
             random,
             sent: [0; 2],
@@ -189,7 +205,7 @@ impl Pair {
     /// It is away for longer than a packet lives. Were it not, a request that a server has answered
     /// in part might be run once more by its successor, and Rx cannot tell the two replies apart.
     pub(super) fn restart(&mut self, side: usize) {
-        self.wire.clear();
+        self.wires.iter_mut().for_each(BinaryHeap::clear);
         let config = Config {
             seed: self.random.u64(..),
             ..self.configs[side].clone()
@@ -333,16 +349,17 @@ impl Pair {
     pub(super) fn run(&mut self, limit: Duration, mut done: impl FnMut(&Self) -> bool) -> bool {
         loop {
             for side in [CLIENT, SERVER] {
-                self.work(side);
+                if self.busy_until[side] <= self.now {
+                    self.work(side);
+                    self.rest(side);
+                }
             }
             if done(self) {
                 return true;
             }
-            let next = self
-                .sides
-                .iter()
-                .filter_map(|side| side.endpoint.poll_timeout())
-                .chain(self.wire.peek().map(|Reverse(packet)| packet.at))
+            let next = [CLIENT, SERVER]
+                .into_iter()
+                .filter_map(|side| self.next_of(side))
                 .min();
             let Some(next) = next else { return false };
             if next > self.start + limit {
@@ -351,21 +368,51 @@ impl Pair {
             }
             self.now = self.now.max(next);
             self.steps += 1;
-            while self
-                .wire
-                .peek()
-                .is_some_and(|Reverse(packet)| packet.at <= self.now)
-            {
-                let Some(Reverse(packet)) = self.wire.pop() else {
-                    break;
-                };
-                let ecn = if packet.ce { Some(Ecn::Ce) } else { None };
-                let endpoint = &mut self.sides[packet.to].endpoint;
-                endpoint.handle(self.now, packet.from, ecn, packet.octets.into());
+            for side in [CLIENT, SERVER] {
+                if self.busy_until[side] <= self.now {
+                    self.deliver(side);
+                }
             }
-            for side in &mut self.sides {
-                side.endpoint.handle_timeout(self.now);
-            }
+        }
+    }
+
+    /// When one side's driver next has something to do, and runs.
+    fn next_of(&self, side: usize) -> Option<Instant> {
+        let arrival = self.wires[side].peek().map(|Reverse(packet)| packet.at);
+        let timeout = self.sides[side].endpoint.poll_timeout();
+        let next = arrival.into_iter().chain(timeout).min()?;
+        Some(next.max(self.busy_until[side]))
+    }
+
+    /// Hands one side what has arrived, and its timers.
+    fn deliver(&mut self, side: usize) {
+        let endpoint = &mut self.sides[side].endpoint;
+        while let Some(Reverse(packet)) = self.wires[side].peek()
+            && packet.at <= self.now
+        {
+            let Some(Reverse(packet)) = self.wires[side].pop() else {
+                break;
+            };
+            let ecn = if packet.ce { Some(Ecn::Ce) } else { None };
+            endpoint.handle(self.now, packet.from, ecn, packet.octets.into());
+        }
+        endpoint.handle_timeout(self.now);
+    }
+
+    /// Decides when a driver that has just run does so again.
+    fn rest(&mut self, side: usize) {
+        let Scheduling { grain, stall_every } = self.scheduling;
+        self.busy_until[side] = self.now + grain;
+        if stall_every.is_zero() {
+            return;
+        }
+        let due = self.stall_at[side].is_some_and(|at| at <= self.now);
+        if due {
+            self.busy_until[side] = self.now + Duration::from_micros(self.random.u64(1000..5000));
+        }
+        if due || self.stall_at[side].is_none() {
+            let wait = stall_every.mul_f64(2.0 * self.random.f64());
+            self.stall_at[side] = Some(self.busy_until[side] + wait);
         }
     }
 
@@ -489,10 +536,9 @@ impl Pair {
                 Some((known, other)) if known == self.seen_as[from] => other,
                 _ => self.seen_as[from],
             };
-            self.wire.push(Reverse(InFlight {
+            self.wires[to].push(Reverse(InFlight {
                 at,
                 order: self.order,
-                to,
                 from: from_address,
                 ce: false,
                 octets,

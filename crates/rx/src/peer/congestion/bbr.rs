@@ -36,10 +36,17 @@ const PROBE_RTT_WINDOW_GAIN: f64 = 0.5;
 
 /// Paced this much below the estimate, so that a queue of our own making drains.
 const PACING_MARGIN: f64 = 0.99;
+/// Samples at most 1/64 above the minimum show that there is no queue to drain...
+const EMPTY_DIVISOR: u32 = 64;
+/// ...and so do those within what drivers add by chance, which is this, but at most 1/16.
+const EMPTY_NOISE: Duration = Duration::from_millis(1);
+const EMPTY_NOISE_DIVISOR: u32 = 16;
 /// Share of a flight that may be lost before the flight counts as too large.
 const LOSS_THRESHOLD: f64 = 0.02;
 /// What is left of a bound after a round that lost too much.
 const BETA: f64 = 0.7;
+/// What a round without such losses makes of the short bound on the rate.
+const SHORT_RECOVERY: f64 = 1.02;
 /// Share of the known-safe flight that is left to others while cruising.
 const HEADROOM: f64 = 0.15;
 /// An RTT above the minimum by a quarter of it shows a queue (divisor 4).
@@ -58,6 +65,9 @@ const SHARED_WAIT_MAX: f64 = 10.0;
 const RENO_ROUNDS_MAX: u64 = 63;
 /// Loss bursts in one round that end Startup.
 const STARTUP_LOSS_BURSTS: u32 = 6;
+/// Initial windows delivered until the measured rate may bound the window: a peer whose receive
+/// window is not known yet gets less than the initial window at first, and the rate shows that.
+const SLOW_RATE_WINDOWS: u64 = 4;
 /// Startup ends when the rate grew less than this in each of three rounds.
 const FULL_RATE_GROWTH: f64 = 1.25;
 const FULL_RATE_ROUNDS: u32 = 3;
@@ -365,6 +375,12 @@ impl Bbr {
         self.bdp(self.rate(), 1.0).min(self.window)
     }
 
+    /// What has to be in flight for the measured rate while acknowledgements bunch up: no bound
+    /// that only makes room for others goes below it.
+    fn least_flight(&self) -> u64 {
+        self.flight_for(self.rate(), 1.0) + self.aggregation.extra()
+    }
+
     fn flight_with_headroom(&self) -> u64 {
         if self.flight_long == UNBOUNDED {
             return UNBOUNDED;
@@ -372,7 +388,7 @@ impl Bbr {
         let headroom = scale(self.flight_long, HEADROOM).max(self.datagram);
         self.flight_long
             .saturating_sub(headroom)
-            .max(self.min_window())
+            .max(self.least_flight().min(self.flight_long))
     }
 
     fn probe_rtt_window(&self) -> u64 {
@@ -404,30 +420,42 @@ impl Bbr {
         if !self.loss_rounds.started {
             return;
         }
-        if !self.loss_in_round || self.probing_for_more() {
+        if self.probing_for_more() {
             return;
         }
-        let congested = self.phase == Phase::Cruise && self.queued(self.rtt_in_round);
-        if !congested && !self.round_lost_too_much(flight) {
-            return;
+        if self.loss_in_round && self.round_lost_too_much(flight) {
+            if self.rate_short == UNBOUNDED {
+                self.rate_short = self.rate_max.get();
+            }
+            if self.flight_short == UNBOUNDED {
+                self.flight_short = self.window;
+            }
+            self.rate_short = self.rate_latest.max(scale(self.rate_short, BETA));
+            self.flight_short = self.flight_latest.max(scale(self.flight_short, BETA));
+        } else if self.rate_short != UNBOUNDED {
+            self.rate_short = scale(self.rate_short, SHORT_RECOVERY);
+            if self.rate_short >= self.rate_max.get() {
+                self.rate_short = UNBOUNDED;
+            }
         }
-        if self.rate_short == UNBOUNDED {
-            self.rate_short = self.rate_max.get();
+        let queued = self.phase == Phase::Cruise && self.queued(self.rtt_in_round);
+        if self.loss_in_round && queued {
+            // A few losses from a full queue lower the flight, to no less than what keeps the
+            // measured rate: losses at random come in queues too.
+            let lowered = scale(self.flight_short.min(self.window), BETA).max(self.least_flight());
+            self.flight_short = self.flight_short.min(lowered);
         }
-        if self.flight_short == UNBOUNDED {
-            self.flight_short = self.window;
-        }
-        self.rate_short = self.rate_latest.max(scale(self.rate_short, BETA));
-        self.flight_short = if congested {
-            scale(self.flight_short.min(self.window), BETA)
-        } else {
-            self.flight_latest.max(scale(self.flight_short, BETA))
-        };
     }
 
     /// True if `rtt` shows a queue.
     fn queued(&self, rtt: Duration) -> bool {
         rtt != NO_RTT && rtt > self.min_rtt + self.min_rtt / QUEUED_DIVISOR
+    }
+
+    /// True if `rtt` shows that nothing waits in the queue, as finely as it can be measured.
+    fn seems_empty(&self, rtt: Duration) -> bool {
+        let noise = EMPTY_NOISE.min(self.min_rtt / EMPTY_NOISE_DIVISOR);
+        rtt <= self.min_rtt + noise.max(self.min_rtt / EMPTY_DIVISOR)
     }
 
     /// At the end of a round, after all who look at it have done so.
@@ -689,7 +717,7 @@ impl Bbr {
             } else {
                 size
             };
-            self.flight_long = size.max(scale(self.target_flight(), BETA));
+            self.flight_long = size.max(self.least_flight());
         }
         if self.phase == Phase::Up {
             self.begin_down(now, flight);
@@ -775,7 +803,14 @@ impl Bbr {
             self.pacing_rate =
                 rate_over(scale(self.window, STARTUP_PACING_GAIN), path.rtt.smoothed());
         }
-        let rate = scale(self.rate(), self.pacing_gain * PACING_MARGIN);
+        let empty = self.phase == Phase::Cruise && self.seems_empty(path.rtt.latest());
+        let margin = if empty { 1.0 } else { PACING_MARGIN };
+        let mut rate = scale(self.rate(), self.pacing_gain * margin);
+        if !self.full_rate_reached && self.phase == Phase::Startup && path.rtt.has_sample() {
+            // The rate measured is that of a round trip ago; the window is ahead of it.
+            let window = scale(self.window, STARTUP_WINDOW_GAIN);
+            rate = rate.max(rate_over(window, path.rtt.smoothed()));
+        }
         if rate > 0 && (self.full_rate_reached || rate > self.pacing_rate) {
             self.pacing_rate = rate;
         }
@@ -785,7 +820,9 @@ impl Bbr {
         let target = self.flight_for(self.rate(), self.window_gain) + self.aggregation.extra();
         if self.full_rate_reached {
             self.window = (self.window + ack.acked).min(target);
-        } else if self.window < target || flight.delivered() < self.initial_window {
+        } else if self.window < target
+            || flight.delivered() < SLOW_RATE_WINDOWS * self.initial_window
+        {
             self.window += ack.acked;
         }
         self.window = self.window.max(self.min_window());
