@@ -23,6 +23,8 @@ const CLASSIC_ACK_EVERY: u32 = 2;
 const AFAR_ACK_BYTES: usize = 256 << 10;
 /// A window begins at this size and grows with what the application takes in a round trip.
 const WINDOW_INITIAL: u64 = 4 << 20;
+/// The window in round trips' worth of what the application takes.
+const WINDOW_ROUNDS: u64 = 6;
 /// A reader that has less than this is given the next packet though memory is short.
 const STARVING: u64 = 64 << 10;
 /// Payload size assumed before any packet was seen.
@@ -367,8 +369,9 @@ impl Receiver {
         self.round_bytes += bytes;
         let began = *self.round_began.get_or_insert(now);
         if now.saturating_duration_since(began) >= round_trip {
-            // Twice what was taken in a round trip, so that loss recovery and growth have room.
-            self.window = self.window.max(3 * self.round_bytes).min(limits.call);
+            // While one packet is sent again, or twice, all that was in flight with it is kept and
+            // the sender goes on; in a full queue a round trip takes twice as long as before.
+            self.window = (self.window.max(WINDOW_ROUNDS * self.round_bytes)).min(limits.call);
             self.round_bytes = 0;
             self.round_began = Some(now);
         }

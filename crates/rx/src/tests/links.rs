@@ -18,8 +18,8 @@ const CALM: Scheduling = Scheduling {
     stall_every: Duration::ZERO,
 };
 const BUSY: Scheduling = Scheduling {
-    grain: Duration::from_micros(200),
-    stall_every: Duration::from_millis(15),
+    grain: Duration::from_micros(300),
+    stall_every: Duration::from_millis(6),
 };
 
 /// One upload over one link.

@@ -63,6 +63,8 @@ const CUBIC_DEPTH: f64 = 0.75;
 const SHARED_WAIT_MAX: f64 = 10.0;
 /// Rounds between probes if nobody else seems to use the path.
 const RENO_ROUNDS_MAX: u64 = 63;
+/// Rounds from Startup to the first probe, as the losses of Startup say little about the path.
+const EARLY_ROUNDS: u64 = 10;
 /// Loss bursts in one round that end Startup.
 const STARTUP_LOSS_BURSTS: u32 = 6;
 /// Initial windows delivered until the measured rate may bound the window: a peer whose receive
@@ -166,6 +168,8 @@ pub(crate) struct Bbr {
     probe_wait: Duration,
     /// The last probe met a full queue: somebody else may be using the path.
     shared: bool,
+    /// No probe has corrected yet what Startup found.
+    early: bool,
     rounds_since_probe: u32,
     up_rounds: u32,
     up_acked: u64,
@@ -319,6 +323,7 @@ impl Bbr {
             cycle_at: now,
             probe_wait: Duration::ZERO,
             shared: false,
+            early: true,
             rounds_since_probe: 0,
             up_rounds: 0,
             up_acked: 0,
@@ -583,6 +588,7 @@ impl Bbr {
         self.up_rounds = 0;
         self.up_acked = 0;
         self.shared = false;
+        self.early = false;
         self.ack_phase = AckPhase::Refilling;
         self.rounds.restart(flight.delivered());
         self.phase = Phase::Refill;
@@ -656,7 +662,9 @@ impl Bbr {
     fn time_to_probe(&self, now: Instant) -> bool {
         let waited = now.saturating_duration_since(self.cycle_at) > self.probe_wait;
         let packets = self.target_flight() / self.datagram;
-        let rounds = if self.shared {
+        let rounds = if self.early {
+            EARLY_ROUNDS
+        } else if self.shared {
             2 * packets
         } else {
             packets.min(RENO_ROUNDS_MAX)
