@@ -6,8 +6,15 @@
 //! - A queue is told from chance by the RTT. While the RTT is near its minimum, losses count as
 //!   random up to 2 % and two standard deviations, so that a flow of 30 packets does not take a
 //!   single loss for congestion. Above 1.25 × the minimum, the plain 2 % counts.
-//! - While cruising in a standing queue, any loss lowers the window to 0.7 of itself once a round.
-//!   The draft lowers it to what was delivered, which in a full queue is hardly less than before.
+//! - While cruising in a standing queue, any loss lowers the window to 0.7 of itself once a round,
+//!   but not below what the measured rate needs. The draft lowers it to what was delivered, which
+//!   in a full queue is hardly less than before. The short bound on the rate is lowered only by a
+//!   round that lost too much, and grows back by 2 % in every other round.
+//! - Headroom, too, leaves what the measured rate needs while acknowledgements bunch up.
+//! - In Startup, packets are paced at twice the window a round trip where that is more than the
+//!   draft's gain allows: the rate is known a round trip late, and would hold the window back.
+//! - The first probe comes ten rounds after Startup, whose losses say little about the path.
+//! - Cruising paces at the full estimate while the RTT shows no queue, and at 0.99 of it else.
 //! - A probe that lost packets to a queue leaves the long bound at 0.85 of the flight, and the
 //!   next probe waits until CUBIC or Reno had time to regain its window (1.5 × CUBIC's period, or
 //!   twice as many rounds as the flight has packets). Probes that come more often are what

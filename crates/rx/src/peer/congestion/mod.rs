@@ -22,26 +22,30 @@
 //!
 //! | link | BBR | CUBIC | Reno |
 //! |---|---|---|---|
-//! | 12.5 ms, 1 Gbit/s, 15 s | 0.987 | 0.995 | 0.995 |
-//! | 100 ms, 1 Gbit/s, 4 GiB | 0.971 | 0.978 | 0.978 |
-//! | 230 ms, 30 Mbit/s, 40 MB | 0.912 | 0.923 | 0.920 |
-//! | the same, 1 % of packets 5 ms late | 0.913 | 0.923 | 0.921 |
-//! | 12.5 ms, 1 Gbit/s, 0.1 % loss | 0.986 | 0.044 | 0.037 |
-//! | 12.5 ms, 1 Gbit/s, 1 % loss | 0.971 | 0.012 | 0.011 |
-//! | 100 ms, 100 Mbit/s, 1 % loss | 0.945 | 0.021 | 0.017 |
-//! | 20 ms, 20 Mbit/s, 1 % loss | 0.965 | 0.363 | 0.326 |
+//! | 12.5 ms, 1 Gbit/s, 15 s | 0.995 | 0.995 | 0.995 |
+//! | 100 ms, 1 Gbit/s, 4 GiB | 0.978 | 0.978 | 0.978 |
+//! | 230 ms, 30 Mbit/s, 40 MB | 0.922 | 0.923 | 0.920 |
+//! | the same, 1 % of packets 5 ms late | 0.922 | 0.923 | 0.921 |
+//! | 12.5 ms, 1 Gbit/s, 0.1 % loss | 0.994 | 0.044 | 0.037 |
+//! | 12.5 ms, 1 Gbit/s, 1 % loss | 0.980 | 0.012 | 0.011 |
+//! | 100 ms, 100 Mbit/s, 1 % loss | 0.953 | 0.021 | 0.017 |
+//! | 20 ms, 20 Mbit/s, 1 % loss | 0.984 | 0.363 | 0.326 |
 //!
 //! At 230 ms the ramp binds: 32 packets doubled each round trip fill this pipe after a second, of
 //! the 10.7 s the transfer takes at line rate. BBR alone keeps 0.09 BDP queued at 12.5 ms, CUBIC 0.66.
 //!
 //! Four BBR flows beside four CUBIC flows (unpaced, initial window 10) on 100 Mbit/s and 25 ms,
-//! 60 s, 24 seeds (1000 to 1023) that the parameters were not tuned on; the table test runs 8:
+//! 60 s, 8 seeds:
 //!
 //! | queue | BBR's share, mean (least to most) | least Jain index among the BBR flows |
 //! |---|---|---|
-//! | 0.5 BDP | 0.544 (0.512 to 0.572) | 0.988 |
-//! | 1 BDP | 0.551 (0.524 to 0.600) | 0.969 |
-//! | 2 BDP | 0.536 (0.499 to 0.572) | 0.956 |
+//! | 0.5 BDP | 0.591 (0.576 to 0.609) | 0.952 |
+//! | 1 BDP | 0.576 (0.553 to 0.603) | 0.962 |
+//! | 2 BDP | 0.548 (0.490 to 0.591) | 0.950 |
+//!
+//! `tests/links.rs` measures the whole engine, with drivers that are now and then kept from running:
+//! 1 to 5 ms at a time, a third of the time in all. One call, 1 Gbit/s and 12.5 ms, ramp included,
+//! reaches 0.97 of the link's rate without loss, 0.95 with 0.1 % and 0.94 with 1 % (least of 2 seeds).
 
 pub(crate) mod bbr;
 pub(crate) mod cubic;
