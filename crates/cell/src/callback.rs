@@ -4,7 +4,7 @@
 //! back before it answers. A command that reads once caches nothing beyond its run, so a broken
 //! promise needs no action but to be counted: replies tell the data version anyway.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,6 +12,7 @@ use afar_net::{AbortCode, Endpoint};
 use afar_rpc::{Caller, rxafscb};
 use afar_types::{AfsUuid, CAPABILITY_ERROR_TRANSLATION, Capabilities, InterfaceAddr};
 use rustix::rand::{GetRandomFlags, getrandom};
+use tokio::sync::broadcast;
 
 /// The code for "that is not me" (ProbeUuid).
 const NOT_ME: AbortCode = AbortCode(1);
@@ -24,6 +25,8 @@ pub struct CallbackService(Arc<State>);
 struct State {
     host: InterfaceAddr,
     broken: AtomicU64,
+    /// Addresses of servers that asked who we are.
+    asked: broadcast::Sender<SocketAddr>,
 }
 
 impl CallbackService {
@@ -42,6 +45,7 @@ impl CallbackService {
         let service = Self(Arc::new(State {
             host,
             broken: AtomicU64::new(0),
+            asked: broadcast::Sender::new(64),
         }));
         let server = rxafscb::Server(service.clone());
         endpoint.serve(rxafscb::SERVICE, rxafscb::NAME, server);
@@ -52,6 +56,11 @@ impl CallbackService {
     #[must_use]
     pub fn uuid(&self) -> AfsUuid {
         self.0.host.uuid
+    }
+
+    /// The addresses of servers that ask who we are, from now on.
+    pub(crate) fn questions(&self) -> broadcast::Receiver<SocketAddr> {
+        self.0.asked.subscribe()
     }
 
     /// Promises broken by file servers so far.
@@ -139,9 +148,11 @@ impl rxafscb::Service for CallbackService {
 
     async fn tell_me_about_yourself(
         &self,
-        _: &Caller,
+        caller: &Caller,
         _: rxafscb::tell_me_about_yourself::Request,
     ) -> Result<rxafscb::tell_me_about_yourself::Reply, AbortCode> {
+        // Nobody may be waiting to know.
+        let _listeners = self.0.asked.send(caller.peer);
         let capabilities = Capabilities::new(vec![CAPABILITY_ERROR_TRANSLATION])
             .map_err(|_| AbortCode::RXGEN_SS_MARSHAL)?;
         Ok(rxafscb::tell_me_about_yourself::Reply {

@@ -181,7 +181,13 @@ impl Client {
         let mut servers = lock(&self.0.servers);
         let server = servers.entry(address).or_insert_with(|| {
             let endpoint = self.0.endpoint.clone();
-            Arc::new(FileServer::new(endpoint, address, self.config().calls))
+            let callbacks = self.0.callbacks.clone();
+            Arc::new(FileServer::new(
+                endpoint,
+                callbacks,
+                address,
+                self.config().calls,
+            ))
         });
         Arc::clone(server)
     }

@@ -22,6 +22,9 @@ pub struct Config {
     pub file_port: u16,
     /// Fetch calls a file server gets at a time; without it, as many as fill the path to it.
     pub calls: Option<usize>,
+    /// Calls at a time to make ready for at a file server's first answer. Connections take a round
+    /// trip each to make, so one who means to fetch much begins early.
+    pub lanes: usize,
     /// Octets fetched by one call; without it, as suits the path.
     pub piece: Option<u64>,
     /// How long a busy server or volume is asked again before that is an error.
@@ -38,6 +41,7 @@ impl Default for Config {
             sysnames: default_sysnames(),
             file_port: 7000,
             calls: None,
+            lanes: 4,
             piece: None,
             busy_limit: Duration::from_secs(60),
         }

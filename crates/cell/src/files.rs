@@ -18,8 +18,8 @@ use crate::volume::Volume;
 const BULK_MOST: usize = 50;
 /// Bulk calls at a time.
 const BULK_CALLS: usize = 8;
-/// What is asked for of a directory at first: one call's window to an OpenAFS server.
-const DIRECTORY_FIRST: u64 = 44 << 10;
+/// What is asked for of a directory at first: of most directories, all.
+const DIRECTORY_FIRST: u64 = 86 << 10;
 /// Octets of the largest directory there can be.
 const DIRECTORY_MOST: u64 = (afar_dir::MAX_PAGES * afar_dir::PAGE_SIZE) as u64;
 /// Octets of the longest symlink (AFS-3 AFSPATHMAX).

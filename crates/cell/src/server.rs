@@ -1,4 +1,9 @@
 //! A file server as the client knows it: connections, liveness, calls at a time.
+//!
+//! An OpenAFS file server asks who the client is (TellMeAboutYourself) for each new connection, before
+//! it answers the first call on it; calls on other new connections meanwhile get VBUSY. So
+//! connections are introduced one after the other: the next one as soon as the server has asked for
+//! the one before, which makes one a round trip. Those that will be needed are begun early.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -11,13 +16,26 @@ use afar_rpc::{RpcError, rxafs};
 use afar_types::error::{
     RXKADEXPIRED, VBUSY, VMOVED, VNOSERVICE, VNOVOL, VOFFLINE, VRESTARTING, VSALVAGE, VSALVAGING,
 };
-use tokio::sync::{Mutex as AsyncMutex, MutexGuard};
+use tokio::sync::{Mutex as AsyncMutex, MutexGuard, Semaphore};
 use tokio::time::Instant;
 
+use crate::callback::CallbackService;
 use crate::window::Window;
 
 /// Calls that can run at a time on one Rx connection.
 const CHANNELS: usize = 4;
+/// Lanes there may be whatever the window is.
+const BASIC_LANES: usize = 16;
+/// A round trip this short makes a link a short one.
+pub(crate) const NEAR: Duration = Duration::from_millis(2);
+/// Lanes that are enough there.
+const NEAR_LANES: usize = 16;
+/// Between our answer to a server's question and the next connection.
+const ANSWER_TIME: Duration = Duration::from_millis(2);
+/// Times a busy server is asked to take a connection.
+const INTRODUCTIONS: usize = 6;
+/// The first pause between these.
+const BUSY_PAUSE: Duration = Duration::from_millis(20);
 /// How long a server that did not answer is asked last.
 const DOWN_TIME: Duration = Duration::from_secs(60);
 /// How long a server gets to take promises back.
@@ -28,7 +46,10 @@ const GIVE_UP_LIMIT: Duration = Duration::from_secs(2);
 pub struct FileServer {
     address: SocketAddr,
     endpoint: Endpoint,
+    callbacks: CallbackService,
     lanes: Mutex<Lanes>,
+    /// One permit for each free lane.
+    free_lanes: Semaphore,
     down_since: Mutex<Option<Instant>>,
     /// Whether an RPC was ever answered. Before, one at a time is sent.
     known: AtomicBool,
@@ -45,6 +66,10 @@ struct Lanes {
     connections: Vec<rxafs::Client>,
     /// The one to take next is in front.
     free: VecDeque<usize>,
+    /// Lanes there should be.
+    wanted: usize,
+    /// Whether a task is introducing connections.
+    growing: bool,
 }
 
 /// A channel of a connection, for one call at a time.
@@ -70,11 +95,18 @@ pub(crate) enum Verdict {
 }
 
 impl FileServer {
-    pub(crate) fn new(endpoint: Endpoint, address: SocketAddr, calls: Option<usize>) -> Self {
+    pub(crate) fn new(
+        endpoint: Endpoint,
+        callbacks: CallbackService,
+        address: SocketAddr,
+        calls: Option<usize>,
+    ) -> Self {
         Self {
             address,
             endpoint,
+            callbacks,
             lanes: Mutex::default(),
+            free_lanes: Semaphore::new(0),
             down_since: Mutex::new(None),
             known: AtomicBool::new(false),
             introduction: AsyncMutex::new(()),
@@ -99,7 +131,7 @@ impl FileServer {
     /// The most fetch calls it had at a time.
     #[must_use]
     pub fn parallel_max(&self) -> usize {
-        self.window.most_in_use()
+        self.window.most_running()
     }
 
     /// Whether it answered a call.
@@ -114,44 +146,147 @@ impl FileServer {
     }
 
     /// A channel for a call. Of a new server only one caller gets past this until a call was
-    /// answered: it asks back first, and calls that arrive meanwhile find it confused.
+    /// answered; it keeps the guard till then.
     pub(crate) async fn lane(self: &Arc<Self>) -> (Lane, Option<MutexGuard<'_, ()>>) {
-        let introduction = if self.is_known() {
-            None
-        } else {
+        if !self.is_known() {
             let guard = self.introduction.lock().await;
-            (!self.is_known()).then_some(guard)
-        };
-        (self.free_lane(), introduction)
+            if !self.is_known() {
+                return (self.first_lane(), Some(guard));
+            }
+        }
+        (self.known_lane().await, None)
     }
 
-    /// A channel for a call to a server that is known.
-    pub(crate) fn free_lane(self: &Arc<Self>) -> Lane {
-        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-        let number = lanes.free.pop_front().unwrap_or_else(|| {
-            let connection = self
-                .endpoint
-                .connect(self.address, rxafs::SERVICE, Arc::new(RxNull));
-            let first = lanes.connections.len() * CHANNELS;
-            lanes.connections.push(rxafs::Client::new(connection));
-            lanes.free.extend(first + 1..first + CHANNELS);
-            first
-        });
-        let client = lanes.connections[number / CHANNELS].clone();
-        drop(lanes);
+    /// The first channel of a server not yet known.
+    fn first_lane(self: &Arc<Self>) -> Lane {
+        let mut lanes = self.lock_lanes();
+        if lanes.connections.is_empty() {
+            let connection = self.connect();
+            lanes.connections.push(connection);
+        }
+        self.take(&lanes, 0)
+    }
+
+    /// A free channel of a server that is known; connections are added if there is none.
+    pub(crate) async fn known_lane(self: &Arc<Self>) -> Lane {
+        if self.free_lanes.available_permits() == 0 {
+            let more = self.lock_lanes().connections.len() * CHANNELS + 1;
+            self.want(more.min(self.window.limit().max(BASIC_LANES)));
+        }
+        // The semaphore is never closed.
+        if let Ok(permit) = self.free_lanes.acquire().await {
+            permit.forget();
+        }
+        let mut lanes = self.lock_lanes();
+        let number = lanes.free.pop_front().unwrap_or_default();
+        self.take(&lanes, number)
+    }
+
+    fn take(self: &Arc<Self>, lanes: &Lanes, number: usize) -> Lane {
         self.calls.fetch_add(1, Ordering::Relaxed);
         Lane {
             server: Arc::clone(self),
             number,
-            client,
+            client: lanes.connections[number / CHANNELS].clone(),
             failed: false,
         }
     }
 
+    fn connect(&self) -> rxafs::Client {
+        let security = Arc::new(RxNull);
+        let connection = self
+            .endpoint
+            .connect(self.address, rxafs::SERVICE, security);
+        rxafs::Client::new(connection)
+    }
+
+    /// Has connections introduced until there are so many lanes, in the background.
+    pub(crate) fn want(self: &Arc<Self>, number: usize) {
+        if !self.is_known() {
+            return;
+        }
+        let mut lanes = self.lock_lanes();
+        lanes.wanted = lanes.wanted.max(number);
+        let enough = lanes.connections.len() * CHANNELS >= lanes.wanted;
+        if !enough && !std::mem::replace(&mut lanes.growing, true) {
+            let server = Arc::clone(self);
+            tokio::spawn(async move { server.grow().await });
+        }
+    }
+
+    /// Introduces connections, one after the other, until there are enough.
+    async fn grow(self: Arc<Self>) {
+        let mut questions = self.callbacks.questions();
+        let rtt = self.path().await.and_then(|path| path.rtt_min);
+        let most = match rtt {
+            Some(rtt) if rtt < NEAR => NEAR_LANES,
+            _ => usize::MAX,
+        };
+        loop {
+            let connection = {
+                let mut lanes = self.lock_lanes();
+                if lanes.connections.len() * CHANNELS >= lanes.wanted.min(most) {
+                    lanes.growing = false;
+                    return;
+                }
+                let connection = self.connect();
+                lanes.connections.push(connection.clone());
+                connection
+            };
+            let number = self.lock_lanes().connections.len() - 1;
+            let server = Arc::clone(&self);
+            let introduced =
+                tokio::spawn(async move { server.introduce(&connection, number).await });
+            let asked = async {
+                loop {
+                    match questions.recv().await {
+                        Ok(address) if address != self.address => {}
+                        _ => break,
+                    }
+                }
+                // The server must have our answer before it sees the next connection.
+                tokio::time::sleep(ANSWER_TIME).await;
+            };
+            tokio::select! {
+                _ = introduced => {}
+                () = asked => {}
+            }
+        }
+    }
+
+    /// Makes the first call on a connection, and its channels free for others then.
+    async fn introduce(&self, connection: &rxafs::Client, number: usize) {
+        let mut pause = BUSY_PAUSE;
+        for _ in 0..INTRODUCTIONS {
+            match connection.get_capabilities().await {
+                Err(error) if verdict(&error) == Verdict::Busy => {
+                    tokio::time::sleep(pause).await;
+                    pause *= 2;
+                }
+                // Other errors come again at the first call that matters, and are told then.
+                _ => break,
+            }
+        }
+        self.free(number * CHANNELS..(number + 1) * CHANNELS);
+    }
+
+    fn free(&self, numbers: std::ops::Range<usize>) {
+        let count = numbers.len();
+        self.lock_lanes().free.extend(numbers);
+        self.free_lanes.add_permits(count);
+    }
+
+    fn lock_lanes(&self) -> std::sync::MutexGuard<'_, Lanes> {
+        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// A call was answered, if only with an abort.
     pub(crate) fn answered(&self) {
-        self.known.store(true, Ordering::Release);
         *self.down_lock() = None;
+        if !self.known.swap(true, Ordering::AcqRel) {
+            // The first channel is in use by the call that was answered.
+            self.free(1..CHANNELS);
+        }
     }
 
     /// A call was not answered.
@@ -178,7 +313,7 @@ impl FileServer {
         if !self.is_known() {
             return;
         }
-        let lane = self.free_lane();
+        let lane = self.known_lane().await;
         let asked =
             tokio::time::timeout(GIVE_UP_LIMIT, lane.client().give_up_all_call_backs()).await;
         match asked {
@@ -209,17 +344,19 @@ impl Lane {
 
 impl Drop for Lane {
     fn drop(&mut self) {
-        let mut lanes = self
-            .server
-            .lanes
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        // Until a server is known its first channel is whoever's turn it is to try.
+        if !self.server.is_known() {
+            return;
+        }
+        let mut lanes = self.server.lock_lanes();
         if self.failed {
             lanes.free.push_back(self.number);
         } else {
             // The one used last has its windows open.
             lanes.free.push_front(self.number);
         }
+        drop(lanes);
+        self.server.free_lanes.add_permits(1);
     }
 }
 
@@ -276,20 +413,29 @@ mod tests {
 
     #[tokio::test]
     async fn lanes_are_reused_and_failed_ones_rest() {
-        let endpoint = Endpoint::bind("127.0.0.1:0".parse().unwrap(), afar_net::Config::default());
-        let server = Arc::new(FileServer::new(
-            endpoint.unwrap(),
-            "127.0.0.1:9".parse().unwrap(),
-            None,
-        ));
-        let numbers = |lanes: &[Lane]| lanes.iter().map(|lane| lane.number).collect::<Vec<_>>();
-        let lanes: Vec<Lane> = (0..5).map(|_| server.free_lane()).collect();
-        assert_eq!(numbers(&lanes), [0, 1, 2, 3, 4]);
+        let loopback = "127.0.0.1:0".parse().unwrap();
+        let endpoint = Endpoint::bind(loopback, afar_net::Config::default()).unwrap();
+        let callbacks = CallbackService::start(&endpoint);
+        let address = "127.0.0.1:9".parse().unwrap();
+        let server = Arc::new(FileServer::new(endpoint, callbacks, address, None));
+        // Of a server not known there is one channel.
+        let (lane, guard) = server.lane().await;
+        assert_eq!(lane.number, 0);
+        assert!(server.introduction.try_lock().is_err());
+        server.answered();
+        drop((lane, guard));
+        let mut lanes = Vec::new();
+        for _ in 0..CHANNELS {
+            lanes.push(server.known_lane().await);
+        }
+        let mut numbers: Vec<_> = lanes.iter().map(|lane| lane.number).collect();
+        numbers.sort_unstable();
+        assert_eq!(numbers, [0, 1, 2, 3]);
         drop(lanes);
-        let mut lane = server.free_lane();
+        let mut lane = server.known_lane().await;
         let first = lane.number;
         lane.failed();
         drop(lane);
-        assert_ne!(server.free_lane().number, first);
+        assert_ne!(server.known_lane().await.number, first);
     }
 }

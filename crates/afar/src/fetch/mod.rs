@@ -43,30 +43,35 @@ pub(crate) struct Reach {
     sysname: Vec<String>,
 }
 
+/// Calls at a time to make ready for, by one who looks around.
+const LOOKING: usize = 4;
+/// The same for one who fetches.
+const FETCHING: usize = 64;
+
 /// Lists files.
 pub(crate) fn ls(args: LsArgs) -> anyhow::Result<ExitCode> {
-    session::run(args.reach.clone(), None, async |session| {
+    session::run(args.reach.clone(), None, LOOKING, async |session| {
         ls::run(&args, session).await
     })
 }
 
 /// Tells all that AFS knows of files.
 pub(crate) fn stat(args: StatArgs) -> anyhow::Result<ExitCode> {
-    session::run(args.reach.clone(), None, async |session| {
+    session::run(args.reach.clone(), None, LOOKING, async |session| {
         stat::run(&args, session).await
     })
 }
 
 /// Writes files to standard output.
 pub(crate) fn cat(args: CatArgs) -> anyhow::Result<ExitCode> {
-    session::run(args.reach.clone(), args.calls, async |session| {
+    session::run(args.reach.clone(), args.calls, FETCHING, async |session| {
         cat::run(&args, session).await
     })
 }
 
 /// Copies files.
 pub(crate) fn cp(args: CpArgs) -> anyhow::Result<ExitCode> {
-    session::run(args.reach.clone(), args.calls, async |session| {
+    session::run(args.reach.clone(), args.calls, FETCHING, async |session| {
         cp::run(&args, session).await
     })
 }

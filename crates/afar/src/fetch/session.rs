@@ -24,10 +24,11 @@ const VL_PORT: u16 = 7003;
 pub(super) fn run(
     reach: Reach,
     calls: Option<NonZeroUsize>,
+    lanes: usize,
     command: impl AsyncFnOnce(&Client) -> anyhow::Result<ExitCode>,
 ) -> anyhow::Result<ExitCode> {
     runtime()?.block_on(async {
-        let client = open(reach, calls).await?;
+        let client = open(reach, calls, lanes).await?;
         let mut interrupt = signal(SignalKind::interrupt()).context("cannot catch signals")?;
         let mut terminate = signal(SignalKind::terminate()).context("cannot catch signals")?;
         let result = tokio::select! {
@@ -57,11 +58,12 @@ fn runtime() -> anyhow::Result<Runtime> {
         .context("cannot start the runtime; is a limit on threads reached?")
 }
 
-async fn open(reach: Reach, calls: Option<NonZeroUsize>) -> anyhow::Result<Client> {
+async fn open(reach: Reach, calls: Option<NonZeroUsize>, lanes: usize) -> anyhow::Result<Client> {
     let mut config = Config {
         cellservdb: reach.cellservdb,
         dns: !reach.no_dns,
         calls: calls.map(NonZeroUsize::get),
+        lanes: lanes.min(calls.map_or(usize::MAX, NonZeroUsize::get)),
         ..Config::default()
     };
     if !reach.sysname.is_empty() {

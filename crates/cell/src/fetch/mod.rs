@@ -1,11 +1,12 @@
 //! Fetching a file: in pieces, by as many calls at a time as fill the way to its server.
 //!
-//! **Pieces.** An OpenAFS file server sends at most 32 packets of 1,416 octets a round trip in one
-//! call. A thread of it, of which there are nine by default, is busy with a call until all but the
-//! last 64 packets are acknowledged. So on long links a piece is as large as fits into
-//! one window: it takes one round trip and no thread's time, and any number of them can be under
-//! way. On short links a window costs no time, calls do, and pieces are larger. An afar server has
-//! large windows and gets a few large pieces.
+//! **Pieces.** An OpenAFS file server begins each call with one packet, doubles that each round trip,
+//! and ends at 32: 45 KB a round trip. A thread of it, of which there are about ten, is busy with a
+//! call until all but the last 64 packets are acknowledged: ten long calls are all it serves at a time,
+//! and they do not fill a long link. So on long links a piece is what can be sent in 63 packets,
+//! 1 + 2 + 4 + 8 + 16 + 32: it takes six round trips and next to no thread's time, and as many can be
+//! under way as the link holds. On short links round trips cost nothing, calls do, and pieces are
+//! larger. An afar server has large windows and gets a few large pieces.
 //!
 //! **Consistency.** Each reply carries the file's data version. When one differs from the version
 //! begun with, all is fetched again.
@@ -16,7 +17,6 @@ mod sink;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use afar_types::{FetchStatus, Fid};
 use bytes::Bytes;
@@ -25,21 +25,19 @@ use tokio::task::JoinSet;
 use crate::client::Client;
 use crate::error::Error;
 use crate::files::checked;
-use crate::server::{FileServer, Verdict, verdict};
+use crate::server::{FileServer, NEAR, Verdict, verdict};
 use crate::volume::Volume;
 use crate::window::Permit;
 use piece::{Outcome, Piece};
 
 pub use sink::{Memory, Ordered, Sink};
 
-/// What fits into 32 packets with the length before it and the status behind it.
-const WINDOW: u64 = 44 << 10;
-/// Pieces on links so short that a window costs no time.
+/// What fits into 63 packets of 1,416 octets with the length before it and the status behind it.
+const FAR_PIECE: u64 = 86 << 10;
+/// Pieces on links so short that a round trip costs no time.
 const NEAR_PIECE: u64 = 1 << 20;
 /// Calls at a time there: more only wait for each other.
 const NEAR_CALLS: u64 = 8;
-/// A round trip this short makes a link a short one.
-const NEAR: Duration = Duration::from_millis(2);
 /// Pieces asked of an afar server.
 const AFAR_PIECE: u64 = 64 << 20;
 /// Times a file may change while it is read.
@@ -181,12 +179,12 @@ impl Client {
                 let peer = server.connection().peer();
                 let known = client.server_at(peer);
                 let old = known.as_ref().is_some_and(|known| known.is_old());
-                let outcome = match piece::fetch(&server, old, piece, &sink).await {
+                let outcome = match piece::fetch(&server, old, piece, &sink, None).await {
                     Err(error) if !old && error.is_unknown_operation() => {
                         if let Some(known) = known {
                             known.set_old();
                         }
-                        piece::fetch(&server, true, piece, &sink).await
+                        piece::fetch(&server, true, piece, &sink, None).await
                     }
                     other => other,
                 };
@@ -234,18 +232,22 @@ impl Client {
         if let Some(size) = self.config().piece {
             return size.max(1);
         }
-        // A file of one window needs no decision.
-        if length <= WINDOW {
-            return WINDOW;
+        // A file of one piece needs no decision.
+        if length <= FAR_PIECE {
+            return FAR_PIECE;
         }
-        match server.path().await {
+        let path = server.path().await;
+        if let Some(round_trip) = path.and_then(|path| path.rtt_min) {
+            server.window.learn(round_trip);
+        }
+        match path {
             Some(path) if path.afar => AFAR_PIECE,
             Some(path) if path.rtt_min.is_some_and(|rtt| rtt < NEAR) => {
                 // Small enough for all calls to have a share.
                 let share = length.div_ceil(NEAR_CALLS).next_multiple_of(4096);
-                share.clamp(WINDOW, NEAR_PIECE)
+                share.clamp(FAR_PIECE, NEAR_PIECE)
             }
-            _ => WINDOW,
+            _ => FAR_PIECE,
         }
     }
 }
@@ -254,18 +256,15 @@ impl Client {
 /// another try, or another server, may mend.
 async fn first_try<S: Sink>(
     server: &Arc<FileServer>,
-    permit: Permit,
+    mut permit: Permit,
     piece: Piece,
     sink: &Arc<S>,
 ) -> Result<Option<Outcome>, Error> {
-    let mut lane = server.free_lane();
-    match piece::fetch(&lane.client(), server.is_old(), piece, sink).await {
-        Ok(outcome) => {
-            if let Outcome::Done { first, .. } = &outcome {
-                permit.succeeded(*first);
-            }
-            Ok(Some(outcome))
-        }
+    let mut lane = server.known_lane().await;
+    permit.begin();
+    let (client, old) = (lane.client(), server.is_old());
+    match piece::fetch(&client, old, piece, sink, Some(&mut permit)).await {
+        Ok(outcome) => Ok(Some(outcome)),
         Err(error) => {
             lane.failed();
             tracing::debug!("{error}: {}", error.cause);
@@ -302,7 +301,7 @@ fn settle(
     let (outcome, calls, server) = result?;
     fetched.calls += calls;
     match outcome {
-        Outcome::Done { bytes, .. } => {
+        Outcome::Done(bytes) => {
             fetched.bytes += bytes;
             fetched.servers.insert(server);
             Ok(None)

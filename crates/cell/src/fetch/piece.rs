@@ -2,7 +2,6 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
 use afar_rpc::rxafs::{self, fetch_data, fetch_data64};
 use afar_rpc::{Fetch, RpcCause, RpcError};
@@ -11,6 +10,7 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::Sink;
+use crate::window::Permit;
 
 /// Octets handed to the sink at a time.
 const WRITE: usize = 512 << 10;
@@ -27,12 +27,8 @@ pub(super) struct Piece {
 /// How a piece whose call went well turned out.
 #[derive(Debug)]
 pub(super) enum Outcome {
-    /// It is written.
-    Done {
-        /// Time from the request to the first octet.
-        first: Duration,
-        bytes: u64,
-    },
+    /// It is written: so many octets.
+    Done(u64),
     /// The file has another version now.
     Changed(FetchStatus),
     /// It could not be written.
@@ -93,18 +89,25 @@ fn narrow<T: TryFrom<u64>>(server: &rxafs::Client, number: u64) -> Result<T, Rpc
     })
 }
 
-/// Fetches a piece into a sink. What came of it when the call fails is in the sink too.
+/// Fetches a piece into a sink, and tells the window how it goes. What came of it when the call fails
+/// is in the sink too.
 pub(super) async fn fetch<S: Sink>(
     server: &rxafs::Client,
     old: bool,
     piece: Piece,
     sink: &Arc<S>,
+    mut permit: Option<&mut Permit>,
 ) -> Result<Outcome, RpcError> {
     let begin = Instant::now();
     let mut reply = Reply::ask(server, old, piece.fid, piece.offset, piece.length).await?;
-    let first = begin.elapsed();
+    if let Some(permit) = &permit {
+        permit.answered(begin.elapsed());
+    }
     let (mut chunks, mut held, mut written) = (Vec::new(), 0, 0);
     while let Some(chunk) = reply.chunk().await? {
+        if let Some(permit) = &mut permit {
+            permit.received(chunk.len());
+        }
         held += chunk.len();
         chunks.push(chunk);
         if held >= WRITE {
@@ -126,7 +129,7 @@ pub(super) async fn fetch<S: Sink>(
     {
         return Ok(Outcome::Sink(error));
     }
-    Ok(Outcome::Done { first, bytes })
+    Ok(Outcome::Done(bytes))
 }
 
 /// Fetches up to `length` octets from the beginning, with the status.

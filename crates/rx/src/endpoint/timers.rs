@@ -76,8 +76,13 @@ impl Endpoint {
     /// When something must be done about a call.
     fn call_deadline(&self, key: Key) -> Option<Instant> {
         let call = self.calls.get(key)?;
-        let path = self.paths.get(self.connections.get(call.connection)?.path)?;
-        let blocked = call.sender.is_window_blocked().then(|| call.spoke + WINDOW_PROBE);
+        let path = self
+            .paths
+            .get(self.connections.get(call.connection)?.path)?;
+        let blocked = call
+            .sender
+            .is_window_blocked()
+            .then(|| call.spoke + WINDOW_PROBE);
         [
             call.sender.deadline(path),
             call.receiver.ack_due(),
@@ -92,8 +97,12 @@ impl Endpoint {
 
     /// Makes sure that the heap looks at the call in time.
     pub(super) fn schedule_call(&mut self, key: Key) {
-        let Some(deadline) = self.call_deadline(key) else { return };
-        let Some(call) = self.calls.get_mut(key) else { return };
+        let Some(deadline) = self.call_deadline(key) else {
+            return;
+        };
+        let Some(call) = self.calls.get_mut(key) else {
+            return;
+        };
         if call.wake_at.is_none_or(|at| at > deadline) {
             call.wake_at = Some(deadline);
             self.timers.push(Reverse((deadline, Timer::Call(key))));
