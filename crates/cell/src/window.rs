@@ -355,9 +355,6 @@ impl Drop for Permit {
 mod tests {
     use super::*;
 
-    /// Octets of a piece: six round trips.
-    const PIECE: u64 = 86 << 10;
-
     /// Runs rounds of calls against a link that carries `capacity` pieces in the time of one;
     /// returns the limit found.
     async fn run(capacity: usize, base: Duration, rounds: usize) -> usize {
@@ -375,16 +372,16 @@ mod tests {
                 permit.begin();
                 permits.push(permit);
             }
-            tokio::time::advance(base).await;
-            for permit in &permits {
-                permit.answered(base);
-            }
-            // The rest at the link's rate: six round trips for all that fit.
+            window.lock().full_at = Some(Instant::now());
+            // As many octets as the server's window has grown to, as fast as the link carries them.
             let times = (count(limit) / count(capacity)).max(1.0);
-            for _ in 0..60 {
-                tokio::time::advance(base.mul_f64(times / 10.0)).await;
+            for trip in 0..6 {
+                tokio::time::advance(base.mul_f64(times)).await;
                 for permit in &mut permits {
-                    permit.received(usize::try_from(PIECE / 60).unwrap());
+                    if trip == 0 {
+                        permit.answered(base);
+                    }
+                    permit.received(1416 << trip);
                 }
             }
         }
@@ -457,7 +454,7 @@ mod tests {
             permits.push(window.acquire().await);
         }
         let took = begin.elapsed();
-        let expected = Duration::from_millis(560)..Duration::from_millis(680);
+        let expected = Duration::from_millis(290)..Duration::from_millis(330);
         assert!(expected.contains(&took), "{took:?}");
     }
 }

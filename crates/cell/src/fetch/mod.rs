@@ -279,7 +279,7 @@ async fn first_try<S: Sink>(
                     Ok(None)
                 }
                 Verdict::OtherSite => Ok(None),
-                Verdict::Final if error.is_unknown_operation() && !server.is_old() => {
+                Verdict::Final if error.is_unknown_operation() && !old => {
                     server.set_old();
                     Ok(None)
                 }

@@ -1,0 +1,131 @@
+//! Fetching files from a cell in memory.
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use afar_cell::{Error, Fetched, LastLink, Memory, Node, Place};
+use afar_types::{Fid, VolumeId};
+use common::{Cell, World};
+
+const VOLUME: u32 = 10;
+const LENGTH: usize = 3_000_001;
+
+fn contents() -> Vec<u8> {
+    (0..LENGTH)
+        .map(|n| u8::try_from(n % 251).unwrap())
+        .collect()
+}
+
+fn world() -> World {
+    let mut world = World::default();
+    world.volume("root.cell", VOLUME, None);
+    let root = Fid::root(VolumeId(VOLUME));
+    world.directory(root, &[("file", 2), ("empty", 4), ("link", 6)]);
+    world.file(Fid::new(VOLUME, 2, 1), contents());
+    world.file(Fid::new(VOLUME, 4, 1), "");
+    world.link(Fid::new(VOLUME, 6, 1), 0o755, "file");
+    world
+}
+
+async fn find(cell: &Cell, name: &str) -> Node {
+    let path = format!("/afs/test.example/{name}");
+    match cell.client.walk(path.as_bytes(), LastLink::Keep).await {
+        Ok(Place::Node(node)) => node,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn fetch(cell: &Cell, name: &str) -> Result<(Fetched, Vec<u8>), Error> {
+    let node = find(cell, name).await;
+    let sink = Arc::new(Memory::default());
+    let fetch = cell
+        .client
+        .fetch(&node.volume, node.fid, node.status, &sink);
+    let fetched = tokio::time::timeout(Duration::from_secs(60), fetch)
+        .await
+        .expect("a fetch ends")?;
+    Ok((fetched, sink.take()))
+}
+
+#[tokio::test]
+async fn a_file_comes_in_pieces_of_many_calls() {
+    let cell = Cell::start(world(), |config| config.piece = Some(44 << 10));
+    let (fetched, data) = fetch(&cell, "file").await.unwrap();
+    assert!(data == contents());
+    assert_eq!(fetched.bytes, LENGTH as u64);
+    assert_eq!(fetched.calls, (LENGTH as u64).div_ceil(44 << 10));
+    let most = cell.servers.counts.most_at_a_time.load(Ordering::SeqCst);
+    assert!(most > 1, "{most} calls at a time");
+    let target = find(&cell, "link").await;
+    let target = cell.client.read_link(&target.volume, target.fid).await;
+    assert_eq!(target.unwrap(), "file");
+    let (fetched, data) = fetch(&cell, "empty").await.unwrap();
+    assert!(data.is_empty());
+    assert_eq!((fetched.bytes, fetched.calls), (0, 0));
+}
+
+#[tokio::test]
+async fn the_number_of_calls_can_be_fixed() {
+    let cell = Cell::start(world(), |config| {
+        config.piece = Some(10_000);
+        config.calls = Some(2);
+    });
+    let (_, data) = fetch(&cell, "file").await.unwrap();
+    assert!(data == contents());
+    let most = cell.servers.counts.most_at_a_time.load(Ordering::SeqCst);
+    assert!(most <= 2, "{most} calls at a time");
+}
+
+#[tokio::test]
+async fn old_servers_are_asked_in_the_old_form() {
+    let mut world = world();
+    world.old_server = true;
+    let cell = Cell::start(world, |config| config.piece = Some(100_000));
+    let (_, data) = fetch(&cell, "file").await.unwrap();
+    assert!(data == contents());
+}
+
+#[tokio::test]
+async fn busy_servers_are_asked_again() {
+    let cell = Cell::start(world(), |config| config.piece = Some(100_000));
+    find(&cell, "file").await;
+    cell.servers.counts.busy.store(20, Ordering::SeqCst);
+    let (_, data) = fetch(&cell, "file").await.unwrap();
+    assert!(data == contents());
+    assert_eq!(cell.servers.counts.busy.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn a_file_that_changes_is_fetched_anew() {
+    let cell = Cell::start(world(), |config| config.piece = Some(100_000));
+    cell.servers.counts.change_after.store(12, Ordering::SeqCst);
+    let (fetched, data) = fetch(&cell, "file").await.unwrap();
+    assert_eq!(fetched.restarts, 1);
+    assert_eq!(fetched.status.data_version.0, 2);
+    let reversed: Vec<u8> = contents().into_iter().rev().collect();
+    assert!(data == reversed);
+}
+
+#[tokio::test]
+async fn refusals_are_told_and_not_tried_again() {
+    let mut world = world();
+    let fid = Fid::new(VOLUME, 2, 1);
+    world.vnodes.get_mut(&fid).unwrap().refusal = Some(13);
+    let cell = Cell::start(world, |_| ());
+    let error = fetch(&cell, "file").await.unwrap_err();
+    assert!(error.is_denied());
+    let text = error.to_string();
+    assert!(text.starts_with("permission denied"), "{text}");
+    // A vnode that has gone.
+    let node = find(&cell, "file").await;
+    let sink = Arc::new(Memory::default());
+    let gone = Fid::new(VOLUME, 98, 1);
+    let error = cell
+        .client
+        .fetch(&node.volume, gone, node.status, &sink)
+        .await;
+    assert!(matches!(error, Err(Error::Gone)));
+}
