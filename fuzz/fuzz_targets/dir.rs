@@ -21,7 +21,10 @@ fuzz_target!(|data: &[u8]| {
     for entry in directory.entries().flatten() {
         assert!(!entry.name.is_empty() && entry.name.len() <= MAX_NAME);
         assert!(!entry.name.contains(&b'/') && !entry.name.contains(&0));
-        assert_eq!(directory.entries_from(entry.position).next(), Some(Ok(entry)));
+        assert_eq!(
+            directory.entries_from(entry.position).next(),
+            Some(Ok(entry))
+        );
         if let Ok(Some(found)) = directory.lookup(entry.name) {
             assert_eq!(found.name, entry.name);
         }

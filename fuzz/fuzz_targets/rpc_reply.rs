@@ -10,10 +10,15 @@ fuzz_target!(|data: &[u8]| {
         return;
     };
     let tables = [rxafs::OPERATIONS, rxafscb::OPERATIONS, vl::OPERATIONS];
-    let decoders = [rxafs::canonical_reply, rxafscb::canonical_reply, vl::canonical_reply];
-    let rows = tables.iter().zip(decoders).flat_map(|(rows, canonical)| {
-        rows.iter().map(move |row| (row.opcode, canonical))
-    });
+    let decoders = [
+        rxafs::canonical_reply,
+        rxafscb::canonical_reply,
+        vl::canonical_reply,
+    ];
+    let rows = tables
+        .iter()
+        .zip(decoders)
+        .flat_map(|(rows, canonical)| rows.iter().map(move |row| (row.opcode, canonical)));
     let rows: Vec<_> = rows.collect();
     let (opcode, canonical) = rows[usize::from(choice) % rows.len()];
     if let Ok(Some(once)) = canonical(opcode, reply) {
