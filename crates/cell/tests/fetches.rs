@@ -14,9 +14,7 @@ const VOLUME: u32 = 10;
 const LENGTH: usize = 3_000_001;
 
 fn contents() -> Vec<u8> {
-    (0..LENGTH)
-        .map(|n| u8::try_from(n % 251).unwrap())
-        .collect()
+    (0..=250).cycle().take(LENGTH).collect()
 }
 
 fn world() -> World {

@@ -1,5 +1,7 @@
 //! A cell in memory: a volume location server and a file server on loopback, over real Rx.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
