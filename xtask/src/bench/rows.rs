@@ -329,9 +329,9 @@ fn special() -> Vec<Row> {
             goals: &[Goal::OfTcp(0.9)],
             ..row(
                 "cp-230ms",
-                "230 ms, 30 Mbit/s, 38 MiB from OpenAFS's file server",
+                "230 ms, 30 Mbit/s, 256 MiB from OpenAFS's file server",
                 Some(clean(230.0, 30)),
-                Work::Fetch { mib: 38 },
+                Work::Fetch { mib: 256 },
             )
         },
     ]

@@ -33,6 +33,8 @@ const RTT_EVERY: Duration = Duration::from_secs(1);
 const MIN_PACKET_SIZE: usize = 520;
 /// Packets in flight up to which nothing is paced, as TCP's initial window is not.
 const UNPACED_PACKETS: u64 = 10;
+/// How far above its least an RTT must be, besides an eighth, to mean a queue.
+const QUEUE_SIGN: Duration = Duration::from_millis(1);
 /// Marked packets in a row without a count from the peer, after which ECN is given up.
 const ECN_TRIAL_PACKETS: u32 = 64;
 
@@ -288,6 +290,9 @@ impl Path {
     pub(crate) fn budget(&mut self, now: Instant) -> u64 {
         let rate = self.controller.pacing_rate(&self.rtt);
         let quantum = self.controller.send_quantum(&self.rtt);
+        if self.rtt.latest() > self.rtt.min() + self.rtt.min() / 8 + QUEUE_SIGN {
+            self.pacer.forgive();
+        }
         // The pacer is asked in any case, so that it knows that the window, not the machine, made
         // a release late.
         let paced = self.pacer.budget(now, rate, quantum);

@@ -79,6 +79,12 @@ impl Pacer {
         }
     }
 
+    /// What late releases did not bring is not to be made up for: a queue at the bottleneck kept it
+    /// busy meanwhile, and belongs to others too.
+    pub(crate) const fn forgive(&mut self) {
+        self.owed = 0;
+    }
+
     /// Notes that `bytes` left at `now`.
     pub(crate) fn on_sent(&mut self, now: Instant, bytes: usize) {
         self.refill(now);

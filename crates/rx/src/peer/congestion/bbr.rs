@@ -14,7 +14,7 @@
 //! - In Startup, packets are paced at twice the window a round trip where that is more than the
 //!   draft's gain allows: the rate is known a round trip late, and would hold the window back.
 //! - The first probe comes ten rounds after Startup, whose losses say little about the path.
-//! - Cruising paces at the full estimate while the RTT shows no queue, and at 0.99 of it else.
+//! - Cruising paces at the full estimate while the RTT shows no queue, and at 0.95 of it else.
 //! - A probe that lost packets to a queue leaves the long bound at 0.85 of the flight, and the
 //!   next probe waits until CUBIC or Reno had time to regain its window (1.5 × CUBIC's period, or
 //!   twice as many rounds as the flight has packets). Probes that come more often are what
@@ -42,7 +42,7 @@ const DOWN_PACING_GAIN: f64 = 0.9;
 const PROBE_RTT_WINDOW_GAIN: f64 = 0.5;
 
 /// Paced this much below the estimate, so that a queue of our own making drains.
-const PACING_MARGIN: f64 = 0.99;
+const PACING_MARGIN: f64 = 0.95;
 /// Samples at most 1/64 above the minimum show that there is no queue to drain...
 const EMPTY_DIVISOR: u32 = 64;
 /// ...and so do those within what drivers add by chance, which is this, but at most 1/16.
