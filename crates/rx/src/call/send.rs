@@ -30,6 +30,8 @@ const CLASSIC_LAST_ALLOWANCE: Duration = Duration::from_millis(400);
 const RTO_MAX: Duration = Duration::from_secs(60);
 /// Packets sent before larger sizes are looked for.
 const BULK_PACKETS: u32 = 24;
+/// PINGs or answers with older serials than one seen, after which the peer counts as restarted.
+const RESTARTED_AFTER: u8 = 3;
 /// A stream this close to the end of sequence numbers cannot go on.
 pub(crate) const SEQUENCE_MAX: u32 = u32::MAX - (1 << 21);
 
@@ -95,6 +97,8 @@ pub(crate) struct Sender {
     timer_base: Instant,
     /// Serial of the newest ACK packet processed.
     newest_ack: u32,
+    /// PINGs and answers since then that had older serials.
+    older_pings: u8,
 }
 
 /// What to send next.
@@ -158,6 +162,7 @@ impl Sender {
             probe: None,
             timer_base: now,
             newest_ack: 0,
+            older_pings: 0,
         }
     }
 
@@ -465,10 +470,7 @@ impl Sender {
         if ack.first < self.first {
             return Err(Refused::Stale);
         }
-        let newest = ack_serial.wrapping_sub(self.newest_ack) < u32::MAX / 2;
-        if newest {
-            self.newest_ack = ack_serial;
-        }
+        let newest = self.is_newest(ack, ack_serial);
         let mut round = AckRound::default();
         if ack.reason != Reason::Ping {
             round.echo = self.transmission(ack.serial);
@@ -541,6 +543,24 @@ impl Sender {
         (ack.first..self.next)
             .zip(ack.soft.iter())
             .any(|(seq, received)| !received && known(seq))
+    }
+
+    /// Whether no newer ACK packet than this was seen; overtaken ones must not withdraw anything.
+    ///
+    /// PINGs and their answers are seconds apart, so several in a row with older serials were not
+    /// overtaken: the peer was restarted and counts from 1 again.
+    fn is_newest(&mut self, ack: &Ack, ack_serial: u32) -> bool {
+        let is_newer = ack_serial.wrapping_sub(self.newest_ack) < u32::MAX / 2;
+        if !is_newer {
+            let counts = matches!(ack.reason, Reason::Ping | Reason::PingResponse);
+            self.older_pings += u8::from(counts);
+            if self.older_pings < RESTARTED_AFTER {
+                return false;
+            }
+        }
+        self.older_pings = 0;
+        self.newest_ack = ack_serial;
+        true
     }
 
     /// The transmission with that serial, if it is still remembered.
