@@ -32,7 +32,7 @@ pub(super) struct Report {
     skipped: u64,
     failed: u64,
     bytes: u64,
-    /// From the first look-up to the last rename.
+    /// From when the paths are known to the last rename.
     seconds: f64,
     /// From the start of the first file to the end of the last.
     transfer_seconds: f64,
