@@ -283,22 +283,13 @@ impl Sender {
         self.next > BULK_PACKETS
     }
 
-    /// The call moves to another path: here its packets are in flight no more.
+    /// The call moves to another path: what is in flight on this one is sent again on that.
     pub(crate) fn leave_path(&mut self, path: &mut Path) {
-        for packet in &self.sent {
+        for (sequence, packet) in (self.first..).zip(&mut self.sent) {
             if packet.state == State::InFlight {
                 path.controller.on_discarded(packet.token, packet.size);
-            }
-        }
-    }
-
-    /// The call moves to this path: what was in flight is sent again on it.
-    pub(crate) fn join_path(&mut self, _path: &mut Path) {
-        let (first, lost) = (self.first, &mut self.lost);
-        for (sequence, packet) in (first..).zip(&mut self.sent) {
-            if packet.state == State::InFlight {
                 packet.state = State::Lost;
-                lost.push_back(sequence);
+                self.lost.push_back(sequence);
             }
         }
         self.order.clear();

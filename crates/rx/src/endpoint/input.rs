@@ -231,9 +231,6 @@ impl Endpoint {
             if let Some(path) = self.paths.get_mut(old_path) {
                 call.sender.leave_path(path);
             }
-            if let Some(path) = self.paths.get_mut(new_path) {
-                call.sender.join_path(path);
-            }
         }
         if let Some(path) = self.paths.get_mut(old_path) {
             path.connections -= 1;

@@ -150,15 +150,13 @@ impl Endpoint {
                 break;
             }
             if !call.receiver.wants_ack() {
+                if call.probe_size.is_some() && batch.count > 0 {
+                    // A probe leaves alone, after this batch.
+                    break;
+                }
                 self.acks.pop_front();
                 call.in_acks = false;
                 if let Some(size) = call.probe_size.take() {
-                    if batch.count > 0 {
-                        call.probe_size = Some(size);
-                        call.in_acks = true;
-                        self.acks.push_front(key);
-                        break;
-                    }
                     let address = path.address;
                     write_probe(now, call, connection, path, config, stats, batch.buf, size);
                     return Some(Transmit {
@@ -171,7 +169,6 @@ impl Endpoint {
                 }
                 continue;
             }
-            let start = batch.buf.len();
             // Sizes differ by what there is to say, so the octets are made first.
             let octets = ack_packet(now, call, connection, path, config, stats);
             if call.probe_size.is_none() {
@@ -190,7 +187,6 @@ impl Endpoint {
             destination = Some(path.address);
             batch.buf.extend_from_slice(&octets);
             batch.added(octets.len());
-            debug_assert_eq!(batch.buf.len() - start, octets.len());
         }
         batch.into_transmit(destination?, None)
     }
