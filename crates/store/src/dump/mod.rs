@@ -1,0 +1,1 @@
+//! The AFS dump stream: its bytes, read and written.

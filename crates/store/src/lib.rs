@@ -1,0 +1,4 @@
+//! Volumes on a partition.
+
+pub mod dump;
+pub mod segment;

@@ -1,0 +1,1 @@
+//! Segment files: where the records of file data lie.
