@@ -1,6 +1,6 @@
 //! What can be wrong with a directory.
 
-/// Why a directory, or an entry of it, cannot be read or added to.
+/// What is wrong with a directory's pages.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DirError {
@@ -39,15 +39,49 @@ pub enum DirError {
         /// The chain, 0 to 127.
         chain: usize,
     },
-    /// The name to be added is there already.
-    #[error("the directory has an entry {0:?}")]
-    Exists(String),
-    /// The name to be added is not one: empty, too long, or with a `/` or NUL.
-    #[error("{0:?} cannot be the name of a directory entry")]
-    Name(String),
-    /// No room is left, and the directory has as many pages as it can.
-    #[error("the directory is full")]
-    Full,
+    /// The allocation map in page 0 is wrong about a page.
+    #[error("the allocation map says {says} for page {page}, not {free}")]
+    AllocationMap {
+        /// The page, from 0.
+        page: usize,
+        /// Free slots by the map.
+        says: u8,
+        /// Free slots by the page's bitmap; 64 for a page that is not there.
+        free: u8,
+    },
+    /// A page's bitmap marks slots that no entry has, or not all that entries have.
+    #[error("page {page} marks slots {marked:#x} as used; {used:#x} are")]
+    Bitmap {
+        /// The page, from 0.
+        page: usize,
+        /// Bit n is set if slot n is marked.
+        marked: u64,
+        /// Bit n is set if slot n is one of the page itself or of an entry.
+        used: u64,
+    },
+    /// An entry hangs on a chain where its name is not looked for.
+    #[error("page {page}, entry at slot {slot} is on hash chain {chain}, not {belongs}")]
+    Chain {
+        /// The page, from 0.
+        page: usize,
+        /// The entry's first slot in the page.
+        slot: usize,
+        /// The chain it is on.
+        chain: usize,
+        /// The chain of its name.
+        belongs: usize,
+    },
+    /// Two entries have the same name.
+    #[error("page {page}, entry at slot {slot} has the name of another")]
+    Duplicate {
+        /// The page, from 0.
+        page: usize,
+        /// The first slot of the one found last.
+        slot: usize,
+    },
+    /// `.` is not the first entry in page 0, or `..` not the second.
+    #[error("the directory's entry {0:?} is not in its place")]
+    Dots(&'static str),
 }
 
 /// What is wrong with an entry.
@@ -66,4 +100,37 @@ pub enum EntryProblem {
     /// The name is empty or has a `/`.
     #[error("its name is not one")]
     Name,
+    /// It is not marked as the first slot of an entry.
+    #[error("it is not marked as an entry")]
+    Flag,
+    /// One of its slots belongs to an entry before it, or it was met already.
+    #[error("it shares a slot with another entry")]
+    Overlap,
+}
+
+/// Why an entry could not be found or changed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum EditError<E> {
+    /// The directory has an entry of that name (EEXIST).
+    #[error("the directory has an entry of that name")]
+    Exists,
+    /// The directory has no entry of that name (ENOENT).
+    #[error("the directory has no entry of that name")]
+    NotFound,
+    /// The name is empty or has a `/` or NUL, or is `.` or `..` and may not go (EINVAL).
+    #[error("no entry of that name can be made or removed")]
+    Name,
+    /// The name has more than 255 bytes (ENAMETOOLONG).
+    #[error("the name has more than 255 bytes")]
+    NameTooLong,
+    /// No page has room, and there are 1023 of them (EFBIG).
+    #[error("the directory is full")]
+    Full,
+    /// The directory is damaged (EIO).
+    #[error("the directory is damaged")]
+    Damaged(#[from] DirError),
+    /// A page could not be read or written.
+    #[error("a page of the directory cannot be read or written")]
+    Pages(#[source] E),
 }

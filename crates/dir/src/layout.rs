@@ -2,6 +2,8 @@
 
 /// Bytes in a page.
 pub const PAGE_SIZE: usize = 2048;
+/// A page's bytes.
+pub type Page = [u8; PAGE_SIZE];
 /// Pages a directory can have.
 pub const MAX_PAGES: usize = 1023;
 /// Bytes a name can have.
@@ -24,6 +26,8 @@ pub(crate) const BITMAP: usize = 5;
 pub(crate) const ALLOCATION: usize = 32;
 /// Pages that have a byte in the allocation map.
 pub(crate) const ALLOCATION_PAGES: usize = 128;
+/// What the allocation map says of a page that is not there: more than any page has.
+pub(crate) const NO_PAGE: u8 = 64;
 pub(crate) const HASH_TABLE: usize = 160;
 // In an entry.
 pub(crate) const FLAG: usize = 0;
@@ -70,13 +74,28 @@ pub(crate) fn read_u32(bytes: &[u8], at: usize) -> u32 {
     word.map_or(0, |word| u32::from_be_bytes(*word))
 }
 
+pub(crate) fn put_u16(page: &mut Page, at: usize, number: usize) {
+    // Positions end at 1023 pages of 64 slots.
+    let number = u16::try_from(number).expect("counts and positions in a directory have 16 bits");
+    page[at..at + 2].copy_from_slice(&number.to_be_bytes());
+}
+
 /// A page's bitmap: bit n is set if slot n is in use.
 pub(crate) fn read_bitmap(page: &[u8]) -> u64 {
     let bitmap = page.get(BITMAP..).and_then(<[u8]>::first_chunk);
     bitmap.map_or(0, |bitmap| u64::from_le_bytes(*bitmap))
 }
 
+pub(crate) fn put_bitmap(page: &mut Page, bitmap: u64) {
+    page[BITMAP..BITMAP + 8].copy_from_slice(&bitmap.to_le_bytes());
+}
+
 /// The bits of `count` slots from `slot` on; the two may not reach beyond the page.
 pub(crate) const fn slot_bits(slot: usize, count: usize) -> u64 {
     (u64::MAX >> (SLOTS - count)) << slot
+}
+
+/// Where the head of a hash chain is in page 0.
+pub(crate) const fn head(chain: usize) -> usize {
+    HASH_TABLE + 2 * chain
 }

@@ -3,7 +3,9 @@
 //! A directory's data, as FetchData returns it, is a file of 2048-byte pages. A page has 64 slots
 //! of 32 bytes; slot 0 of each page, and the first 13 of page 0, describe what is free. An entry
 //! takes one slot or more in a row within a page, and hangs on one of 128 hash chains whose heads
-//! are in page 0. [`Directory`] reads such pages, [`DirectoryBuilder`] makes them.
+//! are in page 0. [`Directory`] reads such pages when all are at hand, [`Editor`] finds and changes
+//! entries in pages kept one by one, [`DirectoryBuilder`] makes a whole directory, and [`check`]
+//! finds what is wrong with one.
 //!
 //! ```
 //! use afar_dir::{Directory, DirectoryBuilder, EntryId};
@@ -16,17 +18,23 @@
 //! assert_eq!(directory.lookup(b"hello.txt")?.map(|entry| entry.id), Some(EntryId::new(2, 7)));
 //! let names: Result<Vec<_>, _> = directory.entries().map(|e| e.map(|e| e.name)).collect();
 //! assert_eq!(names?, [&b"."[..], b"..", b"hello.txt"]);
-//! # Ok::<(), afar_dir::DirError>(())
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 mod builder;
+mod check;
+mod edit;
 mod error;
 mod layout;
+mod pages;
 mod read;
 
 pub use builder::DirectoryBuilder;
-pub use error::{DirError, EntryProblem};
-pub use layout::{MAX_NAME, MAX_PAGES, PAGE_SIZE, hash, slots_for};
+pub use check::{MAX_PROBLEMS, check};
+pub use edit::{Editor, make};
+pub use error::{DirError, EditError, EntryProblem};
+pub use layout::{MAX_NAME, MAX_PAGES, PAGE_SIZE, Page, hash, slots_for};
+pub use pages::{Pages, PagesMut};
 pub use read::{Directory, Entries, Entry};
 
 use afar_types::{Fid, Uniquifier, VnodeId, VolumeId};

@@ -50,11 +50,6 @@ impl<'a> Directory<'a> {
         Ok(Self { data })
     }
 
-    /// Takes pages that this crate made.
-    pub(crate) fn trusted(data: &'a [u8]) -> Self {
-        Self { data }
-    }
-
     /// The number of pages.
     #[must_use]
     pub fn pages(&self) -> usize {
@@ -84,11 +79,11 @@ impl<'a> Directory<'a> {
     /// When an entry on the chain before it is damaged, or the chain does not end.
     pub fn lookup(&self, name: &[u8]) -> Result<Option<Entry<'a>>, DirError> {
         let chain = hash(name);
-        let mut position = usize::from(read_u16(self.data, HASH_TABLE + 2 * chain));
-        // A chain that is no circle has at most as many entries as there are slots.
-        for _ in 0..self.pages() * SLOTS {
-            if position == 0 {
-                return Ok(None);
+        let mut position = usize::from(read_u16(self.data, head(chain)));
+        let mut circle = Circle::default();
+        while position != 0 {
+            if circle.closes_at(position) {
+                return Err(DirError::Cycle { chain });
             }
             let entry = self.entry(position)?;
             if entry.name == name {
@@ -96,7 +91,7 @@ impl<'a> Directory<'a> {
             }
             position = usize::from(read_u16(self.data, position * SLOT_SIZE + NEXT));
         }
-        Err(DirError::Cycle { chain })
+        Ok(None)
     }
 
     fn page(&self, page: usize) -> &'a [u8] {
@@ -106,41 +101,76 @@ impl<'a> Directory<'a> {
     }
 
     /// Reads and checks the entry whose first slot is there.
-    fn entry(&self, position: usize) -> Result<Entry<'a>, DirError> {
-        let (page, slot) = (position / SLOTS, position % SLOTS);
-        let bad = |problem| DirError::Entry {
-            page,
-            slot,
-            problem,
-        };
-        if page >= self.pages() || slot < first_slot(page) {
-            return Err(bad(EntryProblem::Place));
+    pub(crate) fn entry(&self, position: usize) -> Result<Entry<'a>, DirError> {
+        check_place(position, self.pages())?;
+        entry_in(self.page(position / SLOTS), position)
+    }
+}
+
+/// Tells whether an entry can be at a position of a directory of so many pages.
+pub(crate) fn check_place(position: usize, pages: usize) -> Result<(), DirError> {
+    let (page, slot) = (position / SLOTS, position % SLOTS);
+    if page >= pages || slot < first_slot(page) {
+        return Err(bad(position, EntryProblem::Place));
+    }
+    Ok(())
+}
+
+/// Reads and checks an entry in its page, given its position over all pages.
+pub(crate) fn entry_in(bytes: &[u8], position: usize) -> Result<Entry<'_>, DirError> {
+    let slot = position % SLOTS;
+    let entry = bytes.get(slot * SLOT_SIZE..).unwrap_or_default();
+    let rest = entry.get(NAME..).unwrap_or_default();
+    let end = rest.iter().take(MAX_NAME + 1).position(|&byte| byte == 0);
+    let name = end.and_then(|end| rest.get(..end));
+    let name = name.ok_or_else(|| bad(position, EntryProblem::Unterminated))?;
+    // A name may end in the page although the slots counted for it do not.
+    let slots = slots_for(name.len());
+    if slot + slots > SLOTS {
+        return Err(bad(position, EntryProblem::Unterminated));
+    }
+    let bits = slot_bits(slot, slots);
+    if read_bitmap(bytes) & bits != bits {
+        return Err(bad(position, EntryProblem::Free));
+    }
+    if name.is_empty() || name.contains(&b'/') {
+        return Err(bad(position, EntryProblem::Name));
+    }
+    let vnode = VnodeId(read_u32(entry, VNODE));
+    let uniquifier = Uniquifier(read_u32(entry, UNIQUIFIER));
+    Ok(Entry {
+        name,
+        id: EntryId { vnode, uniquifier },
+        position,
+    })
+}
+
+pub(crate) fn bad(position: usize, problem: EntryProblem) -> DirError {
+    DirError::Entry {
+        page: position / SLOTS,
+        slot: position % SLOTS,
+        problem,
+    }
+}
+
+/// Notices that a hash chain runs in a circle, within three times its steps (Brent's algorithm).
+#[derive(Debug, Default)]
+pub(crate) struct Circle {
+    mark: usize,
+    steps: usize,
+}
+
+impl Circle {
+    /// Takes the next position on the chain; true if the chain was there before.
+    pub(crate) fn closes_at(&mut self, position: usize) -> bool {
+        if position == self.mark {
+            return true;
         }
-        let bytes = self.page(page);
-        let entry = bytes.get(slot * SLOT_SIZE..).unwrap_or_default();
-        let rest = entry.get(NAME..).unwrap_or_default();
-        let end = rest.iter().take(MAX_NAME + 1).position(|&byte| byte == 0);
-        let name = end.and_then(|end| rest.get(..end));
-        let name = name.ok_or_else(|| bad(EntryProblem::Unterminated))?;
-        // A name may end in the page although the slots counted for it do not.
-        let slots = slots_for(name.len());
-        if slot + slots > SLOTS {
-            return Err(bad(EntryProblem::Unterminated));
+        self.steps += 1;
+        if self.steps.is_power_of_two() {
+            self.mark = position;
         }
-        let bits = slot_bits(slot, slots);
-        if read_bitmap(bytes) & bits != bits {
-            return Err(bad(EntryProblem::Free));
-        }
-        if name.is_empty() || name.contains(&b'/') {
-            return Err(bad(EntryProblem::Name));
-        }
-        let vnode = VnodeId(read_u32(entry, VNODE));
-        let uniquifier = Uniquifier(read_u32(entry, UNIQUIFIER));
-        Ok(Entry {
-            name,
-            id: EntryId { vnode, uniquifier },
-            position,
-        })
+        false
     }
 }
 

@@ -1,0 +1,411 @@
+//! Changing a directory page by page.
+
+use crate::layout::*;
+use crate::pages::{Pages, PagesMut};
+use crate::read::{Circle, check_place, entry_in};
+use crate::{DirError, EditError, EntryId};
+
+/// Finds and changes entries of a directory, and reads and writes no more pages than it must.
+///
+/// A look-up reads page 0 and the pages on the name's hash chain. An insertion writes page 0 and
+/// the page with the entry; a removal these two and the page of the entry before it on the chain.
+///
+/// Entries are placed and chained as an OpenAFS file server does it: in the first page with room,
+/// in the first free slots there, at the head of the chain. Clients rely on that when they repeat
+/// a change in the copy they hold. Only bytes that mean nothing differ: slots are zero before and
+/// after an entry has them, as Linux clients leave them, while OpenAFS clears 28 bytes of each 32.
+///
+/// A change that ends with [`EditError::Damaged`] or [`EditError::Pages`] can have been made in
+/// part. Whoever keeps the pages must then take back what was written, and the editor must not be
+/// used again. After any other error the directory is as it was before the call.
+#[derive(Debug)]
+pub struct Editor<P> {
+    pages: P,
+    count: usize,
+    /// Page 0.
+    header: Box<Page>,
+    /// The page used last besides page 0, and its number; 0 if there is none.
+    other: Box<Page>,
+    other_page: usize,
+}
+
+/// Where an entry is, and what leads to it.
+#[derive(Debug, Clone, Copy)]
+struct Found {
+    position: usize,
+    /// The entry before it on its chain; 0 if it is the first.
+    previous: usize,
+    chain: usize,
+    slots: usize,
+    id: EntryId,
+}
+
+/// Makes page 0 of a new directory with its two entries, `.` and `..`. The root of a volume is
+/// its own parent.
+#[must_use]
+pub fn make(own: EntryId, parent: EntryId) -> Page {
+    let mut page = [0; PAGE_SIZE];
+    format_page(&mut page, 0);
+    put_u16(&mut page, PAGE_COUNT, 1);
+    page[ALLOCATION..ALLOCATION + ALLOCATION_PAGES].fill(NO_PAGE);
+    page[ALLOCATION] = page[FREE_COUNT] - 2;
+    for (slot, name, id) in [(13, &b"."[..], own), (14, b"..", parent)] {
+        put_entry(&mut page, slot, 0, name, id);
+        put_u16(&mut page, head(hash(name)), slot);
+    }
+    page
+}
+
+impl<P: Pages> Editor<P> {
+    /// Opens a directory.
+    ///
+    /// # Errors
+    /// When it has no page, or more than it can have or than there are, or page 0 is no page.
+    pub fn open(mut pages: P) -> Result<Self, EditError<P::Error>> {
+        let present = pages.count();
+        if !(1..=MAX_PAGES).contains(&present) {
+            return Err(DirError::Length(present.saturating_mul(PAGE_SIZE)).into());
+        }
+        let mut header = Box::new([0; PAGE_SIZE]);
+        pages.read(0, &mut header).map_err(EditError::Pages)?;
+        check_tag(&header, 0)?;
+        // Very old directories do not count their pages.
+        let count = match usize::from(read_u16(&*header, PAGE_COUNT)) {
+            0 => present,
+            counted if counted <= present => counted,
+            counted => return Err(DirError::PageCount { counted, present }.into()),
+        };
+        Ok(Self::with(pages, count, header))
+    }
+
+    fn with(pages: P, count: usize, header: Box<Page>) -> Self {
+        Self {
+            pages,
+            count,
+            header,
+            other: Box::new([0; PAGE_SIZE]),
+            other_page: 0,
+        }
+    }
+
+    /// The pages the editor was made with.
+    #[must_use]
+    pub fn pages(&self) -> &P {
+        &self.pages
+    }
+
+    /// Gives back the pages the editor was made with.
+    #[must_use]
+    pub fn into_pages(self) -> P {
+        self.pages
+    }
+
+    /// Pages of the directory now. Times [`PAGE_SIZE`], this is the directory's length in bytes.
+    #[must_use]
+    pub fn page_count(&self) -> usize {
+        self.count
+    }
+
+    /// Finds what a name stands for.
+    ///
+    /// # Errors
+    /// When an entry on the chain before it is damaged, the chain does not end, or a page cannot
+    /// be read.
+    pub fn lookup(&mut self, name: &[u8]) -> Result<Option<EntryId>, EditError<P::Error>> {
+        Ok(self.find(name)?.map(|found| found.id))
+    }
+
+    /// Tells whether there are no entries but `.` and `..`.
+    ///
+    /// # Errors
+    /// When an entry before the first other one is damaged, a chain does not end, or a page
+    /// cannot be read.
+    pub fn is_empty(&mut self) -> Result<bool, EditError<P::Error>> {
+        for chain in 0..CHAINS {
+            let other = self.walk(chain, |name| name != b"." && name != b"..")?;
+            if other.is_some() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn find(&mut self, name: &[u8]) -> Result<Option<Found>, EditError<P::Error>> {
+        self.walk(hash(name), |other| other == name)
+    }
+
+    /// Goes along a chain to the first entry with a name like that.
+    fn walk(
+        &mut self,
+        chain: usize,
+        wanted: impl Fn(&[u8]) -> bool,
+    ) -> Result<Option<Found>, EditError<P::Error>> {
+        let mut previous = 0;
+        let mut position = usize::from(read_u16(&*self.header, head(chain)));
+        let mut circle = Circle::default();
+        while position != 0 {
+            if circle.closes_at(position) {
+                return Err(DirError::Cycle { chain }.into());
+            }
+            check_place(position, self.count)?;
+            let page = self.load(position / SLOTS)?;
+            let entry = entry_in(page, position)?;
+            if wanted(entry.name) {
+                return Ok(Some(Found {
+                    position,
+                    previous,
+                    chain,
+                    slots: slots_for(entry.name.len()),
+                    id: entry.id,
+                }));
+            }
+            previous = position;
+            position = usize::from(read_u16(page, position % SLOTS * SLOT_SIZE + NEXT));
+        }
+        Ok(None)
+    }
+
+    /// A page, from memory if it was the one used last.
+    fn load(&mut self, page: usize) -> Result<&mut Page, EditError<P::Error>> {
+        if page == 0 {
+            return Ok(&mut self.header);
+        }
+        if page != self.other_page {
+            self.other_page = 0;
+            let read = self.pages.read(page, &mut self.other);
+            read.map_err(EditError::Pages)?;
+            check_tag(&self.other, page)?;
+            self.other_page = page;
+        }
+        Ok(&mut self.other)
+    }
+}
+
+impl<P: PagesMut> Editor<P> {
+    /// Makes a new directory with its two entries, `.` and `..`, in place of the first page if
+    /// there is one.
+    ///
+    /// # Errors
+    /// When the page cannot be written.
+    pub fn create(mut pages: P, own: EntryId, parent: EntryId) -> Result<Self, P::Error> {
+        let header = Box::new(make(own, parent));
+        pages.write(0, &header)?;
+        Ok(Self::with(pages, 1, header))
+    }
+
+    /// Adds an entry.
+    ///
+    /// # Errors
+    /// When the name is there already or cannot be one, the directory is full or damaged, or a
+    /// page cannot be read or written.
+    pub fn insert(&mut self, name: &[u8], id: EntryId) -> Result<(), EditError<P::Error>> {
+        check_name(name)?;
+        if is_dots(name) || self.find(name)?.is_some() {
+            return Err(EditError::Exists);
+        }
+        self.add(name, id)
+    }
+
+    /// Removes an entry other than `.` and `..` and returns what it stood for. The directory
+    /// keeps its pages.
+    ///
+    /// # Errors
+    /// When there is no such name or it may not go, the directory is damaged, or a page cannot be
+    /// read or written.
+    pub fn remove(&mut self, name: &[u8]) -> Result<EntryId, EditError<P::Error>> {
+        let found = self.find_removable(name)?;
+        self.unlink(found)?;
+        Ok(found.id)
+    }
+
+    /// Lets an entry other than `.` and `..` stand for something else, and returns what it stood
+    /// for. As in a file server's Rename over an existing name, it is removed and added again, so
+    /// it can come to another place; the name renamed is removed after that.
+    ///
+    /// # Errors
+    /// When there is no such name or it may not change, the directory is damaged, or a page
+    /// cannot be read or written.
+    pub fn replace(&mut self, name: &[u8], id: EntryId) -> Result<EntryId, EditError<P::Error>> {
+        let found = self.find_removable(name)?;
+        self.unlink(found)?;
+        self.add(name, id)?;
+        Ok(found.id)
+    }
+
+    /// Lets `..` stand for another directory, for one that was moved there; adds it if it is
+    /// missing. It becomes the head of its chain, as with OpenAFS.
+    ///
+    /// # Errors
+    /// When the directory is damaged, or a page cannot be read or written.
+    pub fn set_parent(&mut self, parent: EntryId) -> Result<(), EditError<P::Error>> {
+        if let Some(found) = self.find(b"..")? {
+            self.unlink(found)?;
+        }
+        self.add(b"..", parent)
+    }
+
+    fn find_removable(&mut self, name: &[u8]) -> Result<Found, EditError<P::Error>> {
+        if is_dots(name) {
+            return Err(EditError::Name);
+        }
+        self.find(name)?.ok_or(EditError::NotFound)
+    }
+
+    /// Puts a name that is not there at the head of its chain.
+    fn add(&mut self, name: &[u8], id: EntryId) -> Result<(), EditError<P::Error>> {
+        let slots = slots_for(name.len());
+        let (page, slot) = self.find_room(slots)?;
+        let head = head(hash(name));
+        let next = usize::from(read_u16(&*self.header, head));
+        put_entry(self.load(page)?, slot, next, name, id);
+        put_u16(&mut self.header, head, page * SLOTS + slot);
+        if let Some(free) = self.allocation(page) {
+            // A page was chosen that has as many by the map.
+            *free -= to_u8(slots);
+        }
+        if page != 0 {
+            self.store(page)?;
+        }
+        self.store(0)
+    }
+
+    /// Finds so many free slots in a row, in a new page if none has them. That page is in memory
+    /// then, but not written.
+    fn find_room(&mut self, slots: usize) -> Result<(usize, usize), EditError<P::Error>> {
+        for page in 0..MAX_PAGES {
+            if page == self.count {
+                self.add_page(page)?;
+            }
+            if let Some(&mut says) = self.allocation(page) {
+                if says >= NO_PAGE {
+                    return Err(self.wrong_allocation(page, says));
+                }
+                if usize::from(says) < slots {
+                    continue;
+                }
+            }
+            let bitmap = read_bitmap(&*self.load(page)?);
+            let fits = |slot: &usize| bitmap & slot_bits(*slot, slots) == 0;
+            if let Some(slot) = (first_slot(page)..=SLOTS - slots).find(fits) {
+                return Ok((page, slot));
+            }
+        }
+        Err(EditError::Full)
+    }
+
+    /// Formats another page in memory and counts it in page 0.
+    fn add_page(&mut self, page: usize) -> Result<(), EditError<P::Error>> {
+        let free = to_u8(SLOTS - first_slot(page));
+        if let Some(says) = self.allocation(page) {
+            if *says != NO_PAGE {
+                let (says, free) = (*says, NO_PAGE);
+                return Err(DirError::AllocationMap { page, says, free }.into());
+            }
+            *says = free;
+        }
+        format_page(&mut self.other, page);
+        self.other_page = page;
+        self.count = page + 1;
+        put_u16(&mut self.header, PAGE_COUNT, self.count);
+        Ok(())
+    }
+
+    /// Frees an entry's slots and takes it off its chain.
+    fn unlink(&mut self, found: Found) -> Result<(), EditError<P::Error>> {
+        let (page, slot) = (found.position / SLOTS, found.position % SLOTS);
+        if let Some(says) = self.allocation(page) {
+            let (said, free) = (*says, usize::from(*says) + found.slots);
+            if free > SLOTS - first_slot(page) {
+                return Err(self.wrong_allocation(page, said));
+            }
+            *says = to_u8(free);
+        }
+        let bytes = self.load(page)?;
+        let next = usize::from(read_u16(&*bytes, slot * SLOT_SIZE + NEXT));
+        bytes[slot * SLOT_SIZE..][..found.slots * SLOT_SIZE].fill(0);
+        let bitmap = read_bitmap(&*bytes) & !slot_bits(slot, found.slots);
+        put_bitmap(bytes, bitmap);
+
+        let (before, link) = match found.previous {
+            0 => (0, head(found.chain)),
+            previous => (previous / SLOTS, previous % SLOTS * SLOT_SIZE + NEXT),
+        };
+        if before != page {
+            self.store(page)?;
+        }
+        put_u16(self.load(before)?, link, next);
+        self.store(before)?;
+        if before != 0 && page < ALLOCATION_PAGES {
+            self.store(0)?;
+        }
+        Ok(())
+    }
+
+    /// What the allocation map says of a page, if it has a byte for it.
+    fn allocation(&mut self, page: usize) -> Option<&mut u8> {
+        (page < ALLOCATION_PAGES).then(|| &mut self.header[ALLOCATION + page])
+    }
+
+    fn wrong_allocation(&mut self, page: usize, says: u8) -> EditError<P::Error> {
+        match self.load(page) {
+            Ok(bytes) => {
+                let free = to_u8(read_bitmap(bytes).count_zeros() as usize);
+                DirError::AllocationMap { page, says, free }.into()
+            }
+            Err(error) => error,
+        }
+    }
+
+    /// Writes page 0 or the other page in memory.
+    fn store(&mut self, page: usize) -> Result<(), EditError<P::Error>> {
+        let bytes = if page == 0 { &self.header } else { &self.other };
+        self.pages.write(page, bytes).map_err(EditError::Pages)
+    }
+}
+
+fn check_tag<E>(page: &Page, number: usize) -> Result<(), EditError<E>> {
+    match read_u16(page, PAGE_TAG) {
+        TAG => Ok(()),
+        tag => Err(DirError::Tag { page: number, tag }.into()),
+    }
+}
+
+fn is_dots(name: &[u8]) -> bool {
+    matches!(name, b"." | b"..")
+}
+
+fn check_name<E>(name: &[u8]) -> Result<(), EditError<E>> {
+    if name.is_empty() || name.iter().any(|byte| matches!(byte, 0 | b'/')) {
+        return Err(EditError::Name);
+    }
+    if name.len() > MAX_NAME {
+        return Err(EditError::NameTooLong);
+    }
+    Ok(())
+}
+
+/// Makes an empty page with its own slots in use. Its free count is never changed after that.
+fn format_page(bytes: &mut Page, page: usize) {
+    bytes.fill(0);
+    put_u16(bytes, PAGE_TAG, usize::from(TAG));
+    bytes[FREE_COUNT] = to_u8(SLOTS - first_slot(page));
+    put_bitmap(bytes, slot_bits(0, first_slot(page)));
+}
+
+/// Writes an entry into free slots and marks them as used.
+fn put_entry(bytes: &mut Page, slot: usize, next: usize, name: &[u8], id: EntryId) {
+    let at = slot * SLOT_SIZE;
+    let slots = slots_for(name.len());
+    bytes[at..][..slots * SLOT_SIZE].fill(0);
+    bytes[at + FLAG] = FLAG_FIRST;
+    put_u16(bytes, at + NEXT, next);
+    bytes[at + VNODE..][..4].copy_from_slice(&id.vnode.0.to_be_bytes());
+    bytes[at + UNIQUIFIER..][..4].copy_from_slice(&id.uniquifier.0.to_be_bytes());
+    bytes[at + NAME..][..name.len()].copy_from_slice(name);
+    let bitmap = read_bitmap(bytes) | slot_bits(slot, slots);
+    put_bitmap(bytes, bitmap);
+}
+
+fn to_u8(slots: usize) -> u8 {
+    u8::try_from(slots).expect("a page has 64 slots")
+}
