@@ -1,6 +1,10 @@
 //! Access control lists in the text form that FetchACL and StoreACL carry.
 
+mod record;
+
 use std::fmt::Write as _;
+
+pub use record::{AclRecord, AclRecordEntry};
 
 use crate::Rights;
 
@@ -22,7 +26,7 @@ pub struct AclEntry {
     pub rights: Rights,
 }
 
-/// Why a text is no ACL.
+/// Why a text or record is no ACL.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AclError {
@@ -51,6 +55,24 @@ pub enum AclError {
     /// A name that the text form cannot carry.
     #[error("{0:?} cannot be the name in an ACL entry")]
     Name(String),
+    /// A record's counts are beyond its room, or do not agree.
+    #[error("an ACL record of {total} entries, {positive} positive and {negative} negative")]
+    Counts {
+        /// Entries it counts in all.
+        total: u32,
+        /// Positive ones.
+        positive: u32,
+        /// Negative ones.
+        negative: u32,
+    },
+    /// A record's size is less than its entries take, or more than its room.
+    #[error("an ACL record of {total} entries in {size} bytes")]
+    Size {
+        /// The size it gives.
+        size: u32,
+        /// Its entries.
+        total: u32,
+    },
 }
 
 impl Acl {

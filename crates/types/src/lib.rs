@@ -16,7 +16,7 @@ mod uuid;
 mod vldb;
 mod volume;
 
-pub use acl::{Acl, AclEntry, AclError};
+pub use acl::{Acl, AclEntry, AclError, AclRecord, AclRecordEntry};
 pub use cell::{CellName, CellNameError};
 pub use fid::{DataVersion, Fid, PtsId, Uniquifier, UnixTime, VnodeId, VolumeId};
 pub use host::{
