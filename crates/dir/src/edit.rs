@@ -27,6 +27,44 @@ pub struct Editor<P> {
     /// The page used last besides page 0, and its number; 0 if there is none.
     other: Box<Page>,
     other_page: usize,
+    room: Room,
+}
+
+/// Where an [`Editor`] begins to look for room, by the number of slots wanted: no page before has
+/// as many in a row.
+///
+/// The allocation map ends at page 128, so an insertion into a large directory reads all pages
+/// behind. Whoever keeps this for a directory between two editors, and forgets it when the
+/// directory is changed otherwise, spares that. The default is right for any directory.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Room {
+    /// Index 0 stands for one slot.
+    first_page: [u16; MAX_SLOTS],
+}
+
+/// Slots that the longest name takes.
+const MAX_SLOTS: usize = slots_for(MAX_NAME);
+
+impl Room {
+    fn start(&self, slots: usize) -> usize {
+        self.first_page.get(slots - 1).copied().unwrap_or(0).into()
+    }
+
+    /// Notes that no page before this one has so many free slots in a row.
+    fn none_before(&mut self, page: usize, slots: usize) {
+        let page = to_u16(page);
+        for first in self.first_page.iter_mut().skip(slots - 1) {
+            *first = page.max(*first);
+        }
+    }
+
+    /// Notes that slots of a page became free.
+    fn freed(&mut self, page: usize) {
+        let page = to_u16(page);
+        for first in &mut self.first_page {
+            *first = page.min(*first);
+        }
+    }
 }
 
 /// Where an entry is, and what leads to it.
@@ -85,7 +123,21 @@ impl<P: Pages> Editor<P> {
             header,
             other: Box::new([0; PAGE_SIZE]),
             other_page: 0,
+            room: Room::default(),
         }
+    }
+
+    /// Takes what an editor of the same directory knew, if nothing else has changed it since.
+    #[must_use]
+    pub fn with_room(mut self, room: Room) -> Self {
+        self.room = room;
+        self
+    }
+
+    /// Where room is, for the directory's next editor.
+    #[must_use]
+    pub fn room(&self) -> Room {
+        self.room
     }
 
     /// The pages the editor was made with.
@@ -272,7 +324,7 @@ impl<P: PagesMut> Editor<P> {
     /// Finds so many free slots in a row, in a new page if none has them. That page is in memory
     /// then, but not written.
     fn find_room(&mut self, slots: usize) -> Result<(usize, usize), EditError<P::Error>> {
-        for page in 0..MAX_PAGES {
+        for page in self.room.start(slots).min(self.count)..MAX_PAGES {
             if page == self.count {
                 self.add_page(page)?;
             }
@@ -287,9 +339,11 @@ impl<P: PagesMut> Editor<P> {
             let bitmap = read_bitmap(&*self.load(page)?);
             let fits = |slot: &usize| bitmap & slot_bits(*slot, slots) == 0;
             if let Some(slot) = (first_slot(page)..=SLOTS - slots).find(fits) {
+                self.room.none_before(page, slots);
                 return Ok((page, slot));
             }
         }
+        self.room.none_before(MAX_PAGES, slots);
         Err(EditError::Full)
     }
 
@@ -325,6 +379,7 @@ impl<P: PagesMut> Editor<P> {
         bytes[slot * SLOT_SIZE..][..found.slots * SLOT_SIZE].fill(0);
         let bitmap = read_bitmap(&*bytes) & !slot_bits(slot, found.slots);
         put_bitmap(bytes, bitmap);
+        self.room.freed(page);
 
         let (before, link) = match found.previous {
             0 => (0, head(found.chain)),
@@ -404,6 +459,10 @@ fn put_entry(bytes: &mut Page, slot: usize, next: usize, name: &[u8], id: EntryI
     bytes[at + NAME..][..name.len()].copy_from_slice(name);
     let bitmap = read_bitmap(bytes) | slot_bits(slot, slots);
     put_bitmap(bytes, bitmap);
+}
+
+fn to_u16(page: usize) -> u16 {
+    u16::try_from(page).expect("a directory has at most 1023 pages")
 }
 
 fn to_u8(slots: usize) -> u8 {

@@ -31,7 +31,7 @@ mod read;
 
 pub use builder::DirectoryBuilder;
 pub use check::{MAX_PROBLEMS, check};
-pub use edit::{Editor, make};
+pub use edit::{Editor, Room, make};
 pub use error::{DirError, EditError, EntryProblem};
 pub use layout::{MAX_NAME, MAX_PAGES, PAGE_SIZE, Page, hash, slots_for};
 pub use pages::{Pages, PagesMut};

@@ -1,3 +1,6 @@
+mod check;
+mod edit;
+
 use proptest::prelude::*;
 
 use crate::layout::*;
