@@ -1,8 +1,10 @@
 //! Changing a directory page by page.
 
 use crate::layout::*;
+use crate::page::{format_page, make, put_entry, to_u8};
 use crate::pages::{Pages, PagesMut};
 use crate::read::{Circle, check_place, entry_in};
+use crate::room::Room;
 use crate::{DirError, EditError, EntryId};
 
 /// Finds and changes entries of a directory, and reads and writes no more pages than it must.
@@ -30,43 +32,6 @@ pub struct Editor<P> {
     room: Room,
 }
 
-/// Where an [`Editor`] begins to look for room, by the number of slots wanted: no page before has
-/// as many in a row.
-///
-/// The allocation map ends at page 128, so an insertion into a large directory reads all pages
-/// behind. Whoever keeps this for a directory between two editors, and forgets it when the
-/// directory is changed otherwise, spares that. The default is right for any directory.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Room {
-    /// Index 0 stands for one slot.
-    first_page: [u16; MAX_SLOTS],
-}
-
-/// Slots that the longest name takes.
-const MAX_SLOTS: usize = slots_for(MAX_NAME);
-
-impl Room {
-    fn start(&self, slots: usize) -> usize {
-        self.first_page.get(slots - 1).copied().unwrap_or(0).into()
-    }
-
-    /// Notes that no page before this one has so many free slots in a row.
-    fn none_before(&mut self, page: usize, slots: usize) {
-        let page = to_u16(page);
-        for first in self.first_page.iter_mut().skip(slots - 1) {
-            *first = page.max(*first);
-        }
-    }
-
-    /// Notes that slots of a page became free.
-    fn freed(&mut self, page: usize) {
-        let page = to_u16(page);
-        for first in &mut self.first_page {
-            *first = page.min(*first);
-        }
-    }
-}
-
 /// Where an entry is, and what leads to it.
 #[derive(Debug, Clone, Copy)]
 struct Found {
@@ -76,22 +41,6 @@ struct Found {
     chain: usize,
     slots: usize,
     id: EntryId,
-}
-
-/// Makes page 0 of a new directory with its two entries, `.` and `..`. The root of a volume is
-/// its own parent.
-#[must_use]
-pub fn make(own: EntryId, parent: EntryId) -> Page {
-    let mut page = [0; PAGE_SIZE];
-    format_page(&mut page, 0);
-    put_u16(&mut page, PAGE_COUNT, 1);
-    page[ALLOCATION..ALLOCATION + ALLOCATION_PAGES].fill(NO_PAGE);
-    page[ALLOCATION] = page[FREE_COUNT] - 2;
-    for (slot, name, id) in [(13, &b"."[..], own), (14, b"..", parent)] {
-        put_entry(&mut page, slot, 0, name, id);
-        put_u16(&mut page, head(hash(name)), slot);
-    }
-    page
 }
 
 impl<P: Pages> Editor<P> {
@@ -437,34 +386,4 @@ fn check_name<E>(name: &[u8]) -> Result<(), EditError<E>> {
         return Err(EditError::NameTooLong);
     }
     Ok(())
-}
-
-/// Makes an empty page with its own slots in use. Its free count is never changed after that.
-fn format_page(bytes: &mut Page, page: usize) {
-    bytes.fill(0);
-    put_u16(bytes, PAGE_TAG, usize::from(TAG));
-    bytes[FREE_COUNT] = to_u8(SLOTS - first_slot(page));
-    put_bitmap(bytes, slot_bits(0, first_slot(page)));
-}
-
-/// Writes an entry into free slots and marks them as used.
-fn put_entry(bytes: &mut Page, slot: usize, next: usize, name: &[u8], id: EntryId) {
-    let at = slot * SLOT_SIZE;
-    let slots = slots_for(name.len());
-    bytes[at..][..slots * SLOT_SIZE].fill(0);
-    bytes[at + FLAG] = FLAG_FIRST;
-    put_u16(bytes, at + NEXT, next);
-    bytes[at + VNODE..][..4].copy_from_slice(&id.vnode.0.to_be_bytes());
-    bytes[at + UNIQUIFIER..][..4].copy_from_slice(&id.uniquifier.0.to_be_bytes());
-    bytes[at + NAME..][..name.len()].copy_from_slice(name);
-    let bitmap = read_bitmap(bytes) | slot_bits(slot, slots);
-    put_bitmap(bytes, bitmap);
-}
-
-fn to_u16(page: usize) -> u16 {
-    u16::try_from(page).expect("a directory has at most 1023 pages")
-}
-
-fn to_u8(slots: usize) -> u8 {
-    u8::try_from(slots).expect("a page has 64 slots")
 }

@@ -26,16 +26,20 @@ mod check;
 mod edit;
 mod error;
 mod layout;
+mod page;
 mod pages;
 mod read;
+mod room;
 
 pub use builder::DirectoryBuilder;
 pub use check::{MAX_PROBLEMS, check};
-pub use edit::{Editor, Room, make};
+pub use edit::Editor;
 pub use error::{DirError, EditError, EntryProblem};
 pub use layout::{MAX_NAME, MAX_PAGES, PAGE_SIZE, Page, hash, slots_for};
+pub use page::make;
 pub use pages::{Pages, PagesMut};
 pub use read::{Directory, Entries, Entry};
+pub use room::Room;
 
 use afar_types::{Fid, Uniquifier, VnodeId, VolumeId};
 

@@ -158,6 +158,40 @@ fn a_directory_of_short_names_grows_to_its_limit() {
     assert_eq!(check(editor.pages()), Ok(()));
 }
 
+/// Pages of which only the first can be reached.
+struct Broken(Vec<u8>);
+
+impl Pages for Broken {
+    type Error = usize;
+
+    fn count(&self) -> usize {
+        self.0.count()
+    }
+
+    fn read(&mut self, page: usize, into: &mut Page) -> Result<(), usize> {
+        let Ok(()) = self.0.read(page, into);
+        if page == 0 { Ok(()) } else { Err(page) }
+    }
+}
+
+impl PagesMut for Broken {
+    fn write(&mut self, page: usize, _data: &Page) -> Result<(), usize> {
+        Err(page)
+    }
+}
+
+#[test]
+fn pages_that_cannot_be_reached() {
+    let mut editor = new();
+    for n in 0..60 {
+        editor.insert(format!("{n}").as_bytes(), id(n)).unwrap();
+    }
+    let mut editor = Editor::open(Broken(editor.into_pages())).unwrap();
+    assert_eq!(editor.lookup(b"0"), Ok(Some(id(0))));
+    assert_eq!(editor.lookup(b"59"), Err(EditError::Pages(1)));
+    assert_eq!(editor.remove(b"0"), Err(EditError::Pages(0)));
+}
+
 #[test]
 fn what_cannot_be_done_changes_nothing() {
     let mut editor = new();
@@ -303,9 +337,12 @@ proptest! {
         let mut editor = new();
         let mut model = scan(editor.pages());
         for (number, op) in ops.iter().enumerate() {
+            let mut unknowing = Editor::open(editor.pages().clone()).unwrap();
             let done = apply(&mut editor, op, id(number));
-            prop_assert_eq!(done, expect(&mut model, op, id(number)));
+            prop_assert_eq!(&done, &expect(&mut model, op, id(number)));
             prop_assert_eq!(check(editor.pages()), Ok(()));
+            prop_assert_eq!(apply(&mut unknowing, op, id(number)), done);
+            prop_assert!(unknowing.pages() == editor.pages(), "what is known of the room shows");
             prop_assert_eq!(editor.is_empty(), Ok(model.len() == 2));
         }
         prop_assert_eq!(&scan(editor.pages()), &model);
