@@ -57,7 +57,8 @@ impl SegmentError {
     }
 }
 
-pub(super) fn is_no_space(error: &io::Error) -> bool {
+/// Whether the disk or a quota on it is full.
+pub(crate) fn is_no_space(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded

@@ -27,6 +27,7 @@ mod tests;
 
 pub use compression::{Compression, CompressionError};
 pub use epoch::{Epoch, EpochGuard, Epochs};
+pub(crate) use error::is_no_space;
 pub use error::{ReadError, ReadErrorKind, SegmentError, SegmentProblem, UnpackError};
 pub use extent::{Codec, Extent, ExtentError};
 pub use record::{Stored, pack, unpack};

@@ -258,10 +258,7 @@ fn an_extent_has_its_bytes_in_the_documented_places() {
             1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0x12, 0x34, 0x0f, 0x23, 0x45, 2
         ]
     );
-    assert_eq!(
-        bytes[16..],
-        std::array::from_fn::<u8, 16, _>(|i| 0x10 + i as u8)
-    );
+    assert_eq!(bytes[16..], (0x10..0x20).collect::<Vec<u8>>());
     assert_eq!(Extent::from_bytes(&bytes), Ok(extent));
     assert_eq!(Extent::from_bytes(&bytes[..31]), Err(ExtentError::Size(31)));
     assert_eq!(Extent::from_bytes(&[0; 32]), Err(ExtentError::Segment));
@@ -686,15 +683,15 @@ fn threads_append_sync_and_read_at_once() {
     let stop = AtomicBool::new(false);
     let mut kept = Vec::new();
     std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..4u64)
+        let workers: Vec<_> = (0..4usize)
             .map(|worker| {
                 let segments = &segments;
                 scope.spawn(move || {
                     let mut kept = Vec::new();
-                    for round in 0..30u64 {
+                    for round in 0..30 {
                         let seed = worker * 1000 + round;
-                        let plain = sample(20_000 + 1000 * round as usize, seed, round % 3 == 0);
-                        let setting = SETTINGS[seed as usize % SETTINGS.len()];
+                        let plain = sample(20_000 + 1000 * round, seed as u64, round % 3 == 0);
+                        let setting = SETTINGS[seed % SETTINGS.len()];
                         let extent = segments.append(&pack(&plain, setting)).unwrap();
                         kept.push((extent, plain));
                         check_all(segments, &kept[kept.len() / 2..]);
