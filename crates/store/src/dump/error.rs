@@ -12,8 +12,8 @@ use afar_types::VnodeId;
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct DumpError {
-    /// Where, in bytes from the start of the stream: the tag of the field that is wrong, or the
-    /// place where the stream ended.
+    /// Where, in bytes from the start of the stream: the tag of the field that is wrong, of the
+    /// section if that is wrong as a whole, or the place where the stream ended.
     pub offset: u64,
     /// The vnode being read or written, if any.
     pub vnode: Option<VnodeId>,

@@ -49,6 +49,7 @@ mod fields;
 mod format;
 mod limits;
 mod reader;
+mod seen;
 mod source;
 mod writer;
 

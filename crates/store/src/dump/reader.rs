@@ -3,15 +3,16 @@
 use std::io::{self, BufRead, Read};
 use std::mem;
 
-use afar_types::{PtsId, Uniquifier, UnixTime, VnodeId, VolumeId, VolumeType};
+use afar_types::{Uniquifier, UnixTime, VnodeId, VolumeId};
 
 use super::error::{DumpError, DumpProblem};
-use super::fields::{DumpHeader, VnodeFields, VnodeKind, VnodeRecord, VolumeHeader};
+use super::fields::{DumpHeader, VnodeRecord, VolumeHeader};
 use super::format::{
     Form, MAGIC_BEGIN, MAGIC_END, Section, TAG_CRITICAL, TAG_DUMP_END, TAG_DUMP_HEADER,
     TAG_SECTION_LAST, TAG_VNODE, TAG_VOLUME_HEADER, Unknown, VERSION, unknown_form,
 };
 use super::limits::Limits;
+use super::seen::Seen;
 use super::source::Source;
 
 const DATA: &str = "the data of a vnode";
@@ -44,7 +45,7 @@ enum State {
 
 impl<R: BufRead> DumpReader<R> {
     /// Begins to read a dump, and gives its first section. Nothing is read ahead of what is asked
-    /// for, so that a stream may go on behind the dump; it has a buffer of its own for that.
+    /// for, so that a stream may go on behind the dump; the buffer is the caller's.
     ///
     /// # Errors
     /// The stream does not start with a dump header of version 1 that has a volume and one span of
@@ -104,6 +105,7 @@ impl<R: BufRead> DumpReader<R> {
         if tag != TAG_VOLUME_HEADER {
             return Err(self.misplaced(tag, "the volume header (0x02)"));
         }
+        let start = self.source.mark();
         self.seen = Seen::default();
         let (mut name, mut message, mut motd, mut week) = (None, None, None, None);
         let next = loop {
@@ -118,14 +120,14 @@ impl<R: BufRead> DumpReader<R> {
                 Field::Section(tag) => break tag,
             }
         };
+        let numbers = self.seen.volume_header();
+        let numbers = numbers.map_err(|problem| self.source.wrong_at(start, problem))?;
         let header = VolumeHeader {
             name: name.unwrap_or_default(),
             offline_message: message.unwrap_or_default(),
             motd: motd.unwrap_or_default(),
             week_use: week.unwrap_or_default(),
-            ..self
-                .seen
-                .volume_header(self.seen.volume_type(&self.source)?)
+            ..numbers
         };
         self.state = State::Between(next);
         Ok(header)
@@ -164,6 +166,7 @@ impl<R: BufRead> DumpReader<R> {
     }
 
     fn vnode(&mut self) -> Result<VnodeRecord, DumpError> {
+        let start = self.source.mark();
         let vnode = VnodeId(self.source.word("the number of a vnode")?);
         if vnode.0 == 0 {
             return Err(self.value("the number of the vnode", 0u32, "1 or more"));
@@ -187,16 +190,8 @@ impl<R: BufRead> DumpReader<R> {
             }
         };
         let body = if self.seen.any() || acl.is_some() || length.is_some() {
-            let kind = self.vnode_kind()?;
-            let fields = VnodeFields {
-                acl,
-                length,
-                ..self.seen.vnode_fields(kind)
-            };
-            fields
-                .check(vnode, self.limits.data)
-                .map_err(|problem| self.source.wrong(problem))?;
-            Some(fields)
+            let fields = self.seen.vnode(vnode, acl, length, &self.limits);
+            Some(fields.map_err(|problem| self.source.wrong_at(start, problem))?)
         } else {
             None
         };
@@ -361,15 +356,6 @@ impl<R: BufRead> DumpReader<R> {
         }
     }
 
-    fn vnode_kind(&self) -> Result<VnodeKind, DumpError> {
-        let number = self.seen.byte(b't').ok_or_else(|| {
-            let missing = "the type of a vnode that has other fields";
-            self.source.wrong(DumpProblem::Missing(missing))
-        })?;
-        VnodeKind::from_number(number)
-            .ok_or_else(|| self.value("the type of the vnode", number, "1, 2 or 3"))
-    }
-
     fn magic(&mut self, part: &'static str, expected: u32) -> Result<(), DumpError> {
         let found = self.source.word("a magic number")?;
         if found == expected {
@@ -465,124 +451,4 @@ enum Field {
     Special(u8, Form),
     /// No field: the tag of the next section.
     Section(u8),
-}
-
-/// The numbers found in a section, by tag. All tags of numbers are ASCII letters.
-#[derive(Debug)]
-struct Seen([Option<u32>; 0x40]);
-
-impl Default for Seen {
-    fn default() -> Self {
-        Self([None; 0x40])
-    }
-}
-
-impl Seen {
-    const fn place(tag: u8) -> usize {
-        (tag & 0x3f) as usize
-    }
-
-    fn put(&mut self, tag: u8, number: u32) -> Result<(), DumpProblem> {
-        let slot = &mut self.0[Self::place(tag)];
-        if slot.is_some_and(|before| before != number) {
-            return Err(DumpProblem::Repeated { tag });
-        }
-        *slot = Some(number);
-        Ok(())
-    }
-
-    /// From now on, what has not been given is 0.
-    fn close(&mut self) {
-        for slot in &mut self.0 {
-            slot.get_or_insert(0);
-        }
-    }
-
-    fn any(&self) -> bool {
-        self.0.iter().any(Option::is_some)
-    }
-
-    fn word(&self, tag: u8) -> u32 {
-        self.0[Self::place(tag)].unwrap_or(0)
-    }
-
-    fn time(&self, tag: u8) -> UnixTime {
-        UnixTime(self.word(tag))
-    }
-
-    fn user(&self, tag: u8) -> PtsId {
-        PtsId(self.word(tag).cast_signed())
-    }
-
-    /// A number that was one byte in the stream.
-    fn byte(&self, tag: u8) -> Option<u8> {
-        self.0[Self::place(tag)].map(|number| number.to_be_bytes()[3])
-    }
-
-    /// A number that was two bytes in the stream.
-    fn short(&self, tag: u8) -> u16 {
-        let [_, _, high, low] = self.word(tag).to_be_bytes();
-        u16::from_be_bytes([high, low])
-    }
-
-    fn volume_type<R: BufRead>(&self, source: &Source<R>) -> Result<VolumeType, DumpError> {
-        let number = self.word(b't');
-        let found = VolumeType::ALL
-            .into_iter()
-            .find(|kind| *kind as u32 == number);
-        found.ok_or_else(|| {
-            source.wrong(DumpProblem::Value {
-                what: "the type of the volume",
-                found: number.into(),
-                allowed: "0, 1 or 2",
-            })
-        })
-    }
-
-    /// The header, but for its texts and the week's use.
-    fn volume_header(&self, kind: VolumeType) -> VolumeHeader {
-        VolumeHeader {
-            id: VolumeId(self.word(b'i')),
-            stamp_version: self.word(b'v'),
-            name: Vec::new(),
-            in_service: self.word(b's') != 0,
-            blessed: self.word(b'b') != 0,
-            uniquifier: Uniquifier(self.word(b'u')),
-            kind,
-            parent: VolumeId(self.word(b'p')),
-            clone_id: VolumeId(self.word(b'c')),
-            max_quota: self.word(b'q'),
-            min_quota: self.word(b'm'),
-            disk_used: self.word(b'd'),
-            file_count: self.word(b'f'),
-            account: self.word(b'a'),
-            owner: self.user(b'o'),
-            creation: self.time(b'C'),
-            access: self.time(b'A'),
-            update: self.time(b'U'),
-            expiration: self.time(b'E'),
-            backup: self.time(b'B'),
-            offline_message: Vec::new(),
-            motd: Vec::new(),
-            week_use: [0; 7],
-            day_use_date: self.time(b'D'),
-            day_use: self.word(b'Z'),
-        }
-    }
-
-    /// The vnode, but for access list and length.
-    fn vnode_fields(&self, kind: VnodeKind) -> VnodeFields {
-        VnodeFields {
-            link_count: self.short(b'l'),
-            data_version: self.word(b'v'),
-            modify_time: self.time(b'm'),
-            author: self.user(b'a'),
-            owner: self.user(b'o'),
-            group: self.user(b'g'),
-            mode: self.short(b'b'),
-            parent: VnodeId(self.word(b'p')),
-            server_modify_time: self.time(b's'),
-            ..VnodeFields::new(kind)
-        }
-    }
 }

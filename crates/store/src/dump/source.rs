@@ -40,6 +40,20 @@ impl<R: BufRead> Source<R> {
         }
     }
 
+    /// The error that something further back is wrong.
+    pub(super) const fn wrong_at(&self, offset: u64, problem: DumpProblem) -> DumpError {
+        DumpError {
+            offset,
+            vnode: self.vnode,
+            problem,
+        }
+    }
+
+    /// Where the last tag was.
+    pub(super) const fn mark(&self) -> u64 {
+        self.mark
+    }
+
     const fn truncated(&self, expected: &'static str) -> DumpError {
         DumpError {
             offset: self.offset,

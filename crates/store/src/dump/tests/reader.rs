@@ -147,7 +147,7 @@ fn vnodes_that_cannot_be() {
     let vnode = |number: u8, fields: &[u8]| {
         let vnode = [&[3, 0, 0, 0, number, 0, 0, 0, 1], fields].concat();
         let error = read(&dump(&vnode), 64).unwrap_err();
-        assert!(error.offset >= VNODES_AT);
+        assert_eq!(error.offset, VNODES_AT);
         (error.vnode.map_or(0, |vnode| vnode.0), error.problem)
     };
     let found = |number, fields: &[u8], value| match vnode(number, fields) {
