@@ -204,7 +204,7 @@ impl<R: BufRead> DumpReader<R> {
     }
 
     /// The data of the vnode last given, as far as it has not been read: as many bytes as
-    /// [`VnodeFields::length`] says. It need not be read to the end.
+    /// [`VnodeFields::length`](super::VnodeFields::length) says. It need not be read to the end.
     ///
     /// Reading it fails, with a [`DumpError`] inside, if the stream ends before.
     pub const fn data(&mut self) -> Data<'_, R> {
