@@ -98,8 +98,6 @@ pub struct Segments {
     syncing: Mutex<()>,
     poisoned: AtomicBool,
     cannot_punch: AtomicBool,
-    #[cfg(test)]
-    sync_fails: AtomicBool,
 }
 
 /// Where the next record goes.
@@ -190,8 +188,6 @@ impl Segments {
             syncing: Mutex::default(),
             poisoned: AtomicBool::new(false),
             cannot_punch: AtomicBool::new(false),
-            #[cfg(test)]
-            sync_fails: AtomicBool::new(false),
         })
     }
 
@@ -338,11 +334,6 @@ impl Segments {
         let _one_at_a_time = self.syncing.lock();
         self.check_writable()?;
         let dirty = std::mem::take(&mut *self.dirty.lock());
-        #[cfg(test)]
-        if self.sync_fails.load(Ordering::SeqCst) {
-            let error = Err(io::Error::from(Errno::EIO));
-            return self.note_sync(error, || self.files.dir().to_owned());
-        }
         for (&segment, file) in &dirty.files {
             self.note_sync(file.sync_data(), || self.files.path(segment))?;
         }
@@ -472,11 +463,7 @@ impl Segments {
         self.poisoned.load(Ordering::SeqCst)
     }
 
-    #[cfg(test)]
-    pub(super) fn fail_next_sync(&self) {
-        self.sync_fails.store(true, Ordering::SeqCst);
-    }
-
+    /// Goes on in another file, such as a device that fails.
     #[cfg(test)]
     pub(super) fn write_to(&self, file: File) {
         let mut writer = self.writer.lock();

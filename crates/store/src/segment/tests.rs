@@ -77,15 +77,15 @@ fn setting() -> impl Strategy<Value = Compression> {
 /// Lengths around the interesting ones, up to the greatest.
 fn length() -> impl Strategy<Value = usize> {
     prop_oneof![
-        0usize..40,
-        4000usize..4200,
-        0usize..=200_000,
-        (MIB as usize - 20)..=MIB as usize,
+        4 => 0usize..40,
+        4 => 4000usize..4200,
+        4 => 0usize..=200_000,
+        1 => (MIB as usize - 20)..=MIB as usize,
     ]
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(20))]
 
     #[test]
     fn what_is_packed_unpacks(
@@ -627,7 +627,15 @@ fn after_a_failed_sync_nothing_is_written() {
     let extent = segments
         .append(&pack(b"before", Compression::None))
         .unwrap();
-    segments.fail_next_sync();
+    segments.sync().unwrap();
+    // The null device takes everything and cannot be synced.
+    segments.write_to(
+        fs::OpenOptions::new()
+            .write(true)
+            .open("/dev/null")
+            .unwrap(),
+    );
+    segments.append(&pack(b"lost", Compression::None)).unwrap();
     assert!(matches!(segments.sync(), Err(SegmentError::Io { .. })));
     assert!(segments.is_poisoned());
     for _ in 0..2 {

@@ -1,0 +1,318 @@
+//! A change in progress: writing rows, so that they can be taken back.
+
+use std::collections::BTreeMap;
+
+use heed::{AnyTls, RoTxn, RwTxn};
+
+use super::env::{Env, Table, seal};
+use super::key::{At, Item, Kind, change_key, dead_key, member_key, row_key, split_row_key};
+use super::record::Record;
+use super::rows::{MemberState, SegmentRow, VnodeRow, VolumeInfo, VolumeRow};
+use super::versions::Rows;
+use crate::error::Result;
+use crate::segment::Extent;
+
+/// What a change does to a segment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct SegmentDelta {
+    /// The farthest end of a new record.
+    pub(crate) end: u32,
+    /// Octets that came alive, less those that died.
+    pub(crate) live: i64,
+}
+
+/// A value as it was before a change.
+struct Undo {
+    table: Table,
+    key: Box<[u8]>,
+    old: Option<Box<[u8]>>,
+}
+
+/// One operation's writes in a transaction it shares with others.
+///
+/// A failed operation is taken back by [`Change::roll_back`], and the others go on.
+pub(crate) struct Change<'c, 'e> {
+    txn: &'c mut RwTxn<'e>,
+    env: &'c Env,
+    /// Seconds since 1970.
+    now: u32,
+    undo: Vec<Undo>,
+    segments: BTreeMap<u32, SegmentDelta>,
+    /// Generations of the live members of the tree looked at last.
+    members: Option<(u64, Vec<u32>)>,
+}
+
+impl Rows for Change<'_, '_> {
+    fn env(&self) -> &Env {
+        self.env
+    }
+
+    fn txn(&self) -> &RoTxn<'_, AnyTls> {
+        self.txn
+    }
+}
+
+impl<'c, 'e> Change<'c, 'e> {
+    pub(crate) fn new(txn: &'c mut RwTxn<'e>, env: &'c Env, now: u32) -> Self {
+        Self {
+            txn,
+            env,
+            now,
+            undo: Vec::new(),
+            segments: BTreeMap::new(),
+            members: None,
+        }
+    }
+
+    /// The time of the change, in seconds since 1970.
+    pub(crate) fn now(&self) -> u32 {
+        self.now
+    }
+
+    /// Sets a key's value.
+    pub(crate) fn put(&mut self, table: Table, key: &[u8], value: Vec<u8>) -> Result<()> {
+        self.remember(table, key)?;
+        let sealed = seal(table, key, value);
+        let put = self.env.table(table).put(self.txn, key, &sealed);
+        put.map_err(|e| self.env.database(e))
+    }
+
+    /// Removes a key, if it is there.
+    pub(crate) fn delete(&mut self, table: Table, key: &[u8]) -> Result<()> {
+        if self.remember(table, key)? {
+            let deleted = self.env.table(table).delete(self.txn, key);
+            deleted.map_err(|e| self.env.database(e))?;
+        }
+        Ok(())
+    }
+
+    fn remember(&mut self, table: Table, key: &[u8]) -> Result<bool> {
+        let old = self.env.table(table).get(self.txn, key);
+        let old = old.map_err(|e| self.env.database(e))?.map(Box::from);
+        let was = old.is_some();
+        self.undo.push(Undo {
+            table,
+            key: key.into(),
+            old,
+        });
+        Ok(was)
+    }
+
+    /// Takes everything back.
+    pub(crate) fn roll_back(mut self) -> Result<()> {
+        while let Some(undo) = self.undo.pop() {
+            let table = self.env.table(undo.table);
+            let done = match &undo.old {
+                Some(old) => table.put(self.txn, &undo.key, old),
+                None => table.delete(self.txn, &undo.key).map(|_was| ()),
+            };
+            done.map_err(|e| self.env.database(e))?;
+        }
+        Ok(())
+    }
+
+    /// What it does to segments, once it is kept.
+    pub(crate) fn finish(self) -> BTreeMap<u32, SegmentDelta> {
+        self.segments
+    }
+
+    /// Sets a volume's row.
+    pub(crate) fn put_volume(&mut self, id: u32, row: &VolumeRow) -> Result<()> {
+        self.put(Table::Volumes, &id.to_be_bytes(), row.to_bytes())
+    }
+
+    /// Sets what else there is to tell of a volume.
+    pub(crate) fn put_info(&mut self, id: u32, info: &VolumeInfo) -> Result<()> {
+        self.put(Table::Infos, &id.to_be_bytes(), info.to_bytes())
+    }
+
+    /// Adds a member to a tree, or changes its state.
+    pub(crate) fn put_member(&mut self, at: At, volume: u32, state: MemberState) -> Result<()> {
+        self.members = None;
+        self.put(Table::Members, &member_key(at, volume), state.to_bytes())
+    }
+
+    /// Takes a member out of a tree.
+    pub(crate) fn delete_member(&mut self, at: At, volume: u32) -> Result<()> {
+        self.members = None;
+        self.delete(Table::Members, &member_key(at, volume))
+    }
+
+    /// Sets a segment's state.
+    pub(crate) fn put_segment(&mut self, number: u32, row: SegmentRow) -> Result<()> {
+        self.put(Table::Segments, &number.to_be_bytes(), row.to_bytes())
+    }
+
+    /// Sets a vnode.
+    pub(crate) fn put_vnode(&mut self, at: At, vnode: u32, row: &VnodeRow) -> Result<()> {
+        self.put_row(at, Item::vnode(vnode), row.to_bytes())
+    }
+
+    /// Sets a record of a file to one that was just written.
+    pub(crate) fn put_record(
+        &mut self,
+        at: At,
+        vnode: u32,
+        index: u64,
+        record: &Record,
+    ) -> Result<()> {
+        if let Record::Extent(extent) = record {
+            self.take(extent);
+        }
+        self.put_row(at, Item::record(vnode, index), record.to_bytes())
+    }
+
+    /// Counts a new record's octets.
+    fn take(&mut self, extent: &Extent) {
+        let delta = self.segments.entry(extent.segment).or_default();
+        delta.end = delta.end.max(extent.offset.saturating_add(extent.stored));
+        delta.live += i64::from(extent.stored);
+    }
+
+    /// Sets an item at a member's generation. Clones go on seeing what they saw.
+    pub(crate) fn put_row(&mut self, at: At, item: Item, value: Vec<u8>) -> Result<()> {
+        let key = row_key(at, item);
+        if item.kind == Kind::Record
+            && let Some(old) = self.get(Table::Rows, &key)?.map(<[u8]>::to_vec)
+        {
+            self.free_value(&old)?;
+        }
+        self.put(Table::Rows, &key, value)?;
+        if at.generation > FIRST_GENERATION {
+            self.put(Table::Changes, &change_key(at, item), Vec::new())?;
+            self.prune(at.tree, item)?;
+        }
+        Ok(())
+    }
+
+    /// Removes an item at a member's generation. Clones go on seeing what they saw.
+    pub(crate) fn delete_row(&mut self, at: At, item: Item) -> Result<()> {
+        if at.generation > FIRST_GENERATION {
+            if self.row(at, item)?.is_none() {
+                return Ok(());
+            }
+            return self.put_row(at, item, Vec::new());
+        }
+        self.drop_row(at, item)
+    }
+
+    /// Removes one version of an item, with what it points to.
+    pub(crate) fn drop_row(&mut self, at: At, item: Item) -> Result<()> {
+        let key = row_key(at, item);
+        if item.kind == Kind::Record
+            && let Some(old) = self.get(Table::Rows, &key)?.map(<[u8]>::to_vec)
+        {
+            self.free_value(&old)?;
+        }
+        self.delete(Table::Rows, &key)?;
+        if at.generation > FIRST_GENERATION {
+            self.delete(Table::Changes, &change_key(at, item))?;
+        }
+        Ok(())
+    }
+
+    /// Removes the versions of an item that no live member of the tree sees.
+    pub(crate) fn prune(&mut self, tree: u64, item: Item) -> Result<()> {
+        let live = self.live(tree)?;
+        let from = At {
+            tree,
+            generation: 0,
+        };
+        let mut versions = Vec::new();
+        for row in self.scan(Table::Rows, &row_key(from, item))? {
+            let (key, value) = row?;
+            match split_row_key(key) {
+                Some((at, same)) if at.tree == tree && same == item => {
+                    versions.push((at.generation, value.is_empty()));
+                }
+                _ => break,
+            }
+        }
+        let mut older = false;
+        for (index, &(generation, gone)) in versions.iter().enumerate() {
+            let next = versions.get(index + 1).map(|(next, _)| *next);
+            let from = live.partition_point(|member| *member < generation);
+            let seen = live
+                .get(from)
+                .is_some_and(|member| next.is_none_or(|next| *member < next));
+            // A mark that the item is gone is of use only above a version that is kept.
+            if seen && (older || !gone) {
+                older = true;
+            } else {
+                self.drop_row(At { tree, generation }, item)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Generations of a tree's members whose rows count, in order.
+    pub(crate) fn live(&mut self, tree: u64) -> Result<Vec<u32>> {
+        if let Some((same, live)) = &self.members
+            && *same == tree
+        {
+            return Ok(live.clone());
+        }
+        let members = self.members(tree)?;
+        let live: Vec<u32> = members
+            .into_iter()
+            .filter(|(_, _, state)| *state != MemberState::Shade)
+            .map(|(generation, _, _)| generation)
+            .collect();
+        self.members = Some((tree, live.clone()));
+        Ok(live)
+    }
+
+    fn free_value(&mut self, value: &[u8]) -> Result<()> {
+        if value.is_empty() {
+            return Ok(());
+        }
+        match Record::from_bytes(value) {
+            Some(Record::Extent(extent)) => self.free(&extent),
+            Some(Record::Inline { .. }) => Ok(()),
+            None => Err(self.env.corrupt("a record that is to be freed")),
+        }
+    }
+
+    /// Gives up one reference to a record; the last one makes its octets dead.
+    pub(crate) fn free(&mut self, extent: &Extent) -> Result<()> {
+        let key = dead_key(extent.segment, extent.offset);
+        if let Some(count) = self.shared(extent)? {
+            return match count {
+                0 | 1 => self.delete(Table::Shared, &key),
+                more => self.put(Table::Shared, &key, (more - 1).to_be_bytes().to_vec()),
+            };
+        }
+        let delta = self.segments.entry(extent.segment).or_default();
+        delta.live -= i64::from(extent.stored);
+        self.put(Table::Dead, &key, extent.stored.to_be_bytes().to_vec())
+    }
+
+    /// Makes the octets of a record that is not to be used dead.
+    pub(crate) fn discard(&mut self, extent: &Extent) -> Result<()> {
+        self.take(extent);
+        self.free(extent)
+    }
+
+    /// How many references to a record there are beyond the first, if any.
+    fn shared(&self, extent: &Extent) -> Result<Option<u32>> {
+        let key = dead_key(extent.segment, extent.offset);
+        let Some(value) = self.get(Table::Shared, &key)? else {
+            return Ok(None);
+        };
+        let count = value
+            .try_into()
+            .map_err(|_| self.env.corrupt("a count of references"))?;
+        Ok(Some(u32::from_be_bytes(count)))
+    }
+
+    /// Counts one more reference to a record's octets.
+    pub(crate) fn share(&mut self, extent: &Extent) -> Result<()> {
+        let count = self.shared(extent)?.unwrap_or(0) + 1;
+        let key = dead_key(extent.segment, extent.offset);
+        self.put(Table::Shared, &key, count.to_be_bytes().to_vec())
+    }
+}
+
+/// The generation a tree begins with. Its rows need no entries in the list of changes: they are
+/// looked for only between two members, the older of which is at least this old.
+pub(crate) const FIRST_GENERATION: u32 = 1;

@@ -1,0 +1,248 @@
+//! The LMDB environment: its tables, and reading them.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use heed::types::Bytes;
+use heed::{CommitOrAbort, EnvFlags, EnvOpenOptions, RoTxn, RwTxn, WithoutTls};
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
+
+use crate::error::{Result, StoreError};
+
+type Database = heed::Database<'static, Bytes, Bytes>;
+
+/// What is kept in tables of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(usize)]
+pub(crate) enum Table {
+    /// Counters and the partition's own settings, by name.
+    Settings,
+    /// Volume number to [`VolumeRow`](super::VolumeRow).
+    Volumes,
+    /// Volume number to [`VolumeInfo`](super::VolumeInfo).
+    Infos,
+    /// tree, generation, volume to [`MemberState`](super::MemberState).
+    Members,
+    /// tree, item, generation: the versioned rows.
+    Rows,
+    /// tree, generation, item: which rows a generation made, from the first clone on.
+    Changes,
+    /// tree, parity, vnode: numbers that may be used again.
+    VnodeSlots,
+    /// What the reaper has to do: tree, generation (a shade), or tree, 2^32 - 1 (all of it).
+    Doomed,
+    /// Segment number to [`SegmentRow`](super::SegmentRow).
+    Segments,
+    /// segment, offset to length: octets that lost their owner.
+    Dead,
+    /// segment, offset to length: dead octets, joined with their neighbours, that are punched.
+    Free,
+    /// segment, offset to a count: how many extents beyond the first point there.
+    Shared,
+    /// First half of a plain record's BLAKE3 to an extent that holds it.
+    Dedup,
+}
+
+const TABLES: [(Table, &str); 13] = [
+    (Table::Settings, "settings"),
+    (Table::Volumes, "volumes"),
+    (Table::Infos, "infos"),
+    (Table::Members, "members"),
+    (Table::Rows, "rows"),
+    (Table::Changes, "changes"),
+    (Table::VnodeSlots, "vnode-slots"),
+    (Table::Doomed, "doomed"),
+    (Table::Segments, "segments"),
+    (Table::Dead, "dead"),
+    (Table::Free, "free"),
+    (Table::Shared, "shared"),
+    (Table::Dedup, "dedup"),
+];
+
+/// Octets of the checksum at the end of each value.
+const SUM: usize = 8;
+
+/// A partition's database.
+#[derive(Clone)]
+pub(crate) struct Env {
+    env: heed::Env<WithoutTls>,
+    tables: [Database; TABLES.len()],
+    path: Arc<PathBuf>,
+}
+
+impl Env {
+    /// Opens the environment in `dir`, making its tables if they are not there. `map_size` bounds
+    /// what the database can grow to; it costs address space only.
+    pub(crate) fn open(
+        partition: &Path,
+        dir: &Path,
+        map_size: usize,
+        sync_meta: bool,
+    ) -> Result<Self> {
+        let path = Arc::new(partition.to_owned());
+        let mut options = EnvOpenOptions::new().read_txn_without_tls();
+        options
+            .map_size(map_size)
+            .max_readers(4096)
+            .max_dbs(u32::try_from(TABLES.len()).unwrap_or(u32::MAX));
+        let env = open_map(&mut options, dir, sync_meta).map_err(|e| database(&path, e))?;
+        let txn = env.write_txn().map_err(|e| database(&path, e))?;
+        let tables = env
+            .create_databases_and_commit(txn, |options, txn| {
+                let mut make = |table: usize| {
+                    options.create_database::<Bytes, Bytes>(txn, Some(TABLES[table].1))
+                };
+                Ok::<_, heed::Error>(CommitOrAbort::<_, ()>::Commit((
+                    (make(0)?, make(1)?, make(2)?, make(3)?, make(4)?, make(5)?, make(6)?),
+                    (make(7)?, make(8)?, make(9)?, make(10)?, make(11)?, make(12)?),
+                )))
+            })
+            .map_err(|e| database(&path, e))?
+            .unwrap_commit();
+        let ((a, b, c, d, e, f, g), (h, i, j, k, l, m)) = tables;
+        let tables = [a, b, c, d, e, f, g, h, i, j, k, l, m];
+        Ok(Self { env, tables, path })
+    }
+
+    /// A view of everything committed so far.
+    pub(crate) fn view(&self) -> Result<View> {
+        let txn = self
+            .env
+            .clone()
+            .static_read_txn()
+            .map_err(|e| self.database(e))?;
+        Ok(View {
+            txn,
+            env: self.clone(),
+        })
+    }
+
+    pub(crate) fn write(&self) -> Result<RwTxn<'_>> {
+        self.env.write_txn().map_err(|e| self.database(e))
+    }
+
+    /// Puts on disk what commits without a synced meta page have left.
+    pub(crate) fn sync(&self) -> Result<()> {
+        self.env.force_sync().map_err(|e| self.database(e))
+    }
+
+    pub(crate) fn table(&self, table: Table) -> Database {
+        self.tables[table as usize]
+    }
+
+    pub(crate) fn partition(&self) -> &Path {
+        &self.path
+    }
+
+    /// Octets of the database file.
+    pub(crate) fn file_len(&self) -> u64 {
+        self.env.real_disk_size().unwrap_or(0)
+    }
+
+    pub(crate) fn database(&self, source: heed::Error) -> StoreError {
+        database(&self.path, source)
+    }
+
+    pub(crate) fn corrupt(&self, what: impl Into<String>) -> StoreError {
+        corrupt(&self.path, what)
+    }
+}
+
+#[expect(
+    unsafe_code,
+    reason = "a memory map is unsafe to make: the file could be changed by others"
+)]
+fn open_map(
+    options: &mut EnvOpenOptions<WithoutTls>,
+    dir: &Path,
+    sync_meta: bool,
+) -> heed::Result<heed::Env<WithoutTls>> {
+    let mut flags = EnvFlags::NO_READ_AHEAD;
+    if !sync_meta {
+        flags |= EnvFlags::NO_META_SYNC;
+    }
+    // SAFETY: NO_META_SYNC keeps the file consistent and can lose the last commits only, as the
+    // caller asked; NO_READ_AHEAD is advice.
+    unsafe { options.flags(flags) };
+    // SAFETY: the partition's lock file, held by the caller, keeps other processes of ours out;
+    // nobody else has business in the directory.
+    unsafe { options.open(dir) }
+}
+
+fn database(path: &Arc<PathBuf>, source: heed::Error) -> StoreError {
+    let full = match &source {
+        heed::Error::Mdb(heed::MdbError::MapFull) => true,
+        heed::Error::Io(error) => crate::segment::is_no_space(error),
+        _ => false,
+    };
+    if full {
+        return StoreError::NoSpace(path.as_ref().clone());
+    }
+    StoreError::Database {
+        path: path.as_ref().clone(),
+        source: Arc::new(source),
+    }
+}
+
+fn corrupt(path: &Arc<PathBuf>, what: impl Into<String>) -> StoreError {
+    StoreError::Corrupt {
+        partition: path.as_ref().clone(),
+        what: what.into(),
+    }
+}
+
+/// The checksum of a row: over its table, key and value.
+fn sum(table: Table, key: &[u8], value: &[u8]) -> [u8; SUM] {
+    let len = key.len() + value.len();
+    let mut joined = [0; 256];
+    // Short rows are hashed in one piece, which is several times faster than in steps.
+    let sum = if let Some(place) = joined.get_mut(..=len) {
+        place[0] = table as u8;
+        place[1..=key.len()].copy_from_slice(key);
+        place[key.len() + 1..].copy_from_slice(value);
+        xxh3_64(place)
+    } else {
+        let mut hash = Xxh3::new();
+        hash.update(&[table as u8]);
+        hash.update(key);
+        hash.update(value);
+        hash.digest()
+    };
+    sum.to_be_bytes()
+}
+
+/// A value with its checksum.
+pub(crate) fn seal(table: Table, key: &[u8], mut value: Vec<u8>) -> Vec<u8> {
+    let sum = sum(table, key, &value);
+    value.extend_from_slice(&sum);
+    value
+}
+
+/// The value of a sealed one, if its checksum is right.
+pub(crate) fn unseal<'a>(table: Table, key: &[u8], sealed: &'a [u8]) -> Option<&'a [u8]> {
+    let (value, found) = sealed.split_at_checked(sealed.len().checked_sub(SUM)?)?;
+    (found == sum(table, key, value)).then_some(value)
+}
+
+/// The rows as of one commit.
+pub(crate) struct View {
+    txn: RoTxn<'static, WithoutTls>,
+    env: Env,
+}
+
+impl View {
+    /// A number that grows with each commit.
+    pub(crate) fn commit(&self) -> u64 {
+        self.txn.id() as u64
+    }
+}
+
+impl super::Rows for View {
+    fn env(&self) -> &Env {
+        &self.env
+    }
+
+    fn txn(&self) -> &RoTxn<'_, heed::AnyTls> {
+        &self.txn
+    }
+}

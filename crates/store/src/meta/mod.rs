@@ -1,0 +1,21 @@
+//! Metadata: the rows of a partition, in one LMDB environment.
+//!
+//! Only this module knows the database. A row's value ends in a checksum over its key and itself,
+//! so that a row that rotted or landed in a wrong place is told from a good one.
+
+mod change;
+mod env;
+mod key;
+mod record;
+mod rows;
+mod versions;
+
+pub(crate) use change::{Change, FIRST_GENERATION, SegmentDelta};
+pub(crate) use env::{Env, Table, View};
+pub(crate) use key::{
+    At, DoomedKey, Item, Kind, change_start, dead_key, split_change_key, split_dead_key,
+    split_row_key, tree_range, vnode_slot_key,
+};
+pub(crate) use record::{INLINE_MAX, Record};
+pub(crate) use rows::{MemberState, SegmentRow, VnodeRow, VolumeInfo, VolumeRow};
+pub(crate) use versions::Rows;

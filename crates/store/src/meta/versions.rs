@@ -1,0 +1,228 @@
+//! Reading rows: plain ones, and versioned ones as of a generation.
+//!
+//! A tree's members (the read-write volume and its clones) share the rows. A member of generation
+//! *g* sees of each item the row with the greatest generation not above *g*; an empty row says
+//! that the item is gone.
+
+use std::ops::Bound;
+
+use heed::types::Bytes;
+use heed::{AnyTls, RoTxn};
+
+use super::env::{Env, Table, unseal};
+use super::key::{At, Item, Kind, member_key, row_key, split_member_key, split_row_key};
+use super::rows::{MemberState, SegmentRow, VnodeRow, VolumeInfo, VolumeRow};
+use crate::error::Result;
+
+/// One row of a scan: its key and its value.
+pub(crate) type Pair<'a> = (&'a [u8], &'a [u8]);
+
+/// Somewhere rows can be read from: a view of what is committed, or a change in progress.
+pub(crate) trait Rows {
+    fn env(&self) -> &Env;
+    fn txn(&self) -> &RoTxn<'_, AnyTls>;
+
+    /// The value of a key.
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>> {
+        let env = self.env();
+        let found = env.table(table).get(self.txn(), key);
+        match found.map_err(|e| env.database(e))? {
+            None => Ok(None),
+            Some(sealed) => open(env, table, key, sealed).map(Some),
+        }
+    }
+
+    /// Rows in the order of their keys, from the first not below `from`.
+    fn scan(&self, table: Table, from: &[u8]) -> Result<Scan<'_>> {
+        let env = self.env();
+        // LMDB knows no empty key, and none of ours is shorter or before this one.
+        let from = if from.is_empty() { &[0] } else { from };
+        let range = (Bound::Included(from), Bound::Unbounded);
+        let rows = env.table(table).range(self.txn(), &range);
+        Ok(Scan {
+            rows: rows.map_err(|e| env.database(e))?,
+            env,
+            table,
+        })
+    }
+
+    /// How many rows a table has.
+    fn count(&self, table: Table) -> Result<u64> {
+        let env = self.env();
+        env.table(table).len(self.txn()).map_err(|e| env.database(e))
+    }
+
+    /// The last row before a key.
+    fn last_before(&self, table: Table, key: &[u8]) -> Result<Option<Pair<'_>>> {
+        let env = self.env();
+        let found = env.table(table).get_lower_than(self.txn(), key);
+        match found.map_err(|e| env.database(e))? {
+            None => Ok(None),
+            Some((key, sealed)) => Ok(Some((key, open(env, table, key, sealed)?))),
+        }
+    }
+
+    /// An item as a member of `at`'s generation sees it.
+    fn row(&self, at: At, item: Item) -> Result<Option<&[u8]>> {
+        let env = self.env();
+        let wanted = row_key(at, item);
+        let found = env
+            .table(Table::Rows)
+            .get_lower_than_or_equal_to(self.txn(), &wanted);
+        let Some((key, sealed)) = found.map_err(|e| env.database(e))? else {
+            return Ok(None);
+        };
+        if key[..key.len() - 4] != wanted[..wanted.len() - 4] {
+            return Ok(None);
+        }
+        let value = open(env, Table::Rows, key, sealed)?;
+        Ok((!value.is_empty()).then_some(value))
+    }
+
+    /// The items of one kind from `from` on, as a member of `at`'s generation sees them.
+    fn items(&self, at: At, from: Item) -> Result<Items<'_>> {
+        let start = At {
+            tree: at.tree,
+            generation: 0,
+        };
+        Ok(Items {
+            rows: self.scan(Table::Rows, &row_key(start, from))?,
+            at,
+            kind: from.kind,
+            best: None,
+            ended: false,
+        })
+    }
+
+    /// A vnode, if there is one of that number.
+    fn vnode(&self, at: At, vnode: u32) -> Result<Option<VnodeRow>> {
+        let Some(value) = self.row(at, Item::vnode(vnode))? else {
+            return Ok(None);
+        };
+        let row = VnodeRow::from_bytes(value);
+        row.map(Some)
+            .ok_or_else(|| self.env().corrupt(format!("vnode {vnode} of tree {}", at.tree)))
+    }
+
+    /// A volume, if there is one of that number.
+    fn volume(&self, id: u32) -> Result<Option<VolumeRow>> {
+        let Some(value) = self.get(Table::Volumes, &id.to_be_bytes())? else {
+            return Ok(None);
+        };
+        let row = VolumeRow::from_bytes(value);
+        row.map(Some)
+            .ok_or_else(|| self.env().corrupt(format!("row of volume {id}")))
+    }
+
+    /// What else there is to tell of a volume.
+    fn info(&self, id: u32) -> Result<Option<VolumeInfo>> {
+        let Some(value) = self.get(Table::Infos, &id.to_be_bytes())? else {
+            return Ok(None);
+        };
+        let info = VolumeInfo::from_bytes(value);
+        info.map(Some)
+            .ok_or_else(|| self.env().corrupt(format!("information of volume {id}")))
+    }
+
+    /// The members of a tree: generation, volume, state, by generation.
+    fn members(&self, tree: u64) -> Result<Vec<(u32, u32, MemberState)>> {
+        let from = At {
+            tree,
+            generation: 0,
+        };
+        let mut members = Vec::new();
+        for row in self.scan(Table::Members, &member_key(from, 0))? {
+            let (key, value) = row?;
+            let Some((at, volume)) = split_member_key(key) else {
+                return Err(self.env().corrupt("a member's key"));
+            };
+            if at.tree != tree {
+                break;
+            }
+            let state = MemberState::from_bytes(value)
+                .ok_or_else(|| self.env().corrupt("a member's state"))?;
+            members.push((at.generation, volume, state));
+        }
+        Ok(members)
+    }
+
+    /// A segment's state; of an unknown one, an empty one.
+    fn segment(&self, number: u32) -> Result<SegmentRow> {
+        match self.get(Table::Segments, &number.to_be_bytes())? {
+            None => Ok(SegmentRow::default()),
+            Some(value) => SegmentRow::from_bytes(value)
+                .ok_or_else(|| self.env().corrupt(format!("row of segment {number}"))),
+        }
+    }
+}
+
+fn open<'a>(env: &Env, table: Table, key: &[u8], sealed: &'a [u8]) -> Result<&'a [u8]> {
+    unseal(table, key, sealed)
+        .ok_or_else(|| env.corrupt(format!("a row of {table:?} fails its checksum (key {key:02x?})")))
+}
+
+/// Rows of one table, verified.
+pub(crate) struct Scan<'a> {
+    rows: heed::RoRange<'a, Bytes, Bytes>,
+    env: &'a Env,
+    table: Table,
+}
+
+impl<'a> Iterator for Scan<'a> {
+    type Item = Result<Pair<'a>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let row = self.rows.next()?.map_err(|e| self.env.database(e));
+        Some(row.and_then(|(key, sealed)| Ok((key, open(self.env, self.table, key, sealed)?))))
+    }
+}
+
+/// Versioned rows of one kind, as one member sees them.
+pub(crate) struct Items<'a> {
+    rows: Scan<'a>,
+    at: At,
+    kind: Kind,
+    best: Option<(Item, &'a [u8])>,
+    ended: bool,
+}
+
+impl<'a> Iterator for Items<'a> {
+    type Item = Result<(Item, &'a [u8])>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while !self.ended {
+            let row = match self.rows.next() {
+                None => None,
+                Some(Err(error)) => {
+                    self.ended = true;
+                    return Some(Err(error));
+                }
+                Some(Ok((key, value))) => split_row_key(key)
+                    .filter(|(at, item)| at.tree == self.at.tree && item.kind == self.kind)
+                    .map(|(at, item)| (at.generation, item, value)),
+            };
+            let Some((generation, item, value)) = row else {
+                self.ended = true;
+                break;
+            };
+            let seen = generation <= self.at.generation;
+            let last = match &mut self.best {
+                Some((same, best)) if *same == item => {
+                    if seen {
+                        *best = value;
+                    }
+                    None
+                }
+                best if seen => best.replace((item, value)),
+                best => best.take(),
+            };
+            if let Some((item, value)) = last
+                && !value.is_empty()
+            {
+                return Some(Ok((item, value)));
+            }
+        }
+        let (item, value) = self.best.take()?;
+        (!value.is_empty()).then_some(Ok((item, value)))
+    }
+}

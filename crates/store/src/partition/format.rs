@@ -1,0 +1,92 @@
+//! The mark that makes a directory a partition, and the lock that keeps others out.
+
+use std::fs::{self, File, TryLockError};
+use std::io::Write;
+use std::path::Path;
+
+use crate::error::{Result, StoreError};
+
+/// What the file `format` says before the version.
+const MARK: &str = "afar-store";
+/// The format this code reads and writes. See docs/formats/store.md for its history.
+pub(crate) const VERSION: u32 = 1;
+
+/// Makes a new partition's directory and mark.
+pub(super) fn create(path: &Path) -> Result<()> {
+    let named = |e| StoreError::io(format!("making partition {}", path.display()), e);
+    fs::create_dir_all(path).map_err(named)?;
+    let mut entries = fs::read_dir(path).map_err(named)?;
+    let foreign = entries.find_map(|entry| {
+        let name = entry.ok()?.file_name();
+        (name != "lost+found").then_some(name)
+    });
+    if let Some(name) = foreign {
+        return Err(StoreError::NotPartition {
+            path: path.to_owned(),
+            why: format!(
+                "not empty (it holds {:?}): a new partition needs an empty directory",
+                name.to_string_lossy()
+            ),
+        });
+    }
+    for dir in ["meta", "seg"] {
+        fs::create_dir(path.join(dir)).map_err(named)?;
+    }
+    // The mark is made last: a directory with it is complete.
+    let fresh = path.join("format.new");
+    let mut file = File::create(&fresh).map_err(named)?;
+    writeln!(file, "{MARK} {VERSION}").map_err(named)?;
+    file.sync_all().map_err(named)?;
+    fs::rename(&fresh, path.join("format")).map_err(named)?;
+    File::open(path).and_then(|dir| dir.sync_all()).map_err(named)
+}
+
+/// Whether the directory is a partition this code can use.
+pub(super) fn check(path: &Path) -> Result<()> {
+    let not = |why: String| StoreError::NotPartition {
+        path: path.to_owned(),
+        why,
+    };
+    let text = fs::read_to_string(path.join("format")).map_err(|error| {
+        not(format!(
+            "no partition ({error} reading its file \"format\"); `afar store init` makes one"
+        ))
+    })?;
+    let version = text
+        .trim()
+        .strip_prefix(MARK)
+        .and_then(|rest| rest.trim().parse::<u32>().ok())
+        .ok_or_else(|| not("its file \"format\" does not name a store of afar".to_owned()))?;
+    if version != VERSION {
+        return Err(not(format!(
+            "its format is version {version}, and this afar knows version {VERSION}; use a newer afar"
+        )));
+    }
+    Ok(())
+}
+
+/// Held while the partition is open.
+pub(super) struct Lock {
+    _file: File,
+}
+
+impl Lock {
+    pub(super) fn take(path: &Path) -> Result<Self> {
+        let name = path.join("lock");
+        let file = File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&name)
+            .map_err(|e| StoreError::io(name.display().to_string(), e))?;
+        match file.try_lock() {
+            Ok(()) => Ok(Self { _file: file }),
+            Err(TryLockError::WouldBlock) => Err(StoreError::Locked {
+                path: path.to_owned(),
+            }),
+            Err(TryLockError::Error(error)) => {
+                Err(StoreError::io(format!("locking {}", name.display()), error))
+            }
+        }
+    }
+}

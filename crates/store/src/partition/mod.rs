@@ -1,0 +1,296 @@
+//! A partition: one directory with its database, its segments and the threads that tend them.
+//!
+//! ```text
+//! /vicepa/format      "afar-store 1"
+//! /vicepa/lock        held while a process has the partition open
+//! /vicepa/meta/       the LMDB environment
+//! /vicepa/seg/        segment files
+//! ```
+
+mod commit;
+mod format;
+mod pending;
+mod reaper;
+mod usage;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+
+use crate::config::{Durability, PartitionOptions};
+use crate::error::{Result, StoreError};
+use crate::meta::{Env, Rows, SegmentRow, Table, View};
+use crate::segment::{EpochGuard, Epochs, SegmentEnd, SegmentOptions, SegmentStats, Segments};
+
+use commit::Committer;
+use format::Lock;
+use reaper::Reaper;
+use usage::Usage;
+
+pub use commit::CommitStats;
+pub(crate) use pending::Pending;
+pub(crate) use reaper::doom_member;
+pub(crate) use usage::roll;
+
+/// An open partition.
+///
+/// All methods may be called from any thread. They block: on the disk when they read, on the
+/// group commit when they change something.
+pub struct Partition {
+    core: Arc<Core>,
+    committer: Committer,
+    reaper: Mutex<Option<Reaper>>,
+    /// Given up last: another process may open the partition then.
+    _lock: Lock,
+}
+
+/// What the partition's threads share.
+pub(crate) struct Core {
+    path: PathBuf,
+    env: Env,
+    segments: Segments,
+    epochs: Epochs,
+    usage: Usage,
+    options: PartitionOptions,
+    /// Trees that are being filled: doomed if that ends early, but not before.
+    building: Mutex<BTreeSet<u64>>,
+    /// Segments with records that are written and not yet committed.
+    pinned: Mutex<BTreeMap<u32, u32>>,
+    /// Why nothing is accepted any more.
+    stopped: OnceLock<Arc<str>>,
+}
+
+/// A partition as of one commit, with the promise that what it refers to stays readable.
+pub(crate) struct Reader {
+    view: View,
+    _epoch: EpochGuard,
+}
+
+impl std::ops::Deref for Reader {
+    type Target = View;
+
+    fn deref(&self) -> &View {
+        &self.view
+    }
+}
+
+impl Core {
+    pub(crate) fn reader(&self) -> Result<Reader> {
+        // The epoch comes first: what is freed in a commit after the view's cannot be punched
+        // before the guard is gone.
+        let epoch = self.epochs.enter();
+        Ok(Reader {
+            view: self.env.view()?,
+            _epoch: epoch,
+        })
+    }
+
+    fn stopped(&self) -> Result<()> {
+        match self.stopped.get() {
+            None => Ok(()),
+            Some(why) => Err(StoreError::Stopped {
+                path: self.path.clone(),
+                why: Arc::clone(why),
+            }),
+        }
+    }
+
+    /// Accepts nothing from now on.
+    fn stop(&self, why: &StoreError) {
+        let why: Arc<str> = why.to_string().into();
+        if self.stopped.set(Arc::clone(&why)).is_ok() {
+            tracing::error!(partition = %self.path.display(), %why, "partition stopped");
+        }
+    }
+}
+
+impl Partition {
+    /// Makes a partition of a directory, which is created if need be.
+    ///
+    /// # Errors
+    ///
+    /// If there is something in the directory already, or it cannot be written.
+    pub fn init(path: &Path, options: &PartitionOptions) -> Result<Self> {
+        format::create(path)?;
+        Self::open(path, options)
+    }
+
+    /// Opens a partition. Takes as long with a million volumes as with none.
+    ///
+    /// # Errors
+    ///
+    /// If it is no partition, of a newer format, or open elsewhere.
+    pub fn open(path: &Path, options: &PartitionOptions) -> Result<Self> {
+        format::check(path)?;
+        let lock = Lock::take(path)?;
+        let env = open_env(path, options)?;
+        let known = known_segments(&env)?;
+        let segments = Segments::open(
+            &path.join("seg"),
+            &known,
+            SegmentOptions {
+                segment_size: options.segment_octets(),
+                ..SegmentOptions::default()
+            },
+        )?;
+        for problem in segments.problems() {
+            tracing::error!(partition = %path.display(), %problem, "segment");
+        }
+        let core = Arc::new(Core {
+            path: path.to_owned(),
+            env,
+            segments,
+            epochs: Epochs::new(),
+            usage: Usage::default(),
+            options: options.clone(),
+            building: Mutex::default(),
+            pinned: Mutex::default(),
+            stopped: OnceLock::new(),
+        });
+        let committer = Committer::start(Arc::clone(&core))?;
+        let reaper = Reaper::start(Arc::clone(&core), committer.queue())?;
+        Ok(Self {
+            core,
+            committer,
+            reaper: Mutex::new(Some(reaper)),
+            _lock: lock,
+        })
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.core.path
+    }
+
+    /// Counts of commits and of the operations in them.
+    #[must_use]
+    pub fn commit_stats(&self) -> CommitStats {
+        self.committer.stats()
+    }
+
+    /// Counts of records read and written, and of failures.
+    #[must_use]
+    pub fn segment_stats(&self) -> SegmentStats {
+        self.core.segments.stats()
+    }
+
+    /// How the partition was opened.
+    #[must_use]
+    pub fn options(&self) -> &PartitionOptions {
+        &self.core.options
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    pub(crate) fn segments(&self) -> &Segments {
+        &self.core.segments
+    }
+
+    pub(crate) fn reader(&self) -> Result<Reader> {
+        self.core.reader()
+    }
+
+    /// Keeps octets of records from being given back as long as it is held.
+    pub(crate) fn epoch(&self) -> EpochGuard {
+        self.core.epochs.enter()
+    }
+
+    pub(crate) fn usage(&self) -> &Usage {
+        &self.core.usage
+    }
+
+    /// Has the committer run an operation, and waits until it is durable.
+    pub(crate) fn commit<T, F>(&self, operation: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut crate::meta::Change<'_, '_>) -> Result<T> + Send + 'static,
+    {
+        self.committer.queue().commit(&self.core, operation)
+    }
+
+    /// Trees that are being filled.
+    pub(crate) fn building(&self) -> &Mutex<BTreeSet<u64>> {
+        &self.core.building
+    }
+
+    /// Wakes the reaper.
+    pub(crate) fn reap(&self) {
+        if let Some(reaper) = &*self.reaper.lock() {
+            reaper.wake();
+        }
+    }
+
+    /// Waits until all that was removed before the call is gone from the disk.
+    ///
+    /// # Errors
+    ///
+    /// If the partition has stopped.
+    pub fn wait_reaped(&self) -> Result<()> {
+        let waiter = self.reaper.lock().as_ref().map(Reaper::waiter);
+        match waiter {
+            None => Ok(()),
+            Some(waiter) => waiter.wait(&self.core),
+        }
+    }
+
+    /// Octets of the database's file and octets allocated to segments.
+    ///
+    /// # Errors
+    ///
+    /// If the segments cannot be looked at.
+    pub fn disk_usage(&self) -> Result<(u64, u64)> {
+        Ok((self.core.env.file_len(), self.core.segments.allocated_bytes()?))
+    }
+}
+
+impl Drop for Partition {
+    fn drop(&mut self) {
+        // The reaper commits, so it goes before the committer.
+        drop(self.reaper.lock().take());
+        self.committer.stop();
+        if self.core.options.durable() != Durability::Full
+            && let Err(error) = self.core.segments.sync().map_err(StoreError::from).and_then(|()| self.core.env.sync())
+        {
+            tracing::error!(partition = %self.core.path.display(), %error, "last sync");
+        }
+    }
+}
+
+fn open_env(path: &Path, options: &PartitionOptions) -> Result<Env> {
+    let dir = path.join("meta");
+    fs::create_dir_all(&dir).map_err(|e| StoreError::io(dir.display().to_string(), e))?;
+    let sync_meta = options.durable() != Durability::Async;
+    let mut map_size = options.map_octets();
+    loop {
+        match Env::open(path, &dir, map_size, sync_meta) {
+            Err(StoreError::Database { source, .. })
+                if map_size > 1 << 30
+                    && matches!(&*source, heed::Error::Io(e) if e.kind() == std::io::ErrorKind::OutOfMemory) =>
+            {
+                map_size /= 2;
+            }
+            result => return result,
+        }
+    }
+}
+
+fn known_segments(env: &Env) -> Result<Vec<SegmentEnd>> {
+    let view = env.view()?;
+    let mut known = Vec::new();
+    for row in view.scan(Table::Segments, &[])? {
+        let (key, value) = row?;
+        let number = key.try_into().map(u32::from_be_bytes);
+        let (Ok(number), Some(SegmentRow { end, .. })) = (number, SegmentRow::from_bytes(value))
+        else {
+            return Err(env.corrupt("a segment's row"));
+        };
+        known.push(SegmentEnd { number, end });
+    }
+    Ok(known)
+}

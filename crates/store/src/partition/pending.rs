@@ -1,0 +1,116 @@
+//! Records that are in a segment and not yet in the database.
+
+use std::sync::Arc;
+
+use super::{Core, Partition};
+use crate::error::Result;
+use crate::meta::Change;
+use crate::segment::{Extent, Stored};
+
+/// Records a caller has written. Unless they are [kept](Pending::keep), their octets become dead
+/// when this is dropped.
+pub(crate) struct Pending<'p> {
+    partition: &'p Partition,
+    extents: Vec<Extent>,
+    pins: Pins,
+}
+
+/// Keeps the reaper from removing segments.
+pub(crate) struct Pins {
+    core: Arc<Core>,
+    segments: Vec<u32>,
+}
+
+impl Drop for Pins {
+    fn drop(&mut self) {
+        let mut pinned = self.core.pinned.lock();
+        for segment in &self.segments {
+            match pinned.get_mut(segment) {
+                Some(count) if *count > 1 => *count -= 1,
+                _ => drop(pinned.remove(segment)),
+            }
+        }
+    }
+}
+
+impl Pins {
+    fn add(&mut self, segment: u32) {
+        if !self.segments.contains(&segment) {
+            self.segments.push(segment);
+            *self.core.pinned.lock().entry(segment).or_default() += 1;
+        }
+    }
+}
+
+impl<'p> Pending<'p> {
+    pub(crate) fn new(partition: &'p Partition) -> Self {
+        Self {
+            partition,
+            extents: Vec::new(),
+            pins: Pins {
+                core: Arc::clone(&partition.core),
+                segments: Vec::new(),
+            },
+        }
+    }
+
+    /// Writes a record. It is durable once it is committed.
+    pub(crate) fn append(&mut self, record: &Stored<'_>) -> Result<Extent> {
+        let core = &self.partition.core;
+        let _epoch = core.epochs.enter();
+        let appended = core.segments.append(record);
+        let extent = appended.map_err(|error| no_space(core, error))?;
+        self.pins.add(extent.segment);
+        self.extents.push(extent);
+        Ok(extent)
+    }
+
+    /// Leaves the records to the operation that commits them, which holds the pins until then.
+    pub(crate) fn keep(mut self) -> Pins {
+        self.extents.clear();
+        Pins {
+            core: Arc::clone(&self.pins.core),
+            segments: std::mem::take(&mut self.pins.segments),
+        }
+    }
+
+    /// Runs an operation that refers to the records. If it fails, they are dead.
+    pub(crate) fn commit<T, F>(self, operation: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Change<'_, '_>) -> Result<T> + Send + 'static,
+    {
+        let result = self.partition.commit(operation);
+        if result.is_ok() {
+            drop(self.keep());
+        }
+        result
+    }
+}
+
+impl Drop for Pending<'_> {
+    fn drop(&mut self) {
+        if self.extents.is_empty() {
+            return;
+        }
+        let extents = std::mem::take(&mut self.extents);
+        let discarded = self.partition.commit(move |change| {
+            for extent in &extents {
+                change.discard(extent)?;
+            }
+            Ok(())
+        });
+        match discarded {
+            Ok(()) => self.partition.reap(),
+            Err(error) => tracing::debug!(%error, "octets of an abandoned write stay used"),
+        }
+    }
+}
+
+fn no_space(core: &Core, error: crate::segment::SegmentError) -> crate::StoreError {
+    if error.is_no_space() {
+        crate::StoreError::NoSpace(core.path.clone())
+    } else {
+        error.into()
+    }
+}

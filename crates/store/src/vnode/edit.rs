@@ -1,0 +1,230 @@
+//! What all changes of a volume's vnodes share: the volume's row, its counts, vnode numbers.
+
+use afar_dir::{DirError, EditError, Editor, EntryId};
+use afar_types::{Fid, Uniquifier, VnodeId, VolumeId};
+
+use super::pages::{ChangePages, page_count};
+use super::{VnodeStatus, directory, node, status};
+use crate::error::{Result, StoreError};
+use crate::meta::{At, Change, Item, Kind, Rows, Table, VnodeRow, VolumeRow, vnode_slot_key};
+use crate::volume::is_writable;
+
+/// A change of a read-write volume.
+pub(super) struct Edit<'r, 'c, 'e> {
+    pub(super) change: &'r mut Change<'c, 'e>,
+    pub(super) id: VolumeId,
+    pub(super) volume: VolumeRow,
+    used_before: u64,
+}
+
+impl<'r, 'c, 'e> Edit<'r, 'c, 'e> {
+    /// Begins, if the volume is online and takes changes.
+    pub(super) fn begin(change: &'r mut Change<'c, 'e>, id: VolumeId) -> Result<Self> {
+        let volume = change.volume(id.0)?.ok_or(StoreError::NoVolume(id))?;
+        if !volume.is_online() {
+            return Err(StoreError::Offline(id));
+        }
+        if !is_writable(volume.kind) {
+            return Err(StoreError::ReadOnly(id));
+        }
+        Ok(Self {
+            change,
+            id,
+            volume,
+            used_before: volume.disk_used,
+        })
+    }
+
+    pub(super) fn at(&self) -> At {
+        self.volume.at()
+    }
+
+    pub(super) fn now(&self) -> u32 {
+        self.change.now()
+    }
+
+    pub(super) fn fid(&self, vnode: u32, uniquifier: u32) -> Fid {
+        Fid {
+            volume: self.id,
+            vnode: VnodeId(vnode),
+            uniquifier: Uniquifier(uniquifier),
+        }
+    }
+
+    pub(super) fn node(&self, fid: Fid) -> Result<VnodeRow> {
+        node(self.change, self.at(), fid)
+    }
+
+    pub(super) fn directory(&self, fid: Fid) -> Result<VnodeRow> {
+        directory(self.change, self.at(), fid)
+    }
+
+    pub(super) fn status(&self, fid: Fid, row: &VnodeRow) -> Result<VnodeStatus> {
+        status(self.change, self.at(), fid, row)
+    }
+
+    /// Writes a vnode that was there, and counts what it grew.
+    pub(super) fn put(&mut self, vnode: u32, row: &VnodeRow) -> Result<()> {
+        let old = self.change.vnode(self.at(), vnode)?;
+        self.charge(old.map_or(0, |old| old.blocks()), row.blocks());
+        let at = self.at();
+        self.change.put_vnode(at, vnode, row)
+    }
+
+    /// Writes a new vnode.
+    pub(super) fn add(&mut self, vnode: u32, row: &VnodeRow) -> Result<()> {
+        self.charge(0, row.blocks());
+        self.volume.file_count = self.volume.file_count.saturating_add(1);
+        let at = self.at();
+        self.change.put_vnode(at, vnode, row)
+    }
+
+    fn charge(&mut self, old: u64, new: u64) {
+        self.volume.disk_used = self.volume.disk_used.saturating_sub(old).saturating_add(new);
+    }
+
+    /// Takes a vnode with all its data away; its number may be used again.
+    pub(super) fn remove(&mut self, vnode: u32, row: &VnodeRow) -> Result<()> {
+        let at = self.at();
+        let kind = if row.is_directory() { Kind::Page } else { Kind::Record };
+        for index in self.indexes(kind, vnode, 0)? {
+            self.change.delete_row(at, Item { kind, vnode, index })?;
+        }
+        self.change.delete_row(at, Item::vnode(vnode))?;
+        self.charge(row.blocks(), 0);
+        self.volume.file_count = self.volume.file_count.saturating_sub(1);
+        let slot = vnode_slot_key(at.tree, row.is_directory(), vnode);
+        self.change.put(Table::VnodeSlots, &slot, Vec::new())
+    }
+
+    /// The pages or records a vnode has from one on.
+    pub(super) fn indexes(&self, kind: Kind, vnode: u32, from: u64) -> Result<Vec<u64>> {
+        let mut indexes = Vec::new();
+        let first = Item { kind, vnode, index: from };
+        for found in self.change.items(self.at(), first)? {
+            let (item, _) = found?;
+            if item.vnode != vnode {
+                break;
+            }
+            indexes.push(item.index);
+        }
+        Ok(indexes)
+    }
+
+    /// A free vnode number of the right parity, and a fresh uniquifier.
+    pub(super) fn allocate(&mut self, directory: bool) -> Result<(u32, u32)> {
+        let uniquifier = self
+            .volume
+            .uniquifier
+            .checked_add(1)
+            .ok_or(StoreError::VnodesExhausted(self.id))?;
+        let vnode = match self.free_slot(directory)? {
+            Some(vnode) => vnode,
+            None => self.next_vnode(directory)?,
+        };
+        self.volume.uniquifier = uniquifier;
+        Ok((vnode, uniquifier))
+    }
+
+    fn next_vnode(&mut self, directory: bool) -> Result<u32> {
+        let last = if directory {
+            &mut self.volume.last_directory
+        } else {
+            &mut self.volume.last_file
+        };
+        *last = last.checked_add(2).ok_or(StoreError::VnodesExhausted(self.id))?;
+        Ok(*last)
+    }
+
+    /// The lowest number that was used before and is free now.
+    fn free_slot(&mut self, directory: bool) -> Result<Option<u32>> {
+        let at = self.at();
+        loop {
+            let from = vnode_slot_key(at.tree, directory, 0);
+            let first = self.change.scan(Table::VnodeSlots, &from)?.next().transpose()?;
+            let Some(key) = first.map(|(key, _)| key.to_vec()) else {
+                return Ok(None);
+            };
+            let Some((prefix, vnode)) = key.split_last_chunk::<4>() else {
+                return Ok(None);
+            };
+            if prefix != &from[..9] {
+                return Ok(None);
+            }
+            let vnode = u32::from_be_bytes(*vnode);
+            self.change.delete(Table::VnodeSlots, &key)?;
+            // The list is of the tree. A clone made read-write can have the vnode in use.
+            if self.change.vnode(at, vnode)?.is_none() {
+                return Ok(Some(vnode));
+            }
+        }
+    }
+
+    /// Changes a directory's entries. Its row has the new length afterwards.
+    pub(super) fn entries<T>(
+        &mut self,
+        vnode: u32,
+        row: &mut VnodeRow,
+        edit: impl FnOnce(&mut Editor<ChangePages<'_, 'c, 'e>>) -> Result<T, EditError<StoreError>>,
+        name: &[u8],
+    ) -> Result<T> {
+        let at = self.at();
+        let pages = ChangePages {
+            change: self.change,
+            at,
+            vnode,
+            count: page_count(row.length),
+        };
+        let mut editor = Editor::open(pages).map_err(|e| edit_error(e, vnode, name))?;
+        let result = edit(&mut editor).map_err(|e| edit_error(e, vnode, name))?;
+        row.length = (editor.page_count() * afar_dir::PAGE_SIZE) as u64;
+        Ok(result)
+    }
+
+    /// The entry of a name.
+    pub(super) fn lookup(&mut self, vnode: u32, row: &mut VnodeRow, name: &[u8]) -> Result<Option<EntryId>> {
+        self.entries(vnode, row, |editor| editor.lookup(name), name)
+    }
+
+    /// Notes that a directory's entries changed.
+    pub(super) fn touch(&mut self, vnode: u32, row: &mut VnodeRow, author: i32) -> Result<()> {
+        row.data_version += 1;
+        row.modify_time = self.now();
+        row.server_modify_time = self.now();
+        row.author = author;
+        self.put(vnode, row)
+    }
+
+    /// Writes the volume's row, if the quota allows.
+    pub(super) fn finish(mut self) -> Result<()> {
+        let grew = self.volume.disk_used > self.used_before;
+        let quota = self.volume.max_quota;
+        if grew && quota != 0 && self.volume.disk_used > quota {
+            return Err(StoreError::OverQuota(self.id, quota));
+        }
+        self.volume.update_date = self.now();
+        self.change.put_volume(self.id.0, &self.volume)
+    }
+}
+
+/// What a failed edit of a directory means.
+pub(super) fn edit_error(error: EditError<StoreError>, vnode: u32, name: &[u8]) -> StoreError {
+    let bad = |why| StoreError::BadName {
+        name: String::from_utf8_lossy(name).into_owned(),
+        why,
+    };
+    let damaged = |source: DirError| StoreError::Directory {
+        vnode: VnodeId(vnode),
+        source,
+    };
+    match error {
+        EditError::Exists => StoreError::name_exists(name),
+        EditError::NotFound => StoreError::name_not_found(name),
+        EditError::Name => bad("a name is not empty, \".\" or \"..\", and has no \"/\" or NUL"),
+        EditError::NameTooLong => bad("a name has at most 255 bytes"),
+        EditError::Full => StoreError::DirectoryFull(VnodeId(vnode)),
+        EditError::Damaged(source) => damaged(source),
+        EditError::Pages(error) => error,
+        _ => damaged(DirError::Length(0)),
+    }
+}

@@ -1,0 +1,158 @@
+//! Files, directories and symlinks of a volume.
+
+mod attributes;
+mod edit;
+mod entries;
+mod pages;
+mod read;
+mod write;
+
+use afar_types::{
+    AclRecord, DataVersion, Fid, FileType, PtsId, Uniquifier, UnixTime, VnodeId, VolumeId,
+};
+
+use crate::error::{Result, StoreError};
+use crate::meta::{At, Rows, VnodeRow};
+use crate::volume::Volume;
+
+pub use attributes::SetAttributes;
+pub use entries::{Created, Linked, NewVnode, Removed, Renamed};
+pub(crate) use pages::pack_page;
+pub use read::StoredRecord;
+pub(crate) use write::RECORD_SHIFT;
+pub use write::{FileWriter, StoreOptions};
+
+/// The longest target of a symlink or mount point.
+pub const MAX_TARGET: usize = 1024;
+
+/// A vnode's attributes, as FetchStatus tells them, without what depends on the caller.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VnodeStatus {
+    /// Its volume, number and uniquifier.
+    pub fid: Fid,
+    /// File, directory or symlink.
+    pub file_type: FileType,
+    /// Names it has; of a directory, its subdirectories and two.
+    pub link_count: u32,
+    /// Bytes of data; of a directory, of its pages.
+    pub length: u64,
+    /// Version of the data.
+    pub data_version: DataVersion,
+    /// Who stored the data last.
+    pub author: PtsId,
+    /// The owner.
+    pub owner: PtsId,
+    /// The group; not used for access.
+    pub group: PtsId,
+    /// The twelve permission bits.
+    pub mode: u16,
+    /// The directory it is in; of the root, itself.
+    pub parent: VnodeId,
+    /// Uniquifier of `parent`.
+    pub parent_uniquifier: Uniquifier,
+    /// Modification time as clients set it.
+    pub modify_time: UnixTime,
+    /// When the vnode was changed last, by this server's clock.
+    pub server_modify_time: UnixTime,
+}
+
+impl VnodeStatus {
+    /// Whether it is a mount point: a symlink without an x bit.
+    #[must_use]
+    pub fn is_mount_point(&self) -> bool {
+        self.file_type == FileType::Symlink && self.mode & 0o111 == 0
+    }
+}
+
+/// Octets of a directory's ACL without its unused tail.
+pub(crate) fn trim_acl(record: &[u8; AclRecord::SIZE]) -> Vec<u8> {
+    let used = record.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    record[..used].to_vec()
+}
+
+/// The whole ACL of a row.
+pub(crate) fn full_acl(trimmed: &[u8]) -> [u8; AclRecord::SIZE] {
+    let mut record = [0; AclRecord::SIZE];
+    let len = trimmed.len().min(record.len());
+    record[..len].copy_from_slice(&trimmed[..len]);
+    record
+}
+
+pub(crate) fn file_type(kind: u8) -> FileType {
+    match kind {
+        VnodeRow::FILE => FileType::File,
+        VnodeRow::DIRECTORY => FileType::Directory,
+        VnodeRow::SYMLINK => FileType::Symlink,
+        other => FileType::Other(other.into()),
+    }
+}
+
+/// The vnode a fid names.
+pub(crate) fn node(rows: &impl Rows, at: At, fid: Fid) -> Result<VnodeRow> {
+    match rows.vnode(at, fid.vnode.0)? {
+        Some(row) if row.uniquifier == fid.uniquifier.0 => Ok(row),
+        _ => Err(StoreError::NoVnode(fid)),
+    }
+}
+
+/// The directory a fid names.
+pub(crate) fn directory(rows: &impl Rows, at: At, fid: Fid) -> Result<VnodeRow> {
+    let row = node(rows, at, fid)?;
+    if !row.is_directory() {
+        return Err(StoreError::NotDirectory(fid.vnode));
+    }
+    Ok(row)
+}
+
+/// What is told of a vnode.
+pub(crate) fn status(rows: &impl Rows, at: At, fid: Fid, row: &VnodeRow) -> Result<VnodeStatus> {
+    let (parent, parent_uniquifier) = if row.parent == 0 {
+        (fid.vnode, fid.uniquifier)
+    } else {
+        let parent = rows.vnode(at, row.parent)?;
+        let uniquifier = parent.map_or(0, |parent| parent.uniquifier);
+        (VnodeId(row.parent), Uniquifier(uniquifier))
+    };
+    Ok(VnodeStatus {
+        fid,
+        file_type: file_type(row.kind),
+        link_count: row.link_count,
+        length: row.length,
+        data_version: DataVersion(row.data_version),
+        author: PtsId(row.author),
+        owner: PtsId(row.owner),
+        group: PtsId(row.group),
+        mode: row.mode,
+        parent,
+        parent_uniquifier,
+        modify_time: UnixTime(row.modify_time),
+        server_modify_time: UnixTime(row.server_modify_time),
+    })
+}
+
+impl Volume {
+    /// A fid in this volume.
+    #[must_use]
+    pub fn fid(&self, vnode: VnodeId, uniquifier: Uniquifier) -> Fid {
+        Fid {
+            volume: self.id,
+            vnode,
+            uniquifier,
+        }
+    }
+
+    /// The root directory.
+    #[must_use]
+    pub fn root(&self) -> Fid {
+        Fid::root(self.id)
+    }
+
+    /// Whether a fid is of this volume.
+    pub(crate) fn own(&self, fid: Fid) -> Result<Fid> {
+        if fid.volume == self.id {
+            Ok(fid)
+        } else {
+            Err(StoreError::NoVolume(VolumeId(fid.volume.0)))
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Several clients at work on one partition, each on volumes of its own, and what must be found
+//! afterwards.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use afar_store::Partition;
+
+use crate::model::{Client, Found, difference};
+use crate::subject;
+
+/// Numbers of volumes a client has for itself.
+pub(crate) const NUMBERS: u32 = 100;
+
+/// Clients, and how many operations each has done.
+#[derive(Clone)]
+pub(crate) struct Clients {
+    clients: Vec<Client>,
+    done: Vec<u32>,
+}
+
+impl Clients {
+    pub(crate) fn new(seed: u64, count: u32) -> Self {
+        let clients = (1..=count).map(|number| Client::new(seed, number * NUMBERS)).collect();
+        Self { clients, done: vec![0; count as usize] }
+    }
+
+    /// How many operations each client has done.
+    pub(crate) fn done(&self) -> &[u32] {
+        &self.done
+    }
+
+    /// Lets the model catch up with what was acknowledged.
+    pub(crate) fn advance(&mut self, acknowledged: &[u32]) {
+        for (client, done) in acknowledged.iter().enumerate() {
+            while self.done[client] < *done {
+                self.step_in_model(client);
+            }
+        }
+    }
+
+    fn step_in_model(&mut self, client: usize) {
+        self.clients[client].step();
+        self.done[client] += 1;
+    }
+
+    /// Has all clients do operations on a partition at a time, until each has done `steps` since
+    /// the beginning. `acknowledge` is called with client and number of each operation that returned.
+    ///
+    /// # Errors
+    ///
+    /// What the first operation that failed says.
+    pub(crate) fn run(
+        &mut self,
+        partition: &Arc<Partition>,
+        steps: u32,
+        acknowledge: impl Fn(usize, u32) + Sync,
+    ) -> Result<(), String> {
+        let acknowledge = &acknowledge;
+        std::thread::scope(|scope| {
+            let clients = self.clients.iter_mut().zip(&mut self.done).enumerate();
+            let threads: Vec<_> = clients
+                .map(|(number, (client, done))| {
+                    scope.spawn(move || {
+                        while *done < steps {
+                            let before = client.clone();
+                            let operation = client.step();
+                            if let Err(error) = subject::perform(partition, &operation) {
+                                *client = before;
+                                return Err(format!("{operation:?}: {error}"));
+                            }
+                            *done += 1;
+                            acknowledge(number, *done);
+                        }
+                        Ok(())
+                    })
+                })
+                .collect();
+            threads.into_iter().try_for_each(|thread| thread.join().unwrap())
+        })
+    }
+
+    /// Compares a partition with the model: all that was acknowledged is there. With `ahead`, the
+    /// operation each client may have been at is wholly there or not at all, and the model takes
+    /// what it finds.
+    ///
+    /// # Errors
+    ///
+    /// What differs, or what the store says.
+    pub(crate) fn compare(&mut self, partition: &Arc<Partition>, ahead: bool) -> Result<(), String> {
+        let problems = subject::check(partition);
+        if !problems.is_empty() {
+            return Err(format!("check found {}: {}", problems.len(), problems.join("; ")));
+        }
+        let mut found: BTreeMap<u32, Found> = BTreeMap::new();
+        for (volume, entries) in subject::contents(partition).map_err(|error| error.to_string())? {
+            found.entry(volume / NUMBERS).or_default().insert(volume, entries);
+        }
+        for client in 0..self.clients.len() {
+            let found = found.remove(&(client as u32 + 1)).unwrap_or_default();
+            let Some(lacking) = difference(&found, &self.clients[client].model.found()) else {
+                continue;
+            };
+            let mut next = self.clients[client].clone();
+            let done = self.done[client];
+            if !ahead {
+                return Err(format!("client {client} after {done} operations: {lacking}"));
+            }
+            let operation = next.step();
+            if let Some(wrong) = difference(&found, &next.model.found()) {
+                return Err(format!(
+                    "client {client} after {done} operations: {lacking}; with the next, {operation:?}: {wrong}"
+                ));
+            }
+            self.clients[client] = next;
+            self.done[client] += 1;
+        }
+        match found.first_key_value() {
+            None => Ok(()),
+            Some((_, others)) => Err(format!("volumes {:?} are nobody's", others.keys())),
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! The store under test: the model's operations done to it, and what it holds.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use afar_dir::Directory;
+use afar_store::{
+    NewClone, NewVnode, NewVolume, Partition, PartitionOptions, StoreError, StoreOptions, Volume,
+};
+use afar_types::{Fid, FileType, PtsId, VolumeId, VolumeType};
+
+use crate::clients::NUMBERS;
+use crate::model::{Entry, Found, Operation, Path as Names};
+
+/// The longest file or directory the model makes.
+const LONGEST: usize = 4 << 20;
+const OWNER: PtsId = PtsId(7);
+
+/// Small segments, so that they fill up and are removed.
+fn options() -> PartitionOptions {
+    PartitionOptions::default()
+        .segment_size(1 << 20)
+        .and_then(|options| options.map_size(1 << 28))
+        .expect("in range")
+}
+
+pub(crate) fn init(dir: &Path) -> Result<Arc<Partition>, StoreError> {
+    Partition::init(dir, &options()).map(Arc::new)
+}
+
+pub(crate) fn open(dir: &Path) -> Result<Arc<Partition>, StoreError> {
+    Partition::open(dir, &options()).map(Arc::new)
+}
+
+/// Does an operation, and returns when the store has acknowledged it.
+pub(crate) fn perform(partition: &Arc<Partition>, operation: &Operation) -> Result<(), StoreError> {
+    match operation {
+        Operation::CreateVolume { volume } => create(partition, *volume),
+        Operation::RemoveVolume { volume } => partition.remove_volume(VolumeId(*volume)),
+        Operation::Clone { from, to } => clone(partition, *from, *to),
+        Operation::Dump { from } => dump(partition, *from).map(drop),
+        Operation::Restore { from, to } => restore(partition, &dump(partition, *from)?, *to),
+        Operation::MakeDir { volume, path } => {
+            let (volume, dir, name) = place(partition, *volume, path)?;
+            volume.make_directory(dir, name, &NewVnode::new(OWNER, 0o755)).map(drop)
+        }
+        Operation::Create { volume, path } => {
+            let (volume, dir, name) = place(partition, *volume, path)?;
+            volume.create_file(dir, name, &NewVnode::new(OWNER, 0o644)).map(drop)
+        }
+        Operation::Symlink { volume, path, target } => {
+            let (volume, dir, name) = place(partition, *volume, path)?;
+            let new = NewVnode::new(OWNER, 0o755);
+            volume.symlink(dir, name, target.as_bytes(), &new).map(drop)
+        }
+        Operation::Write { volume, path, offset, data } => {
+            let (volume, dir, name) = place(partition, *volume, path)?;
+            let file = volume.lookup(dir, name)?;
+            volume.write(file, *offset, &data.bytes(), &StoreOptions::default()).map(drop)
+        }
+        Operation::Truncate { volume, path, len } => {
+            let (volume, dir, name) = place(partition, *volume, path)?;
+            let file = volume.lookup(dir, name)?;
+            volume.truncate(file, *len, &StoreOptions::default()).map(drop)
+        }
+        Operation::Link { volume, path, name } => {
+            let (volume, dir, old) = place(partition, *volume, path)?;
+            let file = volume.lookup(dir, old)?;
+            volume.link(dir, name.as_bytes(), file).map(drop)
+        }
+        Operation::Rename { volume, from, to } => {
+            let (_, to_dir, new) = place(partition, *volume, to)?;
+            let (volume, from_dir, old) = place(partition, *volume, from)?;
+            volume.rename(from_dir, old, to_dir, new).map(drop)
+        }
+        Operation::Unlink { volume, path } => {
+            let (volume, dir, name) = place(partition, *volume, path)?;
+            volume.remove_file(dir, name).map(drop)
+        }
+        Operation::RemoveDir { volume, path } => {
+            let (volume, dir, name) = place(partition, *volume, path)?;
+            volume.remove_directory(dir, name).map(drop)
+        }
+    }
+}
+
+fn create(partition: &Arc<Partition>, volume: u32) -> Result<(), StoreError> {
+    let new = NewVolume::new(VolumeId(volume), format!("volume.{volume}")).max_quota(0);
+    partition.create_volume(&new).map(drop)
+}
+
+/// Makes a clone, or brings one up to date. A client's first is a read-only volume, its second a
+/// backup.
+fn clone(partition: &Arc<Partition>, from: u32, to: u32) -> Result<(), StoreError> {
+    let volume = partition.volume(VolumeId(from))?;
+    if partition.has_volume(VolumeId(to))? {
+        return volume.reclone(VolumeId(to));
+    }
+    let (kind, suffix) = match to % NUMBERS {
+        1 => (VolumeType::ReadOnly, "readonly"),
+        _ => (VolumeType::Backup, "backup"),
+    };
+    volume.make_clone(&NewClone::new(VolumeId(to), format!("volume.{from}.{suffix}"), kind)).map(drop)
+}
+
+/// The directory a path ends in, and its last name.
+fn place<'p>(
+    partition: &Arc<Partition>,
+    volume: u32,
+    path: &'p [String],
+) -> Result<(Volume, Fid, &'p [u8]), StoreError> {
+    let volume = partition.volume(VolumeId(volume))?;
+    let (name, dirs) = path.split_last().expect("a path has a name");
+    let mut dir = volume.root();
+    for name in dirs {
+        dir = volume.lookup(dir, name.as_bytes())?;
+    }
+    Ok((volume, dir, name.as_bytes()))
+}
+
+/// Everything in every volume.
+///
+/// # Errors
+///
+/// What cannot be read, and why.
+pub(crate) fn contents(partition: &Arc<Partition>) -> Result<Found, String> {
+    let ids = partition.volume_ids(VolumeId(0), usize::MAX).map_err(|error| error.to_string())?;
+    let mut contents = Found::new();
+    for id in ids {
+        let volume = partition.volume(id).map_err(|error| error.to_string())?;
+        let entries = entries(&volume).map_err(|error| format!("volume {id}: {error}"))?;
+        contents.insert(id.0, entries);
+    }
+    Ok(contents)
+}
+
+fn entries(volume: &Volume) -> Result<BTreeMap<Names, Entry>, String> {
+    let mut entries = BTreeMap::new();
+    let mut left = vec![(Names::new(), volume.root())];
+    while let Some((path, dir)) = left.pop() {
+        let pages = read(volume, dir, &path)?;
+        let listed = Directory::new(&pages).map_err(|error| format!("{path:?}: {error}"))?;
+        for listed in listed.entries() {
+            let listed = listed.map_err(|error| format!("{path:?}: {error}"))?;
+            if [&b"."[..], b".."].contains(&listed.name) {
+                continue;
+            }
+            let path = [path.as_slice(), &[String::from_utf8_lossy(listed.name).into_owned()]].concat();
+            let fid = volume.fid(listed.id.vnode, listed.id.uniquifier);
+            let status = volume.status(fid).map_err(|error| format!("{path:?}: {error}"))?;
+            let entry = match status.file_type {
+                FileType::Directory => {
+                    left.push((path.clone(), fid));
+                    Entry::Directory
+                }
+                FileType::File => Entry::File {
+                    bytes: Arc::new(read(volume, fid, &path)?),
+                    names: status.link_count as usize,
+                },
+                _ => Entry::Symlink(String::from_utf8_lossy(&read(volume, fid, &path)?).into_owned()),
+            };
+            entries.insert(path, entry);
+        }
+    }
+    Ok(entries)
+}
+
+fn read(volume: &Volume, fid: Fid, path: &[String]) -> Result<Vec<u8>, String> {
+    volume.read_all(fid, LONGEST).map_err(|error| format!("{path:?}: {error}"))
+}
+
+fn dump(_partition: &Arc<Partition>, _volume: u32) -> Result<Vec<u8>, StoreError> {
+    Ok(Vec::new())
+}
+fn restore(_partition: &Arc<Partition>, _dump: &[u8], _to: u32) -> Result<(), StoreError> {
+    Ok(())
+}
+pub(crate) fn check(_partition: &Arc<Partition>) -> Vec<String> {
+    Vec::new()
+}

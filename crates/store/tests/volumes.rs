@@ -1,0 +1,177 @@
+//! Volumes from outside: made, filled, cloned, removed, opened again.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use afar_store::{
+    NewClone, NewVnode, NewVolume, Partition, PartitionOptions, StoreError, StoreOptions, Volume,
+};
+use afar_types::{Fid, FileType, PtsId, VolumeId, VolumeType};
+use tempfile::TempDir;
+
+fn options() -> PartitionOptions {
+    PartitionOptions::default()
+        .map_size(1 << 30)
+        .and_then(|options| options.segment_size(4 << 20))
+        .unwrap()
+}
+
+fn init(dir: &Path) -> Arc<Partition> {
+    Arc::new(Partition::init(dir, &options()).unwrap())
+}
+
+fn open(dir: &Path) -> Arc<Partition> {
+    Arc::new(Partition::open(dir, &options()).unwrap())
+}
+
+fn volume(partition: &Arc<Partition>, id: u32) -> Volume {
+    let new = NewVolume::new(VolumeId(id), format!("vol.{id}")).max_quota(0);
+    partition.create_volume(&new).unwrap()
+}
+
+fn file(volume: &Volume, name: &str, data: &[u8]) -> Fid {
+    let new = NewVnode::new(PtsId(7), 0o644);
+    let made = volume.create_file(volume.root(), name.as_bytes(), &new).unwrap();
+    volume.write(made.vnode.fid, 0, data, &StoreOptions::default()).unwrap();
+    made.vnode.fid
+}
+
+fn read(volume: &Volume, fid: Fid) -> Vec<u8> {
+    volume.read_all(fid, 64 << 20).unwrap()
+}
+
+fn noise(len: usize, seed: u64) -> Vec<u8> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    (0..len).map(|_| random.u8(..)).collect()
+}
+
+#[test]
+fn a_tree_is_there_after_opening_again() {
+    let dir = TempDir::new().unwrap();
+    let big = noise(700_000, 1);
+    let (small, large, link);
+    {
+        let partition = init(dir.path());
+        let volume = volume(&partition, 536_870_912);
+        small = file(&volume, "small", b"hello");
+        large = file(&volume, "large", &big);
+        let new = NewVnode::new(PtsId(7), 0o755);
+        let sub = volume.make_directory(volume.root(), b"sub", &new).unwrap();
+        assert_eq!(sub.directory.link_count, 3);
+        assert_eq!(sub.vnode.fid.vnode.0 % 2, 1);
+        link = volume.symlink(sub.vnode.fid, b"link", b"../small", &new).unwrap().vnode.fid;
+        let moved = volume.rename(volume.root(), b"small", sub.vnode.fid, b"moved").unwrap();
+        assert_eq!(moved.vnode.parent, sub.vnode.fid.vnode);
+    }
+    let partition = open(dir.path());
+    let volume = partition.volume(VolumeId(536_870_912)).unwrap();
+    let sub = volume.lookup(volume.root(), b"sub").unwrap();
+    assert_eq!(volume.lookup(sub, b"moved").unwrap(), small);
+    assert_eq!(read(&volume, small), b"hello");
+    assert_eq!(read(&volume, large), big);
+    assert_eq!(read(&volume, link), b"../small");
+    assert_eq!(volume.status(link).unwrap().file_type, FileType::Symlink);
+    let state = volume.state().unwrap();
+    assert_eq!(state.file_count, 5);
+    assert_eq!(state.disk_used, 2 + 2 + 1 + 684 + 1);
+}
+
+#[test]
+fn data_is_written_at_any_offset_and_cut() {
+    let dir = TempDir::new().unwrap();
+    let partition = init(dir.path());
+    let volume = volume(&partition, 1);
+    let fid = file(&volume, "f", b"");
+    let mut model: Vec<u8> = Vec::new();
+    let mut random = fastrand::Rng::with_seed(3);
+    for step in 0..200 {
+        let offset = random.usize(..600_000);
+        let len = random.usize(..200_000);
+        if random.u8(..4) == 0 {
+            volume.truncate(fid, offset as u64, &StoreOptions::default()).unwrap();
+            model.resize(offset, 0);
+        } else {
+            let data = if random.bool() { noise(len, step) } else { vec![b'x'; len] };
+            volume.write(fid, offset as u64, &data, &StoreOptions::default()).unwrap();
+            if len > 0 {
+                model.resize(model.len().max(offset + len), 0);
+                model[offset..offset + len].copy_from_slice(&data);
+            }
+        }
+        let status = volume.status(fid).unwrap();
+        assert_eq!(status.length, model.len() as u64, "step {step}");
+        assert!(read(&volume, fid) == model, "step {step}");
+    }
+}
+
+#[test]
+fn a_clone_keeps_what_was() {
+    let dir = TempDir::new().unwrap();
+    let partition = init(dir.path());
+    let volume = volume(&partition, 1);
+    let kept = file(&volume, "kept", &noise(300_000, 1));
+    let changed = file(&volume, "changed", &noise(300_000, 2));
+    let new = NewClone::new(VolumeId(3), "vol.1.backup", VolumeType::Backup);
+    let backup = volume.make_clone(&new).unwrap();
+    volume.write(changed, 100_000, &noise(10, 9), &StoreOptions::default()).unwrap();
+    volume.remove_file(volume.root(), b"kept").unwrap();
+    file(&volume, "more", b"more");
+
+    let in_backup = |fid: Fid| Fid { volume: VolumeId(3), ..fid };
+    assert!(read(&backup, in_backup(kept)) == noise(300_000, 1));
+    assert!(read(&backup, in_backup(changed)) == noise(300_000, 2));
+    assert!(matches!(backup.lookup(backup.root(), b"more"), Err(StoreError::NotFound(_))));
+    let denied = backup.create_file(backup.root(), b"x", &NewVnode::new(PtsId(1), 0o644));
+    assert!(matches!(denied, Err(StoreError::ReadOnly(_))));
+
+    volume.reclone(VolumeId(3)).unwrap();
+    assert!(matches!(backup.lookup(backup.root(), b"kept"), Err(StoreError::NotFound(_))));
+    assert_eq!(read(&backup, backup.lookup(backup.root(), b"more").unwrap()), b"more");
+    partition.remove_volume(VolumeId(1)).unwrap();
+    partition.wait_reaped().unwrap();
+    assert_eq!(read(&backup, backup.lookup(backup.root(), b"more").unwrap()), b"more");
+}
+
+#[test]
+fn removed_data_gives_its_space_back() {
+    let dir = TempDir::new().unwrap();
+    let partition = init(dir.path());
+    let keep = volume(&partition, 10);
+    let kept = file(&keep, "kept", &noise(1_000_000, 5));
+    let volume = volume(&partition, 1);
+    for i in 0..20 {
+        file(&volume, &format!("f{i}"), &noise(1_000_000, i));
+    }
+    let (_, before) = partition.disk_usage().unwrap();
+    assert!(before > 20_000_000);
+    partition.remove_volume(VolumeId(1)).unwrap();
+    partition.wait_reaped().unwrap();
+    let (_, after) = partition.disk_usage().unwrap();
+    assert!(after < 8_000_000, "{after} octets are still allocated");
+    assert!(read(&keep, kept) == noise(1_000_000, 5));
+    assert!(matches!(partition.volume(VolumeId(1)), Err(StoreError::NoVolume(_))));
+}
+
+#[test]
+fn a_quota_holds() {
+    let dir = TempDir::new().unwrap();
+    let partition = init(dir.path());
+    let new = NewVolume::new(VolumeId(1), "small").max_quota(100);
+    let volume = partition.create_volume(&new).unwrap();
+    let fid = file(&volume, "f", &noise(50_000, 1));
+    let over = volume.write(fid, 0, &noise(200_000, 1), &StoreOptions::default());
+    assert!(matches!(over, Err(StoreError::OverQuota(_, 100))));
+    assert!(read(&volume, fid) == noise(50_000, 1));
+    volume.truncate(fid, 0, &StoreOptions::default()).unwrap();
+    assert_eq!(volume.state().unwrap().disk_used, 3);
+}
+
+#[test]
+fn another_process_is_kept_out() {
+    let dir = TempDir::new().unwrap();
+    let partition = init(dir.path());
+    let second = Partition::open(dir.path(), &options());
+    assert!(matches!(second, Err(StoreError::Locked { .. })));
+    drop(partition);
+    open(dir.path());
+}
