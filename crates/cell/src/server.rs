@@ -3,7 +3,8 @@
 //! An OpenAFS file server asks who the client is (TellMeAboutYourself) for each new connection, before
 //! it answers the first call on it; calls on other new connections meanwhile get VBUSY. So
 //! connections are introduced one after the other: the next one as soon as the server has asked for
-//! the one before, which makes one a round trip. Those that will be needed are begun early.
+//! the one before, which makes one a round trip. A server begins no call while it asks, so those that
+//! will be needed are begun early, and few are added later.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -26,6 +27,8 @@ use crate::window::Window;
 const CHANNELS: usize = 4;
 /// Lanes there may be whatever the window is.
 const BASIC_LANES: usize = 16;
+/// When the window allows this many calls more, there are to be more.
+const LANES_SHORT: usize = 8;
 /// A round trip this short makes a link a short one.
 pub(crate) const NEAR: Duration = Duration::from_millis(2);
 /// Lanes that are enough there.
@@ -170,8 +173,10 @@ impl FileServer {
     /// A free channel of a server that is known; connections are added if there is none.
     pub(crate) async fn known_lane(self: &Arc<Self>) -> Lane {
         if self.free_lanes.available_permits() == 0 {
-            let more = self.lock_lanes().connections.len() * CHANNELS + 1;
-            self.want(more.min(self.window.limit().max(BASIC_LANES)));
+            let lanes = self.lock_lanes().connections.len() * CHANNELS;
+            if are_few(lanes, self.window.limit()) {
+                self.want(lanes + 1);
+            }
         }
         // The semaphore is never closed.
         if let Ok(permit) = self.free_lanes.acquire().await {
@@ -360,6 +365,13 @@ impl Drop for Lane {
     }
 }
 
+/// Whether there should be another connection when all lanes are taken. While a server is introduced
+/// to one, it begins no call on any other, and those that waited burst together: that costs more
+/// than a few calls bring.
+fn are_few(lanes: usize, limit: usize) -> bool {
+    lanes < BASIC_LANES || limit >= lanes + LANES_SHORT
+}
+
 /// What a failure means.
 pub(crate) fn verdict(error: &RpcError) -> Verdict {
     let Some(code) = error.aborted() else {
@@ -409,6 +421,13 @@ mod tests {
             assert_eq!(aborted(code), Verdict::Final, "{code}");
         }
         assert_eq!(verdict(&failure(CallError::Dead)), Verdict::Down);
+    }
+
+    #[test]
+    fn connections_are_added_for_many_calls_only() {
+        assert!(are_few(12, 4));
+        assert!(are_few(72, 80));
+        assert!(!are_few(72, 79) && !are_few(16, 16));
     }
 
     #[tokio::test]

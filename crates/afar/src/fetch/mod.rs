@@ -46,7 +46,7 @@ pub(crate) struct Reach {
 /// Calls at a time to make ready for, by one who looks around.
 const LOOKING: usize = 4;
 /// The same for one who fetches.
-const FETCHING: usize = 64;
+const FETCHING: usize = 72;
 
 /// Lists files.
 pub(crate) fn ls(args: LsArgs) -> anyhow::Result<ExitCode> {

@@ -63,7 +63,7 @@ async fn open(reach: Reach, calls: Option<NonZeroUsize>, lanes: usize) -> anyhow
         cellservdb: reach.cellservdb,
         dns: !reach.no_dns,
         calls: calls.map(NonZeroUsize::get),
-        lanes: lanes.min(calls.map_or(usize::MAX, NonZeroUsize::get)),
+        lanes: calls.map_or(lanes, NonZeroUsize::get),
         ..Config::default()
     };
     if !reach.sysname.is_empty() {

@@ -154,7 +154,7 @@ impl Client {
         sink: &Arc<S>,
     ) {
         let (client, volume, sink) = (self.clone(), Arc::clone(volume), Arc::clone(sink));
-        let permit = server.window.acquire().await;
+        let permit = server.window.acquire(piece.length).await;
         running.spawn(async move {
             // A server nobody has talked to yet gets one call at first, as `retry` makes it.
             if server.is_known()

@@ -100,7 +100,7 @@ pub(super) async fn fetch<S: Sink>(
 ) -> Result<Outcome, RpcError> {
     let begin = Instant::now();
     let mut reply = Reply::ask(server, old, piece.fid, piece.offset, piece.length).await?;
-    if let Some(permit) = &permit {
+    if let Some(permit) = &mut permit {
         permit.answered(begin.elapsed());
     }
     let (mut chunks, mut held, mut written) = (Vec::new(), 0, 0);

@@ -1,0 +1,339 @@
+//! How many fetch calls one file server gets at a time.
+//!
+//! An OpenAFS file server sends little in one call: it begins each with one packet, doubles that each
+//! round trip and ends at 32 packets. A long link is therefore filled by many calls, as TCP fills it by
+//! many packets. How many is found in the manner of BBR: a call of known length takes a known number of
+//! round trips when nothing queues, so the data that comes in tells how many calls would have sufficed
+//! to bring it. Somewhat more than that are allowed.
+//!
+//! At the start, and after a long time without a queue, the number grows ahead of the data, which
+//! follows the calls six round trips later, until replies queue: until more calls are under way
+//! than suffice for what comes. The time until a reply begins is no guide to that: a server that is being
+//! introduced to a connection makes calls on all others wait.
+
+mod filter;
+mod meter;
+mod pace;
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+use filter::{Least, Most};
+use meter::{Measured, Meter};
+use pace::Pace;
+
+/// Calls at first.
+const INITIAL: usize = 24;
+/// Calls always allowed, unless the server is busy.
+const BASIC: usize = 6;
+/// Never fewer.
+const LEAST: usize = 2;
+/// Never more: 64 connections to one server.
+const MOST: usize = 256;
+/// Calls allowed besides [`BASIC`] for each that would suffice.
+const GAIN: f64 = 1.1;
+/// The start ends when replies take this many times as long as without a queue.
+const START_SLACK: f64 = 1.2;
+/// When they take less than this many times as long, there is room for more.
+const ROOM_SLACK: f64 = 1.1;
+/// Replies that may be under way besides.
+const QUEUE_BASIC: f64 = 2.0;
+/// For how many times of a call there must be room before a new start.
+const ROOM_TIME: f64 = 3.0;
+/// For how long at least a least delay or highest rate counts; then it is measured anew.
+const LIFETIME: Duration = Duration::from_secs(10);
+/// Delays shorter than this are taken for this long: below it, scheduling is all that is measured.
+const DELAY_FLOOR: Duration = Duration::from_millis(1);
+/// For how many times of a call at least the most load counts.
+const LOAD_TIME: f64 = 2.0;
+/// Calls that may be allowed more in a round trip.
+const GROWTH: usize = 8;
+/// Round trips a call takes, about.
+const ROUND_TRIPS: f64 = 6.0;
+
+/// The calls one file server may have at a time.
+#[derive(Debug)]
+pub(crate) struct Window {
+    permits: Semaphore,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    limit: usize,
+    fixed: bool,
+    running: usize,
+    most_running: usize,
+    /// Permits to be withheld when calls end, as the limit fell.
+    debt: usize,
+    /// Until replies queue.
+    starting: bool,
+    /// Since when they do not.
+    room_since: Option<Instant>,
+    /// The least delay of a first octet, in seconds.
+    delay: Least,
+    meter: Meter,
+    /// The highest rate at which data came, in octets a second.
+    rate: Most,
+    /// The most calls that would have sufficed.
+    load: Most,
+    pace: Pace,
+    /// Until then the limit does not grow.
+    held_until: Option<Instant>,
+    /// When all calls allowed were last in use.
+    full_at: Option<Instant>,
+}
+
+/// The right to have one call running. Dropping it says nothing of how the call went.
+#[derive(Debug)]
+pub(crate) struct Permit {
+    window: Arc<Window>,
+    /// When the call began.
+    started: Option<Instant>,
+    /// Whether the reply has begun.
+    replying: bool,
+    /// Octets that came.
+    received: u64,
+}
+
+impl Window {
+    /// One that finds its limit, or has the one given.
+    pub(crate) fn new(fixed: Option<usize>) -> Self {
+        let limit = fixed.map_or(INITIAL, |fixed| fixed.clamp(1, MOST));
+        Self {
+            permits: Semaphore::new(limit),
+            state: Mutex::new(State {
+                limit,
+                fixed: fixed.is_some(),
+                running: 0,
+                most_running: 0,
+                debt: 0,
+                starting: true,
+                room_since: None,
+                delay: Least::default(),
+                meter: Meter::default(),
+                rate: Most::default(),
+                load: Most::default(),
+                pace: Pace::default(),
+                held_until: None,
+                full_at: None,
+            }),
+        }
+    }
+
+    /// Waits until another call, for so many octets, may begin.
+    pub(crate) async fn acquire(self: &Arc<Self>, octets: u64) -> Permit {
+        // It is never closed.
+        if let Ok(permit) = self.permits.acquire().await {
+            permit.forget();
+        }
+        let permit = Permit {
+            window: Arc::clone(self),
+            started: None,
+            replying: false,
+            received: 0,
+        };
+        let now = Instant::now();
+        let at = {
+            let mut state = self.lock();
+            if self.permits.available_permits() == 0 {
+                state.full_at = Some(now);
+            }
+            let rate = state.rate.get().unwrap_or_default();
+            let starting = state.starting;
+            let round_trip = state.delay.get();
+            round_trip.and_then(|round_trip| {
+                let pace = &mut state.pace;
+                pace.beginning(now, octets, round_trip, rate, starting)
+            })
+        };
+        if let Some(at) = at {
+            tokio::time::sleep_until(at).await;
+        }
+        permit
+    }
+
+    /// The most calls there were at a time.
+    pub(crate) fn most_running(&self) -> usize {
+        self.lock().most_running
+    }
+
+    /// Calls allowed now.
+    pub(crate) fn limit(&self) -> usize {
+        self.lock().limit
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Once a round trip, which began at `since`: moves the limit towards what the load calls for.
+    fn adjust(&self, state: &mut State, measured: Measured, since: Instant, now: Instant) {
+        state.rate.update(now, measured.rate, LIFETIME);
+        // Waves and lost packets make the load look less than it is.
+        let call = state.delay.get().unwrap_or_default() * ROUND_TRIPS;
+        let lifetime = Duration::from_secs_f64(LOAD_TIME * call);
+        let load = state.load.update(now, measured.load, lifetime);
+        state.notice_queue(measured, call, now);
+        // Without use for all calls allowed nothing is learnt about how many there could be.
+        if state.full_at.is_none_or(|full| full < since) {
+            return;
+        }
+        let limit = state.limit;
+        let held = state.held_until.is_some_and(|until| now < until);
+        let target = if state.starting {
+            // Calls that wait for a connection need no company.
+            limit.max((limit + GROWTH).min(state.running + GROWTH))
+        } else {
+            ceil(load * GAIN) + BASIC
+        };
+        if target < limit {
+            // Without a queue the load is only late.
+            if state.room_since.is_none() {
+                self.set_limit(state, target.max(limit - limit / 16));
+            }
+        } else if !held {
+            self.set_limit(state, target.min(limit + GROWTH));
+        }
+    }
+
+    /// Takes in a round trip time known from elsewhere, to have something to begin with.
+    pub(crate) fn learn(&self, round_trip: Duration) {
+        let mut state = self.lock();
+        if state.delay.get().is_none() {
+            let delay = round_trip.max(DELAY_FLOOR).as_secs_f64();
+            state.delay.update(Instant::now(), delay, LIFETIME);
+        }
+    }
+
+    fn set_limit(&self, state: &mut State, limit: usize) {
+        let limit = if state.fixed {
+            state.limit
+        } else {
+            limit.clamp(LEAST, MOST)
+        };
+        if limit > state.limit {
+            let more = limit - state.limit;
+            let repaid = more.min(state.debt);
+            state.debt -= repaid;
+            self.permits.add_permits(more - repaid);
+        } else {
+            let fewer = state.limit - limit;
+            state.debt += fewer - self.permits.forget_permits(fewer);
+        }
+        if limit != state.limit {
+            tracing::trace!(limit, "calls at a time");
+        }
+        state.limit = limit;
+    }
+}
+
+impl State {
+    /// Ends the start when replies queue, and begins it again when they have not for long. A call takes
+    /// `call` seconds without a queue.
+    fn notice_queue(&mut self, measured: Measured, call: f64, now: Instant) {
+        let Measured {
+            needed, replying, ..
+        } = measured;
+        let replying = replying - QUEUE_BASIC;
+        self.starting &= replying <= START_SLACK * needed;
+        if replying > ROOM_SLACK * needed {
+            self.room_since = None;
+            return;
+        }
+        let since = *self.room_since.get_or_insert(now);
+        self.starting |= now.duration_since(since).as_secs_f64() > ROOM_TIME * call;
+    }
+}
+
+impl Permit {
+    /// The call begins.
+    pub(crate) fn begin(&mut self) {
+        let now = Instant::now();
+        let mut state = self.window.lock();
+        state.running += 1;
+        state.most_running = state.most_running.max(state.running);
+        self.started = Some(now);
+    }
+
+    /// The first octet of the reply came, after so long.
+    pub(crate) fn answered(&mut self, delay: Duration) {
+        let mut state = self.window.lock();
+        let now = Instant::now();
+        if !std::mem::replace(&mut self.replying, true) {
+            state.meter.reply_begins(now);
+        }
+        state
+            .delay
+            .update(now, delay.max(DELAY_FLOOR).as_secs_f64(), LIFETIME);
+    }
+
+    /// So many octets of the reply came.
+    pub(crate) fn received(&mut self, bytes: usize) {
+        let before = self.received;
+        self.received += bytes as u64;
+        let mut state = self.window.lock();
+        let Some(delay) = state.delay.get() else {
+            return;
+        };
+        let now = Instant::now();
+        let received = state.meter.received(now, before, self.received, delay);
+        if let Some((since, measured)) = received {
+            self.window.adjust(&mut state, measured, since, now);
+        }
+    }
+
+    /// The server was too busy for the call, or did not answer it.
+    pub(crate) fn refused(self) {
+        let mut state = self.window.lock();
+        let now = Instant::now();
+        if state.held_until.is_none_or(|until| now >= until) {
+            state.starting = false;
+            let pause = state.delay.get().unwrap_or(0.1) * ROUND_TRIPS;
+            state.held_until = Some(now + Duration::from_secs_f64(pause));
+            let limit = state.limit - state.limit / 4;
+            self.window.set_limit(&mut state, limit);
+        }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+fn bytes_of(number: u64) -> f64 {
+    number as f64
+}
+
+fn count(number: usize) -> f64 {
+    f64::from(u32::try_from(number).unwrap_or(u32::MAX))
+}
+
+/// The next whole number.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "clamped to what a window can be"
+)]
+fn ceil(number: f64) -> usize {
+    number.ceil().clamp(0.0, count(MOST)) as usize
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let mut state = self.window.lock();
+        if self.started.is_some() {
+            state.running -= 1;
+        }
+        if self.replying {
+            state.meter.reply_ends(Instant::now());
+        }
+        if state.debt > 0 {
+            state.debt -= 1;
+        } else {
+            self.window.permits.add_permits(1);
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! When calls begin.
+//!
+//! Calls that begin together burst together six round trips later, with as much in the last of these
+//! as in all before, and then the link has nothing to do. Queues keep them together, since all wait for
+//! the same one. So calls begin at a distance: the time that the data of one takes at somewhat more
+//! than the rate at which data has come.
+//!
+//! With a little more always under way than the link holds, the least delay would be forgotten. So the
+//! queue is made to run empty from time to time.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{DELAY_FLOOR, LIFETIME, bytes_of};
+
+/// Calls that may begin in one round trip at the start.
+const START_BEGINNINGS: f64 = 8.0;
+/// Calls begin as fast as to bring the data this much faster than it has come: the rate can grow,
+/// and what bursts there are stay small.
+const GAIN: f64 = 1.1;
+/// The same at the start.
+const START_GAIN: f64 = 1.25;
+/// The same while the queue is to run empty.
+const DRAIN_GAIN: f64 = 0.8;
+/// Round trips that takes.
+const DRAIN: f64 = 2.0;
+/// Pauses shorter than this are made up for later.
+const PAUSE_LEAST: Duration = Duration::from_millis(1);
+
+/// Tells calls when to begin.
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    next: Option<Instant>,
+    /// When the queue is next to run empty.
+    drain_at: Option<Instant>,
+}
+
+impl Pace {
+    /// When the next call, for so many octets, may begin; `None` is now. The round trip is in
+    /// seconds, the rate in octets a second, 0 if unknown.
+    pub(super) fn beginning(
+        &mut self,
+        now: Instant,
+        octets: u64,
+        round_trip: f64,
+        rate: f64,
+        starting: bool,
+    ) -> Option<Instant> {
+        if Duration::from_secs_f64(round_trip) <= 2 * DELAY_FLOOR {
+            return None;
+        }
+        let (gain, least) = if starting {
+            (START_GAIN, START_BEGINNINGS)
+        } else {
+            // A large call is not to leave the link empty for the want of others.
+            (self.gain(now, round_trip), 1.0)
+        };
+        let beginnings = gain * rate * round_trip / bytes_of(octets.max(1));
+        let distance = round_trip / beginnings.max(least);
+        let earliest = now.checked_sub(2 * PAUSE_LEAST).unwrap_or(now);
+        let at = self.next.map_or(now, |at| at.max(earliest));
+        self.next = Some(at + Duration::from_secs_f64(distance));
+        (at > now + PAUSE_LEAST).then_some(at)
+    }
+
+    fn gain(&mut self, now: Instant, round_trip: f64) -> f64 {
+        let at = *self.drain_at.get_or_insert(now + LIFETIME);
+        if now < at {
+            return GAIN;
+        }
+        if now >= at + Duration::from_secs_f64(DRAIN * round_trip) {
+            self.drain_at = Some(now + LIFETIME);
+        }
+        DRAIN_GAIN
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The time that 60 calls of 100 kB at 10 MB/s take to begin.
+    fn time(pace: &mut Pace, now: Instant, starting: bool) -> f64 {
+        let mut at = now;
+        for _ in 0..60 {
+            at = pace
+                .beginning(at, 100_000, 0.1, 1e7, starting)
+                .unwrap_or(at);
+        }
+        at.duration_since(now).as_secs_f64()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn calls_begin_at_the_distance_of_their_data() {
+        let now = Instant::now();
+        for (starting, gain) in [(false, GAIN), (true, START_GAIN)] {
+            let took = time(&mut Pace::default(), now, starting);
+            let expected = 59.0 * 0.01 / gain;
+            assert!((took - expected).abs() < 0.02, "{took} s for {expected}");
+        }
+        // Once the lifetime of a least delay is over, for two round trips, 16 calls.
+        let mut pace = Pace::default();
+        time(&mut pace, now, false);
+        let took = time(&mut pace, now + LIFETIME, false);
+        let expected = 16.0 * 0.01 / DRAIN_GAIN + 43.0 * 0.01 / GAIN;
+        assert!((took - expected).abs() < 0.02, "{took} s for {expected}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn large_and_unmeasured_calls_do_not_wait_long() {
+        let now = Instant::now();
+        for (starting, expected) in [(false, 0.1), (true, 0.1 / START_BEGINNINGS)] {
+            for (octets, rate) in [(1 << 30, 1e7), (100_000, 0.0)] {
+                let mut pace = Pace::default();
+                assert_eq!(pace.beginning(now, octets, 0.1, rate, starting), None);
+                let at = pace.beginning(now, octets, 0.1, rate, starting).unwrap();
+                let waited = at.duration_since(now).as_secs_f64();
+                assert!((waited - expected).abs() < 1e-6, "{waited} s");
+            }
+        }
+        // On a short link nobody waits.
+        let mut pace = Pace::default();
+        for _ in 0..10 {
+            assert_eq!(pace.beginning(now, 100_000, 0.001, 1e7, true), None);
+        }
+    }
+}

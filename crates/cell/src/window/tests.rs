@@ -1,0 +1,215 @@
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::*;
+
+/// Octets of a packet's payload, and of a piece that is sent in 63 of them.
+const PACKET: u64 = 1416;
+const PIECE: u64 = 63 * PACKET;
+
+/// A link with an OpenAFS file server behind it, whose packets wait for each other.
+#[derive(Debug)]
+struct Link {
+    round_trip: Duration,
+    packet_time: Duration,
+    free: Mutex<Instant>,
+    /// Packets that were carried.
+    carried: AtomicU64,
+}
+
+impl Link {
+    /// One that carries so many packets in a round trip.
+    fn new(round_trip: Duration, packets: u32) -> Arc<Self> {
+        Arc::new(Self {
+            round_trip,
+            packet_time: round_trip / packets,
+            free: Mutex::new(Instant::now()),
+            carried: AtomicU64::new(0),
+        })
+    }
+
+    /// Sends a packet now; returns when it arrives.
+    fn send(&self) -> Instant {
+        let mut free = self.free.lock().unwrap();
+        *free = (*free).max(Instant::now()) + self.packet_time;
+        self.carried.fetch_add(1, Ordering::Relaxed);
+        *free
+    }
+
+    /// How long a packet sent now waits for others.
+    fn queue(&self) -> Duration {
+        self.free.lock().unwrap().duration_since(Instant::now())
+    }
+
+    /// One call: each packet that arrives has two others sent a round trip later.
+    async fn call(&self, mut permit: Permit) {
+        permit.begin();
+        let begin = Instant::now();
+        let mut to_send = VecDeque::from([begin + self.round_trip]);
+        let mut coming: VecDeque<Instant> = VecDeque::new();
+        let (mut sent, mut arrived) = (0, 0);
+        while arrived < 63 {
+            let next = to_send.front().into_iter().chain(coming.front()).min();
+            tokio::time::sleep_until(*next.expect("more is to come")).await;
+            let now = Instant::now();
+            while pop_due(&mut to_send, now).is_some() {
+                if sent < 63 {
+                    coming.push_back(self.send());
+                    sent += 1;
+                }
+            }
+            while let Some(at) = pop_due(&mut coming, now) {
+                if arrived == 0 {
+                    permit.answered(begin.elapsed());
+                }
+                permit.received(1416);
+                to_send.extend([at + self.round_trip; 2]);
+                arrived += 1;
+            }
+        }
+    }
+
+    /// Calls, as many as the window allows.
+    fn load(self: &Arc<Self>, window: &Arc<Window>) -> tokio::task::JoinHandle<()> {
+        let (link, window) = (Arc::clone(self), Arc::clone(window));
+        tokio::spawn(async move {
+            loop {
+                let permit = window.acquire(PIECE).await;
+                let link = Arc::clone(&link);
+                tokio::spawn(async move { link.call(permit).await });
+            }
+        })
+    }
+
+    /// The share of the time until the moment given that packets were carried in, and the longest
+    /// queue meanwhile, in round trips.
+    async fn watch(&self, time: Duration) -> (f64, f64) {
+        let before = self.carried.load(Ordering::Relaxed);
+        let begin = Instant::now();
+        let mut longest = Duration::ZERO;
+        while begin.elapsed() < time {
+            tokio::time::sleep(self.round_trip / 20).await;
+            longest = longest.max(self.queue());
+        }
+        let carried = self.carried.load(Ordering::Relaxed) - before;
+        let busy = self.packet_time.as_secs_f64() * bytes_of(carried);
+        (
+            busy / begin.elapsed().as_secs_f64(),
+            longest.as_secs_f64() / self.round_trip.as_secs_f64(),
+        )
+    }
+}
+
+/// The long link of the benchmarks: 230 ms, 30 Mbit/s.
+const LONG: Duration = Duration::from_millis(230);
+const LONG_PACKETS: u32 = 586;
+
+#[tokio::test(start_paused = true)]
+async fn a_long_link_is_kept_full_by_a_short_queue() {
+    let link = Link::new(LONG, LONG_PACKETS);
+    let window = Arc::new(Window::new(None));
+    window.learn(LONG);
+    let load = link.load(&window);
+    let (first, start_queue) = link.watch(Duration::from_secs(6)).await;
+    assert!(first > 0.6, "{first} of the link used in the first 6 s");
+    assert!(
+        start_queue < 1.5,
+        "{start_queue} round trips of queue at first"
+    );
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    for part in 0..10 {
+        let (used, queue) = link.watch(Duration::from_secs(20)).await;
+        assert!(used > 0.98, "{used} of the link used in part {part}");
+        assert!(queue < 0.75, "{queue} round trips of queue in part {part}");
+        let delay = window.lock().delay.get().unwrap_or_default();
+        assert!(
+            delay < 1.05 * LONG.as_secs_f64(),
+            "{delay} s seem the least"
+        );
+    }
+    load.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_were_held_up_together_get_out_of_step() {
+    let link = Link::new(LONG, LONG_PACKETS);
+    let window = Arc::new(Window::new(None));
+    window.learn(LONG);
+    let load = link.load(&window);
+    tokio::time::sleep(Duration::from_secs(15)).await;
+    // Nothing comes for some round trips; then all calls go on together.
+    *link.free.lock().unwrap() += 4 * LONG;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let (used, _) = link.watch(Duration::from_secs(15)).await;
+    assert!(used > 0.95, "{used} of the link used");
+    load.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_link_that_gets_wider_is_filled_again() {
+    let window = Arc::new(Window::new(None));
+    window.learn(LONG);
+    let narrow = Link::new(LONG, LONG_PACKETS / 6);
+    let load = narrow.load(&window);
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    load.abort();
+    let limit = window.limit();
+    assert!((9..25).contains(&limit), "{limit} calls on the narrow link");
+    let wide = Link::new(LONG, LONG_PACKETS);
+    let load = wide.load(&window);
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let (used, _) = wide.watch(Duration::from_secs(10)).await;
+    assert!(used > 0.9, "{used} of the wide link used");
+    load.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_limit_settles_somewhat_above_what_the_link_holds() {
+    for calls in [10, 58, 130] {
+        let round_trip = Duration::from_millis(100);
+        let link = Link::new(round_trip, calls * 63 / 6);
+        let window = Arc::new(Window::new(None));
+        let load = link.load(&window);
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        let found = window.limit();
+        load.abort();
+        let least = usize::try_from(calls).unwrap();
+        assert!(
+            (least..least + least / 3 + 2 * BASIC).contains(&found),
+            "{found} calls for {calls}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn busy_servers_get_fewer_calls_and_permits_are_not_lost() {
+    let window = Arc::new(Window::new(None));
+    for _ in 0..4 {
+        window.acquire(PIECE).await.refused();
+        tokio::time::advance(Duration::from_secs(1)).await;
+    }
+    let limit = window.limit();
+    assert!((LEAST..INITIAL).contains(&limit), "{limit}");
+    assert_eq!(window.permits.available_permits(), limit);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fixed_limit_stays() {
+    let window = Arc::new(Window::new(Some(3)));
+    for _ in 0..100 {
+        for mut permit in [window.acquire(PIECE).await, window.acquire(PIECE).await] {
+            permit.begin();
+            permit.answered(Duration::from_millis(5));
+            permit.received(100_000);
+        }
+        window.acquire(PIECE).await.refused();
+    }
+    assert_eq!(window.permits.available_permits(), 3);
+    assert_eq!(window.most_running(), 1);
+}
+
+/// The first of these times, if it has come.
+fn pop_due(times: &mut VecDeque<Instant>, now: Instant) -> Option<Instant> {
+    let due = times.front().is_some_and(|at| *at <= now);
+    if due { times.pop_front() } else { None }
+}
