@@ -25,14 +25,16 @@ pub(crate) fn pack_page(page: &Page) -> Vec<u8> {
 
 /// The page of a row.
 pub(crate) fn unpack_page(row: &[u8], into: &mut Page) -> Option<()> {
-    into.fill(0);
-    match row.split_first()? {
-        (0, trimmed) => into.get_mut(..trimmed.len())?.copy_from_slice(trimmed),
-        (1, packed) => {
-            lz4_flex::block::decompress_into(packed, into).ok()?;
+    let len = match row.split_first()? {
+        (0, trimmed) => {
+            into.get_mut(..trimmed.len())?.copy_from_slice(trimmed);
+            trimmed.len()
         }
+        (1, packed) => lz4_flex::block::decompress_into(packed, into).ok()?,
         _ => return None,
-    }
+    };
+    // Decompression can leave anything behind its end.
+    into[len..].fill(0);
     Some(())
 }
 
@@ -102,4 +104,32 @@ impl PagesMut for ChangePages<'_, '_, '_> {
 /// Pages a directory of this length has.
 pub(super) fn page_count(length: u64) -> usize {
     usize::try_from(length / PAGE_SIZE as u64).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use afar_dir::{DirectoryBuilder, EntryId};
+
+    use super::*;
+
+    /// Directories of every size, so that the last name ends at any place.
+    #[test]
+    fn a_packed_page_comes_back_whatever_was_in_the_buffer() {
+        let own = EntryId::new(1, 1);
+        for (entries, long) in (0..40).flat_map(|entries| [(entries, false), (entries, true)]) {
+            let mut builder = DirectoryBuilder::new(own, own);
+            for number in 0..entries {
+                let name = match number % 2 {
+                    0 if long => format!("a rather long name, numbered {number}"),
+                    _ => format!("n{number}"),
+                };
+                builder.add(name.as_bytes(), own).unwrap();
+            }
+            for page in builder.finish().as_chunks::<PAGE_SIZE>().0 {
+                let mut unpacked = [0xff; PAGE_SIZE];
+                unpack_page(&pack_page(page), &mut unpacked).unwrap();
+                assert!(unpacked == *page, "{entries} entries");
+            }
+        }
+    }
 }
