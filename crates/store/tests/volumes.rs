@@ -175,3 +175,18 @@ fn another_process_is_kept_out() {
     drop(partition);
     open(dir.path());
 }
+
+#[test]
+fn a_partition_without_its_database_is_not_opened() {
+    let dir = TempDir::new().unwrap();
+    let partition = init(dir.path());
+    let volume = volume(&partition, 1);
+    file(&volume, "f", &noise(100_000, 1));
+    drop((volume, partition));
+    let segment = dir.path().join("seg/00000001.seg");
+    let before = std::fs::metadata(&segment).unwrap().len();
+    std::fs::remove_file(dir.path().join("meta/data.mdb")).unwrap();
+    let opened = Partition::open(dir.path(), &options());
+    assert!(matches!(opened, Err(StoreError::NotPartition { .. })));
+    assert_eq!(std::fs::metadata(&segment).unwrap().len(), before);
+}

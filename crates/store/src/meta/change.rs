@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use heed::{AnyTls, RoTxn, RwTxn};
 
 use super::env::{Env, Table, seal};
+use super::hold::Hold;
 use super::key::{At, Item, Kind, change_key, dead_key, member_key, row_key, split_row_key};
 use super::record::Record;
 use super::rows::{MemberState, SegmentRow, VnodeRow, VolumeInfo, VolumeRow};
@@ -118,7 +119,22 @@ impl<'c, 'e> Change<'c, 'e> {
 
     /// Sets a volume's row.
     pub(crate) fn put_volume(&mut self, id: u32, row: &VolumeRow) -> Result<()> {
-        self.put(Table::Volumes, &id.to_be_bytes(), row.to_bytes())
+        let key = id.to_be_bytes();
+        self.put(Table::Volumes, &key, row.to_bytes())?;
+        let noted = self.get(Table::Unfinished, &key)?.is_some();
+        match (row.has(VolumeRow::DESTROY_ME), noted) {
+            (true, false) => self.put(Table::Unfinished, &key, Vec::new()),
+            (false, true) => self.delete(Table::Unfinished, &key),
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes all there is to tell of a volume, but not what it holds.
+    pub(crate) fn delete_volume(&mut self, id: u32) -> Result<()> {
+        for table in [Table::Volumes, Table::Infos, Table::Unfinished] {
+            self.delete(table, &id.to_be_bytes())?;
+        }
+        Ok(())
     }
 
     /// Sets what else there is to tell of a volume.
@@ -245,6 +261,12 @@ impl<'c, 'e> Change<'c, 'e> {
         Ok(())
     }
 
+    /// Keeps a generation from being pruned.
+    pub(crate) fn hold(&mut self, at: At) -> Hold {
+        self.members = None;
+        self.env.holds().hold(at)
+    }
+
     /// Generations of a tree's members whose rows count, in order.
     pub(crate) fn live(&mut self, tree: u64) -> Result<Vec<u32>> {
         if let Some((same, live)) = &self.members
@@ -253,11 +275,16 @@ impl<'c, 'e> Change<'c, 'e> {
             return Ok(live.clone());
         }
         let members = self.members(tree)?;
-        let live: Vec<u32> = members
+        let mut live: Vec<u32> = members
             .into_iter()
             .filter(|(_, _, state)| *state != MemberState::Shade)
             .map(|(generation, _, _)| generation)
             .collect();
+        let held = self.env.holds().generations(tree);
+        if !held.is_empty() {
+            live.extend(held);
+            live.sort_unstable();
+        }
         self.members = Some((tree, live.clone()));
         Ok(live)
     }

@@ -7,6 +7,7 @@ use heed::types::Bytes;
 use heed::{CommitOrAbort, EnvFlags, EnvOpenOptions, RoTxn, RwTxn, WithoutTls};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
+use super::hold::Holds;
 use crate::error::{Result, StoreError};
 
 type Database = heed::Database<'static, Bytes, Bytes>;
@@ -29,6 +30,8 @@ pub(crate) enum Table {
     Changes,
     /// tree, parity, vnode: numbers that may be used again.
     VnodeSlots,
+    /// Numbers of volumes that are half made: removed when the partition is opened.
+    Unfinished,
     /// What the reaper has to do: tree, generation (a shade), or tree, 2^32 - 1 (all of it).
     Doomed,
     /// Segment number to [`SegmentRow`](super::SegmentRow).
@@ -43,7 +46,7 @@ pub(crate) enum Table {
     Dedup,
 }
 
-const TABLES: [(Table, &str); 13] = [
+const TABLES: [(Table, &str); 14] = [
     (Table::Settings, "settings"),
     (Table::Volumes, "volumes"),
     (Table::Infos, "infos"),
@@ -51,6 +54,7 @@ const TABLES: [(Table, &str); 13] = [
     (Table::Rows, "rows"),
     (Table::Changes, "changes"),
     (Table::VnodeSlots, "vnode-slots"),
+    (Table::Unfinished, "unfinished"),
     (Table::Doomed, "doomed"),
     (Table::Segments, "segments"),
     (Table::Dead, "dead"),
@@ -68,6 +72,7 @@ pub(crate) struct Env {
     env: heed::Env<WithoutTls>,
     tables: [Database; TABLES.len()],
     path: Arc<PathBuf>,
+    holds: Holds,
 }
 
 impl Env {
@@ -94,14 +99,19 @@ impl Env {
                 };
                 Ok::<_, heed::Error>(CommitOrAbort::<_, ()>::Commit((
                     (make(0)?, make(1)?, make(2)?, make(3)?, make(4)?, make(5)?, make(6)?),
-                    (make(7)?, make(8)?, make(9)?, make(10)?, make(11)?, make(12)?),
+                    (make(7)?, make(8)?, make(9)?, make(10)?, make(11)?, make(12)?, make(13)?),
                 )))
             })
             .map_err(|e| database(&path, e))?
             .unwrap_commit();
-        let ((a, b, c, d, e, f, g), (h, i, j, k, l, m)) = tables;
-        let tables = [a, b, c, d, e, f, g, h, i, j, k, l, m];
-        Ok(Self { env, tables, path })
+        let ((a, b, c, d, e, f, g), (h, i, j, k, l, m, n)) = tables;
+        let tables = [a, b, c, d, e, f, g, h, i, j, k, l, m, n];
+        Ok(Self {
+            env,
+            tables,
+            path,
+            holds: Holds::default(),
+        })
     }
 
     /// A view of everything committed so far.
@@ -130,8 +140,9 @@ impl Env {
         self.tables[table as usize]
     }
 
-    pub(crate) fn partition(&self) -> &Path {
-        &self.path
+    /// Generations that are kept for their readers.
+    pub(crate) fn holds(&self) -> &Holds {
+        &self.holds
     }
 
     /// Octets of the database file.
@@ -228,13 +239,6 @@ pub(crate) fn unseal<'a>(table: Table, key: &[u8], sealed: &'a [u8]) -> Option<&
 pub(crate) struct View {
     txn: RoTxn<'static, WithoutTls>,
     env: Env,
-}
-
-impl View {
-    /// A number that grows with each commit.
-    pub(crate) fn commit(&self) -> u64 {
-        self.txn.id() as u64
-    }
 }
 
 impl super::Rows for View {

@@ -5,6 +5,7 @@
 
 mod change;
 mod env;
+mod hold;
 mod key;
 mod record;
 mod rows;
@@ -12,6 +13,7 @@ mod versions;
 
 pub(crate) use change::{Change, FIRST_GENERATION, SegmentDelta};
 pub(crate) use env::{Env, Table, View};
+pub(crate) use hold::Hold;
 pub(crate) use key::{
     At, DoomedKey, Item, Kind, change_start, dead_key, split_change_key, split_dead_key,
     split_row_key, tree_range, vnode_slot_key,

@@ -11,7 +11,7 @@ const MARK: &str = "afar-store";
 /// The format this code reads and writes. See docs/formats/store.md for its history.
 pub(crate) const VERSION: u32 = 1;
 
-/// Makes a new partition's directory and mark.
+/// Makes a new partition's directories.
 pub(super) fn create(path: &Path) -> Result<()> {
     let named = |e| StoreError::io(format!("making partition {}", path.display()), e);
     fs::create_dir_all(path).map_err(named)?;
@@ -32,13 +32,25 @@ pub(super) fn create(path: &Path) -> Result<()> {
     for dir in ["meta", "seg"] {
         fs::create_dir(path.join(dir)).map_err(named)?;
     }
-    // The mark is made last: a directory with it is complete.
+    Ok(())
+}
+
+/// Marks a directory as a partition.
+pub(super) fn mark(path: &Path) -> Result<()> {
+    let named = |e| StoreError::io(format!("marking partition {}", path.display()), e);
     let fresh = path.join("format.new");
     let mut file = File::create(&fresh).map_err(named)?;
     writeln!(file, "{MARK} {VERSION}").map_err(named)?;
     file.sync_all().map_err(named)?;
     fs::rename(&fresh, path.join("format")).map_err(named)?;
     File::open(path).and_then(|dir| dir.sync_all()).map_err(named)
+}
+
+/// Makes the names in a directory durable.
+pub(super) fn sync_dir(path: &Path) -> Result<()> {
+    File::open(path)
+        .and_then(|dir| dir.sync_all())
+        .map_err(|e| StoreError::io(format!("syncing {}", path.display()), e))
 }
 
 /// Whether the directory is a partition this code can use.

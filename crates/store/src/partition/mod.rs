@@ -11,6 +11,7 @@ mod commit;
 mod format;
 mod pending;
 mod reaper;
+mod space;
 mod usage;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,8 +23,10 @@ use parking_lot::Mutex;
 
 use crate::config::{Durability, PartitionOptions};
 use crate::error::{Result, StoreError};
-use crate::meta::{Env, Rows, SegmentRow, Table, View};
+use crate::meta::{Change, Env, Rows, SegmentRow, Table, View};
 use crate::segment::{EpochGuard, Epochs, SegmentEnd, SegmentOptions, SegmentStats, Segments};
+
+use crate::volume::remove_unfinished;
 
 use commit::Committer;
 use format::Lock;
@@ -33,6 +36,7 @@ use usage::Usage;
 pub use commit::CommitStats;
 pub(crate) use pending::Pending;
 pub(crate) use reaper::doom_member;
+pub use space::{Packed, Space, Survey};
 pub(crate) use usage::roll;
 
 /// An open partition.
@@ -115,7 +119,18 @@ impl Partition {
     /// If there is something in the directory already, or it cannot be written.
     pub fn init(path: &Path, options: &PartitionOptions) -> Result<Self> {
         format::create(path)?;
-        Self::open(path, options)
+        let lock = Lock::take(path)?;
+        let env = open_env(path, options)?;
+        let mut txn = env.write()?;
+        let mut change = Change::new(&mut txn, &env, 0);
+        change.put(Table::Settings, FORMAT_KEY, format::VERSION.to_be_bytes().to_vec())?;
+        drop(change);
+        txn.commit().map_err(|e| env.database(e))?;
+        env.sync()?;
+        format::sync_dir(&path.join("meta"))?;
+        // The mark is made last: a directory with it is complete.
+        format::mark(path)?;
+        Self::start(path, options, lock, env)
     }
 
     /// Opens a partition. Takes as long with a million volumes as with none.
@@ -127,6 +142,18 @@ impl Partition {
         format::check(path)?;
         let lock = Lock::take(path)?;
         let env = open_env(path, options)?;
+        // Segments the database does not know are deleted: a database that is not ours, or lost
+        // what it had, must not get that far.
+        if env.view()?.get(Table::Settings, FORMAT_KEY)?.is_none() {
+            return Err(StoreError::NotPartition {
+                path: path.to_owned(),
+                why: "its database is missing or empty; put meta/ back from a copy".to_owned(),
+            });
+        }
+        Self::start(path, options, lock, env)
+    }
+
+    fn start(path: &Path, options: &PartitionOptions, lock: Lock, env: Env) -> Result<Self> {
         let known = known_segments(&env)?;
         let segments = Segments::open(
             &path.join("seg"),
@@ -152,12 +179,14 @@ impl Partition {
         });
         let committer = Committer::start(Arc::clone(&core))?;
         let reaper = Reaper::start(Arc::clone(&core), committer.queue())?;
-        Ok(Self {
+        let partition = Self {
             core,
             committer,
             reaper: Mutex::new(Some(reaper)),
             _lock: lock,
-        })
+        };
+        remove_unfinished(&partition)?;
+        Ok(partition)
     }
 
     /// Where it is.
@@ -182,10 +211,6 @@ impl Partition {
     #[must_use]
     pub fn options(&self) -> &PartitionOptions {
         &self.core.options
-    }
-
-    pub(crate) fn core(&self) -> &Arc<Core> {
-        &self.core
     }
 
     pub(crate) fn segments(&self) -> &Segments {
@@ -261,6 +286,9 @@ impl Drop for Partition {
         }
     }
 }
+
+/// The row of the settings that every database has.
+const FORMAT_KEY: &[u8] = b"format";
 
 fn open_env(path: &Path, options: &PartitionOptions) -> Result<Env> {
     let dir = path.join("meta");

@@ -197,7 +197,8 @@ impl Work<'_> {
         for row in view.scan(Table::Doomed, &[])? {
             let key = DoomedKey::from_bytes(row?.0)
                 .ok_or_else(|| self.core.env.corrupt("a row of the doomed"))?;
-            if !self.core.building.lock().contains(&key.tree) {
+            let held = !self.core.env.holds().generations(key.tree).is_empty();
+            if !held && !self.core.building.lock().contains(&key.tree) {
                 return Ok(Some(key));
             }
         }

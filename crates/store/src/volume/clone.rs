@@ -6,7 +6,7 @@ use afar_types::{VolumeId, VolumeType};
 
 use super::{Volume, check_id, check_name, is_writable};
 use crate::error::{Result, StoreError};
-use crate::meta::{At, Change, MemberState, Rows, Table, VolumeInfo, VolumeRow};
+use crate::meta::{At, Change, MemberState, Rows, VolumeInfo, VolumeRow};
 use crate::partition::{Partition, doom_member};
 
 /// A clone to be made.
@@ -217,8 +217,7 @@ fn convert(change: &mut Change<'_, '_>, from: VolumeId, id: VolumeId, name: &str
         return Err(StoreError::VolumeExists(id));
     }
     let mut info = change.info(from.0)?.ok_or(StoreError::NoVolume(from))?;
-    change.delete(Table::Volumes, &from.0.to_be_bytes())?;
-    change.delete(Table::Infos, &from.0.to_be_bytes())?;
+    change.delete_volume(from.0)?;
     change.delete_member(old.at(), from.0)?;
     none_above(change, from, old.at())?;
     let newer = change.members(old.tree)?.into_iter().find(|(generation, _, state)| {

@@ -48,6 +48,12 @@ impl NewVolume {
         }
     }
 
+    /// Its number.
+    #[must_use]
+    pub fn id(&self) -> VolumeId {
+        self.id
+    }
+
     /// Of which kind, and for read-only and backup volumes the read-write one they are of.
     #[must_use]
     pub fn kind(mut self, kind: VolumeType, parent: VolumeId) -> Self {
@@ -104,6 +110,26 @@ impl Partition {
         })
     }
 
+    /// Makes many volumes in one step: all of them, or none.
+    ///
+    /// # Errors
+    ///
+    /// As [`Partition::create_volume`], for the first that cannot be made.
+    pub fn create_volumes(&self, new: &[NewVolume]) -> Result<()> {
+        for volume in new {
+            check_id(volume.id)?;
+            check_name(&volume.name)?;
+        }
+        let default = self.options().new_compression();
+        let wanted = new.to_vec();
+        self.commit(move |change| {
+            for volume in &wanted {
+                create(change, volume, volume.compression.unwrap_or(default))?;
+            }
+            Ok(())
+        })
+    }
+
     /// Removes a volume. Its space comes back in the background.
     ///
     /// # Errors
@@ -114,6 +140,23 @@ impl Partition {
         self.reap();
         Ok(())
     }
+}
+
+/// Removes volumes whose making was not finished when the partition was closed.
+pub(crate) fn remove_unfinished(partition: &Partition) -> Result<()> {
+    let mut unfinished = Vec::new();
+    {
+        let reader = partition.reader()?;
+        for row in reader.scan(Table::Unfinished, &[])? {
+            let id = row?.0.try_into().map(u32::from_be_bytes);
+            unfinished.push(id.map_err(|_| reader.env().corrupt("an unfinished volume"))?);
+        }
+    }
+    for id in unfinished {
+        tracing::info!(volume = id, "removing a volume whose making was not finished");
+        partition.remove_volume(VolumeId(id))?;
+    }
+    Ok(())
 }
 
 /// Takes the next number for a tree.
@@ -206,8 +249,7 @@ fn root_directory(now: u32) -> VnodeRow {
 /// Takes a volume's rows away and leaves the rest to the reaper.
 pub(super) fn remove(change: &mut Change<'_, '_>, id: VolumeId) -> Result<()> {
     let row = change.volume(id.0)?.ok_or(StoreError::NoVolume(id))?;
-    change.delete(Table::Volumes, &id.0.to_be_bytes())?;
-    change.delete(Table::Infos, &id.0.to_be_bytes())?;
+    change.delete_volume(id.0)?;
     doom_member(change, row.at(), id.0)?;
     // The group's read-write volume forgets a clone that is gone.
     if row.parent != id.0

@@ -3,6 +3,7 @@
 mod clone;
 mod create;
 mod filling;
+mod list;
 mod state;
 
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use crate::partition::{Partition, Reader};
 
 pub use clone::NewClone;
 pub use create::NewVolume;
+pub(crate) use create::remove_unfinished;
 pub(crate) use filling::Filling;
 pub use state::{VolumeChange, VolumeState};
 

@@ -6,7 +6,7 @@ use afar_types::{PtsId, UnixTime, VolumeId, VolumeType};
 
 use super::{Volume, check_id, check_name};
 use crate::error::{Result, StoreError};
-use crate::meta::{Rows, Table, VolumeInfo, VolumeRow};
+use crate::meta::{MemberState, Rows, VolumeInfo, VolumeRow};
 use crate::partition::roll;
 use crate::segment::Compression;
 
@@ -261,10 +261,9 @@ impl Volume {
             if row.parent == from.0 {
                 row.parent = to.0;
             }
-            change.delete(Table::Volumes, &from.0.to_be_bytes())?;
-            change.delete(Table::Infos, &from.0.to_be_bytes())?;
+            change.delete_volume(from.0)?;
             change.delete_member(row.at(), from.0)?;
-            change.put_member(row.at(), to.0, crate::meta::MemberState::Live)?;
+            change.put_member(row.at(), to.0, MemberState::Live)?;
             change.put_volume(to.0, &row)?;
             change.put_info(to.0, &info)
         })?;
