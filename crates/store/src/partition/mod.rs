@@ -10,12 +10,14 @@
 mod commit;
 mod format;
 mod pending;
+mod plain;
 mod reaper;
 mod space;
 mod usage;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -24,7 +26,7 @@ use parking_lot::Mutex;
 use crate::config::{Durability, PartitionOptions};
 use crate::error::{Result, StoreError};
 use crate::meta::{Change, Env, Rows, SegmentRow, Table, View};
-use crate::segment::{EpochGuard, Epochs, SegmentEnd, SegmentOptions, SegmentStats, Segments};
+use crate::segment::{EpochGuard, Epochs, Extent, SegmentEnd, SegmentOptions, SegmentStats, Segments};
 
 use crate::volume::remove_unfinished;
 
@@ -59,6 +61,8 @@ pub(crate) struct Core {
     epochs: Epochs,
     usage: Usage,
     options: PartitionOptions,
+    /// Tells it from other partitions, also from itself opened before.
+    opened: u64,
     /// Trees that are being filled: doomed if that ends early, but not before.
     building: Mutex<BTreeSet<u64>>,
     /// Segments with records that are written and not yet committed.
@@ -173,6 +177,7 @@ impl Partition {
             epochs: Epochs::new(),
             usage: Usage::default(),
             options: options.clone(),
+            opened: plain::opened(),
             building: Mutex::default(),
             pinned: Mutex::default(),
             stopped: OnceLock::new(),
@@ -215,6 +220,16 @@ impl Partition {
 
     pub(crate) fn segments(&self) -> &Segments {
         &self.core.segments
+    }
+
+    /// Reads a part of a record, from memory if another reader had it just now.
+    pub(crate) fn read_plain(
+        &self,
+        extent: &Extent,
+        within: Range<u32>,
+        out: &mut [u8],
+    ) -> Result<()> {
+        self.core.read_plain(extent, within, out)
     }
 
     pub(crate) fn reader(&self) -> Result<Reader> {

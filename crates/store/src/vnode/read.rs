@@ -284,7 +284,7 @@ pub(crate) fn read_record(
     out: &mut [u8],
 ) -> Result<()> {
     match record {
-        Record::Extent(extent) => Ok(partition.segments().read_range(extent, within, out)?),
+        Record::Extent(extent) => partition.read_plain(extent, within, out),
         Record::Inline {
             codec,
             plain,
