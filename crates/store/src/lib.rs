@@ -3,6 +3,7 @@
 pub mod dump;
 pub mod segment;
 
+mod check;
 mod config;
 mod error;
 mod meta;
@@ -11,6 +12,10 @@ mod store;
 mod vnode;
 mod volume;
 
+pub use check::{
+    BadRecord, CheckOptions, CheckReport, Problem, ProblemKind, Progress, RecordOwner, ScrubOptions,
+    ScrubReport, Stage,
+};
 pub use config::{Durability, PartitionOptions};
 pub use error::{Result, StoreError};
 pub use partition::{CommitStats, Packed, Partition, Space, Survey};

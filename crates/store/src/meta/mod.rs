@@ -15,9 +15,9 @@ pub(crate) use change::{Change, FIRST_GENERATION, SegmentDelta};
 pub(crate) use env::{Env, Table, View};
 pub(crate) use hold::Hold;
 pub(crate) use key::{
-    At, DoomedKey, Item, Kind, change_start, dead_key, split_change_key, split_dead_key,
-    split_row_key, tree_range, vnode_slot_key,
+    At, DoomedKey, Item, Kind, change_key, change_start, dead_key, member_key, row_key,
+    split_change_key, split_dead_key, split_member_key, split_row_key, tree_range, vnode_slot_key,
 };
 pub(crate) use record::{INLINE_MAX, Record};
 pub(crate) use rows::{MemberState, SegmentRow, VnodeRow, VolumeInfo, VolumeRow};
-pub(crate) use versions::Rows;
+pub(crate) use versions::{Pair, Rows, Scan};

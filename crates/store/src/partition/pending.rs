@@ -1,11 +1,15 @@
 //! Records that are in a segment and not yet in the database.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::{Core, Partition};
 use crate::error::Result;
 use crate::meta::Change;
 use crate::segment::{Extent, Stored};
+
+/// How long it is waited for readers before nothing is given back.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Records a caller has written. Unless they are [kept](Pending::keep), their octets become dead
 /// when this is dropped.
@@ -112,5 +116,26 @@ fn no_space(core: &Core, error: crate::segment::SegmentError) -> crate::StoreErr
         crate::StoreError::NoSpace(core.path.clone())
     } else {
         error.into()
+    }
+}
+
+impl Partition {
+    /// Leaves of `segments`, none of which is the current one, those whose records are all
+    /// committed. None are left if somebody reads for too long to be sure.
+    pub(crate) fn retain_settled(&self, segments: &mut Vec<u32>) -> Result<()> {
+        // Whoever wrote to one of them while it was the current one has pinned it after this.
+        let epoch = self.core.epochs.advance();
+        let since = Instant::now();
+        while !self.core.epochs.passed(epoch) {
+            self.core.stopped()?;
+            if since.elapsed() > PATIENCE {
+                segments.clear();
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let pinned = self.core.pinned.lock();
+        segments.retain(|segment| !pinned.contains_key(segment));
+        Ok(())
     }
 }

@@ -17,7 +17,7 @@ use crate::volume::Volume;
 
 pub use attributes::SetAttributes;
 pub use entries::{Created, Linked, NewVnode, Removed, Renamed};
-pub(crate) use pages::pack_page;
+pub(crate) use pages::{pack_page, read_page, unpack_page};
 pub use read::StoredRecord;
 pub(crate) use write::RECORD_SHIFT;
 pub use write::{FileWriter, StoreOptions};
