@@ -190,3 +190,26 @@ fn a_partition_without_its_database_is_not_opened() {
     assert!(matches!(opened, Err(StoreError::NotPartition { .. })));
     assert_eq!(std::fs::metadata(&segment).unwrap().len(), before);
 }
+
+#[test]
+fn a_clone_made_read_write_gives_no_number_twice() {
+    let dir = TempDir::new().unwrap();
+    let partition = init(dir.path());
+    let volume = volume(&partition, 1);
+    let new = NewClone::new(VolumeId(2), "vol.1.readonly", VolumeType::ReadOnly);
+    let clone = volume.make_clone(&new).unwrap();
+    // Numbers the clone knows nothing of become free, and it comes to them again.
+    for name in ["a", "b", "c"] {
+        file(&volume, name, name.as_bytes());
+    }
+    volume.remove_file(volume.root(), b"c").unwrap();
+    partition.remove_volume(VolumeId(1)).unwrap();
+    let volume = clone.convert_to_read_write(VolumeId(1), "vol.1").unwrap();
+    let mut vnodes: Vec<u32> = (0..4)
+        .map(|name| file(&volume, &name.to_string(), name.to_string().as_bytes()).vnode.0)
+        .collect();
+    vnodes.sort_unstable();
+    vnodes.dedup();
+    assert_eq!(vnodes.len(), 4);
+    assert_eq!(read(&volume, volume.lookup(volume.root(), b"0").unwrap()), b"0");
+}

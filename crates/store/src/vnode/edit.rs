@@ -153,8 +153,10 @@ impl<'r, 'c, 'e> Edit<'r, 'c, 'e> {
             }
             let vnode = u32::from_be_bytes(*vnode);
             self.change.delete(Table::VnodeSlots, &key)?;
-            // The list is of the tree. A clone made read-write can have the vnode in use.
-            if self.change.vnode(at, vnode)?.is_none() {
+            let last = if directory { self.volume.last_directory } else { self.volume.last_file };
+            // The list is of the tree. A clone made read-write can have the vnode in use, or not
+            // know the number yet: it comes to it in its own time.
+            if vnode <= last && self.change.vnode(at, vnode)?.is_none() {
                 return Ok(Some(vnode));
             }
         }
