@@ -9,6 +9,7 @@ mod error;
 mod meta;
 mod partition;
 mod store;
+mod transfer;
 mod vnode;
 mod volume;
 
@@ -20,6 +21,9 @@ pub use config::{Durability, PartitionOptions};
 pub use error::{Result, StoreError};
 pub use partition::{CommitStats, Packed, Partition, Space, Survey};
 pub use store::Store;
+pub use transfer::{
+    DumpOptions, DumpSummary, RestoreMode, RestoreOptions, RestoreSummary, TransferProgress,
+};
 pub use vnode::{
     Created, FileWriter, Linked, MAX_TARGET, NewVnode, Removed, Renamed, SetAttributes,
     StoreOptions, StoredRecord, VnodeStatus,

@@ -213,3 +213,37 @@ fn a_clone_made_read_write_gives_no_number_twice() {
     assert_eq!(vnodes.len(), 4);
     assert_eq!(read(&volume, volume.lookup(volume.root(), b"0").unwrap()), b"0");
 }
+
+#[test]
+fn equal_records_are_stored_once_where_that_is_wanted() {
+    let dir = TempDir::new().unwrap();
+    let partition = init(dir.path());
+    partition.set_dedup(true).unwrap();
+    let volume = volume(&partition, 1);
+    let data = noise(1_000_000, 1);
+    let first = file(&volume, "first", &data);
+    let (_, one) = partition.disk_usage().unwrap();
+    let others: Vec<Fid> = (0..10).map(|i| file(&volume, &format!("copy{i}"), &data)).collect();
+    let (_, eleven) = partition.disk_usage().unwrap();
+    assert!(eleven < one + 300_000, "{one} octets became {eleven}");
+    volume.remove_file(volume.root(), b"first").unwrap();
+    partition.wait_reaped().unwrap();
+    assert!(matches!(volume.status(first), Err(StoreError::NoVnode(_))));
+    for copy in &others {
+        assert!(read(&volume, *copy) == data);
+    }
+    drop((volume, partition));
+    let partition = open(dir.path());
+    assert!(partition.dedup());
+    let volume = partition.volume(VolumeId(1)).unwrap();
+    for copy in &others {
+        assert!(read(&volume, *copy) == data);
+    }
+    for i in 0..10 {
+        volume.remove_file(volume.root(), format!("copy{i}").as_bytes()).unwrap();
+    }
+    partition.wait_reaped().unwrap();
+    // What was given back is not taken for what there is.
+    let again = file(&volume, "again", &data);
+    assert!(read(&volume, again) == data);
+}

@@ -7,7 +7,7 @@ use heed::{AnyTls, RoTxn, RwTxn};
 use super::env::{Env, Table, seal};
 use super::hold::Hold;
 use super::key::{At, Item, Kind, change_key, dead_key, member_key, row_key, split_row_key};
-use super::record::Record;
+use super::record::{NewRecord, Record};
 use super::rows::{MemberState, SegmentRow, VnodeRow, VolumeInfo, VolumeRow};
 use super::versions::Rows;
 use crate::error::Result;
@@ -164,18 +164,45 @@ impl<'c, 'e> Change<'c, 'e> {
         self.put_row(at, Item::vnode(vnode), row.to_bytes())
     }
 
-    /// Sets a record of a file to one that was just written.
+    /// Sets a record of a file.
     pub(crate) fn put_record(
         &mut self,
         at: At,
         vnode: u32,
         index: u64,
-        record: &Record,
+        new: &NewRecord,
     ) -> Result<()> {
-        if let Record::Extent(extent) = record {
-            self.take(extent);
+        if let Record::Extent(extent) = &new.record {
+            if new.shared {
+                self.share_or_revive(extent, new.hash)?;
+            } else {
+                self.take(extent);
+                self.note_hash(extent, new.hash)?;
+            }
         }
-        self.put_row(at, Item::record(vnode, index), record.to_bytes())
+        self.put_row(at, Item::record(vnode, index), new.record.to_bytes())
+    }
+
+    /// Lets others find a record by the hash of its plain octets.
+    fn note_hash(&mut self, extent: &Extent, hash: Option<[u8; 16]>) -> Result<()> {
+        let Some(hash) = hash else { return Ok(()) };
+        if self.get(Table::Dedup, &hash)?.is_some() {
+            return Ok(());
+        }
+        self.put(Table::Dedup, &hash, extent.to_bytes().to_vec())?;
+        self.put(Table::DedupKeys, &dead_key(extent.segment, extent.offset), hash.to_vec())
+    }
+
+    /// Adds a reference to a record somebody found by its hash and has pinned since: if its last
+    /// owner gave it up meanwhile, it is not yet given back and comes alive again.
+    fn share_or_revive(&mut self, extent: &Extent, hash: Option<[u8; 16]>) -> Result<()> {
+        let key = dead_key(extent.segment, extent.offset);
+        if self.get(Table::Dead, &key)?.is_none() {
+            return self.share(extent);
+        }
+        self.delete(Table::Dead, &key)?;
+        self.take(extent);
+        self.note_hash(extent, hash)
     }
 
     /// Counts a new record's octets.
@@ -308,6 +335,10 @@ impl<'c, 'e> Change<'c, 'e> {
                 0 | 1 => self.delete(Table::Shared, &key),
                 more => self.put(Table::Shared, &key, (more - 1).to_be_bytes().to_vec()),
             };
+        }
+        if let Some(hash) = self.get(Table::DedupKeys, &key)?.map(<[u8]>::to_vec) {
+            self.delete(Table::Dedup, &hash)?;
+            self.delete(Table::DedupKeys, &key)?;
         }
         let delta = self.segments.entry(extent.segment).or_default();
         delta.live -= i64::from(extent.stored);

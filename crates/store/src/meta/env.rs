@@ -44,9 +44,11 @@ pub(crate) enum Table {
     Shared,
     /// First half of a plain record's BLAKE3 to an extent that holds it.
     Dedup,
+    /// segment, offset to the key in [`Table::Dedup`], for the extents that have one.
+    DedupKeys,
 }
 
-const TABLES: [(Table, &str); 14] = [
+const TABLES: [(Table, &str); 15] = [
     (Table::Settings, "settings"),
     (Table::Volumes, "volumes"),
     (Table::Infos, "infos"),
@@ -61,6 +63,7 @@ const TABLES: [(Table, &str); 14] = [
     (Table::Free, "free"),
     (Table::Shared, "shared"),
     (Table::Dedup, "dedup"),
+    (Table::DedupKeys, "dedup-keys"),
 ];
 
 /// Octets of the checksum at the end of each value.
@@ -99,13 +102,13 @@ impl Env {
                 };
                 Ok::<_, heed::Error>(CommitOrAbort::<_, ()>::Commit((
                     (make(0)?, make(1)?, make(2)?, make(3)?, make(4)?, make(5)?, make(6)?),
-                    (make(7)?, make(8)?, make(9)?, make(10)?, make(11)?, make(12)?, make(13)?),
+                    (make(7)?, make(8)?, make(9)?, make(10)?, make(11)?, make(12)?, make(13)?, make(14)?),
                 )))
             })
             .map_err(|e| database(&path, e))?
             .unwrap_commit();
-        let ((a, b, c, d, e, f, g), (h, i, j, k, l, m, n)) = tables;
-        let tables = [a, b, c, d, e, f, g, h, i, j, k, l, m, n];
+        let ((a, b, c, d, e, f, g), (h, i, j, k, l, m, n, o)) = tables;
+        let tables = [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o];
         Ok(Self {
             env,
             tables,

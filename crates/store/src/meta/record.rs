@@ -19,6 +19,26 @@ pub(crate) enum Record {
     },
 }
 
+/// A record on its way into a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NewRecord {
+    pub(crate) record: Record,
+    /// Under which its octets are, or are to be, known for others to share.
+    pub(crate) hash: Option<[u8; 16]>,
+    /// The octets were there already.
+    pub(crate) shared: bool,
+}
+
+impl From<Record> for NewRecord {
+    fn from(record: Record) -> Self {
+        Self {
+            record,
+            hash: None,
+            shared: false,
+        }
+    }
+}
+
 impl Record {
     /// Octets when decompressed.
     pub(crate) fn plain_len(&self) -> u32 {

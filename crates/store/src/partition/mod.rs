@@ -19,6 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
@@ -67,6 +68,10 @@ pub(crate) struct Core {
     building: Mutex<BTreeSet<u64>>,
     /// Segments with records that are written and not yet committed.
     pinned: Mutex<BTreeMap<u32, u32>>,
+    /// Records that are about to be shared: segment and offset.
+    wanted: Mutex<BTreeMap<(u32, u32), u32>>,
+    /// Records with the same octets are to be stored once.
+    dedup: AtomicBool,
     /// Why nothing is accepted any more.
     stopped: OnceLock<Arc<str>>,
 }
@@ -158,6 +163,7 @@ impl Partition {
     }
 
     fn start(path: &Path, options: &PartitionOptions, lock: Lock, env: Env) -> Result<Self> {
+        let dedup = env.view()?.get(Table::Settings, DEDUP_KEY)?.is_some();
         let known = known_segments(&env)?;
         let segments = Segments::open(
             &path.join("seg"),
@@ -180,6 +186,8 @@ impl Partition {
             opened: plain::opened(),
             building: Mutex::default(),
             pinned: Mutex::default(),
+            wanted: Mutex::default(),
+            dedup: AtomicBool::new(dedup),
             stopped: OnceLock::new(),
         });
         let committer = Committer::start(Arc::clone(&core))?;
@@ -198,6 +206,27 @@ impl Partition {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.core.path
+    }
+
+    /// Whether records with the same octets are stored once.
+    #[must_use]
+    pub fn dedup(&self) -> bool {
+        self.core.dedup.load(Ordering::Relaxed)
+    }
+
+    /// Has records with the same octets stored once from now on, or not. It stays so when the
+    /// partition is opened again. Off in a new partition: it costs a hash and a row a record.
+    ///
+    /// # Errors
+    ///
+    /// If the setting cannot be written.
+    pub fn set_dedup(&self, on: bool) -> Result<()> {
+        self.commit(move |change| match on {
+            true => change.put(Table::Settings, DEDUP_KEY, Vec::new()),
+            false => change.delete(Table::Settings, DEDUP_KEY),
+        })?;
+        self.core.dedup.store(on, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Counts of commits and of the operations in them.
@@ -249,7 +278,7 @@ impl Partition {
     pub(crate) fn commit<T, F>(&self, operation: F) -> Result<T>
     where
         T: Send + 'static,
-        F: FnOnce(&mut crate::meta::Change<'_, '_>) -> Result<T> + Send + 'static,
+        F: FnOnce(&mut Change<'_, '_>) -> Result<T> + Send + 'static,
     {
         self.committer.queue().commit(&self.core, operation)
     }
@@ -302,6 +331,8 @@ impl Drop for Partition {
     }
 }
 
+/// The row of the settings that is there if equal records are stored once.
+const DEDUP_KEY: &[u8] = b"dedup";
 /// The row of the settings that every database has.
 const FORMAT_KEY: &[u8] = b"format";
 

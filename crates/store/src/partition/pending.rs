@@ -1,15 +1,20 @@
 //! Records that are in a segment and not yet in the database.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::{Core, Partition};
 use crate::error::Result;
-use crate::meta::Change;
+use crate::meta::{Change, Rows, Table};
 use crate::segment::{Extent, Stored};
 
 /// How long it is waited for readers before nothing is given back.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Fewest plain octets of a record that is looked for among those there are.
+const DEDUP_MIN: usize = 16 << 10;
 
 /// Records a caller has written. Unless they are [kept](Pending::keep), their octets become dead
 /// when this is dropped.
@@ -19,21 +24,35 @@ pub(crate) struct Pending<'p> {
     pins: Pins,
 }
 
+/// A place in a segment: number and offset.
+type Place = (u32, u32);
+
 /// Keeps the reaper from removing segments.
 pub(crate) struct Pins {
     core: Arc<Core>,
     segments: Vec<u32>,
+    /// Records of others that are to be shared.
+    shared: Vec<Place>,
 }
 
 impl Drop for Pins {
     fn drop(&mut self) {
         let mut pinned = self.core.pinned.lock();
         for segment in &self.segments {
-            match pinned.get_mut(segment) {
-                Some(count) if *count > 1 => *count -= 1,
-                _ => drop(pinned.remove(segment)),
-            }
+            give_up(&mut pinned, segment);
         }
+        drop(pinned);
+        let mut wanted = self.core.wanted.lock();
+        for place in &self.shared {
+            give_up(&mut wanted, place);
+        }
+    }
+}
+
+fn give_up<K: Ord>(counts: &mut BTreeMap<K, u32>, key: &K) {
+    match counts.get_mut(key) {
+        Some(count) if *count > 1 => *count -= 1,
+        _ => drop(counts.remove(key)),
     }
 }
 
@@ -54,6 +73,7 @@ impl<'p> Pending<'p> {
             pins: Pins {
                 core: Arc::clone(&partition.core),
                 segments: Vec::new(),
+                shared: Vec::new(),
             },
         }
     }
@@ -69,12 +89,43 @@ impl<'p> Pending<'p> {
         Ok(extent)
     }
 
+    /// Looks for a record with the same plain octets, and keeps it from being given back until
+    /// this is committed or dropped. Also returns under what hash the record is to be known.
+    pub(crate) fn find_twin(&mut self, plain: &[u8]) -> Result<(Option<Extent>, Option<[u8; 16]>)> {
+        let core = &self.partition.core;
+        if plain.len() < DEDUP_MIN || !core.dedup.load(Ordering::Relaxed) {
+            return Ok((None, None));
+        }
+        let mut hash = [0; 16];
+        hash.copy_from_slice(&blake3::hash(plain).as_bytes()[..16]);
+        let find = || -> Result<Option<Extent>> {
+            let reader = core.reader()?;
+            let row = reader.get(Table::Dedup, &hash)?;
+            Ok(row.and_then(|row| Extent::from_bytes(row).ok()))
+        };
+        let Some(extent) = find()? else {
+            return Ok((None, Some(hash)));
+        };
+        // Pinned first and looked for again: what is still known then cannot go any more.
+        let place = (extent.segment, extent.offset);
+        *core.wanted.lock().entry(place).or_default() += 1;
+        self.pins.shared.push(place);
+        let same = find()? == Some(extent)
+            && usize::try_from(extent.plain).is_ok_and(|len| len == plain.len());
+        let mut found = Vec::new();
+        if same && core.segments.read(&extent, &mut found).is_ok() && found == plain {
+            return Ok((Some(extent), Some(hash)));
+        }
+        Ok((None, Some(hash)))
+    }
+
     /// Leaves the records to the operation that commits them, which holds the pins until then.
     pub(crate) fn keep(mut self) -> Pins {
         self.extents.clear();
         Pins {
             core: Arc::clone(&self.pins.core),
             segments: std::mem::take(&mut self.pins.segments),
+            shared: std::mem::take(&mut self.pins.shared),
         }
     }
 

@@ -254,10 +254,17 @@ impl Work<'_> {
     fn punch_some(&self) -> Result<bool> {
         let mut stretches: Vec<(u32, Range<u64>)> = Vec::new();
         let mut taken = Vec::new();
+        let mut looked_at = 0;
         {
             let view = self.core.env.view()?;
-            for row in view.scan(Table::Dead, &[])?.take(STRETCHES) {
+            let wanted = self.core.wanted.lock();
+            for row in view.scan(Table::Dead, &[])?.take(STRETCHES + wanted.len()) {
                 let (key, value) = row?;
+                looked_at += 1;
+                // Somebody is about to revive it.
+                if split_dead_key(key).is_some_and(|place| wanted.contains_key(&place)) {
+                    continue;
+                }
                 let (Some((segment, offset)), Ok(len)) = (split_dead_key(key), value.try_into())
                 else {
                     return Err(self.core.env.corrupt("a row of the dead"));
@@ -276,7 +283,7 @@ impl Work<'_> {
             return Ok(false);
         }
         self.wait_for_readers()?;
-        let more = taken.len() == STRETCHES;
+        let more = looked_at >= STRETCHES;
         let joined = self.commit(move |change| join_free(change, &taken, stretches))?;
         for (segment, range) in joined {
             self.punch(segment, range)?;
@@ -305,7 +312,8 @@ impl Work<'_> {
         }
         // Whoever wrote to it while it was the current one has pinned it once this is over.
         self.wait_for_readers()?;
-        if self.core.pinned.lock().contains_key(&segment) {
+        let wanted = self.core.wanted.lock().keys().any(|(of, _)| *of == segment);
+        if wanted || self.core.pinned.lock().contains_key(&segment) {
             return Ok(false);
         }
         let gone = self.commit(move |change| {

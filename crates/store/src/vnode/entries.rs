@@ -252,7 +252,7 @@ impl Edit<'_, '_, '_> {
             Content::Symlink(target) => {
                 row.kind = VnodeRow::SYMLINK;
                 row.length = target.len() as u64;
-                let record = record_of(target);
+                let record = record_of(target).into();
                 self.change.put_record(at, vnode, 0, &record)?;
             }
         }

@@ -19,7 +19,7 @@ pub use attributes::SetAttributes;
 pub use entries::{Created, Linked, NewVnode, Removed, Renamed};
 pub(crate) use pages::{pack_page, read_page, unpack_page};
 pub use read::StoredRecord;
-pub(crate) use write::RECORD_SHIFT;
+pub(crate) use write::{RECORD_SHIFT, pack_record, shift_for};
 pub use write::{FileWriter, StoreOptions};
 
 /// The longest target of a symlink or mount point.

@@ -6,7 +6,6 @@ use afar_types::VolumeId;
 
 use super::clone::none_above;
 use super::create::next_tree;
-use super::is_writable;
 use crate::error::{Result, StoreError};
 use crate::meta::{
     At, Change, DoomedKey, FIRST_GENERATION, MemberState, Rows, Table, VolumeInfo, VolumeRow,
@@ -32,7 +31,8 @@ impl Filling {
         })
     }
 
-    /// The next generation of a read-write volume, which shows all it holds and takes changes.
+    /// The next generation of a volume, which shows all it holds and takes changes. It must be the
+    /// newest of its tree: not a clone of a read-write volume here.
     pub(crate) fn next(partition: &Arc<Partition>, volume: VolumeId) -> Result<Self> {
         Self::begin(partition, volume, |change, volume| {
             let row = change.volume(volume.0)?.ok_or(StoreError::NoVolume(volume))?;
@@ -79,14 +79,20 @@ impl Filling {
     }
 
     /// Shows what was filled in as the volume `row` and `info` tell of. What the volume held
-    /// before is removed.
-    pub(crate) fn finish(self, mut row: VolumeRow, info: VolumeInfo) -> Result<()> {
+    /// before is removed. `check` is asked of the volume as it is then, and can refuse.
+    pub(crate) fn finish(
+        self,
+        mut row: VolumeRow,
+        info: VolumeInfo,
+        check: impl FnOnce(Option<&VolumeRow>) -> Result<()> + Send + 'static,
+    ) -> Result<()> {
         let (at, volume, fresh) = (self.at, self.volume, self.fresh);
         row.tree = at.tree;
         row.generation = at.generation;
         self.partition.commit(move |change| {
             let old = change.volume(volume.0)?;
-            if !fresh && !old.is_some_and(|old| is_writable(old.kind) && old.tree == at.tree) {
+            check(old.as_ref())?;
+            if !fresh && old.is_none_or(|old| old.tree != at.tree) {
                 return Err(StoreError::NoVolume(volume));
             }
             let doomed = if fresh { DoomedKey::tree(at.tree) } else { DoomedKey::shade(at) };

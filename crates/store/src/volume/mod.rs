@@ -15,6 +15,7 @@ use crate::meta::{Rows, Table, VolumeRow};
 use crate::partition::{Partition, Reader};
 
 pub use clone::NewClone;
+pub(crate) use clone::freeze;
 pub use create::NewVolume;
 pub(crate) use create::remove_unfinished;
 pub(crate) use filling::Filling;
