@@ -10,6 +10,7 @@ use super::{CheckOptions, CheckReport};
 use crate::segment::Compression;
 use crate::{NewClone, NewVnode, NewVolume, Partition, PartitionOptions, StoreOptions, Volume};
 
+mod damage;
 mod random;
 
 fn options() -> PartitionOptions {

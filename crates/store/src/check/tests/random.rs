@@ -25,7 +25,7 @@ impl Work {
         let (volume, fids) = &mut self.volumes[chosen];
         let mut pick = || fids[self.random.usize(..fids.len())];
         let (a, b, c) = (pick(), pick(), pick());
-        let mut name = || format!("{}{}", self.random.u8(..60), "x".repeat(self.random.usize(..90)));
+        let mut name = || format!("{}{}", self.random.u8(..60), "x".repeat(30 * self.random.usize(..3)));
         let (name, other) = (name().into_bytes(), name().into_bytes());
         let made = match what {
             2..30 => volume.create_file(a, &name, &vnode()).map(|made| Some(made.vnode.fid)),
