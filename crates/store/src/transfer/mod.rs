@@ -12,8 +12,6 @@ mod pin;
 mod restore;
 mod set;
 mod tree;
-#[cfg(test)]
-mod tests;
 
 pub use dump::{DumpOptions, DumpSummary};
 pub use restore::{RestoreMode, RestoreOptions, RestoreSummary};
