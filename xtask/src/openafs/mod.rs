@@ -148,6 +148,8 @@ struct Description {
     client_netns: String,
     /// Words to put before a command so that it reaches the servers.
     client_exec: Vec<String>,
+    /// Words to put before one of OpenAFS's administration commands, which then takes -localauth.
+    admin_exec: Vec<String>,
     /// The client's CellServDB; ThisCell lies beside it.
     cellservdb: PathBuf,
     /// The servers' KeyFileExt (kvno 1, aes256-cts-hmac-sha1-96).
@@ -291,11 +293,21 @@ fn describe(cell: &Cell, parts: &[Part]) -> Result<Description> {
             format!("--net=/run/netns/{}", cell.pair.client),
             "--".to_owned(),
         ],
+        admin_exec: words(&cell.command(Role::Server, &[]))?,
         cellservdb: cell.dir.join("client/etc/CellServDB"),
         key_file_ext: cell.dir.join("server/etc/server/KeyFileExt"),
         fixture: cell.dir.join(FIXTURE),
         volumes,
     })
+}
+
+/// A command as words.
+fn words(command: &std::process::Command) -> Result<Vec<String>> {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words
+        .map(|word| word.to_str().map(str::to_owned))
+        .collect::<Option<_>>()
+        .context("the cell's folder has a name that is not UTF-8")
 }
 
 /// The number after a label in what `vos examine` prints.
