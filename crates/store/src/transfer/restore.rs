@@ -265,14 +265,14 @@ impl Target {
         usage: &Usage,
     ) -> VolumeRow {
         let there = self.row;
-        let kind = options.kind.or(there.map(|row| row.kind)).unwrap_or(VolumeType::ReadWrite);
+        let kind = options.kind.or_else(|| there.map(|row| row.kind)).unwrap_or(VolumeType::ReadWrite);
         let own = if kind == VolumeType::ReadWrite || header.parent.is_none() {
             options.id.0
         } else {
             header.parent.0
         };
-        let parent = options.parent.map(|id| id.0).or(there.map(|row| row.parent));
-        let clone = options.clone.map(|id| id.0).or(there.map(|row| row.clone));
+        let parent = options.parent.map(|id| id.0).or_else(|| there.map(|row| row.parent));
+        let clone = options.clone.map(|id| id.0).or_else(|| there.map(|row| row.clone));
         let kept = there.filter(|_| options.mode == RestoreMode::Incremental);
         let mut row = VolumeRow {
             // The filling knows.

@@ -289,7 +289,7 @@ impl FileWriter<'_> {
             edit.store(fid, &mut row, &records, length)?;
             row.data_version += 1;
             row.author = options.author.0;
-            row.modify_time = options.modify_time.map_or(edit.now(), |time| time.0);
+            row.modify_time = options.modify_time.map_or_else(|| edit.now(), |time| time.0);
             row.server_modify_time = edit.now();
             edit.put(fid.vnode.0, &row)?;
             let status = edit.status(fid, &row)?;
