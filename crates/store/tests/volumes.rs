@@ -247,3 +247,20 @@ fn equal_records_are_stored_once_where_that_is_wanted() {
     let again = file(&volume, "again", &data);
     assert!(read(&volume, again) == data);
 }
+
+#[test]
+fn a_target_stays_one_however_it_is_stored() {
+    let dir = TempDir::new().unwrap();
+    let partition = init(dir.path());
+    let volume = volume(&partition, 1);
+    let new = NewVnode::new(PtsId(7), 0o755);
+    let link = volume.symlink(volume.root(), b"link", b"target", &new).unwrap().vnode.fid;
+    let stored = StoreOptions::default();
+    volume.write(link, 2, &[b'x'; 1022], &stored).unwrap();
+    let long = volume.write(link, 0, &[b'x'; 1025], &stored);
+    assert!(matches!(long, Err(StoreError::OutOfRange { .. })));
+    let empty = volume.truncate(link, 0, &stored);
+    assert!(matches!(empty, Err(StoreError::OutOfRange { .. })));
+    assert_eq!(volume.status(link).unwrap().length, 1024);
+    assert!(read(&volume, link).starts_with(b"taxx"));
+}

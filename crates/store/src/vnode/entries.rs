@@ -7,7 +7,7 @@ use afar_types::{Fid, PtsId, UnixTime, VnodeId};
 use super::edit::Edit;
 use super::pages::pack_page;
 use super::write::{RECORD_SHIFT, record_of};
-use super::{MAX_TARGET, VnodeStatus};
+use super::{VnodeStatus, check_target};
 use crate::error::{Result, StoreError};
 use crate::meta::{Item, VnodeRow};
 use crate::volume::Volume;
@@ -105,13 +105,7 @@ impl Volume {
         target: &[u8],
         new: &NewVnode,
     ) -> Result<Created> {
-        if target.is_empty() || target.len() > MAX_TARGET {
-            return Err(StoreError::OutOfRange {
-                option: "length of a symlink's target",
-                value: target.len().to_string(),
-                range: "1 to 1024 bytes",
-            });
-        }
+        check_target(target.len() as u64)?;
         self.make(directory, name, new, Content::Symlink(target.to_vec()))
     }
 

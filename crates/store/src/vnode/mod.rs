@@ -25,6 +25,18 @@ pub use write::{FileWriter, StoreOptions};
 /// The longest target of a symlink or mount point.
 pub const MAX_TARGET: usize = 1024;
 
+/// Whether a symlink's target can have this length.
+fn check_target(length: u64) -> Result<()> {
+    if (1..=MAX_TARGET as u64).contains(&length) {
+        return Ok(());
+    }
+    Err(StoreError::OutOfRange {
+        option: "length of a symlink's target",
+        value: length.to_string(),
+        range: "1 to 1024 bytes",
+    })
+}
+
 /// A vnode's attributes, as FetchStatus tells them, without what depends on the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VnodeStatus {

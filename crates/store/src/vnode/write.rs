@@ -8,7 +8,7 @@ use afar_types::{Fid, PtsId, UnixTime};
 
 use super::edit::Edit;
 use super::read::read_record;
-use super::{VnodeStatus, node};
+use super::{VnodeStatus, check_target, node};
 use crate::error::{Result, StoreError};
 use crate::meta::{INLINE_MAX, Item, Kind, NewRecord, Record, Rows, VnodeRow};
 use crate::partition::Pending;
@@ -267,6 +267,9 @@ impl FileWriter<'_> {
         };
         if length > MAX_LENGTH {
             return Err(StoreError::TooBig(length));
+        }
+        if self.base.kind == VnodeRow::SYMLINK {
+            check_target(length)?;
         }
         self.last_record(written, length)?;
         let Self {
