@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use afar_link::cli::{self as link_cli, LinkCommand};
 use clap::{Parser, Subcommand};
 
+use crate::store::{self, StoreCommand};
 use crate::{fetch, output, rxperf};
 
 /// AFS for long and fat links: client, servers, administration and instruments in one binary.
@@ -36,6 +37,9 @@ enum Command {
     Cp(fetch::CpArgs),
     /// Measure Rx between two hosts: throughput, calls per second, path.
     Rxperf(rxperf::Args),
+    /// Look after partitions of volumes: make, list, check, move volumes in and out of files.
+    #[command(subcommand)]
+    Store(StoreCommand),
     /// Try a long or lossy link: an emulated WAN between two network namespaces.
     #[command(subcommand)]
     Link(LinkCommand),
@@ -49,6 +53,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Cat(args) => fetch::cat(args),
         Command::Cp(args) => fetch::cp(args),
         Command::Rxperf(args) => rxperf::run(args),
+        Command::Store(command) => store::run(command),
         Command::Link(command) => link(command),
     };
     result.unwrap_or_else(|error| {

@@ -4,6 +4,7 @@ mod cli;
 mod fetch;
 mod output;
 mod rxperf;
+mod store;
 
 use std::process::ExitCode;
 

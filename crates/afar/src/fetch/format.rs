@@ -31,13 +31,13 @@ impl Name {
 
 /// Writes lines to standard output. On a terminal, characters that would move its cursor are shown
 /// as `?`.
-pub(super) struct Lines {
+pub(crate) struct Lines {
     out: io::BufWriter<io::Stdout>,
     terminal: bool,
 }
 
 impl Lines {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let stdout = io::stdout();
         let terminal = stdout.is_terminal();
         Self {
@@ -47,7 +47,7 @@ impl Lines {
     }
 
     /// One line of these parts.
-    pub(super) fn line(&mut self, parts: &[&[u8]]) -> io::Result<()> {
+    pub(crate) fn line(&mut self, parts: &[&[u8]]) -> io::Result<()> {
         for part in parts {
             if self.terminal {
                 let text = String::from_utf8_lossy(part);
@@ -64,12 +64,12 @@ impl Lines {
     }
 
     /// One line of JSON.
-    pub(super) fn json(&mut self, value: &impl Serialize) -> io::Result<()> {
+    pub(crate) fn json(&mut self, value: &impl Serialize) -> io::Result<()> {
         serde_json::to_writer(&mut self.out, value)?;
         self.out.write_all(b"\n")
     }
 
-    pub(super) fn flush(&mut self) -> io::Result<()> {
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
 }
@@ -115,7 +115,7 @@ pub(super) fn kind(status: &FetchStatus) -> &'static str {
 }
 
 /// `2026-11-21 13:25:07`, in UTC.
-pub(super) fn time(time: UnixTime) -> String {
+pub(crate) fn time(time: UnixTime) -> String {
     let (days, seconds) = (time.0 / 86_400, time.0 % 86_400);
     let (year, month, day) = civil(days);
     let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);

@@ -5,7 +5,7 @@
 
 mod cat;
 mod cp;
-mod format;
+pub(crate) mod format;
 mod ls;
 mod object;
 mod session;

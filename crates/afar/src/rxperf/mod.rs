@@ -11,7 +11,7 @@ mod report;
 mod runtime;
 mod server;
 mod transfer;
-mod units;
+pub(crate) mod units;
 mod wire;
 
 use std::process::ExitCode;

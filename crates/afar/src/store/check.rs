@@ -1,0 +1,206 @@
+//! `afar store check`.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use afar_store::{CheckOptions, CheckReport, Stage};
+use serde::Serialize;
+
+use super::progress::Progress;
+use super::{TROUBLE, each};
+use crate::output::Output;
+use crate::rxperf::units::grouped;
+
+/// Options of `afar store check`.
+#[derive(Debug, clap::Args)]
+#[command(
+    long_about = "Prove that everything in partitions holds together: every row's checksum; every \
+    volume's counts, directories, entries, links and versions; every record's place in the \
+    segments, and what is free there. Nothing is changed, unless --reclaim says so. Segments are \
+    not read, unless --data says so.",
+    after_help = "Exit status: 0 all is well, 1 something is wrong (each thing is a line), 2 a \
+    partition could not be checked, or wrong usage."
+)]
+pub(crate) struct CheckArgs {
+    /// Partitions
+    #[arg(required = true, value_name = "DIR")]
+    dirs: Vec<PathBuf>,
+    /// Also read all file data and verify it, as `afar store scrub` does
+    #[arg(long)]
+    data: bool,
+    /// Give octets of segments that nothing refers to, as a crash leaves them, back to the file
+    /// system. Done only if nothing is wrong
+    #[arg(long)]
+    reclaim: bool,
+    /// Most problems of each partition to list; the rest is counted
+    #[arg(long, value_name = "N", default_value_t = 1_000)]
+    limit: usize,
+    /// One JSON object a partition, one a line
+    #[arg(long)]
+    json: bool,
+}
+
+/// Something wrong, in JSON.
+#[derive(Serialize)]
+pub(super) struct Problem {
+    kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    volume: Option<u32>,
+    what: String,
+}
+
+impl From<&afar_store::Problem> for Problem {
+    fn from(problem: &afar_store::Problem) -> Self {
+        Self {
+            kind: problem.kind.name(),
+            volume: problem.volume.map(|volume| volume.0),
+            what: problem.what.clone(),
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.kind)?;
+        if let Some(volume) = self.volume {
+            write!(f, "volume {volume}: ")?;
+        }
+        f.write_str(&self.what)
+    }
+}
+
+#[derive(Serialize)]
+struct Report {
+    path: PathBuf,
+    clean: bool,
+    problem_count: u64,
+    problems: Vec<Problem>,
+    rows: u64,
+    volumes: u64,
+    vnodes: u64,
+    records: u64,
+    segments: u64,
+    octets: Octets,
+}
+
+#[derive(Serialize)]
+struct Octets {
+    live: u64,
+    dead: u64,
+    free: u64,
+    lost: u64,
+    reclaimed: u64,
+    verified: u64,
+}
+
+impl Report {
+    fn new(path: &Path, report: &CheckReport) -> Self {
+        Self {
+            path: path.to_owned(),
+            clean: report.is_clean(),
+            problem_count: report.problem_count,
+            problems: report.problems.iter().map(Problem::from).collect(),
+            rows: report.rows,
+            volumes: report.volumes,
+            vnodes: report.vnodes,
+            records: report.records,
+            segments: report.segments,
+            octets: Octets {
+                live: report.live_octets,
+                dead: report.dead_octets,
+                free: report.free_octets,
+                lost: report.lost_octets,
+                reclaimed: report.reclaimed_octets,
+                verified: report.verified_octets,
+            },
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.path.display();
+        for problem in &self.problems {
+            writeln!(f, "{path}: {problem}")?;
+        }
+        let listed = self.problems.len() as u64;
+        if listed < self.problem_count {
+            writeln!(
+                f,
+                "{path}: and {} more",
+                grouped(self.problem_count - listed)
+            )?;
+        }
+        let n = grouped;
+        write!(
+            f,
+            "{path}: {}; {} volumes with {} vnodes, {} records in {} segments; {} octets live, {} \
+             free, {} to be freed, {} of nothing",
+            verdict(self.problem_count),
+            n(self.volumes),
+            n(self.vnodes),
+            n(self.records),
+            n(self.segments),
+            n(self.octets.live),
+            n(self.octets.free),
+            n(self.octets.dead),
+            n(self.octets.lost),
+        )?;
+        if self.octets.reclaimed > 0 {
+            write!(f, ", {} of these given back", n(self.octets.reclaimed))?;
+        }
+        if self.octets.verified > 0 {
+            write!(f, "; {} octets of data verified", n(self.octets.verified))?;
+        }
+        Ok(())
+    }
+}
+
+/// How much is wrong, in words.
+pub(super) fn verdict(problems: u64) -> String {
+    match problems {
+        0 => "all is well".to_owned(),
+        1 => "1 thing is wrong".to_owned(),
+        many => format!("{} things are wrong", grouped(many)),
+    }
+}
+
+/// Exit status of a command that looks for what is wrong.
+pub(super) fn exit_code(failed: u64, wrong: bool) -> ExitCode {
+    match (failed, wrong) {
+        (1.., _) => ExitCode::from(TROUBLE),
+        (0, true) => ExitCode::FAILURE,
+        (0, false) => ExitCode::SUCCESS,
+    }
+}
+
+/// Shows how far a check or scrub is.
+pub(super) fn show(progress: &Progress, at: afar_store::Progress) {
+    progress.tell(match at.stage {
+        Stage::Rows => "rows",
+        Stage::Volumes => "volumes",
+        Stage::Space => "segments",
+        Stage::Data => "data",
+        _ => "",
+    });
+    progress.set_of(at.done, at.total);
+}
+
+pub(super) fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
+    let mut output = Output::new(args.json, None)?;
+    let options = CheckOptions {
+        data: args.data,
+        reclaim: args.reclaim,
+        limit: args.limit,
+    };
+    let mut wrong = false;
+    let failed = each(&args.dirs, |partition| {
+        let progress = Progress::of_things(0);
+        let report = partition.check(&options, &mut |at| show(&progress, at))?;
+        drop(progress);
+        wrong |= !report.is_clean();
+        output.report(&Report::new(partition.path(), &report))
+    });
+    Ok(exit_code(failed, wrong))
+}

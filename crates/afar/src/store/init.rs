@@ -1,0 +1,79 @@
+//! `afar store init`.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use afar_store::{Partition, PartitionOptions};
+use serde::Serialize;
+
+use crate::output::Output;
+use crate::rxperf::units::parse_size;
+
+/// Options of `afar store init`.
+#[derive(Debug, clap::Args)]
+#[command(
+    long_about = "Make a partition of an empty directory, which is created if it is not there. \
+    A file system of its own is usual, as /vicepa, but any directory will do; lost+found in it is \
+    left alone.",
+    after_help = "Example:\n  afar store init /vicepa"
+)]
+pub(crate) struct InitArgs {
+    /// The directory
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+    /// Try the partition with segment files of this size, to learn whether the disk takes them:
+    /// 1Mi to 2Gi. The size is not kept: whoever opens the partition decides, 1Gi by default
+    #[arg(long, value_name = "OCTETS", value_parser = parse_size)]
+    segment_size: Option<u32>,
+    /// Store records of the same octets once
+    #[arg(long)]
+    dedup: bool,
+    /// One JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    path: PathBuf,
+    format_version: u32,
+    dedup: bool,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            path,
+            format_version,
+            dedup,
+        } = self;
+        let dedup = if *dedup {
+            ", equal records stored once"
+        } else {
+            ""
+        };
+        write!(
+            f,
+            "{}: a partition of format version {format_version}{dedup}",
+            path.display()
+        )
+    }
+}
+
+pub(super) fn run(args: &InitArgs) -> anyhow::Result<ExitCode> {
+    let mut options = PartitionOptions::default();
+    if let Some(size) = args.segment_size {
+        options = options.segment_size(size)?;
+    }
+    let partition = Partition::init(&args.dir, &options)?;
+    if args.dedup {
+        partition.set_dedup(true)?;
+    }
+    Output::new(args.json, None)?.report(&Report {
+        path: args.dir.clone(),
+        format_version: partition.format_version(),
+        dedup: partition.dedup(),
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
