@@ -103,6 +103,7 @@ impl Driver {
         let options = options(&mut random, compression);
         let path = dir.path().join("partition");
         let partition = Arc::new(Partition::init(&path, &options).unwrap());
+        partition.set_dedup(random.bool()).unwrap();
         Self {
             profile: Profile::of(&mut random),
             _dir: Some(dir),
@@ -161,6 +162,7 @@ impl Driver {
         self.compare_all();
         self.partition().wait_reaped().unwrap();
         self.compare_all();
+        self.check();
         self.reopen();
         self.compare_all();
     }

@@ -14,6 +14,7 @@ mod driver;
 mod failure;
 mod model;
 mod step;
+mod transfer_step;
 mod tree;
 mod volume;
 mod volume_step;

@@ -47,13 +47,19 @@ impl Model {
         self.volumes.get_mut(&id).ok_or(Failure::NoVolume)
     }
 
+    /// The beginning of a volume that shares nothing with others.
+    pub(crate) fn new_line(&mut self) -> (u64, u64) {
+        self.lines += 1;
+        (self.lines, 0)
+    }
+
     pub(crate) fn create(&mut self, new: &Fresh, now: u32) -> Outcome<()> {
         check_id(new.id)?;
         check_name(&new.name)?;
         if self.volumes.contains_key(&new.id) {
             return Err(Failure::VolumeExists);
         }
-        self.lines += 1;
+        let (line, age) = self.new_line();
         let mut tree = Tree::default();
         if new.root {
             tree.nodes.insert(1, Arc::new(root(now)));
@@ -63,8 +69,8 @@ impl Model {
             state: state(new, &tree, now),
             offline: false,
             tree,
-            line: self.lines,
-            age: 0,
+            line,
+            age,
         };
         volume.flag();
         self.volumes.insert(new.id, volume);

@@ -1,6 +1,6 @@
 //! One random operation.
 
-use afar_store::{SetAttributes, StoreOptions};
+use afar_store::{SetAttributes, StoreError, StoreOptions};
 use afar_types::{Fid, PtsId, UnixTime, VolumeId, VolumeType};
 
 use crate::choose::{self, acl, len, new_vnode, offset, pattern, spoil};
@@ -16,6 +16,11 @@ impl Driver {
             return self.volume_step();
         }
         let id = self.some_volume();
+        self.vnode_step(id);
+    }
+
+    /// Something to one volume's vnodes.
+    pub(crate) fn vnode_step(&mut self, id: u32) {
         let crowded = self
             .model
             .volumes
@@ -332,7 +337,8 @@ impl Driver {
                 let status = volume.write(wanted.fid, 0, b"fffff", &options(&wanted))?;
                 if late {
                     let result = writer.finish(&StoreOptions::default());
-                    assert!(matches!(result, Err(afar_store::StoreError::Conflict(_))));
+                    let error = result.expect_err("another writer came first");
+                    assert!(matches!(error, StoreError::Conflict(_) | StoreError::OutOfRange { .. }));
                 }
                 Ok(status)
             },

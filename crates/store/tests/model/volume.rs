@@ -160,6 +160,9 @@ impl Volume {
         if end > MAX_LENGTH || length > MAX_LENGTH {
             return Err(Failure::TooBig);
         }
+        if matches!(node.content, Content::Symlink(_)) && !(1..=1024).contains(&length) {
+            return Err(Failure::OutOfRange);
+        }
         self.change(now, |edit| {
             let node = edit.node(wanted.fid)?;
             let (Content::File(data) | Content::Symlink(data)) = &mut node.content else {

@@ -24,11 +24,16 @@ impl Driver {
             26..44 => self.reclone(),
             44..54 => self.remove_volume(),
             54..58 => self.renumber(),
-            58..66 => self.convert(),
-            66..78 => self.change(),
+            58..65 => self.convert(),
+            65..73 => self.change(),
+            73..78 => self.transfer_step(),
             78..82 => {
                 self.doing("open again");
                 self.reopen();
+                if self.random.u8(..4) == 0 {
+                    let on = self.random.bool();
+                    self.partition().set_dedup(on).unwrap();
+                }
                 self.count_volumes();
             }
             82..88 => {
@@ -44,11 +49,12 @@ impl Driver {
                 self.doing("compare all");
                 self.compare_all();
             }
+            98 => self.check(),
             _ => self.put_back(),
         }
     }
 
-    fn number(&mut self) -> u32 {
+    pub(crate) fn number(&mut self) -> u32 {
         match self.random.u8(..60) {
             0 => 0,
             1 => u32::MAX,
