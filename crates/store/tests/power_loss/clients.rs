@@ -4,13 +4,21 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use afar_store::Partition;
+use afar_store::{Partition, StoreError};
 
-use crate::model::{Client, Found, difference};
+use crate::model::{Client, Found, Operation, difference};
 use crate::subject;
 
 /// Numbers of volumes a client has for itself.
 pub(crate) const NUMBERS: u32 = 100;
+
+/// An operation that failed.
+#[derive(Debug, thiserror::Error)]
+#[error("{operation:?}: {error}")]
+pub(crate) struct Failed {
+    pub(crate) operation: Operation,
+    pub(crate) error: StoreError,
+}
 
 /// Clients, and how many operations each has done.
 #[derive(Clone)]
@@ -21,8 +29,13 @@ pub(crate) struct Clients {
 
 impl Clients {
     pub(crate) fn new(seed: u64, count: u32) -> Self {
-        let clients = (1..=count).map(|number| Client::new(seed, number * NUMBERS)).collect();
-        Self { clients, done: vec![0; count as usize] }
+        let clients = (1..=count)
+            .map(|number| Client::new(seed, number * NUMBERS))
+            .collect();
+        Self {
+            clients,
+            done: vec![0; count as usize],
+        }
     }
 
     /// How many operations each client has done.
@@ -49,13 +62,14 @@ impl Clients {
     ///
     /// # Errors
     ///
-    /// What the first operation that failed says.
+    /// An operation that failed. The others go on; the model is as if those that failed had not
+    /// been begun.
     pub(crate) fn run(
         &mut self,
         partition: &Arc<Partition>,
         steps: u32,
         acknowledge: impl Fn(usize, u32) + Sync,
-    ) -> Result<(), String> {
+    ) -> Result<(), Failed> {
         let acknowledge = &acknowledge;
         std::thread::scope(|scope| {
             let clients = self.clients.iter_mut().zip(&mut self.done).enumerate();
@@ -67,7 +81,7 @@ impl Clients {
                             let operation = client.step();
                             if let Err(error) = subject::perform(partition, &operation) {
                                 *client = before;
-                                return Err(format!("{operation:?}: {error}"));
+                                return Err(Failed { operation, error });
                             }
                             *done += 1;
                             acknowledge(number, *done);
@@ -76,35 +90,65 @@ impl Clients {
                     })
                 })
                 .collect();
-            threads.into_iter().try_for_each(|thread| thread.join().unwrap())
+            let results: Vec<_> = threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap())
+                .collect();
+            results.into_iter().collect()
         })
     }
 
-    /// Compares a partition with the model: all that was acknowledged is there. With `ahead`, the
-    /// operation each client may have been at is wholly there or not at all, and the model takes
-    /// what it finds.
+    /// Checks a partition and compares it with the model.
     ///
     /// # Errors
     ///
     /// What differs, or what the store says.
-    pub(crate) fn compare(&mut self, partition: &Arc<Partition>, ahead: bool) -> Result<(), String> {
-        let problems = subject::check(partition);
+    pub(crate) fn compare(
+        &mut self,
+        partition: &Arc<Partition>,
+        ahead: bool,
+    ) -> Result<(), String> {
+        let problems = subject::check(partition).map_err(|error| error.to_string())?;
         if !problems.is_empty() {
-            return Err(format!("check found {}: {}", problems.len(), problems.join("; ")));
+            return Err(format!(
+                "check found {}: {}",
+                problems.len(),
+                problems.join("; ")
+            ));
         }
+        self.compare_contents(partition, ahead)
+    }
+
+    /// Compares what a partition holds with the model: all that was acknowledged is there. With
+    /// `ahead`, the operation each client may have been at is wholly there or not at all, and the
+    /// model takes what it finds.
+    ///
+    /// # Errors
+    ///
+    /// What differs, or what cannot be read.
+    pub(crate) fn compare_contents(
+        &mut self,
+        partition: &Arc<Partition>,
+        ahead: bool,
+    ) -> Result<(), String> {
         let mut found: BTreeMap<u32, Found> = BTreeMap::new();
-        for (volume, entries) in subject::contents(partition).map_err(|error| error.to_string())? {
-            found.entry(volume / NUMBERS).or_default().insert(volume, entries);
+        for (volume, entries) in subject::contents(partition)? {
+            found
+                .entry(volume / NUMBERS)
+                .or_default()
+                .insert(volume, entries);
         }
-        for client in 0..self.clients.len() {
-            let found = found.remove(&(client as u32 + 1)).unwrap_or_default();
+        for (client, number) in (0..self.clients.len()).zip(1..) {
+            let found = found.remove(&number).unwrap_or_default();
             let Some(lacking) = difference(&found, &self.clients[client].model.found()) else {
                 continue;
             };
             let mut next = self.clients[client].clone();
             let done = self.done[client];
             if !ahead {
-                return Err(format!("client {client} after {done} operations: {lacking}"));
+                return Err(format!(
+                    "client {client} after {done} operations: {lacking}"
+                ));
             }
             let operation = next.step();
             if let Some(wrong) = difference(&found, &next.model.found()) {

@@ -1,10 +1,13 @@
 //! The store after power was lost at any moment.
 
 use std::path::Path;
+use std::sync::Arc;
 
+use afar_store::Partition;
 use fastrand::Rng;
 
 use crate::clients::Clients;
+use crate::event::Event;
 use crate::power_cut::PowerCut;
 use crate::recorder::{Log, Recorder, scratch};
 use crate::{setting, subject};
@@ -12,97 +15,201 @@ use crate::{setting, subject};
 /// Clients at work at a time.
 pub(crate) const CLIENTS: u32 = 3;
 /// Says that the partition was made.
-pub(crate) const MADE: u64 = u64::MAX;
+const MADE: u64 = u64::MAX;
 
-/// Records clients at work, from the making of the partition on.
-fn record(seed: u64, steps: u32) -> Log {
-    let dir = scratch();
-    let recorder = Recorder::start(dir.path());
-    let partition = subject::init(dir.path()).unwrap();
-    recorder.mark(MADE);
-    let acknowledge = |client, done| recorder.mark(mark_of(client, done));
-    Clients::new(seed, CLIENTS).run(&partition, steps, acknowledge).unwrap();
-    drop(partition);
-    recorder.stop().unwrap()
+/// What clients did while it was recorded.
+pub(crate) struct Run {
+    pub(crate) log: Log,
+    /// As they were at the beginning.
+    clients: Clients,
+    /// The partition was there already.
+    made: bool,
 }
 
-/// The remark that an operation of a client was acknowledged.
-pub(crate) fn mark_of(client: usize, done: u32) -> u64 {
-    (client as u64) << 32 | u64::from(done)
-}
-
-/// What was acknowledged before a point: whether the partition was made, and how many operations
-/// of each client.
-pub(crate) fn acknowledged(log: &Log, point: usize) -> (bool, Vec<u32>) {
-    let mut made = false;
-    let mut done = vec![0; CLIENTS as usize];
-    for mark in log.marks(point) {
-        if mark == MADE {
-            made = true;
-        } else {
-            done[(mark >> 32) as usize] = u32::try_from(mark & u64::from(u32::MAX)).unwrap();
-        }
+impl Run {
+    /// Records clients at work, from the making of the partition on. It stores equal records once
+    /// for every other seed.
+    pub(crate) fn record(
+        dir: &Path,
+        seed: u64,
+        work: impl FnOnce(&Recorder, Arc<Partition>, &mut Clients) -> Result<(), String>,
+    ) -> Result<Self, String> {
+        let clients = Clients::new(seed, CLIENTS);
+        let recorder = Recorder::start(dir);
+        let partition = subject::init(dir, seed % 2 == 1).map_err(|error| error.to_string())?;
+        recorder.mark(MADE);
+        work(&recorder, partition, &mut clients.clone())?;
+        Ok(Self {
+            log: recorder.stop()?,
+            clients,
+            made: false,
+        })
     }
-    (made, done)
+
+    /// Records clients that go on on a partition that was closed.
+    fn record_further(dir: &Path, clients: &Clients, steps: u32) -> Result<Self, String> {
+        let recorder = Recorder::start(dir);
+        let partition = subject::open(dir).map_err(|error| error.to_string())?;
+        run_marked(&recorder, &partition, &mut clients.clone(), steps)?;
+        drop(partition);
+        Ok(Self {
+            log: recorder.stop()?,
+            clients: clients.clone(),
+            made: true,
+        })
+    }
+
+    /// Before a point, whether the partition was made, and what clients had done.
+    fn acknowledged(&self, point: usize) -> (bool, Vec<u32>) {
+        let mut made = self.made;
+        let mut done = self.clients.done().to_vec();
+        for mark in self.log.marks(point) {
+            if mark == MADE {
+                made = true;
+            } else {
+                let number = u32::try_from(mark & u64::from(u32::MAX));
+                done[(mark >> 32) as usize] = number.expect("32 bits");
+            }
+        }
+        (made, done)
+    }
+
+    /// Loses power at points, which are in order, and hands each image with what was acknowledged
+    /// to a test.
+    ///
+    /// # Errors
+    ///
+    /// What the test says, and where; the image is kept then.
+    pub(crate) fn lose_power(
+        &self,
+        points: &[usize],
+        rng: &mut Rng,
+        mut test: impl FnMut(&Path, bool, &mut Clients, u64) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let mut power_cut = PowerCut::new(&self.log);
+        let mut clients = self.clients.clone();
+        for &point in points {
+            let choice = rng.u64(..);
+            let (made, done) = self.acknowledged(point);
+            clients.advance(&done);
+            let image = scratch();
+            let saved = power_cut.image(point, choice, image.path());
+            saved.map_err(|error| format!("an image cannot be written: {error}"))?;
+            if let Err(error) = test(image.path(), made, &mut clients.clone(), choice) {
+                let len = self.log.len();
+                let kept = image.keep();
+                return Err(format!(
+                    "power lost at event {point} of {len}, choice {choice}, see {}: {error}",
+                    kept.display()
+                ));
+            }
+        }
+        Ok(())
+    }
 }
 
-/// Opens what power loss left, compares it with the model, and now and then works on.
-pub(crate) fn examine(image: &Path, made: bool, clients: &Clients, seed: u64) -> Result<(), String> {
+/// Has clients work, and marks in the log what was acknowledged.
+pub(crate) fn run_marked(
+    recorder: &Recorder,
+    partition: &Arc<Partition>,
+    clients: &mut Clients,
+    steps: u32,
+) -> Result<(), String> {
+    let acknowledge =
+        |client: usize, done: u32| recorder.mark((client as u64) << 32 | u64::from(done));
+    clients
+        .run(partition, steps, acknowledge)
+        .map_err(|error| error.to_string())
+}
+
+/// Points of a log, in order.
+pub(crate) fn draw_points(log: &Log, count: usize, rng: &mut Rng) -> Vec<usize> {
+    let mut points: Vec<usize> = (0..count).map(|_| rng.usize(0..=log.len())).collect();
+    points.sort_unstable();
+    points
+}
+
+/// Opens what power loss left and compares it with the model, which takes what it finds. Says
+/// whether there is a partition.
+pub(crate) fn compare(image: &Path, made: bool, clients: &mut Clients) -> Result<bool, String> {
     let partition = match subject::open(image) {
         Ok(partition) => partition,
         // Before the partition was made there may be none.
-        Err(_) if !made => return Ok(()),
+        Err(_) if !made => return Ok(false),
         Err(error) => return Err(format!("cannot be opened: {error}")),
     };
-    let mut clients = clients.clone();
     clients.compare(&partition, true)?;
-    if seed.is_multiple_of(8) {
-        let further = clients.done().iter().max().unwrap() + 10;
-        clients.run(&partition, further, |_, _| {}).map_err(|error| format!("working on: {error}"))?;
-        partition.wait_reaped().map_err(|error| format!("after working on: {error}"))?;
-        clients.compare(&partition, false).map_err(|error| format!("after working on: {error}"))?;
-        drop(partition);
-        let partition = subject::open(image).map_err(|error| format!("opening again: {error}"))?;
-        clients.compare(&partition, false).map_err(|error| format!("opened again: {error}"))?;
-    }
-    Ok(())
+    Ok(true)
+}
+
+/// Goes on working where power was lost.
+fn work_on(image: &Path, clients: &mut Clients) -> Result<(), String> {
+    let steps = clients.done().iter().max().copied().unwrap_or(0) + 10;
+    let partition = subject::open(image).map_err(|error| error.to_string())?;
+    clients
+        .run(&partition, steps, |_, _| {})
+        .map_err(|error| error.to_string())?;
+    partition.wait_reaped().map_err(|error| error.to_string())?;
+    clients.compare(&partition, false)?;
+    drop(partition);
+    let partition = subject::open(image).map_err(|error| format!("opening again: {error}"))?;
+    clients
+        .compare(&partition, false)
+        .map_err(|error| format!("opened again: {error}"))
+}
+
+/// Goes on working where power was lost, and loses it again.
+fn lose_power_again(image: &Path, clients: &Clients, rng: &mut Rng) -> Result<(), String> {
+    let steps = clients.done().iter().max().copied().unwrap_or(0) + 3;
+    let run = Run::record_further(image, clients, steps)?;
+    let points = draw_points(&run.log, 3, rng);
+    run.lose_power(&points, rng, |image, made, clients, _| {
+        compare(image, made, clients).map(drop)
+    })
 }
 
 /// Loses power at so many points of a workload.
-fn lose_power(seed: u64, steps: u32, points: usize) {
-    let log = record(seed, steps);
+fn lose_power(seed: u64, points: usize) -> Result<(), String> {
     let mut rng = Rng::with_seed(seed);
-    let mut places: Vec<usize> = (0..points).map(|_| rng.usize(0..=log.len())).collect();
-    places.sort_unstable();
-    let mut power_cut = PowerCut::new(&log);
-    let mut clients = Clients::new(seed, CLIENTS);
-    for point in places {
-        let choice = rng.u64(..);
-        let (made, done) = acknowledged(&log, point);
-        clients.advance(&done);
-        let image = scratch();
-        power_cut.image(point, choice, image.path()).unwrap();
-        if let Err(error) = examine(image.path(), made, &clients, choice) {
-            let kept = image.keep();
-            panic!(
-                "power lost at event {point} of {}, choice {choice}: {error}\n\
-                 What was on disk, used since: {}\n\
-                 Again: AFAR_TEST_SEED={seed} AFAR_TEST_CRASH_POINTS={points} \
-                 cargo test -p afar-store --test power_loss crash::",
-                log.len(),
-                kept.display(),
-            );
-        }
+    let dir = scratch();
+    let run = Run::record(dir.path(), seed, |recorder, partition, clients| {
+        run_marked(recorder, &partition, clients, 160)
+    })?;
+    let holes = run.log.count(|event| matches!(event, Event::Zero { .. }));
+    let removed = run.log.count(|event| matches!(event, Event::Unlink { .. }));
+    if holes < 10 || removed == 0 {
+        return Err(format!(
+            "only {holes} holes were punched and {removed} segments removed"
+        ));
     }
+    let places = draw_points(&run.log, points, &mut rng);
+    let mut further = rng.fork();
+    run.lose_power(&places, &mut rng, |image, made, clients, choice| {
+        if !compare(image, made, clients)? {
+            return Ok(());
+        }
+        match choice % 16 {
+            0 | 1 => work_on(image, clients).map_err(|error| format!("working on: {error}")),
+            2 => lose_power_again(image, clients, &mut further)
+                .map_err(|error| format!("working on, and once more: {error}")),
+            _ => Ok(()),
+        }
+    })
 }
 
 #[test]
 fn nothing_acknowledged_is_lost_with_the_power() {
     let points = setting("AFAR_TEST_CRASH_POINTS", 150_usize);
-    let seed = setting("AFAR_TEST_SEED", 1);
-    // A workload's log grows with its steps, so many points are spread over several workloads.
+    let first = setting("AFAR_TEST_SEED", 1);
+    // Many points are spread over several workloads.
     let workloads = points.div_ceil(500);
-    for workload in 0..workloads {
-        lose_power(seed + workload as u64, 150, points / workloads);
+    for seed in first..first + workloads as u64 {
+        let points = points / workloads;
+        if let Err(error) = lose_power(seed, points) {
+            panic!(
+                "{error}\nAgain: AFAR_TEST_SEED={seed} AFAR_TEST_CRASH_POINTS={points} \
+                 cargo test -p afar-store --test power_loss crash::"
+            );
+        }
     }
 }

@@ -23,7 +23,7 @@ fn nothing_acknowledged_is_lost_with_the_process() {
     let seed = setting("AFAR_TEST_SEED", 1);
     let mut rng = Rng::with_seed(seed);
     let dir = scratch();
-    drop(subject::init(dir.path()).unwrap());
+    drop(subject::init(dir.path(), seed % 2 == 1).unwrap());
     let mut clients = Clients::new(seed, CLIENTS);
     for kill in 0..kills {
         let before = clients.done().to_vec();
@@ -53,7 +53,9 @@ fn work_until_killed(dir: &Path, seed: u64, done: &[u32], milliseconds: u64) -> 
     let reader = thread::spawn(move || {
         for line in output.lines() {
             let line = line.unwrap();
-            let Some((_, numbers)) = line.split_once("acknowledged ") else { continue };
+            let Some((_, numbers)) = line.split_once("acknowledged ") else {
+                continue;
+            };
             let (client, done) = numbers.split_once(' ').unwrap();
             acknowledged[client.parse::<usize>().unwrap()] = done.parse().unwrap();
             // Nobody waits after the first time.
@@ -77,11 +79,18 @@ fn child_works_until_it_is_killed() {
     let Some(role) = role() else { return };
     let mut parts = role.splitn(3, ' ');
     let seed = parts.next().unwrap().parse().unwrap();
-    let done: Vec<u32> = parts.next().unwrap().split(',').map(|n| n.parse().unwrap()).collect();
+    let done: Vec<u32> = parts
+        .next()
+        .unwrap()
+        .split(',')
+        .map(|n| n.parse().unwrap())
+        .collect();
     let partition = subject::open(Path::new(parts.next().unwrap())).unwrap();
     let mut clients = Clients::new(seed, CLIENTS);
     clients.advance(&done);
     clients
-        .run(&partition, u32::MAX, |client, done| println!("acknowledged {client} {done}"))
+        .run(&partition, u32::MAX, |client, done| {
+            println!("acknowledged {client} {done}")
+        })
         .unwrap();
 }

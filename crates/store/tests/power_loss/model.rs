@@ -1,8 +1,10 @@
 //! Volumes in memory: the truth that the store is compared with.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::slice::from_ref;
 use std::sync::Arc;
 
+use afar_store::RestoreMode;
 use fastrand::Rng;
 
 /// Bytes told by a seed, so that an operation is short.
@@ -37,22 +39,70 @@ pub(crate) type Path = Vec<String>;
 /// What a client does to a volume, or a volume server to all of it.
 #[derive(Clone, Debug)]
 pub(crate) enum Operation {
-    CreateVolume { volume: u32 },
-    RemoveVolume { volume: u32 },
+    CreateVolume {
+        volume: u32,
+    },
+    RemoveVolume {
+        volume: u32,
+    },
     /// Clones `from` to a read-only volume, which may exist already.
-    Clone { from: u32, to: u32 },
-    Dump { from: u32 },
-    /// Restores a dump of `from` to a new volume.
-    Restore { from: u32, to: u32 },
-    MakeDir { volume: u32, path: Path },
-    Create { volume: u32, path: Path },
-    Symlink { volume: u32, path: Path, target: String },
-    Write { volume: u32, path: Path, offset: u64, data: Data },
-    Truncate { volume: u32, path: Path, len: u64 },
-    Link { volume: u32, path: Path, name: String },
-    Rename { volume: u32, from: Path, to: Path },
-    Unlink { volume: u32, path: Path },
-    RemoveDir { volume: u32, path: Path },
+    Clone {
+        from: u32,
+        to: u32,
+    },
+    Dump {
+        from: u32,
+    },
+    /// Restores a dump of `from`, to a new volume or over one.
+    Restore {
+        from: u32,
+        to: u32,
+        mode: RestoreMode,
+    },
+    /// Checks the partition and reads all its data while others use it.
+    Check,
+    MakeDir {
+        volume: u32,
+        path: Path,
+    },
+    Create {
+        volume: u32,
+        path: Path,
+    },
+    Symlink {
+        volume: u32,
+        path: Path,
+        target: String,
+    },
+    Write {
+        volume: u32,
+        path: Path,
+        offset: u64,
+        data: Data,
+    },
+    Truncate {
+        volume: u32,
+        path: Path,
+        len: u64,
+    },
+    Link {
+        volume: u32,
+        path: Path,
+        name: String,
+    },
+    Rename {
+        volume: u32,
+        from: Path,
+        to: Path,
+    },
+    Unlink {
+        volume: u32,
+        path: Path,
+    },
+    RemoveDir {
+        volume: u32,
+        path: Path,
+    },
 }
 
 /// A file or directory.
@@ -84,15 +134,20 @@ pub(crate) type Found = BTreeMap<u32, BTreeMap<Path, Entry>>;
 /// The first difference, as text.
 pub(crate) fn difference(found: &Found, expected: &Found) -> Option<String> {
     if !found.keys().eq(expected.keys()) {
-        let (found, expected): (Vec<_>, Vec<_>) = (found.keys().collect(), expected.keys().collect());
+        let (found, expected): (Vec<_>, Vec<_>) =
+            (found.keys().collect(), expected.keys().collect());
         return Some(format!("volumes are {found:?}, expected {expected:?}"));
     }
     found.iter().find_map(|(volume, found)| {
         let expected = &expected[volume];
         let paths: BTreeSet<&Path> = found.keys().chain(expected.keys()).collect();
-        let path = paths.into_iter().find(|path| found.get(*path) != expected.get(*path))?;
+        let path = paths
+            .into_iter()
+            .find(|path| found.get(*path) != expected.get(*path))?;
         let [found, expected] = [found, expected].map(|entries| describe(entries.get(path)));
-        Some(format!("volume {volume}, {path:?} is {found}, expected {expected}"))
+        Some(format!(
+            "volume {volume}, {path:?} is {found}, expected {expected}"
+        ))
     })
 }
 
@@ -100,8 +155,13 @@ fn describe(entry: Option<&Entry>) -> String {
     match entry {
         None => "absent".to_owned(),
         Some(Entry::File { bytes, names }) => {
-            let sum: u64 = bytes.iter().fold(0, |sum, byte| sum.wrapping_mul(31) + u64::from(*byte));
-            format!("a file of {} bytes (sum {sum:016x}) with {names} names", bytes.len())
+            let sum: u64 = bytes
+                .iter()
+                .fold(0, |sum, byte| sum.wrapping_mul(31) + u64::from(*byte));
+            format!(
+                "a file of {} bytes (sum {sum:016x}) with {names} names",
+                bytes.len()
+            )
         }
         Some(entry) => format!("{entry:?}"),
     }
@@ -112,7 +172,10 @@ const ROOT: usize = 0;
 impl Volume {
     fn new() -> Self {
         let root = Node::Directory(BTreeMap::new());
-        Self { nodes: BTreeMap::from([(ROOT, root)]), next: ROOT + 1 }
+        Self {
+            nodes: BTreeMap::from([(ROOT, root)]),
+            next: ROOT + 1,
+        }
     }
 
     /// Everything below the root, by path.
@@ -120,9 +183,11 @@ impl Volume {
         let mut entries = BTreeMap::new();
         let mut left = vec![(Path::new(), ROOT)];
         while let Some((path, number)) = left.pop() {
-            let Node::Directory(names) = &self.nodes[&number] else { continue };
+            let Node::Directory(names) = &self.nodes[&number] else {
+                continue;
+            };
             for (name, node) in names {
-                let path = [path.as_slice(), &[name.clone()]].concat();
+                let path = [path.as_slice(), from_ref(name)].concat();
                 let entry = match &self.nodes[node] {
                     Node::Directory(_) => {
                         left.push((path.clone(), *node));
@@ -130,7 +195,10 @@ impl Volume {
                     }
                     Node::File(bytes) => {
                         let names = names.values().filter(|other| *other == node).count();
-                        Entry::File { bytes: Arc::clone(bytes), names }
+                        Entry::File {
+                            bytes: Arc::clone(bytes),
+                            names,
+                        }
                     }
                     Node::Symlink(target) => Entry::Symlink(target.clone()),
                 };
@@ -207,32 +275,47 @@ impl Model {
             Operation::RemoveVolume { volume } => {
                 self.volumes.remove(volume);
             }
-            Operation::Clone { from, to } | Operation::Restore { from, to } => {
+            Operation::Clone { from, to } | Operation::Restore { from, to, .. } => {
                 self.volumes.insert(*to, self.volumes[from].clone());
             }
-            Operation::Dump { .. } => {}
+            Operation::Dump { .. } | Operation::Check => {}
             Operation::MakeDir { volume, path } => {
-                self.volume(*volume).add(path, Node::Directory(BTreeMap::new()));
+                self.volume(*volume)
+                    .add(path, Node::Directory(BTreeMap::new()));
             }
             Operation::Create { volume, path } => {
                 self.volume(*volume).add(path, Node::File(Arc::default()));
             }
-            Operation::Symlink { volume, path, target } => {
-                self.volume(*volume).add(path, Node::Symlink(target.clone()));
+            Operation::Symlink {
+                volume,
+                path,
+                target,
+            } => {
+                self.volume(*volume)
+                    .add(path, Node::Symlink(target.clone()));
             }
-            Operation::Write { volume, path, offset, data } => {
+            Operation::Write {
+                volume,
+                path,
+                offset,
+                data,
+            } => {
                 let bytes = self.volume(*volume).bytes(path);
                 let start = usize::try_from(*offset).unwrap();
                 bytes.resize(bytes.len().max(start + data.len), 0);
                 bytes[start..start + data.len].copy_from_slice(&data.bytes());
             }
             Operation::Truncate { volume, path, len } => {
-                self.volume(*volume).bytes(path).resize(usize::try_from(*len).unwrap(), 0);
+                self.volume(*volume)
+                    .bytes(path)
+                    .resize(usize::try_from(*len).unwrap(), 0);
             }
             Operation::Link { volume, path, name } => {
                 let volume = self.volume(*volume);
                 let node = volume.find(path);
-                volume.names(&path[..path.len() - 1]).insert(name.clone(), node);
+                volume
+                    .names(&path[..path.len() - 1])
+                    .insert(name.clone(), node);
             }
             Operation::Rename { volume, from, to } => self.volume(*volume).rename(from, to),
             Operation::Unlink { volume, path } | Operation::RemoveDir { volume, path } => {
@@ -242,7 +325,10 @@ impl Model {
     }
 
     pub(crate) fn found(&self) -> Found {
-        self.volumes.iter().map(|(number, volume)| (*number, volume.entries())).collect()
+        self.volumes
+            .iter()
+            .map(|(number, volume)| (*number, volume.entries()))
+            .collect()
     }
 
     fn volume(&mut self, number: u32) -> &mut Volume {
@@ -256,6 +342,7 @@ impl Model {
 pub(crate) struct Client {
     rng: Rng,
     base: u32,
+    steps: u32,
     pub(crate) model: Model,
 }
 
@@ -263,29 +350,44 @@ const CLONES: u32 = 2;
 const RESTORED: u32 = 3;
 /// Bytes a file may have, so that images stay small.
 const LONGEST: u64 = 600 << 10;
+/// Bytes of a file in one record.
+const RECORD: usize = 128 << 10;
 
 impl Client {
     pub(crate) fn new(seed: u64, base: u32) -> Self {
         let rng = Rng::with_seed(seed ^ u64::from(base) << 32);
-        Self { rng, base, model: Model::default() }
+        Self {
+            rng,
+            base,
+            steps: 0,
+            model: Model::default(),
+        }
     }
 
     /// Draws the next operation and does it to the model.
     pub(crate) fn step(&mut self) -> Operation {
         let operation = self.draw();
+        self.steps += 1;
         self.model.apply(&operation);
         operation
     }
 
     fn draw(&mut self) -> Operation {
+        // Now and then all goes, so that segments become empty.
+        if self.steps % 70 >= 62
+            && let Some(volume) = self.model.volumes.keys().next()
+        {
+            return Operation::RemoveVolume { volume: *volume };
+        }
         if !self.model.volumes.contains_key(&self.base) {
             return Operation::CreateVolume { volume: self.base };
         }
         loop {
             let drawn = match self.rng.u8(0..100) {
                 0..4 => Some(self.clone_volume()),
-                4..6 => self.remove_volume(),
-                6..9 => {let _ = self.dump_or_restore(); continue},
+                4..7 => self.remove_volume(),
+                7..10 => self.dump_or_restore(),
+                10 => Some(Operation::Check),
                 _ => self.draw_in_volume(),
             };
             if let Some(operation) = drawn {
@@ -295,7 +397,10 @@ impl Client {
     }
 
     fn clone_volume(&mut self) -> Operation {
-        Operation::Clone { from: self.base, to: self.base + 1 + self.rng.u32(0..CLONES) }
+        Operation::Clone {
+            from: self.base,
+            to: self.base + 1 + self.rng.u32(0..CLONES),
+        }
     }
 
     fn remove_volume(&mut self) -> Option<Operation> {
@@ -310,15 +415,22 @@ impl Client {
         let volumes: Vec<u32> = self.model.volumes.keys().copied().collect();
         let from = self.rng.choice(volumes)?;
         let to = self.base + 1 + CLONES + self.rng.u32(0..RESTORED);
-        if self.rng.u8(0..3) == 0 || self.model.volumes.contains_key(&to) {
-            return Some(Operation::Dump { from });
-        }
-        Some(Operation::Restore { from, to })
+        let mode = match (self.rng.u8(0..4), self.model.volumes.contains_key(&to)) {
+            (0, _) => return Some(Operation::Dump { from }),
+            (_, false) => RestoreMode::Full { overwrite: false },
+            (1, true) => RestoreMode::Full { overwrite: true },
+            (_, true) => RestoreMode::Incremental,
+        };
+        Some(Operation::Restore { from, to, mode })
     }
 
     fn draw_in_volume(&mut self) -> Option<Operation> {
         // The volumes restored are read-write too, but the first one gets most of the work.
-        let restored = self.model.volumes.keys().filter(|number| **number > self.base + CLONES);
+        let restored = self
+            .model
+            .volumes
+            .keys()
+            .filter(|number| **number > self.base + CLONES);
         let restored: Vec<u32> = restored.copied().collect();
         let volume = match self.rng.u8(0..8) {
             0 => self.rng.choice(restored).unwrap_or(self.base),
@@ -343,33 +455,62 @@ impl Client {
         let free = |path: Path| (!entries.contains_key(&path)).then_some(path);
         let many = entries.len() > 60;
         Some(match rng.u8(0..100) {
-            0..20 if !many => Operation::Create { volume, path: free(new(rng))? },
-            20..26 if !many => Operation::MakeDir { volume, path: free(new(rng))? },
+            0..20 if !many => Operation::Create {
+                volume,
+                path: free(new(rng))?,
+            },
+            20..26 if !many => Operation::MakeDir {
+                volume,
+                path: free(new(rng))?,
+            },
             26..30 if !many => {
                 let path = free(new(rng))?;
-                Operation::Symlink { volume, path, target: new_name(rng) }
+                Operation::Symlink {
+                    volume,
+                    path,
+                    target: new_name(rng),
+                }
             }
             30..62 => {
                 let path = rng.choice(files)?.clone();
                 let (offset, data) = draw_write(rng);
-                Operation::Write { volume, path, offset, data }
+                Operation::Write {
+                    volume,
+                    path,
+                    offset,
+                    data,
+                }
             }
             62..67 => {
                 let path = rng.choice(files)?.clone();
-                Operation::Truncate { volume, path, len: rng.u64(0..LONGEST) >> rng.u8(0..12) }
+                Operation::Truncate {
+                    volume,
+                    path,
+                    len: rng.u64(0..LONGEST) >> rng.u8(0..12),
+                }
             }
             67..72 => {
                 let path = rng.choice(files)?.clone();
                 let name = new_name(rng);
-                free([&path[..path.len() - 1], &[name.clone()]].concat())?;
+                free([&path[..path.len() - 1], from_ref(&name)].concat())?;
                 Operation::Link { volume, path, name }
             }
             72..84 => self.draw_rename(volume, &entries, &dirs)?,
-            84..96 => Operation::Unlink { volume, path: rng.choice(not_dirs)?.clone() },
+            84..96 => Operation::Unlink {
+                volume,
+                path: rng.choice(not_dirs)?.clone(),
+            },
             96.. => {
-                let empty = |dir: &&&Path| !entries.keys().any(|path| path.len() > dir.len() && path.starts_with(dir));
+                let empty = |dir: &&&Path| {
+                    !entries
+                        .keys()
+                        .any(|path| path.len() > dir.len() && path.starts_with(dir))
+                };
                 let empty: Vec<&&Path> = sub_dirs.iter().filter(empty).collect();
-                Operation::RemoveDir { volume, path: (**rng.choice(empty)?).clone() }
+                Operation::RemoveDir {
+                    volume,
+                    path: (**rng.choice(empty)?).clone(),
+                }
             }
             _ => return None,
         })
@@ -398,7 +539,11 @@ impl Client {
             (Entry::File { names: 2.., .. }, _) => return None,
             _ => {}
         }
-        Some(Operation::Rename { volume, from: from.clone(), to })
+        Some(Operation::Rename {
+            volume,
+            from: from.clone(),
+            to,
+        })
     }
 }
 
@@ -412,6 +557,17 @@ fn new_name(rng: &mut Rng) -> String {
 }
 
 fn draw_write(rng: &mut Rng) -> (u64, Data) {
+    // Whole records of few contents, for a partition that stores equal ones once.
+    if rng.u8(0..4) == 0 {
+        let len = if rng.bool() { RECORD } else { RECORD + 20_000 };
+        return (
+            rng.u64(0..3) * RECORD as u64,
+            Data {
+                seed: rng.u64(0..6),
+                len,
+            },
+        );
+    }
     let longest = *rng.choice(&[100, 3_000, 20_000, 200_000]).unwrap_or(&100);
     let len = rng.usize(1..longest);
     let offset = match rng.u8(0..3) {
@@ -419,5 +575,11 @@ fn draw_write(rng: &mut Rng) -> (u64, Data) {
         1 => rng.u64(0..10_000),
         _ => rng.u64(0..LONGEST - len as u64),
     };
-    (offset, Data { seed: rng.u64(..), len })
+    (
+        offset,
+        Data {
+            seed: rng.u64(..),
+            len,
+        },
+    )
 }

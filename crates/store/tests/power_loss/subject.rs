@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use afar_dir::Directory;
 use afar_store::{
-    NewClone, NewVnode, NewVolume, Partition, PartitionOptions, StoreError, StoreOptions, Volume,
+    CheckOptions, DumpOptions, NewClone, NewVnode, NewVolume, Partition, PartitionOptions,
+    RestoreMode, RestoreOptions, StoreError, StoreOptions, Volume,
 };
 use afar_types::{Fid, FileType, PtsId, VolumeId, VolumeType};
 
@@ -25,8 +26,11 @@ fn options() -> PartitionOptions {
         .expect("in range")
 }
 
-pub(crate) fn init(dir: &Path) -> Result<Arc<Partition>, StoreError> {
-    Partition::init(dir, &options()).map(Arc::new)
+/// Makes a partition; with `dedup`, one that stores equal records once.
+pub(crate) fn init(dir: &Path, dedup: bool) -> Result<Arc<Partition>, StoreError> {
+    let partition = Partition::init(dir, &options())?;
+    partition.set_dedup(dedup)?;
+    Ok(Arc::new(partition))
 }
 
 pub(crate) fn open(dir: &Path) -> Result<Arc<Partition>, StoreError> {
@@ -40,29 +44,56 @@ pub(crate) fn perform(partition: &Arc<Partition>, operation: &Operation) -> Resu
         Operation::RemoveVolume { volume } => partition.remove_volume(VolumeId(*volume)),
         Operation::Clone { from, to } => clone(partition, *from, *to),
         Operation::Dump { from } => dump(partition, *from).map(drop),
-        Operation::Restore { from, to } => restore(partition, &dump(partition, *from)?, *to),
+        Operation::Restore { from, to, mode } => {
+            restore(partition, &dump(partition, *from)?, *to, *mode)
+        }
+        Operation::Check => {
+            let problems = check(partition)?;
+            assert!(
+                problems.is_empty(),
+                "a check while others work found {problems:?}"
+            );
+            Ok(())
+        }
         Operation::MakeDir { volume, path } => {
             let (volume, dir, name) = place(partition, *volume, path)?;
-            volume.make_directory(dir, name, &NewVnode::new(OWNER, 0o755)).map(drop)
+            volume
+                .make_directory(dir, name, &NewVnode::new(OWNER, 0o755))
+                .map(drop)
         }
         Operation::Create { volume, path } => {
             let (volume, dir, name) = place(partition, *volume, path)?;
-            volume.create_file(dir, name, &NewVnode::new(OWNER, 0o644)).map(drop)
+            volume
+                .create_file(dir, name, &NewVnode::new(OWNER, 0o644))
+                .map(drop)
         }
-        Operation::Symlink { volume, path, target } => {
+        Operation::Symlink {
+            volume,
+            path,
+            target,
+        } => {
             let (volume, dir, name) = place(partition, *volume, path)?;
             let new = NewVnode::new(OWNER, 0o755);
             volume.symlink(dir, name, target.as_bytes(), &new).map(drop)
         }
-        Operation::Write { volume, path, offset, data } => {
+        Operation::Write {
+            volume,
+            path,
+            offset,
+            data,
+        } => {
             let (volume, dir, name) = place(partition, *volume, path)?;
             let file = volume.lookup(dir, name)?;
-            volume.write(file, *offset, &data.bytes(), &StoreOptions::default()).map(drop)
+            volume
+                .write(file, *offset, &data.bytes(), &StoreOptions::default())
+                .map(drop)
         }
         Operation::Truncate { volume, path, len } => {
             let (volume, dir, name) = place(partition, *volume, path)?;
             let file = volume.lookup(dir, name)?;
-            volume.truncate(file, *len, &StoreOptions::default()).map(drop)
+            volume
+                .truncate(file, *len, &StoreOptions::default())
+                .map(drop)
         }
         Operation::Link { volume, path, name } => {
             let (volume, dir, old) = place(partition, *volume, path)?;
@@ -101,7 +132,13 @@ fn clone(partition: &Arc<Partition>, from: u32, to: u32) -> Result<(), StoreErro
         1 => (VolumeType::ReadOnly, "readonly"),
         _ => (VolumeType::Backup, "backup"),
     };
-    volume.make_clone(&NewClone::new(VolumeId(to), format!("volume.{from}.{suffix}"), kind)).map(drop)
+    volume
+        .make_clone(&NewClone::new(
+            VolumeId(to),
+            format!("volume.{from}.{suffix}"),
+            kind,
+        ))
+        .map(drop)
 }
 
 /// The directory a path ends in, and its last name.
@@ -125,7 +162,9 @@ fn place<'p>(
 ///
 /// What cannot be read, and why.
 pub(crate) fn contents(partition: &Arc<Partition>) -> Result<Found, String> {
-    let ids = partition.volume_ids(VolumeId(0), usize::MAX).map_err(|error| error.to_string())?;
+    let ids = partition
+        .volume_ids(VolumeId(0), usize::MAX)
+        .map_err(|error| error.to_string())?;
     let mut contents = Found::new();
     for id in ids {
         let volume = partition.volume(id).map_err(|error| error.to_string())?;
@@ -146,9 +185,15 @@ fn entries(volume: &Volume) -> Result<BTreeMap<Names, Entry>, String> {
             if [&b"."[..], b".."].contains(&listed.name) {
                 continue;
             }
-            let path = [path.as_slice(), &[String::from_utf8_lossy(listed.name).into_owned()]].concat();
+            let path = [
+                path.as_slice(),
+                &[String::from_utf8_lossy(listed.name).into_owned()],
+            ]
+            .concat();
             let fid = volume.fid(listed.id.vnode, listed.id.uniquifier);
-            let status = volume.status(fid).map_err(|error| format!("{path:?}: {error}"))?;
+            let status = volume
+                .status(fid)
+                .map_err(|error| format!("{path:?}: {error}"))?;
             let entry = match status.file_type {
                 FileType::Directory => {
                     left.push((path.clone(), fid));
@@ -158,7 +203,9 @@ fn entries(volume: &Volume) -> Result<BTreeMap<Names, Entry>, String> {
                     bytes: Arc::new(read(volume, fid, &path)?),
                     names: status.link_count as usize,
                 },
-                _ => Entry::Symlink(String::from_utf8_lossy(&read(volume, fid, &path)?).into_owned()),
+                _ => {
+                    Entry::Symlink(String::from_utf8_lossy(&read(volume, fid, &path)?).into_owned())
+                }
             };
             entries.insert(path, entry);
         }
@@ -167,15 +214,43 @@ fn entries(volume: &Volume) -> Result<BTreeMap<Names, Entry>, String> {
 }
 
 fn read(volume: &Volume, fid: Fid, path: &[String]) -> Result<Vec<u8>, String> {
-    volume.read_all(fid, LONGEST).map_err(|error| format!("{path:?}: {error}"))
+    volume
+        .read_all(fid, LONGEST)
+        .map_err(|error| format!("{path:?}: {error}"))
 }
 
-fn dump(_partition: &Arc<Partition>, _volume: u32) -> Result<Vec<u8>, StoreError> {
-    Ok(Vec::new())
+fn dump(partition: &Arc<Partition>, volume: u32) -> Result<Vec<u8>, StoreError> {
+    let mut stream = Vec::new();
+    partition
+        .volume(VolumeId(volume))?
+        .dump(&mut stream, &DumpOptions::default())?;
+    Ok(stream)
 }
-fn restore(_partition: &Arc<Partition>, _dump: &[u8], _to: u32) -> Result<(), StoreError> {
-    Ok(())
+
+fn restore(
+    partition: &Arc<Partition>,
+    stream: &[u8],
+    to: u32,
+    mode: RestoreMode,
+) -> Result<(), StoreError> {
+    let options = RestoreOptions::new(VolumeId(to))
+        .name(format!("volume.{to}"))
+        .mode(mode);
+    partition.restore(stream, &options).map(drop)
 }
-pub(crate) fn check(_partition: &Arc<Partition>) -> Vec<String> {
-    Vec::new()
+
+/// What is wrong with a partition. All its data is read, and lost space is given back.
+///
+/// # Errors
+///
+/// What keeps the check from going on.
+pub(crate) fn check(partition: &Arc<Partition>) -> Result<Vec<String>, StoreError> {
+    let options = CheckOptions {
+        data: true,
+        reclaim: true,
+        ..CheckOptions::default()
+    };
+    let report = partition.check(&options, &mut |_| {})?;
+    assert_eq!(report.is_clean(), report.problems.is_empty());
+    Ok(report.problems.iter().map(ToString::to_string).collect())
 }
