@@ -17,6 +17,7 @@ mod volume;
 mod whereabouts;
 
 use crate::error::{Result, StoreError};
+use crate::meta::Rows;
 use crate::partition::{Partition, Reader};
 
 use report::Problems;
@@ -79,6 +80,19 @@ fn skip_damaged<T>(row: Result<T>) -> Result<Option<T>> {
     }
 }
 
+/// The report on a database that must not be read.
+fn unreadable(damaged: Vec<String>, limit: usize) -> CheckReport {
+    let mut problems = Problems::new(limit);
+    for what in damaged {
+        problems.add(ProblemKind::Database, || what);
+    }
+    CheckReport {
+        problem_count: problems.count,
+        problems: problems.listed,
+        ..CheckReport::default()
+    }
+}
+
 impl Partition {
     /// Checks that everything in the partition holds together.
     ///
@@ -99,7 +113,20 @@ impl Partition {
         options: &CheckOptions,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<CheckReport> {
-        let quiet = if options.reclaim { self.quiet_segments()? } else { Vec::new() };
+        let quiet = if options.reclaim {
+            self.quiet_segments()?
+        } else {
+            Vec::new()
+        };
+        progress(Progress {
+            stage: Stage::Pages,
+            done: 0,
+            total: 1,
+        });
+        let damaged = self.reader()?.env().verify_pages()?;
+        if !damaged.is_empty() {
+            return Ok(unreadable(damaged, options.limit));
+        }
         let (mut problems, mut report, lost) = self.check_view(options, &quiet, progress)?;
         if options.reclaim && problems.count == 0 {
             report.reclaimed_octets = reclaim::give_up(self, &lost)?;

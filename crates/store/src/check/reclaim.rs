@@ -35,9 +35,10 @@ pub(super) fn give_up(partition: &Partition, lost: &[Stretch]) -> Result<u64> {
 
 fn bury(change: &mut Change<'_, '_>, (segment, range): &Stretch) -> Result<u64> {
     let inside = range.end <= u64::from(change.segment(*segment)?.end);
-    let (Ok(start), Ok(len)) =
-        (u32::try_from(range.start), u32::try_from(range.end - range.start))
-    else {
+    let (Ok(start), Ok(len)) = (
+        u32::try_from(range.start),
+        u32::try_from(range.end - range.start),
+    ) else {
         return Ok(0);
     };
     for table in [Table::Dead, Table::Free] {
@@ -45,7 +46,11 @@ fn bury(change: &mut Change<'_, '_>, (segment, range): &Stretch) -> Result<u64> 
             return Ok(0);
         }
     }
-    change.put(Table::Dead, &dead_key(*segment, start), len.to_be_bytes().to_vec())?;
+    change.put(
+        Table::Dead,
+        &dead_key(*segment, start),
+        len.to_be_bytes().to_vec(),
+    )?;
     Ok(u64::from(len))
 }
 

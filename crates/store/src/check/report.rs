@@ -8,6 +8,8 @@ use afar_types::VolumeId;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Stage {
+    /// The pages of the database's file.
+    Pages,
     /// All rows of the database, one by one.
     Rows,
     /// The tree of each volume.
@@ -21,6 +23,7 @@ pub enum Stage {
 impl fmt::Display for Stage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
+            Self::Pages => "pages",
             Self::Rows => "rows",
             Self::Volumes => "volumes",
             Self::Space => "space",
@@ -45,6 +48,8 @@ pub struct Progress {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum ProblemKind {
+    /// Pages of the database are damaged, so that nothing in it can be read safely.
+    Database,
     /// A row whose checksum is wrong: it rotted, or lies where another belongs.
     RowChecksum,
     /// A row that is what was written and cannot be read.
@@ -80,6 +85,7 @@ impl ProblemKind {
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
+            Self::Database => "database",
             Self::RowChecksum => "row-checksum",
             Self::RowFormat => "row-format",
             Self::Volume => "volume",

@@ -33,7 +33,9 @@ impl Check<'_> {
         let mut versions = Versions::new();
         for row in self.reader.scan(Table::Rows, &[])? {
             self.count_row()?;
-            let Some((key, value)) = self.good(row)? else { continue };
+            let Some((key, value)) = self.good(row)? else {
+                continue;
+            };
             let Some((at, this)) = split_row_key(key) else {
                 self.malformed(|| format!("a versioned row (key {key:02x?})"));
                 continue;
@@ -55,7 +57,9 @@ impl Check<'_> {
 
     fn tree(&mut self, number: u64) -> Result<Tree> {
         let members = skip_damaged(self.reader.members(number))?.unwrap_or_default();
-        let live = members.iter().filter(|(_, _, state)| *state != MemberState::Shade);
+        let live = members
+            .iter()
+            .filter(|(_, _, state)| *state != MemberState::Shade);
         let (from, to) = tree_range(number);
         let first = self.reader.scan(Table::Doomed, &from)?.next();
         let doomed = match first.map(skip_damaged).transpose()? {
@@ -84,7 +88,12 @@ impl Check<'_> {
         };
         if !right || at.generation == 0 {
             self.problems.add(ProblemKind::Vnode, || {
-                format!("{}: no vnode {} has a {:?}", place(at), item.vnode, item.kind)
+                format!(
+                    "{}: no vnode {} has a {:?}",
+                    place(at),
+                    item.vnode,
+                    item.kind
+                )
             });
         }
         if value.is_empty() {
@@ -104,7 +113,11 @@ impl Check<'_> {
                     extents.push(&extent);
                     true
                 }
-                Some(Record::Inline { codec, plain, stored }) => {
+                Some(Record::Inline {
+                    codec,
+                    plain,
+                    stored,
+                }) => {
                     plain <= MAX_RECORD && (codec != Codec::Raw || stored.len() == plain as usize)
                 }
                 None => false,
@@ -157,7 +170,9 @@ impl Check<'_> {
     fn changes(&mut self) -> Result<()> {
         for row in self.reader.scan(Table::Changes, &[])? {
             self.count_row()?;
-            let Some((key, _)) = self.good(row)? else { continue };
+            let Some((key, _)) = self.good(row)? else {
+                continue;
+            };
             let Some((at, item)) = split_change_key(key) else {
                 self.malformed(|| format!("a row of the changes (key {key:02x?})"));
                 continue;
@@ -190,7 +205,12 @@ pub(super) fn name(at: At, item: Item) -> String {
             format!("{what} {} at {}", item.vnode, place(at))
         }
         Kind::Page | Kind::Record => {
-            format!("{what} {} of vnode {} at {}", item.index, item.vnode, place(at))
+            format!(
+                "{what} {} of vnode {} at {}",
+                item.index,
+                item.vnode,
+                place(at)
+            )
         }
     }
 }

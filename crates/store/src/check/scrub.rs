@@ -20,23 +20,6 @@ const PIECE: usize = 2_000_000;
 /// Between two reports of progress.
 const TELL: Duration = Duration::from_millis(100);
 
-const TABLES: [Table; 14] = [
-    Table::Settings,
-    Table::Volumes,
-    Table::Infos,
-    Table::Members,
-    Table::Rows,
-    Table::Changes,
-    Table::VnodeSlots,
-    Table::Unfinished,
-    Table::Doomed,
-    Table::Segments,
-    Table::Dead,
-    Table::Free,
-    Table::Shared,
-    Table::Dedup,
-];
-
 /// How a scrub goes about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ScrubOptions {
@@ -249,11 +232,11 @@ type Flow = Result<ControlFlow<()>>;
 impl Scrub<'_> {
     fn all(&mut self) -> Flow {
         self.total = 0;
-        for table in TABLES {
+        for table in Table::all() {
             self.total += self.partition.reader()?.count(table)?;
         }
         let mut piece = Piece::default();
-        for table in TABLES {
+        for table in Table::all() {
             if self.table(table, 0, &mut piece, true)?.is_break() {
                 return Ok(ControlFlow::Break(()));
             }
@@ -363,11 +346,18 @@ impl Scrub<'_> {
                 };
                 piece.push(extent.segment, place);
             }
-            Some(Record::Inline { codec, plain, stored }) if first => {
+            Some(Record::Inline {
+                codec,
+                plain,
+                stored,
+            }) if first => {
                 let mut out = Vec::new();
                 if plain > MAX_RECORD || unpack(codec, &stored, plain, &mut out).is_err() {
                     self.problems.add(ProblemKind::Data, || {
-                        format!("{}: what is in its row is no record", super::rows::name(at, item))
+                        format!(
+                            "{}: what is in its row is no record",
+                            super::rows::name(at, item)
+                        )
                     });
                 }
             }
@@ -389,7 +379,10 @@ impl Scrub<'_> {
             {
                 return Ok(ControlFlow::Break(()));
             }
-            if view.as_ref().is_none_or(|(_, since)| since.elapsed() > VIEW) {
+            if view
+                .as_ref()
+                .is_none_or(|(_, since)| since.elapsed() > VIEW)
+            {
                 // The old one goes first, or the reaper would wait for both.
                 drop(view.take());
             }
@@ -493,7 +486,9 @@ impl Pace {
 
     /// How long to wait before so many octets are read.
     fn spend(&mut self, octets: u32) -> Duration {
-        let Some(rate) = self.rate else { return Duration::ZERO };
+        let Some(rate) = self.rate else {
+            return Duration::ZERO;
+        };
         let now = Instant::now();
         let nanos = u128::from(octets) * 1_000_000_000 / u128::from(rate);
         let cost = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));

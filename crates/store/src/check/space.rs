@@ -29,15 +29,21 @@ struct Place {
     tag: u32,
 }
 
-impl Extents {
-    pub(super) fn push(&mut self, extent: &Extent) {
+impl Place {
+    fn of(extent: &Extent) -> Self {
         let [a, b, c, d, ..] = xxh3_64(&extent.to_bytes()).to_be_bytes();
-        self.list.push(Place {
+        Self {
             segment: extent.segment,
             offset: extent.offset,
             stored: extent.stored,
             tag: u32::from_be_bytes([a, b, c, d]),
-        });
+        }
+    }
+}
+
+impl Extents {
+    pub(super) fn push(&mut self, extent: &Extent) {
+        self.list.push(Place::of(extent));
     }
 
     fn of(&self, segment: u32) -> &[Place] {
@@ -77,6 +83,7 @@ impl Check<'_> {
     /// Compares records with segments. Returns what is lost of `quiet` segments.
     pub(super) fn space(&mut self, mut extents: Extents, quiet: &[u32]) -> Result<Vec<Stretch>> {
         extents.list.sort_unstable();
+        self.known(&extents)?;
         let numbers = self.segment_numbers(&extents)?;
         let mut lost = Vec::new();
         self.report.segments = numbers.len() as u64;
@@ -109,6 +116,32 @@ impl Check<'_> {
             }
         }
         Ok(lost)
+    }
+
+    /// Records that are known by a hash have to be there, and to know it.
+    fn known(&mut self, extents: &Extents) -> Result<()> {
+        for row in self.reader.scan(Table::Dedup, &[])? {
+            let Some((key, value)) = super::skip_damaged(row)? else {
+                continue;
+            };
+            let (Ok(extent), 16) = (Extent::from_bytes(value), key.len()) else {
+                self.malformed(|| format!("a record known by its hash (key {key:02x?})"));
+                continue;
+            };
+            let (segment, offset) = (extent.segment, extent.offset);
+            let back = self
+                .reader
+                .get(Table::DedupKeys, &dead_key(segment, offset));
+            let back = super::skip_damaged(back)?;
+            if extents.list.binary_search(&Place::of(&extent)).is_err()
+                || back.is_some_and(|back| back != Some(key))
+            {
+                self.problems.add(ProblemKind::Segment, || {
+                    format!("segment {segment}: what is known by a hash at {offset} is not there")
+                });
+            }
+        }
+        Ok(())
     }
 
     /// Numbers of all segments anything is said of.
@@ -157,7 +190,9 @@ impl Check<'_> {
     fn of_segment(&mut self, table: Table, segment: u32) -> Result<Vec<(u32, u32)>> {
         let mut found = Vec::new();
         for row in self.reader.scan(table, &dead_key(segment, 0))? {
-            let Some((key, value)) = super::skip_damaged(row)? else { continue };
+            let Some((key, value)) = super::skip_damaged(row)? else {
+                continue;
+            };
             let (Some((same, offset)), Ok(value)) = (split_dead_key(key), value.try_into()) else {
                 self.malformed(|| format!("a row of {table:?} (key {key:02x?})"));
                 continue;
@@ -173,8 +208,10 @@ impl Check<'_> {
     /// Takes in the records of a segment, each once, and compares how often each is referred to.
     fn records(&mut self, segment: &mut Segment, places: &[Place]) -> Result<()> {
         let number = segment.number;
-        let mut shared: BTreeMap<u32, u32> =
-            self.of_segment(Table::Shared, number)?.into_iter().collect();
+        let mut shared: BTreeMap<u32, u32> = self
+            .of_segment(Table::Shared, number)?
+            .into_iter()
+            .collect();
         for same in places.chunk_by(|a, b| a == b) {
             let place = same[0];
             let range = u64::from(place.offset)..u64::from(place.offset) + u64::from(place.stored);
@@ -208,7 +245,12 @@ impl Check<'_> {
         let needed = segment.used.iter().map(|(range, _)| range.end).max();
         // Nobody needs the file of a segment without records: it may be on its way out.
         let Some(needed) = needed else { return };
-        match self.partition.segments().file(number).and_then(|file| file.metadata()) {
+        match self
+            .partition
+            .segments()
+            .file(number)
+            .and_then(|file| file.metadata())
+        {
             Ok(metadata) if metadata.len() >= needed => {}
             Ok(metadata) => self.problems.add(ProblemKind::Segment, || {
                 let len = metadata.len();
@@ -261,10 +303,17 @@ impl Check<'_> {
             if range.end > end {
                 self.problems.add(ProblemKind::Segment, || {
                     let what = usage.name();
-                    format!("segment {number}: {what} at {} ends past {end}, the end", range.start)
+                    format!(
+                        "segment {number}: {what} at {} ends past {end}, the end",
+                        range.start
+                    )
                 });
             }
-            self.gap(last.0.end..range.start, last.1 != Use::Live || usage != Use::Live, &mut gaps);
+            self.gap(
+                last.0.end..range.start,
+                last.1 != Use::Live || usage != Use::Live,
+                &mut gaps,
+            );
             if range.end > last.0.end {
                 last = (range, usage);
             }

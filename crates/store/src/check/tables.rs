@@ -6,24 +6,14 @@ use super::{Check, ProblemKind, STEP, Stage, skip_damaged};
 use crate::error::{Result, StoreError};
 use crate::meta::{
     At, DoomedKey, MemberState, Pair, Rows, Table, VolumeInfo, VolumeRow, member_key,
-    split_member_key, tree_range,
+    split_dead_key, split_member_key, tree_range,
 };
+use crate::segment::Extent;
 
 /// All tables but the versioned rows and their list of changes, which are gone through with them.
-const SMALL: [Table; 12] = [
-    Table::Settings,
-    Table::Volumes,
-    Table::Infos,
-    Table::Members,
-    Table::VnodeSlots,
-    Table::Unfinished,
-    Table::Doomed,
-    Table::Segments,
-    Table::Dead,
-    Table::Free,
-    Table::Shared,
-    Table::Dedup,
-];
+fn small() -> impl Iterator<Item = Table> {
+    Table::all().filter(|table| !matches!(table, Table::Rows | Table::Changes))
+}
 
 /// Members of one tree that volumes are: generation, number, whether it takes changes.
 #[derive(Default)]
@@ -35,11 +25,13 @@ struct Tree {
 impl Check<'_> {
     pub(super) fn tables(&mut self) -> Result<()> {
         let next_tree = self.next_tree()?;
-        for table in SMALL {
+        for table in small() {
             let mut tree = Tree::default();
             for row in self.reader.scan(table, &[])? {
                 self.count_row()?;
-                let Some((key, value)) = self.good(row)? else { continue };
+                let Some((key, value)) = self.good(row)? else {
+                    continue;
+                };
                 match table {
                     Table::Volumes => self.volume_row(key, value, next_tree)?,
                     Table::Infos => self.info_row(key, value)?,
@@ -47,6 +39,7 @@ impl Check<'_> {
                     Table::Unfinished => self.unfinished_row(key)?,
                     Table::Doomed => self.doomed_row(key)?,
                     Table::VnodeSlots => self.slot_row(key)?,
+                    Table::DedupKeys => self.dedup_key_row(key, value)?,
                     // What lies in segments is compared with the records later on.
                     _ => {}
                 }
@@ -60,7 +53,7 @@ impl Check<'_> {
     pub(super) fn count_row(&mut self) -> Result<()> {
         if self.report.rows.is_multiple_of(STEP) {
             let mut total = 0;
-            for table in SMALL.into_iter().chain([Table::Rows, Table::Changes]) {
+            for table in Table::all() {
                 total += self.reader.count(table)?;
             }
             self.tell(Stage::Rows, self.report.rows, total);
@@ -106,21 +99,26 @@ impl Check<'_> {
         let volume = Some(VolumeId(id));
         let kind = ProblemKind::Volume;
         if id == 0 {
-            self.problems.note(kind, volume, || "no volume has number 0".to_owned());
+            self.problems
+                .note(kind, volume, || "no volume has number 0".to_owned());
         }
         if row.tree == 0 || row.tree >= next_tree || row.generation == 0 {
             let at = row.at();
-            self.problems.note(kind, volume, || format!("{} was never given out", place(at)));
+            self.problems.note(kind, volume, || {
+                format!("{} was never given out", place(at))
+            });
         }
         let member = self.reader.get(Table::Members, &member_key(row.at(), id));
         if let Some(state) = skip_damaged(member)?
             && state.and_then(MemberState::from_bytes) != Some(MemberState::Live)
         {
             let at = row.at();
-            self.problems.note(kind, volume, || format!("is no member of {}", place(at)));
+            self.problems
+                .note(kind, volume, || format!("is no member of {}", place(at)));
         }
         if let Some(None) = skip_damaged(self.reader.get(Table::Infos, key))? {
-            self.problems.note(kind, volume, || "its information is missing".to_owned());
+            self.problems
+                .note(kind, volume, || "its information is missing".to_owned());
         }
         if let Some(noted) = skip_damaged(self.reader.get(Table::Unfinished, key))?
             && noted.is_some() != row.has(VolumeRow::DESTROY_ME)
@@ -151,9 +149,10 @@ impl Check<'_> {
 
     fn needs_volume(&mut self, id: u32, but: &str) -> Result<()> {
         if let Some(None) = skip_damaged(self.reader.get(Table::Volumes, &id.to_be_bytes()))? {
-            self.problems.note(ProblemKind::Volume, Some(VolumeId(id)), || {
-                format!("{but}, and there is no such volume")
-            });
+            self.problems
+                .note(ProblemKind::Volume, Some(VolumeId(id)), || {
+                    format!("{but}, and there is no such volume")
+                });
         }
         Ok(())
     }
@@ -177,11 +176,14 @@ impl Check<'_> {
         let row = skip_damaged(self.reader.volume(id))?;
         match row {
             Some(Some(row)) if row.at() == at => {
-                tree.live.push((at.generation, id, row.kind == VolumeType::ReadWrite));
+                tree.live
+                    .push((at.generation, id, row.kind == VolumeType::ReadWrite));
             }
-            Some(_) => self.problems.note(ProblemKind::Volume, Some(VolumeId(id)), || {
-                format!("{} has it as a member, and it is not there", place(at))
-            }),
+            Some(_) => self
+                .problems
+                .note(ProblemKind::Volume, Some(VolumeId(id)), || {
+                    format!("{} has it as a member, and it is not there", place(at))
+                }),
             None => {}
         }
         Ok(())
@@ -191,11 +193,18 @@ impl Check<'_> {
     fn waiting_member(&mut self, at: At, id: u32, state: MemberState) -> Result<()> {
         let shade = DoomedKey::shade(at).to_bytes();
         let whole = DoomedKey::tree(at.tree).to_bytes();
-        let doomed = skip_damaged(self.reader.get(Table::Doomed, &shade))?.flatten().is_some()
-            || skip_damaged(self.reader.get(Table::Doomed, &whole))?.flatten().is_some();
+        let doomed = skip_damaged(self.reader.get(Table::Doomed, &shade))?
+            .flatten()
+            .is_some()
+            || skip_damaged(self.reader.get(Table::Doomed, &whole))?
+                .flatten()
+                .is_some();
         if !doomed || (state == MemberState::Shade) != (id == 0) {
             self.problems.add(ProblemKind::Tree, || {
-                format!("{} has a member (volume {id}, {state:?}) nobody removes", place(at))
+                format!(
+                    "{} has a member (volume {id}, {state:?}) nobody removes",
+                    place(at)
+                )
             });
         }
         Ok(())
@@ -204,11 +213,15 @@ impl Check<'_> {
     /// What is written at a generation is seen by no clone only if none has it or a later one.
     fn end_tree(&mut self, tree: &Tree) {
         for &(generation, id, _) in tree.live.iter().filter(|(_, _, writable)| *writable) {
-            let other = tree.live.iter().find(|(g, v, _)| *v != id && *g >= generation);
+            let other = tree
+                .live
+                .iter()
+                .find(|(g, v, _)| *v != id && *g >= generation);
             if let Some(&(_, other, _)) = other {
-                self.problems.note(ProblemKind::Volume, Some(VolumeId(id)), || {
-                    format!("takes changes, and volume {other} of the same tree sees them")
-                });
+                self.problems
+                    .note(ProblemKind::Volume, Some(VolumeId(id)), || {
+                        format!("takes changes, and volume {other} of the same tree sees them")
+                    });
             }
         }
     }
@@ -220,19 +233,25 @@ impl Check<'_> {
         };
         let members = skip_damaged(self.reader.members(doomed.tree))?.unwrap_or_default();
         let right = match doomed.generation {
-            None => members.iter().all(|(_, _, state)| *state != MemberState::Live),
+            None => members
+                .iter()
+                .all(|(_, _, state)| *state != MemberState::Live),
             Some(generation) => members
                 .iter()
                 .any(|(g, _, state)| *g == generation && *state != MemberState::Live),
         };
         if !right {
-            self.problems.add(ProblemKind::Tree, || match doomed.generation {
-                None => format!("tree {} is to be removed and has volumes", doomed.tree),
-                Some(generation) => {
-                    let tree = doomed.tree;
-                    format!("{} is to be removed and is not there", place(At { tree, generation }))
-                }
-            });
+            self.problems
+                .add(ProblemKind::Tree, || match doomed.generation {
+                    None => format!("tree {} is to be removed and has volumes", doomed.tree),
+                    Some(generation) => {
+                        let tree = doomed.tree;
+                        format!(
+                            "{} is to be removed and is not there",
+                            place(At { tree, generation })
+                        )
+                    }
+                });
         }
         Ok(())
     }
@@ -252,10 +271,30 @@ impl Check<'_> {
         self.needs_owner(tree)
     }
 
+    /// A record that is known by a hash, and the hash by the record.
+    fn dedup_key_row(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        let (Some((segment, offset)), 16) = (split_dead_key(key), value.len()) else {
+            self.malformed(|| format!("the hash of a record (key {key:02x?})"));
+            return Ok(());
+        };
+        let known = skip_damaged(self.reader.get(Table::Dedup, value))?;
+        let extent = known.map(|row| row.and_then(|row| Extent::from_bytes(row).ok()));
+        if let Some(extent) = extent
+            && extent.map(|extent| (extent.segment, extent.offset)) != Some((segment, offset))
+        {
+            self.problems.add(ProblemKind::Segment, || {
+                format!("segment {segment}: the record at {offset} has a hash that is not its own")
+            });
+        }
+        Ok(())
+    }
+
     /// Notes a tree that has rows and neither members nor an end.
     fn needs_owner(&mut self, tree: u64) -> Result<()> {
         if !self.is_owned(tree)? {
-            self.problems.add(ProblemKind::Tree, || format!("tree {tree} belongs to no volume"));
+            self.problems.add(ProblemKind::Tree, || {
+                format!("tree {tree} belongs to no volume")
+            });
         }
         Ok(())
     }

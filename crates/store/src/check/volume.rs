@@ -39,7 +39,11 @@ struct Nodes {
 
 impl Nodes {
     fn get(&mut self, vnode: u32) -> Option<&mut Node> {
-        let list = if vnode % 2 == 1 { &mut self.directories } else { &mut self.files };
+        let list = if vnode % 2 == 1 {
+            &mut self.directories
+        } else {
+            &mut self.files
+        };
         let at = list.binary_search_by_key(&vnode, |node| node.vnode).ok()?;
         list.get_mut(at)
     }
@@ -110,7 +114,9 @@ impl Check<'_> {
         let total = self.report.volumes;
         for (done, row) in self.reader.scan(Table::Members, &[])?.enumerate() {
             self.tell(Stage::Volumes, done as u64, total);
-            let Some((key, value)) = skip_damaged(row)? else { continue };
+            let Some((key, value)) = skip_damaged(row)? else {
+                continue;
+            };
             let member = split_member_key(key);
             if let Some((at, id)) = member
                 && MemberState::from_bytes(value) == Some(MemberState::Live)
@@ -171,11 +177,17 @@ impl Tree<'_, '_> {
             let mut rows = Seen::new(&**reader, self.at, kind)?;
             while let Some((item, value)) = rows.next()? {
                 // What cannot be read was noted when all rows were gone through.
-                let Some(row) = VnodeRow::from_bytes(value) else { continue };
+                let Some(row) = VnodeRow::from_bytes(value) else {
+                    continue;
+                };
                 sums.count += 1;
                 sums.blocks += row.blocks();
                 sums.uniquifier = sums.uniquifier.max(row.uniquifier);
-                let last = if kind == Kind::FileVnode { &mut sums.file } else { &mut sums.directory };
+                let last = if kind == Kind::FileVnode {
+                    &mut sums.file
+                } else {
+                    &mut sums.directory
+                };
                 *last = (*last).max(item.vnode);
                 self.vnode(item.vnode, &row);
                 let list = match kind {
@@ -204,13 +216,19 @@ impl Tree<'_, '_> {
     fn vnode(&mut self, vnode: u32, row: &VnodeRow) {
         if row.is_directory() {
             if let Err(error) = AclRecord::from_bytes(&full_acl(&row.acl)) {
-                self.note(ProblemKind::Vnode, || format!("ACL of directory {vnode}: {error}"));
+                self.note(ProblemKind::Vnode, || {
+                    format!("ACL of directory {vnode}: {error}")
+                });
             }
         } else if !row.acl.is_empty() {
-            self.note(ProblemKind::Vnode, || format!("vnode {vnode} is no directory and has an ACL"));
+            self.note(ProblemKind::Vnode, || {
+                format!("vnode {vnode} is no directory and has an ACL")
+            });
         }
         if row.uniquifier == 0 {
-            self.note(ProblemKind::Vnode, || format!("vnode {vnode} has no uniquifier"));
+            self.note(ProblemKind::Vnode, || {
+                format!("vnode {vnode} has no uniquifier")
+            });
         }
     }
 
@@ -247,7 +265,9 @@ impl Tree<'_, '_> {
             }
             if let Err(problems) = afar_dir::check(&data) {
                 for problem in problems {
-                    self.note(ProblemKind::Directory, || format!("directory {vnode}: {problem}"));
+                    self.note(ProblemKind::Directory, || {
+                        format!("directory {vnode}: {problem}")
+                    });
                 }
             }
             self.entries(index, &data);
@@ -260,15 +280,24 @@ impl Tree<'_, '_> {
     }
 
     fn stray(&mut self, item: Item) {
-        let what = if item.kind == Kind::Page { "page" } else { "record" };
+        let what = if item.kind == Kind::Page {
+            "page"
+        } else {
+            "record"
+        };
         self.note(ProblemKind::Vnode, || {
-            format!("{what} {} of vnode {}, which is not there", item.index, item.vnode)
+            format!(
+                "{what} {} of vnode {}, which is not there",
+                item.index, item.vnode
+            )
         });
     }
 
     /// Follows the entries of a directory.
     fn entries(&mut self, index: usize, data: &[u8]) {
-        let Ok(directory) = Directory::new(data) else { return };
+        let Ok(directory) = Directory::new(data) else {
+            return;
+        };
         let (own, uniquifier, parent) = {
             let node = &self.nodes.directories[index];
             (node.vnode, node.uniquifier, node.parent)
@@ -285,7 +314,10 @@ impl Tree<'_, '_> {
             let right = match entry.name {
                 b"." => found == (own, Some(uniquifier)),
                 b".." => found == above,
-                _ => match self.nodes.get(vnode).filter(|node| node.uniquifier == entry_uniquifier)
+                _ => match self
+                    .nodes
+                    .get(vnode)
+                    .filter(|node| node.uniquifier == entry_uniquifier)
                 {
                     None => false,
                     Some(node) => {
@@ -323,7 +355,9 @@ impl Tree<'_, '_> {
         let reader = self.check.reader;
         let mut rows = Seen::new(&**reader, self.at, Kind::Record)?;
         while let Some((item, value)) = rows.next()? {
-            let Some(record) = Record::from_bytes(value) else { continue };
+            let Some(record) = Record::from_bytes(value) else {
+                continue;
+            };
             let Some(node) = self.nodes.get(item.vnode) else {
                 self.stray(item);
                 continue;
@@ -353,14 +387,22 @@ impl Tree<'_, '_> {
             let vnode = node.vnode;
             let root = vnode == 1;
             if node.names == 0 && !root {
-                self.note(ProblemKind::Orphan, || format!("no entry names vnode {vnode}"));
+                self.note(ProblemKind::Orphan, || {
+                    format!("no entry names vnode {vnode}")
+                });
             }
-            let expected = if node.directory { node.subdirectories.saturating_add(2) } else { node.names };
+            let expected = if node.directory {
+                node.subdirectories.saturating_add(2)
+            } else {
+                node.names
+            };
             let named_twice = node.directory && node.names > u32::from(!root);
             if node.link_count != expected && node.names + u32::from(root) > 0 || named_twice {
                 let (count, names) = (node.link_count, node.names);
                 self.note(ProblemKind::Links, || {
-                    format!("vnode {vnode} has {names} names and {expected} links, and counts {count}")
+                    format!(
+                        "vnode {vnode} has {names} names and {expected} links, and counts {count}"
+                    )
                 });
             }
         }
@@ -382,7 +424,9 @@ impl Tree<'_, '_> {
             }
             // A dump is to be restored into it.
             None if empty => {}
-            None => self.note(ProblemKind::Vnode, || "there is no root directory".to_owned()),
+            None => self.note(ProblemKind::Vnode, || {
+                "there is no root directory".to_owned()
+            }),
         }
         let mut way = Vec::new();
         for index in 0..self.nodes.directories.len() {

@@ -64,22 +64,30 @@ fn path(reader: &Reader, at: At, vnode: u32) -> Result<Option<String>> {
     let mut names = Vec::new();
     let mut below = vnode;
     for _ in 0..DEPTH {
-        let Some(node) = reader.vnode(at, below)? else { return Ok(None) };
+        let Some(node) = reader.vnode(at, below)? else {
+            return Ok(None);
+        };
         if node.parent == 0 {
             names.reverse();
             return Ok(Some(format!("/{}", names.join("/"))));
         }
-        let Some(parent) = reader.vnode(at, node.parent)? else { return Ok(None) };
+        let Some(parent) = reader.vnode(at, node.parent)? else {
+            return Ok(None);
+        };
         let mut data = Vec::new();
         for page in 0..usize::try_from(parent.length).unwrap_or(usize::MAX) / PAGE_SIZE {
             let mut bytes = [0; PAGE_SIZE];
             read_page(&**reader, at, node.parent, page, &mut bytes)?;
             data.extend_from_slice(&bytes);
         }
-        let Ok(directory) = Directory::new(&data) else { return Ok(None) };
+        let Ok(directory) = Directory::new(&data) else {
+            return Ok(None);
+        };
         let mut entries = directory.entries().flatten();
         let entry = entries.find(|entry| {
-            entry.id.vnode.0 == below && entry.id.uniquifier.0 == node.uniquifier && entry.name != b"."
+            entry.id.vnode.0 == below
+                && entry.id.uniquifier.0 == node.uniquifier
+                && entry.name != b"."
         });
         let Some(entry) = entry else { return Ok(None) };
         names.push(String::from_utf8_lossy(entry.name).into_owned());

@@ -1,5 +1,7 @@
 //! The LMDB environment: its tables, and reading them.
 
+use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -8,6 +10,7 @@ use heed::{CommitOrAbort, EnvFlags, EnvOpenOptions, RoTxn, RwTxn, WithoutTls};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use super::hold::Holds;
+use super::pages::{self, MetaPage};
 use crate::error::{Result, StoreError};
 
 type Database = heed::Database<'static, Bytes, Bytes>;
@@ -66,6 +69,16 @@ const TABLES: [(Table, &str); 15] = [
     (Table::DedupKeys, "dedup-keys"),
 ];
 
+impl Table {
+    /// All of them.
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        TABLES.iter().map(|(table, _)| *table)
+    }
+}
+
+/// The file LMDB keeps everything in.
+const DATA_FILE: &str = "data.mdb";
+
 /// Octets of the checksum at the end of each value.
 const SUM: usize = 8;
 
@@ -75,6 +88,7 @@ pub(crate) struct Env {
     env: heed::Env<WithoutTls>,
     tables: [Database; TABLES.len()],
     path: Arc<PathBuf>,
+    data: Arc<Path>,
     holds: Holds,
 }
 
@@ -88,6 +102,7 @@ impl Env {
         sync_meta: bool,
     ) -> Result<Self> {
         let path = Arc::new(partition.to_owned());
+        guard(&path, dir, map_size)?;
         let mut options = EnvOpenOptions::new().read_txn_without_tls();
         options
             .map_size(map_size)
@@ -113,6 +128,7 @@ impl Env {
             env,
             tables,
             path,
+            data: dir.join(DATA_FILE).into(),
             holds: Holds::default(),
         })
     }
@@ -148,6 +164,26 @@ impl Env {
         &self.holds
     }
 
+    /// Goes through all pages of the database without LMDB. Returns what is wrong, in words: then
+    /// nothing should be read from it any more.
+    pub(crate) fn verify_pages(&self) -> Result<Vec<String>> {
+        let named = |e| StoreError::io(self.data.display().to_string(), e);
+        let file = File::open(&self.data).map_err(named)?;
+        loop {
+            // The view keeps its pages from being used again.
+            let view = self.view()?;
+            let commit = view.txn.id() as u64;
+            let metas = MetaPage::read(&file).map_err(named)?;
+            if let Some(meta) = metas.iter().find(|meta| meta.commit == commit) {
+                return pages::verify(&file, meta).map_err(named);
+            }
+            // Two commits have gone by since, and its meta page is another's.
+            if metas.iter().all(|meta| meta.commit < commit) {
+                return Ok(vec!["the page that tells of the last commit is damaged".to_owned()]);
+            }
+        }
+    }
+
     /// Octets of the database file.
     pub(crate) fn file_len(&self) -> u64 {
         self.env.real_disk_size().unwrap_or(0)
@@ -181,6 +217,40 @@ fn open_map(
     // SAFETY: the partition's lock file, held by the caller, keeps other processes of ours out;
     // nobody else has business in the directory.
     unsafe { options.open(dir) }
+}
+
+/// Refuses a database whose file was cut off: LMDB would run into the end of it.
+///
+/// The file may end before its last page if that is a free one which was never written.
+fn guard(path: &Arc<PathBuf>, dir: &Path, map_size: usize) -> Result<()> {
+    let data = dir.join(DATA_FILE);
+    let named = |e| StoreError::io(data.display().to_string(), e);
+    let file = match File::options().read(true).write(true).open(&data) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        file => file.map_err(named)?,
+    };
+    let len = file.metadata().map_err(named)?.len();
+    let metas = MetaPage::read(&file).map_err(named)?;
+    // What is no database at all, LMDB will say itself.
+    let Some(meta) = metas.iter().max_by_key(|meta| meta.commit) else { return Ok(()) };
+    let needed = meta.file_len().filter(|needed| *needed <= map_size.max(1 << 40) as u64);
+    if needed.is_some_and(|needed| len >= needed) {
+        return Ok(());
+    }
+    let problems = pages::verify(&file, meta).map_err(named)?;
+    match (needed, problems.first()) {
+        (Some(needed), None) => file.set_len(needed).map_err(named),
+        (_, problem) => Err(corrupt(
+            path,
+            format!(
+                "the database file {} has {len} octets and needs {}: it was cut off ({}); put it \
+                 back from a copy",
+                data.display(),
+                needed.map_or_else(|| "more".to_owned(), |needed| needed.to_string()),
+                problem.map_or("its meta page is damaged", String::as_str),
+            ),
+        )),
+    }
 }
 
 fn database(path: &Arc<PathBuf>, source: heed::Error) -> StoreError {

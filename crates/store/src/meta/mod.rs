@@ -7,6 +7,7 @@ mod change;
 mod env;
 mod hold;
 mod key;
+mod pages;
 mod record;
 mod rows;
 mod versions;

@@ -37,18 +37,29 @@ impl Sample {
         let plain = file(&volume, root, "plain", &noise(300_000, 1));
         let twice = file(&volume, root, "twice", b"twice");
         volume.link(root, b"again", twice).unwrap();
-        let sub = volume.make_directory(root, b"sub", &vnode()).unwrap().vnode.fid;
+        let sub = volume
+            .make_directory(root, b"sub", &vnode())
+            .unwrap()
+            .vnode
+            .fid;
         volume.make_directory(sub, b"deep", &vnode()).unwrap();
         volume.symlink(sub, b"link", b"../plain", &vnode()).unwrap();
         backup(&volume, CLONE);
-        volume.write(plain, 299_000, &noise(1_000, 2), &StoreOptions::default()).unwrap();
+        volume
+            .write(plain, 299_000, &noise(1_000, 2), &StoreOptions::default())
+            .unwrap();
         partition.wait_reaped().unwrap();
         assert_clean(&partition);
         Self { dir, partition }
     }
 
     fn row(&self) -> VolumeRow {
-        self.partition.reader().unwrap().volume(VOLUME).unwrap().unwrap()
+        self.partition
+            .reader()
+            .unwrap()
+            .volume(VOLUME)
+            .unwrap()
+            .unwrap()
     }
 
     /// Where the read-write volume writes, and its clone reads.
@@ -67,7 +78,10 @@ impl Sample {
     /// A record of /plain.
     fn extent(&self, index: u64) -> Extent {
         let reader = self.partition.reader().unwrap();
-        let value = reader.row(self.at(), Item::record(2, index)).unwrap().unwrap();
+        let value = reader
+            .row(self.at(), Item::record(2, index))
+            .unwrap()
+            .unwrap();
         match Record::from_bytes(value) {
             Some(Record::Extent(extent)) => extent,
             other => panic!("{other:?}"),
@@ -107,7 +121,9 @@ impl Sample {
         self.damage(move |change| {
             let mut row = change.volume(VOLUME).unwrap().unwrap();
             with(&mut row);
-            change.put(Table::Volumes, &VOLUME.to_be_bytes(), row.to_bytes()).unwrap();
+            change
+                .put(Table::Volumes, &VOLUME.to_be_bytes(), row.to_bytes())
+                .unwrap();
         })
     }
 
@@ -121,21 +137,27 @@ impl Sample {
         let page: [u8; PAGE_SIZE] = data.as_slice().try_into().unwrap();
         let at = self.at();
         self.damage(move |change| {
-            change.put_row(at, Item::page(3, 0), pack_page(&page)).unwrap();
+            change
+                .put_row(at, Item::page(3, 0), pack_page(&page))
+                .unwrap();
         })
     }
 
     /// All that a check finds.
     fn found(&self) -> Vec<(ProblemKind, String)> {
         let problems = check(&self.partition).problems.into_iter();
-        problems.map(|problem| (problem.kind, problem.to_string())).collect()
+        problems
+            .map(|problem| (problem.kind, problem.to_string()))
+            .collect()
     }
 
     /// Whether a check finds this, among what follows from it.
     #[track_caller]
     fn finds(&self, kind: ProblemKind, text: &str) {
         let found = self.found();
-        let hit = found.iter().any(|(found, what)| *found == kind && what.contains(text));
+        let hit = found
+            .iter()
+            .any(|(found, what)| *found == kind && what.contains(text));
         assert!(hit, "no {kind:?} with {text:?} in {found:#?}");
     }
 
@@ -173,11 +195,17 @@ fn a_rotten_row_of_any_table() {
             txn.commit().unwrap();
         }
         sample.finds(ProblemKind::RowChecksum, &format!("{table:?}"));
-        let scrub = sample.partition.scrub(&crate::ScrubOptions::default(), &mut |_| {
-            std::ops::ControlFlow::Continue(())
-        });
+        let scrub = sample
+            .partition
+            .scrub(&crate::ScrubOptions::default(), &mut |_| {
+                std::ops::ControlFlow::Continue(())
+            });
         let scrub = scrub.unwrap();
-        assert_eq!((scrub.problem_count, scrub.bad_record_count), (1, 0), "{table:?}");
+        assert_eq!(
+            (scrub.problem_count, scrub.bad_record_count),
+            (1, 0),
+            "{table:?}"
+        );
         assert!(scrub.problems[0].what.contains(&format!("{table:?}")));
     }
 }
@@ -201,16 +229,24 @@ fn rows_that_are_none() {
         sample.finds(ProblemKind::RowFormat, "");
     }
     let sample = Sample::new();
-    sample.put(Settings, b"next-tree", vec![1]).finds_only(ProblemKind::RowFormat, "trees");
+    sample
+        .put(Settings, b"next-tree", vec![1])
+        .finds_only(ProblemKind::RowFormat, "trees");
     let sample = Sample::new();
     let key = row_key(sample.first(), Item::vnode(4));
-    sample.put(Rows, &key, vec![9; 60]).finds(ProblemKind::RowFormat, "file 4");
+    sample
+        .put(Rows, &key, vec![9; 60])
+        .finds(ProblemKind::RowFormat, "file 4");
     let sample = Sample::new();
     let key = row_key(sample.first(), Item::page(3, 0));
-    sample.put(Rows, &key, vec![7]).finds(ProblemKind::RowFormat, "page 0 of vnode 3");
+    sample
+        .put(Rows, &key, vec![7])
+        .finds(ProblemKind::RowFormat, "page 0 of vnode 3");
     let sample = Sample::new();
     let key = row_key(sample.first(), Item::record(6, 0));
-    sample.put(Rows, &key, vec![1, 0, 0, 0, 0, 9]).finds(ProblemKind::RowFormat, "record 0");
+    sample
+        .put(Rows, &key, vec![1, 0, 0, 0, 0, 9])
+        .finds(ProblemKind::RowFormat, "record 0");
 }
 
 #[test]
@@ -218,23 +254,39 @@ fn volumes_and_members() {
     let key = VOLUME.to_be_bytes();
     let kind = ProblemKind::Volume;
     let sample = Sample::new();
-    sample.delete(Table::Infos, &key).finds_only(kind, "volume 10: its information is missing");
+    sample
+        .delete(Table::Infos, &key)
+        .finds_only(kind, "volume 10: its information is missing");
     let sample = Sample::new();
-    sample.delete(Table::Volumes, &key).finds(kind, "and it is not there");
+    sample
+        .delete(Table::Volumes, &key)
+        .finds(kind, "and it is not there");
     sample.finds(kind, "has information, and there is no such volume");
     let sample = Sample::new();
-    sample.delete(Table::Members, &member_key(sample.at(), VOLUME)).finds(kind, "is no member");
+    sample
+        .delete(Table::Members, &member_key(sample.at(), VOLUME))
+        .finds(kind, "is no member");
     let sample = Sample::new();
-    sample.put(Table::Unfinished, &key, Vec::new()).finds_only(kind, "listed as unfinished");
+    sample
+        .put(Table::Unfinished, &key, Vec::new())
+        .finds_only(kind, "listed as unfinished");
     let sample = Sample::new();
-    sample.put(Table::Unfinished, &[0, 0, 0, 99], Vec::new()).finds_only(kind, "volume 99");
+    sample
+        .put(Table::Unfinished, &[0, 0, 0, 99], Vec::new())
+        .finds_only(kind, "volume 99");
     let sample = Sample::new();
-    sample.change_volume(|row| row.set(VolumeRow::DESTROY_ME, true)).finds_only(kind, "is not listed");
+    sample
+        .change_volume(|row| row.set(VolumeRow::DESTROY_ME, true))
+        .finds_only(kind, "is not listed");
     let sample = Sample::new();
-    sample.change_volume(|row| row.tree = 77).finds(kind, "tree 77 was never given out");
+    sample
+        .change_volume(|row| row.tree = 77)
+        .finds(kind, "tree 77 was never given out");
     let sample = Sample::new();
     let info = VolumeInfo::default().to_bytes();
-    sample.put(Table::Infos, &[0, 0, 0, 99], info).finds_only(kind, "volume 99: has information");
+    sample
+        .put(Table::Infos, &[0, 0, 0, 99], info)
+        .finds_only(kind, "volume 99: has information");
 
     // A clone at the generation that is written.
     let sample = Sample::new();
@@ -270,7 +322,11 @@ fn trees_without_owners() {
         generation: 9,
         ..sample.at()
     };
-    sample.put(Table::Members, &member_key(shade, 0), MemberState::Shade.to_bytes());
+    sample.put(
+        Table::Members,
+        &member_key(shade, 0),
+        MemberState::Shade.to_bytes(),
+    );
     sample.finds_only(kind, "nobody removes");
 
     // The reaper takes up at once what is put into the list of the doomed, but not while
@@ -290,11 +346,21 @@ fn trees_without_owners() {
 #[test]
 fn counts_of_a_volume() {
     let kind = ProblemKind::VolumeCounts;
-    Sample::new().change_volume(|row| row.disk_used += 1).finds_only(kind, "KiB used");
-    Sample::new().change_volume(|row| row.file_count -= 1).finds_only(kind, "vnodes");
-    Sample::new().change_volume(|row| row.uniquifier = 1).finds_only(kind, "last uniquifier");
-    Sample::new().change_volume(|row| row.last_directory = 1).finds_only(kind, "last directory");
-    Sample::new().change_volume(|row| row.last_file = 2).finds_only(kind, "last file");
+    Sample::new()
+        .change_volume(|row| row.disk_used += 1)
+        .finds_only(kind, "KiB used");
+    Sample::new()
+        .change_volume(|row| row.file_count -= 1)
+        .finds_only(kind, "vnodes");
+    Sample::new()
+        .change_volume(|row| row.uniquifier = 1)
+        .finds_only(kind, "last uniquifier");
+    Sample::new()
+        .change_volume(|row| row.last_directory = 1)
+        .finds_only(kind, "last directory");
+    Sample::new()
+        .change_volume(|row| row.last_file = 2)
+        .finds_only(kind, "last file");
 }
 
 #[test]
@@ -307,11 +373,17 @@ fn vnodes() {
     });
     sample.finds(ProblemKind::RowFormat, "file 4");
     let sample = Sample::new();
-    sample.change_vnode(2, |row| row.acl = vec![1]).finds_only(ProblemKind::Vnode, "has an ACL");
+    sample
+        .change_vnode(2, |row| row.acl = vec![1])
+        .finds_only(ProblemKind::Vnode, "has an ACL");
     let sample = Sample::new();
-    sample.change_vnode(3, |row| row.acl = vec![1]).finds_only(ProblemKind::Vnode, "ACL of directory 3");
+    sample
+        .change_vnode(3, |row| row.acl = vec![1])
+        .finds_only(ProblemKind::Vnode, "ACL of directory 3");
     let sample = Sample::new();
-    sample.change_vnode(6, |row| row.uniquifier = 0).finds(ProblemKind::Vnode, "no uniquifier");
+    sample
+        .change_vnode(6, |row| row.uniquifier = 0)
+        .finds(ProblemKind::Vnode, "no uniquifier");
     let sample = Sample::new();
     let at = sample.at();
     sample.damage(move |change| change.put_row(at, Item::page(9, 0), vec![0]).unwrap());
@@ -325,7 +397,10 @@ fn vnodes() {
     .to_bytes();
     let small = record.clone();
     sample.damage(move |change| change.put_row(at, Item::record(8, 0), small).unwrap());
-    sample.finds_only(ProblemKind::Vnode, "record 0 of vnode 8, which is not there");
+    sample.finds_only(
+        ProblemKind::Vnode,
+        "record 0 of vnode 8, which is not there",
+    );
     let sample = Sample::new();
     sample.damage(move |change| change.put_row(at, Item::record(3, 0), record).unwrap());
     sample.finds(ProblemKind::Vnode, "no vnode 3 has a Record");
@@ -336,16 +411,22 @@ fn vnodes() {
     sample.damage(move |change| change.delete_row(at, Item::vnode(1)).unwrap());
     sample.finds(ProblemKind::Vnode, "no root directory");
     let sample = Sample::new();
-    sample.change_vnode(2, |row| row.length = 299_999).finds_only(ProblemKind::Record, "record 2");
+    sample
+        .change_vnode(2, |row| row.length = 299_999)
+        .finds_only(ProblemKind::Record, "record 2");
     let sample = Sample::new();
-    sample.change_vnode(2, |row| row.record_shift = 16).finds(ProblemKind::Record, "131072 octets of 65536");
+    sample
+        .change_vnode(2, |row| row.record_shift = 16)
+        .finds(ProblemKind::Record, "131072 octets of 65536");
 }
 
 #[test]
 fn directories() {
     let kind = ProblemKind::Directory;
     let sample = Sample::new();
-    sample.change_vnode(3, |row| row.length = 4096).finds(kind, "directory 3 of 4096 octets");
+    sample
+        .change_vnode(3, |row| row.length = 4096)
+        .finds(kind, "directory 3 of 4096 octets");
     let sample = Sample::new();
     let at = sample.at();
     sample.damage(move |change| change.delete_row(at, Item::page(3, 0)).unwrap());
@@ -355,7 +436,9 @@ fn directories() {
         let mut page = [0; PAGE_SIZE];
         crate::vnode::read_page(change, at, 3, 0, &mut page).unwrap();
         page[400] ^= 1;
-        change.put_row(at, Item::page(3, 0), pack_page(&page)).unwrap();
+        change
+            .put_row(at, Item::page(3, 0), pack_page(&page))
+            .unwrap();
     });
     sample.finds(kind, "directory 3: ");
 }
@@ -376,29 +459,49 @@ fn entries_and_links() {
     sample.finds(entry, "names vnode 6 with uniquifier 99");
     sample.finds(orphan, "no entry names vnode 6");
     let sample = Sample::new();
-    sample.refill(&both, EntryId::new(5, 5)).finds_only(entry, "entry \"..\" of directory 3");
+    sample
+        .refill(&both, EntryId::new(5, 5))
+        .finds_only(entry, "entry \"..\" of directory 3");
     let sample = Sample::new();
-    sample.change_vnode(3, |row| row.uniquifier = 50).finds(entry, "entry \".\" of directory 3");
+    sample
+        .change_vnode(3, |row| row.uniquifier = 50)
+        .finds(entry, "entry \".\" of directory 3");
     sample.finds(entry, "entry \"..\" of directory 5");
 
     let sample = Sample::new();
-    sample.refill(&[both[0]], ROOT).finds_only(orphan, "no entry names vnode 6");
+    sample
+        .refill(&[both[0]], ROOT)
+        .finds_only(orphan, "no entry names vnode 6");
     let sample = Sample::new();
-    sample.refill(&[both[0], both[1], ("two", LINK)], ROOT).finds_only(links, "vnode 6 has 2 names");
+    sample
+        .refill(&[both[0], both[1], ("two", LINK)], ROOT)
+        .finds_only(links, "vnode 6 has 2 names");
     let sample = Sample::new();
-    sample.refill(&[both[0], both[1], ("two", DEEP)], ROOT).finds(links, "vnode 5 has 2 names");
+    sample
+        .refill(&[both[0], both[1], ("two", DEEP)], ROOT)
+        .finds(links, "vnode 5 has 2 names");
     let sample = Sample::new();
-    sample.change_vnode(4, |row| row.link_count = 3).finds_only(links, "vnode 4 has 2 names");
+    sample
+        .change_vnode(4, |row| row.link_count = 3)
+        .finds_only(links, "vnode 4 has 2 names");
     let sample = Sample::new();
-    sample.change_vnode(3, |row| row.link_count = 2).finds_only(links, "vnode 3 has 1 names and 3 links");
+    sample
+        .change_vnode(3, |row| row.link_count = 2)
+        .finds_only(links, "vnode 3 has 1 names and 3 links");
     let sample = Sample::new();
-    sample.change_vnode(6, |row| row.parent = 1).finds_only(links, "says it is in 1");
+    sample
+        .change_vnode(6, |row| row.parent = 1)
+        .finds_only(links, "says it is in 1");
     let sample = Sample::new();
-    sample.change_vnode(1, |row| row.parent = 3).finds(links, "the root directory says it is in 3");
+    sample
+        .change_vnode(1, |row| row.parent = 3)
+        .finds(links, "the root directory says it is in 3");
 
     // Two directories in each other, and neither in the root.
     let sample = Sample::new();
-    sample.refill(&[("deep", DEEP)], DEEP).change_vnode(3, |row| row.parent = 5);
+    sample
+        .refill(&[("deep", DEEP)], DEEP)
+        .change_vnode(3, |row| row.parent = 5);
     sample.finds(orphan, "directory 3 is not below the root");
     sample.finds(orphan, "directory 5 is not below the root");
 }
@@ -409,12 +512,19 @@ fn versions() {
     let sample = Sample::new();
     let (at, first) = (sample.at(), sample.first());
     let item = Item::record(2, 2);
-    sample.delete(Table::Changes, &change_key(at, item)).finds_only(kind, "not in the list of changes");
+    sample
+        .delete(Table::Changes, &change_key(at, item))
+        .finds_only(kind, "not in the list of changes");
     let sample = Sample::new();
     sample.put(Table::Changes, &change_key(at, Item::vnode(44)), Vec::new());
-    sample.finds_only(kind, "file 44 at generation 2 of tree 1 is in the list of changes and not there");
+    sample.finds_only(
+        kind,
+        "file 44 at generation 2 of tree 1 is in the list of changes and not there",
+    );
     let sample = Sample::new();
-    sample.put(Table::Rows, &row_key(first, Item::vnode(44)), Vec::new()).finds(kind, "hides nothing");
+    sample
+        .put(Table::Rows, &row_key(first, Item::vnode(44)), Vec::new())
+        .finds(kind, "hides nothing");
 
     // A mark above nothing, and a version between those that the members see.
     let sample = Sample::new();
@@ -426,8 +536,15 @@ fn versions() {
     volume.reclone(VolumeId(CLONE)).unwrap();
     sample.partition.wait_reaped().unwrap();
     assert_clean(&sample.partition);
-    sample.put(Table::Rows, &row_key(first, item), Record::Extent(sample.extent(0)).to_bytes());
-    sample.finds(kind, "record 2 of vnode 2 at generation 1 of tree 1 is of no use");
+    sample.put(
+        Table::Rows,
+        &row_key(first, item),
+        Record::Extent(sample.extent(0)).to_bytes(),
+    );
+    sample.finds(
+        kind,
+        "record 2 of vnode 2 at generation 1 of tree 1 is of no use",
+    );
 }
 
 #[test]
@@ -440,25 +557,45 @@ fn segments() {
     let row = sample.partition.reader().unwrap().segment(number).unwrap();
     let other = |end, live| SegmentRow { end, live }.to_bytes();
 
-    sample.put(Table::Segments, &key, other(row.end, row.live + 1)).finds_only(kind, "are counted");
+    sample
+        .put(Table::Segments, &key, other(row.end, row.live + 1))
+        .finds_only(kind, "are counted");
     let sample = Sample::new();
-    sample.put(Table::Segments, &key, other(row.end - 1, row.live)).finds_only(kind, "the end");
+    sample
+        .put(Table::Segments, &key, other(row.end - 1, row.live))
+        .finds_only(kind, "the end");
     let sample = Sample::new();
-    sample.delete(Table::Segments, &key).finds(kind, "is used and has no row");
+    sample
+        .delete(Table::Segments, &key)
+        .finds(kind, "is used and has no row");
     let sample = Sample::new();
     let place = dead_key(number, extent.offset);
-    sample.put(Table::Shared, &place, vec![0, 0, 0, 7]).finds_only(kind, "and 8 are counted");
+    sample
+        .put(Table::Shared, &place, vec![0, 0, 0, 7])
+        .finds_only(kind, "and 8 are counted");
     let sample = Sample::new();
-    sample.put(Table::Shared, &dead_key(number, 1), vec![0, 0, 0, 1]).finds_only(kind, "nothing refers");
+    sample
+        .put(Table::Shared, &dead_key(number, 1), vec![0, 0, 0, 1])
+        .finds_only(kind, "nothing refers");
     let sample = Sample::new();
     let free = dead_key(number, extent.offset + 5);
-    sample.put(Table::Free, &free, vec![0, 0, 0, 9]).finds_only(kind, "a free stretch");
+    sample
+        .put(Table::Free, &free, vec![0, 0, 0, 9])
+        .finds_only(kind, "a free stretch");
     let sample = Sample::new();
     let at = sample.at();
     sample.damage(move |change| {
         let record = Record::Extent(extent).to_bytes();
-        change.put(Table::Rows, &row_key(at, Item::record(2, 1)), record).unwrap();
-        change.put(Table::Changes, &change_key(at, Item::record(2, 1)), Vec::new()).unwrap();
+        change
+            .put(Table::Rows, &row_key(at, Item::record(2, 1)), record)
+            .unwrap();
+        change
+            .put(
+                Table::Changes,
+                &change_key(at, Item::record(2, 1)),
+                Vec::new(),
+            )
+            .unwrap();
     });
     sample.finds_only(kind, "has 2 references, and 1 are counted");
     let sample = Sample::new();
@@ -468,15 +605,26 @@ fn segments() {
             ..extent
         };
         let record = Record::Extent(shifted).to_bytes();
-        change.put(Table::Rows, &row_key(at, Item::record(2, 1)), record).unwrap();
-        change.put(Table::Changes, &change_key(at, Item::record(2, 1)), Vec::new()).unwrap();
+        change
+            .put(Table::Rows, &row_key(at, Item::record(2, 1)), record)
+            .unwrap();
+        change
+            .put(
+                Table::Changes,
+                &change_key(at, Item::record(2, 1)),
+                Vec::new(),
+            )
+            .unwrap();
     });
     sample.finds(kind, "overlaps a record");
 
     // The file itself.
     let path = |sample: &Sample| sample.dir.path().join(format!("seg/{number:08}.seg"));
     let sample = Sample::new();
-    let file = std::fs::File::options().write(true).open(path(&sample)).unwrap();
+    let file = std::fs::File::options()
+        .write(true)
+        .open(path(&sample))
+        .unwrap();
     file.set_len(1000).unwrap();
     sample.finds_only(kind, "its file has 1000 octets");
     let sample = Sample::new();

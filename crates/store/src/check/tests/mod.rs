@@ -12,6 +12,8 @@ use crate::{NewClone, NewVnode, NewVolume, Partition, PartitionOptions, StoreOpt
 
 mod damage;
 mod random;
+mod reclaim;
+mod torn;
 
 fn options() -> PartitionOptions {
     PartitionOptions::default()
@@ -40,8 +42,12 @@ fn vnode() -> NewVnode {
 }
 
 fn file(volume: &Volume, directory: Fid, name: &str, data: &[u8]) -> Fid {
-    let made = volume.create_file(directory, name.as_bytes(), &vnode()).unwrap();
-    volume.write(made.vnode.fid, 0, data, &StoreOptions::default()).unwrap();
+    let made = volume
+        .create_file(directory, name.as_bytes(), &vnode())
+        .unwrap();
+    volume
+        .write(made.vnode.fid, 0, data, &StoreOptions::default())
+        .unwrap();
     made.vnode.fid
 }
 
@@ -51,7 +57,9 @@ fn backup(volume: &Volume, id: u32) -> Volume {
 }
 
 fn check(partition: &Partition) -> CheckReport {
-    partition.check(&CheckOptions::default(), &mut |_| {}).unwrap()
+    partition
+        .check(&CheckOptions::default(), &mut |_| {})
+        .unwrap()
 }
 
 #[track_caller]
