@@ -1,6 +1,8 @@
 //! Volumes on a partition: vnodes, directories, compressed data, clones, dumps.
 
 pub mod dump;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod segment;
 
 mod check;

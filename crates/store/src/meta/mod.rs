@@ -10,6 +10,8 @@ mod key;
 mod pages;
 mod record;
 mod rows;
+#[cfg(test)]
+mod tests;
 mod versions;
 
 pub(crate) use change::{Change, FIRST_GENERATION, SegmentDelta};
