@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use afar_store::{Partition, StoreError};
 
-use crate::model::{Client, Found, Operation, difference};
+use crate::model::{Client, Found, Operation, difference, forgive_damage};
 use crate::subject;
 
 /// Numbers of volumes a client has for itself.
@@ -131,13 +131,7 @@ impl Clients {
         partition: &Arc<Partition>,
         ahead: bool,
     ) -> Result<(), String> {
-        let mut found: BTreeMap<u32, Found> = BTreeMap::new();
-        for (volume, entries) in subject::contents(partition)? {
-            found
-                .entry(volume / NUMBERS)
-                .or_default()
-                .insert(volume, entries);
-        }
+        let mut found = by_client(subject::contents(partition)?);
         for (client, number) in (0..self.clients.len()).zip(1..) {
             let found = found.remove(&number).unwrap_or_default();
             let Some(lacking) = difference(&found, &self.clients[client].model.found()) else {
@@ -163,5 +157,59 @@ impl Clients {
             None => Ok(()),
             Some((_, others)) => Err(format!("volumes {:?} are nobody's", others.keys())),
         }
+    }
+}
+
+/// What each client has.
+fn by_client(contents: Found) -> BTreeMap<u32, Found> {
+    let mut clients: BTreeMap<u32, Found> = BTreeMap::new();
+    for (volume, entries) in contents {
+        let found = clients.entry(volume / NUMBERS).or_default();
+        found.insert(volume, entries);
+    }
+    clients
+}
+
+/// What each client had after each of its first operations.
+pub(crate) struct History(Vec<Vec<Found>>);
+
+impl History {
+    pub(crate) fn new(seed: u64, count: u32, steps: u32) -> Self {
+        let clients = Clients::new(seed, count).clients.into_iter();
+        let states = clients.map(|mut client| {
+            let mut states = vec![client.model.found()];
+            for _ in 0..steps {
+                client.step();
+                states.push(client.model.found());
+            }
+            states
+        });
+        Self(states.collect())
+    }
+
+    /// After how many operations each client had what it has, but for data that cannot be read:
+    /// the greatest number not above those in `most`.
+    ///
+    /// # Errors
+    ///
+    /// Which client never had it.
+    pub(crate) fn find(&self, contents: Found, most: &[u32]) -> Result<Vec<u32>, String> {
+        let mut found = by_client(contents);
+        let clients = self.0.iter().zip(most).zip(1..);
+        clients
+            .map(|((states, most), number)| {
+                let found = found.remove(&number).unwrap_or_default();
+                let agrees = |done: &u32| {
+                    let Some(state) = states.get(*done as usize) else {
+                        return false;
+                    };
+                    let mut found = found.clone();
+                    forgive_damage(&mut found, state);
+                    difference(&found, state).is_none()
+                };
+                let last = (0..=*most).rev().find(agrees);
+                last.ok_or_else(|| format!("client {number} never had what is there"))
+            })
+            .collect()
     }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use afar_store::Partition;
+use afar_store::{Durability, Partition};
 use fastrand::Rng;
 
 use crate::clients::Clients;
@@ -32,11 +32,13 @@ impl Run {
     pub(crate) fn record(
         dir: &Path,
         seed: u64,
+        durability: Durability,
         work: impl FnOnce(&Recorder, Arc<Partition>, &mut Clients) -> Result<(), String>,
     ) -> Result<Self, String> {
         let clients = Clients::new(seed, CLIENTS);
         let recorder = Recorder::start(dir);
-        let partition = subject::init(dir, seed % 2 == 1).map_err(|error| error.to_string())?;
+        let partition =
+            subject::init(dir, seed % 2 == 1, durability).map_err(|error| error.to_string())?;
         recorder.mark(MADE);
         work(&recorder, partition, &mut clients.clone())?;
         Ok(Self {
@@ -172,9 +174,12 @@ fn lose_power_again(image: &Path, clients: &Clients, rng: &mut Rng) -> Result<()
 fn lose_power(seed: u64, points: usize) -> Result<(), String> {
     let mut rng = Rng::with_seed(seed);
     let dir = scratch();
-    let run = Run::record(dir.path(), seed, |recorder, partition, clients| {
-        run_marked(recorder, &partition, clients, 160)
-    })?;
+    let run = Run::record(
+        dir.path(),
+        seed,
+        Durability::Full,
+        |recorder, partition, clients| run_marked(recorder, &partition, clients, 160),
+    )?;
     let holes = run.log.count(|event| matches!(event, Event::Zero { .. }));
     let removed = run.log.count(|event| matches!(event, Event::Unlink { .. }));
     if holes < 10 || removed == 0 {

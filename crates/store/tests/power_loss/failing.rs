@@ -1,6 +1,6 @@
 //! The store on a disk that is full, bad, or has become read-only.
 
-use afar_store::StoreError;
+use afar_store::{Durability, StoreError};
 use fastrand::Rng;
 
 use crate::clients::{Clients, Failed};
@@ -45,28 +45,34 @@ fn fail(seed: u64) -> Result<bool, String> {
     let fault = draw_fault(&mut rng);
     let mut failed = None;
     let dir = scratch();
-    let run = Run::record(dir.path(), seed, |recorder, partition, clients| {
-        run_marked(recorder, &partition, clients, BEFORE)?;
-        recorder.inject(fault.clone());
-        failed = run_marked(recorder, &partition, clients, BEFORE + 40).err();
-        recorder.heal();
-        // After a failed write of its first page LMDB gives nothing away any more.
-        if partition.volume_count().is_ok() {
+    let run = Run::record(
+        dir.path(),
+        seed,
+        Durability::Full,
+        |recorder, partition, clients| {
+            run_marked(recorder, &partition, clients, BEFORE)?;
+            recorder.inject(fault.clone());
+            failed = run_marked(recorder, &partition, clients, BEFORE + 40).err();
+            recorder.heal();
+            // After a failed write of its first page LMDB gives nothing away any more.
+            if partition.volume_count().is_ok() {
+                clients
+                    .compare_contents(&partition, false)
+                    .map_err(|e| format!("still open: {e}"))?;
+            }
+            drop(partition);
+            let partition = subject::open(dir.path()).map_err(|e| format!("opening again: {e}"))?;
             clients
-                .compare_contents(&partition, false)
-                .map_err(|e| format!("still open: {e}"))?;
-        }
-        drop(partition);
-        let partition = subject::open(dir.path()).map_err(|e| format!("opening again: {e}"))?;
-        clients
-            .compare(&partition, true)
-            .map_err(|e| format!("opened again: {e}"))?;
-        let further = clients.done().iter().max().copied().unwrap_or(0) + 5;
-        run_marked(recorder, &partition, clients, further).map_err(|e| format!("mended: {e}"))?;
-        clients
-            .compare(&partition, false)
-            .map_err(|e| format!("mended: {e}"))
-    });
+                .compare(&partition, true)
+                .map_err(|e| format!("opened again: {e}"))?;
+            let further = clients.done().iter().max().copied().unwrap_or(0) + 5;
+            run_marked(recorder, &partition, clients, further)
+                .map_err(|e| format!("mended: {e}"))?;
+            clients
+                .compare(&partition, false)
+                .map_err(|e| format!("mended: {e}"))
+        },
+    );
     let told = |error| format!("{fault:?}, {failed:?}: {error}");
     let run = run.map_err(told)?;
     let mut points = draw_points(&run.log, 3, &mut rng);
@@ -107,7 +113,7 @@ fn a_disk_with_room_again_is_written_to_again() {
         let mut rng = Rng::with_seed(seed);
         let dir = scratch();
         let recorder = Recorder::start(dir.path());
-        let partition = subject::init(dir.path(), seed % 2 == 1).unwrap();
+        let partition = subject::init(dir.path(), seed % 2 == 1, Durability::Full).unwrap();
         let mut clients = Clients::new(seed, CLIENTS);
         for round in 1..6 {
             recorder.inject(Fault {

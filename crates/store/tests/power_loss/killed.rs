@@ -6,6 +6,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
+use afar_store::Durability;
 use fastrand::Rng;
 
 use crate::clients::Clients;
@@ -23,7 +24,7 @@ fn nothing_acknowledged_is_lost_with_the_process() {
     let seed = setting("AFAR_TEST_SEED", 1);
     let mut rng = Rng::with_seed(seed);
     let dir = scratch();
-    drop(subject::init(dir.path(), seed % 2 == 1).unwrap());
+    drop(subject::init(dir.path(), seed % 2 == 1, Durability::Full).unwrap());
     let mut clients = Clients::new(seed, CLIENTS);
     for kill in 0..kills {
         let before = clients.done().to_vec();

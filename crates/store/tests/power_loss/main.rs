@@ -23,6 +23,7 @@ mod killed;
 mod model;
 mod power_cut;
 mod recorder;
+mod relaxed;
 mod respawn;
 mod session;
 mod subject;

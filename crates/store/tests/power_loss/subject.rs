@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use afar_dir::Directory;
 use afar_store::{
-    CheckOptions, DumpOptions, NewClone, NewVnode, NewVolume, Partition, PartitionOptions,
-    RestoreMode, RestoreOptions, StoreError, StoreOptions, Volume,
+    CheckOptions, DumpOptions, Durability, NewClone, NewVnode, NewVolume, Partition,
+    PartitionOptions, Problem, RestoreMode, RestoreOptions, StoreError, StoreOptions, Volume,
 };
 use afar_types::{Fid, FileType, PtsId, VolumeId, VolumeType};
 
@@ -27,8 +27,12 @@ fn options() -> PartitionOptions {
 }
 
 /// Makes a partition; with `dedup`, one that stores equal records once.
-pub(crate) fn init(dir: &Path, dedup: bool) -> Result<Arc<Partition>, StoreError> {
-    let partition = Partition::init(dir, &options())?;
+pub(crate) fn init(
+    dir: &Path,
+    dedup: bool,
+    durability: Durability,
+) -> Result<Arc<Partition>, StoreError> {
+    let partition = Partition::init(dir, &options().durability(durability))?;
     partition.set_dedup(dedup)?;
     Ok(Arc::new(partition))
 }
@@ -178,7 +182,7 @@ fn entries(volume: &Volume) -> Result<BTreeMap<Names, Entry>, String> {
     let mut entries = BTreeMap::new();
     let mut left = vec![(Names::new(), volume.root())];
     while let Some((path, dir)) = left.pop() {
-        let pages = read(volume, dir, &path)?;
+        let pages = read(volume, dir, &path)?.ok_or_else(|| format!("{path:?} is damaged"))?;
         let listed = Directory::new(&pages).map_err(|error| format!("{path:?}: {error}"))?;
         for listed in listed.entries() {
             let listed = listed.map_err(|error| format!("{path:?}: {error}"))?;
@@ -199,12 +203,23 @@ fn entries(volume: &Volume) -> Result<BTreeMap<Names, Entry>, String> {
                     left.push((path.clone(), fid));
                     Entry::Directory
                 }
-                FileType::File => Entry::File {
-                    bytes: Arc::new(read(volume, fid, &path)?),
-                    names: status.link_count as usize,
-                },
+                FileType::File => {
+                    let names = status.link_count as usize;
+                    match read(volume, fid, &path)? {
+                        Some(bytes) => Entry::File {
+                            bytes: Arc::new(bytes),
+                            names,
+                        },
+                        None => Entry::Damaged {
+                            len: status.length as usize,
+                            names,
+                        },
+                    }
+                }
                 _ => {
-                    Entry::Symlink(String::from_utf8_lossy(&read(volume, fid, &path)?).into_owned())
+                    let target = read(volume, fid, &path)?;
+                    let target = target.ok_or_else(|| format!("{path:?} is damaged"))?;
+                    Entry::Symlink(String::from_utf8_lossy(&target).into_owned())
                 }
             };
             entries.insert(path, entry);
@@ -213,10 +228,13 @@ fn entries(volume: &Volume) -> Result<BTreeMap<Names, Entry>, String> {
     Ok(entries)
 }
 
-fn read(volume: &Volume, fid: Fid, path: &[String]) -> Result<Vec<u8>, String> {
-    volume
-        .read_all(fid, LONGEST)
-        .map_err(|error| format!("{path:?}: {error}"))
+/// What a vnode holds, if all of it can be read.
+fn read(volume: &Volume, fid: Fid, path: &[String]) -> Result<Option<Vec<u8>>, String> {
+    match volume.read_all(fid, LONGEST) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(StoreError::Read(_)) => Ok(None),
+        Err(error) => Err(format!("{path:?}: {error}")),
+    }
 }
 
 fn dump(partition: &Arc<Partition>, volume: u32) -> Result<Vec<u8>, StoreError> {
@@ -245,6 +263,12 @@ fn restore(
 ///
 /// What keeps the check from going on.
 pub(crate) fn check(partition: &Arc<Partition>) -> Result<Vec<String>, StoreError> {
+    let problems = problems(partition)?;
+    Ok(problems.iter().map(ToString::to_string).collect())
+}
+
+/// The same, as the store tells it.
+pub(crate) fn problems(partition: &Arc<Partition>) -> Result<Vec<Problem>, StoreError> {
     let options = CheckOptions {
         data: true,
         reclaim: true,
@@ -252,5 +276,5 @@ pub(crate) fn check(partition: &Arc<Partition>) -> Result<Vec<String>, StoreErro
     };
     let report = partition.check(&options, &mut |_| {})?;
     assert_eq!(report.is_clean(), report.problems.is_empty());
-    Ok(report.problems.iter().map(ToString::to_string).collect())
+    Ok(report.problems)
 }
