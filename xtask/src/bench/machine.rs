@@ -23,6 +23,8 @@ pub(super) struct Session {
     /// The nominal clock.
     pub(super) clock_mhz: f64,
     pub(super) kernel: String,
+    /// Empty where it is not compared with.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(super) iperf: String,
     pub(super) afar: String,
     /// The command's options.
@@ -30,19 +32,28 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Asks the machine.
+    /// Asks the machine, and iperf3.
     ///
     /// # Errors
     /// iperf3, git or date do not answer.
     pub(super) fn now(afar: &Path, options: &str) -> Result<Self> {
+        let iperf = first_line("iperf3", &["--version"])
+            .context("iperf3 is needed to compare with: `cargo xtask test --only packages`")?;
+        Ok(Self {
+            iperf: iperf.split(" (").next().unwrap_or_default().to_owned(),
+            ..Self::of_machine(afar, options)?
+        })
+    }
+
+    /// Asks the machine.
+    ///
+    /// # Errors
+    /// git or date do not answer.
+    pub(super) fn of_machine(afar: &Path, options: &str) -> Result<Self> {
         let cpuinfo = read("/proc/cpuinfo");
         let field = |name: &str| {
             let line = cpuinfo.lines().find(|line| line.starts_with(name))?;
             Some(line.split_once(':')?.1.trim().to_owned())
-        };
-        let first_line = |program: &str, args: &[&str]| -> Result<String> {
-            let text = sh::capture(Command::new(program).args(args).current_dir(sh::root()))?;
-            Ok(text.lines().next().unwrap_or_default().trim().to_owned())
         };
         let commit = first_line("git", &["rev-parse", "--short", "HEAD"])?;
         let changed = first_line(
@@ -56,8 +67,6 @@ impl Session {
                 "Cargo.lock",
             ],
         )?;
-        let iperf = first_line("iperf3", &["--version"])
-            .context("iperf3 is needed to compare with: `cargo xtask test --only packages`")?;
         Ok(Self {
             id: first_line("date", &["-u", "+%FT%TZ"])?,
             commit: format!("{commit}{}", if changed.is_empty() { "" } else { "+" }),
@@ -68,13 +77,19 @@ impl Session {
                 .and_then(|mhz| mhz.parse().ok())
                 .unwrap_or(0.0),
             kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
-            iperf: iperf.split(" (").next().unwrap_or_default().to_owned(),
+            iperf: String::new(),
             afar: sh::capture(Command::new(afar).arg("--version"))?
                 .trim()
                 .to_owned(),
             options: options.to_owned(),
         })
     }
+}
+
+/// The first line that a program writes.
+fn first_line(program: &str, args: &[&str]) -> Result<String> {
+    let text = sh::capture(Command::new(program).args(args).current_dir(sh::root()))?;
+    Ok(text.lines().next().unwrap_or_default().trim().to_owned())
 }
 
 /// Processes that wanted a processor, on average over the last minute.

@@ -15,6 +15,7 @@ mod process;
 mod rows;
 mod runner;
 mod sample;
+mod store;
 mod traffic;
 
 use std::path::PathBuf;
@@ -36,6 +37,8 @@ pub(crate) struct Args {
 enum Command {
     /// Rx between afar peers, and reading from OpenAFS, against TCP on the same link; needs root
     Rx(RxArgs),
+    /// The volume store: attach, remove, clone, compression, durable changes; some rows need root
+    Store(store::StoreArgs),
 }
 
 /// Options of `cargo xtask bench rx`.
@@ -64,6 +67,7 @@ pub(crate) struct RxArgs {
 pub(crate) fn run(args: &Args) -> Result<()> {
     match &args.command {
         Some(Command::Rx(options)) => runner::run(options),
+        Some(Command::Store(options)) => store::run(options),
         None => {
             list();
             Ok(())
@@ -84,4 +88,5 @@ fn list() {
             goals.join(", ")
         ));
     }
+    output::line("cargo xtask bench store measures what `afar store bench --list` tells");
 }

@@ -1,6 +1,6 @@
 //! The page and its charts, made from the results alone.
 
-mod tables;
+pub(super) mod tables;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,6 +11,7 @@ use super::chart::{Chart, Line};
 use super::contender::Contender;
 use super::rows::{self, Goal, Row, Work};
 use super::sample::{Results, Spread};
+use super::store::{self, StoreResults};
 
 /// Where everything is kept.
 #[derive(Debug)]
@@ -39,20 +40,31 @@ impl Place {
     pub(super) fn results(&self) -> PathBuf {
         self.beside().join("rx.json")
     }
+
+    /// The results of the store.
+    pub(super) fn store_results(&self) -> PathBuf {
+        self.beside().join("store.json")
+    }
 }
 
 /// Writes the page and the charts.
 ///
 /// # Errors
 /// A file cannot be written.
-pub(super) fn write(results: &Results, place: &Place) -> Result<()> {
-    let store = |path: PathBuf, text: String| {
+pub(super) fn write(results: &Results, store: &StoreResults, place: &Place) -> Result<()> {
+    let keep = |path: PathBuf, text: String| {
         fs::write(&path, text).with_context(|| format!("writing {}", path.display()))
     };
     for (name, chart) in charts(results) {
-        store(place.beside().join(name), chart.svg())?;
+        keep(place.beside().join(name), chart.svg())?;
     }
-    store(place.page(), tables::page(results))
+    if let Some(chart) = store::chart(store) {
+        keep(place.beside().join(store::CHART), chart.svg())?;
+    }
+    keep(
+        place.page(),
+        tables::page(results) + &store::section(store),
+    )
 }
 
 /// The verdicts as lines for a terminal.

@@ -12,6 +12,7 @@ use super::link::{Noise, Place, Setup, remove_stale};
 use super::machine::Session;
 use super::rows::{self, Direction, Row, Work};
 use super::sample::{Measured, Results, Sample};
+use super::store::StoreResults;
 use super::traffic::{self, Amount};
 use super::{RxArgs, instructions, page, process};
 use crate::{output, sh};
@@ -66,7 +67,8 @@ pub(super) fn run(options: &RxArgs) -> Result<()> {
             results.store(&place.results())?;
         }
     }
-    page::write(&results, &place)?;
+    let store = StoreResults::load(&place.store_results())?;
+    page::write(&results, &store, &place)?;
     for line in page::summary(&results) {
         output::line(&line);
     }
@@ -89,13 +91,13 @@ fn shown(options: &RxArgs, runs: u32) -> String {
 }
 
 /// Builds the program as it is shipped.
-fn build() -> Result<PathBuf> {
+pub(super) fn build() -> Result<PathBuf> {
     let mut cargo = sh::cargo(["build", "--release", "--quiet", "--package", "afar"]);
     sh::capture(&mut cargo)?;
     Ok(target().join("release/afar"))
 }
 
-fn target() -> PathBuf {
+pub(super) fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| sh::root().join("target"), PathBuf::from)
 }
 

@@ -284,7 +284,7 @@ fn failures(out: &mut String, results: &Results) -> fmt::Result {
 }
 
 /// Median and, if they differ from it, least and most.
-pub(super) fn spread(spread: &Spread, show: impl Fn(f64) -> String) -> String {
+pub(in crate::bench) fn spread(spread: &Spread, show: impl Fn(f64) -> String) -> String {
     let median = show(spread.median);
     let (least, most) = (show(spread.least), show(spread.most));
     if least == most {
@@ -295,7 +295,7 @@ pub(super) fn spread(spread: &Spread, show: impl Fn(f64) -> String) -> String {
 }
 
 /// A figure with as many digits as mean something.
-pub(super) fn figure(value: f64) -> String {
+pub(in crate::bench) fn figure(value: f64) -> String {
     if value >= 1000.0 {
         format!("{value:.0}")
     } else if value >= 10.0 {

@@ -180,10 +180,8 @@ fn walk(dir: &Path, found: &mut Vec<(PathBuf, u64)>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Reads all files below a directory, in order, and returns how many octets there were.
-pub(super) fn read_plain(dir: &Path) -> anyhow::Result<u64> {
-    let mut files = Vec::new();
-    walk_names(dir, &mut files)?;
+/// Reads plain files, and returns how many octets there were.
+pub(super) fn read_plain(files: &[PathBuf]) -> anyhow::Result<u64> {
     let mut buffer = vec![0; PIECE];
     files
         .iter()
@@ -209,7 +207,7 @@ pub(super) fn walk_names(dir: &Path, found: &mut Vec<PathBuf>) -> anyhow::Result
 }
 
 /// Reads one plain file.
-pub(super) fn read_file(path: &Path, buffer: &mut [u8]) -> anyhow::Result<u64> {
+fn read_file(path: &Path, buffer: &mut [u8]) -> anyhow::Result<u64> {
     let mut file = File::open(path).with_context(|| path.display().to_string())?;
     let mut sum = 0;
     loop {
@@ -224,11 +222,10 @@ pub(super) fn read_file(path: &Path, buffer: &mut [u8]) -> anyhow::Result<u64> {
     }
 }
 
-/// Reads all files of a volume made by [`fill_volume`], in order, and returns how many octets
-/// there were.
-pub(super) fn read_volume(volume: &Volume) -> anyhow::Result<u64> {
+/// Reads files of a volume, and returns how many octets there were.
+pub(super) fn read_volume(volume: &Volume, files: &[Fid]) -> anyhow::Result<u64> {
     let mut buffer = vec![0; PIECE];
-    files_of(volume)?.iter().try_fold(0, |sum, fid| {
+    files.iter().try_fold(0, |sum, fid| {
         Ok(sum + read_vnode(volume, *fid, &mut buffer)?)
     })
 }
@@ -261,7 +258,7 @@ fn entries(volume: &Volume, directory: Fid) -> anyhow::Result<Vec<(Vec<u8>, Fid)
 }
 
 /// Reads one file of a volume.
-pub(super) fn read_vnode(volume: &Volume, fid: Fid, buffer: &mut [u8]) -> anyhow::Result<u64> {
+fn read_vnode(volume: &Volume, fid: Fid, buffer: &mut [u8]) -> anyhow::Result<u64> {
     let mut sum = 0;
     loop {
         let read = volume.read(fid, sum, buffer)?;

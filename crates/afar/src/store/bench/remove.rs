@@ -20,10 +20,8 @@ const FEW: u32 = 500;
 const REMOVED: u32 = 200;
 /// Octets of each file of the volume that is removed.
 const FILE: usize = 16 << 10;
-/// Octets of the volume that is read meanwhile.
-const OTHER: usize = 64 << 20;
-/// For how long it is read before.
-const BEFORE: Duration = Duration::from_secs(3);
+/// For how many slices another volume is read before.
+const BEFORE: u32 = 6;
 /// How long space may take to come back before the row fails.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -82,7 +80,7 @@ pub(super) fn full(bench: &Bench) -> anyhow::Result<Vec<Row>> {
     let other = {
         let partition = open_to_fill(&place)?;
         let volume = partition.create_volume(&new_volume(1, "other"))?;
-        let parts = u32::try_from(OTHER >> 20)?;
+        let parts = bench.sizes.other;
         fill_volume(&volume, parts, FILLERS, |n| Ok(noise(1 << 20, n.into())))?
     };
     let (mut returned, mut back) = (Vec::new(), Vec::new());
@@ -98,7 +96,7 @@ pub(super) fn full(bench: &Bench) -> anyhow::Result<Vec<Row>> {
             })?;
             base
         };
-        let removed = remove_one(&open(&place)?, base, &other)?;
+        let removed = remove_one(&open(&place)?, base, &other, bench.sizes.slice * BEFORE)?;
         returned.push(removed.returned.as_secs_f64() * 1e3);
         back.push(removed.back.as_secs_f64());
         rise.push(removed.meanwhile / removed.before);
@@ -129,7 +127,12 @@ struct Removed {
     meanwhile: f64,
 }
 
-fn remove_one(partition: &Arc<Partition>, base: u64, other: &[Fid]) -> anyhow::Result<Removed> {
+fn remove_one(
+    partition: &Arc<Partition>,
+    base: u64,
+    other: &[Fid],
+    before: Duration,
+) -> anyhow::Result<Removed> {
     let filled = partition.disk_usage()?.1;
     // Pages at the ends of what is removed can stay with their neighbours.
     let enough = base + (filled - base) / 100;
@@ -138,7 +141,7 @@ fn remove_one(partition: &Arc<Partition>, base: u64, other: &[Fid]) -> anyhow::R
     thread::scope(|scope| {
         let reader = scope.spawn(|| read_on(&volume, other, &removing, &done));
         let removed = (|| {
-            thread::sleep(BEFORE);
+            thread::sleep(before);
             removing.store(true, Ordering::Relaxed);
             let start = Instant::now();
             partition.remove_volume(VolumeId(2))?;

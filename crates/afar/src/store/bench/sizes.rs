@@ -36,7 +36,7 @@ pub(super) struct SizeArgs {
     /// compress: octets a second of the slow medium [default: 200M]
     #[arg(long, value_name = "OCTETS", value_parser = parse_bytes)]
     medium: Option<u64>,
-    /// create: time of each slice [default: 0.5 (0.1)]
+    /// create, remove: time of each slice [default: 0.5 (0.1)]
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     slice: Option<Duration>,
     /// create: writers [default: 8]
@@ -51,6 +51,8 @@ pub(super) struct Sizes {
     pub(super) partitions: u32,
     pub(super) siblings: u32,
     pub(super) files: u32,
+    /// Files of 1 MiB that are read while others are removed.
+    pub(super) other: u32,
     pub(super) clone_files: u32,
     pub(super) sources: Vec<PathBuf>,
     pub(super) data: u64,
@@ -82,6 +84,7 @@ impl SizeArgs {
             partitions: self.partitions.unwrap_or(3),
             siblings: size("siblings", self.siblings, 500_000, 1_000, 500)?,
             files: size("files", self.files, 20_000, 500, 100)?,
+            other: if quick { 4 } else { 64 },
             clone_files: size("clone-files", self.clone_files, 200_000, 1_000, 100)?,
             sources,
             data: self.data.unwrap_or(if quick { 4 << 20 } else { 512 << 20 }),

@@ -27,7 +27,9 @@ const FOR_GZIP: usize = 1_500;
 /// would write instead.
 const WRAPPING: usize = 12;
 
-const CODECS: [&str; 6] = ["none", "lz4", "zstd:1", "zstd:3", "zstd:6", "zstd:9"];
+const CODECS: [&str; 8] = [
+    "none", "lz4", "zstd:1", "zstd:3", "zstd:4", "zstd:5", "zstd:6", "zstd:9",
+];
 
 pub(in crate::store::bench) fn run(bench: &Bench) -> anyhow::Result<Vec<Row>> {
     let place = bench.place("compress-ratio")?;

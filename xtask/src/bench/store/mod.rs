@@ -1,0 +1,137 @@
+//! The volume store: `afar store bench` run, its rows kept, and made into a section of the page.
+
+mod results;
+mod section;
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+pub(super) use results::StoreResults;
+pub(super) use section::{CHART, chart, section};
+
+use super::machine::Session;
+use super::{page, runner, sample};
+use crate::{output, sh};
+
+/// Options of `cargo xtask bench store`.
+#[derive(clap::Args)]
+pub(crate) struct StoreArgs {
+    /// Only these rows; the start of a name up to a dash selects all of its kind
+    #[arg(long, value_name = "ROW,…", value_delimiter = ',')]
+    only: Vec<String>,
+    /// How often to measure; the median counts [default: 3]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    runs: Option<u32>,
+    /// Small sizes, written to the target folder: to try it, not to publish
+    #[arg(long)]
+    quick: bool,
+    /// Make the page and the charts from the results there are
+    #[arg(long)]
+    render_only: bool,
+    /// The program to measure [default: build it]
+    #[arg(long, value_name = "PATH")]
+    afar: Option<PathBuf>,
+    /// Where to make the partitions to measure [default: the target folder]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Where the page goes, results and charts in a folder beside it [default: docs]
+    #[arg(long, value_name = "FOLDER")]
+    out: Option<PathBuf>,
+    /// Further options of `afar store bench`, after --
+    #[arg(last = true, value_name = "OPTION")]
+    more: Vec<String>,
+}
+
+/// Does what `cargo xtask bench store` was asked for.
+///
+/// # Errors
+/// The program cannot be built or a row not be measured; those before it are kept.
+pub(super) fn run(options: &StoreArgs) -> Result<()> {
+    let folder = match &options.out {
+        Some(folder) => folder.clone(),
+        None if options.quick => runner::target().join("bench"),
+        None => sh::root().join("docs"),
+    };
+    let place = page::Place::new(&folder);
+    fs::create_dir_all(place.beside())
+        .with_context(|| format!("making {}", place.beside().display()))?;
+    let mut results = StoreResults::load(&place.store_results())?;
+    if !options.render_only {
+        let afar = match &options.afar {
+            Some(path) => std::path::absolute(path)?,
+            None => runner::build()?,
+        };
+        let session = Session::of_machine(&afar, &shown(options))?;
+        let measured = measure(options, &afar, &session, &mut results);
+        results.store(&place.store_results())?;
+        measured?;
+    }
+    let rx = sample::Results::load(&place.results())?;
+    page::write(&rx, &results, &place)?;
+    for line in results.summary() {
+        output::line(&line);
+    }
+    output::line(&format!("written: {}", place.page().display()));
+    Ok(())
+}
+
+/// The command as one would repeat it.
+fn shown(options: &StoreArgs) -> String {
+    let mut words = "bench store".to_owned();
+    if options.quick {
+        words += " --quick";
+    }
+    if let Some(runs) = options.runs {
+        words += &format!(" --runs {runs}");
+    }
+    if !options.only.is_empty() {
+        words += " --only ";
+        words += &options.only.join(",");
+    }
+    if !options.more.is_empty() {
+        words += " -- ";
+        words += &options.more.join(" ");
+    }
+    words
+}
+
+/// Runs the program and takes its rows as they come.
+fn measure(
+    options: &StoreArgs,
+    afar: &Path,
+    session: &Session,
+    results: &mut StoreResults,
+) -> Result<()> {
+    let mut command = Command::new(afar);
+    command.args(["store", "bench", "--json", "--dir"]);
+    command.arg(options.dir.clone().unwrap_or_else(runner::target));
+    if options.quick {
+        command.arg("--quick");
+    }
+    if let Some(runs) = options.runs {
+        command.args(["--runs", &runs.to_string()]);
+    }
+    if !options.only.is_empty() {
+        command.args(["--only", &options.only.join(",")]);
+    }
+    command.args(&options.more);
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut child = command
+        .spawn()
+        .with_context(|| format!("starting `{}`", sh::show(&command)))?;
+    let out = child.stdout.take().context("it has no output")?;
+    for line in BufReader::new(out).lines() {
+        let line = line.context("reading a row")?;
+        let row = serde_json::from_str(&line).with_context(|| format!("a row: {line}"))?;
+        results.replace(session, row);
+    }
+    let status = child.wait().context("waiting for the program")?;
+    if !status.success() {
+        bail!("`{}`: {status}", sh::show(&command));
+    }
+    Ok(())
+}

@@ -1,0 +1,241 @@
+//! The page's section on the store.
+
+use std::fmt::{self, Write};
+
+use super::results::{Figure, Row, StoreResults};
+use crate::bench::chart::{Chart, Line};
+use crate::bench::page::tables;
+use crate::bench::sample::Spread;
+
+/// The chart's file.
+pub(in crate::bench) const CHART: &str = "store-attach.svg";
+
+/// Lines of the chart: what a figure's name begins with, what the line is called, milliseconds in
+/// its unit, its colour.
+const LINES: [(&str, &str, f64, &str); 3] = [
+    ("process started", "first volume served", 1.0, "#0072b2"),
+    ("all listed", "all listed", 1e3, "#d55e00"),
+    ("volumes made", "one made", f64::NAN, "#009e73"),
+];
+
+/// The section as Markdown; nothing if nothing was measured.
+pub(in crate::bench) fn section(results: &StoreResults) -> String {
+    let mut out = String::new();
+    if !results.rows.is_empty() {
+        // Writing to a string does not fail.
+        write_section(&mut out, results).ok();
+    }
+    out
+}
+
+fn write_section(out: &mut String, results: &StoreResults) -> fmt::Result {
+    out.push_str(INTRODUCTION);
+    writeln!(
+        out,
+        "\n| measured (UTC) | commit | machine | software | command |\n|---|---|---|---|---|"
+    )?;
+    for s in &results.sessions {
+        writeln!(
+            out,
+            "| {} | {} | {} × {}, {:.0} MHz, {:.0} GiB | Linux {}, {} | `cargo xtask {}` |",
+            s.id,
+            s.commit,
+            s.processors,
+            s.processor,
+            s.clock_mhz,
+            s.memory_gib,
+            s.kernel,
+            s.afar,
+            s.options
+        )?;
+    }
+    attach(out, results)?;
+    out.push_str("\n### Everything else\n\n| | | | unit | goal | |\n|---|---|---|---|---|---|\n");
+    for row in results.rows.iter().filter(|row| !row.is_of("attach")) {
+        if let Some(why) = &row.skipped {
+            writeln!(out, "| {} | skipped: {why} | – | | | |", row.title)?;
+        }
+        for (number, figure) in row.figures.iter().enumerate() {
+            let title = if number == 0 { &row.title } else { "" };
+            let Some(spread) = figure.spread() else {
+                continue;
+            };
+            writeln!(
+                out,
+                "| {title} | {} | {} | {} | {} | {} |",
+                figure.name,
+                tables::spread(&spread, digits),
+                figure.unit,
+                figure.goal.map(|goal| goal.shown()).unwrap_or_default(),
+                figure.verdict()
+            )?;
+        }
+    }
+    out.push_str(METHOD);
+    Ok(())
+}
+
+/// A row for each number of volumes.
+fn attach(out: &mut String, results: &StoreResults) -> fmt::Result {
+    let rows: Vec<&Row> = curve(results).collect();
+    let Some(first) = rows.first() else {
+        return Ok(());
+    };
+    out.push_str("\n### Opening partitions of few and of very many volumes\n\n|");
+    for figure in &first.figures {
+        write!(out, " | {}, {}", figure.name, figure.unit)?;
+    }
+    writeln!(out, " |\n|---{}|", "|---".repeat(first.figures.len()))?;
+    for row in &rows {
+        write!(out, "| {}", row.title)?;
+        for figure in &row.figures {
+            let shown = figure
+                .spread()
+                .map(|spread| tables::spread(&spread, digits));
+            write!(out, " | {}", shown.unwrap_or_default())?;
+            if let Some(goal) = figure.goal {
+                write!(out, " ({}: {})", goal.shown(), figure.verdict())?;
+            }
+        }
+        out.push_str(" |\n");
+    }
+    write!(
+        out,
+        "\n![Time over the number of volumes](benchmarks/{CHART})\n\n\
+         Marks are medians, bars go from the least to the most. `one made` is the time a volume takes when\n\
+         they are made a thousand in a commit.\n"
+    )
+}
+
+fn curve(results: &StoreResults) -> impl Iterator<Item = &Row> {
+    results
+        .rows
+        .iter()
+        .filter(|row| row.is_of("attach") && row.number().is_some())
+}
+
+/// The attach curve; `None` if it was not measured.
+pub(in crate::bench) fn chart(results: &StoreResults) -> Option<Chart> {
+    let rows: Vec<&Row> = curve(results).collect();
+    if rows.is_empty() {
+        return None;
+    }
+    let lines = LINES.iter().map(|(start, name, scale, colour)| Line {
+        name: (*name).to_owned(),
+        colour,
+        reckoned: false,
+        values: rows
+            .iter()
+            .map(|row| {
+                let figure = row
+                    .figures
+                    .iter()
+                    .find(|figure| figure.name.starts_with(start))?;
+                in_ms(figure, *scale)
+            })
+            .collect(),
+    });
+    Some(Chart {
+        title: "Attach, list, make: time over the number of volumes".to_owned(),
+        x_title: "volumes in all partitions".to_owned(),
+        y_title: "milliseconds".to_owned(),
+        places: rows
+            .iter()
+            .filter_map(|row| row.number())
+            .map(|n| n.to_string())
+            .collect(),
+        y_range: (0.001, 10_000.0),
+        lines: lines.collect(),
+    })
+}
+
+/// A figure in milliseconds: a time, or by a scale that is no number the inverse of a rate.
+fn in_ms(figure: &Figure, scale: f64) -> Option<Spread> {
+    let ms = |value: f64| {
+        if scale.is_nan() {
+            1e3 / value
+        } else {
+            value * scale
+        }
+    };
+    Spread::of(
+        figure
+            .values
+            .iter()
+            .map(|value| ms(*value).clamp(0.001, 10_000.0)),
+    )
+}
+
+fn digits(value: f64) -> String {
+    if value < 0.1 {
+        format!("{value:.4}")
+    } else {
+        tables::figure(value)
+    }
+}
+
+const INTRODUCTION: &str = "
+## Volume store
+
+Made by `cargo xtask bench store` from [the single results](benchmarks/store.json); to repeat it, as root
+(`afar store bench` alone prints the same figures):
+
+```console
+# cargo xtask bench store                       measure everything
+# cargo xtask bench store --only create,clone   measure some
+```
+";
+
+const METHOD: &str = "
+### How the store is measured
+
+- Volumes for the curve are made a thousand in a commit. Before each measurement all files of the partitions are
+  put out of the page cache; then a fresh process opens all partitions and reads the root directory's status of
+  a volume in the last. Memory is VmRSS and RssAnon of that process. `all listed` is the whole command
+  `afar store list`, its output thrown away, again with nothing cached.
+- Empty volumes are removed in turns from the partition of many and that of 500, 200 of each in a run, each
+  removal durable when it returns; each is made again afterwards.
+- A volume is removed while another, of 64 MiB, is read at random places by one reader without pause. Space is
+  back when the segments have 1 % of the removed volume's octets left at most.
+- A volume is touched by writing 4 KiB to one file of a hundred; `data read` counts octets read from segments.
+- Data is compressed record by record as the store cuts files: 128 KiB, or 1 MiB from 16 MiB on. gzip -6 gets
+  up to 1,500 of these records, one at a time; of its header and trailer 12 octets are not counted, which a file
+  system that compresses would not write. Its speed is that of one process over all of them. `in` and `out` are
+  of one thread.
+- Files are read one after another by one thread in pieces of 1 MiB: plain ones with open, read and close, those of
+  a volume by their fids. Plain files and a volume are read in turns, each time by a fresh process, so that the
+  kernel's cache is warm and the process's own cache of decompressed records is empty; ratios are of neighbours.
+- Random reads likewise: first one in each of up to 10,000 records, then, from the process's own cache, the same
+  again.
+- The slow medium is the same disk with the reader in a cgroup of limited rate, nothing cached.
+- Durable changes are made by all writers in one volume, each in a directory of its own, in slices in turns with
+  one thread that appends 4 KiB to a file and calls fdatasync, on the same file system. Ratios are of neighbours.
+";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::sample::tests::session;
+    use crate::bench::store::results::tests::row;
+
+    #[test]
+    fn sections_show_what_was_measured() {
+        let mut results = StoreResults::default();
+        assert_eq!(section(&results), "");
+        assert!(chart(&results).is_none());
+        for name in ["attach-10", "attach-1000", "create"] {
+            results.replace(&session("s1"), row(name, 1.5));
+        }
+        let text = section(&results);
+        assert!(
+            text.contains("| some attach-10 | 1.50 (≤ 2: pass) |"),
+            "{text}"
+        );
+        assert!(
+            text.contains("| some create | time | 1.50 | ms | ≤ 2 | pass |"),
+            "{text}"
+        );
+        assert!(text.contains("Testium"), "{text}");
+        assert_eq!(chart(&results).unwrap().places, ["10", "1000"]);
+    }
+}
