@@ -22,6 +22,13 @@ pub(crate) struct SegmentDelta {
     pub(crate) live: i64,
 }
 
+/// What a change did that was kept.
+#[derive(Default)]
+pub(crate) struct Kept {
+    pub(crate) segments: BTreeMap<u32, SegmentDelta>,
+    pub(crate) rows: Vec<(Table, Box<[u8]>)>,
+}
+
 /// A value as it was before a change.
 struct Undo {
     table: Table,
@@ -112,9 +119,29 @@ impl<'c, 'e> Change<'c, 'e> {
         Ok(())
     }
 
-    /// What it does to segments, once it is kept.
-    pub(crate) fn finish(self) -> BTreeMap<u32, SegmentDelta> {
-        self.segments
+    /// What it does, once it is kept: to segments, and which rows it changed.
+    pub(crate) fn finish(self) -> Kept {
+        Kept {
+            segments: self.segments,
+            rows: self.undo.into_iter().map(|undo| (undo.table, undo.key)).collect(),
+        }
+    }
+
+    /// Sets or deletes a row as the log has it.
+    pub(crate) fn put_logged(&mut self, table: u8, key: &[u8], sealed: Option<&[u8]>) -> Result<()> {
+        let table = Table::from_byte(table)
+            .ok_or_else(|| self.env.corrupt(format!("the log names table {table}")))?;
+        let done = match sealed {
+            Some(sealed) => self.env.table(table).put(self.txn, key, sealed),
+            None => self.env.table(table).delete(self.txn, key).map(|_was| ()),
+        };
+        done.map_err(|e| self.env.database(e))
+    }
+
+    /// A row as it is stored.
+    pub(crate) fn sealed(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>> {
+        let found = self.env.table(table).get(self.txn, key);
+        found.map_err(|e| self.env.database(e))
     }
 
     /// Sets a volume's row.

@@ -79,6 +79,13 @@ impl Table {
 /// The file LMDB keeps everything in.
 const DATA_FILE: &str = "data.mdb";
 
+impl Table {
+    /// The table of a number in the log.
+    pub(crate) fn from_byte(byte: u8) -> Option<Self> {
+        TABLES.get(usize::from(byte)).map(|(table, _)| *table)
+    }
+}
+
 /// Octets of the checksum at the end of each value.
 const SUM: usize = 8;
 
@@ -99,7 +106,6 @@ impl Env {
         partition: &Path,
         dir: &Path,
         map_size: usize,
-        sync_meta: bool,
     ) -> Result<Self> {
         let path = Arc::new(partition.to_owned());
         guard(&path, dir, map_size)?;
@@ -108,7 +114,7 @@ impl Env {
             .map_size(map_size)
             .max_readers(4096)
             .max_dbs(u32::try_from(TABLES.len()).unwrap_or(u32::MAX));
-        let env = open_map(&mut options, dir, sync_meta).map_err(|e| database(&path, e))?;
+        let env = open_map(&mut options, dir).map_err(|e| database(&path, e))?;
         let txn = env.write_txn().map_err(|e| database(&path, e))?;
         let tables = env
             .create_databases_and_commit(txn, |options, txn| {
@@ -150,9 +156,31 @@ impl Env {
         self.env.write_txn().map_err(|e| self.database(e))
     }
 
-    /// Puts on disk what commits without a synced meta page have left.
+    /// Puts on the disk what commits have written to the file.
     pub(crate) fn sync(&self) -> Result<()> {
         self.env.force_sync().map_err(|e| self.database(e))
+    }
+
+    /// Where the database's files are.
+    pub(crate) fn dir(&self) -> &Path {
+        self.env.path()
+    }
+
+    /// Octets of the database's pages.
+    pub(crate) fn page_size(&self) -> usize {
+        self.env.unnamed_database_stat().page_size as usize
+    }
+
+    pub(crate) fn partition(&self) -> &Path {
+        &self.path
+    }
+
+    /// A failure of the system at something.
+    pub(crate) fn io(&self, what: &str, source: io::Error) -> StoreError {
+        if crate::segment::is_no_space(&source) {
+            return StoreError::NoSpace(self.path.as_ref().clone());
+        }
+        StoreError::io(format!("partition {}: {what}", self.path.display()), source)
     }
 
     pub(crate) fn table(&self, table: Table) -> Database {
@@ -205,14 +233,10 @@ impl Env {
 fn open_map(
     options: &mut EnvOpenOptions<WithoutTls>,
     dir: &Path,
-    sync_meta: bool,
 ) -> heed::Result<heed::Env<WithoutTls>> {
-    let mut flags = EnvFlags::NO_READ_AHEAD;
-    if !sync_meta {
-        flags |= EnvFlags::NO_META_SYNC;
-    }
-    // SAFETY: NO_META_SYNC keeps the file consistent and can lose the last commits only, as the
-    // caller asked; NO_READ_AHEAD is advice.
+    let flags = EnvFlags::NO_READ_AHEAD | EnvFlags::NO_SYNC;
+    // SAFETY: NO_SYNC leaves the file inconsistent if power fails; `base` and `log` see to it that
+    // such a file is never opened. NO_READ_AHEAD is advice.
     unsafe { options.flags(flags) };
     // SAFETY: the partition's lock file, held by the caller, keeps other processes of ours out;
     // nobody else has business in the directory.

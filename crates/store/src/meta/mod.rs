@@ -3,10 +3,12 @@
 //! Only this module knows the database. A row's value ends in a checksum over its key and itself,
 //! so that a row that rotted or landed in a wrong place is told from a good one.
 
+mod base;
 mod change;
 mod env;
 mod hold;
 mod key;
+mod log;
 mod pages;
 mod record;
 mod rows;
@@ -14,13 +16,15 @@ mod rows;
 mod tests;
 mod versions;
 
-pub(crate) use change::{Change, FIRST_GENERATION, SegmentDelta};
+pub(crate) use base::Base;
+pub(crate) use change::{Change, FIRST_GENERATION, Kept};
 pub(crate) use env::{Env, Table, View};
 pub(crate) use hold::Hold;
 pub(crate) use key::{
     At, DoomedKey, Item, Kind, change_key, change_start, dead_key, member_key, row_key,
     split_change_key, split_dead_key, split_member_key, split_row_key, tree_range, vnode_slot_key,
 };
+pub(crate) use log::{Log, Position, Replay, rows as logged_rows};
 pub(crate) use record::{INLINE_MAX, NewRecord, Record};
 pub(crate) use rows::{MemberState, SegmentRow, VnodeRow, VolumeInfo, VolumeRow, blocks};
 pub(crate) use versions::{Pair, Rows, Scan};

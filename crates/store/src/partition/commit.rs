@@ -1,10 +1,9 @@
 //! The committer: the one thread that changes a partition's database.
 //!
 //! It takes all operations that wait, runs them in one transaction, makes the records they refer
-//! to durable, commits, and only then answers them. While one commit is on its way to the disk the
+//! to durable, commits, writes the log, and only then answers them. While one commit is on its way to the disk the
 //! next operations gather, so the more clients wait, the more share a commit.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -15,9 +14,10 @@ use afar_types::UnixTime;
 use parking_lot::Mutex;
 
 use super::Core;
+use super::checkpoint::Cut;
 use crate::config::Durability;
 use crate::error::{Result, StoreError};
-use crate::meta::{Change, Rows, SegmentDelta};
+use crate::meta::{Change, Kept, Log, Rows, Table};
 
 /// Most operations in one commit.
 const BATCH: usize = 512;
@@ -33,12 +33,12 @@ pub struct CommitStats {
 
 /// Tells an operation's caller how it went.
 type Answer = Box<dyn FnOnce(Result<()>) + Send>;
-/// What an operation does to segments; an error means that the transaction is broken.
-type Deltas = Result<BTreeMap<u32, SegmentDelta>>;
+/// What an operation did; an error means that the transaction is broken.
+type Outcome = Result<Kept>;
 
 /// An operation and the way back to its caller.
 trait Operation: Send {
-    fn run(self: Box<Self>, change: Change<'_, '_>) -> (Answer, Deltas);
+    fn run(self: Box<Self>, change: Change<'_, '_>) -> (Answer, Outcome);
     /// Answers without having run.
     fn refuse(self: Box<Self>, error: StoreError);
 }
@@ -53,7 +53,7 @@ where
     T: Send + 'static,
     F: FnOnce(&mut Change<'_, '_>) -> Result<T> + Send,
 {
-    fn run(self: Box<Self>, mut change: Change<'_, '_>) -> (Answer, Deltas) {
+    fn run(self: Box<Self>, mut change: Change<'_, '_>) -> (Answer, Outcome) {
         let Self { operation, answer } = *self;
         match operation(&mut change) {
             Ok(value) => (
@@ -64,7 +64,7 @@ where
                 let taken_back = change.roll_back();
                 (
                     Box::new(move |_| tell(&answer, Err(error))),
-                    taken_back.map(|()| BTreeMap::new()),
+                    taken_back.map(|()| Kept::default()),
                 )
             }
         }
@@ -82,6 +82,10 @@ fn tell<T>(answer: &SyncSender<Result<T>>, result: Result<T>) {
 
 enum Message {
     Run(Box<dyn Operation>),
+    /// Take the state for a checkpoint.
+    Cut(SyncSender<Result<Cut>>),
+    /// Make what is in the log durable.
+    Sync(SyncSender<Result<()>>),
     Stop,
 }
 
@@ -94,7 +98,7 @@ struct Counters {
 pub(super) struct Committer {
     queue: Queue,
     counters: Arc<Counters>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    thread: Mutex<Option<JoinHandle<Log>>>,
 }
 
 /// The way to the committer.
@@ -111,11 +115,27 @@ impl Queue {
         F: FnOnce(&mut Change<'_, '_>) -> Result<T> + Send + 'static,
     {
         core.stopped()?;
+        self.ask(core, |answer| Message::Run(Box::new(Job { operation, answer })))
+    }
+
+    /// Takes the state between two commits, and has the log go on in its other file.
+    pub(super) fn cut(&self, core: &Core) -> Result<Cut> {
+        self.ask(core, Message::Cut)
+    }
+
+    /// Makes all commits durable.
+    pub(super) fn sync(&self, core: &Core) -> Result<()> {
+        self.ask(core, Message::Sync)
+    }
+
+    fn ask<T>(
+        &self,
+        core: &Core,
+        message: impl FnOnce(SyncSender<Result<T>>) -> Message,
+    ) -> Result<T> {
         let (answer, answered) = sync_channel(1);
-        let job = Box::new(Job { operation, answer });
-        if self.sender.send(Message::Run(job)).is_err() {
-            core.stopped()?;
-        }
+        // If the committer is gone, so is the answer.
+        drop(self.sender.send(message(answer)));
         match answered.recv() {
             Ok(result) => result,
             Err(_gone) => {
@@ -127,13 +147,21 @@ impl Queue {
 }
 
 impl Committer {
-    pub(super) fn start(core: Arc<Core>) -> Result<Self> {
+    pub(super) fn start(core: Arc<Core>, log: Log) -> Result<Self> {
         let (sender, receiver) = channel();
         let counters = Arc::new(Counters::default());
         let count = Arc::clone(&counters);
         let thread = std::thread::Builder::new()
             .name("afar-commit".to_owned())
-            .spawn(move || commit_all(&core, &receiver, &count))
+            .spawn(move || {
+                let mut work = Work {
+                    core: &core,
+                    counters: &count,
+                    log,
+                };
+                work.commit_all(&receiver);
+                work.log
+            })
             .map_err(|e| StoreError::io("starting the committer", e))?;
         Ok(Self {
             queue: Queue { sender },
@@ -153,104 +181,171 @@ impl Committer {
         }
     }
 
-    /// Lets it finish what waits, and ends it.
-    pub(super) fn stop(&self) {
+    /// Lets it finish what waits, ends it, and returns the log.
+    pub(super) fn stop(&self) -> Option<Log> {
         // It is gone already if sending fails.
         drop(self.queue.sender.send(Message::Stop));
-        if let Some(thread) = self.thread.lock().take()
-            && thread.join().is_err()
-        {
+        let ended = self.thread.lock().take()?.join();
+        if ended.is_err() {
             tracing::error!("the committer panicked");
         }
+        ended.ok()
     }
 }
 
-fn commit_all(core: &Core, receiver: &Receiver<Message>, counters: &Counters) {
-    let mut go_on = true;
-    while go_on {
-        let Ok(Message::Run(first)) = receiver.recv() else {
-            return;
-        };
-        let mut batch = vec![first];
-        while batch.len() < BATCH {
-            match receiver.try_recv() {
-                Ok(Message::Run(operation)) => batch.push(operation),
-                Ok(Message::Stop) => {
-                    go_on = false;
-                    break;
+struct Work<'a> {
+    core: &'a Core,
+    counters: &'a Counters,
+    log: Log,
+}
+
+impl Work<'_> {
+    fn commit_all(&mut self, receiver: &Receiver<Message>) {
+        let mut next = None;
+        loop {
+            let message = match next.take() {
+                Some(message) => message,
+                None => match receiver.recv() {
+                    Ok(message) => message,
+                    Err(_none) => return,
+                },
+            };
+            match message {
+                Message::Run(first) => {
+                    let mut batch = vec![first];
+                    while batch.len() < BATCH {
+                        match receiver.try_recv() {
+                            Ok(Message::Run(operation)) => batch.push(operation),
+                            Ok(other) => {
+                                next = Some(other);
+                                break;
+                            }
+                            Err(_none) => break,
+                        }
+                    }
+                    self.commit(batch);
                 }
-                Err(_none) => break,
+                Message::Cut(answer) => {
+                    let synced = self.sync_log();
+                    tell(&answer, synced.and_then(|()| Cut::take(&self.core.env, &mut self.log)));
+                }
+                Message::Sync(answer) => tell(&answer, self.sync_log()),
+                Message::Stop => {
+                    if let Err(error) = self.sync_log() {
+                        self.core.stop(&error);
+                    }
+                    return;
+                }
             }
         }
+    }
+
+    fn sync_log(&mut self) -> Result<()> {
+        self.core.stopped()?;
+        let synced = self.log.sync();
+        synced.map_err(|error| self.core.env.io("syncing the log", error))
+    }
+
+    fn commit(&mut self, batch: Vec<Box<dyn Operation>>) {
         let operations = batch.len() as u64;
         let mut answers = Vec::with_capacity(batch.len());
-        let result = commit_batch(core, batch, &mut answers);
+        let mut result = self.run(batch, &mut answers);
+        if result.is_ok() {
+            result = self.log_batch();
+            // The database shows what the log may not have: nothing can be promised any more.
+            if let Err(error) = &result {
+                self.core.stop(error);
+            }
+        }
         match &result {
             Ok(()) => {
-                counters.commits.fetch_add(1, Ordering::Relaxed);
-                counters.operations.fetch_add(operations, Ordering::Relaxed);
+                self.counters.commits.fetch_add(1, Ordering::Relaxed);
+                self.counters.operations.fetch_add(operations, Ordering::Relaxed);
+                self.core.backlog.grew(self.log.len());
             }
             Err(StoreError::NoSpace(_) | StoreError::Stopped { .. }) => {}
-            Err(error) => core.stop(error),
+            Err(error) => self.core.stop(error),
         }
         for answer in answers {
             answer(result.clone());
         }
     }
-}
 
-/// Runs and commits a batch. What it returns is for all of `answers`.
-fn commit_batch(
-    core: &Core,
-    batch: Vec<Box<dyn Operation>>,
-    answers: &mut Vec<Answer>,
-) -> Result<()> {
-    let begun = core.stopped().and_then(|()| core.env.write());
-    let mut txn = match begun {
-        Ok(txn) => txn,
-        Err(error) => {
-            for operation in batch {
-                operation.refuse(error.clone());
+    /// Runs and commits a batch. What it returns is for all of `answers`.
+    fn run(&mut self, batch: Vec<Box<dyn Operation>>, answers: &mut Vec<Answer>) -> Result<()> {
+        let core = self.core;
+        let begun = core.stopped().and_then(|()| core.env.write());
+        let mut txn = match begun {
+            Ok(txn) => txn,
+            Err(error) => {
+                for operation in batch {
+                    operation.refuse(error.clone());
+                }
+                return Err(error);
             }
+        };
+        let now = UnixTime::from(SystemTime::now()).0;
+        let mut kept = Kept::default();
+        let mut broken = None;
+        for operation in batch {
+            if let Some(error) = &broken {
+                operation.refuse(StoreError::clone(error));
+                continue;
+            }
+            let (answer, outcome) = operation.run(Change::new(&mut txn, &core.env, now));
+            answers.push(answer);
+            match outcome {
+                Ok(more) => merge(&mut kept, more),
+                Err(error) => broken = Some(error),
+            }
+        }
+        if let Some(error) = broken {
             return Err(error);
         }
-    };
-    let now = UnixTime::from(SystemTime::now()).0;
-    let mut deltas: BTreeMap<u32, SegmentDelta> = BTreeMap::new();
-    let mut broken = None;
-    for operation in batch {
-        if let Some(error) = &broken {
-            operation.refuse(StoreError::clone(error));
-            continue;
+        let wrote = kept.segments.values().any(|delta| delta.end > 0);
+        let mut change = Change::new(&mut txn, &core.env, now);
+        for (number, delta) in &kept.segments {
+            let mut row = change.segment(*number)?;
+            row.end = row.end.max(delta.end);
+            row.live = row.live.saturating_add_signed(delta.live);
+            change.put_segment(*number, row)?;
         }
-        let (answer, segments) = operation.run(Change::new(&mut txn, &core.env, now));
-        answers.push(answer);
-        match segments {
-            Ok(segments) => merge(&mut deltas, segments),
-            Err(error) => broken = Some(error),
+        let mut rows = kept.rows;
+        rows.extend(change.finish().rows);
+        self.frame(&Change::new(&mut txn, &core.env, now), rows)?;
+        let reserved = self.log.reserve();
+        reserved.map_err(|error| core.env.io("lengthening the log", error))?;
+        if wrote && core.options.durable() == Durability::Full {
+            core.segments.sync()?;
         }
+        txn.commit().map_err(|e| core.env.database(e))
     }
-    if let Some(error) = broken {
-        return Err(error);
+
+    /// Puts the rows a batch changed, as they are now, into the log's next frame.
+    fn frame(&mut self, change: &Change<'_, '_>, mut rows: Vec<(Table, Box<[u8]>)>) -> Result<()> {
+        rows.sort_unstable();
+        rows.dedup();
+        self.log.begin();
+        for (table, key) in rows {
+            self.log.row(table, &key, change.sealed(table, &key)?);
+        }
+        Ok(())
     }
-    let wrote = deltas.values().any(|delta| delta.end > 0);
-    let mut change = Change::new(&mut txn, &core.env, now);
-    for (number, delta) in deltas {
-        let mut row = change.segment(number)?;
-        row.end = row.end.max(delta.end);
-        row.live = row.live.saturating_add_signed(delta.live);
-        change.put_segment(number, row)?;
+
+    fn log_batch(&mut self) -> Result<()> {
+        let failed = |error| self.core.env.io("writing the log", error);
+        self.log.append().map_err(failed)?;
+        if self.core.options.durable() == Durability::Async {
+            return Ok(());
+        }
+        self.log.sync().map_err(failed)
     }
-    drop(change);
-    if wrote && core.options.durable() == Durability::Full {
-        core.segments.sync()?;
-    }
-    txn.commit().map_err(|e| core.env.database(e))
 }
 
-fn merge(deltas: &mut BTreeMap<u32, SegmentDelta>, more: BTreeMap<u32, SegmentDelta>) {
-    for (number, delta) in more {
-        let sum = deltas.entry(number).or_default();
+fn merge(sum: &mut Kept, more: Kept) {
+    sum.rows.extend(more.rows);
+    for (number, delta) in more.segments {
+        let sum = sum.segments.entry(number).or_default();
         sum.end = sum.end.max(delta.end);
         sum.live += delta.live;
     }

@@ -7,6 +7,7 @@
 //! /vicepa/seg/        segment files
 //! ```
 
+mod checkpoint;
 mod commit;
 mod format;
 mod pending;
@@ -24,13 +25,14 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
-use crate::config::{Durability, PartitionOptions};
+use crate::config::PartitionOptions;
 use crate::error::{Result, StoreError};
-use crate::meta::{Change, Env, Rows, SegmentRow, Table, View};
+use crate::meta::{Change, Env, Log, Rows, SegmentRow, Table, View};
 use crate::segment::{EpochGuard, Epochs, Extent, SegmentEnd, SegmentOptions, SegmentStats, Segments};
 
 use crate::volume::remove_unfinished;
 
+use checkpoint::{Backlog, Checkpoint, Checkpointer};
 use commit::Committer;
 use format::Lock;
 use reaper::Reaper;
@@ -49,6 +51,7 @@ pub(crate) use usage::roll;
 pub struct Partition {
     core: Arc<Core>,
     committer: Committer,
+    checkpointer: Checkpointer,
     reaper: Mutex<Option<Reaper>>,
     /// Given up last: another process may open the partition then.
     _lock: Lock,
@@ -72,6 +75,8 @@ pub(crate) struct Core {
     wanted: Mutex<BTreeMap<(u32, u32), u32>>,
     /// Records with the same octets are to be stored once.
     dedup: AtomicBool,
+    /// What is in the log only.
+    backlog: Backlog,
     /// Why nothing is accepted any more.
     stopped: OnceLock<Arc<str>>,
 }
@@ -135,11 +140,12 @@ impl Partition {
         change.put(Table::Settings, FORMAT_KEY, format::VERSION.to_be_bytes().to_vec())?;
         drop(change);
         txn.commit().map_err(|e| env.database(e))?;
-        env.sync()?;
+        let log = open_log(&env, 1)?;
+        let checkpoint = Checkpoint::first(&env, 0, &log)?;
         format::sync_dir(&path.join("meta"))?;
         // The mark is made last: a directory with it is complete.
         format::mark(path)?;
-        Self::start(path, options, lock, env)
+        Self::start(path, options, lock, env, log, checkpoint)
     }
 
     /// Opens a partition. Takes as long with a million volumes as with none.
@@ -150,7 +156,9 @@ impl Partition {
     pub fn open(path: &Path, options: &PartitionOptions) -> Result<Self> {
         format::check(path)?;
         let lock = Lock::take(path)?;
+        let base = checkpoint::prepare(path)?;
         let env = open_env(path, options)?;
+        checkpoint::replay(&env, &base)?;
         // Segments the database does not know are deleted: a database that is not ours, or lost
         // what it had, must not get that far.
         if env.view()?.get(Table::Settings, FORMAT_KEY)?.is_none() {
@@ -159,10 +167,19 @@ impl Partition {
                 why: "its database is missing or empty; put meta/ back from a copy".to_owned(),
             });
         }
-        Self::start(path, options, lock, env)
+        let log = open_log(&env, base.number + 1)?;
+        let checkpoint = Checkpoint::first(&env, base.number, &log)?;
+        Self::start(path, options, lock, env, log, checkpoint)
     }
 
-    fn start(path: &Path, options: &PartitionOptions, lock: Lock, env: Env) -> Result<Self> {
+    fn start(
+        path: &Path,
+        options: &PartitionOptions,
+        lock: Lock,
+        env: Env,
+        log: Log,
+        checkpoint: Checkpoint,
+    ) -> Result<Self> {
         let dedup = env.view()?.get(Table::Settings, DEDUP_KEY)?.is_some();
         let known = known_segments(&env)?;
         let segments = Segments::open(
@@ -188,13 +205,16 @@ impl Partition {
             pinned: Mutex::default(),
             wanted: Mutex::default(),
             dedup: AtomicBool::new(dedup),
+            backlog: Backlog::default(),
             stopped: OnceLock::new(),
         });
-        let committer = Committer::start(Arc::clone(&core))?;
+        let committer = Committer::start(Arc::clone(&core), log)?;
+        let checkpointer = Checkpointer::start(Arc::clone(&core), committer.queue(), checkpoint)?;
         let reaper = Reaper::start(Arc::clone(&core), committer.queue())?;
         let partition = Self {
             core,
             committer,
+            checkpointer,
             reaper: Mutex::new(Some(reaper)),
             _lock: lock,
         };
@@ -322,11 +342,15 @@ impl Drop for Partition {
     fn drop(&mut self) {
         // The reaper commits, so it goes before the committer.
         drop(self.reaper.lock().take());
-        self.committer.stop();
-        if self.core.options.durable() != Durability::Full
-            && let Err(error) = self.core.segments.sync().map_err(StoreError::from).and_then(|()| self.core.env.sync())
+        let checkpoint = self.checkpointer.stop();
+        let log = self.committer.stop();
+        if let (Some(checkpoint), Some(mut log)) = (checkpoint, log)
+            && self.core.stopped().is_ok()
         {
-            tracing::error!(partition = %self.core.path.display(), %error, "last sync");
+            let synced = self.core.segments.sync().map_err(StoreError::from);
+            if let Err(error) = synced.and_then(|()| checkpoint.close(&mut log)) {
+                tracing::error!(partition = %self.core.path.display(), %error, "closing");
+            }
         }
     }
 }
@@ -336,13 +360,16 @@ const DEDUP_KEY: &[u8] = b"dedup";
 /// The row of the settings that every database has.
 const FORMAT_KEY: &[u8] = b"format";
 
+fn open_log(env: &Env, run: u64) -> Result<Log> {
+    Log::open(env.dir(), run).map_err(|e| env.io("opening the log", e))
+}
+
 fn open_env(path: &Path, options: &PartitionOptions) -> Result<Env> {
-    let dir = path.join("meta");
+    let dir = checkpoint::directory(path);
     fs::create_dir_all(&dir).map_err(|e| StoreError::io(dir.display().to_string(), e))?;
-    let sync_meta = options.durable() != Durability::Async;
     let mut map_size = options.map_octets();
     loop {
-        match Env::open(path, &dir, map_size, sync_meta) {
+        match Env::open(path, &dir, map_size) {
             Err(StoreError::Database { source, .. })
                 if map_size > 1 << 30
                     && matches!(&*source, heed::Error::Io(e) if e.kind() == std::io::ErrorKind::OutOfMemory) =>

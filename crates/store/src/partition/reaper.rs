@@ -285,6 +285,10 @@ impl Work<'_> {
         self.wait_for_readers()?;
         let more = looked_at >= STRETCHES;
         let joined = self.commit(move |change| join_free(change, &taken, stretches))?;
+        if self.core.options.durable() == Durability::Async {
+            // What is punched must not come back to life with a lost commit.
+            self.queue.sync(self.core)?;
+        }
         for (segment, range) in joined {
             self.punch(segment, range)?;
         }
@@ -330,6 +334,9 @@ impl Work<'_> {
             Ok(true)
         })?;
         if gone {
+            if self.core.options.durable() == Durability::Async {
+                self.queue.sync(self.core)?;
+            }
             self.core.segments.remove(segment)?;
         }
         Ok(gone)
@@ -359,7 +366,7 @@ impl Work<'_> {
 
     fn sync(&self) -> Result<()> {
         self.core.segments.sync()?;
-        self.core.env.sync()
+        self.queue.sync(self.core)
     }
 }
 

@@ -109,9 +109,13 @@ fn a_check_finds_pages_that_are_none() {
     let pages = whole.len() / 4096;
     let mut random = fastrand::Rng::with_seed(1);
     let mut damaged = 0;
-    for _ in 0..30 {
-        let partition = open(&dir).unwrap();
-        assert_clean(&partition);
+    let partition = open(&dir).unwrap();
+    assert_clean(&partition);
+    // Many pages are of earlier commits, and do not matter.
+    for _ in 0..3_000 {
+        if damaged == 3 {
+            return;
+        }
         // Under the open partition, whose tables LMDB knows already.
         let page = random.usize(2..pages);
         let file = database(&dir);
@@ -127,12 +131,11 @@ fn a_check_finds_pages_that_are_none() {
                 .unwrap(),
         }
         let report = check(&partition);
-        // Pages that are not in use do not matter.
         damaged += usize::from(!report.is_clean());
         file.write_all_at(&old, page as u64 * 4096).unwrap();
         assert_clean(&partition);
     }
-    assert!(damaged > 15, "{damaged}");
+    panic!("only {damaged} found");
 }
 
 #[test]

@@ -1,0 +1,247 @@
+//! Checkpoints: bringing the database's file up to what the log has, so that the log stays short.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+use super::Core;
+use super::commit::Queue;
+use crate::error::{Result, StoreError};
+use crate::meta::{Base, Change, Env, Log, Position, Replay, View, logged_rows};
+
+/// Octets of log after which a checkpoint is made. Until then no page of the database that was in
+/// use at the last one can be used again, so this also bounds what the database's file grows by.
+const LOG: u64 = 16 << 20;
+/// How long a change may be in the log only.
+const AGE: Duration = Duration::from_secs(2);
+/// Octets of replayed frames in one transaction.
+const REPLAY: usize = 16 << 20;
+
+/// The state a checkpoint is of, taken between two commits.
+pub(super) struct Cut {
+    /// Keeps the state's pages from being overwritten.
+    view: View,
+    log: Position,
+    head: Vec<u8>,
+}
+
+impl Cut {
+    pub(super) fn take(env: &Env, log: &mut Log) -> Result<Self> {
+        let head = Base::head(env.dir(), env.page_size()).map_err(|e| env.io("checkpoint", e))?;
+        Ok(Self {
+            view: env.view()?,
+            log: log.switch(),
+            head,
+        })
+    }
+}
+
+/// The checkpoint that counts, and how to make the next.
+pub(super) struct Checkpoint {
+    env: Env,
+    number: u64,
+    /// Of the state that is on the disk.
+    _view: View,
+}
+
+impl Checkpoint {
+    /// The first one of a run: the database is as the last run left it, or as replayed.
+    pub(super) fn first(env: &Env, number: u64, log: &Log) -> Result<Self> {
+        let head = Base::head(env.dir(), env.page_size()).map_err(|e| env.io("checkpoint", e))?;
+        let view = env.view()?;
+        let mut first = Self {
+            env: env.clone(),
+            number,
+            _view: env.view()?,
+        };
+        first.complete(
+            Cut {
+                view,
+                log: log.start(),
+                head,
+            },
+            false,
+        )?;
+        Ok(first)
+    }
+
+    /// Makes the state of a cut the one to start from.
+    fn complete(&mut self, cut: Cut, clean: bool) -> Result<()> {
+        // All its pages were written before the cut.
+        self.env.sync()?;
+        self.number += 1;
+        let base = Base {
+            number: self.number,
+            log: cut.log,
+            clean,
+            head: cut.head,
+        };
+        let written = base.write(self.env.dir());
+        written.map_err(|e| self.env.io("checkpoint", e))?;
+        // Only now may the pages of the one before be used again.
+        self._view = cut.view;
+        Ok(())
+    }
+
+    /// Notes that the run ended well.
+    pub(super) fn close(mut self, log: &mut Log) -> Result<()> {
+        let cut = Cut::take(&self.env, log)?;
+        self.complete(cut, true)
+    }
+}
+
+/// Brings the database's file into a state that can be opened, and says what is left to replay.
+pub(super) fn prepare(path: &Path) -> Result<Base> {
+    let dir = directory(path);
+    let failed = |e| StoreError::io(format!("reading the base in {}", dir.display()), e);
+    let base = Base::read(&dir).map_err(failed)?.ok_or_else(|| StoreError::NotPartition {
+        path: path.to_owned(),
+        why: "its meta/base files are missing or damaged; put meta/ back from a copy".to_owned(),
+    })?;
+    if !base.clean {
+        base.restore(&dir).map_err(|error| StoreError::NotPartition {
+            path: path.to_owned(),
+            why: format!("its database cannot be restored ({error}); put meta/ back from a copy"),
+        })?;
+    }
+    Ok(base)
+}
+
+/// Does again what the log has beyond the base. Returns how many commits that were.
+pub(super) fn replay(env: &Env, base: &Base) -> Result<u64> {
+    if base.clean {
+        return Ok(0);
+    }
+    // A second failure must find the base's pages as they are.
+    let _base = env.view()?;
+    let failed = |e| env.io("replaying the log", e);
+    let mut log = Replay::open(env.dir(), base.log).map_err(failed)?;
+    let mut commits = 0;
+    let mut more = true;
+    while more {
+        let mut txn = env.write()?;
+        let mut change = Change::new(&mut txn, env, 0);
+        let mut octets = 0;
+        while octets < REPLAY {
+            let Some(payload) = log.next().map_err(failed)? else {
+                more = false;
+                break;
+            };
+            for row in logged_rows(&payload) {
+                let (table, key, sealed) = row.ok_or_else(|| env.corrupt("a frame of the log"))?;
+                change.put_logged(table, key, sealed)?;
+            }
+            octets += payload.len();
+            commits += 1;
+        }
+        drop(change);
+        txn.commit().map_err(|e| env.database(e))?;
+    }
+    if commits > 0 {
+        tracing::info!(partition = %env.partition().display(), commits, "log replayed");
+    }
+    Ok(commits)
+}
+
+/// How much is in the log only.
+#[derive(Default)]
+pub(super) struct Backlog {
+    state: Mutex<BacklogState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct BacklogState {
+    octets: u64,
+    since: Option<Instant>,
+    stop: bool,
+}
+
+impl Backlog {
+    /// Notes the log's length after a commit.
+    pub(super) fn grew(&self, octets: u64) {
+        let mut state = self.state.lock();
+        state.octets = octets;
+        if state.since.is_none() {
+            state.since = Some(Instant::now());
+            self.changed.notify_all();
+        } else if octets >= LOG {
+            self.changed.notify_all();
+        }
+    }
+
+    fn stop(&self) {
+        self.state.lock().stop = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits until a checkpoint is due; `false` at the end.
+    fn due(&self) -> bool {
+        let mut state = self.state.lock();
+        loop {
+            if state.stop {
+                return false;
+            }
+            match state.since {
+                None => self.changed.wait(&mut state),
+                Some(since) => {
+                    let left = AGE.saturating_sub(since.elapsed());
+                    if state.octets >= LOG || left.is_zero() {
+                        state.since = None;
+                        state.octets = 0;
+                        return true;
+                    }
+                    self.changed.wait_for(&mut state, left);
+                }
+            }
+        }
+    }
+}
+
+/// The thread that makes checkpoints.
+pub(super) struct Checkpointer {
+    core: Arc<Core>,
+    thread: Option<JoinHandle<Checkpoint>>,
+}
+
+impl Checkpointer {
+    pub(super) fn start(core: Arc<Core>, queue: Queue, mut last: Checkpoint) -> Result<Self> {
+        let theirs = Arc::clone(&core);
+        let thread = std::thread::Builder::new()
+            .name("afar-checkpoint".to_owned())
+            .spawn(move || {
+                while theirs.backlog.due() {
+                    let made = queue.cut(&theirs).and_then(|cut| last.complete(cut, false));
+                    match made {
+                        Ok(()) | Err(StoreError::Stopped { .. }) => {}
+                        // What the log has is safe, but it could not be kept short any more.
+                        Err(error) => theirs.stop(&error),
+                    }
+                }
+                last
+            })
+            .map_err(|e| StoreError::io("starting the checkpoints", e))?;
+        Ok(Self {
+            core,
+            thread: Some(thread),
+        })
+    }
+
+    /// Ends it, and returns the last checkpoint it made.
+    pub(super) fn stop(&mut self) -> Option<Checkpoint> {
+        self.core.backlog.stop();
+        let ended = self.thread.take()?.join();
+        if ended.is_err() {
+            tracing::error!("the checkpoints' thread panicked");
+        }
+        ended.ok()
+    }
+}
+
+/// Where a partition's database is.
+pub(super) fn directory(path: &Path) -> PathBuf {
+    path.join("meta")
+}
