@@ -14,6 +14,7 @@ mod set;
 mod tree;
 
 pub use dump::{DumpOptions, DumpSummary};
+pub(crate) use pin::Pin;
 pub use restore::{RestoreMode, RestoreOptions, RestoreSummary};
 
 /// How far a dump or restore is.

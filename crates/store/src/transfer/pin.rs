@@ -11,16 +11,16 @@ use crate::volume::{Volume, freeze, is_writable};
 ///
 /// Of a read-write volume it is what a removed clone is: a shade, which the reaper takes away once
 /// nobody holds it, also after the process has ended.
-pub(super) struct Pin {
-    pub(super) partition: Arc<Partition>,
-    pub(super) at: At,
-    pub(super) row: VolumeRow,
-    pub(super) info: VolumeInfo,
+pub(crate) struct Pin {
+    pub(crate) partition: Arc<Partition>,
+    pub(crate) at: At,
+    pub(crate) row: VolumeRow,
+    pub(crate) info: VolumeInfo,
     hold: Option<Hold>,
 }
 
 impl Pin {
-    pub(super) fn new(volume: &Volume) -> Result<Self> {
+    pub(crate) fn new(volume: &Volume) -> Result<Self> {
         let id = volume.id;
         let (at, row, info, hold) = volume.partition.settled(move |change| {
             let shown = change.volume(id.0)?.ok_or(StoreError::NoVolume(id))?;

@@ -12,14 +12,14 @@ use crate::partition::{Partition, doom_member};
 /// A clone to be made.
 #[derive(Debug, Clone)]
 pub struct NewClone {
-    id: VolumeId,
-    name: String,
-    kind: VolumeType,
-    in_service: bool,
+    pub(super) id: VolumeId,
+    pub(super) name: String,
+    pub(super) kind: VolumeType,
+    pub(super) in_service: bool,
 }
 
 impl NewClone {
-    /// A read-only or backup clone.
+    /// A read-only or backup clone, or a read-write copy ([`Volume::copy`]).
     #[must_use]
     pub fn new(id: VolumeId, name: impl Into<String>, kind: VolumeType) -> Self {
         Self {

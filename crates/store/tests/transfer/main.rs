@@ -4,6 +4,7 @@
 
 mod bad;
 mod build;
+mod copy;
 mod damage;
 mod incremental;
 mod meanwhile;
