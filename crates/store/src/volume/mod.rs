@@ -1,6 +1,7 @@
 //! Volumes: making, cloning, removing and describing them.
 
 mod clone;
+mod copy;
 mod create;
 mod filling;
 mod list;
