@@ -634,3 +634,52 @@ fn segments() {
     let partition = Arc::new(Partition::open(dir.path(), &options()).unwrap());
     Sample { dir, partition }.finds_only(kind, "its file is missing");
 }
+
+#[test]
+fn records_known_by_their_hashes() {
+    let kind = ProblemKind::Segment;
+    let with_hash = || {
+        let sample = Sample::new();
+        sample.partition.set_dedup(true).unwrap();
+        let volume = sample.partition.volume(VolumeId(VOLUME)).unwrap();
+        let plain = volume.lookup(volume.root(), b"plain").unwrap();
+        volume
+            .write(plain, 0, &noise(131_072, 9), &StoreOptions::default())
+            .unwrap();
+        sample.partition.wait_reaped().unwrap();
+        assert_clean(&sample.partition);
+        let extent = sample.extent(0);
+        let place = dead_key(extent.segment, extent.offset);
+        let reader = sample.partition.reader().unwrap();
+        let hash = reader
+            .get(Table::DedupKeys, &place)
+            .unwrap()
+            .unwrap()
+            .to_vec();
+        drop(reader);
+        (sample, extent, place, hash)
+    };
+    let (sample, _, place, _) = with_hash();
+    sample
+        .delete(Table::DedupKeys, &place)
+        .finds_only(kind, "what is known by a hash at");
+    let (sample, _, _, hash) = with_hash();
+    sample
+        .delete(Table::Dedup, &hash)
+        .finds_only(kind, "has a hash that is not its own");
+    let (sample, _, _, hash) = with_hash();
+    sample.put(Table::Dedup, &hash, vec![1; 3]);
+    sample.finds(ProblemKind::RowFormat, "a record known by its hash");
+    let (sample, extent, place, hash) = with_hash();
+    let other = Extent {
+        checksum: extent.checksum ^ 1,
+        ..extent
+    };
+    sample
+        .put(Table::Dedup, &hash, other.to_bytes().to_vec())
+        .finds_only(kind, "is not there");
+    let (sample, ..) = with_hash();
+    sample
+        .put(Table::DedupKeys, &place, vec![1])
+        .finds(ProblemKind::RowFormat, "the hash of a record");
+}
