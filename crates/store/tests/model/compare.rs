@@ -88,6 +88,14 @@ impl Driver {
         if volume.online().is_err() {
             return;
         }
+        assert_eq!(volume.state.disk_used, volume.tree.blocks(), "the model miscounts");
+        assert_eq!(volume.state.file_count as usize, volume.tree.nodes.len());
+        self.compare_vnodes(id);
+    }
+
+    /// Compares all vnodes the model has of a volume.
+    pub(crate) fn compare_vnodes(&self, id: u32) {
+        let volume = &self.model.volumes[&id];
         let store = self.partition().volume(VolumeId(id)).unwrap();
         for (vnode, node) in &volume.tree.nodes {
             let ours = store.status(fid(id, (*vnode, node.uniquifier))).unwrap();
@@ -95,8 +103,6 @@ impl Driver {
             assert!(ours == expected, "the store says\n{ours:#?}\nand the model\n{expected:#?}");
             compare_content(&store, id, *vnode, node);
         }
-        assert_eq!(volume.state.disk_used, volume.tree.blocks(), "the model miscounts");
-        assert_eq!(volume.state.file_count as usize, volume.tree.nodes.len());
     }
 
     /// Compares everything.

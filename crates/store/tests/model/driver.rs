@@ -156,6 +156,12 @@ impl Driver {
         }
     }
 
+    /// Does something to the vnodes of a volume.
+    pub(crate) fn run_in(&mut self, id: u32) {
+        self.replay.step += 1;
+        self.vnode_step(id);
+    }
+
     /// Compares everything, and once more when all is reaped and opened again.
     pub(crate) fn finish(&mut self) {
         self.doing("compare all at the end");

@@ -13,6 +13,7 @@ mod data;
 mod driver;
 mod failure;
 mod model;
+mod parallel;
 mod step;
 mod transfer_step;
 mod tree;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use afar_store::segment::Compression;
 use afar_store::{VolumeChange, VolumeState};
-use afar_types::{AclRecord, AclRecordEntry, PtsId, Rights, UnixTime, VolumeId, VolumeType};
+use afar_types::{AclRecord, AclRecordEntry, Fid, PtsId, Rights, UnixTime, VolumeId, VolumeType};
 
 use crate::failure::{Failure, Outcome};
 use crate::tree::{Content, Directory, Node, Tree};
@@ -45,6 +45,48 @@ fn check_id(id: u32) -> Outcome<()> {
 impl Model {
     pub(crate) fn volume(&mut self, id: u32) -> Outcome<&mut Volume> {
         self.volumes.get_mut(&id).ok_or(Failure::NoVolume)
+    }
+
+    /// A volume of which only one empty directory is looked at. It stands for the root.
+    pub(crate) fn of_directory(volume: &afar_store::Volume, home: Fid) -> Self {
+        let status = volume.status(home).unwrap();
+        let above = (status.parent.0, status.parent_uniquifier.0);
+        let acl = volume.acl(home).unwrap();
+        let node = Node {
+            uniquifier: home.uniquifier.0,
+            data_version: 0,
+            link_count: 2,
+            mode: status.mode,
+            owner: status.owner.0,
+            group: status.group.0,
+            author: status.author.0,
+            modify_time: status.modify_time.0,
+            server_modify_time: status.server_modify_time.0,
+            parent: status.parent.0,
+            content: Content::Directory(Directory::new((home.vnode.0, home.uniquifier.0), above, acl)),
+        };
+        let mut tree = Tree::default();
+        tree.outside = Some(above);
+        tree.nodes.insert(home.vnode.0, Arc::new(node));
+        let state = volume.state().unwrap();
+        let id = state.id.0;
+        let only = Volume {
+            id,
+            state,
+            offline: false,
+            tree,
+            line: 0,
+            age: 0,
+        };
+        Self {
+            volumes: BTreeMap::from([(id, only)]),
+            lines: 0,
+        }
+    }
+
+    /// The vnodes of a volume.
+    pub(crate) fn vnodes(&self, id: u32) -> impl Iterator<Item = &Node> {
+        self.volumes[&id].tree.nodes.values().map(|node| &**node)
     }
 
     /// The beginning of a volume that shares nothing with others.

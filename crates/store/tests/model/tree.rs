@@ -159,6 +159,8 @@ impl Node {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Tree {
     pub(crate) nodes: BTreeMap<u32, Arc<Node>>,
+    /// If it is a part of a volume only, the directory that part is in.
+    pub(crate) outside: Option<Id>,
 }
 
 impl Tree {
@@ -187,9 +189,16 @@ impl Tree {
             group: PtsId(node.group),
             mode: node.mode,
             parent: VnodeId(parent),
-            parent_uniquifier: Uniquifier(self.nodes[&parent].uniquifier),
+            parent_uniquifier: Uniquifier(self.uniquifier(parent)),
             modify_time: UnixTime(node.modify_time),
             server_modify_time: UnixTime(node.server_modify_time),
+        }
+    }
+
+    pub(crate) fn uniquifier(&self, vnode: u32) -> u32 {
+        match self.outside {
+            Some((outside, uniquifier)) if outside == vnode => uniquifier,
+            _ => self.nodes[&vnode].uniquifier,
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use afar_store::{NewVnode, SetAttributes, VnodeStatus, VolumeState};
-use afar_types::{AclRecord, Fid, PtsId, UnixTime, VolumeId, VolumeType};
+use afar_types::{AclRecord, Fid, PtsId, UnixTime, VolumeType};
 
 use crate::data::{Data, Pattern};
 use crate::failure::{Failure, Outcome};
@@ -223,9 +223,6 @@ impl Volume {
         }
     }
 
-    pub(crate) fn root(&self) -> Fid {
-        Fid::root(VolumeId(self.id))
-    }
 }
 
 /// Data to be stored.
@@ -283,8 +280,7 @@ impl Edit<'_> {
             b"." => Ok(Some((directory.vnode.0, directory.uniquifier.0))),
             b".." => {
                 let parent = if node.parent == 0 { directory.vnode.0 } else { node.parent };
-                let uniquifier = self.by_number(parent).map_or(0, |node| node.uniquifier);
-                Ok(Some((parent, uniquifier)))
+                Ok(Some((parent, self.base.uniquifier(parent))))
             }
             _ => Ok(node.directory_mut().entries.get(name).copied()),
         }
@@ -394,7 +390,8 @@ impl Edit<'_> {
         }
         let target = target.map(|target| fid(self.volume, target));
         if let Some(target) = target {
-            match (is_directory, self.node(target)?.is_directory()) {
+            let outside = self.base.outside == Some((target.vnode.0, target.uniquifier.0));
+            match (is_directory, outside || self.node(target)?.is_directory()) {
                 (true, false) => return Err(Failure::NotDirectory),
                 (false, true) => return Err(Failure::IsDirectory),
                 _ => {}
@@ -431,7 +428,7 @@ impl Edit<'_> {
             if above == moved.vnode.0 {
                 return Err(Failure::Loop);
             }
-            above = self.base.nodes[&above].parent;
+            above = self.base.nodes.get(&above).map_or(0, |node| node.parent);
         }
         Ok(())
     }
