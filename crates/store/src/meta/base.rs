@@ -63,7 +63,9 @@ impl Base {
         let name = FILES[usize::from(self.number % 2 == 1)];
         let file = File::options().create(true).truncate(false).write(true).open(dir.join(name))?;
         file.write_all_at(&self.to_bytes(), 0)?;
-        file.sync_all()
+        file.sync_all()?;
+        // The first time the file's name is new.
+        File::open(dir)?.sync_all()
     }
 
     /// Puts the database's file back into this state.
@@ -80,7 +82,7 @@ impl Base {
         Ok(head)
     }
 
-    fn to_bytes(&self) -> Vec<u8> {
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(HEADER + self.head.len() + 8);
         out.extend_from_slice(&MAGIC);
         out.extend_from_slice(&self.number.to_be_bytes());
@@ -103,6 +105,10 @@ impl Base {
         let len = usize::try_from(len).ok().filter(|len| *len <= MOST)?;
         let (head, rest) = rest.split_at_checked(len)?;
         let sum = u64::from_be_bytes(rest.get(..8)?.try_into().ok()?);
+        let flags = [header[32], header[33]];
+        if rest.len() != 8 || flags.iter().any(|flag| *flag > 1) {
+            return None;
+        }
         if header[..8] != MAGIC || xxh3_64(&bytes[..HEADER + len]) != sum {
             return None;
         }
