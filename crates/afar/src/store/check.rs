@@ -15,6 +15,7 @@ use crate::rxperf::units::grouped;
 /// Options of `afar store check`.
 #[derive(Debug, clap::Args)]
 #[command(
+    about = "Prove that everything in partitions holds together",
     long_about = "Prove that everything in partitions holds together: every row's checksum; every \
     volume's counts, directories, entries, links and versions; every record's place in the \
     segments, and what is free there. Nothing is changed, unless --reclaim says so. Segments are \

@@ -19,6 +19,7 @@ use crate::rxperf::units::grouped;
 /// Options of `afar store export`.
 #[derive(Debug, clap::Args)]
 #[command(
+    about = "Write a volume's dump",
     long_about = "Write a volume's dump, as `vos dump` does: `afar store import`, `vos restore` and \
     backup programs read it.",
     after_help = "Examples:\n  afar store export /vicepa user.alice user.alice.dump\n  \

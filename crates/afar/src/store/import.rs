@@ -19,6 +19,7 @@ use crate::rxperf::units::grouped;
 /// Options of `afar store import`.
 #[derive(Debug, clap::Args)]
 #[command(
+    about = "Make a volume from a dump",
     long_about = "Make a volume from a dump, as `vos dump`, `afar store export` or backup programs \
     write it. Nothing is seen of the volume before all of the dump is there and found sound.",
     after_help = "Examples:\n  afar store import /vicepa user.alice.dump --id 536870999 --name user.alice\n  \

@@ -13,6 +13,7 @@ use crate::rxperf::units::parse_size;
 /// Options of `afar store init`.
 #[derive(Debug, clap::Args)]
 #[command(
+    about = "Make a partition of an empty directory",
     long_about = "Make a partition of an empty directory, which is created if it is not there. \
     A file system of its own is usual, as /vicepa, but any directory will do; lost+found in it is \
     left alone.",

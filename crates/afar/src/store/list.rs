@@ -15,6 +15,7 @@ use crate::fetch::format::{Lines, time};
 /// Options of `afar store list`.
 #[derive(Debug, clap::Args)]
 #[command(
+    about = "List volumes",
     long_about = "List volumes in the manner of `vos listvol`: name, number, type (RW read-write, \
     RO read-only, BK backup), size in KiB, and whether clients may use it; then the totals.",
     after_help = "Example: users' backup volumes, for a program\n  \
@@ -215,7 +216,7 @@ fn print(args: &ListArgs, state: &VolumeState, lines: &mut Lines) -> anyhow::Res
     for line in long.lines() {
         lines.line(&[line.as_bytes()])?;
     }
-    if !state.offline_message.is_empty() {
+    if !state.online && !state.offline_message.is_empty() {
         lines.line(&[b"    Off-line because: ", &state.offline_message])?;
     }
     Ok(lines.line(&[])?)

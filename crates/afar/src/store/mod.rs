@@ -28,21 +28,13 @@ use crate::output;
 /// `afar store …`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum StoreCommand {
-    /// Make a partition of an empty directory
     Init(init::InitArgs),
-    /// Tell what partitions hold and what that takes on their disks
     Stat(stat::StatArgs),
-    /// List volumes
     List(list::ListArgs),
-    /// Prove that everything in partitions holds together
     Check(check::CheckArgs),
-    /// Read all file data and verify its checksums
     Scrub(scrub::ScrubArgs),
-    /// Make a volume from a dump
     Import(import::ImportArgs),
-    /// Write a volume's dump
     Export(export::ExportArgs),
-    /// Measure the store
     Bench(bench::BenchArgs),
 }
 

@@ -17,6 +17,7 @@ use crate::rxperf::units::{grouped, parse_bytes};
 /// Options of `afar store scrub`.
 #[derive(Debug, clap::Args)]
 #[command(
+    about = "Read all file data and verify its checksums",
     long_about = "Read all rows and all file data, in the order they lie in on the disk, and verify \
     their checksums. Each bad record is told with the files it belongs to.",
     after_help = "Exit status: 0 all is well, 1 something is damaged (each thing is a line), 2 a \

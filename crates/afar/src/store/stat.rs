@@ -14,6 +14,7 @@ use crate::rxperf::units::grouped;
 /// Options of `afar store stat`.
 #[derive(Debug, clap::Args)]
 #[command(
+    about = "Tell what partitions hold and what that takes on their disks",
     long_about = "Tell what partitions hold and what that takes on their disks. Without --full \
     only the rows of volumes and segments are looked at, which takes a fraction of a second for a \
     million volumes; with it, the rows of all vnodes and records, about a million a second."
@@ -206,6 +207,9 @@ impl fmt::Display for Full {
             ("inline", &self.inline),
             ("all data", &self.all),
         ] {
+            if kind.records == 0 {
+                continue;
+            }
             let ratio = kind.ratio.unwrap_or(1.0);
             write!(
                 f,

@@ -30,6 +30,7 @@ use sizes::Sizes;
 /// Options of `afar store bench`.
 #[derive(Debug, clap::Args)]
 #[command(
+    about = "Measure the store",
     long_about = "Measure the store: how long partitions of up to 1,500,000 volumes take to open \
     and to list, what removing and cloning volumes costs, how well and how fast data is compressed \
     and read, and how many durable changes there are in a second. All of it takes about 40 minutes \
