@@ -145,7 +145,8 @@ fn tree() -> Tree {
         for file in 0..FILES {
             let mut names = vec![format!("file {file}")];
             if file % 50 == 0 {
-                names.extend((0..file % 7 + 1).map(|n| format!("{} {n}", "other name ".repeat(20))));
+                let name = |n| format!("{}of file {file}, number {n}", "other name ".repeat(15));
+                names.extend((0..file % 7 + 1).map(name));
             }
             tree.file(place, &names, vnode, VnodeKind::File, content(vnode));
             if vnode < FIRST + 2 * CHANGED {

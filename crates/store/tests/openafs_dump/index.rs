@@ -32,8 +32,8 @@ pub(crate) struct Index {
     pub(crate) dump: DumpHeader,
     pub(crate) header: VolumeHeader,
     pub(crate) vnodes: BTreeMap<u32, Vnode>,
-    pub(crate) bytes: u64,
-    pub(crate) hash: u128,
+    /// Bytes of the stream, and their hash.
+    pub(crate) sum: (u64, u128),
 }
 
 impl Index {
@@ -71,11 +71,6 @@ impl Indexer {
         Tee(input, &mut self.pipe)
     }
 
-    /// Notes what is written.
-    pub(crate) fn tee_to<W: Write>(&mut self, output: W) -> impl Write {
-        Tee(output, &mut self.pipe)
-    }
-
     pub(crate) fn finish(self) -> Index {
         drop(self.pipe);
         self.thread.join().unwrap()
@@ -102,40 +97,55 @@ impl<S: Read> Read for Tee<'_, S> {
     }
 }
 
-impl<S: Write> Write for Tee<'_, S> {
-    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        let len = self.0.write(buf)?;
-        self.1.write_all(&buf[..len])?;
-        Ok(len)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.0.flush()
-    }
-}
-
-struct Hashed<R> {
-    input: R,
+/// A stream that is counted and hashed as it passes by.
+pub(crate) struct Hashed<S> {
+    stream: S,
     hash: Xxh3,
     bytes: u64,
 }
 
+impl<S> Hashed<S> {
+    pub(crate) fn new(stream: S) -> Self {
+        Self {
+            stream,
+            hash: Xxh3::new(),
+            bytes: 0,
+        }
+    }
+
+    /// Bytes and their hash.
+    pub(crate) fn sum(&self) -> (u64, u128) {
+        (self.bytes, self.hash.digest128())
+    }
+
+    fn note(&mut self, bytes: &[u8]) {
+        self.hash.update(bytes);
+        self.bytes += bytes.len() as u64;
+    }
+}
+
 impl<R: Read> Read for Hashed<R> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        let len = self.input.read(buf)?;
-        self.hash.update(&buf[..len]);
-        self.bytes += len as u64;
+        let len = self.stream.read(buf)?;
+        self.note(&buf[..len]);
         Ok(len)
     }
 }
 
+impl<W: Write> Write for Hashed<W> {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        let len = self.stream.write(buf)?;
+        self.note(&buf[..len]);
+        Ok(len)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}
+
 pub(crate) fn index(input: impl Read) -> Index {
-    let hashed = Hashed {
-        input,
-        hash: Xxh3::new(),
-        bytes: 0,
-    };
-    let input = BufReader::with_capacity(1 << 20, hashed);
+    let input = BufReader::with_capacity(1 << 20, Hashed::new(input));
     let (mut reader, dump) = DumpReader::new(input, Limits::default()).unwrap();
     let header = reader.volume_header().unwrap();
     let mut vnodes = BTreeMap::new();
@@ -161,7 +171,6 @@ pub(crate) fn index(input: impl Read) -> Index {
         dump,
         header,
         vnodes,
-        bytes: input.bytes,
-        hash: input.hash.digest128(),
+        sum: input.sum(),
     }
 }

@@ -20,7 +20,7 @@ use tempfile::TempDir;
 
 use cell::Cell;
 use fixture::{changed, LATER, OLDEST, SPARSE, SPARSE_LENGTH};
-use index::{Index, Indexer};
+use index::{Hashed, Index, Indexer};
 
 fn partition() -> (TempDir, Arc<Partition>) {
     let dir = TempDir::new().unwrap();
@@ -71,13 +71,15 @@ fn dumps_go_both_ways() {
     // And back: the same bytes, which OpenAFS takes and gives again.
     cell.remove("afar.redump");
     let mut restore = cell.restore("afar.redump", &[]);
-    let mut indexer = Indexer::new();
-    volume.dump(indexer.tee_to(restore.stream()), &DumpOptions::default()).unwrap();
+    let mut stream = Hashed::new(restore.stream());
+    volume.dump(&mut stream, &DumpOptions::default()).unwrap();
+    let sum = stream.sum();
+    drop(stream);
     restore.finish();
-    let here = indexer.finish();
-    here.assert_same(&there);
-    assert_eq!(here.bytes, there.bytes);
-    assert_eq!(here.hash, there.hash, "the stream");
+    if sum != there.sum {
+        dump(&volume, 0).assert_same(&there);
+    }
+    assert_eq!(sum, there.sum, "the streams differ, although what they say is the same");
     cell.assert_sparse();
     // All but the sparse file, which is older.
     let since = OLDEST + 1;
