@@ -6,6 +6,8 @@ mod create;
 mod filling;
 mod list;
 mod state;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 

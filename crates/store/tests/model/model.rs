@@ -65,8 +65,10 @@ impl Model {
             parent: status.parent.0,
             content: Content::Directory(Directory::new((home.vnode.0, home.uniquifier.0), above, acl)),
         };
-        let mut tree = Tree::default();
-        tree.outside = Some(above);
+        let mut tree = Tree {
+            outside: Some(above),
+            ..Tree::default()
+        };
         tree.nodes.insert(home.vnode.0, Arc::new(node));
         let state = volume.state().unwrap();
         let id = state.id.0;
