@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use heed::types::Bytes;
 use heed::{CommitOrAbort, EnvFlags, EnvOpenOptions, RoTxn, RwTxn, WithoutTls};
-use xxhash_rust::xxh3::{Xxh3, xxh3_64};
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use super::hold::Holds;
 use super::pages::{self, MetaPage};
+use super::key::{At, Item};
 use crate::error::{Result, StoreError};
 
 type Database = heed::Database<'static, Bytes, Bytes>;
@@ -87,7 +88,14 @@ impl Table {
 }
 
 /// Octets of the checksum at the end of each value.
-const SUM: usize = 8;
+pub(super) const SUM: usize = 8;
+
+/// Directory pages kept unpacked: 16 MiB of them.
+const PAGES: usize = 8_192;
+
+/// Unpacked directory pages by where they are and the checksum of their row, which changes with
+/// them.
+pub(crate) type PageCache = quick_cache::sync::Cache<(At, Item, [u8; SUM]), Arc<afar_dir::Page>>;
 
 /// A partition's database.
 #[derive(Clone)]
@@ -96,6 +104,7 @@ pub(crate) struct Env {
     tables: [Database; TABLES.len()],
     path: Arc<PathBuf>,
     data: Arc<Path>,
+    pages: Arc<PageCache>,
     holds: Holds,
 }
 
@@ -135,6 +144,7 @@ impl Env {
             tables,
             path,
             data: dir.join(DATA_FILE).into(),
+            pages: Arc::new(PageCache::new(PAGES)),
             holds: Holds::default(),
         })
     }
@@ -185,6 +195,11 @@ impl Env {
 
     pub(crate) fn table(&self, table: Table) -> Database {
         self.tables[table as usize]
+    }
+
+    /// Directory pages that were read before.
+    pub(crate) fn pages(&self) -> &PageCache {
+        &self.pages
     }
 
     /// Generations that are kept for their readers.
@@ -299,24 +314,14 @@ fn corrupt(path: &Arc<PathBuf>, what: impl Into<String>) -> StoreError {
     }
 }
 
-/// The checksum of a row: over its table, key and value.
+/// The checksum of a row: of its value, seeded by its table and key.
 fn sum(table: Table, key: &[u8], value: &[u8]) -> [u8; SUM] {
-    let len = key.len() + value.len();
-    let mut joined = [0; 256];
-    // Short rows are hashed in one piece, which is several times faster than in steps.
-    let sum = if let Some(place) = joined.get_mut(..=len) {
-        place[0] = table as u8;
-        place[1..=key.len()].copy_from_slice(key);
-        place[key.len() + 1..].copy_from_slice(value);
-        xxh3_64(place)
-    } else {
-        let mut hash = Xxh3::new();
-        hash.update(&[table as u8]);
-        hash.update(key);
-        hash.update(value);
-        hash.digest()
-    };
-    sum.to_be_bytes()
+    let mut place = [0; 64];
+    place[0] = table as u8;
+    // All keys are shorter.
+    let len = key.len().min(place.len() - 1);
+    place[1..=len].copy_from_slice(&key[..len]);
+    xxh3_64_with_seed(value, xxh3_64(&place[..=len])).to_be_bytes()
 }
 
 /// A value with its checksum.

@@ -5,12 +5,14 @@
 //! that the item is gone.
 
 use std::ops::Bound;
+use std::sync::Arc;
 
+use afar_dir::Page;
 use heed::types::Bytes;
 use heed::{AnyTls, RoTxn};
 
-use super::env::{Env, Table, unseal};
-use super::key::{At, Item, Kind, member_key, row_key, split_member_key, split_row_key};
+use super::env::{Env, SUM, Table, unseal};
+use super::key::{At, Item, Kind, ROW_KEY, member_key, row_key, split_member_key, split_row_key};
 use super::rows::{MemberState, SegmentRow, VnodeRow, VolumeInfo, VolumeRow};
 use crate::error::Result;
 
@@ -64,19 +66,45 @@ pub(crate) trait Rows {
 
     /// An item as a member of `at`'s generation sees it.
     fn row(&self, at: At, item: Item) -> Result<Option<&[u8]>> {
+        let Some((key, sealed)) = self.sealed_row(at, item)? else {
+            return Ok(None);
+        };
+        let value = open(self.env(), Table::Rows, key, sealed)?;
+        Ok((!value.is_empty()).then_some(value))
+    }
+
+    /// The key of an item's row and the row with its checksum, which was not looked at.
+    fn sealed_row(&self, at: At, item: Item) -> Result<Option<Pair<'_>>> {
         let env = self.env();
         let wanted = row_key(at, item);
         let found = env
             .table(Table::Rows)
             .get_lower_than_or_equal_to(self.txn(), &wanted);
-        let Some((key, sealed)) = found.map_err(|e| env.database(e))? else {
+        let found = found.map_err(|e| env.database(e))?;
+        Ok(found.filter(|(key, _)| key.get(..ROW_KEY - 4) == wanted.get(..ROW_KEY - 4)))
+    }
+
+    /// A page of a directory: unpacked by `unpack`, or as it was unpacked before.
+    fn page(
+        &self,
+        at: At,
+        item: Item,
+        unpack: impl FnOnce(&[u8]) -> Option<Page>,
+    ) -> Result<Option<Arc<Page>>> {
+        let Some((key, sealed)) = self.sealed_row(at, item)? else {
             return Ok(None);
         };
-        if key[..key.len() - 4] != wanted[..wanted.len() - 4] {
-            return Ok(None);
+        let env = self.env();
+        let sum = sealed.last_chunk::<SUM>().copied().unwrap_or_default();
+        if let Some(page) = env.pages().get(&(at, item, sum)) {
+            return Ok(Some(page));
         }
         let value = open(env, Table::Rows, key, sealed)?;
-        Ok((!value.is_empty()).then_some(value))
+        let page = unpack(value).map(Arc::new);
+        if let Some(page) = &page {
+            env.pages().insert((at, item, sum), Arc::clone(page));
+        }
+        Ok(page)
     }
 
     /// The items of one kind from `from` on, as a member of `at`'s generation sees them.

@@ -46,10 +46,15 @@ pub(crate) fn read_page(
     page: usize,
     into: &mut Page,
 ) -> Result<()> {
-    let row = rows.row(at, Item::page(vnode, page as u64))?;
-    row.and_then(|row| unpack_page(row, into)).ok_or_else(|| {
+    let unpacked = rows.page(at, Item::page(vnode, page as u64), |row| {
+        let mut unpacked = [0; PAGE_SIZE];
+        unpack_page(row, &mut unpacked).map(|()| unpacked)
+    })?;
+    let unpacked = unpacked.ok_or_else(|| {
         rows.env().corrupt(format!("page {page} of directory {vnode} in tree {}", at.tree))
-    })
+    })?;
+    *into = *unpacked;
+    Ok(())
 }
 
 /// A directory's pages for reading.
