@@ -8,7 +8,9 @@ use tempfile::TempDir;
 
 use super::{CheckOptions, CheckReport};
 use crate::segment::Compression;
-use crate::{NewClone, NewVnode, NewVolume, Partition, PartitionOptions, StoreOptions, Volume};
+use crate::{
+    Durability, NewClone, NewVnode, NewVolume, Partition, PartitionOptions, StoreOptions, Volume,
+};
 
 mod damage;
 mod random;
@@ -17,6 +19,7 @@ mod torn;
 
 fn options() -> PartitionOptions {
     PartitionOptions::default()
+        .durability(Durability::Async)
         .compression(Compression::Lz4)
         .map_size(1 << 30)
         .and_then(|options| options.segment_size(2 << 20))
