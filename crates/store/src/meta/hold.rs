@@ -32,7 +32,10 @@ impl Holds {
     pub(crate) fn generations(&self, tree: u64) -> Vec<u32> {
         let at = |generation| At { tree, generation };
         let holds = self.0.lock();
-        holds.range(at(0)..=at(u32::MAX)).map(|(at, _)| at.generation).collect()
+        holds
+            .range(at(0)..=at(u32::MAX))
+            .map(|(at, _)| at.generation)
+            .collect()
     }
 }
 

@@ -127,7 +127,9 @@ impl<W: Write, P: FnMut(TransferProgress)> Dumper<'_, W, P> {
         for found in reader.items(self.pin.at, from)?.take(VNODES) {
             let (item, value) = found?;
             let row = VnodeRow::from_bytes(value).ok_or_else(|| {
-                reader.env().corrupt(format!("vnode {} of tree {}", item.vnode, self.pin.at.tree))
+                reader
+                    .env()
+                    .corrupt(format!("vnode {} of tree {}", item.vnode, self.pin.at.tree))
             })?;
             vnodes.push((item.vnode, row));
         }
@@ -150,7 +152,11 @@ impl<W: Write, P: FnMut(TransferProgress)> Dumper<'_, W, P> {
     }
 
     fn data(&mut self, vnode: u32, row: &VnodeRow) -> Result<()> {
-        let piece = if row.is_directory() { PAGES } else { 1 << row.record_shift };
+        let piece = if row.is_directory() {
+            PAGES
+        } else {
+            1 << row.record_shift
+        };
         let mut offset = 0;
         while offset < row.length {
             let len = piece.min(row.length - offset);
@@ -245,7 +251,10 @@ fn clip(kib: u64) -> u32 {
 
 /// A message as far as the stream can carry it.
 pub(super) fn message(text: &[u8]) -> Vec<u8> {
-    let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
+    let end = text
+        .iter()
+        .position(|byte| *byte == 0)
+        .unwrap_or(text.len());
     text[..end.min(MESSAGE_MAX)].to_vec()
 }
 

@@ -48,7 +48,9 @@ impl<'p> Existing<'p> {
         for found in reader.items(self.at, from)?.take(SOME) {
             let (item, value) = found?;
             let row = VnodeRow::from_bytes(value).ok_or_else(|| {
-                reader.env().corrupt(format!("vnode {} of tree {}", item.vnode, self.at.tree))
+                reader
+                    .env()
+                    .corrupt(format!("vnode {} of tree {}", item.vnode, self.at.tree))
             })?;
             self.found.push_back((item, row));
         }

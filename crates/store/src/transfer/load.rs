@@ -93,7 +93,11 @@ impl<'p> Loader<'p> {
         if let Some(last) = self.last
             && item <= last
         {
-            let why = if item == last { "is given twice" } else { "is out of order" };
+            let why = if item == last {
+                "is given twice"
+            } else {
+                "is out of order"
+            };
             return Err(self.bad(format!(
                 "vnode {} {why}: it follows vnode {}",
                 item.vnode, last.vnode
@@ -104,7 +108,11 @@ impl<'p> Loader<'p> {
             _ => (&mut self.loaded.last_file, 2),
         };
         let before = std::mem::replace(class, item.vnode);
-        let expected = if before == 0 { first } else { before.saturating_add(2) };
+        let expected = if before == 0 {
+            first
+        } else {
+            before.saturating_add(2)
+        };
         self.last = Some(item);
         if self.existing.is_none() {
             self.note_free(expected, item.vnode)?;
@@ -164,7 +172,11 @@ impl<'p> Loader<'p> {
         from: u64,
     ) -> Result<()> {
         let kind = if directory { Kind::Page } else { Kind::Record };
-        let mut from = Item { kind, vnode, index: from };
+        let mut from = Item {
+            kind,
+            vnode,
+            index: from,
+        };
         loop {
             let parts = existing.parts(from)?;
             let Some(last) = parts.last() else {
@@ -214,7 +226,10 @@ impl<'p> Loader<'p> {
             return Err(self.bad(format!("directory {vnode} has no pages")));
         }
         if let Err(problems) = afar_dir::check(&pages) {
-            let first = problems.first().map(ToString::to_string).unwrap_or_default();
+            let first = problems
+                .first()
+                .map(ToString::to_string)
+                .unwrap_or_default();
             return Err(self.bad(format!("directory {vnode} is damaged: {first}")));
         }
         let acl = self.acl(vnode, fields)?;
@@ -246,9 +261,9 @@ impl<'p> Loader<'p> {
         };
         match AclRecord::from_bytes(acl) {
             Ok(_) => Ok(trim_acl(acl)),
-            Err(error) => {
-                Err(self.bad(format!("the access list of directory {vnode} is damaged: {error}")))
-            }
+            Err(error) => Err(self.bad(format!(
+                "the access list of directory {vnode} is damaged: {error}"
+            ))),
         }
     }
 
@@ -280,7 +295,11 @@ impl<'p> Loader<'p> {
         while left > 0 {
             let len = left.min(1 << shift);
             plain.clear();
-            let read = data.by_ref().take(len).read_to_end(&mut plain).map_err(stream_error)?;
+            let read = data
+                .by_ref()
+                .take(len)
+                .read_to_end(&mut plain)
+                .map_err(stream_error)?;
             if read as u64 != len {
                 return Err(self.bad(format!("the data of vnode {vnode} ends early")));
             }
@@ -293,11 +312,18 @@ impl<'p> Loader<'p> {
             }
         }
         self.buffer = plain;
-        self.batch.vnode(vnode, row(record, fields, shift, length, Vec::new()))
+        self.batch
+            .vnode(vnode, row(record, fields, shift, length, Vec::new()))
     }
 }
 
-fn row(record: &VnodeRecord, fields: &VnodeFields, shift: u8, length: u64, acl: Vec<u8>) -> VnodeRow {
+fn row(
+    record: &VnodeRecord,
+    fields: &VnodeFields,
+    shift: u8,
+    length: u64,
+    acl: Vec<u8>,
+) -> VnodeRow {
     VnodeRow {
         kind: fields.kind as u8,
         record_shift: shift,

@@ -214,7 +214,11 @@ struct Target {
 
 impl Target {
     /// Looks for the volume, and whether the dump can go there.
-    fn find(partition: &Arc<Partition>, options: &RestoreOptions, dump: &DumpHeader) -> Result<Self> {
+    fn find(
+        partition: &Arc<Partition>,
+        options: &RestoreOptions,
+        dump: &DumpHeader,
+    ) -> Result<Self> {
         let id = options.id;
         let reader = partition.reader()?;
         let found = Self {
@@ -237,7 +241,9 @@ impl Target {
 
     /// Where what is kept can be read, if anything is.
     fn base(&self, mode: RestoreMode) -> Option<crate::meta::At> {
-        self.row.filter(|_| mode == RestoreMode::Incremental).map(|row| row.at())
+        self.row
+            .filter(|_| mode == RestoreMode::Incremental)
+            .map(|row| row.at())
     }
 
     fn name(&self, options: &RestoreOptions, header: &VolumeHeader) -> Result<String> {
@@ -265,14 +271,23 @@ impl Target {
         usage: &Usage,
     ) -> VolumeRow {
         let there = self.row;
-        let kind = options.kind.or_else(|| there.map(|row| row.kind)).unwrap_or(VolumeType::ReadWrite);
+        let kind = options
+            .kind
+            .or_else(|| there.map(|row| row.kind))
+            .unwrap_or(VolumeType::ReadWrite);
         let own = if kind == VolumeType::ReadWrite || header.parent.is_none() {
             options.id.0
         } else {
             header.parent.0
         };
-        let parent = options.parent.map(|id| id.0).or_else(|| there.map(|row| row.parent));
-        let clone = options.clone.map(|id| id.0).or_else(|| there.map(|row| row.clone));
+        let parent = options
+            .parent
+            .map(|id| id.0)
+            .or_else(|| there.map(|row| row.parent));
+        let clone = options
+            .clone
+            .map(|id| id.0)
+            .or_else(|| there.map(|row| row.clone));
         let kept = there.filter(|_| options.mode == RestoreMode::Incremental);
         let mut row = VolumeRow {
             // The filling knows.
@@ -288,7 +303,9 @@ impl Target {
                 .uniquifier
                 .max(header.uniquifier.0)
                 .max(there.map_or(0, |row| row.uniquifier)),
-            last_directory: loaded.last_directory.max(kept.map_or(1, |row| row.last_directory)),
+            last_directory: loaded
+                .last_directory
+                .max(kept.map_or(1, |row| row.last_directory)),
             last_file: loaded.last_file.max(kept.map_or(0, |row| row.last_file)),
             max_quota: header.max_quota.into(),
             disk_used: usage.blocks,
@@ -298,8 +315,14 @@ impl Target {
             copy_date: UnixTime::from(SystemTime::now()).0,
         };
         row.set(VolumeRow::BLESSED, header.blessed);
-        row.set(VolumeRow::IN_SERVICE, options.in_service.unwrap_or(header.in_service));
-        row.set(VolumeRow::OFFLINE, there.is_some_and(|row| row.has(VolumeRow::OFFLINE)));
+        row.set(
+            VolumeRow::IN_SERVICE,
+            options.in_service.unwrap_or(header.in_service),
+        );
+        row.set(
+            VolumeRow::OFFLINE,
+            there.is_some_and(|row| row.has(VolumeRow::OFFLINE)),
+        );
         row
     }
 

@@ -25,7 +25,9 @@ impl VnodeSet {
 
     pub(super) fn contains(&self, vnode: u32) -> bool {
         let (word, bit) = place(vnode);
-        self.0.get(&(vnode / PART)).is_some_and(|part| part[word] & bit != 0)
+        self.0
+            .get(&(vnode / PART))
+            .is_some_and(|part| part[word] & bit != 0)
     }
 
     /// Adds all of another set.

@@ -88,7 +88,10 @@ impl<'t, 'p> Tree<'t, 'p> {
         let root = reader.vnode(self.at, ROOT)?;
         let root = root.ok_or_else(|| self.bad("it has no root directory (vnode 1)"))?;
         if root.parent != 0 {
-            return Err(self.bad(format!("the root directory is in directory {}", root.parent)));
+            return Err(self.bad(format!(
+                "the root directory is in directory {}",
+                root.parent
+            )));
         }
         drop(reader);
         self.left.push(ROOT);
@@ -108,7 +111,9 @@ impl<'t, 'p> Tree<'t, 'p> {
         let names = self.names(&reader, vnode, &row, above)?;
         let mut directories = 0;
         for (child, (uniquifier, count)) in names {
-            let row = reader.vnode(self.at, child)?.filter(|row| row.uniquifier == uniquifier);
+            let row = reader
+                .vnode(self.at, child)?
+                .filter(|row| row.uniquifier == uniquifier);
             let row = row.ok_or_else(|| {
                 self.bad(format!(
                     "an entry of directory {vnode} names vnode {child} with uniquifier \
@@ -152,7 +157,8 @@ impl<'t, 'p> Tree<'t, 'p> {
         let mut pages = std::mem::take(&mut self.pages);
         // A directory has at most 2 MiB.
         pages.resize(usize::try_from(row.length).unwrap_or(0), 0);
-        self.partition.read_data(&**reader, self.at, vnode, row, 0, &mut pages)?;
+        self.partition
+            .read_data(&**reader, self.at, vnode, row, 0, &mut pages)?;
         let damaged = |error| self.bad(format!("directory {vnode} is damaged: {error}"));
         let directory = Directory::new(&pages).map_err(damaged)?;
         let own = EntryId::new(vnode, row.uniquifier);
@@ -245,4 +251,3 @@ impl<'t, 'p> Tree<'t, 'p> {
         Ok(())
     }
 }
-

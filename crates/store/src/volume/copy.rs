@@ -87,10 +87,13 @@ fn copy_rows(partition: &Partition, kind: Kind, from: At, to: At) -> Result<()> 
             rows.push((item, value.to_vec()));
         }
         drop(reader);
-        next = rows.last().filter(|_| rows.len() == ROWS).map(|(last, _)| Item {
-            index: last.index + 1,
-            ..*last
-        });
+        next = rows
+            .last()
+            .filter(|_| rows.len() == ROWS)
+            .map(|(last, _)| Item {
+                index: last.index + 1,
+                ..*last
+            });
         partition.commit(move |change| put_rows(change, to, rows))?;
     }
     Ok(())

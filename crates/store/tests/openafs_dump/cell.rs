@@ -48,7 +48,12 @@ impl Cell {
         let exec = self.description["admin_exec"].as_array().unwrap();
         let mut exec = exec.iter().map(|word| word.as_str().unwrap());
         let mut command = Command::new(exec.next().unwrap());
-        command.args(exec).arg("vos").args(words).arg("-localauth").env("TZ", "UTC");
+        command
+            .args(exec)
+            .arg("vos")
+            .args(words)
+            .arg("-localauth")
+            .env("TZ", "UTC");
         command
     }
 
@@ -62,7 +67,13 @@ impl Cell {
 
     /// Removes a volume, if it is there.
     pub(crate) fn remove(&self, name: &str) {
-        if self.vos(&["examine", name]).output().unwrap().status.success() {
+        if self
+            .vos(&["examine", name])
+            .output()
+            .unwrap()
+            .status
+            .success()
+        {
             self.ok(&["remove", self.text("address"), "a", name]);
         }
     }
@@ -72,7 +83,10 @@ impl Cell {
         let mut words = vec!["restore", self.text("address"), "a", name];
         words.extend_from_slice(more);
         let command = &mut self.vos(&words);
-        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let command = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let input = child.stdin.take();
         Restore { child, input }
@@ -126,7 +140,9 @@ impl Cell {
         let place = SPARSE / 2 * 64;
         let index = files.iter().find(|path| {
             let mut vnode = [0; 64];
-            let there = File::open(path).unwrap().read_exact_at(&mut vnode, place.into());
+            let there = File::open(path)
+                .unwrap()
+                .read_exact_at(&mut vnode, place.into());
             there.is_ok()
                 && vnode[36..40] == 0xda8c_041f_u32.to_ne_bytes()
                 && vnode[8..12] == fixture::uniquifier(SPARSE).to_ne_bytes()
@@ -135,8 +151,12 @@ impl Cell {
         let [a, b, c, d, low @ ..] = SPARSE_LENGTH.to_be_bytes();
         let high = u32::from_be_bytes([a, b, c, d]);
         let low = u32::from_be_bytes(low);
-        index.write_all_at(&low.to_ne_bytes(), u64::from(place) + 4).unwrap();
-        index.write_all_at(&high.to_ne_bytes(), u64::from(place) + 60).unwrap();
+        index
+            .write_all_at(&low.to_ne_bytes(), u64::from(place) + 4)
+            .unwrap();
+        index
+            .write_all_at(&high.to_ne_bytes(), u64::from(place) + 60)
+            .unwrap();
     }
 
     /// Every file of that length on the server is the sparse one, and there are two.

@@ -6,7 +6,9 @@ use afar_dir::{DirectoryBuilder, EntryId};
 use afar_store::dump::{
     DumpError, DumpHeader, DumpWriter, VnodeFields, VnodeKind, VnodeRecord, VolumeHeader,
 };
-use afar_types::{AclRecord, AclRecordEntry, PtsId, Rights, Uniquifier, UnixTime, VnodeId, VolumeId};
+use afar_types::{
+    AclRecord, AclRecordEntry, PtsId, Rights, Uniquifier, UnixTime, VnodeId, VolumeId,
+};
 
 /// When the sparse file was written.
 pub(crate) const OLDEST: u32 = 1_500_000_000;
@@ -72,7 +74,9 @@ impl Tree {
         let place = self.directories.len();
         let vnode = u32::try_from(place).unwrap() * 2 + 1;
         let above = parent.map_or(0, |parent| {
-            self.directories[parent].entries.push((name.to_owned(), vnode));
+            self.directories[parent]
+                .entries
+                .push((name.to_owned(), vnode));
             self.directories[parent].vnode
         });
         self.directories.push(Directory {
@@ -84,7 +88,14 @@ impl Tree {
         place
     }
 
-    fn file(&mut self, parent: usize, names: &[String], vnode: u32, kind: VnodeKind, data: Vec<u8>) {
+    fn file(
+        &mut self,
+        parent: usize,
+        names: &[String],
+        vnode: u32,
+        kind: VnodeKind,
+        data: Vec<u8>,
+    ) {
         let mut fields = VnodeFields::new(kind);
         fields.link_count = u16::try_from(names.len()).unwrap();
         fields.data_version = vnode;
@@ -96,8 +107,14 @@ impl Tree {
         fields.server_modify_time = UnixTime(THEN);
         let directory = &mut self.directories[parent];
         fields.parent = VnodeId(directory.vnode);
-        directory.entries.extend(names.iter().map(|name| (name.clone(), vnode)));
-        self.files.push(File { vnode, fields, data });
+        directory
+            .entries
+            .extend(names.iter().map(|name| (name.clone(), vnode)));
+        self.files.push(File {
+            vnode,
+            fields,
+            data,
+        });
     }
 
     fn last(&mut self) -> &mut VnodeFields {
@@ -109,7 +126,11 @@ impl Tree {
 fn acl(positive: i32, negative: i32) -> AclRecord {
     let entry = |id| AclRecordEntry {
         id: PtsId(id),
-        rights: if id % 2 == 0 { Rights::ALL } else { Rights::READ | Rights::LOOKUP },
+        rights: if id % 2 == 0 {
+            Rights::ALL
+        } else {
+            Rights::READ | Rights::LOOKUP
+        },
     };
     let first = (0..positive).map(|n| entry(n - 204)).collect();
     // These fall.
@@ -122,20 +143,47 @@ fn content(vnode: u32) -> Vec<u8> {
         return (0..150_000 + vnode).map(|_| random.u8(..)).collect();
     }
     let line = format!("file with vnode {vnode}\n");
-    line.bytes().cycle().take(vnode as usize * 37 % 3_000).collect()
+    line.bytes()
+        .cycle()
+        .take(vnode as usize * 37 % 3_000)
+        .collect()
 }
 
 fn tree() -> Tree {
     let mut tree = Tree::default();
     let root = tree.directory(None, "");
     let names = |name: &str| [name.to_owned()];
-    tree.file(root, &names("sparse"), SPARSE, VnodeKind::File, MARKER.to_vec());
+    tree.file(
+        root,
+        &names("sparse"),
+        SPARSE,
+        VnodeKind::File,
+        MARKER.to_vec(),
+    );
     tree.last().server_modify_time = UnixTime(OLDEST);
-    tree.file(root, &names("link"), 4, VnodeKind::Symlink, b"many/folder 3/file 7".to_vec());
+    tree.file(
+        root,
+        &names("link"),
+        4,
+        VnodeKind::Symlink,
+        b"many/folder 3/file 7".to_vec(),
+    );
     tree.last().mode = 0o755;
-    tree.file(root, &names("mount"), 6, VnodeKind::Symlink, b"#root.cell.".to_vec());
+    tree.file(
+        root,
+        &names("mount"),
+        6,
+        VnodeKind::Symlink,
+        b"#root.cell.".to_vec(),
+    );
     tree.last().mode = 0o644;
-    tree.file(root, &["empty".to_owned(), "also empty".to_owned()], 8, VnodeKind::File, Vec::new());
+    tree.file(
+        root,
+        &["empty".to_owned(), "also empty".to_owned()],
+        8,
+        VnodeKind::File,
+        Vec::new(),
+    );
     let many = tree.directory(Some(root), "many");
     tree.directories[many].acl = acl(12, 8);
     let mut vnode = FIRST;
@@ -159,7 +207,13 @@ fn tree() -> Tree {
     for depth in 0..DEPTH {
         deep = tree.directory(Some(deep), &format!("deep {depth}"));
         let target = format!("../deep {depth}");
-        tree.file(deep, &names("up"), vnode, VnodeKind::Symlink, target.into_bytes());
+        tree.file(
+            deep,
+            &names("up"),
+            vnode,
+            VnodeKind::Symlink,
+            target.into_bytes(),
+        );
         tree.last().mode = 0o755;
         vnode += 2;
     }
@@ -186,7 +240,11 @@ pub(crate) fn write(out: impl Write) -> Result<(), DumpError> {
     let mut pages = Vec::new();
     for directory in &tree.directories {
         let id = |vnode| EntryId::new(vnode, uniquifier(vnode));
-        let above = if directory.parent == 0 { directory.vnode } else { directory.parent };
+        let above = if directory.parent == 0 {
+            directory.vnode
+        } else {
+            directory.parent
+        };
         let mut builder = DirectoryBuilder::new(id(directory.vnode), id(above));
         for (name, vnode) in &directory.entries {
             builder.add(name.as_bytes(), id(*vnode)).unwrap();
@@ -196,12 +254,18 @@ pub(crate) fn write(out: impl Write) -> Result<(), DumpError> {
     // As the server counts, the sparse file at its later length.
     let blocks = |len: usize| u32::try_from(len.div_ceil(1024).max(1)).unwrap();
     let files = tree.files.iter().map(|file| blocks(file.data.len()));
-    let used: u32 = files.chain(pages.iter().map(|pages| blocks(pages.len()))).sum();
+    let used: u32 = files
+        .chain(pages.iter().map(|pages| blocks(pages.len())))
+        .sum();
     header.disk_used = used - 1 + u32::try_from(SPARSE_LENGTH / 1024).unwrap();
     writer.volume_header(&header)?;
     for (directory, pages) in tree.directories.iter().zip(&pages) {
         let mut fields = VnodeFields::new(VnodeKind::Directory);
-        let below = directory.entries.iter().filter(|(_, vnode)| vnode % 2 == 1).count();
+        let below = directory
+            .entries
+            .iter()
+            .filter(|(_, vnode)| vnode % 2 == 1)
+            .count();
         fields.link_count = 2 + u16::try_from(below).unwrap();
         fields.data_version = directory.vnode;
         fields.mode = 0o755;

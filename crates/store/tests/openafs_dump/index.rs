@@ -17,12 +17,16 @@ pub(crate) struct Vnode {
 
 impl Vnode {
     pub(crate) fn is(&self, kind: VnodeKind) -> bool {
-        self.fields.as_ref().is_some_and(|fields| fields.kind == kind)
+        self.fields
+            .as_ref()
+            .is_some_and(|fields| fields.kind == kind)
     }
 
     /// Given with its content, and no directory.
     pub(crate) fn is_file(&self) -> bool {
-        self.fields.as_ref().is_some_and(|fields| fields.kind != VnodeKind::Directory)
+        self.fields
+            .as_ref()
+            .is_some_and(|fields| fields.kind != VnodeKind::Directory)
     }
 }
 
@@ -47,7 +51,10 @@ impl Index {
         for (number, vnode) in &self.vnodes {
             assert_eq!(Some(vnode), other.vnodes.get(number), "vnode {number}");
         }
-        assert!(self.vnodes.keys().eq(other.vnodes.keys()), "one has other vnodes");
+        assert!(
+            self.vnodes.keys().eq(other.vnodes.keys()),
+            "one has other vnodes"
+        );
     }
 }
 

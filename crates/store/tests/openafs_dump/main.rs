@@ -19,7 +19,7 @@ use afar_types::{PtsId, Uniquifier, UnixTime, VnodeId, VolumeId};
 use tempfile::TempDir;
 
 use cell::Cell;
-use fixture::{changed, LATER, OLDEST, SPARSE, SPARSE_LENGTH};
+use fixture::{LATER, OLDEST, SPARSE, SPARSE_LENGTH, changed};
 use index::{Hashed, Index, Indexer};
 
 fn partition() -> (TempDir, Arc<Partition>) {
@@ -40,12 +40,23 @@ fn dump(volume: &Volume, from: u32) -> Index {
 }
 
 /// Takes a dump from OpenAFS here, and tells what was in it.
-fn take(cell: &Cell, partition: &Arc<Partition>, words: &[&str], options: &RestoreOptions) -> Index {
+fn take(
+    cell: &Cell,
+    partition: &Arc<Partition>,
+    words: &[&str],
+    options: &RestoreOptions,
+) -> Index {
     let mut dump = cell.dump(words);
     let mut indexer = Indexer::new();
-    let summary = partition.restore(indexer.tee(dump.stream()), options).unwrap();
+    let summary = partition
+        .restore(indexer.tee(dump.stream()), options)
+        .unwrap();
     dump.finish();
-    assert_eq!((summary.orphans, summary.link_counts), (0, 0), "{summary:?}");
+    assert_eq!(
+        (summary.orphans, summary.link_counts),
+        (0, 0),
+        "{summary:?}"
+    );
     indexer.finish()
 }
 
@@ -64,7 +75,10 @@ fn dumps_go_both_ways() {
     assert!(there.vnodes.len() > 10_000, "{}", there.vnodes.len());
     let sparse = &there.vnodes[&SPARSE].fields.as_ref().unwrap();
     assert_eq!(sparse.length, Some(SPARSE_LENGTH));
-    assert_eq!(volume.state().unwrap().file_count as usize, there.vnodes.len());
+    assert_eq!(
+        volume.state().unwrap().file_count as usize,
+        there.vnodes.len()
+    );
     let stored = partition.space().unwrap().live;
     assert!(stored < 64 << 20, "{stored} octets are stored");
 
@@ -79,7 +93,10 @@ fn dumps_go_both_ways() {
     if sum != there.sum {
         dump(&volume, 0).assert_same(&there);
     }
-    assert_eq!(sum, there.sum, "the streams differ, although what they say is the same");
+    assert_eq!(
+        sum, there.sum,
+        "the streams differ, although what they say is the same"
+    );
     cell.assert_sparse();
     // All but the sparse file, which is older.
     let since = OLDEST + 1;
@@ -99,14 +116,22 @@ fn incremental_from_there(cell: &Cell, partition: &Arc<Partition>, volume: &Volu
     for vnode in changed() {
         let uniquifier = before.vnodes[&vnode].uniquifier;
         let fid = volume.fid(VnodeId(vnode), Uniquifier(uniquifier));
-        volume.write(fid, 10, b"not so there", &StoreOptions::default()).unwrap();
+        volume
+            .write(fid, 10, b"not so there", &StoreOptions::default())
+            .unwrap();
     }
     let new = NewVnode::new(PtsId(1), 0o644);
-    let added = volume.create_file(volume.root(), b"not there", &new).unwrap();
+    let added = volume
+        .create_file(volume.root(), b"not there", &new)
+        .unwrap();
     let words = ["-id", "afar.dump", "-time", &cell::time(LATER)];
     let options = RestoreOptions::new(volume.id()).mode(RestoreMode::Incremental);
     let there = take(cell, partition, &words, &options);
-    let given = there.vnodes.values().filter(|vnode| vnode.is_file()).count();
+    let given = there
+        .vnodes
+        .values()
+        .filter(|vnode| vnode.is_file())
+        .count();
     assert_eq!(given, changed().count());
     assert!(volume.status(added.vnode.fid).is_err());
     dump(volume, OLDEST + 1).assert_same_vnodes(&before);
@@ -119,10 +144,16 @@ fn incremental_from_here(cell: &Cell, volume: &Volume) {
     let state = dump(volume, LATER);
     for vnode in changed().step_by(2) {
         let fid = volume.fid(VnodeId(vnode), Uniquifier(state.vnodes[&vnode].uniquifier));
-        volume.write(fid, 5_000, &[7; 3_000], &StoreOptions::default()).unwrap();
+        volume
+            .write(fid, 5_000, &[7; 3_000], &StoreOptions::default())
+            .unwrap();
     }
     let new = NewVnode::new(PtsId(1), 0o755);
-    let made = volume.make_directory(volume.root(), b"from here", &new).unwrap().vnode.fid;
+    let made = volume
+        .make_directory(volume.root(), b"from here", &new)
+        .unwrap()
+        .vnode
+        .fid;
     volume.symlink(made, b"link", b"../many", &new).unwrap();
     volume.remove_file(volume.root(), b"link").unwrap();
     let mut restore = cell.restore("afar.redump", &["-overwrite", "incremental"]);
@@ -136,6 +167,10 @@ fn incremental_from_here(cell: &Cell, volume: &Volume) {
     let there = cell.index(&["-id", "afar.redump", "-time", &cell::time(OLDEST + 1)]);
     let here = dump(volume, OLDEST + 1);
     there.assert_same_vnodes(&here);
-    let links = here.vnodes.values().filter(|vnode| vnode.is(VnodeKind::Symlink)).count();
+    let links = here
+        .vnodes
+        .values()
+        .filter(|vnode| vnode.is(VnodeKind::Symlink))
+        .count();
     assert!(links > 100, "{links}");
 }

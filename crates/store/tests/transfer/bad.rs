@@ -31,14 +31,25 @@ fn refused_stream(stream: &[u8]) -> String {
     let before = dump(&volume);
     partition.wait_reaped().unwrap();
     let live = partition.space().unwrap().live;
-    let error = partition.restore(stream, &RestoreOptions::new(VolumeId(20))).unwrap_err();
-    assert!(matches!(partition.volume(VolumeId(20)), Err(StoreError::NoVolume(_))));
-    for mode in [RestoreMode::Full { overwrite: true }, RestoreMode::Incremental] {
+    let error = partition
+        .restore(stream, &RestoreOptions::new(VolumeId(20)))
+        .unwrap_err();
+    assert!(matches!(
+        partition.volume(VolumeId(20)),
+        Err(StoreError::NoVolume(_))
+    ));
+    for mode in [
+        RestoreMode::Full { overwrite: true },
+        RestoreMode::Incremental,
+    ] {
         let options = RestoreOptions::new(VolumeId(10)).mode(mode);
         partition.restore(stream, &options).unwrap_err();
     }
     assert_untouched(&partition, &volume, &before, live);
-    assert!(matches!(error, StoreError::Dump(_) | StoreError::BadDump { .. }), "{error:?}");
+    assert!(
+        matches!(error, StoreError::Dump(_) | StoreError::BadDump { .. }),
+        "{error:?}"
+    );
     error.to_string()
 }
 
@@ -52,8 +63,13 @@ fn assert_untouched(partition: &Arc<Partition>, volume: &Volume, before: &[u8], 
 #[test]
 fn what_is_sound_is_restored() {
     let (_dir, partition) = partition();
-    let summary = partition.restore(&stream(&sound())[..], &RestoreOptions::new(VolumeId(20))).unwrap();
-    assert_eq!((summary.vnodes, summary.orphans, summary.link_counts), (6, 0, 0));
+    let summary = partition
+        .restore(&stream(&sound())[..], &RestoreOptions::new(VolumeId(20)))
+        .unwrap();
+    assert_eq!(
+        (summary.vnodes, summary.orphans, summary.link_counts),
+        (6, 0, 0)
+    );
     let volume = partition.volume(VolumeId(20)).unwrap();
     assert_eq!(tree(&volume).len(), 7);
     assert_eq!(volume.state().unwrap().file_count, 6);
@@ -94,13 +110,21 @@ fn entries_name_what_is_there() {
     parts[1] = directory(3, 1, &[("c", 6, 6), ("c again", 6, 7), ("below", 5, 5)]);
     assert!(refused(&parts).contains("uniquifiers"));
     let mut parts = sound();
-    parts[0] = directory(1, 0, &[("a", 2, 2), ("sub", 3, 3), ("b", 4, 4), ("c", 6, 6)]);
+    parts[0] = directory(
+        1,
+        0,
+        &[("a", 2, 2), ("sub", 3, 3), ("b", 4, 4), ("c", 6, 6)],
+    );
     assert!(refused(&parts).contains("vnode 6 is in directory 3 and has a name in directory 1"));
     let mut parts = sound();
     parts[2] = directory(5, 3, &[("root", 1, 1)]);
     assert!(refused(&parts).contains("vnode 1 is in directory 0"));
     let mut parts = sound();
-    parts[0] = directory(1, 0, &[("a", 2, 2), ("sub", 3, 3), ("b", 4, 4), ("sub too", 3, 3)]);
+    parts[0] = directory(
+        1,
+        0,
+        &[("a", 2, 2), ("sub", 3, 3), ("b", 4, 4), ("sub too", 3, 3)],
+    );
     assert!(refused(&parts).contains("directory 3 has 2 names"));
 }
 
@@ -131,17 +155,29 @@ fn dots_name_the_directory_and_the_one_above() {
 
 /// Writes over a name in a directory's pages.
 fn rename(part: &mut Part, from: &[u8], to: &[u8]) {
-    let at = part.data.windows(from.len()).position(|place| place == from).unwrap();
+    let at = part
+        .data
+        .windows(from.len())
+        .position(|place| place == from)
+        .unwrap();
     part.data[at..at + to.len()].copy_from_slice(to);
 }
 
 #[test]
 fn names_are_names() {
-    for (to, says) in [(&b"bel/w"[..], "name"), (b"\0elow", "name"), (b".\0", "chain"), (b"..\0", "chain")] {
+    for (to, says) in [
+        (&b"bel/w"[..], "name"),
+        (b"\0elow", "name"),
+        (b".\0", "chain"),
+        (b"..\0", "chain"),
+    ] {
         let mut parts = sound();
         rename(&mut parts[1], b"below", to);
         let error = refused(&parts);
-        assert!(error.contains("directory 3 is damaged") && error.contains(says), "{error}");
+        assert!(
+            error.contains("directory 3 is damaged") && error.contains(says),
+            "{error}"
+        );
     }
     // A second name that is the first one's.
     let mut parts = sound();
@@ -149,7 +185,11 @@ fn names_are_names() {
     assert!(refused(&parts).contains("directory 3 is damaged"));
     // One that does not end within its page.
     let mut parts = sound();
-    let at = parts[1].data.windows(5).position(|place| place == b"below").unwrap();
+    let at = parts[1]
+        .data
+        .windows(5)
+        .position(|place| place == b"below")
+        .unwrap();
     parts[1].data[at..2048].fill(b'x');
     assert!(refused(&parts).contains("directory 3 is damaged"));
 }
@@ -170,7 +210,9 @@ fn directories_are_of_a_known_format() {
     parts[2].data.clear();
     assert!(refused(&parts).contains("directory 5 has no pages"));
     let mut parts = sound();
-    parts[1] = parts[1].clone().with(|fields| fields.acl = Some([0xff; 192]));
+    parts[1] = parts[1]
+        .clone()
+        .with(|fields| fields.acl = Some([0xff; 192]));
     assert!(refused(&parts).contains("access list of directory 3"));
 }
 
@@ -198,7 +240,11 @@ fn a_stream_that_is_cut_or_goes_on_is_refused() {
 fn lengths_that_lie_are_found_out() {
     let whole = stream(&sound());
     let data = noise(200_000, 1);
-    let at = whole.windows(32).position(|place| place == &data[..32]).unwrap() - 4;
+    let at = whole
+        .windows(32)
+        .position(|place| place == &data[..32])
+        .unwrap()
+        - 4;
     assert_eq!(whole[at..at + 4], 200_000u32.to_be_bytes());
     for length in [0u32, 1, 199_999, 200_001, 250_000, 1 << 31, u32::MAX] {
         let mut lying = whole.clone();
@@ -215,13 +261,20 @@ fn what_has_no_name_is_left_out_and_counted() {
     parts.insert(3, directory(7, 3, &[("lost", 8, 8)]));
     parts.push(file(8, 7, &noise(300_000, 3)));
     parts.push(file(10, 99, &noise(300_000, 4)));
-    let summary = partition.restore(&stream(&parts)[..], &RestoreOptions::new(VolumeId(20))).unwrap();
-    assert_eq!((summary.vnodes, summary.orphans, summary.link_counts), (9, 3, 0));
+    let summary = partition
+        .restore(&stream(&parts)[..], &RestoreOptions::new(VolumeId(20)))
+        .unwrap();
+    assert_eq!(
+        (summary.vnodes, summary.orphans, summary.link_counts),
+        (9, 3, 0)
+    );
     let volume = partition.volume(VolumeId(20)).unwrap();
     assert_eq!(volume.state().unwrap().file_count, 6);
     assert_eq!(tree(&volume).len(), 7);
     let again = dump(&volume);
-    partition.restore(&again[..], &RestoreOptions::new(VolumeId(30))).unwrap();
+    partition
+        .restore(&again[..], &RestoreOptions::new(VolumeId(30)))
+        .unwrap();
     partition.wait_reaped().unwrap();
     assert_eq!(partition.space().unwrap().live, 2 * 200_000);
 }
@@ -232,7 +285,9 @@ fn link_counts_are_put_right() {
     let mut parts = sound();
     parts[0] = parts[0].clone().with(|fields| fields.link_count = 77);
     parts[5] = parts[5].clone().with(|fields| fields.link_count = 1);
-    let summary = partition.restore(&stream(&parts)[..], &RestoreOptions::new(VolumeId(20))).unwrap();
+    let summary = partition
+        .restore(&stream(&parts)[..], &RestoreOptions::new(VolumeId(20)))
+        .unwrap();
     assert_eq!(summary.link_counts, 2);
     let volume = partition.volume(VolumeId(20)).unwrap();
     assert_eq!(volume.status(volume.root()).unwrap().link_count, 3);
@@ -247,23 +302,37 @@ fn a_failed_restore_gives_its_space_back() {
     let mut parts = sound();
     parts[4] = file(4, 1, &noise(30_000_000, 5));
     parts.pop();
-    partition.restore(&stream(&parts)[..], &RestoreOptions::new(VolumeId(20))).unwrap_err();
+    partition
+        .restore(&stream(&parts)[..], &RestoreOptions::new(VolumeId(20)))
+        .unwrap_err();
     partition.wait_reaped().unwrap();
     assert_eq!(partition.space().unwrap().live, 0);
     // What is left was allocated ahead, in the one segment that is written to.
     let (_, allocated) = partition.disk_usage().unwrap();
-    assert!(allocated <= 4 << 20, "{allocated} octets are still allocated");
+    assert!(
+        allocated <= 4 << 20,
+        "{allocated} octets are still allocated"
+    );
 }
 
 #[test]
 fn great_vnode_numbers_cost_nothing() {
     let (_dir, partition) = partition();
     let parts = [
-        directory(1, 0, &[("far", u32::MAX, u32::MAX), ("last", u32::MAX - 1, u32::MAX - 1)]),
+        directory(
+            1,
+            0,
+            &[
+                ("far", u32::MAX, u32::MAX),
+                ("last", u32::MAX - 1, u32::MAX - 1),
+            ],
+        ),
         directory(u32::MAX, 1, &[]),
         file(u32::MAX - 1, 1, b"x"),
     ];
-    partition.restore(&stream(&parts)[..], &RestoreOptions::new(VolumeId(20))).unwrap();
+    partition
+        .restore(&stream(&parts)[..], &RestoreOptions::new(VolumeId(20)))
+        .unwrap();
     let volume = partition.volume(VolumeId(20)).unwrap();
     assert_eq!(tree(&volume).len(), 3);
 }

@@ -1,9 +1,7 @@
 //! Dump streams put together by hand, to go wrong in every way.
 
 use afar_dir::{DirectoryBuilder, EntryId};
-use afar_store::dump::{
-    DumpHeader, DumpWriter, VnodeFields, VnodeKind, VnodeRecord, VolumeHeader,
-};
+use afar_store::dump::{DumpHeader, DumpWriter, VnodeFields, VnodeKind, VnodeRecord, VolumeHeader};
 use afar_types::{AclRecord, Uniquifier, UnixTime, VnodeId, VolumeId};
 
 /// A vnode of a stream.
@@ -17,14 +15,23 @@ pub(crate) struct Part {
 
 /// A directory with these entries: name, vnode, uniquifier.
 pub(crate) fn directory(vnode: u32, parent: u32, entries: &[(&str, u32, u32)]) -> Part {
-    let above = if parent == 0 { EntryId::new(vnode, vnode) } else { EntryId::new(parent, parent) };
+    let above = if parent == 0 {
+        EntryId::new(vnode, vnode)
+    } else {
+        EntryId::new(parent, parent)
+    };
     let mut builder = DirectoryBuilder::new(EntryId::new(vnode, vnode), above);
     for (name, vnode, uniquifier) in entries {
-        builder.add(name.as_bytes(), EntryId::new(*vnode, *uniquifier)).unwrap();
+        builder
+            .add(name.as_bytes(), EntryId::new(*vnode, *uniquifier))
+            .unwrap();
     }
     let data = builder.finish();
     let mut fields = VnodeFields::new(VnodeKind::Directory);
-    let directories = entries.iter().filter(|(_, vnode, _)| vnode % 2 == 1).count();
+    let directories = entries
+        .iter()
+        .filter(|(_, vnode, _)| vnode % 2 == 1)
+        .count();
     fields.link_count = 2 + u16::try_from(directories).unwrap();
     fields.mode = 0o755;
     fields.parent = VnodeId(parent);
@@ -68,7 +75,9 @@ pub(crate) fn stream(parts: &[Part]) -> Vec<u8> {
         to: UnixTime(1),
     };
     let mut writer = DumpWriter::new(Vec::new(), &header).unwrap();
-    writer.volume_header(&VolumeHeader::new(VolumeId(7), b"built")).unwrap();
+    writer
+        .volume_header(&VolumeHeader::new(VolumeId(7), b"built"))
+        .unwrap();
     for part in parts {
         writer
             .vnode(&VnodeRecord {

@@ -19,11 +19,18 @@ fn a_copy_goes_its_own_way() {
     assert_same(&volume, &copy);
     assert_eq!(partition.space().unwrap().live, live, "data is shared");
     let (one, other) = (volume.state().unwrap(), copy.state().unwrap());
-    assert_eq!((one.disk_used, one.file_count), (other.disk_used, other.file_count));
-    assert_eq!((other.kind, other.parent), (VolumeType::ReadWrite, VolumeId(20)));
+    assert_eq!(
+        (one.disk_used, one.file_count),
+        (other.disk_used, other.file_count)
+    );
+    assert_eq!(
+        (other.kind, other.parent),
+        (VolumeType::ReadWrite, VolumeId(20))
+    );
 
     let large = copy.lookup(copy.root(), b"large").unwrap();
-    copy.write(large, 0, &noise(200_000, 8), &StoreOptions::default()).unwrap();
+    copy.write(large, 0, &noise(200_000, 8), &StoreOptions::default())
+        .unwrap();
     file(&copy, copy.root(), "only here", b"x");
     assert_same(&volume, &before);
     let after = restore(&partition, &dump(&copy), 40);
@@ -42,7 +49,13 @@ fn a_copy_is_a_new_read_write_volume() {
     let (_dir, partition) = partition();
     let volume = sample(&partition, 10);
     let there = volume.copy(&new(10)).err();
-    assert!(matches!(there, Some(StoreError::VolumeExists(VolumeId(10)))), "{there:?}");
+    assert!(
+        matches!(there, Some(StoreError::VolumeExists(VolumeId(10)))),
+        "{there:?}"
+    );
     let clone = NewClone::new(VolumeId(20), "clone", VolumeType::Backup);
-    assert!(matches!(volume.copy(&clone).err(), Some(StoreError::OutOfRange { .. })));
+    assert!(matches!(
+        volume.copy(&clone).err(),
+        Some(StoreError::OutOfRange { .. })
+    ));
 }

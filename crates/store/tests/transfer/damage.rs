@@ -44,8 +44,17 @@ fn damage(stream: &mut Vec<u8>, random: &mut fastrand::Rng) {
     }
 }
 
-fn stays_whole(partition: &Arc<Partition>, stream: &[u8], before: &[u8], mode: RestoreMode) -> bool {
-    let id = if matches!(mode, RestoreMode::Full { overwrite: false }) { 20 } else { 10 };
+fn stays_whole(
+    partition: &Arc<Partition>,
+    stream: &[u8],
+    before: &[u8],
+    mode: RestoreMode,
+) -> bool {
+    let id = if matches!(mode, RestoreMode::Full { overwrite: false }) {
+        20
+    } else {
+        10
+    };
     let options = RestoreOptions {
         in_service: Some(true),
         ..RestoreOptions::new(VolumeId(id)).mode(mode).name("damaged")
@@ -81,7 +90,11 @@ fn damaged_streams_leave_no_half_volumes() {
     let mut random = fastrand::Rng::with_seed(11);
     let (mut restored, rounds) = (0, 400);
     for round in 0..rounds {
-        let mut stream = if random.bool() { small() } else { before.clone() };
+        let mut stream = if random.bool() {
+            small()
+        } else {
+            before.clone()
+        };
         for _ in 0..random.u8(1..4) {
             if !stream.is_empty() {
                 damage(&mut stream, &mut random);
@@ -94,7 +107,10 @@ fn damaged_streams_leave_no_half_volumes() {
         };
         restored += usize::from(stays_whole(&partition, &stream, &before, mode));
     }
-    assert!(restored > rounds / 20 && restored < rounds / 2, "{restored} of {rounds} were restored");
+    assert!(
+        restored > rounds / 20 && restored < rounds / 2,
+        "{restored} of {rounds} were restored"
+    );
     partition.wait_reaped().unwrap();
     assert_eq!(partition.volume_count().unwrap(), 1);
 }

@@ -26,16 +26,28 @@ fn change(volume: &Volume) {
     let sub = volume.lookup(root, b"sub").unwrap();
     let deep = volume.lookup(sub, b"deep").unwrap();
     volume.remove_file(root, b"small").unwrap();
-    volume.rename(deep, b"file number 1", root, b"moved").unwrap();
+    volume
+        .rename(deep, b"file number 1", root, b"moved")
+        .unwrap();
     let two = volume.lookup(deep, b"file number 2").unwrap();
-    volume.write(two, 0, &noise(300_000, 5), &StoreOptions::default()).unwrap();
+    volume
+        .write(two, 0, &noise(300_000, 5), &StoreOptions::default())
+        .unwrap();
     let large = volume.lookup(root, b"large").unwrap();
-    volume.truncate(large, 1000, &StoreOptions::default()).unwrap();
-    let more = volume.make_directory(sub, b"more", &new(3, 0o755)).unwrap().vnode.fid;
+    volume
+        .truncate(large, 1000, &StoreOptions::default())
+        .unwrap();
+    let more = volume
+        .make_directory(sub, b"more", &new(3, 0o755))
+        .unwrap()
+        .vnode
+        .fid;
     file(volume, more, "added", b"added");
     for number in 4..200 {
         if number % 3 != 0 && number % 5 == 0 {
-            volume.remove_file(deep, format!("file number {number}").as_bytes()).unwrap();
+            volume
+                .remove_file(deep, format!("file number {number}").as_bytes())
+                .unwrap();
         }
     }
 }
@@ -61,7 +73,10 @@ fn changes_on_top_of_a_full_dump_are_the_whole() {
     partition.restore(&stream[..], &incremental(20)).unwrap();
     assert_same(&volume, &copy);
     let (one, other) = (volume.state().unwrap(), copy.state().unwrap());
-    assert_eq!((one.disk_used, one.file_count), (other.disk_used, other.file_count));
+    assert_eq!(
+        (one.disk_used, one.file_count),
+        (other.disk_used, other.file_count)
+    );
     file(&copy, copy.root(), "after", b"after");
 }
 
@@ -75,7 +90,9 @@ fn a_clone_of_the_target_keeps_what_was() {
     let backup = copy.make_clone(&new).unwrap();
     let from = next_second();
     change(&volume);
-    partition.restore(&dump_since(&volume, Some(from))[..], &incremental(20)).unwrap();
+    partition
+        .restore(&dump_since(&volume, Some(from))[..], &incremental(20))
+        .unwrap();
     assert_same(&volume, &copy);
     assert_same(&before, &backup);
     partition.remove_volume(VolumeId(22)).unwrap();
@@ -90,7 +107,9 @@ fn unchanged_directories_can_be_left_out() {
     let copy = restore(&partition, &dump(&volume), 20);
     let from = next_second();
     let small = volume.lookup(volume.root(), b"small").unwrap();
-    volume.write(small, 0, b"other", &StoreOptions::default()).unwrap();
+    volume
+        .write(small, 0, b"other", &StoreOptions::default())
+        .unwrap();
     let mut stream = Vec::new();
     let mut options = DumpOptions {
         from: Some(UnixTime(from)),
@@ -118,10 +137,14 @@ fn a_read_only_copy_is_brought_up_to_date() {
     let copy = site.volume(VolumeId(11)).unwrap();
     let from = next_second();
     change(&volume);
-    site.restore(&dump_since(&volume, Some(from))[..], &incremental(11)).unwrap();
+    site.restore(&dump_since(&volume, Some(from))[..], &incremental(11))
+        .unwrap();
     assert_same(&volume, &copy);
     let state = copy.state().unwrap();
-    assert_eq!((state.kind, state.parent), (VolumeType::ReadOnly, VolumeId(10)));
+    assert_eq!(
+        (state.kind, state.parent),
+        (VolumeType::ReadOnly, VolumeId(10))
+    );
     assert_eq!(state.name, "vol.10.readonly");
 }
 
@@ -135,11 +158,19 @@ fn changes_need_what_they_are_changes_of() {
     let full = partition.restore(&stream[..], &RestoreOptions::new(VolumeId(20)));
     assert!(matches!(full, Err(StoreError::BadDump { .. })), "{full:?}");
     let nothing = partition.restore(&stream[..], &incremental(20));
-    assert!(matches!(nothing, Err(StoreError::NoVolume(_))), "{nothing:?}");
+    assert!(
+        matches!(nothing, Err(StoreError::NoVolume(_))),
+        "{nothing:?}"
+    );
     let empty = super::new_volume(&partition, 20);
     let before = dump(&empty);
-    let refused = partition.restore(&stream[..], &incremental(20)).unwrap_err();
-    assert!(refused.to_string().contains("does not have it"), "{refused}");
+    let refused = partition
+        .restore(&stream[..], &incremental(20))
+        .unwrap_err();
+    assert!(
+        refused.to_string().contains("does not have it"),
+        "{refused}"
+    );
     assert!(dump(&empty) == before);
 }
 
@@ -150,10 +181,14 @@ fn little_is_read_when_little_changed() {
     let files: Vec<_> = (0..200)
         .map(|i| file(&volume, volume.root(), &format!("f{i}"), &noise(100_000, i)))
         .collect();
-    let full = volume.dump(std::io::sink(), &DumpOptions::default()).unwrap();
+    let full = volume
+        .dump(std::io::sink(), &DumpOptions::default())
+        .unwrap();
     let from = next_second();
     for fid in files.iter().step_by(100) {
-        volume.write(*fid, 500, b"touched", &StoreOptions::default()).unwrap();
+        volume
+            .write(*fid, 500, b"touched", &StoreOptions::default())
+            .unwrap();
     }
     let options = DumpOptions {
         from: Some(UnixTime(from)),

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use afar_dir::Directory;
 use afar_store::{
     DumpOptions, NewVnode, NewVolume, Partition, PartitionOptions, RestoreOptions, StoreOptions,
-    Volume, VnodeStatus,
+    VnodeStatus, Volume,
 };
 use afar_types::{Fid, FileType, PtsId, UnixTime, VolumeId};
 use tempfile::TempDir;
@@ -52,8 +52,12 @@ fn new(owner: i32, mode: u16) -> NewVnode {
 }
 
 fn file(volume: &Volume, directory: Fid, name: &str, data: &[u8]) -> Fid {
-    let made = volume.create_file(directory, name.as_bytes(), &new(7, 0o644)).unwrap();
-    volume.write(made.vnode.fid, 0, data, &StoreOptions::default()).unwrap();
+    let made = volume
+        .create_file(directory, name.as_bytes(), &new(7, 0o644))
+        .unwrap();
+    volume
+        .write(made.vnode.fid, 0, data, &StoreOptions::default())
+        .unwrap();
     made.vnode.fid
 }
 
@@ -116,7 +120,12 @@ fn tree(volume: &Volume) -> BTreeMap<Vec<u8>, Node> {
 /// Two volumes hold the same.
 fn assert_same(one: &Volume, other: &Volume) {
     let (one, other) = (tree(one), tree(other));
-    assert!(one.keys().eq(other.keys()), "{:?} and {:?}", one.keys(), other.keys());
+    assert!(
+        one.keys().eq(other.keys()),
+        "{:?} and {:?}",
+        one.keys(),
+        other.keys()
+    );
     for (path, node) in &one {
         let path = String::from_utf8_lossy(path);
         let found = &other[path.as_bytes()];
@@ -137,25 +146,51 @@ fn sample(partition: &Arc<Partition>, id: u32) -> Volume {
     let linked = file(&volume, root, "large", &noise(700_000, id.into()));
     volume.link(root, b"other name", linked).unwrap();
     volume.link(root, &[b'n'; 255], linked).unwrap();
-    let sub = volume.make_directory(root, b"sub", &new(3, 0o755)).unwrap().vnode.fid;
+    let sub = volume
+        .make_directory(root, b"sub", &new(3, 0o755))
+        .unwrap()
+        .vnode
+        .fid;
     let acl = |id, rights| AclRecordEntry {
         id: PtsId(id),
         rights,
     };
-    let positive = vec![acl(-204, Rights::ALL), acl(3, Rights::READ | Rights::LOOKUP)];
+    let positive = vec![
+        acl(-204, Rights::ALL),
+        acl(3, Rights::READ | Rights::LOOKUP),
+    ];
     let record = AclRecord::new(positive, vec![acl(9, Rights::READ)]).unwrap();
     volume.set_acl(sub, &record).unwrap();
-    let deep = volume.make_directory(sub, b"deep", &new(3, 0o700)).unwrap().vnode.fid;
-    volume.symlink(deep, b"link", b"../../small", &new(3, 0o755)).unwrap();
-    volume.symlink(deep, b"mount", b"#root.cell.", &new(3, 0o644)).unwrap();
+    let deep = volume
+        .make_directory(sub, b"deep", &new(3, 0o700))
+        .unwrap()
+        .vnode
+        .fid;
+    volume
+        .symlink(deep, b"link", b"../../small", &new(3, 0o755))
+        .unwrap();
+    volume
+        .symlink(deep, b"mount", b"#root.cell.", &new(3, 0o644))
+        .unwrap();
     let sparse = file(&volume, deep, "sparse", b"");
-    volume.write(sparse, 20 << 20, b"end", &StoreOptions::default()).unwrap();
-    volume.write(sparse, 5 << 20, &noise(1000, 2), &StoreOptions::default()).unwrap();
+    volume
+        .write(sparse, 20 << 20, b"end", &StoreOptions::default())
+        .unwrap();
+    volume
+        .write(sparse, 5 << 20, &noise(1000, 2), &StoreOptions::default())
+        .unwrap();
     for number in 0..300 {
-        file(&volume, deep, &format!("file number {number}"), &noise(number, number as u64));
+        file(
+            &volume,
+            deep,
+            &format!("file number {number}"),
+            &noise(number, number as u64),
+        );
     }
     for number in (0..300).step_by(3) {
-        volume.remove_file(deep, format!("file number {number}").as_bytes()).unwrap();
+        volume
+            .remove_file(deep, format!("file number {number}").as_bytes())
+            .unwrap();
     }
     volume
 }

@@ -47,14 +47,23 @@ fn spoil(volume: &Volume) {
     let sub = volume.lookup(root, b"sub").unwrap();
     let deep = volume.lookup(sub, b"deep").unwrap();
     let large = volume.lookup(root, b"large").unwrap();
-    volume.write(large, 0, &noise(700_000, 77), &StoreOptions::default()).unwrap();
+    volume
+        .write(large, 0, &noise(700_000, 77), &StoreOptions::default())
+        .unwrap();
     volume.remove_file(root, b"small").unwrap();
     for number in (1..300).filter(|number| number % 3 != 0) {
-        volume.remove_file(deep, format!("file number {number}").as_bytes()).unwrap();
+        volume
+            .remove_file(deep, format!("file number {number}").as_bytes())
+            .unwrap();
     }
     volume.partition().wait_reaped().unwrap();
     for number in 0..20 {
-        file(volume, root, &format!("more {number}"), &noise(50_000, number));
+        file(
+            volume,
+            root,
+            &format!("more {number}"),
+            &noise(50_000, number),
+        );
     }
 }
 
@@ -126,7 +135,9 @@ fn what_a_dump_held_is_given_back() {
     for round in 0..6 {
         dump_while(&volume, || {
             let data = noise(3_000_000, round);
-            volume.write(fid, 0, &data, &StoreOptions::default()).unwrap();
+            volume
+                .write(fid, 0, &data, &StoreOptions::default())
+                .unwrap();
         });
     }
     assert_live(&partition, 3_000_000);
@@ -137,7 +148,10 @@ fn a_dump_that_fails_leaves_nothing() {
     struct Failing(usize);
     impl Write for Failing {
         fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-            self.0 = self.0.checked_sub(buf.len()).ok_or(io::ErrorKind::BrokenPipe)?;
+            self.0 = self
+                .0
+                .checked_sub(buf.len())
+                .ok_or(io::ErrorKind::BrokenPipe)?;
             Ok(buf.len())
         }
         fn flush(&mut self) -> io::Result<()> {
@@ -148,9 +162,16 @@ fn a_dump_that_fails_leaves_nothing() {
     let partition = init(dir.path());
     let volume = sample(&partition, 10);
     for room in [0, 100, 300_000, 700_000] {
-        let error = volume.dump(Failing(room), &DumpOptions::default()).unwrap_err();
-        assert!(error.to_string().contains("cannot be read or written"), "{error}");
+        let error = volume
+            .dump(Failing(room), &DumpOptions::default())
+            .unwrap_err();
+        assert!(
+            error.to_string().contains("cannot be read or written"),
+            "{error}"
+        );
     }
     let stream = dump(&volume);
-    partition.restore(&stream[..], &RestoreOptions::new(VolumeId(20))).unwrap();
+    partition
+        .restore(&stream[..], &RestoreOptions::new(VolumeId(20)))
+        .unwrap();
 }

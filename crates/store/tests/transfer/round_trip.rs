@@ -66,13 +66,25 @@ fn what_is_restored_takes_changes_and_uses_free_numbers() {
     let volume = sample(&partition, 10);
     let copy = restore(&partition, &dump(&volume), 20);
     let free: Vec<u32> = (0..100)
-        .map(|i| file(&copy, copy.root(), &format!("new {i}"), b"new").vnode.0)
+        .map(|i| {
+            file(&copy, copy.root(), &format!("new {i}"), b"new")
+                .vnode
+                .0
+        })
         .collect();
     let last = free.iter().max().unwrap();
-    let most = super::tree(&volume).values().map(|node| node.0.fid.vnode.0).max().unwrap();
-    assert!(*last < most, "vnode {last} was taken although lower ones are free");
+    let most = super::tree(&volume)
+        .values()
+        .map(|node| node.0.fid.vnode.0)
+        .max()
+        .unwrap();
+    assert!(
+        *last < most,
+        "vnode {last} was taken although lower ones are free"
+    );
     let named = NewVnode::new(PtsId(1), 0o755);
-    copy.make_directory(copy.root(), b"new directory", &named).unwrap();
+    copy.make_directory(copy.root(), b"new directory", &named)
+        .unwrap();
     copy.write(
         copy.lookup(copy.root(), b"large").unwrap(),
         100,
@@ -92,7 +104,10 @@ fn a_volume_is_replaced_only_when_asked() {
     let stream = dump(&volume);
     let options = RestoreOptions::new(VolumeId(20));
     let refused = partition.restore(&stream[..], &options);
-    assert!(matches!(refused, Err(StoreError::VolumeExists(VolumeId(20)))));
+    assert!(matches!(
+        refused,
+        Err(StoreError::VolumeExists(VolumeId(20)))
+    ));
     assert!(other.lookup(other.root(), b"mine").is_ok());
 
     let options = options.mode(RestoreMode::Full { overwrite: true });
@@ -107,7 +122,9 @@ fn a_volume_is_replaced_only_when_asked() {
 fn a_half_made_volume_is_whole_after_its_restore() {
     let (_dir, partition) = partition();
     let volume = sample(&partition, 10);
-    let new = afar_store::NewVolume::new(VolumeId(20), "target").without_root().unfinished();
+    let new = afar_store::NewVolume::new(VolumeId(20), "target")
+        .without_root()
+        .unfinished();
     let target = partition.create_volume(&new).unwrap();
     let options = RestoreOptions {
         mode: RestoreMode::Full { overwrite: true },
