@@ -101,7 +101,7 @@ impl Partition {
     pub fn create_volume(self: &Arc<Self>, new: &NewVolume) -> Result<Volume> {
         check_id(new.id)?;
         check_name(&new.name)?;
-        let compression = new.compression.unwrap_or(self.options().new_compression());
+        let compression = new.compression.unwrap_or_else(|| self.options().new_compression());
         let wanted = new.clone();
         self.commit(move |change| create(change, &wanted, compression))?;
         Ok(Volume {
