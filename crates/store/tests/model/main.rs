@@ -27,7 +27,7 @@ use crate::driver::Driver;
 /// Operations on one partition.
 const STEPS: u64 = 10_000;
 /// Operations if the environment does not say.
-const OPERATIONS: u64 = 30_000;
+const OPERATIONS: u64 = 150_000;
 
 /// A number from the environment, for long runs and to repeat one.
 fn setting(name: &str, default: u64) -> u64 {

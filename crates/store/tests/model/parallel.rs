@@ -89,7 +89,7 @@ fn clone_over_and_over(volume: &Volume, stop: &AtomicBool) {
 #[test]
 fn threads_in_one_volume_agree_with_their_models() {
     let seed = setting("AFAR_TEST_SEED", 1);
-    let steps = setting("AFAR_TEST_MODEL_OPS", 16_000) / THREADS;
+    let steps = setting("AFAR_TEST_MODEL_OPS", 80_000) / THREADS;
     let dir = temp_dir();
     let options = PartitionOptions::default()
         .durability(afar_store::Durability::Async)
