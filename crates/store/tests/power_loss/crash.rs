@@ -2,6 +2,8 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use afar_store::{Durability, Partition};
 use fastrand::Rng;
@@ -14,6 +16,10 @@ use crate::{setting, subject};
 
 /// Clients at work at a time.
 pub(crate) const CLIENTS: u32 = 3;
+/// Operations of each client.
+const STEPS: u32 = 160;
+/// Of each client after each operation, so that there is time for checkpoints.
+const PAUSE: Duration = Duration::from_millis(30);
 /// Says that the partition was made.
 const MADE: u64 = u64::MAX;
 
@@ -52,7 +58,13 @@ impl Run {
     fn record_further(dir: &Path, clients: &Clients, steps: u32) -> Result<Self, String> {
         let recorder = Recorder::start(dir);
         let partition = subject::open(dir).map_err(|error| error.to_string())?;
-        run_marked(&recorder, &partition, &mut clients.clone(), steps)?;
+        run_marked(
+            &recorder,
+            &partition,
+            &mut clients.clone(),
+            steps,
+            Duration::ZERO,
+        )?;
         drop(partition);
         Ok(Self {
             log: recorder.stop()?,
@@ -110,15 +122,19 @@ impl Run {
     }
 }
 
-/// Has clients work, and marks in the log what was acknowledged.
+/// Has clients work, and marks in the log what was acknowledged. Each client pauses after each
+/// operation.
 pub(crate) fn run_marked(
     recorder: &Recorder,
     partition: &Arc<Partition>,
     clients: &mut Clients,
     steps: u32,
+    pause: Duration,
 ) -> Result<(), String> {
-    let acknowledge =
-        |client: usize, done: u32| recorder.mark((client as u64) << 32 | u64::from(done));
+    let acknowledge = |client: usize, done: u32| {
+        recorder.mark((client as u64) << 32 | u64::from(done));
+        thread::sleep(pause);
+    };
     clients
         .run(partition, steps, acknowledge)
         .map_err(|error| error.to_string())
@@ -174,12 +190,13 @@ fn lose_power_again(image: &Path, clients: &Clients, rng: &mut Rng) -> Result<()
 fn lose_power(seed: u64, points: usize) -> Result<(), String> {
     let mut rng = Rng::with_seed(seed);
     let dir = scratch();
-    let run = Run::record(
-        dir.path(),
-        seed,
-        Durability::Full,
-        |recorder, partition, clients| run_marked(recorder, &partition, clients, 160),
-    )?;
+    let work = |recorder: &Recorder, partition: Arc<Partition>, clients: &mut Clients| {
+        run_marked(recorder, &partition, clients, STEPS / 2, PAUSE)?;
+        drop(partition);
+        let partition = subject::open(dir.path()).map_err(|error| error.to_string())?;
+        run_marked(recorder, &partition, clients, STEPS, PAUSE)
+    };
+    let run = Run::record(dir.path(), seed, Durability::Full, work)?;
     let holes = run.log.count(|event| matches!(event, Event::Zero { .. }));
     let removed = run.log.count(|event| matches!(event, Event::Unlink { .. }));
     if holes < 10 || removed == 0 {
@@ -204,7 +221,7 @@ fn lose_power(seed: u64, points: usize) -> Result<(), String> {
 
 #[test]
 fn nothing_acknowledged_is_lost_with_the_power() {
-    let points = setting("AFAR_TEST_CRASH_POINTS", 150_usize);
+    let points = setting("AFAR_TEST_CRASH_POINTS", 120_usize);
     let first = setting("AFAR_TEST_SEED", 1);
     // Many points are spread over several workloads.
     let workloads = points.div_ceil(500);

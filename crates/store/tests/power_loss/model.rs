@@ -130,7 +130,7 @@ pub(crate) enum Entry {
     },
     /// A file of which a record fails its checksum.
     Damaged {
-        len: usize,
+        len: u64,
         names: usize,
     },
     Symlink(String),
@@ -169,7 +169,7 @@ pub(crate) fn forgive_damage(found: &mut Found, expected: &Found) {
                     bytes,
                     names: expected,
                 } = whole
-                && (bytes.len(), expected) == (*len, names)
+                && (bytes.len() as u64, expected) == (*len, names)
             {
                 *entry = whole.clone();
             }

@@ -1,5 +1,7 @@
 //! The store where it was told to promise less: what it may lose with the power, and what not.
 
+use std::time::Duration;
+
 use afar_store::{Durability, ProblemKind};
 use fastrand::Rng;
 
@@ -9,6 +11,8 @@ use crate::recorder::scratch;
 use crate::{setting, subject};
 
 const STEPS: u32 = 100;
+/// Of each client after each operation, so that there is time for checkpoints.
+const PAUSE: Duration = Duration::from_millis(40);
 
 /// Loses power at points of a workload. With `Metadata` all names and attributes that were
 /// acknowledged are there, with `Async` those of some moment before; in both, data is right or
@@ -20,7 +24,7 @@ fn lose_power(seed: u64, durability: Durability, points: usize) -> Result<(usize
         dir.path(),
         seed,
         durability,
-        |recorder, partition, clients| run_marked(recorder, &partition, clients, STEPS),
+        |recorder, partition, clients| run_marked(recorder, &partition, clients, STEPS, PAUSE),
     )?;
     let history = History::new(seed, CLIENTS, STEPS);
     let (mut earlier, mut damaged) = (0, 0);
@@ -60,7 +64,7 @@ fn lose_power(seed: u64, durability: Durability, points: usize) -> Result<(usize
 
 fn lose_power_often(durability: Durability) -> (usize, usize) {
     let seed = setting("AFAR_TEST_SEED", 1);
-    let points = setting("AFAR_TEST_CRASH_POINTS", 150) / 3;
+    let points = setting("AFAR_TEST_CRASH_POINTS", 120) / 3;
     lose_power(seed, durability, points).unwrap_or_else(|error| {
         panic!(
             "{error}\nAgain: AFAR_TEST_SEED={seed} AFAR_TEST_CRASH_POINTS={} \

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use afar_dir::Directory;
 use afar_store::{
@@ -37,8 +39,18 @@ pub(crate) fn init(
     Ok(Arc::new(partition))
 }
 
+/// Opens a partition. A child that another test has just forked has its lock until it runs its own
+/// program.
 pub(crate) fn open(dir: &Path) -> Result<Arc<Partition>, StoreError> {
-    Partition::open(dir, &options()).map(Arc::new)
+    let start = Instant::now();
+    loop {
+        match Partition::open(dir, &options()) {
+            Err(StoreError::Locked { .. }) if start.elapsed() < Duration::from_secs(10) => {
+                thread::sleep(Duration::from_millis(1));
+            }
+            result => return result.map(Arc::new),
+        }
+    }
 }
 
 /// Does an operation, and returns when the store has acknowledged it.
@@ -211,7 +223,7 @@ fn entries(volume: &Volume) -> Result<BTreeMap<Names, Entry>, String> {
                             names,
                         },
                         None => Entry::Damaged {
-                            len: status.length as usize,
+                            len: status.length,
                             names,
                         },
                     }
