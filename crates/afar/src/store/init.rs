@@ -8,7 +8,6 @@ use afar_store::{Partition, PartitionOptions};
 use serde::Serialize;
 
 use crate::output::Output;
-use crate::rxperf::units::parse_size;
 
 /// Options of `afar store init`.
 #[derive(Debug, clap::Args)]
@@ -23,10 +22,6 @@ pub(crate) struct InitArgs {
     /// The directory
     #[arg(value_name = "DIR")]
     dir: PathBuf,
-    /// Try the partition with segment files of this size, to learn whether the disk takes them:
-    /// 1Mi to 2Gi. The size is not kept: whoever opens the partition decides, 1Gi by default
-    #[arg(long, value_name = "OCTETS", value_parser = parse_size)]
-    segment_size: Option<u32>,
     /// Store records of the same octets once
     #[arg(long)]
     dedup: bool,
@@ -63,11 +58,7 @@ impl fmt::Display for Report {
 }
 
 pub(super) fn run(args: &InitArgs) -> anyhow::Result<ExitCode> {
-    let mut options = PartitionOptions::default();
-    if let Some(size) = args.segment_size {
-        options = options.segment_size(size)?;
-    }
-    let partition = Partition::init(&args.dir, &options)?;
+    let partition = Partition::init(&args.dir, &PartitionOptions::default())?;
     if args.dedup {
         partition.set_dedup(true)?;
     }
