@@ -16,8 +16,8 @@ mod vnode;
 mod volume;
 
 pub use check::{
-    BadRecord, CheckOptions, CheckReport, Problem, ProblemKind, Progress, RecordOwner, ScrubOptions,
-    ScrubReport, Stage,
+    BadRecord, CheckOptions, CheckReport, Problem, ProblemKind, Progress, RecordOwner,
+    ScrubOptions, ScrubReport, Stage,
 };
 pub use config::{Durability, PartitionOptions};
 pub use error::{Result, StoreError};

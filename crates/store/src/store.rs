@@ -50,7 +50,9 @@ impl Store {
     /// The partition in a directory.
     #[must_use]
     pub fn partition(&self, path: &Path) -> Option<&Arc<Partition>> {
-        self.partitions.iter().find(|partition| partition.path() == path)
+        self.partitions
+            .iter()
+            .find(|partition| partition.path() == path)
     }
 
     /// A volume, on whichever partition it is. If several have one of that number, the first
@@ -83,11 +85,7 @@ impl Store {
     /// # Errors
     ///
     /// As [`Partition::create_volume`].
-    pub fn create_volume(
-        &self,
-        partition: &Arc<Partition>,
-        new: &NewVolume,
-    ) -> Result<Volume> {
+    pub fn create_volume(&self, partition: &Arc<Partition>, new: &NewVolume) -> Result<Volume> {
         let id = new.id();
         match self.volume(id) {
             Ok(_) => Err(StoreError::VolumeExists(id)),

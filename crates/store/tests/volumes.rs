@@ -33,8 +33,12 @@ fn volume(partition: &Arc<Partition>, id: u32) -> Volume {
 
 fn file(volume: &Volume, name: &str, data: &[u8]) -> Fid {
     let new = NewVnode::new(PtsId(7), 0o644);
-    let made = volume.create_file(volume.root(), name.as_bytes(), &new).unwrap();
-    volume.write(made.vnode.fid, 0, data, &StoreOptions::default()).unwrap();
+    let made = volume
+        .create_file(volume.root(), name.as_bytes(), &new)
+        .unwrap();
+    volume
+        .write(made.vnode.fid, 0, data, &StoreOptions::default())
+        .unwrap();
     made.vnode.fid
 }
 
@@ -61,8 +65,14 @@ fn a_tree_is_there_after_opening_again() {
         let sub = volume.make_directory(volume.root(), b"sub", &new).unwrap();
         assert_eq!(sub.directory.link_count, 3);
         assert_eq!(sub.vnode.fid.vnode.0 % 2, 1);
-        link = volume.symlink(sub.vnode.fid, b"link", b"../small", &new).unwrap().vnode.fid;
-        let moved = volume.rename(volume.root(), b"small", sub.vnode.fid, b"moved").unwrap();
+        link = volume
+            .symlink(sub.vnode.fid, b"link", b"../small", &new)
+            .unwrap()
+            .vnode
+            .fid;
+        let moved = volume
+            .rename(volume.root(), b"small", sub.vnode.fid, b"moved")
+            .unwrap();
         assert_eq!(moved.vnode.parent, sub.vnode.fid.vnode);
     }
     let partition = open(dir.path());
@@ -90,11 +100,19 @@ fn data_is_written_at_any_offset_and_cut() {
         let offset = random.usize(..600_000);
         let len = random.usize(..200_000);
         if random.u8(..4) == 0 {
-            volume.truncate(fid, offset as u64, &StoreOptions::default()).unwrap();
+            volume
+                .truncate(fid, offset as u64, &StoreOptions::default())
+                .unwrap();
             model.resize(offset, 0);
         } else {
-            let data = if random.bool() { noise(len, step) } else { vec![b'x'; len] };
-            volume.write(fid, offset as u64, &data, &StoreOptions::default()).unwrap();
+            let data = if random.bool() {
+                noise(len, step)
+            } else {
+                vec![b'x'; len]
+            };
+            volume
+                .write(fid, offset as u64, &data, &StoreOptions::default())
+                .unwrap();
             if len > 0 {
                 model.resize(model.len().max(offset + len), 0);
                 model[offset..offset + len].copy_from_slice(&data);
@@ -115,23 +133,40 @@ fn a_clone_keeps_what_was() {
     let changed = file(&volume, "changed", &noise(300_000, 2));
     let new = NewClone::new(VolumeId(3), "vol.1.backup", VolumeType::Backup);
     let backup = volume.make_clone(&new).unwrap();
-    volume.write(changed, 100_000, &noise(10, 9), &StoreOptions::default()).unwrap();
+    volume
+        .write(changed, 100_000, &noise(10, 9), &StoreOptions::default())
+        .unwrap();
     volume.remove_file(volume.root(), b"kept").unwrap();
     file(&volume, "more", b"more");
 
-    let in_backup = |fid: Fid| Fid { volume: VolumeId(3), ..fid };
+    let in_backup = |fid: Fid| Fid {
+        volume: VolumeId(3),
+        ..fid
+    };
     assert!(read(&backup, in_backup(kept)) == noise(300_000, 1));
     assert!(read(&backup, in_backup(changed)) == noise(300_000, 2));
-    assert!(matches!(backup.lookup(backup.root(), b"more"), Err(StoreError::NotFound(_))));
+    assert!(matches!(
+        backup.lookup(backup.root(), b"more"),
+        Err(StoreError::NotFound(_))
+    ));
     let denied = backup.create_file(backup.root(), b"x", &NewVnode::new(PtsId(1), 0o644));
     assert!(matches!(denied, Err(StoreError::ReadOnly(_))));
 
     volume.reclone(VolumeId(3)).unwrap();
-    assert!(matches!(backup.lookup(backup.root(), b"kept"), Err(StoreError::NotFound(_))));
-    assert_eq!(read(&backup, backup.lookup(backup.root(), b"more").unwrap()), b"more");
+    assert!(matches!(
+        backup.lookup(backup.root(), b"kept"),
+        Err(StoreError::NotFound(_))
+    ));
+    assert_eq!(
+        read(&backup, backup.lookup(backup.root(), b"more").unwrap()),
+        b"more"
+    );
     partition.remove_volume(VolumeId(1)).unwrap();
     partition.wait_reaped().unwrap();
-    assert_eq!(read(&backup, backup.lookup(backup.root(), b"more").unwrap()), b"more");
+    assert_eq!(
+        read(&backup, backup.lookup(backup.root(), b"more").unwrap()),
+        b"more"
+    );
 }
 
 #[test]
@@ -151,7 +186,10 @@ fn removed_data_gives_its_space_back() {
     let (_, after) = partition.disk_usage().unwrap();
     assert!(after < 8_000_000, "{after} octets are still allocated");
     assert!(read(&keep, kept) == noise(1_000_000, 5));
-    assert!(matches!(partition.volume(VolumeId(1)), Err(StoreError::NoVolume(_))));
+    assert!(matches!(
+        partition.volume(VolumeId(1)),
+        Err(StoreError::NoVolume(_))
+    ));
 }
 
 #[test]
@@ -208,12 +246,19 @@ fn a_clone_made_read_write_gives_no_number_twice() {
     partition.remove_volume(VolumeId(1)).unwrap();
     let volume = clone.convert_to_read_write(VolumeId(1), "vol.1").unwrap();
     let mut vnodes: Vec<u32> = (0..4)
-        .map(|name| file(&volume, &name.to_string(), name.to_string().as_bytes()).vnode.0)
+        .map(|name| {
+            file(&volume, &name.to_string(), name.to_string().as_bytes())
+                .vnode
+                .0
+        })
         .collect();
     vnodes.sort_unstable();
     vnodes.dedup();
     assert_eq!(vnodes.len(), 4);
-    assert_eq!(read(&volume, volume.lookup(volume.root(), b"0").unwrap()), b"0");
+    assert_eq!(
+        read(&volume, volume.lookup(volume.root(), b"0").unwrap()),
+        b"0"
+    );
 }
 
 #[test]
@@ -225,7 +270,9 @@ fn equal_records_are_stored_once_where_that_is_wanted() {
     let data = noise(1_000_000, 1);
     let first = file(&volume, "first", &data);
     let (_, one) = partition.disk_usage().unwrap();
-    let others: Vec<Fid> = (0..10).map(|i| file(&volume, &format!("copy{i}"), &data)).collect();
+    let others: Vec<Fid> = (0..10)
+        .map(|i| file(&volume, &format!("copy{i}"), &data))
+        .collect();
     let (_, eleven) = partition.disk_usage().unwrap();
     assert!(eleven < one + 300_000, "{one} octets became {eleven}");
     volume.remove_file(volume.root(), b"first").unwrap();
@@ -242,7 +289,9 @@ fn equal_records_are_stored_once_where_that_is_wanted() {
         assert!(read(&volume, *copy) == data);
     }
     for i in 0..10 {
-        volume.remove_file(volume.root(), format!("copy{i}").as_bytes()).unwrap();
+        volume
+            .remove_file(volume.root(), format!("copy{i}").as_bytes())
+            .unwrap();
     }
     partition.wait_reaped().unwrap();
     // What was given back is not taken for what there is.
@@ -256,7 +305,11 @@ fn a_target_stays_one_however_it_is_stored() {
     let partition = init(dir.path());
     let volume = volume(&partition, 1);
     let new = NewVnode::new(PtsId(7), 0o755);
-    let link = volume.symlink(volume.root(), b"link", b"target", &new).unwrap().vnode.fid;
+    let link = volume
+        .symlink(volume.root(), b"link", b"target", &new)
+        .unwrap()
+        .vnode
+        .fid;
     let stored = StoreOptions::default();
     volume.write(link, 2, &[b'x'; 1022], &stored).unwrap();
     let long = volume.write(link, 0, &[b'x'; 1025], &stored);

@@ -50,7 +50,9 @@ impl Base {
                 result => result?,
             };
             if let Some(base) = Self::from_bytes(&bytes)
-                && newest.as_ref().is_none_or(|newest| newest.number < base.number)
+                && newest
+                    .as_ref()
+                    .is_none_or(|newest| newest.number < base.number)
             {
                 newest = Some(base);
             }
@@ -61,7 +63,11 @@ impl Base {
     /// Makes this the newest base. It is durable on return.
     pub(crate) fn write(&self, dir: &Path) -> io::Result<()> {
         let name = FILES[usize::from(self.number % 2 == 1)];
-        let file = File::options().create(true).truncate(false).write(true).open(dir.join(name))?;
+        let file = File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(dir.join(name))?;
         file.write_all_at(&self.to_bytes(), 0)?;
         file.sync_all()?;
         // The first time the file's name is new.
@@ -138,7 +144,7 @@ mod tests {
                 file: 1,
             },
             clean: number == 2,
-            head: vec![number as u8; 8192],
+            head: number.to_be_bytes().repeat(1024),
         }
     }
 

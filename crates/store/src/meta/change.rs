@@ -123,12 +123,21 @@ impl<'c, 'e> Change<'c, 'e> {
     pub(crate) fn finish(self) -> Kept {
         Kept {
             segments: self.segments,
-            rows: self.undo.into_iter().map(|undo| (undo.table, undo.key)).collect(),
+            rows: self
+                .undo
+                .into_iter()
+                .map(|undo| (undo.table, undo.key))
+                .collect(),
         }
     }
 
     /// Sets or deletes a row as the log has it.
-    pub(crate) fn put_logged(&mut self, table: u8, key: &[u8], sealed: Option<&[u8]>) -> Result<()> {
+    pub(crate) fn put_logged(
+        &mut self,
+        table: u8,
+        key: &[u8],
+        sealed: Option<&[u8]>,
+    ) -> Result<()> {
         let table = Table::from_byte(table)
             .ok_or_else(|| self.env.corrupt(format!("the log names table {table}")))?;
         let done = match sealed {
@@ -217,7 +226,11 @@ impl<'c, 'e> Change<'c, 'e> {
             return Ok(());
         }
         self.put(Table::Dedup, &hash, extent.to_bytes().to_vec())?;
-        self.put(Table::DedupKeys, &dead_key(extent.segment, extent.offset), hash.to_vec())
+        self.put(
+            Table::DedupKeys,
+            &dead_key(extent.segment, extent.offset),
+            hash.to_vec(),
+        )
     }
 
     /// Adds a reference to a record somebody found by its hash and has pinned since: if its last

@@ -10,8 +10,8 @@ use heed::{CommitOrAbort, EnvFlags, EnvOpenOptions, RoTxn, RwTxn, WithoutTls};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use super::hold::Holds;
-use super::pages::{self, MetaPage};
 use super::key::{At, Item};
+use super::pages::{self, MetaPage};
 use crate::error::{Result, StoreError};
 
 type Database = heed::Database<'static, Bytes, Bytes>;
@@ -111,11 +111,7 @@ pub(crate) struct Env {
 impl Env {
     /// Opens the environment in `dir`, making its tables if they are not there. `map_size` bounds
     /// what the database can grow to; it costs address space only.
-    pub(crate) fn open(
-        partition: &Path,
-        dir: &Path,
-        map_size: usize,
-    ) -> Result<Self> {
+    pub(crate) fn open(partition: &Path, dir: &Path, map_size: usize) -> Result<Self> {
         let path = Arc::new(partition.to_owned());
         guard(&path, dir, map_size)?;
         let mut options = EnvOpenOptions::new().read_txn_without_tls();
@@ -131,8 +127,25 @@ impl Env {
                     options.create_database::<Bytes, Bytes>(txn, Some(TABLES[table].1))
                 };
                 Ok::<_, heed::Error>(CommitOrAbort::<_, ()>::Commit((
-                    (make(0)?, make(1)?, make(2)?, make(3)?, make(4)?, make(5)?, make(6)?),
-                    (make(7)?, make(8)?, make(9)?, make(10)?, make(11)?, make(12)?, make(13)?, make(14)?),
+                    (
+                        make(0)?,
+                        make(1)?,
+                        make(2)?,
+                        make(3)?,
+                        make(4)?,
+                        make(5)?,
+                        make(6)?,
+                    ),
+                    (
+                        make(7)?,
+                        make(8)?,
+                        make(9)?,
+                        make(10)?,
+                        make(11)?,
+                        make(12)?,
+                        make(13)?,
+                        make(14)?,
+                    ),
                 )))
             })
             .map_err(|e| database(&path, e))?
@@ -222,7 +235,9 @@ impl Env {
             }
             // Two commits have gone by since, and its meta page is another's.
             if metas.iter().all(|meta| meta.commit < commit) {
-                return Ok(vec!["the page that tells of the last commit is damaged".to_owned()]);
+                return Ok(vec![
+                    "the page that tells of the last commit is damaged".to_owned(),
+                ]);
             }
         }
     }
@@ -271,8 +286,12 @@ fn guard(path: &Arc<PathBuf>, dir: &Path, map_size: usize) -> Result<()> {
     let len = file.metadata().map_err(named)?.len();
     let metas = MetaPage::read(&file).map_err(named)?;
     // What is no database at all, LMDB will say itself.
-    let Some(meta) = metas.iter().max_by_key(|meta| meta.commit) else { return Ok(()) };
-    let needed = meta.file_len().filter(|needed| *needed <= map_size.max(1 << 40) as u64);
+    let Some(meta) = metas.iter().max_by_key(|meta| meta.commit) else {
+        return Ok(());
+    };
+    let needed = meta
+        .file_len()
+        .filter(|needed| *needed <= map_size.max(1 << 40) as u64);
     if needed.is_some_and(|needed| len >= needed) {
         return Ok(());
     }

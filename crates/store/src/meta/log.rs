@@ -329,7 +329,11 @@ mod tests {
         let end = log.len();
         append(&mut log, &[7; 5000]);
         for at in [end, end + 5, end + 31, end + 100, end + 5000] {
-            let file = File::options().read(true).write(true).open(dir.path().join(FILES[0])).unwrap();
+            let file = File::options()
+                .read(true)
+                .write(true)
+                .open(dir.path().join(FILES[0]))
+                .unwrap();
             let mut byte = [0];
             file.read_exact_at(&mut byte, at).unwrap();
             file.write_all_at(&[byte[0] ^ 1], at).unwrap();

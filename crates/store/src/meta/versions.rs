@@ -51,7 +51,9 @@ pub(crate) trait Rows {
     /// How many rows a table has.
     fn count(&self, table: Table) -> Result<u64> {
         let env = self.env();
-        env.table(table).len(self.txn()).map_err(|e| env.database(e))
+        env.table(table)
+            .len(self.txn())
+            .map_err(|e| env.database(e))
     }
 
     /// The last row before a key.
@@ -117,9 +119,17 @@ pub(crate) trait Rows {
             rows: self.scan(Table::Rows, &row_key(start, from))?,
             at,
             kind: from.kind,
+            vnode: None,
             best: None,
             ended: false,
         })
+    }
+
+    /// The pages or records of one vnode from `from` on, as [`Rows::items`].
+    fn parts(&self, at: At, from: Item) -> Result<Items<'_>> {
+        let mut items = self.items(at, from)?;
+        items.vnode = Some(from.vnode);
+        Ok(items)
     }
 
     /// A vnode, if there is one of that number.
@@ -128,8 +138,10 @@ pub(crate) trait Rows {
             return Ok(None);
         };
         let row = VnodeRow::from_bytes(value);
-        row.map(Some)
-            .ok_or_else(|| self.env().corrupt(format!("vnode {vnode} of tree {}", at.tree)))
+        row.map(Some).ok_or_else(|| {
+            self.env()
+                .corrupt(format!("vnode {vnode} of tree {}", at.tree))
+        })
     }
 
     /// A volume, if there is one of that number.
@@ -185,8 +197,11 @@ pub(crate) trait Rows {
 }
 
 fn open<'a>(env: &Env, table: Table, key: &[u8], sealed: &'a [u8]) -> Result<&'a [u8]> {
-    unseal(table, key, sealed)
-        .ok_or_else(|| env.corrupt(format!("a row of {table:?} fails its checksum (key {key:02x?})")))
+    unseal(table, key, sealed).ok_or_else(|| {
+        env.corrupt(format!(
+            "a row of {table:?} fails its checksum (key {key:02x?})"
+        ))
+    })
 }
 
 /// Rows of one table, verified.
@@ -210,6 +225,8 @@ pub(crate) struct Items<'a> {
     rows: Scan<'a>,
     at: At,
     kind: Kind,
+    /// Of this one only.
+    vnode: Option<u32>,
     best: Option<(Item, &'a [u8])>,
     ended: bool,
 }
@@ -227,6 +244,7 @@ impl<'a> Iterator for Items<'a> {
                 }
                 Some(Ok((key, value))) => split_row_key(key)
                     .filter(|(at, item)| at.tree == self.at.tree && item.kind == self.kind)
+                    .filter(|(_, item)| self.vnode.is_none_or(|vnode| item.vnode == vnode))
                     .map(|(at, item)| (at.generation, item, value)),
             };
             let Some((generation, item, value)) = row else {

@@ -97,15 +97,21 @@ impl Checkpoint {
 pub(super) fn prepare(path: &Path) -> Result<Base> {
     let dir = directory(path);
     let failed = |e| StoreError::io(format!("reading the base in {}", dir.display()), e);
-    let base = Base::read(&dir).map_err(failed)?.ok_or_else(|| StoreError::NotPartition {
-        path: path.to_owned(),
-        why: "its meta/base files are missing or damaged; put meta/ back from a copy".to_owned(),
-    })?;
-    if !base.clean {
-        base.restore(&dir).map_err(|error| StoreError::NotPartition {
+    let base = Base::read(&dir)
+        .map_err(failed)?
+        .ok_or_else(|| StoreError::NotPartition {
             path: path.to_owned(),
-            why: format!("its database cannot be restored ({error}); put meta/ back from a copy"),
+            why: "its meta/base files are missing or damaged; put meta/ back from a copy"
+                .to_owned(),
         })?;
+    if !base.clean {
+        base.restore(&dir)
+            .map_err(|error| StoreError::NotPartition {
+                path: path.to_owned(),
+                why: format!(
+                    "its database cannot be restored ({error}); put meta/ back from a copy"
+                ),
+            })?;
     }
     Ok(base)
 }

@@ -115,7 +115,9 @@ impl Queue {
         F: FnOnce(&mut Change<'_, '_>) -> Result<T> + Send + 'static,
     {
         core.stopped()?;
-        self.ask(core, |answer| Message::Run(Box::new(Job { operation, answer })))
+        self.ask(core, |answer| {
+            Message::Run(Box::new(Job { operation, answer }))
+        })
     }
 
     /// Takes the state between two commits, and has the log go on in its other file.
@@ -227,7 +229,10 @@ impl Work<'_> {
                 }
                 Message::Cut(answer) => {
                     let synced = self.sync_log();
-                    tell(&answer, synced.and_then(|()| Cut::take(&self.core.env, &mut self.log)));
+                    tell(
+                        &answer,
+                        synced.and_then(|()| Cut::take(&self.core.env, &mut self.log)),
+                    );
                 }
                 Message::Sync(answer) => tell(&answer, self.sync_log()),
                 Message::Stop => {
@@ -260,7 +265,9 @@ impl Work<'_> {
         match &result {
             Ok(()) => {
                 self.counters.commits.fetch_add(1, Ordering::Relaxed);
-                self.counters.operations.fetch_add(operations, Ordering::Relaxed);
+                self.counters
+                    .operations
+                    .fetch_add(operations, Ordering::Relaxed);
                 self.core.backlog.grew(self.log.len());
             }
             Err(StoreError::NoSpace(_) | StoreError::Stopped { .. }) => {}

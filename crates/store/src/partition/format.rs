@@ -3,6 +3,8 @@
 use std::fs::{self, File, TryLockError};
 use std::io::Write;
 use std::path::Path;
+use std::thread;
+use std::time::Duration;
 
 use crate::error::{Result, StoreError};
 
@@ -43,7 +45,9 @@ pub(super) fn mark(path: &Path) -> Result<()> {
     writeln!(file, "{MARK} {VERSION}").map_err(named)?;
     file.sync_all().map_err(named)?;
     fs::rename(&fresh, path.join("format")).map_err(named)?;
-    File::open(path).and_then(|dir| dir.sync_all()).map_err(named)
+    File::open(path)
+        .and_then(|dir| dir.sync_all())
+        .map_err(named)
 }
 
 /// Makes the names in a directory durable.
@@ -91,7 +95,17 @@ impl Lock {
             .write(true)
             .open(&name)
             .map_err(|e| StoreError::io(name.display().to_string(), e))?;
-        match file.try_lock() {
+        // A process being started has the files of the one that starts it for a moment.
+        let mut tries = 0..20;
+        let locked = loop {
+            match file.try_lock() {
+                Err(TryLockError::WouldBlock) if tries.next().is_some() => {
+                    thread::sleep(Duration::from_millis(10));
+                }
+                result => break result,
+            }
+        };
+        match locked {
             Ok(()) => Ok(Self { _file: file }),
             Err(TryLockError::WouldBlock) => Err(StoreError::Locked {
                 path: path.to_owned(),

@@ -28,7 +28,9 @@ use parking_lot::Mutex;
 use crate::config::PartitionOptions;
 use crate::error::{Result, StoreError};
 use crate::meta::{Change, Env, Log, Rows, SegmentRow, Table, View};
-use crate::segment::{EpochGuard, Epochs, Extent, SegmentEnd, SegmentOptions, SegmentStats, Segments};
+use crate::segment::{
+    EpochGuard, Epochs, Extent, SegmentEnd, SegmentOptions, SegmentStats, Segments,
+};
 
 use crate::volume::remove_unfinished;
 
@@ -137,7 +139,11 @@ impl Partition {
         let env = open_env(path, options)?;
         let mut txn = env.write()?;
         let mut change = Change::new(&mut txn, &env, 0);
-        change.put(Table::Settings, FORMAT_KEY, format::VERSION.to_be_bytes().to_vec())?;
+        change.put(
+            Table::Settings,
+            FORMAT_KEY,
+            format::VERSION.to_be_bytes().to_vec(),
+        )?;
         drop(change);
         txn.commit().map_err(|e| env.database(e))?;
         let log = open_log(&env, 1)?;
@@ -321,7 +327,20 @@ impl Partition {
     ///
     /// If the partition has stopped.
     pub fn wait_reaped(&self) -> Result<()> {
-        let waiter = self.reaper.lock().as_ref().map(Reaper::waiter);
+        self.wait_for_reaper(false)
+    }
+
+    /// Waits until the rows of all that was removed before the call are gone.
+    pub(crate) fn wait_cleared(&self) -> Result<()> {
+        self.wait_for_reaper(true)
+    }
+
+    fn wait_for_reaper(&self, rows_only: bool) -> Result<()> {
+        let waiter = self
+            .reaper
+            .lock()
+            .as_ref()
+            .map(|reaper| reaper.waiter(rows_only));
         match waiter {
             None => Ok(()),
             Some(waiter) => waiter.wait(&self.core),
@@ -334,7 +353,10 @@ impl Partition {
     ///
     /// If the segments cannot be looked at.
     pub fn disk_usage(&self) -> Result<(u64, u64)> {
-        Ok((self.core.env.file_len(), self.core.segments.allocated_bytes()?))
+        Ok((
+            self.core.env.file_len(),
+            self.core.segments.allocated_bytes()?,
+        ))
     }
 }
 

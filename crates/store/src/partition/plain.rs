@@ -46,7 +46,9 @@ pub(super) fn opened() -> u64 {
 /// Octets of memory the machine has.
 fn memory() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:"))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kib << 10)
 }
@@ -77,7 +79,8 @@ impl Core {
             return Ok(());
         }
         let mut plain = vec![0; extent.plain as usize];
-        self.segments.read_range(extent, 0..extent.plain, &mut plain)?;
+        self.segments
+            .read_range(extent, 0..extent.plain, &mut plain)?;
         if let Some(part) = plain.get(part) {
             out.copy_from_slice(part);
         }

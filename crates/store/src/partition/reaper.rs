@@ -21,6 +21,8 @@ use crate::meta::{
     split_change_key, split_dead_key, split_row_key, tree_range,
 };
 
+use crate::segment::BLOCK;
+
 /// Rows deleted in one operation: few enough for others to get in between.
 const ROWS: usize = 1_000;
 /// Dead stretches taken up at once.
@@ -40,6 +42,8 @@ pub(super) struct Reaper {
 #[derive(Default)]
 struct State {
     wanted: u64,
+    /// The round in which the last doomed row was cleared away.
+    cleared: u64,
     done: u64,
     stop: bool,
 }
@@ -54,12 +58,22 @@ struct Signal {
 pub(super) struct Waiter {
     signal: Arc<Signal>,
     round: u64,
+    /// Until rows are gone; not until octets are given back, for which readers are waited for.
+    rows_only: bool,
 }
 
 impl Waiter {
     pub(super) fn wait(&self, core: &Core) -> Result<()> {
         let mut state = self.signal.state.lock();
-        while state.done < self.round && !state.stop {
+        let left = |state: &State| {
+            let reached = if self.rows_only {
+                state.cleared
+            } else {
+                state.done
+            };
+            reached < self.round && !state.stop
+        };
+        while left(&state) {
             self.signal.changed.wait_for(&mut state, ROUND);
             core.stopped()?;
         }
@@ -93,13 +107,14 @@ impl Reaper {
         self.signal.changed.notify_all();
     }
 
-    pub(super) fn waiter(&self) -> Waiter {
+    pub(super) fn waiter(&self, rows_only: bool) -> Waiter {
         let mut state = self.signal.state.lock();
         state.wanted += 1;
         self.signal.changed.notify_all();
         Waiter {
             signal: Arc::clone(&self.signal),
             round: state.wanted,
+            rows_only,
         }
     }
 }
@@ -127,7 +142,7 @@ impl Work<'_> {
         let mut used = Instant::now();
         let mut synced = Instant::now();
         while let Some(round) = self.next_round() {
-            let mut result = self.round();
+            let mut result = self.round(round);
             if used.elapsed() >= USAGE {
                 used = Instant::now();
                 result = result.and_then(|()| self.write_usage());
@@ -167,7 +182,7 @@ impl Work<'_> {
         self.signal.state.lock().stop
     }
 
-    fn round(&self) -> Result<()> {
+    fn round(&self, round: u64) -> Result<()> {
         while let Some(doomed) = self.next_doomed()? {
             match doomed.generation {
                 None => self.drop_tree(doomed.tree)?,
@@ -180,6 +195,8 @@ impl Work<'_> {
                 return Ok(());
             }
         }
+        self.signal.state.lock().cleared = round;
+        self.signal.changed.notify_all();
         while self.punch_some()? && !self.stopping() {}
         Ok(())
     }
@@ -207,7 +224,12 @@ impl Work<'_> {
 
     /// Deletes all rows of a tree.
     fn drop_tree(&self, tree: u64) -> Result<()> {
-        for table in [Table::Rows, Table::Changes, Table::VnodeSlots, Table::Members] {
+        for table in [
+            Table::Rows,
+            Table::Changes,
+            Table::VnodeSlots,
+            Table::Members,
+        ] {
             while self.commit(move |change| drop_some(change, table, tree))? {
                 if self.stopping() {
                     return Ok(());
@@ -269,7 +291,8 @@ impl Work<'_> {
                 else {
                     return Err(self.core.env.corrupt("a row of the dead"));
                 };
-                let range = u64::from(offset)..u64::from(offset) + u64::from(u32::from_be_bytes(len));
+                let range =
+                    u64::from(offset)..u64::from(offset) + u64::from(u32::from_be_bytes(len));
                 taken.push((segment, offset));
                 match stretches.last_mut() {
                     Some((same, last)) if *same == segment && last.end == range.start => {
@@ -417,10 +440,7 @@ fn prune_some(
         tree: shade.tree,
         generation: first,
     };
-    let start_key = from.map_or_else(
-        || change_start(start).to_vec(),
-        <[u8]>::to_vec,
-    );
+    let start_key = from.map_or_else(|| change_start(start).to_vec(), <[u8]>::to_vec);
     let mut items = Vec::new();
     let mut next = None;
     for row in change.scan(Table::Changes, &start_key)? {
@@ -455,7 +475,8 @@ fn shade_range(live: &[u32], shade: u32) -> Option<(u32, u32)> {
     }
 }
 
-/// Moves dead stretches to the map of the free, joined with their neighbours there.
+/// Moves dead stretches to the map of the free, joined with their neighbours there. Returns what is
+/// to be punched.
 fn join_free(
     change: &mut Change<'_, '_>,
     taken: &[(u32, u32)],
@@ -464,23 +485,35 @@ fn join_free(
     for &(segment, offset) in taken {
         change.delete(Table::Dead, &dead_key(segment, offset))?;
     }
-    let mut joined = Vec::with_capacity(stretches.len());
-    for (segment, mut range) in stretches {
+    let mut punchable = Vec::with_capacity(stretches.len());
+    for (segment, fresh) in stretches {
+        let mut range = fresh.clone();
         if let Some((key, before)) = free_before(change, segment, range.start)? {
             change.delete(Table::Free, &key)?;
             range.start = before;
         }
         let after = dead_key(segment, u32::try_from(range.end).unwrap_or(u32::MAX));
-        if let Some(len) = change.get(Table::Free, &after)?.and_then(|len| len.try_into().ok()) {
+        if let Some(len) = change
+            .get(Table::Free, &after)?
+            .and_then(|len| len.try_into().ok())
+        {
             change.delete(Table::Free, &after)?;
             range.end += u64::from(u32::from_be_bytes(len));
         }
         let len = u32::try_from(range.end - range.start).unwrap_or(u32::MAX);
         let start = u32::try_from(range.start).unwrap_or(u32::MAX);
-        change.put(Table::Free, &dead_key(segment, start), len.to_be_bytes().to_vec())?;
-        joined.push((segment, range));
+        change.put(
+            Table::Free,
+            &dead_key(segment, start),
+            len.to_be_bytes().to_vec(),
+        )?;
+        // Of the neighbours, only blocks they share with it are not punched yet.
+        let block = u64::from(BLOCK);
+        let from = range.start.max(fresh.start.saturating_sub(block));
+        let to = range.end.min(fresh.end + block);
+        punchable.push((segment, from..to));
     }
-    Ok(joined)
+    Ok(punchable)
 }
 
 /// The free stretch that ends where this one starts.
@@ -522,7 +555,9 @@ fn keys_between(
 pub(crate) fn doom_member(change: &mut Change<'_, '_>, at: At, volume: u32) -> Result<()> {
     change.delete_member(at, volume)?;
     let members = change.members(at.tree)?;
-    let live = members.iter().any(|(_, _, state)| *state == MemberState::Live);
+    let live = members
+        .iter()
+        .any(|(_, _, state)| *state == MemberState::Live);
     if !live {
         for (generation, _, _) in members {
             let shade = At {
@@ -532,11 +567,15 @@ pub(crate) fn doom_member(change: &mut Change<'_, '_>, at: At, volume: u32) -> R
             change.delete_member(shade, 0)?;
             change.delete(Table::Doomed, &DoomedKey::shade(shade).to_bytes())?;
         }
-        return change.put(Table::Doomed, &DoomedKey::tree(at.tree).to_bytes(), Vec::new());
+        return change.put(
+            Table::Doomed,
+            &DoomedKey::tree(at.tree).to_bytes(),
+            Vec::new(),
+        );
     }
-    let twin = members.iter().any(|(generation, _, state)| {
-        *generation == at.generation && *state == MemberState::Live
-    });
+    let twin = members
+        .iter()
+        .any(|(generation, _, state)| *generation == at.generation && *state == MemberState::Live);
     if twin {
         return Ok(());
     }

@@ -46,7 +46,11 @@ pub(super) fn write(change: &mut Change<'_, '_>, counts: &BTreeMap<u32, u32>) ->
         };
         let today = now - now % DAY;
         if info.day_use_date < today {
-            roll(&mut info.week_use, info.day_use, days_between(info.day_use_date, today));
+            roll(
+                &mut info.week_use,
+                info.day_use,
+                days_between(info.day_use_date, today),
+            );
             info.day_use = 0;
             info.day_use_date = today;
         }

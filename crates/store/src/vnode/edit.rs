@@ -80,13 +80,21 @@ impl<'r, 'c, 'e> Edit<'r, 'c, 'e> {
     }
 
     fn charge(&mut self, old: u64, new: u64) {
-        self.volume.disk_used = self.volume.disk_used.saturating_sub(old).saturating_add(new);
+        self.volume.disk_used = self
+            .volume
+            .disk_used
+            .saturating_sub(old)
+            .saturating_add(new);
     }
 
     /// Takes a vnode with all its data away; its number may be used again.
     pub(super) fn remove(&mut self, vnode: u32, row: &VnodeRow) -> Result<()> {
         let at = self.at();
-        let kind = if row.is_directory() { Kind::Page } else { Kind::Record };
+        let kind = if row.is_directory() {
+            Kind::Page
+        } else {
+            Kind::Record
+        };
         for index in self.indexes(kind, vnode, 0)? {
             self.change.delete_row(at, Item { kind, vnode, index })?;
         }
@@ -100,12 +108,13 @@ impl<'r, 'c, 'e> Edit<'r, 'c, 'e> {
     /// The pages or records a vnode has from one on.
     pub(super) fn indexes(&self, kind: Kind, vnode: u32, from: u64) -> Result<Vec<u64>> {
         let mut indexes = Vec::new();
-        let first = Item { kind, vnode, index: from };
-        for found in self.change.items(self.at(), first)? {
+        let first = Item {
+            kind,
+            vnode,
+            index: from,
+        };
+        for found in self.change.parts(self.at(), first)? {
             let (item, _) = found?;
-            if item.vnode != vnode {
-                break;
-            }
             indexes.push(item.index);
         }
         Ok(indexes)
@@ -132,7 +141,9 @@ impl<'r, 'c, 'e> Edit<'r, 'c, 'e> {
         } else {
             &mut self.volume.last_file
         };
-        *last = last.checked_add(2).ok_or(StoreError::VnodesExhausted(self.id))?;
+        *last = last
+            .checked_add(2)
+            .ok_or(StoreError::VnodesExhausted(self.id))?;
         Ok(*last)
     }
 
@@ -141,7 +152,11 @@ impl<'r, 'c, 'e> Edit<'r, 'c, 'e> {
         let at = self.at();
         loop {
             let from = vnode_slot_key(at.tree, directory, 0);
-            let first = self.change.scan(Table::VnodeSlots, &from)?.next().transpose()?;
+            let first = self
+                .change
+                .scan(Table::VnodeSlots, &from)?
+                .next()
+                .transpose()?;
             let Some(key) = first.map(|(key, _)| key.to_vec()) else {
                 return Ok(None);
             };
@@ -153,7 +168,11 @@ impl<'r, 'c, 'e> Edit<'r, 'c, 'e> {
             }
             let vnode = u32::from_be_bytes(*vnode);
             self.change.delete(Table::VnodeSlots, &key)?;
-            let last = if directory { self.volume.last_directory } else { self.volume.last_file };
+            let last = if directory {
+                self.volume.last_directory
+            } else {
+                self.volume.last_file
+            };
             // The list is of the tree. A clone made read-write can have the vnode in use, or not
             // know the number yet: it comes to it in its own time.
             if vnode <= last && self.change.vnode(at, vnode)?.is_none() {
@@ -184,7 +203,12 @@ impl<'r, 'c, 'e> Edit<'r, 'c, 'e> {
     }
 
     /// The entry of a name.
-    pub(super) fn lookup(&mut self, vnode: u32, row: &mut VnodeRow, name: &[u8]) -> Result<Option<EntryId>> {
+    pub(super) fn lookup(
+        &mut self,
+        vnode: u32,
+        row: &mut VnodeRow,
+        name: &[u8],
+    ) -> Result<Option<EntryId>> {
         self.entries(vnode, row, |editor| editor.lookup(name), name)
     }
 

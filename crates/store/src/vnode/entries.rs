@@ -109,7 +109,13 @@ impl Volume {
         self.make(directory, name, new, Content::Symlink(target.to_vec()))
     }
 
-    fn make(&self, directory: Fid, name: &[u8], new: &NewVnode, content: Content) -> Result<Created> {
+    fn make(
+        &self,
+        directory: Fid,
+        name: &[u8],
+        new: &NewVnode,
+        content: Content,
+    ) -> Result<Created> {
         let (id, directory) = (self.id, self.own(directory)?);
         let (name, new) = (name.to_vec(), *new);
         self.partition.commit(move |change| {
@@ -354,11 +360,21 @@ impl Edit<'_, '_, '_> {
                 (false, true) => return Err(StoreError::IsDirectory(target.vnode)),
                 _ => {}
             }
-            self.entries(to.vnode.0, &mut new_parent, |e| e.replace(new_name, id), new_name)?;
+            self.entries(
+                to.vnode.0,
+                &mut new_parent,
+                |e| e.replace(new_name, id),
+                new_name,
+            )?;
             let left = self.drop_name(target, old, &mut new_parent)?;
             replaced = Some((target, left));
         } else {
-            self.entries(to.vnode.0, &mut new_parent, |e| e.insert(new_name, id), new_name)?;
+            self.entries(
+                to.vnode.0,
+                &mut new_parent,
+                |e| e.insert(new_name, id),
+                new_name,
+            )?;
         }
         if same {
             old_parent = new_parent;

@@ -19,8 +19,8 @@ pub use attributes::SetAttributes;
 pub use entries::{Created, Linked, NewVnode, Removed, Renamed};
 pub(crate) use pages::{pack_page, read_page, unpack_page};
 pub use read::StoredRecord;
-pub(crate) use write::{RECORD_SHIFT, pack_record, shift_for};
 pub use write::{FileWriter, StoreOptions};
+pub(crate) use write::{RECORD_SHIFT, pack_record, shift_for};
 
 /// The longest target of a symlink or mount point.
 pub const MAX_TARGET: usize = 1024;
@@ -78,7 +78,10 @@ impl VnodeStatus {
 
 /// Octets of a directory's ACL without its unused tail.
 pub(crate) fn trim_acl(record: &[u8; AclRecord::SIZE]) -> Vec<u8> {
-    let used = record.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    let used = record
+        .iter()
+        .rposition(|byte| *byte != 0)
+        .map_or(0, |last| last + 1);
     record[..used].to_vec()
 }
 

@@ -8,7 +8,10 @@ use crate::meta::{At, Change, Item, Rows};
 /// A page without the zeros at its end, or compressed if that is still long. Two rows of up to
 /// 2000 octets share a database page, where a whole directory page would take one for itself.
 pub(crate) fn pack_page(page: &Page) -> Vec<u8> {
-    let used = page.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    let used = page
+        .iter()
+        .rposition(|byte| *byte != 0)
+        .map_or(0, |last| last + 1);
     let trimmed = &page[..used];
     if used > 1024 {
         let packed = lz4_flex::block::compress(trimmed);
@@ -51,7 +54,10 @@ pub(crate) fn read_page(
         unpack_page(row, &mut unpacked).map(|()| unpacked)
     })?;
     let unpacked = unpacked.ok_or_else(|| {
-        rows.env().corrupt(format!("page {page} of directory {vnode} in tree {}", at.tree))
+        rows.env().corrupt(format!(
+            "page {page} of directory {vnode} in tree {}",
+            at.tree
+        ))
     })?;
     *into = *unpacked;
     Ok(())

@@ -77,7 +77,8 @@ impl Volume {
         let reader = self.partition.reader()?;
         let at = self.online(&reader)?.at();
         let row = node(&*reader, at, fid)?;
-        self.partition.read_data(&*reader, at, fid.vnode.0, &row, offset, out)
+        self.partition
+            .read_data(&*reader, at, fid.vnode.0, &row, offset, out)
     }
 
     /// Reads all of a vnode's data, which must have at most `limit` bytes: meant for directories
@@ -96,7 +97,8 @@ impl Volume {
             .filter(|len| *len <= limit)
             .ok_or(StoreError::TooBig(row.length))?;
         let mut data = vec![0; len];
-        self.partition.read_data(&*reader, at, fid.vnode.0, &row, 0, &mut data)?;
+        self.partition
+            .read_data(&*reader, at, fid.vnode.0, &row, 0, &mut data)?;
         Ok(data)
     }
 
@@ -118,11 +120,8 @@ impl Volume {
         }
         let first = Item::record(fid.vnode.0, offset >> row.record_shift);
         let mut records = Vec::new();
-        for found in reader.items(at, first)?.take(limit) {
+        for found in reader.parts(at, first)?.take(limit) {
             let (item, value) = found?;
-            if item.vnode != fid.vnode.0 {
-                break;
-            }
             let record = Record::from_bytes(value)
                 .ok_or_else(|| reader.env().corrupt(format!("a record of {fid}")))?;
             records.push(StoredRecord {
@@ -236,13 +235,14 @@ impl Partition {
         let last = (offset + len as u64 - 1) >> row.record_shift;
         // Up to here `out` is filled.
         let mut done = 0;
-        for found in rows.items(at, Item::record(vnode, first))? {
+        for found in rows.parts(at, Item::record(vnode, first))? {
             let (item, value) = found?;
-            if item.vnode != vnode || item.index > last {
+            if item.index > last {
                 break;
             }
             let record = Record::from_bytes(value).ok_or_else(|| {
-                rows.env().corrupt(format!("record {} of vnode {vnode}", item.index))
+                rows.env()
+                    .corrupt(format!("record {} of vnode {vnode}", item.index))
             })?;
             let start = item.index << row.record_shift;
             let within = record_shift_range(start, record.plain_len(), offset, len);

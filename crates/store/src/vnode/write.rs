@@ -26,7 +26,11 @@ const MAX_LENGTH: u64 = i64::MAX as u64;
 
 /// The shift of a file that will have this length.
 pub(crate) fn shift_for(length: u64) -> u8 {
-    if length >= LARGE { LARGE_SHIFT } else { RECORD_SHIFT }
+    if length >= LARGE {
+        LARGE_SHIFT
+    } else {
+        RECORD_SHIFT
+    }
 }
 
 /// A record small enough to be kept in its row.
@@ -126,7 +130,11 @@ impl Volume {
             return Err(StoreError::TooBig(end));
         }
         // An empty file has no records, so their length can be chosen.
-        let shift = if base.length == 0 { shift_for(end) } else { base.record_shift };
+        let shift = if base.length == 0 {
+            shift_for(end)
+        } else {
+            base.record_shift
+        };
         let mut writer = FileWriter {
             volume: self,
             fid,
@@ -142,7 +150,9 @@ impl Volume {
         let into = offset - writer.record_start();
         if into > 0 {
             writer.load(writer.position >> shift)?;
-            writer.record.resize(usize::try_from(into).unwrap_or(usize::MAX), 0);
+            writer
+                .record
+                .resize(usize::try_from(into).unwrap_or(usize::MAX), 0);
         }
         Ok(writer)
     }
@@ -243,10 +253,19 @@ impl FileWriter<'_> {
         let Some(value) = reader.row(at, Item::record(self.fid.vnode.0, index))? else {
             return Ok(());
         };
-        let record = Record::from_bytes(value)
-            .ok_or_else(|| reader.env().corrupt(format!("record {index} of {}", self.fid)))?;
+        let record = Record::from_bytes(value).ok_or_else(|| {
+            reader
+                .env()
+                .corrupt(format!("record {index} of {}", self.fid))
+        })?;
         self.record.resize(record.plain_len() as usize, 0);
-        read_record(partition, &*reader, &record, 0..record.plain_len(), &mut self.record)
+        read_record(
+            partition,
+            &*reader,
+            &record,
+            0..record.plain_len(),
+            &mut self.record,
+        )
     }
 
     /// Makes what was written the file's.
@@ -257,7 +276,11 @@ impl FileWriter<'_> {
     /// data was changed since the writer was made.
     pub fn finish(mut self, options: &StoreOptions) -> Result<VnodeStatus> {
         let written = self.position > self.start;
-        let end = if written || options.file_length.is_none() { self.position } else { 0 };
+        let end = if written || options.file_length.is_none() {
+            self.position
+        } else {
+            0
+        };
         // As StoreData has it: what is written, and the rest of the file unless it is cut off.
         let old = self.base.length;
         let length = match options.file_length {
@@ -292,7 +315,9 @@ impl FileWriter<'_> {
             edit.store(fid, &mut row, &records, length)?;
             row.data_version += 1;
             row.author = options.author.0;
-            row.modify_time = options.modify_time.map_or_else(|| edit.now(), |time| time.0);
+            row.modify_time = options
+                .modify_time
+                .map_or_else(|| edit.now(), |time| time.0);
             row.server_modify_time = edit.now();
             edit.put(fid.vnode.0, &row)?;
             let status = edit.status(fid, &row)?;
@@ -326,7 +351,9 @@ impl FileWriter<'_> {
                 return Ok(());
             }
         }
-        if length < self.base.length && ends && !self.records.iter().any(|(index, _)| *index == last)
+        if length < self.base.length
+            && ends
+            && !self.records.iter().any(|(index, _)| *index == last)
         {
             self.load(last)?;
             let kept = usize::try_from(length - (last << self.shift)).unwrap_or(usize::MAX);

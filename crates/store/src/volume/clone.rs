@@ -57,7 +57,8 @@ impl Volume {
             });
         }
         let (source, wanted) = (self.id, new.clone());
-        self.partition.settled(move |change| clone(change, source, &wanted))?;
+        self.partition
+            .settled(move |change| clone(change, source, &wanted))?;
         Ok(Self {
             partition: Arc::clone(&self.partition),
             id: new.id,
@@ -71,7 +72,8 @@ impl Volume {
     /// [`StoreError::NoVolume`] if there is no such clone of this volume.
     pub fn reclone(&self, clone: VolumeId) -> Result<()> {
         let source = self.id;
-        self.partition.settled(move |change| reclone(change, source, clone))?;
+        self.partition
+            .settled(move |change| reclone(change, source, clone))?;
         self.partition.reap();
         Ok(())
     }
@@ -87,7 +89,8 @@ impl Volume {
         check_id(id)?;
         check_name(name)?;
         let (from, named) = (self.id, name.to_owned());
-        self.partition.settled(move |change| convert(change, from, id, &named))?;
+        self.partition
+            .settled(move |change| convert(change, from, id, &named))?;
         Ok(Self {
             partition: Arc::clone(&self.partition),
             id,
@@ -106,7 +109,11 @@ pub(crate) fn freeze(change: &mut Change<'_, '_>, id: u32, row: &mut VolumeRow) 
             .generation
             .checked_add(1)
             .filter(|generation| *generation != u32::MAX)
-            .ok_or_else(|| change.env().corrupt(format!("volume {id} has no generation left")))?;
+            .ok_or_else(|| {
+                change
+                    .env()
+                    .corrupt(format!("volume {id} has no generation left"))
+            })?;
         change.put_member(row.at(), id, MemberState::Live)?;
     }
     Ok(frozen)
@@ -114,10 +121,15 @@ pub(crate) fn freeze(change: &mut Change<'_, '_>, id: u32, row: &mut VolumeRow) 
 
 /// Whether rows of later generations, which nobody is to see any more, are all gone.
 pub(super) fn none_above(change: &Change<'_, '_>, id: VolumeId, at: At) -> Result<()> {
-    let left = change.members(at.tree)?.into_iter().any(|(generation, _, state)| {
-        state != MemberState::Live && generation > at.generation
-    });
-    if left { Err(StoreError::Busy(id)) } else { Ok(()) }
+    let left = change
+        .members(at.tree)?
+        .into_iter()
+        .any(|(generation, _, state)| state != MemberState::Live && generation > at.generation);
+    if left {
+        Err(StoreError::Busy(id))
+    } else {
+        Ok(())
+    }
 }
 
 impl Partition {
@@ -129,7 +141,7 @@ impl Partition {
     {
         for _ in 0..3 {
             match self.commit(operation.clone()) {
-                Err(StoreError::Busy(_)) => self.wait_reaped()?,
+                Err(StoreError::Busy(_)) => self.wait_cleared()?,
                 result => return result,
             }
         }
@@ -141,7 +153,9 @@ fn clone(change: &mut Change<'_, '_>, source: VolumeId, new: &NewClone) -> Resul
     if change.volume(new.id.0)?.is_some() {
         return Err(StoreError::VolumeExists(new.id));
     }
-    let mut from = change.volume(source.0)?.ok_or(StoreError::NoVolume(source))?;
+    let mut from = change
+        .volume(source.0)?
+        .ok_or(StoreError::NoVolume(source))?;
     let mut info = change.info(source.0)?.ok_or(StoreError::NoVolume(source))?;
     let frozen = freeze(change, source.0, &mut from)?;
     match new.kind {
@@ -176,7 +190,9 @@ fn clone(change: &mut Change<'_, '_>, source: VolumeId, new: &NewClone) -> Resul
 }
 
 fn reclone(change: &mut Change<'_, '_>, source: VolumeId, clone: VolumeId) -> Result<()> {
-    let mut from = change.volume(source.0)?.ok_or(StoreError::NoVolume(source))?;
+    let mut from = change
+        .volume(source.0)?
+        .ok_or(StoreError::NoVolume(source))?;
     let mut info = change.info(source.0)?.ok_or(StoreError::NoVolume(source))?;
     let old = change.volume(clone.0)?.ok_or(StoreError::NoVolume(clone))?;
     if clone == source || is_writable(old.kind) || old.parent != from.parent {
@@ -220,9 +236,10 @@ fn convert(change: &mut Change<'_, '_>, from: VolumeId, id: VolumeId, name: &str
     change.delete_volume(from.0)?;
     change.delete_member(old.at(), from.0)?;
     none_above(change, from, old.at())?;
-    let newer = change.members(old.tree)?.into_iter().find(|(generation, _, state)| {
-        *state == MemberState::Live && *generation > old.generation
-    });
+    let newer = change
+        .members(old.tree)?
+        .into_iter()
+        .find(|(generation, _, state)| *state == MemberState::Live && *generation > old.generation);
     if let Some((_, newer, _)) = newer {
         return Err(StoreError::NewerClone(from, VolumeId(newer)));
     }

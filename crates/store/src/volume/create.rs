@@ -101,7 +101,9 @@ impl Partition {
     pub fn create_volume(self: &Arc<Self>, new: &NewVolume) -> Result<Volume> {
         check_id(new.id)?;
         check_name(&new.name)?;
-        let compression = new.compression.unwrap_or_else(|| self.options().new_compression());
+        let compression = new
+            .compression
+            .unwrap_or_else(|| self.options().new_compression());
         let wanted = new.clone();
         self.commit(move |change| create(change, &wanted, compression))?;
         Ok(Volume {
@@ -153,7 +155,10 @@ pub(crate) fn remove_unfinished(partition: &Partition) -> Result<()> {
         }
     }
     for id in unfinished {
-        tracing::info!(volume = id, "removing a volume whose making was not finished");
+        tracing::info!(
+            volume = id,
+            "removing a volume whose making was not finished"
+        );
         partition.remove_volume(VolumeId(id))?;
     }
     Ok(())
@@ -165,7 +170,9 @@ pub(super) fn next_tree(change: &mut Change<'_, '_>) -> Result<u64> {
     let next = match change.get(Table::Settings, KEY)? {
         None => 1,
         Some(value) => u64::from_be_bytes(
-            value.try_into().map_err(|_| change.env().corrupt("the number of trees"))?,
+            value
+                .try_into()
+                .map_err(|_| change.env().corrupt("the number of trees"))?,
         ),
     };
     change.put(Table::Settings, KEY, (next + 1).to_be_bytes().to_vec())?;

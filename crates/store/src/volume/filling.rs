@@ -27,7 +27,13 @@ impl Filling {
         Self::begin(partition, volume, |change, _| {
             let tree = next_tree(change)?;
             change.put(Table::Doomed, &DoomedKey::tree(tree).to_bytes(), Vec::new())?;
-            Ok((At { tree, generation: FIRST_GENERATION }, true))
+            Ok((
+                At {
+                    tree,
+                    generation: FIRST_GENERATION,
+                },
+                true,
+            ))
         })
     }
 
@@ -35,10 +41,15 @@ impl Filling {
     /// newest of its tree: not a clone of a read-write volume here.
     pub(crate) fn next(partition: &Arc<Partition>, volume: VolumeId) -> Result<Self> {
         Self::begin(partition, volume, |change, volume| {
-            let row = change.volume(volume.0)?.ok_or(StoreError::NoVolume(volume))?;
+            let row = change
+                .volume(volume.0)?
+                .ok_or(StoreError::NoVolume(volume))?;
             none_above(change, volume, row.at())?;
             let members = change.members(row.tree)?;
-            if members.iter().any(|(generation, _, _)| *generation > row.generation) {
+            if members
+                .iter()
+                .any(|(generation, _, _)| *generation > row.generation)
+            {
                 return Err(StoreError::Busy(volume));
             }
             let at = At {
@@ -95,7 +106,11 @@ impl Filling {
             if !fresh && old.is_none_or(|old| old.tree != at.tree) {
                 return Err(StoreError::NoVolume(volume));
             }
-            let doomed = if fresh { DoomedKey::tree(at.tree) } else { DoomedKey::shade(at) };
+            let doomed = if fresh {
+                DoomedKey::tree(at.tree)
+            } else {
+                DoomedKey::shade(at)
+            };
             change.delete(Table::Doomed, &doomed.to_bytes())?;
             change.put_member(at, volume.0, MemberState::Live)?;
             if let Some(old) = old {

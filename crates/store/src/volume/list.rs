@@ -25,11 +25,16 @@ impl Partition {
         let reader = self.reader()?;
         let mut infos = reader.scan(Table::Infos, &from.to_be_bytes())?;
         let mut states = Vec::new();
-        for row in reader.scan(Table::Volumes, &from.to_be_bytes())?.take(limit) {
+        for row in reader
+            .scan(Table::Volumes, &from.to_be_bytes())?
+            .take(limit)
+        {
             let (key, value) = row?;
             let id = key.try_into().map(u32::from_be_bytes);
             let (Ok(id), Some(row)) = (id, VolumeRow::from_bytes(value)) else {
-                return Err(reader.env().corrupt(format!("the row of a volume (key {key:02x?})")));
+                return Err(reader
+                    .env()
+                    .corrupt(format!("the row of a volume (key {key:02x?})")));
             };
             // The two tables have the same keys.
             let info = match infos.next().transpose()? {

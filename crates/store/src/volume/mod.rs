@@ -55,7 +55,10 @@ impl Partition {
     ///
     /// If the database fails.
     pub fn has_volume(&self, id: VolumeId) -> Result<bool> {
-        Ok(self.reader()?.get(Table::Volumes, &id.0.to_be_bytes())?.is_some())
+        Ok(self
+            .reader()?
+            .get(Table::Volumes, &id.0.to_be_bytes())?
+            .is_some())
     }
 
     /// How many volumes there are.
@@ -78,12 +81,15 @@ impl Partition {
         };
         let reader = self.reader()?;
         let mut ids = Vec::new();
-        for row in reader.scan(Table::Volumes, &from.to_be_bytes())?.take(limit) {
+        for row in reader
+            .scan(Table::Volumes, &from.to_be_bytes())?
+            .take(limit)
+        {
             let (key, _) = row?;
             let id = key.try_into().map(u32::from_be_bytes);
-            ids.push(VolumeId(id.map_err(|_| {
-                reader.env().corrupt("the number of a volume")
-            })?));
+            ids.push(VolumeId(
+                id.map_err(|_| reader.env().corrupt("the number of a volume"))?,
+            ));
         }
         Ok(ids)
     }
@@ -104,7 +110,9 @@ impl Volume {
 
     /// The volume's row, whether or not it may be used.
     pub(crate) fn row(&self, reader: &Reader) -> Result<VolumeRow> {
-        reader.volume(self.id.0)?.ok_or(StoreError::NoVolume(self.id))
+        reader
+            .volume(self.id.0)?
+            .ok_or(StoreError::NoVolume(self.id))
     }
 
     /// The volume's row, if it may be used.
@@ -140,8 +148,13 @@ pub(crate) fn check_name(name: &str) -> Result<()> {
     if name.is_empty() || name.len() > MAX_VOLUME_NAME {
         return Err(bad("a volume's name has 1 to 31 octets"));
     }
-    if !name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'/') {
-        return Err(bad("a volume's name has printable ASCII only, without space and slash"));
+    if !name
+        .bytes()
+        .all(|byte| byte.is_ascii_graphic() && byte != b'/')
+    {
+        return Err(bad(
+            "a volume's name has printable ASCII only, without space and slash",
+        ));
     }
     if name.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(bad("a volume's name is not a number"));

@@ -78,12 +78,22 @@ pub struct VolumeState {
 }
 
 impl VolumeState {
-    pub(crate) fn new(id: VolumeId, row: &VolumeRow, info: VolumeInfo, now: u32, used: u32) -> Self {
+    pub(crate) fn new(
+        id: VolumeId,
+        row: &VolumeRow,
+        info: VolumeInfo,
+        now: u32,
+        used: u32,
+    ) -> Self {
         let mut week_use = info.week_use;
         let today = now - now % 86_400;
         let stale = info.day_use_date < today;
         if stale {
-            roll(&mut week_use, info.day_use, (today - info.day_use_date) / 86_400);
+            roll(
+                &mut week_use,
+                info.day_use,
+                (today - info.day_use_date) / 86_400,
+            );
         }
         Self {
             id,
@@ -179,7 +189,10 @@ impl VolumeChange {
         set(&mut row.parent, self.parent.map(|id| id.0));
         set(&mut row.clone, self.clone.map(|id| id.0));
         set(&mut row.backup, self.backup.map(|id| id.0));
-        set(&mut row.creation_date, self.creation_date.map(|date| date.0));
+        set(
+            &mut row.creation_date,
+            self.creation_date.map(|date| date.0),
+        );
         set(&mut row.update_date, self.update_date.map(|date| date.0));
         set(&mut row.compression, self.compression);
         set(&mut info.name, self.name.map(String::into_bytes));
@@ -214,7 +227,9 @@ impl Volume {
     pub fn state(&self) -> Result<VolumeState> {
         let reader = self.partition.reader()?;
         let row = self.row(&reader)?;
-        let info = reader.info(self.id.0)?.ok_or(StoreError::NoVolume(self.id))?;
+        let info = reader
+            .info(self.id.0)?
+            .ok_or(StoreError::NoVolume(self.id))?;
         let now = UnixTime::from(SystemTime::now()).0;
         let used = self.partition.usage().pending(self.id.0);
         Ok(VolumeState::new(self.id, &row, info, now, used))

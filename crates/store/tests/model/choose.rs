@@ -124,7 +124,11 @@ pub(crate) fn acl(random: &mut Rng) -> AclRecord {
 
 pub(crate) fn pattern(random: &mut Rng) -> Pattern {
     // Few different ones, so that records of different files are equal.
-    let seed = if random.bool() { random.u64(..4) } else { random.u64(..) };
+    let seed = if random.bool() {
+        random.u64(..4)
+    } else {
+        random.u64(..)
+    };
     match random.u8(..8) {
         0..3 => Pattern::Noise(seed),
         3..7 => Pattern::Text(seed),

@@ -48,7 +48,10 @@ pub(crate) fn agree_on_bytes(ours: Result<Vec<u8>>, expected: Outcome<Vec<u8>>) 
 fn same_bytes(ours: &[u8], expected: &[u8], what: &str) {
     assert_eq!(ours.len(), expected.len(), "length of {what}");
     if ours != expected {
-        let at = ours.iter().zip(expected).position(|(ours, expected)| ours != expected);
+        let at = ours
+            .iter()
+            .zip(expected)
+            .position(|(ours, expected)| ours != expected);
         panic!("byte {at:?} of {what} is wrong");
     }
 }
@@ -67,7 +70,10 @@ fn without_use(state: VolumeState) -> VolumeState {
 impl Driver {
     /// Compares a volume's header. `changed` is when its vnodes were changed last, if just now.
     pub(crate) fn compare_state(&mut self, id: u32, changed: Option<(u32, u32)>) {
-        let ours = self.partition().volume(VolumeId(id)).and_then(|volume| volume.state());
+        let ours = self
+            .partition()
+            .volume(VolumeId(id))
+            .and_then(|volume| volume.state());
         let expected = self.model.volume(id).map(|volume| {
             if let (Some((before, after)), Ok(ours)) = (changed, &ours)
                 && (before..=after).contains(&ours.update_date.0)
@@ -88,7 +94,11 @@ impl Driver {
         if volume.online().is_err() {
             return;
         }
-        assert_eq!(volume.state.disk_used, volume.tree.blocks(), "the model miscounts");
+        assert_eq!(
+            volume.state.disk_used,
+            volume.tree.blocks(),
+            "the model miscounts"
+        );
         assert_eq!(volume.state.file_count as usize, volume.tree.nodes.len());
         self.compare_vnodes(id);
     }
@@ -100,7 +110,10 @@ impl Driver {
         for (vnode, node) in &volume.tree.nodes {
             let ours = store.status(fid(id, (*vnode, node.uniquifier))).unwrap();
             let expected = volume.tree.status(id, *vnode);
-            assert!(ours == expected, "the store says\n{ours:#?}\nand the model\n{expected:#?}");
+            assert!(
+                ours == expected,
+                "the store says\n{ours:#?}\nand the model\n{expected:#?}"
+            );
             compare_content(&store, id, *vnode, node);
         }
     }
@@ -145,7 +158,11 @@ fn compare_content(store: &Volume, volume: u32, vnode: u32, node: &Node) {
             for (from, len) in data.stretches(CHUNK) {
                 let mut ours = vec![1; len];
                 assert_eq!(store.read(named, from, &mut ours).unwrap(), len);
-                same_bytes(&ours, &data.read(from, len), &format!("{named} from {from} on"));
+                same_bytes(
+                    &ours,
+                    &data.read(from, len),
+                    &format!("{named} from {from} on"),
+                );
             }
         }
     }

@@ -125,12 +125,19 @@ impl Data {
         let left = usize::try_from(self.length.saturating_sub(from)).unwrap();
         let mut out = vec![0; len.min(left)];
         let to = from + out.len() as u64;
-        let first = self.pieces.range(..=from).next_back().map_or(from, |(at, _)| *at);
+        let first = self
+            .pieces
+            .range(..=from)
+            .next_back()
+            .map_or(from, |(at, _)| *at);
         for (&start, piece) in self.pieces.range(first..to.max(first)) {
             let (begin, end) = (start.max(from), (start + piece.len).min(to));
             if begin < end {
-                let place = usize::try_from(begin - from).unwrap()..usize::try_from(end - from).unwrap();
-                piece.pattern.fill(piece.skip + begin - start, &mut out[place]);
+                let place =
+                    usize::try_from(begin - from).unwrap()..usize::try_from(end - from).unwrap();
+                piece
+                    .pattern
+                    .fill(piece.skip + begin - start, &mut out[place]);
             }
         }
         out
@@ -187,6 +194,9 @@ fn data_is_as_if_it_were_held() {
         }
         let (from, len) = (random.usize(..3_000), random.usize(..3_000));
         let expected = held.get(from..).unwrap_or_default();
-        assert_eq!(data.read(from as u64, len), expected[..len.min(expected.len())]);
+        assert_eq!(
+            data.read(from as u64, len),
+            expected[..len.min(expected.len())]
+        );
     }
 }

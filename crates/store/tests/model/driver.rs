@@ -13,9 +13,9 @@ use fastrand::Rng;
 use tempfile::TempDir;
 
 use crate::choose::Profile;
+use crate::compare::agree;
 use crate::failure::{Failure, Outcome};
 use crate::model::Model;
-use crate::compare::agree;
 use crate::volume;
 
 /// Fids and volumes that are gone and may still be asked for.
@@ -64,7 +64,9 @@ impl Drop for Replay {
 
 /// A directory in memory if there is one: the runs are about what is stored, not how fast.
 pub(crate) fn temp_dir() -> TempDir {
-    TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).unwrap()
+    TempDir::new_in("/dev/shm")
+        .or_else(|_| TempDir::new())
+        .unwrap()
 }
 
 /// Seconds since 1970, as the store counts them.
@@ -109,7 +111,14 @@ impl Driver {
             _dir: Some(dir),
             path,
             alone: true,
-            ..Self::beside(random, seed, partition, Model::default(), compression, options)
+            ..Self::beside(
+                random,
+                seed,
+                partition,
+                Model::default(),
+                compression,
+                options,
+            )
         }
     }
 
@@ -216,7 +225,8 @@ impl Driver {
         {
             let place = self.random.usize(..=self.old_volumes.len().min(7));
             self.old_volumes.truncate(7);
-            self.old_volumes.insert(place.min(self.old_volumes.len()), volume.clone());
+            self.old_volumes
+                .insert(place.min(self.old_volumes.len()), volume.clone());
         }
         volume
     }
@@ -237,10 +247,16 @@ impl Driver {
         let after = clock();
         // What changed nothing tells of an older time.
         let told = ours.as_ref().ok().map(told);
-        let now = told.filter(|now| (before..=after).contains(now)).unwrap_or(before);
+        let now = told
+            .filter(|now| (before..=after).contains(now))
+            .unwrap_or(before);
         let own = fids.iter().all(|fid| fid.volume.0 == id);
         let expected = self.model.volume(id).and_then(|volume| {
-            if own { model(volume, now, ours.as_ref().ok()) } else { Err(Failure::NoVolume) }
+            if own {
+                model(volume, now, ours.as_ref().ok())
+            } else {
+                Err(Failure::NoVolume)
+            }
         });
         let done = agree(ours, expected);
         self.changes += u64::from(told.is_some_and(|told| told > 0));

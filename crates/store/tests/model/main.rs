@@ -55,5 +55,8 @@ fn random_operations_agree_with_the_model() {
         changes += driver.changes;
     }
     // Else it compares errors only.
-    assert!(changes * 3 > all, "of {all} operations, {changes} changed something");
+    assert!(
+        changes * 3 > all,
+        "of {all} operations, {changes} changed something"
+    );
 }

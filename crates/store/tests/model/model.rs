@@ -33,13 +33,19 @@ pub(crate) struct Fresh {
 /// Whether a name can be a volume's.
 fn check_name(name: &str) -> Outcome<()> {
     let sound = (1..=31).contains(&name.len())
-        && name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'/')
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_graphic() && byte != b'/')
         && !name.bytes().all(|byte| byte.is_ascii_digit());
     if sound { Ok(()) } else { Err(Failure::BadName) }
 }
 
 fn check_id(id: u32) -> Outcome<()> {
-    if id == 0 { Err(Failure::OutOfRange) } else { Ok(()) }
+    if id == 0 {
+        Err(Failure::OutOfRange)
+    } else {
+        Ok(())
+    }
 }
 
 impl Model {
@@ -63,7 +69,11 @@ impl Model {
             modify_time: status.modify_time.0,
             server_modify_time: status.server_modify_time.0,
             parent: status.parent.0,
-            content: Content::Directory(Directory::new((home.vnode.0, home.uniquifier.0), above, acl)),
+            content: Content::Directory(Directory::new(
+                (home.vnode.0, home.uniquifier.0),
+                above,
+                acl,
+            )),
         };
         let mut tree = Tree {
             outside: Some(above),

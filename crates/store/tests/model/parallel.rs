@@ -54,7 +54,10 @@ impl Client {
     fn in_common(&mut self) {
         let name = format!("common{}", self.driver.random.u64(..COMMON)).into_bytes();
         if self.driver.random.bool() {
-            match self.volume.create_file(self.shared, &name, &NewVnode::new(PtsId(1), 0o644)) {
+            match self
+                .volume
+                .create_file(self.shared, &name, &NewVnode::new(PtsId(1), 0o644))
+            {
                 Ok(_) => *self.common.made.entry(name).or_default() += 1,
                 Err(StoreError::Exists(_)) => return,
                 Err(error) => panic!("{error}"),
@@ -78,7 +81,9 @@ fn clone_over_and_over(volume: &Volume, stop: &AtomicBool) {
         let backup = volume.make_clone(&new).unwrap();
         for _ in 0..3 {
             volume.reclone(VolumeId(BACKUP)).unwrap();
-            let report = partition.check(&CheckOptions::default(), &mut |_| {}).unwrap();
+            let report = partition
+                .check(&CheckOptions::default(), &mut |_| {})
+                .unwrap();
             assert!(report.is_clean(), "{:#?}", report.problems);
             assert_eq!(backup.state().unwrap().kind, VolumeType::Backup);
         }
@@ -97,14 +102,22 @@ fn threads_in_one_volume_agree_with_their_models() {
         .and_then(|options| options.segment_size(4 << 20))
         .unwrap();
     let partition = Arc::new(Partition::init(&dir.path().join("p"), &options).unwrap());
-    let new = NewVolume::new(VolumeId(VOLUME), "v").max_quota(0).compression(Compression::Lz4);
+    let new = NewVolume::new(VolumeId(VOLUME), "v")
+        .max_quota(0)
+        .compression(Compression::Lz4);
     let volume = partition.create_volume(&new).unwrap();
     let own = |name: &str| {
         let new = NewVnode::new(PtsId(1), 0o755);
-        volume.make_directory(volume.root(), name.as_bytes(), &new).unwrap().vnode.fid
+        volume
+            .make_directory(volume.root(), name.as_bytes(), &new)
+            .unwrap()
+            .vnode
+            .fid
     };
     let shared = own("common");
-    let homes: Vec<Fid> = (0..THREADS).map(|thread| own(&format!("own{thread}"))).collect();
+    let homes: Vec<Fid> = (0..THREADS)
+        .map(|thread| own(&format!("own{thread}")))
+        .collect();
 
     let stop = AtomicBool::new(false);
     let clients: Vec<Client> = thread::scope(|scope| {
@@ -142,17 +155,29 @@ fn threads_in_one_volume_agree_with_their_models() {
     }
     compare_common(&volume, shared, &clients);
     let state = volume.state().unwrap();
-    let nodes = || clients.iter().flat_map(|client| client.driver.model.vnodes(VOLUME));
+    let nodes = || {
+        clients
+            .iter()
+            .flat_map(|client| client.driver.model.vnodes(VOLUME))
+    };
     let common = volume.read_all(shared, 4 << 20).unwrap();
     let names = afar_dir::Directory::new(&common).unwrap().entries().count() as u64 - 2;
     // The root and the common directory are nobody's.
     let blocks: u64 = nodes().map(|node| node.blocks()).sum();
     let root = volume.status(volume.root()).unwrap().length;
-    assert_eq!(state.disk_used, blocks + names + (root + common.len() as u64) / 1024);
-    assert_eq!(u64::from(state.file_count), nodes().count() as u64 + names + 2);
+    assert_eq!(
+        state.disk_used,
+        blocks + names + (root + common.len() as u64) / 1024
+    );
+    assert_eq!(
+        u64::from(state.file_count),
+        nodes().count() as u64 + names + 2
+    );
     drop(clients);
     partition.wait_reaped().unwrap();
-    let report = partition.check(&CheckOptions::default(), &mut |_| {}).unwrap();
+    let report = partition
+        .check(&CheckOptions::default(), &mut |_| {})
+        .unwrap();
     assert!(report.is_clean(), "{:#?}", report.problems);
 }
 
@@ -164,7 +189,10 @@ fn compare_common(volume: &Volume, shared: Fid, clients: &[Client]) {
     for number in 0..COMMON {
         let name = format!("common{number}").into_bytes();
         let sum = |counts: fn(&Common) -> &BTreeMap<Vec<u8>, i64>| -> i64 {
-            clients.iter().filter_map(|client| counts(&client.common).get(&name)).sum()
+            clients
+                .iter()
+                .filter_map(|client| counts(&client.common).get(&name))
+                .sum()
         };
         let there = sum(|common| &common.made) - sum(|common| &common.removed);
         let found = volume.lookup(shared, &name);

@@ -63,14 +63,17 @@ impl Driver {
             return *first;
         }
         let mut volumes = all.range(from..).chain(all);
-        let usable = volumes.find(|(_, volume)| {
-            volume.state.kind == VolumeType::ReadWrite && volume.state.online
-        });
+        let usable = volumes
+            .find(|(_, volume)| volume.state.kind == VolumeType::ReadWrite && volume.state.online);
         usable.map_or(*first, |(id, _)| *id)
     }
 
     fn pick(&mut self, id: u32, directory: bool) -> Fid {
-        let wanted = if self.random.u8(..50) == 0 { !directory } else { directory };
+        let wanted = if self.random.u8(..50) == 0 {
+            !directory
+        } else {
+            directory
+        };
         let picked = match self.model.volumes.get(&id) {
             Some(volume) => choose::vnode(&mut self.random, id, &volume.tree, wanted),
             None => Fid::root(VolumeId(id)),
@@ -94,8 +97,12 @@ impl Driver {
     fn entry(&mut self, id: u32, directory: Fid) -> Vec<u8> {
         if self.random.u8(..5) > 0
             && let Some(volume) = self.model.volumes.get(&id)
-            && let Some(name) =
-                choose::entry(&mut self.random, &volume.tree, directory, self.profile.names)
+            && let Some(name) = choose::entry(
+                &mut self.random,
+                &volume.tree,
+                directory,
+                self.profile.names,
+            )
         {
             return name;
         }
@@ -155,7 +162,10 @@ impl Driver {
                         assert!(!taken, "the number of {fid} is in use");
                         let last = volume.state.uniquifier;
                         let fresh = fid.uniquifier.0;
-                        assert!(fresh == last + 1 || (!alone && fresh > last), "{fid} after {last}");
+                        assert!(
+                            fresh == last + 1 || (!alone && fresh > last),
+                            "{fid} after {last}"
+                        );
                         (fid.vnode.0, fid.uniquifier.0)
                     }
                 };
@@ -192,7 +202,11 @@ impl Driver {
     fn remove(&mut self, id: u32, is_directory: bool) {
         let directory = self.directory(id);
         let name = self.entry(id, directory);
-        self.doing(if is_directory { "remove_directory" } else { "remove_file" });
+        self.doing(if is_directory {
+            "remove_directory"
+        } else {
+            "remove_file"
+        });
         let done = self.both(
             &[directory],
             id,
@@ -214,7 +228,11 @@ impl Driver {
 
     fn rename(&mut self, id: u32) {
         let from = self.directory(id);
-        let to = if self.random.u8(..3) == 0 { from } else { self.directory(id) };
+        let to = if self.random.u8(..3) == 0 {
+            from
+        } else {
+            self.directory(id)
+        };
         let name = self.entry(id, from);
         let new_name = match self.random.u8(..8) {
             0 => name.clone(),
@@ -338,7 +356,10 @@ impl Driver {
                 if late {
                     let result = writer.finish(&StoreOptions::default());
                     let error = result.expect_err("another writer came first");
-                    assert!(matches!(error, StoreError::Conflict(_) | StoreError::OutOfRange { .. }));
+                    assert!(matches!(
+                        error,
+                        StoreError::Conflict(_) | StoreError::OutOfRange { .. }
+                    ));
                 }
                 Ok(status)
             },
@@ -458,11 +479,16 @@ impl Driver {
     fn stored_records(&mut self, id: u32) {
         let fid = self.file(id);
         self.doing("stored_records");
-        let records = self.handle(id).and_then(|volume| volume.stored_records(fid, 0, 20));
+        let records = self
+            .handle(id)
+            .and_then(|volume| volume.stored_records(fid, 0, 20));
         let Ok(records) = records else {
             return;
         };
-        let before: Vec<_> = records.iter().map(|record| record.stored().unwrap()).collect();
+        let before: Vec<_> = records
+            .iter()
+            .map(|record| record.stored().unwrap())
+            .collect();
         for _ in 0..self.random.u8(..5) {
             match self.random.u8(..3) {
                 0 => self.remove(id, false),
@@ -471,7 +497,11 @@ impl Driver {
             }
         }
         for (record, before) in records.iter().zip(before) {
-            assert!(record.stored().unwrap() == before, "a record at {} changed", record.offset());
+            assert!(
+                record.stored().unwrap() == before,
+                "a record at {} changed",
+                record.offset()
+            );
         }
     }
 }

@@ -1,8 +1,6 @@
 //! Dumps and restores of whole volumes, and checks of the partition, between other operations.
 
-use afar_store::{
-    CheckOptions, DumpOptions, RestoreMode, RestoreOptions, StoreError, VolumeState,
-};
+use afar_store::{CheckOptions, DumpOptions, RestoreMode, RestoreOptions, StoreError, VolumeState};
 use afar_types::{UnixTime, VolumeId, VolumeType};
 
 use crate::compare::agree;
@@ -46,9 +44,11 @@ impl Driver {
             self.vnode_step(source);
         }
         let small = |volume: &crate::volume::Volume| volume.state.disk_used < LARGE;
-        let writable = self.model.volumes.get(&id).is_some_and(|volume| {
-            volume.state.kind == VolumeType::ReadWrite
-        });
+        let writable = self
+            .model
+            .volumes
+            .get(&id)
+            .is_some_and(|volume| volume.state.kind == VolumeType::ReadWrite);
         if self.model.volumes.get(&source).is_some_and(small) && writable {
             let omit = self.random.bool();
             let dump = self.dump(source, Some(from), omit);
@@ -60,7 +60,12 @@ impl Driver {
         }
     }
 
-    fn dump(&mut self, source: u32, from: Option<u32>, omit_unchanged_directories: bool) -> Vec<u8> {
+    fn dump(
+        &mut self,
+        source: u32,
+        from: Option<u32>,
+        omit_unchanged_directories: bool,
+    ) -> Vec<u8> {
         self.doing("dump");
         let mut dump = Vec::new();
         let options = DumpOptions {
@@ -70,7 +75,10 @@ impl Driver {
         let volume = self.partition().volume(VolumeId(source)).unwrap();
         let summary = volume.dump(&mut dump, &options).unwrap();
         assert_eq!(summary.bytes, dump.len() as u64);
-        assert_eq!(summary.vnodes, self.model.volumes[&source].tree.nodes.len() as u64);
+        assert_eq!(
+            summary.vnodes,
+            self.model.volumes[&source].tree.nodes.len() as u64
+        );
         dump
     }
 
@@ -94,16 +102,31 @@ impl Driver {
         self.compare_state(id, None);
     }
 
-    fn restore(&mut self, dump: &[u8], source: u32, id: u32, mode: RestoreMode, expected: Outcome<()>) {
-        let options = RestoreOptions::new(VolumeId(id)).name(format!("volume.{id}")).mode(mode);
+    fn restore(
+        &mut self,
+        dump: &[u8],
+        source: u32,
+        id: u32,
+        mode: RestoreMode,
+        expected: Outcome<()>,
+    ) {
+        let options = RestoreOptions::new(VolumeId(id))
+            .name(format!("volume.{id}"))
+            .mode(mode);
         let ours = self.partition().restore(dump, &options).map(|summary| {
             assert_eq!((summary.orphans, summary.link_counts), (0, 0));
         });
         if agree(ours, expected).is_none() {
             return;
         }
-        let state = self.partition().volume(VolumeId(id)).unwrap().state().unwrap();
-        self.model.restore(source, id, mode == RestoreMode::Incremental, state);
+        let state = self
+            .partition()
+            .volume(VolumeId(id))
+            .unwrap()
+            .state()
+            .unwrap();
+        self.model
+            .restore(source, id, mode == RestoreMode::Incremental, state);
         self.compare_volume(id);
     }
 
@@ -126,8 +149,14 @@ impl crate::model::Model {
     fn restore(&mut self, source: u32, id: u32, on_top: bool, told: VolumeState) {
         let from = self.volumes[&source].clone();
         let old = self.volumes.get(&id);
-        assert_eq!(told.kind, old.map_or(VolumeType::ReadWrite, |old| old.state.kind));
-        assert_eq!(told.parent, old.map_or(VolumeId(id), |old| old.state.parent));
+        assert_eq!(
+            told.kind,
+            old.map_or(VolumeType::ReadWrite, |old| old.state.kind)
+        );
+        assert_eq!(
+            told.parent,
+            old.map_or(VolumeId(id), |old| old.state.parent)
+        );
         assert_eq!(told.clone, old.map_or(VolumeId(0), |old| old.state.clone));
         assert_eq!(told.backup, old.map_or(VolumeId(0), |old| old.state.backup));
         assert_eq!(told.disk_used, from.state.disk_used);

@@ -84,11 +84,15 @@ impl Directory {
 
     pub(crate) fn remove(&mut self, name: &[u8]) -> Outcome<Id> {
         self.edit(|editor| editor.remove(name))?;
-        Ok(self.entries.remove(name).expect("the map has what the pages have"))
+        Ok(self
+            .entries
+            .remove(name)
+            .expect("the map has what the pages have"))
     }
 
     pub(crate) fn set_parent(&mut self, parent: Id) {
-        self.edit(|editor| editor.set_parent(entry(parent))).expect("there is always a parent");
+        self.edit(|editor| editor.set_parent(entry(parent)))
+            .expect("there is always a parent");
     }
 }
 
@@ -139,7 +143,9 @@ impl Node {
         match &self.content {
             Content::File(data) | Content::Symlink(data) => data.read(from, len),
             Content::Directory(directory) => {
-                let from = usize::try_from(from).unwrap_or(usize::MAX).min(directory.pages.len());
+                let from = usize::try_from(from)
+                    .unwrap_or(usize::MAX)
+                    .min(directory.pages.len());
                 let to = from.saturating_add(len).min(directory.pages.len());
                 directory.pages[from..to].to_vec()
             }

@@ -42,11 +42,20 @@ pub(crate) enum Made {
 pub(crate) type Pair = (VnodeStatus, VnodeStatus);
 
 /// What renaming does: statuses of the vnode and both directories, and of what was replaced.
-pub(crate) type Moved = (VnodeStatus, VnodeStatus, VnodeStatus, Option<(Fid, Option<VnodeStatus>)>);
+pub(crate) type Moved = (
+    VnodeStatus,
+    VnodeStatus,
+    VnodeStatus,
+    Option<(Fid, Option<VnodeStatus>)>,
+);
 
 impl Volume {
     pub(crate) fn online(&self) -> Outcome<()> {
-        if self.state.online { Ok(()) } else { Err(Failure::Offline) }
+        if self.state.online {
+            Ok(())
+        } else {
+            Err(Failure::Offline)
+        }
     }
 
     pub(crate) fn flag(&mut self) {
@@ -55,7 +64,11 @@ impl Volume {
     }
 
     /// Runs a change: all of it happens, or nothing.
-    fn change<T>(&mut self, now: u32, change: impl FnOnce(&mut Edit<'_>) -> Outcome<T>) -> Outcome<T> {
+    fn change<T>(
+        &mut self,
+        now: u32,
+        change: impl FnOnce(&mut Edit<'_>) -> Outcome<T>,
+    ) -> Outcome<T> {
         self.online()?;
         if self.state.kind != VolumeType::ReadWrite {
             return Err(Failure::ReadOnly);
@@ -89,7 +102,10 @@ impl Volume {
 
     fn statuses(&self, ids: [u32; 2]) -> Pair {
         let [vnode, directory] = ids;
-        (self.tree.status(self.id, vnode), self.tree.status(self.id, directory))
+        (
+            self.tree.status(self.id, vnode),
+            self.tree.status(self.id, directory),
+        )
     }
 
     pub(crate) fn make(
@@ -100,12 +116,20 @@ impl Volume {
         made: &Made,
         given: Given,
     ) -> Outcome<Pair> {
-        self.change(given.now, |edit| edit.make(directory, name, new, made, given.id))?;
+        self.change(given.now, |edit| {
+            edit.make(directory, name, new, made, given.id)
+        })?;
         self.state.uniquifier = self.state.uniquifier.max(given.id.1);
         Ok(self.statuses([given.id.0, directory.vnode.0]))
     }
 
-    pub(crate) fn link(&mut self, directory: Fid, name: &[u8], file: Fid, now: u32) -> Outcome<Pair> {
+    pub(crate) fn link(
+        &mut self,
+        directory: Fid,
+        name: &[u8],
+        file: Fid,
+        now: u32,
+    ) -> Outcome<Pair> {
         self.change(now, |edit| edit.link(directory, name, file))?;
         Ok(self.statuses([file.vnode.0, directory.vnode.0]))
     }
@@ -119,7 +143,11 @@ impl Volume {
         now: u32,
     ) -> Outcome<(Fid, Option<VnodeStatus>, VnodeStatus)> {
         let gone = self.change(now, |edit| edit.unlink(directory, name, is_directory))?;
-        Ok((gone, self.left(gone), self.tree.status(self.id, directory.vnode.0)))
+        Ok((
+            gone,
+            self.left(gone),
+            self.tree.status(self.id, directory.vnode.0),
+        ))
     }
 
     fn left(&self, gone: Fid) -> Option<VnodeStatus> {
@@ -222,7 +250,6 @@ impl Volume {
             now,
         }
     }
-
 }
 
 /// Data to be stored.
@@ -249,7 +276,10 @@ struct Edit<'t> {
 impl Edit<'_> {
     fn by_number(&mut self, vnode: u32) -> Option<&mut Node> {
         let base = self.base;
-        let node = self.nodes.entry(vnode).or_insert_with(|| base.nodes.get(&vnode).map(|node| Node::clone(node)));
+        let node = self
+            .nodes
+            .entry(vnode)
+            .or_insert_with(|| base.nodes.get(&vnode).map(|node| Node::clone(node)));
         node.as_mut()
     }
 
@@ -262,7 +292,11 @@ impl Edit<'_> {
 
     fn directory(&mut self, fid: Fid) -> Outcome<&mut Node> {
         let node = self.node(fid)?;
-        if node.is_directory() { Ok(node) } else { Err(Failure::NotDirectory) }
+        if node.is_directory() {
+            Ok(node)
+        } else {
+            Err(Failure::NotDirectory)
+        }
     }
 
     fn touch(&mut self, vnode: u32, author: Option<i32>) {
@@ -279,14 +313,25 @@ impl Edit<'_> {
         match name {
             b"." => Ok(Some((directory.vnode.0, directory.uniquifier.0))),
             b".." => {
-                let parent = if node.parent == 0 { directory.vnode.0 } else { node.parent };
+                let parent = if node.parent == 0 {
+                    directory.vnode.0
+                } else {
+                    node.parent
+                };
                 Ok(Some((parent, self.base.uniquifier(parent))))
             }
             _ => Ok(node.directory_mut().entries.get(name).copied()),
         }
     }
 
-    fn make(&mut self, directory: Fid, name: &[u8], new: &NewVnode, made: &Made, id: Id) -> Outcome<()> {
+    fn make(
+        &mut self,
+        directory: Fid,
+        name: &[u8],
+        new: &NewVnode,
+        made: &Made,
+        id: Id,
+    ) -> Outcome<()> {
         let now = self.now;
         let parent = self.directory(directory)?;
         parent.directory_mut().insert(name, id)?;
@@ -307,7 +352,11 @@ impl Edit<'_> {
         let node = Node {
             uniquifier: id.1,
             data_version: 0,
-            link_count: if matches!(made, Made::Directory) { 2 } else { 1 },
+            link_count: if matches!(made, Made::Directory) {
+                2
+            } else {
+                1
+            },
             mode: new.mode & 0o7777,
             owner: new.owner.0,
             group: new.group.map_or(parent.group, |PtsId(id)| id),
@@ -335,7 +384,9 @@ impl Edit<'_> {
         node.link_count += 1;
         node.server_modify_time = now;
         let id = (file.vnode.0, file.uniquifier.0);
-        self.directory(directory)?.directory_mut().insert(name, id)?;
+        self.directory(directory)?
+            .directory_mut()
+            .insert(name, id)?;
         self.touch(directory.vnode.0, None);
         Ok(())
     }
@@ -371,7 +422,13 @@ impl Edit<'_> {
         Ok(())
     }
 
-    fn rename(&mut self, from: Fid, name: &[u8], to: Fid, new_name: &[u8]) -> Outcome<(Fid, Option<Fid>)> {
+    fn rename(
+        &mut self,
+        from: Fid,
+        name: &[u8],
+        to: Fid,
+        new_name: &[u8],
+    ) -> Outcome<(Fid, Option<Fid>)> {
         let now = self.now;
         let id = self.lookup(from, name)?.ok_or(Failure::NotFound)?;
         if matches!(name, b"." | b"..") {
@@ -408,7 +465,8 @@ impl Edit<'_> {
             node.server_modify_time = now;
             if is_directory {
                 node.data_version += 1;
-                node.directory_mut().set_parent((to.vnode.0, to.uniquifier.0));
+                node.directory_mut()
+                    .set_parent((to.vnode.0, to.uniquifier.0));
                 self.directory(from)?.link_count -= 1;
                 self.directory(to)?.link_count += 1;
             }
@@ -421,7 +479,11 @@ impl Edit<'_> {
     fn may_move(&mut self, moved: Fid, to: Fid) -> Outcome<()> {
         let node = self.node(moved)?;
         if !node.is_directory() {
-            return if node.link_count == 1 { Ok(()) } else { Err(Failure::OtherDirectory) };
+            return if node.link_count == 1 {
+                Ok(())
+            } else {
+                Err(Failure::OtherDirectory)
+            };
         }
         let mut above = to.vnode.0;
         while above != 0 {

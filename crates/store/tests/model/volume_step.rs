@@ -89,7 +89,10 @@ impl Driver {
             return from;
         }
         let all = &self.model.volumes;
-        all.range(from..).chain(all).next().map_or(from, |(id, _)| *id)
+        all.range(from..)
+            .chain(all)
+            .next()
+            .map_or(from, |(id, _)| *id)
     }
 
     /// Does something to the volumes here and there. `id` is the one that has the time.
@@ -102,9 +105,14 @@ impl Driver {
         let before = clock();
         let ours = store(self);
         let after = clock();
-        let made = self.partition().volume(VolumeId(id)).and_then(|volume| volume.state());
+        let made = self
+            .partition()
+            .volume(VolumeId(id))
+            .and_then(|volume| volume.state());
         let told = made.ok().map(|state| state.creation_date.0);
-        let now = told.filter(|now| (before..=after).contains(now)).unwrap_or(before);
+        let now = told
+            .filter(|now| (before..=after).contains(now))
+            .unwrap_or(before);
         let expected = model(&mut self.model, now);
         let done = agree(ours, expected);
         self.changes += u64::from(done.is_some());
@@ -121,11 +129,19 @@ impl Driver {
                 1 => VolumeType::Backup,
                 _ => VolumeType::ReadWrite,
             },
-            parent: if self.random.u8(..20) == 0 { self.number() } else { id },
+            parent: if self.random.u8(..20) == 0 {
+                self.number()
+            } else {
+                id
+            },
             max_quota: self.quota(),
             root: self.random.u8(..40) > 0,
             finished: self.random.u8(..20) > 0,
-            compression: if self.random.bool() { compression(&mut self.random) } else { self.compression },
+            compression: if self.random.bool() {
+                compression(&mut self.random)
+            } else {
+                self.compression
+            },
         };
         self.doing("create_volume");
         self.volumes(
@@ -166,7 +182,11 @@ impl Driver {
                 if !finished {
                     new = new.unfinished();
                 }
-                driver.partition().volume(VolumeId(source))?.make_clone(&new).map(drop)
+                driver
+                    .partition()
+                    .volume(VolumeId(source))?
+                    .make_clone(&new)
+                    .map(drop)
             },
             |model, now| {
                 model.volume(source)?;
@@ -178,7 +198,11 @@ impl Driver {
 
     fn reclone(&mut self) {
         let source = self.any_volume();
-        let group = self.model.volumes.get(&source).map(|volume| volume.state.parent);
+        let group = self
+            .model
+            .volumes
+            .get(&source)
+            .map(|volume| volume.state.parent);
         let mut clones = self.model.volumes.values().filter(|volume| {
             volume.state.kind != VolumeType::ReadWrite && Some(volume.state.parent) == group
         });
@@ -189,7 +213,12 @@ impl Driver {
         self.doing("reclone");
         self.volumes(
             id,
-            |driver| driver.partition().volume(VolumeId(source))?.reclone(VolumeId(id)),
+            |driver| {
+                driver
+                    .partition()
+                    .volume(VolumeId(source))?
+                    .reclone(VolumeId(id))
+            },
             |model, now| model.reclone(source, id, now),
         );
         self.compare_state(source, None);
@@ -212,7 +241,13 @@ impl Driver {
         self.doing("renumber");
         self.volumes(
             to,
-            |driver| driver.partition().volume(VolumeId(from))?.renumber(VolumeId(to)).map(drop),
+            |driver| {
+                driver
+                    .partition()
+                    .volume(VolumeId(from))?
+                    .renumber(VolumeId(to))
+                    .map(drop)
+            },
             |model, _| {
                 model.volume(from)?;
                 model.renumber(from, to)
@@ -223,9 +258,11 @@ impl Driver {
 
     fn convert(&mut self) {
         let from = self.any_volume();
-        let clone = self.model.volumes.get(&from).filter(|volume| {
-            volume.state.kind != VolumeType::ReadWrite
-        });
+        let clone = self
+            .model
+            .volumes
+            .get(&from)
+            .filter(|volume| volume.state.kind != VolumeType::ReadWrite);
         let Some(clone) = clone else {
             return;
         };
@@ -247,7 +284,13 @@ impl Driver {
         self.doing("convert_to_read_write");
         self.volumes(
             id,
-            |driver| driver.partition().volume(VolumeId(from))?.convert_to_read_write(VolumeId(id), &name).map(drop),
+            |driver| {
+                driver
+                    .partition()
+                    .volume(VolumeId(from))?
+                    .convert_to_read_write(VolumeId(id), &name)
+                    .map(drop)
+            },
             |model, now| {
                 model.volume(from)?;
                 model.convert(from, id, &name, now)
@@ -278,7 +321,12 @@ impl Driver {
         self.doing("change");
         self.volumes(
             id,
-            |driver| driver.partition().volume(VolumeId(id))?.change(wanted.clone()),
+            |driver| {
+                driver
+                    .partition()
+                    .volume(VolumeId(id))?
+                    .change(wanted.clone())
+            },
             |model, _| {
                 model.volume(id)?;
                 model.change(id, wanted)
@@ -288,7 +336,11 @@ impl Driver {
 
     /// Puts a volume in service that was taken out, lest they all end up there.
     fn put_back(&mut self) {
-        let out = self.model.volumes.values().find(|volume| volume.online() == Err(Failure::Offline));
+        let out = self
+            .model
+            .volumes
+            .values()
+            .find(|volume| volume.online() == Err(Failure::Offline));
         let Some(id) = out.map(|volume| volume.id) else {
             return;
         };
@@ -304,6 +356,10 @@ impl Driver {
 
     fn count_volumes(&mut self) {
         let count = self.partition().volume_count().unwrap();
-        assert_eq!(count, self.model.volumes.len() as u64, "volumes after opening again");
+        assert_eq!(
+            count,
+            self.model.volumes.len() as u64,
+            "volumes after opening again"
+        );
     }
 }

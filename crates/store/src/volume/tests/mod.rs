@@ -54,7 +54,11 @@ fn seen(partition: &Arc<Partition>, id: VolumeId) -> Seen {
     let at = reader.volume(id.0).unwrap().unwrap().at();
     let mut seen = Seen::new();
     for kind in [Kind::Page, Kind::Record] {
-        let first = Item { kind, vnode: 0, index: 0 };
+        let first = Item {
+            kind,
+            vnode: 0,
+            index: 0,
+        };
         for found in reader.items(at, first).unwrap() {
             let (item, value) = found.unwrap();
             seen.insert(item, value.to_vec());
@@ -63,7 +67,11 @@ fn seen(partition: &Arc<Partition>, id: VolumeId) -> Seen {
             for index in 0..3 {
                 let item = Item { kind, vnode, index };
                 let row = reader.row(at, item).unwrap();
-                assert_eq!(row, seen.get(&item).map(Vec::as_slice), "{item:?} at {at:?}");
+                assert_eq!(
+                    row,
+                    seen.get(&item).map(Vec::as_slice),
+                    "{item:?} at {at:?}"
+                );
             }
         }
     }

@@ -10,8 +10,8 @@ use super::{item, options, value};
 use crate::error::{Result, StoreError};
 use crate::meta::{At, Change, Rows, Table};
 use crate::partition::{Partition, doom_member};
-use crate::volume::{NewClone, NewVolume, freeze};
 use crate::vnode::{NewVnode, StoreOptions};
+use crate::volume::{NewClone, NewVolume, freeze};
 
 type Everything = Vec<(Table, Vec<u8>, Vec<u8>)>;
 
@@ -43,7 +43,9 @@ fn scribble(change: &mut Change<'_, '_>, random: &mut Rng, at: At) -> Result<()>
         7 => {
             let id = random.u32(1..4);
             match change.volume(id)? {
-                Some(row) => doom_member(change, row.at(), id).and_then(|()| change.delete_volume(id)),
+                Some(row) => {
+                    doom_member(change, row.at(), id).and_then(|()| change.delete_volume(id))
+                }
                 None => Ok(()),
             }
         }
@@ -52,7 +54,11 @@ fn scribble(change: &mut Change<'_, '_>, random: &mut Rng, at: At) -> Result<()>
             let all: Vec<Table> = Table::all().collect();
             let table = all[random.usize(..all.len())];
             let key = [random.u8(..4); 8];
-            if random.bool() { change.put(table, &key, vec![1]) } else { change.delete(table, &key) }
+            if random.bool() {
+                change.put(table, &key, vec![1])
+            } else {
+                change.delete(table, &key)
+            }
         }
     }
 }
@@ -67,13 +73,23 @@ fn a_failed_operation_leaves_every_row_as_it_was() {
     let root = Fid::root(VolumeId(1));
     for name in ["a", "b", "c"] {
         let new = NewVnode::new(PtsId(1), 0o644);
-        let file = volume.create_file(root, name.as_bytes(), &new).unwrap().vnode.fid;
+        let file = volume
+            .create_file(root, name.as_bytes(), &new)
+            .unwrap()
+            .vnode
+            .fid;
         let data: Vec<u8> = (0..300_000).map(|_| random.u8(..)).collect();
-        volume.write(file, 0, &data, &StoreOptions::default()).unwrap();
+        volume
+            .write(file, 0, &data, &StoreOptions::default())
+            .unwrap();
     }
     for (id, kind) in [(2, VolumeType::ReadOnly), (3, VolumeType::Backup)] {
-        volume.make_clone(&NewClone::new(VolumeId(id), "c", kind)).unwrap();
-        volume.remove_file(root, if id == 2 { b"a" } else { b"b" }).unwrap();
+        volume
+            .make_clone(&NewClone::new(VolumeId(id), "c", kind))
+            .unwrap();
+        volume
+            .remove_file(root, if id == 2 { b"a" } else { b"b" })
+            .unwrap();
     }
     partition.wait_reaped().unwrap();
     let before = everything(&partition);

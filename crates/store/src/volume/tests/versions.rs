@@ -27,7 +27,9 @@ struct Run {
 
 impl Run {
     fn new(seed: u64) -> Self {
-        let dir = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).unwrap();
+        let dir = TempDir::new_in("/dev/shm")
+            .or_else(|_| TempDir::new())
+            .unwrap();
         let partition = Partition::init(&dir.path().join("p"), &options()).unwrap();
         Self {
             dir,
@@ -48,7 +50,9 @@ impl Run {
     }
 
     fn unused(&mut self) -> Option<u32> {
-        let free: Vec<u32> = (1..=VOLUMES).filter(|id| !self.volumes.contains_key(id)).collect();
+        let free: Vec<u32> = (1..=VOLUMES)
+            .filter(|id| !self.volumes.contains_key(id))
+            .collect();
         (!free.is_empty()).then(|| free[self.random.usize(..free.len())])
     }
 
@@ -93,7 +97,10 @@ impl Run {
         let mut puts: Vec<(Item, Option<Vec<u8>>)> = Vec::new();
         for _ in 0..self.random.usize(1..6) {
             let item = item(&mut self.random);
-            let value = self.random.bool().then(|| value(&mut self.random, item.kind));
+            let value = self
+                .random
+                .bool()
+                .then(|| value(&mut self.random, item.kind));
             match &value {
                 Some(value) => drop(shown.insert(item, value.clone())),
                 None => drop(shown.remove(&item)),
@@ -119,7 +126,9 @@ impl Run {
             return;
         };
         let volume = self.partition().volume(VolumeId(source)).unwrap();
-        volume.make_clone(&NewClone::new(VolumeId(id), "c", VolumeType::ReadOnly)).unwrap();
+        volume
+            .make_clone(&NewClone::new(VolumeId(id), "c", VolumeType::ReadOnly))
+            .unwrap();
         self.volumes.insert(id, shown);
     }
 
@@ -172,10 +181,20 @@ impl Run {
         };
         for _ in 0..self.random.u8(..4) {
             self.put_some(filling.at(), &mut shown);
-            assert_eq!(seen(self.partition(), volume), self.volumes[&id], "while it is filled");
+            assert_eq!(
+                seen(self.partition(), volume),
+                self.volumes[&id],
+                "while it is filled"
+            );
         }
         if self.random.bool() {
-            let info = self.partition().reader().unwrap().info(id).unwrap().unwrap();
+            let info = self
+                .partition()
+                .reader()
+                .unwrap()
+                .info(id)
+                .unwrap()
+                .unwrap();
             filling.finish(row, info, |_| Ok(())).unwrap();
             self.volumes.insert(id, shown);
         }
@@ -209,28 +228,43 @@ impl Run {
             let at = reader.volume(*id).unwrap().unwrap().at();
             trees.entry(at.tree).or_default().insert(at.generation);
         }
-        assert_eq!(reader.count(Table::Members).unwrap(), self.volumes.len() as u64);
+        assert_eq!(
+            reader.count(Table::Members).unwrap(),
+            self.volumes.len() as u64
+        );
         let mut versions: BTreeMap<(u64, Item), Vec<(u32, bool)>> = BTreeMap::new();
         let mut later = BTreeSet::new();
         for row in reader.scan(Table::Rows, &[]).unwrap() {
             let (key, value) = row.unwrap();
             let (at, item) = split_row_key(key).unwrap();
-            versions.entry((at.tree, item)).or_default().push((at.generation, value.is_empty()));
+            versions
+                .entry((at.tree, item))
+                .or_default()
+                .push((at.generation, value.is_empty()));
             if at.generation > FIRST_GENERATION {
                 later.insert((at, item));
             }
         }
         let changes = reader.scan(Table::Changes, &[]).unwrap();
-        let changes: BTreeSet<_> =
-            changes.map(|row| split_change_key(row.unwrap().0).unwrap()).collect();
+        let changes: BTreeSet<_> = changes
+            .map(|row| split_change_key(row.unwrap().0).unwrap())
+            .collect();
         assert_eq!(changes, later);
         for ((tree, item), versions) in versions {
-            let members = trees.get(&tree).unwrap_or_else(|| panic!("{item:?} of tree {tree}"));
-            assert!(!versions[0].1, "{item:?} of tree {tree} begins with being gone");
+            let members = trees
+                .get(&tree)
+                .unwrap_or_else(|| panic!("{item:?} of tree {tree}"));
+            assert!(
+                !versions[0].1,
+                "{item:?} of tree {tree} begins with being gone"
+            );
             for (index, (generation, _)) in versions.iter().enumerate() {
                 let next = versions.get(index + 1).map_or(u32::MAX, |(next, _)| *next);
                 let seen = members.range(*generation..next).next();
-                assert!(seen.is_some(), "nobody sees {item:?} of tree {tree}, {generation}");
+                assert!(
+                    seen.is_some(),
+                    "nobody sees {item:?} of tree {tree}, {generation}"
+                );
             }
         }
         for (tree, generation) in reader.members_of(&trees) {
@@ -274,7 +308,12 @@ fn each_member_sees_its_own_and_nothing_is_left_over() {
             run.reap();
         }
         let reader = run.partition().reader().unwrap();
-        for table in [Table::Rows, Table::Changes, Table::Members, Table::VnodeSlots] {
+        for table in [
+            Table::Rows,
+            Table::Changes,
+            Table::Members,
+            Table::VnodeSlots,
+        ] {
             assert_eq!(reader.count(table).unwrap(), 0, "{table:?}, seed {seed}");
         }
     }
