@@ -1,4 +1,33 @@
 //! Volumes on a partition: vnodes, directories, compressed data, clones, dumps.
+//!
+//! A [`Partition`] is a directory with a database and segment files; a [`Store`] is all partitions
+//! of a server. A [`Volume`] has the operations a file server needs, one method each, and every one
+//! of them is durable when it returns. How all this lies on the disk is in `docs/formats/store.md`.
+//!
+//! - `meta`: the database: rows, keys, versions of rows; the log and the base that make it durable
+//! - [`segment`]: records of file data in segment files
+//! - `partition`: the committer, the reaper, checkpoints, what is read again
+//! - `volume`: making, cloning, copying, removing, describing
+//! - `vnode`: files, directories, symlinks: reading and changing
+//! - [`dump`], `transfer`: the dump stream; volumes into it and out of it
+//! - `check`: proving that all of it is as it should be
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use afar_store::{NewVnode, NewVolume, Partition, PartitionOptions, StoreOptions};
+//! use afar_types::{PtsId, VolumeId};
+//!
+//! let dir = tempfile::tempdir()?;
+//! let partition = Arc::new(Partition::init(dir.path(), &PartitionOptions::default())?);
+//! let volume = partition.create_volume(&NewVolume::new(VolumeId(536870912), "user.ann"))?;
+//! let made = volume.create_file(volume.root(), b"hello.txt", &NewVnode::new(PtsId(7), 0o644))?;
+//! volume.write(made.vnode.fid, 0, b"Hello.", &StoreOptions::default())?;
+//!
+//! let found = volume.lookup(volume.root(), b"hello.txt")?;
+//! assert_eq!(volume.read_all(found, 100)?, b"Hello.");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 pub mod dump;
 #[doc(hidden)]
