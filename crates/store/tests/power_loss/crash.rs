@@ -122,6 +122,18 @@ impl Run {
     }
 }
 
+/// The remark that a client has done so many operations.
+fn mark_of(client: usize, done: u32) -> u64 {
+    (client as u64) << 32 | u64::from(done)
+}
+
+/// Marks in the log what was found done, acknowledged or not.
+pub(crate) fn mark_found(recorder: &Recorder, clients: &Clients) {
+    for (client, done) in clients.done().iter().enumerate() {
+        recorder.mark(mark_of(client, *done));
+    }
+}
+
 /// Has clients work, and marks in the log what was acknowledged. Each client pauses after each
 /// operation.
 pub(crate) fn run_marked(
@@ -132,7 +144,7 @@ pub(crate) fn run_marked(
     pause: Duration,
 ) -> Result<(), String> {
     let acknowledge = |client: usize, done: u32| {
-        recorder.mark((client as u64) << 32 | u64::from(done));
+        recorder.mark(mark_of(client, done));
         thread::sleep(pause);
     };
     clients
@@ -199,9 +211,11 @@ fn lose_power(seed: u64, points: usize) -> Result<(), String> {
     let run = Run::record(dir.path(), seed, Durability::Full, work)?;
     let holes = run.log.count(|event| matches!(event, Event::Zero { .. }));
     let removed = run.log.count(|event| matches!(event, Event::Unlink { .. }));
-    if holes < 10 || removed == 0 {
+    // Opening and closing twice make two each.
+    let checkpoints = run.log.writes_to("base.").saturating_sub(4);
+    if holes < 10 || removed == 0 || checkpoints == 0 {
         return Err(format!(
-            "only {holes} holes were punched and {removed} segments removed"
+            "only {holes} holes, {removed} segments removed, {checkpoints} checkpoints"
         ));
     }
     let places = draw_points(&run.log, points, &mut rng);

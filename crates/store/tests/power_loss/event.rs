@@ -47,9 +47,11 @@ pub(crate) enum Event {
         offset: u64,
         len: u64,
     },
-    /// fsync or fdatasync of a file or a directory succeeded.
+    /// fsync or fdatasync of a file or a directory succeeded. It was called when there were
+    /// `covers` events, and promises nothing of what was done after that.
     Sync {
         node: NodeId,
+        covers: usize,
     },
     /// fsync or fdatasync failed: what was to be written has been dropped, and no later sync
     /// brings it back.

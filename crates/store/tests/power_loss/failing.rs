@@ -6,7 +6,7 @@ use afar_store::{Durability, StoreError};
 use fastrand::Rng;
 
 use crate::clients::{Clients, Failed};
-use crate::crash::{CLIENTS, Run, compare, draw_points, run_marked};
+use crate::crash::{CLIENTS, Run, compare, draw_points, mark_found, run_marked};
 use crate::fault::{Call, Failure, Fault};
 use crate::recorder::{Recorder, scratch};
 use crate::{setting, subject};
@@ -69,6 +69,7 @@ fn fail(seed: u64) -> Result<bool, String> {
             clients
                 .compare(&partition, true)
                 .map_err(|e| format!("opened again: {e}"))?;
+            mark_found(recorder, clients);
             let further = clients.done().iter().max().copied().unwrap_or(0) + 5;
             run_marked(recorder, &partition, clients, further, Duration::ZERO)
                 .map_err(|e| format!("mended: {e}"))?;

@@ -17,12 +17,16 @@
 )]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_long, c_uint, c_void};
+use std::time::Duration;
 
 use libc::{iovec, mode_t, off64_t, size_t, ssize_t};
 
 use crate::event::{Event, Kind, NodeId};
 use crate::fault::{Call, Failure};
 use crate::session::{self, Inode, Session};
+
+/// How long a sync takes while it is recorded, as on a fast disk.
+const SYNC_TIME: Duration = Duration::from_millis(1);
 
 /// Sets errno; the value of a call that fails.
 fn fail(errno: c_int) -> c_long {
@@ -257,10 +261,17 @@ unsafe fn sync(fd: c_int, call: c_long) -> c_int {
     // SAFETY: the kernel checks the descriptor.
     let raw = || unsafe { libc::syscall(call, fd) };
     let done = (|| {
-        let Some(mut session) = session::enter() else {
+        let Some(session) = session::enter() else {
             return raw();
         };
         let Some(node) = node_of(&session, fd) else {
+            return raw();
+        };
+        let covers = session.events.len();
+        // Others go on meanwhile.
+        drop(session);
+        std::thread::sleep(SYNC_TIME);
+        let Some(mut session) = session::enter() else {
             return raw();
         };
         if let Some(Failure::Error(errno)) = session.fault(Call::Sync, node) {
@@ -268,10 +279,9 @@ unsafe fn sync(fd: c_int, call: c_long) -> c_int {
             return fail(errno);
         }
         let done = raw();
-        session.push(if done == 0 {
-            Event::Sync { node }
-        } else {
-            Event::SyncFailed { node }
+        session.push(match done {
+            0 => Event::Sync { node, covers },
+            _ => Event::SyncFailed { node },
         });
         done
     })();

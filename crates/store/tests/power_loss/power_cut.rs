@@ -111,8 +111,10 @@ impl<'log> PowerCut<'log> {
                 let range = *offset..offset + data.len() as u64;
                 self.sync_range(*file, range, number);
             }
-            Event::Sync { node } if log.kind(*node) == Kind::Directory => self.sync_names(*node),
-            Event::Sync { node } => self.sync_file(*node),
+            Event::Sync { node, covers } if log.kind(*node) == Kind::Directory => {
+                self.sync_names(*node, *covers);
+            }
+            Event::Sync { node, covers } => self.sync_file(*node, *covers),
             Event::SyncFailed { node } => {
                 if let Some(unsynced) = self.files.get_mut(node) {
                     unsynced.pages.clear();
@@ -173,17 +175,22 @@ impl<'log> PowerCut<'log> {
     }
 
     /// A sync of a file has returned.
-    fn sync_file(&mut self, file: NodeId) {
+    fn sync_file(&mut self, file: NodeId, covers: usize) {
         let content = self.disk.files.entry(file).or_default();
-        if let Some(unsynced) = self.files.remove(&file) {
-            for (page, events) in &unsynced.pages {
-                for number in events {
-                    replay(&self.log.events[*number], content, page_range(*page));
-                }
+        let Some(unsynced) = self.files.get_mut(&file) else {
+            return;
+        };
+        unsynced.pages.retain(|page, events| {
+            let covered = events.partition_point(|event| *event < covers);
+            for number in events.drain(..covered) {
+                replay(&self.log.events[number], content, page_range(*page));
             }
-            if let Some((_, len)) = unsynced.lengths.last() {
-                content.set_len(*len);
-            }
+            !events.is_empty()
+        });
+        let lengths = &mut unsynced.lengths;
+        let covered = lengths.partition_point(|(event, _)| *event < covers);
+        if let Some((_, len)) = lengths.drain(..covered).next_back() {
+            content.set_len(len);
         }
     }
 
@@ -205,10 +212,11 @@ impl<'log> PowerCut<'log> {
 
     /// A sync of a directory has returned: its names are on disk, and whatever changes of other
     /// names they need.
-    fn sync_names(&mut self, dir: NodeId) {
+    fn sync_names(&mut self, dir: NodeId, covers: usize) {
         let mut needed: BTreeSet<(NodeId, &str)> = BTreeSet::new();
         let mut covered = BTreeSet::new();
-        for number in self.names.iter().rev() {
+        let earlier = self.names.iter().filter(|number| **number < covers);
+        for number in earlier.rev() {
             let names = self.log.events[*number].names();
             if names
                 .iter()

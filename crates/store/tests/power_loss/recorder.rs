@@ -79,6 +79,7 @@ impl Recorder {
             base: session.base,
             kinds: session.kinds,
             events: session.events,
+            names: session.names,
         };
         let difference = log.last().difference(&log.kinds, &self.dir);
         match difference.map_err(|error| error.to_string())? {
@@ -141,6 +142,8 @@ pub(crate) struct Log {
     /// By node.
     pub(crate) kinds: Vec<Kind>,
     pub(crate) events: Vec<Event>,
+    /// By node, the name it was last given.
+    names: Vec<String>,
 }
 
 impl Log {
@@ -172,6 +175,14 @@ impl Log {
     /// How many events of a kind there are, for messages.
     pub(crate) fn count(&self, kind: impl Fn(&Event) -> bool) -> usize {
         self.events.iter().filter(|event| kind(event)).count()
+    }
+
+    /// How many writes there are to files whose names begin so.
+    pub(crate) fn writes_to(&self, name: &str) -> usize {
+        self.count(|event| match event {
+            Event::Write { file, .. } => self.names[file.0].starts_with(name),
+            _ => false,
+        })
     }
 
     pub(crate) fn kind(&self, node: NodeId) -> Kind {

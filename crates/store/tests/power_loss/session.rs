@@ -32,7 +32,7 @@ pub(crate) struct Session {
     /// Names of files that play no part.
     ignored: Vec<String>,
     /// The name each node was last given, which faults go by.
-    names: Vec<String>,
+    pub(crate) names: Vec<String>,
     nodes: BTreeMap<Inode, NodeId>,
 }
 
