@@ -19,7 +19,7 @@ pub(crate) const CLIENTS: u32 = 3;
 /// Operations of each client.
 const STEPS: u32 = 160;
 /// Of each client after each operation, so that there is time for checkpoints.
-const PAUSE: Duration = Duration::from_millis(30);
+const PAUSE: Duration = Duration::from_millis(25);
 /// Says that the partition was made.
 const MADE: u64 = u64::MAX;
 
@@ -152,9 +152,16 @@ pub(crate) fn run_marked(
         .map_err(|error| error.to_string())
 }
 
-/// Points of a log, in order.
+/// Points of a log, in order. A fifth of them is around checkpoints, which take few events.
 pub(crate) fn draw_points(log: &Log, count: usize, rng: &mut Rng) -> Vec<usize> {
-    let mut points: Vec<usize> = (0..count).map(|_| rng.usize(0..=log.len())).collect();
+    let checkpoints = log.writes_to("base.");
+    let mut points: Vec<usize> = (0..count)
+        .map(|_| match rng.choice(&checkpoints) {
+            Some(write) if rng.u8(0..5) == 0 => (write + rng.usize(0..10)).saturating_sub(5),
+            _ => rng.usize(0..=log.len()),
+        })
+        .map(|point| point.min(log.len()))
+        .collect();
     points.sort_unstable();
     points
 }
@@ -212,7 +219,7 @@ fn lose_power(seed: u64, points: usize) -> Result<(), String> {
     let holes = run.log.count(|event| matches!(event, Event::Zero { .. }));
     let removed = run.log.count(|event| matches!(event, Event::Unlink { .. }));
     // Opening and closing twice make two each.
-    let checkpoints = run.log.writes_to("base.").saturating_sub(4);
+    let checkpoints = run.log.writes_to("base.").len().saturating_sub(4);
     if holes < 10 || removed == 0 || checkpoints == 0 {
         return Err(format!(
             "only {holes} holes, {removed} segments removed, {checkpoints} checkpoints"

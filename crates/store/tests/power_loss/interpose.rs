@@ -26,7 +26,7 @@ use crate::fault::{Call, Failure};
 use crate::session::{self, Inode, Session};
 
 /// How long a sync takes while it is recorded, as on a fast disk.
-const SYNC_TIME: Duration = Duration::from_millis(1);
+const SYNC_TIME: Duration = Duration::from_millis(2);
 
 /// Sets errno; the value of a call that fails.
 fn fail(errno: c_int) -> c_long {

@@ -177,12 +177,15 @@ impl Log {
         self.events.iter().filter(|event| kind(event)).count()
     }
 
-    /// How many writes there are to files whose names begin so.
-    pub(crate) fn writes_to(&self, name: &str) -> usize {
-        self.count(|event| match event {
+    /// The writes to files whose names begin so.
+    pub(crate) fn writes_to(&self, name: &str) -> Vec<usize> {
+        let writes = |event: &Event| match event {
             Event::Write { file, .. } => self.names[file.0].starts_with(name),
             _ => false,
-        })
+        };
+        (0..self.len())
+            .filter(|number| writes(&self.events[*number]))
+            .collect()
     }
 
     pub(crate) fn kind(&self, node: NodeId) -> Kind {
