@@ -11,6 +11,7 @@ use std::sync::{Arc, LazyLock};
 
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
+use xxhash_rust::xxh3::xxh3_64;
 
 use super::Core;
 use crate::error::Result;
@@ -35,6 +36,27 @@ static CACHE: LazyLock<Cache<Key, Arc<[u8]>, Octets>> = LazyLock::new(|| {
     let records = usize::try_from(octets / (64 << 10)).unwrap_or(usize::MAX);
     Cache::with_weighter(records, octets, Octets)
 });
+
+static SEEN: Seen = Seen([const { AtomicU64::new(0) }; PLACES]);
+
+/// Records that were read lately, one for each place; roughly.
+struct Seen([AtomicU64; PLACES]);
+
+const PLACES: usize = 1 << 15;
+
+impl Seen {
+    /// Whether a record was read before; notes that it was.
+    fn again(&self, key: Key) -> bool {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&key.0.to_be_bytes());
+        bytes[8..12].copy_from_slice(&key.1.to_be_bytes());
+        bytes[12..].copy_from_slice(&key.2.to_be_bytes());
+        // No hash is 0, which stands for nothing.
+        let hash = xxh3_64(&bytes) | 1;
+        let place = usize::try_from(hash >> 32).unwrap_or(0) % PLACES;
+        self.0[place].swap(hash, Ordering::Relaxed) == hash
+    }
+}
 
 static OPENED: AtomicU64 = AtomicU64::new(0);
 
@@ -75,7 +97,10 @@ impl Core {
         let whole = part.len() == extent.plain as usize;
         if whole {
             self.segments.read_range(extent, within, out)?;
-            CACHE.insert(key, Arc::from(&*out));
+            // Most of what is read from one end to the other is read once.
+            if SEEN.again(key) {
+                CACHE.insert(key, Arc::from(&*out));
+            }
             return Ok(());
         }
         let mut plain = vec![0; extent.plain as usize];

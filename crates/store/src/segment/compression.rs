@@ -72,9 +72,11 @@ impl Compression {
 }
 
 impl Default for Compression {
-    /// Zstandard level 3: the ratio of gzip -6 at ten times its speed.
+    /// Zstandard level 6, the lowest that comes to the ratio of gzip -6 on libraries, texts and
+    /// sources alike, at three to four times its speed. Level 3 is between one per cent better
+    /// and six worse than gzip, and twice as fast to write.
     fn default() -> Self {
-        Self::Zstd(3)
+        Self::Zstd(6)
     }
 }
 

@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use afar_dir::{Editor, EntryId, PAGE_SIZE};
 use afar_types::{AclRecord, Fid};
+use rayon::prelude::*;
 
 use super::edit::edit_error;
 use super::pages::{ReadPages, page_count, read_page};
 use super::{VnodeStatus, directory, full_acl, node, status};
 use crate::error::{Result, StoreError};
-use crate::meta::{At, Item, Record, Rows, VnodeRow};
+use crate::meta::{At, Env, Item, Record, Rows, VnodeRow};
 use crate::partition::Partition;
 use crate::segment::{Codec, EpochGuard, Extent, unpack};
 use crate::volume::Volume;
@@ -233,8 +234,9 @@ impl Partition {
         }
         let first = offset >> row.record_shift;
         let last = (offset + len as u64 - 1) >> row.record_shift;
-        // Up to here `out` is filled.
-        let mut done = 0;
+        let mut parts = Vec::new();
+        // What is left of `out`, and where in the file it begins.
+        let (mut rest, mut position) = (out, offset);
         for found in rows.parts(at, Item::record(vnode, first))? {
             let (item, value) = found?;
             if item.index > last {
@@ -247,15 +249,38 @@ impl Partition {
             let start = item.index << row.record_shift;
             let within = record_shift_range(start, record.plain_len(), offset, len);
             let Some((from, to)) = within else { continue };
-            let place = usize::try_from((start + u64::from(from.start)) - offset).unwrap_or(len);
-            out[done..place].fill(0);
-            done = place + to;
-            read_record(self, rows, &record, from, &mut out[place..done])?;
+            let begins = start + u64::from(from.start);
+            let hole = usize::try_from(begins - position).unwrap_or(usize::MAX);
+            let (zeros, after) = rest.split_at_mut(hole);
+            zeros.fill(0);
+            let (part, after) = after.split_at_mut(to);
+            (rest, position) = (after, begins + to as u64);
+            parts.push((record, from, part));
         }
-        out[done..].fill(0);
+        rest.fill(0);
+        self.read_parts(rows.env(), parts)?;
         Ok(len)
     }
+
+    /// Reads parts of records, on all processors if they have to be decompressed.
+    fn read_parts(&self, env: &Env, mut parts: Vec<Part<'_>>) -> Result<()> {
+        let read = |(record, within, out): &mut Part<'_>| {
+            read_record(self, env, record, within.clone(), out)
+        };
+        let packed = |(record, _, _): &Part<'_>| match record {
+            Record::Extent(extent) => extent.codec != Codec::Raw,
+            Record::Inline { .. } => false,
+        };
+        if parts.iter().filter(|part| packed(part)).nth(1).is_some() {
+            parts.par_iter_mut().try_for_each(read)
+        } else {
+            parts.iter_mut().try_for_each(read)
+        }
+    }
 }
+
+/// A record, what of it is wanted, and where that is to go.
+type Part<'a> = (Record, Range<u32>, &'a mut [u8]);
 
 /// Which octets of a record that begins at `start` lie in the `len` from `offset` on: their range
 /// in the record, and how many they are.
@@ -278,7 +303,7 @@ pub(crate) fn record_shift_range(
 /// Reads a part of a record.
 pub(crate) fn read_record(
     partition: &Partition,
-    rows: &impl Rows,
+    env: &Env,
     record: &Record,
     within: Range<u32>,
     out: &mut [u8],
@@ -292,7 +317,7 @@ pub(crate) fn read_record(
         } => {
             let mut whole = Vec::new();
             unpack(*codec, stored, *plain, &mut whole)
-                .map_err(|error| rows.env().corrupt(format!("a record in its row: {error}")))?;
+                .map_err(|error| env.corrupt(format!("a record in its row: {error}")))?;
             out.copy_from_slice(&whole[within.start as usize..within.end as usize]);
             Ok(())
         }

@@ -261,7 +261,7 @@ impl FileWriter<'_> {
         self.record.resize(record.plain_len() as usize, 0);
         read_record(
             partition,
-            &*reader,
+            reader.env(),
             &record,
             0..record.plain_len(),
             &mut self.record,
