@@ -240,11 +240,9 @@ fn lose_power(seed: u64, points: usize) -> Result<(), String> {
     })
 }
 
-#[test]
-fn nothing_acknowledged_is_lost_with_the_power() {
-    let points = setting("AFAR_TEST_CRASH_POINTS", 120_usize);
+/// Many points are spread over several workloads.
+fn lose_power_often(points: usize) {
     let first = setting("AFAR_TEST_SEED", 1);
-    // Many points are spread over several workloads.
     let workloads = points.div_ceil(500);
     for seed in first..first + workloads as u64 {
         let points = points / workloads;
@@ -255,4 +253,15 @@ fn nothing_acknowledged_is_lost_with_the_power() {
             );
         }
     }
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_with_the_power() {
+    lose_power_often(setting("AFAR_TEST_CRASH_POINTS", 120));
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn nothing_acknowledged_is_lost_in_three_thousand_power_failures() {
+    lose_power_often(3000);
 }

@@ -59,6 +59,11 @@ pub(crate) enum Operation {
         to: u32,
         mode: RestoreMode,
     },
+    /// Makes a read-write copy, which shares the data.
+    Copy {
+        from: u32,
+        to: u32,
+    },
     /// Checks the partition and reads all its data while others use it.
     Check,
     MakeDir {
@@ -301,7 +306,9 @@ impl Model {
             Operation::RemoveVolume { volume } => {
                 self.volumes.remove(volume);
             }
-            Operation::Clone { from, to } | Operation::Restore { from, to, .. } => {
+            Operation::Clone { from, to }
+            | Operation::Copy { from, to }
+            | Operation::Restore { from, to, .. } => {
                 self.volumes.insert(*to, self.volumes[from].clone());
             }
             Operation::Dump { .. } | Operation::Check => {}
@@ -412,7 +419,7 @@ impl Client {
             let drawn = match self.rng.u8(0..100) {
                 0..4 => Some(self.clone_volume()),
                 4..7 => self.remove_volume(),
-                7..10 => self.dump_or_restore(),
+                7..10 => self.copy_dump_or_restore(),
                 10 => Some(Operation::Check),
                 _ => self.draw_in_volume(),
             };
@@ -437,10 +444,13 @@ impl Client {
         (!spared).then_some(Operation::RemoveVolume { volume })
     }
 
-    fn dump_or_restore(&mut self) -> Option<Operation> {
+    fn copy_dump_or_restore(&mut self) -> Option<Operation> {
         let volumes: Vec<u32> = self.model.volumes.keys().copied().collect();
         let from = self.rng.choice(volumes)?;
         let to = self.base + 1 + CLONES + self.rng.u32(0..RESTORED);
+        if !self.model.volumes.contains_key(&to) && self.rng.u8(0..3) == 0 {
+            return Some(Operation::Copy { from, to });
+        }
         let mode = match (self.rng.u8(0..4), self.model.volumes.contains_key(&to)) {
             (0, _) => return Some(Operation::Dump { from }),
             (_, false) => RestoreMode::Full { overwrite: false },

@@ -59,6 +59,11 @@ pub(crate) fn perform(partition: &Arc<Partition>, operation: &Operation) -> Resu
         Operation::CreateVolume { volume } => create(partition, *volume),
         Operation::RemoveVolume { volume } => partition.remove_volume(VolumeId(*volume)),
         Operation::Clone { from, to } => clone(partition, *from, *to),
+        Operation::Copy { from, to } => {
+            let name = format!("volume.{to}");
+            let new = NewClone::new(VolumeId(*to), name, VolumeType::ReadWrite);
+            partition.volume(VolumeId(*from))?.copy(&new).map(drop)
+        }
         Operation::Dump { from } => dump(partition, *from).map(drop),
         Operation::Restore { from, to, mode } => {
             restore(partition, &dump(partition, *from)?, *to, *mode)
