@@ -97,6 +97,12 @@ const PAGES: usize = 8_192;
 /// them.
 pub(crate) type PageCache = quick_cache::sync::Cache<(At, Item, [u8; SUM]), Arc<afar_dir::Page>>;
 
+/// Directories of which it is known where there is room for an entry.
+const ROOMS: usize = 1_024;
+
+/// Where the free slots of a directory are, by its data version.
+pub(crate) type RoomCache = quick_cache::sync::Cache<(At, u32, u64), afar_dir::Room>;
+
 /// A partition's database.
 #[derive(Clone)]
 pub(crate) struct Env {
@@ -105,6 +111,7 @@ pub(crate) struct Env {
     path: Arc<PathBuf>,
     data: Arc<Path>,
     pages: Arc<PageCache>,
+    rooms: Arc<RoomCache>,
     holds: Holds,
 }
 
@@ -158,6 +165,7 @@ impl Env {
             path,
             data: dir.join(DATA_FILE).into(),
             pages: Arc::new(PageCache::new(PAGES)),
+            rooms: Arc::new(RoomCache::new(ROOMS)),
             holds: Holds::default(),
         })
     }
@@ -213,6 +221,11 @@ impl Env {
     /// Directory pages that were read before.
     pub(crate) fn pages(&self) -> &PageCache {
         &self.pages
+    }
+
+    /// Where directories that were changed lately have room.
+    pub(crate) fn rooms(&self) -> &RoomCache {
+        &self.rooms
     }
 
     /// Generations that are kept for their readers.

@@ -1,6 +1,8 @@
 //! What all changes of a volume's vnodes share: the volume's row, its counts, vnode numbers.
 
-use afar_dir::{DirError, EditError, Editor, EntryId};
+use std::collections::BTreeMap;
+
+use afar_dir::{DirError, EditError, Editor, EntryId, Room};
 use afar_types::{Fid, Uniquifier, VnodeId, VolumeId};
 
 use super::pages::{ChangePages, page_count};
@@ -15,6 +17,8 @@ pub(super) struct Edit<'r, 'c, 'e> {
     pub(super) id: VolumeId,
     pub(super) volume: VolumeRow,
     used_before: u64,
+    /// Where the directories that were changed have room.
+    rooms: BTreeMap<u32, Room>,
 }
 
 impl<'r, 'c, 'e> Edit<'r, 'c, 'e> {
@@ -32,6 +36,7 @@ impl<'r, 'c, 'e> Edit<'r, 'c, 'e> {
             id,
             volume,
             used_before: volume.disk_used,
+            rooms: BTreeMap::new(),
         })
     }
 
@@ -190,14 +195,28 @@ impl<'r, 'c, 'e> Edit<'r, 'c, 'e> {
         name: &[u8],
     ) -> Result<T> {
         let at = self.at();
+        let room = match self.rooms.get(&vnode) {
+            Some(room) => *room,
+            None => {
+                let known = self
+                    .change
+                    .env()
+                    .rooms()
+                    .get(&(at, vnode, row.data_version));
+                known.unwrap_or_default()
+            }
+        };
         let pages = ChangePages {
             change: self.change,
             at,
             vnode,
             count: page_count(row.length),
         };
-        let mut editor = Editor::open(pages).map_err(|e| edit_error(e, vnode, name))?;
+        let mut editor = Editor::open(pages)
+            .map_err(|e| edit_error(e, vnode, name))?
+            .with_room(room);
         let result = edit(&mut editor).map_err(|e| edit_error(e, vnode, name))?;
+        self.rooms.insert(vnode, editor.room());
         row.length = (editor.page_count() * afar_dir::PAGE_SIZE) as u64;
         Ok(result)
     }
@@ -218,6 +237,12 @@ impl<'r, 'c, 'e> Edit<'r, 'c, 'e> {
         row.modify_time = self.now();
         row.server_modify_time = self.now();
         row.author = author;
+        // If the change is taken back after all, the next one that comes to this version puts its
+        // own in the place of this.
+        if let Some(room) = self.rooms.get(&vnode) {
+            let key = (self.at(), vnode, row.data_version);
+            self.change.env().rooms().insert(key, *room);
+        }
         self.put(vnode, row)
     }
 
