@@ -50,21 +50,21 @@ pub(super) struct Checkpoint {
 impl Checkpoint {
     /// The first one of a run: the database is as the last run left it, or as replayed.
     pub(super) fn first(env: &Env, number: u64, log: &Log) -> Result<Self> {
-        let head = Base::head(env.dir(), env.page_size()).map_err(|e| env.io("checkpoint", e))?;
-        let view = env.view()?;
         let mut first = Self {
             env: env.clone(),
             number,
             _view: env.view()?,
         };
-        first.complete(
-            Cut {
-                view,
+        // In a new partition both files are made at once: later ones fail for no lack of space.
+        for _ in 0..if number == 0 { 2 } else { 1 } {
+            let head = Base::head(env.dir(), env.page_size());
+            let cut = Cut {
+                head: head.map_err(|e| env.io("checkpoint", e))?,
+                view: env.view()?,
                 log: log.start(),
-                head,
-            },
-            false,
-        )?;
+            };
+            first.complete(cut, false)?;
+        }
         Ok(first)
     }
 
