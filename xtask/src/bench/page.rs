@@ -61,10 +61,7 @@ pub(super) fn write(results: &Results, store: &StoreResults, place: &Place) -> R
     if let Some(chart) = store::chart(store) {
         keep(place.beside().join(store::CHART), chart.svg())?;
     }
-    keep(
-        place.page(),
-        tables::page(results) + &store::section(store),
-    )
+    keep(place.page(), tables::page(results) + &store::section(store))
 }
 
 /// The verdicts as lines for a terminal.
