@@ -57,6 +57,10 @@ number! {
     PtsId(i32)
 }
 number! {
+    /// A transaction of a volume server; counted from 1 since its start.
+    TransactionId(i32)
+}
+number! {
     /// Seconds since 1970, as AFS carries them: 0 often means "not known".
     UnixTime(u32)
 }

@@ -1,8 +1,11 @@
 //! AFS vocabulary and its XDR form.
 //!
 //! Structures have the field order and sizes of the AFS-3 interface definitions (RXAFS, RXAFSCB,
-//! VL); values that AFS splits over words, such as 64-bit lengths, are joined here. Names follow
-//! the field: [`Fid`], [`FetchStatus`], [`CallBack`], [`Acl`], [`VldbEntry`].
+//! VL, PR, AFSVol, BOZO, RXSTATS); values that AFS splits over words, such as 64-bit lengths, are
+//! joined here. Names follow the field: [`Fid`], [`FetchStatus`], [`CallBack`], [`Acl`],
+//! [`VldbEntry`], [`VolintInfo`], [`PrEntry`].
+//!
+//! Arrays that AFS-3 leaves without a limit have one here, far above what servers hold.
 
 mod acl;
 mod cell;
@@ -14,11 +17,12 @@ mod rights;
 mod status;
 mod uuid;
 mod vldb;
+mod volser;
 mod volume;
 
 pub use acl::{Acl, AclEntry, AclError, AclRecord, AclRecordEntry};
 pub use cell::{CellName, CellNameError};
-pub use fid::{DataVersion, Fid, PtsId, Uniquifier, UnixTime, VnodeId, VolumeId};
+pub use fid::{DataVersion, Fid, PtsId, TransactionId, Uniquifier, UnixTime, VnodeId, VolumeId};
 pub use host::{
     AFS_MAX_INTERFACES, CAPABILITY_64BIT_FILES, CAPABILITY_ERROR_TRANSLATION, CAPABILITY_SANE_ACLS,
     CAPABILITY_WRITE_LOCK_ACL, Capabilities, InterfaceAddr,
@@ -31,7 +35,13 @@ pub use vldb::{
     AddrsU, EntryError, ListAddrByAttributes, ListByAttributes, NvldbEntry, Site, SiteFlags,
     SiteServer, UvldbEntry, VldbEntry, VldbEntryO, VldbFlags,
 };
-pub use volume::{FetchVolumeStatus, VolumeType};
+pub use volser::{
+    AttachFlags, DestServer, Destinations, DiskPartition, DiskPartition64, ForwardResults,
+    PartitionIds, Partitions, ReplicaDest, RestoreCookie, TransDebugInfo, TransDebugInfos,
+    TransactionFlags, VolintInfo, VolintInfos, VolintName, VolintNameText, VolintXInfo,
+    VolintXInfos, VolserStatus, VolumeChanges,
+};
+pub use volume::{FetchVolumeStatus, StoreVolumeStatus, VolumeType};
 
 use afar_xdr::{List, Opaque, XdrString};
 

@@ -20,6 +20,29 @@ pub enum VolumeType {
 impl VolumeType {
     /// All three, in the order of the ids in a VLDB entry.
     pub const ALL: [Self; 3] = [Self::ReadWrite, Self::ReadOnly, Self::Backup];
+
+    /// The type of this number, as requests and listings carry it in a word of its own; `None`
+    /// for -1, which stands for any, and for 3, a replicated read-write volume that no server
+    /// made.
+    #[must_use]
+    pub const fn from_number(number: i32) -> Option<Self> {
+        match number {
+            0 => Some(Self::ReadWrite),
+            1 => Some(Self::ReadOnly),
+            2 => Some(Self::Backup),
+            _ => None,
+        }
+    }
+
+    /// Its number.
+    #[must_use]
+    pub const fn number(self) -> i32 {
+        match self {
+            Self::ReadWrite => 0,
+            Self::ReadOnly => 1,
+            Self::Backup => 2,
+        }
+    }
 }
 
 impl fmt::Display for VolumeType {
@@ -59,4 +82,23 @@ pub struct FetchVolumeStatus {
     pub partition_blocks_available: u32,
     /// Size of its partition.
     pub partition_max_blocks: u32,
+}
+
+/// Quotas to set on a volume (AFS-3 AFSStoreVolumeStatus, 3 words). A field counts if its bit is
+/// in `mask`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Encode, Decode)]
+pub struct StoreVolumeStatus {
+    /// Bits `SET_*`.
+    pub mask: u32,
+    /// Space to keep for it, in KiB.
+    pub min_quota: u32,
+    /// Space it may use, in KiB; 0 is no limit.
+    pub max_quota: u32,
+}
+
+impl StoreVolumeStatus {
+    /// `min_quota` counts.
+    pub const SET_MIN_QUOTA: u32 = 1;
+    /// `max_quota` counts.
+    pub const SET_MAX_QUOTA: u32 = 2;
 }
