@@ -13,6 +13,7 @@ pub mod error;
 mod fid;
 mod host;
 mod partition;
+mod protection;
 mod rights;
 mod status;
 mod uuid;
@@ -28,6 +29,10 @@ pub use host::{
     CAPABILITY_WRITE_LOCK_ACL, Capabilities, InterfaceAddr,
 };
 pub use partition::{PartitionError, PartitionId};
+pub use protection::{
+    PrAccess, PrDebugEntry, PrEntries, PrEntry, PrIds, PrName, PrNameText, PrNames, PrNamesAsked,
+    PrUpdateEntry,
+};
 pub use rights::{Rights, RightsError};
 pub use status::{CallBack, CallBackType, FetchStatus, FileType, StoreStatus, VolSync};
 pub use uuid::{AfsUuid, UuidError};
