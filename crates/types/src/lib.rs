@@ -8,6 +8,7 @@
 //! Arrays that AFS-3 leaves without a limit have one here, far above what servers hold.
 
 mod acl;
+mod bozo;
 mod cell;
 pub mod error;
 mod fid;
@@ -22,6 +23,7 @@ mod volser;
 mod volume;
 
 pub use acl::{Acl, AclEntry, AclError, AclRecord, AclRecordEntry};
+pub use bozo::{BozoKey, BozoKeyInfo, BozoState, BozoStatus, BozoText, BozoTime};
 pub use cell::{CellName, CellNameError};
 pub use fid::{DataVersion, Fid, PtsId, TransactionId, Uniquifier, UnixTime, VnodeId, VolumeId};
 pub use host::{
