@@ -16,6 +16,7 @@ mod host;
 mod partition;
 mod protection;
 mod rights;
+mod rpc_stats;
 mod status;
 mod uuid;
 mod vldb;
@@ -36,6 +37,7 @@ pub use protection::{
     PrUpdateEntry,
 };
 pub use rights::{Rights, RightsError};
+pub use rpc_stats::{RpcStat, RpcStatWords, RpcTimes, RxTime};
 pub use status::{CallBack, CallBackType, FetchStatus, FileType, StoreStatus, VolSync};
 pub use uuid::{AfsUuid, UuidError};
 pub use vldb::{
