@@ -17,6 +17,7 @@ mod partition;
 mod protection;
 mod rights;
 mod rpc_stats;
+mod statistics;
 mod status;
 mod uuid;
 mod vldb;
@@ -38,6 +39,7 @@ pub use protection::{
 };
 pub use rights::{Rights, RightsError};
 pub use rpc_stats::{RpcStat, RpcStatWords, RpcTimes, RxTime};
+pub use statistics::{AfsVolumeInfo, ViceDisk, ViceStatistics, ViceStatistics64, VolumeInfo};
 pub use status::{CallBack, CallBackType, FetchStatus, FileType, StoreStatus, VolSync};
 pub use uuid::{AfsUuid, UuidError};
 pub use vldb::{
