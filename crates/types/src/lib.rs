@@ -9,6 +9,7 @@
 
 mod acl;
 mod bozo;
+mod cache_debug;
 mod cell;
 pub mod error;
 mod fid;
@@ -26,6 +27,7 @@ mod volume;
 
 pub use acl::{Acl, AclEntry, AclError, AclRecord, AclRecordEntry};
 pub use bozo::{BozoKey, BozoKeyInfo, BozoState, BozoStatus, BozoText, BozoTime};
+pub use cache_debug::{DbCacheEntry, DbCacheEntry64, DbLock, DbLockDesc};
 pub use cell::{CellName, CellNameError};
 pub use fid::{DataVersion, Fid, PtsId, TransactionId, Uniquifier, UnixTime, VnodeId, VolumeId};
 pub use host::{
