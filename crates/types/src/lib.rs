@@ -45,8 +45,9 @@ pub use statistics::{AfsVolumeInfo, ViceDisk, ViceStatistics, ViceStatistics64, 
 pub use status::{CallBack, CallBackType, FetchStatus, FileType, StoreStatus, VolSync};
 pub use uuid::{AfsUuid, UuidError};
 pub use vldb::{
-    AddrsU, EntryError, ListAddrByAttributes, ListByAttributes, NvldbEntry, Site, SiteFlags,
-    SiteServer, UvldbEntry, VldbEntry, VldbEntryO, VldbFlags,
+    AddrsU, Chain, EntryError, ListAddrByAttributes, ListByAttributes, NvldbEntries, NvldbEntry,
+    Site, SiteFlags, SiteServer, UvldbEntry, VitalVlHeader, VlCallBack, VldStats, VldbEntriesO,
+    VldbEntry, VldbEntryO, VldbFlags, VldbUpdateEntry,
 };
 pub use volser::{
     AttachFlags, DestServer, Destinations, DiskPartition, DiskPartition64, ForwardResults,

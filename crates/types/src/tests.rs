@@ -63,6 +63,7 @@ fn structures_have_their_sizes() {
     assert_eq!(StoreStatus::MIN_LEN, 24);
     assert_eq!(FetchStatus::MIN_LEN, 84);
     assert_eq!(FetchVolumeStatus::MIN_LEN, 48);
+    assert_eq!(StoreVolumeStatus::MIN_LEN, 12);
     assert_eq!(AfsUuid::MIN_LEN, 44);
     assert_eq!(InterfaceAddr::MIN_LEN, 432);
 }
@@ -155,6 +156,23 @@ proptest! {
         decode_encode::<UvldbEntry>(&bytes);
         decode_encode::<NvldbEntry>(&bytes);
         decode_encode::<VldbEntryO>(&bytes);
+        decode_encode::<VldbEntriesO>(&bytes);
+        decode_encode::<NvldbEntries>(&bytes);
+        decode_encode::<Chain<VolumeId, 60>>(&bytes);
+        decode_encode::<VldbUpdateEntry>(&bytes);
+        decode_encode::<PrIds>(&bytes);
+        decode_encode::<PrNames>(&bytes);
+        decode_encode::<PrEntries>(&bytes);
+        decode_encode::<VolintInfos>(&bytes);
+        decode_encode::<VolintXInfos>(&bytes);
+        decode_encode::<TransDebugInfos>(&bytes);
+        decode_encode::<Partitions>(&bytes);
+        decode_encode::<Destinations>(&bytes);
+        decode_encode::<DiskPartition>(&bytes);
+        decode_encode::<BozoStatus>(&bytes);
+        decode_encode::<RpcStatWords>(&bytes);
+        decode_encode::<ViceStatistics>(&bytes);
+        decode_encode::<DbCacheEntry64>(&bytes);
     }
 
     #[test]

@@ -1,9 +1,14 @@
 use std::net::Ipv4Addr;
 
 use afar_xdr::{CharArray, Decode, from_bytes, to_bytes};
+use proptest::prelude::*;
 
 use super::*;
-use crate::{AfsUuid, PartitionId, VolumeId, VolumeType};
+use crate::{AfsUuid, PartitionId, UnixTime, VolumeId, VolumeType};
+
+fn words(words: impl IntoIterator<Item = u32>) -> Vec<u8> {
+    words.into_iter().flat_map(u32::to_be_bytes).collect()
+}
 
 fn entry() -> UvldbEntry {
     let mut entry = UvldbEntry {
@@ -107,4 +112,87 @@ fn more_sites_than_there_is_room_for_are_an_error() {
         ..NvldbEntry::default()
     };
     assert!(VldbEntry::try_from(&new).is_err());
+}
+
+#[test]
+fn an_update_has_120_words() {
+    let name = b"u.alice".iter().chain(&[0; 58]).map(|&byte| byte.into());
+    let bytes = words([0x3d].into_iter().chain(name).chain(66..120));
+    assert_eq!(VldbUpdateEntry::MAX_LEN, 480);
+    let update: VldbUpdateEntry = from_bytes(&bytes).unwrap();
+    assert_eq!(
+        (update.mask, update.name.as_bytes()),
+        (0x3d, &b"u.alice"[..])
+    );
+    assert_eq!((update.spare, update.flags), (66, VldbFlags(67)));
+    assert_eq!(
+        (update.read_only_id, update.backup_id),
+        (VolumeId(68), VolumeId(69))
+    );
+    assert_eq!(
+        (update.clone_id, update.n_modified_sites),
+        (VolumeId(70), 71)
+    );
+    assert_eq!(
+        (update.site_mask[0], update.site_target_server[0]),
+        (72, 80)
+    );
+    assert_eq!(update.site_target_partition[0], PartitionId(88));
+    assert_eq!(
+        (update.site_new_server[0], update.site_new_partition[0].0),
+        (96, 104)
+    );
+    assert_eq!(
+        (update.site_new_flags[0], update.site_new_flags[7]),
+        (SiteFlags(112), SiteFlags(119))
+    );
+    assert_eq!(to_bytes(&update)[..], bytes);
+}
+
+#[test]
+fn what_a_server_tells_of_itself() {
+    let bytes = words(1..=106);
+    let stats: VldStats = from_bytes(&bytes).unwrap();
+    assert_eq!((stats.start_time, stats.requests[0]), (UnixTime(1), 2));
+    assert_eq!((stats.aborts[0], stats.aborts[49]), (52, 101));
+    assert_eq!(stats.reserved, [102, 103, 104, 105, 106]);
+    assert_eq!(to_bytes(&stats)[..], bytes);
+    let header: VitalVlHeader = from_bytes(&words(1..=10)).unwrap();
+    assert_eq!((header.version, header.header_size), (1, 2));
+    assert_eq!((header.free_pointer, header.end_pointer), (3, 4));
+    assert_eq!((header.allocs, header.frees), (5, 6));
+    assert_eq!(
+        (header.max_volume_id, header.total_entries),
+        (VolumeId(7), [8, 9, 10])
+    );
+    let unused: VlCallBack = from_bytes(&words(1..=4)).unwrap();
+    assert_eq!((unused.version, unused.handle), (1, 4));
+}
+
+#[test]
+fn chains_end_with_a_zero() {
+    type Ids = Chain<VolumeId, 3>;
+    let ids = Ids::new([1, 2, 3].map(VolumeId)).unwrap();
+    assert_eq!(to_bytes(&ids)[..], words([1, 1, 1, 2, 1, 3, 0]));
+    assert_eq!(from_bytes(&words([1, 1, 1, 2, 1, 3, 0])), Ok(ids));
+    assert_eq!(from_bytes(&words([0])), Ok(Ids::default()));
+    assert_eq!((Ids::MIN_LEN, Ids::MAX_LEN), (4, 28));
+    assert!(Ids::new([0; 4].map(VolumeId)).is_err());
+    let more = from_bytes::<Ids>(&words([1, 1, 1, 2, 1, 3, 1, 4, 0])).unwrap_err();
+    assert_eq!((more.offset, more.is_truncated()), (24, false), "{more}");
+    assert!(
+        from_bytes::<Ids>(&words([1, 1]))
+            .unwrap_err()
+            .is_truncated()
+    );
+}
+
+proptest! {
+    #[test]
+    fn chains_round_trip(ids in prop::collection::vec(any::<u32>(), 0..20)) {
+        let ids: Vec<_> = ids.into_iter().map(VolumeId).collect();
+        let chain = Chain::<VolumeId, 20>::new(ids.clone()).unwrap();
+        let again: Chain<VolumeId, 20> = from_bytes(&to_bytes(&chain)).unwrap();
+        prop_assert_eq!(again.into_vec(), ids);
+    }
 }
