@@ -1,5 +1,7 @@
 //! The client's side of a call: request out, reply in, data as a stream.
 
+mod stream;
+
 use std::fmt;
 use std::marker::PhantomData;
 use std::net::SocketAddr;
@@ -10,6 +12,9 @@ use bytes::{Bytes, BytesMut};
 
 use crate::interface::Length;
 use crate::{Operation, RpcCause, RpcError};
+
+pub use stream::{Download, Upload};
+pub(crate) use stream::{download, upload};
 
 /// Bytes a reply may have beyond its results. OpenAFS ignores such bytes, so servers that send
 /// some exist for all we know.

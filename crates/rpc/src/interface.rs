@@ -1,6 +1,25 @@
 //! The table an interface is written as, and what is made of it.
 
-use afar_xdr::{Decode, Encode};
+use afar_net::ServiceId;
+use afar_xdr::{Decode, DecodeError, Encode};
+use bytes::Bytes;
+
+/// An interface as a value, for what is done with all of them alike.
+#[derive(Debug)]
+pub struct Interface {
+    /// Its name, such as `RXAFS`.
+    pub name: &'static str,
+    /// The service it is served as.
+    pub service: ServiceId,
+    /// Every operation, in the order of the table.
+    pub operations: &'static [&'static Operation],
+    /// Decodes a request that starts with its opcode and encodes it again; `None` if the opcode
+    /// is in no row.
+    pub canonical_request: fn(&[u8]) -> Result<Option<Bytes>, DecodeError>,
+    /// Decodes the results of the operation with this opcode and encodes them again; `None` if
+    /// the opcode is in no row.
+    pub canonical_reply: fn(u32, &[u8]) -> Result<Option<Bytes>, DecodeError>,
+}
 
 /// A row of an interface's table.
 #[derive(Debug, PartialEq, Eq)]
@@ -13,6 +32,10 @@ pub struct Operation {
     pub name: &'static str,
     /// Whether data flows beside arguments and results.
     pub kind: Kind,
+    /// Bytes the arguments may have, without the opcode.
+    pub request_max_len: usize,
+    /// Bytes the results may have.
+    pub reply_max_len: usize,
 }
 
 /// What flows in a call beside arguments and results.
@@ -25,6 +48,10 @@ pub enum Kind {
     Fetch,
     /// Data from the client, after the arguments, of which `length` says how much it is.
     Store,
+    /// Data from the server until the end of the call; there are no results.
+    Download,
+    /// Data from the client, after the arguments, until the end of the request.
+    Upload,
 }
 
 /// A `length` argument of a split call, in its form on the wire.
@@ -58,8 +85,9 @@ macro_rules! length {
 length!(i32, u32, i64, u64);
 
 /// Writes an interface: `service N "NAME";`, then a row per operation,
-/// `KIND OPCODE NAME(ARGUMENTS) -> (RESULTS);`, where KIND is `call`, `fetch` or `store`. A split
-/// operation has an argument named `length`.
+/// `KIND OPCODE NAME(ARGUMENTS) -> (RESULTS);`, where KIND is `call`, `fetch`, `store`, `download`
+/// or `upload`. A fetch or store operation has an argument named `length`, a download operation no
+/// results.
 macro_rules! interface {
     (
         service $service:literal $label:literal;
@@ -78,6 +106,15 @@ macro_rules! interface {
         /// Every operation, in the order of the table.
         pub const OPERATIONS: &[&$crate::Operation] = &[$($name::OPERATION),*];
 
+        /// All of the above.
+        pub const INTERFACE: &$crate::Interface = &$crate::Interface {
+            name: NAME,
+            service: SERVICE,
+            operations: OPERATIONS,
+            canonical_request,
+            canonical_reply,
+        };
+
         /// An operation's name, for traces and metrics.
         #[must_use]
         pub fn name(opcode: u32) -> Option<&'static str> {
@@ -95,6 +132,8 @@ macro_rules! interface {
                     opcode: $opcode,
                     name: stringify!($name),
                     kind: interface!(@kind $kind),
+                    request_max_len: <Request as ::afar_xdr::Decode>::MAX_LEN,
+                    reply_max_len: <Reply as ::afar_xdr::Decode>::MAX_LEN,
                 };
 
                 /// What the client asks.
@@ -206,6 +245,8 @@ macro_rules! interface {
     (@kind call) => { $crate::Kind::Call };
     (@kind fetch) => { $crate::Kind::Fetch };
     (@kind store) => { $crate::Kind::Store };
+    (@kind download) => { $crate::Kind::Download };
+    (@kind upload) => { $crate::Kind::Upload };
 
     (@client call [$($doc:tt)*] $name:ident ($($arg:ident: $arg_ty:ty),*)) => {
         $($doc)*
@@ -247,6 +288,40 @@ macro_rules! interface {
             let request = $name::Request { $($arg),* };
             let announced = request.length;
             $crate::client::store(&self.connection, $name::OPERATION, &request, announced).await
+        }
+    };
+    (@client download [$($doc:tt)*] $name:ident ($($arg:ident: $arg_ty:ty),*)) => {
+        $($doc)*
+        ///
+        /// Returns when the request is on its way; a refusal comes with the first of the data.
+        ///
+        /// # Errors
+        /// When the server cannot be reached.
+        pub async fn $name(
+            &self,
+            $($arg: $arg_ty),*
+        ) -> Result<$crate::Download, $crate::RpcError> {
+            const {
+                let results = $name::OPERATION.reply_max_len;
+                assert!(results == 0, "where data ends and results begin would be unknown");
+            }
+            let request = $name::Request { $($arg),* };
+            $crate::client::download(&self.connection, $name::OPERATION, &request).await
+        }
+    };
+    (@client upload [$($doc:tt)*] $name:ident ($($arg:ident: $arg_ty:ty),*)) => {
+        $($doc)*
+        ///
+        /// Returns when the arguments are on their way; data of any length follows.
+        ///
+        /// # Errors
+        /// When the server refuses or cannot be reached.
+        pub async fn $name(
+            &self,
+            $($arg: $arg_ty),*
+        ) -> Result<$crate::Upload<$name::Reply>, $crate::RpcError> {
+            let request = $name::Request { $($arg),* };
+            $crate::client::upload(&self.connection, $name::OPERATION, &request).await
         }
     };
 
@@ -298,6 +373,40 @@ macro_rules! interface {
             ::std::future::ready(Err(::afar_net::AbortCode::RXGEN_OPCODE))
         }
     };
+    (@method download [$($doc:tt)*] $name:ident) => {
+        $($doc)*
+        ///
+        /// Sends the data; it ends when this returns without error.
+        ///
+        /// # Errors
+        /// With the code to abort the call with.
+        fn $name(
+            &self,
+            caller: &$crate::Caller,
+            request: $name::Request,
+            data: &mut $crate::DownloadSink<'_>,
+        ) -> impl Future<Output = Result<$name::Reply, ::afar_net::AbortCode>> + Send {
+            let _ = (caller, request, data);
+            ::std::future::ready(Err(::afar_net::AbortCode::RXGEN_OPCODE))
+        }
+    };
+    (@method upload [$($doc:tt)*] $name:ident) => {
+        $($doc)*
+        ///
+        /// Takes `data` to its end and returns the results.
+        ///
+        /// # Errors
+        /// With the code to abort the call with.
+        fn $name(
+            &self,
+            caller: &$crate::Caller,
+            request: $name::Request,
+            data: &mut $crate::UploadSource<'_>,
+        ) -> impl Future<Output = Result<$name::Reply, ::afar_net::AbortCode>> + Send {
+            let _ = (caller, request, data);
+            ::std::future::ready(Err(::afar_net::AbortCode::RXGEN_OPCODE))
+        }
+    };
 
     (@serve call $name:ident $self:ident $caller:ident $call:ident) => {{
         let request = $crate::server::read_request($call).await?;
@@ -313,6 +422,18 @@ macro_rules! interface {
     (@serve store $name:ident $self:ident $caller:ident $call:ident) => {{
         let (request, rest) = $crate::server::read_arguments::<$name::Request>($call).await?;
         let mut data = $crate::server::StoreSource::new($call, rest, request.length)?;
+        let reply = $self.0.$name(&$caller, request, &mut data).await?;
+        $crate::server::send_reply($call, &reply).await
+    }};
+    (@serve download $name:ident $self:ident $caller:ident $call:ident) => {{
+        let request = $crate::server::read_request($call).await?;
+        let mut data = $crate::server::DownloadSink::new($call);
+        let reply = $self.0.$name(&$caller, request, &mut data).await?;
+        data.finish(&reply).await
+    }};
+    (@serve upload $name:ident $self:ident $caller:ident $call:ident) => {{
+        let (request, rest) = $crate::server::read_arguments::<$name::Request>($call).await?;
+        let mut data = $crate::server::UploadSource::new($call, rest);
         let reply = $self.0.$name(&$caller, request, &mut data).await?;
         $crate::server::send_reply($call, &reply).await
     }};

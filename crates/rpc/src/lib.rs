@@ -10,8 +10,12 @@
 //! - `OPERATIONS` and `name`, for traces and metrics,
 //! - `canonical_request` and `canonical_reply`, which decode and encode again.
 //!
+//! [`INTERFACES`] has them all.
+//!
 //! The data of a split call is never buffered whole: a client takes it from [`Fetch`] or gives it
-//! to [`Store`], a server gives it to [`FetchSink`] or takes it from [`StoreSource`].
+//! to [`Store`], a server gives it to [`FetchSink`] or takes it from [`StoreSource`]. Where nobody
+//! announces how much data there is, as of a dump, these are [`Download`] and [`Upload`],
+//! [`DownloadSink`] and [`UploadSource`].
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -38,15 +42,24 @@ mod client;
 mod error;
 #[macro_use]
 mod interface;
+pub mod afsvol;
 pub mod rxafs;
 pub mod rxafscb;
 mod server;
 pub mod vl;
 
-pub use client::{Fetch, Store};
+pub use client::{Download, Fetch, Store, Upload};
 pub use error::{RpcCause, RpcError};
-pub use interface::{Kind, Operation};
-pub use server::{Caller, FetchSink, StoreSource};
+pub use interface::{Interface, Kind, Operation};
+pub use server::{Caller, DownloadSink, FetchSink, StoreSource, UploadSource};
+
+/// Every interface there is a table of.
+pub const INTERFACES: [&Interface; 4] = [
+    rxafs::INTERFACE,
+    rxafscb::INTERFACE,
+    vl::INTERFACE,
+    afsvol::INTERFACE,
+];
 
 #[cfg(test)]
 mod tests;

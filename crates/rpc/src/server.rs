@@ -1,5 +1,7 @@
 //! The server's side of a call: arguments in, results out, data as a stream.
 
+mod stream;
+
 use std::fmt;
 use std::net::SocketAddr;
 
@@ -8,6 +10,8 @@ use afar_xdr::{Decode, Decoder, Encode, to_bytes};
 use bytes::{Bytes, BytesMut};
 
 use crate::interface::Length;
+
+pub use stream::{DownloadSink, UploadSource};
 
 /// Bytes a request may have beyond its arguments; they are ignored, as OpenAFS ignores them.
 const SLACK: usize = 1024;
