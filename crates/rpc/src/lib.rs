@@ -43,6 +43,7 @@ mod error;
 #[macro_use]
 mod interface;
 pub mod afsvol;
+pub mod bozo;
 pub mod pr;
 pub mod rxafs;
 pub mod rxafscb;
@@ -55,12 +56,13 @@ pub use interface::{Interface, Kind, Operation};
 pub use server::{Caller, DownloadSink, FetchSink, StoreSource, UploadSource};
 
 /// Every interface there is a table of.
-pub const INTERFACES: [&Interface; 5] = [
+pub const INTERFACES: [&Interface; 6] = [
     rxafs::INTERFACE,
     rxafscb::INTERFACE,
     vl::INTERFACE,
     pr::INTERFACE,
     afsvol::INTERFACE,
+    bozo::INTERFACE,
 ];
 
 #[cfg(test)]
