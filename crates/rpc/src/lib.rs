@@ -47,6 +47,7 @@ pub mod bozo;
 pub mod pr;
 pub mod rxafs;
 pub mod rxafscb;
+pub mod rxstats;
 mod server;
 pub mod vl;
 
@@ -56,13 +57,14 @@ pub use interface::{Interface, Kind, Operation};
 pub use server::{Caller, DownloadSink, FetchSink, StoreSource, UploadSource};
 
 /// Every interface there is a table of.
-pub const INTERFACES: [&Interface; 6] = [
+pub const INTERFACES: [&Interface; 7] = [
     rxafs::INTERFACE,
     rxafscb::INTERFACE,
     vl::INTERFACE,
     pr::INTERFACE,
     afsvol::INTERFACE,
     bozo::INTERFACE,
+    rxstats::INTERFACE,
 ];
 
 #[cfg(test)]
