@@ -1,10 +1,11 @@
 //! RXAFS, the file server's interface (service 1, port 7000).
 
 use afar_types::{
-    AclText, CallBack, CallBacks, Capabilities, FetchStatus, FetchVolumeStatus, Fid, Fids,
-    FileName, Statuses, StoreStatus, VolSync, VolumeId,
+    AclText, AfsVolumeInfo, CallBack, CallBacks, Capabilities, FetchStatus, FetchVolumeStatus, Fid,
+    Fids, FileName, PtsId, Statuses, StoreStatus, StoreVolumeStatus, ViceStatistics,
+    ViceStatistics64, VolSync, VolumeId, VolumeInfo,
 };
-use afar_xdr::XdrString;
+use afar_xdr::{List, Opaque, XdrString};
 
 interface! {
     service 1 "RXAFS";
@@ -53,16 +54,36 @@ interface! {
     /// Removes an empty directory.
     call 142 remove_dir(directory: Fid, name: FileName)
         -> (directory_status: FetchStatus, vol_sync: VolSync);
+    /// Locks a file; what the oldest clients call, with an argument that should be a result.
+    call 143 old_set_lock(fid: Fid, kind: i32, vol_sync: VolSync) -> ();
+    /// Keeps a lock; what the oldest clients call.
+    call 144 old_extend_lock(fid: Fid, vol_sync: VolSync) -> ();
+    /// Gives up a lock; what the oldest clients call.
+    call 145 old_release_lock(fid: Fid, vol_sync: VolSync) -> ();
+    /// Reads the server's counters.
+    call 146 get_statistics() -> (statistics: ViceStatistics);
     /// Gives up promises, one for each fid.
     call 147 give_up_call_backs(fids: Fids, callbacks: CallBacks) -> ();
+    /// Asks where a volume is. Servers answer VNOVOL, as there is the VLDB for it.
+    call 148 get_volume_info(name: FileName) -> (info: VolumeInfo);
     /// Reads quota and usage of a volume and of its partition, and the messages for its users.
     call 149 get_volume_status(volume: VolumeId)
         -> (status: FetchVolumeStatus, name: XdrString<256>, offline_message: XdrString<1024>,
             message_of_the_day: XdrString<1024>);
+    /// Sets quotas of a volume, and the messages for its users; an empty text leaves what is
+    /// there.
+    call 150 set_volume_status(
+        volume: VolumeId, status: StoreVolumeStatus, name: XdrString<256>,
+        offline_message: XdrString<1024>, message_of_the_day: XdrString<1024>,
+    ) -> ();
     /// Tells the name of the volume at the root of the name space.
     call 151 get_root_volume() -> (name: XdrString<256>);
+    /// Asks whether a token is good. Not served by anyone.
+    call 152 check_token(id: PtsId, token: Opaque<1024>) -> ();
     /// Tells the server's time: a probe every server answers.
     call 153 get_time() -> (seconds: u32, microseconds: u32);
+    /// Asks where a volume is, ports included. Servers answer VNOVOL.
+    call 154 n_get_volume_info(name: FileName) -> (info: AfsVolumeInfo);
     /// Reads the status of up to 50 fids; fails as a whole if one fails.
     call 155 bulk_status(fids: Fids)
         -> (statuses: Statuses, callbacks: CallBacks, vol_sync: VolSync);
@@ -72,6 +93,23 @@ interface! {
     call 157 extend_lock(fid: Fid) -> (vol_sync: VolSync);
     /// Gives up a lock.
     call 158 release_lock(fid: Fid) -> (vol_sync: VolSync);
+    /// Tells the version of the collections of counters, 2.
+    call 159 x_stats_version() -> (version: i32);
+    /// Reads a collection of counters: 0 calls, 1 performance, 2 both, 3 callbacks.
+    call 160 get_x_stats(client_version: i32, collection: i32)
+        -> (server_version: i32, time: i32, data: List<i32, 1024>);
+    /// Looks a name up in a directory; for translators of DFS, others get EINVAL.
+    call 161 lookup(directory: Fid, name: FileName)
+        -> (fid: Fid, status: FetchStatus, directory_status: FetchStatus, callback: CallBack,
+            vol_sync: VolSync);
+    /// Has the server forget the CPS of users, and of hosts by IPv4 address.
+    call 162 flush_cps(users: List<PtsId, 10>, hosts: List<u32, 10>, spare1: i32)
+        -> (spare2: i32, spare3: i32);
+    /// Makes a symlink; for translators of DFS, others get EINVAL.
+    call 163 dfs_symlink(
+        directory: Fid, name: FileName, target: XdrString<1024>, attributes: StoreStatus,
+    ) -> (fid: Fid, status: FetchStatus, directory_status: FetchStatus, callback: CallBack,
+          vol_sync: VolSync);
     /// Replaces the ACL of a directory.
     call 164 store_acl(fid: Fid, acl: AclText) -> (status: FetchStatus, vol_sync: VolSync);
     /// Reads the status of up to 50 fids. A status with an error code stands for a fid that
@@ -90,4 +128,8 @@ interface! {
     call 65539 give_up_all_call_backs() -> ();
     /// Tells what the server can do beyond the oldest protocol.
     call 65540 get_capabilities() -> (capabilities: Capabilities);
+    /// Tells which address of the client is to be called back.
+    call 65541 call_back_rx_conn_addr(address: u32) -> ();
+    /// Reads up to this many of the server's counters.
+    call 65542 get_statistics64(count: i32) -> (statistics: ViceStatistics64);
 }

@@ -1,9 +1,11 @@
+mod servers;
+
 use afar_types::{AfsUuid, CallBack, CallBackType, CallBacks, Fid, Fids, StoreStatus, VolumeName};
 use afar_xdr::{Decode, to_bytes};
 use proptest::prelude::*;
 
 use crate::client::encode_request;
-use crate::{Kind, Operation, rxafs, rxafscb, vl};
+use crate::{INTERFACES, Kind, Operation, rxafs, rxafscb, vl};
 
 fn words(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_be_bytes()).collect()
@@ -103,9 +105,11 @@ fn operations_are_found_by_opcode_and_listed_once() {
     assert_eq!(vl::name(527), Some("get_entry_by_name_u"));
     assert_eq!(rxafscb::name(999), None);
     assert_eq!(rxafs::fetch_data::OPERATION.kind, Kind::Fetch);
-    for table in [rxafs::OPERATIONS, rxafscb::OPERATIONS, vl::OPERATIONS] {
+    for interface in INTERFACES {
         let ascending = |pair: &[&Operation]| pair[0].opcode < pair[1].opcode;
-        assert!(table.windows(2).all(ascending));
+        let name = interface.name;
+        assert!(interface.operations.windows(2).all(ascending), "{name}");
+        assert!(interface.operations.iter().all(|row| row.interface == name));
     }
 }
 
@@ -118,31 +122,18 @@ fn requests_of_unknown_operations_and_cut_requests() {
 
 /// Every row's decoders on these bytes; what decodes is canonical from then on.
 fn decode_all(bytes: &[u8]) {
-    type Request = fn(&[u8]) -> Result<Option<bytes::Bytes>, afar_xdr::DecodeError>;
-    type Reply = fn(u32, &[u8]) -> Result<Option<bytes::Bytes>, afar_xdr::DecodeError>;
-    let interfaces: [(&[&Operation], Request, Reply); 3] = [
-        (
-            rxafs::OPERATIONS,
-            rxafs::canonical_request,
-            rxafs::canonical_reply,
-        ),
-        (
-            rxafscb::OPERATIONS,
-            rxafscb::canonical_request,
-            rxafscb::canonical_reply,
-        ),
-        (vl::OPERATIONS, vl::canonical_request, vl::canonical_reply),
-    ];
-    for (operations, request, reply) in interfaces {
-        for operation in operations {
+    for interface in INTERFACES {
+        for operation in interface.operations {
             let whole = [&operation.opcode.to_be_bytes()[..], bytes].concat();
-            if let Ok(once) = request(&whole) {
+            if let Ok(once) = (interface.canonical_request)(&whole) {
                 let once = once.unwrap();
-                assert_eq!(request(&once).unwrap().unwrap(), once);
+                let again = (interface.canonical_request)(&once);
+                assert_eq!(again.unwrap().unwrap(), once);
             }
-            if let Ok(once) = reply(operation.opcode, bytes) {
+            if let Ok(once) = (interface.canonical_reply)(operation.opcode, bytes) {
                 let once = once.unwrap();
-                assert_eq!(reply(operation.opcode, &once).unwrap().unwrap(), once);
+                let again = (interface.canonical_reply)(operation.opcode, &once);
+                assert_eq!(again.unwrap().unwrap(), once);
             }
         }
     }
