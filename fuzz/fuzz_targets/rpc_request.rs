@@ -2,15 +2,12 @@
 
 #![no_main]
 
-use afar_rpc::{rxafs, rxafscb, vl};
+use afar_rpc::INTERFACES;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
-    for canonical in [
-        rxafs::canonical_request,
-        rxafscb::canonical_request,
-        vl::canonical_request,
-    ] {
+    for interface in INTERFACES {
+        let canonical = interface.canonical_request;
         if let Ok(Some(once)) = canonical(data) {
             assert_eq!(canonical(&once), Ok(Some(once.clone())));
         }
