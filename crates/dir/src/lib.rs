@@ -4,7 +4,7 @@
 //! of 32 bytes; slot 0 of each page, and the first 13 of page 0, describe what is free. An entry
 //! takes one slot or more in a row within a page, and hangs on one of 128 hash chains whose heads
 //! are in page 0. [`Directory`] reads such pages when all are at hand, [`Editor`] finds and changes
-//! entries in pages kept one by one, [`DirectoryBuilder`] makes a whole directory, and [`check`]
+//! entries in pages kept one by one, [`DirectoryBuilder`] makes a whole directory, and [`check()`]
 //! finds what is wrong with one.
 //!
 //! ```

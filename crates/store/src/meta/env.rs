@@ -10,6 +10,7 @@ use heed::{CommitOrAbort, EnvFlags, EnvOpenOptions, RoTxn, RwTxn, WithoutTls};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use super::hold::Holds;
+use super::image::{Images, images};
 use super::key::{At, Item};
 use super::pages::{self, MetaPage};
 use crate::error::{Result, StoreError};
@@ -97,12 +98,6 @@ const PAGES: usize = 8_192;
 /// them.
 pub(crate) type PageCache = quick_cache::sync::Cache<(At, Item, [u8; SUM]), Arc<afar_dir::Page>>;
 
-/// Directories of which it is known where there is room for an entry.
-const ROOMS: usize = 1_024;
-
-/// Where the free slots of a directory are, by its data version.
-pub(crate) type RoomCache = quick_cache::sync::Cache<(At, u32, u64), afar_dir::Room>;
-
 /// A partition's database.
 #[derive(Clone)]
 pub(crate) struct Env {
@@ -111,7 +106,7 @@ pub(crate) struct Env {
     path: Arc<PathBuf>,
     data: Arc<Path>,
     pages: Arc<PageCache>,
-    rooms: Arc<RoomCache>,
+    images: Arc<Images>,
     holds: Holds,
 }
 
@@ -165,7 +160,7 @@ impl Env {
             path,
             data: dir.join(DATA_FILE).into(),
             pages: Arc::new(PageCache::new(PAGES)),
-            rooms: Arc::new(RoomCache::new(ROOMS)),
+            images: Arc::new(images()),
             holds: Holds::default(),
         })
     }
@@ -223,9 +218,9 @@ impl Env {
         &self.pages
     }
 
-    /// Where directories that were changed lately have room.
-    pub(crate) fn rooms(&self) -> &RoomCache {
-        &self.rooms
+    /// Directories that were changed lately.
+    pub(crate) fn images(&self) -> &Images {
+        &self.images
     }
 
     /// Generations that are kept for their readers.

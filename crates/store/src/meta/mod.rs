@@ -7,6 +7,7 @@ mod base;
 mod change;
 mod env;
 mod hold;
+mod image;
 mod key;
 mod log;
 mod pages;
@@ -20,6 +21,7 @@ pub(crate) use base::Base;
 pub(crate) use change::{Change, FIRST_GENERATION, Kept};
 pub(crate) use env::{Env, Table, View};
 pub(crate) use hold::Hold;
+pub(crate) use image::Image;
 pub(crate) use key::{
     At, DoomedKey, Item, Kind, change_key, change_start, dead_key, member_key, row_key,
     split_change_key, split_dead_key, split_member_key, split_row_key, tree_range, vnode_slot_key,

@@ -5,10 +5,10 @@
 //! next operations gather, so the more clients wait, the more share a commit.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
-use std::thread::JoinHandle;
-use std::time::SystemTime;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant, SystemTime};
 
 use afar_types::UnixTime;
 use parking_lot::Mutex;
@@ -21,6 +21,8 @@ use crate::meta::{Change, Kept, Log, Rows, Table};
 
 /// Most operations in one commit.
 const BATCH: usize = 512;
+/// Commits for which nobody is waited for, after that was for nothing.
+const PAUSE: u32 = 16;
 
 /// What the committer has done.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -105,6 +107,8 @@ pub(super) struct Committer {
 #[derive(Clone)]
 pub(super) struct Queue {
     sender: Sender<Message>,
+    /// Operations in it.
+    waiting: Arc<AtomicUsize>,
 }
 
 impl Queue {
@@ -115,6 +119,7 @@ impl Queue {
         F: FnOnce(&mut Change<'_, '_>) -> Result<T> + Send + 'static,
     {
         core.stopped()?;
+        self.waiting.fetch_add(1, Ordering::Relaxed);
         self.ask(core, |answer| {
             Message::Run(Box::new(Job { operation, answer }))
         })
@@ -153,20 +158,26 @@ impl Committer {
         let (sender, receiver) = channel();
         let counters = Arc::new(Counters::default());
         let count = Arc::clone(&counters);
-        let thread = std::thread::Builder::new()
+        let waiting = Arc::new(AtomicUsize::new(0));
+        let waits = Arc::clone(&waiting);
+        let thread = thread::Builder::new()
             .name("afar-commit".to_owned())
             .spawn(move || {
                 let mut work = Work {
                     core: &core,
                     counters: &count,
                     log,
+                    waiting: &waits,
+                    clients: 0,
+                    took: Duration::ZERO,
+                    hopeless: 0,
                 };
                 work.commit_all(&receiver);
                 work.log
             })
             .map_err(|e| StoreError::io("starting the committer", e))?;
         Ok(Self {
-            queue: Queue { sender },
+            queue: Queue { sender, waiting },
             counters,
             thread: Mutex::new(Some(thread)),
         })
@@ -199,6 +210,14 @@ struct Work<'a> {
     core: &'a Core,
     counters: &'a Counters,
     log: Log,
+    /// Operations that wait for the next commit.
+    waiting: &'a AtomicUsize,
+    /// Operations that were on their way at the end of the last commit.
+    clients: usize,
+    /// How long the last commit took.
+    took: Duration,
+    /// Commits for which not to wait, since it was for nothing.
+    hopeless: u32,
 }
 
 impl Work<'_> {
@@ -215,16 +234,7 @@ impl Work<'_> {
             match message {
                 Message::Run(first) => {
                     let mut batch = vec![first];
-                    while batch.len() < BATCH {
-                        match receiver.try_recv() {
-                            Ok(Message::Run(operation)) => batch.push(operation),
-                            Ok(other) => {
-                                next = Some(other);
-                                break;
-                            }
-                            Err(_none) => break,
-                        }
-                    }
+                    next = self.gather(receiver, &mut batch);
                     self.commit(batch);
                 }
                 Message::Cut(answer) => {
@@ -245,6 +255,39 @@ impl Work<'_> {
         }
     }
 
+    /// Takes what waits, and gives those that were just answered a moment to come again: a commit
+    /// of all of them is worth more than two of half of them. Returns a message of another sort, if
+    /// one came in between.
+    fn gather(
+        &mut self,
+        receiver: &Receiver<Message>,
+        batch: &mut Vec<Box<dyn Operation>>,
+    ) -> Option<Message> {
+        let patience = self.took / 4;
+        let since = Instant::now();
+        let mut waited = false;
+        while batch.len() < BATCH {
+            match receiver.try_recv() {
+                Ok(Message::Run(operation)) => batch.push(operation),
+                Ok(other) => return Some(other),
+                Err(_none) => {
+                    let all = batch.len() >= self.clients;
+                    if all || self.hopeless > 0 || since.elapsed() >= patience {
+                        break;
+                    }
+                    waited = true;
+                    thread::yield_now();
+                }
+            }
+        }
+        self.hopeless = match (waited, batch.len() >= self.clients) {
+            // They have other things to do; look again later.
+            (true, false) => PAUSE,
+            _ => self.hopeless.saturating_sub(1),
+        };
+        None
+    }
+
     fn sync_log(&mut self) -> Result<()> {
         self.core.stopped()?;
         let synced = self.log.sync();
@@ -252,7 +295,9 @@ impl Work<'_> {
     }
 
     fn commit(&mut self, batch: Vec<Box<dyn Operation>>) {
+        self.waiting.fetch_sub(batch.len(), Ordering::Relaxed);
         let operations = batch.len() as u64;
+        let since = Instant::now();
         let mut answers = Vec::with_capacity(batch.len());
         let mut result = self.run(batch, &mut answers);
         if result.is_ok() {
@@ -261,6 +306,10 @@ impl Work<'_> {
             if let Err(error) = &result {
                 self.core.stop(error);
             }
+        }
+        if result.is_err() {
+            // They are of changes that were taken back.
+            self.core.env.images().clear();
         }
         match &result {
             Ok(()) => {
@@ -273,6 +322,8 @@ impl Work<'_> {
             Err(StoreError::NoSpace(_) | StoreError::Stopped { .. }) => {}
             Err(error) => self.core.stop(error),
         }
+        self.took = since.elapsed();
+        self.clients = answers.len() + self.waiting.load(Ordering::Relaxed);
         for answer in answers {
             answer(result.clone());
         }

@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use afar_dir::{DirError, EditError, Editor, EntryId, Room};
+use afar_dir::{DirError, EditError, Editor, EntryId};
 use afar_types::{Fid, Uniquifier, VnodeId, VolumeId};
 
 use super::pages::{ChangePages, page_count};
 use super::{VnodeStatus, directory, node, status};
 use crate::error::{Result, StoreError};
-use crate::meta::{At, Change, Item, Kind, Rows, Table, VnodeRow, VolumeRow, vnode_slot_key};
+use crate::meta::{
+    At, Change, Image, Item, Kind, Rows, Table, VnodeRow, VolumeRow, vnode_slot_key,
+};
 use crate::volume::is_writable;
 
 /// A change of a read-write volume.
@@ -17,8 +19,8 @@ pub(super) struct Edit<'r, 'c, 'e> {
     pub(super) id: VolumeId,
     pub(super) volume: VolumeRow,
     used_before: u64,
-    /// Where the directories that were changed have room.
-    rooms: BTreeMap<u32, Room>,
+    /// The directories that were looked at.
+    images: BTreeMap<u32, Image>,
 }
 
 impl<'r, 'c, 'e> Edit<'r, 'c, 'e> {
@@ -36,7 +38,7 @@ impl<'r, 'c, 'e> Edit<'r, 'c, 'e> {
             id,
             volume,
             used_before: volume.disk_used,
-            rooms: BTreeMap::new(),
+            images: BTreeMap::new(),
         })
     }
 
@@ -70,6 +72,9 @@ impl<'r, 'c, 'e> Edit<'r, 'c, 'e> {
 
     /// Writes a vnode that was there, and counts what it grew.
     pub(super) fn put(&mut self, vnode: u32, row: &VnodeRow) -> Result<()> {
+        if let Some(image) = self.images.get_mut(&vnode) {
+            image.version = row.data_version;
+        }
         let old = self.change.vnode(self.at(), vnode)?;
         self.charge(old.map_or(0, |old| old.blocks()), row.blocks());
         let at = self.at();
@@ -195,30 +200,44 @@ impl<'r, 'c, 'e> Edit<'r, 'c, 'e> {
         name: &[u8],
     ) -> Result<T> {
         let at = self.at();
-        let room = match self.rooms.get(&vnode) {
-            Some(room) => *room,
-            None => {
-                let known = self
-                    .change
-                    .env()
-                    .rooms()
-                    .get(&(at, vnode, row.data_version));
-                known.unwrap_or_default()
-            }
-        };
+        let mut image = self.image(vnode, row);
         let pages = ChangePages {
             change: self.change,
+            image: &mut image,
             at,
             vnode,
             count: page_count(row.length),
         };
+        let room = pages.image.room;
         let mut editor = Editor::open(pages)
             .map_err(|e| edit_error(e, vnode, name))?
             .with_room(room);
         let result = edit(&mut editor).map_err(|e| edit_error(e, vnode, name))?;
-        self.rooms.insert(vnode, editor.room());
+        let room = editor.room();
         row.length = (editor.page_count() * afar_dir::PAGE_SIZE) as u64;
+        image.room = room;
+        self.images.insert(vnode, image);
         Ok(result)
+    }
+
+    /// What is known of a directory's pages.
+    fn image(&mut self, vnode: u32, row: &VnodeRow) -> Image {
+        if let Some(image) = self.images.remove(&vnode) {
+            return image;
+        }
+        let known = self.change.env().images().remove(&(self.at(), vnode));
+        match known {
+            Some((_, image))
+                if image.uniquifier == row.uniquifier && image.version == row.data_version =>
+            {
+                image
+            }
+            _ => Image {
+                uniquifier: row.uniquifier,
+                version: row.data_version,
+                ..Image::default()
+            },
+        }
     }
 
     /// The entry of a name.
@@ -237,12 +256,6 @@ impl<'r, 'c, 'e> Edit<'r, 'c, 'e> {
         row.modify_time = self.now();
         row.server_modify_time = self.now();
         row.author = author;
-        // If the change is taken back after all, the next one that comes to this version puts its
-        // own in the place of this.
-        if let Some(room) = self.rooms.get(&vnode) {
-            let key = (self.at(), vnode, row.data_version);
-            self.change.env().rooms().insert(key, *room);
-        }
         self.put(vnode, row)
     }
 
@@ -254,7 +267,12 @@ impl<'r, 'c, 'e> Edit<'r, 'c, 'e> {
             return Err(StoreError::OverQuota(self.id, quota));
         }
         self.volume.update_date = self.now();
-        self.change.put_volume(self.id.0, &self.volume)
+        self.change.put_volume(self.id.0, &self.volume)?;
+        let at = self.at();
+        for (vnode, image) in self.images {
+            self.change.env().images().insert((at, vnode), image);
+        }
+        Ok(())
     }
 }
 

@@ -1,9 +1,11 @@
 //! Directory pages as rows: page by page, so that a new entry touches one or two of them.
 
+use std::sync::Arc;
+
 use afar_dir::{PAGE_SIZE, Page, Pages, PagesMut};
 
 use crate::error::{Result, StoreError};
-use crate::meta::{At, Change, Item, Rows};
+use crate::meta::{At, Change, Image, Item, Rows};
 
 /// A page without the zeros at its end, or compressed if that is still long. Two rows of up to
 /// 2000 octets share a database page, where a whole directory page would take one for itself.
@@ -49,18 +51,21 @@ pub(crate) fn read_page(
     page: usize,
     into: &mut Page,
 ) -> Result<()> {
+    *into = *page_of(rows, at, vnode, page)?;
+    Ok(())
+}
+
+fn page_of(rows: &impl Rows, at: At, vnode: u32, page: usize) -> Result<Arc<Page>> {
     let unpacked = rows.page(at, Item::page(vnode, page as u64), |row| {
         let mut unpacked = [0; PAGE_SIZE];
         unpack_page(row, &mut unpacked).map(|()| unpacked)
     })?;
-    let unpacked = unpacked.ok_or_else(|| {
+    unpacked.ok_or_else(|| {
         rows.env().corrupt(format!(
             "page {page} of directory {vnode} in tree {}",
             at.tree
         ))
-    })?;
-    *into = *unpacked;
-    Ok(())
+    })
 }
 
 /// A directory's pages for reading.
@@ -86,6 +91,7 @@ impl<R: Rows> Pages for ReadPages<'_, R> {
 /// A directory's pages for changing.
 pub(super) struct ChangePages<'r, 'c, 'e> {
     pub(super) change: &'r mut Change<'c, 'e>,
+    pub(super) image: &'r mut Image,
     pub(super) at: At,
     pub(super) vnode: u32,
     pub(super) count: usize,
@@ -99,7 +105,14 @@ impl Pages for ChangePages<'_, '_, '_> {
     }
 
     fn read(&mut self, page: usize, into: &mut Page) -> Result<()> {
-        read_page(self.change, self.at, self.vnode, page, into)
+        if let Some(known) = self.image.page(page) {
+            *into = *known;
+            return Ok(());
+        }
+        let read = page_of(self.change, self.at, self.vnode, page)?;
+        *into = *read;
+        self.image.set(page, read);
+        Ok(())
     }
 }
 
@@ -107,6 +120,7 @@ impl PagesMut for ChangePages<'_, '_, '_> {
     fn write(&mut self, page: usize, data: &Page) -> Result<()> {
         let item = Item::page(self.vnode, page as u64);
         self.change.put_row(self.at, item, pack_page(data))?;
+        self.image.set(page, Arc::new(*data));
         self.count = self.count.max(page + 1);
         Ok(())
     }

@@ -1,0 +1,61 @@
+//! Directories as the committer left them, for the next change of the same one.
+//!
+//! A name is found along a chain of entries, each in a page of its own in the worst case. In a
+//! large directory that is hundreds of pages, and a row looked up for each would be most of what a
+//! change costs.
+
+use std::sync::Arc;
+
+use afar_dir::{Page, Room};
+use quick_cache::Weighter;
+
+use super::key::At;
+
+/// Pages that are kept: 32 MiB of them.
+const PAGES: u64 = 16_384;
+/// Directories, about.
+const DIRECTORIES: usize = 1_024;
+
+/// What is known of a directory's pages.
+#[derive(Clone, Default)]
+pub(crate) struct Image {
+    pub(crate) uniquifier: u32,
+    /// The data version it is of.
+    pub(crate) version: u64,
+    pub(crate) pages: Vec<Option<Arc<Page>>>,
+    /// Where to look for free slots.
+    pub(crate) room: Room,
+}
+
+impl Image {
+    /// The page of a number, if it is known.
+    pub(crate) fn page(&self, page: usize) -> Option<&Page> {
+        self.pages.get(page)?.as_deref()
+    }
+
+    /// Notes a page.
+    pub(crate) fn set(&mut self, page: usize, data: Arc<Page>) {
+        if page >= self.pages.len() {
+            self.pages.resize(page + 1, None);
+        }
+        self.pages[page] = Some(data);
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct ByPages;
+
+impl Weighter<(At, u32), Image> for ByPages {
+    fn weight(&self, _: &(At, u32), image: &Image) -> u64 {
+        image.pages.len() as u64 + 1
+    }
+}
+
+/// Images by tree, generation and vnode. A change takes one out, and puts it back when it is done;
+/// one that fails does not.
+pub(crate) type Images = quick_cache::sync::Cache<(At, u32), Image, ByPages>;
+
+/// An empty cache.
+pub(crate) fn images() -> Images {
+    Images::with_weighter(DIRECTORIES, PAGES, ByPages)
+}
