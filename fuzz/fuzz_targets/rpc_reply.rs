@@ -17,7 +17,11 @@ fuzz_target!(|data: &[u8]| {
             .map(move |row| (row.opcode, canonical))
     });
     let rows: Vec<_> = rows.collect();
-    assert!(rows.len() <= 256, "one byte cannot choose among {} rows", rows.len());
+    assert!(
+        rows.len() <= 256,
+        "one byte cannot choose among {} rows",
+        rows.len()
+    );
     let (opcode, canonical) = rows[usize::from(choice) % rows.len()];
     if let Ok(Some(once)) = canonical(opcode, reply) {
         assert_eq!(canonical(opcode, &once), Ok(Some(once.clone())));
