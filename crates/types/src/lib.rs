@@ -45,9 +45,9 @@ pub use statistics::{AfsVolumeInfo, ViceDisk, ViceStatistics, ViceStatistics64, 
 pub use status::{CallBack, CallBackType, FetchStatus, FileType, StoreStatus, VolSync};
 pub use uuid::{AfsUuid, UuidError};
 pub use vldb::{
-    AddrsU, Chain, EntryError, ListAddrByAttributes, ListByAttributes, NvldbEntries, NvldbEntry,
-    Site, SiteFlags, SiteServer, UvldbEntry, VitalVlHeader, VlCallBack, VldStats, VldbEntriesO,
-    VldbEntry, VldbEntryO, VldbFlags, VldbUpdateEntry,
+    AddrsU, Chain, EntryError, FormError, ListAddrByAttributes, ListByAttributes, NvldbEntries,
+    NvldbEntry, Site, SiteFlags, SiteServer, UvldbEntry, VitalVlHeader, VlCallBack, VldStats,
+    VldbEntriesO, VldbEntry, VldbEntryO, VldbFlags, VldbUpdateEntry,
 };
 pub use volser::{
     AttachFlags, DestServer, Destinations, DiskPartition, DiskPartition64, ForwardResults,

@@ -3,12 +3,14 @@
 mod attributes;
 mod chain;
 mod entry;
+mod forms;
 mod update;
 mod wire;
 
 pub use attributes::{AddrsU, ListAddrByAttributes, ListByAttributes};
 pub use chain::Chain;
 pub use entry::{EntryError, Site, SiteFlags, SiteServer, VldbEntry, VldbFlags};
+pub use forms::FormError;
 pub use update::{VitalVlHeader, VlCallBack, VldStats, VldbUpdateEntry};
 pub use wire::{NvldbEntry, UvldbEntry, VldbEntryO};
 

@@ -196,3 +196,49 @@ proptest! {
         prop_assert_eq!(again.into_vec(), ids);
     }
 }
+
+#[test]
+fn entries_come_back_from_the_form_by_uuid() {
+    let wire = entry();
+    let known = VldbEntry::try_from(&wire).unwrap();
+    assert_eq!(UvldbEntry::try_from(&known), Ok(wire));
+    // Which of the two it is follows from the server, not from the flags it came with.
+    let mut flagged = known.clone();
+    flagged.sites[0].flags = SiteFlags::READ_WRITE;
+    flagged.sites[1].flags = SiteFlags(0x10 | 0x02);
+    let wire = UvldbEntry::try_from(&flagged).unwrap();
+    assert_eq!(wire.server_flags[..2], [SiteFlags(0x14), SiteFlags(0x02)]);
+    flagged.sites = vec![flagged.sites[0]; 14];
+    let too_many = EntryError {
+        claimed: 14,
+        room: 13,
+    };
+    assert_eq!(UvldbEntry::try_from(&flagged), Err(too_many));
+    let form = flagged.to_nvldb(|_| Some(Ipv4Addr::LOCALHOST));
+    assert_eq!(form, Err(FormError::Sites(too_many)));
+}
+
+#[test]
+fn forms_by_address_ask_for_addresses() {
+    let mut known = VldbEntry::try_from(&entry()).unwrap();
+    let uuid = AfsUuid::from_bytes([7; 16]);
+    let address = |asked: &AfsUuid| (*asked == uuid).then_some(Ipv4Addr::new(192, 0, 2, 1));
+    let wire = known.to_nvldb(address).unwrap();
+    assert_eq!(wire.n_servers, 3);
+    let numbers = [0xc000_0201, 0xc000_0202, 0xc000_0203, 0];
+    assert_eq!(wire.server_number[..4], numbers);
+    assert_eq!(wire.server_flags[0], SiteFlags::READ_WRITE);
+    assert_eq!(wire.server_partition[1], PartitionId(1));
+    assert_eq!(wire.volume_id, known.volume_ids);
+    let nobody = known.to_nvldb(|_| None).unwrap_err();
+    let text = format!("no address is known of server {uuid}");
+    assert_eq!(nobody.to_string(), text);
+
+    let again = VldbEntry::try_from(&wire).unwrap();
+    assert_eq!(again.to_nvldb(|_| None), Ok(wire));
+    let wire = known.to_vldb_o(address).unwrap();
+    assert_eq!(VldbEntry::try_from(&wire), Ok(again));
+    // The oldest form has room for 8.
+    known.sites = vec![known.sites[1]; 13];
+    assert_eq!(known.to_vldb_o(|_| None).unwrap().n_servers, 8);
+}
