@@ -42,7 +42,7 @@ interface! {
     call 514 list_elements(id: PtsId) -> (elements: PrIds, over: i32);
     /// Tells whether a user is in a group.
     call 515 is_a_member_of(user: PtsId, group: PtsId) -> (member: i32);
-    /// Changes access and quotas, those of which bits are in the mask (see [`PrEntry`]).
+    /// Changes access and quotas, those of which bits are in the mask: `SET_*` of [`PrEntry`].
     call 516 set_fields_entry(
         id: PtsId, mask: u32, access: PrAccess, n_groups: i32, n_users: i32,
         spare: [i32; 2],

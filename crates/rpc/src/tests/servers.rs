@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use afar_net::ServiceId;
 use afar_types::{
     AttachFlags, BozoState, BozoText, BozoTime, DestServer, Destinations, Fid, ForwardResults,
-    PartitionId, PrAccess, PrIds, PrName, PrNameText, PrNamesAsked, PtsId, ReplicaDest,
+    PartitionId, PrAccess, PrEntry, PrIds, PrName, PrNameText, PrNamesAsked, PtsId, ReplicaDest,
     RestoreCookie, StoreVolumeStatus, TransactionId, UnixTime, VolintName, VolintNameText,
     VolumeChanges, VolumeId,
 };
@@ -213,7 +213,7 @@ fn names_and_ids() {
     request(pr::change_entry::OPERATION, &change, &expected);
     let fields = pr::set_fields_entry::Request {
         id: PtsId(5),
-        mask: 0x8000_00ff,
+        mask: PrEntry::SET_ACCESS | PrEntry::SET_N_GROUPS,
         access: PrAccess::USER_DEFAULT,
         n_groups: 7,
         n_users: 0,

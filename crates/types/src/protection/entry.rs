@@ -89,6 +89,15 @@ pub struct PrEntry {
     pub name: PrName,
 }
 
+impl PrEntry {
+    /// Of the mask of SetFieldsEntry: these access bits count.
+    pub const SET_ACCESS: u32 = 0xff;
+    /// Of the mask of SetFieldsEntry: `n_users` counts.
+    pub const SET_N_USERS: u32 = 1 << 30;
+    /// Of the mask of SetFieldsEntry: `n_groups` counts.
+    pub const SET_N_GROUPS: u32 = 1 << 31;
+}
+
 /// Values to give to an entry (AFS-3 PrUpdateEntry, 77 words). A field counts if its bit is in
 /// `mask`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode)]
