@@ -7,6 +7,9 @@ use afar_dir::{PAGE_SIZE, Page, Pages, PagesMut};
 use crate::error::{Result, StoreError};
 use crate::meta::{At, Change, Image, Item, Rows};
 
+/// Most octets of a page that is not worth compressing: two such rows share a database page.
+const PLAIN_MAX: usize = 1_900;
+
 /// A page without the zeros at its end, or compressed if that is still long. Two rows of up to
 /// 2000 octets share a database page, where a whole directory page would take one for itself.
 pub(crate) fn pack_page(page: &Page) -> Vec<u8> {
@@ -15,7 +18,7 @@ pub(crate) fn pack_page(page: &Page) -> Vec<u8> {
         .rposition(|byte| *byte != 0)
         .map_or(0, |last| last + 1);
     let trimmed = &page[..used];
-    if used > 1024 {
+    if used > PLAIN_MAX {
         let packed = lz4_flex::block::compress(trimmed);
         if packed.len() < used {
             let mut out = vec![1];

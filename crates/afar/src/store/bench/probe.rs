@@ -25,8 +25,12 @@ pub(super) enum Task {
     },
     /// Read all files below a directory.
     ReadPlain { dir: PathBuf },
-    /// Read all files of a volume.
-    ReadVolume { partition: PathBuf, volume: u32 },
+    /// Read all files of a volume, after having done so `before` times.
+    ReadVolume {
+        partition: PathBuf,
+        volume: u32,
+        before: u32,
+    },
     /// Read 4 KiB in so many records of a volume, then the same again.
     ReadRandom {
         partition: PathBuf,
@@ -86,10 +90,17 @@ pub(super) fn run(wanted: &str, output: &mut Output) -> anyhow::Result<ExitCode>
             (found, used) = (Instant::now(), processor_time());
             octets = read_plain(&files)?;
         }
-        Task::ReadVolume { partition, volume } => {
+        Task::ReadVolume {
+            partition,
+            volume,
+            before,
+        } => {
             let partition = data::open(&partition)?;
             let volume = partition.volume(VolumeId(volume))?;
             let files = files_of(&volume)?;
+            for _ in 0..before {
+                read_volume(&volume, &files)?;
+            }
             (found, used) = (Instant::now(), processor_time());
             octets = read_volume(&volume, &files)?;
             open.push(partition);

@@ -54,6 +54,7 @@ pub(in crate::store::bench) fn run(bench: &Bench) -> anyhow::Result<Vec<Row>> {
         let ours = held(&Task::ReadVolume {
             partition: partition.clone(),
             volume: 1,
+            before: 0,
         })?;
         if ours.octets != theirs.octets {
             bail!("{} octets of {} were read", ours.octets, theirs.octets);

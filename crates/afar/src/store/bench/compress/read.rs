@@ -55,13 +55,26 @@ pub(in crate::store::bench) fn run(bench: &Bench) -> anyhow::Result<Vec<Row>> {
     let mut rates: Vec<Vec<f64>> = vec![Vec::new(); VOLUMES.len()];
     let mut ratios: Vec<Vec<f64>> = vec![Vec::new(); VOLUMES.len()];
     let mut costs: Vec<Vec<f64>> = vec![Vec::new(); VOLUMES.len()];
+    let mut repeats: Vec<Vec<f64>> = vec![Vec::new(); VOLUMES.len()];
     let rounds = bench.runs * ROUNDS;
     let bar = progress("rounds", u64::from(rounds) + 1);
     for round in 0..=rounds {
         for (index, (volume, ..)) in VOLUMES.into_iter().enumerate() {
             let theirs = probe(&Task::ReadPlain { dir: plain.clone() })?;
             let partition = partition.clone();
-            let ours = probe(&Task::ReadVolume { partition, volume })?;
+            let before = 0;
+            let ours = probe(&Task::ReadVolume {
+                partition: partition.clone(),
+                volume,
+                before,
+            })?;
+            // What was read twice is kept decompressed.
+            let before = 2;
+            let again = probe(&Task::ReadVolume {
+                partition,
+                volume,
+                before,
+            })?;
             if (ours.octets, theirs.octets) != (octets, octets) {
                 bail!("{} octets of {octets} were read", ours.octets);
             }
@@ -71,6 +84,7 @@ pub(in crate::store::bench) fn run(bench: &Bench) -> anyhow::Result<Vec<Row>> {
                 rates[index].push(octets as f64 / 1e6 / ours.reading);
                 ratios[index].push(theirs.reading / ours.reading);
                 costs[index].push(theirs.processor / ours.processor);
+                repeats[index].push(theirs.reading / again.reading);
             }
         }
         bar.advance(1);
@@ -91,7 +105,12 @@ pub(in crate::store::bench) fn run(bench: &Bench) -> anyhow::Result<Vec<Row>> {
                 Some(goal) => ratio.at_least(goal),
                 None => ratio,
             })
-            .with(Figure::new(cost, "×", take(&mut costs)));
+            .with(Figure::new(cost, "×", take(&mut costs)))
+            .with(Figure::new(
+                format!("{name}, the third time, to plain"),
+                "×",
+                take(&mut repeats),
+            ));
     }
     let mut random = Row::new(
         "compress-random",
