@@ -23,11 +23,17 @@ pub(super) fn create(path: &Path) -> Result<()> {
         (name != "lost+found").then_some(name)
     });
     if let Some(name) = foreign {
+        let name = name.to_string_lossy();
+        let ours = ["meta", "seg", "lock", "format.new"].contains(&&*name);
+        let hint = if ours && !path.join("format").exists() {
+            "; if that is of an init that was cut short, remove meta, seg and lock and try again"
+        } else {
+            ""
+        };
         return Err(StoreError::NotPartition {
             path: path.to_owned(),
             why: format!(
-                "not empty (it holds {:?}): a new partition needs an empty directory",
-                name.to_string_lossy()
+                "not empty (it holds {name:?}): a new partition needs an empty directory{hint}"
             ),
         });
     }
