@@ -8,6 +8,7 @@ mod chart;
 mod contender;
 mod fetch;
 mod instructions;
+mod lines;
 mod link;
 mod machine;
 mod page;

@@ -1,13 +1,13 @@
 //! Results: JSON lines that the page is made from.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use super::contender::Contender;
+use super::lines;
 use super::link::Noise;
 use super::machine::Session;
 use super::process::Cpu;
@@ -83,14 +83,7 @@ impl Results {
     /// The file cannot be read or is of another form.
     pub(super) fn load(path: &Path) -> Result<Self> {
         let mut results = Self::default();
-        if !path.exists() {
-            return Ok(results);
-        }
-        let text =
-            fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
-        for (number, line) in text.lines().enumerate() {
-            let line = serde_json::from_str(line)
-                .with_context(|| format!("{}, line {}", path.display(), number + 1))?;
+        for line in lines::read(path)? {
             match line {
                 Line::Session(session) => results.sessions.push(session),
                 Line::Sample(sample) => results.samples.push(*sample),
@@ -107,12 +100,7 @@ impl Results {
         let sessions = self.sessions.iter().cloned().map(Line::Session);
         let samples = self.samples.iter().cloned();
         let samples = samples.map(|sample| Line::Sample(Box::new(sample)));
-        let mut text = String::new();
-        for line in sessions.chain(samples) {
-            text += &serde_json::to_string(&line).context("encoding a result")?;
-            text.push('\n');
-        }
-        fs::write(path, text).with_context(|| format!("writing {}", path.display()))
+        lines::write(path, sessions.chain(samples))
     }
 
     /// Puts a row's new samples in the place of its old ones, and forgets sessions of which
@@ -209,6 +197,8 @@ pub(super) fn jain_index(shares: &[f64]) -> f64 {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use std::fs;
+
     use super::*;
 
     /// A session of a machine that is not.

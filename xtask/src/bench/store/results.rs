@@ -1,12 +1,12 @@
 //! What `afar store bench` reports, kept as JSON lines.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
+use crate::bench::lines;
 use crate::bench::machine::Session;
 use crate::bench::sample::Spread;
 
@@ -117,14 +117,7 @@ impl StoreResults {
     /// The file cannot be read or is of another form.
     pub(in crate::bench) fn load(path: &Path) -> Result<Self> {
         let mut results = Self::default();
-        if !path.exists() {
-            return Ok(results);
-        }
-        let text =
-            fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
-        for (number, line) in text.lines().enumerate() {
-            let line = serde_json::from_str(line)
-                .with_context(|| format!("{}, line {}", path.display(), number + 1))?;
+        for line in lines::read(path)? {
             match line {
                 Line::Session(session) => results.sessions.push(session),
                 Line::Row(row) => results.rows.push(row),
@@ -140,12 +133,7 @@ impl StoreResults {
     pub(super) fn store(&self, path: &Path) -> Result<()> {
         let sessions = self.sessions.iter().cloned().map(Line::Session);
         let rows = self.rows.iter().cloned().map(Line::Row);
-        let mut text = String::new();
-        for line in sessions.chain(rows) {
-            text += &serde_json::to_string(&line).context("encoding a result")?;
-            text.push('\n');
-        }
-        fs::write(path, text).with_context(|| format!("writing {}", path.display()))
+        lines::write(path, sessions.chain(rows))
     }
 
     /// Puts a row in the place of the one of its name, and forgets sessions of which nothing is
@@ -192,6 +180,8 @@ impl StoreResults {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use std::fs;
+
     use super::*;
     use crate::bench::sample::tests::session;
 
