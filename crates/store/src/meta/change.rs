@@ -6,7 +6,9 @@ use heed::{AnyTls, RoTxn, RwTxn};
 
 use super::env::{Env, Table, seal};
 use super::hold::Hold;
-use super::key::{At, Item, Kind, change_key, dead_key, member_key, row_key, split_row_key};
+use super::key::{
+    At, DoomedKey, Item, Kind, change_key, dead_key, member_key, row_key, split_row_key,
+};
 use super::record::{NewRecord, Record};
 use super::rows::{MemberState, SegmentRow, VnodeRow, VolumeInfo, VolumeRow};
 use super::versions::Rows;
@@ -190,6 +192,16 @@ impl<'c, 'e> Change<'c, 'e> {
         self.delete(Table::Members, &member_key(at, volume))
     }
 
+    /// Leaves a tree, or what a shade was the last to see, to the reaper.
+    pub(crate) fn doom(&mut self, doomed: DoomedKey) -> Result<()> {
+        self.put(Table::Doomed, &doomed.to_bytes(), Vec::new())
+    }
+
+    /// Takes it from the reaper's list.
+    pub(crate) fn spare(&mut self, doomed: DoomedKey) -> Result<()> {
+        self.delete(Table::Doomed, &doomed.to_bytes())
+    }
+
     /// Sets a segment's state.
     pub(crate) fn put_segment(&mut self, number: u32, row: SegmentRow) -> Result<()> {
         self.put(Table::Segments, &number.to_be_bytes(), row.to_bytes())
@@ -255,11 +267,7 @@ impl<'c, 'e> Change<'c, 'e> {
     /// Sets an item at a member's generation. Clones go on seeing what they saw.
     pub(crate) fn put_row(&mut self, at: At, item: Item, value: Vec<u8>) -> Result<()> {
         let key = row_key(at, item);
-        if item.kind == Kind::Record
-            && let Some(old) = self.get(Table::Rows, &key)?.map(<[u8]>::to_vec)
-        {
-            self.free_value(&old)?;
-        }
+        self.free_old(item, &key)?;
         self.put(Table::Rows, &key, value)?;
         if at.generation > FIRST_GENERATION {
             self.put(Table::Changes, &change_key(at, item), Vec::new())?;
@@ -282,11 +290,7 @@ impl<'c, 'e> Change<'c, 'e> {
     /// Removes one version of an item, with what it points to.
     pub(crate) fn drop_row(&mut self, at: At, item: Item) -> Result<()> {
         let key = row_key(at, item);
-        if item.kind == Kind::Record
-            && let Some(old) = self.get(Table::Rows, &key)?.map(<[u8]>::to_vec)
-        {
-            self.free_value(&old)?;
-        }
+        self.free_old(item, &key)?;
         self.delete(Table::Rows, &key)?;
         if at.generation > FIRST_GENERATION {
             self.delete(Table::Changes, &change_key(at, item))?;
@@ -356,11 +360,18 @@ impl<'c, 'e> Change<'c, 'e> {
         Ok(live)
     }
 
-    fn free_value(&mut self, value: &[u8]) -> Result<()> {
-        if value.is_empty() {
+    /// Gives up what the row of an item points to, before the row changes.
+    fn free_old(&mut self, item: Item, key: &[u8]) -> Result<()> {
+        if item.kind != Kind::Record {
             return Ok(());
         }
-        match Record::from_bytes(value) {
+        let old = self
+            .get(Table::Rows, key)?
+            .filter(|value| !value.is_empty());
+        let Some(old) = old.map(Record::from_bytes) else {
+            return Ok(());
+        };
+        match old {
             Some(Record::Extent(extent)) => self.free(&extent),
             Some(Record::Inline { .. }) => Ok(()),
             None => Err(self.env.corrupt("a record that is to be freed")),

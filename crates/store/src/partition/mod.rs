@@ -148,7 +148,7 @@ impl Partition {
         txn.commit().map_err(|e| env.database(e))?;
         let log = open_log(&env, 1)?;
         let checkpoint = Checkpoint::first(&env, 0, &log)?;
-        format::sync_dir(&path.join("meta"))?;
+        format::sync_dir(env.dir())?;
         // The mark is made last: a directory with it is complete.
         format::mark(path)?;
         Self::start(path, options, lock, env, log, checkpoint)

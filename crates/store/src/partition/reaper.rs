@@ -237,7 +237,7 @@ impl Work<'_> {
                 std::thread::yield_now();
             }
         }
-        self.commit(move |change| change.delete(Table::Doomed, &DoomedKey::tree(tree).to_bytes()))
+        self.commit(move |change| change.spare(DoomedKey::tree(tree)))
     }
 
     /// Deletes what only a removed member of a tree saw.
@@ -262,11 +262,11 @@ impl Work<'_> {
             std::thread::yield_now();
         }
         self.commit(move |change| {
-            change.delete(Table::Doomed, &DoomedKey::shade(shade).to_bytes())?;
+            change.spare(DoomedKey::shade(shade))?;
             change.delete_member(shade, 0)?;
             let gone = change.members(tree)?.is_empty();
             if gone {
-                change.put(Table::Doomed, &DoomedKey::tree(tree).to_bytes(), Vec::new())?;
+                change.doom(DoomedKey::tree(tree))?;
             }
             Ok(())
         })
@@ -283,14 +283,14 @@ impl Work<'_> {
             for row in view.scan(Table::Dead, &[])?.take(STRETCHES + wanted.len()) {
                 let (key, value) = row?;
                 looked_at += 1;
-                // Somebody is about to revive it.
-                if split_dead_key(key).is_some_and(|place| wanted.contains_key(&place)) {
-                    continue;
-                }
                 let (Some((segment, offset)), Ok(len)) = (split_dead_key(key), value.try_into())
                 else {
                     return Err(self.core.env.corrupt("a row of the dead"));
                 };
+                // Somebody is about to revive it.
+                if wanted.contains_key(&(segment, offset)) {
+                    continue;
+                }
                 let range =
                     u64::from(offset)..u64::from(offset) + u64::from(u32::from_be_bytes(len));
                 taken.push((segment, offset));
@@ -308,10 +308,7 @@ impl Work<'_> {
         self.wait_for_readers()?;
         let more = looked_at >= STRETCHES;
         let joined = self.commit(move |change| join_free(change, &taken, stretches))?;
-        if self.core.options.durable() == Durability::Async {
-            // What is punched must not come back to life with a lost commit.
-            self.queue.sync(self.core)?;
-        }
+        self.sync_commits()?;
         for (segment, range) in joined {
             self.punch(segment, range)?;
         }
@@ -357,12 +354,19 @@ impl Work<'_> {
             Ok(true)
         })?;
         if gone {
-            if self.core.options.durable() == Durability::Async {
-                self.queue.sync(self.core)?;
-            }
+            self.sync_commits()?;
             self.core.segments.remove(segment)?;
         }
         Ok(gone)
+    }
+
+    /// Sees to it that commits so far are durable: what is punched must not come back to life with
+    /// a lost one.
+    fn sync_commits(&self) -> Result<()> {
+        match self.core.options.durable() {
+            Durability::Async => self.queue.sync(self.core),
+            Durability::Full | Durability::Metadata => Ok(()),
+        }
     }
 
     fn wait_for_readers(&self) -> Result<()> {
@@ -565,13 +569,9 @@ pub(crate) fn doom_member(change: &mut Change<'_, '_>, at: At, volume: u32) -> R
                 generation,
             };
             change.delete_member(shade, 0)?;
-            change.delete(Table::Doomed, &DoomedKey::shade(shade).to_bytes())?;
+            change.spare(DoomedKey::shade(shade))?;
         }
-        return change.put(
-            Table::Doomed,
-            &DoomedKey::tree(at.tree).to_bytes(),
-            Vec::new(),
-        );
+        return change.doom(DoomedKey::tree(at.tree));
     }
     let twin = members
         .iter()
@@ -580,5 +580,5 @@ pub(crate) fn doom_member(change: &mut Change<'_, '_>, at: At, volume: u32) -> R
         return Ok(());
     }
     change.put_member(at, 0, MemberState::Shade)?;
-    change.put(Table::Doomed, &DoomedKey::shade(at).to_bytes(), Vec::new())
+    change.doom(DoomedKey::shade(at))
 }

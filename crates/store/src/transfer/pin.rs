@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::error::{Result, StoreError};
-use crate::meta::{At, DoomedKey, Hold, MemberState, Rows, Table, VolumeInfo, VolumeRow};
+use crate::meta::{At, DoomedKey, Hold, MemberState, Rows, VolumeInfo, VolumeRow};
 use crate::partition::Partition;
 use crate::volume::{Volume, freeze, is_writable};
 
@@ -30,7 +30,7 @@ impl Pin {
             if is_writable(shown.kind) {
                 change.put_volume(id.0, &next)?;
                 change.put_member(at, 0, MemberState::Shade)?;
-                change.put(Table::Doomed, &DoomedKey::shade(at).to_bytes(), Vec::new())?;
+                change.doom(DoomedKey::shade(at))?;
             }
             Ok((at, shown, info, change.hold(at)))
         })?;

@@ -190,7 +190,7 @@ impl Volume {
             file_length: Some(length),
             ..*options
         };
-        self.write(fid, if length == 0 { 0 } else { length }, &[], &cut)
+        self.write(fid, length, &[], &cut)
     }
 }
 
@@ -276,17 +276,13 @@ impl FileWriter<'_> {
     /// data was changed since the writer was made.
     pub fn finish(mut self, options: &StoreOptions) -> Result<VnodeStatus> {
         let written = self.position > self.start;
-        let end = if written || options.file_length.is_none() {
-            self.position
-        } else {
-            0
-        };
         // As StoreData has it: what is written, and the rest of the file unless it is cut off.
         let old = self.base.length;
         let length = match options.file_length {
-            Some(wanted) if written => end.max(wanted.min(old)),
+            Some(wanted) if written => self.position.max(wanted.min(old)),
             Some(wanted) => wanted,
-            None => old.max(if written { end } else { 0 }),
+            None if written => old.max(self.position),
+            None => old,
         };
         if length > MAX_LENGTH {
             return Err(StoreError::TooBig(length));

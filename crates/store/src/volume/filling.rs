@@ -8,7 +8,7 @@ use super::clone::none_above;
 use super::create::next_tree;
 use crate::error::{Result, StoreError};
 use crate::meta::{
-    At, Change, DoomedKey, FIRST_GENERATION, MemberState, Rows, Table, VolumeInfo, VolumeRow,
+    At, Change, DoomedKey, FIRST_GENERATION, MemberState, Rows, VolumeInfo, VolumeRow,
 };
 use crate::partition::{Partition, doom_member};
 
@@ -26,7 +26,7 @@ impl Filling {
     pub(crate) fn fresh(partition: &Arc<Partition>, volume: VolumeId) -> Result<Self> {
         Self::begin(partition, volume, |change, _| {
             let tree = next_tree(change)?;
-            change.put(Table::Doomed, &DoomedKey::tree(tree).to_bytes(), Vec::new())?;
+            change.doom(DoomedKey::tree(tree))?;
             Ok((
                 At {
                     tree,
@@ -57,7 +57,7 @@ impl Filling {
                 generation: row.generation + 1,
             };
             change.put_member(at, volume.0, MemberState::Filling)?;
-            change.put(Table::Doomed, &DoomedKey::shade(at).to_bytes(), Vec::new())?;
+            change.doom(DoomedKey::shade(at))?;
             Ok((at, false))
         })
     }
@@ -111,7 +111,7 @@ impl Filling {
             } else {
                 DoomedKey::shade(at)
             };
-            change.delete(Table::Doomed, &doomed.to_bytes())?;
+            change.spare(doomed)?;
             change.put_member(at, volume.0, MemberState::Live)?;
             if let Some(old) = old {
                 doom_member(change, old.at(), volume.0)?;
