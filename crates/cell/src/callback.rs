@@ -47,7 +47,7 @@ impl CallbackService {
             broken: AtomicU64::new(0),
             asked: broadcast::Sender::new(64),
         }));
-        let server = rxafscb::Server(service.clone());
+        let server = rxafscb::Server::new(service.clone());
         endpoint.serve(rxafscb::SERVICE, rxafscb::NAME, server);
         service
     }

@@ -189,14 +189,36 @@ macro_rules! interface {
 
         /// Serves a [`Service`]: reads opcode and arguments, calls the method, writes its results.
         #[derive(Debug, Clone)]
-        pub struct Server<S>(pub S);
+        pub struct Server<S> {
+            service: S,
+            identity: $crate::Identity,
+        }
+
+        impl<S: Service> Server<S> {
+            /// Serves callers that prove nothing.
+            #[must_use]
+            pub fn new(service: S) -> Self {
+                Self::with_identity(service, $crate::Identity::Anonymous)
+            }
+
+            /// Serves callers that have proved who they are by reaching this endpoint, such as a
+            /// socket in a directory only root can enter.
+            #[must_use]
+            pub fn with_identity(service: S, identity: $crate::Identity) -> Self {
+                Self { service, identity }
+            }
+        }
 
         impl<S: Service> ::afar_net::Handler for Server<S> {
             async fn handle(
                 &self,
                 call: &mut ::afar_net::Call,
             ) -> Result<(), ::afar_net::AbortCode> {
-                let caller = $crate::Caller { peer: call.peer(), service: call.service() };
+                let caller = $crate::Caller {
+                    peer: call.peer(),
+                    service: call.service(),
+                    identity: self.identity.clone(),
+                };
                 match $crate::server::read_opcode(call).await? {
                     $($opcode => interface!(@serve $kind $name self caller call),)*
                     _ => Err(::afar_net::AbortCode::RXGEN_OPCODE),
@@ -410,31 +432,31 @@ macro_rules! interface {
 
     (@serve call $name:ident $self:ident $caller:ident $call:ident) => {{
         let request = $crate::server::read_request($call).await?;
-        let reply = $self.0.$name(&$caller, request).await?;
+        let reply = $self.service.$name(&$caller, request).await?;
         $crate::server::send_reply($call, &reply).await
     }};
     (@serve fetch $name:ident $self:ident $caller:ident $call:ident) => {{
         let request: $name::Request = $crate::server::read_request($call).await?;
         let mut data = $crate::server::FetchSink::new($call, request.length)?;
-        let reply = $self.0.$name(&$caller, request, &mut data).await?;
+        let reply = $self.service.$name(&$caller, request, &mut data).await?;
         data.finish(&reply).await
     }};
     (@serve store $name:ident $self:ident $caller:ident $call:ident) => {{
         let (request, rest) = $crate::server::read_arguments::<$name::Request>($call).await?;
         let mut data = $crate::server::StoreSource::new($call, rest, request.length)?;
-        let reply = $self.0.$name(&$caller, request, &mut data).await?;
+        let reply = $self.service.$name(&$caller, request, &mut data).await?;
         $crate::server::send_reply($call, &reply).await
     }};
     (@serve download $name:ident $self:ident $caller:ident $call:ident) => {{
         let request = $crate::server::read_request($call).await?;
         let mut data = $crate::server::DownloadSink::new($call);
-        let reply = $self.0.$name(&$caller, request, &mut data).await?;
+        let reply = $self.service.$name(&$caller, request, &mut data).await?;
         data.finish(&reply).await
     }};
     (@serve upload $name:ident $self:ident $caller:ident $call:ident) => {{
         let (request, rest) = $crate::server::read_arguments::<$name::Request>($call).await?;
         let mut data = $crate::server::UploadSource::new($call, rest);
-        let reply = $self.0.$name(&$caller, request, &mut data).await?;
+        let reply = $self.service.$name(&$caller, request, &mut data).await?;
         $crate::server::send_reply($call, &reply).await
     }};
 }

@@ -54,7 +54,7 @@ pub mod vl;
 pub use client::{Download, Fetch, Store, Upload};
 pub use error::{RpcCause, RpcError};
 pub use interface::{Interface, Kind, Operation};
-pub use server::{Caller, DownloadSink, FetchSink, StoreSource, UploadSource};
+pub use server::{Caller, DownloadSink, FetchSink, Identity, StoreSource, UploadSource};
 
 /// Every interface there is a table of.
 pub const INTERFACES: [&Interface; 7] = [

@@ -4,6 +4,7 @@ mod stream;
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use afar_net::{AbortCode, Call, CallError, ServiceId};
 use afar_xdr::{Decode, Decoder, Encode, to_bytes};
@@ -17,12 +18,34 @@ pub use stream::{DownloadSink, UploadSource};
 const SLACK: usize = 1024;
 
 /// Who calls.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
     /// The address the call comes from.
     pub peer: SocketAddr,
     /// The service it was made to.
     pub service: ServiceId,
+    /// Who the caller has proved to be.
+    pub identity: Identity,
+}
+
+/// Who a caller has proved to be.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub enum Identity {
+    /// Nobody in particular: `anonymous`, a member of `system:anyuser` only.
+    #[default]
+    Anonymous,
+    /// A user by this name of the protection database.
+    User(Arc<str>),
+    /// The cell's administration itself, as with `-localauth`: everything is allowed.
+    Superuser,
+}
+
+impl Identity {
+    /// Whether everything is allowed.
+    #[must_use]
+    pub fn is_superuser(&self) -> bool {
+        *self == Self::Superuser
+    }
 }
 
 /// The code to abort with when a request could not be read.

@@ -133,8 +133,8 @@ impl Pair {
         let (client, server) = (bind(), bind());
         let files = FileServer::default();
         let stored = Arc::clone(&files.stored);
-        server.serve(rxafs::SERVICE, "files", rxafs::Server(files));
-        server.serve(vl::SERVICE, "locations", vl::Server(Locations));
+        server.serve(rxafs::SERVICE, "files", rxafs::Server::new(files));
+        server.serve(vl::SERVICE, "locations", vl::Server::new(Locations));
         // The answer comes after the services are known to the I/O thread.
         server.stats().await;
         Self {

@@ -98,8 +98,8 @@ impl Pair {
         let (client, server) = (bind(), bind());
         let volumes = VolumeServer::default();
         let restored = Arc::clone(&volumes.restored);
-        server.serve(afsvol::SERVICE, "volumes", afsvol::Server(volumes));
-        server.serve(bozo::SERVICE, "overseer", bozo::Server(Overseer));
+        server.serve(afsvol::SERVICE, "volumes", afsvol::Server::new(volumes));
+        server.serve(bozo::SERVICE, "overseer", bozo::Server::new(Overseer));
         server.stats().await;
         let connect = |service| client.connect(server.local_addr(), service, Arc::new(RxNull));
         Self {

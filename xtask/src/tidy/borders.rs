@@ -20,12 +20,24 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("store", &["dir", "types"]),
     (
         "fileserver",
-        &["store", "cell", "rpc", "dir", "types", "telemetry"],
+        &[
+            "store",
+            "cell",
+            "rpc",
+            "net",
+            "dir",
+            "types",
+            "xdr",
+            "telemetry",
+        ],
     ),
-    ("dbserver", &["cell", "rpc", "types", "telemetry"]),
+    (
+        "dbserver",
+        &["cell", "rpc", "net", "types", "xdr", "telemetry"],
+    ),
     ("cache", &["cell", "rpc", "dir", "types", "telemetry"]),
     ("fuse", &["cache", "types"]),
-    ("admin", &["cell", "rpc", "types"]),
+    ("admin", &["cell", "rpc", "net", "types", "xdr"]),
     ("telemetry", &[]),
     ("link", &[]),
     (

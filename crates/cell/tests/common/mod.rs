@@ -131,8 +131,8 @@ impl Cell {
             counts: Arc::default(),
             endpoint: endpoint.clone(),
         };
-        endpoint.serve(rxafs::SERVICE, "files", rxafs::Server(servers.clone()));
-        endpoint.serve(vl::SERVICE, "locations", vl::Server(servers.clone()));
+        endpoint.serve(rxafs::SERVICE, "files", rxafs::Server::new(servers.clone()));
+        endpoint.serve(vl::SERVICE, "locations", vl::Server::new(servers.clone()));
         let mut config = Config {
             cellservdb: Some("/dev/null".into()),
             vl_servers: vec![address],

@@ -1,0 +1,1 @@
+//! What `vos`, `pts`, `fs` and `bos` do, as steps that can be resumed.

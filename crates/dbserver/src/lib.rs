@@ -1,0 +1,1 @@
+//! The location and protection servers of a cell: VL and PR on one replicated key-value store.
