@@ -46,7 +46,7 @@ impl Default for Config {
 }
 
 /// Eight octets of the system's generator.
-fn random() -> u64 {
+pub(crate) fn random() -> u64 {
     let mut seed = [0; 8];
     let filled = getrandom(&mut seed, GetRandomFlags::empty()).expect("Linux has getrandom");
     assert_eq!(filled, seed.len(), "small requests are answered whole");

@@ -8,6 +8,7 @@
 //! - `driver`: the I/O thread, which alone owns the engine: no lock is taken for a packet
 //! - [`Socket`]: the seam where a simulated network can take the place of UDP
 //! - [`Udp`]: GSO, GRO, ECN, ICMP errors and socket buffers of Linux
+//! - [`Local`]: Unix sockets, for the administration of a server on its own machine
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -28,6 +29,7 @@ mod config;
 mod connection;
 mod driver;
 mod endpoint;
+mod local;
 mod mailbox;
 mod server;
 mod socket;
@@ -40,6 +42,7 @@ pub use call::Call;
 pub use config::Config;
 pub use connection::Connection;
 pub use endpoint::Endpoint;
+pub use local::Local;
 pub use server::Handler;
 pub use socket::{Received, Socket, SocketStats};
 pub use stats::Stats;
