@@ -62,7 +62,18 @@ impl Udp {
     /// # Errors
     /// The system's: the address is taken or not ours, or there are no more sockets.
     pub fn bind(addr: SocketAddr, receive_buffer: usize, send_buffer: usize) -> io::Result<Self> {
-        let socket = options::bind(addr)?;
+        Self::with_socket(options::bind(addr)?, receive_buffer, send_buffer)
+    }
+
+    /// Takes a socket that is bound already, as a service manager hands it over.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn with_socket(
+        socket: UdpSocket,
+        receive_buffer: usize,
+        send_buffer: usize,
+    ) -> io::Result<Self> {
         let buffer_hint = options::set_buffers(&socket, receive_buffer, send_buffer)?;
         let state = options::prepare(&socket)?;
         Ok(Self {

@@ -188,9 +188,9 @@ macro_rules! interface {
         }
 
         /// Serves a [`Service`]: reads opcode and arguments, calls the method, writes its results.
-        #[derive(Debug, Clone)]
+        #[derive(Debug)]
         pub struct Server<S> {
-            service: S,
+            service: ::std::sync::Arc<S>,
             identity: $crate::Identity,
         }
 
@@ -201,11 +201,17 @@ macro_rules! interface {
                 Self::with_identity(service, $crate::Identity::Anonymous)
             }
 
+            /// Serves one service at several endpoints.
+            #[must_use]
+            pub fn shared(service: &::std::sync::Arc<S>, identity: $crate::Identity) -> Self {
+                Self { service: ::std::sync::Arc::clone(service), identity }
+            }
+
             /// Serves callers that have proved who they are by reaching this endpoint, such as a
             /// socket in a directory only root can enter.
             #[must_use]
             pub fn with_identity(service: S, identity: $crate::Identity) -> Self {
-                Self { service, identity }
+                Self { service: ::std::sync::Arc::new(service), identity }
             }
         }
 
@@ -432,31 +438,31 @@ macro_rules! interface {
 
     (@serve call $name:ident $self:ident $caller:ident $call:ident) => {{
         let request = $crate::server::read_request($call).await?;
-        let reply = $self.service.$name(&$caller, request).await?;
+        let reply = Service::$name(&*$self.service, &$caller, request).await?;
         $crate::server::send_reply($call, &reply).await
     }};
     (@serve fetch $name:ident $self:ident $caller:ident $call:ident) => {{
         let request: $name::Request = $crate::server::read_request($call).await?;
         let mut data = $crate::server::FetchSink::new($call, request.length)?;
-        let reply = $self.service.$name(&$caller, request, &mut data).await?;
+        let reply = Service::$name(&*$self.service, &$caller, request, &mut data).await?;
         data.finish(&reply).await
     }};
     (@serve store $name:ident $self:ident $caller:ident $call:ident) => {{
         let (request, rest) = $crate::server::read_arguments::<$name::Request>($call).await?;
         let mut data = $crate::server::StoreSource::new($call, rest, request.length)?;
-        let reply = $self.service.$name(&$caller, request, &mut data).await?;
+        let reply = Service::$name(&*$self.service, &$caller, request, &mut data).await?;
         $crate::server::send_reply($call, &reply).await
     }};
     (@serve download $name:ident $self:ident $caller:ident $call:ident) => {{
         let request = $crate::server::read_request($call).await?;
         let mut data = $crate::server::DownloadSink::new($call);
-        let reply = $self.service.$name(&$caller, request, &mut data).await?;
+        let reply = Service::$name(&*$self.service, &$caller, request, &mut data).await?;
         data.finish(&reply).await
     }};
     (@serve upload $name:ident $self:ident $caller:ident $call:ident) => {{
         let (request, rest) = $crate::server::read_arguments::<$name::Request>($call).await?;
         let mut data = $crate::server::UploadSource::new($call, rest);
-        let reply = $self.service.$name(&$caller, request, &mut data).await?;
+        let reply = Service::$name(&*$self.service, &$caller, request, &mut data).await?;
         $crate::server::send_reply($call, &reply).await
     }};
 }
