@@ -3,9 +3,11 @@
 use std::process::ExitCode;
 
 use afar_link::cli::{self as link_cli, LinkCommand};
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
+use crate::afs_args::{self, Rewritten};
 use crate::store::{self, StoreCommand};
+use crate::vos::{self, VosCommand};
 use crate::{fetch, output, rxperf};
 
 /// AFS for long and fat links: client, servers, administration and instruments in one binary.
@@ -40,6 +42,9 @@ enum Command {
     /// Look after partitions of volumes: make, list, check, move volumes in and out of files.
     #[command(subcommand)]
     Store(StoreCommand),
+    /// Look after the volumes of a cell, as OpenAFS's vos does.
+    #[command(subcommand, disable_help_subcommand = true)]
+    Vos(VosCommand),
     /// Try a long or lossy link: an emulated WAN between two network namespaces.
     #[command(subcommand)]
     Link(LinkCommand),
@@ -47,13 +52,25 @@ enum Command {
 
 /// Parses the command line, does what it says and reports an error in one line.
 pub(crate) fn run() -> ExitCode {
-    let result = match Cli::parse().command {
+    let argv = match afs_args::rewrite(&Cli::command(), std::env::args_os()) {
+        Rewritten::Parse(argv) => argv,
+        Rewritten::Print(text) => {
+            output::help(&text);
+            return ExitCode::SUCCESS;
+        }
+        Rewritten::Fail(text, code) => {
+            output::usage(&text);
+            return ExitCode::from(code);
+        }
+    };
+    let result = match Cli::parse_from(argv).command {
         Command::Ls(args) => fetch::ls(args),
         Command::Stat(args) => fetch::stat(args),
         Command::Cat(args) => fetch::cat(args),
         Command::Cp(args) => fetch::cp(args),
         Command::Rxperf(args) => rxperf::run(args),
         Command::Store(command) => store::run(command),
+        Command::Vos(command) => vos::run(command),
         Command::Link(command) => link(command),
     };
     result.unwrap_or_else(|error| {

@@ -1,10 +1,12 @@
 //! The one binary: flags, wiring, output.
 
+mod afs_args;
 mod cli;
 mod fetch;
 mod output;
 mod rxperf;
 mod store;
+mod vos;
 
 use std::process::ExitCode;
 

@@ -60,3 +60,15 @@ pub(crate) fn error(error: &anyhow::Error) {
 pub(crate) fn note(text: &impl Display) {
     eprintln!("afar: {text}");
 }
+
+/// Prints text as it is: help, on standard output.
+#[expect(clippy::print_stdout, reason = "this module does the printing")]
+pub(crate) fn help(text: &str) {
+    print!("{text}");
+}
+
+/// Prints text as it is on standard error: what is wrong with a command line.
+#[expect(clippy::print_stderr, reason = "this module does the printing")]
+pub(crate) fn usage(text: &str) {
+    eprint!("{text}");
+}

@@ -1,0 +1,219 @@
+//! The servers that administration talks to: a cell's database servers, and volume servers.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use afar_net::{Connection, Endpoint, RxNull, ServiceId};
+use afar_rpc::{RpcCause, RpcError, afsvol, bozo, pr, rxafs, vl};
+use afar_types::error::{UNOQUORUM, UNOTSYNC};
+
+/// UDP port of protection servers.
+pub const PR_PORT: u16 = 7002;
+/// UDP port of volume location servers.
+pub const VL_PORT: u16 = 7003;
+/// UDP port of volume servers.
+pub const VOLUME_PORT: u16 = 7005;
+/// UDP port of overseers.
+pub const BOS_PORT: u16 = 7007;
+/// UDP port of file servers.
+pub const FILE_PORT: u16 = 7000;
+
+/// The database servers of a cell and, by their addresses, volume servers, file servers and
+/// overseers. Cheap to clone; clones share connections.
+///
+/// How calls are secured is decided here and nowhere else: they are not, so that who calls is
+/// known by the endpoint, which is a UDP socket or one of local administration.
+#[derive(Clone)]
+pub struct Servers(Arc<Inner>);
+
+struct Inner {
+    endpoint: Endpoint,
+    vl: Database<vl::Client>,
+    pr: Database<pr::Client>,
+    volume_port: u16,
+    volume_servers: Mutex<BTreeMap<Ipv4Addr, afsvol::Client>>,
+}
+
+/// The servers of one replicated database.
+struct Database<C> {
+    clients: Vec<C>,
+    /// The one that answered last.
+    preferred: AtomicUsize,
+}
+
+impl Servers {
+    /// The servers of a cell whose database servers have these addresses; ports are those of their
+    /// volume location services. Of each host the protection service is at its usual port.
+    #[must_use]
+    pub fn new(endpoint: Endpoint, database_servers: &[SocketAddr]) -> Self {
+        let protection = database_servers
+            .iter()
+            .map(|server| SocketAddr::new(server.ip(), PR_PORT));
+        let protection: Vec<_> = protection.collect();
+        Self::with_addresses(endpoint, database_servers, &protection, VOLUME_PORT)
+    }
+
+    /// The same, with every address given, and the UDP port all volume servers have.
+    #[must_use]
+    pub fn with_addresses(
+        endpoint: Endpoint,
+        vl: &[SocketAddr],
+        pr: &[SocketAddr],
+        volume_port: u16,
+    ) -> Self {
+        let vl = vl
+            .iter()
+            .map(|&server| vl::Client::new(connect(&endpoint, server, vl::SERVICE)));
+        let pr = pr
+            .iter()
+            .map(|&server| pr::Client::new(connect(&endpoint, server, pr::SERVICE)));
+        let (vl, pr) = (Database::new(vl), Database::new(pr));
+        Self(Arc::new(Inner {
+            endpoint,
+            vl,
+            pr,
+            volume_port,
+            volume_servers: Mutex::default(),
+        }))
+    }
+
+    /// The endpoint calls are made from.
+    #[must_use]
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.0.endpoint
+    }
+
+    /// Addresses of the volume location servers.
+    pub fn vl_addresses(&self) -> impl Iterator<Item = SocketAddr> + '_ {
+        let clients = self.0.vl.clients.iter();
+        clients.map(|client| client.connection().peer())
+    }
+
+    /// Addresses of the protection servers.
+    pub fn pr_addresses(&self) -> impl Iterator<Item = SocketAddr> + '_ {
+        let clients = self.0.pr.clients.iter();
+        clients.map(|client| client.connection().peer())
+    }
+
+    /// Calls a volume location server, and others when it cannot answer: see [`Servers::pr`].
+    ///
+    /// # Errors
+    /// What the last server asked said.
+    pub async fn vl<R, F>(&self, call: impl Fn(vl::Client) -> F) -> Result<R, RpcError>
+    where
+        F: Future<Output = Result<R, RpcError>>,
+    {
+        self.0.vl.call(call).await
+    }
+
+    /// Calls a protection server, and others when it cannot answer, as ubik's clients do: a server
+    /// that is not reached, has no quorum or does not take changes is passed over; all others'
+    /// answers count. If none could answer, all are asked a second time, as the one that takes
+    /// changes may just have been chosen.
+    ///
+    /// # Errors
+    /// What the last server asked said.
+    pub async fn pr<R, F>(&self, call: impl Fn(pr::Client) -> F) -> Result<R, RpcError>
+    where
+        F: Future<Output = Result<R, RpcError>>,
+    {
+        self.0.pr.call(call).await
+    }
+
+    /// The volume server at this address.
+    #[must_use]
+    pub fn volume_server(&self, address: Ipv4Addr) -> afsvol::Client {
+        let known = self.0.volume_servers.lock();
+        let mut known = known.unwrap_or_else(PoisonError::into_inner);
+        let client = known.entry(address).or_insert_with(|| {
+            let server = SocketAddr::new(IpAddr::V4(address), self.0.volume_port);
+            afsvol::Client::new(connect(&self.0.endpoint, server, afsvol::SERVICE))
+        });
+        Clone::clone(client)
+    }
+
+    /// The UDP port of volume servers, which others are told to forward dumps to.
+    #[must_use]
+    pub fn volume_port(&self) -> u16 {
+        self.0.volume_port
+    }
+
+    /// The file server at this address.
+    #[must_use]
+    pub fn file_server(&self, address: SocketAddr) -> rxafs::Client {
+        rxafs::Client::new(connect(&self.0.endpoint, address, rxafs::SERVICE))
+    }
+
+    /// The overseer at this address.
+    #[must_use]
+    pub fn overseer(&self, address: SocketAddr) -> bozo::Client {
+        bozo::Client::new(connect(&self.0.endpoint, address, bozo::SERVICE))
+    }
+}
+
+impl fmt::Debug for Servers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Servers")
+            .field("vl", &self.vl_addresses().collect::<Vec<_>>())
+            .field("pr", &self.pr_addresses().collect::<Vec<_>>())
+            .finish_non_exhaustive()
+    }
+}
+
+fn connect(endpoint: &Endpoint, server: SocketAddr, service: ServiceId) -> Connection {
+    endpoint.connect(server, service, Arc::new(RxNull))
+}
+
+impl<C: Clone> Database<C> {
+    fn new(clients: impl Iterator<Item = C>) -> Self {
+        let clients: Vec<_> = clients.collect();
+        assert!(!clients.is_empty(), "a cell has database servers");
+        Self {
+            clients,
+            preferred: AtomicUsize::new(0),
+        }
+    }
+
+    async fn call<R, F>(&self, call: impl Fn(C) -> F) -> Result<R, RpcError>
+    where
+        F: Future<Output = Result<R, RpcError>>,
+    {
+        let first = self.preferred.load(Ordering::Relaxed);
+        let count = self.clients.len();
+        let mut last = None;
+        let passes = if count == 1 { 1 } else { 2 };
+        for turn in 0..passes * count {
+            let number = (first + turn) % count;
+            match call(self.clients[number].clone()).await {
+                Err(error) if is_elsewhere(&error) => {
+                    tracing::debug!("{error}: {}; asking the next", error.cause);
+                    last = Some(error);
+                }
+                answer => {
+                    self.preferred.store(number, Ordering::Relaxed);
+                    return answer;
+                }
+            }
+        }
+        Err(last.expect("there is a server, and it was asked"))
+    }
+}
+
+/// Whether another server may answer better.
+fn is_elsewhere(error: &RpcError) -> bool {
+    match (&error.cause, error.aborted()) {
+        // What a server does not know, or could not read, is the same at all others.
+        (_, Some(code)) => {
+            matches!(code.0, UNOQUORUM | UNOTSYNC) || (code.0 < 0 && !is_rxgen(code.0))
+        }
+        (RpcCause::Call(_), None) => true,
+        _ => false,
+    }
+}
+
+fn is_rxgen(code: i32) -> bool {
+    (-457..=-450).contains(&code)
+}

@@ -1,0 +1,239 @@
+//! What all commands of the suites take, and what they start with: the cell and its servers.
+
+use std::cell::Cell;
+use std::env;
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use afar_admin::{Servers, VL_PORT};
+use afar_cell::{Client, Config};
+use afar_net::{Endpoint, Local};
+use afar_types::CellName;
+use anyhow::{Context, bail, ensure};
+use clap::Args;
+use tokio::runtime::Builder;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+use crate::output;
+
+/// The heading of options that the suites do not have elsewhere. No value goes to them by its
+/// place, and the suites' own form of help does not show them.
+pub(super) const OWN: &str = "Options of afar's own";
+
+/// Where the sockets of local administration are.
+const SOCKET_DIR: &str = "/run/afar";
+/// Where `ThisCell` is looked for.
+const CONFIG_DIRS: [&str; 3] = ["/etc/openafs", "/usr/vice/etc", "/etc/afar"];
+/// The same for one who acts as the cell.
+const SERVER_DIRS: [&str; 2] = ["/etc/openafs/server", "/usr/afs/etc"];
+/// A server is given up when nothing was heard of it for so long.
+const DEAD_TIME: Duration = Duration::from_secs(50);
+/// What an interrupted program returns, as shells count it: 128 + SIGINT.
+const INTERRUPTED: u8 = 130;
+
+/// Options of all commands of the suites.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct Common {
+    /// cell name
+    #[arg(long, short = 'c', value_name = "cell name")]
+    pub(crate) cell: Option<CellName>,
+    /// don't authenticate
+    #[arg(long)]
+    pub(crate) noauth: bool,
+    /// use server tickets
+    #[arg(long)]
+    pub(crate) localauth: bool,
+    /// verbose
+    #[arg(long)]
+    pub(crate) verbose: bool,
+    /// encrypt commands
+    #[arg(long)]
+    pub(crate) encrypt: bool,
+    /// don't resolve addresses
+    #[arg(long)]
+    pub(crate) noresolve: bool,
+    /// config location
+    #[arg(long, value_name = "config location")]
+    pub(crate) config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) own: OwnArgs,
+}
+
+/// Options that OpenAFS's commands do not have.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = OWN)]
+pub(crate) struct OwnArgs {
+    /// Print what is found as JSON, one object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Ask this database server, whatever CellServDB and DNS say; may be given again
+    #[arg(long, value_name = "HOST[:PORT]")]
+    pub(crate) vl_server: Vec<String>,
+    /// CellServDB to read
+    #[arg(long, value_name = "FILE", env = "AFAR_CELLSERVDB")]
+    pub(crate) cellservdb: Option<PathBuf>,
+    /// Sockets by which the servers of this machine are administered; -localauth uses
+    /// /run/afar
+    #[arg(long, value_name = "DIR", env = "AFAR_SOCKET_DIR")]
+    pub(crate) socket_dir: Option<PathBuf>,
+}
+
+/// A cell's servers, ready to be asked.
+pub(crate) struct Session {
+    /// The cell's name, where one is known.
+    pub(crate) cell: Option<CellName>,
+    /// Its servers.
+    pub(crate) servers: Servers,
+    /// Whether a signal asked to stop.
+    pub(crate) interrupt: watch::Receiver<bool>,
+    orderly: Cell<bool>,
+}
+
+impl Session {
+    /// From now on the command itself looks at [`interrupt`](Self::interrupt) and cleans up; only
+    /// a second signal ends it at once.
+    pub(crate) fn stop_in_order(&self) {
+        self.orderly.set(true);
+    }
+}
+
+/// Runs a command with a cell's servers. A signal ends it, unless it
+/// [stops in order](Session::stop_in_order).
+///
+/// # Errors
+/// When the cell is not known, and what the command fails with.
+pub(crate) fn run(
+    common: &Common,
+    command: impl AsyncFnOnce(&Session) -> anyhow::Result<ExitCode>,
+) -> anyhow::Result<ExitCode> {
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime; is a limit on threads reached?")?;
+    runtime.block_on(async {
+        let (stop, interrupt) = watch::channel(false);
+        let (cell, servers) = open(common).await?;
+        let session = Session {
+            cell,
+            servers,
+            interrupt,
+            orderly: Cell::new(false),
+        };
+        let mut interrupts = signal(SignalKind::interrupt()).context("cannot catch signals")?;
+        let mut terminates = signal(SignalKind::terminate()).context("cannot catch signals")?;
+        let mut work = std::pin::pin!(command(&session));
+        loop {
+            tokio::select! {
+                result = &mut work => return result,
+                _ = interrupts.recv() => {}
+                _ = terminates.recv() => {}
+            }
+            if !session.orderly.get() || stop.send_replace(true) {
+                return Ok(ExitCode::from(INTERRUPTED));
+            }
+        }
+    })
+}
+
+async fn open(common: &Common) -> anyhow::Result<(Option<CellName>, Servers)> {
+    ensure!(
+        !(common.noauth && common.localauth),
+        "-noauth and -localauth contradict each other; give one of them"
+    );
+    let mut net = afar_net::Config::default();
+    net.rx.dead_time = DEAD_TIME;
+    if let Some(dir) = socket_dir(common)? {
+        // Where everything goes to sockets of this machine, hosts do not matter.
+        let socket = Local::client(&dir).context("cannot open a socket")?;
+        let endpoint = Endpoint::with_socket(socket, net).context("cannot start the network")?;
+        let here = SocketAddr::from((Ipv4Addr::LOCALHOST, VL_PORT));
+        let cell = common.cell.clone().or_else(|| this_cell(common));
+        return Ok((cell, Servers::new(endpoint, &[here])));
+    }
+    if common.encrypt && !common.noauth {
+        output::note(&"-encrypt needs a token, and there is none: nothing is encrypted");
+    }
+    let any = ([0, 0, 0, 0], 0).into();
+    let endpoint = Endpoint::bind(any, net).context("cannot open a UDP socket")?;
+    let (cell, addresses) = database_servers(common, &endpoint).await?;
+    Ok((cell, Servers::new(endpoint, &addresses)))
+}
+
+/// The directory of sockets, if they are to be used.
+fn socket_dir(common: &Common) -> anyhow::Result<Option<PathBuf>> {
+    let dir = match (&common.own.socket_dir, common.localauth) {
+        _ if common.noauth => return Ok(None),
+        (Some(dir), _) => dir.clone(),
+        (None, true) => SOCKET_DIR.into(),
+        (None, false) => return Ok(None),
+    };
+    if common.localauth && !Local::is_served(&dir, VL_PORT) {
+        bail!(
+            "-localauth: no server of this machine is to be administered by {}; run this where \
+             one is, as its user, or name its directory with --socket-dir",
+            dir.display()
+        );
+    }
+    Ok(Some(dir))
+}
+
+async fn database_servers(
+    common: &Common,
+    endpoint: &Endpoint,
+) -> anyhow::Result<(Option<CellName>, Vec<SocketAddr>)> {
+    let cell = common.cell.clone().or_else(|| this_cell(common));
+    if !common.own.vl_server.is_empty() {
+        let mut addresses = Vec::new();
+        for server in &common.own.vl_server {
+            addresses.extend(resolve(server).await?);
+        }
+        return Ok((cell, addresses));
+    }
+    let cell = cell.context(
+        "no cell is named, and no ThisCell file names one; give -cell, or a server with \
+         --vl-server",
+    )?;
+    let in_config = common.config.as_deref().map(|dir| dir.join("CellServDB"));
+    let config = Config {
+        cellservdb: common.own.cellservdb.clone().or(in_config),
+        ..Config::default()
+    };
+    let client = Client::new(endpoint.clone(), config)?;
+    let addresses = client.cell(&cell).await?.servers().collect();
+    Ok((Some(cell), addresses))
+}
+
+/// The cell of this machine.
+fn this_cell(common: &Common) -> Option<CellName> {
+    if let Some(cell) = env::var("AFSCELL").ok().and_then(|name| name.parse().ok()) {
+        return Some(cell);
+    }
+    let read = |dir: &Path| {
+        let text = fs::read_to_string(dir.join("ThisCell")).ok()?;
+        text.trim().parse().ok()
+    };
+    if let Some(dir) = &common.config {
+        return read(dir);
+    }
+    let servers = SERVER_DIRS.iter().filter(|_| common.localauth);
+    let mut dirs = servers.chain(&CONFIG_DIRS).map(Path::new);
+    dirs.find_map(read)
+}
+
+/// The addresses of `HOST` or `HOST:PORT`.
+async fn resolve(server: &str) -> anyhow::Result<Vec<SocketAddr>> {
+    let wrong = || format!("--vl-server {server}: give a host's name or address, or HOST:PORT");
+    let target = match server.contains(':') {
+        true => server.to_owned(),
+        false => format!("{server}:{VL_PORT}"),
+    };
+    let found = tokio::net::lookup_host(target).await;
+    let found = found.with_context(wrong)?.filter(SocketAddr::is_ipv4);
+    let found: Vec<_> = found.collect();
+    ensure!(!found.is_empty(), "{}: it has no IPv4 address", wrong());
+    Ok(found)
+}
