@@ -3,6 +3,7 @@
 mod afs_args;
 mod cli;
 mod fetch;
+mod local_cell;
 mod output;
 mod rxperf;
 mod store;
