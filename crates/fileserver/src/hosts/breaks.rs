@@ -1,0 +1,262 @@
+//! Breaking promises: who waits for whom.
+//!
+//! Each host has a queue of promises to break and at most one call under way, which takes up to 50
+//! of them; what comes meanwhile goes with the next. A change waits at a [`Gate`] until every host
+//! has answered, or is overdue.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use afar_net::{Endpoint, RxNull};
+use afar_rpc::rxafscb;
+use afar_types::{CallBack, CallBackType, CallBacks, Fid, Fids};
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::Shared;
+use super::config::count;
+use super::host::{Break, Host, Standing};
+use super::table::HostIndex;
+
+/// How long a host that does not answer counts among those that are called at a time.
+const SLOT_TIME: Duration = Duration::from_millis(100);
+
+/// Addresses of a host that are tried before it counts as down.
+const ADDRESSES_TRIED: usize = 3;
+
+/// Promises of a host that are forgotten under one lock.
+const SLICE: usize = 1024;
+
+/// Where a change waits until all hosts concerned have arrived.
+#[derive(Debug)]
+pub(super) struct Gate {
+    missing: AtomicUsize,
+    open: Notify,
+}
+
+impl Gate {
+    /// One that waits for one arrival.
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            missing: AtomicUsize::new(1),
+            open: Notify::new(),
+        })
+    }
+
+    /// It has to wait for one arrival more.
+    fn expect_another(&self) {
+        self.missing.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn arrive(&self) {
+        // What was done before the arrival is seen by who waits.
+        if self.missing.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.open.notify_waiters();
+        }
+    }
+
+    async fn wait(&self) {
+        let open = self.open.notified();
+        tokio::pin!(open);
+        open.as_mut().enable();
+        if self.missing.load(Ordering::Acquire) > 0 {
+            open.await;
+        }
+    }
+}
+
+impl Shared {
+    /// Breaks promises that are in the table no more: `broken` says whose and of what. Returns when
+    /// all hosts have answered that are not overdue.
+    pub(super) async fn break_all(self: &Arc<Self>, broken: Vec<(HostIndex, Fid)>) {
+        if broken.is_empty() {
+            return;
+        }
+        count(&self.counters.broken, broken.len());
+        let gate = self.start_breaks(broken);
+        // Every host has a limit of its own. This one is for thousands of them on a machine that
+        // is too slow for its clients: a change is never held up for longer.
+        if timeout(self.config.break_limit, gate.wait()).await.is_err() {
+            tracing::warn!("a change did not wait for all breaks: too many are under way");
+        }
+    }
+
+    /// Puts breaks into their hosts' queues, and sees to it that they are worked on.
+    pub(super) fn start_breaks(self: &Arc<Self>, mut broken: Vec<(HostIndex, Fid)>) -> Arc<Gate> {
+        let gate = Gate::new();
+        broken.sort_unstable();
+        broken.dedup();
+        let hosts: Vec<(Arc<Host>, &[(HostIndex, Fid)])> = {
+            let state = self.state.lock();
+            broken
+                .chunk_by(|one, other| one.0 == other.0)
+                .filter_map(|of_host| {
+                    let host = state.registry.number(of_host[0].0)?;
+                    Some((Arc::clone(host), of_host))
+                })
+                .collect()
+        };
+        for (host, promises) in hosts {
+            if queue(&host, promises, &gate) {
+                self.spawn_breaker(host);
+            }
+        }
+        gate.arrive();
+        gate
+    }
+
+    fn spawn_breaker(self: &Arc<Self>, host: Arc<Host>) {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            // Without a runtime nobody can be called; the host hears of it when it calls.
+            self.mark_down(&host);
+            host.lock().breaking = false;
+            return;
+        };
+        let shared = Arc::clone(self);
+        runtime.spawn(async move { shared.work_on(host).await });
+    }
+
+    /// Works on a host's breaks until there are none.
+    async fn work_on(self: Arc<Self>, host: Arc<Host>) {
+        loop {
+            let batch: Vec<Break> = {
+                let mut state = host.lock();
+                let number = state.breaks.len().min(Fids::MAX);
+                if number == 0 {
+                    (state.breaking, state.late) = (false, false);
+                    break;
+                }
+                state.breaks.drain(..number).collect()
+            };
+            let (fids, gates): (Vec<Fid>, Vec<Option<Arc<Gate>>>) =
+                batch.into_iter().map(|one| (one.fid, one.gate)).unzip();
+            let mut gates: Vec<Arc<Gate>> = gates.into_iter().flatten().collect();
+            let answered = self.deliver(&host, fids, &mut gates).await;
+            if !answered {
+                self.mark_down(&host);
+            }
+            gates.drain(..).for_each(|gate| gate.arrive());
+        }
+        host.changed.notify_waiters();
+    }
+
+    /// Tells a host of broken promises. Returns whether it has answered. When it is overdue,
+    /// those who wait for it, and for what is in its queue, are let go first.
+    async fn deliver(&self, host: &Host, fids: Vec<Fid>, gates: &mut Vec<Arc<Gate>>) -> bool {
+        let (endpoint, peers, patience) = {
+            let state = host.lock();
+            let endpoint = state.endpoint.clone().or_else(|| self.endpoint());
+            (endpoint, state.peers.clone(), state.patience(&self.config))
+        };
+        let (Some(endpoint), Ok(fids)) = (endpoint, Fids::new(fids)) else {
+            return false;
+        };
+        let slot = self.slots.acquire().await;
+        let begun = Instant::now();
+        let call = self.tell_one_of(host, &endpoint, &peers, &fids);
+        tokio::pin!(call);
+        if let Ok(answered) = timeout(SLOT_TIME, &mut call).await {
+            return answered;
+        }
+        drop(slot);
+        if let Ok(answered) = timeout_at(begun + patience, &mut call).await {
+            return answered;
+        }
+        count(&self.counters.breaks_late, 1);
+        {
+            let mut state = host.lock();
+            state.late = true;
+            gates.extend(state.breaks.iter_mut().filter_map(|one| one.gate.take()));
+        }
+        gates.drain(..).for_each(|gate| gate.arrive());
+        call.await
+    }
+
+    /// Tries the addresses of a host, the usual one first. The one that answers is the usual one
+    /// from then on.
+    async fn tell_one_of(
+        &self,
+        host: &Host,
+        endpoint: &Endpoint,
+        peers: &[SocketAddr],
+        fids: &Fids,
+    ) -> bool {
+        for &peer in peers.iter().take(ADDRESSES_TRIED) {
+            let begun = Instant::now();
+            let client = callback_client(endpoint, peer);
+            let call = client.call_back(fids.clone(), dropped(fids.len()));
+            if let Ok(Ok(_)) = timeout(self.config.break_limit, call).await {
+                count(&self.counters.break_calls, 1);
+                let mut state = host.lock();
+                state.round_trip = begun.elapsed();
+                if let Some(place) = state.peers.iter().position(|known| *known == peer) {
+                    state.peers.swap(0, place);
+                }
+                return true;
+            }
+        }
+        false
+    }
+
+    /// A host did not answer: it has no promises any more, and must drop those it has before its
+    /// next call is served. So later changes have nothing to do with it.
+    pub(super) fn mark_down(self: &Arc<Self>, host: &Arc<Host>) {
+        count(&self.counters.breaks_failed, 1);
+        // From here on it gets no new promises. Until it is `Down` its calls wait, as it is late.
+        host.lock().late = true;
+        loop {
+            let mut state = self.state.lock();
+            if !state.registry.knows(host) || state.table.shut_host(host.index(), SLICE) < SLICE {
+                break;
+            }
+        }
+        let gates: Vec<Arc<Gate>> = {
+            let mut state = host.lock();
+            if state.standing != Standing::Gone {
+                state.standing = Standing::Down;
+            }
+            // It is asked again at once when it calls.
+            (state.asked, state.silent, state.late) = (None, false, false);
+            let breaks = state.breaks.drain(..);
+            breaks.filter_map(|one| one.gate).collect()
+        };
+        gates.into_iter().for_each(|gate| gate.arrive());
+        host.changed.notify_waiters();
+    }
+}
+
+/// Puts promises to break into a host's queue. Returns whether a task is to be started for them.
+fn queue(host: &Host, promises: &[(HostIndex, Fid)], gate: &Arc<Gate>) -> bool {
+    let mut state = host.lock();
+    match state.standing {
+        // It has to drop all it has before it is served: there is nothing to tell.
+        Standing::Down | Standing::Gone => return false,
+        Standing::Unknown | Standing::Ready => {}
+    }
+    let all = promises.iter().map(|&(_, fid)| Break { fid, gate: None });
+    state.breaks.extend(all);
+    if !state.late
+        && let Some(last) = state.breaks.back_mut()
+    {
+        gate.expect_another();
+        last.gate = Some(Arc::clone(gate));
+    }
+    !std::mem::replace(&mut state.breaking, true)
+}
+
+/// A host's callback service, at the address it calls from.
+pub(super) fn callback_client(endpoint: &Endpoint, peer: SocketAddr) -> rxafscb::Client {
+    rxafscb::Client::new(endpoint.connect(peer, rxafscb::SERVICE, Arc::new(RxNull)))
+}
+
+/// What OpenAFS sends beside the fids: each promise is over.
+fn dropped(number: usize) -> CallBacks {
+    let callback = CallBack {
+        version: 1,
+        expires_in: 0,
+        kind: CallBackType::Dropped,
+    };
+    CallBacks::new(vec![callback; number.min(CallBacks::MAX)]).unwrap_or_default()
+}

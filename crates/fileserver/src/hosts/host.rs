@@ -1,0 +1,216 @@
+//! A cache manager, as the file server sees it.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use afar_net::Endpoint;
+use afar_types::{AfsUuid, Fid};
+use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::breaks::Gate;
+use super::config::HostsConfig;
+use super::table::HostIndex;
+
+/// Addresses a host is known to call from; older ones are forgotten.
+pub(super) const ADDRESSES_MAX: usize = 16;
+
+/// A cache manager that calls this server, whatever addresses and connections it uses.
+pub struct Host {
+    index: HostIndex,
+    state: Mutex<HostState>,
+    /// Told when questions have been answered, and when overdue breaks have.
+    pub(super) changed: Notify,
+}
+
+/// How far a host may be trusted with promises.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// It has not said who it is.
+    Unknown,
+    /// It answers, and holds the promises that the table has.
+    Ready,
+    /// It did not answer when promises were broken. It holds none by our account, and has to drop
+    /// all it has before it is served again.
+    Down,
+    /// It is in no table any more: evicted, or found to be another host's address.
+    Gone,
+}
+
+/// What changes of a host. Locked after the tables, never before, and never across an await.
+pub(super) struct HostState {
+    pub(super) standing: Standing,
+    pub(super) uuid: Option<AfsUuid>,
+    /// Where it calls from. Breaks go to the first.
+    pub(super) peers: Vec<SocketAddr>,
+    /// The addresses it tells of.
+    pub(super) interfaces: Vec<IpAddr>,
+    pub(super) translates_errors: bool,
+    /// The endpoint it calls, from which it is called back.
+    pub(super) endpoint: Option<Endpoint>,
+    /// When it last called.
+    pub(super) active: Instant,
+    /// How long it takes to answer, measured with the last call it answered.
+    pub(super) round_trip: Duration,
+    /// When it was last asked who it is.
+    pub(super) asked: Option<Instant>,
+    /// It is being asked who it is.
+    pub(super) asking: bool,
+    /// It was asked and did not answer in time: nobody waits for it any more.
+    pub(super) silent: bool,
+    /// Breaks that wait for the one that is under way.
+    pub(super) breaks: VecDeque<Break>,
+    /// A task is working on the breaks.
+    pub(super) breaking: bool,
+    /// The break under way is overdue, and those that had to wait for it were let go.
+    pub(super) late: bool,
+}
+
+/// A promise to break.
+pub(super) struct Break {
+    pub(super) fid: Fid,
+    /// Who waits until it is broken.
+    pub(super) gate: Option<Arc<Gate>>,
+}
+
+/// What is to be done with a call of a host.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Serve it.
+    Serve,
+    /// Ask the host who it is; wait until then, unless it is silent.
+    Ask { wait: Option<Instant> },
+    /// Wait until something changes, or until then.
+    Wait(Instant),
+    /// Wait until it has heard of the promises that were broken.
+    Settle,
+    /// Look for the host again.
+    Again,
+}
+
+impl Host {
+    pub(super) fn new(index: HostIndex, peers: Vec<SocketAddr>, now: Instant) -> Arc<Self> {
+        Arc::new(Self {
+            index,
+            state: Mutex::new(HostState {
+                standing: Standing::Unknown,
+                uuid: None,
+                peers,
+                interfaces: Vec::new(),
+                translates_errors: false,
+                endpoint: None,
+                active: now,
+                round_trip: Duration::ZERO,
+                asked: None,
+                asking: false,
+                silent: false,
+                breaks: VecDeque::new(),
+                breaking: false,
+                late: false,
+            }),
+            changed: Notify::new(),
+        })
+    }
+
+    /// The number it has in the tables while it is in them.
+    pub(super) fn index(&self) -> HostIndex {
+        self.index
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, HostState> {
+        self.state.lock()
+    }
+
+    /// Its identity, if it told one. Cache managers older than 2000 have none.
+    #[must_use]
+    pub fn uuid(&self) -> Option<AfsUuid> {
+        self.lock().uuid
+    }
+
+    /// Whether it wants errors as UAE codes (AFS-3 CLIENT_CAPABILITY_ERRORTRANS).
+    #[must_use]
+    pub fn translates_errors(&self) -> bool {
+        self.lock().translates_errors
+    }
+
+    /// The addresses it calls from, and those it tells of. Only the first kind is certain.
+    #[must_use]
+    pub fn addresses(&self) -> Vec<IpAddr> {
+        let state = self.lock();
+        let mut addresses: Vec<IpAddr> = Vec::new();
+        let all = state.peers.iter().map(SocketAddr::ip);
+        for address in all.chain(state.interfaces.iter().copied()) {
+            if !addresses.contains(&address) {
+                addresses.push(address);
+            }
+        }
+        addresses
+    }
+}
+
+impl HostState {
+    /// What to do with a call that comes now.
+    pub(super) fn step(&mut self, config: &HostsConfig, now: Instant) -> Step {
+        if self.standing == Standing::Gone {
+            return Step::Again;
+        }
+        if self.late {
+            return Step::Settle;
+        }
+        // A host that was in good standing must hear of what it missed before it is served; of one
+        // that is new, nothing says that it listens at all.
+        let patience = match self.standing {
+            Standing::Down => config.break_limit,
+            _ => config.introduction_wait,
+        };
+        if self.asking {
+            let until = self.asked.map_or(now, |asked| asked + patience);
+            let over = self.silent || until <= now;
+            return if over { Step::Serve } else { Step::Wait(until) };
+        }
+        let due = match self.standing {
+            Standing::Ready => now.duration_since(self.active) >= config.verify_after,
+            _ => match self.asked {
+                Some(asked) if self.silent => now.duration_since(asked) >= config.ask_again_after,
+                _ => true,
+            },
+        };
+        self.active = now;
+        if !due {
+            return Step::Serve;
+        }
+        (self.asking, self.asked) = (true, Some(now));
+        Step::Ask {
+            wait: (!self.silent).then(|| now + patience),
+        }
+    }
+
+    /// How long somebody may be kept waiting for this host's answer to a break.
+    pub(super) fn patience(&self, config: &HostsConfig) -> Duration {
+        let patience = self.round_trip.saturating_mul(3) + config.break_wait;
+        patience.min(config.break_limit)
+    }
+
+    /// Notes that it calls from this address too. Returns one that is forgotten for it.
+    pub(super) fn add_peer(&mut self, peer: SocketAddr, first: bool) -> Option<SocketAddr> {
+        self.peers.retain(|known| *known != peer);
+        let forgotten = (self.peers.len() >= ADDRESSES_MAX).then(|| self.peers.remove(1));
+        let place = if first { 0 } else { self.peers.len() };
+        self.peers.insert(place, peer);
+        forgotten
+    }
+}
+
+impl std::fmt::Debug for Host {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let state = self.lock();
+        f.debug_struct("Host")
+            .field("uuid", &state.uuid)
+            .field("peers", &state.peers)
+            .field("standing", &state.standing)
+            .finish_non_exhaustive()
+    }
+}

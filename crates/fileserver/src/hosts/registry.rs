@@ -1,0 +1,159 @@
+//! Which hosts there are: by number, by address, by identity.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use afar_types::AfsUuid;
+use tokio::time::Instant;
+
+use super::host::{Host, Standing};
+use super::table::{HostIndex, Table};
+
+/// Hosts. A host is in here as long as the table of promises may know its number.
+#[derive(Debug, Default)]
+pub(super) struct Registry {
+    by_number: Vec<Option<Arc<Host>>>,
+    free: Vec<HostIndex>,
+    by_peer: HashMap<SocketAddr, Arc<Host>>,
+    /// How many of the addresses are of one machine.
+    machines: HashMap<IpAddr, usize>,
+    by_uuid: HashMap<AfsUuid, Arc<Host>>,
+}
+
+impl Registry {
+    pub(super) fn len(&self) -> usize {
+        self.by_number.len() - self.free.len()
+    }
+
+    /// All hosts, in the order of their numbers.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<Host>> {
+        self.by_number.iter().flatten()
+    }
+
+    pub(super) fn number(&self, index: HostIndex) -> Option<&Arc<Host>> {
+        self.by_number.get(index as usize)?.as_ref()
+    }
+
+    /// Whether it is this very host that has its number.
+    pub(super) fn knows(&self, host: &Arc<Host>) -> bool {
+        self.number(host.index())
+            .is_some_and(|known| Arc::ptr_eq(known, host))
+    }
+
+    pub(super) fn at(&self, peer: SocketAddr) -> Option<&Arc<Host>> {
+        self.by_peer.get(&peer)
+    }
+
+    pub(super) fn with_uuid(&self, uuid: AfsUuid) -> Option<&Arc<Host>> {
+        self.by_uuid.get(&uuid)
+    }
+
+    /// Whether calls come from other ports of that machine too.
+    pub(super) fn shares_machine(&self, address: IpAddr) -> bool {
+        self.machines.get(&address).is_some_and(|&ports| ports > 1)
+    }
+
+    /// A new host that calls from there.
+    pub(super) fn add(&mut self, peers: Vec<SocketAddr>, now: Instant) -> Arc<Host> {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.by_number.push(None);
+            // Numbers are bounded by the configuration and by memory, far below.
+            HostIndex::try_from(self.by_number.len() - 1).unwrap_or(HostIndex::MAX)
+        });
+        let host = Host::new(index, peers.clone(), now);
+        for peer in peers {
+            self.set_peer(peer, &host);
+        }
+        self.by_number[index as usize] = Some(Arc::clone(&host));
+        host
+    }
+
+    /// From now on calls from there are this host's.
+    pub(super) fn set_peer(&mut self, peer: SocketAddr, host: &Arc<Host>) {
+        if self.by_peer.insert(peer, Arc::clone(host)).is_none() {
+            *self.machines.entry(peer.ip()).or_insert(0) += 1;
+        }
+    }
+
+    /// Calls from there are not this host's any more.
+    pub(super) fn forget_peer(&mut self, peer: SocketAddr, host: &Arc<Host>) {
+        if self.at(peer).is_some_and(|known| Arc::ptr_eq(known, host)) {
+            self.by_peer.remove(&peer);
+            if let Some(ports) = self.machines.get_mut(&peer.ip()) {
+                *ports -= 1;
+                if *ports == 0 {
+                    self.machines.remove(&peer.ip());
+                }
+            }
+        }
+    }
+
+    /// This identity is this host's.
+    pub(super) fn set_uuid(&mut self, uuid: AfsUuid, host: &Arc<Host>) {
+        self.by_uuid.insert(uuid, Arc::clone(host));
+    }
+
+    /// Takes a host out, with its promises.
+    pub(super) fn remove(&mut self, host: &Arc<Host>, table: &mut Table) {
+        if !self.knows(host) {
+            return;
+        }
+        table.shut_host(host.index(), usize::MAX);
+        let (peers, uuid) = {
+            let mut state = host.lock();
+            state.standing = Standing::Gone;
+            (std::mem::take(&mut state.peers), state.uuid)
+        };
+        for peer in peers {
+            self.forget_peer(peer, host);
+        }
+        if let Some(uuid) = uuid
+            && self
+                .with_uuid(uuid)
+                .is_some_and(|known| Arc::ptr_eq(known, host))
+        {
+            self.by_uuid.remove(&uuid);
+        }
+        self.by_number[host.index() as usize] = None;
+        self.free.push(host.index());
+        host.changed.notify_waiters();
+    }
+
+    /// Hosts to forget so that there is room: a sixty-fourth of all.
+    pub(super) fn least_wanted(&self, table: &Table) -> Vec<Arc<Host>> {
+        let mut candidates: Vec<_> = self
+            .iter()
+            .filter_map(|host| {
+                let state = host.lock();
+                let holds = table.held(host.index()) > 0;
+                let wanted = (state.standing != Standing::Unknown, holds);
+                (!state.asking && !state.breaking)
+                    .then(|| ((wanted, state.active), Arc::clone(host)))
+            })
+            .collect();
+        candidates.sort_unstable_by_key(|(key, host)| Reverse((*key, host.index())));
+        let kept = candidates.len() - candidates.len().min(self.len() / 64 + 1);
+        candidates
+            .split_off(kept)
+            .into_iter()
+            .map(|(_, host)| host)
+            .collect()
+    }
+
+    /// Hosts that hold no promise and have not called for so long.
+    pub(super) fn idle(&self, table: &Table, now: Instant, limit: Duration) -> Vec<Arc<Host>> {
+        self.iter()
+            .filter(|host| {
+                let state = host.lock();
+                now.duration_since(state.active) >= limit
+                    && table.held(host.index()) == 0
+                    && !state.asking
+                    && !state.breaking
+            })
+            .cloned()
+            .collect()
+    }
+}
