@@ -3,6 +3,7 @@
 //! Nothing is printed here: steps return what they found and tell how they go by events, so that
 //! the same steps serve a command line, a program and a test.
 
+pub mod bos;
 mod servers;
 
 pub use servers::{BOS_PORT, FILE_PORT, PR_PORT, Servers, VL_PORT, VOLUME_PORT};
