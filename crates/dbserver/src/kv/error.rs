@@ -1,0 +1,78 @@
+//! What can go wrong with the rows.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use afar_net::AbortCode;
+
+/// Why rows could not be read or changed.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum DbError {
+    /// The directory or its files cannot be used.
+    #[error("database {path}: {what}")]
+    Open {
+        /// The database's directory.
+        path: PathBuf,
+        /// What was tried.
+        what: &'static str,
+        /// Why it failed.
+        source: Arc<io::Error>,
+    },
+    /// It was written by a later version.
+    #[error("database {path} has format {found}, and this version of afar knows only 1")]
+    Format {
+        /// The database's directory.
+        path: PathBuf,
+        /// Its format.
+        found: String,
+    },
+    /// LMDB failed.
+    #[error("database {path}")]
+    Rows {
+        /// The database's directory.
+        path: Arc<PathBuf>,
+        /// What it says.
+        source: Arc<heed::Error>,
+    },
+    /// A key is empty or longer than 511 bytes.
+    #[error("a key of {0} bytes; 1 to 511 are possible")]
+    Key(usize),
+    /// More is changed at once than the servers can agree on at once.
+    #[error("a change of {rows} rows and {bytes} bytes is too large; change less at a time")]
+    TooLarge {
+        /// Rows changed.
+        rows: usize,
+        /// Bytes of their keys and values.
+        bytes: usize,
+    },
+    /// The servers that have to agree cannot be reached, or have no majority.
+    #[error("the database has no quorum")]
+    NoQuorum,
+    /// A change had a fault of its own; nothing of it was kept.
+    #[error("a change of the database failed inside the server")]
+    Fault,
+    /// The database was closed.
+    #[error("the database is closed")]
+    Closed,
+}
+
+impl DbError {
+    /// The code to abort a call with: one of ubik's, which make a client try another server.
+    #[must_use]
+    pub fn code(&self) -> AbortCode {
+        match self {
+            Self::NoQuorum => UNOQUORUM,
+            Self::Open { .. } | Self::Format { .. } | Self::Rows { .. } => UIOERROR,
+            Self::Key(_) | Self::TooLarge { .. } | Self::Fault | Self::Closed => UINTERNAL,
+        }
+    }
+}
+
+/// No majority of the database servers is reached (ubik).
+pub const UNOQUORUM: AbortCode = AbortCode(5376);
+/// Reading or writing the database failed (ubik).
+pub const UIOERROR: AbortCode = AbortCode(5379);
+/// The database server failed (ubik).
+pub const UINTERNAL: AbortCode = AbortCode(5380);

@@ -1,0 +1,83 @@
+//! Changes that wait for the committer.
+
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use heed::RwTxn;
+use tokio::sync::oneshot;
+
+use super::DbError;
+use super::env::Env;
+use super::view::Change;
+
+/// A change that somebody waits for.
+pub(super) trait Job: Send {
+    /// Makes the change; whether it is to be kept. Can be called again, and forgets what was
+    /// before.
+    fn run(&mut self, change: &mut Change<'_>) -> bool;
+
+    /// Tells the one who waits what came of it. `Ok` means that the others' rows it read and the
+    /// rows it changed, if they were kept, are on the disk.
+    fn answer(self: Box<Self>, outcome: Result<(), DbError>);
+}
+
+/// A closure and where its result goes.
+pub(super) struct Task<T, E, F> {
+    function: F,
+    result: Option<Result<T, E>>,
+    answer: oneshot::Sender<Result<T, E>>,
+}
+
+impl<T, E, F> Task<T, E, F> {
+    pub(super) fn new(function: F, answer: oneshot::Sender<Result<T, E>>) -> Self {
+        Self {
+            function,
+            result: None,
+            answer,
+        }
+    }
+}
+
+impl<T, E, F> Job for Task<T, E, F>
+where
+    F: Fn(&mut Change<'_>) -> Result<T, E> + Send,
+    T: Send,
+    E: From<DbError> + Send,
+{
+    fn run(&mut self, change: &mut Change<'_>) -> bool {
+        let result = (self.function)(change);
+        let keep = result.is_ok();
+        self.result = Some(result);
+        keep
+    }
+
+    fn answer(self: Box<Self>, outcome: Result<(), DbError>) {
+        let result = match (outcome, self.result) {
+            (Ok(()), Some(result)) => result,
+            (Ok(()), None) => Err(DbError::Fault.into()),
+            (Err(error), _) => Err(error.into()),
+        };
+        if self.answer.send(result).is_err() {
+            tracing::trace!("nobody waits for a change any more");
+        }
+    }
+}
+
+/// Makes a change within `parent`. Returns the keys of the rows it changed; none if it is not
+/// kept.
+pub(super) fn attempt(
+    env: &Env,
+    parent: &mut RwTxn<'_>,
+    job: &mut dyn Job,
+) -> Result<BTreeSet<Vec<u8>>, DbError> {
+    let mut change = Change::new(env, env.nested(parent)?);
+    let keep = catch_unwind(AssertUnwindSafe(|| job.run(&mut change))).map_err(|_| {
+        tracing::error!("a change of the database panicked; nothing of it is kept");
+        DbError::Fault
+    })?;
+    if keep {
+        change.keep()
+    } else {
+        Ok(BTreeSet::new())
+    }
+}

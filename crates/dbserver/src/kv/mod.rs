@@ -1,0 +1,141 @@
+//! Rows of bytes by key, read from this machine and changed in order.
+//!
+//! Reading is always local, from LMDB. Changes are closures over the rows: a committer takes all
+//! that are queued, runs one after the other, makes the result durable once, and answers them.
+//! What must be agreed with other servers is agreed before that.
+//!
+//! The first byte of a key tells whose row it is: `V` for the location server, `P` for the
+//! protection server. docs/formats/databases.md tells what is in the rows.
+
+mod env;
+mod error;
+mod job;
+mod local;
+mod view;
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use tokio::sync::{mpsc, oneshot};
+
+pub use error::{DbError, UINTERNAL, UIOERROR, UNOQUORUM};
+pub use view::{Change, KEY_MAX, Range, View};
+
+use env::Env;
+use job::{Job, Task};
+
+/// Changes that may wait; who comes then waits for room.
+const QUEUE: usize = 4096;
+
+/// How a database is kept.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct Options {}
+
+/// A handle of an open database; its clones are of the same one. With the last of them it is
+/// closed, when the changes that wait have been made.
+#[derive(Debug, Clone)]
+pub struct Database {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    env: Env,
+    /// Gone only while the database is closed.
+    queue: Option<mpsc::Sender<Box<dyn Job>>>,
+    committer: Option<JoinHandle<()>>,
+}
+
+impl Database {
+    /// Opens the database in this directory, or makes it. A directory can be open once only.
+    ///
+    /// # Errors
+    /// When the directory cannot be made or used, or holds something else.
+    pub fn open(dir: &Path, _options: &Options) -> Result<Self, DbError> {
+        let env = Env::open(dir)?;
+        let (queue, jobs) = mpsc::channel(QUEUE);
+        let committer = {
+            let env = env.clone();
+            std::thread::Builder::new()
+                .name("db-commit".to_owned())
+                .spawn(move || local::run(&env, jobs))
+                .map_err(|source| DbError::Open {
+                    path: dir.to_owned(),
+                    what: "starting its committer",
+                    source: Arc::new(source),
+                })?
+        };
+        let inner = Inner {
+            env,
+            queue: Some(queue),
+            committer: Some(committer),
+        };
+        Ok(Self {
+            inner: Arc::new(inner),
+        })
+    }
+
+    /// Reads rows as of one moment. Takes microseconds and may be called from any thread; as long
+    /// as it lasts, the space of rows that are replaced cannot be used again.
+    ///
+    /// # Errors
+    /// When the database cannot be read, and what `f` returns.
+    pub fn read<T, E: From<DbError>>(
+        &self,
+        f: impl FnOnce(&View<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let txn = self.inner.env.read()?;
+        f(&View::new(&self.inner.env, &txn))
+    }
+
+    /// Changes rows: all that `f` does is kept, or nothing if it fails. When this returns, what
+    /// was kept is durable and seen by every later reader.
+    ///
+    /// `f` runs on the committer's thread and may run more than once; only its last result counts.
+    /// Dropping the future does not undo a change that waits.
+    ///
+    /// # Errors
+    /// When the change cannot be kept, and what `f` returns.
+    pub async fn write<T, E>(
+        &self,
+        f: impl Fn(&mut Change<'_>) -> Result<T, E> + Send + 'static,
+    ) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<DbError> + Send + 'static,
+    {
+        let (answer, result) = oneshot::channel();
+        let queue = self.inner.queue.as_ref().ok_or(DbError::Closed)?;
+        queue
+            .send(Box::new(Task::new(f, answer)))
+            .await
+            .map_err(|_| DbError::Closed)?;
+        result.await.unwrap_or_else(|_| Err(DbError::Closed.into()))
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        drop(self.queue.take());
+        let Some(committer) = self.committer.take() else {
+            return;
+        };
+        // The last handle may have been in a change.
+        if committer.thread().id() != std::thread::current().id() && committer.join().is_err() {
+            tracing::error!("the committer of the database panicked");
+        }
+    }
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inner")
+            .field("env", &self.env)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

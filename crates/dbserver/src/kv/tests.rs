@@ -1,0 +1,152 @@
+//! The rows on one machine.
+
+use std::path::Path;
+
+use super::{Database, DbError, Options};
+
+fn open(dir: &Path) -> Database {
+    Database::open(dir, &Options::default()).unwrap()
+}
+
+fn rows(database: &Database, from: &[u8], prefix: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
+    database
+        .read(|view| {
+            view.range(from, prefix)
+                .map(|row| row.map(|(key, value)| (key.to_vec(), value.to_vec())))
+                .collect::<Result<_, DbError>>()
+        })
+        .unwrap()
+}
+
+#[tokio::test]
+async fn changes_are_seen_and_survive() {
+    let dir = tempfile::tempdir().unwrap();
+    let database = open(dir.path());
+    let first = database
+        .write(|change| {
+            change.put(b"a1", b"one")?;
+            change.put(b"a2", b"two")?;
+            change.put(b"b", b"three")?;
+            assert_eq!(change.get(b"a2")?, Some(&b"two"[..]));
+            change.delete(b"a2")?;
+            change.delete(b"never there")?;
+            Ok::<_, DbError>(change.range(b"a", b"a").count())
+        })
+        .await;
+    assert_eq!(first.unwrap(), 1);
+    drop(database);
+    let database = open(dir.path());
+    let expected = vec![(b"a1".to_vec(), b"one".to_vec())];
+    assert_eq!(rows(&database, b"", b"a"), expected);
+    assert_eq!(rows(&database, b"a2", b"a"), []);
+    assert_eq!(rows(&database, b"a", b"").len(), 2);
+}
+
+#[derive(Debug)]
+enum Refused {
+    Wanted,
+    Db(DbError),
+}
+
+impl From<DbError> for Refused {
+    fn from(error: DbError) -> Self {
+        Self::Db(error)
+    }
+}
+
+#[tokio::test]
+async fn a_failed_change_leaves_nothing_and_harms_no_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let database = open(dir.path());
+    let changes = (0..64u8).map(|n| {
+        let database = database.clone();
+        tokio::spawn(async move {
+            database
+                .write(move |change| {
+                    change.put(&[b'k', n], &[n])?;
+                    if n % 3 == 0 {
+                        return Err(Refused::Wanted);
+                    }
+                    assert!(n % 7 != 0 || n == 0, "a fault of the change itself");
+                    Ok(())
+                })
+                .await
+        })
+    });
+    for (n, change) in (0..64u8).zip(changes.collect::<Vec<_>>()) {
+        match change.await.unwrap() {
+            Ok(()) => assert!(n % 3 != 0 && n % 7 != 0),
+            Err(Refused::Wanted) => assert!(n % 3 == 0),
+            Err(Refused::Db(DbError::Fault)) => assert!(n % 7 == 0),
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+    let kept: Vec<u8> = rows(&database, b"k", b"k")
+        .iter()
+        .map(|(k, _)| k[1])
+        .collect();
+    let expected: Vec<u8> = (0..64).filter(|n| n % 3 != 0 && n % 7 != 0).collect();
+    assert_eq!(kept, expected);
+}
+
+#[tokio::test]
+async fn a_view_does_not_move() {
+    let dir = tempfile::tempdir().unwrap();
+    let database = open(dir.path());
+    let put = |n: u8| {
+        let database = database.clone();
+        async move {
+            let put = move |change: &mut super::Change<'_>| change.put(b"n", &[n]);
+            database.write(put).await.unwrap();
+        }
+    };
+    put(1).await;
+    let (looked, wait_looked) = tokio::sync::oneshot::channel();
+    let (look, wait_look) = std::sync::mpsc::channel();
+    let reader = {
+        let database = database.clone();
+        tokio::task::spawn_blocking(move || {
+            database.read(|view| {
+                let before = view.get(b"n")?.map(<[u8]>::to_vec);
+                looked.send(()).unwrap();
+                wait_look.recv().unwrap();
+                let after = view.get(b"n")?.map(<[u8]>::to_vec);
+                Ok::<_, DbError>((before, after))
+            })
+        })
+    };
+    wait_looked.await.unwrap();
+    put(2).await;
+    look.send(()).unwrap();
+    let seen = reader.await.unwrap().unwrap();
+    assert_eq!(seen, (Some(vec![1]), Some(vec![1])));
+    assert_eq!(rows(&database, b"n", b"n"), [(b"n".to_vec(), vec![2])]);
+}
+
+#[tokio::test]
+async fn keys_have_bounds() {
+    let dir = tempfile::tempdir().unwrap();
+    let database = open(dir.path());
+    for length in [0, 512] {
+        let put = database
+            .write(move |change| change.put(&vec![1; length], b""))
+            .await;
+        assert!(matches!(put, Err(DbError::Key(n)) if n == length));
+    }
+    database
+        .write(|change| change.put(&[1; 511], b""))
+        .await
+        .unwrap();
+    let got = database.read(|view| view.get(&[]).map(|_| ()));
+    assert!(matches!(got, Err(DbError::Key(0))));
+}
+
+#[test]
+fn a_place_that_cannot_be_a_directory_is_named() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let error = Database::open(file.path(), &Options::default()).unwrap_err();
+    assert!(
+        error.to_string().contains(&*file.path().to_string_lossy()),
+        "{error}"
+    );
+}
