@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use afar_net::Endpoint;
@@ -48,6 +49,7 @@ impl Client {
     /// Outside of a tokio runtime.
     pub fn new(endpoint: Endpoint, config: Config) -> Result<Self, Error> {
         let (path, read) = match &config.cellservdb {
+            _ if config.only_cells => (PathBuf::new(), Ok(None)),
             Some(path) => (path.clone(), CellServDb::read(path).map(Some)),
             None => (DEFAULT_PATHS[0].into(), CellServDb::read_default()),
         };
@@ -91,9 +93,13 @@ impl Client {
         self.0.database.as_ref()
     }
 
-    /// The cells of the CellServDB, in its order. Others may be known to DNS.
+    /// The cells of the configuration, and those of the CellServDB in its order. Others may be
+    /// known to DNS.
     pub fn cells(&self) -> impl Iterator<Item = &CellEntry> {
-        self.database().into_iter().flat_map(|db| &db.cells)
+        let own = &self.config().cells;
+        let listed = self.database().into_iter().flat_map(|db| &db.cells);
+        let listed = listed.filter(|cell| own.iter().all(|known| known.name != cell.name));
+        own.iter().chain(listed)
     }
 
     /// The cell of this name: its servers from the configuration, the CellServDB or DNS.
@@ -116,6 +122,17 @@ impl Client {
         let config = self.config();
         if !config.vl_servers.is_empty() {
             return Ok(config.vl_servers.clone());
+        }
+        let own = config.cells.iter().find(|cell| cell.name == *name);
+        if let Some(entry) = own.filter(|entry| !entry.servers.is_empty()) {
+            return Ok(entry.servers.clone());
+        }
+        if config.only_cells {
+            let names = config.cells.iter().map(|cell| cell.name.to_string());
+            return Err(Error::OutOfReach {
+                cell: name.clone(),
+                only: names.collect::<Vec<_>>().join(", "),
+            });
         }
         let looked = match self.database() {
             Some(database) => database.path.display().to_string(),

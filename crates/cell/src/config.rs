@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::cellservdb::CellEntry;
 use crate::sysname::default_sysnames;
 
 /// Settings of a [`Client`](crate::Client).
@@ -12,6 +13,11 @@ pub struct Config {
     /// The CellServDB to read; without it the first of the
     /// [default places](crate::cellservdb::DEFAULT_PATHS) that has one.
     pub cellservdb: Option<PathBuf>,
+    /// Cells known besides, which come before those of the same names in the CellServDB.
+    pub cells: Vec<CellEntry>,
+    /// Whether these are all the cells there are, and neither CellServDB nor DNS is asked: for an
+    /// endpoint that reaches no others.
+    pub only_cells: bool,
     /// Volume location servers to ask for every cell, whatever CellServDB and DNS say.
     pub vl_servers: Vec<SocketAddr>,
     /// Whether cells that are in no CellServDB are looked up in DNS.
@@ -36,6 +42,8 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             cellservdb: None,
+            cells: Vec::new(),
+            only_cells: false,
             vl_servers: Vec::new(),
             dns: true,
             sysnames: default_sysnames(),

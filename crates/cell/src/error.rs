@@ -6,13 +6,16 @@ use std::path::PathBuf;
 use afar_dir::DirError;
 use afar_rpc::{RpcCause, RpcError};
 use afar_types::error::{VNOVNODE, errno_of};
-use afar_types::{CellName, CellNameError, VolumeType};
+use afar_types::{AclError, CellName, CellNameError, VolumeType};
+use afar_xdr::LengthError;
 
 use crate::dns::DnsError;
 use crate::mountpoint::MountPointError;
 
 const ENOENT: i32 = 2;
 const EACCES: i32 = 13;
+const EROFS: i32 = 30;
+const EDQUOT: i32 = 122;
 
 /// A cell, volume or file that could not be reached or read. The text says what, why and what to
 /// do next, in one line.
@@ -47,6 +50,16 @@ pub enum Error {
         cell: CellName,
         /// Where it was looked for.
         looked: String,
+    },
+    /// The client is for other cells alone.
+    #[error(
+        "cell {cell} cannot be reached as the administrator of {only}; ask for it without that"
+    )]
+    OutOfReach {
+        /// The cell.
+        cell: CellName,
+        /// Those that can be reached.
+        only: String,
     },
     /// No volume location server answered.
     #[error(
@@ -122,6 +135,35 @@ pub enum Error {
     /// The file does not exist any more.
     #[error("it does not exist any more; list its directory again")]
     Gone,
+    /// A volume that cannot be changed was to be changed.
+    #[error(
+        "volume {volume} of cell {cell} is a {kind} volume, which nobody can change; change its \
+         read-write volume, below /afs/.{cell}"
+    )]
+    ReadOnly {
+        /// The cell.
+        cell: CellName,
+        /// The volume.
+        volume: String,
+        /// Which one it is.
+        kind: VolumeType,
+    },
+    /// A server did not answer, nor later tell, whether it has done something.
+    #[error("{0}; it may be done or not: look before you try again")]
+    InDoubt(Box<Self>),
+    /// A name or text that AFS cannot hold.
+    #[error("{what} {text:?} cannot be used in AFS: {problem}; choose another")]
+    Text {
+        /// What it is for.
+        what: &'static str,
+        /// The text.
+        text: String,
+        /// What is wrong with it.
+        problem: LengthError,
+    },
+    /// An access control list makes no sense, or is too long.
+    #[error(transparent)]
+    Acl(#[from] AclError),
     /// A directory cannot be read.
     #[error("the directory is damaged: {0}; ask the cell's administrators to salvage its volume")]
     Directory(#[from] DirError),
@@ -131,6 +173,9 @@ pub enum Error {
     /// What was read cannot be written to where it should go.
     #[error("cannot write: {0}")]
     Sink(String),
+    /// What is to be stored cannot be read.
+    #[error("cannot read: {0}")]
+    Source(String),
     /// A reply makes no sense.
     #[error("the file server's answer makes no sense: {0}")]
     Nonsense(&'static str),
@@ -163,7 +208,18 @@ impl Error {
             | Self::Volume { last, .. }
             | Self::Vl { source: last, .. } => Some(last.code().0),
             Self::Refused(error) => Some(error.code().0),
+            Self::InDoubt(error) => error.code(),
             _ => None,
+        }
+    }
+
+    /// The `errno` of Linux that a program would be told.
+    #[must_use]
+    pub fn errno(&self) -> Option<i32> {
+        match self {
+            Self::Gone => Some(ENOENT),
+            Self::ReadOnly { .. } => Some(EROFS),
+            _ => self.code().and_then(errno_of),
         }
     }
 
@@ -206,6 +262,9 @@ fn next_step(error: &RpcError, tried: usize) -> String {
                 "; without a token you are anonymous, and system:anyuser has no right to this"
                     .to_owned()
             }
+            Some(EDQUOT) => {
+                "; make room, or have its quota raised with afar fs setquota".to_owned()
+            }
             _ => String::new(),
         },
     }
@@ -243,6 +302,12 @@ pub enum PathCause {
     /// A directory, where a file is needed.
     #[error("is a directory")]
     IsDirectory,
+    /// `.` or `..`, or nothing, where the name of an entry is needed.
+    #[error("ends in no name; name the entry itself")]
+    NoName,
+    /// The root of a cell, or `/afs`, where an entry of a directory is needed.
+    #[error("is the root of a cell, which is in no directory; name something below it")]
+    CellRoot,
     /// Too many symlinks.
     #[error("too many levels of symbolic links; one of them leads back to itself")]
     Loop,

@@ -9,33 +9,45 @@
 //! - `callback`: what servers ask back
 //! - [`Place`], [`Node`] (`path`): mount points, symlinks, `@sys`
 //! - `fetch`: a file in pieces, by many calls at a time
+//! - `store`: a file's data the other way
+//! - `change`: names made, moved and removed, each once even when an answer is lost
+//! - `acl`, `quota`: access control lists; quota and usage of volumes
 
+mod acl;
 mod callback;
 pub mod cellservdb;
+mod change;
 mod client;
 mod config;
 mod dns;
+mod entry;
 mod error;
 mod fetch;
 mod files;
 mod mountpoint;
 mod path;
+mod quota;
 mod server;
+mod store;
 mod sysname;
 mod vldb;
 mod volume;
 mod window;
 
 pub use callback::CallbackService;
+pub use change::Made;
 pub use client::Client;
 pub use config::Config;
-pub use dns::DnsError;
+pub use dns::{DnsError, host_name};
+pub use entry::Slot;
 pub use error::{DnsErrorOrOff, Error, PathCause, PathError};
 pub use fetch::{Fetched, Memory, Ordered, Sink};
 pub use files::DirEntry;
 pub use mountpoint::{MountPoint, MountPointError, Wanted};
 pub use path::{LastLink, Node, Place};
+pub use quota::VolumeStatus;
 pub use server::FileServer;
+pub use store::{Source, Stored};
 pub use sysname::default_sysnames;
 pub use vldb::Cell;
 pub use volume::Volume;

@@ -393,6 +393,15 @@ pub(crate) fn verdict(error: &RpcError) -> Verdict {
     }
 }
 
+/// Whether the server may have done what it was asked for, although the call failed. Codes of its
+/// own say that it has not; those of Rx may come when it has begun.
+pub(crate) fn may_be_done(error: &RpcError) -> bool {
+    match error.aborted() {
+        Some(code) => code.0 < 0 && code.0 != VRESTARTING,
+        None => true,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use afar_net::{AbortCode, CallError};
@@ -421,6 +430,16 @@ mod tests {
             assert_eq!(aborted(code), Verdict::Final, "{code}");
         }
         assert_eq!(verdict(&failure(CallError::Dead)), Verdict::Down);
+    }
+
+    #[test]
+    fn only_refusals_are_known_to_have_done_nothing() {
+        let aborted = |code| may_be_done(&failure(CallError::Aborted(AbortCode(code))));
+        for code in [110, -100, 103, 13] {
+            assert!(!aborted(code), "{code}");
+        }
+        assert!(aborted(-1) && aborted(-3));
+        assert!(may_be_done(&failure(CallError::Dead)));
     }
 
     #[test]

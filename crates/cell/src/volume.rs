@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use crate::client::Client;
 use crate::error::Error;
 use crate::mountpoint::Wanted;
-use crate::server::{FileServer, Verdict, verdict};
+use crate::server::{FileServer, Verdict, may_be_done, verdict};
 use crate::vldb::{Cell, Effort};
 
 /// The first pause before a busy server is asked again; it doubles each time.
@@ -39,6 +39,24 @@ pub struct Volume {
     /// Whether the sites are in order.
     ranked: AsyncMutex<bool>,
     directories: Mutex<BTreeMap<Fid, Bytes>>,
+}
+
+/// Whether a request may be made again after a call that was not answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Repeat {
+    /// It may: doing it twice is the same as doing it once.
+    Always,
+    /// It may not, unless it is sure that no server has done it.
+    NeverTwice,
+}
+
+/// Why a request to a volume failed.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// It was not done.
+    Sure(Error),
+    /// A server got it and did not answer: it may be done.
+    InDoubt(Error),
 }
 
 impl Volume {
@@ -90,6 +108,18 @@ impl Volume {
         self.kind
     }
 
+    /// Whether it is one that can be changed.
+    pub(crate) fn check_writable(&self) -> Result<(), Error> {
+        match self.kind {
+            VolumeType::ReadWrite => Ok(()),
+            kind => Err(Error::ReadOnly {
+                cell: self.cell_name().clone(),
+                volume: self.asked.clone(),
+                kind,
+            }),
+        }
+    }
+
     /// Its file servers, the one to ask first in front.
     #[must_use]
     pub fn sites(&self) -> Vec<Arc<FileServer>> {
@@ -113,6 +143,11 @@ impl Volume {
 
     pub(crate) fn directory(&self, fid: Fid) -> Option<Bytes> {
         self.lock_directories().get(&fid).cloned()
+    }
+
+    /// Has a directory read again the next time, as it may have changed.
+    pub(crate) fn forget_directory(&self, fid: Fid) {
+        self.lock_directories().remove(&fid);
     }
 
     pub(crate) fn keep_directory(&self, fid: Fid, data: Bytes) {
@@ -149,6 +184,27 @@ impl Client {
         Q: Fn(rxafs::Client) -> F + Sync,
         F: Future<Output = Result<T, RpcError>> + Send,
     {
+        let result = self.attempt(volume, &request, Repeat::Always).await;
+        result.map_err(|(Failure::Sure(error) | Failure::InDoubt(error))| error)
+    }
+
+    /// The same, for requests that may not be repeated, too.
+    pub(crate) async fn attempt<T, Q, F>(
+        &self,
+        volume: &Arc<Volume>,
+        request: &Q,
+        repeat: Repeat,
+    ) -> Result<T, Failure>
+    where
+        Q: Fn(rxafs::Client) -> F + Sync,
+        F: Future<Output = Result<T, RpcError>> + Send,
+    {
+        let failed = |tried, error| Error::Volume {
+            cell: volume.cell_name().clone(),
+            volume: volume.asked.clone(),
+            tried,
+            last: Box::new(error),
+        };
         let mut looked_up_again = false;
         let (mut tried, mut last) = (0, None);
         loop {
@@ -157,7 +213,7 @@ impl Client {
             sites.sort_by_key(|site| site.is_down());
             for site in sites {
                 tried += 1;
-                match self.on_server(&site, &request).await {
+                match self.on_server(&site, request).await {
                     Ok(reply) => {
                         if tried > 1 {
                             volume.prefer(&site);
@@ -165,29 +221,27 @@ impl Client {
                         return Ok(reply);
                     }
                     Err(error) => match verdict(&error) {
-                        Verdict::Final => return Err(Error::refused(error)),
+                        Verdict::Final => return Err(Failure::Sure(Error::refused(error))),
+                        _ if repeat == Repeat::NeverTwice && may_be_done(&error) => {
+                            return Err(Failure::InDoubt(failed(tried, error)));
+                        }
                         Verdict::Busy | Verdict::OtherSite | Verdict::Down => last = Some(error),
                     },
                 }
             }
             if !looked_up_again {
                 looked_up_again = true;
-                self.look_up_again(volume).await?;
+                self.look_up_again(volume).await.map_err(Failure::Sure)?;
                 continue;
             }
-            return Err(match last {
-                Some(error) => Error::Volume {
-                    cell: volume.cell_name().clone(),
-                    volume: volume.asked.clone(),
-                    tried,
-                    last: Box::new(error),
-                },
+            return Err(Failure::Sure(match last {
+                Some(error) => failed(tried, error),
                 None => Error::NoSite {
                     cell: volume.cell_name().clone(),
                     volume: volume.asked.clone(),
                     problem: "it has no site".to_owned(),
                 },
-            });
+            }));
         }
     }
 

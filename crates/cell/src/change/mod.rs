@@ -1,0 +1,347 @@
+//! Names made, moved and removed.
+//!
+//! A lost answer leaves it open whether the server has done what it was asked for, and none of these
+//! operations may be done twice: a name just made exists, one just removed may belong to another
+//! file by now. So before one is tried again, the directory is read to see whether it is done.
+
+mod doubt;
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use afar_types::{FetchStatus, Fid, FileName, FileType, StoreStatus, UnixTime};
+use afar_xdr::{LengthError, XdrString};
+
+use crate::client::Client;
+use crate::error::Error;
+use crate::files::{DirEntry, checked};
+use crate::mountpoint::MountPoint;
+use crate::volume::Volume;
+
+/// Mode of a mount point: a symlink that nobody may execute.
+const MOUNT_POINT_MODE: u32 = 0o644;
+/// Mode of an ordinary symlink, as OpenAFS's clients make them.
+const SYMLINK_MODE: u32 = 0o755;
+
+/// Something new.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct Made {
+    /// Its name in the volume.
+    pub fid: Fid,
+    /// Its status.
+    pub status: FetchStatus,
+}
+
+impl Client {
+    /// Makes an empty file (RXAFS CreateFile). Without a time in `attributes` it gets that of now.
+    ///
+    /// # Errors
+    /// When the name is taken or impossible, or the server refuses.
+    pub async fn create_file(
+        &self,
+        volume: &Arc<Volume>,
+        directory: Fid,
+        name: &[u8],
+        attributes: StoreStatus,
+    ) -> Result<Made, Error> {
+        let (name, attributes) = (file_name(name)?, timed(attributes));
+        let made = self
+            .change(
+                volume,
+                &[directory],
+                |server| {
+                    let name = name.clone();
+                    async move {
+                        let reply = server.create_file(directory, name, attributes).await?;
+                        Ok((reply.fid, reply.status))
+                    }
+                },
+                async || {
+                    let found = self.find_made(volume, directory, &name, attributes);
+                    let found = found.await?.filter(|(_, status)| {
+                        status.file_type == FileType::File && status.length == 0
+                    });
+                    Ok(found)
+                },
+            )
+            .await;
+        made_of(made?)
+    }
+
+    /// Makes an empty directory (RXAFS MakeDir), with the access control list of the one it is in.
+    /// Without a time in `attributes` it gets that of now.
+    ///
+    /// # Errors
+    /// When the name is taken or impossible, or the server refuses.
+    pub async fn make_dir(
+        &self,
+        volume: &Arc<Volume>,
+        directory: Fid,
+        name: &[u8],
+        attributes: StoreStatus,
+    ) -> Result<Made, Error> {
+        let (name, attributes) = (file_name(name)?, timed(attributes));
+        let made = self
+            .change(
+                volume,
+                &[directory],
+                |server| {
+                    let name = name.clone();
+                    async move {
+                        let reply = server.make_dir(directory, name, attributes).await?;
+                        Ok((reply.fid, reply.status))
+                    }
+                },
+                async || {
+                    let found = self.find_made(volume, directory, &name, attributes);
+                    let found = found
+                        .await?
+                        .filter(|(_, status)| status.file_type == FileType::Directory);
+                    Ok(found)
+                },
+            )
+            .await;
+        made_of(made?)
+    }
+
+    /// Makes a symlink (RXAFS Symlink).
+    ///
+    /// # Errors
+    /// When the name is taken or impossible, the target longer than 1,024 octets, or the server
+    /// refuses.
+    pub async fn symlink(
+        &self,
+        volume: &Arc<Volume>,
+        directory: Fid,
+        name: &[u8],
+        target: &[u8],
+    ) -> Result<Made, Error> {
+        self.link_with_mode(volume, directory, name, target, SYMLINK_MODE)
+            .await
+    }
+
+    /// Makes a mount point: a symlink without execute bits. The right `a` is needed.
+    ///
+    /// # Errors
+    /// When the name is taken or impossible, or the server refuses.
+    pub async fn make_mount(
+        &self,
+        volume: &Arc<Volume>,
+        directory: Fid,
+        name: &[u8],
+        mount: &MountPoint,
+    ) -> Result<Made, Error> {
+        let text = mount.to_string();
+        self.link_with_mode(volume, directory, name, text.as_bytes(), MOUNT_POINT_MODE)
+            .await
+    }
+
+    async fn link_with_mode(
+        &self,
+        volume: &Arc<Volume>,
+        directory: Fid,
+        name: &[u8],
+        target: &[u8],
+        mode: u32,
+    ) -> Result<Made, Error> {
+        let name = file_name(name)?;
+        let text = XdrString::<1024>::new(target)
+            .map_err(|problem| text_error("the target", target, problem))?;
+        let attributes = timed(StoreStatus {
+            mask: StoreStatus::SET_MODE,
+            unix_mode_bits: mode,
+            ..StoreStatus::default()
+        });
+        let made = self
+            .change(
+                volume,
+                &[directory],
+                |server| {
+                    let (name, text) = (name.clone(), text.clone());
+                    async move {
+                        let reply = server.symlink(directory, name, text, attributes).await?;
+                        Ok((reply.fid, reply.status))
+                    }
+                },
+                async || {
+                    let found = self.find_made(volume, directory, &name, attributes);
+                    let Some((fid, status)) = found.await? else {
+                        return Ok(None);
+                    };
+                    let same = status.file_type == FileType::Symlink
+                        && self.read_link(volume, fid).await? == target;
+                    Ok(same.then_some((fid, status)))
+                },
+            )
+            .await;
+        made_of(made?)
+    }
+
+    /// Gives a file another name in the directory it is in (RXAFS Link); AFS has hard links in one
+    /// directory only.
+    ///
+    /// # Errors
+    /// When the name is taken or impossible, the file is in another directory, or the server
+    /// refuses.
+    pub async fn link(
+        &self,
+        volume: &Arc<Volume>,
+        directory: Fid,
+        name: &[u8],
+        existing: Fid,
+    ) -> Result<(), Error> {
+        let name = file_name(name)?;
+        self.change(
+            volume,
+            &[directory],
+            |server| {
+                let name = name.clone();
+                async move {
+                    server.link(directory, name, existing).await?;
+                    Ok(())
+                }
+            },
+            async || {
+                let found = self.lookup(volume, directory, name.as_bytes()).await?;
+                Ok((found == Some(existing)).then_some(()))
+            },
+        )
+        .await
+    }
+
+    /// Removes a name of a file, symlink or mount point, and the file with its last name (RXAFS
+    /// RemoveFile).
+    ///
+    /// # Errors
+    /// When there is no such name, it is a directory's, or the server refuses.
+    pub async fn remove_file(
+        &self,
+        volume: &Arc<Volume>,
+        directory: Fid,
+        entry: &DirEntry,
+    ) -> Result<(), Error> {
+        let name = file_name(&entry.name)?;
+        self.change(
+            volume,
+            &[directory],
+            |server| {
+                let name = name.clone();
+                async move {
+                    server.remove_file(directory, name).await?;
+                    Ok(())
+                }
+            },
+            async || self.is_gone(volume, directory, entry).await,
+        )
+        .await
+    }
+
+    /// Removes an empty directory (RXAFS RemoveDir).
+    ///
+    /// # Errors
+    /// When there is no such directory, something is in it, or the server refuses.
+    pub async fn remove_dir(
+        &self,
+        volume: &Arc<Volume>,
+        directory: Fid,
+        entry: &DirEntry,
+    ) -> Result<(), Error> {
+        let name = file_name(&entry.name)?;
+        self.change(
+            volume,
+            &[directory, entry.fid],
+            |server| {
+                let name = name.clone();
+                async move {
+                    server.remove_dir(directory, name).await?;
+                    Ok(())
+                }
+            },
+            async || self.is_gone(volume, directory, entry).await,
+        )
+        .await
+    }
+
+    /// Moves a name within a volume (RXAFS Rename). What had the new name is replaced, if that is a
+    /// file and so is the other, or an empty directory and so is the other.
+    ///
+    /// # Errors
+    /// When there is no such name, or the server refuses.
+    pub async fn rename(
+        &self,
+        volume: &Arc<Volume>,
+        old_directory: Fid,
+        entry: &DirEntry,
+        new_directory: Fid,
+        new_name: &[u8],
+    ) -> Result<(), Error> {
+        let (old, new) = (file_name(&entry.name)?, file_name(new_name)?);
+        self.change(
+            volume,
+            // A directory that moves gets another `..`.
+            &[old_directory, new_directory, entry.fid],
+            |server| {
+                let (old, new) = (old.clone(), new.clone());
+                async move {
+                    server
+                        .rename(old_directory, old, new_directory, new)
+                        .await?;
+                    Ok(())
+                }
+            },
+            async || {
+                let moved = self.lookup(volume, new_directory, new.as_bytes()).await?;
+                Ok((moved == Some(entry.fid)).then_some(()))
+            },
+        )
+        .await
+    }
+
+    /// Sets attributes (RXAFS StoreStatus): those whose bits are in the mask. It is tried again, as
+    /// setting the same twice does no harm.
+    ///
+    /// # Errors
+    /// When the server refuses.
+    pub async fn set_attributes(
+        &self,
+        volume: &Arc<Volume>,
+        fid: Fid,
+        attributes: StoreStatus,
+    ) -> Result<FetchStatus, Error> {
+        volume.check_writable()?;
+        let reply = self
+            .on_volume(volume, |server| async move {
+                server.store_status(fid, attributes).await
+            })
+            .await?;
+        checked(reply.status)
+    }
+}
+
+fn made_of((fid, status): (Fid, FetchStatus)) -> Result<Made, Error> {
+    let status = checked(status)?;
+    Ok(Made { fid, status })
+}
+
+/// With the time of now, unless there is another: by its time something new is known again.
+fn timed(mut attributes: StoreStatus) -> StoreStatus {
+    if attributes.mask & StoreStatus::SET_MOD_TIME == 0 {
+        attributes.mask |= StoreStatus::SET_MOD_TIME;
+        attributes.client_mod_time = UnixTime::from(SystemTime::now());
+    }
+    attributes
+}
+
+/// A name as requests carry it.
+fn file_name(name: &[u8]) -> Result<FileName, Error> {
+    FileName::new(name).map_err(|problem| text_error("the name", name, problem))
+}
+
+pub(crate) fn text_error(what: &'static str, text: &[u8], problem: LengthError) -> Error {
+    Error::Text {
+        what,
+        text: String::from_utf8_lossy(text).into_owned(),
+        problem,
+    }
+}
