@@ -41,8 +41,21 @@ pub(super) struct Cell {
     pub(super) dir: PathBuf,
     pub(super) name: String,
     pub(super) pair: Pair,
+    /// How its servers run.
+    pub(super) setup: Setup,
     /// Process ids of the daemons, by name.
     pub(super) daemons: Vec<(String, u32)>,
+}
+
+/// How the servers of a cell run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Setup {
+    /// Nobody's identity is asked for: everybody is an administrator.
+    pub(super) noauth: bool,
+    /// The daemons are started and watched by OpenAFS's overseer.
+    pub(super) overseer: bool,
+    /// Letters of the partitions.
+    pub(super) partitions: Vec<char>,
 }
 
 /// The file in a cell's folder that holds the above.
@@ -50,11 +63,12 @@ const STATE: &str = "state.json";
 
 impl Cell {
     /// Makes the folders of a new cell and its configuration.
-    pub(super) fn create(dir: &Path, name: &str, pair: Pair) -> Result<Self> {
+    pub(super) fn create(dir: &Path, name: &str, pair: Pair, setup: Setup) -> Result<Self> {
         let cell = Self {
             dir: dir.to_owned(),
             name: name.to_owned(),
             pair,
+            setup,
             daemons: Vec::new(),
         };
         let folders = [
@@ -63,11 +77,16 @@ impl Cell {
             "server/lib/local",
             "server/lib/db",
             "server/log",
-            "server/vicepa",
             "empty",
         ];
         for folder in folders {
             make_folder(&dir.join(folder))?;
+        }
+        for letter in &cell.setup.partitions {
+            let partition = dir.join(format!("server/vicep{letter}"));
+            make_folder(&partition)?;
+            // A partition that is no mount point of its own is used only so.
+            write(&partition.join("AlwaysAttach"), "")?;
         }
         // Anyone may make clients; only root sees the keys.
         for secret in ["server/etc", "server/lib/local", "server/lib/db"] {
@@ -95,14 +114,15 @@ impl Cell {
             ("server/etc/server/CellServDB", servers),
             ("server/etc/server/UserList", "admin\n".to_owned()),
             ("server/lib/local/NetInfo", format!("{address}\n")),
-            ("server/vicepa/AlwaysAttach", String::new()),
             ("hosts", hosts),
             ("empty/resolv.conf", String::new()),
             ("enter", ENTER.to_owned()),
         ];
         for (path, text) in files {
-            let path = self.dir.join(path);
-            fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
+            write(&self.dir.join(path), &text)?;
+        }
+        if self.setup.noauth {
+            write(&self.dir.join("server/lib/local/NoAuth"), "")?;
         }
         Ok(())
     }
@@ -122,7 +142,7 @@ impl Cell {
     fn save(&self) -> Result<()> {
         let path = self.dir.join(STATE);
         let text = serde_json::to_string_pretty(self).context("encoding the cell's state")?;
-        fs::write(&path, text).with_context(|| format!("writing {}", path.display()))
+        write(&path, &text)
     }
 
     /// A command that will run in this cell.
@@ -170,8 +190,11 @@ impl Cell {
     /// waits until each of them answers.
     pub(super) fn start(&mut self, fs_args: &[&str]) -> Result<()> {
         self.make_key()?;
-        self.spawn("ptserver", &[])?;
-        self.spawn("vlserver", &[])?;
+        if self.setup.overseer {
+            self.start_overseer()?;
+        }
+        self.start_daemon("ptserver", "ptserver", &[])?;
+        self.start_daemon("vlserver", "vlserver", &[])?;
         // A file server that starts before the databases can be written sleeps 30 seconds
         // and registers minutes later.
         for port in ["7002", "7003"] {
@@ -186,9 +209,13 @@ impl Cell {
                 Ok(())
             })?;
         }
-        self.spawn("dafileserver", fs_args)?;
-        self.spawn("davolserver", &[])?;
-        self.spawn("salvageserver", &[])?;
+        if self.setup.overseer {
+            self.oversee_file_server(fs_args)?;
+        } else {
+            self.spawn("dafileserver", fs_args)?;
+            self.spawn("davolserver", &[])?;
+            self.spawn("salvageserver", &[])?;
+        }
         let address = self.pair.server_address.clone();
         wait_for("the file server", || {
             self.admin(&["vos", "partinfo", &address]).map(drop)?;
@@ -199,6 +226,48 @@ impl Cell {
             sh::capture(&mut self.command(Role::Client, &["rxdebug", &address, "7000", "-version"]))
                 .map(drop)
         })
+    }
+
+    /// Starts the overseer and waits until it answers.
+    fn start_overseer(&mut self) -> Result<()> {
+        let args: &[&str] = if self.setup.noauth {
+            // Without it the overseer removes the file that says so.
+            &["-nofork", "-noauth"]
+        } else {
+            &["-nofork"]
+        };
+        self.spawn("bosserver", args)?;
+        let address = self.pair.server_address.clone();
+        wait_for("the overseer", || {
+            self.admin(&["bos", "status", &address]).map(drop)
+        })
+    }
+
+    /// Starts a daemon that needs no others beside it, under the overseer if there is one.
+    fn start_daemon(&mut self, instance: &str, program: &str, args: &[&str]) -> Result<()> {
+        if !self.setup.overseer {
+            return self.spawn(program, args);
+        }
+        let address = self.pair.server_address.as_str();
+        let line = command_line(program, args);
+        let words = ["bos", "create", address, instance, "simple", "-cmd", &line];
+        self.admin(&words).map(drop)
+    }
+
+    /// Has the overseer start the file server and the programs that belong to it.
+    fn oversee_file_server(&self, fs_args: &[&str]) -> Result<()> {
+        let address = self.pair.server_address.as_str();
+        let mut words = vec!["bos", "create", address, "dafs", "dafs"];
+        let lines = [
+            command_line("dafileserver", fs_args),
+            command_line("davolserver", &[]),
+            command_line("salvageserver", &[]),
+            command_line("dasalvager", &[]),
+        ];
+        for line in &lines {
+            words.extend(["-cmd", line]);
+        }
+        self.admin(&words).map(drop)
     }
 
     /// Makes the servers' key, in a key table and from there in KeyFileExt.
@@ -230,7 +299,7 @@ impl Cell {
             .with_context(|| format!("opening {}", log.display()))?;
         let copy = log.try_clone().context("copying a log's handle")?;
         let mut command = self.enter(Role::Server, &["--pid", "--fork", "--kill-child"]);
-        command.arg(format!("{DAEMONS}/{name}")).args(args);
+        command.arg(name).args(args);
         command
             .stdin(Stdio::null())
             .stdout(log)
@@ -290,22 +359,33 @@ mount --bind "$dir/hosts" /etc/hosts
 if [ "$role" = server ]; then
   mount --bind "$dir/server/lib" /var/lib/openafs
   mount --bind "$dir/server/log" /var/log/openafs
-  mount --bind "$dir/server/vicepa" /vicepa
+  for partition in "$dir"/server/vicep*; do mount --bind "$partition" "/${partition##*/}"; done
 fi
 PATH=$PATH:/usr/sbin:/sbin:/usr/lib/openafs
 exec "$@"
 "#;
 
 /// Folders of the host that must be there to be covered by the cell's.
-pub(super) fn make_mount_places() -> Result<()> {
-    [
-        "/etc/openafs",
-        "/var/lib/openafs",
-        "/var/log/openafs",
-        "/vicepa",
-    ]
-    .into_iter()
-    .try_for_each(|place| make_folder(Path::new(place)))
+pub(super) fn make_mount_places(setup: &Setup) -> Result<()> {
+    for place in ["/etc/openafs", "/var/lib/openafs", "/var/log/openafs"] {
+        make_folder(Path::new(place))?;
+    }
+    let mut letters = setup.partitions.iter();
+    letters.try_for_each(|letter| make_folder(Path::new(&format!("/vicep{letter}"))))
+}
+
+/// A daemon with its arguments, as the overseer takes it.
+fn command_line(program: &str, args: &[&str]) -> String {
+    let mut line = format!("{DAEMONS}/{program}");
+    for arg in args {
+        line.push(' ');
+        line.push_str(arg);
+    }
+    line
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    fs::write(path, text).with_context(|| format!("writing {}", path.display()))
 }
 
 fn make_folder(path: &Path) -> Result<()> {

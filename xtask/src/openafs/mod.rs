@@ -26,7 +26,7 @@ use clap::Subcommand;
 use serde::Serialize;
 
 use crate::output;
-use cell::{Cell, Role};
+use cell::{Cell, Role, Setup};
 use fixture::Part;
 use netns::Pair;
 
@@ -101,6 +101,28 @@ struct Up {
     /// Add a volume test.bench with one file of this many MiB
     #[arg(long)]
     bench_mib: Option<u32>,
+    /// Take everybody for an administrator, as a server started with -noauth
+    #[arg(long)]
+    noauth: bool,
+    /// Make no volumes
+    #[arg(long, conflicts_with = "bench_mib")]
+    bare: bool,
+    /// Run the servers under OpenAFS's overseer, for bos
+    #[arg(long)]
+    overseer: bool,
+    /// How many partitions: /vicepa and those that follow
+    #[arg(long, default_value = "1", value_parser = clap::value_parser!(u8).range(1..=26))]
+    partitions: u8,
+}
+
+impl Up {
+    fn setup(&self) -> Setup {
+        Setup {
+            noauth: self.noauth,
+            overseer: self.overseer,
+            partitions: ('a'..='z').take(self.partitions.into()).collect(),
+        }
+    }
 }
 
 pub(crate) fn run(args: Args) -> Result<()> {
@@ -171,7 +193,8 @@ fn up(options: &Up) -> Result<Description> {
     let begin = Instant::now();
     let dir = absolute(&options.dir)?;
     clear(&dir)?;
-    cell::make_mount_places()?;
+    let setup = options.setup();
+    cell::make_mount_places(&setup)?;
     let pair = match &options.netns {
         Some(server) => Pair::find(
             server,
@@ -180,7 +203,7 @@ fn up(options: &Up) -> Result<Description> {
         )?,
         None => Pair::make(&tag(&dir))?,
     };
-    let made = Cell::create(&dir, &options.cell, pair.clone());
+    let made = Cell::create(&dir, &options.cell, pair.clone(), setup);
     let mut cell = match made {
         Ok(cell) => cell,
         Err(error) => {
@@ -216,7 +239,11 @@ fn up(options: &Up) -> Result<Description> {
 fn fill(cell: &mut Cell, options: &Up) -> Result<Description> {
     let fs_args: Vec<&str> = options.fs_args.split_whitespace().collect();
     cell.start(&fs_args)?;
-    let parts = fixture::parts(&cell.name, options.bench_mib);
+    let parts = if options.bare {
+        Vec::new()
+    } else {
+        fixture::parts(&cell.name, options.bench_mib)
+    };
     restore_all(cell, &parts)?;
     let entries: Vec<_> = parts
         .iter()
@@ -401,6 +428,10 @@ impl TestCell {
             addr: None,
             fs_args: String::new(),
             bench_mib: None,
+            noauth: false,
+            bare: false,
+            overseer: false,
+            partitions: 1,
         };
         up(&options)?;
         Ok(Self { dir, up: true })
