@@ -51,7 +51,7 @@ pub async fn register(
     }
     let mut last = RegistrationError::NoServer;
     for server in servers {
-        let words = addresses
+        let words: Vec<u32> = addresses
             .iter()
             .map(|address| u32::from(*address))
             .collect();
