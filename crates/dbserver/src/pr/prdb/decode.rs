@@ -68,30 +68,30 @@ struct Block<'a> {
 
 impl<'a> Database<'a> {
     fn of(file: &'a [u8]) -> Result<Self, PrdbError> {
-        let not = PrdbError::NotPrdb;
+        let not = |why| move || PrdbError::NotPrdb(why);
         let (ubik, database) = file
             .split_at_checked(UBIK_LEN)
-            .ok_or(not("it is shorter than ubik's header"))?;
+            .ok_or_else(not("it is shorter than ubik's header"))?;
         if word_at(ubik, 0).cast_unsigned() != UBIK_MAGIC {
-            return Err(not("it does not begin with ubik's header"));
+            return Err(not("it does not begin with ubik's header")());
         }
         let (header, rest) = database
             .split_at_checked(HEADER_LEN)
-            .ok_or(not("it is shorter than its header"))?;
+            .ok_or_else(not("it is shorter than its header"))?;
         let header_len = usize::try_from(word_at(header, 1)).ok();
         if word_at(header, 0).cast_unsigned() != VERSION || header_len != Some(HEADER_LEN) {
-            return Err(not("its version or the size of its header is not known"));
+            return Err(not("its version or the size of its header is not known")());
         }
         let len = usize::try_from(word_at(header, 3))
             .ok()
             .and_then(|end| end.checked_sub(HEADER_LEN))
-            .ok_or(not("its end is in its header"))?;
+            .ok_or_else(not("its end is in its header"))?;
         let blocks = rest
             .get(..len)
-            .ok_or(not("it is shorter than its header says"))?;
+            .ok_or_else(not("it is shorter than its header says"))?;
         let exact = blocks.chunks_exact(BLOCK_LEN);
         if !exact.remainder().is_empty() {
-            return Err(not("its end is within a block"));
+            return Err(not("its end is within a block")());
         }
         let blocks = exact.enumerate().map(|(index, bytes)| Block {
             bytes,
@@ -183,12 +183,10 @@ impl Block<'_> {
     fn name(&self) -> Result<Vec<u8>, PrdbError> {
         let bytes = self.bytes.get(4 * word::NAME..).unwrap_or_default();
         match bytes.iter().position(|&byte| byte == 0) {
-            Some(1..) => {}
-            Some(_) => return Err(self.wrong("has no name")),
-            None => return Err(self.wrong("has a name without an end")),
+            Some(0) => Err(self.wrong("has no name")),
+            Some(end) => Ok(bytes[..end].to_vec()),
+            None => Err(self.wrong("has a name without an end")),
         }
-        let end = bytes.iter().position(|&byte| byte == 0).unwrap_or_default();
-        Ok(bytes[..end].to_vec())
     }
 }
 
