@@ -129,6 +129,34 @@ impl Volumes {
         Ok(volume)
     }
 
+    /// Makes a volume on a partition, unless one of that number is there. One on another partition
+    /// is in the way too, but for a volume that moves from there: clients keep to the one they
+    /// have until it is removed.
+    ///
+    /// # Errors
+    /// As [`Partition::create_volume`].
+    pub fn create_on(
+        &self,
+        partition: &Arc<Partition>,
+        new: &NewVolume,
+        moves: bool,
+    ) -> Result<Volume, StoreError> {
+        if !moves {
+            return self.create(partition, new);
+        }
+        let volume = partition.create_volume(new)?;
+        self.set_moved(new.id(), false);
+        Ok(volume)
+    }
+
+    /// Whether clients who enter a volume of this number get this one: another partition can have
+    /// one too, while a volume moves between them.
+    #[must_use]
+    pub fn is_served(&self, volume: &Volume) -> bool {
+        let served = self.store.volume(volume.id());
+        served.is_ok_and(|served| Arc::ptr_eq(served.partition(), volume.partition()))
+    }
+
     /// Enters a volume for one step on the store. Leave it before waiting for a client.
     ///
     /// # Errors

@@ -1,0 +1,322 @@
+//! Beginning transactions; making, removing and changing volumes.
+
+use afar_net::AbortCode;
+use afar_rpc::{Caller, afsvol};
+use afar_store::{NewVolume, StoreError, Volume, VolumeChange};
+use afar_types::error::VNOVOL;
+use afar_types::{
+    AttachFlags, PartitionId, TransactionFlags, TransactionId, VolintNameText, VolumeId, VolumeType,
+};
+
+use super::streams::blocking;
+use super::transactions::Use;
+use super::{Volser, codes, failed, superuser, who};
+use crate::volumes::{Held, Hold};
+
+/// The longest name of a volume.
+const NAME_MAX: usize = 31;
+
+impl Volser {
+    pub(super) async fn trans_create(
+        &self,
+        caller: &Caller,
+        request: afsvol::trans_create::Request,
+    ) -> Result<TransactionId, AbortCode> {
+        superuser(caller)?;
+        let afsvol::trans_create::Request {
+            volume: id,
+            partition,
+            flags,
+        } = request;
+        let hold = hold_of(flags).ok_or(codes::EINVAL)?;
+        let reservation = self.transactions.reserve(partition, id)?;
+        let volume = self.volume_on(partition, id).await?;
+        let held = match hold {
+            Some(hold) => self.hold(&volume, hold).await?,
+            None => None,
+        };
+        tracing::info!(volume = %id, %partition, flags = flags.0, caller = %caller.peer,
+            who = who(caller), "transaction begun");
+        let transactions = &self.transactions;
+        Ok(transactions.open(reservation, volume, flags, held, "TransCreate"))
+    }
+
+    /// A volume of a partition.
+    async fn volume_on(&self, partition: PartitionId, id: VolumeId) -> Result<Volume, AbortCode> {
+        if i32::try_from(partition.0).is_err() {
+            return Err(codes::EINVAL);
+        }
+        let partition = self.volumes.partition(partition).cloned();
+        let partition = partition.ok_or(AbortCode(VNOVOL))?;
+        blocking(move || match partition.volume(id) {
+            // Callers make the volume then, which is no failure.
+            Err(StoreError::NoVolume(_)) => Err(AbortCode(VNOVOL)),
+            found => found.map_err(|error| failed("looking for a volume", id, &error)),
+        })
+        .await
+    }
+
+    /// Keeps clients from a volume, if it is the one they would get by its number.
+    async fn hold(&self, volume: &Volume, hold: Hold) -> Result<Option<Held>, AbortCode> {
+        let (volumes, wanted) = (self.volumes.clone(), volume.clone());
+        let served = blocking(move || Ok(volumes.is_served(&wanted))).await?;
+        if !served {
+            return Ok(None);
+        }
+        let held = self.volumes.hold(volume.id(), hold).await;
+        held.map(Some).map_err(|_| codes::VOLBUSY)
+    }
+
+    pub(super) async fn create_volume(
+        &self,
+        caller: &Caller,
+        request: afsvol::create_volume::Request,
+    ) -> Result<afsvol::create_volume::Reply, AbortCode> {
+        let name = name(&request.name)?;
+        superuser(caller)?;
+        let (id, number) = (request.volume, request.partition);
+        if i32::try_from(number.0).is_err() {
+            return Err(codes::EINVAL);
+        }
+        let kind = VolumeType::from_number(request.kind).ok_or(codes::EINVAL)?;
+        if id.is_none() {
+            return Err(codes::E2BIG);
+        }
+        let parent = if request.parent.is_none() {
+            id
+        } else {
+            request.parent
+        };
+        let mut new = NewVolume::new(id, name.clone())
+            .kind(kind, parent)
+            .unfinished();
+        if kind == VolumeType::ReadWrite && request.parent == id {
+            // A dump is going to be restored into it.
+            new = new.without_root();
+        }
+        let reservation = self.transactions.reserve(number, id)?;
+        let partition = self.volumes.partition(number).cloned();
+        let partition = partition.ok_or(codes::EIO)?;
+        let volumes = self.volumes.clone();
+        let volume = blocking(move || {
+            // The read-write volume of a group may be elsewhere on this server: then it moves.
+            let made = volumes.create_on(&partition, &new, parent == id);
+            made.map_err(|error| match failed("making a volume", id, &error) {
+                codes::BADNAME => codes::BADNAME,
+                _ => codes::EIO,
+            })
+        })
+        .await?;
+        let held = self.hold(&volume, Hold::Offline).await?;
+        tracing::info!(volume = %id, name, %kind, partition = %number, caller = %caller.peer,
+            who = who(caller), "volume made");
+        let flags = AttachFlags::default();
+        let transaction = self
+            .transactions
+            .open(reservation, volume, flags, held, "CreateVolume");
+        Ok(afsvol::create_volume::Reply {
+            volume: id,
+            transaction,
+        })
+    }
+
+    pub(super) async fn delete_volume(
+        &self,
+        caller: &Caller,
+        transaction: TransactionId,
+    ) -> Result<(), AbortCode> {
+        superuser(caller)?;
+        let used = self.transactions.find(transaction, "DeleteVolume")?;
+        used.writable()?;
+        let volume = used.transaction.volume.clone();
+        let id = volume.id();
+        blocking(move || match volume.partition().remove_volume(id) {
+            Ok(()) | Err(StoreError::NoVolume(_)) => Ok(()),
+            Err(error) => Err(failed("removing a volume", id, &error)),
+        })
+        .await?;
+        used.set_deleted();
+        tracing::info!(volume = %id, partition = %used.transaction.partition,
+            caller = %caller.peer, who = who(caller), "volume removed");
+        self.break_callbacks(id).await;
+        Ok(())
+    }
+
+    pub(super) async fn nuke_volume(
+        &self,
+        caller: &Caller,
+        number: PartitionId,
+        id: VolumeId,
+    ) -> Result<(), AbortCode> {
+        superuser(caller)?;
+        if number.0 >= PartitionId::COUNT {
+            return Err(codes::NOVOL);
+        }
+        let partition = self.volumes.partition(number).cloned();
+        let partition = partition.filter(|_| !id.is_none()).ok_or(codes::EINVAL)?;
+        blocking(move || match partition.remove_volume(id) {
+            Ok(()) => Ok(()),
+            Err(StoreError::NoVolume(_)) => Err(codes::ENOENT),
+            Err(error) => Err(failed("removing a volume by force", id, &error)),
+        })
+        .await?;
+        tracing::warn!(volume = %id, partition = %number, caller = %caller.peer,
+            who = who(caller), "volume removed by force");
+        self.break_callbacks(id).await;
+        Ok(())
+    }
+
+    pub(super) async fn set_flags(
+        &self,
+        caller: &Caller,
+        transaction: TransactionId,
+        flags: TransactionFlags,
+    ) -> Result<(), AbortCode> {
+        superuser(caller)?;
+        let used = self.transactions.find(transaction, "SetFlags")?;
+        used.writable()?;
+        let change = VolumeChange {
+            destroy_me: Some(flags.contains(TransactionFlags::DELETE_ON_SALVAGE)),
+            in_service: Some(!flags.contains(TransactionFlags::OUT_OF_SERVICE)),
+            ..VolumeChange::default()
+        };
+        self.change_header(&used, "setting a volume's flags", change)
+            .await?;
+        // That the volume is gone is not for callers to say.
+        used.set_flags(TransactionFlags(flags.0 & !TransactionFlags::DELETED.0));
+        tracing::info!(volume = %used.transaction.volume.id(), flags = flags.0,
+            caller = %caller.peer, who = who(caller), "volume's flags set");
+        Ok(())
+    }
+
+    pub(super) async fn set_forwarding(
+        &self,
+        caller: &Caller,
+        transaction: TransactionId,
+        site: u32,
+    ) -> Result<(), AbortCode> {
+        superuser(caller)?;
+        let used = self.transactions.find(transaction, "SetForwarding")?;
+        let id = used.transaction.volume.id();
+        self.volumes.set_moved(id, true);
+        used.set_forwarded();
+        tracing::info!(volume = %id, site = format_args!("{site:#010x}"),
+            caller = %caller.peer, who = who(caller), "volume moved away");
+        // Clients that only listen would not learn it otherwise.
+        self.break_callbacks(id).await;
+        Ok(())
+    }
+
+    pub(super) async fn set_ids_types(
+        &self,
+        caller: &Caller,
+        request: afsvol::set_ids_types::Request,
+    ) -> Result<(), AbortCode> {
+        let name = name(&request.name)?;
+        superuser(caller)?;
+        let used = self.transactions.find(request.transaction, "SetIdsTypes")?;
+        used.writable()?;
+        let kind = VolumeType::from_number(request.kind).ok_or(codes::EINVAL)?;
+        self.check_kind(&used, kind).await?;
+        let change = VolumeChange {
+            name: Some(name.clone()),
+            kind: Some(kind),
+            parent: Some(request.parent),
+            clone: Some(request.clone_id),
+            backup: Some(request.backup_id),
+            ..VolumeChange::default()
+        };
+        self.change_header(&used, "setting a volume's name and group", change)
+            .await?;
+        tracing::info!(volume = %used.transaction.volume.id(), name, %kind,
+            caller = %caller.peer, who = who(caller), "volume's name and group set");
+        Ok(())
+    }
+
+    /// Whether the volume can be of this kind: what takes changes and what does not are stored
+    /// differently, and only a restore makes one of the other.
+    async fn check_kind(&self, used: &Use, kind: VolumeType) -> Result<(), AbortCode> {
+        let volume = used.transaction.volume.clone();
+        let state = blocking(move || {
+            let state = volume.state();
+            state.map_err(|error| failed("reading a volume's header", volume.id(), &error))
+        });
+        let is = state.await?.kind;
+        if (is == VolumeType::ReadWrite) != (kind == VolumeType::ReadWrite) {
+            return Err(codes::BADOP);
+        }
+        Ok(())
+    }
+
+    pub(super) async fn set_date(
+        &self,
+        caller: &Caller,
+        request: afsvol::set_date::Request,
+    ) -> Result<(), AbortCode> {
+        superuser(caller)?;
+        let used = self.transactions.find(request.transaction, "SetDate")?;
+        used.writable()?;
+        let change = VolumeChange {
+            creation_date: Some(request.creation_date),
+            ..VolumeChange::default()
+        };
+        self.change_header(&used, "setting a volume's date", change)
+            .await
+    }
+
+    pub(super) async fn set_info(
+        &self,
+        caller: &Caller,
+        request: afsvol::set_info::Request,
+    ) -> Result<(), AbortCode> {
+        superuser(caller)?;
+        let used = self.transactions.find(request.transaction, "SetStatus")?;
+        used.writable()?;
+        let asked = request.changes;
+        let change = VolumeChange {
+            max_quota: unsigned(asked.max_quota)?.map(u64::from),
+            day_use: unsigned(asked.day_use)?,
+            creation_date: asked.creation_date,
+            update_date: asked.update_date,
+            update_counter: asked.update_counter,
+            ..VolumeChange::default()
+        };
+        self.change_header(&used, "setting a volume's quota and dates", change)
+            .await?;
+        tracing::info!(volume = %used.transaction.volume.id(), changes = ?asked,
+            caller = %caller.peer, who = who(caller), "volume's quota and dates set");
+        Ok(())
+    }
+}
+
+/// What clients get meanwhile, in the order in which the flags count; `None` if none of them says
+/// so. Who only reads a volume keeps nobody from it, as dumps are of one moment anyway.
+fn hold_of(flags: AttachFlags) -> Option<Option<Hold>> {
+    if flags.contains(AttachFlags::CREATE) {
+        Some(Some(Hold::Offline))
+    } else if flags.contains(AttachFlags::BUSY) {
+        Some(Some(Hold::Busy))
+    } else if flags.contains(AttachFlags::READ_ONLY) {
+        Some(None)
+    } else if flags.contains(AttachFlags::OFFLINE) {
+        Some(Some(Hold::Offline))
+    } else {
+        None
+    }
+}
+
+/// A volume's name, if it can be one. The store looks at its letters.
+pub(super) fn name(text: &VolintNameText) -> Result<String, AbortCode> {
+    let bytes = text.as_bytes();
+    if bytes.len() > NAME_MAX {
+        return Err(codes::BADNAME);
+    }
+    let name = std::str::from_utf8(bytes).map_err(|_| codes::BADNAME)?;
+    Ok(name.to_owned())
+}
+
+fn unsigned(number: Option<i32>) -> Result<Option<u32>, AbortCode> {
+    number
+        .map(|number| u32::try_from(number).map_err(|_| codes::EINVAL))
+        .transpose()
+}

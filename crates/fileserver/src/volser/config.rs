@@ -1,0 +1,112 @@
+//! Settings of a volume server.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use afar_net::{ClientSecurity, RxNull};
+
+/// Settings of a [`VolumeServer`](super::VolumeServer). The default serves everybody.
+#[derive(Clone)]
+pub struct VolserConfig {
+    pub(super) restricted_query: bool,
+    pub(super) idle_limit: Duration,
+    pub(super) sweep_interval: Duration,
+    pub(super) callback_wait: Duration,
+    pub(super) stall_limit: Duration,
+    pub(super) max_transactions: usize,
+    pub(super) max_streams: usize,
+    pub(super) security: Arc<dyn ClientSecurity>,
+}
+
+impl Default for VolserConfig {
+    fn default() -> Self {
+        Self {
+            restricted_query: false,
+            idle_limit: Duration::from_secs(600),
+            sweep_interval: Duration::from_secs(30),
+            callback_wait: Duration::from_millis(500),
+            stall_limit: Duration::from_secs(120),
+            max_transactions: 16_384,
+            max_streams: 64,
+            security: Arc::new(RxNull),
+        }
+    }
+}
+
+impl VolserConfig {
+    /// Whether lists too are for the administration only (`-restricted_query admin`). By default
+    /// they are open to all.
+    #[must_use]
+    pub fn restricted_query(mut self, restricted: bool) -> Self {
+        self.restricted_query = restricted;
+        self
+    }
+
+    /// How long a transaction may be without a call before it is given up: 600 s, as OpenAFS has
+    /// it. Tools that wait for their user hold volumes that long.
+    #[must_use]
+    pub fn idle_limit(mut self, limit: Duration) -> Self {
+        self.idle_limit = limit;
+        self
+    }
+
+    /// How often idle transactions are looked for: 30 s.
+    #[must_use]
+    pub fn sweep_interval(mut self, interval: Duration) -> Self {
+        self.sweep_interval = interval;
+        self
+    }
+
+    /// How long an operation waits until clients have been told that a volume changed: 0.5 s.
+    /// Those that do not answer are told further, but the operation no longer waits for them.
+    #[must_use]
+    pub fn callback_wait(mut self, wait: Duration) -> Self {
+        self.callback_wait = wait;
+        self
+    }
+
+    /// How long one of several destinations may take nothing at all before the dump goes on to
+    /// the others without it: 120 s.
+    #[must_use]
+    pub fn stall_limit(mut self, limit: Duration) -> Self {
+        self.stall_limit = limit;
+        self
+    }
+
+    /// How many transactions there may be: 16 384. Each is a few hundred bytes.
+    #[must_use]
+    pub fn max_transactions(mut self, most: usize) -> Self {
+        self.max_transactions = most;
+        self
+    }
+
+    /// How many dumps are made at a time, and how many restored: 64. Each has a thread and about
+    /// 2 MiB of buffers; further ones wait.
+    #[must_use]
+    pub fn max_streams(mut self, most: usize) -> Self {
+        self.max_streams = most.max(1);
+        self
+    }
+
+    /// How this server proves to others who it is when it forwards a dump: by default not at all.
+    #[must_use]
+    pub fn security(mut self, security: Arc<dyn ClientSecurity>) -> Self {
+        self.security = security;
+        self
+    }
+}
+
+impl fmt::Debug for VolserConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("VolserConfig")
+            .field("restricted_query", &self.restricted_query)
+            .field("idle_limit", &self.idle_limit)
+            .field("sweep_interval", &self.sweep_interval)
+            .field("callback_wait", &self.callback_wait)
+            .field("stall_limit", &self.stall_limit)
+            .field("max_transactions", &self.max_transactions)
+            .field("max_streams", &self.max_streams)
+            .finish_non_exhaustive()
+    }
+}
