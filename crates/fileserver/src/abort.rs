@@ -2,12 +2,19 @@
 
 use afar_net::AbortCode;
 use afar_store::StoreError;
-use afar_types::error::{VBUSY, VDISKFULL, VNOVNODE, VNOVOL, VOFFLINE, VOVERQUOTA};
+use afar_types::error::{
+    VBUSY, VDISKFULL, VIO, VNOVNODE, VNOVOL, VOFFLINE, VOVERQUOTA, VRESTRICTED, VSALVAGE,
+    errno_to_uae,
+};
 
 /// `errno` values of Linux that servers abort calls with.
 pub(crate) mod errno {
+    pub(crate) const EPERM: i32 = 1;
     pub(crate) const ENOENT: i32 = 2;
     pub(crate) const EIO: i32 = 5;
+    pub(crate) const E2BIG: i32 = 7;
+    pub(crate) const EAGAIN: i32 = 11;
+    pub(crate) const EACCES: i32 = 13;
     pub(crate) const EEXIST: i32 = 17;
     pub(crate) const EXDEV: i32 = 18;
     pub(crate) const ENOTDIR: i32 = 20;
@@ -16,6 +23,8 @@ pub(crate) mod errno {
     pub(crate) const EFBIG: i32 = 27;
     pub(crate) const ENOSPC: i32 = 28;
     pub(crate) const EROFS: i32 = 30;
+    pub(crate) const ENAMETOOLONG: i32 = 36;
+    pub(crate) const ENOLCK: i32 = 37;
 }
 
 /// VICE: a volume of that number is there already.
@@ -44,4 +53,39 @@ pub(crate) fn store_code(error: &StoreError) -> AbortCode {
         StoreError::VnodesExhausted(_) => errno::ENOSPC,
         _ => errno::EIO,
     })
+}
+
+/// The code as a client is sent it: VICE codes as they are, `errno` values as UAE codes if the
+/// client said that it knows these.
+pub(crate) fn translated(code: AbortCode, translates: bool) -> AbortCode {
+    let vice = (VSALVAGE..=VIO).contains(&code.0) || code.0 == VRESTRICTED;
+    match errno_to_uae(code.0) {
+        Some(uae) if translates && !vice && code.0 < 512 => AbortCode(uae),
+        _ => code,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errno_values_are_translated_and_vice_codes_are_not() {
+        let uae = |code| translated(AbortCode(code), true).0;
+        assert_eq!(uae(errno::EACCES), 49_733_376 + 0x0c);
+        assert_eq!(uae(errno::EAGAIN), 49_733_376 + 0x0a);
+        for code in [
+            VSALVAGE,
+            VNOVNODE,
+            VBUSY,
+            VIO,
+            VRESTRICTED,
+            -455,
+            0,
+            363_524,
+        ] {
+            assert_eq!(uae(code), code);
+        }
+        assert_eq!(translated(AbortCode(13), false), AbortCode(13));
+    }
 }

@@ -1,12 +1,22 @@
 //! The file server and the volume server: RXAFS and AFSVol on a volume store.
 //!
+//! - [`server`]: a file server, and what its calls share
+//! - [`files`]: RXAFS, what clients do with files
+//! - `access`: who may do what
+//! - [`protection`]: users and groups, as the protection service knows them
+//! - `locks`: advisory locks
 //! - [`hosts`]: who the clients are, what they were promised, and how they hear of changes
 //! - [`volumes`]: which volumes there are, and whether clients may use them at the moment
 //! - [`volser`]: the volume server, AFSVol
 //! - `abort`: the codes that failures are answered with
 
+pub mod files;
 pub mod hosts;
+pub mod protection;
+pub mod server;
 pub mod volser;
 pub mod volumes;
 
 mod abort;
+mod access;
+mod locks;

@@ -1,0 +1,369 @@
+//! Entries of directories: making, linking, removing, renaming.
+//!
+//! Which promises are broken is as with OpenAFS: others' on the directories, since the caller
+//! learns their new versions from the reply; everyone's on what changed beside and is not in the
+//! reply; and none on what is gone, as nobody can come to it any more.
+
+use afar_net::AbortCode;
+use afar_rpc::rxafs;
+use afar_store::{Created, Removed, Renamed, VnodeStatus};
+use afar_types::{CallBack, FetchStatus, Fid, FileName, FileType, Rights, StoreStatus, VolSync};
+
+use super::visit::{Place, Visit, as_owner, failed, mode_bits};
+use crate::abort::errno;
+use crate::access::{Grant, may_change_entries};
+use crate::hosts::Promise;
+
+const MAX_NAME: usize = 255;
+
+/// A name that is to be given. `@sys` at its end would be replaced by clients.
+fn new_name(name: &FileName) -> Result<Vec<u8>, AbortCode> {
+    let name = old_name(name)?;
+    if name.contains(&b'/') || name.ends_with(b"@sys") {
+        return Err(AbortCode(errno::EINVAL));
+    }
+    Ok(name)
+}
+
+/// A name that is there, perhaps.
+fn old_name(name: &FileName) -> Result<Vec<u8>, AbortCode> {
+    let name = name.as_bytes();
+    if name.len() > MAX_NAME {
+        return Err(AbortCode(errno::ENAMETOOLONG));
+    }
+    if matches!(name, b"" | b"." | b"..") {
+        return Err(AbortCode(errno::EINVAL));
+    }
+    Ok(name.to_vec())
+}
+
+/// What a new vnode is.
+enum New {
+    File,
+    Directory,
+    Symlink(Vec<u8>),
+}
+
+/// A vnode that was made.
+struct Made {
+    fid: Fid,
+    status: FetchStatus,
+    directory: FetchStatus,
+    promise: Option<Promise>,
+    vol_sync: VolSync,
+}
+
+impl Made {
+    fn callback(&self, visit: &Visit) -> CallBack {
+        let promise = self.promise.as_ref();
+        promise.map_or_else(CallBack::default, |promise| visit.callback(promise))
+    }
+}
+
+async fn make(
+    visit: &Visit,
+    directory: Fid,
+    name: &FileName,
+    attributes: StoreStatus,
+    new: New,
+) -> Result<Made, AbortCode> {
+    let name = new_name(name)?;
+    let made = visit
+        .step(move |visit| {
+            let mut place = visit.change(directory.volume)?;
+            let look = place.directory(directory)?;
+            may_change_entries(look.grant, Rights::INSERT)?;
+            let wanted = visit.new_vnode(&attributes);
+            let volume = place.volume();
+            let (made, grant) = match new {
+                New::File => (
+                    volume.create_file(directory, &name, &wanted),
+                    as_owner(look.grant),
+                ),
+                New::Directory => (volume.make_directory(directory, &name, &wanted), look.grant),
+                New::Symlink(target) => {
+                    may_make_symlink(visit, look.grant, &attributes)?;
+                    (
+                        volume.symlink(directory, &name, &target, &wanted),
+                        look.grant,
+                    )
+                }
+            };
+            Ok(tell_made(&place, made.map_err(failed)?, grant, look.grant))
+        })
+        .await?;
+    visit.break_others(&[directory]).await;
+    Ok(made)
+}
+
+/// A symlink without x bits is a mount point, which takes the right to administrate.
+fn may_make_symlink(
+    visit: &Visit,
+    grant: Grant,
+    attributes: &StoreStatus,
+) -> Result<(), AbortCode> {
+    let sets = attributes.mask & StoreStatus::SET_MODE != 0;
+    if sets && mode_bits(attributes) & 0o111 == 0 && !visit.person.is_administrator() {
+        may_change_entries(grant, Rights::ADMINISTER)?;
+    }
+    Ok(())
+}
+
+/// The results of making a vnode. It is promised now that it has a fid, so its status is read once
+/// more: others may have found it in the directory and changed it before the promise.
+fn tell_made(place: &Place<'_>, made: Created, grant: Grant, above: Grant) -> Made {
+    let fid = made.vnode.fid;
+    let promise = place.promise(fid, false);
+    let seen = place.vnode(fid).ok();
+    let promise = seen.is_some().then_some(promise);
+    Made {
+        fid,
+        status: place.status(seen.as_ref().unwrap_or(&made.vnode), grant),
+        directory: place.status(&made.directory, above),
+        promise,
+        vol_sync: place.vol_sync(),
+    }
+}
+
+pub(super) async fn create_file(
+    visit: &Visit,
+    request: rxafs::create_file::Request,
+) -> Result<rxafs::create_file::Reply, AbortCode> {
+    let rxafs::create_file::Request {
+        directory,
+        name,
+        attributes,
+    } = request;
+    let made = make(visit, directory, &name, attributes, New::File).await?;
+    Ok(rxafs::create_file::Reply {
+        fid: made.fid,
+        status: made.status,
+        directory_status: made.directory,
+        callback: made.callback(visit),
+        vol_sync: made.vol_sync,
+    })
+}
+
+pub(super) async fn make_dir(
+    visit: &Visit,
+    request: rxafs::make_dir::Request,
+) -> Result<rxafs::make_dir::Reply, AbortCode> {
+    let rxafs::make_dir::Request {
+        directory,
+        name,
+        attributes,
+    } = request;
+    let made = make(visit, directory, &name, attributes, New::Directory).await?;
+    Ok(rxafs::make_dir::Reply {
+        fid: made.fid,
+        status: made.status,
+        directory_status: made.directory,
+        callback: made.callback(visit),
+        vol_sync: made.vol_sync,
+    })
+}
+
+pub(super) async fn symlink(
+    visit: &Visit,
+    request: rxafs::symlink::Request,
+) -> Result<rxafs::symlink::Reply, AbortCode> {
+    let new = New::Symlink(request.target.into_bytes());
+    let made = make(
+        visit,
+        request.directory,
+        &request.name,
+        request.attributes,
+        new,
+    )
+    .await?;
+    Ok(rxafs::symlink::Reply {
+        fid: made.fid,
+        status: made.status,
+        directory_status: made.directory,
+        vol_sync: made.vol_sync,
+    })
+}
+
+pub(super) async fn link(
+    visit: &Visit,
+    request: rxafs::link::Request,
+) -> Result<rxafs::link::Reply, AbortCode> {
+    let (directory, existing) = (request.directory, request.existing);
+    if directory.volume != existing.volume {
+        return Err(AbortCode(errno::EXDEV));
+    }
+    let name = new_name(&request.name)?;
+    let reply = visit
+        .step(move |visit| {
+            let mut place = visit.change(directory.volume)?;
+            let look = place.directory(directory)?;
+            may_change_entries(look.grant, Rights::INSERT)?;
+            // Only files have several names.
+            if place.vnode(existing)?.file_type != FileType::File {
+                return Err(AbortCode(errno::EISDIR));
+            }
+            let linked = place
+                .volume()
+                .link(directory, &name, existing)
+                .map_err(failed)?;
+            let grant = look.grant.on(&linked.vnode, &visit.person);
+            Ok(rxafs::link::Reply {
+                status: place.status(&linked.vnode, grant),
+                directory_status: place.status(&linked.directory, look.grant),
+                vol_sync: place.vol_sync(),
+            })
+        })
+        .await?;
+    visit.break_others(&[directory, existing]).await;
+    Ok(reply)
+}
+
+pub(super) async fn remove_file(
+    visit: &Visit,
+    request: rxafs::remove_file::Request,
+) -> Result<rxafs::remove_file::Reply, AbortCode> {
+    let removed = remove(visit, request.directory, &request.name, false).await?;
+    let (directory_status, vol_sync) = removed;
+    Ok(rxafs::remove_file::Reply {
+        directory_status,
+        vol_sync,
+    })
+}
+
+pub(super) async fn remove_dir(
+    visit: &Visit,
+    request: rxafs::remove_dir::Request,
+) -> Result<rxafs::remove_dir::Reply, AbortCode> {
+    let removed = remove(visit, request.directory, &request.name, true).await?;
+    let (directory_status, vol_sync) = removed;
+    Ok(rxafs::remove_dir::Reply {
+        directory_status,
+        vol_sync,
+    })
+}
+
+async fn remove(
+    visit: &Visit,
+    directory: Fid,
+    name: &FileName,
+    is_directory: bool,
+) -> Result<(FetchStatus, VolSync), AbortCode> {
+    let name = old_name(name)?;
+    let (removed, status, vol_sync) = visit
+        .step(move |visit| {
+            let mut place = visit.change(directory.volume)?;
+            let look = place.directory(directory)?;
+            may_change_entries(look.grant, Rights::DELETE)?;
+            let removed: Removed = if is_directory {
+                place.volume().remove_directory(directory, &name)
+            } else {
+                place.volume().remove_file(directory, &name)
+            }
+            .map_err(failed)?;
+            let status = place.status(&removed.directory, look.grant);
+            Ok((removed, status, place.vol_sync()))
+        })
+        .await?;
+    let changed = less(visit, removed.fid, removed.vnode.as_ref());
+    let directories = [directory];
+    tokio::join!(visit.break_others(&directories), visit.break_all(&changed));
+    Ok((status, vol_sync))
+}
+
+/// A vnode has lost a name: whose promises are to be broken, which is nobody's if it is gone.
+fn less(visit: &Visit, fid: Fid, left: Option<&VnodeStatus>) -> Vec<Fid> {
+    if left.is_some() {
+        return vec![fid];
+    }
+    visit.server.hosts.discard(fid);
+    visit.server.locks.discard(fid);
+    Vec::new()
+}
+
+/// A rename that is to be done.
+struct Move {
+    from: Fid,
+    name: Vec<u8>,
+    to: Fid,
+    new_name: Vec<u8>,
+}
+
+/// What a rename did, and the statuses of the directories.
+struct Moved {
+    renamed: Renamed,
+    from: FetchStatus,
+    to: FetchStatus,
+    vol_sync: VolSync,
+}
+
+pub(super) async fn rename(
+    visit: &Visit,
+    request: rxafs::rename::Request,
+) -> Result<rxafs::rename::Reply, AbortCode> {
+    let wanted = Move {
+        new_name: new_name(&request.new_name)?,
+        name: old_name(&request.old_name)?,
+        from: request.old_directory,
+        to: request.new_directory,
+    };
+    if wanted.from.volume != wanted.to.volume {
+        return Err(AbortCode(errno::EXDEV));
+    }
+    let (from, to) = (wanted.from, wanted.to);
+    let moved = visit.step(move |visit| move_entry(visit, &wanted)).await?;
+    let mut directories = vec![to];
+    let mut changed = Vec::new();
+    if from != to {
+        directories.push(from);
+        // Its "..", which is not in the reply.
+        if moved.renamed.vnode.file_type == FileType::Directory {
+            changed.push(moved.renamed.vnode.fid);
+        }
+    }
+    if let Some((fid, left)) = &moved.renamed.replaced {
+        changed.extend(less(visit, *fid, left.as_ref()));
+    }
+    tokio::join!(visit.break_others(&directories), visit.break_all(&changed));
+    Ok(rxafs::rename::Reply {
+        old_directory_status: moved.from,
+        new_directory_status: moved.to,
+        vol_sync: moved.vol_sync,
+    })
+}
+
+fn move_entry(visit: &Visit, wanted: &Move) -> Result<Moved, AbortCode> {
+    let mut place = visit.change(wanted.from.volume)?;
+    let mut from = place.directory(wanted.from)?;
+    let mut to = place.directory(wanted.to)?;
+    may_change_entries(from.grant, Rights::DELETE)?;
+    may_change_entries(to.grant, Rights::INSERT)?;
+    if !to.grant.own.contains(Rights::DELETE) {
+        // Nothing may be replaced, and nothing may come to be there before the entry is moved.
+        drop(place);
+        place = visit.change_alone(wanted.from.volume)?;
+        (from, to) = (place.directory(wanted.from)?, place.directory(wanted.to)?);
+        may_change_entries(from.grant, Rights::DELETE)?;
+        may_change_entries(to.grant, Rights::INSERT)?;
+    }
+    let volume = place.volume();
+    let file = volume.lookup(wanted.from, &wanted.name).map_err(failed)?;
+    if let Ok(target) = volume.lookup(wanted.to, &wanted.new_name) {
+        may_change_entries(to.grant, Rights::DELETE)?;
+        if target == file || target == wanted.from {
+            return Err(AbortCode(errno::EINVAL));
+        }
+    }
+    let Move {
+        from: old,
+        name,
+        to: new,
+        new_name,
+    } = wanted;
+    let renamed = volume.rename(*old, name, *new, new_name).map_err(failed)?;
+    Ok(Moved {
+        from: place.status(&renamed.from, from.grant),
+        to: place.status(&renamed.to, to.grant),
+        vol_sync: place.vol_sync(),
+        renamed,
+    })
+}

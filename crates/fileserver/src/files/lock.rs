@@ -1,0 +1,140 @@
+//! Advisory locks. The locks themselves are in `crate::locks`.
+
+use afar_net::AbortCode;
+use afar_rpc::rxafs;
+use afar_types::{Fid, VolSync, VolumeType};
+
+use super::visit::{Place, Visit};
+use crate::abort::errno;
+use crate::access::may_lock;
+use crate::locks::LockError;
+
+const READ: i32 = 0;
+const WRITE: i32 = 1;
+
+impl From<LockError> for AbortCode {
+    fn from(error: LockError) -> Self {
+        Self(match error {
+            LockError::Held => errno::EAGAIN,
+            LockError::NotHeld => errno::EINVAL,
+            LockError::TooMany => errno::ENOLCK,
+        })
+    }
+}
+
+/// A step on a file's locks. What does not change needs none: there `changeable` is false, and
+/// nothing is kept.
+async fn step<T: Send + 'static>(
+    visit: &Visit,
+    fid: Fid,
+    work: impl FnOnce(&mut Place<'_>, bool) -> Result<T, AbortCode> + Send + 'static,
+) -> Result<(T, VolSync), AbortCode> {
+    visit
+        .step(move |visit| {
+            let mut place = visit.enter(fid.volume)?;
+            let changeable = place.state.kind == VolumeType::ReadWrite;
+            Ok((work(&mut place, changeable)?, place.vol_sync()))
+        })
+        .await
+}
+
+async fn set(visit: &Visit, fid: Fid, kind: i32) -> Result<VolSync, AbortCode> {
+    let exclusive = match kind {
+        READ => false,
+        WRITE => true,
+        _ => return Err(AbortCode(errno::EINVAL)),
+    };
+    let person = visit.person.clone();
+    let locked = visit.clone();
+    let (taken, vol_sync) = step(visit, fid, move |place, changeable| {
+        let look = place.look(fid)?;
+        if !changeable {
+            return if exclusive {
+                Err(AbortCode(errno::EROFS))
+            } else {
+                Ok(())
+            };
+        }
+        may_lock(&person, &look.vnode, look.grant, exclusive)?;
+        Ok(locked.server.locks.set(fid, exclusive)?)
+    })
+    .await?;
+    let () = taken;
+    Ok(vol_sync)
+}
+
+async fn extend(visit: &Visit, fid: Fid) -> Result<VolSync, AbortCode> {
+    let locked = visit.clone();
+    let (kept, vol_sync) = step(visit, fid, move |place, changeable| {
+        place.look(fid)?;
+        if changeable {
+            locked.server.locks.extend(fid)?;
+        }
+        Ok(())
+    })
+    .await?;
+    let () = kept;
+    Ok(vol_sync)
+}
+
+/// Gives a lock up. When it was the last one, others who wait for it are told by a break.
+async fn release(visit: &Visit, fid: Fid) -> Result<VolSync, AbortCode> {
+    let locked = visit.clone();
+    let (free, vol_sync) = step(visit, fid, move |place, changeable| {
+        place.look(fid)?;
+        Ok(changeable && locked.server.locks.release(fid))
+    })
+    .await?;
+    if free {
+        visit.break_others(&[fid]).await;
+    }
+    Ok(vol_sync)
+}
+
+pub(super) async fn set_lock(
+    visit: &Visit,
+    request: rxafs::set_lock::Request,
+) -> Result<rxafs::set_lock::Reply, AbortCode> {
+    let vol_sync = set(visit, request.fid, request.kind).await?;
+    Ok(rxafs::set_lock::Reply { vol_sync })
+}
+
+pub(super) async fn extend_lock(
+    visit: &Visit,
+    request: rxafs::extend_lock::Request,
+) -> Result<rxafs::extend_lock::Reply, AbortCode> {
+    let vol_sync = extend(visit, request.fid).await?;
+    Ok(rxafs::extend_lock::Reply { vol_sync })
+}
+
+pub(super) async fn release_lock(
+    visit: &Visit,
+    request: rxafs::release_lock::Request,
+) -> Result<rxafs::release_lock::Reply, AbortCode> {
+    let vol_sync = release(visit, request.fid).await?;
+    Ok(rxafs::release_lock::Reply { vol_sync })
+}
+
+pub(super) async fn old_set_lock(
+    visit: &Visit,
+    request: rxafs::old_set_lock::Request,
+) -> Result<rxafs::old_set_lock::Reply, AbortCode> {
+    set(visit, request.fid, request.kind).await?;
+    Ok(rxafs::old_set_lock::Reply {})
+}
+
+pub(super) async fn old_extend_lock(
+    visit: &Visit,
+    request: rxafs::old_extend_lock::Request,
+) -> Result<rxafs::old_extend_lock::Reply, AbortCode> {
+    extend(visit, request.fid).await?;
+    Ok(rxafs::old_extend_lock::Reply {})
+}
+
+pub(super) async fn old_release_lock(
+    visit: &Visit,
+    request: rxafs::old_release_lock::Request,
+) -> Result<rxafs::old_release_lock::Reply, AbortCode> {
+    release(visit, request.fid).await?;
+    Ok(rxafs::old_release_lock::Reply {})
+}

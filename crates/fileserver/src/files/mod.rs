@@ -1,0 +1,273 @@
+//! RXAFS: what clients do with files.
+//!
+//! A call is served in steps. A step that touches the store runs on a thread that may block, and
+//! enters the volume for its length only, so that the volume server gets at a volume whatever
+//! clients do, and no client waits for another but for the length of a step.
+//!
+//! **No stale reads.** Who reads is promised first, then the status is read; who changes commits
+//! first, then breaks the promises of others, then answers. So a client that read the old status
+//! either had its promise in place when the change looked for promises, and is told before the
+//! change is answered, or it read after the commit. OpenAFS breaks promises before it stores data
+//! and keeps the vnode locked meanwhile; without that lock a break before the commit would let
+//! others fetch the old data with a new promise, so the break after it is the one that counts, and
+//! the only one.
+//!
+//! - `visit`: a call while it is served, and its way into a volume
+//! - `status`: statuses, one or many; promises given up
+//! - `fetch`, `store`: data
+//! - `entries`: making, linking, removing, renaming
+//! - `acl`, `lock`, `volume`: the same for ACLs, advisory locks, volumes
+//! - `stats`: counters, and the forms in which AFS's tools ask for them
+
+mod acl;
+mod entries;
+mod fetch;
+mod lock;
+mod snapshot;
+mod stats;
+mod status;
+mod store;
+mod visit;
+mod volume;
+
+use std::fmt;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use afar_net::{AbortCode, Endpoint};
+use afar_rpc::{Caller, FetchSink, Operation, StoreSource, rxafs};
+use afar_types::error::VNOVOL;
+use afar_types::{
+    CAPABILITY_64BIT_FILES, CAPABILITY_ERROR_TRANSLATION, CAPABILITY_WRITE_LOCK_ACL, Capabilities,
+};
+use afar_xdr::XdrString;
+
+use crate::abort::errno;
+use crate::server::FileServer;
+
+pub use stats::Stats;
+use visit::Visit;
+
+/// The volume that clients of old ask the name of.
+const ROOT_VOLUME: &str = "root.afs";
+
+/// A file server's RXAFS at one endpoint.
+#[derive(Clone)]
+pub struct Files {
+    server: Arc<FileServer>,
+    endpoint: Endpoint,
+}
+
+impl fmt::Debug for Files {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Files")
+            .field("server", &self.server)
+            .field("endpoint", &self.endpoint)
+            .finish()
+    }
+}
+
+/// The number of a row in the interface's table.
+const fn row_of(operation: &Operation) -> usize {
+    let mut row = 0;
+    while row < rxafs::OPERATIONS.len() {
+        if rxafs::OPERATIONS[row].opcode == operation.opcode {
+            return row;
+        }
+        row += 1;
+    }
+    panic!("every operation is in the table")
+}
+
+impl Files {
+    pub(crate) fn new(server: Arc<FileServer>, endpoint: Endpoint) -> Self {
+        Self { server, endpoint }
+    }
+
+    /// Begins to serve a call: finds out who calls.
+    async fn visit(&self, caller: &Caller, row: usize) -> Visit {
+        let began = Instant::now();
+        let (host, person) = tokio::join!(
+            self.server.hosts.identify(&self.endpoint, caller.peer),
+            self.server.protection.person(caller),
+        );
+        Visit {
+            server: Arc::clone(&self.server),
+            host,
+            person,
+            row,
+            began,
+        }
+    }
+
+    /// Serves what is told to everyone alike.
+    fn tell<T>(&self, row: usize, result: Result<T, AbortCode>) -> Result<T, AbortCode> {
+        let code = result.as_ref().err().copied();
+        self.server.stats.count(row, Duration::ZERO, code);
+        result
+    }
+}
+
+/// Writes methods of the service: `operation = function;`, where the function takes the visit and
+/// the request.
+macro_rules! operations {
+    ($($name:ident = $function:path;)*) => {$(
+        async fn $name(
+            &self,
+            caller: &Caller,
+            request: rxafs::$name::Request,
+        ) -> Result<rxafs::$name::Reply, AbortCode> {
+            let visit = self.visit(caller, const { row_of(rxafs::$name::OPERATION) }).await;
+            let result = $function(&visit, request).await;
+            visit.end(result)
+        }
+    )*};
+}
+
+/// The same for operations with data.
+macro_rules! data_operations {
+    ($($name:ident($data:ty) = $function:path;)*) => {$(
+        async fn $name(
+            &self,
+            caller: &Caller,
+            request: rxafs::$name::Request,
+            data: &mut $data,
+        ) -> Result<rxafs::$name::Reply, AbortCode> {
+            let visit = self.visit(caller, const { row_of(rxafs::$name::OPERATION) }).await;
+            let result = $function(&visit, request, data).await;
+            visit.end(result)
+        }
+    )*};
+}
+
+/// The same for what needs no volume and no host: `operation = |files, caller, request| result;`.
+macro_rules! plain_operations {
+    ($($name:ident = |$files:pat_param, $caller:pat_param, $request:pat_param| $result:expr;)*) => {$(
+        async fn $name(
+            &self,
+            caller: &Caller,
+            request: rxafs::$name::Request,
+        ) -> Result<rxafs::$name::Reply, AbortCode> {
+            let ($files, $caller, $request) = (self, caller, request);
+            self.tell(const { row_of(rxafs::$name::OPERATION) }, $result)
+        }
+    )*};
+}
+
+impl rxafs::Service for Files {
+    operations! {
+        fetch_status = status::fetch_status;
+        bulk_status = status::bulk_status;
+        inline_bulk_status = status::inline_bulk_status;
+        give_up_call_backs = status::give_up_call_backs;
+        give_up_all_call_backs = status::give_up_all_call_backs;
+        store_status = status::store_status;
+        fetch_acl = acl::fetch_acl;
+        store_acl = acl::store_acl;
+        old_store_acl = acl::old_store_acl;
+        create_file = entries::create_file;
+        make_dir = entries::make_dir;
+        symlink = entries::symlink;
+        link = entries::link;
+        remove_file = entries::remove_file;
+        remove_dir = entries::remove_dir;
+        rename = entries::rename;
+        set_lock = lock::set_lock;
+        extend_lock = lock::extend_lock;
+        release_lock = lock::release_lock;
+        old_set_lock = lock::old_set_lock;
+        old_extend_lock = lock::old_extend_lock;
+        old_release_lock = lock::old_release_lock;
+        get_volume_status = volume::get_volume_status;
+        set_volume_status = volume::set_volume_status;
+        get_capabilities = capabilities;
+    }
+
+    data_operations! {
+        fetch_data(FetchSink<'_>) = fetch::fetch_data;
+        fetch_data64(FetchSink<'_>) = fetch::fetch_data64;
+        store_data(StoreSource<'_>) = store::store_data;
+        store_data64(StoreSource<'_>) = store::store_data64;
+    }
+
+    plain_operations! {
+        get_time = |_, _, _| Ok(time());
+        get_root_volume = |_, _, _| root_volume();
+        get_volume_info = |_, _, _| Err(AbortCode(VNOVOL));
+        n_get_volume_info = |_, _, _| Err(AbortCode(VNOVOL));
+        lookup = |_, _, _| Err(AbortCode(errno::EINVAL));
+        dfs_symlink = |_, _, _| Err(AbortCode(errno::EINVAL));
+        // As OpenAFS answers: calls back go where calls come from.
+        call_back_rx_conn_addr = |_, _, _| Err(AbortCode(errno::EPERM));
+        flush_cps = |files, caller, request| files.flush_cps(caller, &request);
+        get_statistics64 = |files, _, request| stats::statistics64(&files.server, request.count);
+        x_stats_version = |_, _, _| Ok(rxafs::x_stats_version::Reply { version: stats::X_STATS });
+    }
+
+    async fn get_statistics(
+        &self,
+        _: &Caller,
+        _: rxafs::get_statistics::Request,
+    ) -> Result<rxafs::get_statistics::Reply, AbortCode> {
+        let result = stats::statistics(Arc::clone(&self.server)).await;
+        self.tell(const { row_of(rxafs::get_statistics::OPERATION) }, result)
+    }
+
+    async fn get_x_stats(
+        &self,
+        _: &Caller,
+        request: rxafs::get_x_stats::Request,
+    ) -> Result<rxafs::get_x_stats::Reply, AbortCode> {
+        let result = stats::x_stats(&self.server, &self.endpoint, request.collection).await;
+        self.tell(const { row_of(rxafs::get_x_stats::OPERATION) }, result)
+    }
+}
+
+impl Files {
+    fn flush_cps(
+        &self,
+        caller: &Caller,
+        request: &rxafs::flush_cps::Request,
+    ) -> Result<rxafs::flush_cps::Reply, AbortCode> {
+        if !caller.identity.is_superuser() {
+            return Err(AbortCode(errno::EPERM));
+        }
+        for id in &request.users {
+            self.server.protection.forget_user(*id);
+        }
+        for host in &request.hosts {
+            self.server.protection.forget_host(Ipv4Addr::from(*host));
+        }
+        Ok(rxafs::flush_cps::Reply {
+            spare2: 0,
+            spare3: 0,
+        })
+    }
+}
+
+/// What this server can do: errors are translated, files have 64 bits, and the right to write
+/// suffices for a write lock.
+async fn capabilities(
+    _: &Visit,
+    _: rxafs::get_capabilities::Request,
+) -> Result<rxafs::get_capabilities::Reply, AbortCode> {
+    let word = CAPABILITY_ERROR_TRANSLATION | CAPABILITY_64BIT_FILES | CAPABILITY_WRITE_LOCK_ACL;
+    let capabilities = Capabilities::new(vec![word]).map_err(|_| AbortCode::RXGEN_SS_MARSHAL)?;
+    Ok(rxafs::get_capabilities::Reply { capabilities })
+}
+
+fn time() -> rxafs::get_time::Reply {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    rxafs::get_time::Reply {
+        seconds: u32::try_from(now.as_secs()).unwrap_or(u32::MAX),
+        microseconds: now.subsec_micros(),
+    }
+}
+
+fn root_volume() -> Result<rxafs::get_root_volume::Reply, AbortCode> {
+    let name = XdrString::new(ROOT_VOLUME).map_err(|_| AbortCode::RXGEN_SS_MARSHAL)?;
+    Ok(rxafs::get_root_volume::Reply { name })
+}

@@ -1,0 +1,247 @@
+//! A vnode's data as of one version, to be read piece by piece while others change it.
+//!
+//! A client is told beforehand how much comes, and with the data what version it is, so all of it
+//! must be of one version. OpenAFS keeps writers out until the last byte is sent. Here the records
+//! of the version are collected first, which keeps their octets on the disk: a reader may be as
+//! slow as it likes, holds nobody up, and gets what was there when it asked.
+
+use std::collections::VecDeque;
+
+use afar_net::AbortCode;
+use afar_store::segment::{Codec, unpack};
+use afar_store::{StoreError, StoredRecord, VnodeStatus, Volume};
+use afar_types::error::VBUSY;
+use afar_types::{Fid, FileType};
+use bytes::Bytes;
+
+use super::visit::failed;
+use crate::abort::errno;
+
+/// Data up to this length is read at once.
+const AT_ONCE: u64 = 256 << 10;
+/// What is read ahead while data is sent.
+const PIECE: usize = 512 << 10;
+/// Records that are collected at once: of 128 KiB or 1 MiB, so that 2 or 16 GiB of a file are of
+/// one version whatever happens.
+const MAX_RECORDS: usize = 16_384;
+/// Records that are asked for at a time.
+const BATCH: usize = 512;
+/// How often a vnode may change while it is looked at.
+const TRIES: usize = 16;
+
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+
+/// Data of a vnode as of one version, from a position on.
+pub(super) struct Snapshot {
+    volume: Volume,
+    fid: Fid,
+    position: u64,
+    end: u64,
+    source: Source,
+}
+
+enum Source {
+    /// All there is.
+    Whole(Bytes),
+    /// The records up to `covered`; where there is none are zeros.
+    Records {
+        records: VecDeque<StoredRecord>,
+        covered: u64,
+        version: VnodeStatus,
+    },
+}
+
+impl Snapshot {
+    /// Takes what of `length` bytes at `position` there is, and the status it belongs to.
+    ///
+    /// # Errors
+    /// VBUSY if the vnode changes all the time; the store's.
+    pub(super) fn take(
+        volume: &Volume,
+        fid: Fid,
+        position: u64,
+        length: u64,
+    ) -> Result<(Self, VnodeStatus), AbortCode> {
+        for _ in 0..TRIES {
+            let vnode = volume.status(fid).map_err(failed)?;
+            let end = position
+                .saturating_add(length)
+                .min(vnode.length)
+                .max(position);
+            let source = read(volume, &vnode, position, end)?;
+            // Versions only grow, so what was read in between is of this one.
+            if let Some(source) = source
+                && is_same(volume, &vnode)?
+            {
+                let snapshot = Self {
+                    volume: volume.clone(),
+                    fid,
+                    position,
+                    end,
+                    source,
+                };
+                return Ok((snapshot, vnode));
+            }
+        }
+        Err(AbortCode(VBUSY))
+    }
+
+    /// Bytes still to come.
+    pub(super) fn remaining(&self) -> u64 {
+        self.end - self.position
+    }
+
+    /// The next bytes, 512 KiB or so; none after the last. Blocks.
+    ///
+    /// # Errors
+    /// VBUSY if the file is larger than what is of one version for sure, and has changed.
+    pub(super) fn next(&mut self) -> Result<Vec<Bytes>, AbortCode> {
+        let mut pieces = Vec::new();
+        let mut length = 0;
+        while self.position < self.end && length < PIECE {
+            let piece = self.piece()?;
+            self.position += piece.len() as u64;
+            length += piece.len();
+            pieces.push(piece);
+        }
+        Ok(pieces)
+    }
+
+    fn piece(&mut self) -> Result<Bytes, AbortCode> {
+        let (records, covered) = match &mut self.source {
+            Source::Whole(data) => return Ok(std::mem::take(data)),
+            Source::Records {
+                records, covered, ..
+            } => (records, *covered),
+        };
+        while records
+            .front()
+            .is_some_and(|record| end_of(record) <= self.position)
+        {
+            records.pop_front();
+        }
+        let limit = self.end.min(covered);
+        match records.front() {
+            Some(record) if record.offset() <= self.position => {
+                let plain = plain(record).map_err(failed)?;
+                let from = self.position - record.offset();
+                let to = (limit - record.offset()).min(plain.len() as u64);
+                let index = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
+                Ok(plain.slice(index(from)..index(to)))
+            }
+            Some(record) => Ok(zeros(record.offset().min(limit) - self.position)),
+            None if self.position < limit => Ok(zeros(limit - self.position)),
+            None => self.collect_more(),
+        }
+    }
+
+    /// Collects the records after those that are sent, if they are still of the same version.
+    fn collect_more(&mut self) -> Result<Bytes, AbortCode> {
+        let Source::Records { version, .. } = &self.source else {
+            return Err(AbortCode(errno::EIO));
+        };
+        let version = version.clone();
+        let (records, covered) = collect(&self.volume, self.fid, self.position, self.end)?;
+        if !is_same(&self.volume, &version)? {
+            return Err(AbortCode(VBUSY));
+        }
+        self.source = Source::Records {
+            records,
+            covered,
+            version,
+        };
+        self.piece()
+    }
+}
+
+/// Whether a vnode's data is still what it was.
+fn is_same(volume: &Volume, vnode: &VnodeStatus) -> Result<bool, AbortCode> {
+    let now = volume.status(vnode.fid).map_err(failed)?;
+    Ok(now.data_version == vnode.data_version && now.length == vnode.length)
+}
+
+/// Reads what is short, and collects the records of what is not. `None` if there is less than
+/// there was.
+fn read(
+    volume: &Volume,
+    vnode: &VnodeStatus,
+    position: u64,
+    end: u64,
+) -> Result<Option<Source>, AbortCode> {
+    let length = end - position;
+    if length <= AT_ONCE || vnode.file_type == FileType::Directory {
+        // A directory has 2 MiB at most.
+        let length = usize::try_from(length).map_err(|_| AbortCode(errno::EFBIG))?;
+        let mut data = vec![0; length];
+        let read = volume
+            .read(vnode.fid, position, &mut data)
+            .map_err(failed)?;
+        return Ok((read == length).then(|| Source::Whole(Bytes::from(data))));
+    }
+    let (records, covered) = collect(volume, vnode.fid, position, end)?;
+    Ok(Some(Source::Records {
+        records,
+        covered,
+        version: vnode.clone(),
+    }))
+}
+
+/// The records that hold data from `position` to `end`, and up to where these are all.
+fn collect(
+    volume: &Volume,
+    fid: Fid,
+    position: u64,
+    end: u64,
+) -> Result<(VecDeque<StoredRecord>, u64), AbortCode> {
+    let mut records: VecDeque<StoredRecord> = VecDeque::new();
+    let mut from = position;
+    while records.len() < MAX_RECORDS {
+        let batch = volume.stored_records(fid, from, BATCH).map_err(failed)?;
+        let whole = batch.len() == BATCH;
+        let last = records.back().map(StoredRecord::offset);
+        // A short record is found again from where it ends.
+        let new = batch
+            .into_iter()
+            .filter(|record| last.is_none_or(|last| record.offset() > last));
+        records.extend(new);
+        let Some(newest) = records
+            .back()
+            .filter(|newest| Some(newest.offset()) != last)
+        else {
+            return Ok((records, end));
+        };
+        if !whole || end_of(newest) >= end {
+            return Ok((records, end));
+        }
+        from = end_of(newest);
+    }
+    let covered = records.back().map_or(end, |last| end_of(last).min(end));
+    Ok((records, covered))
+}
+
+fn end_of(record: &StoredRecord) -> u64 {
+    record.offset() + u64::from(record.plain_len())
+}
+
+fn zeros(length: u64) -> Bytes {
+    let length = usize::try_from(length)
+        .unwrap_or(usize::MAX)
+        .min(ZEROS.len());
+    Bytes::from_static(&ZEROS[..length])
+}
+
+/// A record's data, verified.
+fn plain(record: &StoredRecord) -> Result<Bytes, StoreError> {
+    let stored = record.stored()?;
+    if record.codec() == Codec::Raw {
+        return Ok(Bytes::from(stored));
+    }
+    let mut plain = Vec::new();
+    unpack(record.codec(), &stored, record.plain_len(), &mut plain).map_err(|error| {
+        StoreError::Io {
+            what: format!("unpacking a record at {}", record.offset()),
+            source: std::sync::Arc::new(std::io::Error::other(error)),
+        }
+    })?;
+    Ok(Bytes::from(plain))
+}

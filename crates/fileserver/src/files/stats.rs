@@ -1,0 +1,452 @@
+//! Counters of a file server, and the forms in which AFS's tools ask for them.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, SystemTime};
+
+use afar_net::{AbortCode, Endpoint};
+use afar_rpc::rxafs;
+use afar_types::{UnixTime, ViceDisk, ViceStatistics, ViceStatistics64};
+use afar_xdr::{FixedOpaque, List};
+
+use super::visit::blocking;
+use super::volume::disk_space;
+use crate::abort::errno;
+use crate::server::FileServer;
+
+/// The version of the collections of counters.
+pub(super) const X_STATS: i32 = 2;
+
+const OPERATIONS: usize = rxafs::OPERATIONS.len();
+
+/// Calls of one operation.
+#[derive(Debug, Default)]
+struct Calls {
+    served: AtomicU64,
+    refused: AtomicU64,
+    /// Microseconds of those served: their sum, the sum of their squares, and the extremes.
+    time: AtomicU64,
+    squares: AtomicU64,
+    shortest: AtomicU64,
+    longest: AtomicU64,
+}
+
+/// Counters of a file server since its start.
+#[derive(Debug)]
+pub struct Stats {
+    started: SystemTime,
+    operations: [Calls; OPERATIONS],
+    fetched: AtomicU64,
+    stored: AtomicU64,
+}
+
+impl Default for Stats {
+    fn default() -> Self {
+        Self {
+            started: SystemTime::now(),
+            operations: std::array::from_fn(|_| Calls::default()),
+            fetched: AtomicU64::new(0),
+            stored: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Stats {
+    pub(super) fn count(&self, row: usize, took: Duration, refused: Option<AbortCode>) {
+        let Some(calls) = self.operations.get(row) else {
+            return;
+        };
+        if refused.is_some() {
+            calls.refused.fetch_add(1, Relaxed);
+            return;
+        }
+        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        if calls.served.fetch_add(1, Relaxed) == 0 {
+            calls.shortest.store(micros, Relaxed);
+        }
+        calls.time.fetch_add(micros, Relaxed);
+        calls
+            .squares
+            .fetch_add(micros.saturating_mul(micros), Relaxed);
+        calls.shortest.fetch_min(micros, Relaxed);
+        calls.longest.fetch_max(micros, Relaxed);
+    }
+
+    pub(super) fn add_fetched(&self, bytes: u64) {
+        self.fetched.fetch_add(bytes, Relaxed);
+    }
+
+    pub(super) fn add_stored(&self, bytes: u64) {
+        self.stored.fetch_add(bytes, Relaxed);
+    }
+
+    /// By operation, in the order of [`rxafs::OPERATIONS`]: its name, calls served, calls refused.
+    pub fn operations(&self) -> impl Iterator<Item = (&'static str, u64, u64)> + '_ {
+        let rows = rxafs::OPERATIONS.iter().zip(&self.operations);
+        rows.map(|(row, calls)| {
+            (
+                row.name,
+                calls.served.load(Relaxed),
+                calls.refused.load(Relaxed),
+            )
+        })
+    }
+
+    /// Bytes of data sent.
+    #[must_use]
+    pub fn fetched_bytes(&self) -> u64 {
+        self.fetched.load(Relaxed)
+    }
+
+    /// Bytes of data received.
+    #[must_use]
+    pub fn stored_bytes(&self) -> u64 {
+        self.stored.load(Relaxed)
+    }
+
+    /// Calls of operations by name, served or not.
+    fn calls(&self, names: &[&str]) -> u64 {
+        let rows = self.operations().filter(|(name, ..)| names.contains(name));
+        rows.map(|(_, served, refused)| served + refused).sum()
+    }
+
+    fn all_calls(&self) -> u64 {
+        self.operations()
+            .map(|(_, served, refused)| served + refused)
+            .sum()
+    }
+
+    /// Bytes in a second of calls of these operations.
+    fn rate(&self, names: &[&str], bytes: u64) -> u64 {
+        let rows = rxafs::OPERATIONS.iter().zip(&self.operations);
+        let own = rows.filter(|(row, _)| names.contains(&row.name));
+        let micros: u64 = own.map(|(_, calls)| calls.time.load(Relaxed)).sum();
+        bytes / (micros / 1_000_000).max(1)
+    }
+
+    fn summary(&self) -> Summary {
+        let (fetched, stored) = (self.fetched_bytes(), self.stored_bytes());
+        Summary {
+            calls: self.all_calls(),
+            fetches: self.calls(&["fetch_data", "fetch_data64", "fetch_acl", "fetch_status"]),
+            fetch_datas: self.calls(&FETCHES),
+            fetched,
+            fetch_rate: self.rate(&FETCHES, fetched),
+            stores: self.calls(&[
+                "store_data",
+                "store_data64",
+                "store_acl",
+                "old_store_acl",
+                "store_status",
+            ]),
+            store_datas: self.calls(&STORES),
+            stored,
+            store_rate: self.rate(&STORES, stored),
+        }
+    }
+}
+
+const FETCHES: [&str; 2] = ["fetch_data", "fetch_data64"];
+const STORES: [&str; 2] = ["store_data", "store_data64"];
+
+/// What both forms of statistics have in common.
+struct Summary {
+    calls: u64,
+    fetches: u64,
+    fetch_datas: u64,
+    fetched: u64,
+    fetch_rate: u64,
+    stores: u64,
+    store_datas: u64,
+    stored: u64,
+    store_rate: u64,
+}
+
+fn now() -> UnixTime {
+    UnixTime::from(SystemTime::now())
+}
+
+/// The lower 32 bits: counters in old forms begin anew when they are full.
+fn low(number: u64) -> u32 {
+    u32::try_from(number & u64::from(u32::MAX)).unwrap_or_default()
+}
+
+fn signed(number: u64) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
+}
+
+/// Counters in 32 bits, and the disks (AFS-3 RXAFS GetStatistics).
+pub(super) async fn statistics(
+    server: Arc<FileServer>,
+) -> Result<rxafs::get_statistics::Reply, AbortCode> {
+    let hosts = server.hosts.stats().hosts;
+    let summary = server.stats.summary();
+    let started = UnixTime::from(server.stats.started);
+    let paths: Vec<(String, PathBuf)> = {
+        let all = server.volumes.partitions().take(10);
+        all.map(|(id, partition)| (id.to_string(), partition.path().to_owned()))
+            .collect()
+    };
+    let disks = blocking(move || paths.iter().map(|(name, path)| disk(name, path)).collect());
+    let mut statistics = ViceStatistics {
+        current_time: now(),
+        boot_time: started,
+        start_time: started,
+        current_connections: signed(hosts),
+        total_vice_calls: low(summary.calls),
+        total_fetches: low(summary.fetches),
+        fetch_datas: low(summary.fetch_datas),
+        fetched_bytes: low(summary.fetched),
+        fetch_data_rate: signed(summary.fetch_rate),
+        total_stores: low(summary.stores),
+        store_datas: low(summary.store_datas),
+        stored_bytes: low(summary.stored),
+        store_data_rate: signed(summary.store_rate),
+        workstations: signed(hosts),
+        active_workstations: signed(hosts),
+        ..ViceStatistics::default()
+    };
+    let disks: Vec<ViceDisk> = disks.await?;
+    for (slot, disk) in statistics.disks.iter_mut().zip(disks) {
+        *slot = disk;
+    }
+    Ok(rxafs::get_statistics::Reply { statistics })
+}
+
+fn disk(name: &str, path: &std::path::Path) -> Result<ViceDisk, AbortCode> {
+    let (free, size) = disk_space(path)?;
+    let mut letters = [0; 32];
+    for (slot, letter) in letters.iter_mut().zip(name.bytes().take(31)) {
+        *slot = letter;
+    }
+    Ok(ViceDisk {
+        blocks_available: signed(free),
+        total_blocks: signed(size),
+        name: FixedOpaque(letters),
+    })
+}
+
+/// Sixteen counters in 64 bits, by their place (AFS-3 RXAFS GetStatistics64).
+pub(super) fn statistics64(
+    server: &FileServer,
+    count: i32,
+) -> Result<rxafs::get_statistics64::Reply, AbortCode> {
+    if count != 16 {
+        return Err(AbortCode(errno::EINVAL));
+    }
+    let hosts = server.hosts.stats().hosts;
+    let summary = server.stats.summary();
+    let started = u64::from(UnixTime::from(server.stats.started).0);
+    let counters = [
+        now().0.into(),
+        started,
+        started,
+        hosts,
+        summary.fetches,
+        summary.fetch_datas,
+        summary.fetched,
+        summary.fetch_rate,
+        summary.stores,
+        summary.store_datas,
+        summary.stored,
+        summary.store_rate,
+        summary.calls,
+        hosts,
+        hosts,
+        0,
+    ];
+    let statistics = ViceStatistics64::new(counters).map_err(|_| AbortCode::RXGEN_SS_MARSHAL)?;
+    Ok(rxafs::get_statistics64::Reply { statistics })
+}
+
+/// The rows of OpenAFS's detailed figures (`viced/fs_stats.h`), by the operations they count.
+const TIMED: [&[&str]; 28] = [
+    &FETCHES,
+    &["fetch_acl"],
+    &["fetch_status"],
+    &STORES,
+    &["store_acl", "old_store_acl"],
+    &["store_status"],
+    &["remove_file"],
+    &["create_file"],
+    &["rename"],
+    &["symlink"],
+    &["link"],
+    &["make_dir"],
+    &["remove_dir"],
+    &["set_lock", "old_set_lock"],
+    &["extend_lock", "old_extend_lock"],
+    &["release_lock", "old_release_lock"],
+    &["get_statistics", "get_statistics64"],
+    &["give_up_call_backs", "give_up_all_call_backs"],
+    &["get_volume_info"],
+    &["get_volume_status"],
+    &["set_volume_status"],
+    &["get_root_volume"],
+    &["check_token"],
+    &["get_time"],
+    &["n_get_volume_info"],
+    &["bulk_status", "inline_bulk_status"],
+    &["x_stats_version"],
+    &["get_x_stats"],
+];
+
+/// A collection of counters in the form of OpenAFS's `xstat` (AFS-3 RXAFS GetXStats): 0 nothing,
+/// 1 performance, 2 the same with times by operation, 3 callbacks. What has no counterpart here
+/// is 0.
+pub(super) async fn x_stats(
+    server: &FileServer,
+    endpoint: &Endpoint,
+    collection: i32,
+) -> Result<rxafs::get_x_stats::Reply, AbortCode> {
+    let data = match collection {
+        0 => Vec::new(),
+        1 => performance(server, endpoint).await,
+        2 => {
+            let mut words = performance(server, endpoint).await;
+            words.extend(detailed(&server.stats));
+            words
+        }
+        3 => callbacks(server),
+        _ => return Err(AbortCode(errno::EPERM)),
+    };
+    let data = List::new(data.into_iter().map(u32::cast_signed).collect::<Vec<_>>());
+    Ok(rxafs::get_x_stats::Reply {
+        server_version: X_STATS,
+        time: now().0.cast_signed(),
+        data: data.map_err(|_| AbortCode::RXGEN_SS_MARSHAL)?,
+    })
+}
+
+/// Words of the collection of performance.
+const PERFORMANCE: usize = 98;
+
+async fn performance(server: &FileServer, endpoint: &Endpoint) -> Vec<u32> {
+    let mut words = vec![0; PERFORMANCE];
+    let engine = endpoint.stats().await.engine;
+    let sum = |packets: &[u64; 13]| packets.iter().sum();
+    // Packets by their types: 1 data, 2 ack, 3 busy, 4 abort.
+    let (received, sent) = (engine.packets_received, engine.packets_sent);
+    let hosts = server.hosts.stats().hosts;
+    let places = [
+        (0, server.stats.calls(&["get_x_stats"])),
+        (22, engine.malformed),
+        (28, sum(&received)),
+        (31, received[1]),
+        (32, received[2]),
+        (33, engine.duplicates),
+        (34, engine.unmatched),
+        (35, sum(&sent)),
+        (38, sent[2]),
+        (40, sent[4]),
+        (41, sent[3]),
+        (42, sent[1]),
+        (43, engine.data_resent),
+        (52, engine.rtt_samples),
+        (58, hosts),
+        (60, hosts),
+        (64, hosts),
+        (69, server.stats.calls(&["get_capabilities"])),
+    ];
+    for (place, number) in places {
+        words[place] = low(number);
+    }
+    words
+}
+
+/// Seconds and microseconds.
+fn time_words(micros: u64) -> [u32; 2] {
+    [low(micros / 1_000_000), low(micros % 1_000_000)]
+}
+
+fn detailed(stats: &Stats) -> Vec<u32> {
+    let mut words = vec![UnixTime::from(stats.started).0, 0];
+    let rows = |names: &[&str]| {
+        let all = rxafs::OPERATIONS.iter().zip(&stats.operations);
+        let own = all.filter(|(row, _)| names.contains(&row.name));
+        own.map(|(_, calls)| calls).collect::<Vec<_>>()
+    };
+    let times = |rows: &[&Calls]| {
+        let load = |part: fn(&Calls) -> &AtomicU64| {
+            rows.iter().map(move |calls| part(calls).load(Relaxed))
+        };
+        let squares = load(|calls| &calls.squares).sum::<u64>() / 1_000_000;
+        let used = rows.iter().filter(|calls| calls.served.load(Relaxed) != 0);
+        let shortest = used
+            .map(|calls| calls.shortest.load(Relaxed))
+            .min()
+            .unwrap_or(0);
+        let served: u64 = load(|calls| &calls.served).sum();
+        let mut words = vec![
+            low(served + load(|calls| &calls.refused).sum::<u64>()),
+            low(served),
+        ];
+        words.extend(time_words(load(|calls| &calls.time).sum()));
+        words.extend(time_words(squares));
+        words.extend(time_words(shortest));
+        words.extend(time_words(load(|calls| &calls.longest).max().unwrap_or(0)));
+        words
+    };
+    for names in TIMED {
+        words.extend(times(&rows(names)));
+    }
+    // Transfers: the same, then bytes in KiB, and twelve figures by size that are not kept.
+    for (names, bytes) in [
+        (FETCHES, stats.fetched_bytes()),
+        (STORES, stats.stored_bytes()),
+    ] {
+        words.extend(times(&rows(&names)));
+        words.push(low(bytes / 1024));
+        words.extend([0; 11]);
+    }
+    words
+}
+
+/// Counters of callbacks, in the places of OpenAFS's.
+fn callbacks(server: &FileServer) -> Vec<u32> {
+    let stats = server.hosts.stats();
+    let mut words = vec![0; 16];
+    let places = [
+        (1, stats.given_up),
+        (2, stats.broken),
+        (3, stats.promised),
+        (4, stats.evicted),
+        (6, stats.files),
+        (7, stats.promises),
+        (9, stats.expired),
+        (10, stats.break_calls),
+    ];
+    for (place, number) in places {
+        words[place] = low(number);
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn detailed_figures_have_the_length_tools_expect() {
+        let stats = Stats::default();
+        stats.count(0, Duration::from_micros(2_500_000), None);
+        stats.count(0, Duration::from_micros(500_000), None);
+        stats.count(0, Duration::ZERO, Some(AbortCode(13)));
+        let words = detailed(&stats);
+        // xstat_fs_test takes 424 words for figures of a server with 32-bit times.
+        assert_eq!(PERFORMANCE + words.len(), 424);
+        assert_eq!(
+            words[2..12],
+            [3, 2, 3, 0, 6, 500_000, 0, 500_000, 2, 500_000]
+        );
+        assert_eq!(stats.all_calls(), 3);
+        let names: Vec<_> = TIMED.iter().copied().flatten().collect();
+        for name in names {
+            assert!(
+                rxafs::OPERATIONS.iter().any(|row| row.name == *name),
+                "{name}"
+            );
+        }
+    }
+}

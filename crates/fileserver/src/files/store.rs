@@ -1,0 +1,196 @@
+//! Data from clients.
+//!
+//! Data goes into the store as it comes and becomes the file's in one commit at the end: a client
+//! that vanishes on the way leaves the file as it was. Stores to one file take turns.
+
+use afar_net::AbortCode;
+use afar_rpc::{StoreSource, rxafs};
+use afar_store::{FileWriter, StoreOptions, VnodeStatus, Volume};
+use afar_types::error::VOVERQUOTA;
+use afar_types::{FetchStatus, Fid, FileType, StoreStatus, VolSync};
+use bytes::Bytes;
+use tokio::runtime::{Handle, RuntimeFlavor};
+
+use super::status::attributes_after_store;
+use super::visit::{Place, Visit, failed};
+use crate::abort::errno;
+use crate::access::{Grant, may_store_data};
+
+/// Bytes that are collected before they are written.
+const BATCH: usize = 256 << 10;
+
+pub(super) async fn store_data64(
+    visit: &Visit,
+    request: rxafs::store_data64::Request,
+    data: &mut StoreSource<'_>,
+) -> Result<rxafs::store_data64::Reply, AbortCode> {
+    let wanted = Wanted {
+        fid: request.fid,
+        attributes: request.attributes,
+        position: request.position,
+        length: request.length,
+        file_length: request.file_length,
+    };
+    let (status, vol_sync) = store(visit, wanted, data).await?;
+    Ok(rxafs::store_data64::Reply { status, vol_sync })
+}
+
+pub(super) async fn store_data(
+    visit: &Visit,
+    request: rxafs::store_data::Request,
+    data: &mut StoreSource<'_>,
+) -> Result<rxafs::store_data::Reply, AbortCode> {
+    let wanted = Wanted {
+        fid: request.fid,
+        attributes: request.attributes,
+        position: request.position.into(),
+        length: request.length.into(),
+        file_length: request.file_length.into(),
+    };
+    let (status, vol_sync) = store(visit, wanted, data).await?;
+    Ok(rxafs::store_data::Reply { status, vol_sync })
+}
+
+/// What is to be stored.
+#[derive(Clone, Copy)]
+struct Wanted {
+    fid: Fid,
+    attributes: StoreStatus,
+    position: u64,
+    length: u64,
+    file_length: u64,
+}
+
+/// What was found before the data came.
+struct Opened {
+    volume: Volume,
+    grant: Grant,
+    /// The length to give to the store, for which it means the same but for stores of no data.
+    file_length: u64,
+}
+
+async fn store(
+    visit: &Visit,
+    wanted: Wanted,
+    data: &mut StoreSource<'_>,
+) -> Result<(FetchStatus, VolSync), AbortCode> {
+    let too_big = AbortCode(errno::EFBIG);
+    let end = wanted.position.checked_add(wanted.length);
+    let end = end.and_then(|end| i64::try_from(end).ok());
+    let file_length = i64::try_from(wanted.file_length).ok();
+    end.and(file_length).ok_or(too_big)?;
+    let fid = wanted.fid;
+    let turn = visit.server.stores.turn(fid).await;
+    let opened = visit.step(move |visit| open(visit, &wanted)).await?;
+    let mut writer = in_place(|| {
+        let _entered = visit.change(fid.volume)?;
+        opened
+            .volume
+            .writer(fid, wanted.position, wanted.length)
+            .map_err(failed)
+    })?;
+    receive(visit, &mut writer, data).await?;
+    let stored = in_place(|| finish(visit, &wanted, &opened, writer))?;
+    drop(turn);
+    visit.break_others(&[fid]).await;
+    Ok(stored)
+}
+
+/// Whether all this may be done, before any of the data is taken.
+fn open(visit: &Visit, wanted: &Wanted) -> Result<Opened, AbortCode> {
+    let mut place = visit.change(wanted.fid.volume)?;
+    let look = place.look(wanted.fid)?;
+    if look.vnode.file_type != FileType::File {
+        return Err(AbortCode(errno::EISDIR));
+    }
+    may_store_data(&visit.person, &look.vnode, look.grant, &wanted.attributes)?;
+    let old = look.vnode.length;
+    let kept = old.min(wanted.file_length);
+    let new = kept.max(wanted.position + wanted.length);
+    check_quota(&place, old, new)?;
+    Ok(Opened {
+        volume: place.volume().clone(),
+        grant: look.grant,
+        file_length: if wanted.length == 0 {
+            new
+        } else {
+            wanted.file_length
+        },
+    })
+}
+
+/// Refuses what the quota will refuse in the end, before it is sent.
+fn check_quota(place: &Place<'_>, old: u64, new: u64) -> Result<(), AbortCode> {
+    let blocks = |length: u64| length.div_ceil(1024).max(1);
+    let (quota, used) = (place.state.max_quota, place.state.disk_used);
+    let after = used.saturating_sub(blocks(old)).saturating_add(blocks(new));
+    if quota != 0 && after > used && after > quota {
+        return Err(AbortCode(VOVERQUOTA));
+    }
+    Ok(())
+}
+
+async fn receive(
+    visit: &Visit,
+    writer: &mut FileWriter<'_>,
+    data: &mut StoreSource<'_>,
+) -> Result<(), AbortCode> {
+    let mut batch: Vec<Bytes> = Vec::new();
+    let mut length = 0;
+    loop {
+        let chunk = data.chunk().await?;
+        let ended = chunk.is_none();
+        if let Some(chunk) = chunk {
+            length += chunk.len();
+            batch.push(chunk);
+        }
+        if length >= BATCH || ended && length > 0 {
+            in_place(|| {
+                batch
+                    .iter()
+                    .try_for_each(|part| writer.write(part))
+                    .map_err(failed)
+            })?;
+            visit.server.stats.add_stored(length as u64);
+            batch.clear();
+            length = 0;
+        }
+        if ended {
+            return Ok(());
+        }
+    }
+}
+
+/// Makes what was received the file's.
+fn finish(
+    visit: &Visit,
+    wanted: &Wanted,
+    opened: &Opened,
+    writer: FileWriter<'_>,
+) -> Result<(FetchStatus, VolSync), AbortCode> {
+    let place = visit.change(wanted.fid.volume)?;
+    let attributes = &wanted.attributes;
+    let timed = attributes.mask & StoreStatus::SET_MOD_TIME != 0;
+    let options = StoreOptions {
+        author: visit.person.id,
+        modify_time: timed.then_some(attributes.client_mod_time),
+        file_length: Some(opened.file_length),
+    };
+    let mut vnode: VnodeStatus = writer.finish(&options).map_err(failed)?;
+    if let Some(more) = attributes_after_store(attributes, vnode.mode, &visit.person) {
+        vnode = place
+            .volume()
+            .set_attributes(wanted.fid, &more)
+            .map_err(failed)?;
+    }
+    Ok((place.status(&vnode, opened.grant), place.vol_sync()))
+}
+
+/// Does something that blocks, and that holds what is borrowed here. A runtime with other threads
+/// moves its other tasks to them meanwhile.
+fn in_place<T>(work: impl FnOnce() -> T) -> T {
+    match Handle::current().runtime_flavor() {
+        RuntimeFlavor::CurrentThread => work(),
+        _ => tokio::task::block_in_place(work),
+    }
+}

@@ -1,0 +1,311 @@
+//! A call while it is served: who calls, from where, and its way into a volume.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use afar_net::AbortCode;
+use afar_store::{NewVnode, StoreError, VnodeStatus, Volume, VolumeState};
+use afar_types::error::VOFFLINE;
+use afar_types::{
+    AclRecord, CallBack, FetchStatus, Fid, FileType, Rights, StoreStatus, VolSync, VolumeId,
+    VolumeType,
+};
+use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
+
+use crate::abort::{errno, store_code, translated};
+use crate::access::{Grant, Person, may_fetch_status};
+use crate::hosts::{Host, Promise};
+use crate::server::FileServer;
+use crate::volumes::{Entered, Intent};
+
+/// A call that is being served.
+#[derive(Clone)]
+pub(super) struct Visit {
+    pub(super) server: Arc<FileServer>,
+    pub(super) host: Arc<Host>,
+    pub(super) person: Person,
+    /// Which row of the interface's table it is.
+    pub(super) row: usize,
+    pub(super) began: Instant,
+}
+
+impl Visit {
+    /// Counts the call, and puts a refusal into the client's codes.
+    pub(super) fn end<T>(self, result: Result<T, AbortCode>) -> Result<T, AbortCode> {
+        let code = result.as_ref().err().copied();
+        self.server
+            .stats
+            .count(self.row, self.began.elapsed(), code);
+        result.map_err(|code| self.translate(code))
+    }
+
+    pub(super) fn translate(&self, code: AbortCode) -> AbortCode {
+        translated(code, self.host.translates_errors())
+    }
+
+    /// Does one step that blocks: all work on the store is such.
+    pub(super) async fn step<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Self) -> Result<T, AbortCode> + Send + 'static,
+    ) -> Result<T, AbortCode> {
+        let visit = self.clone();
+        blocking(move || work(&visit)).await
+    }
+
+    /// Enters a volume to read.
+    pub(super) fn enter(&self, volume: VolumeId) -> Result<Place<'_>, AbortCode> {
+        Place::enter(self, volume, Intent::Read, Gate::Open)
+    }
+
+    /// Enters a volume to change something.
+    pub(super) fn change(&self, volume: VolumeId) -> Result<Place<'_>, AbortCode> {
+        let gate = Gate::Shared(self.server.gates.of(volume).read());
+        Place::enter(self, volume, Intent::Change, gate)
+    }
+
+    /// Enters a volume to change something while nothing else is changed.
+    pub(super) fn change_alone(&self, volume: VolumeId) -> Result<Place<'_>, AbortCode> {
+        let gate = Gate::Alone(self.server.gates.of(volume).write());
+        Place::enter(self, volume, Intent::Change, gate)
+    }
+
+    /// Breaks what others were promised. When this returns, all of them know that can be reached.
+    pub(super) async fn break_others(&self, fids: &[Fid]) {
+        self.server.hosts.break_fids(fids, Some(&self.host)).await;
+    }
+
+    /// Breaks what anyone was promised, the caller as well.
+    pub(super) async fn break_all(&self, fids: &[Fid]) {
+        if !fids.is_empty() {
+            self.server.hosts.break_fids(fids, None).await;
+        }
+    }
+
+    /// What the reply says of a promise.
+    pub(super) fn callback(&self, promise: &Promise) -> CallBack {
+        self.server.hosts.callback(promise)
+    }
+
+    /// The attributes a new vnode gets. Only administrators make what is not theirs.
+    pub(super) fn new_vnode(&self, wanted: &StoreStatus) -> NewVnode {
+        let set = |bit| wanted.mask & bit != 0;
+        let gives = set(StoreStatus::SET_OWNER) && self.person.is_administrator();
+        NewVnode {
+            owner: if gives { wanted.owner } else { self.person.id },
+            group: set(StoreStatus::SET_GROUP).then_some(wanted.group),
+            mode: if set(StoreStatus::SET_MODE) {
+                mode_bits(wanted)
+            } else {
+                0o777
+            },
+            modify_time: set(StoreStatus::SET_MOD_TIME).then_some(wanted.client_mod_time),
+        }
+    }
+}
+
+/// The twelve permission bits of a request.
+pub(super) fn mode_bits(wanted: &StoreStatus) -> u16 {
+    u16::try_from(wanted.unix_mode_bits & 0o7777).unwrap_or_default()
+}
+
+/// Does something that blocks where that holds nobody up.
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, AbortCode> + Send + 'static,
+) -> Result<T, AbortCode> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| {
+        tracing::error!(%error, "serving a call");
+        Err(AbortCode(errno::EIO))
+    })
+}
+
+/// What the client is told of a failure, of which the log hears if it is the server's own.
+pub(super) fn failed(error: StoreError) -> AbortCode {
+    let code = store_code(&error);
+    if code == AbortCode(errno::EIO) {
+        tracing::error!(%error, "serving a call");
+    }
+    code
+}
+
+/// How a visit is ordered against changes of access.
+enum Gate<'v> {
+    Open,
+    Shared(#[expect(dead_code, reason = "held")] RwLockReadGuard<'v, ()>),
+    Alone(#[expect(dead_code, reason = "held")] RwLockWriteGuard<'v, ()>),
+}
+
+/// A volume that a step of a call has entered. Lives in blocking code only.
+pub(super) struct Place<'v> {
+    visit: &'v Visit,
+    entered: Entered<'v>,
+    pub(super) state: VolumeState,
+    /// The ACL that was read last, as most vnodes of a call are in one directory.
+    acl: Option<(Fid, AclRecord)>,
+    _gate: Gate<'v>,
+}
+
+/// A vnode and what the caller may do with it.
+pub(super) struct Look {
+    pub(super) vnode: VnodeStatus,
+    pub(super) grant: Grant,
+    /// The directory's own ACL, or that of the directory it is in.
+    pub(super) acl: AclRecord,
+}
+
+/// A vnode's status for the client, and the promise that goes with it.
+pub(super) struct Seen {
+    pub(super) status: FetchStatus,
+    pub(super) promise: Promise,
+}
+
+impl<'v> Place<'v> {
+    fn enter(
+        visit: &'v Visit,
+        id: VolumeId,
+        intent: Intent,
+        gate: Gate<'v>,
+    ) -> Result<Self, AbortCode> {
+        if id.is_none() {
+            return Err(AbortCode(errno::EINVAL));
+        }
+        let entered = visit.server.volumes.enter(id, intent)?;
+        let state = entered.volume.state().map_err(failed)?;
+        if !state.online {
+            return Err(AbortCode(VOFFLINE));
+        }
+        if intent == Intent::Change && state.kind != VolumeType::ReadWrite {
+            return Err(AbortCode(errno::EROFS));
+        }
+        entered.volume.count_use();
+        Ok(Self {
+            visit,
+            entered,
+            state,
+            acl: None,
+            _gate: gate,
+        })
+    }
+
+    pub(super) fn volume(&self) -> &Volume {
+        &self.entered.volume
+    }
+
+    pub(super) fn vol_sync(&self) -> VolSync {
+        VolSync {
+            creation_date: self.state.creation_date,
+            ..VolSync::default()
+        }
+    }
+
+    /// A vnode and what the caller may do with it.
+    pub(super) fn look(&mut self, fid: Fid) -> Result<Look, AbortCode> {
+        if fid.vnode.0 == 0 {
+            return Err(AbortCode(errno::EINVAL));
+        }
+        let mut retried = false;
+        loop {
+            let vnode = self.vnode(fid)?;
+            let directory = match vnode.file_type {
+                FileType::Directory => fid,
+                _ => self.volume().fid(vnode.parent, vnode.parent_uniquifier),
+            };
+            let acl = match self.acl(directory) {
+                // It was moved, and the directory it was in removed, in between.
+                Err(StoreError::NoVnode(_)) if directory != fid && !retried => {
+                    retried = true;
+                    continue;
+                }
+                acl => acl.map_err(failed)?,
+            };
+            let person = &self.visit.person;
+            let grant = Grant::of(&acl, person).on(&vnode, person);
+            return Ok(Look { vnode, grant, acl });
+        }
+    }
+
+    /// A directory and what the caller may do with it.
+    pub(super) fn directory(&mut self, fid: Fid) -> Result<Look, AbortCode> {
+        let look = self.look(fid)?;
+        if look.vnode.file_type != FileType::Directory {
+            return Err(AbortCode(errno::ENOTDIR));
+        }
+        Ok(look)
+    }
+
+    /// A vnode's attributes.
+    pub(super) fn vnode(&self, fid: Fid) -> Result<VnodeStatus, AbortCode> {
+        self.volume().status(fid).map_err(failed)
+    }
+
+    fn acl(&mut self, directory: Fid) -> Result<AclRecord, StoreError> {
+        if let Some((known, acl)) = &self.acl
+            && *known == directory
+        {
+            return Ok(acl.clone());
+        }
+        let acl = self.volume().acl(directory)?;
+        self.acl = Some((directory, acl.clone()));
+        Ok(acl)
+    }
+
+    /// Promises the caller to be told before a vnode changes. Of a volume that does not change as
+    /// long as it is the same, one promise is for all of it.
+    pub(super) fn promise(&self, fid: Fid, bulk: bool) -> Promise {
+        let (hosts, host) = (&self.visit.server.hosts, &self.visit.host);
+        if self.state.kind == VolumeType::ReadWrite {
+            hosts.promise(host, fid, bulk)
+        } else {
+            hosts.promise_volume(host, fid)
+        }
+    }
+
+    /// A vnode's status with a promise. The promise comes first: whoever changes the vnode after
+    /// the status was read finds the promise and breaks it.
+    pub(super) fn see(&mut self, fid: Fid, bulk: bool) -> Result<Seen, AbortCode> {
+        let promise = self.promise(fid, bulk);
+        let Look { vnode, grant, .. } = self.look(fid)?;
+        may_fetch_status(&self.visit.person, &vnode, grant, self.state.owner)?;
+        Ok(Seen {
+            status: self.status(&vnode, grant),
+            promise,
+        })
+    }
+
+    /// A status as the client gets it (AFS-3 AFSFetchStatus).
+    pub(super) fn status(&self, vnode: &VnodeStatus, grant: Grant) -> FetchStatus {
+        let (parent_vnode, parent_uniquifier) = match vnode.file_type {
+            FileType::Directory => (vnode.fid.vnode, vnode.fid.uniquifier),
+            _ => (vnode.parent, vnode.parent_uniquifier),
+        };
+        FetchStatus {
+            interface_version: FetchStatus::INTERFACE_VERSION,
+            file_type: vnode.file_type,
+            link_count: vnode.link_count,
+            length: vnode.length,
+            data_version: vnode.data_version,
+            author: vnode.author,
+            owner: vnode.owner,
+            group: vnode.group,
+            caller_access: grant.own,
+            anonymous_access: grant.anyone,
+            unix_mode_bits: vnode.mode.into(),
+            parent_vnode,
+            parent_uniquifier,
+            residency_mask: 1,
+            client_mod_time: vnode.modify_time,
+            server_mod_time: vnode.server_modify_time,
+            sync_counter: 0,
+            lock_count: self.visit.server.locks.count(vnode.fid),
+            error_code: 0,
+        }
+    }
+}
+
+/// With the right that tells a client that it owns the file, as the maker of one does.
+pub(super) fn as_owner(grant: Grant) -> Grant {
+    Grant {
+        own: grant.own | Rights::ADMINISTER,
+        ..grant
+    }
+}

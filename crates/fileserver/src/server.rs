@@ -1,0 +1,170 @@
+//! A file server: volumes, hosts, protection, and what calls share beside these.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Weak};
+
+use afar_net::Endpoint;
+use afar_types::{Fid, VolumeId};
+use parking_lot::{Mutex, RwLock};
+
+use crate::files::{Files, Stats};
+use crate::hosts::Hosts;
+use crate::locks::FileLocks;
+use crate::protection::Protection;
+use crate::volumes::Volumes;
+
+/// A file server. Its RXAFS is served with [`FileServer::service`], at any number of endpoints.
+pub struct FileServer {
+    pub(crate) volumes: Arc<Volumes>,
+    pub(crate) hosts: Arc<Hosts>,
+    pub(crate) protection: Arc<Protection>,
+    pub(crate) locks: FileLocks,
+    pub(crate) stores: StoreLocks,
+    pub(crate) gates: Gates,
+    pub(crate) stats: Stats,
+}
+
+impl FileServer {
+    /// Of these volumes, for these hosts, with the users of this protection service.
+    #[must_use]
+    pub fn new(volumes: Arc<Volumes>, hosts: Arc<Hosts>, protection: Arc<Protection>) -> Arc<Self> {
+        Arc::new(Self {
+            volumes,
+            hosts,
+            protection,
+            locks: FileLocks::default(),
+            stores: StoreLocks::default(),
+            gates: Gates::default(),
+            stats: Stats::default(),
+        })
+    }
+
+    /// Its RXAFS at an endpoint, for [`afar_rpc::rxafs::Server`]. Clients are called back from
+    /// there.
+    #[must_use]
+    pub fn service(self: &Arc<Self>, endpoint: Endpoint) -> Files {
+        Files::new(Arc::clone(self), endpoint)
+    }
+
+    /// The volumes.
+    #[must_use]
+    pub fn volumes(&self) -> &Arc<Volumes> {
+        &self.volumes
+    }
+
+    /// The hosts, and what they were promised.
+    #[must_use]
+    pub fn hosts(&self) -> &Arc<Hosts> {
+        &self.hosts
+    }
+
+    /// The protection service, as it is known here.
+    #[must_use]
+    pub fn protection(&self) -> &Arc<Protection> {
+        &self.protection
+    }
+
+    /// Counters since the start.
+    #[must_use]
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+}
+
+impl fmt::Debug for FileServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FileServer")
+            .field("protection", &self.protection)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Keeps the stores to one file apart: they take turns, whoever makes them. Nothing else waits
+/// for a store.
+#[derive(Debug, Default)]
+pub(crate) struct StoreLocks(Mutex<HashMap<Fid, Weak<tokio::sync::Mutex<()>>>>);
+
+impl StoreLocks {
+    /// Waits for the turn to store to a file; it ends when the guard is dropped.
+    pub(crate) async fn turn(&self, fid: Fid) -> StoreTurn<'_> {
+        let lock = {
+            let mut table = self.0.lock();
+            let known = table.get(&fid).and_then(Weak::upgrade);
+            known.unwrap_or_else(|| {
+                let lock = Arc::new(tokio::sync::Mutex::new(()));
+                table.insert(fid, Arc::downgrade(&lock));
+                lock
+            })
+        };
+        StoreTurn {
+            guard: Some(lock.lock_owned().await),
+            locks: self,
+            fid,
+        }
+    }
+}
+
+/// A turn to store to a file.
+pub(crate) struct StoreTurn<'l> {
+    guard: Option<tokio::sync::OwnedMutexGuard<()>>,
+    locks: &'l StoreLocks,
+    fid: Fid,
+}
+
+impl Drop for StoreTurn<'_> {
+    fn drop(&mut self) {
+        drop(self.guard.take());
+        let mut table = self.locks.0.lock();
+        // Whoever waits holds the lock's other references.
+        if table
+            .get(&self.fid)
+            .is_some_and(|lock| lock.strong_count() == 0)
+        {
+            table.remove(&self.fid);
+        }
+    }
+}
+
+const GATES: usize = 64;
+
+/// Orders changes in a volume against changes of who may make them. An ordinary change checks
+/// rights and commits while it shares its volume's gate; a change that others' checks depend on
+/// has it alone. Held in blocking code only, for the length of a commit.
+#[derive(Debug)]
+pub(crate) struct Gates([RwLock<()>; GATES]);
+
+impl Default for Gates {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| RwLock::new(())))
+    }
+}
+
+impl Gates {
+    /// The gate of a volume, which it shares with some others.
+    pub(crate) fn of(&self, volume: VolumeId) -> &RwLock<()> {
+        let number = usize::try_from(volume.0).unwrap_or_default();
+        &self.0[number % GATES]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn stores_take_turns_and_leave_nothing_behind() {
+        let locks = StoreLocks::default();
+        let file = Fid::new(1, 2, 3);
+        let first = locks.turn(file).await;
+        let other = locks.turn(Fid::new(1, 4, 5)).await;
+        let mut second = Box::pin(locks.turn(file));
+        let waits = tokio::time::timeout(std::time::Duration::from_millis(20), &mut second);
+        assert!(waits.await.is_err());
+        drop(first);
+        let second = second.await;
+        assert_eq!(locks.0.lock().len(), 2);
+        drop((second, other));
+        assert_eq!(locks.0.lock().len(), 0);
+    }
+}

@@ -1,0 +1,292 @@
+//! A server, its volumes, and clients of it.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use afar_cell::CallbackService;
+use afar_fileserver::files::Files;
+use afar_fileserver::hosts::{Hosts, HostsConfig};
+use afar_fileserver::protection::Protection;
+use afar_fileserver::server::FileServer;
+use afar_fileserver::volumes::Volumes;
+use afar_net::{AbortCode, Config, Endpoint, RxNull, ServiceId};
+use afar_rpc::{Caller, Identity, RpcError, pr, rxafs};
+use afar_store::{NewVolume, Partition, PartitionOptions, Volume};
+use afar_types::{
+    AclRecord, AclRecordEntry, AfsUuid, Fid, FileName, PartitionId, PrIds, PrName, PrNames, PtsId,
+    Rights, StoreStatus, UnixTime, VolumeId,
+};
+use bytes::Bytes;
+
+pub(crate) const VOLUME: VolumeId = VolumeId(536_870_912);
+pub(crate) const ANN: PtsId = PtsId(7);
+pub(crate) const STAFF: PtsId = PtsId(-300);
+
+/// Codes as clients get them that know UAE codes, as those here do.
+pub(crate) const fn uae(number: i32) -> AbortCode {
+    AbortCode(49_733_376 + number)
+}
+pub(crate) const EPERM: AbortCode = uae(0);
+pub(crate) const ENOENT: AbortCode = uae(1);
+pub(crate) const EAGAIN: AbortCode = uae(0x0a);
+pub(crate) const EACCES: AbortCode = uae(0x0c);
+pub(crate) const EEXIST: AbortCode = uae(0x10);
+pub(crate) const EXDEV: AbortCode = uae(0x11);
+pub(crate) const ENOTDIR: AbortCode = uae(0x13);
+pub(crate) const EISDIR: AbortCode = uae(0x14);
+pub(crate) const EINVAL: AbortCode = uae(0x15);
+pub(crate) const EFBIG: AbortCode = uae(0x1a);
+pub(crate) const EROFS: AbortCode = uae(0x1d);
+pub(crate) const ENAMETOOLONG: AbortCode = uae(0x23);
+pub(crate) const VNOVNODE: AbortCode = AbortCode(102);
+pub(crate) const VNOVOL: AbortCode = AbortCode(103);
+pub(crate) const VOFFLINE: AbortCode = AbortCode(106);
+pub(crate) const VOVERQUOTA: AbortCode = AbortCode(109);
+pub(crate) const VBUSY: AbortCode = AbortCode(110);
+
+/// A running server.
+pub(crate) struct Cell {
+    pub(crate) server: Arc<FileServer>,
+    pub(crate) volume: Volume,
+    /// Whoever calls here is anonymous.
+    pub(crate) open: Endpoint,
+    /// Whoever calls here is `ann`.
+    ann: Endpoint,
+    /// Whoever calls here is the administration.
+    admin: Endpoint,
+    /// The protection server.
+    pub(crate) protection: Endpoint,
+    _directory: tempfile::TempDir,
+}
+
+/// A client at a socket of its own.
+pub(crate) struct Client {
+    pub(crate) files: rxafs::Client,
+    pub(crate) callbacks: CallbackService,
+    pub(crate) endpoint: Endpoint,
+}
+
+pub(crate) fn bind() -> Endpoint {
+    Endpoint::bind("127.0.0.1:0".parse().unwrap(), Config::default()).unwrap()
+}
+
+impl Cell {
+    /// With one volume, in which anyone may do anything but administrate.
+    pub(crate) async fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let options = PartitionOptions::default();
+        let partition = Arc::new(Partition::init(directory.path(), &options).unwrap());
+        let name: PartitionId = "/vicepa".parse().unwrap();
+        let volumes = Arc::new(Volumes::new(vec![(name, partition)]));
+        let (_, partition) = volumes.partitions().next().unwrap();
+        let volume = volumes
+            .create(partition, &NewVolume::new(VOLUME, "user.ann"))
+            .unwrap();
+
+        let protection = bind();
+        protection.serve(pr::SERVICE, pr::NAME, pr::Server::new(Groups));
+        let asks = bind().connect(protection.local_addr(), pr::SERVICE, Arc::new(RxNull));
+        let known = Arc::new(Protection::new(vec![pr::Client::new(asks)]));
+        let hosts = Hosts::new(HostsConfig::new(AfsUuid::from_random([7; 16])));
+        let server = FileServer::new(Arc::clone(&volumes), hosts, known);
+        let serve = |identity: Identity| {
+            let endpoint = bind();
+            let service: Files = server.service(endpoint.clone());
+            let service = rxafs::Server::with_identity(service, identity);
+            endpoint.serve(rxafs::SERVICE, rxafs::NAME, service);
+            endpoint
+        };
+        let open = serve(Identity::Anonymous);
+        let ann = serve(Identity::User(Arc::from("ann")));
+        let admin = serve(Identity::Superuser);
+        for endpoint in [&open, &ann, &admin, &protection] {
+            // The answer comes after the services are known to the I/O thread.
+            endpoint.stats().await;
+        }
+        let cell = Self {
+            server,
+            volume,
+            open,
+            ann,
+            admin,
+            protection,
+            _directory: directory,
+        };
+        cell.allow(cell.root(), &[(PtsId::ANYUSER, "rlidwk")]);
+        cell
+    }
+
+    pub(crate) fn root(&self) -> Fid {
+        Fid::root(VOLUME)
+    }
+
+    /// Sets an ACL without asking the server.
+    pub(crate) fn allow(&self, directory: Fid, entries: &[(PtsId, &str)]) {
+        let entry = |(id, rights): &(PtsId, &str)| AclRecordEntry {
+            id: *id,
+            rights: rights.parse::<Rights>().unwrap(),
+        };
+        let positive = entries.iter().map(entry).collect();
+        let acl = AclRecord::new(positive, Vec::new()).unwrap();
+        self.volume.set_acl(directory, &acl).unwrap();
+    }
+
+    fn client_of(&self, server: SocketAddr) -> Client {
+        let endpoint = bind();
+        let callbacks = CallbackService::start(&endpoint);
+        let connection = endpoint.connect(server, rxafs::SERVICE, Arc::new(RxNull));
+        Client {
+            files: rxafs::Client::new(connection),
+            callbacks,
+            endpoint,
+        }
+    }
+
+    /// A client of nobody in particular.
+    pub(crate) fn client(&self) -> Client {
+        self.client_of(self.open.local_addr())
+    }
+
+    /// A client of `ann`, a member of `staff`.
+    pub(crate) fn ann(&self) -> Client {
+        self.client_of(self.ann.local_addr())
+    }
+
+    /// A client of the administration.
+    pub(crate) fn admin(&self) -> Client {
+        self.client_of(self.admin.local_addr())
+    }
+}
+
+impl Client {
+    pub(crate) async fn create(&self, directory: Fid, file: &str) -> Fid {
+        let made = self
+            .files
+            .create_file(directory, name(file), mode(0o644))
+            .await;
+        made.unwrap().fid
+    }
+
+    pub(crate) async fn make_dir(&self, directory: Fid, file: &str) -> Fid {
+        let made = self
+            .files
+            .make_dir(directory, name(file), mode(0o755))
+            .await;
+        made.unwrap().fid
+    }
+
+    /// Stores data and returns the new status.
+    pub(crate) async fn store(
+        &self,
+        fid: Fid,
+        position: u64,
+        data: &[u8],
+        file_length: u64,
+    ) -> Result<rxafs::store_data64::Reply, RpcError> {
+        let (plain, length) = (StoreStatus::default(), data.len() as u64);
+        let stored = self
+            .files
+            .store_data64(fid, plain, position, length, file_length);
+        let mut store = stored.await?;
+        for piece in data.chunks(100_000) {
+            if store.send(Bytes::copy_from_slice(piece)).await.is_err() {
+                break;
+            }
+        }
+        store.finish().await
+    }
+
+    /// Fetches data with the results.
+    pub(crate) async fn fetch(
+        &self,
+        fid: Fid,
+        position: i64,
+        length: i64,
+    ) -> Result<(Vec<u8>, rxafs::fetch_data64::Reply), RpcError> {
+        let mut fetch = self.files.fetch_data64(fid, position, length).await?;
+        let mut data = Vec::new();
+        while let Some(chunk) = fetch.chunk().await? {
+            data.extend_from_slice(&chunk);
+        }
+        Ok((data, fetch.finish().await?))
+    }
+}
+
+pub(crate) fn name(name: &str) -> FileName {
+    FileName::new(name).unwrap()
+}
+
+pub(crate) fn mode(bits: u32) -> StoreStatus {
+    StoreStatus {
+        mask: StoreStatus::SET_MODE | StoreStatus::SET_MOD_TIME,
+        client_mod_time: UnixTime(1_000_000),
+        unix_mode_bits: bits,
+        ..StoreStatus::default()
+    }
+}
+
+/// What a call was refused with.
+pub(crate) fn code<T: std::fmt::Debug>(result: Result<T, RpcError>) -> AbortCode {
+    let error = result.expect_err("refused");
+    error
+        .aborted()
+        .unwrap_or_else(|| panic!("refused by an abort: {error:?}"))
+}
+
+/// A protection server that knows `ann`, of the group `staff`.
+struct Groups;
+
+impl pr::Service for Groups {
+    async fn name_to_id(
+        &self,
+        _: &Caller,
+        request: pr::name_to_id::Request,
+    ) -> Result<pr::name_to_id::Reply, AbortCode> {
+        let known = HashMap::from([("ann", ANN), ("staff", STAFF)]);
+        let id = |name: &PrName| known.get(&*name.to_string()).copied();
+        let ids = request
+            .names
+            .iter()
+            .map(|name| id(name).unwrap_or(PtsId::ANONYMOUS));
+        let ids = PrIds::new(ids.collect::<Vec<_>>()).unwrap();
+        Ok(pr::name_to_id::Reply { ids })
+    }
+
+    async fn id_to_name(
+        &self,
+        _: &Caller,
+        request: pr::id_to_name::Request,
+    ) -> Result<pr::id_to_name::Reply, AbortCode> {
+        let name = |id: &PtsId| match *id {
+            ANN => PrName::new("ann").unwrap(),
+            STAFF => PrName::new("staff").unwrap(),
+            other => PrName::new(other.to_string()).unwrap(),
+        };
+        let names = request.ids.iter().map(name).collect::<Vec<_>>();
+        let names = PrNames::new(names).unwrap();
+        Ok(pr::id_to_name::Reply { names })
+    }
+
+    async fn get_cps(
+        &self,
+        _: &Caller,
+        request: pr::get_cps::Request,
+    ) -> Result<pr::get_cps::Reply, AbortCode> {
+        assert_eq!(request.id, ANN);
+        let cps = PrIds::new(vec![STAFF, PtsId::AUTHUSER, PtsId::ANYUSER, ANN]).unwrap();
+        Ok(pr::get_cps::Reply { cps, over: 0 })
+    }
+
+    async fn get_host_cps(
+        &self,
+        _: &Caller,
+        _: pr::get_host_cps::Request,
+    ) -> Result<pr::get_host_cps::Reply, AbortCode> {
+        let cps = PrIds::new(Vec::new()).unwrap();
+        Ok(pr::get_host_cps::Reply { cps, over: 0 })
+    }
+}
+
+/// A service number, for calls by hand.
+pub(crate) const RXAFS: ServiceId = rxafs::SERVICE;
