@@ -4,6 +4,8 @@
 //! the same steps serve a command line, a program and a test.
 
 pub mod bos;
+pub mod pts;
 mod servers;
+pub mod vos;
 
 pub use servers::{BOS_PORT, FILE_PORT, PR_PORT, Servers, VL_PORT, VOLUME_PORT};
