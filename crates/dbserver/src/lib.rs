@@ -2,3 +2,4 @@
 
 pub mod kv;
 pub mod pr;
+pub mod vl;
