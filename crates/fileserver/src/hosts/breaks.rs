@@ -88,18 +88,11 @@ impl Shared {
         let gate = Gate::new();
         broken.sort_unstable();
         broken.dedup();
-        let hosts: Vec<(Arc<Host>, &[(HostIndex, Fid)])> = {
-            let state = self.state.lock();
-            broken
-                .chunk_by(|one, other| one.0 == other.0)
-                .filter_map(|of_host| {
-                    let host = state.registry.number(of_host[0].0)?;
-                    Some((Arc::clone(host), of_host))
-                })
-                .collect()
-        };
-        for (host, promises) in hosts {
-            if queue(&host, promises, &gate) {
+        for promises in broken.chunk_by(|one, other| one.0 == other.0) {
+            let host = self.state.lock().registry.number(promises[0].0).cloned();
+            if let Some(host) = host
+                && queue(&host, promises, &gate)
+            {
                 self.spawn_breaker(host);
             }
         }

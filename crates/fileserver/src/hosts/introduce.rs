@@ -149,12 +149,7 @@ impl Shared {
             None if standing == Standing::Ready => self.mark_down(&host),
             None => {}
         }
-        {
-            let mut state = host.lock();
-            state.asking = false;
-            state.silent = state.standing != Standing::Ready;
-        }
-        host.changed.notify_waiters();
+        host.end_question();
     }
 
     /// Who is there? `None` if nobody answers, or nothing that is a cache manager.
@@ -177,8 +172,9 @@ impl Shared {
                 translates_errors: false,
             })
         };
-        let answer: Result<Answer, RpcError> =
-            timeout(self.config.introduction_limit, question).await.ok()?;
+        let answer: Result<Answer, RpcError> = timeout(self.config.introduction_limit, question)
+            .await
+            .ok()?;
         answer
             .inspect_err(|error| tracing::debug!(%peer, %error, "a caller did not say who it is"))
             .ok()
@@ -229,7 +225,7 @@ impl Shared {
                 if reset || self.reset(endpoint, peer).await {
                     self.admit(&host, endpoint, &answer);
                 }
-                host.changed.notify_waiters();
+                host.end_question();
             }
         }
     }
@@ -251,7 +247,13 @@ impl Shared {
         if others == 0 {
             state.registry.remove(host, &mut state.table);
         }
-        state.registry.add(vec![peer], Instant::now())
+        let now = Instant::now();
+        let host = state.registry.add(vec![peer], now);
+        // It has been asked.
+        let mut known = host.lock();
+        (known.asking, known.asked) = (true, Some(now));
+        drop(known);
+        host
     }
 
     /// From now on the host may hold promises.
@@ -318,7 +320,10 @@ impl Shared {
             }
             host.describe(endpoint, &answer);
             drop(host);
-            for address in forgotten.into_iter().chain(former.filter(|_| !former_answers)) {
+            for address in forgotten
+                .into_iter()
+                .chain(former.filter(|_| !former_answers))
+            {
                 state.registry.forget_peer(address, known);
             }
         }
@@ -327,6 +332,18 @@ impl Shared {
         }
         known.changed.notify_waiters();
         newcomer.changed.notify_waiters();
+    }
+}
+
+impl Host {
+    /// It has answered, or did not.
+    fn end_question(&self) {
+        {
+            let mut state = self.lock();
+            state.asking = false;
+            state.silent = state.standing != Standing::Ready;
+        }
+        self.changed.notify_waiters();
     }
 }
 

@@ -38,10 +38,13 @@ mod config;
 mod host;
 mod introduce;
 mod registry;
+mod save;
 mod slab;
 mod table;
 
+use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -98,6 +101,8 @@ struct State {
     registry: Registry,
     /// When idle hosts were last looked for.
     tidied: Instant,
+    /// Everything has been written to a file: there will be no more promises.
+    saved: bool,
 }
 
 /// A promise that is entered and may not have been told yet. Dropped untold, it never was.
@@ -109,17 +114,23 @@ pub struct Promise {
 }
 
 impl Hosts {
-    /// Nobody is known yet, unless [`HostsConfig::restore`] tells of a file to start from.
+    /// Nobody is known yet, unless [`HostsConfig::restore`] tells of a file to start from; reading
+    /// that one blocks.
     #[must_use]
     pub fn new(config: HostsConfig) -> Arc<Self> {
         let now = Instant::now();
+        let mut state = State {
+            table: Table::new(),
+            registry: Registry::default(),
+            tidied: now,
+            saved: false,
+        };
+        if let Some(path) = &config.restore {
+            save::restore_from(&mut state, &config, path);
+        }
         let shared = Shared {
             started: now,
-            state: Mutex::new(State {
-                table: Table::new(),
-                registry: Registry::default(),
-                tidied: now,
-            }),
+            state: Mutex::new(state),
             endpoint: Mutex::new(None),
             slots: Semaphore::new(config.breaks_at_once.clamp(1, Semaphore::MAX_PERMITS)),
             counters: Counters::default(),
@@ -258,6 +269,22 @@ impl Hosts {
         }
     }
 
+    /// Writes hosts and promises to a file, so that a server that starts from it
+    /// ([`HostsConfig::restore`]) need not make every client drop what it has. From then on nothing
+    /// is promised. To be called when the server stops, after its last call has been served: what is
+    /// broken later is not in the file. Blocks until the file is on stable storage.
+    ///
+    /// # Errors
+    /// The system's; then there is no such file.
+    pub fn save(&self, path: &Path) -> io::Result<()> {
+        let contents = {
+            let mut state = self.shared.state.lock();
+            state.saved = true;
+            save::write(&state, &self.shared.config, self.shared.seconds())
+        };
+        save::store(path, &contents)
+    }
+
     /// What there is and what has happened.
     #[must_use]
     pub fn stats(&self) -> HostStats {
@@ -308,9 +335,11 @@ impl Shared {
             }
             let holders = state.table.holders(fid);
             let end = now.saturating_add(lifetime(holders)) + REMEMBERED;
-            let known = state.registry.knows(host);
+            let known = state.registry.knows(host) && !state.saved;
             let tick = end.div_ceil(TICK);
-            known.then(|| state.table.add(host.index(), fid, tick)).flatten()
+            known
+                .then(|| state.table.add(host.index(), fid, tick))
+                .flatten()
         };
         if !evicted.is_empty() {
             count(&self.counters.evicted, evicted.len());

@@ -289,13 +289,7 @@ impl Table {
         self.break_file(file, kept, now, hosts);
     }
 
-    fn break_file(
-        &mut self,
-        file: u32,
-        kept: Option<u32>,
-        now: u32,
-        hosts: &mut Vec<HostIndex>,
-    ) {
+    fn break_file(&mut self, file: u32, kept: Option<u32>, now: u32, hosts: &mut Vec<HostIndex>) {
         let mut slot = self.files[file].first;
         while slot != NIL {
             let next = self.promises[slot].of_file.next;
@@ -578,3 +572,6 @@ fn holder_hash(hasher: &RandomState, entry: &Entry) -> u64 {
 fn wheel_place(tick: u32) -> usize {
     tick as usize % WHEEL
 }
+
+#[cfg(test)]
+mod tests;
