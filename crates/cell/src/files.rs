@@ -165,7 +165,10 @@ impl Client {
     }
 
     /// What a directory has under this name.
-    pub(crate) async fn lookup(
+    ///
+    /// # Errors
+    /// When the directory cannot be read.
+    pub async fn lookup(
         &self,
         volume: &Arc<Volume>,
         directory: Fid,

@@ -18,7 +18,7 @@ const AHEAD: u64 = 64 << 20;
 pub(crate) struct CatArgs {
     /// Files under /afs
     #[arg(required = true, value_name = "FILE")]
-    files: Vec<PathBuf>,
+    pub(super) files: Vec<PathBuf>,
     /// Fetch with this many calls at a time [default: as many as fill the link]
     #[arg(short = 'j', long = "calls", value_name = "N")]
     pub(super) calls: Option<NonZeroUsize>,
@@ -27,7 +27,7 @@ pub(crate) struct CatArgs {
 }
 
 pub(super) async fn run(args: &CatArgs, client: &Client) -> anyhow::Result<ExitCode> {
-    let mut failures = Failures::default();
+    let mut failures = Failures::new(&args.reach);
     for path in &args.files {
         if let Err(error) = write(client, bytes(path)).await {
             failures.note(error);

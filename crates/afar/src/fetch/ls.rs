@@ -22,7 +22,7 @@ const LINKS: usize = 32;
 pub(crate) struct LsArgs {
     /// Paths under /afs; /afs itself lists the cells known
     #[arg(value_name = "PATH", default_value = "/afs")]
-    paths: Vec<PathBuf>,
+    pub(super) paths: Vec<PathBuf>,
     /// Mode, links, owner, group, length, time (UTC); symlinks and mount points (m) with what they say
     #[arg(short = 'l')]
     long: bool,
@@ -77,7 +77,7 @@ pub(super) async fn run(args: &LsArgs, client: &Client) -> anyhow::Result<ExitCo
         args,
         client,
         lines: Lines::new(),
-        failures: Failures::default(),
+        failures: Failures::new(&args.reach),
         printed: false,
         headings: args.paths.len() > 1 || args.recursive,
     };

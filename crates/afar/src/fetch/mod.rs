@@ -1,37 +1,53 @@
-//! `afar ls`, `stat`, `cat` and `cp`: reading AFS without a mount and without a token.
+//! `afar ls`, `stat`, `cat`, `cp`, `mkdir`, `rm`, `rmdir`, `mv` and `ln`: files in AFS without a
+//! mount and without a token.
 //!
-//! Crate `afar-cell` finds and fetches; here are flags, the local side of a copy, and what is
-//! printed. Flags are those of the coreutils of the same names, as far as they apply.
+//! Crate `afar-cell` finds, fetches, stores and changes; here are flags, the local side of a copy,
+//! and what is printed. Flags are those of the coreutils of the same names, as far as they apply.
 
 mod cat;
 mod cp;
 pub(crate) mod format;
+mod ln;
 mod ls;
+mod mkdir;
+mod mv;
 mod object;
-mod session;
+mod rm;
+pub(crate) mod session;
 mod stat;
 
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use afar_types::CellName;
 use clap::Args;
 
 pub(crate) use cat::CatArgs;
 pub(crate) use cp::CpArgs;
+pub(crate) use ln::LnArgs;
 pub(crate) use ls::LsArgs;
+pub(crate) use mkdir::MkdirArgs;
+pub(crate) use mv::MvArgs;
+pub(crate) use rm::{RmArgs, RmdirArgs};
 pub(crate) use stat::StatArgs;
 
 use crate::output;
 
+/// The heading of [`Reach`].
+pub(crate) const REACH: &str = "Finding the cell";
+
 /// How cells are found and servers asked: options of all these commands.
 #[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Finding the cell")]
+#[command(next_help_heading = REACH)]
 pub(crate) struct Reach {
+    /// Act as the administrator of the cell that runs on this machine, through its sockets
+    #[arg(long)]
+    pub(crate) localauth: bool,
     /// CellServDB to read [default: the first of /etc/openafs/CellServDB,
     /// /usr/vice/etc/CellServDB, /etc/afar/CellServDB]
     #[arg(long, value_name = "FILE", env = "AFAR_CELLSERVDB")]
-    cellservdb: Option<std::path::PathBuf>,
+    cellservdb: Option<PathBuf>,
     /// Ask this volume location server, whatever CellServDB and DNS say; may be given again
     #[arg(long, value_name = "HOST[:PORT]")]
     server: Vec<String>,
@@ -41,53 +57,133 @@ pub(crate) struct Reach {
     /// What @sys in a path stands for, the best first [default: by the kind of machine]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     sysname: Vec<String>,
+    /// The cell that the command is about, if its paths tell.
+    #[arg(skip)]
+    cell: Option<CellName>,
+}
+
+impl Reach {
+    /// The same for a command about these paths.
+    pub(crate) fn about<'a>(mut self, paths: impl IntoIterator<Item = &'a PathBuf>) -> Self {
+        self.cell = paths.into_iter().find_map(|path| cell_of(bytes(path)));
+        self
+    }
+}
+
+/// The cell of a path that starts with `/afs/CELL` or `/afs/.CELL`.
+fn cell_of(path: &[u8]) -> Option<CellName> {
+    let path = std::str::from_utf8(path).ok()?;
+    let mut parts = path.split('/').filter(|part| !part.is_empty());
+    let inside = path.starts_with('/') && parts.next() == Some("afs");
+    let cell = parts.next().filter(|_| inside)?;
+    cell.strip_prefix('.').unwrap_or(cell).parse().ok()
 }
 
 /// Calls at a time to make ready for, by one who looks around.
-const LOOKING: usize = 4;
+pub(crate) const LOOKING: usize = 4;
 /// The same for one who fetches.
 const FETCHING: usize = 72;
 
 /// Lists files.
 pub(crate) fn ls(args: LsArgs) -> anyhow::Result<ExitCode> {
-    session::run(args.reach.clone(), None, LOOKING, async |session| {
+    let reach = args.reach.clone().about(&args.paths);
+    session::run(reach, None, LOOKING, async |session| {
         ls::run(&args, session).await
     })
 }
 
 /// Tells all that AFS knows of files.
 pub(crate) fn stat(args: StatArgs) -> anyhow::Result<ExitCode> {
-    session::run(args.reach.clone(), None, LOOKING, async |session| {
+    let reach = args.reach.clone().about(&args.paths);
+    session::run(reach, None, LOOKING, async |session| {
         stat::run(&args, session).await
     })
 }
 
 /// Writes files to standard output.
 pub(crate) fn cat(args: CatArgs) -> anyhow::Result<ExitCode> {
-    session::run(args.reach.clone(), args.calls, FETCHING, async |session| {
+    let reach = args.reach.clone().about(&args.files);
+    session::run(reach, args.calls, FETCHING, async |session| {
         cat::run(&args, session).await
     })
 }
 
 /// Copies files.
 pub(crate) fn cp(args: CpArgs) -> anyhow::Result<ExitCode> {
-    session::run(args.reach.clone(), args.calls, FETCHING, async |session| {
+    let paths = args.target_directory.iter().chain(args.paths.iter().rev());
+    let reach = args.reach.clone().about(paths);
+    session::run(reach, args.calls, FETCHING, async |session| {
         cp::run(&args, session).await
+    })
+}
+
+/// Makes directories.
+pub(crate) fn mkdir(args: MkdirArgs) -> anyhow::Result<ExitCode> {
+    let reach = args.reach.clone().about(&args.directories);
+    session::run(reach, None, LOOKING, async |session| {
+        mkdir::run(&args, session).await
+    })
+}
+
+/// Removes files and directories.
+pub(crate) fn rm(args: RmArgs) -> anyhow::Result<ExitCode> {
+    let reach = args.reach.clone().about(&args.paths);
+    session::run(reach, None, LOOKING, async |session| {
+        rm::run(&args, session).await
+    })
+}
+
+/// Removes empty directories.
+pub(crate) fn rmdir(args: RmdirArgs) -> anyhow::Result<ExitCode> {
+    let reach = args.reach.clone().about(&args.directories);
+    session::run(reach, None, LOOKING, async |session| {
+        rm::run_rmdir(&args, session).await
+    })
+}
+
+/// Moves and renames.
+pub(crate) fn mv(args: MvArgs) -> anyhow::Result<ExitCode> {
+    let reach = args.reach.clone().about(&args.paths);
+    session::run(reach, None, LOOKING, async |session| {
+        mv::run(&args, session).await
+    })
+}
+
+/// Makes symlinks and hard links.
+pub(crate) fn ln(args: LnArgs) -> anyhow::Result<ExitCode> {
+    let reach = args.reach.clone().about([&args.link]);
+    session::run(reach, None, LOOKING, async |session| {
+        ln::run(&args, session).await
     })
 }
 
 /// Whether all went well so far; errors of single files are printed as they come.
 #[derive(Debug, Default)]
-struct Failures(u64);
+struct Failures {
+    count: u64,
+    /// Whether we act as administrator already.
+    localauth: bool,
+}
 
 impl Failures {
+    fn new(reach: &Reach) -> Self {
+        Self {
+            count: 0,
+            localauth: reach.localauth,
+        }
+    }
+
     fn note(&mut self, error: impl Into<anyhow::Error>) {
-        self.0 += 1;
-        output::error(&error.into());
+        self.count += 1;
+        let error = error.into();
+        match session::advice(&error).filter(|_| !self.localauth) {
+            Some(advice) => output::error(&anyhow::anyhow!("{error:#}; {advice}")),
+            None => output::error(&error),
+        }
     }
 
     fn exit_code(&self) -> ExitCode {
-        if self.0 == 0 {
+        if self.count == 0 {
             ExitCode::SUCCESS
         } else {
             ExitCode::FAILURE
@@ -98,4 +194,24 @@ impl Failures {
 /// A path's bytes, as AFS takes them.
 fn bytes(path: &Path) -> &[u8] {
     path.as_os_str().as_bytes()
+}
+
+/// A path as it was given, for messages.
+fn shown(path: &Path) -> String {
+    path.display().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_tell_their_cell() {
+        let cell = |path: &str| cell_of(path.as_bytes()).map(|cell| cell.to_string());
+        assert_eq!(cell("/afs/a.org/x").as_deref(), Some("a.org"));
+        assert_eq!(cell("//afs/.a.org").as_deref(), Some("a.org"));
+        for other in ["/afs", "afs/a.org", "/srv/afs/a.org", "/afs/ /x"] {
+            assert_eq!(cell(other), None, "{other}");
+        }
+    }
 }

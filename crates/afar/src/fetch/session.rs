@@ -5,13 +5,15 @@ use std::num::NonZeroUsize;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use afar_cell::{Client, Config};
+use afar_cell::{Client, Config, Error, PathCause, PathError};
 use afar_net::Endpoint;
-use anyhow::Context;
+use afar_types::CellName;
+use anyhow::{Context, bail, ensure};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::Reach;
+use crate::local_cell::{self, LocalCell};
 
 /// What an interrupted program returns, as shells count it: 128 + SIGINT.
 const INTERRUPTED: u8 = 130;
@@ -21,7 +23,7 @@ const DEAD_TIME: Duration = Duration::from_secs(15);
 const VL_PORT: u16 = 7003;
 
 /// Runs a command with a client, and ends the client whatever came of it.
-pub(super) fn run(
+pub(crate) fn run(
     reach: Reach,
     calls: Option<NonZeroUsize>,
     lanes: usize,
@@ -59,8 +61,10 @@ fn runtime() -> anyhow::Result<Runtime> {
 }
 
 async fn open(reach: Reach, calls: Option<NonZeroUsize>, lanes: usize) -> anyhow::Result<Client> {
+    let local = local_cell::all();
     let mut config = Config {
         cellservdb: reach.cellservdb,
+        cells: local.iter().map(|cell| cell.entry.clone()).collect(),
         dns: !reach.no_dns,
         calls: calls.map(NonZeroUsize::get),
         lanes: calls.map_or(lanes, NonZeroUsize::get),
@@ -74,9 +78,79 @@ async fn open(reach: Reach, calls: Option<NonZeroUsize>, lanes: usize) -> anyhow
     }
     let mut net = afar_net::Config::default();
     net.rx.dead_time = DEAD_TIME;
-    let endpoint =
-        Endpoint::bind(([0, 0, 0, 0], 0).into(), net).context("cannot open a UDP socket")?;
+    let endpoint = if reach.localauth {
+        let cell = administered(&local, reach.cell.as_ref())?;
+        // The sockets lead to this cell's servers, whatever the address.
+        config.cells = vec![cell.entry.clone()];
+        config.only_cells = true;
+        cell.endpoint(net)?
+    } else {
+        Endpoint::bind(([0, 0, 0, 0], 0).into(), net).context("cannot open a UDP socket")?
+    };
     Ok(Client::new(endpoint, config)?)
+}
+
+/// The cell of this machine that `--localauth` is for.
+fn administered<'a>(
+    local: &'a [LocalCell],
+    wanted: Option<&CellName>,
+) -> anyhow::Result<&'a LocalCell> {
+    let names = || {
+        let names = local.iter().map(|cell| cell.entry.name.to_string());
+        names.collect::<Vec<_>>().join(", ")
+    };
+    let cell = match (wanted, local) {
+        (_, []) => bail!(
+            "--localauth: no cell runs on this machine; run this where one does, or set {} to \
+             where its sockets are",
+            local_cell::BASE_VARIABLE
+        ),
+        (Some(name), _) => {
+            let cell = local.iter().find(|cell| cell.entry.name == *name);
+            cell.with_context(|| {
+                let names = names();
+                format!("--localauth: cell {name} does not run on this machine, but {names} does")
+            })?
+        }
+        (None, [cell]) => cell,
+        (None, _) => bail!(
+            "--localauth: several cells run on this machine ({}); give a path in one of them",
+            names()
+        ),
+    };
+    ensure!(
+        cell.is_served(VL_PORT),
+        "--localauth: the servers of {} are not ours to administer, or do not run; be root or the \
+         user whose they are ({})",
+        cell.entry.name,
+        cell.run.display()
+    );
+    Ok(cell)
+}
+
+/// What may help against an error for lack of rights: that a cell of this machine is ours.
+pub(super) fn advice(error: &anyhow::Error) -> Option<String> {
+    let (denied, path) = match error.downcast_ref::<PathError>() {
+        Some(error) => match &error.cause {
+            PathCause::Cell(cause) => (cause.is_denied(), error.path.clone()),
+            _ => (false, String::new()),
+        },
+        None => {
+            let cause = error.downcast_ref::<Error>();
+            (cause.is_some_and(Error::is_denied), error.to_string())
+        }
+    };
+    if !denied {
+        return None;
+    }
+    let cells = local_cell::all();
+    let cell = cells
+        .iter()
+        .find(|cell| path.contains(&cell.entry.name.to_string()) && cell.is_served(VL_PORT))?;
+    Some(format!(
+        "--localauth does it as the administrator of {}",
+        cell.entry.name
+    ))
 }
 
 /// The addresses of `HOST` or `HOST:PORT`.

@@ -16,7 +16,7 @@ use super::{Failures, Reach, bytes};
 pub(crate) struct StatArgs {
     /// Paths under /afs
     #[arg(required = true, value_name = "PATH")]
-    paths: Vec<PathBuf>,
+    pub(super) paths: Vec<PathBuf>,
     /// Go where symlinks lead
     #[arg(short = 'L', long)]
     dereference: bool,
@@ -42,7 +42,7 @@ pub(super) async fn run(args: &StatArgs, client: &Client) -> anyhow::Result<Exit
     } else {
         LastLink::Keep
     };
-    let (mut failures, mut lines) = (Failures::default(), Lines::new());
+    let (mut failures, mut lines) = (Failures::new(&args.reach), Lines::new());
     for path in &args.paths {
         let path = bytes(path);
         match describe(client, path, last).await {

@@ -16,16 +16,18 @@ const TRIES: u32 = 4;
 impl Client {
     /// Makes a request that changes `directories`. After a lost answer `look` tells what came of it,
     /// or `None` if nothing did; only then it is made again.
-    pub(super) async fn change<T, Q, F>(
+    pub(super) async fn change<T, Q, F, L, G>(
         &self,
         volume: &Arc<Volume>,
         directories: &[Fid],
         request: Q,
-        look: impl AsyncFn() -> Result<Option<T>, Error>,
+        look: L,
     ) -> Result<T, Error>
     where
         Q: Fn(rxafs::Client) -> F + Sync,
         F: Future<Output = Result<T, RpcError>> + Send,
+        L: Fn() -> G + Sync,
+        G: Future<Output = Result<Option<T>, Error>> + Send,
     {
         volume.check_writable()?;
         let forget = || {

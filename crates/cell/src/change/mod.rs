@@ -57,7 +57,7 @@ impl Client {
                         Ok((reply.fid, reply.status))
                     }
                 },
-                async || {
+                || async {
                     let found = self.find_made(volume, directory, &name, attributes);
                     let found = found.await?.filter(|(_, status)| {
                         status.file_type == FileType::File && status.length == 0
@@ -93,7 +93,7 @@ impl Client {
                         Ok((reply.fid, reply.status))
                     }
                 },
-                async || {
+                || async {
                     let found = self.find_made(volume, directory, &name, attributes);
                     let found = found
                         .await?
@@ -164,7 +164,7 @@ impl Client {
                         Ok((reply.fid, reply.status))
                     }
                 },
-                async || {
+                || async {
                     let found = self.find_made(volume, directory, &name, attributes);
                     let Some((fid, status)) = found.await? else {
                         return Ok(None);
@@ -202,7 +202,7 @@ impl Client {
                     Ok(())
                 }
             },
-            async || {
+            || async {
                 let found = self.lookup(volume, directory, name.as_bytes()).await?;
                 Ok((found == Some(existing)).then_some(()))
             },
@@ -232,7 +232,7 @@ impl Client {
                     Ok(())
                 }
             },
-            async || self.is_gone(volume, directory, entry).await,
+            || self.is_gone(volume, directory, entry),
         )
         .await
     }
@@ -258,7 +258,7 @@ impl Client {
                     Ok(())
                 }
             },
-            async || self.is_gone(volume, directory, entry).await,
+            || self.is_gone(volume, directory, entry),
         )
         .await
     }
@@ -290,7 +290,7 @@ impl Client {
                     Ok(())
                 }
             },
-            async || {
+            || async {
                 let moved = self.lookup(volume, new_directory, new.as_bytes()).await?;
                 Ok((moved == Some(entry.fid)).then_some(()))
             },

@@ -313,18 +313,6 @@ impl Copier {
     }
 }
 
-impl Totals {
-    fn add(&mut self, other: &Self) {
-        self.files += other.files;
-        self.directories += other.directories;
-        self.symlinks += other.symlinks;
-        self.skipped += other.skipped;
-        self.bytes += other.bytes;
-        self.calls += other.calls;
-        self.restarts += other.restarts;
-    }
-}
-
 fn cannot_write(path: &Path) -> String {
     format!("cannot write {}", path.display())
 }

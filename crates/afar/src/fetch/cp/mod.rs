@@ -1,10 +1,11 @@
-//! `afar cp`: from AFS to the local disk.
+//! `afar cp`: from AFS to the local disk, and into AFS.
 
 mod destination;
 mod job;
 mod progress;
 mod report;
 mod target;
+mod upload;
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -17,13 +18,14 @@ use super::{Failures, Reach, bytes};
 use destination::Destination;
 use job::{Copier, Job};
 use progress::Progress;
+use report::Totals;
 
 /// Options of `afar cp`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct CpArgs {
-    /// What to copy (under /afs), and where to: `SOURCE DEST` or `SOURCE… DIRECTORY`
+    /// What to copy, and where to, one of them under /afs: `SOURCE DEST` or `SOURCE… DIRECTORY`
     #[arg(required = true, value_name = "PATH")]
-    paths: Vec<PathBuf>,
+    pub(super) paths: Vec<PathBuf>,
     /// Directories with all below them, through mount points; symlinks are copied as symlinks
     #[arg(short = 'r', short_alias = 'R', long)]
     recursive: bool,
@@ -41,7 +43,7 @@ pub(crate) struct CpArgs {
     no_clobber: bool,
     /// Copy into this directory
     #[arg(short = 't', long, value_name = "DIRECTORY")]
-    target_directory: Option<PathBuf>,
+    pub(super) target_directory: Option<PathBuf>,
     /// DEST is the copy itself even if it is a directory
     #[arg(short = 'T', long, conflicts_with = "target_directory")]
     no_target_directory: bool,
@@ -62,9 +64,33 @@ pub(crate) struct CpArgs {
 }
 
 pub(super) async fn run(args: &CpArgs, client: &Client) -> anyhow::Result<ExitCode> {
-    let (sources, destination) = Destination::new(args)?;
     let progress = Arc::new(Progress::new(!args.json && !args.no_progress));
-    let mut failures = Failures::default();
+    let mut failures = Failures::new(&args.reach);
+    let last = args.target_directory.as_ref().or(args.paths.last());
+    let totals = if last.is_some_and(|last| upload::is_afs(last)) {
+        upload::run(args, client, &progress, &mut failures).await
+    } else {
+        download(args, client, &progress, &mut failures).await
+    };
+    progress.finish();
+    let totals = totals?;
+    if args.json {
+        let report = report::Report::new(client, &totals, &failures).await;
+        let mut lines = super::format::Lines::new();
+        lines.json(&report)?;
+        lines.flush()?;
+    }
+    Ok(failures.exit_code())
+}
+
+/// Copies from AFS to the local disk.
+async fn download(
+    args: &CpArgs,
+    client: &Client,
+    progress: &Arc<Progress>,
+    failures: &mut Failures,
+) -> anyhow::Result<Totals> {
+    let (sources, destination) = Destination::new(args)?;
     let mut jobs = Vec::new();
     let last = if args.recursive() && !args.dereference {
         LastLink::Keep
@@ -84,16 +110,8 @@ pub(super) async fn run(args: &CpArgs, client: &Client) -> anyhow::Result<ExitCo
             Err(error) => failures.note(error),
         }
     }
-    let copier = Copier::new(client.clone(), args, Arc::clone(&progress));
-    let totals = copier.run(jobs, &mut failures).await;
-    progress.finish();
-    if args.json {
-        let report = report::Report::new(client, &totals, &failures).await;
-        let mut lines = super::format::Lines::new();
-        lines.json(&report)?;
-        lines.flush()?;
-    }
-    Ok(failures.exit_code())
+    let copier = Copier::new(client.clone(), args, Arc::clone(progress));
+    Ok(copier.run(jobs, failures).await)
 }
 
 impl CpArgs {

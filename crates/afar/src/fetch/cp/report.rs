@@ -22,6 +22,18 @@ pub(super) struct Totals {
     pub(super) whole: Duration,
 }
 
+impl Totals {
+    pub(super) fn add(&mut self, other: &Self) {
+        self.files += other.files;
+        self.directories += other.directories;
+        self.symlinks += other.symlinks;
+        self.skipped += other.skipped;
+        self.bytes += other.bytes;
+        self.calls += other.calls;
+        self.restarts += other.restarts;
+    }
+}
+
 /// A whole copy.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
@@ -38,7 +50,7 @@ pub(super) struct Report {
     transfer_seconds: f64,
     /// Octets a second, by `transfer_seconds`.
     rate: f64,
-    /// Calls that fetched data.
+    /// Calls that fetched or stored data.
     calls: u64,
     /// Files begun anew, as they had changed.
     restarts: u64,
@@ -83,7 +95,7 @@ impl Report {
             directories: totals.directories,
             symlinks: totals.symlinks,
             skipped: totals.skipped,
-            failed: failures.0,
+            failed: failures.count,
             bytes: totals.bytes,
             seconds: totals.whole.as_secs_f64(),
             transfer_seconds: totals.transfer.as_secs_f64(),

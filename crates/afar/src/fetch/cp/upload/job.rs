@@ -1,0 +1,517 @@
+//! One copy into AFS: of a file, a directory or a symlink.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use afar_cell::{Client, LastLink, Node, Ordered, Place, Stored, Volume};
+use afar_types::{Fid, StoreStatus, VolumeId};
+use anyhow::{Context, bail};
+
+use super::super::CpArgs;
+use super::super::progress::Progress;
+use super::super::report::Totals;
+use super::facts::{Facts, Kind};
+use super::local::LocalFile;
+use super::place::Target;
+use crate::fetch::mkdir::umask;
+use crate::fetch::{bytes, shown};
+
+/// Octets on their way from one file server to another.
+const BETWEEN: usize = 1 << 20;
+/// Octets that may wait for those before them, on that way.
+const AHEAD: u64 = 16 << 20;
+/// Bits the owner needs to fill a new file or directory.
+const FILL_FILE: u32 = 0o200;
+const FILL_DIRECTORY: u32 = 0o700;
+
+/// What is copied.
+#[derive(Debug, Clone)]
+pub(super) enum Origin {
+    Local(PathBuf),
+    Afs(Node),
+}
+
+/// Something to copy.
+#[derive(Debug, Clone)]
+pub(super) struct Job {
+    /// The path of the original, for messages.
+    path: Vec<u8>,
+    origin: Origin,
+    to: Target,
+    /// The volumes the original is below, if it is in AFS.
+    above: Vec<VolumeId>,
+}
+
+/// A directory whose attributes are set when all is in it.
+#[derive(Debug)]
+pub(super) struct Later {
+    volume: Arc<Volume>,
+    fid: Fid,
+    attributes: StoreStatus,
+    path: PathBuf,
+}
+
+/// What a job leaves behind.
+#[derive(Debug, Default)]
+pub(super) struct Done {
+    pub(super) totals: Totals,
+    /// What to copy next.
+    pub(super) more: Vec<Job>,
+    pub(super) errors: Vec<anyhow::Error>,
+    pub(super) later: Option<Later>,
+    /// When a transfer began and ended.
+    pub(super) transfer: Option<(Instant, Instant)>,
+}
+
+/// Copies.
+#[derive(Debug)]
+pub(super) struct Uploader {
+    client: Client,
+    progress: Arc<Progress>,
+    recursive: bool,
+    preserve: bool,
+    dereference: bool,
+    no_clobber: bool,
+    fsync: bool,
+    umask: u32,
+    /// Directories that copies went to, which are not copied themselves: that would have no end.
+    filled: Mutex<BTreeSet<Fid>>,
+}
+
+impl Job {
+    pub(super) fn new(path: &[u8], origin: Origin, to: Target) -> Self {
+        Self {
+            path: path.to_vec(),
+            origin,
+            to,
+            above: Vec::new(),
+        }
+    }
+}
+
+fn cannot_write(to: &Target) -> String {
+    format!("cannot write {}", shown(&to.path))
+}
+
+impl Uploader {
+    pub(super) fn new(client: Client, args: &CpArgs, progress: Arc<Progress>) -> Self {
+        Self {
+            client,
+            progress,
+            recursive: args.recursive(),
+            preserve: args.preserve(),
+            dereference: args.dereference,
+            no_clobber: args.no_clobber,
+            fsync: args.fsync,
+            umask: umask(),
+            filled: Mutex::default(),
+        }
+    }
+
+    pub(super) fn progress(&self) -> &Progress {
+        &self.progress
+    }
+
+    /// Does a job.
+    pub(super) async fn upload(&self, job: Job) -> Done {
+        let mut done = Done::default();
+        if let Err(error) = self.try_upload(&job, &mut done).await {
+            let path = String::from_utf8_lossy(&job.path).into_owned();
+            done.errors.push(error.context(path));
+        }
+        done
+    }
+
+    async fn try_upload(&self, job: &Job, done: &mut Done) -> anyhow::Result<()> {
+        let facts = match &job.origin {
+            Origin::Afs(node) => Facts::from(&node.status),
+            // As cp does, symlinks are followed unless whole trees are copied.
+            Origin::Local(path) if self.dereference || !self.recursive => {
+                Facts::from(&fs::metadata(path)?)
+            }
+            Origin::Local(path) => Facts::from(&fs::symlink_metadata(path)?),
+        };
+        match facts.kind {
+            Kind::File(_) => self.file(job, &facts, done).await,
+            Kind::Directory if !self.recursive => {
+                bail!("is a directory; add -r to copy it with all below it")
+            }
+            Kind::Directory => self.directory(job, &facts, done).await,
+            Kind::Symlink => self.symlink(job, done).await,
+            Kind::MountPoint => self.mount_point(job, done).await,
+            Kind::Special if self.recursive => {
+                bail!("is a device, pipe or socket, which AFS does not have; not copied")
+            }
+            Kind::Special => self.file(job, &facts, done).await,
+        }
+    }
+
+    /// Sets the attributes of a directory that is complete.
+    pub(super) async fn finish_directory(&self, later: &Later) -> anyhow::Result<()> {
+        let set = self
+            .client
+            .set_attributes(&later.volume, later.fid, later.attributes)
+            .await;
+        set.with_context(|| shown(&later.path))?;
+        Ok(())
+    }
+
+    async fn file(&self, job: &Job, facts: &Facts, done: &mut Done) -> anyhow::Result<()> {
+        if self.no_clobber && job.to.existing.is_some() {
+            done.totals.skipped += 1;
+            return Ok(());
+        }
+        // Before anything is made in AFS, to leave nothing there if it cannot be read.
+        let opened = match &job.origin {
+            Origin::Local(path) => Some(File::open(path)?),
+            Origin::Afs(_) => None,
+        };
+        let mut attributes = facts.attributes(self.preserve, self.umask);
+        let (volume, fid) = match job.to.existing {
+            Some(existing) => {
+                // A file that is replaced keeps its mode, unless that of the other is wanted.
+                if !self.preserve {
+                    attributes.mask &= !StoreStatus::SET_MODE;
+                }
+                self.replaced(job, existing).await?
+            }
+            None => {
+                let Target {
+                    volume,
+                    directory,
+                    name,
+                    ..
+                } = &job.to;
+                let new = StoreStatus {
+                    unix_mode_bits: attributes.unix_mode_bits | FILL_FILE,
+                    ..attributes
+                };
+                let made = self.client.create_file(volume, *directory, name, new);
+                let made = made.await.with_context(|| cannot_write(&job.to))?;
+                (Arc::clone(volume), made.fid)
+            }
+        };
+        if self.fsync {
+            attributes.mask |= StoreStatus::FSYNC;
+        }
+        let begin = Instant::now();
+        let stored = match (opened, &job.origin) {
+            (Some(file), _) => self.store_local(&volume, fid, file, facts, attributes).await,
+            (None, Origin::Afs(node)) => self.store_remote(&volume, fid, node, attributes).await,
+            (None, Origin::Local(_)) => bail!("is not open"),
+        };
+        let stored = match stored {
+            Ok(stored) => stored,
+            Err(error) => {
+                if job.to.existing.is_none() {
+                    self.take_back(job, fid).await;
+                }
+                return Err(error.context(cannot_write(&job.to)));
+            }
+        };
+        done.transfer = Some((begin, Instant::now()));
+        done.totals.files += 1;
+        done.totals.bytes += stored.bytes;
+        done.totals.calls += stored.calls;
+        Ok(())
+    }
+
+    async fn store_local(
+        &self,
+        volume: &Arc<Volume>,
+        fid: Fid,
+        file: File,
+        facts: &Facts,
+        attributes: StoreStatus,
+    ) -> anyhow::Result<Stored> {
+        // Files of the kernel's own say that they are empty.
+        if let Kind::File(length @ 1..) = facts.kind {
+            self.progress.expect(length);
+            let source = Arc::new(LocalFile::new(file, length, Arc::clone(&self.progress)));
+            return Ok(self.client.store(volume, fid, &source, attributes).await?);
+        }
+        let mut stream = tokio::fs::File::from_std(file);
+        let stored = self
+            .client
+            .store_stream(volume, fid, &mut stream, attributes)
+            .await?;
+        self.progress.expect(stored.bytes);
+        self.progress.advance(stored.bytes);
+        Ok(stored)
+    }
+
+    /// Stores what is fetched at the same time.
+    async fn store_remote(
+        &self,
+        volume: &Arc<Volume>,
+        fid: Fid,
+        node: &Node,
+        attributes: StoreStatus,
+    ) -> anyhow::Result<Stored> {
+        if node.fid == fid && node.volume.cell_name() == volume.cell_name() {
+            bail!("is the same file");
+        }
+        self.progress.expect(node.status.length);
+        let (reader, writer) = tokio::io::duplex(BETWEEN);
+        let fetch = async {
+            let sink = Arc::new(Ordered::new(writer, AHEAD));
+            self.client
+                .fetch(&node.volume, node.fid, node.status, &sink)
+                .await
+        };
+        let store = async {
+            let mut reader = reader;
+            self.client
+                .store_stream(volume, fid, &mut reader, attributes)
+                .await
+        };
+        let (_, stored) = tokio::try_join!(fetch, store)?;
+        self.progress.advance(stored.bytes);
+        Ok(stored)
+    }
+
+    /// The file that a copy replaces, where symlinks lead to it.
+    async fn replaced(&self, job: &Job, existing: Fid) -> anyhow::Result<(Arc<Volume>, Fid)> {
+        let to = &job.to;
+        let status = self.client.status(&to.volume, existing).await?;
+        let (volume, fid, kind) = match Facts::from(&status).kind {
+            Kind::Symlink => match self.client.walk(bytes(&to.path), LastLink::Follow).await? {
+                Place::Node(node) => (node.volume, node.fid, Facts::from(&node.status).kind),
+                Place::Afs => bail!("{} leads to /afs", shown(&to.path)),
+            },
+            kind => (Arc::clone(&to.volume), existing, kind),
+        };
+        match kind {
+            Kind::File(_) => Ok((volume, fid)),
+            _ => bail!(
+                "{} is a directory; a file cannot replace it",
+                shown(&to.path)
+            ),
+        }
+    }
+
+    /// Removes a new file that could not be filled.
+    async fn take_back(&self, job: &Job, fid: Fid) {
+        let entry = afar_cell::DirEntry {
+            name: job.to.name.clone(),
+            fid,
+        };
+        let removed = self
+            .client
+            .remove_file(&job.to.volume, job.to.directory, &entry)
+            .await;
+        if let Err(error) = removed {
+            let text = format!("{}: left behind incomplete: {error}", shown(&job.to.path));
+            self.progress.suspend(|| crate::output::note(&text));
+        }
+    }
+
+    async fn symlink(&self, job: &Job, done: &mut Done) -> anyhow::Result<()> {
+        let target = match &job.origin {
+            Origin::Local(path) => fs::read_link(path)?.into_os_string().into_vec(),
+            Origin::Afs(node) if self.dereference => {
+                return self.follow(job, node, done).await;
+            }
+            Origin::Afs(node) => {
+                let text = self.client.read_link(&node.volume, node.fid).await?;
+                text.to_vec()
+            }
+        };
+        let to = &job.to;
+        if let Some(existing) = to.existing {
+            if self.no_clobber {
+                done.totals.skipped += 1;
+                return Ok(());
+            }
+            let status = self.client.status(&to.volume, existing).await?;
+            if matches!(
+                Facts::from(&status).kind,
+                Kind::Directory | Kind::MountPoint
+            ) {
+                bail!(
+                    "{} is a directory; a symlink cannot replace it",
+                    shown(&to.path)
+                );
+            }
+            let entry = afar_cell::DirEntry {
+                name: to.name.clone(),
+                fid: existing,
+            };
+            self.client
+                .remove_file(&to.volume, to.directory, &entry)
+                .await?;
+        }
+        self.client
+            .symlink(&to.volume, to.directory, &to.name, &target)
+            .await
+            .with_context(|| cannot_write(to))?;
+        done.totals.symlinks += 1;
+        Ok(())
+    }
+
+    /// Copies what a symlink in AFS leads to.
+    async fn follow(&self, job: &Job, from: &Node, done: &mut Done) -> anyhow::Result<()> {
+        let place = self.client.walk(&job.path, LastLink::Follow).await;
+        let Place::Node(node) = place.map_err(|error| error.cause)? else {
+            bail!("leads to /afs, which has all cells there are; not copied");
+        };
+        self.go_on(job, from, node, done)
+    }
+
+    /// Copies the volume that a mount point leads to.
+    async fn mount_point(&self, job: &Job, done: &mut Done) -> anyhow::Result<()> {
+        let Origin::Afs(from) = &job.origin else {
+            bail!("is no mount point");
+        };
+        let node = self.client.cross(&from.volume, from.fid).await?;
+        self.go_on(job, from, node, done)
+    }
+
+    fn go_on(&self, job: &Job, from: &Node, node: Node, done: &mut Done) -> anyhow::Result<()> {
+        let mut above = job.above.clone();
+        above.push(from.volume.id());
+        if Facts::from(&node.status).kind == Kind::Directory && above.contains(&node.volume.id()) {
+            bail!(
+                "leads back into volume {} above it; not copied",
+                node.volume
+            );
+        }
+        done.more.push(Job {
+            origin: Origin::Afs(node),
+            above,
+            ..job.clone()
+        });
+        Ok(())
+    }
+
+    /// Makes the directory, or takes the one there is, and finds out what to put into it.
+    async fn directory(&self, job: &Job, facts: &Facts, done: &mut Done) -> anyhow::Result<()> {
+        if let Origin::Afs(node) = &job.origin
+            && self.lock_filled().contains(&node.fid)
+        {
+            bail!("is where copies go; it is not copied into itself");
+        }
+        let attributes = facts.attributes(self.preserve, self.umask);
+        let (volume, fid, mut there) = match job.to.existing {
+            Some(existing) => self.existing_directory(job, existing).await?,
+            None => {
+                let to = &job.to;
+                let new = StoreStatus {
+                    unix_mode_bits: attributes.unix_mode_bits | FILL_DIRECTORY,
+                    ..attributes
+                };
+                let made = self
+                    .client
+                    .make_dir(&to.volume, to.directory, &to.name, new);
+                let fid = made
+                    .await
+                    .with_context(|| format!("cannot make {}", shown(&to.path)))?
+                    .fid;
+                (Arc::clone(&to.volume), fid, BTreeMap::new())
+            }
+        };
+        self.lock_filled().insert(fid);
+        done.totals.directories += 1;
+        if self.preserve {
+            done.later = Some(Later {
+                volume: Arc::clone(&volume),
+                fid,
+                attributes,
+                path: job.to.path.clone(),
+            });
+        }
+        for (name, origin) in self.children(job, done).await? {
+            let name_text = OsStr::from_bytes(&name);
+            done.more.push(Job {
+                path: [&job.path, b"/".as_slice(), &name].concat(),
+                origin,
+                to: Target {
+                    volume: Arc::clone(&volume),
+                    directory: fid,
+                    existing: there.remove(&name),
+                    path: job.to.path.join(name_text),
+                    name,
+                },
+                above: job.above.clone(),
+            });
+        }
+        Ok(())
+    }
+
+    /// A directory that is there already, and what is in it.
+    async fn existing_directory(
+        &self,
+        job: &Job,
+        existing: Fid,
+    ) -> anyhow::Result<(Arc<Volume>, Fid, BTreeMap<Vec<u8>, Fid>)> {
+        let to = &job.to;
+        let (volume, fid) = if existing.vnode.is_directory() {
+            (Arc::clone(&to.volume), existing)
+        } else {
+            match self.client.walk(bytes(&to.path), LastLink::Follow).await? {
+                Place::Node(node) if Facts::from(&node.status).kind == Kind::Directory => {
+                    (node.volume, node.fid)
+                }
+                _ => bail!(
+                    "{} is no directory; a directory cannot replace it",
+                    shown(&to.path)
+                ),
+            }
+        };
+        let list = self.client.list(&volume, fid).await?;
+        let there = list.into_iter().map(|entry| (entry.name, entry.fid));
+        Ok((volume, fid, there.collect()))
+    }
+
+    /// What is in the directory that is copied.
+    async fn children(
+        &self,
+        job: &Job,
+        done: &mut Done,
+    ) -> anyhow::Result<Vec<(Vec<u8>, Origin)>> {
+        let mut children = Vec::new();
+        let node = match &job.origin {
+            Origin::Afs(node) => node,
+            Origin::Local(path) => {
+                for entry in fs::read_dir(path)? {
+                    let entry = entry?;
+                    let name = entry.file_name().into_vec();
+                    children.push((name, Origin::Local(entry.path())));
+                }
+                children.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+                return Ok(children);
+            }
+        };
+        let list = self.client.list(&node.volume, node.fid).await?;
+        let fids: Vec<_> = list.iter().map(|entry| entry.fid).collect();
+        let statuses = self.client.statuses(&node.volume, &fids).await;
+        for (entry, status) in list.into_iter().zip(statuses) {
+            match status {
+                Ok(status) => {
+                    let origin = Origin::Afs(Node {
+                        volume: Arc::clone(&node.volume),
+                        fid: entry.fid,
+                        status,
+                        mount: None,
+                    });
+                    children.push((entry.name, origin));
+                }
+                Err(error) => {
+                    let path = [&job.path, b"/".as_slice(), &entry.name].concat();
+                    let path = String::from_utf8_lossy(&path).into_owned();
+                    done.errors.push(anyhow::Error::from(error).context(path));
+                }
+            }
+        }
+        Ok(children)
+    }
+
+    fn lock_filled(&self) -> std::sync::MutexGuard<'_, BTreeSet<Fid>> {
+        self.filled.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
