@@ -100,12 +100,12 @@ async fn groups_are_asked_for_once_and_hold_when_nobody_answers() {
     cell.allow(cell.root(), &[(STAFF, "rlidwk")]);
     let ann = cell.ann();
     let fid = ann.create(cell.root(), "a").await;
-    let answered = cell.protection.stats().await.engine.calls_completed;
+    let answered = cell.protection.stats().await.engine.calls_received;
     for _ in 0..10 {
         ann.files.fetch_status(fid).await.unwrap();
     }
     assert_eq!(
-        cell.protection.stats().await.engine.calls_completed,
+        cell.protection.stats().await.engine.calls_received,
         answered
     );
     // Flushed while the server is up: asked anew.
@@ -119,7 +119,7 @@ async fn groups_are_asked_for_once_and_hold_when_nobody_answers() {
     assert_eq!(code(flush(cell.client()).await), afar_net::AbortCode(1));
     flush(cell.admin()).await.unwrap();
     ann.files.fetch_status(fid).await.unwrap();
-    assert!(cell.protection.stats().await.engine.calls_completed > answered);
+    assert!(cell.protection.stats().await.engine.calls_received > answered);
     cell.protection.shutdown().await;
     ann.files.fetch_status(fid).await.unwrap();
     // Of whom nothing is known, and nobody can be asked.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use afar_cell::CallbackService;
 use afar_fileserver::files::Files;
@@ -12,7 +12,7 @@ use afar_fileserver::server::FileServer;
 use afar_fileserver::volumes::Volumes;
 use afar_net::{AbortCode, Config, Endpoint, RxNull, ServiceId};
 use afar_rpc::{Caller, Identity, RpcError, pr, rxafs};
-use afar_store::{NewVolume, Partition, PartitionOptions, Volume};
+use afar_store::{NewVolume, Partition, PartitionOptions, Volume, VolumeChange};
 use afar_types::{
     AclRecord, AclRecordEntry, AfsUuid, Fid, FileName, PartitionId, PrIds, PrName, PrNames, PtsId,
     Rights, StoreStatus, UnixTime, VolumeId,
@@ -57,6 +57,8 @@ pub(crate) struct Cell {
     admin: Endpoint,
     /// The protection server.
     pub(crate) protection: Endpoint,
+    /// Endpoints of clients: connections do not keep them.
+    clients: Mutex<Vec<Endpoint>>,
     _directory: tempfile::TempDir,
 }
 
@@ -84,9 +86,15 @@ impl Cell {
             .create(partition, &NewVolume::new(VOLUME, "user.ann"))
             .unwrap();
 
+        let unlimited = VolumeChange {
+            max_quota: Some(0),
+            ..VolumeChange::default()
+        };
+        volume.change(unlimited).unwrap();
         let protection = bind();
         protection.serve(pr::SERVICE, pr::NAME, pr::Server::new(Groups));
-        let asks = bind().connect(protection.local_addr(), pr::SERVICE, Arc::new(RxNull));
+        let asker = bind();
+        let asks = asker.connect(protection.local_addr(), pr::SERVICE, Arc::new(RxNull));
         let known = Arc::new(Protection::new(vec![pr::Client::new(asks)]));
         let hosts = Hosts::new(HostsConfig::new(AfsUuid::from_random([7; 16])));
         let server = FileServer::new(Arc::clone(&volumes), hosts, known);
@@ -111,6 +119,7 @@ impl Cell {
             ann,
             admin,
             protection,
+            clients: Mutex::new(vec![asker]),
             _directory: directory,
         };
         cell.allow(cell.root(), &[(PtsId::ANYUSER, "rlidwk")]);
@@ -134,6 +143,7 @@ impl Cell {
 
     fn client_of(&self, server: SocketAddr) -> Client {
         let endpoint = bind();
+        self.clients.lock().unwrap().push(endpoint.clone());
         let callbacks = CallbackService::start(&endpoint);
         let connection = endpoint.connect(server, rxafs::SERVICE, Arc::new(RxNull));
         Client {
@@ -190,9 +200,7 @@ impl Client {
             .store_data64(fid, plain, position, length, file_length);
         let mut store = stored.await?;
         for piece in data.chunks(100_000) {
-            if store.send(Bytes::copy_from_slice(piece)).await.is_err() {
-                break;
-            }
+            store.send(Bytes::copy_from_slice(piece)).await?;
         }
         store.finish().await
     }

@@ -179,7 +179,10 @@ async fn directories_are_fetched_as_pages() {
     let directory = Directory::new(&pages).unwrap();
     let found = directory.lookup(b"file-77").unwrap().unwrap();
     let fid = cell.volume.lookup(cell.root(), b"file-77").unwrap();
-    assert_eq!((found.id.vnode, found.id.uniquifier), (fid.vnode, fid.uniquifier));
+    assert_eq!(
+        (found.id.vnode, found.id.uniquifier),
+        (fid.vnode, fid.uniquifier)
+    );
 }
 
 #[tokio::test]
