@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::Shared;
 use super::config::count;
-use super::host::{Break, Host, Standing};
+use super::host::{Break, Host, HostState, Standing};
 use super::table::HostIndex;
 
 /// How long a host that does not answer counts among those that are called at a time.
@@ -183,7 +183,7 @@ impl Shared {
             if let Ok(Ok(_)) = timeout(self.config.break_limit, call).await {
                 count(&self.counters.break_calls, 1);
                 let mut state = host.lock();
-                state.round_trip = begun.elapsed();
+                state.note_round_trip(begun.elapsed());
                 if let Some(place) = state.peers.iter().position(|known| *known == peer) {
                     state.peers.swap(0, place);
                 }
@@ -199,24 +199,30 @@ impl Shared {
         count(&self.counters.breaks_failed, 1);
         // From here on it gets no new promises. Until it is `Down` its calls wait, as it is late.
         host.lock().late = true;
-        loop {
-            let mut state = self.state.lock();
-            if !state.registry.knows(host) || state.table.shut_host(host.index(), SLICE) < SLICE {
-                break;
+        let gates = loop {
+            let mut tables = self.state.lock();
+            let known = tables.registry.knows(host);
+            if known && tables.table.shut_host(host.index(), SLICE) == SLICE {
+                continue;
             }
-        }
-        let gates: Vec<Arc<Gate>> = {
-            let mut state = host.lock();
-            if state.standing != Standing::Gone {
-                state.standing = Standing::Down;
-            }
-            // It is asked again at once when it calls.
-            (state.asked, state.silent, state.late) = (None, false, false);
-            let breaks = state.breaks.drain(..);
-            breaks.filter_map(|one| one.gate).collect()
+            // Under the lock of the tables, so that it is not admitted in between.
+            break host.lock().fall();
         };
         gates.into_iter().for_each(|gate| gate.arrive());
         host.changed.notify_waiters();
+    }
+}
+
+impl HostState {
+    /// It counts as down. Returns who waits for it in vain.
+    fn fall(&mut self) -> Vec<Arc<Gate>> {
+        if self.standing != Standing::Gone {
+            self.standing = Standing::Down;
+        }
+        // It is asked again at once when it calls.
+        (self.asked, self.silent, self.late) = (None, false, false);
+        let breaks = self.breaks.drain(..);
+        breaks.filter_map(|one| one.gate).collect()
     }
 }
 

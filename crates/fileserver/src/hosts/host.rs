@@ -53,7 +53,7 @@ pub(super) struct HostState {
     pub(super) endpoint: Option<Endpoint>,
     /// When it last called.
     pub(super) active: Instant,
-    /// How long it takes to answer, measured with the last call it answered.
+    /// How long it takes to answer: the longest time seen lately.
     pub(super) round_trip: Duration,
     /// When it was last asked who it is.
     pub(super) asked: Option<Instant>,
@@ -192,6 +192,13 @@ impl HostState {
     pub(super) fn patience(&self, config: &HostsConfig) -> Duration {
         let patience = self.round_trip.saturating_mul(3) + config.break_wait;
         patience.min(config.break_limit)
+    }
+
+    /// Notes how long an answer took. Longer times count at once and fade slowly: a host that is
+    /// not waited for long enough gets a change told too late.
+    pub(super) fn note_round_trip(&mut self, sample: Duration) {
+        let faded = (self.round_trip * 7 + sample) / 8;
+        self.round_trip = sample.max(faded);
     }
 
     /// Notes that it calls from this address too. Returns one that is forgotten for it.

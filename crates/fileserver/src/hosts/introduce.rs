@@ -9,6 +9,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use afar_net::Endpoint;
 use afar_rpc::RpcError;
@@ -26,6 +27,8 @@ struct Answer {
     uuid: Option<AfsUuid>,
     interfaces: Vec<IpAddr>,
     translates_errors: bool,
+    /// How long it took.
+    round_trip: Duration,
 }
 
 impl Answer {
@@ -35,6 +38,7 @@ impl Answer {
             uuid: Some(host.uuid),
             interfaces: host.addresses().map(IpAddr::from).collect(),
             translates_errors: flags & CAPABILITY_ERROR_TRANSLATION != 0,
+            round_trip: Duration::ZERO,
         }
     }
 }
@@ -82,7 +86,7 @@ impl Shared {
             if timeout_at(until, changed).await.is_err() {
                 let mut state = host.lock();
                 if state.standing != Standing::Gone {
-                    state.silent = true;
+                    state.silent |= state.asking;
                     drop(state);
                     return Arc::clone(&host);
                 }
@@ -170,14 +174,20 @@ impl Shared {
                 uuid: None,
                 interfaces: Vec::new(),
                 translates_errors: false,
+                round_trip: Duration::ZERO,
             })
         };
+        let begun = Instant::now();
         let answer: Result<Answer, RpcError> = timeout(self.config.introduction_limit, question)
             .await
             .ok()?;
         answer
             .inspect_err(|error| tracing::debug!(%peer, %error, "a caller did not say who it is"))
             .ok()
+            .map(|answer| Answer {
+                round_trip: begun.elapsed(),
+                ..answer
+            })
     }
 
     /// Makes a host drop all promises of this server. Returns whether it has.
@@ -353,6 +363,7 @@ impl super::host::HostState {
         self.uuid = answer.uuid;
         self.interfaces.clone_from(&answer.interfaces);
         self.translates_errors = answer.translates_errors;
+        self.note_round_trip(answer.round_trip);
         self.endpoint = Some(endpoint.clone());
     }
 }

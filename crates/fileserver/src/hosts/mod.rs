@@ -57,7 +57,7 @@ use tokio::time::Instant;
 use config::{Counters, count};
 use host::Standing;
 use registry::Registry;
-use table::{Handle, TICK, Table, whole_volume};
+use table::{Handle, HostIndex, TICK, Table, whole_volume};
 
 pub use config::{HostStats, HostsConfig};
 pub use host::Host;
@@ -153,6 +153,13 @@ impl Hosts {
         self.shared.identify(endpoint, peer).await
     }
 
+    /// A host for a caller that cannot be called back, such as one at a local socket. It is in no
+    /// table and gets no promises.
+    #[must_use]
+    pub fn nobody(&self, peer: SocketAddr) -> Arc<Host> {
+        Host::new(HostIndex::MAX, vec![peer], Instant::now())
+    }
+
     /// Promises a host word of a change of a file. To be called before the file's status is read.
     /// `bulk`: as one of many, for which the time is shorter.
     #[must_use]
@@ -225,11 +232,16 @@ impl Hosts {
         // meanwhile do not make this endless.
         while files > 0 {
             let some = files.min(FILES_AT_ONCE);
-            let mut state = self.shared.state.lock();
-            if !(0..some).all(|_| state.table.break_first_of(volume, now, &mut hosts)) {
+            let all_there = {
+                let mut state = self.shared.state.lock();
+                (0..some).all(|_| state.table.break_first_of(volume, now, &mut hosts))
+            };
+            if !all_there {
                 break;
             }
             files -= some;
+            // A volume may have a million of them.
+            tokio::task::yield_now().await;
         }
         hosts.sort_unstable();
         hosts.dedup();

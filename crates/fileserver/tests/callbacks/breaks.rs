@@ -34,7 +34,8 @@ async fn lifetimes_depend_on_how_many_hold() {
     let server = Server::new(config());
     let client = Client::new(1);
     let host = server.holder(&client, &[]).await;
-    let near = |seconds: u32, minutes: u32| (minutes * 60 - 1..=minutes * 60 + 128).contains(&seconds);
+    let near =
+        |seconds: u32, minutes: u32| (minutes * 60 - 1..=minutes * 60 + 128).contains(&seconds);
     assert!(near(server.give(&host, file(1)), 240));
     let promise = server.hosts.promise(&host, file(2), true);
     let callback = server.hosts.callback(&promise);
@@ -62,14 +63,21 @@ async fn a_promise_broken_before_the_reply_is_not_told() {
     let promise = server.hosts.promise(&host, file(1), false);
     server.hosts.break_fids(&[file(1)], Some(&maker)).await;
     let callback = server.hosts.callback(&promise);
-    assert_eq!((callback.kind, callback.expires_in), (CallBackType::Dropped, 0));
+    assert_eq!(
+        (callback.kind, callback.expires_in),
+        (CallBackType::Dropped, 0)
+    );
 
     // The same for a change of its own: the status it waits for may be older than the change.
     assert!(server.give(&host, file(2)) > 0);
     let promise = server.hosts.promise(&host, file(2), false);
     server.hosts.break_fids(&[file(2)], Some(&host)).await;
     assert_eq!(server.hosts.callback(&promise).expires_in, 0);
-    assert_eq!(server.hosts.stats().promises, 1, "what it was told before stands");
+    assert_eq!(
+        server.hosts.stats().promises,
+        1,
+        "what it was told before stands"
+    );
 }
 
 #[tokio::test]
@@ -183,7 +191,11 @@ async fn nobody_waits_for_the_dead() {
     server.holder(&alive, &[file(1)]).await;
     let begun = Instant::now();
     server.hosts.break_fids(&[file(1)], None).await;
-    assert!(begun.elapsed() < Duration::from_millis(150), "{:?}", begun.elapsed());
+    assert!(
+        begun.elapsed() < Duration::from_millis(150),
+        "{:?}",
+        begun.elapsed()
+    );
 
     // Its own call waits until it has been told everything, or to drop everything.
     let identified = server.identify(&dead);

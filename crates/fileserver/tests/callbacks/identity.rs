@@ -31,7 +31,8 @@ async fn a_new_host_is_asked_once_and_drops_what_it_has() {
     let host = &hosts[0];
     assert_eq!(host.uuid(), Some(client.uuid()));
     assert!(host.translates_errors());
-    let addresses: [IpAddr; 2] = ["127.0.0.1", "192.0.2.77"].map(|address| address.parse().unwrap());
+    let addresses: [IpAddr; 2] =
+        ["127.0.0.1", "192.0.2.77"].map(|address| address.parse().unwrap());
     assert_eq!(host.addresses(), addresses);
     assert!(server.give(host, file(1)) > 0);
     assert_eq!(server.hosts.stats().resets, 1);
@@ -67,13 +68,19 @@ async fn a_host_that_does_not_answer_is_served_without_promises() {
     assert!(waited < Duration::from_millis(1200), "{waited:?}");
     let promise = server.hosts.promise(&host, file(1), false);
     let callback = server.hosts.callback(&promise);
-    assert_eq!((callback.kind, callback.expires_in), (CallBackType::Dropped, 0));
+    assert_eq!(
+        (callback.kind, callback.expires_in),
+        (CallBackType::Dropped, 0)
+    );
     assert_eq!(server.hosts.stats().promises, 0);
 
     let begun = Instant::now();
     let again = server.hosts.identify(&server.endpoint, address).await;
     assert!(Arc::ptr_eq(&host, &again));
-    assert!(begun.elapsed() < Duration::from_millis(200), "nobody waits twice");
+    assert!(
+        begun.elapsed() < Duration::from_millis(200),
+        "nobody waits twice"
+    );
     assert_eq!(server.hosts.stats().hosts_unknown, 1);
 }
 
@@ -108,7 +115,11 @@ async fn two_addresses_of_one_identity_are_one_host() {
     let host = server.holder(&wired, &[file(1)]).await;
     let other = server.identify(&wireless).await;
     assert!(Arc::ptr_eq(&host, &other));
-    assert_eq!(wireless.heard(), [Heard::TellMe], "it keeps what it was promised");
+    assert_eq!(
+        wireless.heard(),
+        [Heard::TellMe],
+        "it keeps what it was promised"
+    );
     assert_eq!(wired.heard(), [Heard::ProbeUuid]);
     assert_eq!(server.hosts.stats().hosts, 1);
 
@@ -134,13 +145,21 @@ async fn a_host_whose_port_changes_is_found_at_the_new_one() {
     before.set_deaf(true);
     let begun = Instant::now();
     let again = server.identify(&after).await;
-    assert!(begun.elapsed() < Duration::from_millis(1000), "{:?}", begun.elapsed());
+    assert!(
+        begun.elapsed() < Duration::from_millis(1000),
+        "{:?}",
+        begun.elapsed()
+    );
     assert!(Arc::ptr_eq(&host, &again));
     assert_eq!(after.heard(), [Heard::TellMe]);
     server.hosts.break_fids(&[file(1)], None).await;
     assert_eq!(after.heard(), [Heard::Break(vec![file(1)])]);
     assert_eq!(before.heard(), []);
-    assert_eq!(host.addresses().len(), 2, "one it calls from, one it tells of");
+    assert_eq!(
+        host.addresses().len(),
+        2,
+        "one it calls from, one it tells of"
+    );
 }
 
 #[tokio::test]
@@ -161,10 +180,17 @@ async fn another_host_at_a_known_address_is_another() {
     let other = server.identify(&client).await;
     assert!(!Arc::ptr_eq(&host, &other));
     assert_eq!(other.uuid(), Some(client.uuid()));
-    assert_eq!(client.heard(), [Heard::TellMe, Heard::Reset3(config().server)]);
+    assert_eq!(
+        client.heard(),
+        [Heard::TellMe, Heard::Reset3(config().server)]
+    );
     assert_eq!(server.hosts.stats().promises, 0);
     assert_eq!(server.hosts.stats().hosts, 1);
-    assert_eq!(server.give(&host, file(1)), 0, "a call of the one that is gone");
+    assert_eq!(
+        server.give(&host, file(1)),
+        0,
+        "a call of the one that is gone"
+    );
     assert!(server.give(&other, file(1)) > 0);
 }
 
@@ -183,7 +209,10 @@ async fn a_full_table_forgets_who_has_not_called_for_longest() {
     assert_eq!(clients[0].heard(), [Heard::Reset3(config().server)]);
     assert_eq!(clients[1].heard(), []);
     let stats = server.hosts.stats();
-    assert_eq!((stats.hosts, stats.hosts_forgotten, stats.promises), (2, 1, 2));
+    assert_eq!(
+        (stats.hosts, stats.hosts_forgotten, stats.promises),
+        (2, 1, 2)
+    );
     assert_eq!(server.give(&first, file(2)), 0);
 }
 

@@ -16,10 +16,17 @@ async fn promises_outlive_a_restart_in_good_order() {
     before.hosts.break_fids(&[file(1)], None).await;
     assert_eq!(client.heard(), [Heard::Break(vec![file(1)])]);
     before.hosts.save(&path).unwrap();
-    assert_eq!(before.give(&host, file(3)), 0, "it would not be in the file");
+    assert_eq!(
+        before.give(&host, file(3)),
+        0,
+        "it would not be in the file"
+    );
 
     let restore = Some(path.clone());
-    let after = Server::new(HostsConfig { restore, ..config() });
+    let after = Server::new(HostsConfig {
+        restore,
+        ..config()
+    });
     assert!(!path.exists(), "it is read once");
     let stats = after.hosts.stats();
     assert_eq!((stats.hosts, stats.hosts_down, stats.promises), (2, 1, 1));
@@ -44,7 +51,10 @@ async fn after_a_crash_everything_is_dropped() {
     let client = Client::new(1);
     let before = Server::new(config());
     before.holder(&client, &[file(1)]).await;
-    let after = Server::new(HostsConfig { restore, ..config() });
+    let after = Server::new(HostsConfig {
+        restore,
+        ..config()
+    });
     assert_eq!(after.hosts.stats().hosts, 0);
     let host = after.identify(&client).await;
     assert!(client.heard().contains(&Heard::Reset3(config().server)));
