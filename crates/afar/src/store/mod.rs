@@ -9,7 +9,7 @@ mod export;
 mod import;
 mod init;
 mod list;
-mod progress;
+pub(crate) mod progress;
 mod scrub;
 mod stat;
 mod text;

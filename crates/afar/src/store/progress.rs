@@ -7,11 +7,11 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// A bar on standard error, if that is a terminal.
 #[derive(Debug)]
-pub(super) struct Progress(ProgressBar);
+pub(crate) struct Progress(ProgressBar);
 
 impl Progress {
     /// Of so many things.
-    pub(super) fn of_things(total: u64) -> Self {
+    pub(crate) fn of_things(total: u64) -> Self {
         Self::new(
             total,
             "{msg:10} {wide_bar} {human_pos}/{human_len} {eta} left",
@@ -19,7 +19,7 @@ impl Progress {
     }
 
     /// Of so many octets.
-    pub(super) fn of_octets(total: u64) -> Self {
+    pub(crate) fn of_octets(total: u64) -> Self {
         Self::new(
             total,
             "{msg:10} {wide_bar} {bytes}/{total_bytes} {binary_bytes_per_sec} {eta} left",
@@ -27,7 +27,7 @@ impl Progress {
     }
 
     /// Of octets, nobody knows how many.
-    pub(super) fn of_unknown() -> Self {
+    pub(crate) fn of_unknown() -> Self {
         let template = "{msg} {spinner} {bytes} {binary_bytes_per_sec}";
         Self::bar(ProgressBar::no_length(), template)
     }
@@ -49,23 +49,23 @@ impl Progress {
     }
 
     /// What it is at.
-    pub(super) fn tell(&self, what: impl Into<std::borrow::Cow<'static, str>>) {
+    pub(crate) fn tell(&self, what: impl Into<std::borrow::Cow<'static, str>>) {
         self.0.set_message(what);
     }
 
     /// So much is done.
-    pub(super) fn set(&self, done: u64) {
+    pub(crate) fn set(&self, done: u64) {
         self.0.set_position(done);
     }
 
     /// So much is done, of so much.
-    pub(super) fn set_of(&self, done: u64, total: u64) {
+    pub(crate) fn set_of(&self, done: u64, total: u64) {
         self.0.set_length(total);
         self.0.set_position(done);
     }
 
     /// So much more is done.
-    pub(super) fn advance(&self, more: u64) {
+    pub(crate) fn advance(&self, more: u64) {
         self.0.inc(more);
     }
 }
