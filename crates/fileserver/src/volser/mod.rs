@@ -199,7 +199,7 @@ fn superuser(caller: &Caller) -> Result<(), AbortCode> {
     if caller.identity.is_superuser() {
         return Ok(());
     }
-    tracing::info!(caller = %caller.peer, who = who(caller), "refused at the volume server");
+    tracing::debug!(caller = %caller.peer, who = who(caller), "refused at the volume server");
     Err(codes::BAD_ACCESS)
 }
 

@@ -5,10 +5,12 @@
 mod access;
 mod bad;
 mod clones;
+mod crowd;
 mod lists;
 mod moves;
 mod releases;
 mod transactions;
+mod vos;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -77,6 +79,12 @@ pub(crate) fn bind() -> Endpoint {
     Endpoint::bind("127.0.0.1:0".parse().unwrap(), Config::default()).unwrap()
 }
 
+/// An endpoint from which another one can be reached.
+fn bind_beside(server: &Endpoint) -> Endpoint {
+    let address = (server.local_addr().ip(), 0).into();
+    Endpoint::bind(address, Config::default()).unwrap()
+}
+
 fn partition_options() -> PartitionOptions {
     PartitionOptions::default()
         .map_size(1 << 30)
@@ -90,6 +98,15 @@ impl Site {
     }
 
     pub(crate) async fn with(config: VolserConfig, identity: Identity) -> Self {
+        Self::serve(bind(), config, identity).await
+    }
+
+    /// At this endpoint.
+    pub(crate) async fn at(server: Endpoint, config: VolserConfig) -> Self {
+        Self::serve(server, config, Identity::Superuser).await
+    }
+
+    async fn serve(server: Endpoint, config: VolserConfig, identity: Identity) -> Self {
         let dir = TempDir::new().unwrap();
         let open = |name: &str| {
             let path = dir.path().join(name);
@@ -99,13 +116,12 @@ impl Site {
         let partitions = vec![(A, open("a")), (B, open("b"))];
         let volumes = Arc::new(Volumes::new(partitions));
         let broken = Broken::default();
-        let server = bind();
         let volser =
             VolumeServer::new(Arc::clone(&volumes), broken.clone(), server.clone(), config);
         let service = afsvol::Server::with_identity(volser, identity);
         server.serve(afsvol::SERVICE, "volumes", service);
         server.stats().await;
-        let client = bind();
+        let client = bind_beside(&server);
         let vol = connect(&client, &server);
         Self {
             dir,
@@ -115,6 +131,11 @@ impl Site {
             client,
             vol,
         }
+    }
+
+    /// Another connection.
+    pub(crate) fn connect(&self) -> afsvol::Client {
+        connect(&self.client, &self.server)
     }
 
     /// What is left on disk of a partition after the server has stopped.
