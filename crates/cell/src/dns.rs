@@ -1,7 +1,6 @@
 //! Database servers of a cell from DNS: SRV records (RFC 5864), or else AFSDB records (RFC 1183).
 
 use std::net::{IpAddr, SocketAddr};
-use std::time::Duration;
 
 use afar_types::CellName;
 use hickory_resolver::TokioResolver;
@@ -16,8 +15,6 @@ const AFSDB: u16 = 18;
 const AFSDB_VLDB: u16 = 1;
 /// Addresses taken from DNS at most: a cell has a handful of database servers.
 const SERVERS_MAX: usize = 16;
-/// How long to wait for a host's name, which only makes output easier to read.
-const NAME_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Why DNS did not tell a cell's servers.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -67,24 +64,6 @@ pub(crate) async fn vl_servers(cell: &CellName) -> Result<Vec<SocketAddr>, DnsEr
         return Err(DnsError::Failed(text));
     }
     Ok(servers)
-}
-
-/// A host's name by its address, from the hosts file or DNS; `None` if they know none or do not
-/// answer in two seconds.
-pub async fn host_name(address: IpAddr) -> Option<String> {
-    let resolver = TokioResolver::builder_tokio()
-        .and_then(hickory_resolver::ResolverBuilder::build)
-        .ok()?;
-    let asked = resolver.reverse_lookup(address);
-    let result = tokio::time::timeout(NAME_PATIENCE, asked).await.ok()?;
-    let name = answers(result)
-        .ok()?
-        .into_iter()
-        .find_map(|data| match data {
-            RData::PTR(name) => Some(name.to_ascii()),
-            _ => None,
-        })?;
-    Some(name.trim_end_matches('.').to_owned())
 }
 
 async fn srv_hosts(

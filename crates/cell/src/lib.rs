@@ -38,7 +38,7 @@ pub use callback::CallbackService;
 pub use change::Made;
 pub use client::Client;
 pub use config::Config;
-pub use dns::{DnsError, host_name};
+pub use dns::DnsError;
 pub use entry::Slot;
 pub use error::{DnsErrorOrOff, Error, PathCause, PathError};
 pub use fetch::{Fetched, Memory, Ordered, Sink};

@@ -128,25 +128,26 @@ fn administered<'a>(
     Ok(cell)
 }
 
-/// What may help against an error for lack of rights: that a cell of this machine is ours.
+/// What may help against an error for lack of rights: that the cell runs here and is ours.
 pub(super) fn advice(error: &anyhow::Error) -> Option<String> {
-    let (denied, path) = match error.downcast_ref::<PathError>() {
-        Some(error) => match &error.cause {
-            PathCause::Cell(cause) => (cause.is_denied(), error.path.clone()),
-            _ => (false, String::new()),
-        },
-        None => {
-            let cause = error.downcast_ref::<Error>();
-            (cause.is_some_and(Error::is_denied), error.to_string())
-        }
-    };
-    if !denied {
+    if let Some(error) = error.downcast_ref::<PathError>() {
+        return match &error.cause {
+            PathCause::Cell(cause) => advice_for(cause, &error.path),
+            _ => None,
+        };
+    }
+    advice_for(error.downcast_ref()?, &format!("{error:#}"))
+}
+
+/// The same for an error with a path, or a text that has one in it.
+pub(crate) fn advice_for(error: &Error, path: &str) -> Option<String> {
+    if !error.is_denied() {
         return None;
     }
     let cells = local_cell::all();
     let cell = cells
         .iter()
-        .find(|cell| path.contains(&cell.entry.name.to_string()) && cell.is_served(VL_PORT))?;
+        .find(|cell| path.contains(cell.entry.name.as_str()) && cell.is_served(VL_PORT))?;
     Some(format!(
         "--localauth does it as the administrator of {}",
         cell.entry.name
