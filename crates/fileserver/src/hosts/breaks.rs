@@ -121,6 +121,7 @@ impl Shared {
                     (state.breaking, state.late) = (false, false);
                     break;
                 }
+                state.due = state.breaks[0].since;
                 state.breaks.drain(..number).collect()
             };
             let (fids, gates): (Vec<Fid>, Vec<Option<Arc<Gate>>>) =
@@ -234,7 +235,15 @@ fn queue(host: &Host, promises: &[(HostIndex, Fid)], gate: &Arc<Gate>) -> bool {
         Standing::Down | Standing::Gone => return false,
         Standing::Unknown | Standing::Ready => {}
     }
-    let all = promises.iter().map(|&(_, fid)| Break { fid, gate: None });
+    let since = Instant::now();
+    if !state.breaking {
+        state.due = since;
+    }
+    let all = promises.iter().map(|&(_, fid)| Break {
+        fid,
+        since,
+        gate: None,
+    });
     state.breaks.extend(all);
     if !state.late
         && let Some(last) = state.breaks.back_mut()

@@ -65,6 +65,8 @@ pub(super) struct HostState {
     pub(super) breaks: VecDeque<Break>,
     /// A task is working on the breaks.
     pub(super) breaking: bool,
+    /// While it is: since when the oldest of them is due.
+    pub(super) due: Instant,
     /// The break under way is overdue, and those that had to wait for it were let go.
     pub(super) late: bool,
 }
@@ -72,6 +74,8 @@ pub(super) struct HostState {
 /// A promise to break.
 pub(super) struct Break {
     pub(super) fid: Fid,
+    /// Since when.
+    pub(super) since: Instant,
     /// Who waits until it is broken.
     pub(super) gate: Option<Arc<Gate>>,
 }
@@ -109,6 +113,7 @@ impl Host {
                 silent: false,
                 breaks: VecDeque::new(),
                 breaking: false,
+                due: now,
                 late: false,
             }),
             changed: Notify::new(),
@@ -157,7 +162,9 @@ impl HostState {
         if self.standing == Standing::Gone {
             return Step::Again;
         }
-        if self.late {
+        // No change waits for so long; those who made them may have had their replies.
+        let overdue = self.breaking && now.duration_since(self.due) >= config.break_limit;
+        if self.late || overdue {
             return Step::Settle;
         }
         // A host that was in good standing must hear of what it missed before it is served; of one
@@ -219,5 +226,97 @@ impl std::fmt::Debug for Host {
             .field("peers", &state.peers)
             .field("standing", &state.standing)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(now: Instant) -> Arc<Host> {
+        Host::new(0, vec!["192.0.2.1:7001".parse().unwrap()], now)
+    }
+
+    fn config() -> HostsConfig {
+        HostsConfig::new(AfsUuid::default())
+    }
+
+    #[test]
+    fn a_new_host_is_waited_for_once() {
+        let (now, config) = (Instant::now(), config());
+        let host = host(now);
+        let mut state = host.lock();
+        let until = now + config.introduction_wait;
+        assert_eq!(state.step(&config, now), Step::Ask { wait: Some(until) });
+        assert_eq!(state.step(&config, now), Step::Wait(until));
+        assert_eq!(state.step(&config, until), Step::Serve);
+        (state.asking, state.silent) = (false, true);
+        assert_eq!(state.step(&config, until), Step::Serve);
+        let later = now + config.ask_again_after;
+        assert_eq!(state.step(&config, later), Step::Ask { wait: None });
+    }
+
+    #[test]
+    fn a_host_that_has_rested_is_asked_again() {
+        let (now, config) = (Instant::now(), config());
+        let host = host(now);
+        let mut state = host.lock();
+        state.standing = Standing::Ready;
+        let soon = now + config.verify_after / 2;
+        assert_eq!(state.step(&config, soon), Step::Serve);
+        assert_eq!(
+            state.step(&config, soon + config.verify_after / 2),
+            Step::Serve
+        );
+        let late = soon + config.verify_after * 2;
+        assert!(matches!(state.step(&config, late), Step::Ask { .. }));
+    }
+
+    #[test]
+    fn who_has_not_heard_waits() {
+        let (now, config) = (Instant::now(), config());
+        let host = host(now);
+        let mut state = host.lock();
+        state.standing = Standing::Ready;
+        (state.breaking, state.due) = (true, now);
+        assert_eq!(state.step(&config, now), Step::Serve, "changes wait for it");
+        let overdue = now + config.break_limit;
+        assert_eq!(state.step(&config, overdue), Step::Settle);
+        (state.breaking, state.late) = (false, true);
+        assert_eq!(state.step(&config, now), Step::Settle);
+        state.late = false;
+        state.standing = Standing::Down;
+        let wait = Some(now + config.break_limit);
+        assert_eq!(state.step(&config, now), Step::Ask { wait });
+        state.standing = Standing::Gone;
+        assert_eq!(state.step(&config, now), Step::Again);
+    }
+
+    #[test]
+    fn long_round_trips_count_at_once_and_fade_slowly() {
+        let config = config();
+        let host = host(Instant::now());
+        let mut state = host.lock();
+        state.note_round_trip(Duration::from_millis(800));
+        let patience = Duration::from_millis(3 * 800) + config.break_wait;
+        assert_eq!(state.patience(&config), patience);
+        state.note_round_trip(Duration::ZERO);
+        assert_eq!(state.round_trip, Duration::from_millis(700));
+        state.note_round_trip(Duration::from_secs(60));
+        assert_eq!(state.patience(&config), config.break_limit);
+    }
+
+    #[test]
+    fn addresses_are_bounded_and_the_first_stays() {
+        let host = host(Instant::now());
+        let mut state = host.lock();
+        for port in 1..=100 {
+            let peer = SocketAddr::from(([192, 0, 2, 2], port));
+            let full = state.peers.len() == ADDRESSES_MAX;
+            assert_eq!(state.add_peer(peer, false).is_some(), full);
+            assert_eq!(state.peers.last(), Some(&peer));
+        }
+        assert_eq!(state.peers.len(), ADDRESSES_MAX);
+        assert_eq!(state.peers[0], "192.0.2.1:7001".parse().unwrap());
     }
 }

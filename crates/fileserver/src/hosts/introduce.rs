@@ -135,6 +135,8 @@ impl Shared {
 
     /// Asks a host who it is and enters the answer into the tables.
     async fn introduce(self: Arc<Self>, host: Arc<Host>, endpoint: Endpoint, peer: SocketAddr) {
+        // A flood of forged addresses must not become a flood of questions.
+        let _question = self.questions.acquire().await;
         let (standing, alone) = {
             let state = self.state.lock();
             let alone = !state.registry.shares_machine(peer.ip());

@@ -75,6 +75,9 @@ const BULK_HOLDERS: u32 = 22;
 /// Promises that ended and are cleared away whenever one is made.
 const SWEPT_AT_ONCE: usize = 8;
 
+/// Hosts that are asked who they are at a time; others wait for their turn.
+const QUESTIONS_AT_ONCE: usize = 1024;
+
 /// Files of a volume whose promises are broken under one lock.
 const FILES_AT_ONCE: usize = 256;
 
@@ -92,6 +95,8 @@ struct Shared {
     endpoint: Mutex<Option<Endpoint>>,
     /// One permit for each host that may be called at a time.
     slots: Semaphore,
+    /// One permit for each host that may be asked who it is at a time.
+    questions: Semaphore,
     counters: Counters,
 }
 
@@ -133,6 +138,7 @@ impl Hosts {
             state: Mutex::new(state),
             endpoint: Mutex::new(None),
             slots: Semaphore::new(config.breaks_at_once.clamp(1, Semaphore::MAX_PERMITS)),
+            questions: Semaphore::new(QUESTIONS_AT_ONCE),
             counters: Counters::default(),
             config,
         };
