@@ -5,10 +5,12 @@ use std::process::ExitCode;
 use afar_link::cli::{self as link_cli, LinkCommand};
 use clap::{CommandFactory, Parser, Subcommand};
 
+use crate::bos::{self, BosCommand};
 use crate::afs_args::{self, Rewritten};
+use crate::fs::{self, FsCommand};
 use crate::store::{self, StoreCommand};
 use crate::vos::{self, VosCommand};
-use crate::{fetch, output, rxperf};
+use crate::{fetch, output, rxperf, server};
 
 /// AFS for long and fat links: client, servers, administration and instruments in one binary.
 #[derive(Debug, Parser)]
@@ -29,14 +31,31 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Start a whole cell in one process, made at the first start.
+    Up(server::UpArgs),
+    /// Serve files, volumes, their locations, users and groups, as a configuration says.
+    Server(server::ServerArgs),
+    /// Tell what can be configured, and what it does.
+    #[command(subcommand)]
+    Config(server::ConfigCommand),
     /// List files in AFS, without a mount.
     Ls(fetch::LsArgs),
     /// Tell all that AFS knows of files, without a mount.
     Stat(fetch::StatArgs),
     /// Write files in AFS to standard output, without a mount.
     Cat(fetch::CatArgs),
-    /// Copy files from AFS, without a mount, as fast as the link allows.
+    /// Copy files from AFS and into it, without a mount, as fast as the link allows.
     Cp(fetch::CpArgs),
+    /// Make directories in AFS, without a mount.
+    Mkdir(fetch::MkdirArgs),
+    /// Remove files in AFS, without a mount.
+    Rm(fetch::RmArgs),
+    /// Remove empty directories in AFS, without a mount.
+    Rmdir(fetch::RmdirArgs),
+    /// Move files within a volume of AFS, without a mount.
+    Mv(fetch::MvArgs),
+    /// Make links in AFS, without a mount.
+    Ln(fetch::LnArgs),
     /// Measure Rx between two hosts: throughput, calls per second, path.
     Rxperf(rxperf::Args),
     /// Look after partitions of volumes: make, list, check, move volumes in and out of files.
@@ -45,6 +64,12 @@ enum Command {
     /// Look after the volumes of a cell, as OpenAFS's vos does.
     #[command(subcommand, disable_help_subcommand = true)]
     Vos(VosCommand),
+    /// Ask how the servers of a machine are, as OpenAFS's bos does.
+    #[command(subcommand, disable_help_subcommand = true)]
+    Bos(BosCommand),
+    /// Look after access lists, quotas and mount points, as OpenAFS's fs does, without a mount.
+    #[command(subcommand, disable_help_subcommand = true)]
+    Fs(FsCommand),
     /// Try a long or lossy link: an emulated WAN between two network namespaces.
     #[command(subcommand)]
     Link(LinkCommand),
@@ -64,13 +89,23 @@ pub(crate) fn run() -> ExitCode {
         }
     };
     let result = match Cli::parse_from(argv).command {
+        Command::Up(args) => server::run_up(&args),
+        Command::Server(args) => server::run(&args),
+        Command::Config(command) => server::run_config(command),
         Command::Ls(args) => fetch::ls(args),
         Command::Stat(args) => fetch::stat(args),
         Command::Cat(args) => fetch::cat(args),
         Command::Cp(args) => fetch::cp(args),
+        Command::Mkdir(args) => fetch::mkdir(args),
+        Command::Rm(args) => fetch::rm(args),
+        Command::Rmdir(args) => fetch::rmdir(args),
+        Command::Mv(args) => fetch::mv(args),
+        Command::Ln(args) => fetch::ln(args),
         Command::Rxperf(args) => rxperf::run(args),
         Command::Store(command) => store::run(command),
         Command::Vos(command) => vos::run(command),
+        Command::Bos(command) => bos::run(command),
+        Command::Fs(command) => fs::run(command),
         Command::Link(command) => link(command),
     };
     result.unwrap_or_else(|error| {

@@ -1,11 +1,14 @@
 //! The one binary: flags, wiring, output.
 
 mod afs_args;
+mod bos;
 mod cli;
 mod fetch;
+mod fs;
 mod local_cell;
 mod output;
 mod rxperf;
+mod server;
 mod store;
 mod vos;
 

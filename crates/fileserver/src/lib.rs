@@ -17,6 +17,8 @@ pub mod server;
 pub mod volser;
 pub mod volumes;
 
+pub mod registration;
+
 mod abort;
 mod access;
 mod locks;

@@ -3,29 +3,28 @@
 use std::cell::Cell;
 use std::env;
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use afar_admin::{Servers, VL_PORT};
 use afar_cell::{Client, Config};
-use afar_net::{Endpoint, Local};
+use afar_net::Endpoint;
 use afar_types::CellName;
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use clap::Args;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
+use crate::local_cell::{self, LocalCell};
 use crate::output;
 
 /// The heading of options that the suites do not have elsewhere. No value goes to them by its
 /// place, and the suites' own form of help does not show them.
 pub(super) const OWN: &str = "Options of afar's own";
 
-/// Where the sockets of local administration are.
-const SOCKET_DIR: &str = "/run/afar";
 /// Where `ThisCell` is looked for.
 const CONFIG_DIRS: [&str; 3] = ["/etc/openafs", "/usr/vice/etc", "/etc/afar"];
 /// The same for one who acts as the cell.
@@ -76,10 +75,6 @@ pub(crate) struct OwnArgs {
     /// CellServDB to read
     #[arg(long, value_name = "FILE", env = "AFAR_CELLSERVDB")]
     pub(crate) cellservdb: Option<PathBuf>,
-    /// Sockets by which the servers of this machine are administered; -localauth uses
-    /// /run/afar
-    #[arg(long, value_name = "DIR", env = "AFAR_SOCKET_DIR")]
-    pub(crate) socket_dir: Option<PathBuf>,
 }
 
 /// A cell's servers, ready to be asked.
@@ -146,13 +141,10 @@ async fn open(common: &Common) -> anyhow::Result<(Option<CellName>, Servers)> {
     );
     let mut net = afar_net::Config::default();
     net.rx.dead_time = DEAD_TIME;
-    if let Some(dir) = socket_dir(common)? {
-        // Where everything goes to sockets of this machine, hosts do not matter.
-        let socket = Local::client(&dir).context("cannot open a socket")?;
-        let endpoint = Endpoint::with_socket(socket, net).context("cannot start the network")?;
-        let here = SocketAddr::from((Ipv4Addr::LOCALHOST, VL_PORT));
-        let cell = common.cell.clone().or_else(|| this_cell(common));
-        return Ok((cell, Servers::new(endpoint, &[here])));
+    if let Some(local) = local(common)? {
+        let endpoint = local.endpoint(net)?;
+        let servers = Servers::new(endpoint, &local.entry.servers);
+        return Ok((Some(local.entry.name), servers));
     }
     if common.encrypt && !common.noauth {
         output::note(&"-encrypt needs a token, and there is none: nothing is encrypted");
@@ -163,22 +155,26 @@ async fn open(common: &Common) -> anyhow::Result<(Option<CellName>, Servers)> {
     Ok((cell, Servers::new(endpoint, &addresses)))
 }
 
-/// The directory of sockets, if they are to be used.
-fn socket_dir(common: &Common) -> anyhow::Result<Option<PathBuf>> {
-    let dir = match (&common.own.socket_dir, common.localauth) {
-        _ if common.noauth => return Ok(None),
-        (Some(dir), _) => dir.clone(),
-        (None, true) => SOCKET_DIR.into(),
-        (None, false) => return Ok(None),
-    };
-    if common.localauth && !Local::is_served(&dir, VL_PORT) {
-        bail!(
-            "-localauth: no server of this machine is to be administered by {}; run this where \
-             one is, as its user, or name its directory with --socket-dir",
-            dir.display()
-        );
+/// The cell whose servers on this machine are to be administered through their sockets: the one
+/// that is named, or the only one, if we may. With -localauth there must be one.
+fn local(common: &Common) -> anyhow::Result<Option<LocalCell>> {
+    let elsewhere = !common.own.vl_server.is_empty();
+    if common.noauth || (elsewhere && !common.localauth) {
+        return Ok(None);
     }
-    Ok(Some(dir))
+    let cell = common.cell.clone().or_else(|| this_cell(common));
+    let found = match local_cell::find(cell.as_ref()) {
+        // What /etc says is this machine's cell need not be the one that was started by hand.
+        None if common.cell.is_none() => local_cell::find(None),
+        found => found,
+    };
+    let found = found.filter(|local| local.is_served(VL_PORT));
+    ensure!(
+        found.is_some() || !common.localauth,
+        "-localauth: no server of this machine is ours to administer; run this where one is, as \
+         its user, and name the cell with -cell if there are several"
+    );
+    Ok(found)
 }
 
 async fn database_servers(
@@ -198,6 +194,9 @@ async fn database_servers(
          --vl-server",
     )?;
     let in_config = common.config.as_deref().map(|dir| dir.join("CellServDB"));
+    if let Some(local) = local_cell::find(Some(&cell)) {
+        return Ok((Some(cell), local.entry.servers));
+    }
     let config = Config {
         cellservdb: common.own.cellservdb.clone().or(in_config),
         ..Config::default()

@@ -1,0 +1,220 @@
+//! `afar bos`: how the servers of a machine are, in the words of OpenAFS's bos.
+
+mod status;
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::process::ExitCode;
+
+use afar_admin::{BOS_PORT, bos};
+use afar_rpc::bozo;
+use afar_types::BozoTime;
+use anyhow::Context;
+use clap::{Args, Subcommand};
+use serde::Serialize;
+
+use crate::afs_args::{self, Common, Session};
+use crate::output::Output;
+
+/// `afar bos …`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum BosCommand {
+    /// show server instance status
+    Status(status::StatusArgs),
+    /// get host name/address
+    Listhosts(ServerArgs),
+    /// list super-users
+    Listusers(ServerArgs),
+    /// get restart times
+    Getrestart(ServerArgs),
+    /// get restrict mode
+    Getrestricted(ServerArgs),
+}
+
+/// Options of all commands.
+#[derive(Debug, Args)]
+pub(crate) struct ServerArgs {
+    /// machine name
+    #[arg(long, value_name = "machine name", required = true)]
+    server: String,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Does what is asked of an overseer.
+pub(crate) fn run(command: BosCommand) -> anyhow::Result<ExitCode> {
+    match command {
+        BosCommand::Status(args) => status::run(args),
+        BosCommand::Listhosts(args) => args.ask(async |server, _| {
+            let (cell, hosts) = bos::hosts(server).await?;
+            Ok(Hosts { cell, hosts })
+        }),
+        BosCommand::Listusers(args) => args.ask(async |server, _| {
+            let users = bos::users(server).await?;
+            Ok(Users { users })
+        }),
+        BosCommand::Getrestart(args) => args.ask(async |server, name| {
+            let [all, new] = bos::restart_times(server).await?;
+            Ok(Restarts {
+                server: name.to_owned(),
+                all: restart(&all),
+                new_binaries: restart(&new),
+            })
+        }),
+        BosCommand::Getrestricted(args) => args.ask(async |server, _| {
+            let mode = server.get_restricted_mode().await?.mode;
+            Ok(Restricted {
+                restricted: mode != 0,
+            })
+        }),
+    }
+}
+
+impl ServerArgs {
+    /// Asks the server and prints what it answers.
+    fn ask<T: Serialize + fmt::Display>(
+        &self,
+        ask: impl AsyncFnOnce(&bozo::Client, &str) -> anyhow::Result<T>,
+    ) -> anyhow::Result<ExitCode> {
+        afs_args::run(&self.common, async |session| {
+            let server = overseer(session, &self.server).await?;
+            let answer = ask(&server, &self.server).await?;
+            Output::new(self.common.own.json, None)?.report(&answer)?;
+            Ok(ExitCode::SUCCESS)
+        })
+    }
+}
+
+/// The overseer of a machine.
+async fn overseer(session: &Session, server: &str) -> anyhow::Result<bozo::Client> {
+    let found = tokio::net::lookup_host((server, BOS_PORT)).await;
+    let found = found
+        .ok()
+        .and_then(|mut found| found.find(SocketAddr::is_ipv4));
+    let address =
+        found.with_context(|| format!("bos: can't find host '{server}' in host table"))?;
+    Ok(session.servers.overseer(address))
+}
+
+/// Database servers as an overseer knows them.
+#[derive(Serialize)]
+struct Hosts {
+    cell: String,
+    hosts: Vec<String>,
+}
+
+impl fmt::Display for Hosts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Cell name is {}", self.cell)?;
+        for (number, host) in self.hosts.iter().enumerate() {
+            write!(f, "\n    Host {} is {host}", number + 1)?;
+        }
+        Ok(())
+    }
+}
+
+/// Administrators.
+#[derive(Serialize)]
+struct Users {
+    users: Vec<String>,
+}
+
+impl fmt::Display for Users {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SUsers are: ")?;
+        self.users.iter().try_for_each(|user| write!(f, "{user} "))
+    }
+}
+
+/// When a server restarts its processes.
+#[derive(Serialize)]
+struct Restarts {
+    server: String,
+    all: String,
+    new_binaries: String,
+}
+
+impl fmt::Display for Restarts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "Server {} restarts {}", self.server, self.all)?;
+        write!(
+            f,
+            "Server {} restarts for new binaries {}",
+            self.server, self.new_binaries
+        )
+    }
+}
+
+/// Whether commands are refused.
+#[derive(Serialize)]
+struct Restricted {
+    restricted: bool,
+}
+
+impl fmt::Display for Restricted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mode = if self.restricted { "on" } else { "off" };
+        write!(f, "Restricted mode is {mode}")
+    }
+}
+
+/// A time of day or week in words.
+fn restart(time: &BozoTime) -> String {
+    const DAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
+    if time.mask & BozoTime::NEVER != 0 {
+        return "never".to_owned();
+    }
+    if time.mask & BozoTime::NOW != 0 {
+        return "now".to_owned();
+    }
+    let day = usize::try_from(time.day)
+        .ok()
+        .filter(|_| time.mask & BozoTime::DAY != 0)
+        .and_then(|day| DAYS.get(day));
+    let half = if time.hour < 12 { "am" } else { "pm" };
+    let hour = match time.hour % 12 {
+        0 => 12,
+        hour => hour,
+    };
+    let clock = format!("{hour}:{:02} {half}", time.minute);
+    match day {
+        Some(day) => format!("at {day} {clock}"),
+        None => format!("at {clock}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_told_as_people_say_them() {
+        let time = |mask, hour, minute, day| BozoTime {
+            mask,
+            hour,
+            minute,
+            day,
+            ..BozoTime::default()
+        };
+        let clock = BozoTime::HOUR | BozoTime::MINUTE;
+        assert_eq!(restart(&BozoTime::never()), "never");
+        assert_eq!(restart(&time(BozoTime::NOW, 0, 0, 0)), "now");
+        assert_eq!(restart(&time(clock, 0, 5, 0)), "at 12:05 am");
+        assert_eq!(
+            restart(&time(clock | BozoTime::DAY, 16, 0, 0)),
+            "at sun 4:00 pm"
+        );
+    }
+
+    #[test]
+    fn lists_are_told_in_the_field_s_words() {
+        let hosts = Hosts {
+            cell: "example.org".to_owned(),
+            hosts: vec!["db1".to_owned(), "db2".to_owned()],
+        };
+        assert_eq!(
+            hosts.to_string(),
+            "Cell name is example.org\n    Host 1 is db1\n    Host 2 is db2"
+        );
+    }
+}

@@ -1,0 +1,295 @@
+//! `afar config explain`: what can be configured, what it does, and what it is now.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use serde::Serialize;
+
+use super::config::{Config, DEFAULT_PATH};
+use crate::output::Output;
+
+/// What can be done with a configuration.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Tell every key of the configuration: its meaning, default, range, and value in a file.
+    Explain(ExplainArgs),
+}
+
+/// Options of `afar config explain`.
+#[derive(Debug, Args)]
+pub(crate) struct ExplainArgs {
+    /// Keys to tell of, such as `files.max_calls` or `files` [default: all]
+    keys: Vec<String>,
+    /// The configuration whose values to show [default: /etc/afar/afar.toml, if it is there]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Print JSON, an object a key
+    #[arg(long)]
+    json: bool,
+}
+
+/// A key of the configuration.
+pub(crate) struct Key {
+    /// Section and name.
+    pub(crate) name: &'static str,
+    /// What may be written.
+    pub(crate) range: &'static str,
+    /// What it does, and what more or less of it costs.
+    pub(crate) meaning: &'static str,
+}
+
+const fn key(name: &'static str, range: &'static str, meaning: &'static str) -> Key {
+    Key {
+        name,
+        range,
+        meaning,
+    }
+}
+
+/// Every key. A test holds it against what is understood.
+pub(crate) const KEYS: &[Key] = &[
+    key(
+        "cell",
+        "a cell's name",
+        "The cell this server is of. There is no default.",
+    ),
+    key(
+        "roles",
+        "some of \"vl\", \"pt\", \"file\", \"vol\", \"bos\"",
+        "What this server does: volume locations (UDP port 7003), users and groups (7002), files \
+         (7000), volumes (7005), status for `bos` (7007). A file server needs both file and vol.",
+    ),
+    key(
+        "data",
+        "a directory",
+        "Where the databases lie, and what the server remembers between runs.",
+    ),
+    key(
+        "run",
+        "a directory",
+        "Where the sockets for administration on this machine lie. Who may enter it is an \
+         administrator. By default /run/afar/CELL, or for other users than root afar/CELL in \
+         $XDG_RUNTIME_DIR.",
+    ),
+    key(
+        "listen",
+        "an address of this machine",
+        "The address to listen on. 127.0.0.1 keeps everything on this machine.",
+    ),
+    key(
+        "addresses",
+        "up to 15 IPv4 addresses",
+        "The addresses that the location servers tell clients. By default the address listened \
+         on, or if that is 0.0.0.0 all of the machine's but loopback.",
+    ),
+    key(
+        "log",
+        "off, error, warn, info, debug, trace; or by part, such as \"info,afar_rx=debug\"",
+        "What is logged, to standard error, where systemd's journal takes it.",
+    ),
+    key(
+        "insecure_noauth",
+        "true or false",
+        "Everybody who reaches this server may administer it. For tests, in a network of their \
+         own; each start warns of it.",
+    ),
+    key(
+        "location.servers",
+        "HOST or HOST:PORT, several",
+        "Volume location servers of the cell, afar's or OpenAFS's, if this server is none. The \
+         file server registers its addresses there.",
+    ),
+    key(
+        "protection.servers",
+        "HOST or HOST:PORT, several",
+        "Protection servers of the cell, afar's or OpenAFS's, if this server is none. The file \
+         server asks them for users and groups.",
+    ),
+    key(
+        "database.etcd",
+        "HOST:PORT, several",
+        "Members of an etcd that the databases of several servers agree through. Without, they \
+         are this server's alone. Needs a build with the feature `etcd`.",
+    ),
+    key(
+        "files.max_calls",
+        "10 to 1048576",
+        "Calls that may be in progress at a time. Further ones wait, and get VBUSY if too many do.",
+    ),
+    key(
+        "files.max_callbacks",
+        "10000 to 4294967295",
+        "Promises to clients that are kept. One takes at most 100 octets, and only while it is \
+         there. Beyond, the oldest are broken.",
+    ),
+    key(
+        "volumes.idle_seconds",
+        "30 to 86400",
+        "How long a volume transaction (of `vos`) may be idle before it is given up.",
+    ),
+    key(
+        "volumes.restricted_query",
+        "true or false",
+        "Whether only administrators may list volumes.",
+    ),
+    key(
+        "net.receive_buffer",
+        "65536 to 1073741824 octets",
+        "What a UDP socket holds until it is read. The kernel's net.core.rmem_max may allow less; \
+         then a line of the log says so.",
+    ),
+    key(
+        "net.send_buffer",
+        "65536 to 1073741824 octets",
+        "What a UDP socket holds until it is sent; the kernel's limit is net.core.wmem_max.",
+    ),
+    key(
+        "partition.X.path",
+        "a directory",
+        "Where partition X (a to z, aa to iu) lies; clients call it /vicepX. It is made if it is \
+         missing or empty.",
+    ),
+    key(
+        "partition.X.durability",
+        "\"full\", \"metadata\" or \"async\"",
+        "What an operation that returned survives: power loss; power loss but for file data of \
+         the last seconds; the end of the process.",
+    ),
+];
+
+/// A key as it is told.
+#[derive(Debug, Serialize)]
+struct Explained {
+    key: &'static str,
+    meaning: &'static str,
+    range: &'static str,
+    default: Option<String>,
+    value: Option<String>,
+}
+
+impl fmt::Display for Explained {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.key)?;
+        writeln!(f, "    {}", self.meaning)?;
+        write!(f, "    range: {}", self.range)?;
+        if let Some(default) = &self.default {
+            write!(f, "\n    default: {default}")?;
+        }
+        if let Some(value) = &self.value {
+            write!(f, "\n    here: {value}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Does what is asked with a configuration.
+pub(crate) fn run(command: ConfigCommand) -> anyhow::Result<ExitCode> {
+    let ConfigCommand::Explain(args) = command;
+    let file = match args.config {
+        Some(path) => Some(Config::read(&path)?),
+        None if PathBuf::from(DEFAULT_PATH).exists() => Some(Config::read(DEFAULT_PATH.as_ref())?),
+        None => None,
+    };
+    let written = file.as_ref().map(toml::Value::try_from).transpose()?;
+    let defaults = toml::Value::try_from(Config::default())?;
+    let mut output = Output::new(args.json, None)?;
+    for wanted in &args.keys {
+        anyhow::ensure!(
+            KEYS.iter().any(|key| is_wanted(key.name, wanted)),
+            "there is no key {wanted}; `afar config explain` lists all"
+        );
+    }
+    for key in KEYS {
+        if !args.keys.is_empty() && !args.keys.iter().any(|wanted| is_wanted(key.name, wanted)) {
+            continue;
+        }
+        output.report(&Explained {
+            key: key.name,
+            meaning: key.meaning,
+            range: key.range,
+            default: value(&defaults, key.name),
+            value: written.as_ref().and_then(|file| value(file, key.name)),
+        })?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn is_wanted(key: &str, wanted: &str) -> bool {
+    key == wanted
+        || key
+            .strip_prefix(wanted)
+            .is_some_and(|rest| rest.starts_with('.'))
+}
+
+/// The value of a key as it would be written; of a partition's, one for each.
+fn value(config: &toml::Value, key: &str) -> Option<String> {
+    let mut places = vec![(String::new(), config)];
+    for part in key.split('.') {
+        let mut next = Vec::new();
+        for (name, place) in places {
+            if part == "X" {
+                let table = place.as_table()?;
+                next.extend(table.iter().map(|(x, inner)| (format!("{x}: "), inner)));
+            } else if let Some(inner) = place.get(part) {
+                next.push((name, inner));
+            }
+        }
+        places = next;
+    }
+    let texts: Vec<String> = places
+        .iter()
+        .map(|(name, place)| format!("{name}{place}"))
+        .filter(|text| text != "\"\"")
+        .collect();
+    (!texts.is_empty()).then(|| texts.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::server::config::Partition;
+
+    fn leaves(prefix: &str, value: &toml::Value, found: &mut BTreeSet<String>) {
+        match value {
+            toml::Value::Table(table) => {
+                for (name, inner) in table {
+                    let name = if prefix == "partition" { "X" } else { name };
+                    let dot = if prefix.is_empty() { "" } else { "." };
+                    leaves(&format!("{prefix}{dot}{name}"), inner, found);
+                }
+            }
+            _ => {
+                found.insert(prefix.to_owned());
+            }
+        }
+    }
+
+    #[test]
+    fn every_key_that_is_understood_is_explained() {
+        let mut config = Config {
+            run: Some("/run/afar/x".into()),
+            ..Config::default()
+        };
+        config
+            .partition
+            .insert("a".into(), Partition::new("/vicepa".into()));
+        let mut understood = BTreeSet::new();
+        leaves("", &toml::Value::try_from(config).unwrap(), &mut understood);
+        let explained: BTreeSet<String> = KEYS.iter().map(|key| key.name.to_owned()).collect();
+        assert_eq!(understood, explained);
+    }
+
+    #[test]
+    fn values_are_shown_as_they_are_written() {
+        let config = toml::Value::try_from(Config::default()).unwrap();
+        assert_eq!(value(&config, "files.max_calls").unwrap(), "4096");
+        assert_eq!(value(&config, "cell"), None);
+        assert_eq!(value(&config, "partition.X.path"), None);
+        assert!(is_wanted("files.max_calls", "files"));
+        assert!(!is_wanted("files.max_calls", "fil"));
+    }
+}

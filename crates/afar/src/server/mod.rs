@@ -1,0 +1,117 @@
+//! `afar up` and `afar server`: a cell's servers in one process.
+//!
+//! - `config`, `explain`, `old_options`: what can be configured, and telling it
+//! - `sockets`, `identity`: where a server listens, who it is
+//! - `process`: starting and stopping the roles
+//! - `overseer`: what `bos status` is told
+//! - `up`, `found`: a first cell: its configuration; its root volumes and mount points
+
+mod config;
+mod explain;
+mod found;
+mod identity;
+mod old_options;
+mod overseer;
+mod process;
+mod sockets;
+mod up;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::Args;
+use sd_notify::NotifyState;
+use tokio::runtime::{Builder, Runtime};
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+
+pub(crate) use explain::{ConfigCommand, run as run_config};
+pub(crate) use up::{UpArgs, run as run_up};
+
+use crate::output;
+use config::{Config, DEFAULT_PATH};
+use process::Process;
+
+/// Options of `afar server`.
+#[derive(Debug, Args)]
+pub(crate) struct ServerArgs {
+    /// The configuration; `afar config explain` tells what can be in it
+    #[arg(long, value_name = "FILE", default_value = DEFAULT_PATH, env = "AFAR_CONFIG")]
+    config: PathBuf,
+    /// Let everybody who reaches this server administer it: for tests, in a network of their own
+    #[arg(long)]
+    insecure_noauth: bool,
+    /// Options of OpenAFS's fileserver, such as `-p 128 -busyat 600`; each is answered with what
+    /// takes its place
+    #[arg(
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "OLD OPTION"
+    )]
+    old: Vec<String>,
+}
+
+/// Serves until told to stop.
+pub(crate) fn run(args: &ServerArgs) -> anyhow::Result<ExitCode> {
+    let mut config = Config::read(&args.config)?;
+    config.insecure_noauth |= args.insecure_noauth;
+    start_log(&config.log.0)?;
+    for remark in old_options::apply(&args.old, &mut config)? {
+        tracing::info!("{remark}");
+    }
+    config.check()?;
+    runtime()?.block_on(async {
+        let process = Process::start(config).await?;
+        serve(process, || ()).await
+    })
+}
+
+/// Serves until a signal to stop; `ready` is called first.
+async fn serve(process: Process, ready: impl FnOnce()) -> anyhow::Result<ExitCode> {
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot catch signals")?;
+    let mut terminate = signal(SignalKind::terminate()).context("cannot catch signals")?;
+    ready();
+    notify(NotifyState::Ready);
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+    notify(NotifyState::Stopping);
+    process.stop().await?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Tells the service manager, if there is one.
+fn notify(state: NotifyState<'_>) {
+    if let Err(error) = sd_notify::notify(&[state]) {
+        tracing::warn!(%error, "cannot tell the service manager");
+    }
+}
+
+fn runtime() -> anyhow::Result<Runtime> {
+    Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime; is a limit on threads reached?")
+}
+
+fn start_log(filter: &str) -> anyhow::Result<()> {
+    let filter = EnvFilter::try_new(filter)
+        .with_context(|| format!("log = {filter:?}: not understood; `afar config explain log`"))?;
+    let under_systemd = std::env::var_os("JOURNAL_STREAM").is_some();
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()));
+    // The journal has the time already.
+    let started = if under_systemd {
+        log.without_time().try_init()
+    } else {
+        log.try_init()
+    };
+    if let Err(error) = started {
+        output::note(&format_args!("logging is set up already: {error}"));
+    }
+    Ok(())
+}

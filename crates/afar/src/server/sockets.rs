@@ -1,0 +1,138 @@
+//! The sockets of a server: UDP for everybody, Unix sockets for the administration on this machine.
+
+use std::collections::HashMap;
+use std::fs::{DirBuilder, File};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use afar_net::{Endpoint, Local, Udp};
+use anyhow::{Context, bail};
+use listenfd::ListenFd;
+use nix::ifaddrs::getifaddrs;
+
+use super::config::{Config, Role};
+
+/// Where one role is served.
+pub(super) struct Sockets {
+    /// For everybody.
+    pub(super) public: Endpoint,
+    /// For who may enter the directory of sockets.
+    pub(super) local: Endpoint,
+}
+
+/// Opens sockets.
+pub(super) struct Opener<'c> {
+    config: &'c Config,
+    run: &'c Path,
+    /// Sockets a service manager has opened for us, by port.
+    given: HashMap<u16, UdpSocket>,
+}
+
+impl<'c> Opener<'c> {
+    /// Takes what the service manager has opened.
+    pub(super) fn new(config: &'c Config, run: &'c Path) -> anyhow::Result<Self> {
+        let mut given = HashMap::new();
+        let mut handed = ListenFd::from_env();
+        for index in 0..handed.len() {
+            let socket = handed.take_udp_socket(index).context(
+                "a socket the service manager handed over is no UDP socket; its unit must have \
+                 ListenDatagram= lines only",
+            )?;
+            if let Some(socket) = socket {
+                given.insert(socket.local_addr()?.port(), socket);
+            }
+        }
+        Ok(Self { config, run, given })
+    }
+
+    /// The sockets of a role.
+    pub(super) fn open(&mut self, role: Role) -> anyhow::Result<Sockets> {
+        let mut net = afar_net::Config::default();
+        net.receive_buffer = self.config.net.receive_buffer.0 as usize;
+        net.send_buffer = self.config.net.send_buffer.0 as usize;
+        let address = SocketAddr::new(self.config.listen.0, role.port());
+        let udp = match self.given.remove(&role.port()) {
+            Some(socket) => Udp::with_socket(socket, net.receive_buffer, net.send_buffer),
+            None => Udp::bind(address, net.receive_buffer, net.send_buffer),
+        };
+        let udp = udp.with_context(|| {
+            format!(
+                "cannot open UDP port {address} for the {}; is another server running, or is the \
+                 address not this machine's? (listen = \"…\" names another)",
+                role.program()
+            )
+        })?;
+        let local = Local::serve(self.run, address)
+            .with_context(|| format!("cannot make a socket in {}", self.run.display()))?;
+        Ok(Sockets {
+            public: Endpoint::with_socket(udp, net.clone())?,
+            local: Endpoint::with_socket(local, net)?,
+        })
+    }
+}
+
+/// The directory of the Unix sockets, ours alone while this is kept.
+pub(super) struct RunDir {
+    pub(super) path: PathBuf,
+    _lock: nix::fcntl::Flock<File>,
+}
+
+impl RunDir {
+    /// Makes the directory, and sees that no other server uses it.
+    pub(super) fn take(path: &Path) -> anyhow::Result<Self> {
+        let context = || format!("cannot use {} for sockets", path.display());
+        let parent = path.parent().with_context(context)?;
+        std::fs::create_dir_all(parent).with_context(context)?;
+        // Others may enter, to read where the servers listen; the sockets themselves are ours.
+        match DirBuilder::new().mode(0o755).create(path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(error).with_context(context);
+            }
+            _ => {}
+        }
+        let lock = File::create(path.join("lock")).with_context(context)?;
+        let lock = nix::fcntl::Flock::lock(lock, nix::fcntl::FlockArg::LockExclusiveNonblock);
+        let Ok(lock) = lock else {
+            bail!(
+                "{}: a server of this cell is running already; stop it, or set run or AFAR_RUN_DIR \
+                 to another directory",
+                path.display()
+            );
+        };
+        Ok(Self {
+            path: path.to_owned(),
+            _lock: lock,
+        })
+    }
+}
+
+/// The addresses that clients are told.
+pub(super) fn addresses(config: &Config) -> anyhow::Result<Vec<Ipv4Addr>> {
+    if !config.addresses.is_empty() {
+        return Ok(config.addresses.clone());
+    }
+    match config.listen.0 {
+        IpAddr::V4(address) if !address.is_unspecified() => return Ok(vec![address]),
+        _ => {}
+    }
+    let mut found = Vec::new();
+    for interface in getifaddrs().context("cannot list this machine's addresses")? {
+        let address = interface
+            .address
+            .and_then(|a| a.as_sockaddr_in().map(|a| a.ip()));
+        if let Some(address) = address
+            && !address.is_loopback()
+            && !address.is_link_local()
+            && !found.contains(&address)
+        {
+            found.push(address);
+        }
+    }
+    if found.is_empty() {
+        // A machine without a network still is a cell of its own.
+        found.push(Ipv4Addr::LOCALHOST);
+    }
+    Ok(found)
+}

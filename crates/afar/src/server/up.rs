@@ -1,0 +1,132 @@
+//! `afar up`: a whole cell in one process, made at the first start.
+
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use afar_types::CellName;
+use anyhow::{Context, ensure};
+use clap::Args;
+
+use super::config::{Config, DataDir, Listen, LogFilter, Partition};
+use super::process::Process;
+use crate::output;
+
+/// The cell of those who name none: a name for home networks (RFC 8375).
+const DEFAULT_CELL: &str = "home.arpa";
+/// The configuration in the directory of a cell.
+const CONFIG: &str = "afar.toml";
+
+/// Options of `afar up`.
+#[derive(Debug, Args)]
+pub(crate) struct UpArgs {
+    /// The directory of the cell: configuration, databases, files [default: /var/lib/afar for
+    /// root, else afar in $XDG_DATA_HOME or ~/.local/share]
+    dir: Option<PathBuf>,
+    /// The cell's name, at the first start [default: home.arpa]
+    #[arg(long)]
+    cell: Option<CellName>,
+    /// The address to listen on, at the first start; 0.0.0.0 lets others in [default: 127.0.0.1]
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<IpAddr>,
+    /// Let everybody who reaches this server administer it: for tests, in a network of their own
+    #[arg(long)]
+    insecure_noauth: bool,
+    /// What is logged to standard error, such as info
+    #[arg(long, value_name = "FILTER")]
+    log: Option<String>,
+}
+
+/// Makes the cell if it is not there, and serves it until told to stop.
+pub(crate) fn run(args: &UpArgs) -> anyhow::Result<ExitCode> {
+    let begun = Instant::now();
+    let dir = match &args.dir {
+        Some(dir) => dir.clone(),
+        None => default_dir()?,
+    };
+    let mut config = load(&dir, args)?;
+    config.insecure_noauth |= args.insecure_noauth;
+    super::start_log(args.log.as_deref().unwrap_or(&config.log.0))?;
+    let cell = config.cell()?;
+    super::runtime()?.block_on(async {
+        let process = Process::start(config).await?;
+        process.found_cell().await?;
+        let listen = process.listen();
+        super::serve(process, || {
+            output::note(&format_args!(
+                "cell {cell} is up at {listen} after {:.1?}, its data in {}; Ctrl-C stops it",
+                begun.elapsed(),
+                dir.display()
+            ));
+            output::note(&format_args!(
+                "try: afar ls /afs/{cell}    afar cp --localauth FILE /afs/{cell}/    afar vos \
+                 listvol {listen}"
+            ));
+        })
+        .await
+    })
+}
+
+/// The configuration of the cell in `dir`; written there if there is none.
+fn load(dir: &Path, args: &UpArgs) -> anyhow::Result<Config> {
+    let path = dir.join(CONFIG);
+    if path.exists() {
+        let config = Config::read(&path)?;
+        if let Some(cell) = &args.cell {
+            ensure!(
+                config.cell()? == *cell,
+                "{} is of cell {}; leave --cell away, or give another directory",
+                path.display(),
+                config.cell
+            );
+        }
+        if let Some(listen) = args.listen {
+            ensure!(
+                config.listen.0 == listen,
+                "{} says listen = \"{}\"; change it there",
+                path.display(),
+                config.listen.0
+            );
+        }
+        return Ok(config);
+    }
+    let context = || format!("cannot begin a cell in {}", dir.display());
+    fs::create_dir_all(dir).with_context(context)?;
+    let dir = dir.canonicalize().with_context(context)?;
+    let empty = fs::read_dir(&dir).with_context(context)?.next().is_none();
+    ensure!(
+        empty,
+        "{} has files but no {CONFIG}; give an empty directory, or one of a cell",
+        dir.display()
+    );
+    let cell = args.cell.as_ref().map(ToString::to_string);
+    let mut config = Config {
+        cell: cell.unwrap_or_else(|| DEFAULT_CELL.to_owned()),
+        data: DataDir(dir.join("data")),
+        listen: Listen(args.listen.unwrap_or(Ipv4Addr::LOCALHOST.into())),
+        log: LogFilter("warn".to_owned()),
+        ..Config::default()
+    };
+    config
+        .partition
+        .insert("a".to_owned(), Partition::new(dir.join("vicepa")));
+    config.check()?;
+    let text = toml::to_string(&config)?;
+    let text = format!("# `afar config explain` tells what each key means.\n{text}");
+    fs::write(dir.join(CONFIG), text).with_context(context)?;
+    Ok(config)
+}
+
+fn default_dir() -> anyhow::Result<PathBuf> {
+    if rustix::process::geteuid().is_root() {
+        return Ok("/var/lib/afar".into());
+    }
+    let data = std::env::var_os("XDG_DATA_HOME").map(PathBuf::from);
+    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/share"));
+    let base = data
+        .or_else(home)
+        .context("there is no home directory to keep a cell in; name a directory: afar up DIR")?;
+    Ok(base.join("afar"))
+}
