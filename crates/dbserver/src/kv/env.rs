@@ -108,6 +108,18 @@ impl Env {
         self.rows
     }
 
+    /// What the store notes for itself.
+    #[cfg(feature = "etcd")]
+    pub(super) fn state(&self) -> Table {
+        self.state
+    }
+
+    /// The database's directory.
+    #[cfg(feature = "etcd")]
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     pub(super) fn error(&self, source: heed::Error) -> DbError {
         rows_error(&self.path, source)
     }

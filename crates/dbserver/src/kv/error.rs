@@ -28,6 +28,12 @@ pub enum DbError {
         /// Its format.
         found: String,
     },
+    /// It has rows of its own and cannot become a replica, which would remove them.
+    #[error(
+        "database {0} has rows that are not from etcd: give an empty directory, and load an \
+         export of this one"
+    )]
+    NotReplica(PathBuf),
     /// LMDB failed.
     #[error("database {path}")]
     Rows {
@@ -64,7 +70,9 @@ impl DbError {
     pub fn code(&self) -> AbortCode {
         match self {
             Self::NoQuorum => UNOQUORUM,
-            Self::Open { .. } | Self::Format { .. } | Self::Rows { .. } => UIOERROR,
+            Self::Open { .. } | Self::Format { .. } | Self::NotReplica(_) | Self::Rows { .. } => {
+                UIOERROR
+            }
             Self::Key(_) | Self::TooLarge { .. } | Self::Fault | Self::Closed => UINTERNAL,
         }
     }

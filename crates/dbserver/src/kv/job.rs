@@ -1,6 +1,5 @@
 //! Changes that wait for the committer.
 
-use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use heed::RwTxn;
@@ -63,21 +62,23 @@ where
     }
 }
 
-/// Makes a change within `parent`. Returns the keys of the rows it changed; none if it is not
-/// kept.
-pub(super) fn attempt(
-    env: &Env,
-    parent: &mut RwTxn<'_>,
+/// Makes a change within `parent`, to be kept there or dropped; `None` if it is not to be kept.
+pub(super) fn attempt<'p>(
+    env: &'p Env,
+    parent: &'p mut RwTxn<'_>,
     job: &mut dyn Job,
-) -> Result<BTreeSet<Vec<u8>>, DbError> {
+) -> Result<Option<Change<'p>>, DbError> {
     let mut change = Change::new(env, env.nested(parent)?);
     let keep = catch_unwind(AssertUnwindSafe(|| job.run(&mut change))).map_err(|_| {
         tracing::error!("a change of the database panicked; nothing of it is kept");
         DbError::Fault
     })?;
-    if keep {
-        change.keep()
-    } else {
-        Ok(BTreeSet::new())
+    Ok(keep.then_some(change))
+}
+
+/// Tells everybody who waits that it failed.
+pub(super) fn refuse(jobs: &mut Vec<Box<dyn Job>>, error: &DbError) {
+    for job in jobs.drain(..) {
+        job.answer(Err(error.clone()));
     }
 }

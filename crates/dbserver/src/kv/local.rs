@@ -2,9 +2,8 @@
 
 use tokio::sync::mpsc;
 
-use super::DbError;
 use super::env::Env;
-use super::job::{Job, attempt};
+use super::job::{Job, attempt, refuse};
 
 /// Changes in one commit.
 const BATCH: usize = 1024;
@@ -25,8 +24,10 @@ fn commit(env: &Env, jobs: &mut Vec<Box<dyn Job>>) {
     };
     let mut made = Vec::with_capacity(jobs.len());
     for mut job in jobs.drain(..) {
-        match attempt(env, &mut txn, job.as_mut()) {
-            Ok(_) => made.push(job),
+        let kept = attempt(env, &mut txn, job.as_mut())
+            .and_then(|change| change.map_or(Ok(()), |change| change.keep()));
+        match kept {
+            Ok(()) => made.push(job),
             Err(error) => job.answer(Err(error)),
         }
     }
@@ -37,11 +38,5 @@ fn commit(env: &Env, jobs: &mut Vec<Box<dyn Job>>) {
     }
     for job in made {
         job.answer(Ok(()));
-    }
-}
-
-fn refuse(jobs: &mut Vec<Box<dyn Job>>, error: &DbError) {
-    for job in jobs.drain(..) {
-        job.answer(Err(error.clone()));
     }
 }

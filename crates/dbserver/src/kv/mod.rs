@@ -9,6 +9,10 @@
 
 mod env;
 mod error;
+#[cfg(feature = "etcd")]
+mod etcd;
+#[cfg(feature = "etcd")]
+mod health;
 mod job;
 mod local;
 mod view;
@@ -21,6 +25,8 @@ use std::thread::JoinHandle;
 use tokio::sync::{mpsc, oneshot};
 
 pub use error::{DbError, UINTERNAL, UIOERROR, UNOQUORUM};
+#[cfg(feature = "etcd")]
+pub use etcd::EtcdOptions;
 pub use view::{Change, KEY_MAX, Range, View};
 
 use env::Env;
@@ -29,10 +35,17 @@ use job::{Job, Task};
 /// Changes that may wait; who comes then waits for room.
 const QUEUE: usize = 4096;
 
+/// Rows in one change of a database on this machine only: a bound for the memory it takes.
+const ROWS_LOCAL: usize = 50_000;
+
 /// How a database is kept.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
-pub struct Options {}
+pub struct Options {
+    /// Where servers agree on changes; none by default: the database is this machine's alone.
+    #[cfg(feature = "etcd")]
+    pub etcd: Option<EtcdOptions>,
+}
 
 /// A handle of an open database; its clones are of the same one. With the last of them it is
 /// closed, when the changes that wait have been made.
@@ -46,6 +59,46 @@ struct Inner {
     /// Gone only while the database is closed.
     queue: Option<mpsc::Sender<Box<dyn Job>>>,
     committer: Option<JoinHandle<()>>,
+    #[cfg(feature = "etcd")]
+    health: Option<Arc<health::Health>>,
+}
+
+/// What runs on the committer's thread, and what is known of the others.
+struct Committer {
+    run: Box<dyn FnOnce(mpsc::Receiver<Box<dyn Job>>) + Send>,
+    #[cfg(feature = "etcd")]
+    health: Option<Arc<health::Health>>,
+}
+
+impl Committer {
+    #[cfg(feature = "etcd")]
+    fn new(env: &Env, options: &Options) -> Result<Self, DbError> {
+        let Some(options) = &options.etcd else {
+            return Ok(Self {
+                health: None,
+                ..Self::local(env)
+            });
+        };
+        let (replica, health) = etcd::Replica::open(env.clone(), options.clone())?;
+        Ok(Self {
+            run: Box::new(|jobs| replica.run(jobs)),
+            health: Some(health),
+        })
+    }
+
+    #[cfg(not(feature = "etcd"))]
+    fn new(env: &Env, _: &Options) -> Result<Self, DbError> {
+        Ok(Self::local(env))
+    }
+
+    fn local(env: &Env) -> Self {
+        let env = env.clone();
+        Self {
+            run: Box::new(move |jobs| local::run(&env, jobs)),
+            #[cfg(feature = "etcd")]
+            health: None,
+        }
+    }
 }
 
 impl Database {
@@ -53,24 +106,25 @@ impl Database {
     ///
     /// # Errors
     /// When the directory cannot be made or used, or holds something else.
-    pub fn open(dir: &Path, _options: &Options) -> Result<Self, DbError> {
+    pub fn open(dir: &Path, options: &Options) -> Result<Self, DbError> {
         let env = Env::open(dir)?;
         let (queue, jobs) = mpsc::channel(QUEUE);
-        let committer = {
-            let env = env.clone();
-            std::thread::Builder::new()
-                .name("db-commit".to_owned())
-                .spawn(move || local::run(&env, jobs))
-                .map_err(|source| DbError::Open {
-                    path: dir.to_owned(),
-                    what: "starting its committer",
-                    source: Arc::new(source),
-                })?
-        };
+        let committer = Committer::new(&env, options)?;
+        let run = committer.run;
+        let thread = std::thread::Builder::new()
+            .name("db-commit".to_owned())
+            .spawn(move || run(jobs))
+            .map_err(|source| DbError::Open {
+                path: dir.to_owned(),
+                what: "starting its committer",
+                source: Arc::new(source),
+            })?;
         let inner = Inner {
             env,
             queue: Some(queue),
-            committer: Some(committer),
+            committer: Some(thread),
+            #[cfg(feature = "etcd")]
+            health: committer.health,
         };
         Ok(Self {
             inner: Arc::new(inner),
@@ -86,8 +140,22 @@ impl Database {
         &self,
         f: impl FnOnce(&View<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
+        #[cfg(feature = "etcd")]
+        if let Some(health) = &self.inner.health {
+            health.check()?;
+        }
         let txn = self.inner.env.read()?;
         f(&View::new(&self.inner.env, &txn))
+    }
+
+    /// Rows that one change may touch at most.
+    #[must_use]
+    pub fn rows_per_change(&self) -> usize {
+        #[cfg(feature = "etcd")]
+        if self.inner.health.is_some() {
+            return etcd::ROWS;
+        }
+        ROWS_LOCAL
     }
 
     /// Changes rows: all that `f` does is kept, or nothing if it fails. When this returns, what

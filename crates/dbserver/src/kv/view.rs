@@ -1,5 +1,6 @@
 //! Reading rows, and changing them.
 
+#[cfg(feature = "etcd")]
 use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Bound;
@@ -100,11 +101,16 @@ impl fmt::Debug for Range<'_> {
     }
 }
 
+/// Rows after a change: their values, or that they are gone.
+#[cfg(feature = "etcd")]
+pub(super) type ChangedRows = std::collections::BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+
 /// Rows that are being changed: all of it is kept, or nothing.
 pub struct Change<'a> {
     txn: RwTxn<'a>,
     env: &'a Env,
     /// The keys that were put or deleted.
+    #[cfg(feature = "etcd")]
     changed: BTreeSet<Vec<u8>>,
 }
 
@@ -113,15 +119,22 @@ impl<'a> Change<'a> {
         Self {
             txn,
             env,
+            #[cfg(feature = "etcd")]
             changed: BTreeSet::new(),
         }
     }
 
-    /// Keeps the changes for the transaction around this one, and tells which rows they are of.
-    pub(super) fn keep(self) -> Result<BTreeSet<Vec<u8>>, DbError> {
+    /// Keeps the changes for the transaction around this one.
+    pub(super) fn keep(self) -> Result<(), DbError> {
         let env = self.env;
-        self.txn.commit().map_err(|e| env.error(e))?;
-        Ok(self.changed)
+        self.txn.commit().map_err(|e| env.error(e))
+    }
+
+    /// The rows that were changed, as they are now.
+    #[cfg(feature = "etcd")]
+    pub(super) fn rows(&self) -> Result<ChangedRows, DbError> {
+        let row = |key: &Vec<u8>| Ok((key.clone(), self.get(key)?.map(<[u8]>::to_vec)));
+        self.changed.iter().map(row).collect()
     }
 
     /// The rows as they are now, with what was changed so far.
@@ -155,6 +168,7 @@ impl<'a> Change<'a> {
             .rows()
             .put(&mut self.txn, key, value)
             .map_err(|e| self.env.error(e))?;
+        #[cfg(feature = "etcd")]
         self.note(key);
         Ok(())
     }
@@ -165,17 +179,16 @@ impl<'a> Change<'a> {
     /// As [`put`](Self::put).
     pub fn delete(&mut self, key: &[u8]) -> Result<(), DbError> {
         check_key(key)?;
-        let deleted = self
-            .env
+        self.env
             .rows()
             .delete(&mut self.txn, key)
             .map_err(|e| self.env.error(e))?;
-        if deleted {
-            self.note(key);
-        }
+        #[cfg(feature = "etcd")]
+        self.note(key);
         Ok(())
     }
 
+    #[cfg(feature = "etcd")]
     fn note(&mut self, key: &[u8]) {
         if !self.changed.contains(key) {
             self.changed.insert(key.to_vec());
@@ -185,9 +198,7 @@ impl<'a> Change<'a> {
 
 impl fmt::Debug for Change<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Change")
-            .field("changed", &self.changed.len())
-            .finish_non_exhaustive()
+        f.debug_struct("Change").finish_non_exhaustive()
     }
 }
 

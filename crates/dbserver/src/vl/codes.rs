@@ -13,6 +13,8 @@ codes! {
     VL_IDEXIST = 0;
     /// The volume name is taken.
     VL_NAMEEXIST = 2;
+    /// The entry could not be made.
+    VL_CREATEFAIL = 3;
     /// There is no such entry.
     VL_NOENT = 4;
     /// The entry was deleted, and is still there.

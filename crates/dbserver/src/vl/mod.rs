@@ -11,9 +11,11 @@
 //! copy (VOTE, DISK) are not served, and `udebug` gets no answer.
 
 pub mod codes;
+mod db0;
 mod entries;
 mod form;
 mod list;
+mod load;
 mod pattern;
 mod row;
 mod servers;
@@ -28,6 +30,8 @@ use afar_net::AbortCode;
 use afar_types::{AddrsU, ListAddrByAttributes, VldbEntry, VolumeId, VolumeType};
 use tokio::sync::Semaphore;
 
+pub use db0::{Db0Error, decode as decode_vldb, export_vldb, import_vldb};
+pub use load::Vldb;
 pub use row::{Entry, Identity, Place, Server};
 
 use crate::kv::{Database, DbError};

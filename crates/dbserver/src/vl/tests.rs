@@ -1,5 +1,6 @@
 //! The operations of VL over a database in a temporary directory.
 
+mod db0;
 mod entries;
 mod lists;
 mod model;
