@@ -294,8 +294,10 @@ impl<'a> Line<'a> {
         if let Some(found) = self.slots.iter().position(exact) {
             return Some(found);
         }
-        let begins =
-            |slot: &Slot<'_>| !slot.arg.is_hide_set() && slot.name.as_bytes().starts_with(typed);
+        // A beginning that the suites know must not stand for more because of what is our own.
+        let begins = |slot: &Slot<'_>| {
+            !slot.arg.is_hide_set() && !slot.own && slot.name.as_bytes().starts_with(typed)
+        };
         let mut fitting = (0..self.slots.len()).filter(|&slot| begins(&self.slots[slot]));
         let first = fitting.next()?;
         fitting.next().is_none().then_some(first)
@@ -370,7 +372,10 @@ fn options(command: &Command) -> impl Iterator<Item = (&str, &Arg)> {
 }
 
 fn is_own(arg: &Arg) -> bool {
-    arg.get_help_heading() == Some(common::OWN)
+    matches!(
+        arg.get_help_heading(),
+        Some(common::OWN | crate::fetch::REACH)
+    )
 }
 
 fn kind(arg: &Arg) -> Kind {

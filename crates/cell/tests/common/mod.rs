@@ -10,13 +10,18 @@ use std::time::Duration;
 use afar_cell::{Client, Config};
 use afar_dir::{DirectoryBuilder, EntryId};
 use afar_net::{AbortCode, Endpoint, RxNull};
-use afar_rpc::{Caller, FetchSink, rxafs, rxafscb, vl};
+use afar_rpc::{Caller, FetchSink, StoreSource, rxafs, rxafscb, vl};
 use afar_types::{
-    CallBack, CallBacks, FetchStatus, Fid, FileType, NvldbEntry, SiteFlags, Statuses, VldbFlags,
-    VolSync, VolumeId,
+    CallBack, CallBacks, FetchStatus, Fid, FileName, FileType, NvldbEntry, SiteFlags, Statuses,
+    StoreStatus, VldbFlags, VolSync, VolumeId,
 };
 use afar_xdr::CharArray;
 use bytes::Bytes;
+
+const ENOENT: i32 = 2;
+const EEXIST: i32 = 17;
+/// What a call ends with that was not answered: RX_CALL_DEAD.
+const SILENT: AbortCode = AbortCode(-1);
 
 /// A file, directory, symlink or mount point.
 #[derive(Debug, Clone)]
@@ -33,6 +38,8 @@ pub(crate) struct World {
     /// Name, read-write and read-only number.
     pub(crate) volumes: Vec<(String, u32, Option<u32>)>,
     pub(crate) vnodes: BTreeMap<Fid, Vnode>,
+    /// The entries of directories.
+    pub(crate) entries: BTreeMap<Fid, BTreeMap<String, u32>>,
     /// No FetchData64 and no InlineBulkStatus.
     pub(crate) old_server: bool,
     /// No GetEntryByNameN.
@@ -51,6 +58,14 @@ pub(crate) struct Counts {
     /// After so many fetches the file has the next version; 0 never.
     pub(crate) change_after: AtomicU64,
     pub(crate) introduced: AtomicU64,
+    /// Changes done.
+    pub(crate) changes: AtomicU64,
+    /// Lose the answers to so many changes that are done.
+    pub(crate) lost: AtomicU64,
+    /// Do not even do so many changes, and do not answer.
+    pub(crate) not_done: AtomicU64,
+    /// Parts of files stored.
+    pub(crate) stores: AtomicU64,
 }
 
 /// Both services of the cell.
@@ -87,6 +102,32 @@ impl World {
                 .unwrap();
         }
         self.add(fid, FileType::Directory, 0o755, builder.finish());
+        let entries = entries.iter();
+        let entries = entries.map(|(name, vnode)| ((*name).to_owned(), *vnode));
+        self.entries.insert(fid, entries.collect());
+    }
+
+    /// Changes the entries of a directory.
+    pub(crate) fn change(
+        &mut self,
+        fid: Fid,
+        change: impl FnOnce(&mut BTreeMap<String, u32>) -> Result<(), i32>,
+    ) -> Result<(), AbortCode> {
+        let mut entries = self.entries.get(&fid).cloned().unwrap_or_default();
+        change(&mut entries).map_err(AbortCode)?;
+        let list: Vec<_> = entries
+            .iter()
+            .map(|(name, id)| (name.as_str(), *id))
+            .collect();
+        self.directory(fid, &list);
+        Ok(())
+    }
+
+    /// A fid for something new: even vnodes are no directories.
+    fn new_fid(&self, volume: VolumeId, directory: bool) -> Fid {
+        let used = self.vnodes.keys().map(|fid| fid.vnode.0).max().unwrap_or(1);
+        let even = used + 2 - used % 2;
+        Fid::new(volume.0, if directory { even + 1 } else { even }, 1)
     }
 
     pub(crate) fn file(&mut self, fid: Fid, data: impl Into<Bytes>) {
@@ -219,6 +260,100 @@ impl Servers {
     }
 }
 
+fn text(name: &FileName) -> String {
+    String::from_utf8(name.as_bytes().to_vec()).unwrap()
+}
+
+fn take(counter: &AtomicU64) -> bool {
+    let left = counter.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1));
+    left.is_ok()
+}
+
+impl Servers {
+    /// Does a change, or loses it or its answer.
+    fn changing<T>(
+        &self,
+        change: impl FnOnce(&mut World) -> Result<T, AbortCode>,
+    ) -> Result<T, AbortCode> {
+        if take(&self.counts.not_done) {
+            return Err(SILENT);
+        }
+        let done = change(&mut self.world.lock().unwrap())?;
+        self.counts.changes.fetch_add(1, Ordering::SeqCst);
+        if take(&self.counts.lost) {
+            return Err(SILENT);
+        }
+        Ok(done)
+    }
+
+    /// Makes something with a name.
+    fn make(
+        &self,
+        directory: Fid,
+        name: &FileName,
+        kind: FileType,
+        attributes: StoreStatus,
+        data: &[u8],
+    ) -> Result<(Fid, FetchStatus), AbortCode> {
+        self.changing(|world| {
+            let fid = world.new_fid(directory.volume, kind == FileType::Directory);
+            world.change(directory, |entries| {
+                match entries.insert(text(name), fid.vnode.0) {
+                    None => Ok(()),
+                    Some(_) => Err(EEXIST),
+                }
+            })?;
+            match kind {
+                FileType::Directory => world.directory(fid, &[]),
+                _ => world.add(fid, kind, attributes.unix_mode_bits, data.to_vec()),
+            }
+            let vnode = world.vnodes.get_mut(&fid).unwrap();
+            vnode.status.client_mod_time = attributes.client_mod_time;
+            Ok((fid, vnode.status))
+        })
+    }
+
+    fn unlink(&self, directory: Fid, name: &FileName) -> Result<(), AbortCode> {
+        self.changing(|world| {
+            world.change(directory, |entries| {
+                entries.remove(&text(name)).map(drop).ok_or(ENOENT)
+            })
+        })
+    }
+
+    async fn take_data(
+        &self,
+        fid: Fid,
+        attributes: StoreStatus,
+        place: u64,
+        file_length: u64,
+        data: &mut StoreSource<'_>,
+    ) -> Result<FetchStatus, AbortCode> {
+        let mut received = Vec::new();
+        while let Some(chunk) = data.chunk().await? {
+            received.extend_from_slice(&chunk);
+        }
+        self.counts.stores.fetch_add(1, Ordering::SeqCst);
+        if take(&self.counts.busy) {
+            return Err(AbortCode::VBUSY);
+        }
+        let mut world = self.world.lock().unwrap();
+        let vnode = world.vnodes.get_mut(&fid).ok_or(AbortCode(102))?;
+        let place = usize::try_from(place).unwrap();
+        let mut all = vnode.data.to_vec();
+        all.truncate(usize::try_from(file_length).unwrap());
+        all.resize(all.len().max(place + received.len()), 0);
+        all[place..place + received.len()].copy_from_slice(&received);
+        vnode.status.length = all.len() as u64;
+        vnode.status.data_version.0 += 1;
+        if attributes.mask & StoreStatus::SET_MODE != 0 {
+            vnode.status.unix_mode_bits = attributes.unix_mode_bits;
+        }
+        vnode.data = all.into();
+        Ok(vnode.status)
+    }
+}
+
 impl vl::Service for Servers {
     async fn get_entry_by_name_n(
         &self,
@@ -325,6 +460,128 @@ impl rxafs::Service for Servers {
         Ok(rxafs::fetch_data::Reply {
             status: self.send(request.fid, position, data).await?,
             callback: CallBack::default(),
+            vol_sync: VolSync::default(),
+        })
+    }
+
+    async fn store_data64(
+        &self,
+        caller: &Caller,
+        request: rxafs::store_data64::Request,
+        data: &mut StoreSource<'_>,
+    ) -> Result<rxafs::store_data64::Reply, AbortCode> {
+        self.meet(caller).await;
+        if self.world.lock().unwrap().old_server {
+            return Err(AbortCode::RXGEN_OPCODE);
+        }
+        let (position, length) = (request.position, request.file_length);
+        let stored = self.take_data(request.fid, request.attributes, position, length, data);
+        Ok(rxafs::store_data64::Reply {
+            status: stored.await?,
+            vol_sync: VolSync::default(),
+        })
+    }
+
+    async fn store_data(
+        &self,
+        caller: &Caller,
+        request: rxafs::store_data::Request,
+        data: &mut StoreSource<'_>,
+    ) -> Result<rxafs::store_data::Reply, AbortCode> {
+        self.meet(caller).await;
+        let (position, length) = (request.position.into(), request.file_length.into());
+        let stored = self.take_data(request.fid, request.attributes, position, length, data);
+        Ok(rxafs::store_data::Reply {
+            status: stored.await?,
+            vol_sync: VolSync::default(),
+        })
+    }
+
+    async fn create_file(
+        &self,
+        _: &Caller,
+        request: rxafs::create_file::Request,
+    ) -> Result<rxafs::create_file::Reply, AbortCode> {
+        let directory = request.directory;
+        let kind = FileType::File;
+        let (fid, status) = self.make(directory, &request.name, kind, request.attributes, b"")?;
+        Ok(rxafs::create_file::Reply {
+            fid,
+            status,
+            directory_status: self.vnode(directory)?.status,
+            callback: CallBack::default(),
+            vol_sync: VolSync::default(),
+        })
+    }
+
+    async fn make_dir(
+        &self,
+        _: &Caller,
+        request: rxafs::make_dir::Request,
+    ) -> Result<rxafs::make_dir::Reply, AbortCode> {
+        let directory = request.directory;
+        let kind = FileType::Directory;
+        let (fid, status) = self.make(directory, &request.name, kind, request.attributes, b"")?;
+        Ok(rxafs::make_dir::Reply {
+            fid,
+            status,
+            directory_status: self.vnode(directory)?.status,
+            callback: CallBack::default(),
+            vol_sync: VolSync::default(),
+        })
+    }
+
+    async fn symlink(
+        &self,
+        _: &Caller,
+        request: rxafs::symlink::Request,
+    ) -> Result<rxafs::symlink::Reply, AbortCode> {
+        let (directory, target) = (request.directory, request.target.as_bytes());
+        let kind = FileType::Symlink;
+        let made = self.make(directory, &request.name, kind, request.attributes, target);
+        let (fid, status) = made?;
+        Ok(rxafs::symlink::Reply {
+            fid,
+            status,
+            directory_status: self.vnode(directory)?.status,
+            vol_sync: VolSync::default(),
+        })
+    }
+
+    async fn remove_file(
+        &self,
+        _: &Caller,
+        request: rxafs::remove_file::Request,
+    ) -> Result<rxafs::remove_file::Reply, AbortCode> {
+        self.unlink(request.directory, &request.name)?;
+        Ok(rxafs::remove_file::Reply {
+            directory_status: self.vnode(request.directory)?.status,
+            vol_sync: VolSync::default(),
+        })
+    }
+
+    async fn rename(
+        &self,
+        _: &Caller,
+        request: rxafs::rename::Request,
+    ) -> Result<rxafs::rename::Reply, AbortCode> {
+        let (from, to) = (request.old_directory, request.new_directory);
+        self.changing(|world| {
+            let old = text(&request.old_name);
+            let vnode = world.entries.get(&from).and_then(|all| all.get(&old));
+            let vnode = *vnode.ok_or(AbortCode(ENOENT))?;
+            world.change(from, |entries| {
+                entries.remove(&old);
+                Ok(())
+            })?;
+            world.change(to, |entries| {
+                entries.insert(text(&request.new_name), vnode);
+                Ok(())
+            })
+        })?;
+        Ok(rxafs::rename::Reply {
+            old_directory_status: self.vnode(from)?.status,
+            new_directory_status: self.vnode(to)?.status,
             vol_sync: VolSync::default(),
         })
     }
