@@ -78,9 +78,11 @@ pub async fn expanded_elements(servers: &Servers, id: PtsId) -> Result<Vec<Strin
         open.extend(more);
     }
     let wanted = seen.into_iter();
-    let wanted: Vec<_> = wanted
+    let mut wanted: Vec<_> = wanted
         .filter(|element| element.is_group() != id.is_group())
         .collect();
+    // The first made come first, be they users or groups.
+    wanted.sort_by_key(|element| element.0.unsigned_abs());
     names(servers, &wanted).await
 }
 

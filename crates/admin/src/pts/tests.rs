@@ -164,7 +164,7 @@ async fn groups_in_groups_are_expanded_and_circles_end() {
     let users = names(expanded_elements(&servers, PtsId(-206)).await);
     assert_eq!(users, ["alice", "9"]);
     let groups = names(expanded_elements(&servers, PtsId(1)).await);
-    assert_eq!(groups, ["a:c", "a:b"]);
+    assert_eq!(groups, ["a:b", "a:c"]);
     let gone = elements(&servers, PtsId(50)).await.unwrap_err();
     assert_eq!(gone.code().0, 267_268);
     let (servers, _endpoint) = serve(Server {
