@@ -5,11 +5,10 @@
 //! in time. Locks are not kept over a restart: clients that extend one are told that it is gone.
 
 use std::collections::HashMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use afar_types::Fid;
 use parking_lot::Mutex;
-use tokio::time::Instant;
 
 /// How long a lock holds if it is not extended (AFS-3: AFS_LOCKWAIT).
 const LIFE: Duration = Duration::from_secs(300);
@@ -40,8 +39,7 @@ pub(crate) struct FileLocks(Mutex<HashMap<Fid, Lock>>);
 
 impl FileLocks {
     /// Takes a lock, for writing or for reading.
-    pub(crate) fn set(&self, fid: Fid, exclusive: bool) -> Result<(), LockError> {
-        let now = Instant::now();
+    pub(crate) fn set(&self, fid: Fid, exclusive: bool, now: Instant) -> Result<(), LockError> {
         let mut locks = self.0.lock();
         if locks.len() >= MAX_LOCKED && !locks.contains_key(&fid) {
             locks.retain(|_, lock| now <= lock.until);
@@ -62,10 +60,10 @@ impl FileLocks {
 
     /// Lets a lock hold for another while. One that is over and that nobody else took since is
     /// there again, as with OpenAFS.
-    pub(crate) fn extend(&self, fid: Fid) -> Result<(), LockError> {
+    pub(crate) fn extend(&self, fid: Fid, now: Instant) -> Result<(), LockError> {
         let mut locks = self.0.lock();
         let lock = locks.get_mut(&fid).ok_or(LockError::NotHeld)?;
-        lock.until = Instant::now() + LIFE;
+        lock.until = now + LIFE;
         Ok(())
     }
 
@@ -85,9 +83,9 @@ impl FileLocks {
     }
 
     /// What a status shows: readers, or -1 for a writer.
-    pub(crate) fn count(&self, fid: Fid) -> i32 {
+    pub(crate) fn count(&self, fid: Fid, now: Instant) -> i32 {
         let locks = self.0.lock();
-        let lock = locks.get(&fid).filter(|lock| Instant::now() <= lock.until);
+        let lock = locks.get(&fid).filter(|lock| now <= lock.until);
         lock.map_or(0, |lock| lock.count)
     }
 
@@ -103,50 +101,45 @@ mod tests {
 
     const FILE: Fid = Fid::new(1, 2, 3);
 
-    #[tokio::test(start_paused = true)]
-    async fn readers_share_and_a_writer_is_alone() {
-        let locks = FileLocks::default();
-        assert_eq!(locks.set(FILE, false), Ok(()));
-        assert_eq!(locks.set(FILE, false), Ok(()));
+    #[test]
+    fn readers_share_and_a_writer_is_alone() {
+        let (locks, now) = (FileLocks::default(), Instant::now());
+        let set = |exclusive| locks.set(FILE, exclusive, now);
+        assert_eq!((set(false), set(false)), (Ok(()), Ok(())));
         assert_eq!(
-            (locks.count(FILE), locks.set(FILE, true)),
+            (locks.count(FILE, now), set(true)),
             (2, Err(LockError::Held))
         );
         assert!(!locks.release(FILE));
         assert!(locks.release(FILE));
-        assert_eq!(locks.set(FILE, true), Ok(()));
+        assert_eq!(set(true), Ok(()));
         assert_eq!(
-            (locks.count(FILE), locks.set(FILE, false)),
+            (locks.count(FILE, now), set(false)),
             (-1, Err(LockError::Held))
         );
-        assert_eq!(locks.set(FILE, true), Err(LockError::Held));
+        assert_eq!(set(true), Err(LockError::Held));
         assert!(locks.release(FILE));
         // One too many changes nothing.
         assert!(locks.release(FILE));
-        assert_eq!(locks.count(FILE), 0);
+        assert_eq!(locks.count(FILE, now), 0);
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn locks_end_after_300_s_unless_they_are_extended() {
-        let locks = FileLocks::default();
-        assert_eq!(locks.extend(FILE), Err(LockError::NotHeld));
-        locks.set(FILE, true).unwrap();
-        tokio::time::advance(Duration::from_secs(200)).await;
-        locks.extend(FILE).unwrap();
-        tokio::time::advance(Duration::from_secs(200)).await;
-        assert_eq!(
-            (locks.count(FILE), locks.set(FILE, false)),
-            (-1, Err(LockError::Held))
-        );
-        tokio::time::advance(Duration::from_secs(101)).await;
-        assert_eq!(locks.count(FILE), 0);
+    #[test]
+    fn locks_end_after_300_s_unless_they_are_extended() {
+        let (locks, began) = (FileLocks::default(), Instant::now());
+        let at = |seconds| began + Duration::from_secs(seconds);
+        assert_eq!(locks.extend(FILE, at(0)), Err(LockError::NotHeld));
+        locks.set(FILE, true, at(0)).unwrap();
+        locks.extend(FILE, at(200)).unwrap();
+        assert_eq!(locks.count(FILE, at(400)), -1);
+        assert_eq!(locks.set(FILE, false, at(400)), Err(LockError::Held));
+        assert_eq!(locks.count(FILE, at(501)), 0);
         // Nobody took it meanwhile.
-        assert_eq!(locks.extend(FILE), Ok(()));
-        assert_eq!(locks.count(FILE), -1);
-        tokio::time::advance(Duration::from_secs(301)).await;
-        assert_eq!(locks.set(FILE, false), Ok(()));
-        assert_eq!(locks.count(FILE), 1);
+        assert_eq!(locks.extend(FILE, at(501)), Ok(()));
+        assert_eq!(locks.count(FILE, at(501)), -1);
+        assert_eq!(locks.set(FILE, false, at(802)), Ok(()));
+        assert_eq!(locks.count(FILE, at(802)), 1);
         locks.discard(FILE);
-        assert_eq!(locks.extend(FILE), Err(LockError::NotHeld));
+        assert_eq!(locks.extend(FILE, at(802)), Err(LockError::NotHeld));
     }
 }

@@ -64,7 +64,8 @@ pub struct Protection {
 
 impl Protection {
     /// Asks these servers, the first that answers. They must take this server for one they may
-    /// tell everyone's memberships. Without any, only the ids that every cell has are known.
+    /// tell everyone's memberships, and be connected to from an endpoint that is kept elsewhere.
+    /// Without any, only the ids that every cell has are known.
     #[must_use]
     pub fn new(servers: Vec<pr::Client>) -> Self {
         Self {

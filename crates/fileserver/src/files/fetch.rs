@@ -4,9 +4,10 @@ use afar_net::AbortCode;
 use afar_rpc::{FetchSink, rxafs};
 use afar_types::{CallBack, FetchStatus, Fid, VolSync};
 use bytes::Bytes;
+use tokio::task::JoinHandle;
 
 use super::snapshot::Snapshot;
-use super::visit::{Visit, blocking};
+use super::visit::Visit;
 use crate::abort::errno;
 use crate::access::may_fetch_data;
 use crate::hosts::Promise;
@@ -83,7 +84,8 @@ async fn fetch(
             data.send(piece).await?;
         }
         let Some(read) = reading else { break };
-        let (snapshot, next) = read.await?;
+        let read = read.await.unwrap_or(Err(AbortCode(errno::EIO)));
+        let (snapshot, next) = read?;
         left = snapshot.remaining();
         reading = (left > 0).then(|| read_ahead(snapshot));
         pieces = next;
@@ -91,17 +93,15 @@ async fn fetch(
     Ok((status, visit.callback(&promise), vol_sync))
 }
 
-type Reading = tokio::task::JoinHandle<Result<(Snapshot, Vec<Bytes>), AbortCode>>;
+/// A snapshot and its next pieces.
+type Read = Result<(Snapshot, Vec<Bytes>), AbortCode>;
 
-/// Reads the next piece beside what is going on.
-fn read_ahead(
-    mut snapshot: Snapshot,
-) -> impl Future<Output = Result<(Snapshot, Vec<Bytes>), AbortCode>> {
-    let read: Reading = tokio::spawn(blocking(move || {
+/// Reads the next pieces beside what is going on.
+fn read_ahead(mut snapshot: Snapshot) -> JoinHandle<Read> {
+    tokio::task::spawn_blocking(move || {
         let pieces = snapshot.next()?;
         Ok((snapshot, pieces))
-    }));
-    async { read.await.unwrap_or(Err(AbortCode(errno::EIO))) }
+    })
 }
 
 fn open(visit: &Visit, fid: Fid, position: u64, asked: u64) -> Result<Opened, AbortCode> {

@@ -1,5 +1,7 @@
 //! Advisory locks. The locks themselves are in `crate::locks`.
 
+use std::time::Instant;
+
 use afar_net::AbortCode;
 use afar_rpc::rxafs;
 use afar_types::{Fid, VolSync, VolumeType};
@@ -46,7 +48,7 @@ async fn set(visit: &Visit, fid: Fid, kind: i32) -> Result<VolSync, AbortCode> {
     };
     let person = visit.person.clone();
     let locked = visit.clone();
-    let (taken, vol_sync) = step(visit, fid, move |place, changeable| {
+    let ((), vol_sync) = step(visit, fid, move |place, changeable| {
         let look = place.look(fid)?;
         if !changeable {
             return if exclusive {
@@ -56,24 +58,22 @@ async fn set(visit: &Visit, fid: Fid, kind: i32) -> Result<VolSync, AbortCode> {
             };
         }
         may_lock(&person, &look.vnode, look.grant, exclusive)?;
-        Ok(locked.server.locks.set(fid, exclusive)?)
+        Ok(locked.server.locks.set(fid, exclusive, Instant::now())?)
     })
     .await?;
-    let () = taken;
     Ok(vol_sync)
 }
 
 async fn extend(visit: &Visit, fid: Fid) -> Result<VolSync, AbortCode> {
     let locked = visit.clone();
-    let (kept, vol_sync) = step(visit, fid, move |place, changeable| {
+    let ((), vol_sync) = step(visit, fid, move |place, changeable| {
         place.look(fid)?;
         if changeable {
-            locked.server.locks.extend(fid)?;
+            locked.server.locks.extend(fid, Instant::now())?;
         }
         Ok(())
     })
     .await?;
-    let () = kept;
     Ok(vol_sync)
 }
 

@@ -326,22 +326,22 @@ async fn performance(server: &FileServer, endpoint: &Endpoint) -> Vec<u32> {
     let mut words = vec![0; PERFORMANCE];
     let engine = endpoint.stats().await.engine;
     let sum = |packets: &[u64; 13]| packets.iter().sum();
-    // Packets by their types: 1 data, 2 ack, 3 busy, 4 abort.
+    // Packets by their types: data, ack, busy, abort.
     let (received, sent) = (engine.packets_received, engine.packets_sent);
     let hosts = server.hosts.stats().hosts;
     let places = [
         (0, server.stats.calls(&["get_x_stats"])),
         (22, engine.malformed),
         (28, sum(&received)),
-        (31, received[1]),
-        (32, received[2]),
+        (31, received[0]),
+        (32, received[1]),
         (33, engine.duplicates),
         (34, engine.unmatched),
         (35, sum(&sent)),
-        (38, sent[2]),
-        (40, sent[4]),
-        (41, sent[3]),
-        (42, sent[1]),
+        (38, sent[1]),
+        (40, sent[3]),
+        (41, sent[2]),
+        (42, sent[0]),
         (43, engine.data_resent),
         (52, engine.rtt_samples),
         (58, hosts),

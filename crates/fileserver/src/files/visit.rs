@@ -296,7 +296,7 @@ impl<'v> Place<'v> {
             client_mod_time: vnode.modify_time,
             server_mod_time: vnode.server_modify_time,
             sync_counter: 0,
-            lock_count: self.visit.server.locks.count(vnode.fid),
+            lock_count: self.visit.server.locks.count(vnode.fid, Instant::now()),
             error_code: 0,
         }
     }
