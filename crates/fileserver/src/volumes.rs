@@ -144,6 +144,10 @@ impl Volumes {
         if !moves {
             return self.create(partition, new);
         }
+        // Whichever is found now is the one that clients go on with.
+        if self.store.volume(new.id()).is_ok() {
+            tracing::debug!(volume = %new.id(), "on another partition of this server too");
+        }
         let volume = partition.create_volume(new)?;
         self.set_moved(new.id(), false);
         Ok(volume)

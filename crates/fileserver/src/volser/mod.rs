@@ -135,6 +135,9 @@ async fn sweep(volser: Weak<Volser>) {
 impl Volser {
     /// Removes the volume of a transaction that nobody ended, if it was not to stay.
     async fn abandon(&self, expired: Use) {
+        if expired.flags().contains(TransactionFlags::DELETED) {
+            return;
+        }
         let volume = expired.transaction.volume.clone();
         let id = volume.id();
         let removed = blocking(move || {
@@ -145,9 +148,6 @@ impl Volser {
             }
             Ok(unfinished)
         });
-        if expired.flags().contains(TransactionFlags::DELETED) {
-            return;
-        }
         if removed.await == Ok(true) {
             tracing::warn!(volume = %id, "removed a volume whose transaction timed out");
             expired.set_deleted();

@@ -181,6 +181,25 @@ async fn to_another_partition_of_the_same_server() {
     ));
 }
 
+#[tokio::test]
+async fn clients_keep_to_the_volume_they_had() {
+    let site = Site::new().await;
+    // On the last partition, and nobody has asked for it so far.
+    let new = afar_store::NewVolume::new(RW, "user.ann");
+    let volume = site.partition(B).create_volume(&new).unwrap();
+    new_file(&volume, volume.root(), "mine", b"!");
+    let made = site.vol.create_volume(A, text("user.ann"), 0, RW, RW);
+    let made = made.await.unwrap().transaction;
+    let entered = site.volumes.enter(RW, Intent::Change).unwrap();
+    assert!(entered.volume.lookup(volume.root(), b"mine").is_ok());
+    drop(entered);
+    // Given up: what they had is all there is.
+    site.vol.delete_volume(made).await.unwrap();
+    site.end(made).await;
+    let entered = site.volumes.enter(RW, Intent::Change).unwrap();
+    assert!(entered.volume.lookup(volume.root(), b"mine").is_ok());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_read_on_while_it_is_dumped() {
     let site = Site::new().await;
