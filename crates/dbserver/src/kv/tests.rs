@@ -40,6 +40,7 @@ async fn changes_are_seen_and_survive() {
     assert_eq!(rows(&database, b"", b"a"), expected);
     assert_eq!(rows(&database, b"a2", b"a"), []);
     assert_eq!(rows(&database, b"a", b"").len(), 2);
+    assert_eq!(rows(&database, b"", b"").len(), 2);
 }
 
 #[derive(Debug)]

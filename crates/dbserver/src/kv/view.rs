@@ -45,7 +45,12 @@ impl<'a> View<'a> {
     #[must_use]
     pub fn range(&self, from: &[u8], prefix: &[u8]) -> Range<'a> {
         let start = from.max(prefix);
-        let bounds = (Bound::Included(start), Bound::Unbounded);
+        // LMDB knows no empty key.
+        let first = match start {
+            [] => Bound::Unbounded,
+            start => Bound::Included(start),
+        };
+        let bounds = (first, Bound::Unbounded);
         Range {
             rows: self
                 .table
