@@ -108,14 +108,12 @@ struct Access<'a> {
 }
 
 fn entries(entries: &[AclEntry]) -> Vec<Entry<'_>> {
-    let entry = |entry: &'_ AclEntry| entry.rights.to_string();
     let entries = entries.iter();
-    entries
-        .map(|known| Entry {
-            name: &known.name,
-            rights: entry(known),
-        })
-        .collect()
+    let entries = entries.map(|entry| Entry {
+        name: &entry.name,
+        rights: entry.rights.to_string(),
+    });
+    entries.collect()
 }
 
 /// DFS had three lists a directory; AFS servers have one.

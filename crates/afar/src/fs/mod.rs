@@ -117,7 +117,7 @@ pub(crate) struct PathArgs {
 #[derive(Debug, Args)]
 pub(crate) struct AnyArgs {
     /// anything
-    #[arg(long, hide = true)]
+    #[arg(long)]
     anything: Vec<String>,
 }
 
