@@ -253,7 +253,7 @@ impl Vos {
         }
         step!(self, "Creating the destination volume {new} ...");
         let made = self
-            .make(&server, to.partition, name, options.kind(), new, new, 1)
+            .make(&server, to.partition, name, options.kind(), (new, new), 1)
             .await;
         let (_, there) = made.or_fail_loudly(self, || {
             format!("Failed to create the destination volume {new}\n")

@@ -69,7 +69,14 @@ impl Vos {
         let kind = VolumeType::ReadWrite;
         let parent = VolumeId(0);
         let made = self
-            .make(server, at.partition, name, kind, parent, id, Self::PATIENT)
+            .make(
+                server,
+                at.partition,
+                name,
+                kind,
+                (parent, id),
+                Self::PATIENT,
+            )
             .await;
         let (id, transaction) = made.or_fail_loudly(self, || {
             format!("Failed to create the volume {name} {id} \n")

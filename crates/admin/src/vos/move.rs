@@ -318,7 +318,7 @@ impl Vos {
         step!(self, "Creating the destination volume {id} ...");
         let kind = VolumeType::ReadWrite;
         let made = self
-            .make(&destination, to.partition, name, kind, id, id, 1)
+            .make(&destination, to.partition, name, kind, (id, id), 1)
             .await;
         let (_, there) = made.or_fail_loudly(self, || {
             format!("Failed to create the destination volume {id}\n")

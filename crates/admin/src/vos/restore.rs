@@ -250,7 +250,7 @@ impl Vos {
         }
         let (name, kind) = (&restoring.real_name, options.kind());
         let made = self
-            .make(server, to.partition, name, kind, restoring.parent, id, 1)
+            .make(server, to.partition, name, kind, (restoring.parent, id), 1)
             .await;
         let (_, transaction) =
             made.or_fail_loudly(self, || format!("Could not create new volume {id}\n"))?;

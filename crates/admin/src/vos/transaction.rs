@@ -81,8 +81,7 @@ impl Vos {
         partition: PartitionId,
         name: &str,
         kind: VolumeType,
-        parent: VolumeId,
-        id: VolumeId,
+        (parent, id): (VolumeId, VolumeId),
         tries: u64,
     ) -> Answer<(VolumeId, TransactionId)> {
         let name = name_text(name)?;

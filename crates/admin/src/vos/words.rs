@@ -24,7 +24,9 @@ pub fn parse_date(text: &str) -> Option<UnixTime> {
     }
     let (day, time) = text.split_once([' ', '.']).unwrap_or((text, "00:00"));
     let numbers = |text: &str, separator| -> Option<Vec<i16>> {
-        text.split(separator).map(|part| part.parse().ok()).collect()
+        text.split(separator)
+            .map(|part| part.parse().ok())
+            .collect()
     };
     let &[month, day, year] = numbers(day, '/')?.as_slice() else {
         return None;
@@ -50,7 +52,9 @@ pub fn parse_date(text: &str) -> Option<UnixTime> {
         0,
     );
     let time = time.ok()?.to_zoned(TimeZone::system()).ok()?;
-    u32::try_from(time.timestamp().as_second()).ok().map(UnixTime)
+    u32::try_from(time.timestamp().as_second())
+        .ok()
+        .map(UnixTime)
 }
 
 /// What a code means, with the line's end; nothing for 0.
@@ -185,13 +189,25 @@ mod tests {
 
     #[test]
     fn dates_come_back() {
-        for text in ["11/21/2026 13:25:07", "2/29/24", "1/1/99 7:05", "12/31/1999.23:59"] {
+        for text in [
+            "11/21/2026 13:25:07",
+            "2/29/24",
+            "1/1/99 7:05",
+            "12/31/1999.23:59",
+        ] {
             assert!(parse_date(text).is_some(), "{text}");
         }
         let time = parse_date("11/21/2026 13:25:07").unwrap();
         assert_eq!(date(time), "Sat Nov 21 13:25:07 2026");
         assert_eq!(parse_date("2/29/24"), parse_date("02/29/2024 0:00"));
-        for text in ["", "yesterday", "13/1/2026", "2/30/2026", "1/1/2026 25:00", "1/1"] {
+        for text in [
+            "",
+            "yesterday",
+            "13/1/2026",
+            "2/30/2026",
+            "1/1/2026 25:00",
+            "1/1",
+        ] {
             assert_eq!(parse_date(text), None, "{text}");
         }
     }

@@ -63,7 +63,11 @@ impl Vos {
             let Some(since) = group.iter().map(|ready| ready.since).min() else {
                 continue;
             };
-            self.check_clone(releasing).await?;
+            if let Err(failure) = self.check_clone(releasing).await {
+                // What was made for nothing goes with its transaction.
+                self.end_group(&group).await;
+                return Err(failure);
+            }
             let sent = self
                 .forward_group(releasing, &group, since, &mut limit)
                 .await;
@@ -236,7 +240,7 @@ impl Vos {
         );
         let kind = VolumeType::ReadOnly;
         let made = self
-            .make(server, partition, &name, kind, read_write, read_only, 1)
+            .make(server, partition, &name, kind, (read_write, read_only), 1)
             .await;
         let (made, transaction) = made.inspect_err(|&code| {
             self.explain("Failed to create the ro volume: ", code);
