@@ -63,9 +63,12 @@ struct Inner {
     health: Option<Arc<health::Health>>,
 }
 
+/// What the committer takes its changes from.
+type Queue = mpsc::Receiver<Box<dyn Job>>;
+
 /// What runs on the committer's thread, and what is known of the others.
 struct Committer {
-    run: Box<dyn FnOnce(mpsc::Receiver<Box<dyn Job>>) + Send>,
+    run: Box<dyn FnOnce(Queue) + Send>,
     #[cfg(feature = "etcd")]
     health: Option<Arc<health::Health>>,
 }

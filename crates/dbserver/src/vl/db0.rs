@@ -12,9 +12,10 @@ use afar_types::AfsUuid;
 use super::load::Vldb;
 use super::row::{ADDRESSES_MAX, Entry, Identity, NAME_MAX, Place, SERVER_MAX, SITES_MAX, Server};
 
-/// Ubik's header: its magic number, its length.
+/// Ubik's header: its magic number, its length; and the length of its pages.
 const UBIK_MAGIC: u32 = 0x0035_4545;
 const UBIK_LEN: usize = 64;
+const UBIK_PAGE: usize = 1024;
 
 const VERSIONS: [u32; 2] = [3, 4];
 /// Chains of each hash table.
@@ -291,6 +292,9 @@ pub fn export_vldb(vldb: &Vldb, epoch: u32) -> Result<Vec<u8>, Db0Error> {
     file[8..12].copy_from_slice(&epoch.to_be_bytes());
     file[15] = 1;
     file.append(&mut out.0);
+    // Ubik reads and writes whole pages.
+    let pages = end.div_ceil(UBIK_PAGE);
+    file.resize(UBIK_LEN + pages * UBIK_PAGE, 0);
     Ok(file)
 }
 

@@ -32,9 +32,9 @@ fn large() -> Vldb {
         ids: [
             3 * n + 9,
             3 * n + 10,
-            if n % 2 == 0 { 0 } else { 3 * n + 11 },
+            if n.is_multiple_of(2) { 0 } else { 3 * n + 11 },
         ],
-        flags: if n % 3 == 0 { 0x3000 } else { 0x3010 },
+        flags: if n.is_multiple_of(3) { 0x3000 } else { 0x3010 },
         lock_time: n % 3,
         clone_id: n % 5,
         places: (0..u8::try_from(n % 14).unwrap().max(1))
@@ -64,7 +64,7 @@ fn what_is_written_is_read() {
     assert_eq!(import_vldb(&mut file.as_slice()).unwrap(), vldb);
     let empty = Vldb::default();
     let file = export_vldb(&empty, 1).unwrap();
-    assert_eq!(file.len(), 64 + HEADER_LEN);
+    assert_eq!(file.len(), 64 + HEADER_LEN.next_multiple_of(1024));
     assert_eq!(decode(&file).unwrap(), empty);
 }
 
@@ -76,10 +76,7 @@ fn vldb_check_finds_nothing_to_complain_about() {
         .into_iter()
         .find(|tool| std::path::Path::new(tool).exists())
     else {
-        #[expect(clippy::print_stderr, reason = "tells why nothing was tested")]
-        {
-            eprintln!("skipped: vldb_check of OpenAFS (package openafs-dbserver) is missing");
-        }
+        eprintln!("skipped: vldb_check of OpenAFS (package openafs-dbserver) is missing");
         return;
     };
     let dir = tempfile::tempdir().unwrap();
@@ -124,7 +121,7 @@ fn damage_is_told() {
             "{byte} {value}"
         );
     }
-    for cut in [63, 64, 100, 64 + HEADER_LEN, file.len() - 1] {
+    for cut in [63, 64, 100, 64 + HEADER_LEN, file.len() - 1025] {
         assert!(decode(&file[..cut]).is_err(), "{cut}");
     }
 }
