@@ -14,6 +14,7 @@ use super::args::{
     BackupsysArgs, ChangeaddrArgs, DelentryArgs, RemaddrsArgs, SetaddrsArgs, SyncservArgs,
     SyncvldbArgs, UnlockvldbArgs,
 };
+use super::query::uuid_text;
 use super::{Context, Outcome, Quit, err, out};
 
 const VL_NOENT: i32 = 363_524;
@@ -526,7 +527,7 @@ impl Context<'_> {
                         "vos: Refusing to change address in multi-homed server entry.\n     \
                          -oldaddr address is registered to file server UUID {}\n     Please \
                          restart the file server or use vos setaddrs.\n",
-                        server.uuid
+                        uuid_text(&server.uuid)
                     );
                     return Err(Quit::RETURN);
                 }

@@ -16,6 +16,13 @@ use super::{Context, Outcome, Quit, err, json, out};
 
 const ENODEV: i32 = 19;
 
+/// A UUID as AFS's tools write it, its fourth part in two.
+pub(super) fn uuid_text(uuid: &AfsUuid) -> String {
+    let text = uuid.to_string();
+    let (head, tail) = text.split_at(21);
+    format!("{head}-{tail}")
+}
+
 impl Context<'_> {
     fn host(&self, address: Ipv4Addr) -> String {
         self.hosts.name_of(address)
@@ -497,7 +504,7 @@ impl Context<'_> {
         }
         let mut text = String::new();
         if with_uuid {
-            text.push_str(&format!("UUID: {}\n", server.uuid));
+            text.push_str(&format!("UUID: {}\n", uuid_text(&server.uuid)));
         }
         for address in server.addresses() {
             text.push_str(&self.vos.name_of(address));
