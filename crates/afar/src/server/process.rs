@@ -19,7 +19,9 @@ use afar_net::{Endpoint, RxNull, Service, ServiceId};
 use afar_rpc::{Identity, afsvol, bozo, pr, rxafs, vl};
 use afar_store::Partition;
 use afar_types::{AfsUuid, CellName, PartitionId};
-use anyhow::{Context, ensure};
+use anyhow::Context;
+#[cfg(not(feature = "etcd"))]
+use anyhow::ensure;
 use tokio::net::lookup_host;
 use tokio::task::JoinSet;
 
@@ -44,6 +46,8 @@ pub(super) struct Process {
     sockets: BTreeMap<Role, Sockets>,
     /// For questions to the database servers.
     client: Endpoint,
+    /// For dumps between our own partitions.
+    home: Endpoint,
     location: Vec<vl::Client>,
     addresses: Vec<Ipv4Addr>,
     files: Option<Files>,
@@ -80,7 +84,14 @@ impl Process {
         for &role in &config.roles.0 {
             sockets.insert(role, opener.open(role)?);
         }
-        let client = client_endpoint(&config, &run.path)?;
+        let home = local_cell::endpoint(&run.path, afar_net::Config::default())
+            .context("cannot make a socket")?;
+        let client = if config.has(Role::Vl) && config.has(Role::Pt) {
+            // The database servers in this process take us for one of theirs.
+            home.clone()
+        } else {
+            client_endpoint(&config)?
+        };
         let mut process = Self {
             addresses: addresses(&config)?,
             location: Vec::new(),
@@ -89,6 +100,7 @@ impl Process {
             run,
             sockets,
             client,
+            home,
             files: None,
             background: JoinSet::new(),
         };
@@ -130,7 +142,7 @@ impl Process {
             });
         }
         closing.join_all().await;
-        self.client.shutdown().await;
+        tokio::join!(self.client.shutdown(), self.home.shutdown());
         if let Some(files) = self.files.take() {
             files.hosts.save(&files.state).with_context(|| {
                 format!(
@@ -151,9 +163,9 @@ impl Process {
         }
     }
 
-    async fn serve_databases(&mut self, data: &Path) -> anyhow::Result<()> {
+    async fn serve_databases(&self, data: &Path) -> anyhow::Result<()> {
         if let Some(sockets) = self.sockets.get(&Role::Vl) {
-            let database = self.database(&data.join("vl"))?;
+            let database = self.database(data, "vl")?;
             let server = LocationServer::open(database, LocationConfig::default())?;
             let server = Arc::new(server);
             let public = vl::Server::shared(&server, self.public_identity());
@@ -162,7 +174,7 @@ impl Process {
             sockets.local.serve(vl::SERVICE, vl::NAME, local);
         }
         if let Some(sockets) = self.sockets.get(&Role::Pt) {
-            let database = self.database(&data.join("pt"))?;
+            let database = self.database(data, "pt")?;
             let config = ProtectionConfig {
                 local_realms: vec![self.cell.to_string()],
                 ..ProtectionConfig::default()
@@ -176,13 +188,40 @@ impl Process {
         Ok(())
     }
 
-    fn database(&self, dir: &Path) -> anyhow::Result<Database> {
+    /// The rows of a service, this server's alone or agreed through etcd.
+    fn database(&self, data: &Path, service: &str) -> anyhow::Result<Database> {
+        let dir = data.join(service);
+        let options = self.database_options(service)?;
+        Database::open(&dir, &options)
+            .with_context(|| format!("cannot open the database {}", dir.display()))
+    }
+
+    #[cfg(feature = "etcd")]
+    fn database_options(&self, service: &str) -> anyhow::Result<Options> {
+        let mut options = Options::default();
+        let members = &self.config.database.etcd;
+        if !members.is_empty() {
+            let members = members.iter().map(|member| {
+                if member.contains("://") {
+                    member.clone()
+                } else {
+                    format!("http://{member}")
+                }
+            });
+            let mut etcd = afar_dbserver::kv::EtcdOptions::new(members.collect());
+            etcd.prefix = format!("/afar/{}/{service}/", self.cell);
+            options.etcd = Some(etcd);
+        }
+        Ok(options)
+    }
+
+    #[cfg(not(feature = "etcd"))]
+    fn database_options(&self, _service: &str) -> anyhow::Result<Options> {
         ensure!(
             self.config.database.etcd.is_empty(),
             "database.etcd is set, but this afar was built without the feature `etcd`"
         );
-        Database::open(dir, &Options::default())
-            .with_context(|| format!("cannot open the database {}", dir.display()))
+        Ok(Options::default())
     }
 
     async fn serve_files(&mut self, data: &Path) -> anyhow::Result<()> {
@@ -206,8 +245,12 @@ impl Process {
             let server = rxafs::Server::with_identity(service, identity);
             endpoint.serve_with(service_of(rxafs::SERVICE, rxafs::NAME, max_calls), server);
         }
+        hosts.attach(&sockets.public);
         let sockets = &self.sockets[&Role::Vol];
+        let mut own = self.addresses.clone();
+        own.push(Ipv4Addr::LOCALHOST);
         let config = VolserConfig::default()
+            .home(own, self.home.clone())
             .restricted_query(self.config.volumes.restricted_query)
             .idle_limit(Duration::from_secs(
                 self.config.volumes.idle_seconds.0.into(),
@@ -322,15 +365,12 @@ impl Process {
     }
 }
 
-/// An endpoint for questions to database servers: those in this process take us for one of theirs.
-fn client_endpoint(config: &Config, run: &Path) -> anyhow::Result<Endpoint> {
+/// An endpoint for questions to database servers elsewhere.
+fn client_endpoint(config: &Config) -> anyhow::Result<Endpoint> {
     let net = afar_net::Config {
         shutdown_limit: STOP_LIMIT,
         ..afar_net::Config::default()
     };
-    if config.has(Role::Vl) && config.has(Role::Pt) {
-        return local_cell::endpoint(run, net).context("cannot make a socket");
-    }
     let address = SocketAddr::new(config.listen.0, 0);
     Endpoint::bind(address, net).context("cannot open a UDP socket")
 }

@@ -1,10 +1,11 @@
 //! Settings of a volume server.
 
 use std::fmt;
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use afar_net::{ClientSecurity, RxNull};
+use afar_net::{ClientSecurity, Endpoint, RxNull};
 
 /// Settings of a [`VolumeServer`](super::VolumeServer). The default serves everybody.
 #[derive(Clone)]
@@ -17,6 +18,14 @@ pub struct VolserConfig {
     pub(super) max_transactions: usize,
     pub(super) max_streams: usize,
     pub(super) security: Arc<dyn ClientSecurity>,
+    pub(super) home: Option<Home>,
+}
+
+/// Where this server itself is reached as by its administrator.
+#[derive(Clone)]
+pub(super) struct Home {
+    pub(super) addresses: Vec<Ipv4Addr>,
+    pub(super) endpoint: Endpoint,
 }
 
 impl Default for VolserConfig {
@@ -30,6 +39,7 @@ impl Default for VolserConfig {
             max_transactions: 16_384,
             max_streams: 64,
             security: Arc::new(RxNull),
+            home: None,
         }
     }
 }
@@ -86,6 +96,17 @@ impl VolserConfig {
     #[must_use]
     pub fn max_streams(mut self, most: usize) -> Self {
         self.max_streams = most.max(1);
+        self
+    }
+
+    /// These addresses are this server's own, and `endpoint` reaches it as its administrator: from
+    /// there dumps are forwarded between its own partitions.
+    #[must_use]
+    pub fn home(mut self, addresses: Vec<Ipv4Addr>, endpoint: Endpoint) -> Self {
+        self.home = Some(Home {
+            addresses,
+            endpoint,
+        });
         self
     }
 

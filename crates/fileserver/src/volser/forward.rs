@@ -149,7 +149,11 @@ impl Volser {
         if port == 0 || server.address().is_unspecified() {
             return None;
         }
-        let connection = self.endpoint.connect(address, afsvol::SERVICE, security);
+        let endpoint = match &self.config.home {
+            Some(home) if home.addresses.contains(&server.address()) => &home.endpoint,
+            _ => &self.endpoint,
+        };
+        let connection = endpoint.connect(address, afsvol::SERVICE, security);
         Some(afsvol::Client::new(connection))
     }
 }
