@@ -51,7 +51,7 @@ impl pr::Service for Server {
         let known = known();
         let name = |id: &PtsId| {
             let found = known.iter().find(|(_, known)| **known == id.0);
-            found.map_or(id.0.to_string(), |(name, _)| name.clone())
+            found.map_or_else(|| id.0.to_string(), |(name, _)| name.clone())
         };
         let names = request.ids.iter().map(name);
         let names: Vec<_> = names.map(|name| PrName::new(name).unwrap()).collect();

@@ -140,7 +140,7 @@ pub(super) async fn createuser(
             Err(failed) => return Ok(failed),
         };
         let made = pts::create_user(pts.servers, name, id).await;
-        let with_id = id.map_or(String::new(), |id| format!("with id {} ", id.0));
+        let with_id = id.map_or_else(String::new, |id| format!("with id {} ", id.0));
         let ignored = pts.ignored();
         let what = format!("; unable to create user {name} {with_id}{ignored}");
         if !tell_made(pts, name, made, &what)? {
@@ -166,7 +166,7 @@ pub(super) async fn creategroup(
             (None, None) => format!("; unable to create group {name} {ignored}"),
             _ => {
                 let id = id.unwrap_or_default().0;
-                let owned = owner.map_or(String::new(), |owner| format!(" owned by '{owner}'"));
+                let owned = owner.map_or_else(String::new, |owner| format!(" owned by '{owner}'"));
                 let ignored = if pts.force { " (ignored)" } else { "" };
                 format!("; unable to create group {name} with id {id}{owned}{ignored}")
             }
