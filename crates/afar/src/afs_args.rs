@@ -101,6 +101,11 @@ fn spell_out(suite: &Command, typed: &[OsString]) -> Result<Vec<OsString>, Rewri
         // clap tells more than the suites do.
         return Ok(vec![found.get_name().into(), "--help".into()]);
     }
+    if found.get_arguments().any(Arg::is_trailing_var_arg_set) {
+        // It takes whatever it is given.
+        let front = [found.get_name().into(), "--".into()];
+        return Ok(front.into_iter().chain(typed.iter().cloned()).collect());
+    }
     let mut line = Line::new(name, found);
     for token in typed {
         line.take(token).map_err(fail)?;

@@ -191,7 +191,10 @@ fn names_are_made_moved_and_removed() {
     assert!(error.contains("not empty"), "{error}");
     let error = place.fails(&["rm", &place.remote("a")]);
     assert!(error.contains("-r"), "{error}");
-    assert_eq!(place.ok(&["ls", &place.remote("a/b")]), "c\nhard\nother\nsoft\n");
+    assert_eq!(
+        place.ok(&["ls", &place.remote("a/b")]),
+        "c\nhard\nother\nsoft\n"
+    );
     place.ok(&["rm", "-r", &place.remote("a")]);
     assert_eq!(place.ok(&["ls", &place.remote]), "");
     place.fails(&["rm", &place.remote("a")]);
@@ -210,7 +213,11 @@ fn names_are_made_moved_and_removed() {
 fn fs_answers_as_that_of_openafs() {
     let place = Place::new("fs");
     let here = place.remote.as_str();
-    place.ok(&["fs", "sa", here, "1001", "read", "-clear"]);
+    place.ok(&["fs", "sa", here, "system:authuser", "read"]);
+    place.ok(&["fs", "sa", here, "system:authuser", "w+"]);
+    let list = place.ok(&["fs", "la", here]);
+    assert!(list.starts_with(&format!("Access list for {here} is\nNormal rights:\n")));
+    assert!(list.contains("\n  system:authuser rlw\n"), "{list}");
     let error = place.fails(&["fs", "sa", here, "no.such.user", "rl"]);
     assert!(error.starts_with("fs: "), "{error}");
     let quota = place.ok(&["fs", "listquota", here]);
@@ -222,7 +229,10 @@ fn fs_answers_as_that_of_openafs() {
     assert!(lines.next().unwrap().starts_with("test.open "), "{quota}");
     let cell = place.description["cell"].as_str().unwrap();
     let fid = place.ok(&["fs", "getfid", here]);
-    assert!(fid.ends_with(&format!(") located in cell {cell}\n")), "{fid}");
+    assert!(
+        fid.ends_with(&format!(") located in cell {cell}\n")),
+        "{fid}"
+    );
     let mount = place.ok(&["fs", "lsmount", &format!("/afs/{cell}/test.open")]);
     assert_eq!(
         mount,

@@ -57,7 +57,10 @@ async fn link(args: &LnArgs, client: &Client) -> anyhow::Result<()> {
             bail!("something has this name already; add -f to replace it");
         }
         if entry.fid.vnode.is_directory()
-            || client.status(&slot.volume, entry.fid).await?.is_mount_point()
+            || client
+                .status(&slot.volume, entry.fid)
+                .await?
+                .is_mount_point()
         {
             bail!("is a directory, which a link cannot replace");
         }

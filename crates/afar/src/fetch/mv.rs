@@ -62,12 +62,7 @@ async fn is_directory(client: &Client, path: &Path) -> Result<bool, PathError> {
     }
 }
 
-async fn rename(
-    args: &MvArgs,
-    client: &Client,
-    source: &Path,
-    to: &Path,
-) -> anyhow::Result<()> {
+async fn rename(args: &MvArgs, client: &Client, source: &Path, to: &Path) -> anyhow::Result<()> {
     let from: Slot = client.slot(bytes(source)).await?;
     let Some(entry) = from.entry() else {
         return Err(anyhow::Error::new(PathCause::NotFound).context(shown(source)));

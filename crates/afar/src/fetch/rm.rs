@@ -181,7 +181,10 @@ pub(super) async fn run_rmdir(args: &RmdirArgs, client: &Client) -> anyhow::Resu
 }
 
 async fn remove_empty(client: &Client, path: &std::path::Path) -> anyhow::Result<()> {
-    let slot = client.slot(bytes(path)).await.map_err(|error| error.cause)?;
+    let slot = client
+        .slot(bytes(path))
+        .await
+        .map_err(|error| error.cause)?;
     let entry = slot.entry().ok_or(PathCause::NotFound)?;
     if !entry.fid.vnode.is_directory() {
         bail!("not a directory");

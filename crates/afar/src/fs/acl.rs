@@ -72,7 +72,11 @@ pub(crate) struct CopyArgs {
     #[arg(long, required = true, value_name = "source directory (or DFS file)")]
     fromdir: PathBuf,
     /// destination directory (or DFS file)
-    #[arg(long, required = true, value_name = "destination directory (or DFS file)")]
+    #[arg(
+        long,
+        required = true,
+        value_name = "destination directory (or DFS file)"
+    )]
     pub(super) todir: Vec<PathBuf>,
     /// first clear dest access list
     #[arg(long)]
@@ -135,25 +139,30 @@ pub(super) async fn list(
     refuse_dfs(args.id, args.if_)?;
     let last = args.path.len().max(1);
     let number = std::cell::Cell::new(0);
-    each(client, report, &args.path, async |client, report, path, node| {
-        number.set(number.get() + 1);
-        let acl = client.fetch_acl(&node.volume, node.fid).await?;
-        let listed = Listed {
-            path,
-            normal: entries(&acl.positive),
-            negative: entries(&acl.negative),
-        };
-        report.either(&listed, || {
-            if args.cmd {
-                return commands(path, &acl);
-            }
-            let mut shown = format!("Access list for {path} is\n{}", text(&acl));
-            if number.get() < last {
-                shown.push('\n');
-            }
-            shown
-        })
-    })
+    each(
+        client,
+        report,
+        &args.path,
+        async |client, report, path, node| {
+            number.set(number.get() + 1);
+            let acl = client.fetch_acl(&node.volume, node.fid).await?;
+            let listed = Listed {
+                path,
+                normal: entries(&acl.positive),
+                negative: entries(&acl.negative),
+            };
+            report.either(&listed, || {
+                if args.cmd {
+                    return commands(path, &acl);
+                }
+                let mut shown = format!("Access list for {path} is\n{}", text(&acl));
+                if number.get() < last {
+                    shown.push('\n');
+                }
+                shown
+            })
+        },
+    )
     .await
 }
 
@@ -278,7 +287,10 @@ async fn clean_entries(client: &Client, node: &Node, acl: &mut Acl) -> bool {
         .iter()
         .chain(&acl.negative)
         .map(|entry| entry.name.clone())
-        .filter(|name| name.bytes().all(|byte| byte == b'-' || byte.is_ascii_digit()))
+        .filter(|name| {
+            name.bytes()
+                .all(|byte| byte == b'-' || byte.is_ascii_digit())
+        })
         .collect();
     let mut gone = BTreeSet::new();
     for name in names {

@@ -34,7 +34,10 @@ impl Change {
             "mail" => Ok(change(MAIL)),
             // None, with whatever behind it, removes the entry.
             "none" => Ok(Self::Set(Rights::NONE)),
-            _ => rights.parse().map(change).map_err(|error: afar_types::RightsError| error.letter),
+            _ => rights
+                .parse()
+                .map(change)
+                .map_err(|error: afar_types::RightsError| error.letter),
         }
     }
 }

@@ -117,7 +117,7 @@ pub(crate) struct PathArgs {
 #[derive(Debug, Args)]
 pub(crate) struct AnyArgs {
     /// anything
-    #[arg(long)]
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     anything: Vec<String>,
 }
 

@@ -103,10 +103,15 @@ pub(super) async fn list(
     if !report.is_json() {
         report.text(QUOTA_HEAD)?;
     }
-    each(client, report, &args.path, async |client, report, path, node| {
-        let row = |known: &VolumeStatus| quota_row(&known.status, &known.name, args.human);
-        show(client, report, path, node, row).await
-    })
+    each(
+        client,
+        report,
+        &args.path,
+        async |client, report, path, node| {
+            let row = |known: &VolumeStatus| quota_row(&known.status, &known.name, args.human);
+            show(client, report, path, node, row).await
+        },
+    )
     .await
 }
 
@@ -118,10 +123,15 @@ pub(super) async fn disk_free(
     if !report.is_json() {
         report.text(&space_head(args.human))?;
     }
-    each(client, report, &args.path, async |client, report, path, node| {
-        let row = |known: &VolumeStatus| space_row(&known.status, &known.name, args.human);
-        show(client, report, path, node, row).await
-    })
+    each(
+        client,
+        report,
+        &args.path,
+        async |client, report, path, node| {
+            let row = |known: &VolumeStatus| space_row(&known.status, &known.name, args.human);
+            show(client, report, path, node, row).await
+        },
+    )
     .await
 }
 

@@ -66,10 +66,7 @@ pub(super) fn quota_line(status: &FetchVolumeStatus) -> String {
 
 /// What `fs examine` says of a volume.
 pub(super) fn volume_lines(status: &FetchVolumeStatus, name: &str, offline: &str) -> String {
-    let mut text = format!(
-        "Volume status for vid = {} named {name}\n",
-        status.volume.0
-    );
+    let mut text = format!("Volume status for vid = {} named {name}\n", status.volume.0);
     if !offline.is_empty() {
         text.push_str(&format!("Current offline message is {offline}\n"));
     }
@@ -163,7 +160,11 @@ mod tests {
             "root.cell                       5000          2    0%         40%  \n"
         );
         assert_eq!(
-            quota_row(&status(0, 12, 10_000), "user.with.a.very.long.name.indeed", false),
+            quota_row(
+                &status(0, 12, 10_000),
+                "user.with.a.very.long.name.indeed",
+                false
+            ),
             "user.with.a.very.long.nam   no limit         12    0%         99%<<  <<WARNING\n"
         );
         assert_eq!(

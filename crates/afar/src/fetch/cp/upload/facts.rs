@@ -107,7 +107,10 @@ mod tests {
         });
         assert_eq!(facts.kind, Kind::File(3));
         let kept = facts.attributes(true, 0o022);
-        assert_eq!((kept.unix_mode_bits, kept.client_mod_time.0), (0o766, 1_000));
+        assert_eq!(
+            (kept.unix_mode_bits, kept.client_mod_time.0),
+            (0o766, 1_000)
+        );
         let new = facts.attributes(false, 0o022);
         assert_eq!(new.unix_mode_bits, 0o744);
         assert!(new.client_mod_time.0 > 1_000);

@@ -201,7 +201,10 @@ impl Uploader {
         }
         let begin = Instant::now();
         let stored = match (opened, &job.origin) {
-            (Some(file), _) => self.store_local(&volume, fid, file, facts, attributes).await,
+            (Some(file), _) => {
+                self.store_local(&volume, fid, file, facts, attributes)
+                    .await
+            }
             (None, Origin::Afs(node)) => self.store_remote(&volume, fid, node, attributes).await,
             (None, Origin::Local(_)) => bail!("is not open"),
         };
@@ -469,11 +472,7 @@ impl Uploader {
     }
 
     /// What is in the directory that is copied.
-    async fn children(
-        &self,
-        job: &Job,
-        done: &mut Done,
-    ) -> anyhow::Result<Vec<(Vec<u8>, Origin)>> {
+    async fn children(&self, job: &Job, done: &mut Done) -> anyhow::Result<Vec<(Vec<u8>, Origin)>> {
         let mut children = Vec::new();
         let node = match &job.origin {
             Origin::Afs(node) => node,
