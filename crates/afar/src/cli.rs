@@ -5,9 +5,10 @@ use std::process::ExitCode;
 use afar_link::cli::{self as link_cli, LinkCommand};
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::bos::{self, BosCommand};
 use crate::afs_args::{self, Rewritten};
+use crate::bos::{self, BosCommand};
 use crate::fs::{self, FsCommand};
+use crate::pts::{self, PtsCommand};
 use crate::store::{self, StoreCommand};
 use crate::vos::{self, VosCommand};
 use crate::{fetch, output, rxperf, server};
@@ -64,6 +65,9 @@ enum Command {
     /// Look after the volumes of a cell, as OpenAFS's vos does.
     #[command(subcommand, disable_help_subcommand = true)]
     Vos(VosCommand),
+    /// Look after the users and groups of a cell, as OpenAFS's pts does.
+    #[command(subcommand, disable_help_subcommand = true)]
+    Pts(PtsCommand),
     /// Ask how the servers of a machine are, as OpenAFS's bos does.
     #[command(subcommand, disable_help_subcommand = true)]
     Bos(BosCommand),
@@ -104,6 +108,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Rxperf(args) => rxperf::run(args),
         Command::Store(command) => store::run(command),
         Command::Vos(command) => vos::run(command),
+        Command::Pts(command) => pts::run(command),
         Command::Bos(command) => bos::run(command),
         Command::Fs(command) => fs::run(command),
         Command::Link(command) => link(command),

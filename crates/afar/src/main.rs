@@ -7,6 +7,7 @@ mod fetch;
 mod fs;
 mod local_cell;
 mod output;
+mod pts;
 mod rxperf;
 mod server;
 mod store;
