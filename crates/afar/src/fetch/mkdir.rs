@@ -30,7 +30,7 @@ pub(crate) struct MkdirArgs {
 
 pub(super) async fn run(args: &MkdirArgs, client: &Client) -> anyhow::Result<ExitCode> {
     let mut failures = Failures::new(&args.reach);
-    let mode = args.mode.unwrap_or(MODE & !umask());
+    let mode = args.mode.unwrap_or_else(|| MODE & !umask());
     for directory in &args.directories {
         let path = bytes(directory);
         let made = if args.parents {

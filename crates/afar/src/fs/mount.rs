@@ -223,6 +223,6 @@ async fn named(client: &Client, path: &Path, slot: &Slot) -> Result<Named, PathC
         let text = text.strip_suffix('.').unwrap_or(&text);
         return Ok(Named::Mount(text.to_owned()));
     }
-    let above = path.parent().unwrap_or(Path::new("/"));
+    let above = path.parent().unwrap_or_else(|| Path::new("/"));
     Ok(Named::Symlink(above.join(OsStr::from_bytes(&data))))
 }
