@@ -1,15 +1,17 @@
 //! Rx between processes of one machine, over Unix sockets in a directory.
 //!
-//! Each server has a socket there, named after the UDP port it would have (`7003.sock`); who may
-//! open it is decided by the permissions of the directory. Addresses stay what they are elsewhere:
-//! a datagram to any host's port 7003 goes to `7003.sock`. A server sees its clients under made-up
-//! addresses in 127.254.0.0/16.
+//! Each server has a socket there, named after the UDP port it would have (`7003.sock`), and each
+//! client one of its own; who may do so is decided by the permissions of files and directory.
+//! Addresses stay what they are elsewhere: a datagram to any host's port 7003 goes to `7003.sock`. A
+//! server sees its clients under made-up addresses in 127.254.0.0/16.
+//!
+//! Names in the abstract space would need no tidying up, but are not seen from another network
+//! namespace.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr as UnixAddr, UnixDatagram};
 use std::path::{Path, PathBuf};
@@ -37,8 +39,9 @@ pub struct Local {
     socket: UnixDatagram,
     dir: PathBuf,
     local_addr: SocketAddr,
-    /// Of a server: the path to remove in the end.
-    bound: Option<PathBuf>,
+    /// Our own name there, removed in the end.
+    bound: PathBuf,
+    is_server: bool,
     clients: Clients,
     /// Of a client: under which address it knows the server of a port.
     servers: HashMap<u16, SocketAddr>,
@@ -53,14 +56,14 @@ pub struct Local {
 /// The clients of a server: their sockets' names, and the addresses they go by.
 #[derive(Debug, Default)]
 struct Clients {
-    addresses: HashMap<Vec<u8>, SocketAddr>,
-    names: HashMap<SocketAddr, Vec<u8>>,
+    addresses: HashMap<PathBuf, SocketAddr>,
+    names: HashMap<SocketAddr, PathBuf>,
     order: VecDeque<SocketAddr>,
     given: u16,
 }
 
 impl Clients {
-    fn address(&mut self, name: &[u8]) -> SocketAddr {
+    fn address(&mut self, name: &Path) -> SocketAddr {
         if let Some(&address) = self.addresses.get(name) {
             return address;
         }
@@ -73,8 +76,8 @@ impl Clients {
         self.given = self.given.wrapping_add(1);
         let [high, low] = self.given.to_be_bytes();
         let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 254, high, low)), 7001);
-        self.addresses.insert(name.to_vec(), address);
-        self.names.insert(address, name.to_vec());
+        self.addresses.insert(name.to_owned(), address);
+        self.names.insert(address, name.to_owned());
         self.order.push_back(address);
         address
     }
@@ -93,41 +96,57 @@ impl Local {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        let socket = UnixDatagram::bind(&path)?;
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
-        Self::new(socket, dir, addr, Some(path))
+        Self::new(dir, path, addr, true)
     }
 
     /// A client of the servers in `dir`.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's: above all that we may not write to the directory.
     pub fn client(dir: &Path) -> io::Result<Self> {
-        let name = format!("afar-{}-{:016x}", std::process::id(), random());
-        let socket = UnixDatagram::bind_addr(&UnixAddr::from_abstract_name(name)?)?;
-        Self::new(socket, dir, (Ipv4Addr::LOCALHOST, 0).into(), None)
+        Self::sweep(dir)?;
+        let name = format!("client-{}-{:08x}.sock", std::process::id(), random() >> 32);
+        let address = (Ipv4Addr::LOCALHOST, 0).into();
+        Self::new(dir, dir.join(name), address, false)
+    }
+
+    /// Removes the sockets of clients that ended without doing so.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn sweep(dir: &Path) -> io::Result<()> {
+        for entry in std::fs::read_dir(dir)? {
+            let path = entry?.path();
+            let is_client = |name: &str| name.starts_with("client-") && name.ends_with(".sock");
+            let name = path.file_name().and_then(|name| name.to_str());
+            if name.is_some_and(is_client) && !is_bound(&path) {
+                std::fs::remove_file(&path)?;
+            }
+        }
+        Ok(())
     }
 
     /// Whether a server for this port has its socket in `dir`, and we may use it.
     #[must_use]
     pub fn is_served(dir: &Path, port: u16) -> bool {
-        UnixDatagram::unbound()
-            .and_then(|socket| socket.connect(socket_path(dir, port)))
-            .is_ok()
+        is_bound(&socket_path(dir, port))
     }
 
     fn new(
-        socket: UnixDatagram,
         dir: &Path,
+        bound: PathBuf,
         local_addr: SocketAddr,
-        bound: Option<PathBuf>,
+        is_server: bool,
     ) -> io::Result<Self> {
+        let socket = UnixDatagram::bind(&bound)?;
+        std::fs::set_permissions(&bound, std::fs::Permissions::from_mode(0o600))?;
         socket.set_nonblocking(true)?;
         Ok(Self {
             socket,
             dir: dir.to_owned(),
             local_addr,
             bound,
+            is_server,
             clients: Clients::default(),
             servers: HashMap::new(),
             buffer: vec![0; DATAGRAM_MAX],
@@ -138,25 +157,35 @@ impl Local {
         })
     }
 
-    /// The address a datagram's sender goes by; none if we have not asked it anything.
+    /// The address a datagram's sender goes by; none if it has no business here.
     fn sender(&mut self, from: &UnixAddr) -> Option<SocketAddr> {
-        if let Some(name) = from.as_abstract_name() {
-            // Only a server is spoken to first, and its permissions said who may.
-            return self.bound.is_some().then(|| self.clients.address(name));
-        }
+        // Only who may write to the directory has a name in it.
         let path = from.as_pathname()?;
-        let port = path.file_stem()?.to_str()?.parse().ok()?;
-        let known = self.servers.get(&port).copied()?;
-        (path == socket_path(&self.dir, port)).then_some(known)
+        if path.parent() != Some(&self.dir) {
+            return None;
+        }
+        match path.file_stem()?.to_str()?.parse() {
+            Ok(port) => self.servers.get(&port).copied(),
+            Err(_) => self.is_server.then(|| self.clients.address(path)),
+        }
     }
 
     fn send_one(&self, destination: SocketAddr, datagram: &[u8]) -> io::Result<usize> {
-        let to = match self.clients.names.get(&destination) {
-            Some(name) => UnixAddr::from_abstract_name(name)?,
-            None => UnixAddr::from_pathname(socket_path(&self.dir, destination.port()))?,
-        };
-        self.socket.send_to_addr(datagram, &to)
+        match self.clients.names.get(&destination) {
+            Some(client) => self.socket.send_to(datagram, client),
+            None => {
+                let server = socket_path(&self.dir, destination.port());
+                self.socket.send_to(datagram, server)
+            }
+        }
     }
+}
+
+/// Whether a socket of this name is open, and we may use it.
+fn is_bound(path: &Path) -> bool {
+    UnixDatagram::unbound()
+        .and_then(|socket| socket.connect(path))
+        .is_ok()
 }
 
 fn socket_path(dir: &Path, port: u16) -> PathBuf {
@@ -263,10 +292,8 @@ impl AsFd for Local {
 
 impl Drop for Local {
     fn drop(&mut self) {
-        if let Some(path) = &self.bound {
-            // Another server that took the name meanwhile loses it: two in one directory is a
-            // mistake that the lock of their data shows.
-            let _gone = std::fs::remove_file(path);
-        }
+        // Another server that took the name meanwhile loses it: two in one directory is a mistake
+        // that the lock of their data shows.
+        let _gone = std::fs::remove_file(&self.bound);
     }
 }

@@ -82,5 +82,11 @@ fn only_the_owner_may_use_a_servers_socket() {
     assert_eq!(mode & 0o777, 0o600);
     // A second server takes the place of one that died without tidying up.
     std::mem::forget(socket);
+    std::fs::write(dir.path().join("client-1-00000000.sock"), "").unwrap();
+    let client = Local::client(dir.path()).unwrap();
+    Local::sweep(dir.path()).unwrap();
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2);
+    drop(client);
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
     let _again = Local::serve(dir.path(), "0.0.0.0:7000".parse().unwrap()).unwrap();
 }

@@ -13,6 +13,8 @@ use super::config::Role;
 const BZNOENT: AbortCode = AbortCode(39_425);
 /// BOZO: the number is past the end of the list.
 const BZDOM: AbortCode = AbortCode(39_429);
+/// What ends the list of administrators, other than every other list.
+const END_OF_USERS: AbortCode = AbortCode(1);
 /// BOZO: only for administrators.
 const BZACCESS: AbortCode = AbortCode(39_430);
 
@@ -142,7 +144,7 @@ impl bozo::Service for Overseer {
         _: bozo::list_s_users::Request,
     ) -> Result<bozo::list_s_users::Reply, AbortCode> {
         // Nobody is an administrator by name.
-        Err(BZDOM)
+        Err(END_OF_USERS)
     }
 
     async fn list_keys(

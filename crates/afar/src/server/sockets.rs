@@ -101,6 +101,7 @@ impl RunDir {
                 path.display()
             );
         };
+        Local::sweep(path).with_context(context)?;
         Ok(Self {
             path: path.to_owned(),
             _lock: lock,
