@@ -2,11 +2,13 @@
 //!
 //! `rows` is the table of what is measured, `runner` measures it in turns with what it is
 //! compared with, `sample` keeps the results as JSON lines, and `page` and `chart` make the
-//! documents from those lines alone.
+//! documents from those lines alone. `store` and `cell` have rows of named figures (`figures`).
 
+mod cell;
 mod chart;
 mod contender;
 mod fetch;
+mod figures;
 mod instructions;
 mod lines;
 mod link;
@@ -40,6 +42,8 @@ enum Command {
     Rx(RxArgs),
     /// The volume store: attach, remove, clone, compression, durable changes; some rows need root
     Store(store::StoreArgs),
+    /// Whole cells: afar's clients and servers, OpenAFS's programs on them, releases; needs root
+    Cell(cell::CellArgs),
 }
 
 /// Options of `cargo xtask bench rx`.
@@ -69,6 +73,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     match &args.command {
         Some(Command::Rx(options)) => runner::run(options),
         Some(Command::Store(options)) => store::run(options),
+        Some(Command::Cell(options)) => cell::run(options),
         None => {
             list();
             Ok(())
@@ -88,6 +93,10 @@ fn list() {
             if goals.is_empty() { "" } else { ": " },
             goals.join(", ")
         ));
+    }
+    output::line("cargo xtask bench cell [--only ROW,…] measures:");
+    for (name, title) in cell::list() {
+        output::line(&format!("  {name:18} {title}"));
     }
     output::line("cargo xtask bench store measures what `afar store bench --list` tells");
 }

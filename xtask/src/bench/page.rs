@@ -9,9 +9,10 @@ use anyhow::{Context, Result};
 
 use super::chart::{Chart, Line};
 use super::contender::Contender;
+use super::figures::Figures;
 use super::rows::{self, Goal, Row, Work};
 use super::sample::{Results, Spread};
-use super::store::{self, StoreResults};
+use super::{cell, store};
 
 /// Where everything is kept.
 #[derive(Debug)]
@@ -41,6 +42,11 @@ impl Place {
         self.beside().join("rx.json")
     }
 
+    /// The results of whole cells.
+    pub(super) fn cell_results(&self) -> PathBuf {
+        self.beside().join("cell.json")
+    }
+
     /// The results of the store.
     pub(super) fn store_results(&self) -> PathBuf {
         self.beside().join("store.json")
@@ -51,7 +57,10 @@ impl Place {
 ///
 /// # Errors
 /// A file cannot be written.
-pub(super) fn write(results: &Results, store: &StoreResults, place: &Place) -> Result<()> {
+pub(super) fn write(place: &Place) -> Result<()> {
+    let results = &Results::load(&place.results())?;
+    let store = &Figures::load(&place.store_results())?;
+    let cell = &Figures::load(&place.cell_results())?;
     let keep = |path: PathBuf, text: String| {
         fs::write(&path, text).with_context(|| format!("writing {}", path.display()))
     };
@@ -61,7 +70,10 @@ pub(super) fn write(results: &Results, store: &StoreResults, place: &Place) -> R
     if let Some(chart) = store::chart(store) {
         keep(place.beside().join(store::CHART), chart.svg())?;
     }
-    keep(place.page(), tables::page(results) + &store::section(store))
+    keep(
+        place.page(),
+        tables::page(results) + &store::section(store) + &cell::section(cell),
+    )
 }
 
 /// The verdicts as lines for a terminal.

@@ -12,7 +12,6 @@ use super::link::{Noise, Place, Setup, remove_stale};
 use super::machine::Session;
 use super::rows::{self, Direction, Row, Work};
 use super::sample::{Measured, Results, Sample};
-use super::store::StoreResults;
 use super::traffic::{self, Amount};
 use super::{RxArgs, instructions, page, process};
 use crate::{output, sh};
@@ -67,8 +66,7 @@ pub(super) fn run(options: &RxArgs) -> Result<()> {
             results.store(&place.results())?;
         }
     }
-    let store = StoreResults::load(&place.store_results())?;
-    page::write(&results, &store, &place)?;
+    page::write(&place)?;
     for line in page::summary(&results) {
         output::line(&line);
     }

@@ -152,9 +152,15 @@ impl Cell {
         command
     }
 
-    /// Runs one of OpenAFS's administration commands with the servers' key.
+    /// Runs one of OpenAFS's administration commands with the servers' key, or without where
+    /// nobody asks for it.
     pub(super) fn admin(&self, words: &[&str]) -> Result<String> {
-        sh::capture(self.command(Role::Server, words).arg("-localauth"))
+        let option = if self.setup.noauth {
+            "-noauth"
+        } else {
+            "-localauth"
+        };
+        sh::capture(self.command(Role::Server, words).arg(option))
     }
 
     /// The beginning of a command in a role: network namespace, mount namespace, mounts.
@@ -189,7 +195,10 @@ impl Cell {
     /// Makes the servers' key, starts all daemons in the order they need each other, and
     /// waits until each of them answers.
     pub(super) fn start(&mut self, fs_args: &[&str]) -> Result<()> {
-        self.make_key()?;
+        // Servers that have a key use it for calls to each other, whatever they ask of others.
+        if !self.setup.noauth {
+            self.make_key()?;
+        }
         if self.setup.overseer {
             self.start_overseer()?;
         }

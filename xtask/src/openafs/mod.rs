@@ -387,10 +387,22 @@ fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
     fs::write(path, text).with_context(|| format!("writing {}", path.display()))
 }
 
-/// Folder names of test cells begin so; the process id of their owner follows.
+/// Folder names of test cells begin so; the process id of their owner follows, and perhaps a dash
+/// and more.
 const TEST_CELL: &str = "afar-openafs-";
+/// Names of network namespaces that tests make begin so, and go on alike.
+const TEST_NETNS: &str = "afari";
 
-/// Stops the cells of test runs that were killed before they could.
+/// Whether what is named so belongs to a process that is gone.
+fn is_orphan(name: &str, prefix: &str) -> bool {
+    let owner = name
+        .strip_prefix(prefix)
+        .and_then(|rest| rest.split('-').next())
+        .and_then(|pid| pid.parse::<u32>().ok());
+    owner.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists())
+}
+
+/// Stops the cells of test runs that were killed before they could, and removes their networks.
 fn stop_orphans() -> Result<()> {
     let temp = std::env::temp_dir();
     for entry in fs::read_dir(&temp).with_context(|| format!("reading {}", temp.display()))? {
@@ -399,14 +411,11 @@ fn stop_orphans() -> Result<()> {
             .file_name()
             .and_then(|name| name.to_str())
             .unwrap_or_default();
-        let owner = name
-            .strip_prefix(TEST_CELL)
-            .and_then(|pid| pid.parse::<u32>().ok());
-        if owner.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+        if is_orphan(name, TEST_CELL) {
             down(&dir, false)?;
         }
     }
-    Ok(())
+    netns::remove(|name| is_orphan(name, TEST_NETNS))
 }
 
 /// A cell for the length of a test run, in a temporary folder.
@@ -474,6 +483,15 @@ mod tests {
         assert_eq!(volume_id(text, "RWrite:"), Some(536_870_915));
         assert_eq!(volume_id(text, "ROnly:"), Some(536_870_916));
         assert_eq!(volume_id(text, "Clone:"), None);
+    }
+
+    #[test]
+    fn what_belongs_to_a_process_that_runs_is_no_orphan() {
+        let own = std::process::id();
+        assert!(!is_orphan(&format!("{TEST_CELL}{own}"), TEST_CELL));
+        assert!(!is_orphan(&format!("{TEST_CELL}{own}-3"), TEST_CELL));
+        assert!(is_orphan(&format!("{TEST_CELL}4194305-3"), TEST_CELL));
+        assert!(!is_orphan("afar-openafs-x", TEST_CELL) && !is_orphan("other", TEST_CELL));
     }
 
     #[test]

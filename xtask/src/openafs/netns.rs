@@ -110,6 +110,18 @@ impl Pair {
     }
 }
 
+/// Removes the named namespaces of which that is so.
+pub(super) fn remove(is_unwanted: impl Fn(&str) -> bool) -> Result<()> {
+    let there = sh::capture(Command::new("ip").args(["netns", "list"]))?;
+    let names = there
+        .lines()
+        .filter_map(|line| line.split_whitespace().next());
+    for name in names.filter(|name| is_unwanted(name)) {
+        ip(&["netns", "del", name])?;
+    }
+    Ok(())
+}
+
 fn ip(args: &[&str]) -> Result<()> {
     sh::capture(Command::new("ip").args(args)).map(drop)
 }

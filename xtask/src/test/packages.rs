@@ -33,6 +33,7 @@ const INTEROP: &[Need] = &[
     need("dafileserver", "openafs-fileserver", "the OpenAFS cell"),
     need("vlserver", "openafs-dbserver", "the OpenAFS cell"),
     need("rxdebug", "openafs-client", "stock tools beside the cell"),
+    need("afsd.fuse", "openafs-fuse", "OpenAFS's client"),
     need("asetkey", "openafs-krb5", "the cell's key"),
     need("ip", "iproute2", "network namespaces"),
     need("unshare", "util-linux", "mount namespaces"),

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use super::count::{self, Counts};
 use super::packages;
@@ -16,6 +16,8 @@ use crate::tidy;
 const PROFILE: &str = "ci";
 /// Tells the interop tests where the description of the running cell is.
 const CELL_ENV: &str = "AFAR_TEST_OPENAFS";
+/// Tells the interop tests how to start further cells: the path of this program.
+const XTASK_ENV: &str = "AFAR_TEST_XTASK";
 /// Tells the simulation how many seeds to run.
 const SEEDS_ENV: &str = "AFAR_SIM_SEEDS";
 
@@ -107,7 +109,8 @@ pub(super) fn interop() -> Result<Outcome> {
     if checks.failed > 0 {
         run.fail("the stock tools do not find the cell as it should be".to_owned());
     }
-    let env = [(CELL_ENV, cell.description())];
+    let this = std::env::current_exe().context("finding this program")?;
+    let env = [(CELL_ENV, cell.description()), (XTASK_ENV, this)];
     run.tests(
         &["--workspace", "--exclude", "afar-rx"],
         &env,

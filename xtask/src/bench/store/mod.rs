@@ -1,6 +1,5 @@
 //! The volume store: `afar store bench` run, its rows kept, and made into a section of the page.
 
-mod results;
 mod section;
 
 use std::fs;
@@ -10,11 +9,11 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-pub(super) use results::StoreResults;
 pub(super) use section::{CHART, chart, section};
 
+use super::figures::Figures;
 use super::machine::Session;
-use super::{page, runner, sample};
+use super::{page, runner};
 use crate::{output, sh};
 
 /// Options of `cargo xtask bench store`.
@@ -59,7 +58,7 @@ pub(super) fn run(options: &StoreArgs) -> Result<()> {
     let place = page::Place::new(&folder);
     fs::create_dir_all(place.beside())
         .with_context(|| format!("making {}", place.beside().display()))?;
-    let mut results = StoreResults::load(&place.store_results())?;
+    let mut results = Figures::load(&place.store_results())?;
     if !options.render_only {
         let afar = match &options.afar {
             Some(path) => std::path::absolute(path)?,
@@ -70,8 +69,7 @@ pub(super) fn run(options: &StoreArgs) -> Result<()> {
         results.store(&place.store_results())?;
         measured?;
     }
-    let rx = sample::Results::load(&place.results())?;
-    page::write(&rx, &results, &place)?;
+    page::write(&place)?;
     for line in results.summary() {
         output::line(&line);
     }
@@ -104,7 +102,7 @@ fn measure(
     options: &StoreArgs,
     afar: &Path,
     session: &Session,
-    results: &mut StoreResults,
+    results: &mut Figures,
 ) -> Result<()> {
     let mut command = Command::new(afar);
     command.args(["store", "bench", "--json", "--dir"]);

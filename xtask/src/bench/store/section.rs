@@ -2,8 +2,8 @@
 
 use std::fmt::{self, Write};
 
-use super::results::{Figure, Row, StoreResults};
 use crate::bench::chart::{Chart, Line};
+use crate::bench::figures::{self, Figure, Figures, Row};
 use crate::bench::page::tables;
 use crate::bench::sample::Spread;
 
@@ -19,7 +19,7 @@ const LINES: [(&str, &str, f64, &str); 3] = [
 ];
 
 /// The section as Markdown; nothing if nothing was measured.
-pub(in crate::bench) fn section(results: &StoreResults) -> String {
+pub(in crate::bench) fn section(results: &Figures) -> String {
     let mut out = String::new();
     if !results.rows.is_empty() {
         // Writing to a string does not fail.
@@ -28,55 +28,20 @@ pub(in crate::bench) fn section(results: &StoreResults) -> String {
     out
 }
 
-fn write_section(out: &mut String, results: &StoreResults) -> fmt::Result {
+fn write_section(out: &mut String, results: &Figures) -> fmt::Result {
     out.push_str(INTRODUCTION);
-    writeln!(
-        out,
-        "\n| measured (UTC) | commit | machine | software | command |\n|---|---|---|---|---|"
-    )?;
-    for s in &results.sessions {
-        writeln!(
-            out,
-            "| {} | {} | {} × {}, {:.0} MHz, {:.0} GiB | Linux {}, {} | `cargo xtask {}` |",
-            s.id,
-            s.commit,
-            s.processors,
-            s.processor,
-            s.clock_mhz,
-            s.memory_gib,
-            s.kernel,
-            s.afar,
-            s.options
-        )?;
-    }
+    figures::tables::sessions(out, &results.sessions)?;
     attach(out, results)?;
     out.push_str("\n### Everything else\n\n| | | | unit | goal | |\n|---|---|---|---|---|---|\n");
     for row in results.rows.iter().filter(|row| !row.is_of("attach")) {
-        if let Some(why) = &row.skipped {
-            writeln!(out, "| {} | skipped: {why} | – | | | |", row.title)?;
-        }
-        for (number, figure) in row.figures.iter().enumerate() {
-            let title = if number == 0 { &row.title } else { "" };
-            let Some(spread) = figure.spread() else {
-                continue;
-            };
-            writeln!(
-                out,
-                "| {title} | {} | {} | {} | {} | {} |",
-                figure.name,
-                tables::spread(&spread, digits),
-                figure.unit,
-                figure.goal.map(|goal| goal.shown()).unwrap_or_default(),
-                figure.verdict()
-            )?;
-        }
+        figures::tables::figures(out, row)?;
     }
     out.push_str(METHOD);
     Ok(())
 }
 
 /// A row for each number of volumes.
-fn attach(out: &mut String, results: &StoreResults) -> fmt::Result {
+fn attach(out: &mut String, results: &Figures) -> fmt::Result {
     let rows: Vec<&Row> = curve(results).collect();
     let Some(first) = rows.first() else {
         return Ok(());
@@ -91,7 +56,7 @@ fn attach(out: &mut String, results: &StoreResults) -> fmt::Result {
         for figure in &row.figures {
             let shown = figure
                 .spread()
-                .map(|spread| tables::spread(&spread, digits));
+                .map(|spread| tables::spread(&spread, figures::tables::digits));
             write!(out, " | {}", shown.unwrap_or_default())?;
             if let Some(goal) = figure.goal {
                 write!(out, " ({}: {})", goal.shown(), figure.verdict())?;
@@ -107,7 +72,7 @@ fn attach(out: &mut String, results: &StoreResults) -> fmt::Result {
     )
 }
 
-fn curve(results: &StoreResults) -> impl Iterator<Item = &Row> {
+fn curve(results: &Figures) -> impl Iterator<Item = &Row> {
     results
         .rows
         .iter()
@@ -115,7 +80,7 @@ fn curve(results: &StoreResults) -> impl Iterator<Item = &Row> {
 }
 
 /// The attach curve; `None` if it was not measured.
-pub(in crate::bench) fn chart(results: &StoreResults) -> Option<Chart> {
+pub(in crate::bench) fn chart(results: &Figures) -> Option<Chart> {
     let rows: Vec<&Row> = curve(results).collect();
     if rows.is_empty() {
         return None;
@@ -166,14 +131,6 @@ fn in_ms(figure: &Figure, scale: f64) -> Option<Spread> {
     )
 }
 
-fn digits(value: f64) -> String {
-    if value < 0.1 {
-        format!("{value:.4}")
-    } else {
-        tables::figure(value)
-    }
-}
-
 const INTRODUCTION: &str = "
 ## Volume store
 
@@ -215,12 +172,12 @@ const METHOD: &str = "
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::figures::tests::row;
     use crate::bench::sample::tests::session;
-    use crate::bench::store::results::tests::row;
 
     #[test]
     fn sections_show_what_was_measured() {
-        let mut results = StoreResults::default();
+        let mut results = Figures::default();
         assert_eq!(section(&results), "");
         assert!(chart(&results).is_none());
         for name in ["attach-10", "attach-1000", "create"] {

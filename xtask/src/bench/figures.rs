@@ -1,4 +1,7 @@
-//! What `afar store bench` reports, kept as JSON lines.
+//! Rows of named figures, kept as JSON lines: what `afar store bench` reports, and what is measured
+//! of whole cells.
+
+pub(super) mod tables;
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -6,18 +9,32 @@ use std::path::Path;
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
-use crate::bench::lines;
-use crate::bench::machine::Session;
-use crate::bench::sample::Spread;
+use super::lines;
+use super::machine::Session;
+use super::sample::Spread;
 
 /// Rows in the order they are shown in, by the start of their names.
-const ORDER: [&str; 8] = [
-    "attach", "remove", "clone", "compress", "create", "rename", "link", "unlink",
+const ORDER: [&str; 15] = [
+    "attach",
+    "remove",
+    "clone",
+    "compress",
+    "create",
+    "rename",
+    "link",
+    "unlink",
+    "fetch",
+    "store",
+    "clients",
+    "stock",
+    "release",
+    "callbacks",
+    "locations",
 ];
 
 /// Figures that belong together.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(in crate::bench) struct Row {
+pub(super) struct Row {
     pub(super) row: String,
     /// The session it belongs to; not in what the program reports.
     #[serde(default)]
@@ -31,7 +48,7 @@ pub(in crate::bench) struct Row {
 
 /// A figure, measured once or several times.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(in crate::bench) struct Figure {
+pub(super) struct Figure {
     pub(super) name: String,
     pub(super) unit: String,
     pub(super) values: Vec<f64>,
@@ -42,7 +59,7 @@ pub(in crate::bench) struct Figure {
 /// What is wanted of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(in crate::bench) enum Goal {
+pub(super) enum Goal {
     AtLeast(f64),
     AtMost(f64),
 }
@@ -103,19 +120,19 @@ enum Line {
     Row(Row),
 }
 
-/// All results of the store there are.
+/// All results of a subject there are.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(in crate::bench) struct StoreResults {
+pub(super) struct Figures {
     pub(super) sessions: Vec<Session>,
     pub(super) rows: Vec<Row>,
 }
 
-impl StoreResults {
+impl Figures {
     /// Reads them; none if there is no such file.
     ///
     /// # Errors
     /// The file cannot be read or is of another form.
-    pub(in crate::bench) fn load(path: &Path) -> Result<Self> {
+    pub(super) fn load(path: &Path) -> Result<Self> {
         let mut results = Self::default();
         for line in lines::read(path)? {
             match line {
@@ -185,7 +202,7 @@ pub(super) mod tests {
     use super::*;
     use crate::bench::sample::tests::session;
 
-    pub(in crate::bench::store) fn row(name: &str, value: f64) -> Row {
+    pub(in crate::bench) fn row(name: &str, value: f64) -> Row {
         let line = format!(
             r#"{{"row":"{name}","title":"some {name}","figures":[{{"name":"time","unit":"ms",
             "median":1,"values":[{value}],"goal":{{"at_most":2.0}},"met":true}}]}}"#
@@ -195,7 +212,7 @@ pub(super) mod tests {
 
     #[test]
     fn rows_are_kept_in_order_and_replaced() {
-        let mut results = StoreResults::default();
+        let mut results = Figures::default();
         for name in ["create", "attach-1000", "attach-10", "clone"] {
             results.replace(&session("s1"), row(name, 1.0));
         }
@@ -210,7 +227,7 @@ pub(super) mod tests {
         );
         let path = std::env::temp_dir().join(format!("afar-store-{}", std::process::id()));
         results.store(&path).unwrap();
-        assert_eq!(StoreResults::load(&path).unwrap(), results);
+        assert_eq!(Figures::load(&path).unwrap(), results);
         fs::remove_file(&path).unwrap();
     }
 }

@@ -1,0 +1,99 @@
+//! Whole cells: afar's servers with afar's client and with OpenAFS's, beside TCP and beside OpenAFS's
+//! servers on the same link.
+//!
+//! `rows` is what is measured, `site` starts servers and clients at the ends of a link, `section`
+//! makes the page's section.
+
+mod rows;
+mod section;
+mod site;
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, anyhow};
+
+pub(super) use section::section;
+
+use super::figures::Figures;
+use super::machine::Session;
+use super::{page, process, runner};
+use crate::{output, sh};
+
+pub(super) use rows::list;
+
+/// Options of `cargo xtask bench cell`.
+#[derive(clap::Args)]
+pub(crate) struct CellArgs {
+    /// Only these rows; the start of a name up to a dash selects all of its kind
+    #[arg(long, value_name = "ROW,…", value_delimiter = ',')]
+    only: Vec<String>,
+    /// How often to measure; the median counts [default: 3]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    runs: Option<u32>,
+    /// Small sizes, written to the target folder: to try it, not to publish
+    #[arg(long)]
+    quick: bool,
+    /// Make the page from the results there are
+    #[arg(long)]
+    render_only: bool,
+    /// The program to measure [default: build it]
+    #[arg(long, value_name = "PATH")]
+    afar: Option<PathBuf>,
+    /// Where the page goes, results in a folder beside it [default: docs]
+    #[arg(long, value_name = "FOLDER")]
+    out: Option<PathBuf>,
+}
+
+/// Does what `cargo xtask bench cell` was asked for.
+///
+/// # Errors
+/// A row cannot be measured; those before it are kept.
+pub(super) fn run(options: &CellArgs) -> Result<()> {
+    let folder = match &options.out {
+        Some(folder) => folder.clone(),
+        None if options.quick => runner::target().join("bench"),
+        None => sh::root().join("docs"),
+    };
+    let place = page::Place::new(&folder);
+    fs::create_dir_all(place.beside())
+        .with_context(|| format!("making {}", place.beside().display()))?;
+    let mut results = Figures::load(&place.cell_results())?;
+    if !options.render_only {
+        process::catch_signals()?;
+        let rows = rows::select(&options.only)
+            .map_err(|word| anyhow!("no row {word}: `cargo xtask bench` lists them"))?;
+        let afar = match &options.afar {
+            Some(path) => std::path::absolute(path)?,
+            None => runner::build()?,
+        };
+        super::link::remove_stale(&afar)?;
+        let runs = options.runs.unwrap_or(if options.quick { 1 } else { 3 });
+        let session = Session::now(&afar, &shown(options, runs))?;
+        for row in rows {
+            output::note(&format!("{}: {}", row.name, row.title));
+            let measured = row.measure(&afar, runs, options.quick)?;
+            results.replace(&session, measured);
+            results.store(&place.cell_results())?;
+        }
+    }
+    page::write(&place)?;
+    for line in results.summary() {
+        output::line(&line);
+    }
+    output::line(&format!("written: {}", place.page().display()));
+    Ok(())
+}
+
+/// The command as one would repeat it.
+fn shown(options: &CellArgs, runs: u32) -> String {
+    let mut words = format!("bench cell --runs {runs}");
+    if options.quick {
+        words += " --quick";
+    }
+    if !options.only.is_empty() {
+        words += " --only ";
+        words += &options.only.join(",");
+    }
+    words
+}

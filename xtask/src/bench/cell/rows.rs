@@ -1,0 +1,765 @@
+//! What is measured of whole cells.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use super::site::{self, CELL, Site, VOLUME};
+use crate::bench::contender::Contender;
+use crate::bench::figures::{Figure, Goal, Row as Measured};
+use crate::bench::link::{End, Place, Setup};
+use crate::bench::process::Process;
+use crate::bench::rows::Direction;
+use crate::bench::traffic::{self, Amount};
+use crate::sh;
+
+/// The slowest transfers take so long at most.
+const LIMIT: Duration = Duration::from_secs(900);
+/// Clients that read at a time.
+const CLIENTS: u32 = 64;
+/// `afsio` of OpenAFS 1.8 misplaces what it writes past 64 MiB.
+const AFSIO_MIB: u32 = 32;
+
+/// A row.
+pub(super) struct Row {
+    pub(super) name: &'static str,
+    pub(super) title: &'static str,
+    link: Option<Setup>,
+    work: Work,
+}
+
+enum Work {
+    /// afar's client reads a large file from afar's server, nothing cached there.
+    Fetch { mib: u32 },
+    /// It writes one.
+    Store { mib: u32 },
+    /// Many clients read at once.
+    Clients { mib: u32 },
+    /// OpenAFS's programs, with OpenAFS's servers and with afar's.
+    Stock { mib: u32, small_mib: u32 },
+    /// A volume is released to three servers.
+    Release { mib: u32 },
+    /// An example of a crate measures itself and prints JSON.
+    Example(&'static Example),
+}
+
+/// An example that prints figures as one JSON object.
+struct Example {
+    package: &'static str,
+    name: &'static str,
+    /// Key in the object, name, unit, goal.
+    figures: &'static [(&'static str, &'static str, &'static str, Option<Goal>)],
+}
+
+const fn link(rtt_ms: f64, rate_mbit: u32) -> Option<Setup> {
+    Some(Setup {
+        rtt_ms,
+        rate_mbit,
+        loss_percent: 0.0,
+        reorder_percent: 0.0,
+    })
+}
+
+const ROWS: [Row; 11] = [
+    Row {
+        name: "fetch-12",
+        title: "afar reads 1 GiB from afar in one call, 12.5 ms, 1 Gbit/s",
+        link: link(12.5, 1000),
+        work: Work::Fetch { mib: 1024 },
+    },
+    Row {
+        name: "fetch-100",
+        title: "afar reads 1 GiB from afar in one call, 100 ms, 1 Gbit/s",
+        link: link(100.0, 1000),
+        work: Work::Fetch { mib: 1024 },
+    },
+    Row {
+        name: "store-12",
+        title: "afar writes 256 MiB to afar, 12.5 ms, 1 Gbit/s",
+        link: link(12.5, 1000),
+        work: Work::Store { mib: 256 },
+    },
+    Row {
+        name: "clients-64",
+        title: "64 clients read 16 MiB each at once, 12.5 ms, 1 Gbit/s",
+        link: link(12.5, 1000),
+        work: Work::Clients { mib: 16 },
+    },
+    Row {
+        name: "stock-0",
+        title: "OpenAFS's programs, no delay",
+        link: link(0.0, 10_000),
+        work: Work::Stock {
+            mib: 256,
+            small_mib: AFSIO_MIB,
+        },
+    },
+    Row {
+        name: "stock-12",
+        title: "OpenAFS's programs, 12.5 ms, 1 Gbit/s",
+        link: link(12.5, 1000),
+        work: Work::Stock {
+            mib: 32,
+            small_mib: 8,
+        },
+    },
+    Row {
+        name: "stock-230",
+        title: "OpenAFS's programs, 230 ms, 30 Mbit/s",
+        link: link(230.0, 30),
+        work: Work::Stock {
+            mib: 4,
+            small_mib: 1,
+        },
+    },
+    Row {
+        name: "release-3",
+        title: "a volume of 256 MiB released to three servers, 100 ms, 1 Gbit/s",
+        link: link(100.0, 1000),
+        work: Work::Release { mib: 256 },
+    },
+    Row {
+        name: "callbacks-1000000",
+        title: "1,000,000 promises to 10,000 clients",
+        link: None,
+        work: Work::Example(&Example {
+            package: "afar-fileserver",
+            name: "callback_scale",
+            figures: &[
+                (
+                    "/bytes_per_promise",
+                    "memory of a promise",
+                    "octets",
+                    Some(Goal::AtMost(100.0)),
+                ),
+                (
+                    "/break_of_all/ms",
+                    "one change breaks 10,000 promises",
+                    "ms",
+                    Some(Goal::AtMost(1000.0)),
+                ),
+                (
+                    "/break_with_a_tenth_dead/ms",
+                    "the same, a tenth of the clients dead",
+                    "ms",
+                    None,
+                ),
+                (
+                    "/break_after_the_dead_are_known/ms",
+                    "the next change",
+                    "ms",
+                    None,
+                ),
+                ("/introduce_ms", "10,000 new clients introduced", "ms", None),
+            ],
+        }),
+    },
+    Row {
+        name: "locations-1500000",
+        title: "a location database of 1,500,000 entries",
+        link: None,
+        work: Work::Example(&Example {
+            package: "afar-dbserver",
+            name: "vldb_scale",
+            figures: &[
+                (
+                    "/by_id_per_s",
+                    "look-ups by number in process",
+                    "1/s",
+                    Some(Goal::AtLeast(100_000.0)),
+                ),
+                (
+                    "/by_name_per_s",
+                    "look-ups by name in process",
+                    "1/s",
+                    Some(Goal::AtLeast(100_000.0)),
+                ),
+                (
+                    "/rx_by_name_per_s",
+                    "look-ups by name over Rx, loopback",
+                    "1/s",
+                    Some(Goal::AtLeast(50_000.0)),
+                ),
+                ("/load_s", "entries loaded", "s", None),
+            ],
+        }),
+    },
+    Row {
+        name: "fetch-0",
+        title: "afar reads 1 GiB from afar, no delay",
+        link: link(0.0, 20_000),
+        work: Work::Fetch { mib: 1024 },
+    },
+];
+
+/// Lines that tell what there is.
+pub(in crate::bench) fn list() -> impl Iterator<Item = (&'static str, &'static str)> {
+    ROWS.iter().map(|row| (row.name, row.title))
+}
+
+/// The rows that are meant, all if none is named.
+///
+/// # Errors
+/// The word no row is meant by.
+pub(super) fn select(words: &[String]) -> Result<Vec<Row>, String> {
+    let meant = |row: &Row, word: &str| {
+        let rest = row.name.strip_prefix(word);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+    };
+    if let Some(word) = words
+        .iter()
+        .find(|word| !ROWS.iter().any(|row| meant(row, word)))
+    {
+        return Err(word.clone());
+    }
+    let rows = ROWS.into_iter();
+    Ok(rows
+        .filter(|row| words.is_empty() || words.iter().any(|word| meant(row, word)))
+        .collect())
+}
+
+/// Figures as they are gathered, run by run.
+#[derive(Default)]
+struct Figures(Vec<Figure>);
+
+impl Figures {
+    fn add(&mut self, name: &str, unit: &str, goal: Option<Goal>, value: f64) {
+        match self.0.iter_mut().find(|figure| figure.name == name) {
+            Some(figure) => figure.values.push(value),
+            None => self.0.push(Figure {
+                name: name.to_owned(),
+                unit: unit.to_owned(),
+                values: vec![value],
+                goal,
+            }),
+        }
+    }
+
+    /// A rate, and its ratio to another.
+    fn against(&mut self, name: &str, rate: f64, other: (&str, f64), least: f64) {
+        self.add(name, "Mbit/s", None, rate);
+        self.add(other.0, "Mbit/s", None, other.1);
+        let ratio = format!("{name} / {}", other.0);
+        self.add(&ratio, "", Some(Goal::AtLeast(least)), rate / other.1);
+    }
+}
+
+fn mbits(mib: u32, seconds: f64) -> f64 {
+    f64::from(mib) * 8.388_608 / seconds
+}
+
+impl Row {
+    /// Measures it so many times.
+    pub(super) fn measure(&self, afar: &Path, runs: u32, quick: bool) -> Result<Measured> {
+        let place = Place::make(afar, self.link)?;
+        let mut figures = Figures::default();
+        let size = |mib: u32| if quick { mib.div_ceil(8) } else { mib };
+        match &self.work {
+            Work::Fetch { mib } => fetch(&place, afar, size(*mib), runs, &mut figures)?,
+            Work::Store { mib } => store(&place, afar, size(*mib), runs, &mut figures)?,
+            Work::Clients { mib } => clients(&place, afar, size(*mib), runs, &mut figures)?,
+            Work::Stock { mib, small_mib } => {
+                let sizes = (size(*mib), size(*small_mib));
+                stock(&place, afar, sizes, runs, &mut figures)?;
+            }
+            Work::Release { mib } => release(&place, afar, size(*mib), runs, &mut figures)?,
+            Work::Example(example) => example.measure(runs, &mut figures)?,
+        }
+        Ok(Measured {
+            row: self.name.to_owned(),
+            session: String::new(),
+            title: self.title.to_owned(),
+            skipped: None,
+            figures: figures.0,
+        })
+    }
+}
+
+/// The better of TCP's two, in Mbit/s.
+fn tcp(place: &Place, direction: Direction) -> Result<f64> {
+    let mut best = 0.0_f64;
+    for contender in [Contender::Cubic, Contender::Bbr] {
+        let measured = traffic::tcp_transfer(place, contender, direction, Amount::Seconds(8))?;
+        best = best.max(measured.value);
+    }
+    Ok(best)
+}
+
+fn fetch(place: &Place, afar: &Path, mib: u32, runs: u32, figures: &mut Figures) -> Result<()> {
+    let mut site = Site::up(place, afar)?;
+    let wanted = site.fill("big.bin", mib)?;
+    let source = format!("/afs/{CELL}/{VOLUME}/big.bin");
+    let copy = site.path("copy.bin");
+    for _ in 0..runs {
+        site.cool()?;
+        let mut command = site.client(&["cp", "--json", "-j", "1", &source]);
+        command.arg(&copy);
+        let ended = Process::start(command)?.succeed(LIMIT)?;
+        let rate = mbits(mib, ended.time.as_secs_f64());
+        ensure!(site::hash(&copy)? == wanted, "the copy differs");
+        fs::remove_file(&copy)?;
+        let tcp = tcp(place, Direction::Recv)?;
+        figures.against("afar, one call at a time", rate, ("TCP", tcp), 0.93);
+    }
+    Ok(())
+}
+
+fn store(place: &Place, afar: &Path, mib: u32, runs: u32, figures: &mut Figures) -> Result<()> {
+    let site = Site::up(place, afar)?;
+    let source = site.path("source.bin");
+    site::noise(&source, mib)?;
+    for run in 0..runs {
+        let target = format!("/afs/{CELL}/{VOLUME}/run{run}.bin");
+        let mut command = site.client(&["cp", "--json"]);
+        command.arg(&source).arg(&target);
+        let rate = mbits(mib, site::seconds(command, LIMIT)?);
+        let tcp = tcp(place, Direction::Send)?;
+        figures.against("afar, durable", rate, ("TCP", tcp), 0.9);
+    }
+    Ok(())
+}
+
+fn clients(place: &Place, afar: &Path, mib: u32, runs: u32, figures: &mut Figures) -> Result<()> {
+    let site = Site::up(place, afar)?;
+    site.fill("shared.bin", mib)?;
+    let source = format!("/afs/{CELL}/{VOLUME}/shared.bin");
+    for _ in 0..runs {
+        let begun = Instant::now();
+        let mut readers = Vec::new();
+        for number in 0..CLIENTS {
+            let mut command = site.client(&["cp", "--json", &source]);
+            command.arg(site.path(&format!("copy{number}")));
+            readers.push(Process::start(command)?);
+        }
+        let mut rates = Vec::new();
+        for reader in readers {
+            let said = reader.succeed(LIMIT)?.out;
+            let said: Value = serde_json::from_str(said.lines().last().unwrap_or_default())?;
+            let rate = said.get("rate").and_then(Value::as_f64);
+            rates.push(rate.context("a client told no rate")?);
+        }
+        let total = mbits(mib * CLIENTS, begun.elapsed().as_secs_f64());
+        let tcp = tcp(place, Direction::Recv)?;
+        figures.against("all together", total, ("TCP", tcp), 0.8);
+        let sum: f64 = rates.iter().sum();
+        let squares: f64 = rates.iter().map(|rate| rate * rate).sum();
+        let jain = sum * sum / (squares * f64::from(CLIENTS));
+        figures.add("Jain's index", "", Some(Goal::AtLeast(0.9)), jain);
+    }
+    Ok(())
+}
+
+/// Rates of OpenAFS's programs, in the order of [`STOCK`].
+type Rates = [f64; 4];
+
+/// What OpenAFS's programs do.
+const STOCK: [&str; 4] = ["vos dump", "vos restore", "afsio read", "afsio write"];
+
+fn stock(
+    place: &Place,
+    afar: &Path,
+    (mib, small_mib): (u32, u32),
+    runs: u32,
+    figures: &mut Figures,
+) -> Result<()> {
+    let ours = {
+        let site = Site::up(place, afar)?;
+        site.fill("big.bin", mib)?;
+        let address = site.address().to_owned();
+        let etc = site.path("etc");
+        stock_runs(place, &etc, &address, &site, (mib, small_mib), runs)?
+    };
+    let theirs = {
+        let cell = Theirs::up(place, afar, mib)?;
+        let address = cell.text("address")?;
+        let etc = cell.etc()?;
+        stock_runs(place, &etc, &address, &cell, (mib, small_mib), runs)?
+    };
+    for (ours, theirs) in ours.into_iter().zip(theirs) {
+        for (number, program) in STOCK.into_iter().enumerate() {
+            let on = |servers: &str| format!("{program}, {servers}");
+            let (afar, openafs) = (on("afar's servers"), on("OpenAFS's"));
+            figures.against(&afar, ours[number], (&openafs, theirs[number]), 1.0);
+        }
+    }
+    Ok(())
+}
+
+/// A place with a volume that everybody may write to, for OpenAFS's programs.
+trait Stock {
+    /// The directory everybody may write to, as a path in AFS.
+    fn directory(&self) -> String;
+    /// A file for scratch.
+    fn scratch(&self, name: &str) -> PathBuf;
+    /// The volume that is dumped.
+    fn volume(&self) -> &str;
+    /// Makes an empty file, which afsio needs.
+    fn empty(&self, name: &str) -> Result<()>;
+}
+
+impl Stock for Site<'_> {
+    fn directory(&self) -> String {
+        format!("/afs/{CELL}/{VOLUME}")
+    }
+
+    fn scratch(&self, name: &str) -> PathBuf {
+        self.path(name)
+    }
+
+    fn volume(&self) -> &str {
+        VOLUME
+    }
+
+    fn empty(&self, name: &str) -> Result<()> {
+        let path = self.path("empty");
+        fs::write(&path, "")?;
+        let target = format!("{}/{name}", self.directory());
+        let source = path.to_str().context("a path that is not UTF-8")?;
+        self.administer(&["cp", "--localauth", source, &target])
+            .map(drop)
+    }
+}
+
+fn stock_runs(
+    place: &Place,
+    etc: &Path,
+    address: &str,
+    site: &impl Stock,
+    (mib, small_mib): (u32, u32),
+    runs: u32,
+) -> Result<Vec<Rates>> {
+    let dump = site.scratch("volume.dump");
+    let small = site.scratch("small.bin");
+    site::noise(&small, small_mib)?;
+    let text = |path: &Path| {
+        path.to_str()
+            .map(str::to_owned)
+            .context("a path that is not UTF-8")
+    };
+    let (dump_name, small_name) = (text(&dump)?, text(&small)?);
+    let mut rates = Vec::new();
+    for run in 0..runs {
+        let timed = |words: &[&str], mib: u32| {
+            let command = site::stock(place, etc, words);
+            Ok::<_, anyhow::Error>(mbits(mib, site::seconds(command, LIMIT)?))
+        };
+        let dumped = timed(
+            &[
+                "vos",
+                "dump",
+                "-id",
+                site.volume(),
+                "-file",
+                &dump_name,
+                "-noauth",
+            ],
+            mib,
+        )?;
+        let name = format!("bench.r{run}");
+        let restored = timed(
+            &[
+                "vos", "restore", address, "a", &name, "-file", &dump_name, "-noauth",
+            ],
+            mib,
+        )?;
+        site::short(site::stock(
+            place,
+            etc,
+            &["vos", "remove", "-id", &name, "-noauth"],
+        ))?;
+        let file = format!("file{run}");
+        site.empty(&file)?;
+        let path = format!("{}/{file}", site.directory());
+        let shell = |words: &str| {
+            let words = ["sh", "-c", words];
+            let command = site::stock(place, etc, &words);
+            Ok::<_, anyhow::Error>(mbits(small_mib, site::seconds(command, LIMIT)?))
+        };
+        let written = shell(&format!("afsio write -force -file {path} < {small_name}"))?;
+        let read = shell(&format!("afsio read -file {path} > /dev/null"))?;
+        rates.push([dumped, restored, read, written]);
+    }
+    Ok(rates)
+}
+
+/// A cell of OpenAFS without authorisation at the server's end of a link, gone when dropped.
+struct Theirs<'a> {
+    place: &'a Place,
+    afar: &'a Path,
+    dir: PathBuf,
+    description: Value,
+}
+
+const THEIR_CELL: &str = "openafs.example";
+
+impl<'a> Theirs<'a> {
+    fn up(place: &'a Place, afar: &'a Path, mib: u32) -> Result<Self> {
+        let name = format!("afar-bench-openafs-{}", std::process::id());
+        let dir = std::env::temp_dir().join(name);
+        let mut command = this_program()?;
+        command.args(["openafs", "up", "--noauth", "--cell", THEIR_CELL, "--dir"]);
+        command.arg(&dir).args(["--bench-mib", &mib.to_string()]);
+        for (option, end) in [("--netns", End::Server), ("--cli-netns", End::Client)] {
+            let namespace = place.namespace(end).context("a cell needs a link")?;
+            command.arg(option).arg(namespace);
+        }
+        let said = Process::start(command)?.succeed(LIMIT);
+        let mut cell = Self {
+            place,
+            afar,
+            dir,
+            description: Value::Null,
+        };
+        cell.description =
+            serde_json::from_str(&said?.out).context("reading what the cell told")?;
+        Ok(cell)
+    }
+
+    fn text(&self, key: &str) -> Result<String> {
+        let value = self.description.get(key).and_then(Value::as_str);
+        Ok(value
+            .with_context(|| format!("the cell tells no {key}"))?
+            .to_owned())
+    }
+
+    /// The folder of its clients' configuration.
+    fn etc(&self) -> Result<PathBuf> {
+        let cellservdb = PathBuf::from(self.text("cellservdb")?);
+        Ok(cellservdb.parent().context("no folder")?.to_owned())
+    }
+}
+
+impl Stock for Theirs<'_> {
+    fn directory(&self) -> String {
+        format!("/afs/{THEIR_CELL}/test.open")
+    }
+
+    fn scratch(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    fn volume(&self) -> &str {
+        "test.bench"
+    }
+
+    fn empty(&self, name: &str) -> Result<()> {
+        let path = self.dir.join("empty");
+        fs::write(&path, "")?;
+        let mut command = self.place.command(End::Client, self.afar);
+        command
+            .arg("cp")
+            .arg("--cellservdb")
+            .arg(self.text("cellservdb")?);
+        command
+            .arg(&path)
+            .arg(format!("{}/{name}", self.directory()));
+        site::short(command).map(drop)
+    }
+}
+
+impl Drop for Theirs<'_> {
+    fn drop(&mut self) {
+        let down = this_program().and_then(|mut command| {
+            command.args(["openafs", "down", "--dir"]).arg(&self.dir);
+            sh::capture(&mut command)
+        });
+        if let Err(error) = down {
+            crate::output::note(&format!("stopping the cell: {error:#}"));
+        }
+    }
+}
+
+fn this_program() -> Result<Command> {
+    let program = std::env::current_exe().context("finding this program")?;
+    Ok(Command::new(program))
+}
+
+/// Releases a volume of a server at the client's end to three at the other. What counts is all
+/// three copies together.
+fn release(place: &Place, afar: &Path, mib: u32, runs: u32, figures: &mut Figures) -> Result<()> {
+    let sites = Replicas::up(place, afar)?;
+    let source = sites.source.path("filler");
+    site::noise(&source, mib)?;
+    let text = source.to_str().context("a path that is not UTF-8")?;
+    for run in 0..runs {
+        let volume = format!("released{run}");
+        let target = format!("/afs/{CELL}/{volume}");
+        let own = sites.source.address();
+        let administer = |words: &[&str]| sites.source.administer(words);
+        administer(&["vos", "create", own, "a", &volume, "-maxquota", "0"])?;
+        administer(&["fs", "mkmount", &target, &volume, "--localauth"])?;
+        administer(&["cp", "--localauth", text, &format!("{target}/big.bin")])?;
+        for address in &sites.addresses {
+            administer(&["vos", "addsite", address, "a", &volume])?;
+        }
+        let released = || {
+            let begun = Instant::now();
+            sites.noauth(&["vos", "release", &volume])?;
+            Ok::<_, anyhow::Error>(begun.elapsed().as_secs_f64())
+        };
+        let rate = mbits(mib * 3, released()?);
+        let tcp = tcp(place, Direction::Send)?;
+        figures.against("three copies together", rate, ("TCP", tcp), 0.9);
+        figures.add(
+            "an unchanged volume",
+            "s",
+            Some(Goal::AtMost(1.0)),
+            released()?,
+        );
+    }
+    Ok(())
+}
+
+/// A cell at the client's end of a link, with three more file servers at the other.
+struct Replicas<'a> {
+    source: Site<'a>,
+    place: &'a Place,
+    afar: &'a Path,
+    addresses: Vec<String>,
+    _servers: Vec<Process>,
+}
+
+impl<'a> Replicas<'a> {
+    fn up(place: &'a Place, afar: &'a Path) -> Result<Self> {
+        let source = Site::up_at(place, afar, End::Client)?;
+        let (prefix, last) = place
+            .address(End::Server)
+            .rsplit_once('.')
+            .context("no IPv4 address")?;
+        let last: u8 = last.parse()?;
+        let device = interface(place)?;
+        let mut this = Self {
+            place,
+            afar,
+            addresses: Vec::new(),
+            _servers: Vec::new(),
+            source,
+        };
+        for number in 0..3 {
+            let address = format!("{prefix}.{}", last + 10 + number);
+            let mut add = place.command(End::Server, "ip".as_ref());
+            add.args(["address", "add", &format!("{address}/24"), "dev", &device]);
+            site::short(add)?;
+            let mut back = place.command(End::Client, "ip".as_ref());
+            back.args([
+                "route",
+                "replace",
+                &address,
+                "dev",
+                &interface_at(place, End::Client)?,
+            ]);
+            site::short(back)?;
+            let server = this.start(number, &address)?;
+            this._servers.push(server);
+            this.addresses.push(address);
+        }
+        // They register with the location server, which takes a round trip or two.
+        let begun = Instant::now();
+        while this
+            .addresses
+            .iter()
+            .any(|address| this.noauth(&["vos", "listpart", address]).is_err())
+        {
+            ensure!(
+                begun.elapsed() < Duration::from_secs(30),
+                "the replicas are not up"
+            );
+            crate::bench::process::pause(Duration::from_millis(200))?;
+        }
+        Ok(this)
+    }
+
+    fn start(&self, number: u8, address: &str) -> Result<Process> {
+        let dir = self.source.path(&format!("replica{number}"));
+        fs::create_dir_all(&dir)?;
+        let database = self.source.address();
+        let config = format!(
+            "cell = {CELL:?}\nroles = [\"file\", \"vol\"]\ndata = {data:?}\nrun = {run:?}\n\
+             listen = {address:?}\ninsecure_noauth = true\n[location]\nservers = [{database:?}]\n\
+             [protection]\nservers = [{database:?}]\n[partition.a]\npath = {partition:?}\n",
+            data = dir.join("data"),
+            run = dir.join("run"),
+            partition = dir.join("vicepa"),
+        );
+        let file = dir.join("afar.toml");
+        fs::write(&file, config)?;
+        let mut command = self.place.command(End::Server, self.afar);
+        command.args(["server", "--config"]).arg(file);
+        Process::start(command)
+    }
+
+    /// A command of administration from the source's end over the network.
+    fn noauth(&self, words: &[&str]) -> Result<String> {
+        let mut command = self.place.command(End::Client, self.afar);
+        command.args(words).arg("-noauth");
+        command.args(["--vl-server", self.source.address()]);
+        command.env("AFAR_RUN_DIR", self.source.path("none"));
+        site::short(command)
+    }
+}
+
+fn interface(place: &Place) -> Result<String> {
+    interface_at(place, End::Server)
+}
+
+/// The device an end has its address on.
+fn interface_at(place: &Place, end: End) -> Result<String> {
+    let mut command = place.command(end, "ip".as_ref());
+    command.args(["-o", "-4", "address"]);
+    let said = site::short(command)?;
+    let own = format!("{}/", place.address(end));
+    let line = said.lines().find(|line| line.contains(&own));
+    let device = line.and_then(|line| line.split_whitespace().nth(1));
+    Ok(device.context("the link has no device")?.to_owned())
+}
+
+impl Example {
+    fn measure(&self, runs: u32, figures: &mut Figures) -> Result<()> {
+        let mut build = sh::cargo(["build", "--release", "--quiet", "--package", self.package]);
+        build.args(["--example", self.name]);
+        sh::capture(&mut build)?;
+        let program = crate::bench::runner::target()
+            .join("release/examples")
+            .join(self.name);
+        for _ in 0..runs {
+            let said = Process::start(Command::new(&program))?.succeed(LIMIT)?.out;
+            let said: Value = serde_json::from_str(&said).context("reading its figures")?;
+            for (key, name, unit, goal) in self.figures {
+                let value = said.pointer(key).and_then(Value::as_f64);
+                let value = value.with_context(|| format!("{} tells no {key}", self.name))?;
+                figures.add(name, unit, *goal, value);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_selected_by_kind_or_name() {
+        let names = |words: &[&str]| {
+            let words: Vec<_> = words.iter().map(|word| (*word).to_owned()).collect();
+            select(&words).map(|rows| rows.iter().map(|row| row.name).collect::<Vec<_>>())
+        };
+        assert_eq!(names(&["store"]).unwrap(), ["store-12"]);
+        assert_eq!(names(&["stock"]).unwrap().len(), 3);
+        assert_eq!(names(&[]).unwrap().len(), ROWS.len());
+        assert_eq!(names(&["fet"]).unwrap_err(), "fet");
+    }
+
+    #[test]
+    fn ratios_are_of_neighbours() {
+        let mut figures = Figures::default();
+        figures.against("a", 50.0, ("b", 100.0), 0.4);
+        figures.against("a", 30.0, ("b", 100.0), 0.4);
+        assert_eq!(figures.0[2].values, [0.5, 0.3]);
+        assert!((mbits(1, 1.0) - 8.388_608).abs() < 1e-9);
+    }
+}

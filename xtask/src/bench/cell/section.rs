@@ -1,0 +1,73 @@
+//! The page's section on whole cells.
+
+use std::fmt;
+
+use crate::bench::figures::{self, Figures};
+
+/// The section as Markdown; nothing if nothing was measured.
+pub(in crate::bench) fn section(results: &Figures) -> String {
+    let mut out = String::new();
+    if !results.rows.is_empty() {
+        // Writing to a string does not fail.
+        write_section(&mut out, results).ok();
+    }
+    out
+}
+
+fn write_section(out: &mut String, results: &Figures) -> fmt::Result {
+    out.push_str(INTRODUCTION);
+    figures::tables::sessions(out, &results.sessions)?;
+    out.push_str("\n| | | | unit | goal | |\n|---|---|---|---|---|---|\n");
+    for row in &results.rows {
+        figures::tables::figures(out, row)?;
+    }
+    out.push_str(METHOD);
+    Ok(())
+}
+
+const INTRODUCTION: &str = "
+## Whole cells
+
+Made by `cargo xtask bench cell` from [the single results](benchmarks/cell.json); to repeat it, as root:
+
+```console
+# cargo xtask bench cell                       measure everything
+# cargo xtask bench cell --only fetch,stock    measure some
+```
+";
+
+const METHOD: &str = "
+### How cells are measured
+
+- afar's servers are one process of `afar up` at the server's end of an emulated link, with the defaults: data
+  that cannot be compressed, each operation durable when it returns. TCP is the better of iperf3 with CUBIC and
+  with BBR on the same link in the same run.
+- Before each fetch the server is started anew and the kernel's page cache emptied. The copy's SHA-256 is
+  compared. `afar cp -j 1` has one call at a time under way, of 64 MiB.
+- The clients are processes that begin together; Jain's index is of the rates each of them tells.
+- OpenAFS's programs are those of Debian's packages, first with afar's servers and then with OpenAFS's at the
+  same place, anonymous, the same number of times each. vos dump streams, and so does vos restore; afsio makes
+  a call for every 64 KiB. Ratios are of the first run with the first, and so on.
+- A release goes from a server at one end of a link to three at the other end, and the rate is that of the three
+  copies together.
+- Promises and locations are measured by examples of their crates, `callback_scale` and `vldb_scale`.
+";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::figures::tests::row;
+    use crate::bench::sample::tests::session;
+
+    #[test]
+    fn the_section_shows_what_was_measured() {
+        let mut results = Figures::default();
+        assert_eq!(section(&results), "");
+        results.replace(&session("s1"), row("fetch-12", 1.5));
+        let text = section(&results);
+        assert!(
+            text.contains("| some fetch-12 | time | 1.50 | ms | ≤ 2 | pass |"),
+            "{text}"
+        );
+    }
+}

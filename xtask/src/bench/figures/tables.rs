@@ -1,0 +1,63 @@
+//! Tables of sessions and figures for the page.
+
+use std::fmt::{self, Write};
+
+use super::Row;
+use crate::bench::machine::Session;
+use crate::bench::page::tables;
+
+/// A table of the sessions that measured something.
+pub(in crate::bench) fn sessions(out: &mut String, sessions: &[Session]) -> fmt::Result {
+    writeln!(
+        out,
+        "\n| measured (UTC) | commit | machine | software | command |\n|---|---|---|---|---|"
+    )?;
+    for s in sessions {
+        writeln!(
+            out,
+            "| {} | {} | {} × {}, {:.0} MHz, {:.0} GiB | Linux {}, {} | `cargo xtask {}` |",
+            s.id,
+            s.commit,
+            s.processors,
+            s.processor,
+            s.clock_mhz,
+            s.memory_gib,
+            s.kernel,
+            s.afar,
+            s.options
+        )?;
+    }
+    Ok(())
+}
+
+/// A row of figures: a line for each.
+pub(in crate::bench) fn figures(out: &mut String, row: &Row) -> fmt::Result {
+    if let Some(why) = &row.skipped {
+        writeln!(out, "| {} | skipped: {why} | – | | | |", row.title)?;
+    }
+    for (number, figure) in row.figures.iter().enumerate() {
+        let title = if number == 0 { &row.title } else { "" };
+        let Some(found) = figure.spread() else {
+            continue;
+        };
+        writeln!(
+            out,
+            "| {title} | {} | {} | {} | {} | {} |",
+            figure.name,
+            tables::spread(&found, digits),
+            figure.unit,
+            figure.goal.map(|goal| goal.shown()).unwrap_or_default(),
+            figure.verdict()
+        )?;
+    }
+    Ok(())
+}
+
+/// A number with enough digits, small ones included.
+pub(in crate::bench) fn digits(value: f64) -> String {
+    if value < 0.1 {
+        format!("{value:.4}")
+    } else {
+        tables::figure(value)
+    }
+}
