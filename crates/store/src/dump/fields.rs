@@ -42,7 +42,7 @@ pub struct VolumeHeader {
     pub in_service: bool,
     /// Whether an administrator has let it be used.
     pub blessed: bool,
-    /// The last uniquifier given to a vnode, or more.
+    /// Greater than any uniquifier given to a vnode.
     pub uniquifier: Uniquifier,
     /// Read-write, read-only or backup.
     pub kind: VolumeType,

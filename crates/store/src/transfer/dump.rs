@@ -221,7 +221,8 @@ fn volume_header(id: VolumeId, pin: &Pin) -> VolumeHeader {
         name: info.name.clone(),
         in_service: row.has(crate::meta::VolumeRow::IN_SERVICE),
         blessed: row.has(crate::meta::VolumeRow::BLESSED),
-        uniquifier: Uniquifier(row.uniquifier),
+        // OpenAFS's file server repairs a volume first that has a vnode with this one.
+        uniquifier: Uniquifier(row.uniquifier.saturating_add(1)),
         kind: row.kind,
         parent: VolumeId(row.parent),
         clone_id: VolumeId(row.clone),

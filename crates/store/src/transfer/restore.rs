@@ -301,7 +301,7 @@ impl Target {
             backup: there.map_or(0, |row| row.backup),
             uniquifier: loaded
                 .uniquifier
-                .max(header.uniquifier.0)
+                .max(header.uniquifier.0.saturating_sub(1))
                 .max(there.map_or(0, |row| row.uniquifier)),
             last_directory: loaded
                 .last_directory
