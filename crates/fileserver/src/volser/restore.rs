@@ -56,7 +56,8 @@ impl Volser {
     }
 }
 
-/// How to restore into a volume. Name, kind and group come from the caller, all else from the dump.
+/// How to restore into a volume. Name and kind come from the caller, the group stays as it was made,
+/// all else is from the dump (OpenAFS CopyVolumeHeader).
 fn options(
     volume: &Volume,
     cookie: &RestoreCookie,
@@ -66,7 +67,6 @@ fn options(
     let kind = VolumeType::from_number(cookie.kind).ok_or(codes::EINVAL)?;
     let mut options = RestoreOptions::new(volume.id()).name(name);
     options.kind = Some(kind);
-    options.parent = Some(cookie.parent_id);
     options.clone = Some(cookie.clone_id);
     // Otherwise the dump of a volume in service would bring this one on line before its time, if
     // the server stopped before the caller has said that it is whole.
