@@ -172,7 +172,7 @@ pub(super) async fn store_status(
 fn attributes_of(wanted: &StoreStatus, mode: u16, person: &crate::access::Person) -> SetAttributes {
     let set = |bit| wanted.mask & bit != 0;
     let mut attributes = SetAttributes {
-        mode: set(StoreStatus::SET_MODE).then(|| mode_bits(wanted)),
+        mode: set(StoreStatus::SET_MODE).then(|| mode_bits(wanted, person)),
         owner: set(StoreStatus::SET_OWNER).then_some(wanted.owner),
         group: set(StoreStatus::SET_GROUP).then_some(wanted.group),
         modify_time: set(StoreStatus::SET_MOD_TIME).then_some(wanted.client_mod_time),

@@ -94,7 +94,7 @@ impl Visit {
             owner: if gives { wanted.owner } else { self.person.id },
             group: set(StoreStatus::SET_GROUP).then_some(wanted.group),
             mode: if set(StoreStatus::SET_MODE) {
-                mode_bits(wanted)
+                mode_bits(wanted, &self.person)
             } else {
                 0o777
             },
@@ -103,9 +103,15 @@ impl Visit {
     }
 }
 
-/// The twelve permission bits of a request.
-pub(super) fn mode_bits(wanted: &StoreStatus) -> u16 {
-    u16::try_from(wanted.unix_mode_bits & 0o7777).unwrap_or_default()
+/// The permission bits of a request: set-user-id and its like are for administrators only, and
+/// are dropped from what others ask for (OpenAFS Update_TargetVnodeStatus).
+pub(super) fn mode_bits(wanted: &StoreStatus, person: &Person) -> u16 {
+    let allowed = if person.is_administrator() {
+        0o7777
+    } else {
+        0o777
+    };
+    u16::try_from(wanted.unix_mode_bits & allowed).unwrap_or_default()
 }
 
 /// Does something that blocks where that holds nobody up.

@@ -105,6 +105,8 @@ async fn attributes_with_data() {
     let cell = Cell::new().await;
     let ann = cell.ann();
     let fid = ann.create(cell.root(), "a").await;
+    let own = ann.files.store_status(fid, mode(0o6751)).await.unwrap();
+    assert_eq!(own.status.unix_mode_bits, 0o751);
     cell.admin()
         .files
         .store_status(fid, mode(0o4755))
