@@ -1,0 +1,132 @@
+//! Where afar's servers let OpenAFS's tools print something else than OpenAFS's servers do, and why.
+
+use crate::place::Ran;
+
+/// A difference that is meant.
+#[derive(Debug)]
+pub(super) struct Difference {
+    /// The beginning of command lines it is of.
+    command: &'static str,
+    /// What is printed of OpenAFS's servers, on either stream.
+    openafs: &'static str,
+    /// What is printed of afar's in its place.
+    afar: &'static str,
+    /// afar's exit status, if it is another one.
+    status: Option<i32>,
+    /// Why.
+    #[expect(
+        dead_code,
+        reason = "for who reads it, here or in what a failed test prints"
+    )]
+    reason: &'static str,
+}
+
+impl Difference {
+    /// Whether it is of this command.
+    pub(super) fn is_of(&self, line: &str) -> bool {
+        line.starts_with(self.command)
+    }
+
+    /// Makes what OpenAFS's servers have printed what afar's print; whether there was anything to
+    /// do.
+    pub(super) fn allow(&self, ran: &mut Ran) -> bool {
+        let mut found = false;
+        for text in [&mut ran.out, &mut ran.err] {
+            if text.contains(self.openafs) {
+                *text = text.replace(self.openafs, self.afar);
+                found = true;
+            }
+        }
+        if found && self.status.is_some() {
+            ran.code = self.status;
+        }
+        found
+    }
+}
+
+const fn differs(
+    command: &'static str,
+    openafs: &'static str,
+    afar: &'static str,
+    reason: &'static str,
+) -> Difference {
+    Difference {
+        command,
+        openafs,
+        afar,
+        status: None,
+        reason,
+    }
+}
+
+const NEW_ROOT: &str = "OpenAFS does not count the root directory of a volume before something \
+                        else makes it count all of them";
+const ONE_PROCESS: &str = "afar's servers are one process, which the system's service manager \
+                           starts, stops and restarts";
+const NO_LIST: &str = "afar has no list of administrators on the server";
+const ADDRESS: &str = "afar says where its configuration has it ask, which may be an address";
+
+/// For administrators.
+pub(super) const ALL: &[Difference] = &[
+    differs(
+        "vos examine data -extended",
+        "used 0 files",
+        "used 1 files",
+        NEW_ROOT,
+    ),
+    differs(
+        "vos listvol srv b -extended",
+        "used 0 files",
+        "used 1 files",
+        NEW_ROOT,
+    ),
+    differs(
+        "vos examine data -format",
+        "filecount\t0",
+        "filecount\t1",
+        NEW_ROOT,
+    ),
+    differs(
+        "bos status srv",
+        "Instance dafs",
+        "Instance fs",
+        ONE_PROCESS,
+    ),
+    differs(
+        "bos status srv vlserver",
+        "/usr/lib/openafs/",
+        "",
+        ONE_PROCESS,
+    ),
+    differs("bos listhosts", "afs1.test.example", "10.97.0.1", ADDRESS),
+    differs("bos listusers", "SUsers are: admin ", "", NO_LIST),
+    differs("bos getrestart", "at 5:00 am", "never", ONE_PROCESS),
+    differs("bos getrestricted", "off", "on", ONE_PROCESS),
+    Difference {
+        status: Some(57),
+        ..differs(
+            "bos stop",
+            "no such entity",
+            "RPC interface mismatch (-455)",
+            ONE_PROCESS,
+        )
+    },
+];
+
+const UNAUTHORISED: &str = "you are not authorized for this operation";
+const NOT_SERVED: &str = "RPC interface mismatch (-455)";
+
+/// For others.
+pub(super) const REFUSED: &[Difference] = &[
+    Difference {
+        status: Some(57),
+        ..differs("bos stop", UNAUTHORISED, NOT_SERVED, ONE_PROCESS)
+    },
+    differs("bos adduser", UNAUTHORISED, NOT_SERVED, NO_LIST),
+    differs("bos shutdown", UNAUTHORISED, NOT_SERVED, ONE_PROCESS),
+    differs("bos listhosts", "afs1.test.example", "10.97.0.1", ADDRESS),
+    Difference {
+        status: Some(57),
+        ..differs("bos exec", UNAUTHORISED, NOT_SERVED, ONE_PROCESS)
+    },
+];
