@@ -33,6 +33,8 @@ const SENDS_IN_A_TURN: usize = 16;
 const TIMER_GRAIN: Duration = Duration::from_micros(50);
 /// How long to keep away from a socket whose error we do not understand.
 const ERROR_PAUSE: Duration = Duration::from_millis(1);
+/// How long an endpoint that ends waits for acknowledgements of replies that were sent.
+const LINGER: Duration = Duration::from_millis(500);
 /// How long the last packets may take to leave.
 const LAST_PACKETS: Duration = Duration::from_millis(100);
 
@@ -69,6 +71,17 @@ pub(crate) struct Driver<S: Socket> {
 /// The endpoint ends when its calls have, or then.
 struct Closing {
     deadline: Instant,
+    /// Since when nobody here waits for a call: all there is are replies that were sent and not
+    /// acknowledged. Their clients may be gone.
+    quiet_since: Option<Instant>,
+}
+
+impl Closing {
+    /// When it ends if nothing happens.
+    fn ends_at(&self) -> Instant {
+        let quiet = self.quiet_since.map(|since| since + LINGER);
+        quiet.map_or(self.deadline, |quiet| quiet.min(self.deadline))
+    }
 }
 
 /// What to do after a turn.
@@ -156,7 +169,7 @@ impl<S: Socket> Driver<S> {
                 return Next::Turn;
             }
         }
-        let deadline = self.closing.as_ref().map(|closing| closing.deadline);
+        let deadline = self.closing.as_ref().map(Closing::ends_at);
         let at = match (self.engine.poll_timeout(), deadline) {
             (Some(timer), Some(deadline)) => Some(timer.min(deadline)),
             (timer, deadline) => timer.or(deadline),
@@ -368,13 +381,25 @@ impl<S: Socket> Driver<S> {
             .closing
             .as_ref()
             .map_or(deadline, |old| old.deadline.min(deadline));
-        self.closing = Some(Closing { deadline });
+        self.closing = Some(Closing {
+            deadline,
+            quiet_since: None,
+        });
     }
 
-    fn is_over(&self, now: Instant) -> bool {
-        self.closing
-            .as_ref()
-            .is_some_and(|closing| self.calls.is_empty() || now >= closing.deadline)
+    fn is_over(&mut self, now: Instant) -> bool {
+        let Some(closing) = &mut self.closing else {
+            return false;
+        };
+        if self.calls.is_empty() {
+            return true;
+        }
+        if self.calls.are_waited_for() {
+            closing.quiet_since = None;
+        } else {
+            closing.quiet_since.get_or_insert(now);
+        }
+        now >= closing.ends_at()
     }
 
     /// Ends what still runs and sends the last packets: aborts and acknowledgements.

@@ -42,6 +42,12 @@ impl CallTable {
         self.count == 0 && self.waiting.is_empty()
     }
 
+    /// Whether an application still has one of them in its hands.
+    pub(super) fn are_waited_for(&self) -> bool {
+        let mut running = self.running.iter().flatten();
+        !self.waiting.is_empty() || running.any(|call| Arc::strong_count(&call.shared) > 1)
+    }
+
     /// Carries out what the application left in a call's state, and begins the call if need be.
     pub(super) fn settle(
         &mut self,
