@@ -1,0 +1,257 @@
+//! `afar up` and `afar server` as their users see them: a cell made, stopped and started again,
+//! sockets handed over, readiness told, configurations refused.
+
+#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+const AFAR: &str = env!("CARGO_BIN_EXE_afar");
+const CELL: &str = "test.example";
+
+/// A folder for a cell, and the address it is to have: AFS's ports are fixed, so each test has a
+/// loopback address of its own.
+struct Site {
+    dir: TempDir,
+    address: &'static str,
+}
+
+impl Site {
+    fn new(address: &'static str) -> Self {
+        Self {
+            dir: tempfile::tempdir().unwrap(),
+            address,
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(AFAR);
+        command.env("AFAR_RUN_DIR", self.path("run"));
+        command
+    }
+
+    fn up(&self) -> Command {
+        let mut command = self.command();
+        command.arg("up").arg(self.path("cell"));
+        command.args(["--cell", CELL, "--listen", self.address]);
+        command
+    }
+
+    /// Runs a command that must succeed; what it prints.
+    fn say(&self, words: &[&str]) -> String {
+        let output = self.command().args(words).output().unwrap();
+        assert!(output.status.success(), "{words:?}: {}", told(&output));
+        String::from_utf8(output.stdout).unwrap()
+    }
+}
+
+fn told(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// A server, killed when dropped.
+struct Server {
+    child: Child,
+    lines: mpsc::Receiver<String>,
+}
+
+impl Server {
+    fn start(mut command: Command) -> Self {
+        command.stderr(Stdio::piped()).stdin(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let err = BufReader::new(child.stderr.take().unwrap());
+        let (keep, lines) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in err.lines().map_while(Result::ok) {
+                // Nobody listens any more once the test has seen enough.
+                let _gone = keep.send(line);
+            }
+        });
+        Self { child, lines }
+    }
+
+    /// Waits for a line with this in it.
+    fn until(&self, text: &str) -> String {
+        let mut seen = Vec::new();
+        loop {
+            match self.lines.recv_timeout(Duration::from_secs(20)) {
+                Ok(line) if line.contains(text) => return line,
+                Ok(line) => seen.push(line),
+                Err(_) => panic!("no line with {text:?}: {seen:#?}"),
+            }
+        }
+    }
+
+    fn stop(mut self) {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, Signal::TERM).unwrap();
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It has ended already when it was stopped.
+        let _gone = self.child.kill();
+        let _gone = self.child.wait();
+    }
+}
+
+#[test]
+fn a_cell_is_made_written_to_stopped_and_there_again() {
+    let site = Site::new("127.83.0.1");
+    let root = format!("/afs/{CELL}");
+    let server = Server::start(site.up());
+    server.until("is up at 127.83.0.1");
+    assert_eq!(site.say(&["ls", &root]), "");
+    std::fs::write(site.path("hello"), "Hello.\n").unwrap();
+    let hello = site.path("hello");
+    // Without a token nobody may write, and the message tells the way.
+    let refused = site.command().arg("cp").arg(&hello).arg(&root).output().unwrap();
+    assert!(!refused.status.success());
+    assert!(told(&refused).contains("--localauth"), "{}", told(&refused));
+    let hello = hello.to_str().unwrap().to_owned();
+    site.say(&["cp", "--localauth", &hello, &format!("{root}/hello")]);
+    site.say(&["vos", "create", site.address, "a", "user.ann"]);
+    site.say(&["pts", "createuser", "ann"]);
+    site.say(&["fs", "mkmount", &format!("{root}/ann"), "user.ann", "--localauth"]);
+    // Two servers of one cell would be in each other's way.
+    let second = site.up().output().unwrap();
+    assert!(!second.status.success());
+    assert!(told(&second).contains("running already"), "{}", told(&second));
+    server.stop();
+
+    let server = Server::start(site.up());
+    server.until("is up at");
+    assert_eq!(site.say(&["cat", &format!("{root}/hello")]), "Hello.\n");
+    assert_eq!(site.say(&["ls", &root]), "ann\nhello\n");
+    assert!(site.say(&["vos", "listvldb"]).contains("user.ann"));
+    assert!(site.say(&["pts", "examine", "ann"]).contains("Name: ann, id: 1,"));
+    let status = site.say(&["bos", "status", site.address]);
+    assert!(status.contains("Instance fs, currently running normally."), "{status}");
+    server.stop();
+}
+
+#[test]
+fn nobody_administers_over_the_network() {
+    let site = Site::new("127.83.0.2");
+    let server = Server::start(site.up());
+    server.until("is up at");
+    let away = |words: &[&str]| {
+        let mut command = Command::new(AFAR);
+        command.env("AFAR_RUN_DIR", site.path("none")).args(words);
+        command.args(["-noauth", "--vl-server", site.address]);
+        command.output().unwrap()
+    };
+    let listed = away(&["vos", "listvldb"]);
+    assert!(listed.status.success(), "{}", told(&listed));
+    for words in [
+        &["vos", "create", site.address, "a", "user.eve"] as &[&str],
+        &["vos", "remove", "-id", "root.cell"],
+        &["vos", "zap", site.address, "a", "536870912"],
+        &["pts", "createuser", "eve"],
+        &["pts", "delete", "anonymous"],
+    ] {
+        let refused = away(words);
+        assert!(!refused.status.success(), "{words:?} was done");
+    }
+    assert!(site.say(&["vos", "examine", "root.cell"]).contains("On-line"));
+    server.stop();
+}
+
+#[test]
+fn a_service_manager_hands_over_sockets_and_is_told() {
+    let site = Site::new("127.83.0.3");
+    if Command::new("systemd-socket-activate").arg("--version").output().is_err() {
+        eprintln!("skipped: systemd-socket-activate is not installed (package systemd)");
+        return;
+    }
+    let notified = UnixDatagram::bind(site.path("notify")).unwrap();
+    notified.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let mut command = Command::new("systemd-socket-activate");
+    command.arg("-d");
+    for port in [7000, 7002, 7003, 7005, 7007] {
+        command.args(["-l", &format!("{}:{port}", site.address)]);
+    }
+    command.arg(format!("--setenv=AFAR_RUN_DIR={}", site.path("run").display()));
+    command.arg(format!("--setenv=NOTIFY_SOCKET={}", site.path("notify").display()));
+    command.args([AFAR, "up"]).arg(site.path("cell"));
+    command.args(["--cell", CELL, "--listen", site.address]);
+    let server = Server::start(command);
+    server.until(":7007 as");
+    // What comes before the server runs waits in the socket.
+    let mut client = Command::new(AFAR);
+    client.args(["vos", "listvldb", "-noauth", "--vl-server", site.address]);
+    let listed = client.env("AFAR_RUN_DIR", site.path("none")).output().unwrap();
+    assert!(listed.status.success(), "{}", told(&listed));
+    let mut message = [0; 64];
+    let size = notified.recv(&mut message).unwrap();
+    assert_eq!(&message[..size], b"READY=1");
+    server.stop();
+    let size = notified.recv(&mut message).unwrap();
+    assert_eq!(&message[..size], b"STOPPING=1");
+}
+
+#[test]
+fn a_configuration_is_explained_and_mistakes_are_refused() {
+    let site = Site::new("127.83.0.4");
+    let keys = site.say(&["config", "explain"]);
+    assert!(keys.contains("files.max_callbacks") && keys.contains("range:"), "{keys}");
+    let file = site.path("afar.toml");
+    let serve = |text: &str, more: &[&str]| {
+        std::fs::write(&file, text).unwrap();
+        let mut command = site.command();
+        command.arg("server").arg("--config").arg(&file).args(more);
+        command.output().unwrap()
+    };
+    let partition = |path: &Path| format!("cell = \"{CELL}\"\n[partition.a]\npath = {path:?}\n");
+    for (text, more, says) in [
+        ("cel = 1", &[] as &[&str], "cel"),
+        (&partition(&site.path("a")), &["-vhashsize", "40"], "6 to 28"),
+        (&partition(Path::new("/proc/none")), &[], "/vicepa"),
+    ] {
+        let refused = serve(text, more);
+        assert!(!refused.status.success());
+        assert!(told(&refused).contains(says), "{says}: {}", told(&refused));
+    }
+}
+
+#[test]
+fn old_options_are_answered_and_everybody_is_warned_of() {
+    let site = Site::new("127.83.0.5");
+    let file = site.path("afar.toml");
+    let text = format!(
+        "cell = \"{CELL}\"\ndata = {data:?}\nlisten = \"{}\"\ninsecure_noauth = true\n\
+         [partition.a]\npath = {a:?}\n[partition.b]\npath = {b:?}\n",
+        site.address,
+        data = site.path("data"),
+        a = site.path("a"),
+        b = site.path("b"),
+    );
+    std::fs::write(&file, text).unwrap();
+    let mut command = site.command();
+    command.arg("server").arg("--config").arg(&file).args(["-p", "128", "-busyat", "600"]);
+    let server = Server::start(command);
+    server.until("-p 128: not needed");
+    server.until("taken as files.max_calls = 600");
+    server.until("insecure_noauth: everybody");
+    server.until("registered");
+    let parts = site.say(&["vos", "listpart", site.address]);
+    assert!(parts.contains("/vicepa     /vicepb"), "{parts}");
+    // A volume moves between the partitions of one server.
+    site.say(&["vos", "create", site.address, "a", "user.ann"]);
+    site.say(&["vos", "move", "user.ann", site.address, "a", site.address, "b"]);
+    assert!(site.say(&["vos", "examine", "user.ann"]).contains("/vicepb"));
+    server.stop();
+}
