@@ -12,6 +12,10 @@
 //! `cargo xtask test --only interop` sets.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![expect(
+    clippy::print_stderr,
+    reason = "what helps to understand a failure is shown"
+)]
 
 mod client;
 mod content;

@@ -17,6 +17,5 @@ pub(super) fn rows() -> Vec<Row> {
         row("bos stop srv nothing"),
         row("rxdebug srv 7000 -version").mask(Mask::Line("AFS version")),
         row("rxdebug srv 7003 -version").mask(Mask::Line("AFS version")),
-        row("rxdebug srv 7999 -version"),
     ]
 }

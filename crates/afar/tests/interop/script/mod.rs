@@ -14,6 +14,7 @@ mod refused;
 mod vos;
 
 use std::fmt::Write;
+use std::time::{Duration, Instant};
 
 use afar_types::Rights;
 
@@ -152,19 +153,28 @@ fn place(net: &Net) -> Place {
     Place::new(net, "cli", net.address("srv"))
 }
 
-/// Runs all rows in both cells, and fails with all that differ.
-fn compare(rows: &[Row], mut theirs: Side<'_>, mut ours: Side<'_>, differences: &[Difference]) {
+/// What all rows print in a cell, and how long each took.
+fn transcript(rows: &[Row], mut side: Side<'_>) -> Vec<(Ran, Duration)> {
+    let timed = |row: &Row| {
+        let begun = Instant::now();
+        (row.normalised(side.run(row)), begun.elapsed())
+    };
+    rows.iter().map(timed).collect()
+}
+
+/// Runs all rows in both cells at once, and fails with all that differ.
+fn compare(rows: &[Row], theirs: Side<'_>, ours: Side<'_>, differences: &[Difference]) {
+    let (expected, found) = std::thread::scope(|scope| {
+        let expected = scope.spawn(|| transcript(rows, theirs));
+        let found = transcript(rows, ours);
+        (expected.join().unwrap(), found)
+    });
     let mut used = vec![false; differences.len()];
     let mut report = String::new();
     let mut differing = 0;
-    for row in rows {
-        let begun = std::time::Instant::now();
-        let expected = theirs.run(row);
-        let middle = std::time::Instant::now();
-        let found = row.normalised(ours.run(row));
-        let mut expected = row.normalised(expected);
+    for ((row, (mut expected, before)), (found, after)) in rows.iter().zip(expected).zip(found) {
         if std::env::var_os("AFAR_TEST_SHOW").is_some() {
-            let times = (middle - begun, middle.elapsed());
+            let times = (before, after);
             eprintln!("$ {} # {times:.1?}\n{}", row.line, show(&expected));
         }
         for (difference, used) in differences.iter().zip(&mut used) {
@@ -175,12 +185,8 @@ fn compare(rows: &[Row], mut theirs: Side<'_>, mut ours: Side<'_>, differences: 
         if expected != found {
             differing += 1;
             let (expected, found) = (show(&expected), show(&found));
-            writeln!(
-                report,
-                "$ {}\n--- OpenAFS\n{expected}--- afar\n{found}",
-                row.line
-            )
-            .unwrap();
+            let line = row.line;
+            writeln!(report, "$ {line}\n--- OpenAFS\n{expected}--- afar\n{found}").unwrap();
         }
     }
     for (difference, _) in differences.iter().zip(used).filter(|(_, used)| !used) {
