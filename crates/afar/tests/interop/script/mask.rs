@@ -20,7 +20,7 @@ impl Mask {
         match self {
             Self::Dates => dates(text),
             Self::Numbers => numbers(text),
-            Self::Uuids => words(text, |word| is_uuid(word), "<uuid>"),
+            Self::Uuids => words(text, is_uuid, "<uuid>"),
             Self::Line(part) => {
                 let keep = |line: &&str| !line.contains(part);
                 let lines = text.split_inclusive('\n').filter(keep);
