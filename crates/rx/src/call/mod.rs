@@ -7,6 +7,7 @@ mod ranges;
 pub(crate) mod receive;
 pub(crate) mod send;
 
+use std::net::SocketAddr;
 use std::time::Instant;
 
 use self::receive::Receiver;
@@ -70,6 +71,8 @@ pub(crate) struct Call {
     pub(crate) in_acks: bool,
     /// Whether the call waits for a place among its service's calls.
     pub(crate) in_line: bool,
+    /// The address among whose calls it counts, once it waits or runs.
+    pub(crate) counted: Option<SocketAddr>,
     told: Told,
     /// A padded PING of that size is to be sent.
     pub(crate) probe_size: Option<usize>,
@@ -110,6 +113,7 @@ impl Call {
             in_ready: false,
             in_acks: false,
             in_line: false,
+            counted: None,
             told: Told::default(),
             probe_size: None,
         }

@@ -38,6 +38,8 @@ const CONTROL_MAX: usize = 1024;
 /// Calls that may wait for a place in a service; further ones get VBUSY. OpenAFS's file server
 /// begins to refuse at 600.
 const WAITING_MAX: usize = 1024;
+/// Calls of one address that may run, or wait, while there is room, however many it has already.
+const SHARE_MIN: usize = 64;
 /// What a call may always hold, however short memory is, so that none starves.
 const RECEIVE_FLOOR: u64 = 64 << 10;
 
@@ -86,6 +88,44 @@ struct ServiceState {
     security: Vec<Arc<dyn ServerSecurity>>,
     running: usize,
     waiting: VecDeque<Key>,
+    /// By whose they are; nobody is listed without a call.
+    shares: BTreeMap<SocketAddr, Share>,
+}
+
+/// The calls of one address to a service.
+#[derive(Debug, Default)]
+struct Share {
+    running: usize,
+    waiting: usize,
+}
+
+impl ServiceState {
+    /// Whether a call of this address may run. An address may have as many as are free beside
+    /// them: one that asks for everything gets half, a second one a third, and there is always
+    /// room for the next.
+    fn has_place(&self, address: SocketAddr) -> bool {
+        let own = self.shares.get(&address).map_or(0, |share| share.running);
+        has_room(self.service.max_calls, self.running, own)
+    }
+
+    /// Whether a call of this address may wait, by the same rule.
+    fn has_place_in_line(&self, address: SocketAddr) -> bool {
+        let own = self.shares.get(&address).map_or(0, |share| share.waiting);
+        has_room(WAITING_MAX, self.waiting.len(), own)
+    }
+
+    fn change_share(&mut self, address: SocketAddr, change: impl FnOnce(&mut Share)) {
+        let share = self.shares.entry(address).or_default();
+        change(share);
+        if share.running == 0 && share.waiting == 0 {
+            self.shares.remove(&address);
+        }
+    }
+}
+
+fn has_room(most: usize, taken: usize, own: usize) -> bool {
+    let free = most.saturating_sub(taken);
+    free > 0 && own < free.max(SHARE_MIN)
 }
 
 #[derive(Debug)]
@@ -165,6 +205,7 @@ impl Endpoint {
             security,
             running: 0,
             waiting: VecDeque::new(),
+            shares: BTreeMap::new(),
         };
         self.services.insert(state.service.id, state);
     }
@@ -531,37 +572,43 @@ impl Endpoint {
             }
         }
         self.release_channel(call.connection, call.channel);
-        if call.role == Role::Server && call.stage == Stage::Running {
-            self.admit_next(service);
+        let Some(address) = call.counted else {
+            return;
+        };
+        if let Some(state) = self.services.get_mut(&service) {
+            if call.in_line {
+                state.waiting.retain(|waiting| *waiting != key);
+                state.change_share(address, |share| share.waiting -= 1);
+            } else {
+                state.running = state.running.saturating_sub(1);
+                state.change_share(address, |share| share.running -= 1);
+            }
         }
-        if call.in_line
-            && call.stage == Stage::Waiting
-            && let Some(state) = self.services.get_mut(&service)
-        {
-            state.waiting.retain(|waiting| *waiting != key);
-        }
+        self.admit_next(service);
     }
 
-    /// A place among the service's calls is free.
+    /// A place among the service's calls may be free: for the first in line whose share allows it.
     fn admit_next(&mut self, service: ServiceId) {
         let Some(state) = self.services.get_mut(&service) else {
             return;
         };
-        state.running = state.running.saturating_sub(1);
-        while let Some(key) = self
-            .services
-            .get_mut(&service)
-            .and_then(|s| s.waiting.pop_front())
-        {
-            if self
-                .calls
-                .get(key)
-                .is_some_and(|call| call.stage == Stage::Waiting)
-            {
-                self.admit(key);
-                return;
+        let address = |key: &Key| self.calls.get(*key).and_then(|call| call.counted);
+        let may_run = |key: &Key| address(key).is_some_and(|address| state.has_place(address));
+        let Some(key) = state
+            .waiting
+            .iter()
+            .position(may_run)
+            .and_then(|at| state.waiting.remove(at))
+        else {
+            return;
+        };
+        if let Some(call) = self.calls.get_mut(key) {
+            call.in_line = false;
+            if let Some(address) = call.counted.take() {
+                state.change_share(address, |share| share.waiting -= 1);
             }
         }
+        self.admit(key);
     }
 
     /// Offers a waiting call to the application if nothing stands in its way.
@@ -586,22 +633,34 @@ impl Endpoint {
             self.queue_ack(key);
             return;
         }
-        if state.running >= state.service.max_calls {
+        let address = path.address;
+        if !state.has_place(address) {
             if call.in_line {
                 return;
             }
-            if state.waiting.len() >= WAITING_MAX {
+            if !state.has_place_in_line(address) {
                 let now = connection.last_used;
                 self.stats.refused += 1;
                 self.send_abort(now, key, AbortCode::VBUSY);
                 return self.remove_call(key);
             }
             call.in_line = true;
+            call.counted = Some(address);
             state.waiting.push_back(key);
+            state.change_share(address, |share| share.waiting += 1);
             self.stats.calls_waited += 1;
             return;
         }
+        // It may have been in line, and come to the front by itself.
+        if std::mem::take(&mut call.in_line)
+            && let Some(counted) = call.counted
+        {
+            state.waiting.retain(|waiting| *waiting != key);
+            state.change_share(counted, |share| share.waiting -= 1);
+        }
+        call.counted = Some(address);
         state.running += 1;
+        state.change_share(address, |share| share.running += 1);
         call.stage = Stage::Running;
         call.idle_limit = state.service.idle_limit;
         self.stats.calls_received += 1;

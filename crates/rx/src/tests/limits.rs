@@ -93,14 +93,17 @@ fn calls_wait_for_a_place_then_are_refused() {
     let next = raw.incoming();
     assert_eq!(raw.endpoint.read(next), Read::Data((&b"a"[..]).into()));
     raw.take();
-    (10..2000).for_each(|index| begin(&mut raw, index));
+    (10..1200).for_each(|index| begin(&mut raw, index));
     let aborts = raw.take_of(PacketType::Abort);
     assert!(
         aborts
             .iter()
             .all(|(_, body)| abort_code(body) == AbortCode::VBUSY)
     );
-    assert!((900..1100).contains(&aborts.len()), "{}", aborts.len());
+    // Half of the line is free for others.
+    let refused = raw.endpoint.stats().refused;
+    assert!((670..700).contains(&refused), "{refused}");
+    assert!(aborts.len() as u64 >= refused);
     assert_eq!(raw.events(), []);
     // A waiting call that its client gives up leaves the line.
     for index in 3..2000 {
@@ -113,6 +116,45 @@ fn calls_wait_for_a_place_then_are_refused() {
     raw.header.cid = Cid(0x9000);
     raw.data(1, Flags::LAST_PACKET, b"");
     raw.incoming();
+}
+
+#[test]
+fn who_has_taken_many_places_leaves_some_to_others() {
+    let mut raw = Raw::server(Config::default());
+    let service = Service {
+        max_calls: 400,
+        ..Service::new(SERVICE, "narrow")
+    };
+    raw.endpoint.add_service(service, vec![Arc::new(RxNull)]);
+    let begun = |raw: &mut Raw, first: u32, calls: u32| {
+        for index in 0..calls {
+            raw.header.cid = Cid(first + index);
+            raw.data(1, Flags::LAST_PACKET, b"a");
+        }
+        let incoming = |event| match event {
+            Event::Incoming { call, .. } => Some(call),
+            _ => None,
+        };
+        let running: Vec<_> = raw.events().into_iter().filter_map(incoming).collect();
+        running
+    };
+    let greedy = begun(&mut raw, 0x1000, 1000);
+    assert_eq!(greedy.len(), 200);
+    raw.peer.set_port(7009);
+    let modest = begun(&mut raw, 0x10_0000, 50);
+    assert_eq!(modest.len(), 50, "all at once, though others wait");
+    // What the modest one gives back goes to nobody who has a share.
+    raw.endpoint.abort(raw.now, modest[0], AbortCode(1));
+    assert_eq!(raw.events(), []);
+    raw.endpoint.abort(raw.now, greedy[0], AbortCode(1));
+    let more = raw.events();
+    assert!(more.len() <= 1, "{more:?}");
+    for call in &modest[1..] {
+        raw.endpoint.abort(raw.now, *call, AbortCode(1));
+    }
+    let (running, waited) = (raw.events().len(), raw.endpoint.stats().calls_waited);
+    assert!((1..=60).contains(&running), "{running}");
+    assert!((400..600).contains(&waited), "{waited}");
 }
 
 /// The most that was held at any time, in octets.
