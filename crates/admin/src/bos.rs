@@ -6,6 +6,8 @@ use afar_types::{BozoState, BozoStatus, BozoText, BozoTime};
 
 /// BOZO: the number is past the end of the list.
 const BZDOM: AbortCode = AbortCode(39_429);
+/// The same of administrators: what the file of them is read with answers 1.
+const USERS_END: AbortCode = AbortCode(1);
 /// Lists end by themselves; this is for servers that never say so.
 const LIST_MAX: i32 = 1000;
 /// The number by which the program is asked for that is told of exits.
@@ -90,7 +92,8 @@ pub async fn hosts(server: &bozo::Client) -> Result<(String, Vec<String>), RpcEr
 /// # Errors
 /// When the server does not answer, or refuses.
 pub async fn users(server: &bozo::Client) -> Result<Vec<String>, RpcError> {
-    list(async |number| Ok(text(&server.list_s_users(number).await?.name))).await
+    let ask = async |number| Ok(text(&server.list_s_users(number).await?.name));
+    list_until(USERS_END, ask).await
 }
 
 /// When the server restarts its processes: all, and those with a new program.
@@ -105,11 +108,18 @@ pub async fn restart_times(server: &bozo::Client) -> Result<[BozoTime; 2], RpcEr
 
 /// What is asked for by number, from 0 until the server says that there is no more.
 async fn list(ask: impl AsyncFn(i32) -> Result<String, RpcError>) -> Result<Vec<String>, RpcError> {
+    list_until(BZDOM, ask).await
+}
+
+async fn list_until(
+    end: AbortCode,
+    ask: impl AsyncFn(i32) -> Result<String, RpcError>,
+) -> Result<Vec<String>, RpcError> {
     let mut found = Vec::new();
     for number in 0..LIST_MAX {
         match ask(number).await {
             Ok(text) => found.push(text),
-            Err(error) if error.code() == BZDOM => break,
+            Err(error) if error.code() == end => break,
             Err(error) => return Err(error),
         }
     }

@@ -29,8 +29,8 @@ const SUITES: [&str; 4] = ["vos", "pts", "bos", "fs"];
 pub(crate) enum Rewritten {
     /// It goes to clap.
     Parse(Vec<OsString>),
-    /// Help was asked for: this goes to standard output.
-    Print(String),
+    /// Help: this goes to standard output, and the program ends with this code.
+    Print(String, u8),
     /// It is wrong: this goes to standard error, without the program's own name before it, and
     /// the program ends with this code.
     Fail(String, u8),
@@ -67,23 +67,21 @@ pub(crate) fn rewrite(root: &Command, argv: impl IntoIterator<Item = OsString>) 
 
 fn spell_out(suite: &Command, typed: &[OsString]) -> Result<Vec<OsString>, Rewritten> {
     let name = suite.get_name();
-    let fail = |text: String| Rewritten::Fail(text, wrong_usage(name));
+    let fail = |(wrong, text): (Wrong, String)| Rewritten::Fail(text, wrong.code(name));
     if typed.first().is_some_and(|verb| verb == "--help") {
         return Ok(vec!["--help".into()]);
     }
     let Some((verb, typed)) = typed.split_first() else {
         let text = format!("{name}: Type '{name} help' or '{name} help <topic>' for help\n");
-        return Err(fail(text));
+        return Err(Rewritten::Print(text, Wrong::NoCommand.code(name)));
     };
     let found = match find_command(suite, verb) {
         Ok(Verb::Command(found)) => found,
         Ok(Verb::Help) => return Err(usage::help(suite, typed)),
         Ok(Verb::Apropos) => return Err(usage::apropos(suite, typed)),
         Ok(Verb::Version) => {
-            return Err(Rewritten::Print(format!(
-                "afar {}\n",
-                env!("CARGO_PKG_VERSION")
-            )));
+            let text = format!("afar {}\n", env!("CARGO_PKG_VERSION"));
+            return Err(Rewritten::Print(text, 0));
         }
         Err(ambiguous) => {
             let what = if ambiguous {
@@ -92,8 +90,9 @@ fn spell_out(suite: &Command, typed: &[OsString]) -> Result<Vec<OsString>, Rewri
                 "Unrecognized"
             };
             let verb = verb.to_string_lossy();
-            return Err(fail(format!(
-                "{name}: {what} operation '{verb}'; type '{name} help' for list\n"
+            return Err(fail((
+                Wrong::Command,
+                format!("{name}: {what} operation '{verb}'; type '{name} help' for list\n"),
             )));
         }
     };
@@ -111,7 +110,7 @@ fn spell_out(suite: &Command, typed: &[OsString]) -> Result<Vec<OsString>, Rewri
         line.take(token).map_err(fail)?;
     }
     if line.help {
-        return Err(Rewritten::Print(usage::syntax(name, found)));
+        return Err(Rewritten::Print(usage::syntax(name, found), 0));
     }
     line.check().map_err(fail)?;
     let mut spelled = vec![OsString::from(found.get_name())];
@@ -119,12 +118,31 @@ fn spell_out(suite: &Command, typed: &[OsString]) -> Result<Vec<OsString>, Rewri
     Ok(spelled)
 }
 
-/// What `vos` and the others return for a command line that is wrong.
-fn wrong_usage(suite: &str) -> u8 {
-    match suite {
-        "pts" => 1,
-        // They return -1, or the `cmd` library's own codes, whose low bits are none of ours.
-        _ => 255,
+/// What is wrong with a command line: the low bits of the code the `cmd` library has for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wrong {
+    /// More than one value for an option that takes one.
+    Values = 2,
+    /// More than there are options for.
+    TooMany = 3,
+    /// No command at all.
+    NoCommand = 4,
+    /// No such command.
+    Command = 5,
+    /// No such option.
+    Switch = 6,
+    /// Something is missing.
+    TooFew = 8,
+}
+
+impl Wrong {
+    /// What the program of this name returns for it.
+    fn code(self, suite: &str) -> u8 {
+        match suite {
+            "vos" => 255,
+            "pts" => 1,
+            _ => self as u8,
+        }
     }
 }
 
@@ -230,7 +248,7 @@ impl<'a> Line<'a> {
     }
 
     /// Reads one word.
-    fn take(&mut self, token: &OsStr) -> Result<(), String> {
+    fn take(&mut self, token: &OsStr) -> Result<(), (Wrong, String)> {
         let bytes = token.as_bytes();
         // What begins with a dash and a digit is a negative number.
         if bytes.first() == Some(&b'-') && !bytes.get(1).is_some_and(u8::is_ascii_digit) {
@@ -240,7 +258,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    fn option(&mut self, token: &OsStr) -> Result<(), String> {
+    fn option(&mut self, token: &OsStr) -> Result<(), (Wrong, String)> {
         let bytes = token.as_bytes();
         let equals = bytes.iter().rposition(|&byte| byte == b'=');
         let (typed, value) = match equals {
@@ -259,18 +277,18 @@ impl<'a> Line<'a> {
         let suite = self.suite;
         let Some(found) = self.find(typed) else {
             let (token, command) = (token.to_string_lossy(), self.command);
-            return Err(format!(
+            let text = format!(
                 "{suite}: Unrecognized or ambiguous switch '{token}'; type '{suite} help \
                  {command}' for detailed help\n"
-            ));
+            );
+            return Err((Wrong::Switch, text));
         };
         let slot = &mut self.slots[found];
         if slot.kind == Kind::Flag {
             if value.is_some() {
                 let name = slot.name;
-                return Err(format!(
-                    "{suite}: Switch '-{name}' doesn't take an argument\n"
-                ));
+                let text = format!("{suite}: Switch '-{name}' doesn't take an argument\n");
+                return Err((Wrong::TooMany, text));
             }
             if !std::mem::replace(&mut slot.named, true) {
                 self.spelled.push(format!("--{}", slot.name).into());
@@ -308,14 +326,15 @@ impl<'a> Line<'a> {
         fitting.next().is_none().then_some(first)
     }
 
-    fn value(&mut self, value: &OsStr) -> Result<(), String> {
+    fn value(&mut self, value: &OsStr) -> Result<(), (Wrong, String)> {
         while self.slots.get(self.current).is_some_and(|slot| {
             slot.kind == Kind::Flag || ((slot.own || slot.arg.is_hide_set()) && !slot.named)
         }) {
             self.current += 1;
         }
         if self.current >= self.slots.len() {
-            return Err(format!("{}: Too many arguments\n", self.suite));
+            let text = format!("{}: Too many arguments\n", self.suite);
+            return Err((Wrong::TooMany, text));
         }
         self.fill(self.current, value)?;
         // The last option that takes a list takes all that is left.
@@ -331,13 +350,12 @@ impl<'a> Line<'a> {
         Ok(())
     }
 
-    fn fill(&mut self, number: usize, value: &OsStr) -> Result<(), String> {
+    fn fill(&mut self, number: usize, value: &OsStr) -> Result<(), (Wrong, String)> {
         let slot = &mut self.slots[number];
         if slot.kind == Kind::Single && slot.values > 0 {
-            return Err(format!(
-                "{}: Too many values after switch -{}\n",
-                self.suite, slot.name
-            ));
+            let (suite, name) = (self.suite, slot.name);
+            let text = format!("{suite}: Too many values after switch -{name}\n");
+            return Err((Wrong::Values, text));
         }
         slot.values += 1;
         let mut spelled = format!("--{}=", slot.name).into_bytes();
@@ -347,20 +365,18 @@ impl<'a> Line<'a> {
     }
 
     /// Whether all that is needed is there.
-    fn check(&self) -> Result<(), String> {
+    fn check(&self) -> Result<(), (Wrong, String)> {
         let suite = self.suite;
         for slot in self.slots.iter().filter(|slot| slot.kind != Kind::Flag) {
             if slot.named && slot.values == 0 {
                 let name = slot.name;
-                return Err(format!(
-                    "{suite}:  The field '-{name}' isn't completed properly\n"
-                ));
+                let text = format!("{suite}:  The field '-{name}' isn't completed properly\n");
+                return Err((Wrong::TooFew, text));
             }
             if slot.arg.is_required_set() && slot.values == 0 {
-                return Err(format!(
-                    "{suite}: Missing required parameter '-{}'\n",
-                    slot.name
-                ));
+                let name = slot.name;
+                let text = format!("{suite}: Missing required parameter '-{name}'\n");
+                return Err((Wrong::TooFew, text));
             }
         }
         Ok(())

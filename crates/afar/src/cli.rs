@@ -83,9 +83,9 @@ enum Command {
 pub(crate) fn run() -> ExitCode {
     let argv = match afs_args::rewrite(&Cli::command(), std::env::args_os()) {
         Rewritten::Parse(argv) => argv,
-        Rewritten::Print(text) => {
+        Rewritten::Print(text, code) => {
             output::help(&text);
-            return ExitCode::SUCCESS;
+            return ExitCode::from(code);
         }
         Rewritten::Fail(text, code) => {
             output::usage(&text);

@@ -166,12 +166,9 @@ impl Vos {
                 );
                 return Err(Failure(-1));
             };
-            let kind = match entry.kind_of(id) {
-                Some(kind) => kind,
-                None => {
-                    complain!(self, "unexpected volume type for volume {id}\n");
-                    return Err(Failure(-1));
-                }
+            let Some(kind) = entry.kind_of(id) else {
+                complain!(self, "unexpected volume type for volume {id}\n");
+                return Err(Failure(-1));
             };
             (kind, index)
         };

@@ -47,7 +47,7 @@ impl Vos {
         };
         match (progress.on_disk, progress.in_database == InDatabase::Yes) {
             (false, false) => {
-                let text = format!("Volume {id} does not exist {elsewhere}");
+                let text = format!("Volume {id} does not exist {elsewhere}\n");
                 self.complain_loudly(VOLSERNOVOL, &text);
                 removed = removed.and(Err(Failure(VOLSERNOVOL)));
             }

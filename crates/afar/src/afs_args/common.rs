@@ -31,6 +31,8 @@ const CONFIG_DIRS: [&str; 3] = ["/etc/openafs", "/usr/vice/etc", "/etc/afar"];
 const SERVER_DIRS: [&str; 2] = ["/etc/openafs/server", "/usr/afs/etc"];
 /// A server is given up when nothing was heard of it for so long.
 const DEAD_TIME: Duration = Duration::from_secs(50);
+/// How long calls may still run when the command is done.
+const PARTING: Duration = Duration::from_secs(1);
 /// What an interrupted program returns, as shells count it: 128 + SIGINT.
 const INTERRUPTED: u8 = 130;
 
@@ -79,8 +81,6 @@ pub(crate) struct OwnArgs {
 
 /// A cell's servers, ready to be asked.
 pub(crate) struct Session {
-    /// The cell's name, where one is known.
-    pub(crate) cell: Option<CellName>,
     /// Its servers.
     pub(crate) servers: Servers,
     /// Whether a signal asked to stop.
@@ -111,9 +111,8 @@ pub(crate) fn run(
         .context("cannot start the runtime; is a limit on threads reached?")?;
     runtime.block_on(async {
         let (stop, interrupt) = watch::channel(false);
-        let (cell, servers) = open(common).await?;
+        let servers = open(common).await?;
         let session = Session {
-            cell,
             servers,
             interrupt,
             orderly: Cell::new(false),
@@ -121,38 +120,41 @@ pub(crate) fn run(
         let mut interrupts = signal(SignalKind::interrupt()).context("cannot catch signals")?;
         let mut terminates = signal(SignalKind::terminate()).context("cannot catch signals")?;
         let mut work = std::pin::pin!(command(&session));
-        loop {
+        let result = loop {
             tokio::select! {
-                result = &mut work => return result,
+                result = &mut work => break result,
                 _ = interrupts.recv() => {}
                 _ = terminates.recv() => {}
             }
             if !session.orderly.get() || stop.send_replace(true) {
-                return Ok(ExitCode::from(INTERRUPTED));
+                break Ok(ExitCode::from(INTERRUPTED));
             }
-        }
+        };
+        // The last acknowledgement leaves too: without it the server keeps the call for a while.
+        session.servers.endpoint().shutdown().await;
+        result
     })
 }
 
-async fn open(common: &Common) -> anyhow::Result<(Option<CellName>, Servers)> {
+async fn open(common: &Common) -> anyhow::Result<Servers> {
     ensure!(
         !(common.noauth && common.localauth),
         "-noauth and -localauth contradict each other; give one of them"
     );
     let mut net = afar_net::Config::default();
     net.rx.dead_time = DEAD_TIME;
+    net.shutdown_limit = PARTING;
     if let Some(local) = local(common)? {
         let endpoint = local.endpoint(net)?;
-        let servers = Servers::new(endpoint, &local.entry.servers);
-        return Ok((Some(local.entry.name), servers));
+        return Ok(Servers::new(endpoint, &local.entry.servers));
     }
     if common.encrypt && !common.noauth {
         output::note(&"-encrypt needs a token, and there is none: nothing is encrypted");
     }
     let any = ([0, 0, 0, 0], 0).into();
     let endpoint = Endpoint::bind(any, net).context("cannot open a UDP socket")?;
-    let (cell, addresses) = database_servers(common, &endpoint).await?;
-    Ok((cell, Servers::new(endpoint, &addresses)))
+    let addresses = database_servers(common, &endpoint).await?;
+    Ok(Servers::new(endpoint, &addresses))
 }
 
 /// The cell whose servers on this machine are to be administered through their sockets: the one
@@ -177,33 +179,29 @@ fn local(common: &Common) -> anyhow::Result<Option<LocalCell>> {
     Ok(found)
 }
 
-async fn database_servers(
-    common: &Common,
-    endpoint: &Endpoint,
-) -> anyhow::Result<(Option<CellName>, Vec<SocketAddr>)> {
-    let cell = common.cell.clone().or_else(|| this_cell(common));
+async fn database_servers(common: &Common, endpoint: &Endpoint) -> anyhow::Result<Vec<SocketAddr>> {
     if !common.own.vl_server.is_empty() {
         let mut addresses = Vec::new();
         for server in &common.own.vl_server {
             addresses.extend(resolve(server).await?);
         }
-        return Ok((cell, addresses));
+        return Ok(addresses);
     }
+    let cell = common.cell.clone().or_else(|| this_cell(common));
     let cell = cell.context(
         "no cell is named, and no ThisCell file names one; give -cell, or a server with \
          --vl-server",
     )?;
     let in_config = common.config.as_deref().map(|dir| dir.join("CellServDB"));
     if let Some(local) = local_cell::find(Some(&cell)) {
-        return Ok((Some(cell), local.entry.servers));
+        return Ok(local.entry.servers);
     }
     let config = Config {
         cellservdb: common.own.cellservdb.clone().or(in_config),
         ..Config::default()
     };
     let client = Client::new(endpoint.clone(), config)?;
-    let addresses = client.cell(&cell).await?.servers().collect();
-    Ok((Some(cell), addresses))
+    Ok(client.cell(&cell).await?.servers().collect())
 }
 
 /// The cell of this machine.

@@ -187,7 +187,7 @@ fn what_is_wrong_is_said_in_the_known_words() {
 
 #[test]
 fn help_is_printed_as_ever() {
-    let Rewritten::Print(text) = rewritten("vos create -help") else {
+    let Rewritten::Print(text, _) = rewritten("vos create -help") else {
         panic!("help fails")
     };
     assert_eq!(
@@ -196,7 +196,7 @@ fn help_is_printed_as_ever() {
          -name <volume name> [-maxquota <initial quota (KB)>] [-noauth]\n         \
          [-cell | -c <cell name>] [-help]\n"
     );
-    let Rewritten::Print(text) = rewritten("vos help create") else {
+    let Rewritten::Print(text, _) = rewritten("vos help create") else {
         panic!("help fails")
     };
     assert!(
@@ -207,7 +207,7 @@ fn help_is_printed_as_ever() {
         text.ends_with("Where: -noauth  don't authenticate\n"),
         "{text}"
     );
-    let Rewritten::Print(text) = rewritten("vos help") else {
+    let Rewritten::Print(text, _) = rewritten("vos help") else {
         panic!("help fails")
     };
     assert!(text.starts_with("vos: Commands are:\napropos "), "{text}");
@@ -215,7 +215,7 @@ fn help_is_printed_as_ever() {
         failure("vos help nonsense"),
         "vos: Unknown topic 'nonsense'"
     );
-    let Rewritten::Print(text) = rewritten("vos apropos new") else {
+    let Rewritten::Print(text, _) = rewritten("vos apropos new") else {
         panic!("help fails")
     };
     assert_eq!(text, "create: create a new volume\n");

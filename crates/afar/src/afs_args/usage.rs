@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use clap::{Arg, Command};
 
-use super::{Kind, Rewritten, Verb, find_command, is_own, kind, names, options, wrong_usage};
+use super::{Kind, Rewritten, Verb, Wrong, find_command, is_own, kind, names, options};
 
 /// Columns a line of usage may take.
 const WIDTH: usize = 78;
@@ -22,7 +22,7 @@ pub(super) fn help(suite: &Command, topics: &[OsString]) -> Rewritten {
         for (verb, about) in listed(suite) {
             line(&mut text, format_args!("{verb:<15} {about}"));
         }
-        return Rewritten::Print(text);
+        return Rewritten::Print(text, 0);
     }
     let mut text = String::new();
     for topic in topics {
@@ -36,7 +36,7 @@ pub(super) fn help(suite: &Command, topics: &[OsString]) -> Rewritten {
                 } else {
                     format!("{name}: Unknown topic '{topic}'\n")
                 };
-                return Rewritten::Fail(text, wrong_usage(name));
+                return Rewritten::Fail(text, Wrong::Command.code(name));
             }
         };
         let verb = found.get_name();
@@ -51,9 +51,9 @@ pub(super) fn help(suite: &Command, topics: &[OsString]) -> Rewritten {
             text.push('\n');
         }
         text.push_str(&syntax(name, found));
-        text.push_str(&flags(found));
+        text.push_str(&flags(name, found));
     }
-    Rewritten::Print(text)
+    Rewritten::Print(text, 0)
 }
 
 /// `vos apropos TOPIC`.
@@ -64,7 +64,7 @@ pub(super) fn apropos(suite: &Command, topics: &[OsString]) -> Rewritten {
         [option, topic] if option == "-topic" => topic,
         _ => {
             let text = format!("{name}: Missing required parameter '-topic'\n");
-            return Rewritten::Fail(text, wrong_usage(name));
+            return Rewritten::Fail(text, Wrong::TooFew.code(name));
         }
     };
     let topic = topic.to_string_lossy();
@@ -77,15 +77,17 @@ pub(super) fn apropos(suite: &Command, topics: &[OsString]) -> Rewritten {
     if text.is_empty() {
         text.push_str("Sorry, no commands found\n");
     }
-    Rewritten::Print(text)
+    Rewritten::Print(text, 0)
 }
 
 /// `Usage: vos create -server <machine name> …`, as `-help` prints it.
 pub(super) fn syntax(suite: &str, command: &Command) -> String {
     let mut text = format!("Usage: {suite} {}", command.get_name());
     let mut column = text.len();
-    let shown = options(command).filter(|(_, arg)| is_shown(arg));
-    let mut items: Vec<_> = shown.map(|(name, arg)| item(name, arg)).collect();
+    let mut items: Vec<_> = shown(suite, command)
+        .into_iter()
+        .map(|(name, arg)| item(suite, name, arg))
+        .collect();
     items.push("[-help]".to_owned());
     for item in items {
         if column + 1 + item.len() > WIDTH {
@@ -100,9 +102,57 @@ pub(super) fn syntax(suite: &str, command: &Command) -> String {
     text
 }
 
-fn item(name: &str, arg: &Arg) -> String {
+/// The options of all commands that `pts` and `bos` have elsewhere, in their order; the others here
+/// are understood, and not told of.
+const ALL_COMMANDS: [(&str, &[&str]); 2] = [
+    (
+        "pts",
+        &[
+            "cell",
+            "noauth",
+            "force",
+            "localauth",
+            "auth",
+            "encrypt",
+            "config",
+        ],
+    ),
+    ("bos", &["cell", "noauth", "localauth"]),
+];
+/// All options of any suite's commands.
+const COMMON: [&str; 9] = [
+    "cell",
+    "noauth",
+    "force",
+    "localauth",
+    "auth",
+    "encrypt",
+    "config",
+    "verbose",
+    "noresolve",
+];
+
+/// Options in the order in which help shows them.
+fn shown<'a>(suite: &str, command: &'a Command) -> Vec<(&'a str, &'a Arg)> {
+    let all: Vec<_> = options(command).filter(|(_, arg)| is_shown(arg)).collect();
+    let Some((_, last)) = ALL_COMMANDS.iter().find(|(name, _)| *name == suite) else {
+        return all;
+    };
+    let own = all.iter().filter(|(name, _)| !COMMON.contains(name));
+    let last = last
+        .iter()
+        .filter_map(|last| all.iter().find(|(name, _)| name == last));
+    own.chain(last).copied().collect()
+}
+
+fn item(suite: &str, name: &str, arg: &Arg) -> String {
     let mut text = format!("-{name}");
-    for short in arg.get_short_and_visible_aliases().unwrap_or_default() {
+    let shorts = arg.get_short_and_visible_aliases().unwrap_or_default();
+    // Only vos has its short name for the cell.
+    let shorts = shorts
+        .into_iter()
+        .filter(|_| suite == "vos" || name != "cell");
+    for short in shorts {
         text.push_str(" | -");
         text.push(short);
     }
@@ -120,9 +170,10 @@ fn item(name: &str, arg: &Arg) -> String {
 }
 
 /// What the flags mean.
-fn flags(command: &Command) -> String {
-    let flags = options(command)
-        .filter(|(_, arg)| is_shown(arg) && kind(arg) == Kind::Flag)
+fn flags(suite: &str, command: &Command) -> String {
+    let flags = shown(suite, command)
+        .into_iter()
+        .filter(|(_, arg)| kind(arg) == Kind::Flag)
         .filter_map(|(name, arg)| Some((format!("-{name}"), arg.get_help()?.to_string())));
     let flags: Vec<_> = flags.collect();
     let width = flags.iter().map(|(name, _)| name.len()).max().unwrap_or(0);

@@ -1,15 +1,15 @@
 //! `afar bos`: how the servers of a machine are, in the words of OpenAFS's bos.
 
 mod status;
+mod words;
 
 use std::fmt;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use afar_admin::{BOS_PORT, bos};
-use afar_rpc::bozo;
+use afar_rpc::{RpcError, bozo};
 use afar_types::BozoTime;
-use anyhow::Context;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
@@ -45,15 +45,15 @@ pub(crate) struct ServerArgs {
 pub(crate) fn run(command: BosCommand) -> anyhow::Result<ExitCode> {
     match command {
         BosCommand::Status(args) => status::run(args),
-        BosCommand::Listhosts(args) => args.ask(async |server, _| {
+        BosCommand::Listhosts(args) => args.ask("get cell name", async |server, _| {
             let (cell, hosts) = bos::hosts(server).await?;
             Ok(Hosts { cell, hosts })
         }),
-        BosCommand::Listusers(args) => args.ask(async |server, _| {
+        BosCommand::Listusers(args) => args.ask("retrieve super-user list", async |server, _| {
             let users = bos::users(server).await?;
             Ok(Users { users })
         }),
-        BosCommand::Getrestart(args) => args.ask(async |server, name| {
+        BosCommand::Getrestart(args) => args.ask(RESTART, async |server, name| {
             let [all, new] = bos::restart_times(server).await?;
             Ok(Restarts {
                 server: name.to_owned(),
@@ -61,7 +61,7 @@ pub(crate) fn run(command: BosCommand) -> anyhow::Result<ExitCode> {
                 new_binaries: restart(&new),
             })
         }),
-        BosCommand::Getrestricted(args) => args.ask(async |server, _| {
+        BosCommand::Getrestricted(args) => args.ask("get restricted mode", async |server, _| {
             let mode = server.get_restricted_mode().await?.mode;
             Ok(Restricted {
                 restricted: mode != 0,
@@ -70,30 +70,44 @@ pub(crate) fn run(command: BosCommand) -> anyhow::Result<ExitCode> {
     }
 }
 
+/// What `getrestart` wants.
+const RESTART: &str = "retrieve restart information";
+
 impl ServerArgs {
-    /// Asks the server and prints what it answers.
+    /// Asks the server and prints what it answers; `what` is what fails if it does not.
     fn ask<T: Serialize + fmt::Display>(
         &self,
-        ask: impl AsyncFnOnce(&bozo::Client, &str) -> anyhow::Result<T>,
+        what: &str,
+        ask: impl AsyncFnOnce(&bozo::Client, &str) -> Result<T, RpcError>,
     ) -> anyhow::Result<ExitCode> {
         afs_args::run(&self.common, async |session| {
-            let server = overseer(session, &self.server).await?;
-            let answer = ask(&server, &self.server).await?;
+            let Some(server) = overseer(session, &self.server).await else {
+                return Ok(ExitCode::FAILURE);
+            };
+            let answer = match ask(&server, &self.server).await {
+                Ok(answer) => answer,
+                Err(error) => {
+                    words::failed(what, &error);
+                    return Ok(ExitCode::FAILURE);
+                }
+            };
             Output::new(self.common.own.json, None)?.report(&answer)?;
             Ok(ExitCode::SUCCESS)
         })
     }
 }
 
-/// The overseer of a machine.
-async fn overseer(session: &Session, server: &str) -> anyhow::Result<bozo::Client> {
+/// The overseer of a machine; none, and that is said, if there is no such machine.
+async fn overseer(session: &Session, server: &str) -> Option<bozo::Client> {
     let found = tokio::net::lookup_host((server, BOS_PORT)).await;
     let found = found
         .ok()
         .and_then(|mut found| found.find(SocketAddr::is_ipv4));
-    let address =
-        found.with_context(|| format!("bos: can't find host '{server}' in host table"))?;
-    Ok(session.servers.overseer(address))
+    let Some(address) = found else {
+        words::no_host(server);
+        return None;
+    };
+    Some(session.servers.overseer(address))
 }
 
 /// Database servers as an overseer knows them.
@@ -121,6 +135,9 @@ struct Users {
 
 impl fmt::Display for Users {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.users.is_empty() {
+            return Ok(());
+        }
         f.write_str("SUsers are: ")?;
         self.users.iter().try_for_each(|user| write!(f, "{user} "))
     }

@@ -8,9 +8,9 @@ use afar_types::{BozoState, BozoStatus, BozoText, UnixTime};
 use clap::Args;
 use serde::Serialize;
 
-use super::overseer;
+use super::{overseer, words};
 use crate::afs_args::{self, Common};
-use crate::output::{self, Output};
+use crate::output::Output;
 
 /// The signal by which a process is told to stop.
 const SIGTERM: i32 = 15;
@@ -33,9 +33,18 @@ pub(crate) struct StatusArgs {
 
 pub(super) fn run(args: StatusArgs) -> anyhow::Result<ExitCode> {
     afs_args::run(&args.common, async |session| {
-        let server = overseer(session, &args.server).await?;
+        let Some(server) = overseer(session, &args.server).await else {
+            return Ok(ExitCode::FAILURE);
+        };
+        // As bos has it: what fails from here on is told, and is no failure of the command.
         let names = if args.instance.is_empty() {
-            bos::instance_names(&server).await?
+            match bos::instance_names(&server).await {
+                Ok(names) => names,
+                Err(error) => {
+                    words::no_overseer(&error);
+                    return Ok(ExitCode::SUCCESS);
+                }
+            }
         } else {
             args.instance.clone()
         };
@@ -50,15 +59,9 @@ pub(super) fn run(args: StatusArgs) -> anyhow::Result<ExitCode> {
                     long: args.long,
                     first: std::mem::take(&mut first),
                 })?,
-                Err(error) => {
-                    let error = anyhow::Error::from(error);
-                    output::error(
-                        &error.context(format!("failed to get instance info for '{name}'")),
-                    );
-                }
+                Err(error) => words::failed(&format!("get instance info for '{name}'"), &error),
             }
         }
-        // As bos has it: a process that is not there is told, and is no failure of the command.
         Ok(ExitCode::SUCCESS)
     })
 }

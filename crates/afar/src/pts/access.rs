@@ -37,7 +37,7 @@ pub(super) async fn setfields(pts: &Pts<'_>, args: &SetfieldsArgs) -> anyhow::Re
     let quota = match args.groupquota.as_deref().map(number).transpose() {
         Ok(quota) => quota,
         Err(given) => {
-            words::tell_argument(&format!("because ngroups was: '{given}'"));
+            words::tell_no_number(&format!("because ngroups was: '{given}'"));
             return Ok(Outcome::Failed);
         }
     };
@@ -74,7 +74,8 @@ fn parse(text: &str) -> Result<PrAccess, String> {
         return access
             .ok_or_else(|| format!("Access bits must be octal digits up to 377, not {text}"));
     }
-    if text.chars().count() != PLACES.len() {
+    // A small letter or a dash at least, as pts wants it.
+    if text.chars().count() != PLACES.len() || !text.contains(['s', 'o', 'm', 'a', 'r', '-']) {
         return Err(format!(
             "Access bits must be of the form 'somar', not {text}"
         ));

@@ -119,7 +119,7 @@ fn given_id(ids: &[String], place: usize, group: bool) -> Result<Option<PtsId>, 
     let kind = if group { "group" } else { "user" };
     let prefix = if group { "group " } else { "" };
     match number(text) {
-        Err(text) => words::tell_argument(&format!("because {prefix}id was: '{text}'")),
+        Err(text) => words::tell_no_number(&format!("because {prefix}id was: '{text}'")),
         Ok(0) => words::tell_usage(&format!("0 isn't a valid {kind} id; aborting")),
         Ok(id) if (id < 0) == group => return Ok(Some(PtsId(id))),
         Ok(id) => {
@@ -325,7 +325,7 @@ pub(super) async fn setmax(pts: &Pts<'_>, args: &SetmaxArgs) -> anyhow::Result<O
         let Some(text) = given else { continue };
         outcome = match number(text).map(PtsId) {
             Err(text) => {
-                words::tell_argument(&format!("because id was: '{text}'"));
+                words::tell_no_number(&format!("because id was: '{text}'"));
                 Outcome::Failed
             }
             Ok(id) => {

@@ -56,6 +56,11 @@ pub(super) fn tell_argument(what: &str) {
     output::usage(&format!("pts: {} {what}\n", text(PT + 9)));
 }
 
+/// Tells that an argument is no number, in the words `pts` has for that.
+pub(super) fn tell_no_number(what: &str) {
+    output::usage(&format!("pts: {} {what}\n", text(-1)));
+}
+
 /// Tells what is wrong with the command line.
 pub(super) fn tell_usage(what: &str) {
     output::usage(&format!("{what}\n"));

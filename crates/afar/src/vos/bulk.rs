@@ -415,7 +415,7 @@ impl Context<'_> {
         if let Some(name) = &args.partition {
             self.partition(name, Quit::EXIT)?;
             let Some(server) = server else {
-                err!("The -partition option requires a -server option\n");
+                err!("vos: The -partition option requires the -server option.\n");
                 return Err(Quit::EXIT);
             };
             partition = Some(

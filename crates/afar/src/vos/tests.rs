@@ -28,7 +28,7 @@ fn parse(line: &str) -> VosCommand {
 fn help(line: &str) -> String {
     use clap::CommandFactory;
     match rewrite(&Afar::command(), line.split(' ').map(Into::into)) {
-        Rewritten::Print(text) => text,
+        Rewritten::Print(text, _) => text,
         other => panic!("{line}: {other:?}"),
     }
 }

@@ -54,7 +54,7 @@ struct Load {
 
 impl Load {
     async fn new(seed: u64) -> Self {
-        let mut server = Server::new();
+        let mut server = Server::new(&[]);
         server.start();
         let root = server.open_to_all().await;
         let history = Arc::new(History::default());
@@ -239,11 +239,14 @@ fn nothing_acknowledged_is_lost_and_nothing_stale_is_read() {
             let reader = CacheManager::new(load.server.files()).await;
             check::check(&reader, writer).await;
         }
+        let memory = load.server.memory() >> 20;
         load.server.stop();
         load.server.check_store();
         let acknowledged: u64 = load.writers.iter().map(|writer| writer.acknowledged).sum();
         assert!(acknowledged > 10 * kills, "{acknowledged} changes only");
-        eprintln!("{kills} kills, {acknowledged} changes, slowest start {slowest:.1?}");
+        eprintln!(
+            "{kills} kills, {acknowledged} changes, slowest start {slowest:.1?}, {memory} MiB"
+        );
     });
 }
 
@@ -251,7 +254,7 @@ fn nothing_acknowledged_is_lost_and_nothing_stale_is_read() {
 fn promises_survive_a_graceful_restart() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
-        let mut server = Server::new();
+        let mut server = Server::new(&[]);
         server.start();
         let root = server.open_to_all().await;
         let one = CacheManager::new(server.files()).await;

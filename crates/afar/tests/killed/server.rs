@@ -25,12 +25,13 @@ const READY: &str = " is up at ";
 pub(crate) struct Server {
     dir: TempDir,
     address: Ipv4Addr,
+    arguments: &'static [&'static str],
     child: Option<Child>,
 }
 
 impl Server {
-    /// A cell that has not been started yet.
-    pub(crate) fn new() -> Self {
+    /// A cell that has not been started yet, and what else to say to `afar up`.
+    pub(crate) fn new(arguments: &'static [&'static str]) -> Self {
         let [a, b] = std::process::id().to_be_bytes()[2..] else {
             unreachable!("two octets are left");
         };
@@ -39,6 +40,7 @@ impl Server {
         Self {
             dir: TempDir::new().unwrap(),
             address,
+            arguments,
             child: None,
         }
     }
@@ -55,7 +57,8 @@ impl Server {
         let begun = Instant::now();
         let child = Command::new(env!("CARGO_BIN_EXE_afar"))
             .arg("up")
-            .arg(self.dir.path().join("cell"))
+            .arg(self.cell())
+            .args(self.arguments)
             .args(["--cell", CELL, "--listen", &self.address.to_string()])
             .env("AFAR_RUN_DIR", self.dir.path().join("run"))
             .stdin(Stdio::null())
@@ -112,24 +115,43 @@ impl Server {
         assert!(self.child.is_none(), "the server has the partition");
         let output = Command::new(env!("CARGO_BIN_EXE_afar"))
             .args(["store", "check", "--data"])
-            .arg(self.dir.path().join("cell/vicepa"))
+            .arg(self.cell().join("vicepa"))
             .output()
             .unwrap();
         assert!(output.status.success(), "{output:?}");
     }
 
+    /// The directory of the cell.
+    pub(crate) fn cell(&self) -> PathBuf {
+        self.dir.path().join("cell")
+    }
+
     /// Where it serves files.
     pub(crate) fn files(&self) -> SocketAddr {
-        (self.address, 7000).into()
+        self.at(7000)
+    }
+
+    /// One of its services.
+    pub(crate) fn at(&self, port: u16) -> SocketAddr {
+        (self.address, port).into()
+    }
+
+    /// Octets of memory that the server has at the moment.
+    pub(crate) fn memory(&self) -> u64 {
+        let child = self.child.as_ref().unwrap();
+        let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+        let resident = status
+            .lines()
+            .find_map(|line| line.strip_prefix("RssAnon:"));
+        let kib = resident.unwrap().trim().trim_end_matches(" kB");
+        kib.parse::<u64>().unwrap() << 10
     }
 
     /// Lets everybody write to the cell's root volume without limit, and returns its root.
     pub(crate) async fn open_to_all(&self) -> Fid {
         let local = Local::client(&self.run_dir()).unwrap();
         let endpoint = Endpoint::with_socket(local, Config::default()).unwrap();
-        let connect = |port, service| {
-            endpoint.connect((self.address, port).into(), service, Arc::new(RxNull))
-        };
+        let connect = |port, service| endpoint.connect(self.at(port), service, Arc::new(RxNull));
         let location = vl::Client::new(connect(7003, vl::SERVICE));
         let name = VolumeName::new("root.cell").unwrap();
         let found = location.get_entry_by_name_n(name).await.unwrap();

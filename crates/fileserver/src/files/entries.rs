@@ -103,7 +103,8 @@ fn may_make_symlink(
     attributes: &StoreStatus,
 ) -> Result<(), AbortCode> {
     let sets = attributes.mask & StoreStatus::SET_MODE != 0;
-    if sets && mode_bits(attributes, &visit.person) & 0o111 == 0 && !visit.person.is_administrator() {
+    let is_mount_point = sets && mode_bits(attributes, &visit.person) & 0o111 == 0;
+    if is_mount_point && !visit.person.is_administrator() {
         may_change_entries(grant, Rights::ADMINISTER)?;
     }
     Ok(())

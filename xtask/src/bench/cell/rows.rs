@@ -35,6 +35,8 @@ pub(super) struct Row {
 enum Work {
     /// afar's client reads a large file from afar's server, nothing cached there.
     Fetch { mib: u32 },
+    /// The same on one machine, beside OpenAFS's servers and their fastest client.
+    Near { mib: u32 },
     /// It writes one.
     Store { mib: u32 },
     /// Many clients read at once.
@@ -190,9 +192,9 @@ const ROWS: [Row; 11] = [
     },
     Row {
         name: "fetch-0",
-        title: "afar reads 1 GiB from afar, no delay",
-        link: link(0.0, 20_000),
-        work: Work::Fetch { mib: 1024 },
+        title: "afar reads 1 GiB from afar, on one machine",
+        link: None,
+        work: Work::Near { mib: 1024 },
     },
 ];
 
@@ -260,6 +262,7 @@ impl Row {
         let size = |mib: u32| if quick { mib.div_ceil(8) } else { mib };
         match &self.work {
             Work::Fetch { mib } => fetch(&place, afar, size(*mib), runs, &mut figures)?,
+            Work::Near { mib } => near(&place, afar, size(*mib), runs, &mut figures)?,
             Work::Store { mib } => store(&place, afar, size(*mib), runs, &mut figures)?,
             Work::Clients { mib } => clients(&place, afar, size(*mib), runs, &mut figures)?,
             Work::Stock { mib, small_mib } => {
@@ -304,6 +307,45 @@ fn fetch(place: &Place, afar: &Path, mib: u32, runs: u32, figures: &mut Figures)
         fs::remove_file(&copy)?;
         let tcp = tcp(place, Direction::Recv)?;
         figures.against("afar, one call at a time", rate, ("TCP", tcp), 0.93);
+    }
+    Ok(())
+}
+
+fn near(place: &Place, afar: &Path, mib: u32, runs: u32, figures: &mut Figures) -> Result<()> {
+    let mut ours = Vec::new();
+    {
+        let mut site = Site::up(place, afar)?;
+        let wanted = site.fill("big.bin", mib)?;
+        let source = format!("/afs/{CELL}/{VOLUME}/big.bin");
+        let copy = site.path("copy.bin");
+        for _ in 0..runs {
+            site.cool()?;
+            let mut command = site.client(&["cp", "--json", &source]);
+            command.arg(&copy);
+            ours.push(mbits(mib, site::seconds(command, LIMIT)?));
+            ensure!(site::hash(&copy)? == wanted, "the copy differs");
+            fs::remove_file(&copy)?;
+        }
+    }
+    // A quarter is enough for one that is slower.
+    let mib = mib.div_ceil(4);
+    let cell = Theirs::up(place, afar, mib)?;
+    let file = cell.scratch("volume.dump");
+    for ours in ours {
+        let mut command = this_program()?;
+        command.args(["openafs", "exec", "--dir"]).arg(&cell.dir);
+        command.args([
+            "--",
+            "vos",
+            "dump",
+            "-noauth",
+            "-id",
+            cell.volume(),
+            "-file",
+        ]);
+        command.arg(&file);
+        let theirs = mbits(mib, site::seconds(command, LIMIT)?);
+        figures.against("afar", ours, ("OpenAFS, vos dump", theirs), 3.0);
     }
     Ok(())
 }
@@ -486,7 +528,8 @@ fn stock_runs(
     Ok(rates)
 }
 
-/// A cell of OpenAFS without authorisation at the server's end of a link, gone when dropped.
+/// A cell of OpenAFS without authorisation at the server's end of a link, or with a link of its own
+/// without delay; gone when dropped.
 struct Theirs<'a> {
     place: &'a Place,
     afar: &'a Path,
@@ -504,8 +547,9 @@ impl<'a> Theirs<'a> {
         command.args(["openafs", "up", "--noauth", "--cell", THEIR_CELL, "--dir"]);
         command.arg(&dir).args(["--bench-mib", &mib.to_string()]);
         for (option, end) in [("--netns", End::Server), ("--cli-netns", End::Client)] {
-            let namespace = place.namespace(end).context("a cell needs a link")?;
-            command.arg(option).arg(namespace);
+            if let Some(namespace) = place.namespace(end) {
+                command.arg(option).arg(namespace);
+            }
         }
         let said = Process::start(command)?.succeed(LIMIT);
         let mut cell = Self {
