@@ -1,9 +1,10 @@
 //! What is dumped and restored is what it was.
 
+use afar_store::dump::{DumpReader, Limits};
 use afar_store::{
     NewClone, NewVnode, RestoreMode, RestoreOptions, StoreError, StoreOptions, VolumeChange,
 };
-use afar_types::{PtsId, VolumeId, VolumeType};
+use afar_types::{PtsId, Uniquifier, VolumeId, VolumeType};
 
 use super::{assert_same, dump, file, new_volume, partition, restore, sample};
 
@@ -43,6 +44,26 @@ fn a_dump_of_what_was_restored_is_the_same_bytes() {
     other.restore(&stream[..], &options).unwrap();
     let again = dump(&other.volume(VolumeId(10)).unwrap());
     assert!(stream == again);
+}
+
+/// OpenAFS's file server takes a volume out of service and repairs it where that is not so.
+#[test]
+fn no_vnode_has_the_uniquifier_of_the_header() {
+    let (_dir, partition) = partition();
+    let volume = sample(&partition, 10);
+    file(&volume, volume.root(), "newest", b"x");
+    let stream = dump(&volume);
+    let (mut reader, _) = DumpReader::new(&stream[..], Limits::default()).unwrap();
+    let next = reader.volume_header().unwrap().uniquifier;
+    let mut greatest = Uniquifier(0);
+    while let Some(record) = reader.next_vnode().unwrap() {
+        greatest = greatest.max(record.uniquifier);
+        std::io::copy(&mut reader.data(), &mut std::io::sink()).unwrap();
+    }
+    assert!(greatest < next, "{greatest} is not below {next}");
+    let copy = restore(&partition, &stream, 20);
+    let made = file(&copy, copy.root(), "one more", b"x");
+    assert_eq!(made.uniquifier, next);
 }
 
 #[test]
