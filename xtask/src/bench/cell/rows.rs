@@ -12,7 +12,7 @@ use super::site::{self, CELL, Site, VOLUME};
 use crate::bench::contender::Contender;
 use crate::bench::figures::{Figure, Goal, Row as Measured};
 use crate::bench::link::{End, Place, Setup};
-use crate::bench::process::Process;
+use crate::bench::process::{self, Process};
 use crate::bench::rows::Direction;
 use crate::bench::traffic::{self, Amount};
 use crate::sh;
@@ -640,6 +640,8 @@ fn release(place: &Place, afar: &Path, mib: u32, runs: u32, figures: &mut Figure
         for address in &sites.addresses {
             administer(&["vos", "addsite", address, "a", &volume])?;
         }
+        // AFS's dates are in seconds, and vos takes two for the same if they are that close.
+        process::pause(Duration::from_secs(4))?;
         let released = || {
             let begun = Instant::now();
             sites.noauth(&["vos", "release", &volume])?;
@@ -712,7 +714,7 @@ impl<'a> Replicas<'a> {
                 begun.elapsed() < Duration::from_secs(30),
                 "the replicas are not up"
             );
-            crate::bench::process::pause(Duration::from_millis(200))?;
+            process::pause(Duration::from_millis(200))?;
         }
         Ok(this)
     }
