@@ -232,7 +232,7 @@ impl<'a> Line<'a> {
             arg,
             name,
             kind: kind(arg),
-            own: is_own(arg),
+            own: is_own(arg) || !usage::is_told(suite, name),
             named: false,
             values: 0,
         });
@@ -344,7 +344,10 @@ impl<'a> Line<'a> {
                 .all(|slot| slot.kind != Kind::List || slot.own);
         if self.positional && !expands {
             let mut later = self.current + 1..self.slots.len();
-            let next = later.find(|&slot| self.slots[slot].kind != Kind::Flag);
+            let next = later.find(|&slot| {
+                let slot = &self.slots[slot];
+                slot.kind != Kind::Flag && !slot.own && !slot.arg.is_hide_set()
+            });
             self.current = next.unwrap_or(self.current);
         }
         Ok(())

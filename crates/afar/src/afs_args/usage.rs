@@ -132,6 +132,12 @@ const COMMON: [&str; 9] = [
     "noresolve",
 ];
 
+/// Whether a suite has this option elsewhere.
+pub(super) fn is_told(suite: &str, option: &str) -> bool {
+    let all = ALL_COMMANDS.iter().find(|(name, _)| *name == suite);
+    all.is_none_or(|(_, all)| all.contains(&option) || !COMMON.contains(&option))
+}
+
 /// Options in the order in which help shows them.
 fn shown<'a>(suite: &str, command: &'a Command) -> Vec<(&'a str, &'a Arg)> {
     let all: Vec<_> = options(command).filter(|(_, arg)| is_shown(arg)).collect();
@@ -174,7 +180,7 @@ fn flags(suite: &str, command: &Command) -> String {
     let flags = shown(suite, command)
         .into_iter()
         .filter(|(_, arg)| kind(arg) == Kind::Flag)
-        .filter_map(|(name, arg)| Some((format!("-{name}"), arg.get_help()?.to_string())));
+        .filter_map(|(name, arg)| Some((format!("-{name}"), meaning(suite, name, arg)?)));
     let flags: Vec<_> = flags.collect();
     let width = flags.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     let mut text = String::new();
@@ -183,6 +189,17 @@ fn flags(suite: &str, command: &Command) -> String {
         line(&mut text, format_args!("{prefix:<7}{name:<width$}  {help}"));
     }
     text
+}
+
+/// What an option means, in the words the suite has for it.
+fn meaning(suite: &str, name: &str, arg: &Arg) -> Option<String> {
+    let text = match (suite, name) {
+        ("pts", "noauth") => "run unauthenticated",
+        ("pts", "localauth") => "use local authentication",
+        ("bos", "localauth") => "create tickets from KeyFile",
+        _ => return arg.get_help().map(ToString::to_string),
+    };
+    Some(text.to_owned())
 }
 
 fn is_shown(arg: &Arg) -> bool {

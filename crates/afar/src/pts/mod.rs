@@ -60,14 +60,15 @@ pub(crate) enum PtsCommand {
 /// Options of all commands of `pts`.
 #[derive(Debug, Args)]
 pub(crate) struct PtsCommon {
-    #[command(flatten)]
-    common: Common,
     /// Continue oper despite reasonable errors
     #[arg(long)]
     force: bool,
     /// use user's authentication (default)
     #[arg(long)]
     auth: bool,
+    // Comes last, as what follows it would be under its heading.
+    #[command(flatten)]
+    common: Common,
 }
 
 /// Options of commands about users and groups.
