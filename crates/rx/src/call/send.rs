@@ -74,6 +74,8 @@ pub(crate) struct Sender {
     last_assigned: bool,
     /// The application was told to wait.
     full: bool,
+    /// Queued octets from which the application waits, as of its last write.
+    limit: usize,
     /// The lowest sequence not acknowledged for good.
     first: u32,
     /// The next sequence to assign.
@@ -147,6 +149,7 @@ impl Sender {
             finishing: false,
             last_assigned: false,
             full: false,
+            limit: 0,
             first: 1,
             next: 1,
             sent: VecDeque::new(),
@@ -172,6 +175,7 @@ impl Sender {
             self.queued += data.len();
             self.chunks.push_back(data);
         }
+        self.limit = limit;
         self.full = self.queued >= limit;
         !self.full
     }
@@ -181,8 +185,8 @@ impl Sender {
     }
 
     /// Whether the application, told to wait, may go on; says so once.
-    pub(crate) const fn take_room(&mut self, limit: usize) -> bool {
-        if self.full && self.queued < limit / 2 {
+    pub(crate) const fn take_room(&mut self) -> bool {
+        if self.full && self.queued < self.limit / 2 {
             self.full = false;
             return true;
         }

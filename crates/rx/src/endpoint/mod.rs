@@ -40,6 +40,10 @@ const CONTROL_MAX: usize = 1024;
 const WAITING_MAX: usize = 1024;
 /// Calls of one address that may run, or wait, while there is room, however many it has already.
 const SHARE_MIN: usize = 64;
+/// Octets that all calls of one address together may have queued and unsent, as far as a few
+/// packets for each allow.
+const SHARE_SEND_MAX: usize = 64 << 20;
+const SEND_FLOOR: usize = 32 << 10;
 /// What a call may always hold, however short memory is, so that none starves.
 const RECEIVE_FLOOR: u64 = 64 << 10;
 
@@ -100,9 +104,8 @@ struct Share {
 }
 
 impl ServiceState {
-    /// Whether a call of this address may run. An address may have as many as are free beside
-    /// them: one that asks for everything gets half, a second one a third, and there is always
-    /// room for the next.
+    /// Whether a call of this address may run. An address may have an eighth as many as are free
+    /// beside them, or a few in any case: whoever asks for everything leaves most of it to others.
     fn has_place(&self, address: SocketAddr) -> bool {
         let own = self.shares.get(&address).map_or(0, |share| share.running);
         has_room(self.service.max_calls, self.running, own)
@@ -125,7 +128,7 @@ impl ServiceState {
 
 fn has_room(most: usize, taken: usize, own: usize) -> bool {
     let free = most.saturating_sub(taken);
-    free > 0 && own < free.max(SHARE_MIN)
+    free > 0 && own < (free / 8).max(SHARE_MIN)
 }
 
 #[derive(Debug)]
@@ -311,12 +314,26 @@ impl Endpoint {
     /// # Errors
     /// [`CallError::Closed`] if the call is over.
     pub fn write(&mut self, now: Instant, call: CallId, data: Bytes) -> Result<bool, CallError> {
-        let limit = self.config.send_buffer;
+        let limit = self.send_limit(call.0);
         let known = self.running_mut(call).ok_or(CallError::Closed)?;
         known.progressed = now;
         let room = known.sender.write(data, limit);
         self.make_ready(call.0);
         Ok(room)
+    }
+
+    /// Octets a call may have queued and unsent: fewer, if its client has many calls.
+    fn send_limit(&self, key: Key) -> usize {
+        let most = self.config.send_buffer;
+        let share = self.calls.get(key).and_then(|call| {
+            let service = self.connections.get(call.connection)?.service;
+            let shares = &self.services.get(&service)?.shares;
+            shares.get(&call.counted?)
+        });
+        share.map_or(most, |share| {
+            let each = SHARE_SEND_MAX / share.running.max(1);
+            each.max(SEND_FLOOR).min(most)
+        })
     }
 
     /// Ends our stream: what is queued is followed by the last packet.

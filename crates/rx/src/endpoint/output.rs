@@ -350,7 +350,7 @@ impl Endpoint {
             batch.added(written);
             budget = budget.saturating_sub(written as u64);
             count_data(stats, pick);
-            if call.sender.take_room(config.send_buffer) {
+            if call.sender.take_room() {
                 events.push_back(Event::Writable(CallId(key)));
             }
             let introduces = call.receiver.wants_ack();

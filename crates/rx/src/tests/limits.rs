@@ -100,10 +100,10 @@ fn calls_wait_for_a_place_then_are_refused() {
             .iter()
             .all(|(_, body)| abort_code(body) == AbortCode::VBUSY)
     );
-    // Half of the line is free for others.
+    // Most of the line is free for others.
     let refused = raw.endpoint.stats().refused;
-    assert!((670..700).contains(&refused), "{refused}");
-    assert!(aborts.len() as u64 >= refused);
+    assert!((1060..1400).contains(&refused), "{refused}");
+    assert!(aborts.len() >= 1000);
     assert_eq!(raw.events(), []);
     // A waiting call that its client gives up leaves the line.
     for index in 3..2000 {
@@ -139,7 +139,7 @@ fn who_has_taken_many_places_leaves_some_to_others() {
         running
     };
     let greedy = begun(&mut raw, 0x1000, 1000);
-    assert_eq!(greedy.len(), 200);
+    assert_eq!(greedy.len(), 64);
     raw.peer.set_port(7009);
     let modest = begun(&mut raw, 0x10_0000, 50);
     assert_eq!(modest.len(), 50, "all at once, though others wait");
@@ -147,14 +147,13 @@ fn who_has_taken_many_places_leaves_some_to_others() {
     raw.endpoint.abort(raw.now, modest[0], AbortCode(1));
     assert_eq!(raw.events(), []);
     raw.endpoint.abort(raw.now, greedy[0], AbortCode(1));
-    let more = raw.events();
-    assert!(more.len() <= 1, "{more:?}");
+    assert_eq!(raw.events().len(), 1, "the next one of its own");
     for call in &modest[1..] {
         raw.endpoint.abort(raw.now, *call, AbortCode(1));
     }
-    let (running, waited) = (raw.events().len(), raw.endpoint.stats().calls_waited);
-    assert!((1..=60).contains(&running), "{running}");
-    assert!((400..600).contains(&waited), "{waited}");
+    assert_eq!(raw.events(), []);
+    let waited = raw.endpoint.stats().calls_waited;
+    assert!((100..130).contains(&waited), "{waited}");
 }
 
 /// The most that was held at any time, in octets.
