@@ -287,7 +287,6 @@ impl Endpoint {
                 connections,
                 paths,
                 stats,
-                config,
                 events,
                 ..
             } = self;
