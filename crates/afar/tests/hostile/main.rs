@@ -62,14 +62,12 @@ fn ten_thousand_calls_that_nobody_reads_delay_no_other_client() {
                     tokio::time::sleep(Duration::from_millis(5)).await;
                 }
             }
-            let turn = client.slowest_turn(root, 10).await;
-            eprintln!("{round}: {turn:.1?} {} MiB", server.memory() >> 20);
             slowest = slowest.max(client.slowest_turn(root, 10).await);
             if round == 4 {
                 assert_eq!(client.fetch(large).await.unwrap(), data);
             }
             most = most.max(server.memory());
-            assert!(slowest < BOUND * 10, "{slowest:?}, alone {alone:?}");
+            assert!(slowest < BOUND, "{slowest:?}, alone {alone:?}");
             assert!(most < before + (1 << 30), "{before} octets became {most}");
         }
         let fresh = Client::new(server.files()).await;
