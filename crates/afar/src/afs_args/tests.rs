@@ -180,9 +180,11 @@ fn what_is_wrong_is_said_in_the_known_words() {
         "vos: Switch '-force' doesn't take an argument"
     );
     assert_eq!(
-        failure("vos"),
-        "vos: Type 'vos help' or 'vos help <topic>' for help"
+        failure("afar vos create fs1 a x 5 example.org more"),
+        "vos: Too many values after switch -cell"
     );
+    let hint = "vos: Type 'vos help' or 'vos help <topic>' for help\n";
+    assert_eq!(rewritten("vos"), Rewritten::Print(hint.to_owned(), 255));
 }
 
 #[test]

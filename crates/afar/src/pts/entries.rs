@@ -104,8 +104,9 @@ pub(super) fn number(text: &str) -> Result<i32, &str> {
         (None, Some(octal)) if !octal.is_empty() => i64::from_str_radix(octal, 8),
         _ => digits.parse(),
     };
-    let signed = number.ok().filter(|_| !digits.starts_with(['+', '-']));
-    signed
+    // One sign is taken already, and there is none behind 0x.
+    let unsigned = number.ok().filter(|_| !digits.contains(['+', '-']));
+    unsigned
         .and_then(|number| i32::try_from(sign * number).ok())
         .ok_or(text)
 }
