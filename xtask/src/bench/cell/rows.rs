@@ -457,7 +457,7 @@ impl Stock for Site<'_> {
     }
 
     fn empty(&self, name: &str) -> Result<()> {
-        let path = self.path("empty");
+        let path = self.path("empty.bin");
         fs::write(&path, "")?;
         let target = format!("{}/{name}", self.directory());
         let source = path.to_str().context("a path that is not UTF-8")?;
@@ -591,7 +591,7 @@ impl Stock for Theirs<'_> {
     }
 
     fn empty(&self, name: &str) -> Result<()> {
-        let path = self.dir.join("empty");
+        let path = self.dir.join("empty.bin");
         fs::write(&path, "")?;
         let mut command = self.place.command(End::Client, self.afar);
         command
