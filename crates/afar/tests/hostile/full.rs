@@ -35,7 +35,6 @@ impl Drop for Small {
 }
 
 #[test]
-#[expect(clippy::print_stderr, reason = "a skipped test says so")]
 fn a_full_partition_can_be_read_and_freed() {
     run(async {
         let mut server = Server::new(&[]);

@@ -100,7 +100,6 @@ async fn send(
 }
 
 #[test]
-#[expect(clippy::print_stderr, reason = "how to do it again")]
 fn any_octets_to_every_operation_of_a_cell() {
     run(async {
         let mut server = Server::new(&["--insecure-noauth"]);

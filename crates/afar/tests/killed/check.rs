@@ -61,7 +61,7 @@ impl Found {
                 let fid = Fid::new(volume, id.vnode.0, id.uniquifier.0);
                 self.tree.names.insert((directory, name), fid);
                 // Directories have odd numbers.
-                if fid.vnode.0 % 2 == 1 {
+                if !fid.vnode.0.is_multiple_of(2) {
                     self.tree.objects.insert(fid, Object::Directory);
                     left.push((fid, String::new()));
                 }
@@ -116,7 +116,9 @@ impl Found {
             let expected = match self.tree.objects.get(fid) {
                 Some(Object::Directory) | None => {
                     let inner = self.tree.entries(*fid);
-                    2 + inner.filter(|(_, fid)| fid.vnode.0 % 2 == 1).count()
+                    2 + inner
+                        .filter(|(_, fid)| !fid.vnode.0.is_multiple_of(2))
+                        .count()
                 }
                 Some(_) => self.tree.links(*fid),
             };

@@ -209,7 +209,6 @@ async fn read(
 }
 
 #[test]
-#[expect(clippy::print_stderr, reason = "what a long run has done")]
 fn nothing_acknowledged_is_lost_and_nothing_stale_is_read() {
     let (kills, seed) = (setting("AFAR_TEST_KILLS", 3), setting("AFAR_TEST_SEED", 1));
     let runtime = tokio::runtime::Builder::new_multi_thread()

@@ -94,7 +94,7 @@ impl Writer {
         loop {
             let number = self.rng.u32(..1000);
             // Some are long, so that directories have many pages.
-            let tail = "x".repeat(if number % 7 == 0 { 150 } else { 0 });
+            let tail = "x".repeat(if number.is_multiple_of(7) { 150 } else { 0 });
             let name = format!("{}{number}{tail}", self.prefix());
             if !self.tree.names.contains_key(&(directory, name.clone())) {
                 return name;
