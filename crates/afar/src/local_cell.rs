@@ -62,7 +62,7 @@ pub(crate) fn all() -> Vec<LocalCell> {
             }
         }
     }
-    cells.sort_by(|a, b| a.entry.name.to_string().cmp(&b.entry.name.to_string()));
+    cells.sort_by_key(|cell| cell.entry.name.to_string());
     cells
 }
 

@@ -118,18 +118,34 @@ fn a_cell_is_made_written_to_stopped_and_there_again() {
     std::fs::write(site.path("hello"), "Hello.\n").unwrap();
     let hello = site.path("hello");
     // Without a token nobody may write, and the message tells the way.
-    let refused = site.command().arg("cp").arg(&hello).arg(&root).output().unwrap();
+    let refused = site
+        .command()
+        .arg("cp")
+        .arg(&hello)
+        .arg(&root)
+        .output()
+        .unwrap();
     assert!(!refused.status.success());
     assert!(told(&refused).contains("--localauth"), "{}", told(&refused));
     let hello = hello.to_str().unwrap().to_owned();
     site.say(&["cp", "--localauth", &hello, &format!("{root}/hello")]);
     site.say(&["vos", "create", site.address, "a", "user.ann"]);
     site.say(&["pts", "createuser", "ann"]);
-    site.say(&["fs", "mkmount", &format!("{root}/ann"), "user.ann", "--localauth"]);
+    site.say(&[
+        "fs",
+        "mkmount",
+        &format!("{root}/ann"),
+        "user.ann",
+        "--localauth",
+    ]);
     // Two servers of one cell would be in each other's way.
     let second = site.up().output().unwrap();
     assert!(!second.status.success());
-    assert!(told(&second).contains("running already"), "{}", told(&second));
+    assert!(
+        told(&second).contains("running already"),
+        "{}",
+        told(&second)
+    );
     server.stop();
 
     let server = Server::start(site.up());
@@ -137,9 +153,15 @@ fn a_cell_is_made_written_to_stopped_and_there_again() {
     assert_eq!(site.say(&["cat", &format!("{root}/hello")]), "Hello.\n");
     assert_eq!(site.say(&["ls", &root]), "ann\nhello\n");
     assert!(site.say(&["vos", "listvldb"]).contains("user.ann"));
-    assert!(site.say(&["pts", "examine", "ann"]).contains("Name: ann, id: 1,"));
+    assert!(
+        site.say(&["pts", "examine", "ann"])
+            .contains("Name: ann, id: 1,")
+    );
     let status = site.say(&["bos", "status", site.address]);
-    assert!(status.contains("Instance fs, currently running normally."), "{status}");
+    assert!(
+        status.contains("Instance fs, currently running normally."),
+        "{status}"
+    );
     server.stop();
 }
 
@@ -166,26 +188,41 @@ fn nobody_administers_over_the_network() {
         let refused = away(words);
         assert!(!refused.status.success(), "{words:?} was done");
     }
-    assert!(site.say(&["vos", "examine", "root.cell"]).contains("On-line"));
+    assert!(
+        site.say(&["vos", "examine", "root.cell"])
+            .contains("On-line")
+    );
     server.stop();
 }
 
 #[test]
 fn a_service_manager_hands_over_sockets_and_is_told() {
     let site = Site::new("127.83.0.3");
-    if Command::new("systemd-socket-activate").arg("--version").output().is_err() {
+    if Command::new("systemd-socket-activate")
+        .arg("--version")
+        .output()
+        .is_err()
+    {
         eprintln!("skipped: systemd-socket-activate is not installed (package systemd)");
         return;
     }
     let notified = UnixDatagram::bind(site.path("notify")).unwrap();
-    notified.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    notified
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
     let mut command = Command::new("systemd-socket-activate");
     command.arg("-d");
     for port in [7000, 7002, 7003, 7005, 7007] {
         command.args(["-l", &format!("{}:{port}", site.address)]);
     }
-    command.arg(format!("--setenv=AFAR_RUN_DIR={}", site.path("run").display()));
-    command.arg(format!("--setenv=NOTIFY_SOCKET={}", site.path("notify").display()));
+    command.arg(format!(
+        "--setenv=AFAR_RUN_DIR={}",
+        site.path("run").display()
+    ));
+    command.arg(format!(
+        "--setenv=NOTIFY_SOCKET={}",
+        site.path("notify").display()
+    ));
     command.args([AFAR, "up"]).arg(site.path("cell"));
     command.args(["--cell", CELL, "--listen", site.address]);
     let server = Server::start(command);
@@ -193,7 +230,10 @@ fn a_service_manager_hands_over_sockets_and_is_told() {
     // What comes before the server runs waits in the socket.
     let mut client = Command::new(AFAR);
     client.args(["vos", "listvldb", "-noauth", "--vl-server", site.address]);
-    let listed = client.env("AFAR_RUN_DIR", site.path("none")).output().unwrap();
+    let listed = client
+        .env("AFAR_RUN_DIR", site.path("none"))
+        .output()
+        .unwrap();
     assert!(listed.status.success(), "{}", told(&listed));
     let mut message = [0; 64];
     let size = notified.recv(&mut message).unwrap();
@@ -207,7 +247,10 @@ fn a_service_manager_hands_over_sockets_and_is_told() {
 fn a_configuration_is_explained_and_mistakes_are_refused() {
     let site = Site::new("127.83.0.4");
     let keys = site.say(&["config", "explain"]);
-    assert!(keys.contains("files.max_callbacks") && keys.contains("range:"), "{keys}");
+    assert!(
+        keys.contains("files.max_callbacks") && keys.contains("range:"),
+        "{keys}"
+    );
     let file = site.path("afar.toml");
     let serve = |text: &str, more: &[&str]| {
         std::fs::write(&file, text).unwrap();
@@ -218,7 +261,11 @@ fn a_configuration_is_explained_and_mistakes_are_refused() {
     let partition = |path: &Path| format!("cell = \"{CELL}\"\n[partition.a]\npath = {path:?}\n");
     for (text, more, says) in [
         ("cel = 1", &[] as &[&str], "cel"),
-        (&partition(&site.path("a")), &["-vhashsize", "40"], "6 to 28"),
+        (
+            &partition(&site.path("a")),
+            &["-vhashsize", "40"],
+            "6 to 28",
+        ),
         (&partition(Path::new("/proc/none")), &[], "/vicepa"),
     ] {
         let refused = serve(text, more);
@@ -241,7 +288,11 @@ fn old_options_are_answered_and_everybody_is_warned_of() {
     );
     std::fs::write(&file, text).unwrap();
     let mut command = site.command();
-    command.arg("server").arg("--config").arg(&file).args(["-p", "128", "-busyat", "600"]);
+    command
+        .arg("server")
+        .arg("--config")
+        .arg(&file)
+        .args(["-p", "128", "-busyat", "600"]);
     let server = Server::start(command);
     server.until("-p 128: not needed");
     server.until("taken as files.max_calls = 600");
@@ -251,7 +302,18 @@ fn old_options_are_answered_and_everybody_is_warned_of() {
     assert!(parts.contains("/vicepa     /vicepb"), "{parts}");
     // A volume moves between the partitions of one server.
     site.say(&["vos", "create", site.address, "a", "user.ann"]);
-    site.say(&["vos", "move", "user.ann", site.address, "a", site.address, "b"]);
-    assert!(site.say(&["vos", "examine", "user.ann"]).contains("/vicepb"));
+    site.say(&[
+        "vos",
+        "move",
+        "user.ann",
+        site.address,
+        "a",
+        site.address,
+        "b",
+    ]);
+    assert!(
+        site.say(&["vos", "examine", "user.ann"])
+            .contains("/vicepb")
+    );
     server.stop();
 }

@@ -105,7 +105,7 @@ fn load(dir: &Path, args: &UpArgs) -> anyhow::Result<Config> {
     let mut config = Config {
         cell: cell.unwrap_or_else(|| DEFAULT_CELL.to_owned()),
         data: DataDir(dir.join("data")),
-        listen: Listen(args.listen.unwrap_or(Ipv4Addr::LOCALHOST.into())),
+        listen: Listen(args.listen.unwrap_or_else(|| Ipv4Addr::LOCALHOST.into())),
         log: LogFilter("warn".to_owned()),
         ..Config::default()
     };
