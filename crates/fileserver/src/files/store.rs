@@ -3,6 +3,8 @@
 //! Data goes into the store as it comes and becomes the file's in one commit at the end: a client
 //! that vanishes on the way leaves the file as it was. Stores to one file take turns.
 
+use std::time::Duration;
+
 use afar_net::AbortCode;
 use afar_rpc::{StoreSource, rxafs};
 use afar_store::{FileWriter, StoreOptions, VnodeStatus, Volume};
@@ -10,12 +12,15 @@ use afar_types::error::VOVERQUOTA;
 use afar_types::{FetchStatus, Fid, FileType, StoreStatus, VolSync};
 use bytes::Bytes;
 use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::time::timeout;
 
 use super::status::attributes_after_store;
 use super::visit::{Place, Visit, failed};
 use crate::abort::errno;
 use crate::access::{Grant, may_store_data};
 
+/// A client that sends nothing for so long, though it lives, has lost its turn at the file.
+const STALL_LIMIT: Duration = Duration::from_secs(120);
 /// Bytes that are collected before they are written.
 const BATCH: usize = 256 << 10;
 
@@ -138,7 +143,9 @@ async fn receive(
     let mut batch: Vec<Bytes> = Vec::new();
     let mut length = 0;
     loop {
-        let chunk = data.chunk().await?;
+        // Others may wait for their turn at this file.
+        let chunk = timeout(STALL_LIMIT, data.chunk()).await;
+        let chunk = chunk.map_err(|_| AbortCode::RX_CALL_TIMEOUT)??;
         let ended = chunk.is_none();
         if let Some(chunk) = chunk {
             length += chunk.len();
