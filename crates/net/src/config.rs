@@ -24,6 +24,10 @@ pub struct Config {
     pub spin: Duration,
     /// How long [`Endpoint::shutdown`](crate::Endpoint::shutdown) waits for running calls.
     pub shutdown_limit: Duration,
+    /// Whether what arrives waits in the socket until there is a service to answer for. Otherwise
+    /// calls that come first are refused: clients take a server that starts for one that lacks the
+    /// service.
+    pub hold: bool,
 }
 
 impl Default for Config {
@@ -41,6 +45,7 @@ impl Default for Config {
             send_buffer: 8 << 20,
             spin: Duration::ZERO,
             shutdown_limit: Duration::from_secs(10),
+            hold: false,
         }
     }
 }

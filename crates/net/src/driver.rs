@@ -33,6 +33,8 @@ const SENDS_IN_A_TURN: usize = 16;
 const TIMER_GRAIN: Duration = Duration::from_micros(50);
 /// How long to keep away from a socket whose error we do not understand.
 const ERROR_PAUSE: Duration = Duration::from_millis(1);
+/// How often an endpoint that holds looks for its first service.
+const HOLD_PAUSE: Duration = Duration::from_millis(1);
 /// How long an endpoint that ends waits for acknowledgements of replies that were sent.
 const LINGER: Duration = Duration::from_millis(500);
 /// How long the last packets may take to leave.
@@ -56,6 +58,7 @@ pub(crate) struct Driver<S: Socket> {
     spin: Duration,
     last_work: Instant,
     shutdown_limit: Duration,
+    hold: bool,
     closing: Option<Closing>,
     stats: Stats,
     /// Empty between turns; kept for their allocations.
@@ -107,6 +110,7 @@ impl<S: Socket> Driver<S> {
             spin: config.spin,
             last_work: now,
             shutdown_limit: config.shutdown_limit,
+            hold: config.hold,
             closing: None,
             stats: Stats::default(),
             datagrams: Vec::new(),
@@ -138,7 +142,7 @@ impl<S: Socket> Driver<S> {
     fn turn(&mut self) -> Next {
         self.stats.turns += 1;
         let now = self.socket.now();
-        let more = self.readable && self.receive();
+        let more = self.readable && !self.is_holding() && self.receive();
         // Between the two, so that what was asked for before a datagram was sent, a service to be
         // answered for, is done before that datagram is looked at.
         let commands = self.carry_out(now);
@@ -183,7 +187,18 @@ impl<S: Socket> Driver<S> {
         }
     }
 
+    /// Whether nothing is taken from the socket yet.
+    fn is_holding(&self) -> bool {
+        self.hold && self.services.is_empty() && self.closing.is_none()
+    }
+
     fn sleep(&mut self, timeout: Option<Duration>) {
+        if self.is_holding() {
+            // The socket may be readable all the time; this lasts for the start of a server only.
+            std::thread::sleep(HOLD_PAUSE);
+            self.readable = true;
+            return;
+        }
         if !self.mailbox.prepare_sleep() {
             self.readable = true;
             return;

@@ -6,8 +6,9 @@ mod common;
 
 use std::net::UdpSocket;
 use std::sync::Arc;
+use std::time::Duration;
 
-use afar_net::{AbortCode, Call, CallError, Config, Endpoint, Handler};
+use afar_net::{AbortCode, Call, CallError, Config, Endpoint, Handler, RxNull, ServiceId};
 use bytes::Bytes;
 use common::{ECHO, PATIENCE, ask, connect, endpoint, server};
 use tokio::sync::Notify;
@@ -224,4 +225,35 @@ async fn ipv6_and_mapped_ipv4_work() {
             .unwrap(),
         "back"
     );
+}
+
+/// Calls that come before the service are answered all the same if the endpoint was told to hold.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_comes_before_the_service_waits_for_it() {
+    let config = Config {
+        hold: true,
+        ..Config::default()
+    };
+    let server = Endpoint::bind("127.0.0.1:0".parse().unwrap(), config).unwrap();
+    let client = Endpoint::bind("127.0.0.1:0".parse().unwrap(), Config::default()).unwrap();
+    let connection = client.connect(server.local_addr(), ServiceId(9), Arc::new(RxNull));
+    let asked = tokio::spawn(async move {
+        let mut call = connection.call().await?;
+        call.finish().await?;
+        call.read_to_end(10).await
+    });
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert!(!asked.is_finished());
+    server.serve(ServiceId(9), "late", Late);
+    assert_eq!(asked.await.unwrap().unwrap(), b"late".as_slice());
+}
+
+struct Late;
+
+impl Handler for Late {
+    async fn handle(&self, call: &mut Call) -> Result<(), AbortCode> {
+        call.send(b"late".as_slice().into())
+            .await
+            .map_err(|e| e.code())
+    }
 }

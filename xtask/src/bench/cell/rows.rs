@@ -120,9 +120,9 @@ const ROWS: [Row; 11] = [
     },
     Row {
         name: "release-3",
-        title: "a volume of 256 MiB released to three servers, 100 ms, 1 Gbit/s",
+        title: "a volume of 1 GiB released to three servers, 100 ms, 1 Gbit/s",
         link: link(100.0, 1000),
-        work: Work::Release { mib: 256 },
+        work: Work::Release { mib: 1024 },
     },
     Row {
         name: "callbacks-1000000",
