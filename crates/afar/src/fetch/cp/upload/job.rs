@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use afar_cell::{Client, LastLink, Node, Ordered, Place, Stored, Volume};
+use afar_cell::{Client, LastLink, Node, Place, Stored, Volume};
 use afar_types::{Fid, StoreStatus, VolumeId};
 use anyhow::{Context, bail};
 
@@ -16,15 +16,11 @@ use super::super::CpArgs;
 use super::super::progress::Progress;
 use super::super::report::Totals;
 use super::facts::{Facts, Kind};
-use super::local::LocalFile;
+use super::local::{LocalFile, Spool};
 use super::place::Target;
 use crate::fetch::mkdir::umask;
 use crate::fetch::{bytes, shown};
 
-/// Octets on their way from one file server to another.
-const BETWEEN: usize = 1 << 20;
-/// Octets that may wait for those before them, on that way.
-const AHEAD: u64 = 16 << 20;
 /// Bits the owner needs to fill a new file or directory.
 const FILL_FILE: u32 = 0o200;
 const FILL_DIRECTORY: u32 = 0o700;
@@ -248,7 +244,8 @@ impl Uploader {
         Ok(stored)
     }
 
-    /// Stores what is fetched at the same time.
+    /// Stores a file of AFS. It is fetched first: a fetch that waits for a store keeps its calls, and
+    /// both may need the same server's.
     async fn store_remote(
         &self,
         volume: &Arc<Volume>,
@@ -259,23 +256,23 @@ impl Uploader {
         if node.fid == fid && node.volume.cell_name() == volume.cell_name() {
             bail!("is the same file");
         }
-        self.progress.expect(node.status.length);
-        let (reader, writer) = tokio::io::duplex(BETWEEN);
-        let fetch = async {
-            let sink = Arc::new(Ordered::new(writer, AHEAD));
-            self.client
-                .fetch(&node.volume, node.fid, node.status, &sink)
-                .await
-        };
-        let store = async {
-            let mut reader = reader;
-            self.client
-                .store_stream(volume, fid, &mut reader, attributes)
-                .await
-        };
-        let (_, stored) = tokio::try_join!(fetch, store)?;
-        self.progress.advance(stored.bytes);
-        Ok(stored)
+        let file = tempfile::tempfile().context("cannot make a temporary file for the copy")?;
+        let spool = Arc::new(Spool(file.try_clone()?));
+        let fetched = self
+            .client
+            .fetch(&node.volume, node.fid, node.status, &spool)
+            .await?;
+        let length = fetched.status.length;
+        if length == 0 {
+            let mut nothing = tokio::io::empty();
+            let stored = self
+                .client
+                .store_stream(volume, fid, &mut nothing, attributes);
+            return Ok(stored.await?);
+        }
+        self.progress.expect(length);
+        let source = Arc::new(LocalFile::new(file, length, Arc::clone(&self.progress)));
+        Ok(self.client.store(volume, fid, &source, attributes).await?)
     }
 
     /// The file that a copy replaces, where symlinks lead to it.

@@ -6,7 +6,8 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use afar_cell::Source;
+use afar_cell::{Sink, Source};
+use afar_types::FetchStatus;
 use bytes::Bytes;
 
 use super::super::progress::Progress;
@@ -29,6 +30,25 @@ impl LocalFile {
             read: AtomicU64::new(0),
             progress,
         }
+    }
+}
+
+/// A file on its way from one place in AFS to another.
+#[derive(Debug)]
+pub(super) struct Spool(pub(super) File);
+
+impl Sink for Spool {
+    fn begin(&self, status: &FetchStatus) -> io::Result<()> {
+        self.0.set_len(status.length)
+    }
+
+    async fn write(&self, offset: u64, chunks: Vec<Bytes>) -> io::Result<()> {
+        let mut at = offset;
+        for chunk in chunks {
+            self.0.write_all_at(&chunk, at)?;
+            at += chunk.len() as u64;
+        }
+        Ok(())
     }
 }
 
