@@ -236,10 +236,10 @@ fn a_service_manager_hands_over_sockets_and_is_told() {
     assert!(listed.status.success(), "{}", told(&listed));
     let mut message = [0; 64];
     let size = notified.recv(&mut message).unwrap();
-    assert_eq!(&message[..size], b"READY=1");
+    assert_eq!(message[..size].trim_ascii(), b"READY=1");
     server.stop();
     let size = notified.recv(&mut message).unwrap();
-    assert_eq!(&message[..size], b"STOPPING=1");
+    assert_eq!(message[..size].trim_ascii(), b"STOPPING=1");
 }
 
 #[test]
