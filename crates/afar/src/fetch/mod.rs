@@ -54,6 +54,9 @@ pub(crate) struct Reach {
     /// Do not look unknown cells up in DNS
     #[arg(long)]
     no_dns: bool,
+    /// Move at most this many octets by one call [default: as suits the path]
+    #[arg(long, value_name = "OCTETS", hide_short_help = true)]
+    piece: Option<std::num::NonZeroU64>,
     /// What @sys in a path stands for, the best first [default: by the kind of machine]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     sysname: Vec<String>,

@@ -1,7 +1,7 @@
 //! One command's run: runtime, endpoint, client, signals, and giving promises back at the end.
 
 use std::net::SocketAddr;
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU64, NonZeroUsize};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -68,6 +68,7 @@ async fn open(reach: Reach, calls: Option<NonZeroUsize>, lanes: usize) -> anyhow
         dns: !reach.no_dns,
         calls: calls.map(NonZeroUsize::get),
         lanes: calls.map_or(lanes, NonZeroUsize::get),
+        piece: reach.piece.map(NonZeroU64::get),
         ..Config::default()
     };
     if !reach.sysname.is_empty() {

@@ -43,7 +43,8 @@ const METHOD: &str = "
   that cannot be compressed, each operation durable when it returns. TCP is the better of iperf3 with CUBIC and
   with BBR on the same link in the same run.
 - Before each fetch the server is started anew and the kernel's page cache emptied. The copy's SHA-256 is
-  compared. `afar cp -j 1` has one call at a time under way, of 64 MiB.
+  compared. The call is made by `afar cp -j 1 --piece`; its time is that of the data, without looking for the
+  file, as iperf3 tells it.
 - The clients are processes that begin together; Jain's index is of the rates each of them tells.
 - OpenAFS's programs are those of Debian's packages, first with afar's servers and then with OpenAFS's at the
   same place, anonymous, the same number of times each. vos dump streams, and so does vos restore; afsio makes
