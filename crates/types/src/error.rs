@@ -4,10 +4,19 @@
 //! negative; every other service has a range of its own. A code is never unique to one meaning
 //! across services, but in practice the ranges do not overlap.
 
+macro_rules! codes {
+    ($($(#[$doc:meta])* $name:ident = $code:expr;)*) => {
+        $($(#[$doc])* pub const $name: i32 = $code;)*
+    };
+}
+
+pub mod errno;
 mod tables;
 mod uae;
 
 use std::fmt;
+
+use errno::{EACCES, EAGAIN, EDQUOT, EIO, ENODEV, ENOENT, ENOSPC};
 
 /// What is known of one code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,12 +51,6 @@ impl ErrorInfo {
     }
 }
 
-macro_rules! codes {
-    ($($(#[$doc:meta])* $name:ident = $code:expr;)*) => {
-        $($(#[$doc])* pub const $name: i32 = $code;)*
-    };
-}
-
 codes! {
     /// The file server is starting; like `VBUSY`, but negative so that old clients go elsewhere.
     VRESTARTING = -100;
@@ -57,6 +60,8 @@ codes! {
     VNOVNODE = 102;
     /// The volume is not on this server.
     VNOVOL = 103;
+    /// A volume of that number is there already.
+    VVOLEXISTS = 104;
     /// The volume is not in service; from old servers also: the call was idle for too long.
     VNOSERVICE = 105;
     /// The volume is off line.
@@ -87,8 +92,32 @@ codes! {
     UNOQUORUM = 5376;
     /// Ubik: not the server that takes changes.
     UNOTSYNC = 5377;
+    /// rxkad: the security state of the connection is damaged.
+    RXKADINCONSISTENCY = 19_270_400;
+    /// rxkad: a packet is too short for the challenge or response.
+    RXKADPACKETSHORT = 19_270_401;
+    /// rxkad: the level of protection is not allowed.
+    RXKADLEVELFAIL = 19_270_402;
+    /// rxkad: the ticket is too long or too short.
+    RXKADTICKETLEN = 19_270_403;
+    /// rxkad: the response is to another challenge.
+    RXKADOUTOFSEQUENCE = 19_270_404;
+    /// rxkad: the caller is not authorised.
+    RXKADNOAUTH = 19_270_405;
+    /// rxkad: the key is weak or not valid.
+    RXKADBADKEY = 19_270_406;
+    /// rxkad: the ticket is not valid.
+    RXKADBADTICKET = 19_270_407;
+    /// rxkad: the server does not have the key the ticket was made with.
+    RXKADUNKNOWNKEY = 19_270_408;
     /// rxkad: the token has expired.
     RXKADEXPIRED = 19_270_409;
+    /// rxkad: sealed data is damaged, or the key is wrong.
+    RXKADSEALEDINCON = 19_270_410;
+    /// rxkad: a packet has more data than it may.
+    RXKADDATALEN = 19_270_411;
+    /// rxkad: the level may not be used.
+    RXKADILLEGALLEVEL = 19_270_412;
 }
 
 /// Looks a code up. Codes from 1 to 100 and 114 to 511, VICE codes apart, are taken for `errno`
@@ -179,13 +208,6 @@ pub fn errno_to_uae(errno: i32) -> Option<i32> {
 /// translated, VICE codes by their meaning, `errno` values as they are.
 #[must_use]
 pub fn errno_of(code: i32) -> Option<i32> {
-    const ENOENT: i32 = 2;
-    const EIO: i32 = 5;
-    const EAGAIN: i32 = 11;
-    const EACCES: i32 = 13;
-    const ENODEV: i32 = 19;
-    const ENOSPC: i32 = 28;
-    const EDQUOT: i32 = 122;
     match code {
         VNOVNODE => Some(ENOENT),
         VNOVOL | VNOSERVICE | VMOVED | VL_NOENT => Some(ENODEV),
