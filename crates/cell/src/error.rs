@@ -5,17 +5,13 @@ use std::path::PathBuf;
 
 use afar_dir::DirError;
 use afar_rpc::{RpcCause, RpcError};
+use afar_types::error::errno::{EACCES, EDQUOT, ENOENT, EROFS};
 use afar_types::error::{VNOVNODE, errno_of};
 use afar_types::{AclError, CellName, CellNameError, VolumeType};
 use afar_xdr::LengthError;
 
 use crate::dns::DnsError;
 use crate::mountpoint::MountPointError;
-
-const ENOENT: i32 = 2;
-const EACCES: i32 = 13;
-const EROFS: i32 = 30;
-const EDQUOT: i32 = 122;
 
 /// A cell, volume or file that could not be reached or read. The text says what, why and what to
 /// do next, in one line.

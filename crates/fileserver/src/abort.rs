@@ -6,29 +6,7 @@ use afar_types::error::{
     VBUSY, VDISKFULL, VIO, VNOVNODE, VNOVOL, VOFFLINE, VOVERQUOTA, VRESTRICTED, VSALVAGE,
     errno_to_uae,
 };
-
-/// `errno` values of Linux that servers abort calls with.
-pub(crate) mod errno {
-    pub(crate) const EPERM: i32 = 1;
-    pub(crate) const ENOENT: i32 = 2;
-    pub(crate) const EIO: i32 = 5;
-    pub(crate) const E2BIG: i32 = 7;
-    pub(crate) const EAGAIN: i32 = 11;
-    pub(crate) const EACCES: i32 = 13;
-    pub(crate) const EEXIST: i32 = 17;
-    pub(crate) const EXDEV: i32 = 18;
-    pub(crate) const ENOTDIR: i32 = 20;
-    pub(crate) const EISDIR: i32 = 21;
-    pub(crate) const EINVAL: i32 = 22;
-    pub(crate) const EFBIG: i32 = 27;
-    pub(crate) const ENOSPC: i32 = 28;
-    pub(crate) const EROFS: i32 = 30;
-    pub(crate) const ENAMETOOLONG: i32 = 36;
-    pub(crate) const ENOLCK: i32 = 37;
-}
-
-/// VICE: a volume of that number is there already.
-pub(crate) const VVOLEXISTS: i32 = 104;
+pub(crate) use afar_types::error::{VVOLEXISTS, errno};
 
 /// What a client is told of a store's failure. Details are for the log: the code names no path.
 pub(crate) fn store_code(error: &StoreError) -> AbortCode {

@@ -37,6 +37,7 @@ use std::sync::{Arc, Mutex};
 
 use afar_rpc::{RpcError, afsvol};
 use afar_types::PartitionId;
+use afar_types::error::errno;
 use tokio::sync::watch;
 
 use crate::Servers;
@@ -57,19 +58,15 @@ pub use sync::{SyncScope, Synced};
 
 use event::Answer;
 
-/// The interrupted operation's code: `errno` EINTR.
-pub const INTERRUPTED: i32 = 4;
+/// The interrupted operation's code.
+pub const INTERRUPTED: i32 = errno::EINTR;
 
 pub(super) mod codes {
     //! Codes that steps look at.
 
-    pub(crate) use afar_types::error::{VL_NOENT, VNOVOL};
+    pub(crate) use afar_types::error::errno::{EINVAL, ENODEV, ENOENT, EPIPE};
+    pub(crate) use afar_types::error::{VL_NOENT, VNOVOL, VVOLEXISTS};
 
-    pub(crate) const ENOENT: i32 = 2;
-    pub(crate) const ENODEV: i32 = 19;
-    pub(crate) const EINVAL: i32 = 22;
-    pub(crate) const EPIPE: i32 = 32;
-    pub(crate) const VVOLEXISTS: i32 = 104;
     pub(crate) const VL_ENTDELETED: i32 = 363_526;
     pub(crate) const VL_BADENTRY: i32 = 363_538;
     pub(crate) const VL_RERELEASE: i32 = 363_544;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use afar_cell::{Client, Error, Node, PathCause};
 use afar_net::RxNull;
 use afar_rpc::pr;
+use afar_types::error::errno::EINVAL;
 use afar_types::{Acl, AclEntry, PrName, PrNamesAsked, PtsId};
 use anyhow::bail;
 use clap::Args;
@@ -19,7 +20,6 @@ use super::{Common, each, find};
 
 /// UDP port of protection servers, which run where location servers do.
 const PR_PORT: u16 = 7002;
-const EINVAL: i32 = 22;
 
 /// Options of `fs listacl`.
 #[derive(Debug, Args)]

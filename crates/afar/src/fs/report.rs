@@ -4,16 +4,11 @@ use std::io;
 use std::process::ExitCode;
 
 use afar_cell::{Error, PathCause};
+use afar_types::error::errno::{EACCES, EINVAL, ENOENT, EPERM, EROFS};
 use serde::Serialize;
 
 use crate::fetch::format::Lines;
 use crate::output;
-
-const EPERM: i32 = 1;
-const ENOENT: i32 = 2;
-const EACCES: i32 = 13;
-const EINVAL: i32 = 22;
-const EROFS: i32 = 30;
 
 /// Output of one command, and whether all went well.
 pub(super) struct Report {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use afar_net::AbortCode;
+use afar_types::error;
 
 /// Why rows could not be read or changed.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -79,7 +80,7 @@ impl DbError {
 }
 
 /// No majority of the database servers is reached (ubik).
-pub const UNOQUORUM: AbortCode = AbortCode(5376);
+pub const UNOQUORUM: AbortCode = AbortCode(error::UNOQUORUM);
 /// Reading or writing the database failed (ubik).
 pub const UIOERROR: AbortCode = AbortCode(5379);
 /// The database server failed (ubik).
