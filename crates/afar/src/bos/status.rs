@@ -4,6 +4,7 @@ use std::fmt;
 use std::process::ExitCode;
 
 use afar_admin::bos::{self, Instance};
+use afar_admin::vos::words::date;
 use afar_types::{BozoState, BozoStatus, BozoText, UnixTime};
 use clap::Args;
 use serde::Serialize;
@@ -188,13 +189,6 @@ impl Status {
             signal => write!(f, "due to signal {signal}"),
         }
     }
-}
-
-/// A time as C's `ctime` has it, by this machine's clock.
-fn date(time: UnixTime) -> String {
-    let time = jiff::Timestamp::from_second(time.0.into()).unwrap_or_default();
-    let local = time.to_zoned(jiff::tz::TimeZone::system());
-    local.strftime("%a %b %e %H:%M:%S %Y").to_string()
 }
 
 #[cfg(test)]
