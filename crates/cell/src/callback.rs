@@ -70,11 +70,12 @@ impl CallbackService {
     }
 }
 
-/// A random identity.
+/// A random identity, for a cache manager or a file server.
 ///
 /// # Panics
 /// If the kernel has no random generator.
-fn new_uuid() -> AfsUuid {
+#[must_use]
+pub fn new_uuid() -> AfsUuid {
     let mut bytes = [0; 16];
     let filled = getrandom(&mut bytes, GetRandomFlags::empty()).expect("Linux has getrandom");
     assert_eq!(filled, bytes.len(), "small requests are answered whole");

@@ -34,7 +34,7 @@ mod vldb;
 mod volume;
 mod window;
 
-pub use callback::CallbackService;
+pub use callback::{CallbackService, new_uuid};
 pub use change::Made;
 pub use client::Client;
 pub use config::Config;

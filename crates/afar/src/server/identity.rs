@@ -4,9 +4,9 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
+use afar_cell::new_uuid;
 use afar_types::AfsUuid;
 use anyhow::Context;
-use rustix::rand::{GetRandomFlags, getrandom};
 
 /// The UUID by which location servers and clients know this file server: made at the first start.
 pub(super) fn uuid(data: &Path) -> anyhow::Result<AfsUuid> {
@@ -34,17 +34,6 @@ pub(super) fn uuid(data: &Path) -> anyhow::Result<AfsUuid> {
         }
         Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
     }
-}
-
-/// A random identity.
-///
-/// # Panics
-/// If the kernel has no random generator.
-fn new_uuid() -> AfsUuid {
-    let mut bytes = [0; 16];
-    let filled = getrandom(&mut bytes, GetRandomFlags::empty()).expect("Linux has getrandom");
-    assert_eq!(filled, bytes.len(), "small requests are answered whole");
-    AfsUuid::from_random(bytes)
 }
 
 #[cfg(test)]
