@@ -8,6 +8,7 @@ mod fs;
 mod local_cell;
 mod output;
 mod pts;
+mod resolve;
 mod rxperf;
 mod server;
 mod store;

@@ -20,6 +20,7 @@ use tokio::sync::watch;
 
 use crate::local_cell::{self, LocalCell};
 use crate::output;
+use crate::resolve;
 
 /// The heading of options that the suites do not have elsewhere. No value goes to them by its
 /// place, and the suites' own form of help does not show them.
@@ -183,7 +184,7 @@ async fn database_servers(common: &Common, endpoint: &Endpoint) -> anyhow::Resul
     if !common.own.vl_server.is_empty() {
         let mut addresses = Vec::new();
         for server in &common.own.vl_server {
-            addresses.extend(resolve(server).await?);
+            addresses.extend(resolve::of_option("--vl-server", server, VL_PORT).await?);
         }
         return Ok(addresses);
     }
@@ -219,18 +220,4 @@ fn this_cell(common: &Common) -> Option<CellName> {
     let servers = SERVER_DIRS.iter().filter(|_| common.localauth);
     let mut dirs = servers.chain(&CONFIG_DIRS).map(Path::new);
     dirs.find_map(read)
-}
-
-/// The addresses of `HOST` or `HOST:PORT`.
-async fn resolve(server: &str) -> anyhow::Result<Vec<SocketAddr>> {
-    let wrong = || format!("--vl-server {server}: give a host's name or address, or HOST:PORT");
-    let target = match server.contains(':') {
-        true => server.to_owned(),
-        false => format!("{server}:{VL_PORT}"),
-    };
-    let found = tokio::net::lookup_host(target).await;
-    let found = found.with_context(wrong)?.filter(SocketAddr::is_ipv4);
-    let found: Vec<_> = found.collect();
-    ensure!(!found.is_empty(), "{}: it has no IPv4 address", wrong());
-    Ok(found)
 }

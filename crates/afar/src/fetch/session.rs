@@ -1,6 +1,5 @@
 //! One command's run: runtime, endpoint, client, signals, and giving promises back at the end.
 
-use std::net::SocketAddr;
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -14,6 +13,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::Reach;
 use crate::local_cell::{self, LocalCell};
+use crate::resolve;
 
 /// What an interrupted program returns, as shells count it: 128 + SIGINT.
 const INTERRUPTED: u8 = 130;
@@ -75,7 +75,9 @@ async fn open(reach: Reach, calls: Option<NonZeroUsize>, lanes: usize) -> anyhow
         config.sysnames = reach.sysname;
     }
     for server in reach.server {
-        config.vl_servers.extend(resolve(&server).await?);
+        config
+            .vl_servers
+            .extend(resolve::of_option("--server", &server, VL_PORT).await?);
     }
     let mut net = afar_net::Config::default();
     net.rx.dead_time = DEAD_TIME;
@@ -153,21 +155,4 @@ pub(crate) fn advice_for(error: &Error, path: &str) -> Option<String> {
         "--localauth does it as the administrator of {}",
         cell.entry.name
     ))
-}
-
-/// The addresses of `HOST` or `HOST:PORT`.
-async fn resolve(server: &str) -> anyhow::Result<Vec<SocketAddr>> {
-    let wrong = || format!("--server {server}: give a host's name or address, or HOST:PORT");
-    let target = if server.contains(':') {
-        server.to_owned()
-    } else {
-        format!("{server}:{VL_PORT}")
-    };
-    let found = tokio::net::lookup_host(target).await;
-    let found: Vec<_> = found
-        .with_context(wrong)?
-        .filter(SocketAddr::is_ipv4)
-        .collect();
-    anyhow::ensure!(!found.is_empty(), "{}: it has no IPv4 address", wrong());
-    Ok(found)
 }

@@ -22,7 +22,6 @@ use afar_types::{AfsUuid, CellName, PartitionId};
 use anyhow::Context;
 #[cfg(not(feature = "etcd"))]
 use anyhow::ensure;
-use tokio::net::lookup_host;
 use tokio::task::JoinSet;
 
 use super::config::{Config, Peers, Role};
@@ -31,6 +30,7 @@ use super::identity;
 use super::overseer::Overseer;
 use super::sockets::{Opener, RunDir, Sockets, addresses};
 use crate::local_cell;
+use crate::resolve;
 
 /// Where hosts and promises are kept between a stop and the next start.
 const CALLBACKS: &str = "callbacks";
@@ -340,15 +340,10 @@ impl Process {
         }
         let mut found = Vec::new();
         for server in &peers.servers {
-            let target = if server.contains(':') {
-                server.clone()
-            } else {
-                format!("{server}:{}", role.port())
-            };
-            let addresses = lookup_host(target)
+            let addresses = resolve::addresses(server, role.port())
                 .await
                 .with_context(|| format!("cannot find the {} {server}", role.program()))?;
-            found.extend(addresses.filter(SocketAddr::is_ipv4));
+            found.extend(addresses);
         }
         Ok(found)
     }
