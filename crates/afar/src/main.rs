@@ -3,6 +3,7 @@
 mod afs_args;
 mod bos;
 mod cli;
+mod codes;
 mod fetch;
 mod fs;
 mod local_cell;

@@ -1,64 +1,50 @@
 //! Errors, in the words of OpenAFS's `pts`.
 
 use afar_admin::pts::PtsError;
-use afar_types::error::lookup;
 
+use crate::codes::Words;
 use crate::output;
 
-/// First code of the protection service.
-const PT: i32 = 267_264;
-
-/// What the protection service's codes mean, from the first one on, as scripts know it.
-const PT_TEXTS: [&str; 19] = [
-    "Entry for name already exists",
-    "Entry for id already exists",
-    "Couldn't allocate an id for this entry",
-    "Couldn't read/write the database",
-    "User or group doesn't exist",
-    "Permission denied",
-    "No group specified",
-    "No user specified",
-    "Badly formed name (group prefix doesn't match owner?)",
-    "argument illegal or out of range",
-    "may not create more groups",
-    "database needs rebuilding",
-    "can't make owner an empty group",
-    "database is inconsistent",
-    "bad database address",
-    "too many elements in group",
-    "malloc failed to alloc enough memory",
-    "Protection library internal error",
-    "name is too long (maximum 63 characters)",
-];
-
-/// What a code means.
-fn text(code: i32) -> String {
-    let row = code
-        .checked_sub(PT)
-        .and_then(|row| usize::try_from(row).ok());
-    match row.and_then(|row| PT_TEXTS.get(row)) {
-        Some(text) => (*text).to_owned(),
-        None if code == -1 => "server or network not responding".to_owned(),
-        None => match lookup(code) {
-            Some(known) => known.text.to_owned(),
-            None => format!("unknown code {code}"),
-        },
-    }
-}
+/// The protection service's codes.
+const PT: Words = Words {
+    first: 267_264,
+    texts: &[
+        "Entry for name already exists",
+        "Entry for id already exists",
+        "Couldn't allocate an id for this entry",
+        "Couldn't read/write the database",
+        "User or group doesn't exist",
+        "Permission denied",
+        "No group specified",
+        "No user specified",
+        "Badly formed name (group prefix doesn't match owner?)",
+        "argument illegal or out of range",
+        "may not create more groups",
+        "database needs rebuilding",
+        "can't make owner an empty group",
+        "database is inconsistent",
+        "bad database address",
+        "too many elements in group",
+        "malloc failed to alloc enough memory",
+        "Protection library internal error",
+        "name is too long (maximum 63 characters)",
+    ],
+    others: &[(-1, "server or network not responding")],
+};
 
 /// Tells an error, and what it kept from being done.
 pub(super) fn tell(error: &PtsError, what: &str) {
-    output::usage(&format!("pts: {} {what}\n", text(error.code().0)));
+    output::usage(&format!("pts: {} {what}\n", PT.text(error.code().0)));
 }
 
 /// Tells that an argument cannot be what it is given for.
 pub(super) fn tell_argument(what: &str) {
-    output::usage(&format!("pts: {} {what}\n", text(PT + 9)));
+    output::usage(&format!("pts: {} {what}\n", PT.text(PT.first + 9)));
 }
 
 /// Tells that an argument is no number, in the words `pts` has for that.
 pub(super) fn tell_no_number(what: &str) {
-    output::usage(&format!("pts: {} {what}\n", text(-1)));
+    output::usage(&format!("pts: {} {what}\n", PT.text(-1)));
 }
 
 /// Tells what is wrong with the command line.
@@ -72,12 +58,13 @@ mod tests {
 
     #[test]
     fn codes_are_said_in_known_words() {
+        let text = |code| PT.text(code);
         let said = |error: PtsError| text(error.code().0);
         assert_eq!(said(PtsError::NoEntry), "User or group doesn't exist");
         assert!(said(PtsError::NameTooLong).starts_with("name is too long"));
         assert!(said(PtsError::AnswerLength).contains("internal error"));
         assert_eq!(text(-1), "server or network not responding");
-        assert_eq!(text(PT - 1), format!("unknown code {}", PT - 1));
+        assert_eq!(text(PT.first - 1), format!("unknown code {}", PT.first - 1));
         assert!(!text(5376).contains("unknown"));
     }
 }
