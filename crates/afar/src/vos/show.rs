@@ -156,62 +156,69 @@ pub(super) fn long(
     }
     let mut text = head(info, totals, " ");
     text.push('\n');
-    let dates = Dates {
-        creation: info.creation_date,
-        copy: info.copy_date,
-        backup: info.backup_date,
-        access: info.access_date,
-        update: info.update_date,
-    };
-    let ids = [info.parent_id, info.clone_id, info.backup_id];
-    text.push_str(&details(
-        at,
-        host,
-        ids,
-        info.max_quota,
-        &dates,
-        info.day_use,
-    ));
+    text.push_str(&details(at, host, &info.into()));
     text.push('\n');
     text
 }
 
-struct Dates {
-    creation: UnixTime,
-    copy: UnixTime,
-    backup: UnixTime,
-    access: UnixTime,
-    update: UnixTime,
+/// What is told of a volume in either form of its header.
+struct Details {
+    parent: VolumeId,
+    clone: VolumeId,
+    backup: VolumeId,
+    quota: i32,
+    created: UnixTime,
+    copied: UnixTime,
+    backed_up: UnixTime,
+    accessed: UnixTime,
+    updated: UnixTime,
+    day_use: i32,
 }
 
-fn details(
-    at: Place,
-    host: &str,
-    [parent, clone, backup]: [VolumeId; 3],
-    quota: i32,
-    dates: &Dates,
-    day_use: i32,
-) -> String {
+macro_rules! details_of {
+    ($($header:ty),*) => {$(
+        impl From<&$header> for Details {
+            fn from(info: &$header) -> Self {
+                Self {
+                    parent: info.parent_id,
+                    clone: info.clone_id,
+                    backup: info.backup_id,
+                    quota: info.max_quota,
+                    created: info.creation_date,
+                    copied: info.copy_date,
+                    backed_up: info.backup_date,
+                    accessed: info.access_date,
+                    updated: info.update_date,
+                    day_use: info.day_use,
+                }
+            }
+        }
+    )*};
+}
+details_of!(VolintInfo, VolintXInfo);
+
+fn details(at: Place, host: &str, told: &Details) -> String {
     let mut text = String::new();
     line!(text, "    {host} {} ", at.partition);
     line!(
         text,
         "    RWrite {:>10} ROnly {:>10} Backup {:>10} ",
-        parent.0,
-        clone.0,
-        backup.0
+        told.parent.0,
+        told.clone.0,
+        told.backup.0
     );
-    line!(text, "    MaxQuota {quota:>10} K ");
-    line!(text, "    Creation    {}", date(dates.creation));
-    line!(text, "    Copy        {}", date(dates.copy));
-    line!(text, "    Backup      {}", or_never(dates.backup));
-    if dates.access.0 != 0 {
-        line!(text, "    Last Access {}", date(dates.access));
+    line!(text, "    MaxQuota {:>10} K ", told.quota);
+    line!(text, "    Creation    {}", date(told.created));
+    line!(text, "    Copy        {}", date(told.copied));
+    line!(text, "    Backup      {}", or_never(told.backed_up));
+    if told.accessed.0 != 0 {
+        line!(text, "    Last Access {}", date(told.accessed));
     }
-    line!(text, "    Last Update {}", or_never(dates.update));
+    line!(text, "    Last Update {}", or_never(told.updated));
     line!(
         text,
-        "    {day_use} accesses in the past day (i.e., vnode references)"
+        "    {} accesses in the past day (i.e., vnode references)",
+        told.day_use
     );
     text
 }
@@ -244,22 +251,7 @@ pub(super) fn extended(
         info.file_count,
         totals.count(info.in_use),
     );
-    let dates = Dates {
-        creation: info.creation_date,
-        copy: info.copy_date,
-        backup: info.backup_date,
-        access: info.access_date,
-        update: info.update_date,
-    };
-    let ids = [info.parent_id, info.clone_id, info.backup_id];
-    text.push_str(&details(
-        at,
-        host,
-        ids,
-        info.max_quota,
-        &dates,
-        info.day_use,
-    ));
+    text.push_str(&details(at, host, &info.into()));
     text.push_str(&statistics(info));
     text.push('\n');
     text

@@ -26,80 +26,57 @@ trait Listed: Default + Send + 'static {
     fn full(state: &VolumeState) -> Self;
 }
 
-impl Listed for VolintInfo {
-    fn bare(volume: VolumeId, status: i32, name: VolintName) -> Self {
-        Self {
-            name,
-            volume,
-            status,
-            ..Self::default()
-        }
-    }
+/// Both forms have most fields in common; the others follow in the braces.
+macro_rules! listed {
+    ($form:ty, |$state:ident| { $($others:tt)* }) => {
+        impl Listed for $form {
+            fn bare(volume: VolumeId, status: i32, name: VolintName) -> Self {
+                Self {
+                    name,
+                    volume,
+                    status,
+                    ..Self::default()
+                }
+            }
 
-    fn full(state: &VolumeState) -> Self {
-        Self {
-            name: CharArray::new(&state.name).unwrap_or_default(),
-            volume: state.id,
-            kind: state.kind.number(),
-            backup_id: state.backup,
-            parent_id: state.parent,
-            clone_id: state.clone,
-            status: Self::OK,
-            copy_date: state.copy_date,
-            in_use: state.online,
-            needs_salvage: false,
-            destroy_me: state.destroy_me,
-            creation_date: state.creation_date,
-            access_date: state.access_date,
-            update_date: state.update_date,
-            backup_date: state.backup_date,
-            day_use: signed(state.day_use),
-            file_count: signed(state.file_count),
-            max_quota: signed(state.max_quota),
-            size: signed(state.disk_used),
-            flags: 0,
-            min_quota: signed(state.min_quota),
-            week_use: signed(state.week_use.iter().copied().map(u64::from).sum::<u64>()),
-            update_counter: state.update_counter,
-            spare: 0,
+            fn full($state: &VolumeState) -> Self {
+                Self {
+                    name: CharArray::new(&$state.name).unwrap_or_default(),
+                    volume: $state.id,
+                    kind: $state.kind.number(),
+                    backup_id: $state.backup,
+                    parent_id: $state.parent,
+                    clone_id: $state.clone,
+                    status: VolintInfo::OK,
+                    copy_date: $state.copy_date,
+                    in_use: $state.online,
+                    creation_date: $state.creation_date,
+                    access_date: $state.access_date,
+                    update_date: $state.update_date,
+                    backup_date: $state.backup_date,
+                    day_use: signed($state.day_use),
+                    file_count: signed($state.file_count),
+                    max_quota: signed($state.max_quota),
+                    size: signed($state.disk_used),
+                    $($others)*
+                }
+            }
         }
-    }
+    };
 }
 
-impl Listed for VolintXInfo {
-    fn bare(volume: VolumeId, status: i32, name: VolintName) -> Self {
-        Self {
-            name,
-            volume,
-            status,
-            ..Self::default()
-        }
-    }
+listed!(VolintInfo, |state| {
+    needs_salvage: false,
+    destroy_me: state.destroy_me,
+    flags: 0,
+    min_quota: signed(state.min_quota),
+    week_use: signed(state.week_use.iter().copied().map(u64::from).sum::<u64>()),
+    update_counter: state.update_counter,
+    spare: 0,
+});
 
-    /// What kinds of reads and writes there were is not counted.
-    fn full(state: &VolumeState) -> Self {
-        Self {
-            name: CharArray::new(&state.name).unwrap_or_default(),
-            volume: state.id,
-            kind: state.kind.number(),
-            backup_id: state.backup,
-            parent_id: state.parent,
-            clone_id: state.clone,
-            status: VolintInfo::OK,
-            copy_date: state.copy_date,
-            in_use: state.online,
-            creation_date: state.creation_date,
-            access_date: state.access_date,
-            update_date: state.update_date,
-            backup_date: state.backup_date,
-            day_use: signed(state.day_use),
-            file_count: signed(state.file_count),
-            max_quota: signed(state.max_quota),
-            size: signed(state.disk_used),
-            ..Self::default()
-        }
-    }
-}
+// What kinds of reads and writes there were is not counted.
+listed!(VolintXInfo, |state| { ..Self::default() });
 
 impl Volser {
     pub(super) async fn list_volumes(
