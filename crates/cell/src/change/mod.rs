@@ -9,6 +9,7 @@ mod doubt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use afar_rpc::{RpcError, rxafs};
 use afar_types::{FetchStatus, Fid, FileName, FileType, StoreStatus, UnixTime};
 use afar_xdr::{LengthError, XdrString};
 
@@ -45,28 +46,17 @@ impl Client {
         name: &[u8],
         attributes: StoreStatus,
     ) -> Result<Made, Error> {
-        let (name, attributes) = (file_name(name)?, timed(attributes));
-        let made = self
-            .change(
-                volume,
-                &[directory],
-                |server| {
-                    let name = name.clone();
-                    async move {
-                        let reply = server.create_file(directory, name, attributes).await?;
-                        Ok((reply.fid, reply.status))
-                    }
-                },
-                || async {
-                    let found = self.find_made(volume, directory, &name, attributes);
-                    let found = found.await?.filter(|(_, status)| {
-                        status.file_type == FileType::File && status.length == 0
-                    });
-                    Ok(found)
-                },
-            )
-            .await;
-        made_of(made?)
+        self.make(
+            volume,
+            directory,
+            (name, attributes),
+            |server, name, attributes| async move {
+                let reply = server.create_file(directory, name, attributes).await?;
+                Ok((reply.fid, reply.status))
+            },
+            |status| status.file_type == FileType::File && status.length == 0,
+        )
+        .await
     }
 
     /// Makes an empty directory (RXAFS MakeDir), with the access control list of the one it is in.
@@ -81,24 +71,41 @@ impl Client {
         name: &[u8],
         attributes: StoreStatus,
     ) -> Result<Made, Error> {
+        self.make(
+            volume,
+            directory,
+            (name, attributes),
+            |server, name, attributes| async move {
+                let reply = server.make_dir(directory, name, attributes).await?;
+                Ok((reply.fid, reply.status))
+            },
+            |status| status.file_type == FileType::Directory,
+        )
+        .await
+    }
+
+    /// Makes something by a request, and knows it again by its status.
+    async fn make<Q, F>(
+        &self,
+        volume: &Arc<Volume>,
+        directory: Fid,
+        (name, attributes): (&[u8], StoreStatus),
+        request: Q,
+        is_such: impl Fn(&FetchStatus) -> bool + Sync,
+    ) -> Result<Made, Error>
+    where
+        Q: Fn(rxafs::Client, FileName, StoreStatus) -> F + Sync,
+        F: Future<Output = Result<(Fid, FetchStatus), RpcError>> + Send,
+    {
         let (name, attributes) = (file_name(name)?, timed(attributes));
         let made = self
             .change(
                 volume,
                 &[directory],
-                |server| {
-                    let name = name.clone();
-                    async move {
-                        let reply = server.make_dir(directory, name, attributes).await?;
-                        Ok((reply.fid, reply.status))
-                    }
-                },
+                |server| request(server, name.clone(), attributes),
                 || async {
                     let found = self.find_made(volume, directory, &name, attributes);
-                    let found = found
-                        .await?
-                        .filter(|(_, status)| status.file_type == FileType::Directory);
-                    Ok(found)
+                    Ok(found.await?.filter(|(_, status)| is_such(status)))
                 },
             )
             .await;
@@ -221,18 +228,12 @@ impl Client {
         directory: Fid,
         entry: &DirEntry,
     ) -> Result<(), Error> {
-        let name = file_name(&entry.name)?;
-        self.change(
+        self.remove(
             volume,
+            directory,
+            entry,
             &[directory],
-            |server| {
-                let name = name.clone();
-                async move {
-                    server.remove_file(directory, name).await?;
-                    Ok(())
-                }
-            },
-            || self.is_gone(volume, directory, entry),
+            |server, name| async move { server.remove_file(directory, name).await.map(drop) },
         )
         .await
     }
@@ -247,17 +248,34 @@ impl Client {
         directory: Fid,
         entry: &DirEntry,
     ) -> Result<(), Error> {
+        self.remove(
+            volume,
+            directory,
+            entry,
+            &[directory, entry.fid],
+            |server, name| async move { server.remove_dir(directory, name).await.map(drop) },
+        )
+        .await
+    }
+
+    /// Removes a name by a request that changes these directories.
+    async fn remove<Q, F>(
+        &self,
+        volume: &Arc<Volume>,
+        directory: Fid,
+        entry: &DirEntry,
+        changed: &[Fid],
+        request: Q,
+    ) -> Result<(), Error>
+    where
+        Q: Fn(rxafs::Client, FileName) -> F + Sync,
+        F: Future<Output = Result<(), RpcError>> + Send,
+    {
         let name = file_name(&entry.name)?;
         self.change(
             volume,
-            &[directory, entry.fid],
-            |server| {
-                let name = name.clone();
-                async move {
-                    server.remove_dir(directory, name).await?;
-                    Ok(())
-                }
-            },
+            changed,
+            |server| request(server, name.clone()),
             || self.is_gone(volume, directory, entry),
         )
         .await
