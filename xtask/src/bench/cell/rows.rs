@@ -11,7 +11,9 @@ use serde_json::Value;
 use super::site::{self, CELL, Site, VOLUME};
 use crate::bench::contender::Contender;
 use crate::bench::figures::{Figure, Goal, Row as Measured};
+use crate::bench::hash;
 use crate::bench::link::{End, Place, Setup};
+use crate::bench::openafs::OpenAfs;
 use crate::bench::process::{self, Process};
 use crate::bench::rows::Direction;
 use crate::bench::traffic::{self, Amount};
@@ -304,7 +306,7 @@ fn fetch(place: &Place, afar: &Path, mib: u32, runs: u32, figures: &mut Figures)
         command.arg(&copy);
         let said = Process::start(command)?.succeed(LIMIT)?.out;
         let rate = mbits(mib, said_seconds(&said)?);
-        ensure!(site::hash(&copy)? == wanted, "the copy differs");
+        ensure!(hash::file(&copy)? == wanted, "the copy differs");
         fs::remove_file(&copy)?;
         let tcp = tcp(place, Direction::Recv)?;
         figures.against("afar, one call", rate, ("TCP", tcp), 0.93);
@@ -331,7 +333,7 @@ fn near(place: &Place, afar: &Path, mib: u32, runs: u32, figures: &mut Figures) 
             let mut command = site.client(&["cp", "--json", &source]);
             command.arg(&copy);
             ours.push(mbits(mib, site::seconds(command, LIMIT)?));
-            ensure!(site::hash(&copy)? == wanted, "the copy differs");
+            ensure!(hash::file(&copy)? == wanted, "the copy differs");
             fs::remove_file(&copy)?;
         }
     }
@@ -340,17 +342,8 @@ fn near(place: &Place, afar: &Path, mib: u32, runs: u32, figures: &mut Figures) 
     let cell = Theirs::up(place, afar, mib)?;
     let file = cell.scratch("volume.dump");
     for ours in ours {
-        let mut command = this_program()?;
-        command.args(["openafs", "exec", "--dir"]).arg(&cell.dir);
-        command.args([
-            "--",
-            "vos",
-            "dump",
-            "-noauth",
-            "-id",
-            cell.volume(),
-            "-file",
-        ]);
+        let dump = ["vos", "dump", "-noauth", "-id", cell.volume(), "-file"];
+        let mut command = cell.openafs.exec(&[], &dump)?;
         command.arg(&file);
         let theirs = mbits(mib, site::seconds(command, LIMIT)?);
         figures.against("afar", ours, ("OpenAFS, vos dump", theirs), 3.0);
@@ -542,7 +535,7 @@ fn stock_runs(
 struct Theirs<'a> {
     place: &'a Place,
     afar: &'a Path,
-    dir: PathBuf,
+    openafs: OpenAfs,
     description: Value,
 }
 
@@ -550,26 +543,14 @@ const THEIR_CELL: &str = "openafs.example";
 
 impl<'a> Theirs<'a> {
     fn up(place: &'a Place, afar: &'a Path, mib: u32) -> Result<Self> {
-        let name = format!("afar-bench-openafs-{}", std::process::id());
-        let dir = std::env::temp_dir().join(name);
-        let mut command = this_program()?;
-        command.args(["openafs", "up", "--noauth", "--cell", THEIR_CELL, "--dir"]);
-        command.arg(&dir).args(["--bench-mib", &mib.to_string()]);
-        for (option, end) in [("--netns", End::Server), ("--cli-netns", End::Client)] {
-            if let Some(namespace) = place.namespace(end) {
-                command.arg(option).arg(namespace);
-            }
-        }
-        let said = Process::start(command)?.succeed(LIMIT);
-        let mut cell = Self {
+        let (openafs, said) = OpenAfs::up(place, THEIR_CELL, mib, &["--noauth"])?;
+        let description = serde_json::from_str(&said).context("reading what the cell told")?;
+        Ok(Self {
             place,
             afar,
-            dir,
-            description: Value::Null,
-        };
-        cell.description =
-            serde_json::from_str(&said?.out).context("reading what the cell told")?;
-        Ok(cell)
+            openafs,
+            description,
+        })
     }
 
     fn text(&self, key: &str) -> Result<String> {
@@ -592,7 +573,7 @@ impl Stock for Theirs<'_> {
     }
 
     fn scratch(&self, name: &str) -> PathBuf {
-        self.dir.join(name)
+        self.openafs.dir().join(name)
     }
 
     fn volume(&self) -> &str {
@@ -600,7 +581,7 @@ impl Stock for Theirs<'_> {
     }
 
     fn empty(&self, name: &str) -> Result<()> {
-        let path = self.dir.join("empty.bin");
+        let path = self.openafs.dir().join("empty.bin");
         fs::write(&path, "")?;
         let mut command = self.place.command(End::Client, self.afar);
         command
@@ -612,23 +593,6 @@ impl Stock for Theirs<'_> {
             .arg(format!("{}/{name}", self.directory()));
         site::short(command).map(drop)
     }
-}
-
-impl Drop for Theirs<'_> {
-    fn drop(&mut self) {
-        let down = this_program().and_then(|mut command| {
-            command.args(["openafs", "down", "--dir"]).arg(&self.dir);
-            sh::capture(&mut command)
-        });
-        if let Err(error) = down {
-            crate::output::note(&format!("stopping the cell: {error:#}"));
-        }
-    }
-}
-
-fn this_program() -> Result<Command> {
-    let program = std::env::current_exe().context("finding this program")?;
-    Ok(Command::new(program))
 }
 
 /// Releases a volume of a server at the client's end to three at the other. What counts is all

@@ -1,7 +1,7 @@
 //! Servers and clients at the ends of a link.
 
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use sha2::{Digest, Sha256};
 
+use crate::bench::hash;
 use crate::bench::link::{End, Place};
 use crate::bench::process::{self, Process};
 use crate::sh;
@@ -201,21 +202,5 @@ pub(super) fn noise(path: &Path, mib: u32) -> Result<String> {
         hasher.update(&buffer[..read]);
         file.write_all(&buffer[..read])?;
     }
-    Ok(hex(hasher))
-}
-
-/// What a file hashes to.
-pub(super) fn hash(path: &Path) -> Result<String> {
-    let mut file = File::open(path).with_context(|| format!("reading {}", path.display()))?;
-    let mut hasher = Sha256::new();
-    io::copy(&mut file, &mut hasher)?;
-    Ok(hex(hasher))
-}
-
-fn hex(hasher: Sha256) -> String {
-    hasher
-        .finalize()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    Ok(hash::hex(hasher))
 }
