@@ -9,6 +9,7 @@ use afar_xdr::CharArray;
 use super::codes::{VNOVOL, VOLSERBADNAME};
 use super::entry::new_entry;
 use super::event::OrFail;
+use super::forward::{Source, Target};
 use super::r#move::before;
 use super::transaction::{DOOMED, Handle, IN_SERVICE, Removing, name_text};
 use super::{Failure, INTERRUPTED, Place, Vos, complain, say, step};
@@ -282,48 +283,33 @@ impl Vos {
         let Some(there) = copying.destination_transaction else {
             return Err(Failure(VNOVOL));
         };
-        let server = self.dest_server(to.server);
         let cookie = RestoreCookie {
             name: CharArray::new(name).map_err(|_| Failure(VOLSERBADNAME))?,
             kind: options.kind().number(),
             ..RestoreCookie::default()
         };
-        if let (Some(clone), Some(transaction)) = (copying.clone, copying.clone_transaction) {
-            step!(
-                self,
-                "Dumping from clone {clone} on source to volume {new} on destination ..."
-            );
-            let forwarded = self
-                .rpc(source.forward(transaction, since, server, there, cookie.clone()))
-                .await;
-            forwarded.or_fail_loudly(self, || {
-                format!("Failed to move data for the volume {new}\n")
-            })?;
-            self.done();
-            step!(self, "Ending transaction on cloned volume {clone} ...");
-            copying.clone_transaction = None;
-            let finished = self.finish(&source, transaction).await;
-            finished.or_fail_loudly(self, || {
-                format!("Failed to end the transaction on the cloned volume {clone}\n")
-            })?;
-            self.done();
-        }
-        step!(self, "Starting transaction on source volume {id} ...");
-        let begun = self
-            .begin(&source, id, from.partition, AttachFlags::BUSY)
-            .await;
-        let here = begun.or_fail_loudly(self, || {
-            format!("Failed to create a transaction on the source volume {id}\n")
-        })?;
-        copying.source_transaction = Some(here);
-        self.done();
+        let target = Target {
+            id: new,
+            server: self.dest_server(to.server),
+            transaction: there,
+            cookie,
+        };
+        let at_source = Source {
+            id,
+            at: from,
+            server: &source,
+            clone: copying.clone,
+            transaction: &mut copying.source_transaction,
+            clone_transaction: &mut copying.clone_transaction,
+        };
+        let here = self.forward_clone(at_source, since, &target).await?;
         let incremental = if options.live { "" } else { " incremental" };
         step!(
             self,
             "Doing the{incremental} dump from source to destination for volume {id} ... "
         );
         let forwarded = self
-            .rpc(source.forward(here, from_date, server, there, cookie))
+            .rpc(source.forward(here, from_date, target.server, there, target.cookie))
             .await;
         forwarded.or_fail_loudly(self, || {
             format!("Failed to do the{incremental} dump from old site to new site\n")

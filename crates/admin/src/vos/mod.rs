@@ -18,6 +18,7 @@ mod dump;
 mod entry;
 mod event;
 mod examine;
+mod forward;
 mod list;
 mod r#move;
 mod release;

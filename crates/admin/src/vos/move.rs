@@ -14,6 +14,7 @@ use afar_xdr::CharArray;
 use super::codes::{VNOVOL, VOLSERBADNAME, VOLSERBADOP, VOLSERVOLMOVED};
 use super::entry::{clear, id_of, place, rw_index};
 use super::event::OrFail;
+use super::forward::{Source, Target};
 use super::transaction::{DOOMED, Handle, IN_SERVICE, Removing, forwarding, name_text};
 use super::vldb::Hold;
 use super::{Failure, INTERRUPTED, Place, Vos, complain, say, step};
@@ -331,50 +332,34 @@ impl Vos {
             format!("Failed to set the flags on the destination volume {id}\n")
         })?;
         self.done();
-        let server = self.dest_server(to.server);
         let cookie = RestoreCookie {
             name: CharArray::new(name).map_err(|_| Failure(VOLSERBADNAME))?,
             kind: VolumeType::ReadWrite.number(),
             clone_id: VolumeId(0),
             parent_id: id_of(entry, VolumeType::ReadWrite),
         };
-        if let (Some(clone), Some(transaction)) = (moving.clone, moving.clone_transaction) {
-            step!(
-                self,
-                "Dumping from clone {clone} on source to volume {id} on destination ..."
-            );
-            let all = UnixTime(0);
-            let forwarded = self
-                .rpc(source.forward(transaction, all, server, there, cookie.clone()))
-                .await;
-            forwarded.or_fail_loudly(self, || {
-                format!("Failed to move data for the volume {id}\n")
-            })?;
-            self.done();
-            step!(self, "Ending transaction on cloned volume {clone} ...");
-            moving.clone_transaction = None;
-            let finished = self.finish(&source, transaction).await;
-            finished.or_fail_loudly(self, || {
-                format!("Failed to end the transaction on the cloned volume {clone}\n")
-            })?;
-            self.done();
-        }
-        step!(self, "Starting transaction on source volume {id} ...");
-        let begun = self
-            .begin(&source, id, from.partition, AttachFlags::BUSY)
-            .await;
-        let here = begun.or_fail_loudly(self, || {
-            format!("Failed to create a transaction on the source volume {id}\n")
-        })?;
-        moving.source_transaction = Some(here);
-        self.done();
+        let target = Target {
+            id,
+            server: self.dest_server(to.server),
+            transaction: there,
+            cookie,
+        };
+        let at_source = Source {
+            id,
+            at: from,
+            server: &source,
+            clone: moving.clone,
+            transaction: &mut moving.source_transaction,
+            clone_transaction: &mut moving.clone_transaction,
+        };
+        let here = self.forward_clone(at_source, UnixTime(0), &target).await?;
         let incremental = if live { "" } else { " incremental" };
         step!(
             self,
             "Doing the{incremental} dump from source to destination for volume {id} ... "
         );
         let forwarded = self
-            .rpc(source.forward(here, from_date, server, there, cookie))
+            .rpc(source.forward(here, from_date, target.server, there, target.cookie))
             .await;
         forwarded.or_fail_loudly(self, || {
             format!(
