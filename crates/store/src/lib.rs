@@ -59,4 +59,6 @@ pub use vnode::{
     Created, FileWriter, Linked, MAX_TARGET, NewVnode, Removed, Renamed, SetAttributes,
     StoreOptions, StoredRecord, VnodeStatus,
 };
-pub use volume::{MAX_VOLUME_NAME, NewClone, NewVolume, Volume, VolumeChange, VolumeState};
+pub use volume::{
+    MAX_VOLUME_NAME, NewClone, NewVolume, Volume, VolumeChange, VolumeState, VolumeSummary,
+};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use afar_net::AbortCode;
-use afar_store::{NewVnode, StoreError, VnodeStatus, Volume, VolumeState};
+use afar_store::{NewVnode, StoreError, VnodeStatus, Volume, VolumeSummary};
 use afar_types::error::VOFFLINE;
 use afar_types::{
     AclRecord, CallBack, FetchStatus, Fid, FileType, Rights, StoreStatus, VolSync, VolumeId,
@@ -145,7 +145,7 @@ enum Gate<'v> {
 pub(super) struct Place<'v> {
     visit: &'v Visit,
     entered: Entered<'v>,
-    pub(super) state: VolumeState,
+    pub(super) state: VolumeSummary,
     /// The ACL that was read last, as most vnodes of a call are in one directory.
     acl: Option<(Fid, AclRecord)>,
     _gate: Gate<'v>,
@@ -176,7 +176,7 @@ impl<'v> Place<'v> {
             return Err(AbortCode(errno::EINVAL));
         }
         let entered = visit.server.volumes.enter(id, intent)?;
-        let state = entered.volume.state().map_err(failed)?;
+        let state = entered.volume.summary().map_err(failed)?;
         if !state.online {
             return Err(AbortCode(VOFFLINE));
         }

@@ -42,7 +42,7 @@ pub(super) async fn get_volume_status(
     visit
         .step(move |visit| {
             let place = visit.enter(request.volume)?;
-            let state = &place.state;
+            let state = place.volume().state().map_err(failed)?;
             let (free, size) = disk_space(place.volume().partition().path())?;
             let status = FetchVolumeStatus {
                 volume: state.id,

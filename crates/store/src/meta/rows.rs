@@ -38,9 +38,13 @@ impl<'a> Fields<'a> {
         self.array().map(u64::from_be_bytes)
     }
 
-    fn text(&mut self) -> Option<Vec<u8>> {
+    fn slice(&mut self) -> Option<&'a [u8]> {
         let len = self.u16()?;
-        self.bytes(len.into()).map(<[u8]>::to_vec)
+        self.bytes(len.into())
+    }
+
+    fn text(&mut self) -> Option<Vec<u8>> {
+        self.slice().map(<[u8]>::to_vec)
     }
 
     fn end(&self) -> Option<()> {
@@ -247,6 +251,14 @@ impl VolumeInfo {
         info.motd = fields.text()?;
         fields.end()?;
         Some(info)
+    }
+
+    /// The owner alone; what follows it is not looked at.
+    pub(crate) fn owner_of(bytes: &[u8]) -> Option<i32> {
+        let mut fields = Fields(bytes);
+        fields.slice()?;
+        fields.u64()?;
+        fields.i32()
     }
 }
 

@@ -169,6 +169,7 @@ proptest! {
         live in any::<u64>(),
     ) {
         prop_assert_eq!(VolumeRow::from_bytes(&volume.to_bytes()), Some(volume));
+        prop_assert_eq!(VolumeInfo::owner_of(&info.to_bytes()), Some(info.owner));
         prop_assert_eq!(VolumeInfo::from_bytes(&info.to_bytes()), Some(info));
         prop_assert_eq!(VnodeRow::from_bytes(&vnode.to_bytes()), Some(vnode));
         prop_assert_eq!(Record::from_bytes(&record.to_bytes()), Some(record));

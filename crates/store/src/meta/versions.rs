@@ -164,6 +164,17 @@ pub(crate) trait Rows {
             .ok_or_else(|| self.env().corrupt(format!("information of volume {id}")))
     }
 
+    /// Who a volume belongs to.
+    fn owner(&self, id: u32) -> Result<Option<i32>> {
+        let Some(value) = self.get(Table::Infos, &id.to_be_bytes())? else {
+            return Ok(None);
+        };
+        let owner = VolumeInfo::owner_of(value);
+        owner
+            .map(Some)
+            .ok_or_else(|| self.env().corrupt(format!("information of volume {id}")))
+    }
+
     /// The members of a tree: generation, volume, state, by generation.
     fn members(&self, tree: u64) -> Result<Vec<(u32, u32, MemberState)>> {
         let from = At {

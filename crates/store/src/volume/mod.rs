@@ -22,7 +22,7 @@ pub(crate) use clone::freeze;
 pub use create::NewVolume;
 pub(crate) use create::remove_unfinished;
 pub(crate) use filling::Filling;
-pub use state::{VolumeChange, VolumeState};
+pub use state::{VolumeChange, VolumeState, VolumeSummary};
 
 /// A volume of an open partition.
 ///

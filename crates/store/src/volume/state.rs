@@ -131,6 +131,23 @@ impl VolumeState {
     }
 }
 
+/// What is needed of a volume's header to serve its clients; [`VolumeState`] has all of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VolumeSummary {
+    /// Which member of its group it is.
+    pub kind: VolumeType,
+    /// Clients may use it.
+    pub online: bool,
+    /// KiB it may use; 0 is no limit.
+    pub max_quota: u64,
+    /// KiB it uses.
+    pub disk_used: u64,
+    /// Who it belongs to.
+    pub owner: PtsId,
+    /// When it was made; of a clone, when it was made or brought up to date.
+    pub creation_date: UnixTime,
+}
+
 /// What to change of a volume's header. `None` leaves it.
 #[derive(Debug, Clone, Default)]
 pub struct VolumeChange {
@@ -233,6 +250,25 @@ impl Volume {
         let now = UnixTime::from(SystemTime::now()).0;
         let used = self.partition.usage().pending(self.id.0);
         Ok(VolumeState::new(self.id, &row, info, now, used))
+    }
+
+    /// The part of the volume's header that every request needs.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::NoVolume`].
+    pub fn summary(&self) -> Result<VolumeSummary> {
+        let reader = self.partition.reader()?;
+        let row = self.row(&reader)?;
+        let owner = reader.owner(self.id.0)?;
+        Ok(VolumeSummary {
+            kind: row.kind,
+            online: row.is_online(),
+            max_quota: row.max_quota,
+            disk_used: row.disk_used,
+            owner: PtsId(owner.ok_or(StoreError::NoVolume(self.id))?),
+            creation_date: UnixTime(row.creation_date),
+        })
     }
 
     /// Counts one use of the volume, for its statistics by day and week.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
-use afar_store::{Result, Volume, VolumeState};
+use afar_store::{Result, Volume, VolumeState, VolumeSummary};
 use afar_types::VolumeId;
 
 use crate::driver::Driver;
@@ -67,13 +67,26 @@ fn without_use(state: VolumeState) -> VolumeState {
     }
 }
 
+fn summary_of(state: &VolumeState) -> VolumeSummary {
+    VolumeSummary {
+        kind: state.kind,
+        online: state.online,
+        max_quota: state.max_quota,
+        disk_used: state.disk_used,
+        owner: state.owner,
+        creation_date: state.creation_date,
+    }
+}
+
 impl Driver {
     /// Compares a volume's header. `changed` is when its vnodes were changed last, if just now.
     pub(crate) fn compare_state(&mut self, id: u32, changed: Option<(u32, u32)>) {
-        let ours = self
-            .partition()
-            .volume(VolumeId(id))
-            .and_then(|volume| volume.state());
+        let volume = self.partition().volume(VolumeId(id));
+        let ours = volume.and_then(|volume| {
+            let state = volume.state()?;
+            assert_eq!(volume.summary()?, summary_of(&state));
+            Ok(state)
+        });
         let expected = self.model.volume(id).map(|volume| {
             if let (Some((before, after)), Ok(ours)) = (changed, &ours)
                 && (before..=after).contains(&ours.update_date.0)
