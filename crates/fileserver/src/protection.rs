@@ -92,11 +92,11 @@ impl Protection {
 
     /// Who calls.
     pub(crate) async fn person(&self, caller: &Caller) -> Person {
-        let name = match &caller.identity {
-            Identity::Superuser => return Person::superuser(),
-            Identity::Anonymous => None,
-            Identity::User(name) => Some(name),
-        };
+        if caller.identity == Identity::Superuser {
+            return Person::superuser();
+        }
+        // An operator's rights in directories are those of any user.
+        let name = caller.identity.name();
         let (user, host) = tokio::join!(self.user(name), self.host(caller.peer));
         let (id, cps) = user.unwrap_or_else(|| (PtsId::ANONYMOUS, Arc::clone(&self.anonymous)));
         Person {

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use afar_rx::{AbortCode, CallError, ServiceId};
+use afar_rx::{AbortCode, CallError, Identity, ServiceId};
 use bytes::{Bytes, BytesMut};
 
 use crate::connection::Connection;
@@ -79,6 +79,12 @@ impl Call {
     #[must_use]
     pub fn peer(&self) -> SocketAddr {
         self.shared.peer
+    }
+
+    /// Who the client of an incoming call has proved to be; of an outgoing one nobody in particular.
+    #[must_use]
+    pub fn identity(&self) -> &Identity {
+        &self.shared.identity
     }
 
     /// The service that is called.

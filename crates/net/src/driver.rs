@@ -316,10 +316,9 @@ impl<S: Socket> Driver<S> {
                     self.engine.close(now, *id);
                 }
             }
-            Command::Serve(service, spawn) => {
-                let (id, rxnull) = (service.id, Arc::new(afar_rx::RxNull));
-                self.services.insert(id, spawn);
-                self.engine.add_service(service, vec![rxnull]);
+            Command::Serve(service, security, spawn) => {
+                self.services.insert(service.id, spawn);
+                self.engine.add_service(service, security);
             }
             // Whoever asked may have gone.
             Command::Stats(answer) => drop(answer.send(self.stats())),
@@ -341,11 +340,12 @@ impl<S: Socket> Driver<S> {
                 }
                 Event::Incoming {
                     call,
+                    connection,
                     peer,
                     service,
-                    ..
                 } => {
-                    let shared = self.calls.accept(&mut self.engine, call, peer, service);
+                    let from = (peer, self.engine.identity(connection));
+                    let shared = self.calls.accept(&mut self.engine, call, from, service);
                     self.incoming
                         .push(Call::server(shared, Arc::clone(&self.mailbox)));
                 }

@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use afar_rx::security::ClientSecurity;
-use afar_rx::{PeerStats, Service, ServiceId};
+use afar_rx::security::{ClientSecurity, ServerSecurity};
+use afar_rx::{PeerStats, RxNull, Service, ServiceId};
 use tokio::runtime;
 use tokio::sync::oneshot;
 
@@ -114,9 +114,26 @@ impl Endpoint {
     /// # Panics
     /// Outside of a tokio runtime.
     pub fn serve_with<H: Handler>(&self, service: Service, handler: H) {
+        self.serve_secured(service, vec![Arc::new(RxNull)], handler);
+    }
+
+    /// Like [`serve_with`](Self::serve_with), for clients that use one of these security classes;
+    /// others are refused. A [`Call`](crate::Call) says who its client is.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub fn serve_secured<H: Handler>(
+        &self,
+        service: Service,
+        security: Vec<Arc<dyn ServerSecurity>>,
+        handler: H,
+    ) {
         let spawn = spawn_with(runtime::Handle::current(), handler);
         // An endpoint that has ended serves nobody, which is what shutting down means.
-        let _ended = self.0.mailbox.push(Command::Serve(service, spawn));
+        let _ended = self
+            .0
+            .mailbox
+            .push(Command::Serve(service, security, spawn));
     }
 
     /// Counters of the engine and the shell; the last ones if the endpoint has ended.

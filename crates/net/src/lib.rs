@@ -37,7 +37,7 @@ mod stats;
 mod udp;
 
 pub use afar_rx::security::{ClientSecurity, ServerSecurity};
-pub use afar_rx::{AbortCode, CallError, PeerStats, RxNull, Service, ServiceId};
+pub use afar_rx::{AbortCode, CallError, Identity, PeerStats, RxNull, Service, ServiceId};
 pub use call::Call;
 pub use config::Config;
 pub use connection::Connection;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::{io, mem};
 
-use afar_rx::security::ClientSecurity;
+use afar_rx::security::{ClientSecurity, ServerSecurity};
 use afar_rx::{CallError, PeerStats, Service};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
@@ -26,7 +26,7 @@ pub(crate) enum Command {
     /// Nobody can call on this connection any more.
     Disconnect(Arc<ConnectionShared>),
     /// Answer for a service.
-    Serve(Service, Spawn),
+    Serve(Service, Vec<Arc<dyn ServerSecurity>>, Spawn),
     /// Tell all counters.
     Stats(oneshot::Sender<Stats>),
     /// Tell what is known of a peer.

@@ -195,7 +195,7 @@ macro_rules! interface {
         }
 
         impl<S: Service> Server<S> {
-            /// Serves callers that prove nothing.
+            /// Serves callers that are who their security class says.
             #[must_use]
             pub fn new(service: S) -> Self {
                 Self::with_identity(service, $crate::Identity::Anonymous)
@@ -220,11 +220,7 @@ macro_rules! interface {
                 &self,
                 call: &mut ::afar_net::Call,
             ) -> Result<(), ::afar_net::AbortCode> {
-                let caller = $crate::Caller {
-                    peer: call.peer(),
-                    service: call.service(),
-                    identity: self.identity.clone(),
-                };
+                let caller = $crate::Caller::of(call, &self.identity);
                 match $crate::server::read_opcode(call).await? {
                     $($opcode => interface!(@serve $kind $name self caller call),)*
                     _ => Err(::afar_net::AbortCode::RXGEN_OPCODE),

@@ -51,10 +51,11 @@ pub mod rxstats;
 mod server;
 pub mod vl;
 
+pub use afar_net::Identity;
 pub use client::{Download, Fetch, Store, Upload};
 pub use error::{RpcCause, RpcError};
 pub use interface::{Interface, Kind, Operation};
-pub use server::{Caller, DownloadSink, FetchSink, Identity, StoreSource, UploadSource};
+pub use server::{Caller, DownloadSink, FetchSink, StoreSource, UploadSource};
 
 /// Every interface there is a table of.
 pub const INTERFACES: [&Interface; 7] = [

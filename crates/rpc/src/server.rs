@@ -4,9 +4,8 @@ mod stream;
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::Arc;
 
-use afar_net::{AbortCode, Call, CallError, ServiceId};
+use afar_net::{AbortCode, Call, CallError, Identity, ServiceId};
 use afar_xdr::{Decode, Decoder, Encode, to_bytes};
 use bytes::{Bytes, BytesMut};
 
@@ -28,23 +27,19 @@ pub struct Caller {
     pub identity: Identity,
 }
 
-/// Who a caller has proved to be.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub enum Identity {
-    /// Nobody in particular: `anonymous`, a member of `system:anyuser` only.
-    #[default]
-    Anonymous,
-    /// A user by this name of the protection database.
-    User(Arc<str>),
-    /// The cell's administration itself, as with `-localauth`: everything is allowed.
-    Superuser,
-}
-
-impl Identity {
-    /// Whether everything is allowed.
-    #[must_use]
-    pub fn is_superuser(&self) -> bool {
-        *self == Self::Superuser
+impl Caller {
+    /// Who makes a call, at an endpoint whose clients are known by having reached it. An
+    /// administrator's endpoint makes everybody one; else what the client has proved counts more.
+    pub(crate) fn of(call: &Call, endpoint: &Identity) -> Self {
+        let identity = match (call.identity(), endpoint) {
+            (Identity::Anonymous, _) | (_, Identity::Superuser) => endpoint,
+            (proved, _) => proved,
+        };
+        Self {
+            peer: call.peer(),
+            service: call.service(),
+            identity: identity.clone(),
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use crate::call::Role;
 use crate::packet::{Flags, Header, PacketType};
-use crate::security::{ClientConnection, Overhead, PacketSecurity, ServerConnection};
+use crate::security::{ClientConnection, Identity, Overhead, PacketSecurity, ServerConnection};
 use crate::types::Key;
 use crate::{AbortCode, CallNumber, Cid, Epoch, SecurityIndex, ServiceId};
 
@@ -47,17 +47,33 @@ impl Security {
         }
     }
 
-    pub(crate) fn overhead(&self) -> Overhead {
+    fn shared(&self) -> &dyn PacketSecurity {
         match self {
-            Self::Client(client) => client.overhead(),
-            Self::Server(server) => server.overhead(),
+            Self::Client(client) => client.as_ref(),
+            Self::Server(server) => server.as_ref(),
         }
     }
 
+    pub(crate) fn overhead(&self) -> Overhead {
+        self.shared().overhead()
+    }
+
     pub(crate) fn is_transparent(&self) -> bool {
+        self.shared().is_transparent()
+    }
+
+    pub(crate) fn sealed_len(&self, payload: usize) -> usize {
+        self.shared().sealed_len(payload)
+    }
+
+    pub(crate) fn ready(&self) -> Result<(), AbortCode> {
+        self.shared().ready()
+    }
+
+    pub(crate) fn identity(&self) -> Identity {
         match self {
-            Self::Client(client) => client.is_transparent(),
-            Self::Server(server) => server.is_transparent(),
+            Self::Client(_) => Identity::Anonymous,
+            Self::Server(server) => server.identity(),
         }
     }
 
@@ -162,6 +178,23 @@ impl Connection {
             security_index: self.security_index,
             checksum: 0,
             service_id: self.service,
+        }
+    }
+
+    /// The call numbers a RESPONSE tells: of the call that runs, or of the next one, or 0 where there
+    /// never was one.
+    pub(crate) fn call_numbers(&self) -> [u32; CHANNELS] {
+        self.channels
+            .map(|channel| match (channel.number, channel.call) {
+                (0, _) | (_, Some(_)) => channel.number,
+                (last, None) => last.saturating_add(1),
+            })
+    }
+
+    /// Takes over the call numbers of a RESPONSE: calls before these are replays.
+    pub(crate) fn adopt_call_numbers(&mut self, numbers: [u32; CHANNELS]) {
+        for (channel, number) in self.channels.iter_mut().zip(numbers) {
+            channel.number = channel.number.max(number.saturating_sub(1));
         }
     }
 

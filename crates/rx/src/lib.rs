@@ -40,7 +40,7 @@ pub use endpoint::Endpoint;
 pub use error::{AbortCode, CallError};
 pub use event::{Ecn, Event, Read, Service, Transmit};
 pub use peer::congestion::{CongestionKind, UnknownCongestionKind};
-pub use security::RxNull;
+pub use security::{Identity, RxNull};
 pub use stats::{PeerStats, Stats};
 pub use types::{CallId, CallNumber, Cid, ConnectionId, Epoch, SecurityIndex, ServiceId};
 

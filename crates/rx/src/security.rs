@@ -4,11 +4,12 @@
 //! opened, and the bodies of CHALLENGE and RESPONSE. Only [`RxNull`] is here.
 
 use std::fmt::Debug;
+use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 
 use crate::packet::Header;
-use crate::{AbortCode, SecurityIndex};
+use crate::{AbortCode, Cid, Epoch, SecurityIndex};
 
 /// Octets a class adds to each DATA packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,6 +18,58 @@ pub struct Overhead {
     pub header: usize,
     /// Behind it, at the most (padding to a block).
     pub trailer: usize,
+}
+
+/// Who the client of a connection has proved to be.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub enum Identity {
+    /// Nobody in particular: `anonymous`, a member of `system:anyuser` only.
+    #[default]
+    Anonymous,
+    /// A user by this name of the protection database.
+    User(Arc<str>),
+    /// A user by this name who may administer servers as well (OpenAFS's `UserList`).
+    Operator(Arc<str>),
+    /// The cell's administration itself, as with `-localauth`: everything is allowed.
+    Superuser,
+}
+
+impl Identity {
+    /// Whether servers may be administered.
+    #[must_use]
+    pub const fn is_superuser(&self) -> bool {
+        matches!(self, Self::Operator(_) | Self::Superuser)
+    }
+
+    /// The name in the protection database, of those who have one.
+    #[must_use]
+    pub const fn name(&self) -> Option<&Arc<str>> {
+        match self {
+            Self::User(name) | Self::Operator(name) => Some(name),
+            Self::Anonymous | Self::Superuser => None,
+        }
+    }
+}
+
+impl std::fmt::Display for Identity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Anonymous => f.write_str("anonymous"),
+            Self::User(name) | Self::Operator(name) => f.write_str(name),
+            Self::Superuser => f.write_str("superuser"),
+        }
+    }
+}
+
+/// One packet to seal, in place.
+#[derive(Debug)]
+pub struct Sealing<'a> {
+    /// Its header, into which the checksum goes.
+    pub header: Header,
+    /// [`PacketSecurity::sealed_len`] octets: room for what goes in front, the payload, zeros.
+    pub body: &'a mut [u8],
+    /// Octets of payload in it.
+    pub payload: usize,
 }
 
 /// What both ends of a connection do to packets.
@@ -29,18 +82,25 @@ pub trait PacketSecurity: Debug + Send {
         false
     }
 
-    /// Seals one packet: `payload` starts with [`Overhead::header`] octets of room. Sets the header's
-    /// checksum field.
+    /// Octets of the sealed body of a payload so long: no more than [`overhead`](Self::overhead)
+    /// above it.
+    fn sealed_len(&self, payload: usize) -> usize;
+
+    /// Whether packets can be sealed now.
     ///
     /// # Errors
     /// The code to abort the connection with.
-    fn seal(&mut self, header: &mut Header, payload: &mut BytesMut) -> Result<(), AbortCode>;
+    fn ready(&self) -> Result<(), AbortCode>;
+
+    /// Seals packets of this connection: as many at a time as there are, as a cipher that is serial
+    /// within a packet is faster so.
+    fn seal(&mut self, packets: &mut [Sealing<'_>]);
 
     /// Opens one packet and gives its plain payload.
     ///
     /// # Errors
     /// The code to abort the connection with.
-    fn open(&mut self, header: &Header, payload: Bytes) -> Result<Bytes, AbortCode>;
+    fn open(&mut self, header: &Header, body: Bytes) -> Result<Bytes, AbortCode>;
 }
 
 /// A client's side of a class: makes the state of new connections.
@@ -49,16 +109,17 @@ pub trait ClientSecurity: Debug + Send + Sync {
     fn index(&self) -> SecurityIndex;
 
     /// The state of a new connection.
-    fn connect(&self) -> Box<dyn ClientConnection>;
+    fn connect(&self, epoch: Epoch, cid: Cid) -> Box<dyn ClientConnection>;
 }
 
 /// A class's state of one connection this side opened.
 pub trait ClientConnection: PacketSecurity {
-    /// Answers a CHALLENGE's body with a RESPONSE's.
+    /// Answers a CHALLENGE's body with a RESPONSE's. `calls` are the channels' call numbers: of the
+    /// call that runs, or else of the next one; 0 of a channel that was never used.
     ///
     /// # Errors
     /// The code to fail the connection's calls with.
-    fn respond(&mut self, header: &Header, challenge: &[u8]) -> Result<Bytes, AbortCode>;
+    fn respond(&mut self, calls: [u32; 4], challenge: &[u8]) -> Result<Bytes, AbortCode>;
 }
 
 /// A server's side of a class: makes the state of connections that clients open.
@@ -67,7 +128,7 @@ pub trait ServerSecurity: Debug + Send + Sync {
     fn index(&self) -> SecurityIndex;
 
     /// The state of a new connection.
-    fn accept(&self) -> Box<dyn ServerConnection>;
+    fn accept(&self, epoch: Epoch, cid: Cid) -> Box<dyn ServerConnection>;
 }
 
 /// A class's state of one connection a client opened.
@@ -78,11 +139,15 @@ pub trait ServerConnection: PacketSecurity {
     /// The body of a CHALLENGE to send now.
     fn challenge(&mut self) -> Bytes;
 
-    /// Checks a RESPONSE's body.
+    /// Checks a RESPONSE's body. Gives the call numbers that the client says its channels have
+    /// reached: calls before these are replays.
     ///
     /// # Errors
     /// The code to abort the connection with.
-    fn check(&mut self, header: &Header, response: &[u8]) -> Result<(), AbortCode>;
+    fn check(&mut self, response: &[u8]) -> Result<[u32; 4], AbortCode>;
+
+    /// Who the client is; anonymous until it has proved more.
+    fn identity(&self) -> Identity;
 }
 
 /// Class 0: no identity, no integrity, no secrecy.
@@ -98,12 +163,18 @@ impl PacketSecurity for RxNull {
         true
     }
 
-    fn seal(&mut self, _: &mut Header, _: &mut BytesMut) -> Result<(), AbortCode> {
+    fn sealed_len(&self, payload: usize) -> usize {
+        payload
+    }
+
+    fn ready(&self) -> Result<(), AbortCode> {
         Ok(())
     }
 
-    fn open(&mut self, _: &Header, payload: Bytes) -> Result<Bytes, AbortCode> {
-        Ok(payload)
+    fn seal(&mut self, _: &mut [Sealing<'_>]) {}
+
+    fn open(&mut self, _: &Header, body: Bytes) -> Result<Bytes, AbortCode> {
+        Ok(body)
     }
 }
 
@@ -112,13 +183,13 @@ impl ClientSecurity for RxNull {
         SecurityIndex(0)
     }
 
-    fn connect(&self) -> Box<dyn ClientConnection> {
+    fn connect(&self, _: Epoch, _: Cid) -> Box<dyn ClientConnection> {
         Box::new(Self)
     }
 }
 
 impl ClientConnection for RxNull {
-    fn respond(&mut self, _: &Header, _: &[u8]) -> Result<Bytes, AbortCode> {
+    fn respond(&mut self, _: [u32; 4], _: &[u8]) -> Result<Bytes, AbortCode> {
         Err(AbortCode::RX_PROTOCOL_ERROR)
     }
 }
@@ -128,7 +199,7 @@ impl ServerSecurity for RxNull {
         SecurityIndex(0)
     }
 
-    fn accept(&self) -> Box<dyn ServerConnection> {
+    fn accept(&self, _: Epoch, _: Cid) -> Box<dyn ServerConnection> {
         Box::new(Self)
     }
 }
@@ -142,7 +213,11 @@ impl ServerConnection for RxNull {
         Bytes::new()
     }
 
-    fn check(&mut self, _: &Header, _: &[u8]) -> Result<(), AbortCode> {
-        Ok(())
+    fn check(&mut self, _: &[u8]) -> Result<[u32; 4], AbortCode> {
+        Ok([0; 4])
+    }
+
+    fn identity(&self) -> Identity {
+        Identity::Anonymous
     }
 }

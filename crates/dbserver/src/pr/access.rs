@@ -31,7 +31,7 @@ impl Who {
         let user = match identity {
             Identity::Anonymous => return Ok(Self::Known(PtsId::ANONYMOUS)),
             Identity::Superuser => return Ok(Self::Known(PtsId::ADMINISTRATORS)),
-            Identity::User(user) => name::lower(user.as_bytes()),
+            Identity::User(user) | Identity::Operator(user) => name::lower(user.as_bytes()),
         };
         let local = config.local(&user);
         match rows.id_of(local)? {

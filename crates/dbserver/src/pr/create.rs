@@ -112,7 +112,7 @@ pub(super) fn with_next_id(
 
 /// Whether a user of another cell makes an entry of its own name.
 fn registers_itself(identity: &Identity, config: &ProtectionConfig, name: &[u8]) -> bool {
-    let Identity::User(user) = identity else {
+    let Some(user) = identity.name() else {
         return false;
     };
     let user = name::lower(user.as_bytes());

@@ -10,7 +10,7 @@ use afar_types::{
 
 use super::streams::blocking;
 use super::transactions::Use;
-use super::{Volser, codes, failed, superuser, who};
+use super::{Volser, codes, failed, superuser};
 use crate::volumes::{Held, Hold};
 
 /// The longest name of a volume.
@@ -36,7 +36,7 @@ impl Volser {
             None => None,
         };
         tracing::info!(volume = %id, %partition, flags = flags.0, caller = %caller.peer,
-            who = who(caller), "transaction begun");
+            who = %caller.identity, "transaction begun");
         let transactions = &self.transactions;
         Ok(transactions.open(reservation, volume, flags, held, "TransCreate"))
     }
@@ -109,7 +109,7 @@ impl Volser {
         .await?;
         let held = self.hold(&volume, Hold::Offline).await?;
         tracing::info!(volume = %id, name, %kind, partition = %number, caller = %caller.peer,
-            who = who(caller), "volume made");
+            who = %caller.identity, "volume made");
         let flags = AttachFlags::default();
         let transaction = self
             .transactions
@@ -137,7 +137,7 @@ impl Volser {
         .await?;
         used.set_deleted();
         tracing::info!(volume = %id, partition = %used.transaction.partition,
-            caller = %caller.peer, who = who(caller), "volume removed");
+            caller = %caller.peer, who = %caller.identity, "volume removed");
         self.break_callbacks(id).await;
         Ok(())
     }
@@ -161,7 +161,7 @@ impl Volser {
         })
         .await?;
         tracing::warn!(volume = %id, partition = %number, caller = %caller.peer,
-            who = who(caller), "volume removed by force");
+            who = %caller.identity, "volume removed by force");
         self.break_callbacks(id).await;
         Ok(())
     }
@@ -185,7 +185,7 @@ impl Volser {
         // That the volume is gone is not for callers to say.
         used.set_flags(TransactionFlags(flags.0 & !TransactionFlags::DELETED.0));
         tracing::info!(volume = %used.transaction.volume.id(), flags = flags.0,
-            caller = %caller.peer, who = who(caller), "volume's flags set");
+            caller = %caller.peer, who = %caller.identity, "volume's flags set");
         Ok(())
     }
 
@@ -201,7 +201,7 @@ impl Volser {
         self.volumes.set_moved(id, true);
         used.set_forwarded();
         tracing::info!(volume = %id, site = format_args!("{site:#010x}"),
-            caller = %caller.peer, who = who(caller), "volume moved away");
+            caller = %caller.peer, who = %caller.identity, "volume moved away");
         // Clients that only listen would not learn it otherwise.
         self.break_callbacks(id).await;
         Ok(())
@@ -229,7 +229,7 @@ impl Volser {
         self.change_header(&used, "setting a volume's name and group", change)
             .await?;
         tracing::info!(volume = %used.transaction.volume.id(), name, %kind,
-            caller = %caller.peer, who = who(caller), "volume's name and group set");
+            caller = %caller.peer, who = %caller.identity, "volume's name and group set");
         Ok(())
     }
 
@@ -284,7 +284,7 @@ impl Volser {
         self.change_header(&used, "setting a volume's quota and dates", change)
             .await?;
         tracing::info!(volume = %used.transaction.volume.id(), changes = ?asked,
-            caller = %caller.peer, who = who(caller), "volume's quota and dates set");
+            caller = %caller.peer, who = %caller.identity, "volume's quota and dates set");
         Ok(())
     }
 }

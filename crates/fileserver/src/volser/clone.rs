@@ -10,7 +10,7 @@ use afar_types::{PartitionId, TransactionId, UnixTime, VolumeId, VolumeType};
 
 use super::change::name;
 use super::streams::blocking;
-use super::{Volser, codes, failed, superuser, who};
+use super::{Volser, codes, failed, superuser};
 use crate::volumes::{Hold, Volumes};
 
 /// A clone that is asked for.
@@ -45,7 +45,7 @@ impl Volser {
             purge: request.purge_volume,
         };
         tracing::info!(volume = %source.id(), clone = %id, name = wanted.name, %kind,
-            caller = %caller.peer, who = who(caller), "cloning");
+            caller = %caller.peer, who = %caller.identity, "cloning");
         let volumes = Arc::clone(&self.volumes);
         blocking(move || {
             usable(&source)?;
@@ -69,7 +69,7 @@ impl Volser {
         let _clone = self.transactions.reserve(number, id)?;
         let source = used.transaction.volume.clone();
         tracing::info!(volume = %source.id(), clone = %id, caller = %caller.peer,
-            who = who(caller), "bringing a clone up to date");
+            who = %caller.identity, "bringing a clone up to date");
         let volumes = Arc::clone(&self.volumes);
         blocking(move || {
             let original = usable(&source)?;
@@ -110,7 +110,7 @@ impl Volser {
         let volumes = Arc::clone(&self.volumes);
         let parent = blocking(move || convert(&volumes, &volume)).await?;
         tracing::info!(volume = %id, made = %parent, partition = %number, caller = %caller.peer,
-            who = who(caller), "read-only volume made read-write");
+            who = %caller.identity, "read-only volume made read-write");
         self.break_callbacks(parent).await;
         Ok(())
     }

@@ -9,7 +9,7 @@ use afar_types::{TransactionId, UnixTime};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::streams::{Dump, blocking};
-use super::{Volser, codes, failed, superuser, who};
+use super::{Volser, codes, failed, superuser};
 
 /// What a dump since this time has. Dumps for callers have all directories, if they do not say
 /// otherwise; those that are forwarded have the changed ones only.
@@ -40,7 +40,7 @@ impl Volser {
         let volume = used.transaction.volume.clone();
         let id = volume.id();
         tracing::info!(volume = %id, from = options.from.map_or(0, |from| from.0),
-            caller = %caller.peer, who = who(caller), "dumping");
+            caller = %caller.peer, who = %caller.identity, "dumping");
         let permit = permit(&self.outgoing).await?;
         let mut dump = Dump::start(volume, options, permit);
         while let Some(piece) = dump.piece().await {

@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout_at};
 use super::dump::{dump_code, options, permit};
 use super::streams::Dump;
 use super::transactions::Use;
-use super::{Volser, codes, superuser, who};
+use super::{Volser, codes, superuser};
 
 /// Pieces that wait for a destination: 4 MiB, by which it may fall behind the others for a while.
 const DEPTH: usize = 16;
@@ -98,7 +98,7 @@ impl Volser {
             .collect();
         for destination in &open {
             tracing::info!(volume = %id, from = from.0, to = %destination.server.address(),
-                caller = %caller.peer, who = who(caller), "forwarding");
+                caller = %caller.peer, who = %caller.identity, "forwarding");
         }
         // One destination alone keeps nobody waiting who does not wait for it anyway.
         let limit = (open.len() > 1).then_some(self.config.stall_limit);

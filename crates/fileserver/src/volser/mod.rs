@@ -33,7 +33,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Weak};
 
 use afar_net::{AbortCode, Endpoint};
-use afar_rpc::{Caller, Identity};
+use afar_rpc::Caller;
 use afar_store::{Partition, StoreError, VolumeChange};
 use afar_types::{PartitionId, TransactionFlags, VolumeId};
 use tokio::sync::Semaphore;
@@ -199,17 +199,8 @@ fn superuser(caller: &Caller) -> Result<(), AbortCode> {
     if caller.identity.is_superuser() {
         return Ok(());
     }
-    tracing::debug!(caller = %caller.peer, who = who(caller), "refused at the volume server");
+    tracing::debug!(caller = %caller.peer, who = %caller.identity, "refused at the volume server");
     Err(codes::BAD_ACCESS)
-}
-
-/// A caller's name in the log.
-fn who(caller: &Caller) -> &str {
-    match &caller.identity {
-        Identity::Anonymous => "anonymous",
-        Identity::User(name) => name,
-        Identity::Superuser => "superuser",
-    }
 }
 
 /// Logs a failure of the store, and gives what the caller is told of it.

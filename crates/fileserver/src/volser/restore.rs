@@ -12,7 +12,7 @@ use tokio::task::spawn_blocking;
 use super::dump::permit;
 use super::streams::{Feed, FeedReader, feed};
 use super::transactions::Traffic;
-use super::{Volser, codes, failed, superuser, who};
+use super::{Volser, codes, failed, superuser};
 
 /// Octets of a dump in which its header is: two texts of at most 1024 and some words.
 const HEAD: usize = 4096;
@@ -33,7 +33,7 @@ impl Volser {
         let (id, flags) = (volume.id(), used.flags());
         let options = options(&volume, &request.cookie, flags)?;
         tracing::info!(volume = %id, partition = %used.transaction.partition,
-            caller = %caller.peer, who = who(caller), "restoring");
+            caller = %caller.peer, who = %caller.identity, "restoring");
         let permit = permit(&self.incoming).await?;
         let (feed, reader) = feed();
         let thread = spawn_blocking(move || {

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Waker};
 
-use afar_rx::{AbortCode, CallError, CallId, ServiceId};
+use afar_rx::{AbortCode, CallError, CallId, Identity, ServiceId};
 use bytes::Bytes;
 
 use crate::connection::ConnectionShared;
@@ -17,6 +17,8 @@ pub(crate) struct CallShared {
     pub(crate) connection: Option<Arc<ConnectionShared>>,
     pub(crate) peer: SocketAddr,
     pub(crate) service: ServiceId,
+    /// Of an incoming call: who the client has proved to be.
+    pub(crate) identity: Identity,
 }
 
 /// The part of it that changes. The lock is held for moments only, by either side.
@@ -69,11 +71,17 @@ impl CallShared {
             state: Mutex::default(),
             peer: connection.peer,
             service: connection.service,
+            identity: Identity::Anonymous,
             connection: Some(Arc::clone(connection)),
         }
     }
 
-    pub(crate) fn server(id: CallId, peer: SocketAddr, service: ServiceId) -> Self {
+    pub(crate) fn server(
+        id: CallId,
+        peer: SocketAddr,
+        service: ServiceId,
+        identity: Identity,
+    ) -> Self {
         let state = CallState {
             id: Some(id),
             room: true,
@@ -84,6 +92,7 @@ impl CallShared {
             connection: None,
             peer,
             service,
+            identity,
         }
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Instant;
 
-use afar_rx::{AbortCode, CallError, CallId, ConnectionId, Endpoint, Read, ServiceId};
+use afar_rx::{AbortCode, CallError, CallId, ConnectionId, Endpoint, Identity, Read, ServiceId};
 
 use crate::call::{CallShared, CallState, Interest};
 
@@ -126,10 +126,10 @@ impl CallTable {
         &mut self,
         engine: &mut Endpoint,
         id: CallId,
-        peer: SocketAddr,
+        (peer, identity): (SocketAddr, Identity),
         service: ServiceId,
     ) -> Arc<CallShared> {
-        let shared = Arc::new(CallShared::server(id, peer, service));
+        let shared = Arc::new(CallShared::server(id, peer, service, identity));
         pass_incoming(engine, id, &mut shared.lock());
         self.insert(id, Arc::clone(&shared));
         shared

@@ -103,7 +103,7 @@ impl Endpoint {
                     .iter()
                     .find(|class| class.index() == header.security_index)
             })
-            .map(|class| class.accept());
+            .map(|class| class.accept(header.epoch, header.cid.connection()));
         let Some(security) = security else {
             self.stats.unmatched += 1;
             self.answer_stranger(now, from, header, AbortCode::RX_INVALID_OPERATION);
@@ -268,13 +268,14 @@ impl Endpoint {
         let Some(connection) = self.connections.get_mut(key) else {
             return;
         };
+        let calls = connection.call_numbers();
         match (header.packet_type, &mut connection.security) {
             (PacketType::Abort, _) => {
                 let code = abort_code(body);
                 self.fail_all(key, CallError::ConnectionAborted(code));
             }
             (PacketType::Challenge, Security::Client(client)) => {
-                let answer = client.respond(header, body);
+                let answer = client.respond(calls, body);
                 let active = connection
                     .channels
                     .iter()
@@ -292,8 +293,11 @@ impl Endpoint {
             (PacketType::Response, Security::Server(server))
                 if connection.challenge.tries > 0 && !server.is_authenticated() =>
             {
-                match server.check(header, body) {
-                    Ok(()) => self.release_held_back(now, key),
+                match server.check(body) {
+                    Ok(calls) => {
+                        connection.adopt_call_numbers(calls);
+                        self.release_held_back(now, key);
+                    }
                     Err(code) => {
                         connection.error = Some(code);
                         self.held_back.remove(&key);
@@ -303,6 +307,12 @@ impl Endpoint {
             }
             _ => self.stats.violations += 1,
         }
+    }
+
+    /// Ends all calls of a connection, and tells the peer why.
+    pub(super) fn abort_connection(&mut self, key: Key, code: AbortCode) {
+        self.send_connection_abort(key, code);
+        self.fail_all(key, CallError::ConnectionAborted(code));
     }
 
     fn fail_all(&mut self, key: Key, error: CallError) {
@@ -542,8 +552,7 @@ impl Endpoint {
                 Err(code) => {
                     let connection = call.connection;
                     self.stats.violations += 1;
-                    self.send_connection_abort(connection, code);
-                    self.fail_all(connection, CallError::ConnectionAborted(code));
+                    self.abort_connection(connection, code);
                     return false;
                 }
             }

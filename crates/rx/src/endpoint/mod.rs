@@ -26,7 +26,7 @@ use crate::call::{Call, Role, Stage};
 use crate::connection::{Connection, Security};
 use crate::packet::{Header, PacketType};
 use crate::peer::Path;
-use crate::security::{ClientSecurity, ServerSecurity};
+use crate::security::{ClientSecurity, Identity, ServerSecurity};
 use crate::types::Key;
 use crate::{
     AbortCode, CallError, CallId, CallNumber, Cid, Config, ConnectionId, Epoch, Event, PeerStats,
@@ -229,10 +229,18 @@ impl Endpoint {
             path,
             service,
             security.index(),
-            Security::Client(security.connect()),
+            Security::Client(security.connect(self.epoch, cid)),
             now,
         );
         ConnectionId(self.insert_connection(connection, peer))
+    }
+
+    /// Who the client of a connection has proved to be.
+    #[must_use]
+    pub fn identity(&self, connection: ConnectionId) -> Identity {
+        self.connections
+            .get(connection.0)
+            .map_or(Identity::Anonymous, |known| known.security.identity())
     }
 
     /// Closes a connection: calls still running on it fail with [`CallError::Closed`].

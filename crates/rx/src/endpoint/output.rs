@@ -6,8 +6,6 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use bytes::BytesMut;
-
 use super::{Control, Endpoint, window_limits};
 use crate::call::send::{Outgoing, Pick};
 use crate::call::{Call, Role};
@@ -15,6 +13,7 @@ use crate::connection::Connection;
 use crate::packet::ack::{Ack, Reason, Trailer};
 use crate::packet::{CLASSIC_PACKET_SIZE, Flags, HEADER_SIZE, Header, PacketType};
 use crate::peer::{CLASSIC_SURE, Path};
+use crate::security::Sealing;
 use crate::types::Key;
 use crate::{AbortCode, CallError, CallId, Config, Ecn, Event, Stats, Transmit};
 
@@ -32,6 +31,19 @@ struct Batch<'a> {
     segment: usize,
     count: usize,
     closed: bool,
+    /// What is still to be sealed, in the order of the buffer.
+    open: Vec<Unsealed>,
+}
+
+/// A packet in the buffer that its security class has not seen yet.
+struct Unsealed {
+    connection: Key,
+    header: Header,
+    /// Where its header begins.
+    start: usize,
+    /// Octets of its sealed body, and of the payload in that.
+    sealed: usize,
+    payload: usize,
 }
 
 impl<'a> Batch<'a> {
@@ -42,6 +54,7 @@ impl<'a> Batch<'a> {
             segment: 0,
             count: 0,
             closed: false,
+            open: Vec::new(),
         }
     }
 
@@ -256,6 +269,7 @@ impl Endpoint {
             let (destination, ecn) = (path.address, path.ecn.enabled.then_some(Ecn::Ect0));
             let mut batch = Batch::new(buf);
             let stop = self.fill(now, path_key, &mut batch);
+            self.seal(&mut batch);
             if stop == Stop::BatchFull {
                 self.list_path(path_key);
             }
@@ -271,6 +285,46 @@ impl Endpoint {
             }
         }
         None
+    }
+
+    /// Seals what the batch holds, each connection's packets together.
+    fn seal(&mut self, batch: &mut Batch<'_>) {
+        if batch.open.is_empty() {
+            return;
+        }
+        let mut rest = batch.buf.as_mut_slice();
+        let mut offset = 0;
+        let mut parts = Vec::with_capacity(batch.open.len());
+        for packet in &batch.open {
+            let (_, from_here) = rest.split_at_mut(packet.start - offset);
+            let (head, after) = from_here.split_at_mut(HEADER_SIZE);
+            let (body, after) = after.split_at_mut(packet.sealed);
+            offset = packet.start + HEADER_SIZE + packet.sealed;
+            rest = after;
+            let sealing = Sealing {
+                header: packet.header,
+                body,
+                payload: packet.payload,
+            };
+            parts.push((packet.connection, head, sealing));
+        }
+        // Stable, so that each connection's packets stay in order.
+        parts.sort_by_key(|(connection, ..)| *connection);
+        let (mut heads, mut packets) = (Vec::new(), Vec::new());
+        let mut parts = parts.into_iter().peekable();
+        while let Some((key, head, packet)) = parts.next() {
+            heads.push(head);
+            packets.push(packet);
+            if parts.peek().is_some_and(|(next, ..)| *next == key) {
+                continue;
+            }
+            if let Some(connection) = self.connections.get_mut(key) {
+                connection.security.packets().seal(&mut packets);
+            }
+            for (head, packet) in heads.drain(..).zip(packets.drain(..)) {
+                head.copy_from_slice(&packet.header.encode());
+            }
+        }
     }
 
     /// Appends DATA of the path's calls to the batch, in turn, as far as window and pacing allow.
@@ -334,18 +388,22 @@ impl Endpoint {
                 path.ready.rotate_left(1);
                 continue;
             }
-            let size = HEADER_SIZE + extra + size;
+            let size = HEADER_SIZE + connection.security.sealed_len(size);
             if !batch.fits(size) {
                 return Stop::BatchFull;
             }
-            let written =
-                match write_data(now, call, connection, path, pick, payload_max, batch.buf) {
-                    Ok(written) => written,
-                    Err(code) => {
-                        self.fail(key, CallError::Cancelled(code));
-                        continue;
-                    }
-                };
+            if let Err(code) = connection.security.ready() {
+                let connection = call.connection;
+                self.abort_connection(connection, code);
+                continue;
+            }
+            let written = match write_data(now, call, connection, path, pick, payload_max, batch) {
+                Ok(written) => written,
+                Err(code) => {
+                    self.fail(key, CallError::Cancelled(code));
+                    continue;
+                }
+            };
             batch.added(written);
             budget = budget.saturating_sub(written as u64);
             count_data(stats, pick);
@@ -382,10 +440,11 @@ const fn count_data(stats: &mut Stats, pick: Pick) {
     }
 }
 
-/// Seals and appends one DATA packet; gives its size.
+/// Appends one DATA packet, which [`Endpoint::seal`] has yet to seal if its connection is secured;
+/// gives its size.
 ///
 /// # Errors
-/// The security class could not seal it: the call cannot go on.
+/// There is no such packet any more: the call cannot go on.
 fn write_data(
     now: Instant,
     call: &mut Call,
@@ -393,12 +452,13 @@ fn write_data(
     path: &mut Path,
     pick: Pick,
     payload_max: usize,
-    buf: &mut Vec<u8>,
+    batch: &mut Batch<'_>,
 ) -> Result<usize, AbortCode> {
     let outgoing = call
         .sender
         .take(pick, payload_max)
         .ok_or(AbortCode::RX_PROTOCOL_ERROR)?;
+    let buf = &mut *batch.buf;
     let start = buf.len();
     let mut header = connection.header(PacketType::Data, call.channel, call.number);
     header.sequence = outgoing.sequence;
@@ -408,17 +468,22 @@ fn write_data(
         buf.extend_from_slice(&header.encode());
         buf.extend_from_slice(&outgoing.payload);
     } else {
+        let payload = outgoing.payload.len();
+        let sealed = connection.security.sealed_len(payload);
+        // The header is written when the class has set its checksum.
         let room = connection.security.overhead().header;
-        let mut payload = BytesMut::zeroed(room);
-        payload.extend_from_slice(&outgoing.payload);
-        connection
-            .security
-            .packets()
-            .seal(&mut header, &mut payload)?;
-        buf.extend_from_slice(&header.encode());
-        buf.extend_from_slice(&payload);
+        buf.resize(start + HEADER_SIZE + room, 0);
+        buf.extend_from_slice(&outgoing.payload);
+        buf.resize(start + HEADER_SIZE + sealed, 0);
+        batch.open.push(Unsealed {
+            connection: call.connection,
+            header,
+            start,
+            sealed,
+            payload,
+        });
     }
-    let size = buf.len() - start;
+    let size = batch.buf.len() - start;
     path.counters.bytes_sent += size as u64;
     call.spoke = now;
     match call.role {

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 
 use super::pair::{CLIENT, Link, Pair, SERVER, SERVICE, pattern};
 use crate::packet::{HEADER_SIZE, Header, PacketType};
 use crate::security::{
-    ClientConnection, ClientSecurity, Overhead, PacketSecurity, ServerConnection, ServerSecurity,
+    ClientConnection, ClientSecurity, Identity, Overhead, PacketSecurity, Sealing,
+    ServerConnection, ServerSecurity,
 };
-use crate::{AbortCode, CallError, Config, ConnectionId, SecurityIndex, Service};
+use crate::{AbortCode, CallError, Cid, Config, ConnectionId, Epoch, SecurityIndex, Service};
 
 const SECOND: Duration = Duration::from_secs(1);
 const INDEX: SecurityIndex = SecurityIndex(2);
@@ -32,15 +33,23 @@ impl PacketSecurity for Toy {
         }
     }
 
-    fn seal(&mut self, header: &mut Header, payload: &mut BytesMut) -> Result<(), AbortCode> {
-        assert!(payload.len() >= 8, "room for the class's header");
-        let len = payload.len() - 8;
-        payload[..4].copy_from_slice(&(len as u32).to_be_bytes());
-        payload[4..8].copy_from_slice(&header.sequence.to_be_bytes());
-        payload.resize(payload.len().next_multiple_of(8), 0);
-        payload.iter_mut().for_each(|octet| *octet ^= self.key);
-        header.checksum = (header.sequence as u16).wrapping_add(u16::from(self.key));
+    fn sealed_len(&self, payload: usize) -> usize {
+        (8 + payload).next_multiple_of(8)
+    }
+
+    fn ready(&self) -> Result<(), AbortCode> {
         Ok(())
+    }
+
+    fn seal(&mut self, packets: &mut [Sealing<'_>]) {
+        for packet in packets {
+            let sequence = packet.header.sequence;
+            assert_eq!(packet.body.len(), self.sealed_len(packet.payload));
+            packet.body[..4].copy_from_slice(&(packet.payload as u32).to_be_bytes());
+            packet.body[4..8].copy_from_slice(&sequence.to_be_bytes());
+            packet.body.iter_mut().for_each(|octet| *octet ^= self.key);
+            packet.header.checksum = (sequence as u16).wrapping_add(u16::from(self.key));
+        }
     }
 
     fn open(&mut self, header: &Header, payload: Bytes) -> Result<Bytes, AbortCode> {
@@ -64,14 +73,14 @@ impl ClientSecurity for Toy {
         INDEX
     }
 
-    fn connect(&self) -> Box<dyn ClientConnection> {
+    fn connect(&self, _: Epoch, _: Cid) -> Box<dyn ClientConnection> {
         Box::new(*self)
     }
 }
 
 impl ClientConnection for Toy {
-    fn respond(&mut self, header: &Header, challenge: &[u8]) -> Result<Bytes, AbortCode> {
-        assert_eq!(header.call_number.0, 0);
+    fn respond(&mut self, calls: [u32; 4], challenge: &[u8]) -> Result<Bytes, AbortCode> {
+        assert!(calls.contains(&1), "the first call runs: {calls:?}");
         if challenge != b"who" {
             return Err(BAD_PACKET);
         }
@@ -85,7 +94,7 @@ impl ServerSecurity for Toy {
         INDEX
     }
 
-    fn accept(&self) -> Box<dyn ServerConnection> {
+    fn accept(&self, _: Epoch, _: Cid) -> Box<dyn ServerConnection> {
         Box::new(Self {
             proved: false,
             ..*self
@@ -102,12 +111,19 @@ impl ServerConnection for Toy {
         Bytes::from_static(b"who")
     }
 
-    fn check(&mut self, _: &Header, response: &[u8]) -> Result<(), AbortCode> {
+    fn check(&mut self, response: &[u8]) -> Result<[u32; 4], AbortCode> {
         if response != vec![self.key; 12_000] {
             return Err(BAD_KEY);
         }
         self.proved = true;
-        Ok(())
+        Ok([1, 0, 0, 0])
+    }
+
+    fn identity(&self) -> Identity {
+        match self.proved {
+            true => Identity::User("somebody".into()),
+            false => Identity::Anonymous,
+        }
     }
 }
 
