@@ -117,6 +117,30 @@ impl ServiceState {
         has_room(WAITING_MAX, self.waiting.len(), own)
     }
 
+    /// Puts a call in line for a place.
+    fn join_line(&mut self, key: Key, address: SocketAddr) {
+        self.waiting.push_back(key);
+        self.change_share(address, |share| share.waiting += 1);
+    }
+
+    /// Takes a call out of the line.
+    fn leave_line(&mut self, key: Key, address: SocketAddr) {
+        self.waiting.retain(|waiting| *waiting != key);
+        self.change_share(address, |share| share.waiting -= 1);
+    }
+
+    /// Gives a call a place.
+    fn enter(&mut self, address: SocketAddr) {
+        self.running += 1;
+        self.change_share(address, |share| share.running += 1);
+    }
+
+    /// Takes a call's place back.
+    fn leave(&mut self, address: SocketAddr) {
+        self.running = self.running.saturating_sub(1);
+        self.change_share(address, |share| share.running -= 1);
+    }
+
     fn change_share(&mut self, address: SocketAddr, change: impl FnOnce(&mut Share)) {
         let share = self.shares.entry(address).or_default();
         change(share);
@@ -602,11 +626,9 @@ impl Endpoint {
         };
         if let Some(state) = self.services.get_mut(&service) {
             if call.in_line {
-                state.waiting.retain(|waiting| *waiting != key);
-                state.change_share(address, |share| share.waiting -= 1);
+                state.leave_line(key, address);
             } else {
-                state.running = state.running.saturating_sub(1);
-                state.change_share(address, |share| share.running -= 1);
+                state.leave(address);
             }
         }
         self.admit_next(service);
@@ -614,26 +636,23 @@ impl Endpoint {
 
     /// A place among the service's calls may be free: for the first in line whose share allows it.
     fn admit_next(&mut self, service: ServiceId) {
-        let Some(state) = self.services.get_mut(&service) else {
+        let Some(state) = self.services.get(&service) else {
             return;
         };
-        let address = |key: &Key| self.calls.get(*key).and_then(|call| call.counted);
-        let may_run = |key: &Key| address(key).is_some_and(|address| state.has_place(address));
-        let Some(key) = state
-            .waiting
-            .iter()
-            .position(may_run)
-            .and_then(|at| state.waiting.remove(at))
-        else {
-            return;
+        // Where the client is now counts, as it does in `admit`.
+        let path = |key: &Key| {
+            let connection = self.calls.get(*key)?.connection;
+            self.paths.get(self.connections.get(connection)?.path)
         };
-        if let Some(call) = self.calls.get_mut(key) {
-            call.in_line = false;
-            if let Some(address) = call.counted.take() {
-                state.change_share(address, |share| share.waiting -= 1);
-            }
+        let may_run = |key: &Key| {
+            path(key).is_some_and(|path| {
+                let is_reached = !state.service.check_reach || path.reached_at.is_some();
+                is_reached && state.has_place(path.address)
+            })
+        };
+        if let Some(key) = state.waiting.iter().copied().find(may_run) {
+            self.admit(key);
         }
-        self.admit(key);
     }
 
     /// Offers a waiting call to the application if nothing stands in its way.
@@ -671,8 +690,7 @@ impl Endpoint {
             }
             call.in_line = true;
             call.counted = Some(address);
-            state.waiting.push_back(key);
-            state.change_share(address, |share| share.waiting += 1);
+            state.join_line(key, address);
             self.stats.calls_waited += 1;
             return;
         }
@@ -680,12 +698,10 @@ impl Endpoint {
         if std::mem::take(&mut call.in_line)
             && let Some(counted) = call.counted
         {
-            state.waiting.retain(|waiting| *waiting != key);
-            state.change_share(counted, |share| share.waiting -= 1);
+            state.leave_line(key, counted);
         }
         call.counted = Some(address);
-        state.running += 1;
-        state.change_share(address, |share| share.running += 1);
+        state.enter(address);
         call.stage = Stage::Running;
         call.idle_limit = state.service.idle_limit;
         self.stats.calls_received += 1;
