@@ -36,6 +36,8 @@ pub struct Operation {
     pub request_max_len: usize,
     /// Bytes the results may have.
     pub reply_max_len: usize,
+    /// Whether each call is told in the audit: it changes or administers something.
+    pub is_audited: bool,
 }
 
 /// What flows in a call beside arguments and results.
@@ -134,6 +136,7 @@ macro_rules! interface {
                     kind: interface!(@kind $kind),
                     request_max_len: <Request as ::afar_xdr::Decode>::MAX_LEN,
                     reply_max_len: <Reply as ::afar_xdr::Decode>::MAX_LEN,
+                    is_audited: $crate::audit::is_audited(NAME, stringify!($name)),
                 };
 
                 /// What the client asks.
@@ -433,32 +436,49 @@ macro_rules! interface {
     };
 
     (@serve call $name:ident $self:ident $caller:ident $call:ident) => {{
-        let request = $crate::server::read_request($call).await?;
-        let reply = Service::$name(&*$self.service, &$caller, request).await?;
-        $crate::server::send_reply($call, &reply).await
+        let (request, arguments) = $crate::server::read_request($call).await?;
+        let result = Service::$name(&*$self.service, &$caller, request).await;
+        interface!(@audit $name $caller arguments result);
+        $crate::server::send_reply($call, &result?).await
     }};
     (@serve fetch $name:ident $self:ident $caller:ident $call:ident) => {{
-        let request: $name::Request = $crate::server::read_request($call).await?;
+        let (request, arguments) =
+            $crate::server::read_request::<$name::Request>($call).await?;
         let mut data = $crate::server::FetchSink::new($call, request.length)?;
-        let reply = Service::$name(&*$self.service, &$caller, request, &mut data).await?;
-        data.finish(&reply).await
+        let result = Service::$name(&*$self.service, &$caller, request, &mut data).await;
+        interface!(@audit $name $caller arguments result);
+        data.finish(&result?).await
     }};
     (@serve store $name:ident $self:ident $caller:ident $call:ident) => {{
-        let (request, rest) = $crate::server::read_arguments::<$name::Request>($call).await?;
+        let (request, arguments, rest) =
+            $crate::server::read_arguments::<$name::Request>($call).await?;
         let mut data = $crate::server::StoreSource::new($call, rest, request.length)?;
-        let reply = Service::$name(&*$self.service, &$caller, request, &mut data).await?;
-        $crate::server::send_reply($call, &reply).await
+        let result = Service::$name(&*$self.service, &$caller, request, &mut data).await;
+        interface!(@audit $name $caller arguments result);
+        $crate::server::send_reply($call, &result?).await
     }};
     (@serve download $name:ident $self:ident $caller:ident $call:ident) => {{
-        let request = $crate::server::read_request($call).await?;
+        let (request, arguments) = $crate::server::read_request($call).await?;
         let mut data = $crate::server::DownloadSink::new($call);
-        let reply = Service::$name(&*$self.service, &$caller, request, &mut data).await?;
-        data.finish(&reply).await
+        let result = Service::$name(&*$self.service, &$caller, request, &mut data).await;
+        interface!(@audit $name $caller arguments result);
+        data.finish(&result?).await
     }};
     (@serve upload $name:ident $self:ident $caller:ident $call:ident) => {{
-        let (request, rest) = $crate::server::read_arguments::<$name::Request>($call).await?;
+        let (request, arguments, rest) =
+            $crate::server::read_arguments::<$name::Request>($call).await?;
         let mut data = $crate::server::UploadSource::new($call, rest);
-        let reply = Service::$name(&*$self.service, &$caller, request, &mut data).await?;
-        $crate::server::send_reply($call, &reply).await
+        let result = Service::$name(&*$self.service, &$caller, request, &mut data).await;
+        interface!(@audit $name $caller arguments result);
+        $crate::server::send_reply($call, &result?).await
     }};
+
+    (@audit $name:ident $caller:ident $arguments:ident $result:ident) => {
+        $crate::audit::record::<$name::Request, $name::Reply>(
+            $name::OPERATION,
+            &$caller,
+            &$arguments,
+            &$result,
+        )
+    };
 }

@@ -17,6 +17,8 @@
 //! announces how much data there is, as of a dump, these are [`Download`] and [`Upload`],
 //! [`DownloadSink`] and [`UploadSource`].
 //!
+//! What is served is told as [`audit`] events.
+//!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! use std::sync::Arc;
@@ -38,6 +40,7 @@
 //! # Ok(()) }
 //! ```
 
+pub mod audit;
 mod client;
 mod error;
 #[macro_use]

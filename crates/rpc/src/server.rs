@@ -56,22 +56,29 @@ pub(crate) async fn read_opcode(call: &mut Call) -> Result<u32, AbortCode> {
     u32::decode(&mut Decoder::new(&word)).map_err(|_| AbortCode::RXGEN_SS_UNMARSHAL)
 }
 
-/// Reads the arguments of an operation after which the client sends nothing.
-pub(crate) async fn read_request<Q: Decode>(call: &mut Call) -> Result<Q, AbortCode> {
+/// Reads the arguments of an operation after which the client sends nothing; also returns them as
+/// they came.
+pub(crate) async fn read_request<Q: Decode>(call: &mut Call) -> Result<(Q, Bytes), AbortCode> {
     let limit = Q::MAX_LEN.saturating_add(SLACK);
     let body = call.read_to_end(limit).await.map_err(unreadable)?;
-    Q::decode(&mut Decoder::new(&body)).map_err(|_| AbortCode::RXGEN_SS_UNMARSHAL)
+    match Q::decode(&mut Decoder::new(&body)) {
+        Ok(request) => Ok((request, body)),
+        Err(_) => Err(AbortCode::RXGEN_SS_UNMARSHAL),
+    }
 }
 
-/// Reads arguments that data follows; also returns the data that came with the last of them.
-pub(crate) async fn read_arguments<Q: Decode>(call: &mut Call) -> Result<(Q, Bytes), AbortCode> {
+/// Reads arguments that data follows; also returns them as they came, and the data that came with
+/// the last of them.
+pub(crate) async fn read_arguments<Q: Decode>(
+    call: &mut Call,
+) -> Result<(Q, Bytes, Bytes), AbortCode> {
     let mut body = BytesMut::new();
     loop {
         let mut input = Decoder::new(&body);
         match Q::decode(&mut input) {
             Ok(request) => {
                 let data = body.split_off(input.offset());
-                return Ok((request, data.freeze()));
+                return Ok((request, body.freeze(), data.freeze()));
             }
             Err(error) if error.is_truncated() && body.len() < Q::MAX_LEN => {}
             Err(_) => return Err(AbortCode::RXGEN_SS_UNMARSHAL),

@@ -1,0 +1,281 @@
+//! Who did what: an event for each operation that changes or administers something, and for each
+//! that was refused for lack of rights. Other operations give one where somebody wants to see them.
+//!
+//! The events have the target [`TARGET`] and these fields:
+//!
+//! - `who`: the name the caller has proved to have, `superuser`, or `anonymous`
+//! - `from`: its address
+//! - `operation`: interface and operation, such as `PR.add_to_group`
+//! - `object`: the arguments, shortened; not of interfaces without a row in [`RULES`]
+//! - `answer`: the results of a change, shortened
+//! - `code`: what the call was aborted with, 0 if it was not
+
+use std::fmt::{self, Debug, Write};
+
+use afar_net::AbortCode;
+use afar_types::error::lookup;
+use afar_xdr::{Decode, Decoder};
+use bytes::Bytes;
+use tracing::Level;
+
+use crate::{Caller, Operation};
+
+/// The target of the events: what a log filter calls them.
+pub const TARGET: &str = "audit";
+
+/// Octets of arguments or results that an event has.
+const SHOWN: usize = 240;
+
+/// BOZO: only for administrators.
+const BZACCESS: i32 = 39_430;
+
+/// What is known of an interface's operations.
+struct Rule {
+    interface: &'static str,
+    /// Those that change nothing; all others do.
+    queries: &'static [&'static str],
+}
+
+/// The interfaces for administration. In others than these every operation changes something,
+/// unless it is one of [`UNAUDITED`].
+const RULES: &[Rule] = &[
+    Rule {
+        interface: "VL",
+        queries: &[
+            "get_entry_by_id",
+            "get_entry_by_name_o",
+            "list_entry",
+            "list_attributes",
+            "linked_list",
+            "get_stats",
+            "probe_server",
+            "get_addrs",
+            "get_entry_by_id_n",
+            "get_entry_by_name_n",
+            "list_entry_n",
+            "list_attributes_n",
+            "linked_list_n",
+            "get_entry_by_name_u",
+            "get_addrs_u",
+            "list_attributes_n2",
+        ],
+    },
+    Rule {
+        interface: "PR",
+        queries: &[
+            "where_is_it",
+            "dump_entry",
+            "name_to_id",
+            "id_to_name",
+            "get_cps",
+            "list_max",
+            "list_entry",
+            "list_elements",
+            "is_a_member_of",
+            "list_owned",
+            "get_cps2",
+            "get_host_cps",
+            "list_entries",
+            "list_super_groups",
+        ],
+    },
+    Rule {
+        interface: "AFSVol",
+        queries: &[
+            "get_flags",
+            "get_nth_volume",
+            "get_name",
+            "get_status",
+            "list_partitions",
+            "list_volumes",
+            "monitor",
+            "partition_info",
+            "list_one_volume",
+            "x_list_volumes",
+            "x_list_one_volume",
+            "x_list_partitions",
+            "get_size",
+            "partition_info64",
+        ],
+    },
+    Rule {
+        interface: "BOZO",
+        queries: &[
+            "get_status",
+            "enumerate_instance",
+            "get_instance_info",
+            "get_instance_parm",
+            "list_s_users",
+            "get_cell_name",
+            "get_cell_host",
+            "get_dates",
+            "get_restart_time",
+            "get_instance_strings",
+            "get_restricted_mode",
+        ],
+    },
+];
+
+/// Interfaces whose users go about their daily work, all of it.
+const UNAUDITED: &[&str] = &["RXAFS", "RXAFSCB"];
+
+/// Whether an operation is worth an event each time: it changes or administers something.
+pub(crate) const fn is_audited(interface: &str, operation: &str) -> bool {
+    if contains(UNAUDITED, interface) {
+        return false;
+    }
+    match rule(interface) {
+        Some(rule) => !contains(rule.queries, operation),
+        None => true,
+    }
+}
+
+const fn rule(interface: &str) -> Option<&'static Rule> {
+    let mut row = 0;
+    while row < RULES.len() {
+        if equal(RULES[row].interface, interface) {
+            return Some(&RULES[row]);
+        }
+        row += 1;
+    }
+    None
+}
+
+const fn contains(list: &[&str], text: &str) -> bool {
+    let mut row = 0;
+    while row < list.len() {
+        if equal(list[row], text) {
+            return true;
+        }
+        row += 1;
+    }
+    false
+}
+
+/// The operator does not work in constants.
+const fn equal(a: &str, b: &str) -> bool {
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    if a.len() != b.len() {
+        return false;
+    }
+    let mut at = 0;
+    while at < a.len() {
+        if a[at] != b[at] {
+            return false;
+        }
+        at += 1;
+    }
+    true
+}
+
+/// Whether a code says that the caller lacks a right.
+fn is_refusal(code: AbortCode) -> bool {
+    const NAMES: [&str; 5] = ["EPERM", "EACCES", "PRPERM", "VL_PERM", "VOLSERBAD_ACCESS"];
+    code.0 == BZACCESS || lookup(code.0).is_some_and(|known| NAMES.contains(&known.name))
+}
+
+/// Tells of an operation that has been served. `arguments` are those of the request, as it came.
+pub(crate) fn record<Q: Decode + Debug, A: Debug>(
+    operation: &'static Operation,
+    caller: &Caller,
+    arguments: &Bytes,
+    result: &Result<A, AbortCode>,
+) {
+    let refused = result.as_ref().is_err_and(|code| is_refusal(*code));
+    let notable = operation.is_audited || refused;
+    // Who does not look pays for a comparison.
+    let wanted = if notable {
+        tracing::enabled!(target: TARGET, Level::INFO)
+    } else {
+        tracing::enabled!(target: TARGET, Level::DEBUG)
+    };
+    if !wanted {
+        return;
+    }
+    let shows = rule(operation.interface).is_some() || contains(UNAUDITED, operation.interface);
+    let object = shows.then(|| Q::decode(&mut Decoder::new(arguments)).map(Short));
+    let object = object.and_then(Result::ok);
+    let answer = result.as_ref().ok().filter(|_| shows && notable);
+    let event = Event {
+        operation,
+        caller,
+        object: object.as_ref().map(|object| object as &dyn Debug),
+        answer: answer.map(Short),
+        code: result.as_ref().err().map_or(0, |code| code.0),
+    };
+    event.emit(notable, refused);
+}
+
+/// What an event tells.
+struct Event<'a, A> {
+    operation: &'static Operation,
+    caller: &'a Caller,
+    object: Option<&'a dyn Debug>,
+    answer: Option<Short<A>>,
+    code: i32,
+}
+
+impl<A: Debug> Event<'_, A> {
+    fn emit(&self, notable: bool, refused: bool) {
+        macro_rules! emit {
+            ($level:ident) => {
+                tracing::event!(
+                    target: TARGET,
+                    Level::$level,
+                    who = %self.caller.identity,
+                    from = %self.caller.peer,
+                    operation = %format_args!("{}.{}", self.operation.interface, self.operation.name),
+                    object = self.object.map(tracing::field::debug),
+                    answer = self.answer.as_ref().map(tracing::field::debug),
+                    code = self.code,
+                    "{}",
+                    match self.code {
+                        0 => "done",
+                        _ if refused => "refused",
+                        _ => "failed",
+                    }
+                )
+            };
+        }
+        if notable {
+            emit!(INFO);
+        } else {
+            emit!(DEBUG);
+        }
+    }
+}
+
+/// Arguments or results, shortened and without the name of their type.
+struct Short<T>(T);
+
+impl<T: Debug> Debug for Short<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = Limited(String::new());
+        // What does not fit is an error that says so.
+        let whole = write!(text, "{:?}", self.0).is_ok();
+        let shown = ["Request", "Reply"]
+            .iter()
+            .find_map(|name| text.0.strip_prefix(name))
+            .unwrap_or(&text.0);
+        f.write_str(shown.trim_start())?;
+        if whole { Ok(()) } else { f.write_str("…") }
+    }
+}
+
+/// Takes text until it is long enough.
+struct Limited(String);
+
+impl Write for Limited {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let room = SHOWN.saturating_sub(self.0.len());
+        if text.len() <= room {
+            self.0.push_str(text);
+            return Ok(());
+        }
+        self.0.push_str(&text[..text.floor_char_boundary(room)]);
+        Err(fmt::Error)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,148 @@
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use afar_net::Identity;
+use afar_types::{Fid, PtsId};
+use afar_xdr::{XdrString, to_bytes};
+use tracing_subscriber::fmt::MakeWriter;
+
+use super::*;
+use crate::{INTERFACES, pr, rxafs, vl};
+
+/// A log that is kept.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl MakeWriter<'_> for Log {
+    type Writer = Self;
+
+    fn make_writer(&self) -> Self {
+        self.clone()
+    }
+}
+
+/// What is logged from this level on.
+fn logged(level: Level, work: impl FnOnce()) -> String {
+    let log = Log::default();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(log.clone())
+        .with_ansi(false)
+        .without_time()
+        .finish();
+    tracing::subscriber::with_default(subscriber, work);
+    let text = log.0.lock().unwrap().clone();
+    String::from_utf8(text).unwrap()
+}
+
+fn caller(identity: Identity) -> Caller {
+    Caller {
+        peer: "192.0.2.7:7001".parse().unwrap(),
+        service: pr::SERVICE,
+        identity,
+    }
+}
+
+fn new_entry(name: &str, result: Result<pr::new_entry::Reply, AbortCode>) {
+    let request = pr::new_entry::Request {
+        name: XdrString::new(name).unwrap(),
+        flag: 0,
+        owner: PtsId(0),
+    };
+    let arguments = to_bytes(&request);
+    let caller = caller(Identity::User("ann".into()));
+    record::<pr::new_entry::Request, _>(pr::new_entry::OPERATION, &caller, &arguments, &result);
+}
+
+fn fetch_status(result: Result<(), AbortCode>) {
+    let request = rxafs::fetch_status::Request {
+        fid: Fid::new(7, 8, 9),
+    };
+    let (operation, arguments) = (rxafs::fetch_status::OPERATION, to_bytes(&request));
+    let caller = caller(Identity::Anonymous);
+    record::<rxafs::fetch_status::Request, _>(operation, &caller, &arguments, &result);
+}
+
+#[test]
+fn a_change_is_told_with_who_from_where_what_and_how_it_went() {
+    let reply = pr::new_entry::Reply { id: PtsId(5) };
+    let line = logged(Level::INFO, || new_entry("bob", Ok(reply)));
+    for part in [
+        "INFO audit: done",
+        "who=ann",
+        "from=192.0.2.7:7001",
+        "operation=PR.new_entry",
+        "object={ name: \"bob\"",
+        "answer={ id: PtsId(5) }",
+        "code=0",
+    ] {
+        assert!(line.contains(part), "{part:?} is missing: {line}");
+    }
+    let line = logged(Level::INFO, || new_entry("bob", Err(AbortCode(267_269))));
+    assert!(line.contains("refused") && line.contains("code=267269"));
+    assert_eq!(
+        logged(Level::WARN, || new_entry("bob", Err(AbortCode(1)))),
+        ""
+    );
+}
+
+#[test]
+fn daily_work_is_told_where_it_was_refused_or_somebody_looks() {
+    let refused = logged(Level::INFO, || fetch_status(Err(AbortCode(13))));
+    assert!(refused.contains("refused"), "{refused}");
+    assert!(refused.contains("volume: VolumeId(7)"), "{refused}");
+    // As a client is told that knows UAE codes.
+    let refused = logged(Level::INFO, || fetch_status(Err(AbortCode(49_733_388))));
+    assert!(refused.contains("refused"), "{refused}");
+    assert_eq!(logged(Level::INFO, || fetch_status(Ok(()))), "");
+    assert_eq!(
+        logged(Level::INFO, || fetch_status(Err(AbortCode(103)))),
+        ""
+    );
+    assert!(logged(Level::DEBUG, || fetch_status(Ok(()))).contains("done"));
+}
+
+#[test]
+fn long_arguments_are_cut() {
+    let line = logged(Level::INFO, || {
+        new_entry(&"ä".repeat(32), Err(AbortCode(5)))
+    });
+    assert!(line.contains('…') && line.len() < 500, "{line}");
+    // What cannot be read is not shown.
+    let operation = vl::probe_server::OPERATION;
+    let line = logged(Level::DEBUG, || {
+        let caller = caller(Identity::Superuser);
+        let short = Bytes::from_static(b"\0");
+        record::<vl::get_new_volume_id::Request, _>(operation, &caller, &short, &Ok(()));
+    });
+    assert!(
+        line.contains("who=superuser") && !line.contains("object"),
+        "{line}"
+    );
+}
+
+#[test]
+fn every_query_named_here_is_an_operation() {
+    for rule in RULES {
+        let interface = INTERFACES.iter().find(|known| known.name == rule.interface);
+        let interface = interface.unwrap();
+        for query in rule.queries {
+            let mut rows = interface.operations.iter();
+            let row = rows.find(|row| row.name == *query);
+            assert!(!row.unwrap().is_audited, "{}.{query}", rule.interface);
+        }
+    }
+    assert!(pr::add_to_group::OPERATION.is_audited);
+    assert!(!rxafs::store_acl::OPERATION.is_audited);
+}
