@@ -3,10 +3,12 @@
 //! The engine (`afar-rx`) asks a security class what to do with packets and connections; here is
 //! what answers:
 //!
+//! - [`fcrypt`]: rxkad's cipher
 //! - [`Level`], [`RxkadError`]: the words of rxkad
 //! - [`Token`]: what a user shows to servers
 
 mod error;
+pub mod fcrypt;
 mod level;
 mod token;
 
