@@ -4,11 +4,12 @@
 //! has 56 bits. That protects nothing against anyone with a little hardware; the cipher is here
 //! because every cell speaks it.
 //!
-//! The mode is PCBC: `C[i] = E(P[i] ^ X[i])`, `X[i + 1] = P[i] ^ C[i]`. It is ours and not that of
-//! the crate `pcbc`, since that one takes the blocks of one message in turn. Encryption in this mode
-//! is serial within a packet, and a block takes 16 rounds that each wait for the one before, so that
-//! a core is mostly idle; [`Schedule::seal_all`] takes a block of each of several packets instead.
-//! Decryption is parallel within a packet, as only the chaining is serial.
+//! The mode is PCBC: `C[i] = E(P[i] ^ X[i])`, `X[i + 1] = P[i] ^ C[i]`, and `X[0]` is always the
+//! session key itself. It is ours and not that of the crate `pcbc`, since that one takes the blocks
+//! of one message in turn. Encryption in this mode is serial within a packet, and a block takes 16
+//! rounds that each wait for the one before, so that a core is mostly idle; [`Schedule::seal_all`]
+//! takes a block of each of several packets instead. Decryption is parallel within a packet, as
+//! only the chaining is serial.
 //!
 //! The look-ups depend on key and data, so that whoever shares a core's cache can learn from their
 //! timing. All fast implementations of this cipher have that, and 56 bits are the weaker point.
@@ -24,28 +25,34 @@ use crate::token::SessionKey;
 use tables::TABLES;
 
 /// Octets of a block.
-pub const BLOCK: usize = 8;
+pub(crate) const BLOCK: usize = 8;
 const ROUNDS: usize = 16;
 
-/// The round keys of a session key. Wiped when dropped, and never printed.
-///
-/// spec: rxkad#fcrypt
+/// A session key, ready for use. Wiped when dropped, and never printed.
+// spec: rxkad#fcrypt
 #[derive(Clone)]
-pub struct Schedule([u32; ROUNDS]);
+pub struct Schedule {
+    rounds: [u32; ROUNDS],
+    /// What the first block of a chain is mixed with.
+    iv: u64,
+}
 
 impl Schedule {
-    /// The round keys of this key. Its parity bits do not matter, and any key will do.
+    /// This key. Its parity bits do not matter to the rounds, and any key will do.
     #[must_use]
     pub fn new(key: &SessionKey) -> Self {
         let joined = |bits, octet: &u8| bits << 7 | u64::from(octet >> 1);
         let mut bits = key.octets().iter().fold(0, joined);
-        let mut keys = [0; ROUNDS];
-        for key in &mut keys {
-            *key = low(bits);
+        let mut rounds = [0; ROUNDS];
+        for round in &mut rounds {
+            *round = low(bits);
             bits = (bits >> 11 | bits << (56 - 11)) & ((1 << 56) - 1);
         }
         bits.zeroize();
-        Self(keys)
+        Self {
+            rounds,
+            iv: u64::from_be_bytes(*key.octets()),
+        }
     }
 
     /// One block, encrypted.
@@ -66,7 +73,7 @@ impl Schedule {
     #[inline(always)]
     fn encrypt<const N: usize>(&self, blocks: [u64; N]) -> [u64; N] {
         let (mut left, mut right) = (blocks.map(high), blocks.map(low));
-        rounds(&mut left, &mut right, self.0);
+        rounds(&mut left, &mut right, self.rounds);
         std::array::from_fn(|n| join(left[n], right[n]))
     }
 
@@ -75,7 +82,7 @@ impl Schedule {
     #[inline(always)]
     fn decrypt<const N: usize>(&self, blocks: [u64; N]) -> [u64; N] {
         let (mut left, mut right) = (blocks.map(high), blocks.map(low));
-        let mut keys = self.0;
+        let mut keys = self.rounds;
         keys.reverse();
         rounds(&mut right, &mut left, keys);
         std::array::from_fn(|n| join(left[n], right[n]))
@@ -90,7 +97,8 @@ impl fmt::Debug for Schedule {
 
 impl Drop for Schedule {
     fn drop(&mut self) {
-        self.0.zeroize();
+        self.rounds.zeroize();
+        self.iv.zeroize();
     }
 }
 

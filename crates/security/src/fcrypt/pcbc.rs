@@ -18,16 +18,16 @@ struct Lane<'a> {
 
 impl Schedule {
     /// Seals one body in place. Octets behind its last whole block stay as they are.
-    pub fn seal(&self, iv: u64, body: &mut [u8]) {
-        self.seal_all(iv, [body]);
+    pub fn seal(&self, body: &mut [u8]) {
+        self.seal_all([body]);
     }
 
     /// Seals bodies in place, each on its own and several side by side: eight of about the same
     /// length take little longer than two. Octets behind a body's last whole block stay as they are.
-    pub fn seal_all<'a>(&self, iv: u64, bodies: impl IntoIterator<Item = &'a mut [u8]>) {
+    pub fn seal_all<'a>(&self, bodies: impl IntoIterator<Item = &'a mut [u8]>) {
         let lane = |body: &'a mut [u8]| Lane {
             rest: body.as_chunks_mut().0,
-            mixed: iv,
+            mixed: self.iv,
         };
         let mut waiting = bodies.into_iter().map(lane);
         let mut lanes: [_; ABREAST] = std::array::from_fn(|_| lane(&mut []));
@@ -76,9 +76,9 @@ impl Schedule {
     }
 
     /// Opens one body in place. Octets behind its last whole block stay as they are.
-    pub fn open(&self, iv: u64, body: &mut [u8]) {
+    pub fn open(&self, body: &mut [u8]) {
         let (wide, rest) = body.as_chunks_mut().0.as_chunks_mut::<ABREAST>();
-        let mut mixed = iv;
+        let mut mixed = self.iv;
         for blocks in wide {
             self.open_abreast(&mut mixed, blocks);
         }
