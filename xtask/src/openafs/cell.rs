@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
+use super::kerberos;
 use super::keytab;
 use super::netns::Pair;
 use crate::sh;
@@ -54,6 +55,8 @@ pub(super) struct Setup {
     pub(super) noauth: bool,
     /// The daemons are started and watched by OpenAFS's overseer.
     pub(super) overseer: bool,
+    /// A Kerberos realm comes with the cell.
+    pub(super) kerberos: bool,
     /// Letters of the partitions.
     pub(super) partitions: Vec<char>,
 }
@@ -199,6 +202,12 @@ impl Cell {
         if !self.setup.noauth {
             self.make_key()?;
         }
+        if self.setup.kerberos {
+            let arguments = kerberos::kdc_arguments(self);
+            let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+            self.spawn("krb5kdc", &arguments)?;
+            wait_for("the KDC", || kerberos::probe(self))?;
+        }
         if self.setup.overseer {
             self.start_overseer()?;
         }
@@ -279,16 +288,21 @@ impl Cell {
         self.admin(&words).map(drop)
     }
 
-    /// Makes the servers' key, in a key table and from there in KeyFileExt.
+    /// Makes the servers' key, in a key table and from there in KeyFileExt: the realm's, if there
+    /// is one.
     fn make_key(&self) -> Result<()> {
-        let mut key = [0_u8; keytab::KEY_BYTES];
-        fs::File::open("/dev/urandom")
-            .and_then(|mut source| source.read_exact(&mut key))
-            .context("reading /dev/urandom")?;
-        let realm = self.name.to_ascii_uppercase();
+        let realm = kerberos::realm(self);
         let path = self.dir.join("server/etc/rxkad.keytab");
-        fs::write(&path, keytab::encode(&realm, &["afs", &self.name], &key))
-            .with_context(|| format!("writing {}", path.display()))?;
+        if self.setup.kerberos {
+            kerberos::create(self, &path)?;
+        } else {
+            let mut key = [0_u8; keytab::KEY_BYTES];
+            fs::File::open("/dev/urandom")
+                .and_then(|mut source| source.read_exact(&mut key))
+                .context("reading /dev/urandom")?;
+            fs::write(&path, keytab::encode(&realm, &["afs", &self.name], &key))
+                .with_context(|| format!("writing {}", path.display()))?;
+        }
         let (kvno, enctype) = (keytab::KVNO.to_string(), keytab::ENCTYPE.to_string());
         let mut add = self.command(
             Role::Server,
@@ -369,6 +383,9 @@ if [ "$role" = server ]; then
   mount --bind "$dir/server/lib" /var/lib/openafs
   mount --bind "$dir/server/log" /var/log/openafs
   for partition in "$dir"/server/vicep*; do mount --bind "$partition" "/${partition##*/}"; done
+fi
+if [ -e "$dir/kerberos" ]; then
+  export KRB5_CONFIG="$dir/kerberos/krb5.conf" KRB5_KDC_PROFILE="$dir/kerberos/kdc.conf"
 fi
 PATH=$PATH:/usr/sbin:/sbin:/usr/lib/openafs
 exec "$@"

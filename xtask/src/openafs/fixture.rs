@@ -6,7 +6,8 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use super::dump::Volume;
-use super::tree::{ALL, Directory, File, LOOKUP, Node};
+use super::kerberos::{ALICE, FOREIGN_GROUP};
+use super::tree::{ALL, AUTHUSER, Directory, File, LOOKUP, Node, READ, WRITE};
 
 /// One volume of a fixture and whether it gets a read-only copy.
 pub(super) struct Part {
@@ -14,11 +15,20 @@ pub(super) struct Part {
     pub(super) replicated: bool,
 }
 
-/// The volumes of a test cell; with `bench_mib`, `test.bench` with one file of that size.
-pub(super) fn parts(cell: &str, bench_mib: Option<u32>) -> Vec<Part> {
+/// What a fixture has beyond the usual.
+#[derive(Clone, Copy, Default)]
+pub(super) struct More {
+    /// `test.bench` with one file of so many MiB.
+    pub(super) bench_mib: Option<u32>,
+    /// `test.protected`, for users of the realm.
+    pub(super) protected: bool,
+}
+
+/// The volumes of a test cell.
+pub(super) fn parts(cell: &str, more: More) -> Vec<Part> {
     let mut parts = vec![
         part("root.afs", true, root_afs(cell)),
-        part("root.cell", true, root_cell(cell, bench_mib.is_some())),
+        part("root.cell", true, root_cell(cell, more)),
         part("test.pub", true, test_pub(cell)),
         part(
             "test.sub",
@@ -36,7 +46,10 @@ pub(super) fn parts(cell: &str, bench_mib: Option<u32>) -> Vec<Part> {
             Directory::new().anyuser(0).file("secret", 100),
         ),
     ];
-    if let Some(mib) = bench_mib {
+    if more.protected {
+        parts.push(part("test.protected", false, test_protected()));
+    }
+    if let Some(mib) = more.bench_mib {
         let root = Directory::new().file("big.bin", u64::from(mib) << 20);
         parts.push(part("test.bench", false, root));
     }
@@ -59,7 +72,7 @@ fn root_afs(cell: &str) -> Directory {
         .mount(&format!(".{cell}"), "%root.cell")
 }
 
-fn root_cell(cell: &str, bench: bool) -> Directory {
+fn root_cell(cell: &str, more: More) -> Directory {
     let mut root = Directory::new()
         .mount("test.pub", "#test.pub")
         .mount(".test.pub", "%test.pub")
@@ -70,10 +83,30 @@ fn root_cell(cell: &str, bench: bool) -> Directory {
         .mount("no-such-volume", "#test.missing")
         .mount("no-such-cell", "#nowhere.invalid:root.cell")
         .symlink("pub", "test.pub");
-    if bench {
+    if more.protected {
+        root = root.mount("test.protected", "#test.protected");
+    }
+    if more.bench_mib.is_some() {
         root = root.mount("test.bench", "#test.bench");
     }
     root
+}
+
+/// Directories for one user, for all of this cell, and for those of another realm.
+fn test_protected() -> Directory {
+    let closed = || Directory::new().anyuser(0);
+    Directory::new()
+        .directory("alice", closed().grant(ALICE, ALL).file("secret", 5000))
+        .directory(
+            "users",
+            closed().grant(AUTHUSER, WRITE).file("notice", 3_000_000),
+        )
+        .directory(
+            "foreign",
+            closed()
+                .grant(FOREIGN_GROUP, READ | LOOKUP)
+                .file("welcome", 70),
+        )
 }
 
 fn test_pub(cell: &str) -> Directory {
@@ -341,7 +374,7 @@ mod tests {
 
     #[test]
     fn the_list_says_what_anyone_may_read() {
-        let parts = parts("c.example", None);
+        let parts = parts("c.example", More::default());
         let entries = list(&parts[2].volume);
         let allowed = |path| line(&entries, path).allowed;
         assert!(allowed("hello.txt") && allowed("list-only") && allowed("modes/400"));
@@ -350,8 +383,25 @@ mod tests {
     }
 
     #[test]
+    fn a_protected_volume_is_closed_to_those_without_a_token() {
+        let more = More {
+            protected: true,
+            ..More::default()
+        };
+        let parts = parts("c.example", more);
+        let part = parts.iter().find(|p| p.volume.name == "test.protected");
+        let entries = list(&part.unwrap().volume);
+        let open: Vec<&str> = entries
+            .iter()
+            .filter(|entry| entry.allowed)
+            .map(|entry| entry.path.as_str())
+            .collect();
+        assert_eq!(open, [""]);
+    }
+
+    #[test]
     fn lines_have_sums_links_and_bytes() {
-        let entries = list(&parts("c.example", None)[2].volume);
+        let entries = list(&parts("c.example", More::default())[2].volume);
         let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
         assert!(matches!(&line(&entries, "sizes/0").what,
             What::File { sha256, length: 0, .. } if sha256 == empty));

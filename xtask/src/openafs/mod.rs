@@ -9,6 +9,7 @@ mod cell;
 mod directory;
 mod dump;
 mod fixture;
+mod kerberos;
 mod keytab;
 mod netns;
 mod tree;
@@ -104,6 +105,9 @@ struct Up {
     /// Take everybody for an administrator, as a server started with -noauth
     #[arg(long)]
     noauth: bool,
+    /// Bring a Kerberos realm with users along, and one that it trusts
+    #[arg(long, conflicts_with = "noauth")]
+    kerberos: bool,
     /// Make no volumes
     #[arg(long, conflicts_with = "bench_mib")]
     bare: bool,
@@ -120,6 +124,7 @@ impl Up {
         Setup {
             noauth: self.noauth,
             overseer: self.overseer,
+            kerberos: self.kerberos,
             partitions: ('a'..='z').take(self.partitions.into()).collect(),
         }
     }
@@ -176,6 +181,9 @@ struct Description {
     cellservdb: PathBuf,
     /// The servers' KeyFileExt (kvno 1, aes256-cts-hmac-sha1-96).
     key_file_ext: PathBuf,
+    /// The cell's Kerberos realm, if it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kerberos: Option<kerberos::Description>,
     /// List of all that the volumes hold: see `fixture`.
     fixture: PathBuf,
     /// The volumes by name.
@@ -239,10 +247,17 @@ fn up(options: &Up) -> Result<Description> {
 fn fill(cell: &mut Cell, options: &Up) -> Result<Description> {
     let fs_args: Vec<&str> = options.fs_args.split_whitespace().collect();
     cell.start(&fs_args)?;
+    if options.kerberos {
+        kerberos::register(cell)?;
+    }
     let parts = if options.bare {
         Vec::new()
     } else {
-        fixture::parts(&cell.name, options.bench_mib)
+        let more = fixture::More {
+            bench_mib: options.bench_mib,
+            protected: options.kerberos,
+        };
+        fixture::parts(&cell.name, more)
     };
     restore_all(cell, &parts)?;
     let entries: Vec<_> = parts
@@ -323,6 +338,7 @@ fn describe(cell: &Cell, parts: &[Part]) -> Result<Description> {
         admin_exec: words(&cell.command(Role::Server, &[]))?,
         cellservdb: cell.dir.join("client/etc/CellServDB"),
         key_file_ext: cell.dir.join("server/etc/server/KeyFileExt"),
+        kerberos: cell.setup.kerberos.then(|| kerberos::Description::of(cell)),
         fixture: cell.dir.join(FIXTURE),
         volumes,
     })
@@ -438,6 +454,7 @@ impl TestCell {
             fs_args: String::new(),
             bench_mib: None,
             noauth: false,
+            kerberos: true,
             bare: false,
             overseer: false,
             partitions: 1,

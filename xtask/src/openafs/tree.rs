@@ -5,11 +5,14 @@ use std::io::{self, Write};
 /// Numbers the protection database gives to the built-in groups.
 pub(super) const ADMINISTRATORS: i32 = -204;
 pub(super) const ANYUSER: i32 = -101;
+pub(super) const AUTHUSER: i32 = -102;
 
 /// Rights on a directory, as AFS counts them.
 pub(super) const READ: u32 = 1;
 pub(super) const LOOKUP: u32 = 8;
 pub(super) const ALL: u32 = 0x7f;
+/// All but administration.
+pub(super) const WRITE: u32 = 0x3f;
 
 /// Bytes of an access list as a volume stores it, and the entries it has room for.
 const ACL_BYTES: usize = 192;
@@ -26,6 +29,12 @@ impl Acl {
             entries.push((ANYUSER, rights));
         }
         Self(entries)
+    }
+
+    /// Gives somebody rights.
+    fn grant(&mut self, who: i32, rights: u32) {
+        self.0.push((who, rights));
+        self.0.sort_unstable();
     }
 
     /// Whether anyone at all may read files.
@@ -98,6 +107,12 @@ impl Directory {
     /// Sets the rights of anyone.
     pub(super) fn anyuser(mut self, rights: u32) -> Self {
         self.acl = Acl::anyuser(rights);
+        self
+    }
+
+    /// Gives a user or group, by number, rights too.
+    pub(super) fn grant(mut self, who: i32, rights: u32) -> Self {
+        self.acl.grant(who, rights);
         self
     }
 

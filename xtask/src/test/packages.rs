@@ -35,6 +35,20 @@ const INTEROP: &[Need] = &[
     need("rxdebug", "openafs-client", "stock tools beside the cell"),
     need("afsd.fuse", "openafs-fuse", "OpenAFS's client"),
     need("asetkey", "openafs-krb5", "the cell's key"),
+    need("krb5kdc", "krb5-kdc", "the OpenAFS cell's realm"),
+    need(
+        "kadmin.local",
+        "krb5-admin-server",
+        "the OpenAFS cell's realm",
+    ),
+    need("kinit", "krb5-user", "tickets of the realm's users"),
+    need("rxgen", "libopenafs-dev", "OpenAFS's rxkad as a program"),
+    need(
+        "krb5-config",
+        "libkrb5-dev",
+        "MIT's encryption as a program",
+    ),
+    need("cc", "gcc", "building what stands between the tests and C"),
     need("ip", "iproute2", "network namespaces"),
     need("unshare", "util-linux", "mount namespaces"),
 ];
@@ -107,6 +121,8 @@ fn install(packages: &[&str]) -> Result<()> {
     preseed("openafs-client openafs-client/cachesize string 200000")?;
     preseed("openafs-client openafs-client/run-client boolean false")?;
     preseed("openafs-fileserver openafs-fileserver/thiscell string test.example")?;
+    preseed("krb5-config krb5-config/default_realm string TEST.EXAMPLE")?;
+    preseed("krb5-config krb5-config/add_servers boolean false")?;
     let _no_daemons = NoDaemons::new()?;
     apt(&["update", "-q"])?;
     // Recommended packages would pull in a kernel module and the headers to build it.
