@@ -1,0 +1,49 @@
+//! Settings of a [`Cache`](crate::Cache).
+
+use std::path::PathBuf;
+
+use afar_types::CellName;
+
+/// What the top directory is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Root {
+    /// The list of the cells known, made up: a cell's directory is the root of its volume
+    /// `root.cell`, and with a dot before its name that of the read-write one.
+    #[default]
+    Dynamic,
+    /// The root of a volume: its cell and its name or number.
+    Volume(CellName, String),
+}
+
+/// Settings of a [`Cache`](crate::Cache).
+#[derive(Debug, Clone)]
+pub struct CacheConfig {
+    /// Where the cache is kept. It belongs to one process at a time.
+    pub dir: PathBuf,
+    /// Octets of file data kept. Data not yet stored on a server counts, and is never dropped.
+    pub bytes: u64,
+    /// Files, directories and symlinks whose status is kept in memory, besides those in use.
+    pub files: usize,
+    /// What the top directory is.
+    pub root: Root,
+    /// Octets written to one file that wait for it to be closed; beyond, they are stored at once.
+    pub dirty: u64,
+    /// Octets read ahead of a sequential reader at most.
+    pub read_ahead: u64,
+}
+
+impl CacheConfig {
+    /// 1 GiB of data and 100,000 files below this directory, the cells as the root, 256 MiB of one
+    /// file written before they are stored, 32 MiB read ahead.
+    #[must_use]
+    pub fn new(dir: impl Into<PathBuf>) -> Self {
+        Self {
+            dir: dir.into(),
+            bytes: 1 << 30,
+            files: 100_000,
+            root: Root::Dynamic,
+            dirty: 256 << 20,
+            read_ahead: 32 << 20,
+        }
+    }
+}

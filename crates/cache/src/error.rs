@@ -1,0 +1,137 @@
+//! What requests fail with, in Linux's numbers, and why.
+
+use std::fmt;
+use std::io;
+
+use afar_cell::{Error, PathCause};
+use afar_types::CellName;
+use afar_types::error::errno;
+
+/// Why a cache cannot be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CacheError {
+    /// The directory cannot be used.
+    #[error("the cache in {dir} cannot be opened: {source}; name another directory, or empty it")]
+    Storage {
+        /// The directory.
+        dir: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The volume at the root cannot be found.
+    #[error("the root volume {volume} of cell {cell} cannot be found")]
+    Root {
+        /// The cell.
+        cell: CellName,
+        /// The volume as named.
+        volume: String,
+        /// Why.
+        source: Error,
+    },
+}
+
+/// A number by which Linux tells programs what went wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Errno(pub i32);
+
+impl Errno {
+    /// Not permitted to anyone but the owner or an administrator.
+    pub const EPERM: Self = Self(errno::EPERM);
+    /// No such file or directory.
+    pub const ENOENT: Self = Self(errno::ENOENT);
+    /// Reading or writing failed.
+    pub const EIO: Self = Self(errno::EIO);
+    /// A handle that is not open, or not for this.
+    pub const EBADF: Self = Self(9);
+    /// Not now: try again.
+    pub const EAGAIN: Self = Self(errno::EAGAIN);
+    /// The access list does not allow it.
+    pub const EACCES: Self = Self(errno::EACCES);
+    /// It exists already.
+    pub const EEXIST: Self = Self(errno::EEXIST);
+    /// In another directory or volume.
+    pub const EXDEV: Self = Self(errno::EXDEV);
+    /// No such volume.
+    pub const ENODEV: Self = Self(errno::ENODEV);
+    /// Not a directory.
+    pub const ENOTDIR: Self = Self(errno::ENOTDIR);
+    /// A directory.
+    pub const EISDIR: Self = Self(errno::EISDIR);
+    /// An argument makes no sense.
+    pub const EINVAL: Self = Self(errno::EINVAL);
+    /// Too many handles are open.
+    pub const ENFILE: Self = Self(23);
+    /// A file would be too large.
+    pub const EFBIG: Self = Self(errno::EFBIG);
+    /// No space left.
+    pub const ENOSPC: Self = Self(errno::ENOSPC);
+    /// It cannot be changed.
+    pub const EROFS: Self = Self(errno::EROFS);
+    /// A name is too long.
+    pub const ENAMETOOLONG: Self = Self(errno::ENAMETOOLONG);
+    /// This is not done here.
+    pub const ENOSYS: Self = Self(38);
+    /// A directory is not empty.
+    pub const ENOTEMPTY: Self = Self(39);
+    /// Links lead in a circle.
+    pub const ELOOP: Self = Self(40);
+    /// There is no such attribute.
+    pub const ENODATA: Self = Self(61);
+    /// AFS has no such thing.
+    pub const EOPNOTSUPP: Self = Self(95);
+    /// No server answered.
+    pub const ETIMEDOUT: Self = Self(110);
+    /// The quota is used up.
+    pub const EDQUOT: Self = Self(errno::EDQUOT);
+
+    /// The number for a failure at a cell. What a server said is translated by
+    /// [`afar_types::error::errno_of`]; a server or database that does not answer is ETIMEDOUT, as
+    /// AFS clients say it; what does not exist in a cell is ENODEV but for cells themselves, which
+    /// are names in a directory; nonsense of any kind is EIO.
+    #[must_use]
+    pub fn of(error: &Error) -> Self {
+        if let Some(number) = error.errno() {
+            return Self(number);
+        }
+        match error {
+            Error::UnknownCell { .. } | Error::OutOfReach { .. } => Self::ENOENT,
+            Error::NoServers { .. }
+            | Error::NoSuchVolume { .. }
+            | Error::NoSuchMember { .. }
+            | Error::NoSite { .. } => Self::ENODEV,
+            Error::VlUnreachable { .. } | Error::Volume { .. } => Self::ETIMEDOUT,
+            Error::InDoubt(_) => Self::EIO,
+            Error::Text { text, .. } if text.len() > 255 => Self::ENAMETOOLONG,
+            Error::Text { .. } | Error::Acl(_) => Self::EINVAL,
+            Error::Refused(error) if error.aborted().is_none() => Self::ETIMEDOUT,
+            _ => Self::EIO,
+        }
+    }
+
+    /// The number for a mount point or cell that cannot be entered.
+    #[must_use]
+    pub fn of_path(cause: &PathCause) -> Self {
+        match cause {
+            PathCause::Cell(error) => Self::of(error),
+            PathCause::MountPoint(_) => Self::EIO,
+            PathCause::NotDirectory => Self::ENOTDIR,
+            PathCause::Loop => Self::ELOOP,
+            _ => Self::ENOENT,
+        }
+    }
+
+    /// The number for a failure of the cache's own storage.
+    #[must_use]
+    pub fn of_storage(error: &io::Error) -> Self {
+        Self(error.raw_os_error().unwrap_or(errno::EIO))
+    }
+}
+
+impl fmt::Display for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        io::Error::from_raw_os_error(self.0).fmt(f)
+    }
+}
+
+impl std::error::Error for Errno {}

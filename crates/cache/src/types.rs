@@ -1,0 +1,216 @@
+//! What requests and answers are made of.
+
+use std::time::{Duration, SystemTime};
+
+use afar_types::DataVersion;
+
+/// The number of a file, directory or symlink, which holds as long as anybody knows it: until
+/// [`forget`](crate::Cache::forget) has taken back every answer that carried it.
+///
+/// What is reached through two mount points has two numbers, so that no directory is below itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ino(pub u64);
+
+impl Ino {
+    /// The top directory.
+    pub const ROOT: Self = Self(1);
+}
+
+/// What something is. A mount point is the directory it leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// An ordinary file.
+    File,
+    /// A directory.
+    Dir,
+    /// A symbolic link.
+    Symlink,
+}
+
+/// The attributes of a file, directory or symlink.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attr {
+    /// Its number.
+    pub ino: Ino,
+    /// What it is.
+    pub kind: Kind,
+    /// Octets of data, those not yet stored included.
+    pub size: u64,
+    /// Blocks of 512 octets.
+    pub blocks: u64,
+    /// When the data was changed, as the one who changed it set it.
+    pub mtime: SystemTime,
+    /// When anything was changed, by the server's clock.
+    pub ctime: SystemTime,
+    /// The twelve permission bits. Access goes by the directory's access list; of these, those of
+    /// the owner take away from it.
+    pub mode: u32,
+    /// Names it has.
+    pub nlink: u32,
+    /// AFS's number of the owner.
+    pub uid: u32,
+    /// AFS's number of the group, which means nothing.
+    pub gid: u32,
+    /// Counts the changes of its data.
+    pub data_version: DataVersion,
+    /// How long these may be used without asking: while a promise holds that any change will be
+    /// told by an [`Invalidation`].
+    pub valid: Duration,
+}
+
+/// What a name stands for. Each one given out counts until it is [forgotten](crate::Cache::forget).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entry {
+    /// Its attributes.
+    pub attr: Attr,
+    /// Tells users of one number apart; numbers are not used again, so it is always 0.
+    pub generation: u64,
+    /// How long the name may be used without asking.
+    pub valid: Duration,
+}
+
+/// An entry of a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DirEntry {
+    /// The number to show. It holds only if there is an `entry`.
+    pub ino: Ino,
+    /// What it is, if that is known without asking a server.
+    pub kind: Option<Kind>,
+    /// The name; not always UTF-8.
+    pub name: Vec<u8>,
+    /// Where reading goes on behind this entry.
+    pub offset: u64,
+    /// For `plus`: what a look-up of the name would answer. It is counted as one, but for `.` and
+    /// `..`, which have none.
+    pub entry: Option<Entry>,
+}
+
+/// Who asks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Who {
+    /// The user on this machine.
+    pub uid: u32,
+    /// The group on this machine.
+    pub gid: u32,
+    /// The process.
+    pub pid: u32,
+}
+
+/// An open file or directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Handle(pub u64);
+
+/// How a file is opened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct OpenFlags {
+    /// For reading.
+    pub read: bool,
+    /// For writing.
+    pub write: bool,
+    /// Every write goes to the end.
+    pub append: bool,
+    /// Its data is dropped first.
+    pub truncate: bool,
+    /// It must not exist yet; for [`create`](crate::Cache::create) only.
+    pub exclusive: bool,
+}
+
+impl OpenFlags {
+    /// From the flags of Linux's open(2) (as on x86 and ARM).
+    #[must_use]
+    pub fn from_linux(flags: i32) -> Self {
+        Self {
+            read: matches!(flags & 3, 0 | 2),
+            write: matches!(flags & 3, 1 | 2),
+            exclusive: flags & 0o200 != 0,
+            truncate: flags & 0o1000 != 0,
+            append: flags & 0o2000 != 0,
+        }
+    }
+}
+
+/// Whether data the asker kept from an earlier time it was open is still good.
+pub type KeepCache = bool;
+
+/// What rename is to do besides, as Linux's renameat2(2) says it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RenameFlags(pub u32);
+
+impl RenameFlags {
+    /// Nothing may have the new name yet.
+    pub const NO_REPLACE: u32 = 1;
+}
+
+/// Attributes to set: those that are there.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SetAttr {
+    /// The permission bits.
+    pub mode: Option<u32>,
+    /// The length.
+    pub size: Option<u64>,
+    /// When the data was changed.
+    pub mtime: Option<SystemTime>,
+    /// The owner, by AFS's number; for administrators.
+    pub uid: Option<u32>,
+    /// The group, by AFS's number; for administrators.
+    pub gid: Option<u32>,
+}
+
+/// Space of a volume or of the partition it is on, in blocks of [`StatFs::BLOCK`] octets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StatFs {
+    /// Blocks there are: the quota, or the partition's if there is none.
+    pub blocks: u64,
+    /// Blocks left.
+    pub free: u64,
+}
+
+impl StatFs {
+    /// Octets of a block.
+    pub const BLOCK: u32 = 1024;
+    /// Octets of the longest name.
+    pub const NAME_MAX: u32 = 255;
+}
+
+/// What kind of lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LockKind {
+    /// Others may read too.
+    Read,
+    /// Nobody else may have one.
+    Write,
+    /// None: what is there is given up.
+    Unlock,
+}
+
+/// A lock on a part of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lock {
+    /// What kind.
+    pub kind: LockKind,
+    /// The first octet.
+    pub start: u64,
+    /// The last octet; [`u64::MAX`] for all there will be.
+    pub end: u64,
+    /// The process that has or wants it.
+    pub pid: u32,
+}
+
+/// Something handed out earlier with a time that it holds no longer does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Invalidation {
+    /// Attributes of this number, and its data too.
+    Inode {
+        /// The number.
+        ino: Ino,
+        /// Whether data may have changed as well.
+        data: bool,
+    },
+    /// What a name stands for.
+    Entry {
+        /// The directory's number.
+        parent: Ino,
+        /// The name.
+        name: Vec<u8>,
+    },
+}
