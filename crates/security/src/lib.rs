@@ -3,15 +3,33 @@
 //! The engine (`afar-rx`) asks a security class what to do with packets and connections; here is
 //! what answers:
 //!
-//! - [`fcrypt`]: rxkad's cipher
+//! - [`rxkad`]: the security class, for clients and servers; [`fcrypt`]: its cipher
 //! - [`Level`], [`RxkadError`]: the words of rxkad
 //! - [`Token`]: what a user shows to servers
+//! - [`ticket`]: opening tickets and making them
+//! - [`keys`]: the cell's keys
+//! - [`Identities`]: which user of AFS somebody is
 
 mod error;
 pub mod fcrypt;
+mod identities;
+mod kerberos;
+pub mod keys;
 mod level;
+mod principal;
+mod random;
+mod reload;
+pub mod rxkad;
+#[cfg(test)]
+mod tests;
+pub mod ticket;
 mod token;
 
 pub use error::RxkadError;
+pub use identities::{Identities, IdentityError};
+pub use kerberos::{EncryptionKey, EncryptionType, UnknownEncryptionType};
+pub use keys::KeyRing;
 pub use level::{Level, UnknownLevel};
+pub use principal::Principal;
+pub use ticket::TicketPolicy;
 pub use token::{SessionKey, Token, kvno};
