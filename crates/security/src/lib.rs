@@ -9,13 +9,16 @@
 //! - [`ticket`]: opening tickets and making them
 //! - [`keys`]: the cell's keys
 //! - [`Identities`]: which user of AFS somebody is
+//! - [`tokens`]: where users' tokens are kept; [`libkrb5`], [`ccache`]: where they come from
 
+pub mod ccache;
 mod error;
 pub mod fcrypt;
 mod identities;
 mod kerberos;
 pub mod keys;
 mod level;
+pub mod libkrb5;
 mod principal;
 mod random;
 mod reload;
@@ -24,6 +27,7 @@ pub mod rxkad;
 mod tests;
 pub mod ticket;
 mod token;
+pub mod tokens;
 
 pub use error::RxkadError;
 pub use identities::{Identities, IdentityError};
