@@ -8,6 +8,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use crate::afs_args::{self, Rewritten};
 use crate::bos::{self, BosCommand};
 use crate::fs::{self, FsCommand};
+use crate::keys::{self, KeysCommand};
 use crate::pts::{self, PtsCommand};
 use crate::store::{self, StoreCommand};
 use crate::vos::{self, VosCommand};
@@ -39,6 +40,9 @@ enum Command {
     /// Tell what can be configured, and what it does.
     #[command(subcommand)]
     Config(server::ConfigCommand),
+    /// Look after the cell's keys, by which its servers know who calls.
+    #[command(subcommand)]
+    Keys(KeysCommand),
     /// List files in AFS, without a mount.
     Ls(fetch::LsArgs),
     /// Tell all that AFS knows of files, without a mount.
@@ -96,6 +100,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Up(args) => server::run_up(&args),
         Command::Server(args) => server::run(&args),
         Command::Config(command) => server::run_config(command),
+        Command::Keys(command) => keys::run(command),
         Command::Ls(args) => fetch::ls(args),
         Command::Stat(args) => fetch::stat(args),
         Command::Cat(args) => fetch::cat(args),

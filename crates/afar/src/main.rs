@@ -6,6 +6,7 @@ mod cli;
 mod codes;
 mod fetch;
 mod fs;
+mod keys;
 mod local_cell;
 mod output;
 mod pts;

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use afar_net::AbortCode;
 use afar_rpc::{Caller, Identity, RpcError, pr};
-use afar_types::error::PRNOENT;
+use afar_types::error::{PRNOENT, RXKADILLEGALLEVEL, RXKADINCONSISTENCY};
 use afar_types::{PrIds, PrName, PrNamesAsked, PtsId};
 use parking_lot::Mutex;
 use quick_cache::sync::Cache;
@@ -49,9 +49,12 @@ const WELL_KNOWN: [(PtsId, &str); 6] = [
 #[error("no protection server answered")]
 pub(crate) struct Unanswered;
 
+/// Connects to a protection server anew.
+pub type Connect = Box<dyn Fn() -> pr::Client + Send + Sync>;
+
 /// The protection service, as a file server uses it.
 pub struct Protection {
-    servers: Vec<pr::Client>,
+    servers: Vec<Server>,
     /// The one that answered last.
     preferred: AtomicUsize,
     rest_until: Mutex<Option<Instant>>,
@@ -68,8 +71,16 @@ impl Protection {
     /// Without any, only the ids that every cell has are known.
     #[must_use]
     pub fn new(servers: Vec<pr::Client>) -> Self {
+        let same = |server: pr::Client| Box::new(move || server.clone()) as Connect;
+        Self::connecting(servers.into_iter().map(same).collect())
+    }
+
+    /// The same for servers that are connected to anew after an error: to show a ticket of a newer
+    /// key, if that is why they refuse.
+    #[must_use]
+    pub fn connecting(servers: Vec<Connect>) -> Self {
         Self {
-            servers,
+            servers: servers.into_iter().map(Server::new).collect(),
             preferred: AtomicUsize::new(0),
             rest_until: Mutex::default(),
             ids: Kept::new(NAME_LIFE),
@@ -239,16 +250,10 @@ impl Protection {
         let first = self.preferred.load(Ordering::Relaxed);
         for turn in 0..self.servers.len() {
             let number = (first + turn) % self.servers.len();
-            let server = self.servers[number].clone();
-            let peer = server.connection().peer();
-            match timeout(PATIENCE, question(server)).await {
-                Ok(Ok(answer)) => {
-                    self.preferred.store(number, Ordering::Relaxed);
-                    *self.rest_until.lock() = None;
-                    return Ok(answer);
-                }
-                Ok(Err(error)) => tracing::warn!(%peer, %error, "asking a protection server"),
-                Err(_) => tracing::warn!(%peer, "a protection server does not answer"),
+            if let Some(answer) = self.servers[number].ask(&question).await {
+                self.preferred.store(number, Ordering::Relaxed);
+                *self.rest_until.lock() = None;
+                return Ok(answer);
             }
         }
         *self.rest_until.lock() = Some(Instant::now() + REST);
@@ -258,11 +263,55 @@ impl Protection {
 
 impl fmt::Debug for Protection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let servers = self.servers.iter().map(|server| server.connection().peer());
+        let servers = self.servers.iter();
+        let servers = servers.map(|server| server.client.lock().connection().peer());
         f.debug_struct("Protection")
             .field("servers", &servers.collect::<Vec<_>>())
             .finish_non_exhaustive()
     }
+}
+
+/// A protection server.
+struct Server {
+    connect: Connect,
+    client: Mutex<pr::Client>,
+}
+
+impl Server {
+    fn new(connect: Connect) -> Self {
+        let client = Mutex::new(connect());
+        Self { connect, client }
+    }
+
+    /// Its answer, if it gives one. One that does not like our ticket is shown a new one.
+    async fn ask<T, F>(&self, question: &impl Fn(pr::Client) -> F) -> Option<T>
+    where
+        F: Future<Output = Result<T, RpcError>>,
+    {
+        let mut again = true;
+        loop {
+            let client = self.client.lock().clone();
+            let peer = client.connection().peer();
+            match timeout(PATIENCE, question(client)).await {
+                Ok(Ok(answer)) => return Some(answer),
+                Ok(Err(error)) => {
+                    *self.client.lock() = (self.connect)();
+                    let disliked = is_rxkad(error.code());
+                    if disliked && std::mem::take(&mut again) {
+                        continue;
+                    }
+                    tracing::warn!(%peer, %error, "asking a protection server");
+                }
+                Err(_) => tracing::warn!(%peer, "a protection server does not answer"),
+            }
+            return None;
+        }
+    }
+}
+
+/// Whether a code is rxkad's: it is about the ticket, not about the question.
+fn is_rxkad(code: AbortCode) -> bool {
+    (RXKADINCONSISTENCY..=RXKADILLEGALLEVEL).contains(&code.0)
 }
 
 type Slot<V> = Arc<tokio::sync::Mutex<Option<(V, Instant)>>>;

@@ -68,11 +68,16 @@ pub async fn register(
     Err(last)
 }
 
-/// Registers, and tries again until a location server takes it.
-pub async fn keep_trying(servers: Vec<vl::Client>, uuid: AfsUuid, addresses: Vec<Ipv4Addr>) {
+/// Registers, and tries again until a location server takes it: each time at new connections, as
+/// this server may have got a key meanwhile.
+pub async fn keep_trying(
+    servers: impl Fn() -> Vec<vl::Client>,
+    uuid: AfsUuid,
+    addresses: Vec<Ipv4Addr>,
+) {
     let mut pause = FIRST_PAUSE;
     loop {
-        match register(&servers, uuid, &addresses).await {
+        match register(&servers(), uuid, &addresses).await {
             Ok(()) => {
                 tracing::info!(%uuid, ?addresses, "registered with the location servers");
                 return;

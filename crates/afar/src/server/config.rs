@@ -1,5 +1,7 @@
 //! The configuration of a server: one TOML file, whose keys `afar config explain` lists.
 
+mod security;
+
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
@@ -8,6 +10,8 @@ use afar_store::{Durability, PartitionOptions};
 use afar_types::{CellName, PartitionId};
 use anyhow::{Context, bail, ensure};
 use serde::{Deserialize, Serialize};
+
+pub(crate) use security::{Minimum, SecuritySection};
 
 /// Where `afar server` looks for its configuration.
 pub(crate) const DEFAULT_PATH: &str = "/etc/afar/afar.toml";
@@ -86,6 +90,8 @@ pub(crate) struct Config {
     pub(crate) files: Files,
     /// The volume server.
     pub(crate) volumes: Volumes,
+    /// Who callers can be, and how they prove it.
+    pub(crate) security: SecuritySection,
     /// UDP sockets.
     pub(crate) net: Net,
     /// Partitions by letter.
@@ -278,6 +284,7 @@ impl Config {
             !self.roles.0.is_empty(),
             "roles is empty: name one at least"
         );
+        self.security.check()?;
         for (id, partition) in self.partitions()? {
             partition.options().with_context(|| format!("{id}"))?;
         }

@@ -87,7 +87,8 @@ pub(crate) const KEYS: &[Key] = &[
     key(
         "log",
         "off, error, warn, info, debug, trace; or by part, such as \"info,afar_rx=debug\"",
-        "What is logged, to standard error, where systemd's journal takes it.",
+        "What is logged, to standard error, where systemd's journal takes it. The part audit tells \
+         at info who changed or administered something, and who was refused; at debug every call.",
     ),
     key(
         "insecure_noauth",
@@ -133,6 +134,69 @@ pub(crate) const KEYS: &[Key] = &[
         "volumes.restricted_query",
         "true or false",
         "Whether only administrators may list volumes.",
+    ),
+    key(
+        "security.keys",
+        "files: KeyFileExt of OpenAFS, keytabs with keys of afs/CELL",
+        "The cell's keys, with which tickets are opened. By default KeyFileExt in the directory \
+         data; if that has no key, and the OpenAFS of this machine is of the same cell, \
+         /etc/openafs/server/KeyFileExt. A changed file is noticed without a restart. Without any \
+         key callers are anonymous. See `afar keys`.",
+    ),
+    key(
+        "security.realms",
+        "names of Kerberos realms",
+        "Realms whose users are users of this cell, besides the one that is called as the cell in \
+         capitals. Users of other realms are called USER@REALM.",
+    ),
+    key(
+        "security.superusers",
+        "users: NAME, NAME.INSTANCE or NAME@REALM",
+        "Users who may administer this server: volumes, volume locations. For users and groups \
+         that is not enough, but membership in system:administrators.",
+    ),
+    key(
+        "security.userlist",
+        "a file",
+        "A UserList of OpenAFS: more such users, one a line. A changed file is noticed.",
+    ),
+    key(
+        "security.allow_dotted_principals",
+        "true or false",
+        "Whether users whose Kerberos name has a dot are let in. Then `a.b` and `a/b` are the \
+         same user.",
+    ),
+    key(
+        "security.danger_allow_des",
+        "true or false",
+        "Whether tickets under single DES are taken, which anybody with some time can forge.",
+    ),
+    key(
+        "security.minimum.file",
+        "\"none\", \"clear\", \"auth\" or \"crypt\"",
+        "What callers of the file server must do at least: nothing; prove who they are; protect \
+         the first octets of each packet as well; encrypt. From \"clear\" on nobody is anonymous \
+         any more. Administration on this machine stays as it is.",
+    ),
+    key(
+        "security.minimum.vol",
+        "\"none\", \"clear\", \"auth\" or \"crypt\"",
+        "The same for the volume server.",
+    ),
+    key(
+        "security.minimum.vl",
+        "\"none\", \"clear\", \"auth\" or \"crypt\"",
+        "The same for the location server. Unmodified clients ask it anonymously.",
+    ),
+    key(
+        "security.minimum.pt",
+        "\"none\", \"clear\", \"auth\" or \"crypt\"",
+        "The same for the protection server.",
+    ),
+    key(
+        "security.minimum.bos",
+        "\"none\", \"clear\", \"auth\" or \"crypt\"",
+        "The same for the status that `bos` asks for.",
     ),
     key(
         "net.receive_buffer",
@@ -274,6 +338,7 @@ mod tests {
             run: Some("/run/afar/x".into()),
             ..Config::default()
         };
+        config.security.userlist = Some("/etc/afar/UserList".into());
         config
             .partition
             .insert("a".into(), Partition::new("/vicepa".into()));

@@ -2,6 +2,8 @@
 //!
 //! - `config`, `explain`, `old_options`: what can be configured, and telling it
 //! - `sockets`, `identity`: where a server listens, who it is
+//! - `security`: keys, who callers are, what they must do at least
+//! - `peers`: the database servers that are asked
 //! - `process`: starting and stopping the roles
 //! - `overseer`: what `bos status` is told
 //! - `up`, `found`: a first cell: its configuration; its root volumes and mount points
@@ -12,11 +14,13 @@ mod found;
 mod identity;
 mod old_options;
 mod overseer;
+mod peers;
 mod process;
+mod security;
 mod sockets;
 mod up;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -32,6 +36,37 @@ pub(crate) use up::{UpArgs, run as run_up};
 use crate::output;
 use config::{Config, DEFAULT_PATH};
 use process::Process;
+
+/// The files of keys of the server with this configuration; by default the one of this machine.
+///
+/// # Errors
+/// There is no configuration, or it cannot be read.
+pub(crate) fn key_files(config: Option<&Path>) -> anyhow::Result<Vec<PathBuf>> {
+    Ok(security::key_files(&configured(config)?))
+}
+
+/// The file of keys that is changed for the server with this configuration.
+///
+/// # Errors
+/// There is no configuration, or it cannot be read.
+pub(crate) fn own_key_file(config: Option<&Path>) -> anyhow::Result<PathBuf> {
+    let config = configured(config)?;
+    let named = config.security.keys.first().cloned();
+    Ok(named.unwrap_or_else(|| security::own_keys(&config)))
+}
+
+/// The configuration of a server of this machine.
+fn configured(path: Option<&Path>) -> anyhow::Result<Config> {
+    if let Some(path) = path {
+        return Config::read(path);
+    }
+    let system = PathBuf::from(DEFAULT_PATH);
+    let first_cell = up::default_config();
+    match first_cell.filter(|path| !system.exists() && path.exists()) {
+        Some(path) => Config::read(&path),
+        None => Config::read(&system),
+    }
+}
 
 /// Options of `afar server`.
 #[derive(Debug, Args)]

@@ -15,8 +15,8 @@ use afar_fileserver::registration;
 use afar_fileserver::server::FileServer;
 use afar_fileserver::volser::{VolserConfig, VolumeServer};
 use afar_fileserver::volumes::Volumes;
-use afar_net::{Endpoint, RxNull, Service, ServiceId};
-use afar_rpc::{Identity, afsvol, bozo, pr, rxafs, vl};
+use afar_net::{Endpoint, Service};
+use afar_rpc::{afsvol, bozo, pr, rxafs, vl};
 use afar_store::Partition;
 use afar_types::{AfsUuid, CellName, PartitionId};
 use anyhow::Context;
@@ -24,13 +24,14 @@ use anyhow::Context;
 use anyhow::ensure;
 use tokio::task::JoinSet;
 
-use super::config::{Config, Peers, Role};
+use super::config::{self, Config, Role};
 use super::found::found;
 use super::identity;
 use super::overseer::Overseer;
+use super::peers::Peers;
+use super::security::Security;
 use super::sockets::{Opener, RunDir, Sockets, addresses};
 use crate::local_cell;
-use crate::resolve;
 
 /// Where hosts and promises are kept between a stop and the next start.
 const CALLBACKS: &str = "callbacks";
@@ -42,13 +43,14 @@ pub(super) struct Process {
     cell: CellName,
     config: Config,
     run: RunDir,
+    security: Arc<Security>,
     /// By role.
     sockets: BTreeMap<Role, Sockets>,
-    /// For questions to the database servers.
+    /// For questions to database servers elsewhere.
     client: Endpoint,
-    /// For dumps between our own partitions.
+    /// For what this process asks of itself.
     home: Endpoint,
-    location: Vec<vl::Client>,
+    location: Peers,
     addresses: Vec<Ipv4Addr>,
     files: Option<Files>,
     background: JoinSet<()>,
@@ -79,6 +81,7 @@ impl Process {
         let data = config.data.0.clone();
         std::fs::create_dir_all(&data)
             .with_context(|| format!("cannot make the data directory {}", data.display()))?;
+        let security = Arc::new(Security::open(&config)?);
         let mut opener = Opener::new(&config, &run.path)?;
         let mut sockets = BTreeMap::new();
         for &role in &config.roles.0 {
@@ -87,17 +90,28 @@ impl Process {
         let home = local_cell::endpoint(&run.path, afar_net::Config::default())
             .context("cannot make a socket")?;
         let client = if config.has(Role::Vl) && config.has(Role::Pt) {
-            // The database servers in this process take us for one of theirs.
+            // There is nobody else to ask.
             home.clone()
         } else {
             client_endpoint(&config)?
         };
+        let addresses = addresses(&config)?;
+        let listen = listen(&config, &addresses);
+        let peers = async |role, elsewhere: &config::Peers| {
+            if config.has(role) {
+                return Ok(Peers::here(SocketAddr::new(listen, role.port()), &home));
+            }
+            Peers::elsewhere(role, elsewhere, &client, &security).await
+        };
+        let location = peers(Role::Vl, &config.location).await?;
+        let protection = peers(Role::Pt, &config.protection).await?;
         let mut process = Self {
-            addresses: addresses(&config)?,
-            location: Vec::new(),
+            addresses,
+            location,
             cell,
             config,
             run,
+            security,
             sockets,
             client,
             home,
@@ -105,30 +119,17 @@ impl Process {
             background: JoinSet::new(),
         };
         process.serve_databases(&data).await?;
-        process.location = process.location_clients().await?;
         if process.config.has(Role::File) {
-            process.serve_files(&data).await?;
+            process.serve_files(&data, &protection)?;
         }
         process.serve_status();
         process.write_cellservdb()?;
-        // The answer comes after the I/O threads know the services.
-        for sockets in process.sockets.values() {
-            sockets.public.stats().await;
-            sockets.local.stats().await;
-        }
         Ok(process)
     }
 
     /// The address a client on this machine would use.
     pub(super) fn listen(&self) -> IpAddr {
-        match self.config.listen.0 {
-            address if !address.is_unspecified() => address,
-            _ => self
-                .addresses
-                .first()
-                .map_or(Ipv4Addr::LOCALHOST, |a| *a)
-                .into(),
-        }
+        listen(&self.config, &self.addresses)
     }
 
     /// Finishes running calls, writes down who has which promises, and closes everything.
@@ -154,36 +155,31 @@ impl Process {
         Ok(())
     }
 
-    /// Who calls a public socket of an administrative service.
-    fn public_identity(&self) -> Identity {
-        if self.config.insecure_noauth {
-            Identity::Superuser
-        } else {
-            Identity::Anonymous
-        }
-    }
-
     async fn serve_databases(&self, data: &Path) -> anyhow::Result<()> {
         if let Some(sockets) = self.sockets.get(&Role::Vl) {
             let database = self.database(data, "vl")?;
             let server = LocationServer::open(database, LocationConfig::default())?;
             let server = Arc::new(server);
-            let public = vl::Server::shared(&server, self.public_identity());
-            sockets.public.serve(vl::SERVICE, vl::NAME, public);
-            let local = vl::Server::shared(&server, Identity::Superuser);
-            sockets.local.serve(vl::SERVICE, vl::NAME, local);
+            sockets.serve(
+                Service::new(vl::SERVICE, vl::NAME),
+                self.security.public(Role::Vl),
+                |_, identity| vl::Server::shared(&server, identity),
+            );
         }
         if let Some(sockets) = self.sockets.get(&Role::Pt) {
             let database = self.database(data, "pt")?;
+            let mut local_realms = self.config.security.realms.clone();
+            local_realms.push(self.cell.to_string());
             let config = ProtectionConfig {
-                local_realms: vec![self.cell.to_string()],
+                local_realms,
                 ..ProtectionConfig::default()
             };
             let server = Arc::new(ProtectionServer::open(database, config).await?);
-            let public = pr::Server::shared(&server, self.public_identity());
-            sockets.public.serve(pr::SERVICE, pr::NAME, public);
-            let local = pr::Server::shared(&server, Identity::Superuser);
-            sockets.local.serve(pr::SERVICE, pr::NAME, local);
+            sockets.serve(
+                Service::new(pr::SERVICE, pr::NAME),
+                self.security.public(Role::Pt),
+                |_, identity| pr::Server::shared(&server, identity),
+            );
         }
         Ok(())
     }
@@ -224,7 +220,7 @@ impl Process {
         Ok(Options::default())
     }
 
-    async fn serve_files(&mut self, data: &Path) -> anyhow::Result<()> {
+    fn serve_files(&mut self, data: &Path, protection: &Peers) -> anyhow::Result<()> {
         let uuid = identity::uuid(data)?;
         let volumes = Arc::new(Volumes::new(self.open_partitions()?));
         let state = data.join(CALLBACKS);
@@ -233,38 +229,29 @@ impl Process {
             restore: Some(state.clone()),
             ..HostsConfig::new(uuid)
         });
-        let protection = Arc::new(Protection::new(self.protection_clients().await?));
+        let protection = Arc::new(Protection::connecting(protection.protection()));
         let files = FileServer::new(Arc::clone(&volumes), Arc::clone(&hosts), protection);
         let sockets = &self.sockets[&Role::File];
-        let max_calls = self.config.files.max_calls.0 as usize;
-        for (endpoint, identity) in [
-            (&sockets.public, Identity::Anonymous),
-            (&sockets.local, Identity::Superuser),
-        ] {
-            let service = files.service(endpoint.clone());
-            let server = rxafs::Server::with_identity(service, identity);
-            endpoint.serve_with(service_of(rxafs::SERVICE, rxafs::NAME, max_calls), server);
-        }
+        let service = Service {
+            max_calls: self.config.files.max_calls.0 as usize,
+            ..Service::new(rxafs::SERVICE, rxafs::NAME)
+        };
+        sockets.serve(service, self.security.public(Role::File), |at, identity| {
+            rxafs::Server::with_identity(files.service(at.clone()), identity)
+        });
         hosts.attach(&sockets.public);
         let sockets = &self.sockets[&Role::Vol];
-        let mut own = self.addresses.clone();
-        own.push(Ipv4Addr::LOCALHOST);
-        let config = VolserConfig::default()
-            .home(own, self.home.clone())
-            .restricted_query(self.config.volumes.restricted_query)
-            .idle_limit(Duration::from_secs(
-                self.config.volumes.idle_seconds.0.into(),
-            ));
         let server = Arc::new(VolumeServer::new(
             Arc::clone(&volumes),
             Arc::clone(&hosts),
             sockets.public.clone(),
-            config,
+            self.volser_config(),
         ));
-        let public = afsvol::Server::shared(&server, self.public_identity());
-        sockets.public.serve(afsvol::SERVICE, afsvol::NAME, public);
-        let local = afsvol::Server::shared(&server, Identity::Superuser);
-        sockets.local.serve(afsvol::SERVICE, afsvol::NAME, local);
+        sockets.serve(
+            Service::new(afsvol::SERVICE, afsvol::NAME),
+            self.security.public(Role::Vol),
+            |_, identity| afsvol::Server::shared(&server, identity),
+        );
         self.register(uuid);
         self.files = Some(Files {
             volumes,
@@ -272,6 +259,18 @@ impl Process {
             state,
         });
         Ok(())
+    }
+
+    fn volser_config(&self) -> VolserConfig {
+        let mut own = self.addresses.clone();
+        own.push(Ipv4Addr::LOCALHOST);
+        let idle = self.config.volumes.idle_seconds.0;
+        let security = Arc::clone(&self.security);
+        VolserConfig::default()
+            .home(own, self.home.clone())
+            .security(move || security.localauth(security.forward_level()))
+            .restricted_query(self.config.volumes.restricted_query)
+            .idle_limit(Duration::from_secs(idle.into()))
     }
 
     fn open_partitions(&self) -> anyhow::Result<Vec<(PartitionId, Arc<Partition>)>> {
@@ -293,7 +292,8 @@ impl Process {
 
     /// Tells the location servers where this file server is, again until they know.
     fn register(&mut self, uuid: AfsUuid) {
-        let (servers, addresses) = (self.location.clone(), self.addresses.clone());
+        let (peers, addresses) = (self.location.clone(), self.addresses.clone());
+        let servers = move || peers.location();
         self.background
             .spawn(registration::keep_trying(servers, uuid, addresses));
     }
@@ -302,57 +302,25 @@ impl Process {
         let Some(sockets) = self.sockets.get(&Role::Bos) else {
             return;
         };
-        let hosts = self.location.iter();
-        let hosts = hosts.map(|client| client.connection().peer().ip().to_string());
+        let hosts = self.location.addresses().iter();
+        let hosts = hosts.map(|address| address.ip().to_string());
         let overseer = Arc::new(Overseer::new(
             self.cell.to_string(),
             hosts.collect(),
             &self.config.roles.0,
         ));
-        let public = bozo::Server::shared(&overseer, self.public_identity());
-        sockets.public.serve(bozo::SERVICE, bozo::NAME, public);
-        let local = bozo::Server::shared(&overseer, Identity::Superuser);
-        sockets.local.serve(bozo::SERVICE, bozo::NAME, local);
-    }
-
-    async fn location_clients(&self) -> anyhow::Result<Vec<vl::Client>> {
-        let servers = self.peers(Role::Vl, &self.config.location).await?;
-        let connect = |server| self.client.connect(server, vl::SERVICE, Arc::new(RxNull));
-        Ok(servers
-            .into_iter()
-            .map(|server| vl::Client::new(connect(server)))
-            .collect())
-    }
-
-    async fn protection_clients(&self) -> anyhow::Result<Vec<pr::Client>> {
-        let servers = self.peers(Role::Pt, &self.config.protection).await?;
-        let connect = |server| self.client.connect(server, pr::SERVICE, Arc::new(RxNull));
-        Ok(servers
-            .into_iter()
-            .map(|server| pr::Client::new(connect(server)))
-            .collect())
-    }
-
-    /// The addresses of a service: ours, or those configured.
-    async fn peers(&self, role: Role, peers: &Peers) -> anyhow::Result<Vec<SocketAddr>> {
-        if self.config.has(role) {
-            return Ok(vec![SocketAddr::new(self.listen(), role.port())]);
-        }
-        let mut found = Vec::new();
-        for server in &peers.servers {
-            let addresses = resolve::addresses(server, role.port())
-                .await
-                .with_context(|| format!("cannot find the {} {server}", role.program()))?;
-            found.extend(addresses);
-        }
-        Ok(found)
+        sockets.serve(
+            Service::new(bozo::SERVICE, bozo::NAME),
+            self.security.public(Role::Bos),
+            |_, identity| bozo::Server::shared(&overseer, identity),
+        );
     }
 
     /// Writes where the location servers are, for clients on this machine.
     fn write_cellservdb(&self) -> anyhow::Result<()> {
         let mut text = format!(">{} #by afar on this machine\n", self.cell);
-        for client in &self.location {
-            let address = client.connection().peer().ip();
+        for address in self.location.addresses() {
+            let address = address.ip();
             text.push_str(&format!("{address} #{address}\n"));
         }
         let path = self.run.path.join(local_cell::CELLSERVDB);
@@ -370,18 +338,20 @@ fn client_endpoint(config: &Config) -> anyhow::Result<Endpoint> {
     Endpoint::bind(address, net).context("cannot open a UDP socket")
 }
 
-fn service_of(id: ServiceId, name: &'static str, max_calls: usize) -> Service {
-    Service {
-        max_calls,
-        ..Service::new(id, name)
+/// The address a client on this machine would use.
+fn listen(config: &Config, addresses: &[Ipv4Addr]) -> IpAddr {
+    match config.listen.0 {
+        address if !address.is_unspecified() => address,
+        _ => addresses.first().map_or(Ipv4Addr::LOCALHOST, |a| *a).into(),
     }
 }
 
 impl Process {
     /// Makes the root volumes of a cell that has none.
     pub(super) async fn found_cell(&self) -> anyhow::Result<()> {
+        let location = self.location.location();
         let (Some(files), Some(location), Some(&address)) =
-            (&self.files, self.location.first(), self.addresses.first())
+            (&self.files, location.first(), self.addresses.first())
         else {
             return Ok(());
         };

@@ -7,12 +7,13 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use afar_net::{Endpoint, Local, Udp};
+use afar_net::{Endpoint, Handler, Identity, Local, Service, Udp};
 use anyhow::{Context, bail};
 use listenfd::ListenFd;
 use nix::ifaddrs::getifaddrs;
 
 use super::config::{Config, Role};
+use super::security::Public;
 
 /// Where one role is served.
 pub(super) struct Sockets {
@@ -20,6 +21,23 @@ pub(super) struct Sockets {
     pub(super) public: Endpoint,
     /// For who may enter the directory of sockets.
     pub(super) local: Endpoint,
+}
+
+impl Sockets {
+    /// Serves a service at both. `handler` makes what serves an endpoint, where somebody that proves
+    /// nothing is this one.
+    pub(super) fn serve<H: Handler>(
+        &self,
+        service: Service,
+        public: Public,
+        handler: impl Fn(&Endpoint, Identity) -> H,
+    ) {
+        let everybody = handler(&self.public, public.identity);
+        self.public
+            .serve_secured(service.clone(), public.classes, everybody);
+        let administration = handler(&self.local, Identity::Superuser);
+        self.local.serve_with(service, administration);
+    }
 }
 
 /// Opens sockets.

@@ -50,6 +50,7 @@ pub(crate) fn run(args: &UpArgs) -> anyhow::Result<ExitCode> {
     config.insecure_noauth |= args.insecure_noauth;
     super::start_log(args.log.as_deref().unwrap_or(&config.log.0))?;
     let cell = config.cell()?;
+    super::security::first_key(&config).context("cannot make the cell's key")?;
     super::runtime()?.block_on(async {
         let process = Process::start(config).await?;
         process.found_cell().await?;
@@ -106,7 +107,7 @@ fn load(dir: &Path, args: &UpArgs) -> anyhow::Result<Config> {
         cell: cell.unwrap_or_else(|| DEFAULT_CELL.to_owned()),
         data: DataDir(dir.join("data")),
         listen: Listen(args.listen.unwrap_or_else(|| Ipv4Addr::LOCALHOST.into())),
-        log: LogFilter("warn".to_owned()),
+        log: LogFilter("warn,audit=info".to_owned()),
         ..Config::default()
     };
     config
@@ -114,9 +115,18 @@ fn load(dir: &Path, args: &UpArgs) -> anyhow::Result<Config> {
         .insert("a".to_owned(), Partition::new(dir.join("vicepa")));
     config.check()?;
     let text = toml::to_string(&config)?;
+    let text = text.replace(
+        "superusers = []",
+        "# Users who may administer the cell's servers, such as \"ann\".\nsuperusers = []",
+    );
     let text = format!("# `afar config explain` tells what each key means.\n{text}");
     fs::write(dir.join(CONFIG), text).with_context(context)?;
     Ok(config)
+}
+
+/// The configuration of the cell of those who name no directory.
+pub(super) fn default_config() -> Option<PathBuf> {
+    default_dir().ok().map(|dir| dir.join(CONFIG))
 }
 
 fn default_dir() -> anyhow::Result<PathBuf> {

@@ -17,7 +17,7 @@ pub struct VolserConfig {
     pub(super) stall_limit: Duration,
     pub(super) max_transactions: usize,
     pub(super) max_streams: usize,
-    pub(super) security: Arc<dyn ClientSecurity>,
+    pub(super) security: Arc<dyn Fn() -> Arc<dyn ClientSecurity> + Send + Sync>,
     pub(super) home: Option<Home>,
 }
 
@@ -38,7 +38,7 @@ impl Default for VolserConfig {
             stall_limit: Duration::from_secs(120),
             max_transactions: 16_384,
             max_streams: 64,
-            security: Arc::new(RxNull),
+            security: Arc::new(|| Arc::new(RxNull)),
             home: None,
         }
     }
@@ -110,10 +110,14 @@ impl VolserConfig {
         self
     }
 
-    /// How this server proves to others who it is when it forwards a dump: by default not at all.
+    /// How this server proves to others who it is when it forwards a dump, asked for each: by
+    /// default not at all.
     #[must_use]
-    pub fn security(mut self, security: Arc<dyn ClientSecurity>) -> Self {
-        self.security = security;
+    pub fn security(
+        mut self,
+        security: impl Fn() -> Arc<dyn ClientSecurity> + Send + Sync + 'static,
+    ) -> Self {
+        self.security = Arc::new(security);
         self
     }
 }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use afar_net::AbortCode;
+use afar_net::{AbortCode, RxNull};
 use afar_rpc::{Caller, afsvol};
 use afar_types::{
     DestServer, ForwardResults, ReplicaDest, RestoreCookie, TransactionId, UnixTime, VolumeId,
@@ -144,16 +144,20 @@ impl Volser {
 
     fn client(&self, server: DestServer) -> Option<afsvol::Client> {
         let port = u16::try_from(server.port).ok()?;
-        let security = Arc::clone(&self.config.security);
         let address = SocketAddr::from((server.address(), port));
         if port == 0 || server.address().is_unspecified() {
             return None;
         }
-        let endpoint = match &self.config.home {
-            Some(home) if home.addresses.contains(&server.address()) => &home.endpoint,
-            _ => &self.endpoint,
+        let connection = match &self.config.home {
+            Some(home) if home.addresses.contains(&server.address()) => {
+                home.endpoint
+                    .connect(address, afsvol::SERVICE, Arc::new(RxNull))
+            }
+            _ => {
+                let security = (self.config.security)();
+                self.endpoint.connect(address, afsvol::SERVICE, security)
+            }
         };
-        let connection = endpoint.connect(address, afsvol::SERVICE, security);
         Some(afsvol::Client::new(connection))
     }
 }

@@ -199,7 +199,6 @@ fn superuser(caller: &Caller) -> Result<(), AbortCode> {
     if caller.identity.is_superuser() {
         return Ok(());
     }
-    tracing::debug!(caller = %caller.peer, who = %caller.identity, "refused at the volume server");
     Err(codes::BAD_ACCESS)
 }
 
