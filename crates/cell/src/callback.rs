@@ -2,20 +2,33 @@
 //!
 //! It must be served on the client's own socket before the first call to a file server, which asks
 //! back before it answers. A command that reads once caches nothing beyond its run, so a broken
-//! promise needs no action but to be counted: replies tell the data version anyway.
+//! promise needs no action but to be counted: replies tell the data version anyway. A cache manager
+//! has itself told, by a [`BreakHandler`].
 
+use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use afar_net::{AbortCode, Endpoint};
 use afar_rpc::{Caller, rxafscb};
-use afar_types::{AfsUuid, CAPABILITY_ERROR_TRANSLATION, Capabilities, InterfaceAddr};
+use afar_types::{AfsUuid, CAPABILITY_ERROR_TRANSLATION, Capabilities, Fid, InterfaceAddr};
 use rustix::rand::{GetRandomFlags, getrandom};
 use tokio::sync::broadcast;
 
 /// The code for "that is not me" (ProbeUuid).
 const NOT_ME: AbortCode = AbortCode(1);
+
+/// Is told of broken promises, before the server that breaks them gets its answer: from then on the
+/// server believes that nothing old is used any more. So it must neither wait nor take long.
+pub trait BreakHandler: fmt::Debug + Send + Sync {
+    /// What is known of these files is in doubt. A fid of vnode 0 stands for a whole volume. Servers
+    /// do not say which cell they mean, and one with several addresses may call from any of them.
+    fn broken(&self, server: SocketAddr, fids: &[Fid]);
+
+    /// The server has forgotten all promises it gave (InitCallBackState and its successors).
+    fn all_broken(&self, server: SocketAddr);
+}
 
 /// The cache manager that file servers see.
 #[derive(Debug, Clone)]
@@ -25,6 +38,7 @@ pub struct CallbackService(Arc<State>);
 struct State {
     host: InterfaceAddr,
     broken: AtomicU64,
+    handler: RwLock<Option<Arc<dyn BreakHandler>>>,
     /// Addresses of servers that asked who we are.
     asked: broadcast::Sender<SocketAddr>,
 }
@@ -45,6 +59,7 @@ impl CallbackService {
         let service = Self(Arc::new(State {
             host,
             broken: AtomicU64::new(0),
+            handler: RwLock::default(),
             asked: broadcast::Sender::new(64),
         }));
         let server = rxafscb::Server::new(service.clone());
@@ -61,6 +76,23 @@ impl CallbackService {
     /// The addresses of servers that ask who we are, from now on.
     pub(crate) fn questions(&self) -> broadcast::Receiver<SocketAddr> {
         self.0.asked.subscribe()
+    }
+
+    /// Has broken promises told to this handler, and no longer to the one before.
+    pub fn set_handler(&self, handler: Arc<dyn BreakHandler>) {
+        let slot = self.0.handler.write();
+        *slot.unwrap_or_else(PoisonError::into_inner) = Some(handler);
+    }
+
+    fn handler(&self) -> Option<Arc<dyn BreakHandler>> {
+        let handler = self.0.handler.read();
+        handler.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn all_broken(&self, caller: &Caller) {
+        if let Some(handler) = self.handler() {
+            handler.all_broken(caller.peer);
+        }
     }
 
     /// Promises broken by file servers so far.
@@ -85,19 +117,23 @@ pub fn new_uuid() -> AfsUuid {
 impl rxafscb::Service for CallbackService {
     async fn call_back(
         &self,
-        _: &Caller,
+        caller: &Caller,
         request: rxafscb::call_back::Request,
     ) -> Result<rxafscb::call_back::Reply, AbortCode> {
         let broken = request.fids.len() as u64;
         self.0.broken.fetch_add(broken, Ordering::Relaxed);
+        if let Some(handler) = self.handler() {
+            handler.broken(caller.peer, &request.fids);
+        }
         Ok(rxafscb::call_back::Reply {})
     }
 
     async fn init_call_back_state(
         &self,
-        _: &Caller,
+        caller: &Caller,
         _: rxafscb::init_call_back_state::Request,
     ) -> Result<rxafscb::init_call_back_state::Reply, AbortCode> {
+        self.all_broken(caller);
         Ok(rxafscb::init_call_back_state::Reply {})
     }
 
@@ -111,9 +147,10 @@ impl rxafscb::Service for CallbackService {
 
     async fn init_call_back_state2(
         &self,
-        _: &Caller,
+        caller: &Caller,
         _: rxafscb::init_call_back_state2::Request,
     ) -> Result<rxafscb::init_call_back_state2::Reply, AbortCode> {
+        self.all_broken(caller);
         let host = self.0.host.clone();
         Ok(rxafscb::init_call_back_state2::Reply { host })
     }
@@ -129,9 +166,10 @@ impl rxafscb::Service for CallbackService {
 
     async fn init_call_back_state3(
         &self,
-        _: &Caller,
+        caller: &Caller,
         _: rxafscb::init_call_back_state3::Request,
     ) -> Result<rxafscb::init_call_back_state3::Reply, AbortCode> {
+        self.all_broken(caller);
         Ok(rxafscb::init_call_back_state3::Reply {})
     }
 

@@ -5,13 +5,15 @@ use std::sync::Arc;
 use afar_dir::Directory;
 use afar_net::{AbortCode, CallError};
 use afar_rpc::{RpcCause, RpcError, rxafs};
-use afar_types::{FetchStatus, Fid, Fids};
+use afar_types::{CallBack, FetchStatus, Fid, Fids};
 use bytes::Bytes;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use crate::client::Client;
 use crate::error::Error;
 use crate::fetch::Memory;
+use crate::promise::Promised;
 use crate::volume::Volume;
 
 /// Fids a bulk call takes (AFSCBMAX).
@@ -36,9 +38,12 @@ pub struct DirEntry {
 
 /// A small object's data and status, which came together.
 #[derive(Debug, Clone)]
-pub(crate) struct Contents {
-    pub(crate) status: FetchStatus,
-    pub(crate) data: Bytes,
+#[non_exhaustive]
+pub struct Contents {
+    /// Its status, and the server's promise.
+    pub promised: Promised,
+    /// Its data.
+    pub data: Bytes,
 }
 
 impl Client {
@@ -47,13 +52,24 @@ impl Client {
     /// # Errors
     /// When no server of the volume gives it.
     pub async fn status(&self, volume: &Arc<Volume>, fid: Fid) -> Result<FetchStatus, Error> {
-        let reply = self
-            .on_volume(
-                volume,
-                |server| async move { server.fetch_status(fid).await },
-            )
+        Ok(self.promised(volume, fid).await?.status)
+    }
+
+    /// The same, with the server's promise to tell when it changes.
+    ///
+    /// # Errors
+    /// When no server of the volume gives it.
+    pub async fn promised(&self, volume: &Arc<Volume>, fid: Fid) -> Result<Promised, Error> {
+        let promised = self
+            .on_volume(volume, |server| async move {
+                let begin = Instant::now();
+                let reply = server.fetch_status(fid).await?;
+                let peer = server.connection().peer();
+                let (status, callback) = (reply.status, reply.callback);
+                Ok(Promised::new(peer, begin, status, callback, reply.vol_sync))
+            })
             .await?;
-        checked(reply.status)
+        promised.checked()
     }
 
     /// The status of each of these, in their order: fifty to a call, several calls at a time.
@@ -64,6 +80,17 @@ impl Client {
         volume: &Arc<Volume>,
         fids: &[Fid],
     ) -> Vec<Result<FetchStatus, Error>> {
+        let promised = self.promised_many(volume, fids).await.into_iter();
+        let statuses = promised.map(|result| result.map(|promised| promised.status));
+        statuses.collect()
+    }
+
+    /// The same, with the server's promises.
+    pub async fn promised_many(
+        &self,
+        volume: &Arc<Volume>,
+        fids: &[Fid],
+    ) -> Vec<Result<Promised, Error>> {
         let mut results: Vec<Vec<_>> = vec![Vec::new(); fids.len().div_ceil(BULK_MOST)];
         let mut groups = fids.chunks(BULK_MOST).map(<[Fid]>::to_vec).enumerate();
         let mut running = JoinSet::new();
@@ -84,9 +111,9 @@ impl Client {
     }
 
     /// One bulk call, or single ones where the server knows no bulk call.
-    async fn bulk(&self, volume: &Arc<Volume>, group: &[Fid]) -> Vec<Result<FetchStatus, Error>> {
+    async fn bulk(&self, volume: &Arc<Volume>, group: &[Fid]) -> Vec<Result<Promised, Error>> {
         if let [fid] = group {
-            return vec![self.status(volume, *fid).await];
+            return vec![self.promised(volume, *fid).await];
         }
         let Ok(fids) = Fids::new(group) else {
             return vec![Err(Error::Nonsense("more than 50 fids")); group.len()];
@@ -96,23 +123,31 @@ impl Client {
                 let fids = fids.clone();
                 async move {
                     let peer = server.connection().peer();
+                    let begin = Instant::now();
                     let reply = server.inline_bulk_status(fids).await?;
-                    Ok((peer, reply.statuses))
+                    Ok((peer, begin, reply))
                 }
             })
             .await;
         match reply {
-            Ok((peer, statuses)) if statuses.len() == group.len() => statuses
-                .iter()
-                .map(|&status| match status.error_code {
-                    0 => checked(status),
-                    code => Err(Error::refused(RpcError {
-                        operation: rxafs::inline_bulk_status::OPERATION,
-                        peer,
-                        cause: RpcCause::Call(CallError::Aborted(AbortCode(code))),
-                    })),
-                })
-                .collect(),
+            Ok((peer, begin, reply))
+                if reply.statuses.len() == group.len() && reply.callbacks.len() == group.len() =>
+            {
+                let statuses = reply.statuses.iter().zip(reply.callbacks.iter());
+                let one = |(&status, &callback): (&FetchStatus, &CallBack)| match status.error_code
+                {
+                    0 => Promised::new(peer, begin, status, callback, reply.vol_sync).checked(),
+                    code => {
+                        let error = RpcError {
+                            operation: rxafs::inline_bulk_status::OPERATION,
+                            peer,
+                            cause: RpcCause::Call(CallError::Aborted(AbortCode(code))),
+                        };
+                        Err(Error::refused(error, volume.cell().access().who()))
+                    }
+                };
+                statuses.map(one).collect()
+            }
             Ok(_) => self.one_by_one(volume, group).await,
             Err(Error::Refused(error)) if error.is_unknown_operation() => {
                 self.one_by_one(volume, group).await
@@ -125,10 +160,10 @@ impl Client {
         &self,
         volume: &Arc<Volume>,
         group: &[Fid],
-    ) -> Vec<Result<FetchStatus, Error>> {
+    ) -> Vec<Result<Promised, Error>> {
         let mut results = Vec::with_capacity(group.len());
         for &fid in group {
-            results.push(self.status(volume, fid).await);
+            results.push(self.promised(volume, fid).await);
         }
         results
     }
@@ -187,30 +222,49 @@ impl Client {
         Ok(self.link_contents(volume, fid).await?.data)
     }
 
-    pub(crate) async fn link_contents(
+    /// A symlink's target or a mount point's text, with its status and the server's promise.
+    ///
+    /// # Errors
+    /// As [`read_link`](Self::read_link).
+    pub async fn link_contents(&self, volume: &Arc<Volume>, fid: Fid) -> Result<Contents, Error> {
+        let contents = self.contents(volume, fid, SYMLINK_MOST).await?;
+        if contents.promised.status.length > SYMLINK_MOST {
+            return Err(Error::Nonsense("a symbolic link of more than 1024 bytes"));
+        }
+        Ok(contents)
+    }
+
+    /// A directory's pages as they are now, checked as far as their headers go, with its status and
+    /// the server's promise. They are not kept for the next time.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is longer than a directory can be.
+    pub async fn directory_contents(
         &self,
         volume: &Arc<Volume>,
         fid: Fid,
     ) -> Result<Contents, Error> {
-        let contents = self.contents(volume, fid, SYMLINK_MOST).await?;
-        if contents.status.length > SYMLINK_MOST {
-            return Err(Error::Nonsense("a symbolic link of more than 1024 bytes"));
-        }
+        let contents = self.contents(volume, fid, DIRECTORY_MOST).await?;
+        Directory::new(&contents.data)?;
         Ok(contents)
     }
 
     /// Data and status of an object whose size is not known yet: in one call if it is small.
     async fn contents(&self, volume: &Arc<Volume>, fid: Fid, most: u64) -> Result<Contents, Error> {
         let first = most.min(DIRECTORY_FIRST);
-        let (status, data) = self.fetch_head(volume, fid, first).await?;
-        if status.length <= first || status.length > most {
-            return Ok(Contents { status, data });
+        let (mut promised, data) = self.fetch_head(volume, fid, first).await?;
+        if promised.status.length <= first || promised.status.length > most {
+            return Ok(Contents { promised, data });
         }
         let memory = Arc::new(Memory::default());
-        let fetched = self.fetch(volume, fid, status, &memory).await?;
+        let fetched = self.fetch(volume, fid, promised.status, &memory).await?;
         let data = Bytes::from(memory.take());
-        let status = fetched.status;
-        Ok(Contents { status, data })
+        if fetched.restarts > 0 {
+            // The promise was given for a version that is gone.
+            promised.status = fetched.status;
+            promised.until = None;
+        }
+        Ok(Contents { promised, data })
     }
 }
 

@@ -11,6 +11,7 @@
 //! - `fetch`: a file in pieces, by many calls at a time
 //! - `store`: a file's data the other way
 //! - `change`: names made, moved and removed, each once even when an answer is lost
+//! - `promise`: statuses with their servers' promises; `lock`: locks of files
 //! - `acl`, `quota`: access control lists; quota and usage of volumes
 
 mod acl;
@@ -24,8 +25,10 @@ mod entry;
 mod error;
 mod fetch;
 mod files;
+mod lock;
 mod mountpoint;
 mod path;
+mod promise;
 mod quota;
 mod server;
 mod store;
@@ -34,17 +37,19 @@ mod vldb;
 mod volume;
 mod window;
 
-pub use callback::{CallbackService, new_uuid};
-pub use change::Made;
+pub use callback::{BreakHandler, CallbackService, new_uuid};
+pub use change::{Changed, Made};
 pub use client::Client;
 pub use config::Config;
 pub use dns::DnsError;
 pub use entry::Slot;
 pub use error::{DnsErrorOrOff, Error, PathCause, PathError};
 pub use fetch::{Fetched, Memory, Ordered, Sink};
-pub use files::DirEntry;
+pub use files::{Contents, DirEntry};
+pub use lock::{LOCK_TIME, LockType};
 pub use mountpoint::{MountPoint, MountPointError, Wanted};
 pub use path::{LastLink, Node, Place};
+pub use promise::Promised;
 pub use quota::VolumeStatus;
 pub use server::FileServer;
 pub use store::{Source, Stored};

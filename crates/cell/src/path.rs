@@ -234,7 +234,7 @@ impl Walk<'_> {
             // none of ours to read only the status is asked.
             let status = self.client.link_contents(&step.volume, step.fid).await;
             match status {
-                Ok(contents) => (contents.status, Some(contents.data)),
+                Ok(contents) => (contents.promised.status, Some(contents.data)),
                 Err(error) if error.is_denied() || error.code().is_none() => {
                     (self.client.status(&step.volume, step.fid).await?, None)
                 }

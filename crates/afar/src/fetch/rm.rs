@@ -127,7 +127,7 @@ impl Tree<'_> {
             return false;
         }
         match self.client.remove_dir(self.volume, parent, &entry).await {
-            Ok(()) => true,
+            Ok(_) => true,
             Err(error) => {
                 self.failures.note(anyhow::Error::from(error).context(path));
                 false
@@ -154,7 +154,7 @@ impl Tree<'_> {
                         bail!("{path}: is a mount point; remove it with afar fs rmmount");
                     }
                     let removed = client.remove_file(&volume, directory, &entry).await;
-                    removed.with_context(|| path)
+                    removed.map(drop).with_context(|| path)
                 });
             }
             match running.join_next().await {

@@ -12,11 +12,13 @@ use std::time::SystemTime;
 use afar_rpc::{RpcError, rxafs};
 use afar_types::{FetchStatus, Fid, FileName, FileType, StoreStatus, UnixTime};
 use afar_xdr::{LengthError, XdrString};
+use tokio::time::Instant;
 
 use crate::client::Client;
 use crate::error::Error;
 use crate::files::{DirEntry, checked};
 use crate::mountpoint::MountPoint;
+use crate::promise::Promised;
 use crate::volume::Volume;
 
 /// Mode of a mount point: a symlink that nobody may execute.
@@ -32,6 +34,37 @@ pub struct Made {
     pub fid: Fid,
     /// Its status.
     pub status: FetchStatus,
+    /// The status again with the server's promise, if it gave one.
+    pub promised: Option<Promised>,
+    /// The status of the directory it is in, if the server told it.
+    pub directory: Option<FetchStatus>,
+}
+
+impl Made {
+    /// As the directory and its status tell it, after the server's answer was lost.
+    fn found(fid: Fid, status: FetchStatus) -> Self {
+        Self {
+            fid,
+            status,
+            promised: None,
+            directory: None,
+        }
+    }
+
+    fn checked(self) -> Result<Self, Error> {
+        checked(self.status).map(|_| self)
+    }
+}
+
+/// What a change has made of what it changed: as the server told it, which it does unless its answer
+/// is lost.
+#[derive(Debug, Clone, Copy, Default)]
+#[non_exhaustive]
+pub struct Changed {
+    /// The status of the directory.
+    pub directory: Option<FetchStatus>,
+    /// The status of the other one: a move's new directory, or the file that got another name.
+    pub other: Option<FetchStatus>,
 }
 
 impl Client {
@@ -51,8 +84,16 @@ impl Client {
             directory,
             (name, attributes),
             |server, name, attributes| async move {
+                let (begin, peer) = (Instant::now(), server.connection().peer());
                 let reply = server.create_file(directory, name, attributes).await?;
-                Ok((reply.fid, reply.status))
+                let (status, callback) = (reply.status, reply.callback);
+                let promised = Promised::new(peer, begin, status, callback, reply.vol_sync);
+                Ok(Made {
+                    fid: reply.fid,
+                    status,
+                    promised: Some(promised),
+                    directory: Some(reply.directory_status),
+                })
             },
             |status| status.file_type == FileType::File && status.length == 0,
         )
@@ -76,8 +117,16 @@ impl Client {
             directory,
             (name, attributes),
             |server, name, attributes| async move {
+                let (begin, peer) = (Instant::now(), server.connection().peer());
                 let reply = server.make_dir(directory, name, attributes).await?;
-                Ok((reply.fid, reply.status))
+                let (status, callback) = (reply.status, reply.callback);
+                let promised = Promised::new(peer, begin, status, callback, reply.vol_sync);
+                Ok(Made {
+                    fid: reply.fid,
+                    status,
+                    promised: Some(promised),
+                    directory: Some(reply.directory_status),
+                })
             },
             |status| status.file_type == FileType::Directory,
         )
@@ -95,7 +144,7 @@ impl Client {
     ) -> Result<Made, Error>
     where
         Q: Fn(rxafs::Client, FileName, StoreStatus) -> F + Sync,
-        F: Future<Output = Result<(Fid, FetchStatus), RpcError>> + Send,
+        F: Future<Output = Result<Made, RpcError>> + Send,
     {
         let (name, attributes) = (file_name(name)?, timed(attributes));
         let made = self
@@ -105,11 +154,12 @@ impl Client {
                 |server| request(server, name.clone(), attributes),
                 || async {
                     let found = self.find_made(volume, directory, &name, attributes);
-                    Ok(found.await?.filter(|(_, status)| is_such(status)))
+                    let found = found.await?.filter(|(_, status)| is_such(status));
+                    Ok(found.map(|(fid, status)| Made::found(fid, status)))
                 },
             )
             .await;
-        made_of(made?)
+        made?.checked()
     }
 
     /// Makes a symlink (RXAFS Symlink).
@@ -168,7 +218,12 @@ impl Client {
                     let (name, text) = (name.clone(), text.clone());
                     async move {
                         let reply = server.symlink(directory, name, text, attributes).await?;
-                        Ok((reply.fid, reply.status))
+                        Ok(Made {
+                            fid: reply.fid,
+                            status: reply.status,
+                            promised: None,
+                            directory: Some(reply.directory_status),
+                        })
                     }
                 },
                 || async {
@@ -178,11 +233,11 @@ impl Client {
                     };
                     let same = status.file_type == FileType::Symlink
                         && self.read_link(volume, fid).await? == target;
-                    Ok(same.then_some((fid, status)))
+                    Ok(same.then(|| Made::found(fid, status)))
                 },
             )
             .await;
-        made_of(made?)
+        made?.checked()
     }
 
     /// Gives a file another name in the directory it is in (RXAFS Link); AFS has hard links in one
@@ -197,7 +252,7 @@ impl Client {
         directory: Fid,
         name: &[u8],
         existing: Fid,
-    ) -> Result<(), Error> {
+    ) -> Result<Changed, Error> {
         let name = file_name(name)?;
         self.change(
             volume,
@@ -205,13 +260,16 @@ impl Client {
             |server| {
                 let name = name.clone();
                 async move {
-                    server.link(directory, name, existing).await?;
-                    Ok(())
+                    let reply = server.link(directory, name, existing).await?;
+                    Ok(Changed {
+                        directory: Some(reply.directory_status),
+                        other: Some(reply.status),
+                    })
                 }
             },
             || async {
                 let found = self.lookup(volume, directory, name.as_bytes()).await?;
-                Ok((found == Some(existing)).then_some(()))
+                Ok((found == Some(existing)).then(Changed::default))
             },
         )
         .await
@@ -227,13 +285,16 @@ impl Client {
         volume: &Arc<Volume>,
         directory: Fid,
         entry: &DirEntry,
-    ) -> Result<(), Error> {
+    ) -> Result<Changed, Error> {
         self.remove(
             volume,
             directory,
             entry,
             &[directory],
-            |server, name| async move { server.remove_file(directory, name).await.map(drop) },
+            |server, name| async move {
+                let reply = server.remove_file(directory, name).await?;
+                Ok(reply.directory_status)
+            },
         )
         .await
     }
@@ -247,13 +308,16 @@ impl Client {
         volume: &Arc<Volume>,
         directory: Fid,
         entry: &DirEntry,
-    ) -> Result<(), Error> {
+    ) -> Result<Changed, Error> {
         self.remove(
             volume,
             directory,
             entry,
             &[directory, entry.fid],
-            |server, name| async move { server.remove_dir(directory, name).await.map(drop) },
+            |server, name| async move {
+                let reply = server.remove_dir(directory, name).await?;
+                Ok(reply.directory_status)
+            },
         )
         .await
     }
@@ -266,19 +330,30 @@ impl Client {
         entry: &DirEntry,
         changed: &[Fid],
         request: Q,
-    ) -> Result<(), Error>
+    ) -> Result<Changed, Error>
     where
         Q: Fn(rxafs::Client, FileName) -> F + Sync,
-        F: Future<Output = Result<(), RpcError>> + Send,
+        F: Future<Output = Result<FetchStatus, RpcError>> + Send,
     {
         let name = file_name(&entry.name)?;
-        self.change(
-            volume,
-            changed,
-            |server| request(server, name.clone()),
-            || self.is_gone(volume, directory, entry),
-        )
-        .await
+        let directory = self
+            .change(
+                volume,
+                changed,
+                |server| {
+                    let removed = request(server, name.clone());
+                    async move { removed.await.map(Some) }
+                },
+                || async {
+                    let gone = self.is_gone(volume, directory, entry).await?;
+                    Ok(gone.map(|()| None))
+                },
+            )
+            .await?;
+        Ok(Changed {
+            directory,
+            other: None,
+        })
     }
 
     /// Moves a name within a volume (RXAFS Rename). What had the new name is replaced, if that is a
@@ -293,7 +368,7 @@ impl Client {
         entry: &DirEntry,
         new_directory: Fid,
         new_name: &[u8],
-    ) -> Result<(), Error> {
+    ) -> Result<Changed, Error> {
         let (old, new) = (file_name(&entry.name)?, file_name(new_name)?);
         self.change(
             volume,
@@ -302,15 +377,17 @@ impl Client {
             |server| {
                 let (old, new) = (old.clone(), new.clone());
                 async move {
-                    server
-                        .rename(old_directory, old, new_directory, new)
-                        .await?;
-                    Ok(())
+                    let renamed = server.rename(old_directory, old, new_directory, new);
+                    let reply = renamed.await?;
+                    Ok(Changed {
+                        directory: Some(reply.old_directory_status),
+                        other: Some(reply.new_directory_status),
+                    })
                 }
             },
             || async {
                 let moved = self.lookup(volume, new_directory, new.as_bytes()).await?;
-                Ok((moved == Some(entry.fid)).then_some(()))
+                Ok((moved == Some(entry.fid)).then(Changed::default))
             },
         )
         .await
@@ -335,11 +412,6 @@ impl Client {
             .await?;
         checked(reply.status)
     }
-}
-
-fn made_of((fid, status): (Fid, FetchStatus)) -> Result<Made, Error> {
-    let status = checked(status)?;
-    Ok(Made { fid, status })
 }
 
 /// With the time of now, unless there is another: by its time something new is known again.

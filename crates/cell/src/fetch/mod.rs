@@ -16,6 +16,7 @@ mod sink;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::Arc;
 
 use afar_types::{FetchStatus, Fid};
@@ -25,6 +26,7 @@ use tokio::task::JoinSet;
 use crate::client::Client;
 use crate::error::Error;
 use crate::files::checked;
+use crate::promise::Promised;
 use crate::server::{FileServer, NEAR, Verdict, verdict};
 use crate::volume::Volume;
 use crate::window::Permit;
@@ -85,7 +87,11 @@ impl Client {
         loop {
             sink.begin(&fetched.status)?;
             fetched.bytes = 0;
-            let Some(changed) = self.fetch_version(volume, fid, &mut fetched, sink).await? else {
+            let all = 0..fetched.status.length;
+            let Some(changed) = self
+                .fetch_version(volume, fid, all, &mut fetched, sink)
+                .await?
+            else {
                 return Ok(fetched);
             };
             fetched.restarts += 1;
@@ -96,20 +102,51 @@ impl Client {
         }
     }
 
-    /// Fetches one version; returns the status of another, if the file has changed.
+    /// Fetches a part of the version of a file that this status tells. Its beginning is not told to
+    /// the sink; of what the file is shorter than the range, nothing comes.
+    ///
+    /// # Errors
+    /// [`Error::Changing`] when the file has another version now; else as [`fetch`](Self::fetch).
+    pub async fn fetch_range<S: Sink>(
+        &self,
+        volume: &Arc<Volume>,
+        fid: Fid,
+        status: FetchStatus,
+        range: Range<u64>,
+        sink: &Arc<S>,
+    ) -> Result<Fetched, Error> {
+        let mut fetched = Fetched {
+            status,
+            bytes: 0,
+            calls: 0,
+            servers: BTreeSet::new(),
+            restarts: 0,
+        };
+        let range = range.start..range.end.min(status.length);
+        let changed = self
+            .fetch_version(volume, fid, range, &mut fetched, sink)
+            .await?;
+        match changed {
+            None => Ok(fetched),
+            Some(new) if new.data_version == status.data_version => {
+                Err(Error::Nonsense("fewer octets than the file's status tells"))
+            }
+            Some(_) => Err(Error::Changing(1)),
+        }
+    }
+
+    /// Fetches a part of one version; returns the status of another, if the file has changed.
     async fn fetch_version<S: Sink>(
         &self,
         volume: &Arc<Volume>,
         fid: Fid,
+        range: Range<u64>,
         fetched: &mut Fetched,
         sink: &Arc<S>,
     ) -> Result<Option<FetchStatus>, Error> {
-        let FetchStatus {
-            length,
-            data_version: version,
-            ..
-        } = fetched.status;
-        let mut offset = 0;
+        let version = fetched.status.data_version;
+        let (mut offset, end) = (range.start, range.end);
+        let length = end.saturating_sub(offset);
         let mut running = JoinSet::new();
         let mut size = None;
         loop {
@@ -118,7 +155,7 @@ impl Client {
                     return Ok(Some(changed));
                 }
             }
-            if offset == length {
+            if offset >= end {
                 break;
             }
             let server = self.best_site(volume)?;
@@ -126,7 +163,7 @@ impl Client {
                 Some(size) => size,
                 None => *size.insert(self.piece_size(&server, length).await),
             };
-            let take = size.min(length - offset);
+            let take = size.min(end - offset);
             let piece = Piece {
                 fid,
                 offset,
@@ -175,9 +212,10 @@ impl Client {
     ) -> PieceResult {
         self.on_volume(volume, |server| {
             let (client, sink) = (self.clone(), Arc::clone(sink));
+            let volume = Arc::clone(volume);
             async move {
                 let peer = server.connection().peer();
-                let known = client.server_at(peer);
+                let known = client.server_at(volume.cell_name(), peer);
                 let old = known.as_ref().is_some_and(|known| known.is_old());
                 let outcome = match piece::fetch(&server, old, piece, &sink, None).await {
                     Err(error) if !old && error.is_unknown_operation() => {
@@ -200,8 +238,8 @@ impl Client {
         volume: &Arc<Volume>,
         fid: Fid,
         length: u64,
-    ) -> Result<(FetchStatus, Bytes), Error> {
-        let (status, data) = self
+    ) -> Result<(Promised, Bytes), Error> {
+        let (promised, data) = self
             .on_volume(volume, |server| async move {
                 match piece::head(&server, false, fid, length).await {
                     Err(error) if error.is_unknown_operation() => {
@@ -211,7 +249,7 @@ impl Client {
                 }
             })
             .await?;
-        Ok((checked(status)?, data))
+        Ok((promised.checked()?, data))
     }
 
     /// The site to ask first.
@@ -278,12 +316,14 @@ async fn first_try<S: Sink>(
                     permit.refused();
                     Ok(None)
                 }
+                // Another try asks for a newer token.
+                Verdict::Token if lane.secured().is_some() => Ok(None),
                 Verdict::OtherSite => Ok(None),
                 Verdict::Final if error.is_unknown_operation() && !old => {
                     server.set_old();
                     Ok(None)
                 }
-                Verdict::Final => Err(Error::refused(error)),
+                Verdict::Final | Verdict::Token => Err(Error::refused(error, server.who())),
             }
         }
     }

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use afar_rpc::rxafs::{self, fetch_data, fetch_data64};
 use afar_rpc::{Fetch, RpcCause, RpcError};
-use afar_types::{DataVersion, FetchStatus, Fid};
+use afar_types::{CallBack, DataVersion, FetchStatus, Fid, VolSync};
 use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::Sink;
+use crate::promise::Promised;
 use crate::window::Permit;
 
 /// Octets handed to the sink at a time.
@@ -69,10 +70,16 @@ impl Reply {
         }
     }
 
-    async fn finish(self) -> Result<FetchStatus, RpcError> {
+    async fn finish(self) -> Result<(FetchStatus, CallBack, VolSync), RpcError> {
         match self {
-            Self::New(fetch) => Ok(fetch.finish().await?.status),
-            Self::Old(fetch) => Ok(fetch.finish().await?.status),
+            Self::New(fetch) => {
+                let reply = fetch.finish().await?;
+                Ok((reply.status, reply.callback, reply.vol_sync))
+            }
+            Self::Old(fetch) => {
+                let reply = fetch.finish().await?;
+                Ok((reply.status, reply.callback, reply.vol_sync))
+            }
         }
     }
 }
@@ -119,7 +126,7 @@ pub(super) async fn fetch<S: Sink>(
             held = 0;
         }
     }
-    let status = reply.finish().await?;
+    let (status, ..) = reply.finish().await?;
     let bytes = written + held as u64;
     if status.data_version != piece.version || bytes != piece.length {
         return Ok(Outcome::Changed(status));
@@ -138,11 +145,15 @@ pub(super) async fn head(
     old: bool,
     fid: Fid,
     length: u64,
-) -> Result<(FetchStatus, Bytes), RpcError> {
+) -> Result<(Promised, Bytes), RpcError> {
+    let begin = Instant::now();
     let mut reply = Reply::ask(server, old, fid, 0, length).await?;
     let mut data = Vec::new();
     while let Some(chunk) = reply.chunk().await? {
         data.extend_from_slice(&chunk);
     }
-    Ok((reply.finish().await?, data.into()))
+    let (status, callback, vol_sync) = reply.finish().await?;
+    let peer = server.connection().peer();
+    let promised = Promised::new(peer, begin, status, callback, vol_sync);
+    Ok((promised, data.into()))
 }

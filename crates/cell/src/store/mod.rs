@@ -7,6 +7,7 @@
 mod part;
 mod source;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use afar_types::{FetchStatus, Fid, StoreStatus};
@@ -60,9 +61,29 @@ impl Client {
         source: &Arc<S>,
         attributes: StoreStatus,
     ) -> Result<Stored, Error> {
-        volume.check_writable()?;
         let total = source.length();
+        self.store_range(volume, fid, 0..total, total, source, attributes)
+            .await
+    }
+
+    /// Replaces a part of a file's data by the octets a source has there, and sets the file's length
+    /// and attributes. An empty range sets the length only. The data version grows by one for each
+    /// call made.
+    ///
+    /// # Errors
+    /// As [`store`](Self::store).
+    pub async fn store_range<S: Source>(
+        &self,
+        volume: &Arc<Volume>,
+        fid: Fid,
+        range: Range<u64>,
+        file_length: u64,
+        source: &Arc<S>,
+        attributes: StoreStatus,
+    ) -> Result<Stored, Error> {
+        volume.check_writable()?;
         let most = self.part_size(volume).await;
+        let total = range.end.saturating_sub(range.start);
         let mut stored = Stored {
             status: FetchStatus::default(),
             bytes: 0,
@@ -73,9 +94,9 @@ impl Client {
             let part = Part {
                 fid,
                 attributes: at_end(attributes, stored.bytes + length == total),
-                position: stored.bytes,
+                position: range.start + stored.bytes,
                 length,
-                file_length: total,
+                file_length,
             };
             stored.status = self.store_part(volume, part, source).await?;
             stored.bytes += length;
@@ -86,7 +107,7 @@ impl Client {
         }
     }
 
-    /// The same with data from a stream, whose length nobody knows before its end. Up to 4 MiB are
+    /// As [`store`](Self::store) with data from a stream, whose length nobody knows before its end. Up to 4 MiB are
     /// kept in memory.
     ///
     /// # Errors
@@ -136,8 +157,10 @@ impl Client {
         let outcome = self
             .on_volume(volume, |server| {
                 let (client, source) = (self.clone(), Arc::clone(source));
+                let volume = Arc::clone(volume);
                 async move {
-                    let known = client.server_at(server.connection().peer());
+                    let peer = server.connection().peer();
+                    let known = client.server_at(volume.cell_name(), peer);
                     let old = known.as_ref().is_some_and(|known| known.is_old());
                     match part::store(&server, old, part, &*source).await {
                         Err(error) if !old && error.is_unknown_operation() => {
