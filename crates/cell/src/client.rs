@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 use crate::callback::CallbackService;
 use crate::cellservdb::{CellEntry, CellServDb, DEFAULT_PATHS};
 use crate::config::Config;
+use crate::credentials::Access;
 use crate::dns::{self, DnsError};
 use crate::error::{DnsErrorOrOff, Error};
 use crate::mountpoint::Wanted;
@@ -35,7 +36,7 @@ struct Inner {
     database: Option<CellServDb>,
     cells: Mutex<BTreeMap<CellName, Arc<OnceCell<Arc<Cell>>>>>,
     volumes: Mutex<BTreeMap<(CellName, VolumeId), Arc<Volume>>>,
-    servers: Mutex<BTreeMap<SocketAddr, Arc<FileServer>>>,
+    servers: Mutex<BTreeMap<(CellName, SocketAddr), Arc<FileServer>>>,
 }
 
 impl Client {
@@ -111,7 +112,8 @@ impl Client {
         let cell = slot
             .get_or_try_init(|| async {
                 let servers = self.vl_servers(name).await?;
-                let cell = Cell::new(name.clone(), &self.0.endpoint, &servers);
+                let access = Access::new(name.clone(), self.config().credentials.clone());
+                let cell = Cell::new(access, &self.0.endpoint, &servers);
                 Ok::<_, Error>(Arc::new(cell))
             })
             .await?;
@@ -179,7 +181,7 @@ impl Client {
             return Ok(Arc::clone(known));
         }
         let sites = found.addresses.iter();
-        let sites = sites.map(|&address| self.server(address)).collect();
+        let sites = sites.map(|&address| self.server(cell, address)).collect();
         let volume = Volume::new(
             Arc::clone(cell),
             name.to_owned(),
@@ -192,26 +194,28 @@ impl Client {
         Ok(Arc::clone(volumes.entry(key).or_insert(volume)))
     }
 
-    /// The file server at this address.
-    pub(crate) fn server(&self, address: Ipv4Addr) -> Arc<FileServer> {
+    /// The file server of a cell at this address. To another cell's we may be somebody else.
+    pub(crate) fn server(&self, cell: &Cell, address: Ipv4Addr) -> Arc<FileServer> {
         let address = file_server(address, self.config().file_port);
         let mut servers = lock(&self.0.servers);
-        let server = servers.entry(address).or_insert_with(|| {
+        let key = (cell.name().clone(), address);
+        let server = servers.entry(key).or_insert_with(|| {
             let endpoint = self.0.endpoint.clone();
             let callbacks = self.0.callbacks.clone();
             Arc::new(FileServer::new(
                 endpoint,
                 callbacks,
                 address,
+                Arc::clone(cell.access()),
                 self.config().calls,
             ))
         });
         Arc::clone(server)
     }
 
-    /// The file server at this address, if it was ever to be asked.
-    pub(crate) fn server_at(&self, address: SocketAddr) -> Option<Arc<FileServer>> {
-        lock(&self.0.servers).get(&address).cloned()
+    /// The file server of a cell at this address, if it was ever to be asked.
+    pub(crate) fn server_at(&self, cell: &CellName, at: SocketAddr) -> Option<Arc<FileServer>> {
+        lock(&self.0.servers).get(&(cell.clone(), at)).cloned()
     }
 
     /// The file servers that answered a call.

@@ -2,9 +2,11 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cellservdb::CellEntry;
+use crate::credentials::Credentials;
 use crate::sysname::default_sysnames;
 
 /// Settings of a [`Client`](crate::Client).
@@ -33,12 +35,15 @@ pub struct Config {
     pub lanes: usize,
     /// Octets fetched by one call; without it, as suits the path.
     pub piece: Option<u64>,
+    /// Who the client is to file servers. Location servers are asked anonymously, unless they
+    /// refuse that. Without it the client is anonymous.
+    pub credentials: Option<Arc<dyn Credentials>>,
     /// How long a busy server or volume is asked again before that is an error.
     pub busy_limit: Duration,
 }
 
 impl Default for Config {
-    /// CellServDB and DNS, port 7000, a minute of patience with busy servers.
+    /// CellServDB and DNS, anonymous, port 7000, a minute of patience with busy servers.
     fn default() -> Self {
         Self {
             cellservdb: None,
@@ -51,6 +56,7 @@ impl Default for Config {
             calls: None,
             lanes: 4,
             piece: None,
+            credentials: None,
             busy_limit: Duration::from_secs(60),
         }
     }

@@ -2,14 +2,17 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use afar_dir::DirError;
+use afar_net::AbortCode;
 use afar_rpc::{RpcCause, RpcError};
 use afar_types::error::errno::{EACCES, EDQUOT, ENOENT, EROFS};
 use afar_types::error::{VNOVNODE, errno_of};
 use afar_types::{AclError, CellName, CellNameError, VolumeType};
 use afar_xdr::LengthError;
 
+use crate::credentials;
 use crate::dns::DnsError;
 use crate::mountpoint::MountPointError;
 
@@ -128,6 +131,37 @@ pub enum Error {
     /// The file server refused or answered nonsense.
     #[error("{}{}", rpc_text(.0), next_step(.0, 1))]
     Refused(Box<RpcError>),
+    /// The file server says that the caller has no right to this.
+    #[error("permission denied to {who}{}", rights_advice(who))]
+    Denied {
+        /// As whom it was tried.
+        who: Arc<str>,
+        /// What the server said.
+        source: Box<RpcError>,
+    },
+    /// Servers do not take the token, and there is no newer one.
+    #[error(
+        "cell {cell}: its servers refuse the token of {who}: {}; get another with afar login",
+        credentials::problem(*code, until.as_deref())
+    )]
+    Token {
+        /// The cell.
+        cell: CellName,
+        /// Whose token it is.
+        who: Arc<str>,
+        /// When it expires or has expired.
+        until: Option<Arc<str>>,
+        /// What servers say of it.
+        code: i32,
+    },
+    /// There is no token for the cell, and the client is not to be anonymous.
+    #[error("cell {cell}: {problem}")]
+    NoToken {
+        /// The cell.
+        cell: CellName,
+        /// Why there is none.
+        problem: String,
+    },
     /// The file does not exist any more.
     #[error("it does not exist any more; list its directory again")]
     Gone,
@@ -203,7 +237,8 @@ impl Error {
             Self::VlUnreachable { last, .. }
             | Self::Volume { last, .. }
             | Self::Vl { source: last, .. } => Some(last.code().0),
-            Self::Refused(error) => Some(error.code().0),
+            Self::Refused(error) | Self::Denied { source: error, .. } => Some(error.code().0),
+            Self::Token { code, .. } => Some(*code),
             Self::InDoubt(error) => error.code(),
             _ => None,
         }
@@ -225,11 +260,17 @@ impl Error {
         self.code().and_then(errno_of) == Some(EACCES)
     }
 
-    /// An error of a file server about a file, as far as it needs no other server.
-    pub(crate) fn refused(error: RpcError) -> Self {
+    /// An error of a file server about a file, as far as it needs no other server, to a client
+    /// called so.
+    pub(crate) fn refused(error: RpcError, who: Arc<str>) -> Self {
         let code = error.code().0;
         if code == VNOVNODE || errno_of(code) == Some(ENOENT) {
             Self::Gone
+        } else if error.aborted().is_some() && errno_of(code) == Some(EACCES) {
+            Self::Denied {
+                who,
+                source: Box::new(error),
+            }
         } else {
             Self::Refused(Box::new(error))
         }
@@ -248,16 +289,24 @@ fn rpc_text(error: &RpcError) -> String {
     }
 }
 
+/// What to do about missing rights.
+fn rights_advice(who: &str) -> &'static str {
+    match who {
+        credentials::ANONYMOUS => {
+            ": without a token only the rights of system:anyuser count; afar login gets one"
+        }
+        _ => "; the directory's access list says who has rights (afar fs listacl)",
+    }
+}
+
 /// What to do about it.
 fn next_step(error: &RpcError, tried: usize) -> String {
     match error.aborted() {
         None if tried > 1 => format!("; all {tried} of its servers failed: check the network"),
         None => "; check the network, and that the server runs".to_owned(),
+        // RX_INVALID_OPERATION, which is also what a server says that takes no anonymous calls.
+        Some(AbortCode(-2)) => "; it may want a token: see afar tokens, afar login".to_owned(),
         Some(code) => match errno_of(code.0) {
-            Some(EACCES) => {
-                "; without a token you are anonymous, and system:anyuser has no right to this"
-                    .to_owned()
-            }
             Some(EDQUOT) => {
                 "; make room, or have its quota raised with afar fs setquota".to_owned()
             }

@@ -6,6 +6,7 @@
 //! - [`cellservdb`], `dns`: which servers a cell has
 //! - [`Cell`] (`vldb`): where its volumes are
 //! - [`Volume`], [`FileServer`]: which server to ask, and what to do when it fails
+//! - [`Credentials`]: who the client is to servers
 //! - `callback`: what servers ask back
 //! - [`Place`], [`Node`] (`path`): mount points, symlinks, `@sys`
 //! - `fetch`: a file in pieces, by many calls at a time
@@ -20,6 +21,7 @@ pub mod cellservdb;
 mod change;
 mod client;
 mod config;
+mod credentials;
 mod dns;
 mod entry;
 mod error;
@@ -41,6 +43,7 @@ pub use callback::{BreakHandler, CallbackService, new_uuid};
 pub use change::{Changed, Made};
 pub use client::Client;
 pub use config::Config;
+pub use credentials::{Credentials, Secured};
 pub use dns::DnsError;
 pub use entry::Slot;
 pub use error::{DnsErrorOrOff, Error, PathCause, PathError};

@@ -12,15 +12,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use afar_net::{Endpoint, PeerStats, RxNull};
+use afar_net::{Endpoint, PeerStats};
 use afar_rpc::{RpcError, rxafs};
 use afar_types::error::{
-    RXKADEXPIRED, VBUSY, VMOVED, VNOSERVICE, VNOVOL, VOFFLINE, VRESTARTING, VSALVAGE, VSALVAGING,
+    VBUSY, VMOVED, VNOSERVICE, VNOVOL, VOFFLINE, VRESTARTING, VSALVAGE, VSALVAGING,
 };
 use tokio::sync::{Mutex as AsyncMutex, MutexGuard, Semaphore};
 use tokio::time::Instant;
 
 use crate::callback::CallbackService;
+use crate::credentials::{Access, Secured, connect, is_refusal};
+use crate::error::Error;
 use crate::window::Window;
 
 /// Calls that can run at a time on one Rx connection.
@@ -50,6 +52,7 @@ pub struct FileServer {
     address: SocketAddr,
     endpoint: Endpoint,
     callbacks: CallbackService,
+    access: Arc<Access>,
     lanes: Mutex<Lanes>,
     /// One permit for each free lane.
     free_lanes: Semaphore,
@@ -66,7 +69,7 @@ pub struct FileServer {
 /// Connections and their free channels.
 #[derive(Debug, Default)]
 struct Lanes {
-    connections: Vec<rxafs::Client>,
+    connections: Vec<Link>,
     /// The one to take next is in front.
     free: VecDeque<usize>,
     /// Lanes there should be.
@@ -75,12 +78,19 @@ struct Lanes {
     growing: bool,
 }
 
+/// A connection, and how it is secured.
+#[derive(Debug, Clone)]
+struct Link {
+    client: rxafs::Client,
+    secured: Option<Secured>,
+}
+
 /// A channel of a connection, for one call at a time.
 #[derive(Debug)]
 pub(crate) struct Lane {
     server: Arc<FileServer>,
     number: usize,
-    client: rxafs::Client,
+    link: Link,
     failed: bool,
 }
 
@@ -93,6 +103,8 @@ pub(crate) enum Verdict {
     OtherSite,
     /// The server does not answer.
     Down,
+    /// The server does not take the token.
+    Token,
     /// It will be the same everywhere.
     Final,
 }
@@ -102,12 +114,14 @@ impl FileServer {
         endpoint: Endpoint,
         callbacks: CallbackService,
         address: SocketAddr,
+        access: Arc<Access>,
         calls: Option<usize>,
     ) -> Self {
         Self {
             address,
             endpoint,
             callbacks,
+            access,
             lanes: Mutex::default(),
             free_lanes: Semaphore::new(0),
             down_since: Mutex::new(None),
@@ -123,6 +137,16 @@ impl FileServer {
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Who we are to it.
+    pub(crate) fn access(&self) -> &Access {
+        &self.access
+    }
+
+    /// As whom it was asked last.
+    pub(crate) fn who(&self) -> Arc<str> {
+        self.access.who()
     }
 
     /// Calls made to it.
@@ -149,25 +173,27 @@ impl FileServer {
     }
 
     /// A channel for a call. Of a new server only one caller gets past this until a call was
-    /// answered; it keeps the guard till then.
-    pub(crate) async fn lane(self: &Arc<Self>) -> (Lane, Option<MutexGuard<'_, ()>>) {
+    /// answered; it keeps the guard till then. It fails when there must be a token and is none.
+    pub(crate) async fn lane(
+        self: &Arc<Self>,
+    ) -> Result<(Lane, Option<MutexGuard<'_, ()>>), Error> {
         if !self.is_known() {
             let guard = self.introduction.lock().await;
             if !self.is_known() {
-                return (self.first_lane(), Some(guard));
+                return Ok((self.first_lane().await?, Some(guard)));
             }
         }
-        (self.known_lane().await, None)
+        Ok((self.known_lane().await, None))
     }
 
     /// The first channel of a server not yet known.
-    fn first_lane(self: &Arc<Self>) -> Lane {
-        let mut lanes = self.lock_lanes();
-        if lanes.connections.is_empty() {
-            let connection = self.connect();
-            lanes.connections.push(connection);
+    async fn first_lane(self: &Arc<Self>) -> Result<Lane, Error> {
+        if self.lock_lanes().connections.is_empty() {
+            let link = self.connect().await?;
+            // Only one caller at a time comes here.
+            self.lock_lanes().connections.push(link);
         }
-        self.take(&lanes, 0)
+        Ok(self.take(&self.lock_lanes(), 0))
     }
 
     /// A free channel of a server that is known; connections are added if there is none.
@@ -192,17 +218,45 @@ impl FileServer {
         Lane {
             server: Arc::clone(self),
             number,
-            client: lanes.connections[number / CHANNELS].clone(),
+            link: lanes.connections[number / CHANNELS].clone(),
             failed: false,
         }
     }
 
-    fn connect(&self) -> rxafs::Client {
-        let security = Arc::new(RxNull);
-        let connection = self
-            .endpoint
-            .connect(self.address, rxafs::SERVICE, security);
-        rxafs::Client::new(connection)
+    async fn connect(&self) -> Result<Link, Error> {
+        let secured = self.access.secured().await?;
+        Ok(self.link(secured))
+    }
+
+    fn link(&self, secured: Option<Secured>) -> Link {
+        let connection = connect(
+            &self.endpoint,
+            self.address,
+            rxafs::SERVICE,
+            secured.as_ref(),
+        );
+        Link {
+            client: rxafs::Client::new(connection),
+            secured,
+        }
+    }
+
+    /// Replaces the connections with a token that is refused by such with a newer one. Says whether
+    /// there is one. Calls that run on the old connections end there.
+    pub(crate) async fn renew(&self, refused: &Secured) -> Result<bool, Error> {
+        let is_refused = |link: &Link| link.secured.as_ref().is_some_and(|used| used.is(refused));
+        if !self.lock_lanes().connections.iter().any(is_refused) {
+            // Another call was here before.
+            return Ok(true);
+        }
+        let Some(newer) = self.access.newer(refused).await? else {
+            return Ok(false);
+        };
+        let mut lanes = self.lock_lanes();
+        for link in lanes.connections.iter_mut().filter(|link| is_refused(link)) {
+            *link = self.link(Some(newer.clone()));
+        }
+        Ok(true)
     }
 
     /// Has connections introduced until there are so many lanes, in the background.
@@ -228,17 +282,23 @@ impl FileServer {
             _ => usize::MAX,
         };
         loop {
-            let connection = {
-                let mut lanes = self.lock_lanes();
-                if lanes.connections.len() * CHANNELS >= lanes.wanted.min(most) {
-                    lanes.growing = false;
+            if self.has_grown(most) {
+                return;
+            }
+            let link = match self.connect().await {
+                Ok(link) => link,
+                Err(error) => {
+                    tracing::debug!("no more connections to {}: {error}", self.address);
+                    self.lock_lanes().growing = false;
                     return;
                 }
-                let connection = self.connect();
-                lanes.connections.push(connection.clone());
-                connection
             };
-            let number = self.lock_lanes().connections.len() - 1;
+            let connection = link.client.clone();
+            let number = {
+                let mut lanes = self.lock_lanes();
+                lanes.connections.push(link);
+                lanes.connections.len() - 1
+            };
             let server = Arc::clone(&self);
             let introduced =
                 tokio::spawn(async move { server.introduce(&connection, number).await });
@@ -257,6 +317,13 @@ impl FileServer {
                 () = asked => {}
             }
         }
+    }
+
+    /// Whether there are as many lanes as there should be. If so, nobody is adding any more.
+    fn has_grown(&self, most: usize) -> bool {
+        let mut lanes = self.lock_lanes();
+        lanes.growing = lanes.connections.len() * CHANNELS < lanes.wanted.min(most);
+        !lanes.growing
     }
 
     /// Makes the first call on a connection, and its channels free for others then.
@@ -337,7 +404,12 @@ impl FileServer {
 
 impl Lane {
     pub(crate) fn client(&self) -> rxafs::Client {
-        self.client.clone()
+        self.link.client.clone()
+    }
+
+    /// How its connection is secured.
+    pub(crate) fn secured(&self) -> Option<&Secured> {
+        self.link.secured.as_ref()
     }
 
     /// The call failed: the channel is to rest a while before it is used again, as the server's side
@@ -383,7 +455,7 @@ pub(crate) fn verdict(error: &RpcError) -> Verdict {
     match code.0 {
         VBUSY | VRESTARTING => Verdict::Busy,
         VNOVOL | VMOVED | VOFFLINE | VSALVAGE | VSALVAGING | VNOSERVICE => Verdict::OtherSite,
-        RXKADEXPIRED => Verdict::Final,
+        code if is_refusal(code) => Verdict::Token,
         // RX_CALL_TIMEOUT: the server lives.
         -3 => Verdict::OtherSite,
         // What stubs say of arguments is the same at every server.
@@ -426,8 +498,11 @@ mod tests {
             assert_eq!(aborted(code), Verdict::OtherSite, "{code}");
         }
         assert_eq!(aborted(-1), Verdict::Down);
-        for code in [13, 49_733_388, 102, -455, -451, 19_270_409] {
+        for code in [13, 49_733_388, 102, -455, -451] {
             assert_eq!(aborted(code), Verdict::Final, "{code}");
+        }
+        for code in [19_270_400, 19_270_409, 19_270_412] {
+            assert_eq!(aborted(code), Verdict::Token, "{code}");
         }
         assert_eq!(verdict(&failure(CallError::Dead)), Verdict::Down);
     }
@@ -455,9 +530,11 @@ mod tests {
         let endpoint = Endpoint::bind(loopback, afar_net::Config::default()).unwrap();
         let callbacks = CallbackService::start(&endpoint);
         let address = "127.0.0.1:9".parse().unwrap();
-        let server = Arc::new(FileServer::new(endpoint, callbacks, address, None));
+        let access = Arc::new(Access::new("example.org".parse().unwrap(), None));
+        let server = FileServer::new(endpoint, callbacks, address, access, None);
+        let server = Arc::new(server);
         // Of a server not known there is one channel.
-        let (lane, guard) = server.lane().await;
+        let (lane, guard) = server.lane().await.unwrap();
         assert_eq!(lane.number, 0);
         assert!(server.introduction.try_lock().is_err());
         server.answered();

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use afar_net::{Endpoint, RxNull};
+use afar_net::{AbortCode, Endpoint};
 use afar_rpc::{RpcError, vl};
 use afar_types::error::VL_NOENT;
 use afar_types::{
@@ -15,6 +15,7 @@ use afar_types::{
 };
 use tokio::task::JoinSet;
 
+use crate::credentials::{Access, Secured, connect, is_refusal};
 use crate::error::Error;
 use crate::mountpoint::{Wanted, split_suffix};
 
@@ -27,11 +28,27 @@ const VL_BADNAME: i32 = 363_527;
 #[derive(Debug)]
 pub struct Cell {
     name: CellName,
-    servers: Vec<vl::Client>,
+    endpoint: Endpoint,
+    access: Arc<Access>,
+    servers: Vec<Server>,
     /// The server that answered last.
     preferred: AtomicUsize,
     entries: Mutex<BTreeMap<String, Arc<VldbEntry>>>,
     addresses: Mutex<BTreeMap<AfsUuid, Vec<Ipv4Addr>>>,
+}
+
+/// A volume location server.
+#[derive(Debug)]
+struct Server {
+    address: SocketAddr,
+    link: Mutex<Link>,
+}
+
+/// The connection to it: anonymous, until it refuses that.
+#[derive(Debug, Clone)]
+struct Link {
+    client: vl::Client,
+    secured: Option<Secured>,
 }
 
 /// A volume as the database describes it.
@@ -59,12 +76,16 @@ enum VlVerdict {
 }
 
 impl Cell {
-    pub(crate) fn new(name: CellName, endpoint: &Endpoint, servers: &[SocketAddr]) -> Self {
-        let connect =
-            |&server| vl::Client::new(endpoint.connect(server, vl::SERVICE, Arc::new(RxNull)));
+    pub(crate) fn new(access: Access, endpoint: &Endpoint, servers: &[SocketAddr]) -> Self {
+        let server = |&address| Server {
+            address,
+            link: Mutex::new(Link::new(endpoint, address, None)),
+        };
         Self {
-            name,
-            servers: servers.iter().map(connect).collect(),
+            name: access.cell().clone(),
+            endpoint: endpoint.clone(),
+            access: Arc::new(access),
+            servers: servers.iter().map(server).collect(),
             preferred: AtomicUsize::new(0),
             entries: Mutex::default(),
             addresses: Mutex::default(),
@@ -79,7 +100,12 @@ impl Cell {
 
     /// Addresses of its volume location servers.
     pub fn servers(&self) -> impl Iterator<Item = SocketAddr> + '_ {
-        self.servers.iter().map(|server| server.connection().peer())
+        self.servers.iter().map(|server| server.address)
+    }
+
+    /// Who we are to its servers.
+    pub(crate) fn access(&self) -> &Arc<Access> {
+        &self.access
     }
 
     /// Finds a volume by name (with or without suffix) or number.
@@ -260,10 +286,11 @@ impl Cell {
         let mut rest = (0..number).map(|offset| (first + offset) % number);
         let mut asked = JoinSet::new();
         let mut last = None;
+        let mut again: Vec<usize> = Vec::new();
         loop {
             let next = rest.next();
             if let Some(index) = next {
-                let answer = question(self.servers[index].clone());
+                let answer = question(self.servers[index].link().client);
                 asked.spawn(async move { (index, answer.await) });
             }
             loop {
@@ -283,6 +310,15 @@ impl Cell {
                         self.preferred.store(index, Ordering::Relaxed);
                         return Ok(reply);
                     }
+                    // Once with a token, and once more with a newer one.
+                    (index, Err(error))
+                        if again.iter().filter(|&&asked| asked == index).count() < 2
+                            && self.secure(index, &error).await =>
+                    {
+                        again.push(index);
+                        let answer = question(self.servers[index].link().client);
+                        asked.spawn(async move { (index, answer.await) });
+                    }
                     (index, Err(error)) => match vl_verdict(&error) {
                         VlVerdict::Final => {
                             self.preferred.store(index, Ordering::Relaxed);
@@ -295,6 +331,30 @@ impl Cell {
         }
     }
 
+    /// Connects to a server with a token, if it refuses to be asked without, or with a newer one, if
+    /// it refuses that. Says whether it is worth asking again.
+    async fn secure(&self, index: usize, error: &RpcError) -> bool {
+        let server = &self.servers[index];
+        let used = server.link().secured;
+        let newer = match (error.aborted(), used) {
+            (Some(AbortCode::RX_INVALID_OPERATION), None) => self.access.secured().await,
+            (Some(code), Some(used)) if is_refusal(code.0) => self.access.newer(&used).await,
+            _ => return false,
+        };
+        match newer {
+            Ok(Some(newer)) => {
+                let link = Link::new(&self.endpoint, server.address, Some(newer));
+                *server.link.lock().unwrap_or_else(PoisonError::into_inner) = link;
+                true
+            }
+            Ok(None) => false,
+            Err(error) => {
+                tracing::debug!("{} is not asked again: {error}", server.address);
+                false
+            }
+        }
+    }
+
     fn lock_entries(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Arc<VldbEntry>>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -303,6 +363,25 @@ impl Cell {
         self.addresses
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Server {
+    fn link(&self) -> Link {
+        self.link
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}
+
+impl Link {
+    fn new(endpoint: &Endpoint, address: SocketAddr, secured: Option<Secured>) -> Self {
+        let connection = connect(endpoint, address, vl::SERVICE, secured.as_ref());
+        Self {
+            client: vl::Client::new(connection),
+            secured,
+        }
     }
 }
 

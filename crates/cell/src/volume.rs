@@ -59,6 +59,14 @@ pub(crate) enum Failure {
     InDoubt(Error),
 }
 
+/// Why a request to one server failed.
+enum Trouble {
+    /// The call did.
+    Call(RpcError),
+    /// There is no token that the server takes.
+    Token(Error),
+}
+
 impl Volume {
     pub(crate) fn new(
         cell: Arc<Cell>,
@@ -220,8 +228,11 @@ impl Client {
                         }
                         return Ok(reply);
                     }
-                    Err(error) => match verdict(&error) {
-                        Verdict::Final => return Err(Failure::Sure(Error::refused(error))),
+                    Err(Trouble::Token(error)) => return Err(Failure::Sure(error)),
+                    Err(Trouble::Call(error)) => match verdict(&error) {
+                        Verdict::Final | Verdict::Token => {
+                            return Err(Failure::Sure(Error::refused(error, site.who())));
+                        }
                         _ if repeat == Repeat::NeverTwice && may_be_done(&error) => {
                             return Err(Failure::InDoubt(failed(tried, error)));
                         }
@@ -245,16 +256,17 @@ impl Client {
         }
     }
 
-    /// Makes an RPC to one server, again while it is busy.
-    async fn on_server<T, Q, F>(&self, server: &Arc<FileServer>, request: &Q) -> Result<T, RpcError>
+    /// Makes an RPC to one server, again while it is busy, and once more with a newer token when
+    /// it refuses the one there was.
+    async fn on_server<T, Q, F>(&self, server: &Arc<FileServer>, request: &Q) -> Result<T, Trouble>
     where
         Q: Fn(rxafs::Client) -> F + Sync,
         F: Future<Output = Result<T, RpcError>> + Send,
     {
         let begin = Instant::now();
-        let mut pause = BUSY_PAUSE;
+        let (mut pause, mut renewed) = (BUSY_PAUSE, false);
         loop {
-            let (mut lane, introduction) = server.lane().await;
+            let (mut lane, introduction) = server.lane().await.map_err(Trouble::Token)?;
             let error = match request(lane.client()).await {
                 Ok(reply) => {
                     server.answered();
@@ -264,14 +276,24 @@ impl Client {
                 Err(error) => error,
             };
             lane.failed();
+            let secured = lane.secured().cloned();
             drop(lane);
             match verdict(&error) {
                 Verdict::Down => server.silent(),
                 _ => server.answered(),
             }
             drop(introduction);
+            if let (Verdict::Token, Some(refused)) = (verdict(&error), secured) {
+                tracing::debug!("{} refuses a token: {}", server.address(), error.cause);
+                if renewed || !server.renew(&refused).await.map_err(Trouble::Token)? {
+                    let code = error.code().0;
+                    return Err(Trouble::Token(server.access().refused(&refused, code)));
+                }
+                renewed = true;
+                continue;
+            }
             if verdict(&error) != Verdict::Busy || begin.elapsed() > self.config().busy_limit {
-                return Err(error);
+                return Err(Trouble::Call(error));
             }
             tracing::debug!("{} is busy: {}", server.address(), error.cause);
             tokio::time::sleep(pause).await;
@@ -330,14 +352,21 @@ impl Client {
         let number = volume.id.to_string();
         let found = volume.cell.find(&number, wanted, Effort::Thorough).await?;
         let sites = found.addresses.into_iter();
-        volume.set_sites(sites.map(|address| self.server(address)).collect());
+        volume.set_sites(
+            sites
+                .map(|address| self.server(&volume.cell, address))
+                .collect(),
+        );
         Ok(())
     }
 }
 
 /// Whether a server tells the time.
 async fn ask_time(site: &Arc<FileServer>) -> bool {
-    let (mut lane, _introduction) = site.lane().await;
+    // Why there is no lane is told when one is needed.
+    let Ok((mut lane, _introduction)) = site.lane().await else {
+        return false;
+    };
     let answer = lane.client().get_time().await;
     match &answer {
         Err(error) if verdict(error) == Verdict::Down => {

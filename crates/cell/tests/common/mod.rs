@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use afar_cell::{Client, Config};
 use afar_dir::{DirectoryBuilder, EntryId};
-use afar_net::{AbortCode, Endpoint, RxNull};
+use afar_net::{AbortCode, Endpoint, RxNull, ServerSecurity, Service};
 use afar_rpc::{Caller, FetchSink, StoreSource, rxafs, rxafscb, vl};
 use afar_types::{
     CallBack, CallBacks, FetchStatus, Fid, FileName, FileType, NvldbEntry, SiteFlags, Statuses,
@@ -161,6 +161,21 @@ impl World {
 impl Cell {
     /// Starts the servers and a client; `adjust` changes the client's settings.
     pub(crate) fn start(world: World, adjust: impl FnOnce(&mut Config)) -> Self {
+        Self::start_secured(
+            world,
+            vec![Arc::new(RxNull)],
+            vec![Arc::new(RxNull)],
+            adjust,
+        )
+    }
+
+    /// The same with servers of files and of locations that offer these classes.
+    pub(crate) fn start_secured(
+        world: World,
+        files: Vec<Arc<dyn ServerSecurity>>,
+        locations: Vec<Arc<dyn ServerSecurity>>,
+        adjust: impl FnOnce(&mut Config),
+    ) -> Self {
         let bind = || {
             let loopback = "127.0.0.1:0".parse().unwrap();
             Endpoint::bind(loopback, afar_net::Config::default()).unwrap()
@@ -172,8 +187,10 @@ impl Cell {
             counts: Arc::default(),
             endpoint: endpoint.clone(),
         };
-        endpoint.serve(rxafs::SERVICE, "files", rxafs::Server::new(servers.clone()));
-        endpoint.serve(vl::SERVICE, "locations", vl::Server::new(servers.clone()));
+        let service = Service::new(rxafs::SERVICE, "files");
+        endpoint.serve_secured(service, files, rxafs::Server::new(servers.clone()));
+        let service = Service::new(vl::SERVICE, "locations");
+        endpoint.serve_secured(service, locations, vl::Server::new(servers.clone()));
         let mut config = Config {
             cellservdb: Some("/dev/null".into()),
             vl_servers: vec![address],
