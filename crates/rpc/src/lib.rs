@@ -52,6 +52,7 @@ pub mod rxafs;
 pub mod rxafscb;
 pub mod rxstats;
 mod server;
+pub mod users;
 pub mod vl;
 
 pub use afar_net::Identity;
@@ -61,7 +62,7 @@ pub use interface::{Interface, Kind, Operation};
 pub use server::{Caller, DownloadSink, FetchSink, StoreSource, UploadSource};
 
 /// Every interface there is a table of.
-pub const INTERFACES: [&Interface; 7] = [
+pub const INTERFACES: [&Interface; 8] = [
     rxafs::INTERFACE,
     rxafscb::INTERFACE,
     vl::INTERFACE,
@@ -69,6 +70,7 @@ pub const INTERFACES: [&Interface; 7] = [
     afsvol::INTERFACE,
     bozo::INTERFACE,
     rxstats::INTERFACE,
+    users::INTERFACE,
 ];
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("dir", &["types"]),
     ("rx", &[]),
     ("security", &["rx", "xdr", "types"]),
+    ("login", &["security", "types", "xdr"]),
     ("net", &["rx"]),
     ("rpc", &["rx", "net", "xdr", "types"]),
     (
@@ -33,7 +34,15 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     (
         "dbserver",
-        &["cell", "rpc", "net", "types", "xdr", "telemetry"],
+        &[
+            "login",
+            "cell",
+            "rpc",
+            "net",
+            "types",
+            "xdr",
+            "telemetry",
+        ],
     ),
     ("cache", &["cell", "rpc", "dir", "types", "telemetry"]),
     ("fuse", &["cache", "types"]),

@@ -1,0 +1,143 @@
+//! Why a login failed, in words for the one who tried.
+
+use std::io;
+use std::path::PathBuf;
+
+use afar_types::CellName;
+
+use super::Unknown;
+use crate::Fingerprint;
+use crate::password::PasswordError;
+use crate::sshkey::SshKeyError;
+
+/// Why nobody was logged in.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoginError {
+    /// No login service was reached: there may be none, or another way in.
+    #[error(
+        "no login service answers at {host}, TCP port {port}; is the host right, and does a \
+         firewall let the port through?"
+    )]
+    Unreachable {
+        /// The host.
+        host: String,
+        /// Its port.
+        port: u16,
+        /// What went wrong.
+        source: io::Error,
+    },
+    /// What answered does not speak the protocol, or stopped in the middle.
+    #[error("{host}: the login service cannot be talked to: {what}")]
+    Protocol {
+        /// The host.
+        host: String,
+        /// What went wrong.
+        what: String,
+    },
+    /// Nothing tells that it is the right server, and nobody said so.
+    #[error(
+        "{host} is not known as a server of {}: its key has the fingerprint {}; compare that \
+         with what the cell's administrator tells you, and give it with --fingerprint",
+        .0.cell, .0.fingerprint, host = .0.host
+    )]
+    NotTrusted(Unknown),
+    /// It has another key than the one that was given.
+    #[error(
+        "{host} is not the server you want: its key has the fingerprint {found}, and {expected} \
+         was asked for"
+    )]
+    Fingerprint {
+        /// The host.
+        host: String,
+        /// The fingerprint asked for.
+        expected: Fingerprint,
+        /// The one it has.
+        found: Fingerprint,
+    },
+    /// It has another key than before.
+    #[error(
+        "{host} has another key than before: somebody may be in between. Line {line} of {} says \
+         {expected}, and now it is {found}; if the server was really given a new key, remove the \
+         line",
+        path.display()
+    )]
+    Mismatch {
+        /// The host.
+        host: String,
+        /// The file that says what it had before.
+        path: PathBuf,
+        /// The line in it.
+        line: usize,
+        /// What it had before.
+        expected: Fingerprint,
+        /// What it has.
+        found: Fingerprint,
+    },
+    /// The file of known cells cannot be used.
+    #[error("cannot {doing} {}", path.display())]
+    KnownCells {
+        /// Reading or writing.
+        doing: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What went wrong.
+        source: io::Error,
+    },
+    /// Refused, for whatever reason.
+    #[error(
+        "{cell} does not let {user} in: wrong password or key, or no such user; an administrator \
+         sets them with `afar pts setpassword` and `afar pts sshkeys`"
+    )]
+    Refused {
+        /// The cell.
+        cell: CellName,
+        /// Who was refused.
+        user: String,
+    },
+    /// Too many attempts have failed.
+    #[error("too many attempts have failed; try again in {seconds} s")]
+    Wait {
+        /// How long to wait.
+        seconds: u32,
+    },
+    /// It is a server of another cell.
+    #[error("{host} is a server of another cell than {cell}; name its cell with --cell")]
+    OtherCell {
+        /// The host.
+        host: String,
+        /// The cell that was asked for.
+        cell: CellName,
+    },
+    /// The server cannot do it now.
+    #[error("{host}: the login service has failed; its log tells why")]
+    Server {
+        /// The host.
+        host: String,
+    },
+    /// A name that is none.
+    #[error("{0:?} cannot be a user's name: one has 1 to 63 characters, none of them a colon")]
+    User(String),
+    /// The password cannot be one.
+    #[error(transparent)]
+    Password(#[from] PasswordError),
+    /// A file of a key cannot be used.
+    #[error("the key {} cannot be used: {what}", path.display())]
+    Key {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// A key of a type that is not taken.
+    #[error(transparent)]
+    KeyType(#[from] SshKeyError),
+    /// The SSH agent fails.
+    #[error("the SSH agent at {} does not answer as one does", path.display())]
+    Agent {
+        /// Its socket.
+        path: PathBuf,
+        /// What went wrong.
+        source: io::Error,
+    },
+}
