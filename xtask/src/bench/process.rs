@@ -233,10 +233,7 @@ impl Process {
 
     /// The processor time it has used so far.
     pub(super) fn cpu(&self) -> Cpu {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()));
-        stat.ok()
-            .and_then(|stat| parse_cpu(&stat))
-            .unwrap_or_default()
+        cpu_of(self.child.id())
     }
 
     /// Whether it has ended, without taking note of it.
@@ -261,6 +258,14 @@ impl Drop for Process {
             self.child.wait().ok();
         }
     }
+}
+
+/// The processor time a process has used so far; none if it is gone.
+pub(super) fn cpu_of(pid: u32) -> Cpu {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+    stat.ok()
+        .and_then(|stat| parse_cpu(&stat))
+        .unwrap_or_default()
 }
 
 /// User and system time from `/proc/PID/stat`. The name, in parentheses, may hold anything.

@@ -1,9 +1,10 @@
 //! Whole cells: afar's servers with afar's client and with OpenAFS's, beside TCP and beside OpenAFS's
 //! servers on the same link.
 //!
-//! `rows` is what is measured, `site` starts servers and clients at the ends of a link, `section`
+//! `rows` is what is measured, `levels` that with rxkad, `site` starts servers and clients at the ends of a link, `section`
 //! makes the page's section.
 
+mod levels;
 mod rows;
 mod section;
 mod site;

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
+use super::levels;
 use super::site::{self, CELL, Site, VOLUME};
 use crate::bench::contender::Contender;
 use crate::bench::figures::{Figure, Goal, Row as Measured};
@@ -20,7 +21,7 @@ use crate::bench::traffic::{self, Amount};
 use crate::sh;
 
 /// The slowest transfers take so long at most.
-const LIMIT: Duration = Duration::from_secs(900);
+pub(super) const LIMIT: Duration = Duration::from_secs(900);
 /// Clients that read at a time.
 const CLIENTS: u32 = 64;
 /// `afsio` of OpenAFS 1.8 misplaces what it writes past 64 MiB.
@@ -41,6 +42,10 @@ enum Work {
     Near { mib: u32 },
     /// It writes one.
     Store { mib: u32 },
+    /// One call at each of rxkad's levels.
+    Levels { mib: u32 },
+    /// The same on one machine, beside OpenAFS's server and client at the same levels.
+    NearLevels { mib: u32 },
     /// Many clients read at once.
     Clients { mib: u32 },
     /// OpenAFS's programs, with OpenAFS's servers and with afar's.
@@ -68,7 +73,7 @@ const fn link(rtt_ms: f64, rate_mbit: u32) -> Option<Setup> {
     })
 }
 
-const ROWS: [Row; 11] = [
+const ROWS: [Row; 13] = [
     Row {
         name: "fetch-12",
         title: "afar reads 1 GiB from afar in one call, 12.5 ms, 1 Gbit/s",
@@ -198,6 +203,18 @@ const ROWS: [Row; 11] = [
         link: None,
         work: Work::Near { mib: 1024 },
     },
+    Row {
+        name: "rxkad-12",
+        title: "afar reads 1 GiB from afar in one call at each level of rxkad, 12.5 ms, 1 Gbit/s",
+        link: link(12.5, 1000),
+        work: Work::Levels { mib: 1024 },
+    },
+    Row {
+        name: "rxkad-0",
+        title: "the levels of rxkad on one machine: afar 1 GiB, OpenAFS 256 MiB",
+        link: None,
+        work: Work::NearLevels { mib: 1024 },
+    },
 ];
 
 /// Lines that tell what there is.
@@ -228,10 +245,10 @@ pub(super) fn select(words: &[String]) -> Result<Vec<Row>, String> {
 
 /// Figures as they are gathered, run by run.
 #[derive(Default)]
-struct Figures(Vec<Figure>);
+pub(super) struct Figures(Vec<Figure>);
 
 impl Figures {
-    fn add(&mut self, name: &str, unit: &str, goal: Option<Goal>, value: f64) {
+    pub(super) fn add(&mut self, name: &str, unit: &str, goal: Option<Goal>, value: f64) {
         match self.0.iter_mut().find(|figure| figure.name == name) {
             Some(figure) => figure.values.push(value),
             None => self.0.push(Figure {
@@ -244,7 +261,7 @@ impl Figures {
     }
 
     /// A rate, and its ratio to another.
-    fn against(&mut self, name: &str, rate: f64, other: (&str, f64), least: f64) {
+    pub(super) fn against(&mut self, name: &str, rate: f64, other: (&str, f64), least: f64) {
         self.add(name, "Mbit/s", None, rate);
         self.add(other.0, "Mbit/s", None, other.1);
         let ratio = format!("{name} / {}", other.0);
@@ -252,7 +269,7 @@ impl Figures {
     }
 }
 
-fn mbits(mib: u32, seconds: f64) -> f64 {
+pub(super) fn mbits(mib: u32, seconds: f64) -> f64 {
     f64::from(mib) * 8.388_608 / seconds
 }
 
@@ -265,6 +282,12 @@ impl Row {
         match &self.work {
             Work::Fetch { mib } => fetch(&place, afar, size(*mib), runs, &mut figures)?,
             Work::Near { mib } => near(&place, afar, size(*mib), runs, &mut figures)?,
+            Work::Levels { mib } => {
+                levels::over_link(&place, afar, size(*mib), runs, &mut figures)?;
+            }
+            Work::NearLevels { mib } => {
+                levels::on_one_machine(&place, afar, size(*mib), runs, &mut figures)?;
+            }
             Work::Store { mib } => store(&place, afar, size(*mib), runs, &mut figures)?,
             Work::Clients { mib } => clients(&place, afar, size(*mib), runs, &mut figures)?,
             Work::Stock { mib, small_mib } => {
@@ -285,7 +308,7 @@ impl Row {
 }
 
 /// The better of TCP's two, in Mbit/s.
-fn tcp(place: &Place, direction: Direction) -> Result<f64> {
+pub(super) fn tcp(place: &Place, direction: Direction) -> Result<f64> {
     let mut best = 0.0_f64;
     for contender in [Contender::Cubic, Contender::Bbr] {
         let measured = traffic::tcp_transfer(place, contender, direction, Amount::Seconds(8))?;
@@ -315,7 +338,7 @@ fn fetch(place: &Place, afar: &Path, mib: u32, runs: u32, figures: &mut Figures)
 }
 
 /// How long the data took, as `afar cp --json` tells: without looking for the file.
-fn said_seconds(said: &str) -> Result<f64> {
+pub(super) fn said_seconds(said: &str) -> Result<f64> {
     let said: Value = serde_json::from_str(said.lines().last().unwrap_or_default())?;
     let seconds = said.get("transfer_seconds").and_then(Value::as_f64);
     seconds.context("the copy told no time")

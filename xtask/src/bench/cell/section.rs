@@ -49,6 +49,10 @@ const METHOD: &str = "
 - OpenAFS's programs are those of Debian's packages, first with afar's servers and then with OpenAFS's at the
   same place, anonymous, the same number of times each. vos dump streams, and so does vos restore; afsio makes
   a call for every 64 KiB. Ratios are of the first run with the first, and so on.
+- rxkad's levels are measured with a ticket for the cell's key. On one machine, OpenAFS's side is Debian's file
+  server and a small client on its own Rx and rxkad (libafsrpc) with a ticket of a user, which reads the file in
+  one call and forgets it; afar's client writes it to a file. Processor time is that of the whole process of
+  each end, for each 10⁹ octets.
 - A release goes from a server at one end of a link to three at the other end, and the rate is that of the three
   copies together.
 - Promises and locations are measured by examples of their crates, `callback_scale` and `vldb_scale`.

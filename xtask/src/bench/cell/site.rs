@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 
 use crate::bench::hash;
 use crate::bench::link::{End, Place};
-use crate::bench::process::{self, Process};
+use crate::bench::process::{self, Cpu, Process};
 use crate::sh;
 
 pub(super) const CELL: &str = "bench.example";
@@ -121,6 +121,11 @@ impl<'a> Site<'a> {
     /// The server's address.
     pub(super) fn address(&self) -> &str {
         &self.address
+    }
+
+    /// The processor time its server has used so far.
+    pub(super) fn cpu(&self) -> Cpu {
+        self.server.as_ref().map(Process::cpu).unwrap_or_default()
     }
 
     /// A file or folder of the site.
