@@ -129,7 +129,7 @@ fn mistakes_are_told_and_change_nothing() {
 /// How a new connection with this token fares at the location server.
 async fn code(endpoint: &Endpoint, cell: &Cell, token: &Token) -> i32 {
     let class = security(Some(token), Level::Crypt);
-    let connection = endpoint.connect(cell.at(7003), vl::SERVICE, class);
+    let connection = endpoint.connect((cell.address(), 7003).into(), vl::SERVICE, class);
     let refused = vl::Client::new(connection).get_new_volume_id(1).await;
     refused.unwrap_err().code().0
 }
@@ -165,7 +165,7 @@ async fn keys_change_while_the_server_runs() {
     becomes(&endpoint, &cell, &old, UNKNOWN_KEY).await;
     assert_eq!(code(&endpoint, &cell, &new).await, VL_PERM);
     let admin = security(Some(&cell.localauth()), Level::Clear);
-    let connection = endpoint.connect(cell.at(7003), vl::SERVICE, admin);
+    let connection = endpoint.connect((cell.address(), 7003).into(), vl::SERVICE, admin);
     let taken = vl::Client::new(connection).get_new_volume_id(1).await;
     assert!(taken.is_ok(), "{taken:?}");
     // A broken file changes nothing.

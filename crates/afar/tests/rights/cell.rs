@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -26,33 +26,27 @@ const HOUR: u32 = 3600;
 pub(crate) struct Cell {
     dir: TempDir,
     address: Ipv4Addr,
+    server: Running,
+}
+
+/// A server, killed when dropped.
+pub(crate) struct Running {
     child: Child,
     log: Arc<Mutex<String>>,
 }
 
-impl Cell {
-    /// Starts one whose configuration has these lines in its section `[security]`, and more
-    /// sections behind them.
-    pub(crate) fn start(security: &str) -> Self {
-        let dir = TempDir::new().unwrap();
-        let [a, b] = std::process::id().to_be_bytes()[2..] else {
-            unreachable!("two octets are left");
-        };
-        // Tests of one process have addresses of their own too.
-        let address = Ipv4Addr::new(127, 64 | fastrand::u8(..64), a, b.max(1));
-        let path = |name: &str| dir.path().join(name);
-        let text = format!(
-            "cell = \"{CELL}\"\ndata = {:?}\nlisten = \"{address}\"\nlog = \"info\"\n\
-             [partition.a]\npath = {:?}\n[security]\n{security}",
-            path("cell/data"),
-            path("cell/vicepa"),
-        );
-        fs::create_dir(path("cell")).unwrap();
-        fs::write(path("cell/afar.toml"), text).unwrap();
-        let mut child = Command::new(env!("CARGO_BIN_EXE_afar"))
-            .arg("up")
-            .arg(path("cell"))
-            .env("AFAR_RUN_DIR", path("run"))
+/// An address of loopback that nobody else uses.
+fn address() -> Ipv4Addr {
+    let [a, b] = std::process::id().to_be_bytes()[2..] else {
+        unreachable!("two octets are left");
+    };
+    // Tests of one process have addresses of their own too.
+    Ipv4Addr::new(127, 64 | fastrand::u8(..64), a, b.max(1))
+}
+
+impl Running {
+    fn start(command: &mut Command) -> Self {
+        let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -67,17 +61,10 @@ impl Cell {
                 kept.push('\n');
             }
         });
-        let cell = Self {
-            dir,
-            address,
-            child,
-            log,
-        };
-        cell.until(" is up at ");
-        cell
+        Self { child, log }
     }
 
-    /// Waits until the server has said this, and gives the line.
+    /// Waits until it has said this, and gives the line.
     pub(crate) fn until(&self, text: &str) -> String {
         let begun = Instant::now();
         loop {
@@ -89,10 +76,62 @@ impl Cell {
             std::thread::sleep(Duration::from_millis(10));
         }
     }
+}
 
-    /// Where a server of it is.
-    pub(crate) fn at(&self, port: u16) -> SocketAddr {
-        (self.address, port).into()
+impl Cell {
+    /// Starts one whose configuration has these lines in its section `[security]`, and more
+    /// sections behind them.
+    pub(crate) fn start(security: &str) -> Self {
+        let (dir, address) = (TempDir::new().unwrap(), address());
+        let path = |name: &str| dir.path().join(name);
+        let text = format!(
+            "cell = \"{CELL}\"\ndata = {:?}\nlisten = \"{address}\"\nlog = \"info\"\n\
+             [partition.a]\npath = {:?}\n[security]\n{security}",
+            path("cell/data"),
+            path("cell/vicepa"),
+        );
+        fs::create_dir(path("cell")).unwrap();
+        fs::write(path("cell/afar.toml"), text).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_afar"));
+        command.arg("up").arg(path("cell"));
+        let server = Running::start(command.env("AFAR_RUN_DIR", path("run")));
+        let cell = Self {
+            dir,
+            address,
+            server,
+        };
+        cell.until(" is up at ");
+        cell
+    }
+
+    /// Starts a file server of the cell as on another machine, with these files of keys.
+    pub(crate) fn join(&self, keys: &[PathBuf]) -> (Ipv4Addr, Running) {
+        let (other, address) = (self.dir.path().join("other"), address());
+        let text = format!(
+            "cell = \"{CELL}\"\nroles = [\"file\", \"vol\"]\ndata = {:?}\nlisten = \"{address}\"\n\
+             [partition.a]\npath = {:?}\n[security]\nkeys = {keys:?}\n\
+             [location]\nservers = [\"{here}\"]\n[protection]\nservers = [\"{here}\"]\n",
+            other.join("data"),
+            other.join("vicepa"),
+            here = self.address,
+        );
+        fs::create_dir(&other).unwrap();
+        fs::write(other.join("afar.toml"), text).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_afar"));
+        command.args(["server", "--config"]);
+        command.arg(other.join("afar.toml"));
+        let server = Running::start(command.env("AFAR_RUN_DIR", other.join("run")));
+        (address, server)
+    }
+
+    /// Waits until the server has said this, and gives the line.
+    pub(crate) fn until(&self, text: &str) -> String {
+        self.server.until(text)
+    }
+
+    /// Where its servers are.
+    pub(crate) fn address(&self) -> Ipv4Addr {
+        self.address
     }
 
     pub(crate) fn key_file(&self) -> PathBuf {
@@ -175,7 +214,7 @@ fn minted(keys: &KeyRing, user: &str, realm: &str, (from, life): (i32, u32)) -> 
     ticket::mint(keys, &request).unwrap().token
 }
 
-impl Drop for Cell {
+impl Drop for Running {
     fn drop(&mut self) {
         // It may have ended by itself.
         let _gone = self.child.kill();

@@ -1,5 +1,6 @@
 //! Somebody at the cell's servers, and what one can do there.
 
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use afar_cell::CallbackService;
@@ -48,9 +49,18 @@ impl Client {
 
     /// Connections to all servers.
     pub(crate) fn session(&self, cell: &Cell, security: &Arc<dyn ClientSecurity>) -> Session {
-        let connect = |port, service: ServiceId| -> Connection {
+        self.session_at(cell.address(), security)
+    }
+
+    /// Connections to all servers at an address.
+    pub(crate) fn session_at(
+        &self,
+        address: Ipv4Addr,
+        security: &Arc<dyn ClientSecurity>,
+    ) -> Session {
+        let connect = |port: u16, service: ServiceId| -> Connection {
             self.endpoint
-                .connect(cell.at(port), service, Arc::clone(security))
+                .connect((address, port).into(), service, Arc::clone(security))
         };
         Session {
             files: rxafs::Client::new(connect(7000, rxafs::SERVICE)),
@@ -71,7 +81,7 @@ pub(crate) struct Session {
     pub(crate) overseer: bozo::Client,
 }
 
-const PRIVATE: &str = "1\n0\nann\t127\n";
+pub(crate) const PRIVATE: &str = "1\n0\nann\t127\n";
 
 /// What one can do: the rows of the tables of rights.
 #[derive(Debug, Clone, Copy)]
@@ -158,7 +168,7 @@ impl Session {
         data.finish().await.map(drop)
     }
 
-    async fn set_acl(&self, directory: Fid, text: &str) -> Result<(), RpcError> {
+    pub(crate) async fn set_acl(&self, directory: Fid, text: &str) -> Result<(), RpcError> {
         let text = AclText::new(text.as_bytes()).unwrap();
         self.files.store_acl(directory, text).await.map(drop)
     }
@@ -222,7 +232,8 @@ impl Session {
         }
     }
 
-    async fn file(&self, directory: Fid) -> Fid {
+    /// Makes a file with something in it.
+    pub(crate) async fn file(&self, directory: Fid) -> Fid {
         let name = FileName::new("file").unwrap();
         let mode = StoreStatus {
             mask: StoreStatus::SET_MODE,
