@@ -9,6 +9,7 @@ use super::members::part;
 use super::rows::{Entry, Flags, LEAST, Rows, RowsMut, groups, members, owned};
 use super::{PrError, name};
 use crate::kv::Change;
+use crate::users::rows as credentials;
 
 /// Quota of groups and of foreign users, where only one of the two is set (OpenAFS).
 const QUOTA_DEFAULT: i32 = 20;
@@ -18,7 +19,7 @@ const QUOTA_DEFAULT: i32 = 20;
 const PIECE: usize = 500;
 
 /// Entries that are as they are.
-fn is_fixed(id: PtsId) -> bool {
+pub(super) fn is_fixed(id: PtsId) -> bool {
     matches!(
         id,
         PtsId::ANYUSER | PtsId::AUTHUSER | PtsId::ANONYMOUS | PtsId::ADMINISTRATORS
@@ -93,6 +94,7 @@ fn change_id(rows: &mut Change<'_>, mut entry: Entry, id: PtsId) -> Result<Entry
     let members = collect(&mut members(rows.view(), old, LEAST))?;
     let owned = collect(&mut owned(rows.view(), old, LEAST))?;
     rows.erase(&entry)?;
+    credentials::change_id(rows, old, id)?;
     entry.id = id;
     if entry.owner == old {
         entry.owner = id;
@@ -329,6 +331,7 @@ fn delete_rest(
 ) -> Result<(), PrError> {
     let entry = rows.entry(id)?;
     rows.erase(&entry)?;
+    credentials::forget(rows, id)?;
     let mut header = header(rows.view())?;
     if entry.is_group() {
         header.groups = header.groups.saturating_sub(1);

@@ -13,6 +13,7 @@ mod name;
 pub mod prdb;
 mod rows;
 mod service;
+mod user;
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -22,7 +23,9 @@ use afar_types::PrAccess;
 use crate::kv::{Change, Database};
 
 pub use error::PrError;
+pub(crate) use rows::id_key;
 pub use rows::{Entry, Flags, Header};
+pub(crate) use service::refuse;
 
 use create::Context;
 use rows::Rows;
@@ -139,7 +142,7 @@ impl ProtectionServer {
 }
 
 /// Seconds since 1970; AFS has no later time than 2106.
-fn now() -> u32 {
+pub(crate) fn now() -> u32 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     since.map_or(0, |since| {
         u32::try_from(since.as_secs()).unwrap_or(u32::MAX)

@@ -47,7 +47,7 @@ impl Kind {
 }
 
 /// An id so that keys are in the order of the numbers, negative ones first.
-fn id_key(id: PtsId) -> [u8; 4] {
+pub(crate) fn id_key(id: PtsId) -> [u8; 4] {
     (id.0.cast_unsigned() ^ 0x8000_0000).to_be_bytes()
 }
 

@@ -20,7 +20,7 @@ const LIST_USERS: i32 = 1;
 const LIST_GROUPS: i32 = 2;
 
 /// Logs what is wrong with the server itself, and gives the code to abort with.
-fn refuse(error: &PrError) -> AbortCode {
+pub(crate) fn refuse(error: &PrError) -> AbortCode {
     if matches!(error, PrError::Damaged(_)) {
         tracing::error!(%error, "protection database");
     }
