@@ -1,0 +1,202 @@
+//! From a cache to a file system others can use.
+
+use std::io;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use afar_cache::Cache;
+use fuser::{Config, MountOption, Session, SessionACL};
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+
+use crate::invalidate;
+use crate::requests::Requests;
+
+/// Threads that read requests, at most. What a request waits for is done elsewhere.
+const READERS_MAX: usize = 4;
+
+/// How something is mounted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// What the table of mounts shows as mounted.
+    pub source: String,
+    /// Whether others than the user who mounts may use it.
+    pub allow_other: bool,
+    /// Whether a process beside this one, fusermount3, unmounts when this one ends, however it does.
+    /// It needs `allow_other`.
+    pub auto_unmount: bool,
+    /// Whether nothing can be changed through it.
+    pub read_only: bool,
+    /// Whether programs in it cannot be run.
+    pub no_exec: bool,
+    /// Whether programs run with their owner's rights if their mode says so.
+    pub suid: bool,
+    /// Whether reading leaves no time of access. AFS has none anyway.
+    pub no_atime: bool,
+}
+
+impl Options {
+    fn config(&self) -> Config {
+        let mut options = vec![
+            MountOption::FSName(self.source.clone()),
+            // Not `Subtype`, which the library tells fusermount and not the kernel.
+            MountOption::CUSTOM("subtype=afar".to_owned()),
+            MountOption::NoDev,
+        ];
+        let flags = [
+            (self.auto_unmount, MountOption::AutoUnmount),
+            (self.read_only, MountOption::RO),
+            (self.no_exec, MountOption::NoExec),
+            (self.suid, MountOption::Suid),
+            (!self.suid, MountOption::NoSuid),
+            (self.no_atime, MountOption::NoAtime),
+        ];
+        options.extend(
+            flags
+                .into_iter()
+                .filter_map(|(on, flag)| on.then_some(flag)),
+        );
+        let mut config = Config::default();
+        config.mount_options = options;
+        config.acl = match self.allow_other {
+            true => SessionACL::All,
+            false => SessionACL::Owner,
+        };
+        let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        config.n_threads = Some(cores.clamp(1, READERS_MAX));
+        config.clone_fd = true;
+        config
+    }
+}
+
+/// Why something is not mounted, or ended.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MountError {
+    /// The system has no FUSE.
+    #[error(
+        "/dev/fuse is not there; load the kernel's module (modprobe fuse), or let the container have \
+         the device"
+    )]
+    NoFuse,
+    /// Only root may do it.
+    #[error("mounting on {place} is refused: {source}")]
+    Refused {
+        /// Where.
+        place: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Others were to be allowed to use it.
+    #[error(
+        "others may use what you mount only if /etc/fuse.conf has user_allow_other; leave allow_other \
+         away, or be root"
+    )]
+    AllowOther,
+    /// It was live, and ended by itself.
+    #[error("the mount on {place} ended: {source}")]
+    Ended {
+        /// Where.
+        place: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// A mounted file system that answers.
+#[derive(Debug)]
+pub struct Mount {
+    place: PathBuf,
+    end: oneshot::Receiver<io::Result<()>>,
+}
+
+impl Mount {
+    /// Mounts a cache on a directory. When this returns the kernel's requests are answered, by threads
+    /// of this mount and tasks of `runtime`.
+    ///
+    /// # Errors
+    /// When the system does not mount it.
+    pub fn new(
+        cache: Cache,
+        runtime: &Handle,
+        place: &Path,
+        options: &Options,
+    ) -> Result<Self, MountError> {
+        if !Path::new("/dev/fuse").exists() {
+            return Err(MountError::NoFuse);
+        }
+        let refused = |source: io::Error| {
+            let place = place.to_owned();
+            match source.to_string() {
+                text if text.contains("user_allow_other") => MountError::AllowOther,
+                _ => MountError::Refused { place, source },
+            }
+        };
+        let said = cache.invalidations();
+        let requests = Requests::new(cache, runtime.clone());
+        let session = Session::new(requests, place, &options.config()).map_err(refused)?;
+        invalidate::start(said, &session.notifier(), runtime.clone()).map_err(refused)?;
+        let (ended, end) = oneshot::channel();
+        let serve = move || {
+            // Nobody is told if the mount was dropped.
+            let _told = ended.send(session.run());
+        };
+        thread::Builder::new()
+            .name("afar-fuse".to_owned())
+            .spawn(serve)
+            .map_err(refused)?;
+        Ok(Self {
+            place: place.to_owned(),
+            end,
+        })
+    }
+
+    /// Where it is mounted.
+    #[must_use]
+    pub fn place(&self) -> &Path {
+        &self.place
+    }
+
+    /// Returns when it is unmounted and nobody uses it any more. May be dropped and asked again.
+    ///
+    /// # Errors
+    /// When it ended otherwise.
+    pub async fn ended(&mut self) -> Result<(), MountError> {
+        let end = match (&mut self.end).await {
+            Ok(end) => end,
+            Err(_) => Err(io::Error::other("a thread that served it has panicked")),
+        };
+        end.map_err(|source| MountError::Ended {
+            place: self.place.clone(),
+            source,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_do_not_exclude_each_other() {
+        let options = Options {
+            source: "a.org".to_owned(),
+            allow_other: true,
+            auto_unmount: false,
+            read_only: true,
+            no_exec: true,
+            suid: false,
+            no_atime: true,
+        };
+        let config = options.config();
+        assert!(config.mount_options.contains(&MountOption::NoSuid));
+        assert!(!config.mount_options.contains(&MountOption::Suid));
+        assert_eq!(config.acl, SessionACL::All);
+        let suid = Options {
+            suid: true,
+            ..options
+        };
+        assert!(!suid.config().mount_options.contains(&MountOption::NoSuid));
+    }
+}

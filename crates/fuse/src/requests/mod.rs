@@ -1,0 +1,681 @@
+//! One method for each kind of request.
+//!
+//! A request is begun on the thread that read it: what is in memory is answered there and then. What
+//! has to wait goes on as a task of the runtime, so that no request waits for another.
+
+mod directory;
+mod lock;
+mod privileges;
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::task::{Context, Waker};
+use std::time::SystemTime;
+
+use afar_cache::{Cache, Errno, Handle, OpenFlags, RenameFlags, SetAttr, StatFs};
+use bytes::Bytes;
+use fuser::{
+    AccessFlags, BsdFileFlags, FileHandle, Filesystem, FopenFlags, INodeNo, InitFlags,
+    KernelConfig, LockOwner, ReplyAttr, ReplyBmap, ReplyCreate, ReplyData, ReplyDirectory,
+    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLock, ReplyLseek, ReplyOpen,
+    ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+};
+use tokio::runtime::Handle as Runtime;
+
+use crate::reply::{self, Answer, errno, file_attr, generation, ino, who};
+
+/// Octets of the greatest write, and so of the greatest read.
+const WRITE_MAX: u32 = 1 << 20;
+/// Reads ahead and the like that the kernel may have under way.
+const BACKGROUND_MAX: u16 = 128;
+/// The beginning of the names of extended attributes that we have.
+const XATTR_PREFIX: &[u8] = b"afs.";
+/// What the kernel is asked to do, as far as it can.
+const WANTED: [InitFlags; 9] = [
+    // Names and attributes of a directory in one answer, where they are being asked for.
+    InitFlags::FUSE_DO_READDIRPLUS,
+    InitFlags::FUSE_READDIRPLUS_AUTO,
+    // Look-ups and listings of one directory at a time by several.
+    InitFlags::FUSE_PARALLEL_DIROPS,
+    InitFlags::FUSE_ASYNC_DIO,
+    // Opening and emptying is one step, as two would have others see the one without the other.
+    InitFlags::FUSE_ATOMIC_O_TRUNC,
+    // A symlink never changes: what it says is kept.
+    InitFlags::FUSE_CACHE_SYMLINKS,
+    // Locks are told to the server.
+    InitFlags::FUSE_POSIX_LOCKS,
+    InitFlags::FUSE_FLOCK_LOCKS,
+    // Else each write is preceded by a question for the attribute security.capability.
+    InitFlags::FUSE_HANDLE_KILLPRIV_V2,
+];
+
+/// A cache as the kernel's requests see it.
+#[derive(Debug)]
+pub(crate) struct Requests {
+    cache: Cache,
+    runtime: Runtime,
+}
+
+impl Requests {
+    pub(crate) fn new(cache: Cache, runtime: Runtime) -> Self {
+        Self { cache, runtime }
+    }
+
+    /// Does a request: here if it can be done at once, else as a task.
+    fn run(&self, request: impl Future<Output = ()> + Send + 'static) {
+        let mut request = Box::pin(request);
+        let _inside = self.runtime.enter();
+        // A task wakes itself when it is begun, so nothing is lost by not being woken here.
+        let mut context = Context::from_waker(Waker::noop());
+        if request.as_mut().poll(&mut context).is_pending() {
+            drop(self.runtime.spawn(request));
+        }
+    }
+
+    /// The same for requests with one answer.
+    fn answer<T, R>(
+        &self,
+        reply: R,
+        request: impl Future<Output = Result<T, Errno>> + Send + 'static,
+    ) where
+        R: Answer<T> + Send + 'static,
+        T: Send + 'static,
+    {
+        self.run(async move { reply.answer(request.await) });
+    }
+}
+
+/// A name, for a task.
+fn owned(name: &OsStr) -> Vec<u8> {
+    name.as_bytes().to_vec()
+}
+
+/// What is opened may keep its pages, if they are still good, and be written to directly by several.
+fn open_flags(keep: bool) -> FopenFlags {
+    let mut flags = FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES;
+    flags.set(FopenFlags::FOPEN_KEEP_CACHE, keep);
+    flags
+}
+
+fn time(time: TimeOrNow) -> SystemTime {
+    match time {
+        TimeOrNow::SpecificTime(time) => time,
+        TimeOrNow::Now => SystemTime::now(),
+    }
+}
+
+impl Filesystem for Requests {
+    fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        for flag in WANTED {
+            if config.add_capabilities(flag).is_err() {
+                tracing::debug!(?flag, "the kernel cannot do this");
+            }
+        }
+        let invalid = |nearest| io::Error::other(format!("a limit is refused, {nearest} is not"));
+        config.set_max_write(WRITE_MAX).map_err(invalid)?;
+        config
+            .set_max_background(BACKGROUND_MAX)
+            .map_err(|nearest| invalid(nearest.into()))?;
+        Ok(())
+    }
+
+    fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let (cache, who, parent, name) =
+            (self.cache.clone(), who(request), ino(parent), owned(name));
+        self.answer(reply, async move { cache.lookup(who, parent, &name).await });
+    }
+
+    fn forget(&self, _request: &Request, number: INodeNo, count: u64) {
+        if !directory::is_unknown(number) {
+            self.cache.forget(ino(number), count);
+        }
+    }
+
+    fn getattr(
+        &self,
+        request: &Request,
+        number: INodeNo,
+        _handle: Option<FileHandle>,
+        reply: ReplyAttr,
+    ) {
+        let (cache, who) = (self.cache.clone(), who(request));
+        self.answer(reply, async move { cache.getattr(who, ino(number)).await });
+    }
+
+    fn setattr(
+        &self,
+        request: &Request,
+        number: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+        _atime: Option<TimeOrNow>,
+        mtime: Option<TimeOrNow>,
+        _ctime: Option<SystemTime>,
+        handle: Option<FileHandle>,
+        _crtime: Option<SystemTime>,
+        _chgtime: Option<SystemTime>,
+        _bkuptime: Option<SystemTime>,
+        _flags: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        let (cache, who) = (self.cache.clone(), who(request));
+        let mut set = SetAttr {
+            mode: mode.map(|mode| mode & 0o7777),
+            size,
+            mtime: mtime.map(time),
+            uid,
+            gid,
+        };
+        let handle = handle.map(|handle| Handle(handle.0));
+        self.answer(reply, async move {
+            privileges::drop_by(&cache, who, ino(number), &mut set).await;
+            cache.setattr(who, ino(number), set, handle).await
+        });
+    }
+
+    fn readlink(&self, request: &Request, number: INodeNo, reply: ReplyData) {
+        let (cache, who) = (self.cache.clone(), who(request));
+        self.answer(reply, async move { cache.readlink(who, ino(number)).await });
+    }
+
+    fn mknod(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _umask: u32,
+        _rdev: u32,
+        reply: ReplyEntry,
+    ) {
+        // AFS has no devices, sockets and pipes.
+        if mode & libc::S_IFMT != libc::S_IFREG {
+            return reply.error(fuser::Errno::EPERM);
+        }
+        let (cache, who, name) = (self.cache.clone(), who(request), owned(name));
+        let flags = OpenFlags {
+            write: true,
+            exclusive: true,
+            ..OpenFlags::default()
+        };
+        self.answer(reply, async move {
+            let made = cache.create(who, ino(parent), &name, mode & 0o7777, flags);
+            let (entry, handle) = made.await?;
+            cache.release(handle, None).await;
+            Ok(entry)
+        });
+    }
+
+    fn mkdir(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _umask: u32,
+        reply: ReplyEntry,
+    ) {
+        let (cache, who, name) = (self.cache.clone(), who(request), owned(name));
+        self.answer(reply, async move {
+            cache.mkdir(who, ino(parent), &name, mode & 0o7777).await
+        });
+    }
+
+    fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let (cache, who, name) = (self.cache.clone(), who(request), owned(name));
+        self.answer(
+            reply,
+            async move { cache.unlink(who, ino(parent), &name).await },
+        );
+    }
+
+    fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let (cache, who, name) = (self.cache.clone(), who(request), owned(name));
+        self.answer(
+            reply,
+            async move { cache.rmdir(who, ino(parent), &name).await },
+        );
+    }
+
+    fn symlink(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        target: &Path,
+        reply: ReplyEntry,
+    ) {
+        let (cache, who, name) = (self.cache.clone(), who(request), owned(name));
+        let target = owned(target.as_os_str());
+        self.answer(reply, async move {
+            cache.symlink(who, ino(parent), &name, &target).await
+        });
+    }
+
+    fn rename(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        new_parent: INodeNo,
+        new_name: &OsStr,
+        flags: fuser::RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        let (cache, who) = (self.cache.clone(), who(request));
+        let (name, new_name) = (owned(name), owned(new_name));
+        let (from, to) = (ino(parent), ino(new_parent));
+        let flags = RenameFlags(flags.bits());
+        self.answer(reply, async move {
+            cache.rename(who, from, &name, to, &new_name, flags).await
+        });
+    }
+
+    fn link(
+        &self,
+        request: &Request,
+        number: INodeNo,
+        new_parent: INodeNo,
+        new_name: &OsStr,
+        reply: ReplyEntry,
+    ) {
+        let (cache, who, name) = (self.cache.clone(), who(request), owned(new_name));
+        self.answer(reply, async move {
+            cache.link(who, ino(number), ino(new_parent), &name).await
+        });
+    }
+
+    fn open(&self, request: &Request, number: INodeNo, flags: fuser::OpenFlags, reply: ReplyOpen) {
+        let (cache, who) = (self.cache.clone(), who(request));
+        self.run(async move {
+            let flags = OpenFlags::from_linux(flags.0);
+            match cache.open_file(who, ino(number), flags).await {
+                Ok((handle, keep)) => reply.opened(FileHandle(handle.0), open_flags(keep)),
+                Err(error) => reply.error(errno(error)),
+            }
+        });
+    }
+
+    fn create(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _umask: u32,
+        flags: i32,
+        reply: ReplyCreate,
+    ) {
+        let (cache, who, name) = (self.cache.clone(), who(request), owned(name));
+        self.run(async move {
+            let flags = OpenFlags::from_linux(flags);
+            let made = cache.create(who, ino(parent), &name, mode & 0o7777, flags);
+            match made.await {
+                Ok((entry, handle)) => reply.created(
+                    &reply::both(&entry),
+                    &file_attr(&entry.attr),
+                    generation(&entry),
+                    FileHandle(handle.0),
+                    open_flags(false),
+                ),
+                Err(error) => reply.error(errno(error)),
+            }
+        });
+    }
+
+    fn read(
+        &self,
+        _request: &Request,
+        _number: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        size: u32,
+        _flags: fuser::OpenFlags,
+        _owner: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        let cache = self.cache.clone();
+        self.answer(reply, async move {
+            cache.read(Handle(handle.0), offset, size).await
+        });
+    }
+
+    fn write(
+        &self,
+        request: &Request,
+        number: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        data: &[u8],
+        flags: WriteFlags,
+        _open_flags: fuser::OpenFlags,
+        _owner: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        let (cache, who) = (self.cache.clone(), who(request));
+        // The buffer is the reader's, who is to read the next request into it.
+        let data = Bytes::copy_from_slice(data);
+        let drop_privileges = flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
+        self.run(async move {
+            match cache.write(Handle(handle.0), offset, &data).await {
+                Ok(written) => {
+                    if drop_privileges {
+                        privileges::drop_now(&cache, who, ino(number)).await;
+                    }
+                    reply.written(written);
+                }
+                Err(error) => reply.error(errno(error)),
+            }
+        });
+    }
+
+    fn flush(
+        &self,
+        _request: &Request,
+        _number: INodeNo,
+        handle: FileHandle,
+        owner: LockOwner,
+        reply: ReplyEmpty,
+    ) {
+        let cache = self.cache.clone();
+        self.answer(reply, async move {
+            cache.flush(Handle(handle.0), owner.0).await
+        });
+    }
+
+    fn release(
+        &self,
+        _request: &Request,
+        _number: INodeNo,
+        handle: FileHandle,
+        _flags: fuser::OpenFlags,
+        owner: Option<LockOwner>,
+        _flush: bool,
+        reply: ReplyEmpty,
+    ) {
+        let cache = self.cache.clone();
+        self.answer(reply, async move {
+            let owner = owner.map(|owner| owner.0);
+            cache.release(Handle(handle.0), owner).await;
+            Ok(())
+        });
+    }
+
+    fn fsync(
+        &self,
+        _request: &Request,
+        _number: INodeNo,
+        handle: FileHandle,
+        _data_only: bool,
+        reply: ReplyEmpty,
+    ) {
+        let cache = self.cache.clone();
+        self.answer(reply, async move { cache.fsync(Handle(handle.0)).await });
+    }
+
+    fn opendir(
+        &self,
+        request: &Request,
+        number: INodeNo,
+        _flags: fuser::OpenFlags,
+        reply: ReplyOpen,
+    ) {
+        let (cache, who) = (self.cache.clone(), who(request));
+        self.run(async move {
+            match cache.opendir(who, ino(number)).await {
+                Ok(handle) => reply.opened(FileHandle(handle.0), FopenFlags::empty()),
+                Err(error) => reply.error(errno(error)),
+            }
+        });
+    }
+
+    fn readdir(
+        &self,
+        _request: &Request,
+        _number: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        reply: ReplyDirectory,
+    ) {
+        let cache = self.cache.clone();
+        self.run(async move { directory::names(&cache, Handle(handle.0), offset, reply).await });
+    }
+
+    fn readdirplus(
+        &self,
+        _request: &Request,
+        _number: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        reply: ReplyDirectoryPlus,
+    ) {
+        let cache = self.cache.clone();
+        self.run(async move { directory::entries(&cache, Handle(handle.0), offset, reply).await });
+    }
+
+    fn releasedir(
+        &self,
+        _request: &Request,
+        _number: INodeNo,
+        handle: FileHandle,
+        _flags: fuser::OpenFlags,
+        reply: ReplyEmpty,
+    ) {
+        self.cache.releasedir(Handle(handle.0));
+        reply.ok();
+    }
+
+    /// What a server has answered about a directory, it has on its disk.
+    fn fsyncdir(
+        &self,
+        _request: &Request,
+        _number: INodeNo,
+        _handle: FileHandle,
+        _data_only: bool,
+        reply: ReplyEmpty,
+    ) {
+        reply.ok();
+    }
+
+    fn statfs(&self, _request: &Request, number: INodeNo, reply: ReplyStatfs) {
+        let cache = self.cache.clone();
+        self.run(async move {
+            match cache.statfs(ino(number)).await {
+                // AFS does not count files in advance: 0 is how others say so.
+                Ok(space) => reply.statfs(
+                    space.blocks,
+                    space.free,
+                    space.free,
+                    0,
+                    0,
+                    StatFs::BLOCK,
+                    StatFs::NAME_MAX,
+                    StatFs::BLOCK,
+                ),
+                Err(error) => reply.error(errno(error)),
+            }
+        });
+    }
+
+    fn setxattr(
+        &self,
+        request: &Request,
+        number: INodeNo,
+        name: &OsStr,
+        value: &[u8],
+        _flags: i32,
+        _position: u32,
+        reply: ReplyEmpty,
+    ) {
+        if !name.as_bytes().starts_with(XATTR_PREFIX) {
+            return reply.error(fuser::Errno::EOPNOTSUPP);
+        }
+        let (cache, who, name) = (self.cache.clone(), who(request), owned(name));
+        let value = value.to_vec();
+        self.answer(reply, async move {
+            cache.setxattr(who, ino(number), &name, &value).await
+        });
+    }
+
+    fn getxattr(
+        &self,
+        request: &Request,
+        number: INodeNo,
+        name: &OsStr,
+        size: u32,
+        reply: ReplyXattr,
+    ) {
+        // Programs ask for attributes of others all the time.
+        if !name.as_bytes().starts_with(XATTR_PREFIX) {
+            return reply.error(fuser::Errno::ENODATA);
+        }
+        let (cache, who, name) = (self.cache.clone(), who(request), owned(name));
+        self.run(async move {
+            let value = cache.getxattr(who, ino(number), &name).await;
+            reply::xattr(reply, size, value);
+        });
+    }
+
+    fn listxattr(&self, request: &Request, number: INodeNo, size: u32, reply: ReplyXattr) {
+        let (cache, who) = (self.cache.clone(), who(request));
+        self.run(async move {
+            let names = cache.listxattr(who, ino(number)).await;
+            let list = names.map(|names| {
+                let ended = names
+                    .into_iter()
+                    .flat_map(|name| name.into_iter().chain([0]));
+                ended.collect::<Vec<u8>>()
+            });
+            reply::xattr(reply, size, list);
+        });
+    }
+
+    fn removexattr(&self, _request: &Request, _number: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        reply.error(if name.as_bytes().starts_with(XATTR_PREFIX) {
+            fuser::Errno::EPERM
+        } else {
+            fuser::Errno::ENODATA
+        });
+    }
+
+    fn access(&self, request: &Request, number: INodeNo, mask: AccessFlags, reply: ReplyEmpty) {
+        let (cache, who) = (self.cache.clone(), who(request));
+        let mask = u32::try_from(mask.bits() & 7).unwrap_or(0);
+        self.answer(
+            reply,
+            async move { cache.access(who, ino(number), mask).await },
+        );
+    }
+
+    fn getlk(
+        &self,
+        _request: &Request,
+        _number: INodeNo,
+        handle: FileHandle,
+        owner: LockOwner,
+        start: u64,
+        end: u64,
+        kind: i32,
+        pid: u32,
+        reply: ReplyLock,
+    ) {
+        let Some(lock) = lock::lock(kind, start, end, pid) else {
+            return reply.error(fuser::Errno::EINVAL);
+        };
+        let cache = self.cache.clone();
+        self.run(async move { lock::test(&cache, Handle(handle.0), owner.0, lock, reply).await });
+    }
+
+    fn setlk(
+        &self,
+        request: &Request,
+        _number: INodeNo,
+        handle: FileHandle,
+        owner: LockOwner,
+        start: u64,
+        end: u64,
+        kind: i32,
+        pid: u32,
+        sleep: bool,
+        reply: ReplyEmpty,
+    ) {
+        let Some(lock) = lock::lock(kind, start, end, pid) else {
+            return reply.error(fuser::Errno::EINVAL);
+        };
+        let (cache, asker) = (self.cache.clone(), request.pid());
+        let wait = sleep.then_some(asker);
+        self.answer(reply, async move {
+            lock::set(&cache, Handle(handle.0), owner.0, lock, wait).await
+        });
+    }
+
+    // What follows is not done. For each the kernel has something that does instead, and asks once.
+
+    fn bmap(&self, _: &Request, _: INodeNo, _: u32, _: u64, reply: ReplyBmap) {
+        reply.error(fuser::Errno::ENOSYS);
+    }
+
+    fn ioctl(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        _: fuser::IoctlFlags,
+        _: u32,
+        _: &[u8],
+        _: u32,
+        reply: ReplyIoctl,
+    ) {
+        reply.error(fuser::Errno::ENOTTY);
+    }
+
+    fn poll(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        _: fuser::PollNotifier,
+        _: fuser::PollEvents,
+        _: fuser::PollFlags,
+        reply: ReplyPoll,
+    ) {
+        reply.error(fuser::Errno::ENOSYS);
+    }
+
+    fn fallocate(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        _: u64,
+        _: u64,
+        _: i32,
+        reply: ReplyEmpty,
+    ) {
+        reply.error(fuser::Errno::ENOSYS);
+    }
+
+    fn lseek(&self, _: &Request, _: INodeNo, _: FileHandle, _: i64, _: i32, reply: ReplyLseek) {
+        reply.error(fuser::Errno::ENOSYS);
+    }
+
+    fn copy_file_range(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        _: u64,
+        _: INodeNo,
+        _: FileHandle,
+        _: u64,
+        _: u64,
+        _: fuser::CopyFileRangeFlags,
+        reply: ReplyWrite,
+    ) {
+        reply.error(fuser::Errno::ENOSYS);
+    }
+}
