@@ -6,7 +6,7 @@
 //! - `who`: the name the caller has proved to have, `superuser`, or `anonymous`
 //! - `from`: its address
 //! - `operation`: interface and operation, such as `PR.add_to_group`
-//! - `object`: the arguments, shortened; not of interfaces without a row in [`RULES`]
+//! - `object`: the arguments, shortened; not of interfaces that are not known here
 //! - `answer`: the results of a change, shortened
 //! - `code`: what the call was aborted with, 0 if it was not
 
@@ -25,6 +25,8 @@ pub const TARGET: &str = "audit";
 
 /// Octets of arguments or results that an event has.
 const SHOWN: usize = 240;
+/// The same where a user's number comes first, and what is nobody's business then.
+const SHOWN_ID: usize = "{ id: PtsId(2147483647)".len();
 
 /// BOZO: only for administrators.
 const BZACCESS: i32 = 39_430;
@@ -32,6 +34,8 @@ const BZACCESS: i32 = 39_430;
 /// What is known of an interface's operations.
 struct Rule {
     interface: &'static str,
+    /// Octets of arguments and results that are shown.
+    shown: usize,
     /// Those that change nothing; all others do.
     queries: &'static [&'static str],
 }
@@ -41,6 +45,7 @@ struct Rule {
 const RULES: &[Rule] = &[
     Rule {
         interface: "VL",
+        shown: SHOWN,
         queries: &[
             "get_entry_by_id",
             "get_entry_by_name_o",
@@ -62,6 +67,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         interface: "PR",
+        shown: SHOWN,
         queries: &[
             "where_is_it",
             "dump_entry",
@@ -81,6 +87,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         interface: "AFSVol",
+        shown: SHOWN,
         queries: &[
             "get_flags",
             "get_nth_volume",
@@ -100,6 +107,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         interface: "BOZO",
+        shown: SHOWN,
         queries: &[
             "get_status",
             "enumerate_instance",
@@ -113,6 +121,11 @@ const RULES: &[Rule] = &[
             "get_instance_strings",
             "get_restricted_mode",
         ],
+    },
+    Rule {
+        interface: "USERS",
+        shown: SHOWN_ID,
+        queries: &["register_start", "list_keys"],
     },
 ];
 
@@ -192,15 +205,21 @@ pub(crate) fn record<Q: Decode + Debug, A: Debug>(
     if !wanted {
         return;
     }
-    let shows = rule(operation.interface).is_some() || contains(UNAUDITED, operation.interface);
-    let object = shows.then(|| Q::decode(&mut Decoder::new(arguments)).map(Short));
-    let object = object.and_then(Result::ok);
-    let answer = result.as_ref().ok().filter(|_| shows && notable);
+    let shown = match rule(operation.interface) {
+        Some(rule) => rule.shown,
+        None if contains(UNAUDITED, operation.interface) => SHOWN,
+        None => 0,
+    };
+    let object = (shown > 0).then(|| Q::decode(&mut Decoder::new(arguments)));
+    let object = object
+        .and_then(Result::ok)
+        .map(|request| Short(request, shown));
+    let answer = result.as_ref().ok().filter(|_| shown > 0 && notable);
     let event = Event {
         operation,
         caller,
         object: object.as_ref().map(|object| object as &dyn Debug),
-        answer: answer.map(Short),
+        answer: answer.map(|answer| Short(answer, shown)),
         code: result.as_ref().err().map_or(0, |code| code.0),
     };
     event.emit(notable, refused);
@@ -245,34 +264,48 @@ impl<A: Debug> Event<'_, A> {
     }
 }
 
-/// Arguments or results, shortened and without the name of their type.
-struct Short<T>(T);
+/// Arguments or results, without the name of their type and cut to so many octets.
+struct Short<T>(T, usize);
 
 impl<T: Debug> Debug for Short<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut text = Limited(String::new());
+        let mut text = Limited {
+            name: true,
+            text: String::new(),
+            limit: self.1,
+        };
         // What does not fit is an error that says so.
         let whole = write!(text, "{:?}", self.0).is_ok();
-        let shown = ["Request", "Reply"]
-            .iter()
-            .find_map(|name| text.0.strip_prefix(name))
-            .unwrap_or(&text.0);
-        f.write_str(shown.trim_start())?;
+        f.write_str(&text.text)?;
         if whole { Ok(()) } else { f.write_str("…") }
     }
 }
 
-/// Takes text until it is long enough.
-struct Limited(String);
+/// Takes text until it is long enough, but for the name of a type at its beginning.
+struct Limited {
+    /// Whether that is still to come: `Debug` writes it in one piece.
+    name: bool,
+    text: String,
+    limit: usize,
+}
 
 impl Write for Limited {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        let room = SHOWN.saturating_sub(self.0.len());
-        if text.len() <= room {
-            self.0.push_str(text);
+        if std::mem::take(&mut self.name) && ["Request", "Reply"].contains(&text) {
             return Ok(());
         }
-        self.0.push_str(&text[..text.floor_char_boundary(room)]);
+        // Between name and brace there is a blank.
+        let text = if self.text.is_empty() {
+            text.trim_start()
+        } else {
+            text
+        };
+        let room = self.limit.saturating_sub(self.text.len());
+        if text.len() <= room {
+            self.text.push_str(text);
+            return Ok(());
+        }
+        self.text.push_str(&text[..text.floor_char_boundary(room)]);
         Err(fmt::Error)
     }
 }

@@ -3,11 +3,11 @@ use std::sync::{Arc, Mutex};
 
 use afar_net::Identity;
 use afar_types::{Fid, PtsId};
-use afar_xdr::{XdrString, to_bytes};
+use afar_xdr::{Opaque, XdrString, to_bytes};
 use tracing_subscriber::fmt::MakeWriter;
 
 use super::*;
-use crate::{INTERFACES, pr, rxafs, vl};
+use crate::{INTERFACES, pr, rxafs, users, vl};
 
 /// A log that is kept.
 #[derive(Clone, Default)]
@@ -130,6 +130,22 @@ fn long_arguments_are_cut() {
         line.contains("who=superuser") && !line.contains("object"),
         "{line}"
     );
+}
+
+#[test]
+fn nothing_of_passwords_is_told_but_whose_they_are() {
+    let request = users::register_finish::Request {
+        id: PtsId(5),
+        record: Opaque::new(*b"secret").unwrap(),
+    };
+    let (operation, arguments) = (users::register_finish::OPERATION, to_bytes(&request));
+    let line = logged(Level::INFO, || {
+        let caller = caller(Identity::Superuser);
+        let done = Ok(users::register_finish::Reply {});
+        record::<users::register_finish::Request, _>(operation, &caller, &arguments, &done);
+    });
+    assert!(line.contains("object={ id: PtsId(5)"), "{line}");
+    assert!(!line.contains("b\""), "{line}");
 }
 
 #[test]
