@@ -11,6 +11,7 @@ use afar_types::{CellName, PartitionId};
 use anyhow::{Context, bail, ensure};
 use serde::{Deserialize, Serialize};
 
+pub(crate) use login::LoginSection;
 pub(crate) use security::{Minimum, SecuritySection};
 
 /// Where `afar server` looks for its configuration.
@@ -92,6 +93,8 @@ pub(crate) struct Config {
     pub(crate) volumes: Volumes,
     /// Who callers can be, and how they prove it.
     pub(crate) security: SecuritySection,
+    /// The service for logins.
+    pub(crate) login: LoginSection,
     /// UDP sockets.
     pub(crate) net: Net,
     /// Partitions by letter.
@@ -112,6 +115,9 @@ macro_rules! with_default {
         }
     };
 }
+
+// Behind the macro, which it uses.
+mod login;
 
 with_default! {
     /// Roles of a server: all.
@@ -285,6 +291,7 @@ impl Config {
             "roles is empty: name one at least"
         );
         self.security.check()?;
+        self.login.check()?;
         for (id, partition) in self.partitions()? {
             partition.options().with_context(|| format!("{id}"))?;
         }

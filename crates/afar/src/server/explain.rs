@@ -199,6 +199,40 @@ pub(crate) const KEYS: &[Key] = &[
         "The same for the status that `bos` asks for.",
     ),
     key(
+        "login.enabled",
+        "true or false",
+        "Whether users may log in here by password or SSH key, where there is no KDC. The service \
+         is there if this server has the role pt, and the cell a key. See `afar pts createuser`.",
+    ),
+    key(
+        "login.listen",
+        "an address of this machine",
+        "The address to listen on for logins, if not the one of listen.",
+    ),
+    key(
+        "login.port",
+        "1 to 65535",
+        "The TCP port for logins. Clients ask at 7002 unless they are told another one.",
+    ),
+    key(
+        "login.certificate",
+        "a file in PEM",
+        "A certificate for TLS, with its chain, such as one for this host's name of an authority \
+         that all machines know. By default login.pem in the directory data, which is made at the \
+         first start; clients know it by its fingerprint.",
+    ),
+    key(
+        "login.certificate_key",
+        "a file in PEM",
+        "The certificate's private key, if it is in another file.",
+    ),
+    key(
+        "login.lifetime_minutes",
+        "5 to 43200 (30 days)",
+        "How long the tokens hold that are given for a login. They hold to their end, also if the \
+         user is removed.",
+    ),
+    key(
         "net.receive_buffer",
         "65536 to 1073741824 octets",
         "What a UDP socket holds until it is read. The kernel's net.core.rmem_max may allow less; \
@@ -338,6 +372,9 @@ mod tests {
             run: Some("/run/afar/x".into()),
             ..Config::default()
         };
+        config.login.listen = Some(config.listen.clone());
+        config.login.certificate = Some("/etc/afar/login.pem".into());
+        config.login.certificate_key = Some("/etc/afar/login.key".into());
         config.security.userlist = Some("/etc/afar/UserList".into());
         config
             .partition

@@ -4,6 +4,7 @@
 //! - `sockets`, `identity`: where a server listens, who it is
 //! - `security`: keys, who callers are, what they must do at least
 //! - `peers`: the database servers that are asked
+//! - `login`: tokens for users without a KDC
 //! - `process`: starting and stopping the roles
 //! - `overseer`: what `bos status` is told
 //! - `up`, `found`: a first cell: its configuration; its root volumes and mount points
@@ -12,6 +13,7 @@ mod config;
 mod explain;
 mod found;
 mod identity;
+mod login;
 mod old_options;
 mod overseer;
 mod peers;

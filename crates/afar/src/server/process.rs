@@ -27,6 +27,7 @@ use tokio::task::JoinSet;
 use super::config::{self, Config, Role};
 use super::found::found;
 use super::identity;
+use super::login::Login;
 use super::overseer::Overseer;
 use super::peers::Peers;
 use super::security::Security;
@@ -155,7 +156,7 @@ impl Process {
         Ok(())
     }
 
-    async fn serve_databases(&self, data: &Path) -> anyhow::Result<()> {
+    async fn serve_databases(&mut self, data: &Path) -> anyhow::Result<()> {
         if let Some(sockets) = self.sockets.get(&Role::Vl) {
             let database = self.database(data, "vl")?;
             let server = LocationServer::open(database, LocationConfig::default())?;
@@ -180,6 +181,15 @@ impl Process {
                 self.security.public(Role::Pt),
                 |_, identity| pr::Server::shared(&server, identity),
             );
+            let login = Login {
+                cell: &self.cell,
+                config: &self.config,
+                security: &self.security,
+                listen: self.listen(),
+                run: &self.run.path,
+            };
+            let served = login.serve(server, sockets, &mut self.background);
+            served.await?;
         }
         Ok(())
     }

@@ -88,6 +88,14 @@ impl Security {
         }
     }
 
+    /// How a service is served to everybody that nobody may listen in to.
+    pub(super) fn private(&self) -> Public {
+        Public {
+            classes: vec![self.rxkad(Level::Crypt)],
+            identity: Identity::Anonymous,
+        }
+    }
+
     /// Callers with tickets, at this level at least.
     fn rxkad(&self, minimum: Level) -> Arc<dyn ServerSecurity> {
         let (keys, identities) = (Arc::clone(&self.keys), Arc::clone(&self.identities));
