@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use afar_net::{Connection, Endpoint, RxNull, ServiceId};
-use afar_rpc::{RpcCause, RpcError, afsvol, bozo, pr, rxafs, vl};
+use afar_rpc::{RpcCause, RpcError, afsvol, bozo, pr, rxafs, users, vl};
 use afar_types::error::{UNOQUORUM, UNOTSYNC};
 
 /// UDP port of protection servers.
@@ -33,6 +33,8 @@ struct Inner {
     endpoint: Endpoint,
     vl: Database<vl::Client>,
     pr: Database<pr::Client>,
+    /// Beside them, of afar's only.
+    users: Database<users::Client>,
     volume_port: u16,
     volume_servers: Mutex<BTreeMap<Ipv4Addr, afsvol::Client>>,
 }
@@ -67,6 +69,10 @@ impl Servers {
         let vl = vl
             .iter()
             .map(|&server| vl::Client::new(connect(&endpoint, server, vl::SERVICE)));
+        let users = pr
+            .iter()
+            .map(|&server| users::Client::new(connect(&endpoint, server, users::SERVICE)));
+        let users = Database::new(users);
         let pr = pr
             .iter()
             .map(|&server| pr::Client::new(connect(&endpoint, server, pr::SERVICE)));
@@ -75,6 +81,7 @@ impl Servers {
             endpoint,
             vl,
             pr,
+            users,
             volume_port,
             volume_servers: Mutex::default(),
         }))
@@ -121,6 +128,18 @@ impl Servers {
         F: Future<Output = Result<R, RpcError>>,
     {
         self.0.pr.call(call).await
+    }
+
+    /// Calls the service for passwords and keys of a protection server, and others when it cannot
+    /// answer: see [`Servers::pr`].
+    ///
+    /// # Errors
+    /// What the last server asked said.
+    pub async fn users<R, F>(&self, call: impl Fn(users::Client) -> F) -> Result<R, RpcError>
+    where
+        F: Future<Output = Result<R, RpcError>>,
+    {
+        self.0.users.call(call).await
     }
 
     /// The volume server at this address.

@@ -19,7 +19,7 @@ use std::path::Path;
 
 use clap::{Arg, ArgAction, Command};
 
-pub(crate) use common::{Common, Session, run};
+pub(crate) use common::{Common, OWN, Session, run};
 
 /// The commands with this grammar.
 const SUITES: [&str; 4] = ["vos", "pts", "bos", "fs"];
@@ -398,7 +398,7 @@ fn options(command: &Command) -> impl Iterator<Item = (&str, &Arg)> {
 fn is_own(arg: &Arg) -> bool {
     matches!(
         arg.get_help_heading(),
-        Some(common::OWN | crate::fetch::REACH)
+        Some(OWN | crate::fetch::REACH)
     )
 }
 

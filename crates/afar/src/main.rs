@@ -9,6 +9,7 @@ mod fs;
 mod keys;
 mod local_cell;
 mod output;
+mod password;
 mod pts;
 mod resolve;
 mod rxperf;

@@ -24,7 +24,7 @@ use crate::resolve;
 
 /// The heading of options that the suites do not have elsewhere. No value goes to them by its
 /// place, and the suites' own form of help does not show them.
-pub(super) const OWN: &str = "Options of afar's own";
+pub(crate) const OWN: &str = "Options of afar's own";
 
 /// Where `ThisCell` is looked for.
 const CONFIG_DIRS: [&str; 3] = ["/etc/openafs", "/usr/vice/etc", "/etc/afar"];

@@ -6,6 +6,7 @@ use clap::Args;
 
 use super::members::show;
 use super::report::{Entry, List, Made, Max, Row};
+use super::users::NewCredentials;
 use super::{Outcome, Pts, PtsCommon, words};
 use crate::output;
 
@@ -18,6 +19,8 @@ pub(crate) struct CreateuserArgs {
     /// user id
     #[arg(long, value_name = "user id")]
     id: Vec<String>,
+    #[command(flatten)]
+    credentials: NewCredentials,
     #[command(flatten)]
     pub(super) common: PtsCommon,
 }
@@ -135,6 +138,7 @@ pub(super) async fn createuser(
     pts: &mut Pts<'_>,
     args: &CreateuserArgs,
 ) -> anyhow::Result<Outcome> {
+    let credentials = args.credentials.read(&args.name)?;
     for (place, name) in args.name.iter().enumerate() {
         let id = match given_id(&args.id, place, false) {
             Ok(id) => id,
@@ -144,8 +148,12 @@ pub(super) async fn createuser(
         let with_id = id.map_or_else(String::new, |id| format!("with id {} ", id.0));
         let ignored = pts.ignored();
         let what = format!("; unable to create user {name} {with_id}{ignored}");
+        let new = made.as_ref().ok().copied();
         if !tell_made(pts, name, made, &what)? {
             return Ok(Outcome::Failed);
+        }
+        if let Some(id) = new {
+            credentials.set(pts.servers, name, id).await?;
         }
     }
     Ok(Outcome::Done)

@@ -1,12 +1,14 @@
 //! `afar pts`: users and groups of a cell, with OpenAFS's verbs, words and exit codes.
 //!
 //! Output is that of OpenAFS's `pts`, to the blank; errors, too, begin as its do. Commands of its
-//! interactive mode are not here.
+//! interactive mode are not here. What OpenAFS's has not, its own help does not list: passwords and
+//! SSH keys of users (`users`).
 
 mod access;
 mod entries;
 mod members;
 mod report;
+mod users;
 mod words;
 
 use std::process::ExitCode;
@@ -55,6 +57,12 @@ pub(crate) enum PtsCommand {
     Setfields(access::SetfieldsArgs),
     /// set max id
     Setmax(entries::SetmaxArgs),
+    /// set the password with which a user logs in where there is no KDC
+    #[command(hide = true)]
+    Setpassword(users::SetpasswordArgs),
+    /// list, add and remove the SSH keys with which a user logs in
+    #[command(hide = true)]
+    Sshkeys(users::SshkeysArgs),
 }
 
 /// Options of all commands of `pts`.
@@ -127,6 +135,12 @@ pub(crate) fn run(command: PtsCommand) -> anyhow::Result<ExitCode> {
         PtsCommand::Listmax(args) => with(&args.common, entries::listmax),
         PtsCommand::Setmax(args) => {
             with(&args.common, async |pts| entries::setmax(pts, args).await)
+        }
+        PtsCommand::Setpassword(args) => with(&args.common, async |pts| {
+            users::setpassword(pts, args).await
+        }),
+        PtsCommand::Sshkeys(args) => {
+            with(&args.common, async |pts| users::sshkeys(pts, args).await)
         }
         PtsCommand::Setfields(args) => {
             with(&args.common, async |pts| access::setfields(pts, args).await)
