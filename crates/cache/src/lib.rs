@@ -4,11 +4,37 @@
 //! nothing of how these come in. A name or status is used only while a file server's promise to tell
 //! of changes holds; data is used only for the version that the status tells. What is written is kept
 //! beside the version it was written to, and stored when the file is closed.
+//!
+//! - `inodes`, `mount`: numbers for the kernel; volumes as they are reached through mount points
+//! - `vnode`, `vnodes`: what is known of each file; all that are in memory
+//! - `status`, `breaks`: statuses and promises; promises that are broken
+//! - `names`, `listing`, `entries`, `edit`: directories looked up, read and changed
+//! - `data`: files read, read ahead, written and stored; `storage`, `memory`: where data is kept
+//! - `attributes`, `access`, `xattr`, `lock`: what else there is to ask
 
+mod access;
+mod attributes;
+mod breaks;
 mod cache;
 mod config;
+mod data;
+mod edit;
+mod entries;
 mod error;
+mod handles;
+mod inodes;
+mod listing;
+mod lock;
+mod memory;
+mod mount;
+mod names;
+mod ranges;
+mod status;
+mod storage;
 mod types;
+mod vnode;
+mod vnodes;
+mod xattr;
 
 pub use cache::Cache;
 pub use config::{CacheConfig, Root};

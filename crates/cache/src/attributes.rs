@@ -1,0 +1,146 @@
+//! Attributes, and space.
+
+use std::time::{Duration, SystemTime};
+
+use afar_types::{DataVersion, FileType, PtsId, StoreStatus, UnixTime, VolumeType};
+
+use crate::cache::Cache;
+use crate::error::Errno;
+use crate::inodes::Place;
+use crate::types::{Attr, Handle, Ino, Kind, SetAttr, StatFs, Who};
+
+/// How long the attributes of the list of cells may be used without asking.
+const CELLS_VALID: Duration = Duration::from_secs(3600);
+
+impl Cache {
+    /// The attributes of something.
+    ///
+    /// # Errors
+    /// As servers say.
+    pub async fn getattr(&self, who: Who, ino: Ino) -> Result<Attr, Errno> {
+        let _ = who;
+        let inode = self.inode(ino)?;
+        let spot = match &inode.place {
+            Place::Cells => return Ok(cells_attr(self.0.begun)),
+            Place::Vnode(spot) => spot,
+        };
+        let status = self.fresh(&spot.vnode).await?;
+        Ok(self.attr(&inode, &spot.vnode, &status))
+    }
+
+    /// Sets attributes. A length set is stored at once, unless the file is open for writing.
+    ///
+    /// # Errors
+    /// As servers say.
+    pub async fn setattr(
+        &self,
+        who: Who,
+        ino: Ino,
+        set: SetAttr,
+        handle: Option<Handle>,
+    ) -> Result<Attr, Errno> {
+        let _ = handle;
+        let spot = self.spot(ino)?;
+        let vnode = &spot.vnode;
+        if spot.mount.volume.kind() != VolumeType::ReadWrite {
+            return Err(Errno::EROFS);
+        }
+        if let Some(size) = set.size {
+            let status = self.fresh(vnode).await?;
+            match status.file_type {
+                FileType::Directory => return Err(Errno::EISDIR),
+                FileType::Symlink => return Err(Errno::EINVAL),
+                _ => self.resize(vnode, &status, size)?,
+            }
+            if vnode.lock().writers == 0 {
+                self.store(vnode).await?;
+            }
+        }
+        let mut attributes = StoreStatus::default();
+        if let Some(mode) = set.mode {
+            attributes.mask |= StoreStatus::SET_MODE;
+            attributes.unix_mode_bits = mode & 0o7777;
+            // Without the right to write in its new mode what was written could not be stored.
+            self.store(vnode).await?;
+        }
+        if let Some(time) = set.mtime {
+            let time = UnixTime::from(time);
+            let mut state = vnode.lock();
+            if let Some(dirty) = &mut state.dirty {
+                dirty.mtime = time;
+            } else {
+                attributes.mask |= StoreStatus::SET_MOD_TIME;
+                attributes.client_mod_time = time;
+            }
+        }
+        if let Some(uid) = set.uid {
+            attributes.mask |= StoreStatus::SET_OWNER;
+            attributes.owner = PtsId(i32::try_from(uid).map_err(|_| Errno::EINVAL)?);
+        }
+        if let Some(gid) = set.gid {
+            attributes.mask |= StoreStatus::SET_GROUP;
+            attributes.group = PtsId(i32::try_from(gid).map_err(|_| Errno::EINVAL)?);
+        }
+        if attributes.mask != 0 {
+            let fid = vnode.key.fid;
+            let (client, volume) = (&self.0.client, &vnode.volume);
+            let stored = client.set_attributes(volume, fid, attributes).await;
+            let stored =
+                stored.map_err(|error| self.failed(vnode, "setting attributes", &error))?;
+            self.0.breaks.count(fid);
+            let mut state = vnode.lock();
+            let version = state.status.map(|status| status.data_version);
+            if version <= Some(stored.data_version) {
+                state.take_status(stored);
+            }
+        }
+        self.getattr(who, ino).await
+    }
+
+    /// Space of the volume something is in. Of the list of cells there is none.
+    ///
+    /// # Errors
+    /// As servers say.
+    pub async fn statfs(&self, ino: Ino) -> Result<StatFs, Errno> {
+        let inode = self.inode(ino)?;
+        let spot = match &inode.place {
+            Place::Cells => return Ok(StatFs { blocks: 0, free: 0 }),
+            Place::Vnode(spot) => spot,
+        };
+        let status = self.0.client.volume_status(&spot.mount.volume).await;
+        let status = status
+            .map_err(|error| self.failed(&spot.vnode, "asking for space", &error))?
+            .status;
+        let partition_free = u64::from(status.partition_blocks_available);
+        let (quota, used) = (status.max_quota.into(), status.blocks_in_use.into());
+        if quota == 0 {
+            return Ok(StatFs {
+                blocks: status.partition_max_blocks.into(),
+                free: partition_free,
+            });
+        }
+        let free = partition_free.min(u64::saturating_sub(quota, used));
+        Ok(StatFs {
+            blocks: quota,
+            free,
+        })
+    }
+}
+
+/// The attributes of the list of cells.
+fn cells_attr(time: SystemTime) -> Attr {
+    Attr {
+        ino: Ino::ROOT,
+        kind: Kind::Dir,
+        size: 2048,
+        blocks: 4,
+        mtime: time,
+        ctime: time,
+        mode: 0o555,
+        nlink: 2,
+        uid: 0,
+        gid: 0,
+        data_version: DataVersion(1),
+        valid: CELLS_VALID,
+    }
+}

@@ -1,0 +1,163 @@
+//! Broken promises: what was promised is forgotten, and so is what is on its way.
+//!
+//! A server may break a promise before the reply that carries it is here. So breaks are counted, by
+//! fid and by volume, in tables of fixed size: a reply's promise counts only if the counters of its
+//! fid are as they were before it was asked for. Fids that share a counter cost a question more,
+//! never a stale answer.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use afar_cell::BreakHandler;
+use afar_types::{Fid, VolumeId};
+use tokio::sync::broadcast;
+
+use crate::inodes::Inodes;
+use crate::types::Invalidation;
+use crate::vnode::Vnode;
+use crate::vnodes::Vnodes;
+
+const FID_COUNTERS: usize = 4096;
+const VOLUME_COUNTERS: usize = 256;
+
+/// How many breaks there were that concern a fid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Mark(u64);
+
+impl Mark {
+    /// One that never counts as unbroken.
+    pub(crate) const NONE: Self = Self(u64::MAX);
+}
+
+/// Counts breaks and carries them out.
+#[derive(Debug)]
+pub(crate) struct Breaks {
+    fids: Box<[AtomicU64]>,
+    volumes: Box<[AtomicU64]>,
+    all: AtomicU64,
+    /// Breaks of any kind.
+    total: AtomicU64,
+    pub(crate) vnodes: Arc<Vnodes>,
+    pub(crate) inodes: Arc<Inodes>,
+    pub(crate) invalidations: broadcast::Sender<Invalidation>,
+}
+
+impl Breaks {
+    pub(crate) fn new(
+        vnodes: Arc<Vnodes>,
+        inodes: Arc<Inodes>,
+        invalidations: broadcast::Sender<Invalidation>,
+    ) -> Self {
+        let counters = |number| (0..number).map(|_| AtomicU64::new(0)).collect();
+        Self {
+            fids: counters(FID_COUNTERS),
+            volumes: counters(VOLUME_COUNTERS),
+            all: AtomicU64::new(0),
+            total: AtomicU64::new(0),
+            vnodes,
+            inodes,
+            invalidations,
+        }
+    }
+
+    /// Breaks so far. Counters only grow, so their sum changes if any of them does.
+    pub(crate) fn mark(&self, fid: Fid) -> Mark {
+        let counters = [self.of_fid(fid), self.of_volume(fid.volume), &self.all];
+        Mark(
+            counters
+                .map(|counter| counter.load(Ordering::SeqCst))
+                .iter()
+                .sum(),
+        )
+    }
+
+    /// Breaks so far that concern anything: for a fid that is not known yet.
+    pub(crate) fn any(&self) -> Mark {
+        Mark(self.total.load(Ordering::SeqCst))
+    }
+
+    /// What is on its way about a fid is not to be promised: it has been changed.
+    pub(crate) fn count(&self, fid: Fid) {
+        self.of_fid(fid).fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn of_fid(&self, fid: Fid) -> &AtomicU64 {
+        let mixed = [fid.volume.0, fid.vnode.0, fid.uniquifier.0]
+            .iter()
+            .fold(0_u32, |mixed, part| {
+                (mixed ^ part).wrapping_mul(0x9e37_79b1).rotate_left(15)
+            });
+        &self.fids[mixed as usize % FID_COUNTERS]
+    }
+
+    fn of_volume(&self, volume: VolumeId) -> &AtomicU64 {
+        &self.volumes[volume.0 as usize % VOLUME_COUNTERS]
+    }
+
+    /// A volume is another one now: nothing promised of it holds.
+    pub(crate) fn break_volume(&self, volume: VolumeId) {
+        self.of_volume(volume).fetch_add(1, Ordering::SeqCst);
+        for vnode in self.vnodes.of_volume(volume) {
+            self.break_one(&vnode);
+        }
+    }
+
+    fn break_one(&self, vnode: &Arc<Vnode>) {
+        if vnode.lock().promise.take().is_some() {
+            self.invalidate(vnode);
+        }
+    }
+
+    /// Tells the kernel that what it knows of something may be wrong.
+    pub(crate) fn invalidate(&self, vnode: &Arc<Vnode>) {
+        for inode in self.inodes.of_vnode(vnode) {
+            // Nobody may be listening.
+            let tell = |what| self.invalidations.send(what).is_ok();
+            for name in inode.take_names() {
+                let parent = inode.ino;
+                tell(Invalidation::Entry { parent, name });
+            }
+            let ino = inode.ino;
+            tell(Invalidation::Inode { ino, data: true });
+        }
+    }
+}
+
+impl BreakHandler for Breaks {
+    fn broken(&self, server: SocketAddr, fids: &[Fid]) {
+        self.total.fetch_add(1, Ordering::SeqCst);
+        for &fid in fids {
+            tracing::debug!(%server, %fid, "promise broken");
+            if fid.is_whole_volume() {
+                self.break_volume(fid.volume);
+                continue;
+            }
+            // Counted first: a reply that finds the old count is forgotten just below.
+            self.count(fid);
+            for vnode in self.vnodes.of_fid(fid) {
+                self.break_one(&vnode);
+            }
+        }
+    }
+
+    fn all_broken(&self, server: SocketAddr) {
+        tracing::debug!(%server, "all promises broken");
+        self.total.fetch_add(1, Ordering::SeqCst);
+        self.all.fetch_add(1, Ordering::SeqCst);
+        let all = self.vnodes.all();
+        let by_it = |vnode: &&Arc<Vnode>| {
+            let promise = vnode.lock().promise;
+            promise.is_some_and(|promise| promise.server == server)
+        };
+        let of_server: Vec<_> = all.iter().filter(by_it).collect();
+        // One with several addresses may call from one that no promise came from.
+        if of_server.is_empty() {
+            all.iter().for_each(|vnode| self.break_one(vnode));
+        } else {
+            of_server
+                .into_iter()
+                .for_each(|vnode| self.break_one(vnode));
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! Fetching what is missing, once for all who want it.
+
+use std::io;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use afar_cell::{Error, Sink};
+use afar_types::{DataVersion, FetchStatus};
+use bytes::Bytes;
+
+use super::{Refetch, storage_failed};
+use crate::cache::Cache;
+use crate::ranges::RangeSet;
+use crate::storage::{Pieces, Storage};
+use crate::types::Invalidation;
+use crate::vnode::Vnode;
+
+/// Fetches begin and end at multiples of this, for which checksums are kept.
+const ALIGN: u64 = 64 << 10;
+/// Octets fetched at least when there are as many.
+const LEAST: u64 = 128 << 10;
+/// Fetches that may end without what was wanted being there, before it is fetched past the cache.
+const TRIES: u32 = 3;
+
+/// A fetch under way.
+#[derive(Debug)]
+pub(crate) struct Flight {
+    version: DataVersion,
+    range: Range<u64>,
+    end: Mutex<Option<Result<(), Error>>>,
+}
+
+/// Puts fetched data where it is kept, and wakes those who wait.
+struct Landing {
+    storage: Arc<dyn Storage>,
+    vnode: Arc<Vnode>,
+    version: DataVersion,
+}
+
+impl Sink for Landing {
+    fn begin(&self, _: &FetchStatus) -> io::Result<()> {
+        Ok(())
+    }
+
+    async fn write(&self, offset: u64, chunks: Vec<Bytes>) -> io::Result<()> {
+        let mut at = offset;
+        let whole = joined(chunks);
+        if let Err(error) = self
+            .storage
+            .write_clean(&self.vnode.key, self.version, at, &whole)
+        {
+            // Readers find that it is not there, and fetch it past the cache.
+            storage_failed(&self.vnode, &error);
+        }
+        at += whole.len() as u64;
+        tracing::trace!(fid = %self.vnode.key.fid, at, "data came");
+        self.vnode.arrived.notify_waiters();
+        Ok(())
+    }
+}
+
+/// Chunks as one, without copying if it is one.
+fn joined(mut chunks: Vec<Bytes>) -> Bytes {
+    match chunks.len() {
+        1 => chunks.swap_remove(0),
+        _ => Bytes::from(chunks.concat()),
+    }
+}
+
+/// Takes what is fetched past the cache.
+#[derive(Default)]
+struct Direct(Mutex<Pieces>);
+
+impl Sink for Direct {
+    fn begin(&self, _: &FetchStatus) -> io::Result<()> {
+        Ok(())
+    }
+
+    async fn write(&self, offset: u64, chunks: Vec<Bytes>) -> io::Result<()> {
+        let mut pieces = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        pieces.push((offset, joined(chunks)));
+        Ok(())
+    }
+}
+
+impl Cache {
+    /// Octets of a version a server has, all of which are in it.
+    pub(super) async fn fetched(
+        &self,
+        vnode: &Arc<Vnode>,
+        status: &FetchStatus,
+        range: Range<u64>,
+    ) -> Result<Pieces, Refetch> {
+        let version = status.data_version;
+        let mut landed = 0;
+        loop {
+            let arrived = vnode.arrived.notified();
+            tokio::pin!(arrived);
+            arrived.as_mut().enable();
+            let pieces = self.0.storage.read(&vnode.key, version, range.clone());
+            let pieces = pieces.map_err(|error| Refetch::Failed(storage_failed(vnode, &error)))?;
+            let Some(missing) = first_missing(&pieces, &range) else {
+                return Ok(pieces);
+            };
+            let flight = match flight_for(vnode, version, missing.start) {
+                Some(flight) => flight,
+                None if landed == TRIES => return self.past_the_cache(vnode, status, range).await,
+                None => {
+                    landed += 1;
+                    let end = missing.end.max(missing.start + LEAST);
+                    self.launch(vnode, status, missing.start..end)
+                }
+            };
+            loop {
+                if let Some(end) = flight.ended() {
+                    self.check(vnode, &end)?;
+                    break;
+                }
+                arrived.as_mut().await;
+                arrived.set(vnode.arrived.notified());
+                arrived.as_mut().enable();
+                if flight.ended().is_none() {
+                    // Some of it has come: look whether it is what is wanted.
+                    break;
+                }
+            }
+        }
+    }
+
+    /// What became of a fetch.
+    fn check(&self, vnode: &Arc<Vnode>, end: &Result<(), Error>) -> Result<(), Refetch> {
+        match end {
+            Ok(()) => Ok(()),
+            Err(Error::Changing(_)) => Err(Refetch::Changed),
+            Err(error) => Err(Refetch::Failed(self.failed(vnode, "reading a file", error))),
+        }
+    }
+
+    async fn past_the_cache(
+        &self,
+        vnode: &Arc<Vnode>,
+        status: &FetchStatus,
+        range: Range<u64>,
+    ) -> Result<Pieces, Refetch> {
+        let sink = Arc::new(Direct::default());
+        let (client, fid) = (&self.0.client, vnode.key.fid);
+        let fetched = client.fetch_range(&vnode.volume, fid, *status, range, &sink);
+        self.check(vnode, &fetched.await.map(drop))?;
+        let mut pieces = sink.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(std::mem::take(&mut *pieces))
+    }
+
+    /// Begins to fetch what is missing of a range, made as large as suits. Returns the fetch of its
+    /// beginning.
+    pub(super) fn launch(
+        &self,
+        vnode: &Arc<Vnode>,
+        status: &FetchStatus,
+        range: Range<u64>,
+    ) -> Arc<Flight> {
+        let start = range.start / ALIGN * ALIGN;
+        let end = range.end.next_multiple_of(ALIGN).min(status.length);
+        let flight = Arc::new(Flight {
+            version: status.data_version,
+            range: start..end,
+            end: Mutex::new(None),
+        });
+        vnode.lock().flights.push(Arc::clone(&flight));
+        let (cache, vnode, status) = (self.clone(), Arc::clone(vnode), *status);
+        let landing = Landed {
+            vnode: Arc::clone(&vnode),
+            flight: Arc::clone(&flight),
+        };
+        tokio::spawn(async move {
+            let result = cache.fly(&vnode, &status, start..end).await;
+            landing.flight.set(result);
+        });
+        flight
+    }
+
+    async fn fly(
+        &self,
+        vnode: &Arc<Vnode>,
+        status: &FetchStatus,
+        range: Range<u64>,
+    ) -> Result<(), Error> {
+        let version = status.data_version;
+        let present = self.0.storage.read(&vnode.key, version, range.clone());
+        let gaps = gaps_of(&present.unwrap_or_default(), &range);
+        let sink = Arc::new(Landing {
+            storage: Arc::clone(&self.0.storage),
+            vnode: Arc::clone(vnode),
+            version,
+        });
+        let (client, fid) = (&self.0.client, vnode.key.fid);
+        for gap in gaps {
+            let fetched = client.fetch_range(&vnode.volume, fid, *status, gap, &sink);
+            fetched.await?;
+        }
+        Ok(())
+    }
+
+    /// Tells the kernel that a file's data is not what it was.
+    pub(super) fn data_changed(&self, vnode: &Vnode) {
+        for inode in self.0.inodes.of_vnode(vnode) {
+            let ino = inode.ino;
+            let what = Invalidation::Inode { ino, data: true };
+            // Nobody may be listening.
+            drop(self.0.breaks.invalidations.send(what));
+        }
+    }
+}
+
+/// Ends a flight even if its task is dropped.
+struct Landed {
+    vnode: Arc<Vnode>,
+    flight: Arc<Flight>,
+}
+
+impl Drop for Landed {
+    fn drop(&mut self) {
+        self.flight
+            .set(Err(Error::Nonsense("a fetch was given up")));
+        let mut state = self.vnode.lock();
+        state
+            .flights
+            .retain(|other| !Arc::ptr_eq(other, &self.flight));
+        drop(state);
+        self.vnode.arrived.notify_waiters();
+    }
+}
+
+impl Flight {
+    fn ended(&self) -> Option<Result<(), Error>> {
+        self.end
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Says how it ended, unless that was said.
+    fn set(&self, end: Result<(), Error>) {
+        let mut slot = self.end.lock().unwrap_or_else(PoisonError::into_inner);
+        slot.get_or_insert(end);
+    }
+}
+
+/// The fetch under way that will bring this octet.
+fn flight_for(vnode: &Vnode, version: DataVersion, place: u64) -> Option<Arc<Flight>> {
+    let state = vnode.lock();
+    let mut flights = state.flights.iter();
+    let flight = flights.find(|flight| flight.version == version && flight.range.contains(&place));
+    flight.cloned()
+}
+
+fn gaps_of(pieces: &Pieces, range: &Range<u64>) -> Vec<Range<u64>> {
+    let mut present = RangeSet::default();
+    for (at, data) in pieces {
+        present.insert(*at..at + data.len() as u64);
+    }
+    present.gaps(range.clone())
+}
+
+fn first_missing(pieces: &Pieces, range: &Range<u64>) -> Option<Range<u64>> {
+    gaps_of(pieces, range).into_iter().next()
+}

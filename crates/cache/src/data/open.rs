@@ -1,0 +1,132 @@
+//! Opening and closing files.
+
+use std::sync::Arc;
+
+use afar_types::{FileType, Rights, VolumeType};
+
+use crate::access::rights;
+use crate::cache::Cache;
+use crate::error::Errno;
+use crate::handles::{Open, OpenFile};
+use crate::inodes::Spot;
+use crate::types::{Handle, Ino, KeepCache, OpenFlags, Who};
+use crate::vnode::Vnode;
+
+impl Cache {
+    /// Opens a file. Data the kernel kept from an earlier time is good whenever this says so, as the
+    /// kernel is told when it no longer is.
+    ///
+    /// # Errors
+    /// As servers say.
+    pub async fn open_file(
+        &self,
+        who: Who,
+        ino: Ino,
+        flags: OpenFlags,
+    ) -> Result<(Handle, KeepCache), Errno> {
+        let _ = who;
+        let spot = self.spot(ino)?;
+        let status = self.fresh(&spot.vnode).await?;
+        match status.file_type {
+            FileType::Directory => return Err(Errno::EISDIR),
+            FileType::Symlink => return Err(Errno::ELOOP),
+            _ => {}
+        }
+        let has = rights(&status);
+        let one_of = |right: Rights| has.contains(right) || has.contains(Rights::ADMINISTER);
+        if flags.read && !one_of(Rights::READ) {
+            return Err(Errno::EACCES);
+        }
+        if flags.write || flags.truncate {
+            if spot.mount.volume.kind() != VolumeType::ReadWrite {
+                return Err(Errno::EROFS);
+            }
+            // The owner of a file may fill it with no more than the right to insert.
+            if !one_of(Rights::WRITE) && !has.contains(Rights::INSERT) {
+                return Err(Errno::EACCES);
+            }
+        }
+        if flags.truncate {
+            self.resize(&spot.vnode, &status, 0)?;
+        }
+        let promised = spot.vnode.lock().promised().is_some();
+        let handle = self.opened(spot, flags)?;
+        Ok((handle, promised))
+    }
+
+    /// A handle for a file that may be opened.
+    pub(crate) fn opened(&self, spot: Spot, flags: OpenFlags) -> Result<Handle, Errno> {
+        let vnode = Arc::clone(&spot.vnode);
+        let handle = self.0.handles.add(Open::File(Arc::new(OpenFile {
+            spot,
+            flags,
+            ahead: std::sync::Mutex::default(),
+        })))?;
+        let mut state = vnode.lock();
+        state.opens += 1;
+        state.writers += u32::from(flags.write);
+        Ok(handle)
+    }
+
+    /// Stores what was written, as a descriptor is closed by this owner of locks, whose POSIX locks
+    /// end with it.
+    ///
+    /// # Errors
+    /// As servers say; what could not be stored is kept and tried again.
+    pub async fn flush(&self, handle: Handle, owner: u64) -> Result<(), Errno> {
+        let open = self.0.handles.file(handle)?;
+        let vnode = &open.spot.vnode;
+        let stored = if open.flags.write {
+            self.store_and_tell(vnode).await
+        } else {
+            Ok(())
+        };
+        self.unlock_all(&open.spot, owner).await;
+        stored
+    }
+
+    /// Stores what was written, on the server's disk.
+    ///
+    /// # Errors
+    /// As [`flush`](Self::flush).
+    pub async fn fsync(&self, handle: Handle) -> Result<(), Errno> {
+        let open = self.0.handles.file(handle)?;
+        self.store_and_tell(&open.spot.vnode).await
+    }
+
+    /// Stores, and tells of what failed before, once.
+    async fn store_and_tell(&self, vnode: &Arc<Vnode>) -> Result<(), Errno> {
+        let stored = self.store(vnode).await;
+        let failed = vnode.lock().failed.take();
+        match (stored, failed) {
+            (Err(error), _) | (Ok(()), Some(error)) => Err(error),
+            (Ok(()), None) => Ok(()),
+        }
+    }
+
+    /// Closes a file. `owner` is that of flock locks to give up, if there may be any.
+    pub async fn release(&self, handle: Handle, owner: Option<u64>) {
+        let Some(Open::File(open)) = self.0.handles.remove(handle) else {
+            return;
+        };
+        let vnode = &open.spot.vnode;
+        if let Some(owner) = owner {
+            self.unlock_all(&open.spot, owner).await;
+        }
+        let (last, hidden) = {
+            let mut state = vnode.lock();
+            state.opens = state.opens.saturating_sub(1);
+            state.writers = state.writers.saturating_sub(u32::from(open.flags.write));
+            let last = state.opens == 0;
+            (last, state.hidden.take_if(|_| last))
+        };
+        if let Some((directory, name)) = hidden {
+            vnode.lock().dirty = None;
+            self.drop_dirty(vnode);
+            self.remove_hidden(&directory, &name, vnode).await;
+        } else if last && open.flags.write {
+            // What a mapping wrote after the last close comes only now.
+            self.try_store(vnode).await;
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! Storing what was written.
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use afar_cell::{Error, Source};
+use afar_types::{DataVersion, FetchStatus, StoreStatus};
+use bytes::Bytes;
+
+use super::storage_failed;
+use crate::cache::Cache;
+use crate::error::Errno;
+use crate::storage::{FileKey, Storage};
+use crate::vnode::{Dirty, Since, Vnode};
+
+/// Octets between two written ranges that are stored again rather than that another call is made, if
+/// they are at hand.
+const BRIDGE: u64 = 256 << 10;
+
+/// Octets of a file that are to be stored: those written, and between them some that the server has
+/// already.
+struct Written {
+    storage: Arc<dyn Storage>,
+    key: FileKey,
+    version: DataVersion,
+    /// Behind it, what was not written is zero.
+    limit: u64,
+    length: u64,
+}
+
+impl Source for Written {
+    fn length(&self) -> u64 {
+        self.length
+    }
+
+    async fn read_at(&self, offset: u64, most: usize) -> io::Result<Bytes> {
+        let end = offset.saturating_add(most as u64);
+        let dirty = self.storage.read_dirty(&self.key, offset..end)?;
+        if let Some((at, data)) = dirty.first() {
+            if *at == offset {
+                return Ok(data.clone());
+            }
+            return self.between(offset, *at);
+        }
+        self.between(offset, end)
+    }
+}
+
+impl Written {
+    /// Octets that were not written.
+    fn between(&self, from: u64, to: u64) -> io::Result<Bytes> {
+        if from >= self.limit {
+            let length = usize::try_from(to - from).map_err(io::Error::other)?;
+            return Ok(Bytes::from(vec![0; length]));
+        }
+        let clean = from..to.min(self.limit);
+        let clean = self.storage.read(&self.key, self.version, clean)?;
+        match clean.into_iter().next() {
+            Some((at, data)) if at == from => Ok(data),
+            _ => Err(io::Error::other(
+                "what was to be stored is gone from the cache",
+            )),
+        }
+    }
+}
+
+/// What is to be done to store a file.
+struct Plan {
+    base: FetchStatus,
+    dirty: Dirty,
+    /// Where the file is to be cut before anything is stored.
+    cut: Option<u64>,
+    ranges: Vec<Range<u64>>,
+}
+
+impl Cache {
+    /// Stores what was written to a file. What fails stays written, to be tried again.
+    ///
+    /// # Errors
+    /// As servers say; the log tells it with server and fid.
+    pub(crate) async fn store(&self, vnode: &Arc<Vnode>) -> Result<(), Errno> {
+        let _one = vnode.storing.lock().await;
+        if vnode.lock().dirty.is_none() {
+            return Ok(());
+        }
+        // What is merged must belong to the version the server has.
+        let base = match self.fresh(vnode).await {
+            Ok(base) => base,
+            Err(error) => {
+                self.store_failed(vnode, error);
+                if error == Errno::ENOENT {
+                    self.discard(vnode);
+                }
+                return Err(error);
+            }
+        };
+        let Some(plan) = self.plan(vnode, base)? else {
+            return Ok(());
+        };
+        match self.carry_out(vnode, &plan).await {
+            Ok((status, calls)) => self.settle(vnode, &plan, status, calls),
+            Err(error) => {
+                if let Some(dirty) = &mut vnode.lock().dirty {
+                    dirty.since = None;
+                    dirty.unstored |= plan.dirty.unstored;
+                }
+                // The server may have some of it: its status and what is cached of it are in doubt.
+                self.0.breaks.count(vnode.key.fid);
+                vnode.lock().promise = None;
+                let (cell, fid) = (&vnode.key.cell, vnode.key.fid);
+                tracing::error!(%cell, %fid, %error, "what was written cannot be stored; it is kept");
+                let number = Errno::of(&error);
+                self.store_failed(vnode, number);
+                Err(number)
+            }
+        }
+    }
+
+    /// Stores what was written to a file, when there is nobody to be told that it failed: that is
+    /// logged, told when the file is closed next, and tried again.
+    pub(crate) async fn try_store(&self, vnode: &Arc<Vnode>) {
+        if let Err(error) = self.store(vnode).await {
+            tracing::debug!(fid = %vnode.key.fid, %error, "to be stored again later");
+        }
+    }
+
+    /// Drops what was written to a file that is no more: there is nowhere it could ever be stored.
+    pub(crate) fn discard(&self, vnode: &Vnode) {
+        let Some(dirty) = vnode.lock().dirty.take() else {
+            return;
+        };
+        let (cell, fid, octets) = (&vnode.key.cell, vnode.key.fid, dirty.ranges.octets());
+        if octets > 0 {
+            tracing::error!(%cell, %fid, octets, "written to a file that was removed; dropped");
+        }
+        self.0.storage.forget(&vnode.key);
+        self.drop_dirty(vnode);
+    }
+
+    /// Has the one who closes the file told.
+    fn store_failed(&self, vnode: &Vnode, error: Errno) {
+        vnode.lock().failed = Some(error);
+    }
+
+    fn plan(&self, vnode: &Vnode, base: FetchStatus) -> Result<Option<Plan>, Errno> {
+        let mut state = vnode.lock();
+        let Some(dirty) = &mut state.dirty else {
+            return Ok(None);
+        };
+        dirty.since = None;
+        let planned = dirty.clone();
+        dirty.since = Some(Since::default());
+        dirty.unstored = false;
+        let dirty = planned;
+        drop(state);
+        let limit = dirty.limit.min(base.length);
+        let mut ranges: Vec<Range<u64>> = Vec::new();
+        for range in dirty.ranges.iter() {
+            match ranges.last_mut() {
+                Some(last) if self.bridges(vnode, base, limit, last.end..range.start)? => {
+                    last.end = range.end;
+                }
+                _ => ranges.push(range),
+            }
+        }
+        // Calls make a file longer only as far as their data reaches.
+        let reaches = ranges.last().map_or(0, |last| last.end);
+        let cut = (dirty.limit < base.length && dirty.limit < dirty.length).then_some(dirty.limit);
+        let before = cut.unwrap_or(base.length);
+        if ranges.is_empty() || reaches < dirty.length && before < dirty.length {
+            ranges.push(dirty.length..dirty.length);
+        }
+        Ok(Some(Plan {
+            base,
+            dirty,
+            cut,
+            ranges,
+        }))
+    }
+
+    /// Whether what lies between two ranges is short and at hand.
+    fn bridges(
+        &self,
+        vnode: &Vnode,
+        base: FetchStatus,
+        limit: u64,
+        gap: Range<u64>,
+    ) -> Result<bool, Errno> {
+        if gap.end - gap.start > BRIDGE {
+            return Ok(false);
+        }
+        let clean = gap.start..gap.end.min(limit).max(gap.start);
+        let wanted = clean.end - clean.start;
+        let there = self.0.storage.read(&vnode.key, base.data_version, clean);
+        let there = there.map_err(|error| storage_failed(vnode, &error))?;
+        let there: u64 = there.iter().map(|(_, data)| data.len() as u64).sum();
+        Ok(there == wanted)
+    }
+
+    async fn carry_out(
+        &self,
+        vnode: &Arc<Vnode>,
+        plan: &Plan,
+    ) -> Result<(FetchStatus, u64), Error> {
+        let source = Arc::new(Written {
+            storage: Arc::clone(&self.0.storage),
+            key: vnode.key.clone(),
+            version: plan.base.data_version,
+            limit: plan.dirty.limit.min(plan.base.length),
+            length: plan.dirty.length,
+        });
+        let attributes = StoreStatus {
+            mask: StoreStatus::SET_MOD_TIME,
+            client_mod_time: plan.dirty.mtime,
+            ..StoreStatus::default()
+        };
+        let (volume, fid, client) = (&vnode.volume, vnode.key.fid, &self.0.client);
+        let (mut status, mut calls) = (plan.base, 0);
+        if let Some(cut) = plan.cut {
+            let stored = client.store_range(volume, fid, cut..cut, cut, &source, attributes);
+            let stored = stored.await?;
+            (status, calls) = (stored.status, calls + stored.calls);
+        }
+        for range in &plan.ranges {
+            let range = range.clone();
+            let length = plan.dirty.length;
+            let stored = client.store_range(volume, fid, range, length, &source, attributes);
+            let stored = stored.await?;
+            (status, calls) = (stored.status, calls + stored.calls);
+        }
+        Ok((status, calls))
+    }
+
+    /// What the plan says is stored.
+    fn settle(
+        &self,
+        vnode: &Arc<Vnode>,
+        plan: &Plan,
+        status: FetchStatus,
+        calls: u64,
+    ) -> Result<(), Errno> {
+        // What is on its way may be from before.
+        self.0.breaks.count(vnode.key.fid);
+        let base = plan.base.data_version;
+        let alone = status.data_version.0 == base.0 + calls;
+        let mut state = vnode.lock();
+        let Some(dirty) = &mut state.dirty else {
+            return Ok(());
+        };
+        let since = dirty.since.take().unwrap_or_default();
+        let mut done = plan.dirty.ranges.clone();
+        for range in since.ranges.iter() {
+            done.remove(range);
+        }
+        // What was cut off meanwhile is stored, but is no part of the file any more.
+        done.remove(since.limit..u64::MAX);
+        let limit = plan.dirty.limit.min(plan.base.length);
+        let from = alone.then_some((base, limit));
+        let settled = self
+            .0
+            .storage
+            .stored(&vnode.key, &done, from, status.data_version);
+        for range in done.iter() {
+            dirty.ranges.remove(range);
+        }
+        if dirty.ranges.is_empty() && !dirty.unstored {
+            state.dirty = None;
+        } else {
+            // What is left was done to what is stored now.
+            dirty.resized = dirty.unstored;
+            dirty.limit = since.limit.min(status.length);
+        }
+        state.failed = None;
+        if !alone {
+            state.promise = None;
+        }
+        let current = state.status.map(|status| status.data_version);
+        if current <= Some(status.data_version) {
+            state.take_status(status);
+        }
+        let clean = state.dirty.is_none();
+        drop(state);
+        if clean {
+            self.drop_dirty(vnode);
+        }
+        if !alone {
+            self.data_changed(vnode);
+        }
+        settled.map_err(|error| storage_failed(vnode, &error))
+    }
+}

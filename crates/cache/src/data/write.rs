@@ -1,0 +1,90 @@
+//! Writing into the cache, and cutting.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use afar_types::{FetchStatus, UnixTime};
+
+use super::storage_failed;
+use crate::cache::Cache;
+use crate::error::Errno;
+use crate::types::Handle;
+use crate::vnode::Vnode;
+
+/// The longest file: RPCs count octets in signed words.
+const LENGTH_MOST: u64 = i64::MAX.unsigned_abs();
+
+impl Cache {
+    /// Writes octets. They are stored when the file is closed, or earlier.
+    ///
+    /// # Errors
+    /// When there is no room in the cache, or too much was written that could not be stored.
+    pub async fn write(&self, handle: Handle, offset: u64, data: &[u8]) -> Result<u32, Errno> {
+        let open = self.0.handles.file(handle)?;
+        if !open.flags.write {
+            return Err(Errno::EBADF);
+        }
+        let length = u32::try_from(data.len()).map_err(|_| Errno::EINVAL)?;
+        let vnode = &open.spot.vnode;
+        self.fresh(vnode).await?;
+        let written = {
+            let mut state = vnode.lock();
+            let offset = if open.flags.append {
+                state.length()
+            } else {
+                offset
+            };
+            let end = offset.checked_add(length.into());
+            let end = end.filter(|end| *end <= LENGTH_MOST).ok_or(Errno::EFBIG)?;
+            let stored = self.0.storage.write_dirty(&vnode.key, offset, data);
+            stored.map_err(|error| storage_failed(vnode, &error))?;
+            let dirty = state.dirty();
+            dirty.ranges.insert(offset..end);
+            if let Some(since) = &mut dirty.since {
+                since.ranges.insert(offset..end);
+            }
+            dirty.length = dirty.length.max(end);
+            dirty.mtime = UnixTime::from(SystemTime::now());
+            dirty.ranges.octets()
+        };
+        self.0.keep_dirty(vnode);
+        // The writer waits for the server when it is too far ahead of it.
+        if written > self.0.config.dirty {
+            self.store(vnode).await?;
+        }
+        Ok(length)
+    }
+
+    /// Sets a file's length, here; it is stored with what was written.
+    pub(crate) fn resize(
+        &self,
+        vnode: &Arc<Vnode>,
+        status: &FetchStatus,
+        length: u64,
+    ) -> Result<(), Errno> {
+        if length > LENGTH_MOST {
+            return Err(Errno::EFBIG);
+        }
+        {
+            let mut state = vnode.lock();
+            if state.length() == length && (state.dirty.is_some() || status.length == length) {
+                return Ok(());
+            }
+            let cut = self.0.storage.cut_dirty(&vnode.key, length);
+            cut.map_err(|error| storage_failed(vnode, &error))?;
+            let dirty = state.dirty();
+            dirty.ranges.remove(length..u64::MAX);
+            if let Some(since) = &mut dirty.since {
+                since.ranges.remove(length..u64::MAX);
+                since.limit = since.limit.min(length);
+            }
+            dirty.length = length;
+            dirty.limit = dirty.limit.min(length);
+            dirty.resized = true;
+            dirty.unstored = true;
+            dirty.mtime = UnixTime::from(SystemTime::now());
+        }
+        self.0.keep_dirty(vnode);
+        Ok(())
+    }
+}

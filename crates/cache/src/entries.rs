@@ -1,0 +1,470 @@
+//! Names made, moved and removed.
+
+use std::sync::Arc;
+
+use afar_cell::{DirEntry, Error, Made};
+use afar_dir::EntryId;
+use afar_types::{FetchStatus, Fid, FileType, StoreStatus, VolumeType};
+
+use crate::breaks::Mark;
+use crate::cache::Cache;
+use crate::edit::{Changing, Edit};
+use crate::error::Errno;
+use crate::inodes::{Inode, Place, Spot};
+use crate::types::{Entry, Handle, Ino, OpenFlags, RenameFlags, Who};
+use crate::vnode::Vnode;
+
+/// What names of files begin with that are removed when they are closed, as AFS clients have them.
+const HIDDEN: &str = ".__afs";
+
+impl Cache {
+    /// Makes a directory.
+    ///
+    /// # Errors
+    /// As servers say.
+    pub async fn mkdir(
+        &self,
+        who: Who,
+        parent: Ino,
+        name: &[u8],
+        mode: u32,
+    ) -> Result<Entry, Errno> {
+        let _ = who;
+        let (inode, directory) = self.changeable(parent)?;
+        let (client, volume) = (&self.0.client, &directory.vnode.volume);
+        let at = directory.vnode.key.fid;
+        let made = client.make_dir(volume, at, name, of_mode(mode));
+        let made = self.making(&directory, name, made).await?;
+        Ok(self.entry(&inode, name, &made.0, &made.1))
+    }
+
+    /// Makes a file, unless it exists and need not be new, and opens it.
+    ///
+    /// # Errors
+    /// As servers say.
+    pub async fn create(
+        &self,
+        who: Who,
+        parent: Ino,
+        name: &[u8],
+        mode: u32,
+        flags: OpenFlags,
+    ) -> Result<(Entry, Handle), Errno> {
+        let (inode, directory) = self.changeable(parent)?;
+        let (client, volume) = (&self.0.client, &directory.vnode.volume);
+        let at = directory.vnode.key.fid;
+        let made = client.create_file(volume, at, name, of_mode(mode));
+        match self.making(&directory, name, made).await {
+            Ok((spot, status)) => {
+                let entry = self.entry(&inode, name, &spot, &status);
+                match self.opened(spot, flags) {
+                    Ok(handle) => Ok((entry, handle)),
+                    Err(error) => {
+                        self.forget(entry.attr.ino, 1);
+                        Err(error)
+                    }
+                }
+            }
+            Err(Errno::EEXIST) if !flags.exclusive => {
+                // Somebody was faster, and the directory is to be read again to see it.
+                let entry = self.lookup(who, parent, name).await?;
+                match self.open_file(who, entry.attr.ino, flags).await {
+                    Ok((handle, _)) => Ok((entry, handle)),
+                    Err(error) => {
+                        self.forget(entry.attr.ino, 1);
+                        Err(error)
+                    }
+                }
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Makes a symlink.
+    ///
+    /// # Errors
+    /// As servers say.
+    pub async fn symlink(
+        &self,
+        who: Who,
+        parent: Ino,
+        name: &[u8],
+        target: &[u8],
+    ) -> Result<Entry, Errno> {
+        let _ = who;
+        let (inode, directory) = self.changeable(parent)?;
+        let (client, volume) = (&self.0.client, &directory.vnode.volume);
+        let at = directory.vnode.key.fid;
+        let made = client.symlink(volume, at, name, target);
+        let made = self.making(&directory, name, made).await?;
+        Ok(self.entry(&inode, name, &made.0, &made.1))
+    }
+
+    /// Gives a file another name, in the directory it is in.
+    ///
+    /// # Errors
+    /// [`EXDEV`](Errno::EXDEV) for another directory; others as servers say.
+    pub async fn link(&self, who: Who, ino: Ino, parent: Ino, name: &[u8]) -> Result<Entry, Errno> {
+        let _ = who;
+        let (inode, directory) = self.changeable(parent)?;
+        let file = self.spot(ino)?;
+        if file.mount.id != directory.mount.id {
+            return Err(Errno::EXDEV);
+        }
+        let (fid, at) = (file.vnode.key.fid, directory.vnode.key.fid);
+        let changing = Changing::begin(&self.0.breaks, &directory.vnode);
+        let linked = self
+            .0
+            .client
+            .link(&directory.vnode.volume, at, name, fid)
+            .await;
+        match linked {
+            Ok(changed) => {
+                changing.done(changed.directory, vec![Edit::Add(name.to_vec(), id(fid))]);
+                self.changed_file(&file.vnode, changed.other);
+            }
+            Err(error) => return Err(self.refused(changing, &directory.vnode, &error)),
+        }
+        let status = self.fresh(&file.vnode).await?;
+        Ok(self.entry(&inode, name, &file, &status))
+    }
+
+    /// Removes a name of a file or symlink. Its data stays as long as it is open.
+    ///
+    /// # Errors
+    /// As servers say.
+    pub async fn unlink(&self, who: Who, parent: Ino, name: &[u8]) -> Result<(), Errno> {
+        let _ = who;
+        let (_, directory) = self.changeable(parent)?;
+        let fid = self.find(&directory, name).await?.ok_or(Errno::ENOENT)?;
+        if fid.vnode.is_directory() {
+            return Err(Errno::EISDIR);
+        }
+        let file = self.beside(&directory, fid);
+        if self.hide(&directory, name, &file.vnode).await? {
+            return Ok(());
+        }
+        self.remove(&directory.vnode, name, &file.vnode).await
+    }
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// [`ENOTEMPTY`](Errno::ENOTEMPTY) when it is not empty; others as servers say.
+    pub async fn rmdir(&self, who: Who, parent: Ino, name: &[u8]) -> Result<(), Errno> {
+        let _ = who;
+        let (_, directory) = self.changeable(parent)?;
+        let fid = self.find(&directory, name).await?.ok_or(Errno::ENOENT)?;
+        if !fid.vnode.is_directory() {
+            return Err(Errno::ENOTDIR);
+        }
+        let (vnode, gone) = (&directory.vnode, self.beside(&directory, fid));
+        let entry = DirEntry {
+            name: name.to_vec(),
+            fid,
+        };
+        let changing = Changing::begin(&self.0.breaks, vnode);
+        let removed = self
+            .0
+            .client
+            .remove_dir(&vnode.volume, vnode.key.fid, &entry);
+        match removed.await {
+            Ok(changed) => {
+                changing.done(changed.directory, vec![Edit::Remove(name.to_vec())]);
+                self.is_gone(&gone.vnode);
+                Ok(())
+            }
+            Err(error) => Err(match self.refused(changing, vnode, &error) {
+                // What AFS servers say of directories that are not empty.
+                Errno::EEXIST => Errno::ENOTEMPTY,
+                other => other,
+            }),
+        }
+    }
+
+    /// Moves a name within a volume.
+    ///
+    /// # Errors
+    /// [`EXDEV`](Errno::EXDEV) to another volume, [`EINVAL`](Errno::EINVAL) for flags AFS cannot
+    /// follow; others as servers say.
+    pub async fn rename(
+        &self,
+        who: Who,
+        parent: Ino,
+        name: &[u8],
+        new_parent: Ino,
+        new_name: &[u8],
+        flags: RenameFlags,
+    ) -> Result<(), Errno> {
+        let _ = who;
+        if flags.0 & !RenameFlags::NO_REPLACE != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let (_, from) = self.changeable(parent)?;
+        let (_, to) = self.changeable(new_parent)?;
+        if from.mount.id != to.mount.id {
+            return Err(Errno::EXDEV);
+        }
+        let fid = self.find(&from, name).await?.ok_or(Errno::ENOENT)?;
+        let mut replaced = self.find(&to, new_name).await?;
+        if replaced == Some(fid) {
+            // Two names of one file: nothing is to be done.
+            return Ok(());
+        }
+        if replaced.is_some() && flags.0 & RenameFlags::NO_REPLACE != 0 {
+            return Err(Errno::EEXIST);
+        }
+        if let Some(old) = replaced
+            && !old.vnode.is_directory()
+            && !fid.vnode.is_directory()
+            && self
+                .hide(&to, new_name, &self.beside(&to, old).vnode)
+                .await?
+        {
+            replaced = None;
+        }
+        let replaced = replaced.map(|old| self.beside(&to, old).vnode);
+        let moved = self.beside(&from, fid).vnode;
+        self.move_name(&from.vnode, name, &to.vnode, new_name, &moved, replaced)
+            .await
+    }
+
+    /// Has a name moved by the server, and what is cached changed like that.
+    async fn move_name(
+        &self,
+        from: &Arc<Vnode>,
+        name: &[u8],
+        to: &Arc<Vnode>,
+        new_name: &[u8],
+        moved: &Arc<Vnode>,
+        replaced: Option<Arc<Vnode>>,
+    ) -> Result<(), Errno> {
+        let fid = moved.key.fid;
+        let entry = DirEntry {
+            name: name.to_vec(),
+            fid,
+        };
+        let same = Arc::ptr_eq(from, to);
+        let leaving = Changing::begin(&self.0.breaks, from);
+        let coming = (!same).then(|| Changing::begin(&self.0.breaks, to));
+        let (client, volume) = (&self.0.client, &from.volume);
+        let renamed = client.rename(volume, from.key.fid, &entry, to.key.fid, new_name);
+        let changed = match renamed.await {
+            Ok(changed) => changed,
+            Err(error) => {
+                if let Some(coming) = coming
+                    && !matches!(error, Error::InDoubt(_))
+                {
+                    coming.refused();
+                }
+                return Err(match self.refused(leaving, from, &error) {
+                    Errno::EEXIST if replaced.is_some() => Errno::ENOTEMPTY,
+                    other => other,
+                });
+            }
+        };
+        let add = match &replaced {
+            Some(_) => Edit::Replace(new_name.to_vec(), id(fid)),
+            None => Edit::Add(new_name.to_vec(), id(fid)),
+        };
+        let remove = Edit::Remove(name.to_vec());
+        match coming {
+            Some(coming) => {
+                leaving.done(changed.directory, vec![remove]);
+                coming.done(changed.other, vec![add]);
+            }
+            None => leaving.done(changed.directory, vec![add, remove]),
+        }
+        if fid.vnode.is_directory() && !same {
+            // Its `..` is another one now.
+            self.0.breaks.count(fid);
+            moved.lock().promise = None;
+        }
+        if let Some(replaced) = replaced {
+            self.lost_name(&replaced);
+        }
+        Ok(())
+    }
+
+    /// A directory in which something is to be changed.
+    fn changeable(&self, ino: Ino) -> Result<(Arc<Inode>, Spot), Errno> {
+        let inode = self.inode(ino)?;
+        let spot = match &inode.place {
+            Place::Cells => return Err(Errno::EROFS),
+            Place::Vnode(spot) => spot.clone(),
+        };
+        if spot.mount.volume.kind() != VolumeType::ReadWrite {
+            return Err(Errno::EROFS);
+        }
+        if !spot.vnode.key.fid.vnode.is_directory() {
+            return Err(Errno::ENOTDIR);
+        }
+        Ok((inode, spot))
+    }
+
+    /// Has something made, and what is cached of the directory changed like that.
+    async fn making(
+        &self,
+        directory: &Spot,
+        name: &[u8],
+        made: impl Future<Output = Result<Made, Error>>,
+    ) -> Result<(Spot, FetchStatus), Errno> {
+        let vnode = &directory.vnode;
+        let changing = Changing::begin(&self.0.breaks, vnode);
+        // Nobody knows the new fid before the answer, so any break may be one of its.
+        let before = self.0.breaks.any();
+        let made = match made.await {
+            Ok(made) => made,
+            Err(error) => return Err(self.refused(changing, vnode, &error)),
+        };
+        changing.done(made.directory, vec![Edit::Add(name.to_vec(), id(made.fid))]);
+        if made.fid.volume != vnode.key.fid.volume {
+            tracing::warn!(fid = %made.fid, directory = %vnode.key.fid, "made in another volume");
+            return Err(Errno::EIO);
+        }
+        let spot = self.beside(directory, made.fid);
+        let status = match made.promised {
+            Some(promised) => {
+                let mark = self.0.breaks.mark(made.fid);
+                let same = self.0.breaks.any() == before;
+                let mark = if same { mark } else { Mark::NONE };
+                self.accept(&spot.vnode, &promised, mark)?
+            }
+            None => self.fresh(&spot.vnode).await?,
+        };
+        Ok((spot, status))
+    }
+
+    /// What became of a change that failed.
+    fn refused(&self, changing: Changing<'_>, directory: &Arc<Vnode>, error: &Error) -> Errno {
+        // If it may be done, dropping `changing` puts the directory in doubt; and so it does if the
+        // server knows other names than we do.
+        let number = self.failed(directory, "changing a directory", error);
+        let known = matches!(error, Error::InDoubt(_) | Error::Gone) || number == Errno::EEXIST;
+        if !known {
+            changing.refused();
+        }
+        number
+    }
+
+    /// Removes a name of a file.
+    async fn remove(
+        &self,
+        directory: &Arc<Vnode>,
+        name: &[u8],
+        file: &Arc<Vnode>,
+    ) -> Result<(), Errno> {
+        let entry = DirEntry {
+            name: name.to_vec(),
+            fid: file.key.fid,
+        };
+        let changing = Changing::begin(&self.0.breaks, directory);
+        let at = directory.key.fid;
+        match self
+            .0
+            .client
+            .remove_file(&directory.volume, at, &entry)
+            .await
+        {
+            Ok(changed) => {
+                changing.done(changed.directory, vec![Edit::Remove(name.to_vec())]);
+                self.lost_name(file);
+                Ok(())
+            }
+            Err(error) => Err(self.refused(changing, directory, &error)),
+        }
+    }
+
+    /// If a file is open here and this is its only name, gives it another one that is removed when it
+    /// is closed; returns whether that is so.
+    async fn hide(&self, directory: &Spot, name: &[u8], file: &Arc<Vnode>) -> Result<bool, Errno> {
+        let only = {
+            let state = file.lock();
+            let names = state.status.map_or(1, |status| status.link_count);
+            state.opens > 0 && state.hidden.is_none() && names <= 1
+        };
+        if !only {
+            return Ok(false);
+        }
+        let fid = file.key.fid;
+        let hidden = format!("{HIDDEN}{:X}{:X}", fid.vnode.0, fid.uniquifier.0).into_bytes();
+        let vnode = &directory.vnode;
+        self.move_name(vnode, name, vnode, &hidden, file, None)
+            .await?;
+        file.lock().hidden = Some((Arc::clone(vnode), hidden.clone()));
+        // It may have been closed meanwhile.
+        let closed = {
+            let mut state = file.lock();
+            let closed = state.opens == 0;
+            state.hidden.take_if(|_| closed)
+        };
+        if closed.is_some() {
+            self.remove_hidden(vnode, &hidden, file).await;
+        }
+        Ok(true)
+    }
+
+    /// Removes a file that was removed while it was open.
+    pub(crate) async fn remove_hidden(
+        &self,
+        directory: &Arc<Vnode>,
+        name: &[u8],
+        file: &Arc<Vnode>,
+    ) {
+        if let Err(error) = self.remove(directory, name, file).await {
+            let (name, fid) = (String::from_utf8_lossy(name), file.key.fid);
+            tracing::warn!(%fid, %name, %error, "a removed file is left behind under this name");
+        }
+    }
+
+    /// A file has one name less.
+    fn lost_name(&self, file: &Arc<Vnode>) {
+        let last = file
+            .lock()
+            .status
+            .is_none_or(|status| status.link_count <= 1);
+        if last {
+            self.is_gone(file);
+        } else {
+            self.0.breaks.count(file.key.fid);
+            file.lock().promise = None;
+        }
+    }
+
+    /// A server has this no more.
+    fn is_gone(&self, vnode: &Arc<Vnode>) {
+        self.0.breaks.count(vnode.key.fid);
+        let mut state = vnode.lock();
+        state.gone = state.opens == 0 || vnode.key.fid.vnode.is_directory();
+        state.promise = None;
+        let dirty = state.dirty.is_some();
+        drop(state);
+        if dirty {
+            self.discard(vnode);
+        } else {
+            self.0.storage.forget(&vnode.key);
+        }
+    }
+
+    /// A file's status after a change of ours.
+    fn changed_file(&self, vnode: &Arc<Vnode>, status: Option<FetchStatus>) {
+        self.0.breaks.count(vnode.key.fid);
+        let mut state = vnode.lock();
+        match status.filter(|status| status.file_type == FileType::File) {
+            Some(status) => state.take_status(status),
+            None => state.promise = None,
+        }
+    }
+}
+
+fn id(fid: Fid) -> EntryId {
+    EntryId::new(fid.vnode.0, fid.uniquifier.0)
+}
+
+fn of_mode(mode: u32) -> StoreStatus {
+    StoreStatus {
+        mask: StoreStatus::SET_MODE,
+        unix_mode_bits: mode & 0o7777,
+        ..StoreStatus::default()
+    }
+}

@@ -1,0 +1,182 @@
+//! Reading directories.
+
+use std::sync::Arc;
+
+use afar_cell::Error;
+use afar_dir::{Directory, slots_for};
+use afar_types::{Fid, FileType};
+
+use crate::cache::Cache;
+use crate::error::Errno;
+use crate::handles::{Open, OpenDirectory};
+use crate::inodes::Place;
+use crate::names::damaged;
+use crate::types::{DirEntry, Entry, Handle, Ino, Kind, Who};
+
+/// Entries handed out at a time: more than a kernel's buffer takes.
+const BATCH: usize = 512;
+/// Of those with attributes.
+const BATCH_PLUS: usize = 128;
+/// Entries whose statuses are asked for at a time: eight calls for fifty.
+const STATUSES: usize = 400;
+
+/// An entry as the pages have it.
+struct Raw {
+    name: Vec<u8>,
+    fid: Fid,
+    next: u64,
+}
+
+impl Cache {
+    /// Opens a directory: its entries as they are now.
+    ///
+    /// # Errors
+    /// As servers say.
+    pub async fn opendir(&self, who: Who, ino: Ino) -> Result<Handle, Errno> {
+        let _ = who;
+        let inode = self.inode(ino)?;
+        let open = match &inode.place {
+            Place::Cells => {
+                let mut names: Vec<Vec<u8>> = Vec::new();
+                for cell in self.0.client.cells() {
+                    let name = cell.name.as_str();
+                    names.push(name.into());
+                    names.push(format!(".{name}").into());
+                }
+                names.sort_unstable();
+                Open::Cells(Arc::new(names))
+            }
+            Place::Vnode(spot) => {
+                let (spot, pages) = (spot.clone(), self.pages(&spot.vnode).await?);
+                let inode = Arc::clone(&inode);
+                Open::Directory(Arc::new(OpenDirectory { inode, spot, pages }))
+            }
+        };
+        self.0.handles.add(open)
+    }
+
+    /// Some of the entries from this offset on, 0 at first; none at the end. With `plus` each comes
+    /// as a look-up would answer it, but for mount points and what no server tells.
+    ///
+    /// # Errors
+    /// [`EIO`](Errno::EIO) when the directory is damaged.
+    pub async fn readdir(
+        &self,
+        handle: Handle,
+        offset: u64,
+        plus: bool,
+    ) -> Result<Vec<DirEntry>, Errno> {
+        let directory = match self.0.handles.find(handle)? {
+            Open::Cells(names) => return Ok(cells(&names, offset)),
+            Open::Directory(directory) => directory,
+            Open::File(_) => return Err(Errno::EBADF),
+        };
+        let most = if plus { STATUSES } else { BATCH };
+        let mut raw = self.raw(&directory, offset, most)?;
+        if plus {
+            self.ask_statuses(&directory, &raw).await;
+            raw.truncate(BATCH_PLUS);
+        }
+        let entry = |raw: Raw| self.dir_entry(&directory, raw, plus);
+        Ok(raw.into_iter().map(entry).collect())
+    }
+
+    /// Closes a directory.
+    pub fn releasedir(&self, handle: Handle) {
+        self.0.handles.remove(handle);
+    }
+
+    fn raw(&self, directory: &OpenDirectory, offset: u64, most: usize) -> Result<Vec<Raw>, Errno> {
+        let vnode = &directory.spot.vnode;
+        let pages = Directory::new(&directory.pages).map_err(|error| damaged(vnode, &error))?;
+        let position = usize::try_from(offset).map_err(|_| Errno::EINVAL)?;
+        let mut raw = Vec::new();
+        for entry in pages.entries_from(position).take(most) {
+            let entry = entry.map_err(|error| damaged(vnode, &error))?;
+            raw.push(Raw {
+                name: entry.name.to_vec(),
+                fid: entry.id.fid(vnode.key.fid.volume),
+                next: (entry.position + slots_for(entry.name.len())) as u64,
+            });
+        }
+        Ok(raw)
+    }
+
+    /// Asks for the statuses of entries that are not promised, fifty to a call. What cannot be had is
+    /// told when the entry itself is looked up.
+    async fn ask_statuses(&self, directory: &OpenDirectory, raw: &[Raw]) {
+        let mut unknown = Vec::new();
+        for entry in raw.iter().filter(|entry| !is_dots(&entry.name)) {
+            let vnode = self.0.vnodes.of(&directory.spot.mount.volume, entry.fid);
+            let known = vnode.lock().promised().is_some();
+            if !known {
+                let mark = self.0.breaks.mark(entry.fid);
+                unknown.push((vnode, mark));
+            }
+        }
+        let fids: Vec<_> = unknown.iter().map(|(vnode, _)| vnode.key.fid).collect();
+        let volume = &directory.spot.mount.volume;
+        let answers = self.0.client.promised_many(volume, &fids).await;
+        for ((vnode, mark), answer) in unknown.iter().zip(answers) {
+            match answer {
+                // A wrong one was logged.
+                Ok(promised) => drop(self.accept(vnode, &promised, *mark)),
+                Err(Error::Gone) => {}
+                Err(error) => drop(self.failed(vnode, "asking for a status", &error)),
+            }
+        }
+    }
+
+    fn dir_entry(&self, directory: &OpenDirectory, raw: Raw, plus: bool) -> DirEntry {
+        let spot = self.beside(&directory.spot, raw.fid);
+        let status = spot.vnode.lock().status;
+        let kind = match status.map(|status| (status.file_type, status.is_mount_point())) {
+            _ if raw.fid.vnode.is_directory() => Some(Kind::Dir),
+            Some((FileType::Symlink, false)) => Some(Kind::Symlink),
+            Some((FileType::Symlink, true)) => Some(Kind::Dir),
+            Some((FileType::File, _)) => Some(Kind::File),
+            _ => None,
+        };
+        let mut ino = Ino(u64::from(raw.fid.vnode.0) << 32 | u64::from(raw.fid.uniquifier.0));
+        let mut entry: Option<Entry> = None;
+        if let Some(status) = status.filter(|status| plus && !status.is_mount_point())
+            && !is_dots(&raw.name)
+        {
+            let answer = self.entry(&directory.inode, &raw.name, &spot, &status);
+            ino = answer.attr.ino;
+            entry = Some(answer);
+        } else if let Some(known) = self.0.inodes.number_of(&spot.mount, &spot.vnode.key) {
+            ino = known;
+        }
+        DirEntry {
+            ino,
+            kind,
+            name: raw.name,
+            offset: raw.next,
+            entry,
+        }
+    }
+}
+
+fn is_dots(name: &[u8]) -> bool {
+    matches!(name, b"." | b"..")
+}
+
+/// The list of cells from this offset on.
+fn cells(names: &[Vec<u8>], offset: u64) -> Vec<DirEntry> {
+    let dots = [b".".to_vec(), b"..".to_vec()];
+    let all = dots.iter().chain(names).zip(1_u64..);
+    let from = usize::try_from(offset).unwrap_or(usize::MAX);
+    let entries = all.skip(from).take(BATCH).map(|(name, number)| DirEntry {
+        ino: if number <= 2 {
+            Ino::ROOT
+        } else {
+            Ino(u64::MAX - number)
+        },
+        kind: Some(Kind::Dir),
+        name: name.clone(),
+        offset: number,
+        entry: None,
+    });
+    entries.collect()
+}

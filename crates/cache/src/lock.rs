@@ -1,0 +1,318 @@
+//! Locks: ranges among the programs of this machine, whole files among machines.
+//!
+//! A file server knows one kind of lock, of a whole file, and not whose it is. So this machine has one
+//! of the strongest kind that any of its programs needs, and shares it out.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use afar_cell::{Client, LOCK_TIME, LockType};
+use afar_types::VolumeType;
+use tokio::sync::{Mutex as AsyncMutex, Notify};
+
+use crate::cache::Cache;
+use crate::error::Errno;
+use crate::inodes::Spot;
+use crate::types::{Handle, Lock, LockKind};
+use crate::vnode::Vnode;
+
+/// The first pause before a lock that another machine has is asked for again; it doubles.
+const PAUSE: Duration = Duration::from_millis(50);
+/// The longest pause: servers do not tell who waits.
+const PAUSE_MOST: Duration = Duration::from_secs(2);
+/// Locks of one file that programs here may have.
+const LOCKS_MOST: usize = 4096;
+
+/// The locks of a file.
+#[derive(Debug, Default)]
+pub(crate) struct Locks {
+    table: Mutex<Table>,
+    /// Some were given up.
+    freed: Notify,
+    /// One changes the server's lock at a time.
+    serial: AsyncMutex<()>,
+}
+
+/// What programs here have.
+#[derive(Debug, Default)]
+struct Table {
+    held: Vec<(u64, Lock)>,
+    /// What the server gave this machine.
+    server: Option<LockType>,
+    /// Counts locks the server gave, so that each is extended by one task only.
+    given: u64,
+}
+
+impl Table {
+    /// A lock of somebody else that is in the way.
+    fn conflict(&self, owner: u64, lock: &Lock) -> Option<Lock> {
+        let writes = |lock: &Lock| lock.kind == LockKind::Write;
+        let others = self.held.iter().filter(|(other, _)| *other != owner);
+        let mut others = others
+            .map(|(_, held)| held)
+            .filter(|held| overlap(held, lock) && (writes(held) || writes(lock)));
+        others.next().copied()
+    }
+
+    /// Puts a lock in place of what its owner has there.
+    fn set(&mut self, owner: u64, lock: Lock) {
+        let mut parts = Vec::new();
+        self.held.retain(|(other, held)| {
+            if *other != owner || !overlap(held, &lock) {
+                return true;
+            }
+            if held.start < lock.start {
+                parts.push((
+                    owner,
+                    Lock {
+                        end: lock.start - 1,
+                        ..*held
+                    },
+                ));
+            }
+            if held.end > lock.end {
+                parts.push((
+                    owner,
+                    Lock {
+                        start: lock.end + 1,
+                        ..*held
+                    },
+                ));
+            }
+            false
+        });
+        if lock.kind != LockKind::Unlock {
+            parts.push((owner, lock));
+        }
+        self.held.extend(parts);
+    }
+
+    /// What this machine needs from the server.
+    fn needed(&self) -> Option<LockType> {
+        let writes = |(_, lock): &(u64, Lock)| lock.kind == LockKind::Write;
+        match self.held.iter().any(writes) {
+            true => Some(LockType::Write),
+            false => (!self.held.is_empty()).then_some(LockType::Read),
+        }
+    }
+}
+
+fn overlap(one: &Lock, other: &Lock) -> bool {
+    one.start <= other.end && other.start <= one.end
+}
+
+impl Locks {
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Cache {
+    /// The lock that keeps this one from being had, if one of this machine does.
+    ///
+    /// # Errors
+    /// [`EBADF`](Errno::EBADF) for an unknown handle.
+    pub async fn getlk(
+        &self,
+        handle: Handle,
+        owner: u64,
+        lock: Lock,
+    ) -> Result<Option<Lock>, Errno> {
+        let open = self.0.handles.file(handle)?;
+        let table = open.spot.vnode.locks.lock();
+        Ok(table.conflict(owner, &lock))
+    }
+
+    /// Takes or gives up a lock; with `wait`, as soon as it is free. AFS locks whole files, so between
+    /// machines any two locks of one file conflict, unless both are for reading.
+    ///
+    /// # Errors
+    /// [`EAGAIN`](Errno::EAGAIN) when it is not free; others as servers say.
+    pub async fn setlk(
+        &self,
+        handle: Handle,
+        owner: u64,
+        lock: Lock,
+        wait: bool,
+    ) -> Result<(), Errno> {
+        let open = self.0.handles.file(handle)?;
+        let (spot, vnode) = (&open.spot, &open.spot.vnode);
+        if lock.start > lock.end {
+            return Err(Errno::EINVAL);
+        }
+        if lock.kind == LockKind::Unlock {
+            self.unlock(spot, owner, lock).await;
+            return Ok(());
+        }
+        let mut pause = PAUSE;
+        loop {
+            let freed = vnode.locks.freed.notified();
+            let refused = match self.try_lock(spot, owner, lock).await {
+                Err(Errno::EAGAIN) => true,
+                other => return other,
+            };
+            debug_assert!(refused, "everything else returns");
+            if !wait {
+                return Err(Errno::EAGAIN);
+            }
+            // If it is another machine that has it, nobody tells when it is free.
+            tokio::select! {
+                () = freed => {}
+                () = tokio::time::sleep(pause) => pause = (2 * pause).min(PAUSE_MOST),
+            }
+        }
+    }
+
+    async fn try_lock(&self, spot: &Spot, owner: u64, lock: Lock) -> Result<(), Errno> {
+        let locks = &spot.vnode.locks;
+        let _one = locks.serial.lock().await;
+        let has = {
+            let table = locks.lock();
+            if table.held.len() >= LOCKS_MOST {
+                return Err(Errno(afar_types::error::errno::ENOLCK));
+            }
+            if table.conflict(owner, &lock).is_some() {
+                return Err(Errno::EAGAIN);
+            }
+            table.server
+        };
+        let writes = lock.kind == LockKind::Write;
+        let wanted = if writes {
+            LockType::Write
+        } else {
+            LockType::Read
+        };
+        match (has, wanted) {
+            _ if spot.mount.volume.kind() != VolumeType::ReadWrite => {}
+            (Some(LockType::Write), _) | (Some(LockType::Read), LockType::Read) => {}
+            (None, _) => self.take(&spot.vnode, wanted).await?,
+            (Some(LockType::Read), LockType::Write) => {
+                // A server makes no stronger lock of one it gave.
+                self.give_back(&spot.vnode).await;
+                if let Err(error) = self.take(&spot.vnode, wanted).await {
+                    if let Err(lost) = self.take(&spot.vnode, LockType::Read).await {
+                        let fid = spot.vnode.key.fid;
+                        tracing::warn!(%fid, %lost, "a read lock was lost to another machine");
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        locks.lock().set(owner, lock);
+        Ok(())
+    }
+
+    /// Gives up all locks of an owner.
+    pub(crate) async fn unlock_all(&self, spot: &Spot, owner: u64) {
+        let has = {
+            let table = spot.vnode.locks.lock();
+            table.held.iter().any(|(other, _)| *other == owner)
+        };
+        if has {
+            let all = Lock {
+                kind: LockKind::Unlock,
+                start: 0,
+                end: u64::MAX,
+                pid: 0,
+            };
+            self.unlock(spot, owner, all).await;
+        }
+    }
+
+    async fn unlock(&self, spot: &Spot, owner: u64, lock: Lock) {
+        let locks = &spot.vnode.locks;
+        let _one = locks.serial.lock().await;
+        let last = {
+            let mut table = locks.lock();
+            table.set(owner, lock);
+            table.server.is_some() && table.needed().is_none()
+        };
+        if last {
+            // Who gets the lock next must see what was written under it.
+            self.try_store(&spot.vnode).await;
+            self.give_back(&spot.vnode).await;
+        }
+        locks.freed.notify_waiters();
+    }
+
+    async fn take(&self, vnode: &Arc<Vnode>, kind: LockType) -> Result<(), Errno> {
+        let client = &self.0.client;
+        let taken = client.set_lock(&vnode.volume, vnode.key.fid, kind).await;
+        taken.map_err(|error| self.failed(vnode, "locking a file", &error))?;
+        let given = {
+            let mut table = vnode.locks.lock();
+            table.server = Some(kind);
+            table.given += 1;
+            table.given
+        };
+        tokio::spawn(extend(client.clone(), Arc::downgrade(vnode), given));
+        Ok(())
+    }
+
+    async fn give_back(&self, vnode: &Arc<Vnode>) {
+        vnode.locks.lock().server = None;
+        let client = &self.0.client;
+        if let Err(error) = client.release_lock(&vnode.volume, vnode.key.fid).await {
+            // It expires.
+            self.failed(vnode, "unlocking a file", &error);
+        }
+    }
+}
+
+/// Has a lock extended for as long as it is held.
+async fn extend(client: Client, vnode: std::sync::Weak<Vnode>, given: u64) {
+    loop {
+        tokio::time::sleep(LOCK_TIME / 2).await;
+        let Some(vnode) = vnode.upgrade() else {
+            return;
+        };
+        let still = {
+            let table = vnode.locks.lock();
+            table.given == given && table.server.is_some()
+        };
+        if !still {
+            return;
+        }
+        let fid = vnode.key.fid;
+        if let Err(error) = client.extend_lock(&vnode.volume, fid).await {
+            tracing::warn!(%fid, %error, "a lock cannot be extended, and may be lost");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lock(kind: LockKind, start: u64, end: u64) -> Lock {
+        Lock {
+            kind,
+            start,
+            end,
+            pid: 1,
+        }
+    }
+
+    #[test]
+    fn ranges_conflict_between_owners_and_are_split_for_one() {
+        let mut table = Table::default();
+        table.set(1, lock(LockKind::Write, 0, 99));
+        assert!(table.conflict(2, &lock(LockKind::Read, 99, 200)).is_some());
+        assert!(
+            table
+                .conflict(2, &lock(LockKind::Write, 100, 200))
+                .is_none()
+        );
+        assert!(table.conflict(1, &lock(LockKind::Write, 0, 10)).is_none());
+        assert_eq!(table.needed(), Some(LockType::Write));
+        table.set(1, lock(LockKind::Read, 10, 19));
+        assert!(table.conflict(2, &lock(LockKind::Read, 12, 13)).is_none());
+        assert!(table.conflict(2, &lock(LockKind::Read, 9, 13)).is_some());
+        assert!(table.conflict(2, &lock(LockKind::Read, 19, 20)).is_some());
+        table.set(1, lock(LockKind::Unlock, 0, 9));
+        table.set(1, lock(LockKind::Unlock, 20, u64::MAX));
+        assert_eq!(table.needed(), Some(LockType::Read));
+        table.set(1, lock(LockKind::Unlock, 0, u64::MAX));
+        assert_eq!(table.needed(), None);
+    }
+}

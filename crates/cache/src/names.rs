@@ -1,0 +1,171 @@
+//! What names stand for.
+
+use std::sync::Arc;
+
+use afar_dir::{DirError, Directory};
+use afar_types::{DataVersion, FetchStatus, Fid, FileType};
+
+use crate::cache::Cache;
+use crate::error::Errno;
+use crate::inodes::{Inode, Place, Spot};
+use crate::types::{Entry, Ino, Who};
+use crate::vnode::Vnode;
+
+/// Octets of the longest name.
+const NAME_MOST: usize = 255;
+
+impl Cache {
+    /// What a name in a directory stands for; a mount point is what it leads to. It counts until it
+    /// is [forgotten](Self::forget).
+    ///
+    /// # Errors
+    /// [`ENOENT`](Errno::ENOENT) when there is no such name; others as servers say.
+    pub async fn lookup(&self, who: Who, parent: Ino, name: &[u8]) -> Result<Entry, Errno> {
+        let _ = who;
+        let directory = self.inode(parent)?;
+        let (spot, status) = match &directory.place {
+            Place::Cells => {
+                let spot = self.cell_root(name).await?;
+                let status = self.fresh(&spot.vnode).await?;
+                (spot, status)
+            }
+            Place::Vnode(place) => {
+                let fid = self.find(place, name).await?.ok_or(Errno::ENOENT)?;
+                self.enter(place, fid).await?
+            }
+        };
+        Ok(self.entry(&directory, name, &spot, &status))
+    }
+
+    /// Takes so many answers with this number back.
+    pub fn forget(&self, ino: Ino, count: u64) {
+        self.0.inodes.forget(ino, count);
+    }
+
+    /// Where a symlink leads.
+    ///
+    /// # Errors
+    /// [`EINVAL`](Errno::EINVAL) when it is none; others as servers say.
+    pub async fn readlink(&self, who: Who, ino: Ino) -> Result<bytes::Bytes, Errno> {
+        let _ = who;
+        let spot = self.spot(ino)?;
+        let status = self.fresh(&spot.vnode).await?;
+        if status.file_type != FileType::Symlink {
+            return Err(Errno::EINVAL);
+        }
+        self.link_text(&spot.vnode).await
+    }
+
+    /// What a number stands for.
+    pub(crate) fn inode(&self, ino: Ino) -> Result<Arc<Inode>, Errno> {
+        self.0.inodes.find(ino).ok_or(Errno::ENOENT)
+    }
+
+    /// What a number stands for, if it is in a volume.
+    pub(crate) fn spot(&self, ino: Ino) -> Result<Spot, Errno> {
+        match &self.inode(ino)?.place {
+            Place::Cells => Err(Errno::EPERM),
+            Place::Vnode(spot) => Ok(spot.clone()),
+        }
+    }
+
+    /// Goes to an entry of a directory, and through it if it is a mount point.
+    pub(crate) async fn enter(
+        &self,
+        directory: &Spot,
+        fid: Fid,
+    ) -> Result<(Spot, FetchStatus), Errno> {
+        let spot = self.beside(directory, fid);
+        let status = self.fresh(&spot.vnode).await?;
+        if !status.is_mount_point() {
+            return Ok((spot, status));
+        }
+        let root = self.cross(&spot).await?;
+        let status = self.fresh(&root.vnode).await?;
+        Ok((root, status))
+    }
+
+    /// Something else in the same volume.
+    pub(crate) fn beside(&self, other: &Spot, fid: Fid) -> Spot {
+        Spot {
+            mount: Arc::clone(&other.mount),
+            vnode: self.0.vnodes.of(&other.mount.volume, fid),
+        }
+    }
+
+    /// The fid of a name in a directory. `@sys` stands for the first sysname there is.
+    pub(crate) async fn find(&self, directory: &Spot, name: &[u8]) -> Result<Option<Fid>, Errno> {
+        if name.len() > NAME_MOST {
+            return Err(Errno::ENAMETOOLONG);
+        }
+        let pages = self.pages(&directory.vnode).await?;
+        let look = |name: &[u8]| {
+            let found = Directory::new(&pages).and_then(|pages| pages.lookup(name));
+            let found = found.map_err(|error| damaged(&directory.vnode, &error))?;
+            Ok(found.map(|entry| entry.id.fid(directory.vnode.key.fid.volume)))
+        };
+        let Some(front) = name.strip_suffix(b"@sys") else {
+            return look(name);
+        };
+        for sysname in &self.0.client.config().sysnames {
+            if let Some(fid) = look(&[front, sysname.as_bytes()].concat())? {
+                return Ok(Some(fid));
+            }
+        }
+        Ok(None)
+    }
+
+    /// A directory's pages, of the version it has now.
+    pub(crate) async fn pages(&self, vnode: &Arc<Vnode>) -> Result<Arc<Vec<u8>>, Errno> {
+        let fid = vnode.key.fid;
+        if !fid.vnode.is_directory() {
+            return Err(Errno::ENOTDIR);
+        }
+        // Pages come with their status, so only those that may still be right are worth asking.
+        if vnode.lock().pages.is_some() {
+            let status = self.fresh(vnode).await?;
+            if let Some(pages) = pages_of(vnode, status.data_version) {
+                return Ok(pages);
+            }
+        }
+        let _one = vnode.asking.lock().await;
+        let promised = vnode.lock().promised();
+        if let Some(status) = promised
+            && let Some(pages) = pages_of(vnode, status.data_version)
+        {
+            return Ok(pages);
+        }
+        let mark = self.0.breaks.mark(fid);
+        let contents = self.0.client.directory_contents(&vnode.volume, fid).await;
+        let contents =
+            contents.map_err(|error| self.failed(vnode, "reading a directory", &error))?;
+        let status = self.accept(vnode, &contents.promised, mark)?;
+        if contents.data.len() as u64 != status.length {
+            tracing::warn!(%fid, server = %contents.promised.server,
+                "a directory of another length than its status tells");
+            return Err(Errno::EIO);
+        }
+        let pages = Arc::new(contents.data.to_vec());
+        let mut state = vnode.lock();
+        let same = state
+            .status
+            .is_some_and(|now| now.data_version == status.data_version);
+        if same {
+            state.pages = Some((status.data_version, Arc::clone(&pages)));
+        }
+        Ok(pages)
+    }
+}
+
+fn pages_of(vnode: &Vnode, version: DataVersion) -> Option<Arc<Vec<u8>>> {
+    let state = vnode.lock();
+    let (_, pages) = state.pages.as_ref().filter(|(of, _)| *of == version)?;
+    Some(Arc::clone(pages))
+}
+
+/// Says in the log what is wrong with a directory.
+pub(crate) fn damaged(vnode: &Vnode, error: &DirError) -> Errno {
+    let (cell, fid) = (&vnode.key.cell, vnode.key.fid);
+    tracing::warn!(%cell, %fid, %error, "a damaged directory; its volume needs salvage");
+    Errno::EIO
+}

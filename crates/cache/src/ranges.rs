@@ -1,0 +1,136 @@
+//! Sets of octets of a file.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Octets of a file, kept as ranges that neither overlap nor touch.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct RangeSet {
+    /// The end of each range by its start.
+    ranges: BTreeMap<u64, u64>,
+}
+
+impl RangeSet {
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// How many octets there are.
+    pub(crate) fn octets(&self) -> u64 {
+        self.ranges.iter().map(|(start, end)| end - start).sum()
+    }
+
+    /// Behind the last one; 0 if there are none.
+    pub(crate) fn end(&self) -> u64 {
+        self.ranges.last_key_value().map_or(0, |(_, end)| *end)
+    }
+
+    /// The ranges, in order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        self.ranges.iter().map(|(start, end)| *start..*end)
+    }
+
+    /// The parts of these octets that are in the set, in order.
+    pub(crate) fn within(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
+        let before = self.ranges.range(..range.start).next_back();
+        let rest = self.ranges.range(range.start..range.end.max(range.start));
+        before
+            .into_iter()
+            .chain(rest)
+            .filter_map(move |(start, end)| {
+                let part = (*start).max(range.start)..(*end).min(range.end);
+                (part.start < part.end).then_some(part)
+            })
+    }
+
+    /// The parts of these octets that are not in the set, in order.
+    pub(crate) fn gaps(&self, range: Range<u64>) -> Vec<Range<u64>> {
+        let (mut gaps, mut at) = (Vec::new(), range.start);
+        for part in self.within(range.clone()) {
+            if at < part.start {
+                gaps.push(at..part.start);
+            }
+            at = part.end;
+        }
+        if at < range.end {
+            gaps.push(at..range.end);
+        }
+        gaps
+    }
+
+    /// Adds octets.
+    pub(crate) fn insert(&mut self, range: Range<u64>) {
+        let Range { mut start, mut end } = range;
+        if start >= end {
+            return;
+        }
+        if let Some((&before, &before_end)) = self.ranges.range(..=start).next_back()
+            && before_end >= start
+        {
+            start = before;
+            end = end.max(before_end);
+        }
+        while let Some((&next, &next_end)) = self.ranges.range(start..=end).next() {
+            self.ranges.remove(&next);
+            end = end.max(next_end);
+        }
+        self.ranges.insert(start, end);
+    }
+
+    /// Takes octets out.
+    pub(crate) fn remove(&mut self, range: Range<u64>) {
+        let parts: Vec<_> = self.within(range).collect();
+        for part in parts {
+            let Some((&start, &end)) = self.ranges.range(..=part.start).next_back() else {
+                continue;
+            };
+            self.ranges.remove(&start);
+            if start < part.start {
+                self.ranges.insert(start, part.start);
+            }
+            if part.end < end {
+                self.ranges.insert(part.end, end);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn they_are_what_a_list_of_octets_is(
+            changes in prop::collection::vec((any::<bool>(), 0_u64..40, 0_u64..12), 0..40),
+            from in 0_u64..40,
+            length in 0_u64..40,
+        ) {
+            let (mut set, mut model) = (RangeSet::default(), [false; 64]);
+            for (add, start, length) in changes {
+                let range = start..start + length;
+                if add { set.insert(range.clone()) } else { set.remove(range.clone()) }
+                for place in range {
+                    model[usize::try_from(place).unwrap()] = add;
+                }
+            }
+            let all: Vec<u64> = set.iter().flatten().collect();
+            let expected: Vec<u64> = (0..64).filter(|place| model[usize::try_from(*place).unwrap()]).collect();
+            prop_assert_eq!(&all, &expected);
+            prop_assert_eq!(set.octets(), expected.len() as u64);
+            prop_assert_eq!(set.end(), expected.last().map_or(0, |last| last + 1));
+            for (one, next) in set.iter().zip(set.iter().skip(1)) {
+                prop_assert!(one.end < next.start);
+            }
+            let asked = from..from + length;
+            let inside: Vec<u64> = set.within(asked.clone()).flatten().collect();
+            let outside: Vec<u64> = set.gaps(asked.clone()).into_iter().flatten().collect();
+            let is = |place: &u64| expected.contains(place);
+            prop_assert_eq!(inside, asked.clone().filter(is).collect::<Vec<_>>());
+            prop_assert_eq!(outside, asked.filter(|place| !is(place)).collect::<Vec<_>>());
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Statuses, which are used while they are promised and asked for again after that.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use afar_cell::{Error, Promised};
+use afar_types::{FetchStatus, FileType, UnixTime, VolumeType};
+use bytes::Bytes;
+
+use crate::breaks::Mark;
+use crate::cache::Cache;
+use crate::error::Errno;
+use crate::inodes::{Inode, Place, Spot};
+use crate::types::{Attr, Entry};
+use crate::vnode::{Promise, Vnode};
+
+/// How long the name of a cell may be used without asking.
+const CELL_VALID: Duration = Duration::from_secs(60);
+
+impl Cache {
+    /// The status of a vnode: from memory while it is promised, else a server's. What a server says
+    /// is good for the request that asked for it even if it comes without a promise.
+    pub(crate) async fn fresh(&self, vnode: &Arc<Vnode>) -> Result<FetchStatus, Errno> {
+        if let Some(status) = known(vnode)? {
+            return Ok(status);
+        }
+        let _one = vnode.asking.lock().await;
+        if let Some(status) = known(vnode)? {
+            return Ok(status);
+        }
+        let fid = vnode.key.fid;
+        let mark = self.0.breaks.mark(fid);
+        match self.0.client.promised(&vnode.volume, fid).await {
+            Ok(promised) => self.accept(vnode, &promised, mark),
+            Err(error) => Err(self.failed(vnode, "asking for a status", &error)),
+        }
+    }
+
+    /// Keeps what a server said, if it is to be believed: something else than was looked for is
+    /// nobody's status.
+    pub(crate) fn accept(
+        &self,
+        vnode: &Arc<Vnode>,
+        promised: &Promised,
+        mark: Mark,
+    ) -> Result<FetchStatus, Errno> {
+        let (status, fid) = (promised.status, vnode.key.fid);
+        let directory = status.file_type == FileType::Directory;
+        let known_type = matches!(
+            status.file_type,
+            FileType::File | FileType::Symlink | FileType::Directory
+        );
+        if !known_type || directory != fid.vnode.is_directory() {
+            tracing::warn!(server = %promised.server, %fid, "a status of a wrong type");
+            return Err(Errno::EIO);
+        }
+        self.note_volume(vnode, promised.volume_made);
+        let mut state = vnode.lock();
+        let changed = state
+            .status
+            .is_some_and(|old| old.data_version != status.data_version);
+        if self.0.breaks.mark(fid) == mark {
+            state.take_status(status);
+            state.promise = promised.until.map(|until| Promise {
+                server: promised.server,
+                until,
+            });
+        } else if state.promised().is_none() {
+            // What was broken or changed meanwhile may be newer than this.
+            state.take_status(status);
+        }
+        drop(state);
+        if changed {
+            self.0.breaks.invalidate(vnode);
+        }
+        Ok(status)
+    }
+
+    /// Notices that a volume was released or restored.
+    fn note_volume(&self, vnode: &Vnode, made: UnixTime) {
+        if made.0 == 0 {
+            return;
+        }
+        let (cell, volume) = (&vnode.key.cell, vnode.key.fid.volume);
+        let before = {
+            let mut volumes = self.0.lock_volumes();
+            volumes.insert((volume, cell.clone()), made)
+        };
+        if before.is_some_and(|before| before != made) {
+            tracing::info!(%cell, %volume, "the volume is another one now");
+            self.0.breaks.break_volume(volume);
+            // A release counts versions on; what was restored may count the same ones again.
+            if vnode.volume.kind() == VolumeType::ReadWrite {
+                self.0.storage.forget_volume(cell, volume);
+            }
+        }
+    }
+
+    /// The data of a symlink or mount point.
+    pub(crate) async fn link_text(&self, vnode: &Arc<Vnode>) -> Result<Bytes, Errno> {
+        let status = self.fresh(vnode).await?;
+        let known = vnode.lock().link.clone();
+        if let Some((version, text)) = known
+            && version == status.data_version
+        {
+            return Ok(text);
+        }
+        let fid = vnode.key.fid;
+        let mark = self.0.breaks.mark(fid);
+        let contents = self.0.client.link_contents(&vnode.volume, fid).await;
+        let contents =
+            contents.map_err(|error| self.failed(vnode, "reading a symbolic link", &error))?;
+        let status = self.accept(vnode, &contents.promised, mark)?;
+        if contents.data.len() as u64 != status.length {
+            tracing::warn!(%fid, "a symbolic link of a wrong length");
+            return Err(Errno::EIO);
+        }
+        vnode.lock().link = Some((status.data_version, contents.data.clone()));
+        Ok(contents.data)
+    }
+
+    /// What a program is told of an error, which the log tells in full unless it is of the ordinary
+    /// kind.
+    pub(crate) fn failed(&self, vnode: &Arc<Vnode>, doing: &str, error: &Error) -> Errno {
+        let number = Errno::of(error);
+        let (cell, fid) = (&vnode.key.cell, vnode.key.fid);
+        match number {
+            Errno::ENOENT | Errno::EACCES | Errno::EEXIST | Errno::EAGAIN => {
+                tracing::debug!(%cell, %fid, %error, "{doing}");
+            }
+            _ => tracing::warn!(%cell, %fid, %error, "{doing}"),
+        }
+        if matches!(error, Error::Gone) {
+            vnode.lock().promise = None;
+        }
+        number
+    }
+
+    /// The attributes of a vnode under a number.
+    pub(crate) fn attr(&self, inode: &Inode, vnode: &Vnode, status: &FetchStatus) -> Attr {
+        vnode.lock().attr(inode.ino, status)
+    }
+
+    /// The answer to a look-up of something with this status, which counts. `parent` is the directory
+    /// with that name.
+    pub(crate) fn entry(
+        &self,
+        parent: &Inode,
+        name: &[u8],
+        spot: &Spot,
+        status: &FetchStatus,
+    ) -> Entry {
+        // Noted before it is seen whether the promise holds: a break finds it, or is seen.
+        parent.note_name(name);
+        let inode = self.0.inodes.give(spot);
+        let attr = self.attr(&inode, &spot.vnode, status);
+        let holds = match &parent.place {
+            Place::Cells => CELL_VALID,
+            Place::Vnode(directory) => directory.vnode.lock().valid(),
+        };
+        Entry {
+            attr,
+            generation: 0,
+            valid: if parent.has_room() {
+                holds
+            } else {
+                Duration::ZERO
+            },
+        }
+    }
+}
+
+/// The status if it is known for sure.
+fn known(vnode: &Vnode) -> Result<Option<FetchStatus>, Errno> {
+    let state = vnode.lock();
+    if state.gone {
+        return Err(Errno::ENOENT);
+    }
+    Ok(state.promised())
+}

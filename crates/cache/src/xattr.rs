@@ -1,0 +1,117 @@
+//! What AFS knows of files beyond what Linux asks: as extended attributes.
+
+use afar_types::{Acl, VolumeType};
+use bytes::Bytes;
+
+use crate::access::rights;
+use crate::cache::Cache;
+use crate::error::Errno;
+use crate::inodes::{Place, Spot};
+use crate::types::{Ino, Who};
+
+/// Names of the attributes everything has.
+const NAMES: [&str; 7] = [
+    "afs.cell",
+    "afs.fid",
+    "afs.volume",
+    "afs.acl",
+    "afs.access",
+    "afs.data_version",
+    "afs.servers",
+];
+/// The attribute of the roots of volumes reached through mount points.
+const MOUNT_POINT: &str = "afs.mountpoint";
+
+impl Cache {
+    /// An extended attribute: `afs.fid`, `afs.cell`, `afs.volume`, `afs.acl`, `afs.mountpoint`,
+    /// `afs.data_version`, `afs.access`, `afs.servers`.
+    ///
+    /// # Errors
+    /// [`ENODATA`](Errno::ENODATA) when there is none of this name; others as servers say.
+    pub async fn getxattr(&self, who: Who, ino: Ino, name: &[u8]) -> Result<Bytes, Errno> {
+        let _ = who;
+        let inode = self.inode(ino)?;
+        let Place::Vnode(spot) = &inode.place else {
+            return Err(Errno::ENODATA);
+        };
+        let volume = &spot.mount.volume;
+        let text = match name {
+            b"afs.cell" => volume.cell_name().to_string(),
+            b"afs.fid" => spot.vnode.key.fid.to_string(),
+            b"afs.volume" => volume.id().to_string(),
+            b"afs.data_version" => self.fresh(&spot.vnode).await?.data_version.to_string(),
+            b"afs.access" => rights(&self.fresh(&spot.vnode).await?).to_string(),
+            b"afs.acl" => return self.acl(spot).await,
+            b"afs.servers" => {
+                let sites = volume.sites();
+                let sites = sites.iter().map(|site| site.address().to_string());
+                sites.collect::<Vec<_>>().join(" ")
+            }
+            b"afs.mountpoint" if is_root(spot) => spot.mount.text.clone().ok_or(Errno::ENODATA)?,
+            _ => return Err(Errno::ENODATA),
+        };
+        Ok(text.into())
+    }
+
+    /// The names of the extended attributes.
+    ///
+    /// # Errors
+    /// As servers say.
+    pub async fn listxattr(&self, who: Who, ino: Ino) -> Result<Vec<Vec<u8>>, Errno> {
+        let _ = who;
+        let inode = self.inode(ino)?;
+        let Place::Vnode(spot) = &inode.place else {
+            return Ok(Vec::new());
+        };
+        let mut names: Vec<Vec<u8>> = NAMES.iter().map(|name| (*name).into()).collect();
+        if is_root(spot) && spot.mount.text.is_some() {
+            names.push(MOUNT_POINT.into());
+        }
+        Ok(names)
+    }
+
+    /// Sets an extended attribute: `afs.acl`.
+    ///
+    /// # Errors
+    /// [`EOPNOTSUPP`](Errno::EOPNOTSUPP) for others; [`EINVAL`](Errno::EINVAL) for text that is no
+    /// access control list; others as servers say.
+    pub async fn setxattr(
+        &self,
+        who: Who,
+        ino: Ino,
+        name: &[u8],
+        value: &[u8],
+    ) -> Result<(), Errno> {
+        let _ = who;
+        let spot = self.spot(ino)?;
+        if name != b"afs.acl" {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        if spot.mount.volume.kind() != VolumeType::ReadWrite {
+            return Err(Errno::EROFS);
+        }
+        if !spot.vnode.key.fid.vnode.is_directory() {
+            return Err(Errno::ENOTDIR);
+        }
+        let acl = Acl::parse(value).map_err(|_| Errno::EINVAL)?;
+        let (client, vnode) = (&self.0.client, &spot.vnode);
+        let stored = client.store_acl(&vnode.volume, vnode.key.fid, &acl).await;
+        stored.map_err(|error| self.failed(vnode, "storing an access list", &error))?;
+        // Rights to all that is in it may be others now, and nobody tells us, as it was our change.
+        self.0.breaks.break_volume(vnode.key.fid.volume);
+        Ok(())
+    }
+
+    async fn acl(&self, spot: &Spot) -> Result<Bytes, Errno> {
+        let vnode = &spot.vnode;
+        let acl = self.0.client.fetch_acl(&vnode.volume, vnode.key.fid).await;
+        let acl = acl.map_err(|error| self.failed(vnode, "asking for an access list", &error))?;
+        Ok(acl.to_text().map_err(|_| Errno::EIO)?.into())
+    }
+}
+
+/// Whether something is the root of the volume it is in.
+fn is_root(spot: &Spot) -> bool {
+    let fid = spot.vnode.key.fid;
+    fid == afar_types::Fid::root(fid.volume)
+}

@@ -1,0 +1,7 @@
+//! Caches of several machines beside a real file server, on loopback.
+
+#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
+
+mod data;
+mod names;
+mod world;
