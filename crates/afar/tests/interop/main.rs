@@ -7,6 +7,7 @@
 //! - `requests`: the same for requests to the file server that no program of OpenAFS makes
 //! - `client`: a mounted afar cell under work, and two that look at each other
 //! - `joining`: an afar server in an OpenAFS cell, volumes that move between them
+//! - `kerberos`: the same with keys and tickets: a realm's users on both kinds of servers
 //!
 //! Needs root, OpenAFS's programs, and in `AFAR_TEST_XTASK` the path of the xtask program, which
 //! `cargo xtask test --only interop` sets.
@@ -20,6 +21,7 @@
 mod client;
 mod content;
 mod joining;
+mod kerberos;
 mod mount;
 mod net;
 mod openafs;

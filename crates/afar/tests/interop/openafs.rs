@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::net::Net;
-use crate::place::{CELL, run};
+use crate::place::{CELL, Ran, run};
 
 /// OpenAFS's servers, all in one namespace, for the length of a test.
 pub(crate) struct OpenAfs {
@@ -16,6 +16,11 @@ impl OpenAfs {
     /// Starts the servers of a cell without volumes in a member's namespace, with two partitions
     /// and the overseer, taking everybody for an administrator if `noauth`.
     pub(crate) fn start(net: &Net, member: &str, noauth: bool) -> Self {
+        Self::start_with(net, member, if noauth { &["--noauth"] } else { &[] })
+    }
+
+    /// The same, with further options of `xtask openafs up`.
+    pub(crate) fn start_with(net: &Net, member: &str, options: &[&str]) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("afar-openafs-{}-{count}", std::process::id());
@@ -32,14 +37,24 @@ impl OpenAfs {
                 &namespace,
             ])
             .args(["--addr", net.address(member)])
-            .args(["--bare", "--overseer", "--partitions", "2"]);
-        if noauth {
-            command.arg("--noauth");
-        }
+            .args(["--bare", "--overseer", "--partitions", "2"])
+            .args(options);
         let cell = Self { dir };
         let ran = run(&mut command);
         assert_eq!(ran.code, Some(0), "{ran:?}");
         cell
+    }
+
+    /// The folder of the cell's Kerberos realm, if it was started with one.
+    pub(crate) fn kerberos(&self) -> PathBuf {
+        self.dir.join("kerberos")
+    }
+
+    /// Runs a command beside the servers, with their keys.
+    pub(crate) fn beside(&self, words: &[&str]) -> Ran {
+        let mut command = xtask("exec", &self.dir);
+        command.args(["--role", "server", "--"]).args(words);
+        run(&mut command)
     }
 
     /// The folder of the servers' keys.

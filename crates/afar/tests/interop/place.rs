@@ -1,6 +1,7 @@
 //! Where a program of OpenAFS runs: in a namespace of the network, seeing a configuration and a
 //! table of hosts of its own, in a folder of its own.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -16,6 +17,7 @@ pub(crate) const CELL: &str = "test.example";
 pub(crate) struct Place {
     namespace: String,
     dir: TempDir,
+    environment: Vec<(&'static str, OsString)>,
 }
 
 /// What a program did.
@@ -61,7 +63,14 @@ impl Place {
         Self {
             namespace: net.namespace(member),
             dir,
+            environment: Vec::new(),
         }
+    }
+
+    /// The place with more in the environment of its programs.
+    pub(crate) fn with_environment(mut self, more: &[(&'static str, OsString)]) -> Self {
+        self.environment.extend_from_slice(more);
+        self
     }
 
     /// The place of an administrator, with the servers' keys.
@@ -97,6 +106,7 @@ impl Place {
             .args(words)
             .env("TZ", "UTC")
             .env("LC_ALL", "C")
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null());
         command
     }

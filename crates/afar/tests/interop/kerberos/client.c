@@ -5,6 +5,7 @@
  *   client SERVER CELL LEVEL read   VOLUME.VNODE.UNIQUE       the file, to standard output
  *   client SERVER CELL LEVEL write  VOLUME.VNODE.UNIQUE       the file, from standard input
  *   client SERVER CELL LEVEL create VOLUME.VNODE.UNIQUE NAME  in that directory; prints its numbers
+ *   client SERVER CELL LEVEL acl    VOLUME.VNODE.UNIQUE NAME=RIGHTS... of that directory; rights as a number
  *   client SERVER CELL LEVEL time   VOLUME.VNODE.UNIQUE       reads and forgets; prints octets, seconds, CPU
  *
  * LEVEL is clear, auth or crypt with a ticket for afs/CELL from the credentials cache, or none. What a
@@ -201,6 +202,28 @@ static void create(struct rx_connection *connection, AFSFid *directory, char *na
     printf("%u.%u.%u\n", fid.Volume, fid.Vnode, fid.Unique);
 }
 
+static void set_acl(struct rx_connection *connection, AFSFid *directory, int count, char **entries)
+{
+    char text[4096], *at = text, *end = text + sizeof text;
+    AFSOpaque acl;
+    AFSFetchStatus status;
+    AFSVolSync sync;
+    int i, code;
+    at += snprintf(at, end - at, "%d\n0\n", count);
+    for (i = 0; i < count && at < end; i++) {
+	char *rights = strrchr(entries[i], '=');
+	if (!rights)
+	    die("an entry without rights", 0);
+	at += snprintf(at, end - at, "%.*s\t%s\n", (int)(rights - entries[i]), entries[i], rights + 1);
+    }
+    if (at >= end)
+	die("too many entries", 0);
+    acl.AFSOpaque_val = text;
+    acl.AFSOpaque_len = at - text + 1;
+    if ((code = RXAFS_StoreACL(connection, directory, &acl, &status, &sync)))
+	die("StoreACL", code);
+}
+
 static double seconds(struct timeval time)
 {
     return time.tv_sec + time.tv_usec / 1e6;
@@ -246,6 +269,8 @@ int main(int count, char **words)
 	write_file(connection, &fid);
     else if (!strcmp(verb, "create") && count > 6)
 	create(connection, &fid, words[6]);
+    else if (!strcmp(verb, "acl"))
+	set_acl(connection, &fid, count - 6, words + 6);
     else if (!strcmp(verb, "time"))
 	time_it(connection, &fid);
     else

@@ -11,6 +11,7 @@ mod files;
 mod mask;
 mod pts;
 mod refused;
+mod tickets;
 mod vos;
 
 use std::fmt::Write;
@@ -66,13 +67,13 @@ impl Row {
 struct Side<'a> {
     net: &'a Net,
     place: Place,
-    /// What makes the tools' user who they are to be.
-    options: &'static str,
+    /// What makes the tools' user who they are to be, if their place does not.
+    options: Option<&'static str>,
     mount: Option<Mount>,
 }
 
 impl<'a> Side<'a> {
-    fn new(net: &'a Net, place: Place, options: &'static str) -> Self {
+    fn new(net: &'a Net, place: Place, options: Option<&'static str>) -> Self {
         let root = Content::new(Rights(Rights::READ.0 | Rights::LOOKUP.0));
         let root = root
             .mount("open", "#test.open.")
@@ -109,7 +110,7 @@ impl<'a> Side<'a> {
             let words = words(row.line);
             let mut words: Vec<&str> = words.iter().map(String::as_str).collect();
             if ["vos", "pts", "bos"].contains(&words[0]) {
-                words.push(self.options);
+                words.extend(self.options);
             }
             return self.place.run(&words);
         };
@@ -214,8 +215,8 @@ fn tools_print_the_same() {
     let administrator = place(&openafs).with_keys(&theirs.keys());
     compare(
         &rows,
-        Side::new(&openafs, administrator, "-localauth"),
-        Side::new(&afar, place(&afar), "-noauth"),
+        Side::new(&openafs, administrator, Some("-localauth")),
+        Side::new(&afar, place(&afar), Some("-noauth")),
         differences::ALL,
     );
     ours.stop();
@@ -229,8 +230,8 @@ fn nobody_is_an_administrator_by_default() {
     let ours = Ours::start(&afar, false);
     compare(
         &refused::rows(),
-        Side::new(&openafs, place(&openafs), "-noauth"),
-        Side::new(&afar, place(&afar), "-noauth"),
+        Side::new(&openafs, place(&openafs), Some("-noauth")),
+        Side::new(&afar, place(&afar), Some("-noauth")),
         differences::REFUSED,
     );
     ours.stop();
