@@ -13,22 +13,45 @@ enum Meaning {
     Automatic(&'static str),
 }
 
-/// An option that takes a number.
+/// An option, and what it takes.
 struct OldOption {
     name: &'static str,
-    least: u64,
-    most: u64,
-    meaning: Meaning,
+    takes: Takes,
+}
+
+/// What an option takes.
+enum Takes {
+    /// A number in these bounds.
+    Number(u64, u64, Meaning),
+    /// A word: it is this key now.
+    Word(&'static str, fn(&mut Config, &str)),
+    /// A word, and needs no setting any more, for this reason.
+    NeedlessWord(&'static str),
+    /// Nothing: it is this key now.
+    Nothing(&'static str, fn(&mut Config)),
 }
 
 const fn automatic(name: &'static str, least: u64, most: u64, why: &'static str) -> OldOption {
     OldOption {
         name,
-        least,
-        most,
-        meaning: Meaning::Automatic(why),
+        takes: Takes::Number(least, most, Meaning::Automatic(why)),
     }
 }
+
+const fn number(
+    name: &'static str,
+    (least, most): (u64, u64),
+    key: &'static str,
+    set: fn(&mut Config, u64) -> anyhow::Result<()>,
+) -> OldOption {
+    OldOption {
+        name,
+        takes: Takes::Number(least, most, Meaning::Key(key, set)),
+    }
+}
+
+/// Why there is no file of its own for the audit.
+const AUDIT: &str = "who did what is in the log, as its part audit: `afar config explain log`";
 
 /// The largest number OpenAFS reads.
 const INT_MAX: u64 = i32::MAX as u64;
@@ -40,32 +63,52 @@ const OPTIONS: &[OldOption] = &[
         16_384,
         "a call is a task, not a thread; calls at a time are bounded by files.max_calls",
     ),
-    OldOption {
-        name: "-busyat",
-        least: 10,
-        most: 1 << 20,
-        meaning: Meaning::Key("files.max_calls", |config, value| {
+    number(
+        "-busyat",
+        (10, 1 << 20),
+        "files.max_calls",
+        |config, value| {
             config.files.max_calls.0 = u32::try_from(value)?;
             Ok(())
-        }),
-    },
-    OldOption {
-        name: "-cb",
-        least: 10_000,
-        most: INT_MAX,
-        meaning: Meaning::Key("files.max_callbacks", |config, value| {
+        },
+    ),
+    number(
+        "-cb",
+        (10_000, INT_MAX),
+        "files.max_callbacks",
+        |config, value| {
             config.files.max_callbacks.0 = value;
             Ok(())
+        },
+    ),
+    number(
+        "-udpsize",
+        (65_536, 1 << 30),
+        "net.receive_buffer",
+        |config, value| {
+            config.net.receive_buffer.0 = u32::try_from(value)?;
+            Ok(())
+        },
+    ),
+    OldOption {
+        name: "-realm",
+        takes: Takes::Word("security.realms", |config, realm| {
+            config.security.realms.push(realm.to_owned());
         }),
     },
     OldOption {
-        name: "-udpsize",
-        least: 65_536,
-        most: 1 << 30,
-        meaning: Meaning::Key("net.receive_buffer", |config, value| {
-            config.net.receive_buffer.0 = u32::try_from(value)?;
-            Ok(())
+        name: "-allow-dotted-principals",
+        takes: Takes::Nothing("security.allow_dotted_principals", |config| {
+            config.security.allow_dotted_principals = true;
         }),
+    },
+    OldOption {
+        name: "-auditlog",
+        takes: Takes::NeedlessWord(AUDIT),
+    },
+    OldOption {
+        name: "-audit-interface",
+        takes: Takes::NeedlessWord(AUDIT),
     },
     automatic(
         "-rxpck",
@@ -124,19 +167,35 @@ pub(crate) fn apply(options: &[String], config: &mut Config) -> anyhow::Result<V
                 known.join(" ")
             );
         };
-        let text = rest
-            .next()
-            .with_context(|| format!("{name} takes a number"))?;
-        let value: u64 = text
-            .parse()
-            .with_context(|| format!("{name} {text}: not a number"))?;
-        within(name, value, option.least, option.most)?;
-        remarks.push(match option.meaning {
-            Meaning::Key(key, set) => {
-                set(config, value)?;
-                format!("{name} {value}: taken as {key} = {value}")
+        let mut word = |takes: &str| rest.next().with_context(|| format!("{name} takes {takes}"));
+        remarks.push(match &option.takes {
+            Takes::Number(least, most, meaning) => {
+                let text = word("a number")?;
+                let value: u64 = text
+                    .parse()
+                    .with_context(|| format!("{name} {text}: not a number"))?;
+                within(name, value, *least, *most)?;
+                match meaning {
+                    Meaning::Key(key, set) => {
+                        set(config, value)?;
+                        format!("{name} {value}: taken as {key} = {value}")
+                    }
+                    Meaning::Automatic(why) => format!("{name} {value}: not needed; {why}"),
+                }
             }
-            Meaning::Automatic(why) => format!("{name} {value}: not needed; {why}"),
+            Takes::Word(key, set) => {
+                let text = word("a word")?;
+                set(config, text);
+                format!("{name} {text}: taken as {key} = {text:?}")
+            }
+            Takes::NeedlessWord(why) => {
+                let text = word("a word")?;
+                format!("{name} {text}: not needed; {why}")
+            }
+            Takes::Nothing(key, set) => {
+                set(config);
+                format!("{name}: taken as {key} = true")
+            }
         });
     }
     Ok(remarks)
@@ -154,9 +213,12 @@ mod tests {
     fn a_command_line_of_a_large_site_is_understood() {
         let mut config = Config::default();
         let line = "-p 128 -busyat 600 -rxpck 400 -s 1200 -l 1200 -cb 65535 -b 240 -vc 1200 \
-                    -sendsize 4000000 -udpsize 4000000 -vhashsize 11";
+                    -sendsize 4000000 -udpsize 4000000 -vhashsize 11 -realm OTHER.ORG \
+                    -allow-dotted-principals -auditlog /var/log/openafs/FileAuditLog";
         let remarks = apply(&words(line), &mut config).unwrap();
-        assert_eq!(remarks.len(), 11);
+        assert_eq!(remarks.len(), 14);
+        assert_eq!(config.security.realms, ["OTHER.ORG"]);
+        assert!(config.security.allow_dotted_principals);
         assert_eq!(config.files.max_calls.0, 600);
         assert_eq!(config.files.max_callbacks.0, 65_535);
         assert_eq!(config.net.receive_buffer.0, 4_000_000);
@@ -170,6 +232,7 @@ mod tests {
             ("-cb 64", "10000 to"),
             ("-busyat x", "not a number"),
             ("-busyat", "takes a number"),
+            ("-realm", "takes a word"),
             ("-jumbo", "are understood"),
         ] {
             let error = apply(&words(line), &mut Config::default()).unwrap_err();

@@ -1,6 +1,7 @@
 //! What `bos status` and its kin are told: the roles of this process, as OpenAFS's overseer would
 //! tell of its programs.
 
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use afar_net::AbortCode;
@@ -8,6 +9,7 @@ use afar_rpc::{Caller, bozo};
 use afar_types::{BozoState, BozoStatus, BozoText, BozoTime, UnixTime};
 
 use super::config::Role;
+use super::security::Security;
 
 /// BOZO: there is nothing of that name.
 const BZNOENT: AbortCode = AbortCode(39_425);
@@ -20,8 +22,9 @@ const BZACCESS: AbortCode = AbortCode(39_430);
 
 /// The status of a server.
 #[derive(Debug)]
-pub(crate) struct Overseer {
+pub(super) struct Overseer {
     cell: String,
+    security: Arc<Security>,
     database_hosts: Vec<String>,
     instances: Vec<Instance>,
     started: UnixTime,
@@ -38,7 +41,12 @@ struct Instance {
 
 impl Overseer {
     /// Of a server with these roles that has just started.
-    pub(crate) fn new(cell: String, database_hosts: Vec<String>, roles: &[Role]) -> Self {
+    pub(super) fn new(
+        cell: String,
+        database_hosts: Vec<String>,
+        roles: &[Role],
+        security: Arc<Security>,
+    ) -> Self {
         let simple = |role: Role| Instance {
             name: role.program(),
             kind: "simple",
@@ -61,6 +69,7 @@ impl Overseer {
         }
         Self {
             cell,
+            security,
             database_hosts,
             instances,
             started: UnixTime::from(SystemTime::now()),
@@ -141,10 +150,11 @@ impl bozo::Service for Overseer {
     async fn list_s_users(
         &self,
         _: &Caller,
-        _: bozo::list_s_users::Request,
+        request: bozo::list_s_users::Request,
     ) -> Result<bozo::list_s_users::Reply, AbortCode> {
-        // Nobody is an administrator by name.
-        Err(END_OF_USERS)
+        let users = self.security.superusers();
+        let user = nth(&users, request.number).map_err(|_| END_OF_USERS)?;
+        Ok(bozo::list_s_users::Reply { name: text(user)? })
     }
 
     async fn list_keys(

@@ -318,6 +318,7 @@ impl Process {
             self.cell.to_string(),
             hosts.collect(),
             &self.config.roles.0,
+            Arc::clone(&self.security),
         ));
         sockets.serve(
             Service::new(bozo::SERVICE, bozo::NAME),

@@ -26,6 +26,8 @@ pub(super) struct Security {
     keys: Arc<KeyRing>,
     identities: Arc<Identities>,
     policy: TicketPolicy,
+    superusers: Vec<String>,
+    userlist: Option<PathBuf>,
     minimum: Minimum,
     insecure_noauth: bool,
 }
@@ -59,6 +61,8 @@ impl Security {
                 allow_dotted_principals: config.security.allow_dotted_principals,
                 danger_allow_des: config.security.danger_allow_des,
             },
+            superusers: config.security.superusers.clone(),
+            userlist: config.security.userlist.clone(),
             minimum: config.security.minimum,
             insecure_noauth: config.insecure_noauth,
         })
@@ -67,6 +71,19 @@ impl Security {
     /// The cell's keys, as they are now: changed files are read again.
     pub(super) fn keys(&self) -> &Arc<KeyRing> {
         &self.keys
+    }
+
+    /// The users who may administer this server, as they are now.
+    pub(super) fn superusers(&self) -> Vec<String> {
+        let mut users = self.superusers.clone();
+        let listed = self.userlist.as_ref().map(fs::read_to_string);
+        if let Some(Ok(text)) = listed {
+            // Lines that begin with a blank are for other security classes.
+            let lines = text.lines().filter(|line| !line.starts_with([' ', '\t']));
+            let names = lines.filter_map(|line| line.split_whitespace().next());
+            users.extend(names.map(str::to_owned));
+        }
+        users
     }
 
     /// How a role is served to everybody.
