@@ -107,16 +107,18 @@ pub(crate) fn check(key: &KeyData) -> Result<(), SshKeyError> {
 
 /// The key that has made this signature over `message`, if it is one that is taken.
 pub(crate) fn signer(signature: &[u8], message: &[u8]) -> Option<KeyData> {
-    use ssh_encoding::Decode;
-    let mut rest = signature;
-    let signature = SshSig::decode(&mut rest).ok()?;
-    if signature.version() != SshSig::VERSION {
+    use ssh_encoding::{Decode, Encode};
+    let decoded = SshSig::decode(&mut &signature[..]).ok()?;
+    // Lengths within it may be wrong, and its version, without ssh-key's minding.
+    let mut again = Vec::new();
+    decoded.encode(&mut again).ok()?;
+    if again != signature || decoded.version() != SshSig::VERSION {
         return None;
     }
-    check(signature.public_key()).ok()?;
-    let key = PublicKey::from(signature.public_key().clone());
-    let valid = rest.is_empty() && key.verify(NAMESPACE, message, &signature).is_ok();
-    valid.then(|| signature.public_key().clone())
+    check(decoded.public_key()).ok()?;
+    let key = PublicKey::from(decoded.public_key().clone());
+    let valid = key.verify(NAMESPACE, message, &decoded).is_ok();
+    valid.then(|| decoded.public_key().clone())
 }
 
 #[cfg(test)]
