@@ -51,8 +51,10 @@ impl Cell {
             let name = PrNameText::new(name).unwrap();
             let owner = PtsId(0);
             let request = pr::i_new_entry::Request { name, id, owner };
-            let made = pr::Service::i_new_entry(&*users.protection, &admin(), request);
-            made.await.unwrap();
+            let protection: &ProtectionServer = &users.protection;
+            pr::Service::i_new_entry(protection, &admin(), request)
+                .await
+                .unwrap();
         }
         Self { users, dir }
     }
