@@ -299,6 +299,7 @@ fn old_options_are_answered_and_everybody_is_warned_of() {
     server.until("-p 128: not needed");
     server.until("taken as files.max_calls = 600");
     server.until("insecure_noauth: everybody");
+    server.until("there is no key of the cell");
     server.until("registered");
     let parts = site.say(&["vos", "listpart", site.address]);
     assert!(parts.contains("/vicepa     /vicepb"), "{parts}");
