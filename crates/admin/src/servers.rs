@@ -6,9 +6,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use afar_net::{Connection, Endpoint, RxNull, ServiceId};
+use afar_net::{ClientSecurity, Connection, Endpoint, RxNull, ServiceId};
 use afar_rpc::{RpcCause, RpcError, afsvol, bozo, pr, rxafs, users, vl};
-use afar_types::error::{UNOQUORUM, UNOTSYNC};
+use afar_types::error::{RXKADILLEGALLEVEL, RXKADINCONSISTENCY, UNOQUORUM, UNOTSYNC};
 
 /// UDP port of protection servers.
 pub const PR_PORT: u16 = 7002;
@@ -24,19 +24,42 @@ pub const FILE_PORT: u16 = 7000;
 /// The database servers of a cell and, by their addresses, volume servers, file servers and
 /// overseers. Cheap to clone; clones share connections.
 ///
-/// How calls are secured is decided here and nowhere else: they are not, so that who calls is
-/// known by the endpoint, which is a UDP socket or one of local administration.
+/// How calls are secured, and as whom they are made, is what [`Security`] says for all of them.
 #[derive(Clone)]
 pub struct Servers(Arc<Inner>);
 
 struct Inner {
     endpoint: Endpoint,
+    security: Security,
     vl: Database<vl::Client>,
     pr: Database<pr::Client>,
     /// Beside them, of afar's only.
     users: Database<users::Client>,
     volume_port: u16,
     volume_servers: Mutex<BTreeMap<Ipv4Addr, afsvol::Client>>,
+}
+
+/// How calls are secured: with a token, or not at all. Then who calls is known by the endpoint, which
+/// is a UDP socket or one of local administration.
+#[derive(Clone, Debug)]
+pub struct Security {
+    protection: Arc<dyn ClientSecurity>,
+    others: Arc<dyn ClientSecurity>,
+}
+
+impl Security {
+    /// Not at all.
+    #[must_use]
+    pub fn none() -> Self {
+        Self::new(Arc::new(RxNull), Arc::new(RxNull))
+    }
+
+    /// Calls of protection servers so, and of all others so: what users are called and may do is
+    /// encrypted more often.
+    #[must_use]
+    pub fn new(protection: Arc<dyn ClientSecurity>, others: Arc<dyn ClientSecurity>) -> Self {
+        Self { protection, others }
+    }
 }
 
 /// The servers of one replicated database.
@@ -50,12 +73,18 @@ impl Servers {
     /// The servers of a cell whose database servers have these addresses; ports are those of their
     /// volume location services. Of each host the protection service is at its usual port.
     #[must_use]
-    pub fn new(endpoint: Endpoint, database_servers: &[SocketAddr]) -> Self {
+    pub fn new(endpoint: Endpoint, database_servers: &[SocketAddr], security: Security) -> Self {
         let protection = database_servers
             .iter()
             .map(|server| SocketAddr::new(server.ip(), PR_PORT));
         let protection: Vec<_> = protection.collect();
-        Self::with_addresses(endpoint, database_servers, &protection, VOLUME_PORT)
+        Self::with_addresses(
+            endpoint,
+            database_servers,
+            &protection,
+            VOLUME_PORT,
+            security,
+        )
     }
 
     /// The same, with every address given, and the UDP port all volume servers have.
@@ -65,20 +94,18 @@ impl Servers {
         vl: &[SocketAddr],
         pr: &[SocketAddr],
         volume_port: u16,
+        security: Security,
     ) -> Self {
-        let vl = vl
-            .iter()
-            .map(|&server| vl::Client::new(connect(&endpoint, server, vl::SERVICE)));
-        let users = pr
-            .iter()
-            .map(|&server| users::Client::new(connect(&endpoint, server, users::SERVICE)));
-        let users = Database::new(users);
-        let pr = pr
-            .iter()
-            .map(|&server| pr::Client::new(connect(&endpoint, server, pr::SERVICE)));
+        let others = |&server| connect(&endpoint, server, vl::SERVICE, &security.others);
+        let vl = vl.iter().map(others).map(vl::Client::new);
+        let protection = |&server| connect(&endpoint, server, pr::SERVICE, &security.protection);
+        let users = |&server| connect(&endpoint, server, users::SERVICE, &security.protection);
+        let users = Database::new(pr.iter().map(users).map(users::Client::new));
+        let pr = pr.iter().map(protection).map(pr::Client::new);
         let (vl, pr) = (Database::new(vl), Database::new(pr));
         Self(Arc::new(Inner {
             endpoint,
+            security,
             vl,
             pr,
             users,
@@ -149,7 +176,7 @@ impl Servers {
         let mut known = known.unwrap_or_else(PoisonError::into_inner);
         let client = known.entry(address).or_insert_with(|| {
             let server = SocketAddr::new(IpAddr::V4(address), self.0.volume_port);
-            afsvol::Client::new(connect(&self.0.endpoint, server, afsvol::SERVICE))
+            afsvol::Client::new(self.connect(server, afsvol::SERVICE))
         });
         Clone::clone(client)
     }
@@ -163,13 +190,17 @@ impl Servers {
     /// The file server at this address.
     #[must_use]
     pub fn file_server(&self, address: SocketAddr) -> rxafs::Client {
-        rxafs::Client::new(connect(&self.0.endpoint, address, rxafs::SERVICE))
+        rxafs::Client::new(self.connect(address, rxafs::SERVICE))
     }
 
     /// The overseer at this address.
     #[must_use]
     pub fn overseer(&self, address: SocketAddr) -> bozo::Client {
-        bozo::Client::new(connect(&self.0.endpoint, address, bozo::SERVICE))
+        bozo::Client::new(self.connect(address, bozo::SERVICE))
+    }
+
+    fn connect(&self, server: SocketAddr, service: ServiceId) -> Connection {
+        connect(&self.0.endpoint, server, service, &self.0.security.others)
     }
 }
 
@@ -182,8 +213,13 @@ impl fmt::Debug for Servers {
     }
 }
 
-fn connect(endpoint: &Endpoint, server: SocketAddr, service: ServiceId) -> Connection {
-    endpoint.connect(server, service, Arc::new(RxNull))
+fn connect(
+    endpoint: &Endpoint,
+    server: SocketAddr,
+    service: ServiceId,
+    security: &Arc<dyn ClientSecurity>,
+) -> Connection {
+    endpoint.connect(server, service, Arc::clone(security))
 }
 
 impl<C: Clone> Database<C> {
@@ -223,6 +259,10 @@ impl<C: Clone> Database<C> {
 
 /// Whether another server may answer better.
 fn is_elsewhere(error: &RpcError) -> bool {
+    // All servers refuse a token that one refuses.
+    if (RXKADINCONSISTENCY..=RXKADILLEGALLEVEL).contains(&error.code().0) {
+        return false;
+    }
     match (&error.cause, error.aborted()) {
         // What a server does not know, or could not read, is the same at all others.
         (_, Some(code)) => {

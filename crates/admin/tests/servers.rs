@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
-use afar_admin::Servers;
+use afar_admin::{Security, Servers};
 use afar_net::{AbortCode, Config, Endpoint};
 use afar_rpc::{Caller, vl};
 
@@ -46,7 +46,7 @@ async fn cell(codes: &[i32]) -> (Servers, Vec<Location>, Vec<Endpoint>) {
         endpoints.push(endpoint);
     }
     let addresses: Vec<SocketAddr> = endpoints.iter().map(Endpoint::local_addr).collect();
-    let servers = Servers::with_addresses(bind(), &addresses, &addresses, 7005);
+    let servers = Servers::with_addresses(bind(), &addresses, &addresses, 7005, Security::none());
     (servers, locations, endpoints)
 }
 

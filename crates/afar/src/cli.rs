@@ -12,7 +12,7 @@ use crate::keys::{self, KeysCommand};
 use crate::pts::{self, PtsCommand};
 use crate::store::{self, StoreCommand};
 use crate::vos::{self, VosCommand};
-use crate::{fetch, output, rxperf, server};
+use crate::{fetch, output, rxperf, server, tokens};
 
 /// AFS for long and fat links: client, servers, administration and instruments in one binary.
 #[derive(Debug, Parser)]
@@ -43,6 +43,12 @@ enum Command {
     /// Look after the cell's keys, by which its servers know who calls.
     #[command(subcommand)]
     Keys(KeysCommand),
+    /// Get a token for a cell: from a ticket, with a password or with an SSH key.
+    Login(tokens::LoginArgs),
+    /// List tokens.
+    Tokens(tokens::TokensArgs),
+    /// Forget tokens.
+    Logout(tokens::LogoutArgs),
     /// List files in AFS, without a mount.
     Ls(fetch::LsArgs),
     /// Tell all that AFS knows of files, without a mount.
@@ -101,6 +107,9 @@ pub(crate) fn run() -> ExitCode {
         Command::Server(args) => server::run(&args),
         Command::Config(command) => server::run_config(command),
         Command::Keys(command) => keys::run(command),
+        Command::Login(args) => tokens::login(&args),
+        Command::Tokens(args) => tokens::tokens(&args),
+        Command::Logout(args) => tokens::logout(&args),
         Command::Ls(args) => fetch::ls(args),
         Command::Stat(args) => fetch::stat(args),
         Command::Cat(args) => fetch::cat(args),

@@ -15,6 +15,7 @@ mod resolve;
 mod rxperf;
 mod server;
 mod store;
+mod tokens;
 mod vos;
 
 use std::process::ExitCode;

@@ -301,11 +301,13 @@ fn rights_advice(who: &str) -> &'static str {
 
 /// What to do about it.
 fn next_step(error: &RpcError, tried: usize) -> String {
+    // Also what a server says that takes no anonymous calls.
+    if error.code() == AbortCode::RX_INVALID_OPERATION {
+        return "; it may want a token: see afar tokens, afar login".to_owned();
+    }
     match error.aborted() {
         None if tried > 1 => format!("; all {tried} of its servers failed: check the network"),
         None => "; check the network, and that the server runs".to_owned(),
-        // RX_INVALID_OPERATION, which is also what a server says that takes no anonymous calls.
-        Some(AbortCode(-2)) => "; it may want a token: see afar tokens, afar login".to_owned(),
         Some(code) => match errno_of(code.0) {
             Some(EDQUOT) => {
                 "; make room, or have its quota raised with afar fs setquota".to_owned()

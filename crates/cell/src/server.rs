@@ -446,6 +446,10 @@ fn are_few(lanes: usize, limit: usize) -> bool {
 
 /// What a failure means.
 pub(crate) fn verdict(error: &RpcError) -> Verdict {
+    // Whether it came for the call, for the connection, or from our own side of it.
+    if is_refusal(error.code().0) {
+        return Verdict::Token;
+    }
     let Some(code) = error.aborted() else {
         return match error.cause {
             afar_rpc::RpcCause::Call(_) => Verdict::Down,
@@ -455,7 +459,6 @@ pub(crate) fn verdict(error: &RpcError) -> Verdict {
     match code.0 {
         VBUSY | VRESTARTING => Verdict::Busy,
         VNOVOL | VMOVED | VOFFLINE | VSALVAGE | VSALVAGING | VNOSERVICE => Verdict::OtherSite,
-        code if is_refusal(code) => Verdict::Token,
         // RX_CALL_TIMEOUT: the server lives.
         -3 => Verdict::OtherSite,
         // What stubs say of arguments is the same at every server.
@@ -503,6 +506,8 @@ mod tests {
         }
         for code in [19_270_400, 19_270_409, 19_270_412] {
             assert_eq!(aborted(code), Verdict::Token, "{code}");
+            let error = CallError::ConnectionAborted(AbortCode(code));
+            assert_eq!(verdict(&failure(error)), Verdict::Token, "{code}");
         }
         assert_eq!(verdict(&failure(CallError::Dead)), Verdict::Down);
     }

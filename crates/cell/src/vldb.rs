@@ -336,9 +336,10 @@ impl Cell {
     async fn secure(&self, index: usize, error: &RpcError) -> bool {
         let server = &self.servers[index];
         let used = server.link().secured;
-        let newer = match (error.aborted(), used) {
-            (Some(AbortCode::RX_INVALID_OPERATION), None) => self.access.secured().await,
-            (Some(code), Some(used)) if is_refusal(code.0) => self.access.newer(&used).await,
+        // Either may come for the call or for the whole connection.
+        let newer = match (error.code(), used) {
+            (AbortCode::RX_INVALID_OPERATION, None) => self.access.secured().await,
+            (code, Some(used)) if is_refusal(code.0) => self.access.newer(&used).await,
             _ => return false,
         };
         match newer {
@@ -389,6 +390,9 @@ type EntryResult = Result<VldbEntry, afar_types::EntryError>;
 
 /// Whether another server may do better: when this one is silent, or has no quorum (ubik).
 fn vl_verdict(error: &RpcError) -> VlVerdict {
+    if is_refusal(error.code().0) {
+        return VlVerdict::Final;
+    }
     match error.aborted() {
         None => match error.cause {
             afar_rpc::RpcCause::Call(_) => VlVerdict::NextServer,

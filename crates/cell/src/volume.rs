@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use afar_rpc::{RpcError, rxafs};
+use afar_types::error::RXKADEXPIRED;
 use afar_types::{CellName, Fid, VolumeId, VolumeType};
 use bytes::Bytes;
 use tokio::sync::Mutex as AsyncMutex;
@@ -65,6 +66,9 @@ enum Trouble {
     Call(RpcError),
     /// There is no token that the server takes.
     Token(Error),
+    /// The token expired while the call ran, perhaps when only the answer was missing. There is a
+    /// newer one.
+    Expired(RpcError),
 }
 
 impl Volume {
@@ -221,7 +225,7 @@ impl Client {
             sites.sort_by_key(|site| site.is_down());
             for site in sites {
                 tried += 1;
-                match self.on_server(&site, request).await {
+                match self.on_server(&site, request, repeat).await {
                     Ok(reply) => {
                         if tried > 1 {
                             volume.prefer(&site);
@@ -229,6 +233,9 @@ impl Client {
                         return Ok(reply);
                     }
                     Err(Trouble::Token(error)) => return Err(Failure::Sure(error)),
+                    Err(Trouble::Expired(error)) => {
+                        return Err(Failure::InDoubt(failed(tried, error)));
+                    }
                     Err(Trouble::Call(error)) => match verdict(&error) {
                         Verdict::Final | Verdict::Token => {
                             return Err(Failure::Sure(Error::refused(error, site.who())));
@@ -258,7 +265,12 @@ impl Client {
 
     /// Makes an RPC to one server, again while it is busy, and once more with a newer token when
     /// it refuses the one there was.
-    async fn on_server<T, Q, F>(&self, server: &Arc<FileServer>, request: &Q) -> Result<T, Trouble>
+    async fn on_server<T, Q, F>(
+        &self,
+        server: &Arc<FileServer>,
+        request: &Q,
+        repeat: Repeat,
+    ) -> Result<T, Trouble>
     where
         Q: Fn(rxafs::Client) -> F + Sync,
         F: Future<Output = Result<T, RpcError>> + Send,
@@ -288,6 +300,9 @@ impl Client {
                 if renewed || !server.renew(&refused).await.map_err(Trouble::Token)? {
                     let code = error.code().0;
                     return Err(Trouble::Token(server.access().refused(&refused, code)));
+                }
+                if repeat == Repeat::NeverTwice && error.code().0 == RXKADEXPIRED {
+                    return Err(Trouble::Expired(error));
                 }
                 renewed = true;
                 continue;

@@ -1,5 +1,6 @@
 //! Being somebody to servers: tokens, what happens when they are refused, and what is said of it.
 
+#[expect(dead_code, reason = "the other tests need more of it")]
 mod common;
 
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -8,7 +8,7 @@ use afar_rpc::{Caller, pr};
 use afar_types::{PrIds, PrName, PrNames, PtsId};
 
 use super::*;
-use crate::Servers;
+use crate::{Security, Servers};
 
 /// Answers by a list of names, and notes the names it is asked for.
 #[derive(Clone, Default)]
@@ -111,7 +111,7 @@ fn serve(server: Server) -> (Servers, Endpoint) {
     endpoint.serve(pr::SERVICE, pr::NAME, pr::Server::new(server));
     let address = [endpoint.local_addr()];
     let client = Endpoint::bind(loopback, Config::default()).unwrap();
-    let servers = Servers::with_addresses(client, &address, &address, 7005);
+    let servers = Servers::with_addresses(client, &address, &address, 7005, Security::none());
     (servers, endpoint)
 }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 
-use afar_admin::Servers;
+use afar_admin::{Security, Servers};
 use afar_admin::vos::{Event, Place, Vos, Watch};
 use afar_net::{AbortCode, Config, Endpoint};
 use afar_rpc::{Caller, DownloadSink, UploadSource, afsvol, vl};
@@ -578,7 +578,7 @@ impl Cell {
             endpoint.stats().await;
         }
         let vl = [endpoints[0].local_addr()];
-        let servers = Servers::with_addresses(bind(server(1), 0), &vl, &vl, port);
+        let servers = Servers::with_addresses(bind(server(1), 0), &vl, &vl, port, Security::none());
         let heard = Arc::new(Heard::default());
         let vos = Vos::new(servers, Arc::clone(&heard) as Arc<_>);
         Self {

@@ -6,11 +6,13 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
-use afar_admin::{Servers, VL_PORT};
+use afar_admin::{Security, Servers, VL_PORT};
 use afar_cell::{Client, Config};
 use afar_net::Endpoint;
+use afar_security::{Level, rxkad};
 use afar_types::CellName;
 use anyhow::{Context, ensure};
 use clap::Args;
@@ -21,6 +23,7 @@ use tokio::sync::watch;
 use crate::local_cell::{self, LocalCell};
 use crate::output;
 use crate::resolve;
+use crate::tokens::{Finder, Printed, SERVER_KEYS, open_keys};
 
 /// The heading of options that the suites do not have elsewhere. No value goes to them by its
 /// place, and the suites' own form of help does not show them.
@@ -145,25 +148,94 @@ async fn open(common: &Common) -> anyhow::Result<Servers> {
     let mut net = afar_net::Config::default();
     net.rx.dead_time = DEAD_TIME;
     net.shutdown_limit = PARTING;
-    if let Some(local) = local(common)? {
+    let named = own_keys(common);
+    if named.is_none()
+        && let Some(local) = local(common)
+    {
         let endpoint = local.endpoint(net)?;
-        return Ok(Servers::new(endpoint, &local.entry.servers));
-    }
-    if common.encrypt && !common.noauth {
-        output::note(&"-encrypt needs a token, and there is none: nothing is encrypted");
+        return Ok(Servers::new(
+            endpoint,
+            &local.entry.servers,
+            Security::none(),
+        ));
     }
     let any = ([0, 0, 0, 0], 0).into();
     let endpoint = Endpoint::bind(any, net).context("cannot open a UDP socket")?;
     let addresses = database_servers(common, &endpoint).await?;
-    Ok(Servers::new(endpoint, &addresses))
+    let security = if common.noauth {
+        Security::none()
+    } else if common.localauth {
+        of_keys(common, named)?
+    } else {
+        of_user(common).await?
+    };
+    Ok(Servers::new(endpoint, &addresses, security))
+}
+
+/// How much of a call is protected. What concerns users is always encrypted, as by OpenAFS's `pts`;
+/// the rest when that is asked for.
+fn level(common: &Common) -> Level {
+    match common.encrypt {
+        true => Level::Crypt,
+        false => Level::Clear,
+    }
+}
+
+/// The key file of the configuration that is named with -localauth.
+fn own_keys(common: &Common) -> Option<PathBuf> {
+    let dir = common.config.as_ref().filter(|_| common.localauth)?;
+    Some(dir.join("KeyFileExt")).filter(|path| path.exists())
+}
+
+/// The cell itself, by tickets printed with its servers' keys.
+fn of_keys(common: &Common, named: Option<PathBuf>) -> anyhow::Result<Security> {
+    let path = named.unwrap_or_else(|| PathBuf::from(SERVER_KEYS));
+    ensure!(
+        path.exists(),
+        "-localauth: no server of this machine is ours to administer, and there is no {}; run this \
+         where a server is, as its user, and name the cell with -cell if there are several, or the \
+         directory of its KeyFileExt with -config",
+        path.display()
+    );
+    let printed = Printed::new(None, open_keys(&path)?, Level::Crypt);
+    Ok(Security::new(
+        printed.class(Level::Crypt)?,
+        printed.class(level(common))?,
+    ))
+}
+
+/// The user, by the token for the cell; nobody in particular if there is none.
+async fn of_user(common: &Common) -> anyhow::Result<Security> {
+    let Some(cell) = common.cell.clone().or_else(|| this_cell(common)) else {
+        return Ok(Security::none());
+    };
+    let asked = tokio::task::spawn_blocking(move || Finder::default().find(&cell, None));
+    let found = asked.await.context("looking for a token failed")?;
+    let token = match found {
+        Ok(Some(found)) => Arc::new(found.held.token),
+        Ok(None) => {
+            if common.encrypt {
+                output::note(&"-encrypt needs a token, and there is none: nothing is encrypted");
+            }
+            return Ok(Security::none());
+        }
+        Err(problem) => {
+            output::note(&format!(
+                "could not get afs tokens, running unauthenticated: {problem:#}"
+            ));
+            return Ok(Security::none());
+        }
+    };
+    let class = |level| Arc::new(rxkad::Client::new(Arc::clone(&token), level));
+    Ok(Security::new(class(Level::Crypt), class(level(common))))
 }
 
 /// The cell whose servers on this machine are to be administered through their sockets: the one
-/// that is named, or the only one, if we may. With -localauth there must be one.
-fn local(common: &Common) -> anyhow::Result<Option<LocalCell>> {
+/// that is named, or the only one, if we may.
+fn local(common: &Common) -> Option<LocalCell> {
     let elsewhere = !common.own.vl_server.is_empty();
     if common.noauth || (elsewhere && !common.localauth) {
-        return Ok(None);
+        return None;
     }
     let cell = common.cell.clone().or_else(|| this_cell(common));
     let found = match local_cell::find(cell.as_ref()) {
@@ -171,13 +243,7 @@ fn local(common: &Common) -> anyhow::Result<Option<LocalCell>> {
         None if common.cell.is_none() => local_cell::find(None),
         found => found,
     };
-    let found = found.filter(|local| local.is_served(VL_PORT));
-    ensure!(
-        found.is_some() || !common.localauth,
-        "-localauth: no server of this machine is ours to administer; run this where one is, as \
-         its user, and name the cell with -cell if there are several"
-    );
-    Ok(found)
+    found.filter(|local| local.is_served(VL_PORT))
 }
 
 async fn database_servers(common: &Common, endpoint: &Endpoint) -> anyhow::Result<Vec<SocketAddr>> {

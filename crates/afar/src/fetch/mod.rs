@@ -1,5 +1,5 @@
 //! `afar ls`, `stat`, `cat`, `cp`, `mkdir`, `rm`, `rmdir`, `mv` and `ln`: files in AFS without a
-//! mount and without a token.
+//! mount.
 //!
 //! Crate `afar-cell` finds, fetches, stores and changes; here are flags, the local side of a copy,
 //! and what is printed. Flags are those of the coreutils of the same names, as far as they apply.
@@ -20,6 +20,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use afar_security::Level;
 use afar_types::CellName;
 use clap::Args;
 
@@ -41,9 +42,23 @@ pub(crate) const REACH: &str = "Finding the cell";
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = REACH)]
 pub(crate) struct Reach {
-    /// Act as the administrator of the cell that runs on this machine, through its sockets
+    /// Act as the cell's administrator: through the sockets of the cell that runs on this machine,
+    /// or with its servers' keys
     #[arg(long)]
     pub(crate) localauth: bool,
+    /// With --localauth: the servers' key file [default: the sockets, or
+    /// /etc/openafs/server/KeyFileExt]
+    #[arg(long, value_name = "FILE", requires = "localauth", conflicts_with = "noauth")]
+    keys: Option<PathBuf>,
+    /// Be anonymous, whatever tokens there are
+    #[arg(long, conflicts_with = "localauth")]
+    noauth: bool,
+    /// Do nothing without a token
+    #[arg(long, conflicts_with_all = ["noauth", "localauth"])]
+    auth: bool,
+    /// How file servers' connections are protected with a token: clear, auth or crypt
+    #[arg(long, value_name = "LEVEL", default_value_t)]
+    level: Level,
     /// CellServDB to read [default: the first of /etc/openafs/CellServDB,
     /// /usr/vice/etc/CellServDB, /etc/afar/CellServDB]
     #[arg(long, value_name = "FILE", env = "AFAR_CELLSERVDB")]

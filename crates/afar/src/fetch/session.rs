@@ -1,7 +1,9 @@
 //! One command's run: runtime, endpoint, client, signals, and giving promises back at the end.
 
 use std::num::{NonZeroU64, NonZeroUsize};
+use std::path::Path;
 use std::process::ExitCode;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use afar_cell::{Client, Config, Error, PathCause, PathError};
@@ -14,6 +16,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::Reach;
 use crate::local_cell::{self, LocalCell};
 use crate::resolve;
+use crate::tokens::{
+    AsAdministrator, Finder, LOOK_EVERY, Printed, SERVER_KEYS, UserTokens, open_keys,
+};
 
 /// What an interrupted program returns, as shells count it: 128 + SIGINT.
 const INTERRUPTED: u8 = 130;
@@ -60,7 +65,26 @@ fn runtime() -> anyhow::Result<Runtime> {
         .context("cannot start the runtime; is a limit on threads reached?")
 }
 
-async fn open(reach: Reach, calls: Option<NonZeroUsize>, lanes: usize) -> anyhow::Result<Client> {
+/// Has tokens renewed for as long as they are in use.
+async fn renew(tokens: Weak<UserTokens>) {
+    loop {
+        tokio::time::sleep(LOOK_EVERY).await;
+        let Some(tokens) = tokens.upgrade() else {
+            return;
+        };
+        // A KDC may let us wait.
+        if let Err(error) = tokio::task::spawn_blocking(move || tokens.renew()).await {
+            tracing::debug!("tokens are not renewed: {error}");
+        }
+    }
+}
+
+/// A client that reaches what these options say, and is whom they say.
+pub(crate) async fn open(
+    reach: Reach,
+    calls: Option<NonZeroUsize>,
+    lanes: usize,
+) -> anyhow::Result<Client> {
     let local = local_cell::all();
     let mut config = Config {
         cellservdb: reach.cellservdb,
@@ -81,16 +105,48 @@ async fn open(reach: Reach, calls: Option<NonZeroUsize>, lanes: usize) -> anyhow
     }
     let mut net = afar_net::Config::default();
     net.rx.dead_time = DEAD_TIME;
-    let endpoint = if reach.localauth {
+    let keys = keys(
+        &local,
+        reach.localauth,
+        reach.keys.as_deref(),
+        reach.cell.as_ref(),
+    );
+    let endpoint = if reach.localauth && keys.is_none() {
         let cell = administered(&local, reach.cell.as_ref())?;
         // The sockets lead to this cell's servers, whatever the address.
         config.cells = vec![cell.entry.clone()];
         config.only_cells = true;
+        config.credentials = Some(Arc::new(AsAdministrator::new()));
         cell.endpoint(net)?
     } else {
         Endpoint::bind(([0, 0, 0, 0], 0).into(), net).context("cannot open a UDP socket")?
     };
+    if let Some(keys) = keys {
+        let keys = open_keys(keys)?;
+        config.credentials = Some(Arc::new(Printed::new(reach.cell, keys, reach.level)));
+    } else if !reach.noauth && !reach.localauth {
+        let tokens = UserTokens::new(Finder::default(), reach.level, reach.auth);
+        let tokens = Arc::new(tokens);
+        tokio::spawn(renew(Arc::downgrade(&tokens)));
+        config.credentials = Some(tokens);
+    }
     Ok(Client::new(endpoint, config)?)
+}
+
+/// The key file that `--localauth` is to use: the one named; or the usual one, where the cell does
+/// not run on this machine, so that there are no sockets.
+fn keys<'a>(
+    local: &[LocalCell],
+    localauth: bool,
+    named: Option<&'a Path>,
+    cell: Option<&CellName>,
+) -> Option<&'a Path> {
+    if named.is_some() {
+        return named;
+    }
+    let usual = Path::new(SERVER_KEYS);
+    let runs_here = |local: &LocalCell| cell.is_none_or(|cell| *cell == local.entry.name);
+    (localauth && !local.iter().any(runs_here) && usual.exists()).then_some(usual)
 }
 
 /// The cell of this machine that `--localauth` is for.
@@ -104,8 +160,8 @@ fn administered<'a>(
     };
     let cell = match (wanted, local) {
         (_, []) => bail!(
-            "--localauth: no cell runs on this machine; run this where one does, or set {} to \
-             where its sockets are",
+            "--localauth: no cell runs on this machine; run this where one does, set {} to where \
+             its sockets are, or name its servers' key file with --keys",
             local_cell::BASE_VARIABLE
         ),
         (Some(name), _) => {

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::Path;
 use std::sync::Arc;
 
 use afar_cell::{Client, PathCause};
@@ -17,10 +16,8 @@ use tokio::task::JoinSet;
 use super::Common;
 use super::place::{name_of, names_of};
 use super::report::Report;
-use crate::local_cell;
+use crate::tokens::this_cell;
 
-/// Where `ThisCell` is looked for.
-const CONFIG_DIRS: [&str; 3] = ["/etc/openafs", "/usr/vice/etc", "/etc/afar"];
 /// Servers looked at in one cell: a VLDB has no more.
 const SERVERS_MAX: u32 = 256;
 
@@ -122,16 +119,6 @@ pub(super) fn own_cell(report: &mut Report) -> anyhow::Result<()> {
     let hosts = Vec::new();
     report.either(&Cell { cell, hosts }, || text)?;
     Ok(())
-}
-
-/// The cell of this machine: that of its ThisCell file, or the only one that runs on it.
-fn this_cell() -> Option<CellName> {
-    let read = |dir: &&str| {
-        let text = std::fs::read_to_string(Path::new(dir).join("ThisCell")).ok()?;
-        text.trim().parse().ok()
-    };
-    let configured = CONFIG_DIRS.iter().find_map(read);
-    configured.or_else(|| local_cell::find(None).map(|cell| cell.entry.name))
 }
 
 pub(super) fn sysnames(

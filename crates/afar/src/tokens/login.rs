@@ -1,0 +1,268 @@
+//! `afar login`: a token from a ticket, from a KDC with a password, or from the cell's own login
+//! service.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use afar_cell::{Client, Config};
+use afar_login::Fingerprint;
+use afar_net::Endpoint;
+use afar_security::libkrb5::{Krb5, Krb5Error, realms_of};
+use afar_security::tokens::{Held, Store};
+use afar_types::CellName;
+use anyhow::{Context, anyhow, bail};
+use clap::Args;
+use tokio::runtime::{Builder, Runtime};
+use zeroize::Zeroizing;
+
+use super::find::Finder;
+use super::keep::keep;
+use super::service;
+use crate::{local_cell, password};
+
+/// Options of `afar login`.
+#[derive(Debug, Clone, Args)]
+#[command(
+    after_help = "A ticket that is there already is used without asking for a password. \
+    Else a KDC is asked, if the cell has one, and then the login service of the cell."
+)]
+pub(crate) struct LoginArgs {
+    /// Who you are: NAME or NAME@REALM [default: whose the tickets are, or your name here]
+    pub(super) user: Option<String>,
+    /// The cell [default: that of ThisCell, or the one that runs on this machine]
+    #[arg(long, short)]
+    pub(super) cell: Option<CellName>,
+    /// The Kerberos realm of the cell [default: as krb5.conf says, or the cell in upper case]
+    #[arg(long, short = 'k')]
+    realm: Option<String>,
+    /// The cache of tickets to use and to put tickets into [default: that of KRB5CCNAME]
+    #[arg(long, value_name = "NAME")]
+    pub(super) ccache: Option<String>,
+    /// Log in to the cell's own service with an SSH key: those of the agent, or this file's
+    #[arg(long, value_name = "FILE", num_args = 0..=1)]
+    pub(super) ssh_key: Option<Option<PathBuf>>,
+    /// Take the password from standard input, and use no ticket that is there
+    #[arg(long)]
+    password_stdin: bool,
+    /// The host of the cell's own login service [default: its database servers]
+    #[arg(long, value_name = "HOST[:PORT]")]
+    pub(super) server: Option<String>,
+    /// The fingerprint of that service's key
+    #[arg(long, value_name = "SHA256:…")]
+    pub(super) fingerprint: Option<Fingerprint>,
+    /// CellServDB to read
+    #[arg(long, value_name = "FILE", env = "AFAR_CELLSERVDB")]
+    cellservdb: Option<PathBuf>,
+}
+
+/// Gets a token and keeps it.
+pub(crate) fn login(args: &LoginArgs) -> anyhow::Result<ExitCode> {
+    let cell = args.cell.clone().or_else(super::this_cell);
+    let cell = cell.context("no cell is named, and no ThisCell file names one; give --cell")?;
+    let login = Login {
+        args,
+        finder: Finder {
+            store: Store::new(),
+            realm: args.realm.clone(),
+            ccache: args.ccache.clone(),
+            hosts: Vec::new(),
+        },
+        runtime: Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .context("cannot start the runtime; is a limit on threads reached?")?,
+        cell,
+    };
+    let held = login.gain()?;
+    keep(&login.finder.store, &held)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A login under way.
+pub(super) struct Login<'a> {
+    pub(super) args: &'a LoginArgs,
+    pub(super) cell: CellName,
+    pub(super) runtime: Runtime,
+    finder: Finder,
+}
+
+impl Login<'_> {
+    fn gain(&self) -> anyhow::Result<Held> {
+        if let Some(file) = &self.args.ssh_key {
+            return service::with_key(self, &self.user()?, file.as_deref());
+        }
+        let mut tried = Vec::new();
+        if !self.args.password_stdin {
+            match self.with_ticket() {
+                Ok(Some(held)) => return Ok(held),
+                Ok(None) => {}
+                Err(error) => tried.push(error),
+            }
+        }
+        self.with_password(tried)
+    }
+
+    /// By a ticket that is there, if it is this user's.
+    fn with_ticket(&self) -> anyhow::Result<Option<Held>> {
+        let found = match self.finder.of_ticket(&self.cell) {
+            Err(first) if self.args.realm.is_none() && is_of_realm(&first) => {
+                // The realm may be told by the names of the cell's servers.
+                let hosts = self.host_names();
+                let finder = Finder {
+                    hosts,
+                    ..self.finder.clone()
+                };
+                let again = finder.of_ticket(&self.cell);
+                again.map_err(|_| first)?
+            }
+            found => found?,
+        };
+        let held = found.map(|found| found.held);
+        Ok(held.filter(|held| self.is_wanted(held)))
+    }
+
+    /// Whether a token is of the user who logs in.
+    fn is_wanted(&self, held: &Held) -> bool {
+        let (Some(wanted), Some(user)) = (&self.args.user, &held.user) else {
+            return self.args.user.is_none();
+        };
+        let name = user
+            .rsplit_once('@')
+            .map_or(user.as_str(), |(name, _)| name);
+        wanted == user || wanted == name
+    }
+
+    /// By a password: of the KDC, or else of the cell's own service.
+    fn with_password(&self, mut tried: Vec<anyhow::Error>) -> anyhow::Result<Held> {
+        let user = self.user()?;
+        let password = if self.args.password_stdin {
+            password::from_stdin()?
+        } else {
+            let prompt = format!("Password for {user} in {}: ", self.cell);
+            match password::ask(&prompt) {
+                Ok(password) => password,
+                Err(error) => {
+                    tried.push(error);
+                    return Err(all(tried));
+                }
+            }
+        };
+        let own = self.args.server.is_some() || service::announced(&self.cell).is_some();
+        if !own {
+            match self.with_kdc(&user, &password) {
+                Ok(held) => return Ok(held),
+                Err(error) => tried.push(error),
+            }
+        }
+        match service::with_password(self, &user, &password) {
+            Ok(held) => Ok(held),
+            Err(error) => {
+                tried.push(error);
+                Err(all(tried))
+            }
+        }
+    }
+
+    fn with_kdc(&self, user: &str, password: &Zeroizing<String>) -> anyhow::Result<Held> {
+        let krb5 = Krb5::new()?;
+        let cache = krb5.cache(self.args.ccache.as_deref())?;
+        let realms = match user.contains('@') {
+            true => Vec::new(),
+            false => {
+                let given = self.args.realm.as_deref();
+                realms_of(&self.cell, given, Some(&krb5), &self.host_names(), None)
+            }
+        };
+        let mut names: Vec<_> = realms
+            .iter()
+            .map(|realm| format!("{user}@{realm}"))
+            .collect();
+        if self.args.realm.is_none() {
+            // The usual realm is the last one, and the only one of a full name.
+            names.extend(
+                krb5.full_name(user)
+                    .ok()
+                    .filter(|name| !names.contains(name)),
+            );
+        }
+        let mut unreached = None;
+        for name in &names {
+            match cache.log_in(name, password.as_bytes()) {
+                Ok(()) => {
+                    let ccache = self.args.ccache.as_deref();
+                    return Ok(self.finder.of_krb5(&krb5, ccache, &self.cell)?.held);
+                }
+                Err(error) if error.is_no_kdc() => {
+                    unreached.get_or_insert(error);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        match unreached {
+            Some(error) => Err(error.into()),
+            None => bail!("{user}: there is no realm to log in to; name one with --realm"),
+        }
+    }
+
+    /// Who logs in, if no ticket says so.
+    fn user(&self) -> anyhow::Result<String> {
+        let own = || {
+            let names = ["USER", "LOGNAME"].iter();
+            names
+                .filter_map(|name| std::env::var(name).ok())
+                .find(|name| !name.is_empty())
+        };
+        let user = self.args.user.clone().or_else(own);
+        user.context("who you are is not known here; give your name in the cell")
+    }
+
+    /// Addresses of the cell's location servers.
+    pub(super) fn servers(&self) -> anyhow::Result<Vec<SocketAddr>> {
+        if let Some(local) = local_cell::find(Some(&self.cell)) {
+            return Ok(local.entry.servers);
+        }
+        self.runtime.block_on(async {
+            let net = afar_net::Config::default();
+            let endpoint = Endpoint::bind(([0, 0, 0, 0], 0).into(), net);
+            let config = Config {
+                cellservdb: self.args.cellservdb.clone(),
+                ..Config::default()
+            };
+            let endpoint = endpoint.context("cannot open a UDP socket")?;
+            let client = Client::new(endpoint, config)?;
+            Ok(client.cell(&self.cell).await?.servers().collect())
+        })
+    }
+
+    /// Their names, as far as there are any.
+    fn host_names(&self) -> Vec<String> {
+        let servers = self.servers().unwrap_or_default();
+        let hosts = servers
+            .iter()
+            .map(SocketAddr::ip)
+            .filter(|host| !host.is_loopback());
+        let name = |host: IpAddr| {
+            let name = dns_lookup::lookup_addr(&host).ok()?;
+            name.parse::<IpAddr>().is_err().then_some(name)
+        };
+        hosts.filter_map(name).collect()
+    }
+}
+
+/// Whether another realm may have the ticket.
+fn is_of_realm(error: &anyhow::Error) -> bool {
+    let error = error.downcast_ref::<Krb5Error>();
+    error.is_some_and(|error| error.is_unknown_service() || error.is_no_kdc())
+}
+
+/// What all ways failed with.
+fn all(mut tried: Vec<anyhow::Error>) -> anyhow::Error {
+    match tried.len() {
+        1 => tried.remove(0),
+        _ => {
+            let texts: Vec<_> = tried.iter().map(|error| format!("{error:#}")).collect();
+            anyhow!("{}", texts.join("; also: "))
+        }
+    }
+}
