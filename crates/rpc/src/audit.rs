@@ -181,10 +181,17 @@ const fn equal(a: &str, b: &str) -> bool {
     true
 }
 
-/// Whether a code says that the caller lacks a right.
-fn is_refusal(code: AbortCode) -> bool {
-    const NAMES: [&str; 5] = ["EPERM", "EACCES", "PRPERM", "VL_PERM", "VOLSERBAD_ACCESS"];
-    code.0 == BZACCESS || lookup(code.0).is_some_and(|known| NAMES.contains(&known.name))
+/// Whether a code says that the caller lacks a right. Errno values do so in RXAFS; elsewhere 1 is the
+/// end of a list.
+fn is_refusal(interface: &str, code: AbortCode) -> bool {
+    let Some(known) = lookup(code.0) else {
+        return code.0 == BZACCESS;
+    };
+    match known.name {
+        "EPERM" | "EACCES" => interface == "RXAFS",
+        "PRPERM" | "VL_PERM" | "VOLSERBAD_ACCESS" => true,
+        _ => code.0 == BZACCESS,
+    }
 }
 
 /// Tells of an operation that has been served. `arguments` are those of the request, as it came.
@@ -194,7 +201,9 @@ pub(crate) fn record<Q: Decode + Debug, A: Debug>(
     arguments: &Bytes,
     result: &Result<A, AbortCode>,
 ) {
-    let refused = result.as_ref().is_err_and(|code| is_refusal(*code));
+    let refused = result
+        .as_ref()
+        .is_err_and(|code| is_refusal(operation.interface, *code));
     let notable = operation.is_audited || refused;
     // Who does not look pays for a comparison.
     let wanted = if notable {

@@ -7,7 +7,7 @@ use afar_xdr::{Opaque, XdrString, to_bytes};
 use tracing_subscriber::fmt::MakeWriter;
 
 use super::*;
-use crate::{INTERFACES, pr, rxafs, users, vl};
+use crate::{INTERFACES, bozo, pr, rxafs, users, vl};
 
 /// A log that is kept.
 #[derive(Clone, Default)]
@@ -111,6 +111,18 @@ fn daily_work_is_told_where_it_was_refused_or_somebody_looks() {
         ""
     );
     assert!(logged(Level::DEBUG, || fetch_status(Ok(()))).contains("done"));
+}
+
+#[test]
+fn the_end_of_a_list_is_no_refusal() {
+    let arguments = to_bytes(&bozo::list_s_users::Request { number: 2 });
+    let end = |code| {
+        let (caller, result) = (caller(Identity::Anonymous), Err::<(), _>(AbortCode(code)));
+        let operation = bozo::list_s_users::OPERATION;
+        record::<bozo::list_s_users::Request, _>(operation, &caller, &arguments, &result);
+    };
+    assert_eq!(logged(Level::INFO, || end(1)), "");
+    assert!(logged(Level::INFO, || end(BZACCESS)).contains("refused"));
 }
 
 #[test]
