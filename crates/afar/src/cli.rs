@@ -9,6 +9,7 @@ use crate::afs_args::{self, Rewritten};
 use crate::bos::{self, BosCommand};
 use crate::fs::{self, FsCommand};
 use crate::keys::{self, KeysCommand};
+use crate::mount::{self, MountArgs, UmountArgs};
 use crate::pts::{self, PtsCommand};
 use crate::store::{self, StoreCommand};
 use crate::vos::{self, VosCommand};
@@ -43,6 +44,10 @@ enum Command {
     /// Look after the cell's keys, by which its servers know who calls.
     #[command(subcommand)]
     Keys(KeysCommand),
+    /// Mount AFS: all cells known, one, or a volume of it.
+    Mount(MountArgs),
+    /// Unmount what `afar mount` has mounted, when all that was written there is stored.
+    Umount(UmountArgs),
     /// Get a token for a cell: from a ticket, with a password or with an SSH key.
     Login(tokens::LoginArgs),
     /// List tokens.
@@ -91,7 +96,9 @@ enum Command {
 
 /// Parses the command line, does what it says and reports an error in one line.
 pub(crate) fn run() -> ExitCode {
-    let argv = match afs_args::rewrite(&Cli::command(), std::env::args_os()) {
+    let root = Cli::command();
+    let argv = mount::rewrite(&root, std::env::args_os());
+    let argv = match afs_args::rewrite(&root, argv) {
         Rewritten::Parse(argv) => argv,
         Rewritten::Print(text, code) => {
             output::help(&text);
@@ -102,11 +109,13 @@ pub(crate) fn run() -> ExitCode {
             return ExitCode::from(code);
         }
     };
-    let result = match Cli::parse_from(argv).command {
+    let result = match Cli::parse_from(&argv).command {
         Command::Up(args) => server::run_up(&args),
         Command::Server(args) => server::run(&args),
         Command::Config(command) => server::run_config(command),
         Command::Keys(command) => keys::run(command),
+        Command::Mount(args) => mount::run(&args, &argv),
+        Command::Umount(args) => mount::umount(&args),
         Command::Login(args) => tokens::login(&args),
         Command::Tokens(args) => tokens::tokens(&args),
         Command::Logout(args) => tokens::logout(&args),

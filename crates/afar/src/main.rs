@@ -8,6 +8,7 @@ mod fetch;
 mod fs;
 mod keys;
 mod local_cell;
+mod mount;
 mod output;
 mod password;
 mod pts;

@@ -105,16 +105,19 @@ pub(crate) fn run(args: &ServerArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// Serves until a signal to stop; `ready` is called first.
-async fn serve(process: Process, ready: impl FnOnce()) -> anyhow::Result<ExitCode> {
+///
+/// What `ready` returns is kept until then.
+async fn serve<T>(process: Process, ready: impl FnOnce() -> T) -> anyhow::Result<ExitCode> {
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot catch signals")?;
     let mut terminate = signal(SignalKind::terminate()).context("cannot catch signals")?;
-    ready();
+    let beside = ready();
     notify(NotifyState::Ready);
     tokio::select! {
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}
     }
     notify(NotifyState::Stopping);
+    drop(beside);
     process.stop().await?;
     Ok(ExitCode::SUCCESS)
 }
@@ -133,7 +136,7 @@ fn runtime() -> anyhow::Result<Runtime> {
         .context("cannot start the runtime; is a limit on threads reached?")
 }
 
-fn start_log(filter: &str) -> anyhow::Result<()> {
+pub(crate) fn start_log(filter: &str) -> anyhow::Result<()> {
     let filter = EnvFilter::try_new(filter)
         .with_context(|| format!("log = {filter:?}: not understood; `afar config explain log`"))?;
     let under_systemd = std::env::var_os("JOURNAL_STREAM").is_some();

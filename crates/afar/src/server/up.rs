@@ -12,6 +12,7 @@ use clap::Args;
 
 use super::config::{Config, DataDir, Listen, LogFilter, Partition};
 use super::process::Process;
+use crate::mount::Beside;
 use crate::output;
 
 /// The cell of those who name none: a name for home networks (RFC 8375).
@@ -34,6 +35,9 @@ pub(crate) struct UpArgs {
     /// Let everybody who reaches this server administer it: for tests, in a network of their own
     #[arg(long)]
     insecure_noauth: bool,
+    /// Mount the cell on this directory too, as its administrator
+    #[arg(long, value_name = "DIR")]
+    mount: Option<PathBuf>,
     /// What is logged to standard error, such as info
     #[arg(long, value_name = "FILTER")]
     log: Option<String>,
@@ -65,9 +69,24 @@ pub(crate) fn run(args: &UpArgs) -> anyhow::Result<ExitCode> {
                 "try: afar ls /afs/{cell}    afar cp --localauth FILE /afs/{cell}/    afar vos \
                  listvol {listen}"
             ));
+            args.mount.as_ref().and_then(|place| mount(&cell, place))
         })
         .await
     })
+}
+
+/// Mounts the cell. A cell that cannot be mounted is served all the same.
+fn mount(cell: &CellName, place: &Path) -> Option<Beside> {
+    match Beside::start(cell, place) {
+        Ok(mount) => {
+            output::note(&format_args!("{cell} is mounted on {}", place.display()));
+            Some(mount)
+        }
+        Err(error) => {
+            output::error(&error);
+            None
+        }
+    }
 }
 
 /// The configuration of the cell in `dir`; written there if there is none.

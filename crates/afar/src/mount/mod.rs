@@ -1,0 +1,157 @@
+//! `afar mount`, `afar umount` and the helper of mount(8), `mount.afar`.
+//!
+//! - `words`: command lines of all three
+//! - `options`: what `-o` may say
+//! - `serve`: from the client to the mount, and everything back in order at the end
+//! - `background`: a process that goes on when the command has ended
+//! - `table`, `record`: what the kernel has mounted; which process serves it
+//! - `umount`: taking it away
+
+mod background;
+mod options;
+mod record;
+mod serve;
+mod table;
+mod umount;
+mod words;
+
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use afar_types::CellName;
+use anyhow::{Context, bail, ensure};
+use clap::Args;
+
+pub(crate) use serve::Beside;
+pub(crate) use umount::{UmountArgs, run as umount};
+pub(crate) use words::rewrite;
+
+use crate::fetch::Reach;
+use crate::rxperf::units::parse_bytes;
+use options::Options;
+
+/// Options of `afar mount`.
+#[derive(Debug, Args)]
+pub(crate) struct MountArgs {
+    /// A cell, or CELL:VOLUME, and a directory to mount it on; the directory alone shows all cells
+    /// that are known
+    #[arg(required = true, num_args = 1..=2, value_names = ["CELL", "MOUNTPOINT"])]
+    places: Vec<OsString>,
+    /// Show all cells that are known, each by its name
+    #[arg(long)]
+    dynroot: bool,
+    /// Options as in fstab, with commas: allow_other, auto_unmount, ro, noexec, ..., and those
+    /// below without their dashes
+    #[arg(
+        short = 'o',
+        long = "option",
+        value_name = "OPTION,...",
+        value_delimiter = ','
+    )]
+    options: Vec<String>,
+    /// Where files are cached [default: in /var/cache/afar for root, else afar in $XDG_CACHE_HOME
+    /// or ~/.cache; a directory for each mountpoint]
+    #[arg(long, value_name = "DIR")]
+    cache: Option<PathBuf>,
+    /// How much is cached at most, such as 20Gi [default: a tenth of the disk, at most 20 GiB]
+    #[arg(long, value_name = "AMOUNT", value_parser = parse_bytes)]
+    cache_size: Option<u64>,
+    /// How many files are cached at most
+    #[arg(long, value_name = "NUMBER")]
+    cache_files: Option<u64>,
+    /// Serve until interrupted, do not go to the background
+    #[arg(long)]
+    foreground: bool,
+    /// What is logged, such as info or afar_cache=debug
+    #[arg(long, value_name = "FILTER", default_value = "warn", env = "AFAR_LOG")]
+    log: String,
+    /// Where it is logged to from the background [default: the journal, if there is one]
+    #[arg(long, value_name = "FILE")]
+    log_file: Option<PathBuf>,
+    /// Look whether it could be mounted, and do not
+    #[arg(long)]
+    fake: bool,
+    /// Another process waits for this one
+    #[arg(long, hide = true)]
+    report_ready: bool,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+/// What is mounted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Source {
+    /// All cells.
+    Dynamic,
+    /// A volume of a cell.
+    Volume(CellName, String),
+}
+
+/// The volume of a cell that is meant if none is named.
+const ROOT_CELL: &str = "root.cell";
+
+impl Source {
+    fn read(word: &OsStr) -> anyhow::Result<Self> {
+        let text = word.to_str().with_context(|| {
+            let text = word.to_string_lossy();
+            format!("{text} is no cell; write CELL or CELL:VOLUME, or leave it away")
+        })?;
+        let (cell, volume) = text.split_once(':').unwrap_or((text, ROOT_CELL));
+        ensure!(
+            !cell.contains('/'),
+            "{text} is no cell; `afar mount CELL MOUNTPOINT` has the cell first"
+        );
+        let cell = cell
+            .parse()
+            .with_context(|| format!("{text} is no cell, nor CELL:VOLUME"))?;
+        ensure!(
+            !volume.is_empty(),
+            "{text}: the name of the volume is missing"
+        );
+        Ok(Self::Volume(cell, volume.to_owned()))
+    }
+
+    /// As the kernel's table of mounts shows it.
+    fn shown(&self) -> String {
+        match self {
+            Self::Dynamic => "dynroot".to_owned(),
+            Self::Volume(cell, volume) if volume == ROOT_CELL => cell.to_string(),
+            Self::Volume(cell, volume) => format!("{cell}:{volume}"),
+        }
+    }
+}
+
+/// Mounts, and serves or leaves a process behind that does; `argv` is the command line.
+pub(crate) fn run(args: &MountArgs, argv: &[OsString]) -> anyhow::Result<ExitCode> {
+    let (source, place) = match (args.places.as_slice(), args.dynroot) {
+        ([place], _) => (Source::Dynamic, place),
+        ([source, place], false) => (Source::read(source)?, place),
+        _ => bail!("--dynroot shows all cells; leave the name of the one away"),
+    };
+    let options = Options::read(args.options.iter().map(String::as_str))?;
+    let place = serve::ready_place(place.as_ref())?;
+    if args.fake {
+        return Ok(ExitCode::SUCCESS);
+    }
+    if !args.foreground && !args.report_ready {
+        return background::start(argv);
+    }
+    serve::run(args, source, &place, &options)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sources_are_cells_and_volumes() {
+        let read = |text: &str| Source::read(text.as_ref()).map(|source| source.shown());
+        assert_eq!(read("A.org").unwrap(), "a.org");
+        assert_eq!(read("a.org:root.cell").unwrap(), "a.org");
+        assert_eq!(read("a.org:user.ann").unwrap(), "a.org:user.ann");
+        for wrong in ["/afs", "a.org:", "a b"] {
+            read(wrong).unwrap_err();
+        }
+    }
+}

@@ -1,0 +1,333 @@
+//! From a client to a live mount, and everything back in order at the end.
+
+use std::fs::DirBuilder;
+use std::io::{BufRead, BufReader};
+use std::num::NonZeroUsize;
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::Duration;
+
+use afar_cache::{Cache, CacheConfig, Root};
+use afar_fuse::{Mount, Options as FuseOptions};
+use afar_types::CellName;
+use anyhow::{Context, bail, ensure};
+use rustix::process::{Pid, Signal, geteuid, kill_process, set_parent_process_death_signal};
+use sd_notify::NotifyState;
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::background;
+use super::options::Options;
+use super::record::{self, Record};
+use super::table::{self, KIND, Kept, Manner};
+use super::umount::by_whom;
+use super::{MountArgs, Source};
+use crate::fetch::session;
+use crate::output;
+use crate::server::start_log;
+
+/// Calls at a time to make ready for at a server: enough to fill a long path.
+const LANES: usize = 16;
+/// What the kernel may read ahead of a reader, in KiB, so that its requests are large. How far ahead
+/// of it we are ourselves is another matter.
+const READ_AHEAD_KIB: u32 = 2048;
+/// The cache's share of its disk, and the most it takes of a large one unless told to.
+const DISK_SHARE: u64 = 10;
+const CACHE_MAX: u64 = 20 << 30;
+/// The least that is of use.
+const CACHE_MIN: u64 = 64 << 20;
+/// How long those who use a mount that is to end may go on.
+const LEAVE: Duration = Duration::from_secs(10);
+
+/// The mountpoint from the root, if something can be mounted there. What a process that has crashed
+/// left there is taken away.
+pub(super) fn ready_place(place: &Path) -> anyhow::Result<PathBuf> {
+    let place = table::absolute(place)?;
+    while let Some(mounted) = table::at(&place)?.filter(|mounted| mounted.kind == KIND) {
+        ensure!(
+            table::is_dead(&place),
+            "{0}: {1} is mounted here already; `afar umount {0}` ends that",
+            place.display(),
+            mounted.source
+        );
+        if let Err(Kept::Busy) = table::unmount(&place, Manner::Detach)? {
+            bail!(
+                "{0}: what served the mount here is gone, and it cannot be taken away; `umount -l \
+                 {0}` does it",
+                place.display()
+            );
+        }
+        output::note(&format_args!(
+            "{}: took away a mount whose process is gone",
+            place.display()
+        ));
+    }
+    match std::fs::metadata(&place) {
+        Ok(found) if found.is_dir() => Ok(place),
+        Ok(_) => bail!("{} is no directory", place.display()),
+        Err(error) => Err(error)
+            .with_context(|| format!("cannot mount on {0}; `mkdir {0}` makes it", place.display())),
+    }
+}
+
+/// Mounts and serves until unmounted or told to stop.
+pub(super) fn run(
+    args: &MountArgs,
+    source: Source,
+    place: &Path,
+    options: &Options,
+) -> anyhow::Result<ExitCode> {
+    if args.foreground && args.report_ready {
+        // Started beside a cell: it does not outlive that.
+        set_parent_process_death_signal(Some(Signal::TERM))?;
+    }
+    // The library warns when it finds unmounted what it means to unmount: as it always should be.
+    start_log(&format!("{},fuser::session=error", args.log))?;
+    let _record = Record::take(place)?;
+    runtime()?.block_on(async {
+        let cache = open(args, &source, place).await?;
+        let served = serve(args, &source, place, options, &cache).await;
+        close(&cache).await;
+        served
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Requests wait for the disk of the cache too, so there are more threads than cores.
+fn runtime() -> anyhow::Result<Runtime> {
+    let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    Builder::new_multi_thread()
+        .worker_threads(cores.max(2))
+        .enable_all()
+        .build()
+        .context("cannot start the runtime; is a limit on threads reached?")
+}
+
+async fn open(args: &MountArgs, source: &Source, place: &Path) -> anyhow::Result<Cache> {
+    let mut reach = args.reach.clone();
+    if let Source::Volume(cell, _) = source {
+        reach = reach.about([&PathBuf::from(format!("/afs/{cell}"))]);
+    }
+    let client = session::open(reach, None, LANES).await?;
+    let cache = Cache::open(client.clone(), config(args, source, place)?).await;
+    if cache.is_err() {
+        client.close().await;
+    }
+    Ok(cache?)
+}
+
+fn config(args: &MountArgs, source: &Source, place: &Path) -> anyhow::Result<CacheConfig> {
+    let dir = match &args.cache {
+        Some(dir) => dir.clone(),
+        None => default_cache(place)?,
+    };
+    let context = || {
+        let dir = dir.display();
+        format!("cannot make the cache in {dir}; name another directory with --cache")
+    };
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&dir)
+        .with_context(context)?;
+    let dir = dir.canonicalize().with_context(context)?;
+    let disk = rustix::fs::statvfs(&dir).with_context(context)?;
+    let share = disk.f_blocks.saturating_mul(disk.f_frsize) / DISK_SHARE;
+    let mut config = CacheConfig::new(dir);
+    config.bytes = args
+        .cache_size
+        .unwrap_or_else(|| share.clamp(CACHE_MIN, CACHE_MAX));
+    ensure!(
+        config.bytes >= CACHE_MIN,
+        "--cache-size: {} octets are too few to work with; give 64Mi or more",
+        config.bytes
+    );
+    if let Some(files) = args.cache_files {
+        config.files = usize::try_from(files)?;
+    }
+    config.root = match source {
+        Source::Dynamic => Root::Dynamic,
+        Source::Volume(cell, volume) => Root::Volume(cell.clone(), volume.clone()),
+    };
+    Ok(config)
+}
+
+/// A directory for each mountpoint, as a cache belongs to one mount.
+fn default_cache(place: &Path) -> anyhow::Result<PathBuf> {
+    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    let base = if let Some(given) = variable("CACHE_DIRECTORY") {
+        // The service manager has made one.
+        given
+    } else if geteuid().is_root() {
+        PathBuf::from("/var/cache/afar")
+    } else {
+        let own = variable("XDG_CACHE_HOME");
+        own.or_else(|| variable("HOME").map(|home| home.join(".cache")))
+            .context("there is no home directory to keep a cache in; name one with --cache")?
+            .join("afar")
+    };
+    Ok(base.join(record::name(place)))
+}
+
+/// Mounts, says so, and returns when the mount has ended.
+async fn serve(
+    args: &MountArgs,
+    source: &Source,
+    place: &Path,
+    options: &Options,
+    cache: &Cache,
+) -> anyhow::Result<()> {
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot catch signals")?;
+    let mut terminate = signal(SignalKind::terminate()).context("cannot catch signals")?;
+    let fuse = fuse_options(source, options);
+    let mut mount = Mount::new(cache.clone(), &Handle::current(), place, &fuse)?;
+    read_ahead(place);
+    if args.report_ready {
+        background::report(args.foreground, args.log_file.as_deref())?;
+    } else {
+        output::note(&format_args!(
+            "{} is mounted on {}; Ctrl-C unmounts it",
+            fuse.source,
+            place.display()
+        ));
+    }
+    notify(NotifyState::Ready);
+    tokio::select! {
+        ended = mount.ended() => return Ok(ended?),
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+    notify(NotifyState::Stopping);
+    tokio::select! {
+        left = leave(&mut mount) => left,
+        _ = interrupt.recv() => Ok(()),
+        _ = terminate.recv() => Ok(()),
+    }
+}
+
+fn fuse_options(source: &Source, options: &Options) -> FuseOptions {
+    let others = options.allow_other.unwrap_or_else(|| geteuid().is_root());
+    FuseOptions {
+        source: source.shown(),
+        allow_other: others,
+        auto_unmount: options.auto_unmount,
+        read_only: options.read_only,
+        no_exec: options.no_exec,
+        suid: options.suid,
+        no_atime: options.no_atime,
+    }
+}
+
+/// Lets the kernel ask for more at a time than it does by default. Only root may; without it reading
+/// costs more requests.
+fn read_ahead(place: &Path) {
+    let set = || -> anyhow::Result<()> {
+        let mounted = table::at(place)?.context("it is not mounted")?;
+        let file = format!("/sys/class/bdi/{}/read_ahead_kb", mounted.device);
+        std::fs::write(&file, READ_AHEAD_KIB.to_string()).context(file)
+    };
+    if let Err(error) = set() {
+        tracing::debug!("the kernel's read-ahead stays as it is: {error:#}");
+    }
+}
+
+/// Unmounts. Those who use it may go on for a while.
+async fn leave(mount: &mut Mount) -> anyhow::Result<()> {
+    let place = mount.place().to_owned();
+    let unmount = async |manner| {
+        let place = place.clone();
+        // It asks the mount itself, which must not wait for this thread.
+        tokio::task::spawn_blocking(move || table::unmount(&place, manner)).await?
+    };
+    if let Err(Kept::Busy) = unmount(Manner::Unused).await? {
+        let by = tokio::task::spawn_blocking({
+            let place = place.clone();
+            move || by_whom(&place)
+        });
+        tracing::warn!(
+            "{} is in use{}; it is unmounted all the same, and what is open ends in {} s",
+            place.display(),
+            by.await?,
+            LEAVE.as_secs()
+        );
+        if let Err(kept) = unmount(Manner::Detach).await? {
+            tracing::debug!(?kept, "it was unmounted meanwhile");
+        }
+    }
+    match tokio::time::timeout(LEAVE, mount.ended()).await {
+        Ok(ended) => Ok(ended?),
+        Err(_) => {
+            tracing::warn!(
+                "{} is still in use; what is open fails now",
+                place.display()
+            );
+            Ok(())
+        }
+    }
+}
+
+/// Stores what was written and gives the promises back; a signal ends the waiting.
+async fn close(cache: &Cache) {
+    let told = async {
+        let mut interrupt = signal(SignalKind::interrupt()).ok()?;
+        let mut terminate = signal(SignalKind::terminate()).ok()?;
+        tokio::select! {
+            it = interrupt.recv() => it,
+            it = terminate.recv() => it,
+        }
+    };
+    tokio::select! {
+        () = cache.close() => {}
+        Some(()) = told => tracing::warn!(
+            "interrupted while storing what was written; the next mount with this cache goes on"
+        ),
+    }
+}
+
+/// Tells the service manager, if there is one.
+fn notify(state: NotifyState<'_>) {
+    if let Err(error) = sd_notify::notify(&[state]) {
+        tracing::warn!(%error, "cannot tell the service manager");
+    }
+}
+
+/// A mount of a cell that runs in this process; unmounted when dropped.
+#[derive(Debug)]
+pub(crate) struct Beside(Child);
+
+impl Beside {
+    /// Mounts a cell of this machine, as its administrator, by a process of its own.
+    pub(crate) fn start(cell: &CellName, place: &Path) -> anyhow::Result<Self> {
+        let mut child = Command::new(background::SELF)
+            .arg0("afar")
+            .args(["mount", "--localauth", "--foreground", background::FLAG])
+            .arg(cell.as_str())
+            .arg(place)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("cannot start the process that serves the mount")?;
+        let mut said = String::new();
+        if let Some(out) = child.stdout.take() {
+            BufReader::new(out).read_line(&mut said)?;
+        }
+        let started = Self(child);
+        // Else it has said why on standard error.
+        ensure!(
+            said.trim_end() == background::READY,
+            "{} is not mounted; the cell runs without",
+            place.display()
+        );
+        Ok(started)
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        // An error of either is that it has ended already.
+        let _gone = kill_process(Pid::from_child(&self.0), Signal::TERM);
+        let _gone = self.0.wait();
+    }
+}

@@ -1,0 +1,249 @@
+//! What is mounted where, as the kernel tells it, and taking it away.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, bail};
+use nix::errno::Errno;
+use nix::mount::{MntFlags, umount2};
+
+/// The kernel's table for this process.
+const MOUNTINFO: &str = "/proc/self/mountinfo";
+/// The type of our mounts: of FUSE, subtype afar.
+pub(super) const KIND: &str = "fuse.afar";
+/// Unmounts for those who are not root.
+const FUSERMOUNT: &str = "fusermount3";
+
+/// A mount.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Mounted {
+    /// Its type, such as `fuse.afar` or `ext4`.
+    pub(super) kind: String,
+    /// What is mounted.
+    pub(super) source: String,
+    /// The number of its device, such as `0:41`.
+    pub(super) device: String,
+}
+
+/// The mount on top at this place, if one begins there.
+pub(super) fn at(place: &Path) -> anyhow::Result<Option<Mounted>> {
+    let table = std::fs::read(MOUNTINFO)
+        .with_context(|| format!("cannot read {MOUNTINFO}; is /proc mounted?"))?;
+    Ok(find(&table, place))
+}
+
+fn find(table: &[u8], place: &Path) -> Option<Mounted> {
+    let lines = table.split(|&octet| octet == b'\n');
+    // Of several mounts at a place the last is on top.
+    lines.filter_map(|line| parse(line, place)).last()
+}
+
+/// A line: `36 35 98:0 /root /place options [optional fields] - type source superblock-options`.
+fn parse(line: &[u8], place: &Path) -> Option<Mounted> {
+    let mut fields = line.split(|&octet| octet == b' ');
+    let device = String::from_utf8_lossy(fields.nth(2)?).into_owned();
+    let at = unescaped(fields.nth(1)?);
+    if at != place.as_os_str() {
+        return None;
+    }
+    let mut rest = fields.skip_while(|&field| field != b"-").skip(1);
+    let mut text = || Some(unescaped(rest.next()?).to_string_lossy().into_owned());
+    Some(Mounted {
+        kind: text()?,
+        source: text()?,
+        device,
+    })
+}
+
+/// Blanks, tabs, newlines and backslashes stand as three octal digits behind a backslash.
+fn unescaped(field: &[u8]) -> OsString {
+    let mut plain = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((&first, behind)) = rest.split_first() {
+        let digits = behind.get(..3).filter(|_| first == b'\\');
+        let code = digits.and_then(|digits| {
+            let text = std::str::from_utf8(digits).ok()?;
+            u8::from_str_radix(text, 8).ok()
+        });
+        match code {
+            Some(code) => {
+                plain.push(code);
+                rest = &rest[4..];
+            }
+            None => {
+                plain.push(first);
+                rest = behind;
+            }
+        }
+    }
+    OsString::from_vec(plain)
+}
+
+/// Whether whoever served a mount is gone.
+pub(super) fn is_dead(place: &Path) -> bool {
+    let answer = std::fs::symlink_metadata(place);
+    matches!(answer, Err(error) if error.raw_os_error() == Some(Errno::ENOTCONN as i32))
+}
+
+/// A path from the root without asking what is at its end, as that may be a mount nobody serves.
+pub(super) fn absolute(place: &Path) -> anyhow::Result<PathBuf> {
+    let context = || format!("{}: no such place", place.display());
+    let whole = std::path::absolute(place).with_context(context)?;
+    // `absolute` leaves `..` as it is: what that means only the file system knows.
+    let (Some(parent), Some(name)) = (whole.parent(), whole.file_name()) else {
+        return whole.canonicalize().with_context(context);
+    };
+    Ok(parent.canonicalize().with_context(context)?.join(name))
+}
+
+/// How to unmount.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Manner {
+    /// Refused while somebody uses it.
+    Unused,
+    /// Nobody finds it any more, those who use it may go on.
+    Detach,
+}
+
+/// Why something could not be unmounted.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Kept {
+    /// Somebody uses it.
+    Busy,
+    /// Nothing was mounted there.
+    Nothing,
+}
+
+/// Unmounts what is on top at this place.
+///
+/// # Errors
+/// The inner for what is usual, the outer for the rest.
+pub(super) fn unmount(place: &Path, manner: Manner) -> anyhow::Result<Result<(), Kept>> {
+    let flags = match manner {
+        Manner::Unused => MntFlags::UMOUNT_NOFOLLOW,
+        Manner::Detach => MntFlags::UMOUNT_NOFOLLOW | MntFlags::MNT_DETACH,
+    };
+    match umount2(place, flags) {
+        Ok(()) => Ok(Ok(())),
+        Err(Errno::EBUSY) => Ok(Err(Kept::Busy)),
+        Err(Errno::EINVAL | Errno::ENOENT) => Ok(Err(Kept::Nothing)),
+        Err(Errno::EPERM) => by_helper(place, manner),
+        Err(error) => Err(error).with_context(|| format!("cannot unmount {}", place.display())),
+    }
+}
+
+/// Those who are not root have their own mounts taken away by a program that may.
+fn by_helper(place: &Path, manner: Manner) -> anyhow::Result<Result<(), Kept>> {
+    let mut command = Command::new(FUSERMOUNT);
+    command.arg("-u");
+    if manner == Manner::Detach {
+        command.arg("-z");
+    }
+    let output = match command.arg("--").arg(place).output() {
+        Ok(output) => output,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => bail!(
+            "only root may unmount {} here; install {FUSERMOUNT} (Debian: fuse3), or be root",
+            place.display()
+        ),
+        Err(error) => return Err(error).with_context(|| format!("cannot run {FUSERMOUNT}")),
+    };
+    if output.status.success() {
+        return Ok(Ok(()));
+    }
+    let told = String::from_utf8_lossy(&output.stderr);
+    if told.contains("busy") {
+        return Ok(Err(Kept::Busy));
+    }
+    bail!("cannot unmount {}: {}", place.display(), told.trim_end());
+}
+
+/// Who uses a mount, for a message: `bash (812), less (815)`, as far as we may see it.
+pub(super) fn users(place: &Path) -> Vec<String> {
+    let Ok(processes) = std::fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    let ids = processes.flatten().filter_map(|entry| {
+        let name = entry.file_name();
+        let id: u32 = name.to_str()?.parse().ok()?;
+        let folder = entry.path();
+        uses(&folder, place).then(|| {
+            let name = std::fs::read_to_string(folder.join("comm")).unwrap_or_default();
+            format!("{} ({id})", name.trim_end())
+        })
+    });
+    ids.collect()
+}
+
+/// Whether a process has its working directory, root, program or an open file below `place`.
+fn uses(process: &Path, place: &Path) -> bool {
+    let leads_below = |link: &Path| {
+        // The link tells without asking the mount itself.
+        std::fs::read_link(link).is_ok_and(|target| {
+            target.as_os_str().as_bytes().starts_with(b"/") && target.starts_with(place)
+        })
+    };
+    let open = std::fs::read_dir(process.join("fd"));
+    ["cwd", "root", "exe"]
+        .iter()
+        .any(|name| leads_below(&process.join(name)))
+        || open.is_ok_and(|open| open.flatten().any(|file| leads_below(&file.path())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &[u8] = b"22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw\n\
+        90 22 0:41 / /mnt/a\\040b rw,nosuid,nodev - fuse.afar a.org rw,user_id=0\n\
+        91 22 0:42 / /afs rw - afs none rw\n\
+        92 91 0:43 / /afs rw,nosuid shared:7 master:2 - fuse.afar dynroot rw\n\
+        torn li";
+
+    #[test]
+    fn mounts_are_found_by_their_place_the_upper_first() {
+        let at = |place: &str| find(TABLE, Path::new(place)).map(|it| (it.kind, it.source));
+        let some = |kind: &str, source: &str| Some((kind.to_owned(), source.to_owned()));
+        assert_eq!(at("/mnt/a b"), some("fuse.afar", "a.org"));
+        assert_eq!(at("/afs"), some("fuse.afar", "dynroot"));
+        assert_eq!(at("/"), some("ext4", "/dev/vda"));
+        assert_eq!(at("/mnt"), None);
+    }
+
+    #[test]
+    fn escapes_are_read_and_bad_ones_kept() {
+        for (field, plain) in [
+            ("a\\040b\\134", "a b\\"),
+            ("\\9", "\\9"),
+            ("\\400", "\\400"),
+        ] {
+            assert_eq!(unescaped(field.as_bytes()), plain);
+        }
+    }
+
+    #[test]
+    fn places_need_not_exist_but_their_parents() {
+        let dir = tempfile::tempdir().unwrap();
+        let real = dir.path().canonicalize().unwrap();
+        assert_eq!(
+            absolute(&dir.path().join("none/")).unwrap(),
+            real.join("none")
+        );
+        absolute(&dir.path().join("none/none")).unwrap_err();
+        assert_eq!(absolute(Path::new("/")).unwrap(), Path::new("/"));
+    }
+
+    #[test]
+    fn who_has_a_file_open_is_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = dir.path().canonicalize().unwrap();
+        let own = format!("({})", std::process::id());
+        let found = |place: &Path| users(place).iter().any(|user| user.ends_with(&own));
+        assert!(!found(&place));
+        let open = std::fs::File::create(place.join("file")).unwrap();
+        assert!(found(&place));
+        drop(open);
+    }
+}

@@ -1,0 +1,111 @@
+//! `afar umount`.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{bail, ensure};
+use clap::Args;
+
+use super::record;
+use super::table::{self, KIND, Kept, Manner};
+use crate::output;
+
+/// After so long the user is told what takes its time.
+const SOON: Duration = Duration::from_secs(2);
+/// As many who use a mount are named.
+const NAMED: usize = 5;
+
+/// Options of `afar umount`.
+#[derive(Debug, Args)]
+pub(crate) struct UmountArgs {
+    /// Where something is mounted by `afar mount`
+    #[arg(required = true, value_name = "MOUNTPOINT")]
+    places: Vec<PathBuf>,
+    /// Unmount though it is in use: who uses it keeps what he has open, nobody else finds it
+    #[arg(short = 'l', long)]
+    lazy: bool,
+    /// Wait at most so many seconds until all that was written is stored at the servers
+    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    wait: u64,
+}
+
+/// Unmounts, and waits until what was written is stored.
+pub(crate) fn run(args: &UmountArgs) -> anyhow::Result<ExitCode> {
+    let mut code = ExitCode::SUCCESS;
+    for place in &args.places {
+        if let Err(error) = unmount(args, place) {
+            output::error(&error);
+            code = ExitCode::FAILURE;
+        }
+    }
+    Ok(code)
+}
+
+fn unmount(args: &UmountArgs, place: &Path) -> anyhow::Result<()> {
+    let place = table::absolute(place)?;
+    let Some(mounted) = table::at(&place)? else {
+        // It may have been unmounted otherwise, and still be written back.
+        ensure!(
+            record::is_served(&place),
+            "{}: nothing is mounted here",
+            place.display()
+        );
+        return wait(&place, args.wait);
+    };
+    ensure!(
+        mounted.kind == KIND,
+        "{}: {} of type {} is mounted here, not by afar; use umount",
+        place.display(),
+        mounted.source,
+        mounted.kind
+    );
+    let manner = match args.lazy || table::is_dead(&place) {
+        true => Manner::Detach,
+        false => Manner::Unused,
+    };
+    match table::unmount(&place, manner)? {
+        Ok(()) | Err(Kept::Nothing) => {}
+        Err(Kept::Busy) => bail!(
+            "{} is in use{}; end that, or add --lazy",
+            place.display(),
+            by_whom(&place)
+        ),
+    }
+    if args.lazy {
+        return Ok(());
+    }
+    wait(&place, args.wait)
+}
+
+fn wait(place: &Path, seconds: u64) -> anyhow::Result<()> {
+    let limit = Duration::from_secs(seconds);
+    if record::wait_until_gone(place, SOON.min(limit)) {
+        return Ok(());
+    }
+    output::note(&format_args!(
+        "{} is unmounted; waiting until what was written there is stored at its servers",
+        place.display()
+    ));
+    ensure!(
+        record::wait_until_gone(place, limit.saturating_sub(SOON)),
+        "{}: not everything is stored after {seconds} s; the process goes on with it, its log says \
+         what fails",
+        place.display()
+    );
+    Ok(())
+}
+
+/// ` by bash (812), less (815)`, if we see them.
+pub(super) fn by_whom(place: &Path) -> String {
+    let users = table::users(place);
+    match users.len() {
+        0 => String::new(),
+        count if count > NAMED => format!(
+            " by {} and {} more",
+            users[..NAMED].join(", "),
+            count - NAMED
+        ),
+        _ => format!(" by {}", users.join(", ")),
+    }
+}

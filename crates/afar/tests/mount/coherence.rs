@@ -1,0 +1,135 @@
+//! Two mounts of one cell, as two machines would have it.
+
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::{FileExt, MetadataExt, symlink};
+
+use crate::site::{Site, can_mount, soon};
+
+#[test]
+#[ignore = "mounts: needs root and /dev/fuse"]
+fn each_sees_what_the_other_does() {
+    if !can_mount() {
+        return;
+    }
+    let site = Site::new("127.84.0.31");
+    let (here, there) = (site.mount("a"), site.mount("b"));
+    // Both know that there is nothing, and what there is.
+    assert!(!there.path("file").exists());
+    fs::write(here.path("file"), b"one").unwrap();
+    soon("a new file", || there.path("file").exists());
+    assert_eq!(fs::read(there.path("file")).unwrap(), b"one");
+    // Content of the same length, within the same second.
+    for round in 0..20 {
+        let text = format!("{round:03}");
+        fs::write(here.path("file"), &text).unwrap();
+        soon("new content", || {
+            fs::read(there.path("file")).unwrap() == text.as_bytes()
+        });
+        let text = format!("{:03}", round + 500);
+        fs::write(there.path("file"), &text).unwrap();
+        soon("new content, back", || {
+            fs::read(here.path("file")).unwrap() == text.as_bytes()
+        });
+    }
+    // Longer and shorter, seen by one who has it open.
+    let open = File::open(there.path("file")).unwrap();
+    fs::write(here.path("file"), vec![7; 300_000]).unwrap();
+    soon("the length", || open.metadata().unwrap().len() == 300_000);
+    let mut last = [0];
+    soon("the content of an open file", || {
+        open.read_at(&mut last, 299_999).unwrap() == 1 && last == [7]
+    });
+    let cut = OpenOptions::new()
+        .write(true)
+        .open(here.path("file"))
+        .unwrap();
+    cut.set_len(10).unwrap();
+    drop(cut);
+    soon("that it is shorter", || {
+        open.metadata().unwrap().len() == 10
+    });
+    drop(open);
+    // Names.
+    fs::rename(here.path("file"), here.path("moved")).unwrap();
+    soon("the old name is gone", || !there.path("file").exists());
+    soon("the new name", || there.path("moved").exists());
+    fs::create_dir(there.path("dir")).unwrap();
+    soon("a directory", || here.path("dir").is_dir());
+    symlink("moved", there.path("dir/link")).unwrap();
+    soon("a link", || fs::read_link(here.path("dir/link")).is_ok());
+    fs::remove_file(here.path("dir/link")).unwrap();
+    fs::remove_dir(here.path("dir")).unwrap();
+    soon("it is gone", || !there.path("dir").exists());
+    // A file made anew under the name of one that was removed.
+    fs::remove_file(here.path("moved")).unwrap();
+    fs::write(here.path("moved"), b"new").unwrap();
+    soon("the other file", || {
+        fs::read(there.path("moved")).is_ok_and(|text| text == b"new")
+    });
+    let number = fs::metadata(here.path("moved")).unwrap().ino();
+    assert_eq!(fs::metadata(here.path("moved")).unwrap().ino(), number);
+    here.stop();
+    there.stop();
+}
+
+#[test]
+#[ignore = "mounts: needs root and /dev/fuse"]
+fn a_counter_in_turns_loses_nothing() {
+    if !can_mount() {
+        return;
+    }
+    let site = Site::new("127.84.0.32");
+    let mounts = [site.mount("a"), site.mount("b")];
+    fs::write(mounts[0].path("counter"), b"").unwrap();
+    for turn in 0..100 {
+        // Opened behind the other's close: close-to-open, so at once and not soon. What the kernel
+        // keeps is dropped by a thread, and so the length is waited for.
+        let path = mounts[turn % 2].path("counter");
+        soon("all turns so far", || {
+            fs::metadata(&path).unwrap().len() == turn as u64
+        });
+        let mut options = OpenOptions::new();
+        let open = options.read(true).append(true).open(&path).unwrap();
+        std::io::Write::write_all(&mut &open, b"x").unwrap();
+    }
+    for mount in &mounts {
+        soon("all turns", || {
+            fs::read(mount.path("counter")).unwrap().len() == 100
+        });
+    }
+    for mount in mounts {
+        mount.stop();
+    }
+}
+
+#[test]
+#[ignore = "mounts: needs root and /dev/fuse"]
+fn a_server_that_starts_again_loses_nobody() {
+    if !can_mount() {
+        return;
+    }
+    let mut site = Site::new("127.84.0.33");
+    let (here, there) = (site.mount("a"), site.mount("b"));
+    fs::write(here.path("file"), b"before").unwrap();
+    soon("the file", || there.path("file").exists());
+    let open = OpenOptions::new()
+        .write(true)
+        .open(here.path("file"))
+        .unwrap();
+    open.write_all_at(b"during", 0).unwrap();
+    let mut server = site.server.take().unwrap();
+    server.signal(rustix::process::Signal::TERM);
+    assert!(server.end());
+    site.start();
+    open.sync_all().unwrap();
+    drop(open);
+    soon("what was written while it was away", || {
+        fs::read(there.path("file")).is_ok_and(|text| text == b"during")
+    });
+    fs::write(there.path("file"), b"after").unwrap();
+    soon("what is written since", || {
+        fs::read(here.path("file")).is_ok_and(|text| text == b"after")
+    });
+    here.stop();
+    there.stop();
+}

@@ -1,0 +1,160 @@
+//! The commands around a mount: background, a second start, unmounting, mount(8).
+
+use std::fs::{self, File};
+use std::process::Command;
+use std::time::Instant;
+
+use rustix::process::Signal;
+
+use crate::site::{CELL, Site, can_mount, is_mounted, told};
+
+#[test]
+#[ignore = "mounts: needs root and /dev/fuse"]
+fn a_mount_goes_to_the_background_and_umount_ends_it() {
+    if !can_mount() {
+        return;
+    }
+    let site = Site::new("127.84.0.21");
+    let place = site.place("a b");
+    let mount = |name: &str| {
+        let mut command = site.mount_command(name);
+        command.arg(CELL).arg(&place);
+        command.output().unwrap()
+    };
+    let output = mount("a");
+    assert!(output.status.success(), "{}", told(&output));
+    assert_eq!(told(&output), "");
+    assert!(is_mounted(&place));
+    fs::write(place.join("file"), b"x").unwrap();
+    // A second start says who is in the way, and what to do.
+    let second = mount("b");
+    assert!(!second.status.success());
+    assert!(told(&second).contains("afar umount"), "{}", told(&second));
+
+    let umount = |more: &[&str]| {
+        let mut command = site.command();
+        command.arg("umount").args(more).arg(&place);
+        command.output().unwrap()
+    };
+    let open = File::open(place.join("file")).unwrap();
+    let busy = umount(&[]);
+    assert!(!busy.status.success());
+    let own = std::process::id().to_string();
+    assert!(told(&busy).contains("in use by"), "{}", told(&busy));
+    assert!(told(&busy).contains(&own), "{}", told(&busy));
+    drop(open);
+    let done = umount(&[]);
+    assert!(done.status.success(), "{}", told(&done));
+    let nothing = umount(&[]);
+    assert!(!nothing.status.success());
+    assert!(
+        told(&nothing).contains("nothing is mounted"),
+        "{}",
+        told(&nothing)
+    );
+    // The process has ended: another may have the cache.
+    let again = mount("a");
+    assert!(again.status.success(), "{}", told(&again));
+    assert_eq!(fs::read(place.join("file")).unwrap(), b"x");
+    assert!(umount(&[]).status.success());
+}
+
+#[test]
+#[ignore = "mounts: needs root and /dev/fuse"]
+fn what_is_wrong_is_said_before_anything_is_mounted() {
+    if !can_mount() {
+        return;
+    }
+    let site = Site::new("127.84.0.22");
+    let said = |words: &[&str]| {
+        let mut command = site.mount_command("a");
+        let output = command.args(words).output().unwrap();
+        assert!(!output.status.success(), "{words:?}");
+        told(&output)
+    };
+    let place = site.place("a");
+    let place = place.to_str().unwrap();
+    let none = site.path("none");
+    let none = none.to_str().unwrap();
+    assert!(said(&[CELL, none]).contains("mkdir"));
+    assert!(said(&["-o", "direct_io", CELL, place]).contains("direct_io"));
+    assert!(said(&["--cache-size", "1Mi", CELL, place]).contains("64Mi"));
+    assert!(said(&["no.such.cell.example", place]).contains("no.such.cell.example"));
+    assert!(said(&[&format!("{CELL}:no.such.volume"), place]).contains("no.such.volume"));
+    assert!(!is_mounted(place.as_ref()));
+}
+
+#[test]
+#[ignore = "mounts: needs root and /dev/fuse"]
+fn the_helper_of_mount_mounts_as_fstab_says() {
+    if !can_mount() {
+        return;
+    }
+    let site = Site::new("127.84.0.23");
+    let place = site.place("a");
+    let cache = site.path("cache");
+    let helper = site.path("mount.afar");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_afar"), &helper).unwrap();
+    let options = format!("rw,_netdev,localauth,cache={},allow_other", cache.display());
+    let output = Command::new(&helper)
+        .env("AFAR_RUN_DIR", site.path("run"))
+        .arg(CELL)
+        .arg(&place)
+        .args(["-o", &options])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", told(&output));
+    fs::write(place.join("file"), b"x").unwrap();
+    let table = fs::read_to_string("/proc/self/mounts").unwrap();
+    let line = format!("{CELL} {} fuse.afar", place.display());
+    assert!(table.contains(&line), "{table}");
+    site.say(&["umount", place.to_str().unwrap()]);
+    assert!(!is_mounted(&place));
+}
+
+#[test]
+#[ignore = "mounts: needs root and /dev/fuse"]
+fn a_signal_unmounts_though_somebody_is_in_there() {
+    if !can_mount() {
+        return;
+    }
+    let site = Site::new("127.84.0.24");
+    let mut mount = site.mount("a");
+    fs::write(mount.path("file"), b"x").unwrap();
+    let open = File::open(mount.path("file")).unwrap();
+    let begun = Instant::now();
+    mount.process.signal(Signal::INT);
+    mount.process.until("is in use");
+    assert!(!is_mounted(&mount.path("")));
+    drop(open);
+    assert!(mount.process.end());
+    assert!(
+        begun.elapsed().as_secs() < 9,
+        "it waited though nobody used it"
+    );
+}
+
+#[test]
+#[ignore = "mounts: needs root and /dev/fuse"]
+fn up_mounts_its_cell_and_unmounts_it_first() {
+    if !can_mount() {
+        return;
+    }
+    let mut site = Site::new("127.84.0.25");
+    let mut server = site.server.take().unwrap();
+    server.signal(Signal::TERM);
+    assert!(server.end());
+    let place = site.place("a");
+    let mut command = site.up();
+    command.arg("--mount").arg(&place);
+    command.env("CACHE_DIRECTORY", site.path("caches"));
+    let mut server = crate::site::Process::start(command);
+    server.until("is mounted on");
+    fs::write(place.join("file"), b"x").unwrap();
+    server.signal(Signal::TERM);
+    assert!(server.end(), "{:#?}", server.told());
+    assert!(!is_mounted(&place));
+    site.start();
+    let file = format!("/afs/{CELL}/file");
+    assert_eq!(site.say(&["cat", "--localauth", &file]), "x");
+}
