@@ -3,10 +3,15 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
+use std::time::Duration;
 
 use rustix::io::Errno;
+use rustix::process::{Signal, kill_process};
 
 use crate::site::{CELL, Site, can_mount, is_mounted, told};
+
+/// How long is written before each kill.
+const WRITING: Duration = Duration::from_millis(150);
 
 #[test]
 #[ignore = "mounts: needs root and /dev/fuse"]
@@ -86,11 +91,11 @@ fn what_a_close_acknowledged_survives_kills() {
             let read = fs::read(mount.path(format!("file-{number}"))).unwrap();
             assert!(read == content(number), "round {round}: file {number}");
         }
-        let deadline = std::time::Instant::now() + std::time::Duration::from_millis(120);
+        let process = mount.process.pid();
         std::thread::scope(|scope| {
-            scope.spawn(|| {
-                std::thread::sleep(deadline - std::time::Instant::now());
-                mount.process.signal(rustix::process::Signal::KILL);
+            scope.spawn(move || {
+                std::thread::sleep(WRITING);
+                kill_process(process, Signal::KILL).unwrap();
             });
             let place = site.path("a");
             for number in closed.. {
@@ -106,7 +111,7 @@ fn what_a_close_acknowledged_survives_kills() {
                 closed = number + 1;
             }
         });
-        mount.kill();
+        mount.process.end();
     }
     assert!(closed > 8, "the test wrote next to nothing: {closed}");
     // With another cache: it is at the server.
