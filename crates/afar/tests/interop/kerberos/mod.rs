@@ -95,7 +95,7 @@ impl Realm {
         let place = place(net).with_environment(user.environment());
         let keytab = self.kerberos.join(format!("{name}.keytab"));
         place.ok(&format!("kinit -k -t {} {principal}", keytab.display()));
-        place.ok("aklog");
+        place.ok(&format!("aklog -c {CELL} -k {REALM}"));
         user
     }
 }

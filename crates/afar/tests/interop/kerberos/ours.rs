@@ -96,16 +96,21 @@ fn tokens(net: &Net, alice: &User) {
         listed.contains("alice") && listed.contains(CELL),
         "{listed}"
     );
-    // The token does without the tickets.
-    let cache = own.run(&[
-        "sh",
-        "-c",
-        &format!("KRB5CCNAME=FILE:/nowhere {AFAR} cat {file} | wc -c"),
-    ]);
-    assert_eq!(cache.out.trim(), LEN.to_string(), "{cache:?}");
+    // The token does without the tickets, until it is given up.
+    let without = |words: &str| {
+        let line = format!("KRB5CCNAME=FILE:/nowhere {AFAR} {words}");
+        own.run(&["sh", "-c", &line])
+    };
+    let length = without(&format!("cat {file} | wc -c"));
+    assert_eq!(length.out.trim(), LEN.to_string(), "{length:?}");
     ok(&own, &["logout"]);
-    let listed = ok(&own, &["tokens"]);
-    assert!(!listed.contains("alice"), "{listed}");
+    let listed = without("tokens");
+    assert!(!listed.out.contains("alice"), "{listed:?}");
+    refused(
+        &at(net, &alice_without(), &[]),
+        "anonymous",
+        &["cat", &file],
+    );
 
     // What aklog has put into the module, afar takes; what afar puts there, OpenAFS's tools take.
     let module = at(

@@ -76,8 +76,11 @@ fn old_and_new_keys_open_tickets_without_a_restart() {
     let theirs = OpenAfs::start_with(&openafs, "srv", &["--kerberos"]);
     // Each kind of server has a file of its own.
     let own = tempfile::TempDir::new().unwrap();
+    for entry in fs::read_dir(theirs.keys()).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), own.path().join(entry.file_name())).unwrap();
+    }
     let own_file = own.path().join("KeyFileExt");
-    fs::copy(theirs.keys().join("KeyFileExt"), &own_file).unwrap();
     let ours = Server::start(&afar, "srv", &security(own.path()));
     register(&place(&afar).with_keys(own.path()));
     for (net, keys) in [(&openafs, theirs.keys()), (&afar, own.path().to_owned())] {
