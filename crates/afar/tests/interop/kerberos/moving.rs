@@ -84,7 +84,7 @@ fn volumes_move_between_servers_that_prove_who_they_are() {
     admin.ok("vos dump work -file after.dump");
     let len = |name: &str| std::fs::metadata(admin.file(name)).unwrap().len();
     assert_eq!(len("before.dump"), len("after.dump"));
-    let examined = cell.ok("vos examine copied -noauth");
+    let examined = admin.ok("vos examine copied");
     assert!(examined.contains("On-line"), "{examined} (beside {HOME})");
 
     let log = afar.log();

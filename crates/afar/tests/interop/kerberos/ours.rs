@@ -133,12 +133,12 @@ fn tokens(net: &Net, alice: &User) {
     );
     ok(&both, &["login"]);
     let text = both.ok("tokens");
-    assert!(text.contains(&format!("tokens for {CELL}")), "{text}");
+    assert!(text.contains(&format!("okens for {CELL}")), "{text}");
     let text = both.ok("pts examine alice");
     assert!(text.contains("id: 2001"), "{text}");
     ok(&both, &["logout"]);
     let text = both.ok("tokens");
-    assert!(!text.contains(&format!("tokens for {CELL}")), "{text}");
+    assert!(!text.contains(&format!("okens for {CELL}")), "{text}");
 }
 
 /// The tools: by the cell's key, by an administrator's ticket, and by a user's.
