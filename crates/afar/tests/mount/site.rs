@@ -133,6 +133,9 @@ impl Site {
             address,
         };
         site.start();
+        // The root of a new cell may hold 5 MB.
+        let root = format!("/afs/{CELL}");
+        site.say(&["fs", "setquota", &root, "0", "--localauth"]);
         site
     }
 
@@ -174,7 +177,10 @@ impl Site {
     /// The mountpoint of this name, made.
     pub(crate) fn place(&self, name: &str) -> PathBuf {
         let place = self.path(name);
-        fs::create_dir_all(&place).unwrap();
+        // What a killed mount left here is no directory any more.
+        if !is_mounted(&place) {
+            fs::create_dir_all(&place).unwrap();
+        }
         place
     }
 
