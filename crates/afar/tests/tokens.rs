@@ -28,7 +28,7 @@ struct Laptop {
 impl Laptop {
     fn new(cell: &Cell) -> Self {
         let dir = TempDir::new().unwrap();
-        let server = cell.at(7003).ip();
+        let server = cell.address();
         let text = format!(">{CELL} #a cell\n{server} #its server\n");
         fs::write(dir.path().join("CellServDB"), text).unwrap();
         Self { dir, ccache: true }
@@ -242,10 +242,10 @@ fn a_servers_keys_make_administrators() {
     let config = keys.parent().unwrap().to_str().unwrap();
     let common = ["-cell", CELL, "-localauth", "-config", config];
     let with = |words: &[&str]| laptop.afar(&[words, &common].concat());
-    let server = cell.at(7003).to_string();
+    let server = cell.address().to_string();
     let made = with(&["pts", "createuser", "eve", "-vl-server", &server]);
     assert!(said(&made).starts_with("User eve has id"), "{made:?}");
-    let address = cell.at(7005).ip().to_string();
+    let address = cell.address().to_string();
     let partition = [
         "vos",
         "create",
