@@ -24,11 +24,11 @@ pub struct IdentityError {
     source: io::Error,
 }
 
-/// Says which user of the protection database the owner of a ticket is, and whether he may administer
-/// servers.
+/// Says which user of the protection database the owner of a ticket is, and whether he may
+/// administer servers.
 ///
-/// Users of the cell's own realms go by their name alone. A realm is the cell's own if it is called like the
-/// cell, in any case, or was made known as one ([`realm`](Self::realm),
+/// Users of the cell's own realms go by their name alone. A realm is the cell's own if it is called
+/// like the cell, in any case, or was made known as one ([`realm`](Self::realm),
 /// [`realms_file`](Self::realms_file)); of the latter, those listed in
 /// [`exclusions_file`](Self::exclusions_file) are foreign all the same. Foreign users are called
 /// `name@realm`. Files are optional, and read again when they change.
@@ -89,8 +89,8 @@ impl Identities {
         self
     }
 
-    /// Lets the users in a file administer servers, one a line (OpenAFS's `UserList`). Lines that begin
-    /// with a blank, which are for other security classes, are skipped.
+    /// Lets the users in a file administer servers, one a line (OpenAFS's `UserList`). Lines that
+    /// begin with a blank, which are for other security classes, are skipped.
     ///
     /// # Errors
     /// [`IdentityError`] if the file is there and cannot be read.
@@ -99,8 +99,8 @@ impl Identities {
         Ok(self)
     }
 
-    /// Who the owner of a ticket is. Somebody with a name that the protection database cannot have, or that
-    /// reads like a group's or a foreign user's, is nobody in particular.
+    /// Who the owner of a ticket is. Somebody with a name that the protection database cannot have,
+    /// or that reads like a group's or a foreign user's, is nobody in particular.
     ///
     /// A printed ticket ([`print`](crate::ticket::print())) has no realm: that is the superuser.
     #[must_use]
@@ -155,8 +155,8 @@ fn listed(given: &[String], file: Option<&Lines>, is: impl Fn(&str) -> bool) -> 
         || file.is_some_and(|file| file.get().iter().any(|entry| is(entry)))
 }
 
-/// Whether a name or a realm means nothing else than itself: `system:administrators` is a group, and
-/// `user@realm` in one component is not the user of that realm.
+/// Whether a name or a realm means nothing else than itself: `system:administrators` is a group,
+/// and `user@realm` in one component is not the user of that realm.
 fn is_plain(part: &str) -> bool {
     !part.contains(|c: char| matches!(c, '@' | ':' | '/') || c.is_whitespace() || c.is_control())
 }

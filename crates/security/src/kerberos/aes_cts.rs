@@ -161,7 +161,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_length_leads_back(message in prop::collection::vec(any::<u8>(), 16..100), long: bool) {
+        fn every_length_leads_back(
+            message in prop::collection::vec(any::<u8>(), 16..100),
+            long: bool,
+        ) {
             let aes = Aes::new(&[7; 32][..if long { 32 } else { 16 }]).unwrap();
             let mut data = message.clone();
             aes.encrypt(&mut data);

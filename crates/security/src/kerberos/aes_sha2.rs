@@ -1,7 +1,7 @@
 //! aes128-cts-hmac-sha256-128 and aes256-cts-hmac-sha384-192 (RFC 8009).
 //!
-//! A message is a confounder of one block and the plaintext, encrypted; behind it half of the HMAC of the
-//! initial vector, which is zero, and of the ciphertext.
+//! A message is a confounder of one block and the plaintext, encrypted; behind it half of the HMAC
+//! of the initial vector, which is zero, and of the ciphertext.
 
 use hmac::Hmac;
 use sha2::{Sha256, Sha384};

@@ -119,8 +119,8 @@ pub(crate) fn set_odd_parity(key: &mut [u8; LEN]) {
     }
 }
 
-/// Whether it is one of the 4 weak and 12 semi-weak keys, which peers skip. (Published lists may have
-/// the 48 possibly weak ones too; with them a derived key would not always be the peer's.)
+/// Whether it is one of the 4 weak and 12 semi-weak keys, which peers skip. (Published lists may
+/// have the 48 possibly weak ones too; with them a derived key would not always be the peer's.)
 pub(crate) fn is_weak(key: &[u8; LEN]) -> bool {
     /// What the left and the right half repeat.
     const HALVES: [(u8, u8); 4] = [(0x01, 0x01), (0x1f, 0x0e), (0xe0, 0xf1), (0xfe, 0xfe)];

@@ -4,7 +4,10 @@ use std::fmt;
 use std::str::FromStr;
 
 macro_rules! types {
-    ($($(#[$doc:meta])* $name:ident = $number:literal, $len:literal, $text:literal, $short:literal;)*) => {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident = $number:literal, $len:literal, $text:literal, $short:literal;
+    )*) => {
         /// An encryption type of Kerberos.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum EncryptionType {

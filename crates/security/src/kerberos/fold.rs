@@ -6,8 +6,8 @@ use super::Secret;
 use super::aes_cts::{Aes, BLOCK};
 
 /// Stretches or shrinks octets to `len` of them (RFC 3961, 5.1): the input is repeated, each time
-/// turned right by 13 bits, up to the least common multiple of both lengths; the pieces of the output's
-/// length are added in ones' complement.
+/// turned right by 13 bits, up to the least common multiple of both lengths; the pieces of the
+/// output's length are added in ones' complement.
 fn n_fold(input: &[u8], len: usize) -> Vec<u8> {
     let bits = input.len() * 8;
     let bit = |repetition: usize, position: usize| -> u16 {

@@ -1,7 +1,7 @@
 //! arcfour-hmac (RFC 4757).
 //!
-//! A message is the HMAC of what is encrypted, then a confounder of 8 octets and the plaintext, encrypted
-//! with a key that depends on that HMAC.
+//! A message is the HMAC of what is encrypted, then a confounder of 8 octets and the plaintext,
+//! encrypted with a key that depends on that HMAC.
 
 use hmac::Hmac;
 use md5::Md5;
@@ -35,7 +35,8 @@ pub(super) fn decrypt(key: &[u8], usage: u32, sealed: &[u8]) -> Option<Secret> {
     whole.then(|| Zeroizing::new(plain[CONFOUNDER..].to_vec()))
 }
 
-/// The key for a usage. Microsoft numbers two usages otherwise than RFC 4120; of those used here none.
+/// The key for a usage. Microsoft numbers two usages otherwise than RFC 4120; of those used here
+/// none.
 fn usage_key(key: &[u8], usage: u32) -> Secret {
     let usage = match usage {
         3 => 8,

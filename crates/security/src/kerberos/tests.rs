@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::tests::hex;
 
-/// Encryption type, usage, key, plaintext, message: from RFC 8009, A and from MIT krb5's t_decrypt.c,
-/// made by two independent implementations.
+/// Encryption type, usage, key, plaintext, message: from RFC 8009, A and from MIT krb5's
+/// t_decrypt.c, made by two independent implementations.
 const MESSAGES: &[(i32, u32, &str, &str, &str)] = &[
     (
         23,

@@ -1,8 +1,8 @@
 //! Changing a KeyFileExt.
 //!
-//! Each function makes one change and puts the whole file in place by a rename, so that servers and a crash
-//! see either the old keys or the new. Two that change a file at once wait for each other. What other
-//! programs keep in the file, such as keys of rxgk, stays.
+//! Each function makes one change and puts the whole file in place by a rename, so that servers and
+//! a crash see either the old keys or the new. Two that change a file at once wait for each other.
+//! What other programs keep in the file, such as keys of rxgk, stays.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -26,8 +26,8 @@ pub fn list(path: &Path) -> Result<Vec<KeyInfo>, KeyError> {
         .collect())
 }
 
-/// Adds a key to a KeyFileExt, which is made if it is not there. Tells whether it had not been in it
-/// already.
+/// Adds a key to a KeyFileExt, which is made if it is not there. Tells whether it had not been in
+/// it already.
 ///
 /// # Errors
 /// [`KeyError::Exists`] if there is another key of this number and type; [`KeyError::Des`] and
@@ -37,8 +37,8 @@ pub fn add(path: &Path, key: &Key) -> Result<bool, KeyError> {
     change(path, |records| insert(path, records, Record::of(key)))
 }
 
-/// Takes keys for tickets out of a KeyFileExt: those with this number, and this encryption type if one is
-/// given. Gives what was taken out.
+/// Takes keys for tickets out of a KeyFileExt: those with this number, and this encryption type if
+/// one is given. Gives what was taken out.
 ///
 /// # Errors
 /// [`KeyError::Missing`] if there is none; or the file cannot be changed.
@@ -60,8 +60,8 @@ pub fn remove(path: &Path, kvno: u32, etype: Option<i32>) -> Result<Vec<KeyInfo>
     })
 }
 
-/// Adds a new random key to a KeyFileExt, which is made if it is not there; without a number, with the next
-/// one. Gives the key.
+/// Adds a new random key to a KeyFileExt, which is made if it is not there; without a number, with
+/// the next one. Gives the key.
 ///
 /// # Errors
 /// As [`add`].
@@ -94,7 +94,8 @@ pub struct Imported {
     pub skipped: Vec<KeyInfo>,
 }
 
-/// Adds the keys of a keytab, or of another KeyFileExt, to a KeyFileExt. All of them or, if one fails, none.
+/// Adds the keys of a keytab, or of another KeyFileExt, to a KeyFileExt. All of them or, if one
+/// fails, none.
 ///
 /// # Errors
 /// [`KeyError::Exists`] if another key of the same number and type is there already or in the
@@ -194,8 +195,8 @@ fn read_ext(path: &Path) -> Result<Vec<Record>, KeyError> {
     parse_ext(&content).map_err(|damage| damage.of(path))
 }
 
-/// Puts a file with this content in place of another, or makes it. It belongs to the owner of the other,
-/// and only he may read it.
+/// Puts a file with this content in place of another, or makes it. It belongs to the owner of the
+/// other, and only he may read it.
 fn write(path: &Path, folder: &File, content: &[u8]) -> io::Result<()> {
     let new = new_name(path);
     let written = OpenOptions::new()

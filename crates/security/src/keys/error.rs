@@ -62,7 +62,10 @@ pub enum KeyError {
         etype: i32,
     },
     /// There is no such key.
-    #[error("{} has no key kvno {kvno} that fits; list its keys to see what there is", path.display())]
+    #[error(
+        "{} has no key kvno {kvno} that fits; list its keys to see what there is",
+        path.display()
+    )]
     Missing {
         /// The file.
         path: PathBuf,

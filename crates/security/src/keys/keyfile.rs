@@ -1,9 +1,9 @@
 //! KeyFileExt and KeyFile of OpenAFS.
 //!
-//! KeyFileExt: the number of records, then each: the length of what is in front of the key (16; more in
-//! times to come, to be skipped), what the key is for, its version number, its encryption type, its
-//! length, its octets. KeyFile: the number of keys, then of each the version number and 8 octets; old
-//! files have unused room at the end. All numbers have 32 bits, the highest first.
+//! KeyFileExt: the number of records, then each: the length of what is in front of the key (16;
+//! more in times to come, to be skipped), what the key is for, its version number, its encryption
+//! type, its length, its octets. KeyFile: the number of keys, then of each the version number and 8
+//! octets; old files have unused room at the end. All numbers have 32 bits, the highest first.
 
 use super::error::Damage;
 use super::{KeyKind, Reader, Record};
@@ -13,6 +13,7 @@ use crate::kerberos::{EncryptionType, Secret, des};
 const HEAD: u32 = 16;
 
 /// The keys of a KeyFileExt.
+// spec: rxkad#keys
 pub(super) fn parse_ext(content: &[u8]) -> Result<Vec<Record>, Damage> {
     let mut reader = Reader(content);
     let announced = reader.u32().ok_or(TOO_SHORT)?;

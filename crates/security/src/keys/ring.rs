@@ -7,17 +7,17 @@ use super::{Key, KeyError, KeyInfo, KeyKind, Record};
 use crate::kerberos::EncryptionType;
 use crate::reload::Watched;
 
-/// The keys of the cell, from one or more files. A file that changes is read again by itself: it is looked
-/// at when a key is asked for, at most once a second, so a new key needs no restart. A file that is
-/// broken or gone changes nothing until it is whole again; the log tells.
+/// The keys of the cell, from one or more files. A file that changes is read again by itself: it is
+/// looked at when a key is asked for, at most once a second, so a new key needs no restart. A file
+/// that is broken or gone changes nothing until it is whole again; the log tells.
 #[derive(Debug)]
 pub struct KeyRing {
     files: Vec<Watched<Vec<Record>, KeyError>>,
     fixed: Arc<Vec<Record>>,
 }
 
-/// With which of several keys tickets are made, the best first: as OpenAFS prefers, and so that it can
-/// open them; RFC 8009's it cannot.
+/// With which of several keys tickets are made, the best first: as OpenAFS prefers, and so that it
+/// can open them; RFC 8009's it cannot.
 const PREFERENCE: [EncryptionType; 5] = [
     EncryptionType::Aes256Sha1,
     EncryptionType::Aes128Sha1,
@@ -83,8 +83,8 @@ impl KeyRing {
         keys
     }
 
-    /// The key to make tickets with: of the best encryption type the one with the highest number. Keys
-    /// of DES are not taken.
+    /// The key to make tickets with: of the best encryption type the one with the highest number.
+    /// Keys of DES are not taken.
     #[must_use]
     pub fn newest(&self) -> Option<Key> {
         let kvnos: Vec<(u32, i32)> = self

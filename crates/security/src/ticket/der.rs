@@ -1,7 +1,7 @@
 //! As much of ASN.1's distinguished encoding rules as tickets need.
 //!
-//! Reading borrows from the input and allocates nothing; writing makes buffers of the exact size, wiped when
-//! dropped, as there are keys in them.
+//! Reading borrows from the input and allocates nothing; writing makes buffers of the exact size,
+//! wiped when dropped, as there are keys in them.
 
 use crate::kerberos::Secret;
 

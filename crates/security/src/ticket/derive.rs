@@ -7,11 +7,11 @@ use zeroize::Zeroizing;
 use crate::SessionKey;
 use crate::kerberos::{EncryptionKey, des};
 
-/// What fcrypt uses of a Kerberos key, on both sides of a connection: a DES key as it stands; anything else
-/// goes through a function that peers call rxkad-kdf (NIST SP 800-108 in counter mode with HMAC-MD5).
-/// `None` for a key that cannot be one: of no type or an obsolete one, or too short.
-///
-/// spec: security.md §4; OpenAFS's `tkt_DeriveDesKey`
+/// What fcrypt uses of a Kerberos key, on both sides of a connection: a DES key as it stands;
+/// anything else goes through a function that peers call rxkad-kdf (NIST SP 800-108 in counter mode
+/// with HMAC-MD5). `None` for a key that cannot be one: of no type or an obsolete one, or too
+/// short. OpenAFS's `tkt_DeriveDesKey` does the same.
+// spec: rxkad#tickets
 #[must_use]
 pub fn session_key(key: &EncryptionKey) -> Option<SessionKey> {
     match key.etype() {
@@ -40,8 +40,8 @@ fn hashed(key: &[u8]) -> Option<SessionKey> {
     })
 }
 
-/// A key of triple DES as the random bits it was made of: each eighth octet holds the lowest bits of the
-/// seven before it, the first one's in bit 1.
+/// A key of triple DES as the random bits it was made of: each eighth octet holds the lowest bits
+/// of the seven before it, the first one's in bit 1.
 fn without_parity(key: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
     let (groups, []) = key.as_chunks::<8>() else {
         return None;

@@ -41,11 +41,12 @@ pub struct Minted {
     pub flags: u32,
 }
 
-/// Makes a ticket for a user with the cell's newest key: who has that key needs no KDC to be anybody.
+/// Makes a ticket for a user with the cell's newest key: who has that key needs no KDC to be
+/// anybody.
 ///
 /// # Errors
-/// [`KeyError::NoKey`] if the ring has no key but those of DES; [`KeyError::NoSuchTicket`] if servers
-/// would not take the ticket.
+/// [`KeyError::NoKey`] if the ring has no key but those of DES; [`KeyError::NoSuchTicket`] if
+/// servers would not take the ticket.
 pub fn mint(keys: &KeyRing, request: &Mint<'_>) -> Result<Minted, KeyError> {
     let client = check(request)?;
     let session = EncryptionKey::random(EncryptionType::Aes256Sha1);

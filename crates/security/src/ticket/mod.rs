@@ -1,8 +1,8 @@
 //! Tickets: opening those of clients, and making our own.
 //!
-//! [`open`] is what a server does with the ticket in a response. [`print()`] makes the ticket with which
-//! servers and administrators on a server's machine prove to be the cell itself (`-localauth`), and
-//! [`mint()`] one as a KDC would issue it, for a user.
+//! [`open`] is what a server does with the ticket in a response. [`print()`] makes the ticket with
+//! which servers and administrators on a server's machine prove to be the cell itself
+//! (`-localauth`), and [`mint()`] one as a KDC would issue it, for a user.
 //!
 //! Tickets of Kerberos 4 are not opened: the answer is the same as if the cell had no key for them.
 

@@ -36,15 +36,16 @@ pub struct Opened {
     pub end: u32,
 }
 
-/// Opens a ticket with the cell's keys: a whole Kerberos 5 ticket or the encrypted part of one, which
-/// `kvno` tells ([`kvno`]). Any other number means Kerberos 4, for which there are no keys.
+/// Opens a ticket with the cell's keys: a whole Kerberos 5 ticket or the encrypted part of one,
+/// which `kvno` tells ([`kvno`]). Any other number means Kerberos 4, for which there are no keys.
 ///
 /// # Errors
-/// `UnknownKey` if the ticket names a key or an encryption type that is not here, or DES without the
-/// policy that allows it. `BadTicket` if it cannot be read or decrypted, if its name or key can be
-/// none of AFS, or its times make no sense. `NoAuth` if it does not hold yet, `Expired` if no more.
-/// `TicketLen` if it is longer than tickets are. The order and the codes are OpenAFS's
+/// `UnknownKey` if the ticket names a key or an encryption type that is not here, or DES without
+/// the policy that allows it. `BadTicket` if it cannot be read or decrypted, if its name or key can
+/// be none of AFS, or its times make no sense. `NoAuth` if it does not hold yet, `Expired` if no
+/// more. `TicketLen` if it is longer than tickets are. The order and the codes are OpenAFS's
 /// (`tkt_DecodeTicket5`, then `tkt_CheckTimes`).
+// spec: rxkad#tickets
 pub fn open(
     kvno: u32,
     ticket: &[u8],

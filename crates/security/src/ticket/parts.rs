@@ -33,7 +33,8 @@ impl<'a> EncryptedData<'a> {
         Self::read(&mut Reader::new(octets))
     }
 
-    /// Reads the encrypted part of a whole ticket; what is behind the ticket is ignored, as peers do.
+    /// Reads the encrypted part of a whole ticket; what is behind the ticket is ignored, as peers
+    /// do.
     pub(super) fn decode_ticket(octets: &'a [u8]) -> Option<Self> {
         let mut ticket = Reader::new(octets).inside(TICKET)?;
         let mut fields = ticket.inside(tag::SEQUENCE)?;

@@ -9,16 +9,16 @@ use crate::{Token, kvno};
 /// The name that is the cell itself, in no realm. Nobody gets a ticket for it from a KDC.
 pub(crate) const SUPERUSER: &str = "afs";
 
-/// When printed tickets end: the last second that fits in 31 bits, as old servers compare signed numbers.
+/// When printed tickets end: the last second that fits in 31 bits, as old servers compare signed
+/// numbers.
 const END: u32 = 0x7fff_ffff;
 
-/// Makes the token with which a server, or an administrator on its machine, proves to other servers of the
-/// cell to have the cell's key: he is their superuser (`-localauth`).
-///
-/// spec: security.md §4; OpenAFS's `GenericAuth`
+/// Makes the token with which a server, or an administrator on its machine, proves to other servers
+/// of the cell to have the cell's key: he is their superuser (`-localauth`).
 ///
 /// # Errors
 /// [`KeyError::NoKey`] if the ring has no key but those of DES.
+// spec: rxkad#tickets
 pub fn print(keys: &KeyRing) -> Result<Token, KeyError> {
     // OpenAFS prints tickets with a DES key in them, and so does this, though any type would do.
     let key = EncryptionKey::random(EncryptionType::DesCrc);

@@ -28,6 +28,7 @@ pub(super) fn seconds(time: SystemTime) -> u64 {
 /// # Errors
 /// `BadTicket` for times that make no sense or span more than [`LIFE_MAX`], and long after the end;
 /// `Expired` after the end; `NoAuth` before the start. Clocks may be [`SKEW`] apart.
+// spec: rxkad#times
 pub(super) fn check(start: u32, end: u32, now: u64) -> Result<(), RxkadError> {
     let (from, to) = (u64::from(start), u64::from(end));
     if from >= to || from > now + SKEW + LIFE_MAX {
