@@ -1,5 +1,7 @@
 //! What several tests of this crate use.
 
+pub(crate) mod kdc;
+
 /// The octets of a hexadecimal text; blanks are skipped.
 pub(crate) fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text

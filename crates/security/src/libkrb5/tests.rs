@@ -1,90 +1,30 @@
 //! Against a KDC of the test's own, where MIT's is installed.
 
-use std::fs;
-use std::net::UdpSocket;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 
 use super::*;
 use crate::ccache::Ccache;
-
-const PROGRAMS: [&str; 2] = ["/usr/sbin/krb5kdc", "/usr/sbin/kadmin.local"];
-
-struct Kdc {
-    process: Child,
-}
-
-impl Drop for Kdc {
-    fn drop(&mut self) {
-        self.process
-            .kill()
-            .and_then(|()| self.process.wait())
-            .unwrap();
-    }
-}
-
-/// A realm with alice, whose password is `secret`, and the service of a cell.
-fn start(dir: &Path) -> Kdc {
-    let port = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let port = port.local_addr().unwrap().port();
-    let dir_text = dir.display();
-    let conf = format!(
-        "[libdefaults]\n default_realm = EXAMPLE.ORG\n dns_lookup_kdc = false\n\
-         dns_canonicalize_hostname = false\n rdns = false\n\
-         [realms]\n EXAMPLE.ORG = {{\n kdc = 127.0.0.1:{port}\n }}\n\
-         [domain_realm]\n .example.net = EXAMPLE.ORG\n"
-    );
-    let kdc_conf = format!(
-        "[kdcdefaults]\n kdc_listen = 127.0.0.1:{port}\n kdc_tcp_listen = 127.0.0.1:{port}\n\
-         [realms]\n EXAMPLE.ORG = {{\n database_name = {dir_text}/principal\n\
-         key_stash_file = {dir_text}/stash\n max_renewable_life = 7d\n\
-         supported_enctypes = aes256-cts:normal\n }}\n"
-    );
-    fs::write(dir.join("krb5.conf"), conf).unwrap();
-    fs::write(dir.join("kdc.conf"), kdc_conf).unwrap();
-    let run = |program: &str, arguments: &[&str]| {
-        let output = Command::new(program)
-            .args(arguments)
-            .env("KRB5_CONFIG", dir.join("krb5.conf"))
-            .env("KRB5_KDC_PROFILE", dir.join("kdc.conf"))
-            .output()
-            .unwrap();
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{program} {arguments:?}: {told}");
-    };
-    run("/usr/sbin/kdb5_util", &["create", "-s", "-P", "master"]);
-    for query in [
-        "modprinc -maxrenewlife 7d krbtgt/EXAMPLE.ORG",
-        "addprinc -pw secret -maxrenewlife 7d alice",
-        "addprinc -randkey -maxrenewlife 7d afs/example.org",
-    ] {
-        run(PROGRAMS[1], &["-q", query]);
-    }
-    let process = Command::new(PROGRAMS[0])
-        .arg("-n")
-        .env("KRB5_CONFIG", dir.join("krb5.conf"))
-        .env("KRB5_KDC_PROFILE", dir.join("kdc.conf"))
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    Kdc { process }
-}
+use crate::tests::kdc::Kdc;
 
 /// Runs this test again with `KRB5_CONFIG`, which cannot be set while threads run.
 #[test]
 fn tickets_come_from_a_kdc() {
-    let installed = PROGRAMS.iter().all(|program| Path::new(program).exists());
-    if !installed || Krb5::new().is_err_and(|error| error.is_missing()) {
-        eprintln!("skipped: there is no KDC (Debian: krb5-kdc, krb5-admin-server, libkrb5-3)");
+    if Krb5::new().is_err_and(|error| error.is_missing()) {
+        eprintln!("skipped: there is no Kerberos library (Debian: libkrb5-3)");
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    let _kdc = start(dir.path());
-    let output = Command::new(std::env::current_exe().unwrap())
+    let queries = [
+        "modprinc -maxrenewlife 7d krbtgt/EXAMPLE.ORG",
+        "addprinc -pw secret -maxrenewlife 7d alice",
+        "addprinc -randkey -maxrenewlife 7d afs/example.org",
+    ];
+    let Some(kdc) = Kdc::start(dir.path(), &queries) else {
+        return;
+    };
+    let output = kdc
+        .command(std::env::current_exe().unwrap())
         .args(["--ignored", "--exact", "libkrb5::tests::with_a_kdc"])
-        .env("KRB5_CONFIG", dir.path().join("krb5.conf"))
-        .env("KRB5CCNAME", format!("FILE:{}/usual", dir.path().display()))
         .env("AFAR_TEST_KDC_DIR", dir.path())
         .output()
         .unwrap();

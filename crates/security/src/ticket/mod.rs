@@ -8,6 +8,8 @@
 
 mod der;
 mod derive;
+#[cfg(test)]
+mod kdc_tests;
 mod mint;
 mod open;
 mod parts;
