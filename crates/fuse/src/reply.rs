@@ -1,6 +1,6 @@
 //! The cache's words and the kernel's.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use afar_cache::{Attr, Entry, Errno, Ino, Kind, Who};
 use fuser::{
@@ -39,10 +39,10 @@ pub(crate) fn file_attr(attr: &Attr) -> FileAttr {
         // What is more than the kernel can count, it takes for a malformed answer.
         size: attr.size.min(i64::MAX as u64),
         blocks: attr.blocks,
-        atime: attr.mtime,
-        mtime: attr.mtime,
-        ctime: attr.ctime,
-        crtime: attr.ctime,
+        atime: whole_seconds(attr.mtime),
+        mtime: whole_seconds(attr.mtime),
+        ctime: whole_seconds(attr.ctime),
+        crtime: whole_seconds(attr.ctime),
         kind: file_type(attr.kind),
         perm: u16::try_from(attr.mode & 0o7777).unwrap_or(0),
         nlink: attr.nlink,
@@ -51,6 +51,15 @@ pub(crate) fn file_attr(attr: &Attr) -> FileAttr {
         rdev: 0,
         blksize: BLOCK_SIZE,
         flags: 0,
+    }
+}
+
+/// AFS keeps whole seconds. A fraction that is shown until the file is stored, and then no longer,
+/// would make it seem newer than one that is written after it.
+fn whole_seconds(time: SystemTime) -> SystemTime {
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(since) => UNIX_EPOCH + Duration::from_secs(since.as_secs()),
+        Err(_) => UNIX_EPOCH,
     }
 }
 
@@ -136,8 +145,6 @@ pub(crate) fn both(entry: &Entry) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use std::time::UNIX_EPOCH;
-
     use super::*;
 
     #[test]
@@ -155,7 +162,7 @@ mod tests {
             kind: Kind::Dir,
             size: u64::MAX,
             blocks: 2,
-            mtime: UNIX_EPOCH + Duration::from_secs(5),
+            mtime: UNIX_EPOCH + Duration::from_millis(5900),
             ctime: UNIX_EPOCH,
             mode: 0o40755,
             nlink: 3,
@@ -168,6 +175,6 @@ mod tests {
         assert_eq!((told.ino.0, told.perm, told.nlink), (7, 0o755, 3));
         assert_eq!(told.kind, FileType::Directory);
         assert_eq!(told.size, i64::MAX as u64);
-        assert_eq!(told.mtime, attr.mtime);
+        assert_eq!(told.mtime, UNIX_EPOCH + Duration::from_secs(5));
     }
 }

@@ -12,7 +12,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::task::{Context, Waker};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use afar_cache::{Cache, Errno, Handle, OpenFlags, RenameFlags, SetAttr, StatFs};
 use bytes::Bytes;
@@ -30,6 +30,8 @@ use crate::reply::{self, Answer, errno, file_attr, generation, ino, who};
 const WRITE_MAX: u32 = 1 << 20;
 /// Reads ahead and the like that the kernel may have under way.
 const BACKGROUND_MAX: u16 = 128;
+/// AFS keeps whole seconds.
+const TIME_UNIT: Duration = Duration::from_secs(1);
 /// The beginning of the names of extended attributes that we have.
 const XATTR_PREFIX: &[u8] = b"afs.";
 /// What the kernel is asked to do, as far as it can.
@@ -118,6 +120,9 @@ impl Filesystem for Requests {
         config
             .set_max_background(BACKGROUND_MAX)
             .map_err(|nearest| invalid(nearest.into()))?;
+        config
+            .set_time_granularity(TIME_UNIT)
+            .map_err(|nearest| io::Error::other(format!("times in {nearest:?} only")))?;
         Ok(())
     }
 
