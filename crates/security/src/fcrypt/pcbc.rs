@@ -6,8 +6,8 @@ use super::{BLOCK, Schedule};
 
 type Block = [u8; BLOCK];
 
-/// Packets sealed side by side, and blocks opened so: with four of either, a core does a sixth
-/// less; beyond eight, no more.
+/// Packets sealed side by side, and blocks opened so: with four of either a core does a tenth less,
+/// with more than eight no more.
 const ABREAST: usize = 8;
 
 /// A body on its way through the cipher: what is left of it, and what the next block is mixed with.
