@@ -3,7 +3,7 @@
 use crate::place::Ran;
 
 /// A difference that is meant.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Difference {
     /// The beginning of command lines it is of.
     command: &'static str,
@@ -63,7 +63,8 @@ const NEW_ROOT: &str = "OpenAFS does not count the root directory of a volume be
                         else makes it count all of them";
 const ONE_PROCESS: &str = "afar's servers are one process, which the system's service manager \
                            starts, stops and restarts";
-const NO_LIST: &str = "afar has no list of administrators on the server";
+const NO_LIST: &str = "afar's administrators are in its configuration, which bos does not change";
+const NOBODY: &str = "no administrators are configured at afar's servers in this comparison";
 const ADDRESS: &str = "afar says where its configuration has it ask, which may be an address";
 
 /// For administrators.
@@ -99,7 +100,7 @@ pub(super) const ALL: &[Difference] = &[
         ONE_PROCESS,
     ),
     differs("bos listhosts", "afs1.test.example", "10.97.0.1", ADDRESS),
-    differs("bos listusers", "SUsers are: admin ", "", NO_LIST),
+    differs("bos listusers", "SUsers are: admin ", "", NOBODY),
     differs("bos getrestart", "at 5:00 am", "never", ONE_PROCESS),
     differs("bos getrestricted", "off", "on", ONE_PROCESS),
     Difference {

@@ -50,7 +50,7 @@ fn keys_rows() -> Vec<Row> {
         row("pts createuser bykey"),
         row("pts examine bykey"),
         row("pts delete bykey"),
-        row("bos status srv").mask(Mask::Line("dafs")),
+        row("bos status srv ptserver"),
         row("vos partinfo srv").mask(Mask::Numbers),
     ]
 }
@@ -86,6 +86,9 @@ fn tools_print_the_same_with_tickets_and_keys() {
         bos::rows(),
     ];
     let [there, here] = sides(&by_admin, None);
-    compare(&rows.concat(), there, here, differences::ALL);
+    // Here administrators are configured at both kinds of servers.
+    let known = differences::ALL.iter().copied();
+    let known: Vec<Difference> = known.filter(|d| !d.is_of("bos listusers srv")).collect();
+    compare(&rows.concat(), there, here, &known);
     ours.stop();
 }
