@@ -121,9 +121,10 @@ impl<'a> Ours<'a> {
         if one_call {
             words.extend(["-j", "1", "--piece", &whole]);
         }
-        words.extend(["--localauth", "--keys"]);
+        let keys = self.keys.to_str().context("a path that is not UTF-8")?;
+        words.extend(["--localauth", "--keys", keys]);
         let mut command = self.site.client(&words);
-        command.arg(&self.keys).arg(&source).arg(&copy);
+        command.arg(&source).arg(&copy);
         let served = self.site.cpu();
         let ended = Process::start(command)?.succeed(LIMIT)?;
         let served = self.site.cpu() - served;
