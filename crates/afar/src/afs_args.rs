@@ -396,10 +396,7 @@ fn options(command: &Command) -> impl Iterator<Item = (&str, &Arg)> {
 }
 
 fn is_own(arg: &Arg) -> bool {
-    matches!(
-        arg.get_help_heading(),
-        Some(OWN | crate::fetch::REACH)
-    )
+    matches!(arg.get_help_heading(), Some(OWN | crate::fetch::REACH))
 }
 
 fn kind(arg: &Arg) -> Kind {

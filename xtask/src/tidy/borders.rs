@@ -34,15 +34,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     (
         "dbserver",
-        &[
-            "login",
-            "cell",
-            "rpc",
-            "net",
-            "types",
-            "xdr",
-            "telemetry",
-        ],
+        &["login", "cell", "rpc", "net", "types", "xdr", "telemetry"],
     ),
     ("cache", &["cell", "rpc", "dir", "types", "telemetry"]),
     ("fuse", &["cache", "types"]),

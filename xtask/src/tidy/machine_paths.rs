@@ -12,6 +12,10 @@ const PRIVATE: &[&str] = &[
     concat!("/", "private"),
 ];
 
+/// Names in the place for temporary files that are the same on every machine: where Kerberos and
+/// afar keep tickets and tokens of users without a runtime directory.
+const EVERYWHERE: &[&str] = &["krb5cc_", "afar-tokens-"];
+
 /// Files made by programs, where a match says nothing.
 const MADE: &[&str] = &["Cargo.lock"];
 
@@ -38,7 +42,9 @@ fn names(line: &str, place: &str) -> bool {
         let before = line[..at].chars().next_back();
         let after = line[at + place.len()..].chars().next();
         let starts = before.is_none_or(|c| !c.is_alphanumeric() && !"/._-}>)]*~$…".contains(c));
-        starts && after == Some('/')
+        let file = line.get(at + place.len() + 1..).unwrap_or_default();
+        let is_everywhere = EVERYWHERE.iter().any(|name| file.starts_with(name));
+        starts && after == Some('/') && !is_everywhere
     })
 }
 
@@ -60,6 +66,7 @@ mod tests {
     #[test]
     fn other_paths_are_not() {
         assert!(!found("/etc/openafs/CellServDB"));
+        assert!(!found(concat!("FILE:/", "tmp/krb5cc_1000")));
         assert!(!found(concat!("/afs/example.org/", "home/alice")));
         assert!(!found(concat!("/", "worker/x and /", "root.cell")));
     }

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 
-use afar_admin::{Security, Servers};
 use afar_admin::vos::{Event, Place, Vos, Watch};
+use afar_admin::{Security, Servers};
 use afar_net::{AbortCode, Config, Endpoint};
 use afar_rpc::{Caller, DownloadSink, UploadSource, afsvol, vl};
 use afar_types::{

@@ -48,7 +48,12 @@ pub(crate) struct Reach {
     pub(crate) localauth: bool,
     /// With --localauth: the servers' key file [default: the sockets, or
     /// /etc/openafs/server/KeyFileExt]
-    #[arg(long, value_name = "FILE", requires = "localauth", conflicts_with = "noauth")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "localauth",
+        conflicts_with = "noauth"
+    )]
     keys: Option<PathBuf>,
     /// Be anonymous, whatever tokens there are
     #[arg(long, conflicts_with = "localauth")]

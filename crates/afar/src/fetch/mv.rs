@@ -96,5 +96,7 @@ async fn rename(args: &MvArgs, client: &Client, source: &Path, to: &Path) -> any
             &slot.name,
         )
         .await;
-    moved.map(drop).map_err(|error| anyhow::Error::from(error).context(shown(source)))
+    moved
+        .map(drop)
+        .map_err(|error| anyhow::Error::from(error).context(shown(source)))
 }

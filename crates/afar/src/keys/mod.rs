@@ -285,7 +285,10 @@ fn tell(form: &Form, done: &'static str, file: &Path, key: &Key) -> anyhow::Resu
 /// What hexadecimal digits stand for.
 fn octets(digits: &str) -> anyhow::Result<Zeroizing<Vec<u8>>> {
     let wrong = "the key is not an even number of hexadecimal digits";
-    ensure!(digits.len().is_multiple_of(2) && digits.is_ascii(), "{wrong}");
+    ensure!(
+        digits.len().is_multiple_of(2) && digits.is_ascii(),
+        "{wrong}"
+    );
     let pairs = (0..digits.len()).step_by(2).map(|at| {
         let pair = digits.get(at..at + 2).unwrap_or_default();
         // A sign would be taken for a digit.

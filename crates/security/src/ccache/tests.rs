@@ -116,10 +116,10 @@ fn every_end_within_is_told() {
 #[test]
 fn names_of_caches_stand_for_files() {
     let path = |name| Ccache::path_of(name).and_then(Path::to_str);
-    assert_eq!(path("FILE:/tmp/cc"), Some("/tmp/cc"));
-    assert_eq!(path("/tmp/a:b"), Some("/tmp/a:b"));
+    assert_eq!(path("FILE:/run/cc"), Some("/run/cc"));
+    assert_eq!(path("/run/a:b"), Some("/run/a:b"));
     assert_eq!(path("cc"), Some("cc"));
-    for other in ["KEYRING:persistent:0", "KCM:", "DIR:/tmp/ccs", "MEMORY:x"] {
+    for other in ["KEYRING:persistent:0", "KCM:", "DIR:/run/ccs", "MEMORY:x"] {
         assert_eq!(path(other), None, "{other}");
     }
 }
