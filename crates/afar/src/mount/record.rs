@@ -45,7 +45,7 @@ impl Record {
         }
         let written = file
             .set_len(0)
-            .and_then(|()| write!(file, "{}\n", std::process::id()));
+            .and_then(|()| writeln!(file, "{}", std::process::id()));
         written.with_context(|| format!("cannot write {}", path.display()))?;
         Ok(Self { path, _file: file })
     }

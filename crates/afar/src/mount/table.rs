@@ -38,7 +38,7 @@ pub(super) fn at(place: &Path) -> anyhow::Result<Option<Mounted>> {
 fn find(table: &[u8], place: &Path) -> Option<Mounted> {
     let lines = table.split(|&octet| octet == b'\n');
     // Of several mounts at a place the last is on top.
-    lines.filter_map(|line| parse(line, place)).last()
+    lines.filter_map(|line| parse(line, place)).next_back()
 }
 
 /// A line: `36 35 98:0 /root /place options [optional fields] - type source superblock-options`.
