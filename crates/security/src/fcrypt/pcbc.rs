@@ -43,9 +43,11 @@ impl Schedule {
             match lanes.iter().filter(|lane| !lane.rest.is_empty()).count() {
                 0 => return,
                 1 => self.seal_abreast::<1>(&mut lanes),
-                2..4 => self.seal_abreast::<2>(&mut lanes),
-                4..ABREAST => self.seal_abreast::<4>(&mut lanes),
-                ABREAST.. => self.seal_abreast::<ABREAST>(&mut lanes),
+                2 => self.seal_abreast::<2>(&mut lanes),
+                3 => self.seal_abreast::<3>(&mut lanes),
+                4 | 5 => self.seal_abreast::<4>(&mut lanes),
+                6 | 7 => self.seal_abreast::<6>(&mut lanes),
+                _ => self.seal_abreast::<ABREAST>(&mut lanes),
             }
         }
     }
