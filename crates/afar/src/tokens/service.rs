@@ -113,7 +113,7 @@ async fn trusted(
     Err(unreached.unwrap_or_else(|| LoginError::Unreachable {
         host: login.cell.to_string(),
         port: afar_login::PORT,
-        source: std::io::ErrorKind::HostUnreachable.into(),
+        source: io::ErrorKind::HostUnreachable.into(),
     }))
 }
 
