@@ -392,9 +392,12 @@ impl Endpoint {
             if !batch.fits(size) {
                 return Stop::BatchFull;
             }
-            if let Err(code) = connection.security.ready() {
+            if connection.security.ready().is_err() {
+                path.ready.pop_front();
+                call.in_ready = false;
+                turn = 0;
                 let connection = call.connection;
-                self.abort_connection(connection, code);
+                self.refuse_to_seal(now, connection);
                 continue;
             }
             let written = match write_data(now, call, connection, path, pick, payload_max, batch) {

@@ -35,6 +35,8 @@ pub(super) enum Timer {
     Call(Key),
     Path(Key),
     Challenge(Key),
+    /// The connection's packets can no longer be sealed.
+    Unsealable(Key),
     Housekeeping,
 }
 
@@ -63,6 +65,7 @@ impl Endpoint {
                     }
                 }
                 Timer::Challenge(key) => self.on_challenge_timer(now, key),
+                Timer::Unsealable(key) => self.on_unsealable(key),
                 Timer::Housekeeping => self.keep_house(now),
             }
         }
@@ -207,6 +210,19 @@ impl Endpoint {
             return;
         }
         self.send_challenge(now, key);
+    }
+
+    /// Has a connection aborted whose packets cannot be sealed any more. Not at once but at the next
+    /// timeout, which is now: when it sends, the driver has taken this turn's events already.
+    pub(super) fn refuse_to_seal(&mut self, now: Instant, key: Key) {
+        self.timers.push(Reverse((now, Timer::Unsealable(key))));
+    }
+
+    fn on_unsealable(&mut self, key: Key) {
+        let refused = self.connections.get(key).map(|c| c.security.ready());
+        if let Some(Err(code)) = refused {
+            self.abort_connection(key, code);
+        }
     }
 
     /// Forgets what has been idle for long.

@@ -18,6 +18,9 @@ const INDEX: SecurityIndex = SecurityIndex(2);
 const BAD_KEY: AbortCode = AbortCode(19_270_405);
 const BAD_PACKET: AbortCode = AbortCode(19_270_406);
 
+/// A key with which nothing is sealed any more.
+const EXPIRED: u8 = 99;
+
 /// Adds a nonce, flips bits with it, pads to 8 octets; the header's checksum covers the sequence.
 #[derive(Clone, Copy, Debug)]
 struct Toy {
@@ -38,7 +41,10 @@ impl PacketSecurity for Toy {
     }
 
     fn ready(&self) -> Result<(), AbortCode> {
-        Ok(())
+        match self.key {
+            EXPIRED => Err(BAD_KEY),
+            _ => Ok(()),
+        }
     }
 
     fn seal(&mut self, packets: &mut [Sealing<'_>]) {
@@ -150,6 +156,15 @@ fn pair(key: u8) -> (Pair, ConnectionId) {
         .endpoint
         .connect(now, server, SERVICE, &class);
     (pair, connection)
+}
+
+#[test]
+fn a_call_that_cannot_be_sealed_fails_at_once() {
+    let (mut pair, connection) = pair(EXPIRED);
+    let begun = pair.now;
+    let error = pair.echo(connection, 1000).unwrap_err();
+    assert_eq!(error, CallError::ConnectionAborted(BAD_KEY));
+    assert!(pair.now - begun < SECOND, "{:?}", pair.now - begun);
 }
 
 #[test]
