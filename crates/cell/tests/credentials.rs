@@ -1,5 +1,7 @@
 //! Being somebody to servers: tokens, what happens when they are refused, and what is said of it.
 
+#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
+
 #[expect(dead_code, reason = "the other tests need more of it")]
 mod common;
 
