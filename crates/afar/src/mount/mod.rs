@@ -50,11 +50,12 @@ pub(crate) struct MountArgs {
         value_delimiter = ','
     )]
     options: Vec<String>,
-    /// Where files are cached [default: in /var/cache/afar for root, else afar in $XDG_CACHE_HOME
-    /// or ~/.cache; a directory for each mountpoint]
+    /// The directory of this mount's cache. Its content is still kept in memory and lost when the
+    /// mount ends [default: in /var/cache/afar for root, else afar in $XDG_CACHE_HOME or ~/.cache; a
+    /// directory for each mountpoint]
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
-    /// How much is cached at most, such as 20Gi [default: a tenth of the disk, at most 20 GiB]
+    /// How much is cached at most, of memory so far, such as 2Gi [default: 256 MiB]
     #[arg(long, value_name = "AMOUNT", value_parser = parse_bytes)]
     cache_size: Option<u64>,
     /// How many files are cached at most

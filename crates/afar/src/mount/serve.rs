@@ -33,9 +33,8 @@ const LANES: usize = 16;
 /// What the kernel may read ahead of a reader, in KiB, so that its requests are large. How far ahead
 /// of it we are ourselves is another matter.
 const READ_AHEAD_KIB: u32 = 2048;
-/// The cache's share of its disk, and the most it takes of a large one unless told to.
-const DISK_SHARE: u64 = 10;
-const CACHE_MAX: u64 = 20 << 30;
+/// What is cached unless told otherwise. It is kept in memory so far, so this is a little of that.
+const CACHE_DEFAULT: u64 = 256 << 20;
 /// The least that is of use.
 const CACHE_MIN: u64 = 64 << 20;
 /// How long those who use a mount that is to end may go on.
@@ -133,12 +132,8 @@ fn config(args: &MountArgs, source: &Source, place: &Path) -> anyhow::Result<Cac
         .create(&dir)
         .with_context(context)?;
     let dir = dir.canonicalize().with_context(context)?;
-    let disk = rustix::fs::statvfs(&dir).with_context(context)?;
-    let share = disk.f_blocks.saturating_mul(disk.f_frsize) / DISK_SHARE;
     let mut config = CacheConfig::new(dir);
-    config.bytes = args
-        .cache_size
-        .unwrap_or_else(|| share.clamp(CACHE_MIN, CACHE_MAX));
+    config.bytes = args.cache_size.unwrap_or(CACHE_DEFAULT);
     ensure!(
         config.bytes >= CACHE_MIN,
         "--cache-size: {} octets are too few to work with; give 64Mi or more",

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::process::{Signal, kill_process};
 
-use crate::site::{CELL, Site, can_mount, is_mounted, told};
+use crate::site::{Site, can_mount, is_mounted};
 
 /// How long is written before each kill.
 const WRITING: Duration = Duration::from_millis(150);
@@ -127,20 +127,4 @@ fn what_a_close_acknowledged_survives_kills() {
 fn content(number: u32) -> Vec<u8> {
     let length = 1 + (number as usize * 7919) % 200_000;
     (0..length).map(|at| (at as u32 ^ number) as u8).collect()
-}
-
-#[test]
-#[ignore = "mounts: needs root and /dev/fuse"]
-fn a_cache_belongs_to_one_mount() {
-    if !can_mount() {
-        return;
-    }
-    let site = Site::new("127.84.0.45");
-    let mount = site.mount("a");
-    let mut command = site.mount_command("a");
-    command.arg(CELL).arg(site.place("b"));
-    let output = command.output().unwrap();
-    assert!(!output.status.success());
-    assert!(told(&output).contains("cache"), "{}", told(&output));
-    mount.stop();
 }
