@@ -1,9 +1,7 @@
 //! Reading ahead of those who read in order.
 //!
-//! What is read ahead doubles with what was read in order, up to what the path to the server holds
-//! several times over, which is found from how fast earlier parts came: a part that is small beside
-//! what the path holds comes in about one round trip, so the product of its rate and the round trip
-//! is about its size, and the next may be larger.
+//! What is read ahead doubles with what was read in order, up to the setting and to what the reader
+//! takes in four seconds at its pace. What the path to the server holds is not looked at yet.
 
 use std::ops::Range;
 use std::sync::{Arc, PoisonError};
