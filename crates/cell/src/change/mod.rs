@@ -41,6 +41,16 @@ pub struct Made {
 }
 
 impl Made {
+    /// As the server's answer tells it.
+    fn told(fid: Fid, promised: Promised, directory: FetchStatus) -> Self {
+        Self {
+            fid,
+            status: promised.status,
+            promised: Some(promised),
+            directory: Some(directory),
+        }
+    }
+
     /// As the directory and its status tell it, after the server's answer was lost.
     fn found(fid: Fid, status: FetchStatus) -> Self {
         Self {
@@ -88,12 +98,7 @@ impl Client {
                 let reply = server.create_file(directory, name, attributes).await?;
                 let (status, callback) = (reply.status, reply.callback);
                 let promised = Promised::new(peer, begin, status, callback, reply.vol_sync);
-                Ok(Made {
-                    fid: reply.fid,
-                    status,
-                    promised: Some(promised),
-                    directory: Some(reply.directory_status),
-                })
+                Ok(Made::told(reply.fid, promised, reply.directory_status))
             },
             |status| status.file_type == FileType::File && status.length == 0,
         )
@@ -121,12 +126,7 @@ impl Client {
                 let reply = server.make_dir(directory, name, attributes).await?;
                 let (status, callback) = (reply.status, reply.callback);
                 let promised = Promised::new(peer, begin, status, callback, reply.vol_sync);
-                Ok(Made {
-                    fid: reply.fid,
-                    status,
-                    promised: Some(promised),
-                    directory: Some(reply.directory_status),
-                })
+                Ok(Made::told(reply.fid, promised, reply.directory_status))
             },
             |status| status.file_type == FileType::Directory,
         )

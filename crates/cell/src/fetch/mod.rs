@@ -61,6 +61,19 @@ pub struct Fetched {
     pub restarts: u32,
 }
 
+impl Fetched {
+    /// Nothing yet, of the version that this status tells.
+    fn begun(status: FetchStatus) -> Self {
+        Self {
+            status,
+            bytes: 0,
+            calls: 0,
+            servers: BTreeSet::new(),
+            restarts: 0,
+        }
+    }
+}
+
 /// What one piece's task returns.
 type PieceResult = Result<(Outcome, u64, SocketAddr), Error>;
 
@@ -77,13 +90,7 @@ impl Client {
         status: FetchStatus,
         sink: &Arc<S>,
     ) -> Result<Fetched, Error> {
-        let mut fetched = Fetched {
-            status,
-            bytes: 0,
-            calls: 0,
-            servers: BTreeSet::new(),
-            restarts: 0,
-        };
+        let mut fetched = Fetched::begun(status);
         loop {
             sink.begin(&fetched.status)?;
             fetched.bytes = 0;
@@ -115,13 +122,7 @@ impl Client {
         range: Range<u64>,
         sink: &Arc<S>,
     ) -> Result<Fetched, Error> {
-        let mut fetched = Fetched {
-            status,
-            bytes: 0,
-            calls: 0,
-            servers: BTreeSet::new(),
-            restarts: 0,
-        };
+        let mut fetched = Fetched::begun(status);
         let range = range.start..range.end.min(status.length);
         let changed = self
             .fetch_version(volume, fid, range, &mut fetched, sink)
