@@ -1,33 +1,34 @@
 //! Going to the background once a mount is live: the command starts itself again as the process
 //! that serves, and ends when that one says it is ready, or why it is not.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Child, Command, ExitCode, Stdio};
 
 use anyhow::Context;
 
 /// The flag by which the process that serves knows that another one waits for it.
 pub(super) const FLAG: &str = "--report-ready";
 /// What it says on its standard output then.
-pub(super) const READY: &str = "ready";
+const READY: &str = "ready";
 /// This program, also when its file was replaced meanwhile.
-pub(super) const SELF: &str = "/proc/self/exe";
+const SELF: &str = "/proc/self/exe";
 /// Where the journal takes the output of programs.
 const JOURNAL: &str = "/run/systemd/journal/stdout";
 
-/// Runs this command line again in the background; returns when that is ready or has failed.
-pub(super) fn start(argv: &[OsString]) -> anyhow::Result<ExitCode> {
+/// Runs this program with these arguments, [`FLAG`] among them, as the process of a mount. Says
+/// whether that is ready; if not, it has said why on standard error, which is ours too.
+pub(super) fn spawn(
+    arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
+) -> anyhow::Result<(Child, bool)> {
     let mut child = Command::new(SELF)
         .arg0("afar")
-        .args(argv.get(1..2).unwrap_or_default())
-        .arg(FLAG)
-        .args(argv.get(2..).unwrap_or_default())
+        .args(arguments)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
@@ -36,10 +37,17 @@ pub(super) fn start(argv: &[OsString]) -> anyhow::Result<ExitCode> {
     if let Some(out) = child.stdout.take() {
         BufReader::new(out).read_line(&mut said)?;
     }
-    if said.trim_end() == READY {
+    Ok((child, said.trim_end() == READY))
+}
+
+/// Runs this command line again in the background; returns when that is ready or has failed.
+pub(super) fn start(argv: &[OsString]) -> anyhow::Result<ExitCode> {
+    let command = argv.get(1..2).unwrap_or_default();
+    let rest = argv.get(2..).unwrap_or_default();
+    let (mut child, ready) = spawn(command.iter().chain([&OsString::from(FLAG)]).chain(rest))?;
+    if ready {
         return Ok(ExitCode::SUCCESS);
     }
-    // It has said why on standard error, which is ours too.
     let status = child.wait().context("cannot wait for the mount")?;
     let code = status.code().and_then(|code| u8::try_from(code).ok());
     Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))

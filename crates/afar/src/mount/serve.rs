@@ -1,12 +1,11 @@
 //! From a client to a live mount, and everything back in order at the end.
 
+use std::ffi::OsStr;
 use std::fs::DirBuilder;
-use std::io::{BufRead, BufReader};
 use std::num::NonZeroUsize;
 use std::os::unix::fs::DirBuilderExt;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Child, ExitCode};
 use std::time::Duration;
 
 use afar_cache::{Cache, CacheConfig, Root};
@@ -295,23 +294,13 @@ pub(crate) struct Beside(Child);
 impl Beside {
     /// Mounts a cell of this machine, as its administrator, by a process of its own.
     pub(crate) fn start(cell: &CellName, place: &Path) -> anyhow::Result<Self> {
-        let mut child = Command::new(background::SELF)
-            .arg0("afar")
-            .args(["mount", "--localauth", "--foreground", background::FLAG])
-            .arg(cell.as_str())
-            .arg(place)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .context("cannot start the process that serves the mount")?;
-        let mut said = String::new();
-        if let Some(out) = child.stdout.take() {
-            BufReader::new(out).read_line(&mut said)?;
-        }
+        let arguments = ["mount", "--localauth", "--foreground", background::FLAG];
+        let arguments = arguments.map(OsStr::new).into_iter();
+        let arguments = arguments.chain([OsStr::new(cell.as_str()), place.as_os_str()]);
+        let (child, ready) = background::spawn(arguments)?;
         let started = Self(child);
-        // Else it has said why on standard error.
         ensure!(
-            said.trim_end() == background::READY,
+            ready,
             "{} is not mounted; the cell runs without",
             place.display()
         );
