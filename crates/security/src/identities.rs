@@ -129,6 +129,16 @@ impl Identities {
         }
     }
 
+    /// Who may administer servers, as the files are now.
+    #[must_use]
+    pub fn superusers(&self) -> Vec<String> {
+        let mut users = self.superusers.clone();
+        if let Some(file) = &self.superusers_file {
+            users.extend(file.get().iter().cloned());
+        }
+        users
+    }
+
     fn is_local(&self, client: &Principal) -> bool {
         let realm = &client.realm;
         if realm.is_empty() || realm.eq_ignore_ascii_case(&self.cell) {

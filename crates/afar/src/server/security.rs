@@ -26,8 +26,6 @@ pub(super) struct Security {
     keys: Arc<KeyRing>,
     identities: Arc<Identities>,
     policy: TicketPolicy,
-    superusers: Vec<String>,
-    userlist: Option<PathBuf>,
     minimum: Minimum,
     insecure_noauth: bool,
 }
@@ -61,8 +59,6 @@ impl Security {
                 allow_dotted_principals: config.security.allow_dotted_principals,
                 danger_allow_des: config.security.danger_allow_des,
             },
-            superusers: config.security.superusers.clone(),
-            userlist: config.security.userlist.clone(),
             minimum: config.security.minimum,
             insecure_noauth: config.insecure_noauth,
         })
@@ -75,15 +71,7 @@ impl Security {
 
     /// The users who may administer this server, as they are now.
     pub(super) fn superusers(&self) -> Vec<String> {
-        let mut users = self.superusers.clone();
-        let listed = self.userlist.as_ref().map(fs::read_to_string);
-        if let Some(Ok(text)) = listed {
-            // Lines that begin with a blank are for other security classes.
-            let lines = text.lines().filter(|line| !line.starts_with([' ', '\t']));
-            let names = lines.filter_map(|line| line.split_whitespace().next());
-            users.extend(names.map(str::to_owned));
-        }
-        users
+        self.identities.superusers()
     }
 
     /// How a role is served to everybody.
