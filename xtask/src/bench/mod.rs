@@ -2,7 +2,7 @@
 //!
 //! `rows` is the table of what is measured, `runner` measures it in turns with what it is
 //! compared with, `sample` keeps the results as JSON lines, and `page` and `chart` make the
-//! documents from those lines alone. `store` and `cell` have rows of named figures (`figures`).
+//! documents from those lines alone. `store`, `cell` and `mount` have rows of named figures (`figures`).
 
 mod cell;
 mod chart;
@@ -14,6 +14,7 @@ mod instructions;
 mod lines;
 mod link;
 mod machine;
+mod mount;
 mod openafs;
 mod page;
 mod process;
@@ -46,6 +47,8 @@ enum Command {
     Store(store::StoreArgs),
     /// Whole cells: afar's clients and servers, OpenAFS's programs on them, releases; needs root
     Cell(cell::CellArgs),
+    /// Mounts over long links: afar's, OpenAFS's in user space, sshfs, NFS; needs root
+    Mount(mount::MountArgs),
 }
 
 /// Options of `cargo xtask bench rx`.
@@ -76,6 +79,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         Some(Command::Rx(options)) => runner::run(options),
         Some(Command::Store(options)) => store::run(options),
         Some(Command::Cell(options)) => cell::run(options),
+        Some(Command::Mount(options)) => mount::run(options),
         None => {
             list();
             Ok(())
@@ -98,6 +102,10 @@ fn list() {
     }
     output::line("cargo xtask bench cell [--only ROW,…] measures:");
     for (name, title) in cell::list() {
+        output::line(&format!("  {name:18} {title}"));
+    }
+    output::line("cargo xtask bench mount [--only ROW,…] measures:");
+    for (name, title) in mount::list() {
         output::line(&format!("  {name:18} {title}"));
     }
     output::line("cargo xtask bench store measures what `afar store bench --list` tells");

@@ -12,7 +12,7 @@ use super::contender::Contender;
 use super::figures::Figures;
 use super::rows::{self, Goal, Row, Work};
 use super::sample::{Results, Spread};
-use super::{cell, store};
+use super::{cell, mount, store};
 
 /// Where everything is kept.
 #[derive(Debug)]
@@ -47,6 +47,11 @@ impl Place {
         self.beside().join("cell.json")
     }
 
+    /// The results of mounts.
+    pub(super) fn mount_results(&self) -> PathBuf {
+        self.beside().join("mount.json")
+    }
+
     /// The results of the store.
     pub(super) fn store_results(&self) -> PathBuf {
         self.beside().join("store.json")
@@ -61,6 +66,7 @@ pub(super) fn write(place: &Place) -> Result<()> {
     let results = &Results::load(&place.results())?;
     let store = &Figures::load(&place.store_results())?;
     let cell = &Figures::load(&place.cell_results())?;
+    let mount = &Figures::load(&place.mount_results())?;
     let keep = |path: PathBuf, text: String| {
         fs::write(&path, text).with_context(|| format!("writing {}", path.display()))
     };
@@ -72,7 +78,10 @@ pub(super) fn write(place: &Place) -> Result<()> {
     }
     keep(
         place.page(),
-        tables::page(results) + &store::section(store) + &cell::section(cell),
+        tables::page(results)
+            + &store::section(store)
+            + &cell::section(cell)
+            + &mount::section(mount),
     )
 }
 

@@ -5,9 +5,9 @@
 //! makes the page's section.
 
 mod levels;
-mod rows;
+pub(super) mod rows;
 mod section;
-mod site;
+pub(super) mod site;
 
 use std::fs;
 use std::path::PathBuf;

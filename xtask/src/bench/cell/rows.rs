@@ -245,10 +245,10 @@ pub(super) fn select(words: &[String]) -> Result<Vec<Row>, String> {
 
 /// Figures as they are gathered, run by run.
 #[derive(Default)]
-pub(super) struct Figures(Vec<Figure>);
+pub(in crate::bench) struct Figures(Vec<Figure>);
 
 impl Figures {
-    pub(super) fn add(&mut self, name: &str, unit: &str, goal: Option<Goal>, value: f64) {
+    pub(in crate::bench) fn add(&mut self, name: &str, unit: &str, goal: Option<Goal>, value: f64) {
         match self.0.iter_mut().find(|figure| figure.name == name) {
             Some(figure) => figure.values.push(value),
             None => self.0.push(Figure {
@@ -258,6 +258,11 @@ impl Figures {
                 goal,
             }),
         }
+    }
+
+    /// All of them.
+    pub(in crate::bench) fn into_inner(self) -> Vec<Figure> {
+        self.0
     }
 
     /// A rate, and its ratio to another.
@@ -302,13 +307,13 @@ impl Row {
             session: String::new(),
             title: self.title.to_owned(),
             skipped: None,
-            figures: figures.0,
+            figures: figures.into_inner(),
         })
     }
 }
 
 /// The better of TCP's two, in Mbit/s.
-pub(super) fn tcp(place: &Place, direction: Direction) -> Result<f64> {
+pub(in crate::bench) fn tcp(place: &Place, direction: Direction) -> Result<f64> {
     let mut best = 0.0_f64;
     for contender in [Contender::Cubic, Contender::Bbr] {
         let measured = traffic::tcp_transfer(place, contender, direction, Amount::Seconds(8))?;

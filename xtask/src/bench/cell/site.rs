@@ -14,9 +14,9 @@ use crate::bench::link::{End, Place};
 use crate::bench::process::{self, Cpu, Process};
 use crate::sh;
 
-pub(super) const CELL: &str = "bench.example";
+pub(in crate::bench) const CELL: &str = "bench.example";
 /// Where the volume that everybody may write to is mounted.
-pub(super) const VOLUME: &str = "bench";
+pub(in crate::bench) const VOLUME: &str = "bench";
 /// A server is up after this time, or never.
 const START_LIMIT: Duration = Duration::from_secs(20);
 /// A quick command takes no longer.
@@ -24,7 +24,7 @@ const SHORT: Duration = Duration::from_secs(60);
 
 /// A cell of afar at an end of a link, with a volume that everybody may write to. Gone
 /// when dropped.
-pub(super) struct Site<'a> {
+pub(in crate::bench) struct Site<'a> {
     place: &'a Place,
     afar: PathBuf,
     dir: PathBuf,
@@ -38,7 +38,7 @@ impl<'a> Site<'a> {
     ///
     /// # Errors
     /// It does not start.
-    pub(super) fn up(place: &'a Place, afar: &Path) -> Result<Self> {
+    pub(in crate::bench) fn up(place: &'a Place, afar: &Path) -> Result<Self> {
         Self::up_at(place, afar, End::Server)
     }
 
@@ -129,7 +129,7 @@ impl<'a> Site<'a> {
     }
 
     /// A file or folder of the site.
-    pub(super) fn path(&self, name: &str) -> PathBuf {
+    pub(in crate::bench) fn path(&self, name: &str) -> PathBuf {
         self.dir.join(name)
     }
 
@@ -194,7 +194,7 @@ pub(super) fn short(command: Command) -> Result<String> {
 }
 
 /// Makes a file of random octets; returns what it hashes to.
-pub(super) fn noise(path: &Path, mib: u32) -> Result<String> {
+pub(in crate::bench) fn noise(path: &Path, mib: u32) -> Result<String> {
     let mut random = File::open("/dev/urandom")?.take(u64::from(mib) << 20);
     let mut file = File::create(path).with_context(|| format!("making {}", path.display()))?;
     let mut hasher = Sha256::new();

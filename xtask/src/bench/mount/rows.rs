@@ -1,0 +1,357 @@
+//! What is measured of mounts.
+
+use std::path::Path;
+
+use anyhow::{Result, bail};
+
+use super::client::Kind;
+use super::server::{Origin, Server};
+use super::stream;
+use super::work::{Amounts, Work};
+use crate::bench::cell::rows::{Figures, tcp};
+use crate::bench::figures::{Goal, Row as Measured};
+use crate::bench::link::{Place, Setup};
+use crate::bench::rows::Direction;
+use crate::output;
+
+/// OpenAFS's client in user space crashes now and then: so often it may.
+const CRASHES_MOST: u32 = 3;
+
+/// A row.
+pub(super) struct Row {
+    pub(super) name: &'static str,
+    pub(super) title: &'static str,
+    link: Setup,
+    what: What,
+}
+
+enum What {
+    /// The same by every client.
+    Each {
+        work: Work,
+        amounts: Amounts,
+        /// What is wanted of afar's mount against TCP, of OpenAFS's server and of afar's.
+        of_tcp: Option<[f64; 2]>,
+        /// And against OpenAFS's client with its defaults.
+        of_openafs: f64,
+        /// Whether nobody may be faster.
+        best: bool,
+    },
+    /// A film beside a copy.
+    Stream { mib: u32 },
+}
+
+/// How it is measured.
+pub(super) struct Plan {
+    pub(super) runs: u32,
+    pub(super) mib: Option<u32>,
+    pub(super) quick: bool,
+    pub(super) clients: Vec<Kind>,
+}
+
+const fn link(rtt_ms: f64, rate_mbit: u32) -> Setup {
+    Setup {
+        rtt_ms,
+        rate_mbit,
+        loss_percent: 0.0,
+        reorder_percent: 0.0,
+    }
+}
+
+const ROWS: [Row; 7] = [
+    Row {
+        name: "read-12",
+        title: "a file is read, 12.5 ms, 1 Gbit/s",
+        link: link(12.5, 1000),
+        what: What::Each {
+            work: Work::Read,
+            amounts: Amounts {
+                fast: 1024,
+                slow: 32,
+            },
+            of_tcp: Some([0.6, 0.9]),
+            of_openafs: 20.0,
+            best: false,
+        },
+    },
+    Row {
+        name: "write-12",
+        title: "a file is written, 12.5 ms, 1 Gbit/s",
+        link: link(12.5, 1000),
+        what: What::Each {
+            work: Work::Write,
+            amounts: Amounts {
+                fast: 1024,
+                slow: 32,
+            },
+            of_tcp: Some([0.0, 0.9]),
+            of_openafs: 5.0,
+            best: false,
+        },
+    },
+    Row {
+        name: "read-230",
+        title: "a file is read, 230 ms, 30 Mbit/s",
+        link: link(230.0, 30),
+        what: What::Each {
+            work: Work::Read,
+            amounts: Amounts { fast: 256, slow: 2 },
+            of_tcp: Some([0.9, 0.9]),
+            of_openafs: 20.0,
+            best: false,
+        },
+    },
+    Row {
+        name: "write-230",
+        title: "a file is written, 230 ms, 30 Mbit/s",
+        link: link(230.0, 30),
+        what: What::Each {
+            work: Work::Write,
+            amounts: Amounts { fast: 256, slow: 2 },
+            of_tcp: Some([0.7, 0.9]),
+            of_openafs: 5.0,
+            best: false,
+        },
+    },
+    Row {
+        name: "list",
+        title: "`ls -lR`, 12.5 ms, 1 Gbit/s",
+        link: link(12.5, 1000),
+        what: What::Each {
+            work: Work::List,
+            amounts: Amounts {
+                fast: 10_000,
+                slow: 1000,
+            },
+            of_tcp: None,
+            of_openafs: 5.0,
+            best: false,
+        },
+    },
+    Row {
+        name: "untar",
+        title: "`tar x` of small files, 12.5 ms, 1 Gbit/s",
+        link: link(12.5, 1000),
+        what: What::Each {
+            work: Work::Untar,
+            amounts: Amounts {
+                fast: 2000,
+                slow: 200,
+            },
+            of_tcp: None,
+            of_openafs: 1.0,
+            best: true,
+        },
+    },
+    Row {
+        name: "stream",
+        title: "a film of 8 MB/s beside a copy by another client, 230 ms, 100 Mbit/s",
+        link: link(230.0, 100),
+        what: What::Stream { mib: 512 },
+    },
+];
+
+/// Lines that tell what there is.
+pub(in crate::bench) fn list() -> impl Iterator<Item = (&'static str, &'static str)> {
+    ROWS.iter().map(|row| (row.name, row.title))
+}
+
+/// The rows that are meant, all if none is named.
+///
+/// # Errors
+/// The word no row is meant by.
+pub(super) fn select(words: &[String]) -> Result<Vec<Row>, String> {
+    let meant = |row: &Row, word: &str| {
+        let rest = row.name.strip_prefix(word);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+    };
+    let known = |word: &&String| !ROWS.iter().any(|row| meant(row, word));
+    if let Some(word) = words.iter().find(known) {
+        return Err(word.clone());
+    }
+    let wanted = |row: &Row| words.is_empty() || words.iter().any(|word| meant(row, word));
+    Ok(ROWS.into_iter().filter(wanted).collect())
+}
+
+impl Row {
+    /// Measures it so many times with files of these servers.
+    ///
+    /// # Errors
+    /// The servers do not start, or afar's mount fails.
+    pub(super) fn measure(&self, afar: &Path, origin: Origin, plan: &Plan) -> Result<Measured> {
+        let place = Place::make(afar, Some(self.link))?;
+        let mut server = Server::up(&place, afar, origin)?;
+        let mut figures = Figures::default();
+        let mut skipped = Vec::new();
+        match &self.what {
+            What::Each { .. } => {
+                self.each(&mut server, origin, plan, &mut figures, &mut skipped)?;
+            }
+            What::Stream { mib } => {
+                let mib = plan.mib.unwrap_or(if plan.quick { mib / 8 } else { *mib });
+                stream::prepare(&server, mib)?;
+                for _ in 0..plan.runs {
+                    let seen = stream::play(&mut server, Kind::Afar)?;
+                    let none = Some(Goal::AtMost(0.0));
+                    figures.add("the film stands still", "s", none, seen.stalled);
+                    figures.add("until it begins", "s", None, seen.start);
+                    figures.add("the copy beside it", "Mbit/s", None, seen.beside);
+                }
+            }
+        }
+        let suffix = match origin {
+            Origin::Openafs => "openafs",
+            Origin::Afar => "afar",
+        };
+        Ok(Measured {
+            row: format!("{}-{suffix}", self.name),
+            session: String::new(),
+            title: format!("{}, from {origin}", self.title),
+            skipped: (!skipped.is_empty()).then(|| skipped.join("; ")),
+            figures: figures.into_inner(),
+        })
+    }
+
+    fn each(
+        &self,
+        server: &mut Server<'_>,
+        origin: Origin,
+        plan: &Plan,
+        figures: &mut Figures,
+        skipped: &mut Vec<String>,
+    ) -> Result<()> {
+        let What::Each {
+            work,
+            amounts,
+            of_tcp,
+            of_openafs,
+            best,
+        } = &self.what
+        else {
+            return Ok(());
+        };
+        let amounts = sized(*work, *amounts, plan);
+        let (here, missing): (Vec<Kind>, Vec<Kind>) = plan
+            .clients
+            .iter()
+            .partition(|kind| kind.missing().is_none());
+        for kind in missing {
+            let why = kind.missing().unwrap_or_default();
+            skipped.push(format!("{}: {why}", kind.shown()));
+        }
+        work.prepare(server, amounts)?;
+        for run in 0..plan.runs {
+            let mut ours = None;
+            let mut rates = Vec::new();
+            for &kind in &here {
+                let amount = amounts.of(kind);
+                let Some(rate) = rate(*work, server, kind, amount, run)? else {
+                    skipped.push(format!("{} crashed in run {}", kind.shown(), run + 1));
+                    continue;
+                };
+                let name = format!("{}, {}", kind.shown(), work.amount(amount));
+                output::note(&format!("  {name}: {rate:.1} {}", work.unit()));
+                figures.add(&name, work.unit(), None, rate);
+                match kind {
+                    Kind::Afar => ours = Some(rate),
+                    _ => rates.push((kind, rate)),
+                }
+            }
+            let Some(ours) = ours else {
+                continue;
+            };
+            let mut against = |name: &str, other: f64, goal: Option<f64>| {
+                let name = format!("afar mount / {name}");
+                figures.add(&name, "", goal.map(Goal::AtLeast), ours / other);
+            };
+            for (kind, rate) in &rates {
+                let goal = (*kind == Kind::Afsd).then_some(*of_openafs);
+                against(kind.shown(), *rate, goal);
+            }
+            let fastest = rates.iter().map(|(_, rate)| *rate).reduce(f64::max);
+            if let Some(fastest) = fastest.filter(|_| *best) {
+                against("the fastest other", fastest, Some(1.0));
+            }
+            if let Some([openafs, afar]) = of_tcp {
+                let direction = match work {
+                    Work::Write => Direction::Send,
+                    _ => Direction::Recv,
+                };
+                let tcp = tcp(server.place, direction)?;
+                let goal = match origin {
+                    Origin::Openafs => *openafs,
+                    Origin::Afar => *afar,
+                };
+                against("TCP", tcp, (goal > 0.0).then_some(goal));
+                figures.add("TCP", "Mbit/s", None, tcp);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The amounts as the plan wants them.
+fn sized(work: Work, amounts: Amounts, plan: &Plan) -> Amounts {
+    let data = matches!(work, Work::Read | Work::Write);
+    let fast = match plan.mib {
+        Some(mib) if data => mib,
+        _ if plan.quick => amounts.fast.div_ceil(8),
+        _ => amounts.fast,
+    };
+    Amounts {
+        fast,
+        slow: amounts.slow.min(fast),
+    }
+}
+
+/// The rate of a client; none if OpenAFS's crashes whenever it is tried.
+fn rate(
+    work: Work,
+    server: &mut Server<'_>,
+    kind: Kind,
+    amount: u32,
+    run: u32,
+) -> Result<Option<f64>> {
+    for _ in 0..CRASHES_MOST {
+        match work.rate(server, kind, amount, run) {
+            Ok(rate) => return Ok(Some(rate)),
+            Err(error) if kind == Kind::Afar || crate::bench::process::interrupted() => {
+                bail!("{}: {error:#}", kind.shown())
+            }
+            Err(error) => output::note(&format!("  {}: {error:#}", kind.shown())),
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_selected_by_kind_or_name() {
+        let names = |words: &[&str]| {
+            let words: Vec<_> = words.iter().map(|word| (*word).to_owned()).collect();
+            select(&words).map(|rows| rows.iter().map(|row| row.name).collect::<Vec<_>>())
+        };
+        assert_eq!(names(&["write"]).unwrap(), ["write-12", "write-230"]);
+        assert_eq!(names(&[]).unwrap().len(), ROWS.len());
+        assert_eq!(names(&["lis"]).unwrap_err(), "lis");
+    }
+
+    #[test]
+    fn the_slow_are_given_no_more_than_the_fast() {
+        let plan = Plan {
+            runs: 1,
+            mib: Some(8),
+            quick: false,
+            clients: Vec::new(),
+        };
+        let amounts = Amounts {
+            fast: 1024,
+            slow: 32,
+        };
+        let sized = sized(Work::Read, amounts, &plan);
+        assert_eq!((sized.of(Kind::Afar), sized.of(Kind::Afsd)), (8, 8));
+    }
+}

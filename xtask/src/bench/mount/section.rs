@@ -1,0 +1,72 @@
+//! The page's section on mounts.
+
+use std::fmt;
+
+use crate::bench::figures::{self, Figures};
+
+/// The section as Markdown; nothing if nothing was measured.
+pub(in crate::bench) fn section(results: &Figures) -> String {
+    let mut out = String::new();
+    if !results.rows.is_empty() {
+        // Writing to a string does not fail.
+        write_section(&mut out, results).ok();
+    }
+    out
+}
+
+fn write_section(out: &mut String, results: &Figures) -> fmt::Result {
+    out.push_str(INTRODUCTION);
+    figures::tables::sessions(out, &results.sessions)?;
+    out.push_str("\n| | | | unit | goal | |\n|---|---|---|---|---|---|\n");
+    for row in &results.rows {
+        figures::tables::figures(out, row)?;
+    }
+    out.push_str(METHOD);
+    Ok(())
+}
+
+const INTRODUCTION: &str = "
+## Mounts
+
+Made by `cargo xtask bench mount` from [the single results](benchmarks/mount.json); to repeat it, as root:
+
+```console
+# cargo xtask bench mount                                       measure everything
+# cargo xtask bench mount --only read-12 --servers openafs      measure some
+```
+";
+
+const METHOD: &str = "
+### How mounts are measured
+
+- Each client mounts the same files anew for each measurement, with nothing cached, over the same link in the same
+  run, in turns; programs on the mount are `dd`, `ls -lR` and `tar x`, and their time counts from start to end. What was
+  written is compared with its source by a client beside the server.
+- Writing ends with fsync. OpenAFS's client in user space (`afsd.fuse`) has none and returns from close before
+  the data is stored: for it, the time ends with the last data on the link.
+- `afsd.fuse` would take hours for large files over long links. It is given less, as the table says, and the rates
+  are compared; its tuned form has `-daemons 6 -chunksize 22`.
+- sshfs and NFSv4 (nfs-ganesha) give out the same files from the server's end of the link. TCP is the better of iperf3
+  with CUBIC and with BBR on the same link in the same run.
+- The film is read at 8 MB/s by a player that begins after two seconds of film, while another mount copies an image over
+  the same link as fast as it can.
+";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::figures::tests::row;
+    use crate::bench::sample::tests::session;
+
+    #[test]
+    fn the_section_shows_what_was_measured_and_what_was_not() {
+        let mut results = Figures::default();
+        assert_eq!(section(&results), "");
+        let mut measured = row("read-12-openafs", 1.5);
+        measured.skipped = Some("NFSv4: no client".to_owned());
+        results.replace(&session("s1"), measured);
+        let text = section(&results);
+        assert!(text.contains("| time | 1.50 | ms | ≤ 2 | pass |"), "{text}");
+        assert!(text.contains("NFSv4: no client"), "{text}");
+    }
+}
