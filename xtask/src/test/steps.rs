@@ -12,7 +12,8 @@ use crate::openafs;
 use crate::sh;
 use crate::tidy;
 
-/// The one profile everything is built with for tests, so that nothing is compiled twice.
+/// The one profile everything is checked and built with, so that nothing is compiled twice: libraries
+/// in C and what runs while building are the same for a check and for a test.
 const PROFILE: &str = "ci";
 /// Tells the interop tests where the description of the running cell is.
 const CELL_ENV: &str = "AFAR_TEST_OPENAFS";
@@ -36,6 +37,8 @@ pub(super) fn clippy() -> Result<Outcome> {
         "clippy",
         "--workspace",
         "--all-targets",
+        "--profile",
+        PROFILE,
         "--locked",
         "--",
         "-D",
@@ -50,6 +53,8 @@ pub(super) fn doc() -> Result<Outcome> {
         "--workspace",
         "--no-deps",
         "--document-private-items",
+        "--profile",
+        PROFILE,
         "--locked",
     ];
     plain(sh::cargo(args).env("RUSTDOCFLAGS", "-D warnings"))

@@ -22,7 +22,7 @@ const LIMIT: Duration = Duration::from_secs(50);
 fn port(interface: &Interface) -> Option<u16> {
     match interface.name {
         "RXAFS" => Some(7000),
-        "PR" => Some(7002),
+        "PR" | "USERS" => Some(7002),
         "VL" => Some(7003),
         "AFSVol" => Some(7005),
         "BOZO" => Some(7007),

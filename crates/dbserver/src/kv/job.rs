@@ -51,12 +51,19 @@ where
     }
 
     fn answer(self: Box<Self>, outcome: Result<(), DbError>) {
-        let result = match (outcome, self.result) {
+        let Self {
+            function,
+            result,
+            answer,
+        } = *self;
+        // It may hold the database, and who has the answer may want to close it.
+        drop(function);
+        let result = match (outcome, result) {
             (Ok(()), Some(result)) => result,
             (Ok(()), None) => Err(DbError::Fault.into()),
             (Err(error), _) => Err(error.into()),
         };
-        if self.answer.send(result).is_err() {
+        if answer.send(result).is_err() {
             tracing::trace!("nobody waits for a change any more");
         }
     }

@@ -11,11 +11,17 @@
 //! takes a block of each of several packets instead. Decryption is parallel within a packet, as
 //! only the chaining is serial.
 //!
-//! The look-ups depend on key and data, so that whoever shares a core's cache can learn from their
-//! timing. All fast implementations of this cipher have that, and 56 bits are the weaker point.
+//! The look-ups in tables depend on key and data, so that whoever shares a core's cache can learn from
+//! their timing. Implementations of this cipher have that, and 56 bits are the weaker point. With wide
+//! registers it is not so.
 
 mod pcbc;
 mod tables;
+#[cfg(target_arch = "x86_64")]
+mod wide;
+#[cfg(not(target_arch = "x86_64"))]
+#[path = "narrow.rs"]
+mod wide;
 
 use std::fmt;
 
@@ -23,6 +29,7 @@ use zeroize::Zeroize;
 
 use crate::token::SessionKey;
 use tables::TABLES;
+use wide::Wide;
 
 /// Octets of a block.
 pub(crate) const BLOCK: usize = 8;
@@ -58,20 +65,24 @@ impl Schedule {
     /// One block, encrypted.
     #[must_use]
     pub fn encrypt_block(&self, block: u64) -> u64 {
-        let [sealed] = self.encrypt([block]);
+        let [sealed] = self.encrypt(None, [block]);
         sealed
     }
 
     /// One block, decrypted.
     #[must_use]
     pub fn decrypt_block(&self, block: u64) -> u64 {
-        let [plain] = self.decrypt([block]);
+        let [plain] = self.decrypt(None, [block]);
         plain
     }
 
     /// Blocks that have nothing to do with each other, encrypted side by side.
     #[inline(always)]
-    fn encrypt<const N: usize>(&self, blocks: [u64; N]) -> [u64; N] {
+    fn encrypt<const N: usize>(&self, wide: Option<Wide>, mut blocks: [u64; N]) -> [u64; N] {
+        if let (Some(wide), Some(all)) = (wide, blocks.first_chunk_mut()) {
+            wide.encrypt(all, &self.rounds);
+            return blocks;
+        }
         let (mut left, mut right) = (blocks.map(high), blocks.map(low));
         rounds(&mut left, &mut right, self.rounds);
         std::array::from_fn(|n| join(left[n], right[n]))
@@ -80,10 +91,14 @@ impl Schedule {
     /// Blocks that have nothing to do with each other, decrypted side by side: the same rounds, with
     /// the halves and the order of the keys exchanged.
     #[inline(always)]
-    fn decrypt<const N: usize>(&self, blocks: [u64; N]) -> [u64; N] {
-        let (mut left, mut right) = (blocks.map(high), blocks.map(low));
+    fn decrypt<const N: usize>(&self, wide: Option<Wide>, mut blocks: [u64; N]) -> [u64; N] {
         let mut keys = self.rounds;
         keys.reverse();
+        if let (Some(wide), Some(all)) = (wide, blocks.first_chunk_mut()) {
+            wide.decrypt(all, &keys);
+            return blocks;
+        }
+        let (mut left, mut right) = (blocks.map(high), blocks.map(low));
         rounds(&mut right, &mut left, keys);
         std::array::from_fn(|n| join(left[n], right[n]))
     }

@@ -2,7 +2,7 @@
 
 /// The S-boxes, by the octet of the round's input they take, the most significant first. These are
 /// the numbers all implementations of AFS have.
-const SBOXES: [[u8; 256]; 4] = [
+pub(super) const SBOXES: [[u8; 256]; 4] = [
     [
         0xea, 0x7f, 0xb2, 0x64, 0x9d, 0xb0, 0xd9, 0x11, 0xcd, 0x86, 0x86, 0x91, 0x0a, 0xb2, 0x93,
         0x06, 0x0e, 0x06, 0xd2, 0x65, 0x73, 0xc5, 0x28, 0x60, 0xf2, 0x20, 0xb5, 0x38, 0x7e, 0xda,
@@ -85,9 +85,12 @@ const SBOXES: [[u8; 256]; 4] = [
     ],
 ];
 
-/// How far the output of each S-box is rotated left: the octets change places, and then the whole
-/// word goes right by 5.
-const ROTATE_LEFT: [u32; 4] = [3, 27, 11, 19];
+/// Where the output of each S-box goes in the word, as an octet counted from the least significant,
+/// before the whole word goes right.
+pub(super) const PLACES: [usize; 4] = [1, 0, 2, 3];
+
+/// How far the whole word goes right, and what goes out comes in on the left.
+pub(super) const SHIFT: u32 = 5;
 
 /// What each octet of the round's input adds to its output: a round is four look-ups.
 pub(super) static TABLES: [[u32; 256]; 4] = tables();
@@ -97,8 +100,8 @@ const fn tables() -> [[u32; 256]; 4] {
     let mut index = 0;
     while index < 4 * 256 {
         let (which, octet) = (index / 256, index % 256);
-        let word = SBOXES[which][octet] as u32;
-        tables[which][octet] = word.rotate_left(ROTATE_LEFT[which]);
+        let word = (SBOXES[which][octet] as u32) << (8 * PLACES[which]);
+        tables[which][octet] = word.rotate_right(SHIFT);
         index += 1;
     }
     tables

@@ -17,6 +17,7 @@ use std::path::Path;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::env::Table;
+use crate::segment::is_no_space;
 
 /// Octets by which a file is lengthened with zeros: a sync of octets that were there before needs
 /// no journal of the file system.
@@ -126,14 +127,28 @@ impl Log {
     /// cannot fail for want of space.
     pub(crate) fn reserve(&mut self) -> io::Result<()> {
         let end = self.offset + self.frame.len() as u64;
-        let length = &mut self.lengths[self.current];
-        while *length < end {
-            let zeros = vec![0; 1 << 20];
-            let until = *length + STEP;
-            while *length < until {
-                self.files[self.current].write_all_at(&zeros, *length)?;
-                *length += zeros.len() as u64;
+        while self.lengths[self.current] < end {
+            let step = self.lengths[self.current] + STEP;
+            let result = self.lengthen(step);
+            // On a disk that is nearly full the last octets are for what was asked.
+            if result.as_ref().is_err_and(is_no_space) {
+                self.lengthen(end)?;
+            } else {
+                result?;
             }
+        }
+        Ok(())
+    }
+
+    fn lengthen(&mut self, until: u64) -> io::Result<()> {
+        let zeros = vec![0; 1 << 20];
+        let length = &mut self.lengths[self.current];
+        while *length < until {
+            let part = (until - *length).min(zeros.len() as u64);
+            #[expect(clippy::cast_possible_truncation, reason = "at most 1 MiB")]
+            let part = &zeros[..part as usize];
+            self.files[self.current].write_all_at(part, *length)?;
+            *length += part.len() as u64;
         }
         Ok(())
     }

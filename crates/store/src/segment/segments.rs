@@ -10,12 +10,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, fallocate};
+use nix::sys::statvfs::fstatvfs;
 use parking_lot::Mutex;
 
 use super::error::{SegmentError, SegmentProblem, is_no_space};
 use super::files::Files;
 use super::stats::{Counters, SegmentStats, add};
 use super::{BLOCK, Codec, Extent, MAX_RECORD, Stored};
+
+/// Octets of the disk that are not for data, and the part of a small disk that they are at most.
+const MARGIN: u64 = 16 << 20;
+const MARGIN_PART: u64 = 16;
 
 /// A segment as the metadata has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -546,10 +551,26 @@ impl Writer {
 
     fn allocate_to(&mut self, file: &File, end: u32) -> io::Result<()> {
         let (from, to) = (u64::from(self.reserved), u64::from(end));
+        leave_margin(file, to - from)?;
         allocate(file, FallocateFlags::empty(), from, to - from)?;
         self.reserved = end;
         Ok(())
     }
+}
+
+/// Refuses to take so many octets if hardly anything would be left: removing files needs some space
+/// too, for what it changes in the metadata.
+fn leave_margin(file: &File, wanted: u64) -> io::Result<()> {
+    // Whoever cannot tell has no limit.
+    let Ok(disk) = fstatvfs(file) else {
+        return Ok(());
+    };
+    let fragment = disk.fragment_size();
+    let margin = MARGIN.min(disk.blocks() * fragment / MARGIN_PART);
+    if disk.blocks_available() * fragment < wanted.saturating_add(margin) {
+        return Err(Errno::ENOSPC.into());
+    }
+    Ok(())
 }
 
 fn allocate(file: &File, mode: FallocateFlags, offset: u64, len: u64) -> io::Result<()> {
