@@ -31,6 +31,13 @@ pub(crate) struct Early {
     edits: Vec<Edit>,
 }
 
+impl Early {
+    /// The directory's version after it.
+    pub(crate) fn version(&self) -> DataVersion {
+        self.status.data_version
+    }
+}
+
 /// A change of a directory that is under way. If it ends without an answer, what is cached of the
 /// directory is in doubt.
 #[derive(Debug)]
@@ -157,10 +164,14 @@ fn edited(pages: &mut Vec<u8>, edits: &[Edit]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use afar_dir::{Directory, DirectoryBuilder};
     use afar_types::FileType;
+    use tokio::time::Instant;
 
     use super::*;
+    use crate::vnode::Promise;
 
     fn status(version: u64, length: usize) -> FetchStatus {
         FetchStatus {
@@ -210,6 +221,20 @@ mod tests {
             assert_eq!(has(&state, name), Some(true), "{name}");
         }
         assert_eq!(state.status.unwrap().data_version, DataVersion(8));
+    }
+
+    #[test]
+    fn while_a_change_waits_for_one_before_it_nothing_is_promised() {
+        let mut state = directory(5);
+        state.promise = Some(Promise {
+            server: "192.0.2.1:7000".parse().unwrap(),
+            until: Instant::now() + Duration::from_secs(60),
+        });
+        state.changing = 2;
+        state.end(add(7, "b"));
+        assert!(state.promised().is_none() && state.valid().is_zero());
+        state.end(add(6, "a"));
+        assert!(state.promised().is_some() && !state.valid().is_zero());
     }
 
     #[test]

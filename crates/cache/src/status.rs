@@ -65,8 +65,13 @@ impl Cache {
                 server: promised.server,
                 until,
             });
-        } else if state.promised().is_none() {
-            // What was broken or changed meanwhile may be newer than this.
+        } else if !state.holds()
+            && state
+                .status
+                .is_none_or(|old| old.data_version <= status.data_version)
+        {
+            // What was broken or changed meanwhile may be newer than this, so nothing is promised. What
+            // is newer than this, or promised, stays.
             state.take_status(status);
         }
         drop(state);

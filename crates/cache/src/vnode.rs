@@ -134,12 +134,17 @@ impl Vnode {
 }
 
 impl State {
-    /// The status, if it is promised.
+    /// The status, if it is promised. That of a directory is not right as long as a change that was
+    /// answered waits for one before it: who made it must see it.
     pub(crate) fn promised(&self) -> Option<FetchStatus> {
-        let holds = self
-            .promise
-            .is_some_and(|promise| promise.until > Instant::now());
-        self.status.filter(|_| holds)
+        self.status
+            .filter(|_| self.holds() && self.early.is_empty())
+    }
+
+    /// Whether a server's word holds.
+    pub(crate) fn holds(&self) -> bool {
+        self.promise
+            .is_some_and(|promise| promise.until > Instant::now())
     }
 
     /// Takes a status a server told. What is cached of another version goes.
@@ -158,11 +163,14 @@ impl State {
             dirty.length = status.length.max(dirty.ranges.end());
         }
         self.status = Some(status);
+        // Changes that waited for those before them are in it.
+        self.early.retain(|early| early.version() > version);
     }
 
     /// How long the status will be told to be over when it is.
     pub(crate) fn valid(&self) -> Duration {
-        let left = self.promise.map_or(Duration::ZERO, |promise| {
+        let promise = self.promise.filter(|_| self.early.is_empty());
+        let left = promise.map_or(Duration::ZERO, |promise| {
             promise.until.saturating_duration_since(Instant::now())
         });
         left.min(VALID_MOST)

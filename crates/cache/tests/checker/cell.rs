@@ -1,0 +1,297 @@
+//! A cell in one process, whose file server can be stopped and killed and whose machines can be cut
+//! off, and which knows which machine may not know what is new.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use afar_cache::{Cache, CacheConfig, Root};
+use afar_cell::{Client, Config};
+use afar_fileserver::hosts::{Hosts, HostsConfig};
+use afar_fileserver::protection::Protection;
+use afar_fileserver::server::FileServer;
+use afar_fileserver::volumes::{Hold, Volumes};
+use afar_net::{AbortCode, Endpoint};
+use afar_rpc::{Caller, rxafs, vl};
+use afar_store::{Durability, NewVolume, Partition, PartitionOptions, VolumeChange};
+use afar_types::{
+    AclRecord, AclRecordEntry, AfsUuid, NvldbEntry, PartitionId, PtsId, SiteFlags, VldbFlags,
+    VolumeId,
+};
+use afar_xdr::CharArray;
+
+use crate::history::{Tick, tick};
+use crate::switch::Switch;
+
+const NAME: &str = "root.cell";
+const VOLUME: VolumeId = VolumeId(10);
+/// Rx gives a silent peer up after this; shorter than usual, so that both outcomes are met.
+const DEAD_TIME: Duration = Duration::from_secs(2);
+/// A change waits for a machine that does not answer, beside three of its round trips.
+const BREAK_WAIT: Duration = Duration::from_millis(700);
+/// When a machine that does not answer counts as down.
+const BREAK_LIMIT: Duration = Duration::from_millis(1500);
+/// What a machine needs at most, once nothing is in its way, until it knows what is new: it asks a
+/// server, or the server calls it.
+const SYNC: Duration = Duration::from_secs(8);
+/// How long after a trouble requests may fail because of it.
+const AFTERMATH: Duration = Duration::from_secs(6);
+
+/// The location server.
+#[derive(Clone)]
+struct Locations;
+
+impl vl::Service for Locations {
+    async fn get_entry_by_name_n(
+        &self,
+        _: &Caller,
+        _: vl::get_entry_by_name_n::Request,
+    ) -> Result<vl::get_entry_by_name_n::Reply, AbortCode> {
+        let mut entry = NvldbEntry {
+            name: CharArray::new(NAME).unwrap(),
+            n_servers: 1,
+            volume_id: [VOLUME, VolumeId(0), VolumeId(0)],
+            flags: VldbFlags(0x1000),
+            ..NvldbEntry::default()
+        };
+        entry.server_number[0] = u32::from_be_bytes([127, 0, 0, 1]);
+        entry.server_flags[0] = SiteFlags(4);
+        Ok(vl::get_entry_by_name_n::Reply { entry })
+    }
+}
+
+/// What a machine may not know yet.
+#[derive(Debug, Default)]
+struct Sight {
+    /// It may not know what was changed since then.
+    blind_since: Option<Tick>,
+    /// Since when, and since what time, nothing has been in its way.
+    clear: Option<(Tick, Instant)>,
+}
+
+/// A client machine.
+pub(crate) struct Machine {
+    pub(crate) cache: Cache,
+    pub(crate) switch: Switch,
+    sight: Mutex<Sight>,
+}
+
+impl Machine {
+    fn sight(&self) -> MutexGuard<'_, Sight> {
+        self.sight.lock().unwrap()
+    }
+
+    /// From now on it may not be told what is new.
+    pub(crate) fn blind(&self) {
+        let mut sight = self.sight();
+        sight.blind_since.get_or_insert_with(tick);
+        sight.clear = None;
+    }
+
+    /// Nothing is in its way any more.
+    pub(crate) fn clear(&self) {
+        self.sight().clear = Some((tick(), Instant::now()));
+    }
+
+    /// Since when it knows everything, if it looks from this time on.
+    pub(crate) fn knows_since(&self, from: Tick) -> Tick {
+        let mut sight = self.sight();
+        if sight.clear.is_some_and(|(_, when)| when.elapsed() > SYNC) {
+            *sight = Sight::default();
+        }
+        sight.blind_since.map_or(from, |since| since.min(from))
+    }
+
+    /// The server has answered a request made at this time: now it knows everything that was changed
+    /// before.
+    pub(crate) fn was_answered(&self, asked: Tick) {
+        let mut sight = self.sight();
+        if sight.clear.is_some_and(|(since, _)| since < asked) {
+            *sight = Sight::default();
+        }
+    }
+}
+
+/// A running file server.
+struct Running {
+    server: Arc<FileServer>,
+    endpoint: Endpoint,
+    switch: Switch,
+}
+
+/// The cell.
+pub(crate) struct Cell {
+    volumes: Arc<Volumes>,
+    running: Mutex<Option<Running>>,
+    locations: Endpoint,
+    port: u16,
+    directory: tempfile::TempDir,
+    pub(crate) machines: Vec<Machine>,
+    /// Troubles under way, and when the last one ended.
+    troubles: AtomicU64,
+    last: Mutex<Option<Instant>>,
+    pub(crate) over: AtomicBool,
+}
+
+impl Cell {
+    /// With one volume, in which anyone may do anything, and so many machines.
+    pub(crate) async fn new(machines: usize) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let options = PartitionOptions::default().durability(Durability::Async);
+        let store = directory.path().join("store");
+        std::fs::create_dir(&store).unwrap();
+        let partition = Arc::new(Partition::init(&store, &options).unwrap());
+        let name: PartitionId = "/vicepa".parse().unwrap();
+        let volumes = Arc::new(Volumes::new(vec![(name, partition)]));
+        make_volume(&volumes);
+        let locations =
+            Endpoint::bind("127.0.0.1:0".parse().unwrap(), afar_net::Config::default()).unwrap();
+        locations.serve(vl::SERVICE, vl::NAME, vl::Server::new(Locations));
+        locations.stats().await;
+        let mut cell = Self {
+            volumes,
+            running: Mutex::new(None),
+            locations,
+            port: 0,
+            directory,
+            machines: Vec::new(),
+            troubles: AtomicU64::new(0),
+            last: Mutex::new(None),
+            over: AtomicBool::new(false),
+        };
+        cell.port = cell.serve().await;
+        for _ in 0..machines {
+            let machine = cell.machine().await;
+            cell.machines.push(machine);
+        }
+        cell
+    }
+
+    /// Starts the file server, from what the one before has saved if it has.
+    async fn serve(&self) -> u16 {
+        let saved = self.directory.path().join("callbacks");
+        let hosts = Hosts::new(HostsConfig {
+            break_wait: BREAK_WAIT,
+            break_limit: BREAK_LIMIT,
+            restore: saved.exists().then_some(saved),
+            ..HostsConfig::new(AfsUuid::from_random([7; 16]))
+        });
+        let protection = Arc::new(Protection::new(Vec::new()));
+        let server = FileServer::new(Arc::clone(&self.volumes), hosts, protection);
+        let switch = Switch::default();
+        let config = afar_net::Config {
+            hold: true,
+            ..afar_net::Config::default()
+        };
+        let address = format!("127.0.0.1:{}", self.port).parse().unwrap();
+        let endpoint = loop {
+            match switch.bind(address, config.clone()) {
+                Ok(endpoint) => break endpoint,
+                // The one before is not gone yet.
+                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+            }
+        };
+        server.hosts().attach(&endpoint);
+        let service = rxafs::Server::new(server.service(endpoint.clone()));
+        endpoint.serve(rxafs::SERVICE, rxafs::NAME, service);
+        endpoint.stats().await;
+        let port = endpoint.local_addr().port();
+        *self.running.lock().unwrap() = Some(Running {
+            server,
+            endpoint,
+            switch,
+        });
+        port
+    }
+
+    /// Another machine.
+    pub(crate) async fn machine(&self) -> Machine {
+        let config = Config {
+            cellservdb: Some("/dev/null".into()),
+            vl_servers: vec![self.locations.local_addr()],
+            dns: false,
+            file_port: self.port,
+            busy_limit: Duration::from_secs(5),
+            ..Config::default()
+        };
+        let switch = Switch::default();
+        let mut network = afar_net::Config::default();
+        network.rx.dead_time = DEAD_TIME;
+        let endpoint = switch.bind("127.0.0.1:0".parse().unwrap(), network);
+        let client = Client::new(endpoint.unwrap(), config).unwrap();
+        let mut config = CacheConfig::new(self.directory.path().join("cache"));
+        config.root = Root::Volume("test.example".parse().unwrap(), NAME.to_owned());
+        Machine {
+            cache: Cache::open(client, config).await.unwrap(),
+            switch,
+            sight: Mutex::default(),
+        }
+    }
+
+    /// Stops the server in good order, as SIGTERM does, and starts it again. Who was promised what
+    /// outlives it, so nobody is blinded.
+    pub(crate) async fn restart(&self) {
+        let running = self.running.lock().unwrap().take().unwrap();
+        running.endpoint.shutdown().await;
+        let saved = self.directory.path().join("callbacks");
+        running.server.hosts().save(&saved).unwrap();
+        self.serve().await;
+    }
+
+    /// Kills the server, as SIGKILL does, and starts another one that knows nobody.
+    pub(crate) async fn kill(&self) {
+        self.machines.iter().for_each(Machine::blind);
+        let running = self.running.lock().unwrap().take().unwrap();
+        running.switch.kill();
+        // What it was committing at the time ends.
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        self.serve().await;
+        self.machines.iter().for_each(Machine::clear);
+        tokio::spawn(async move { running.endpoint.shutdown().await });
+    }
+
+    /// Takes the volume away for a time, as the volume server does, and says that it is another one.
+    pub(crate) async fn hold(&self, hold: Hold, time: Duration) {
+        let server = {
+            let running = self.running.lock().unwrap();
+            Arc::clone(&running.as_ref().unwrap().server)
+        };
+        let held = self.volumes.hold(VOLUME, hold).await;
+        server.hosts().break_volume(VOLUME).await;
+        tokio::time::sleep(time).await;
+        drop(held);
+    }
+
+    pub(crate) fn trouble_begins(&self) {
+        self.troubles.fetch_add(1, Ordering::SeqCst);
+    }
+
+    pub(crate) fn trouble_ends(&self) {
+        *self.last.lock().unwrap() = Some(Instant::now());
+        self.troubles.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Whether a request that began then may have failed because of a trouble.
+    pub(crate) fn may_fail(&self, begun: Instant) -> bool {
+        let last = *self.last.lock().unwrap();
+        self.troubles.load(Ordering::SeqCst) > 0
+            || last.is_some_and(|last| last + AFTERMATH > begun)
+    }
+}
+
+fn make_volume(volumes: &Arc<Volumes>) {
+    let (_, partition) = volumes.partitions().next().unwrap();
+    let volume = volumes.create(partition, &NewVolume::new(VOLUME, NAME));
+    let volume = volume.unwrap();
+    let unlimited = VolumeChange {
+        max_quota: Some(0),
+        ..VolumeChange::default()
+    };
+    volume.change(unlimited).unwrap();
+    let anyone = AclRecordEntry {
+        id: PtsId::ANYUSER,
+        rights: "rlidwka".parse().unwrap(),
+    };
+    let acl = AclRecord::new(vec![anyone], Vec::new()).unwrap();
+    volume.set_acl(volume.root(), &acl).unwrap();
+}

@@ -1,0 +1,77 @@
+//! What goes wrong: servers restarted and killed, machines cut off, the volume taken away.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use afar_fileserver::volumes::Hold;
+use fastrand::Rng;
+
+use crate::worker::World;
+
+/// How often each thing happened.
+#[derive(Debug, Default)]
+pub(crate) struct Troubles {
+    pub(crate) cuts: u32,
+    pub(crate) long_cuts: u32,
+    pub(crate) restarts: u32,
+    pub(crate) kills: u32,
+    pub(crate) holds: u32,
+}
+
+/// Makes trouble, until the work is over.
+pub(crate) async fn make_trouble(world: Arc<World>, seed: u64) -> Troubles {
+    let (mut rng, mut made) = (Rng::with_seed(seed), Troubles::default());
+    let cell = &world.cell;
+    while !cell.over.load(Ordering::SeqCst) {
+        pause(&mut rng, 100..1200).await;
+        cell.trouble_begins();
+        match rng.u32(0..12) {
+            0..4 => {
+                made.cuts += 1;
+                cut(&world, &mut rng, 30..900).await;
+            }
+            4 => {
+                made.long_cuts += 1;
+                cut(&world, &mut rng, 2200..4000).await;
+            }
+            5..8 => {
+                made.restarts += 1;
+                let _nobody = world.quiet.write().await;
+                cell.restart().await;
+            }
+            8..10 => {
+                made.kills += 1;
+                let _nobody = world.quiet.write().await;
+                cell.kill().await;
+            }
+            10 => {
+                made.holds += 1;
+                let time = Duration::from_millis(rng.u64(20..600));
+                cell.hold(Hold::Busy, time).await;
+            }
+            _ => {
+                made.holds += 1;
+                let time = Duration::from_millis(rng.u64(20..300));
+                cell.hold(Hold::Offline, time).await;
+            }
+        }
+        cell.trouble_ends();
+    }
+    made
+}
+
+/// Cuts one machine off for a time, in milliseconds.
+async fn cut(world: &World, rng: &mut Rng, time: std::ops::Range<u64>) {
+    let machines = &world.cell.machines;
+    let machine = &machines[rng.usize(0..machines.len())];
+    machine.blind();
+    machine.switch.cut();
+    pause(rng, time).await;
+    machine.switch.mend();
+    machine.clear();
+}
+
+async fn pause(rng: &mut Rng, time: std::ops::Range<u64>) {
+    tokio::time::sleep(Duration::from_millis(rng.u64(time))).await;
+}
