@@ -302,7 +302,9 @@ impl<S: Socket> Driver<S> {
                 let id = self
                     .engine
                     .connect(now, shared.peer, shared.service, &*security);
-                if self.closing.is_some() {
+                // A peer's call that is let finish may need others: a file server tells clients of a
+                // change before it answers who made it.
+                if self.closing.is_some() && !self.calls.is_any_served() {
                     shared.close();
                 }
                 let fresh = shared.id.set(id);
@@ -422,7 +424,8 @@ impl<S: Socket> Driver<S> {
         let now = self.socket.now();
         self.calls
             .abort_all(&mut self.engine, now, &mut self.wakers);
-        for id in std::mem::take(&mut self.connections).into_keys() {
+        for (id, connection) in std::mem::take(&mut self.connections) {
+            connection.close();
             self.engine.close(now, id);
         }
         loop {

@@ -163,7 +163,8 @@ impl Endpoint {
     }
 
     /// Lets running calls finish, for at most [`Config::shutdown_limit`], refuses new ones, and
-    /// closes the socket. Calls that did not finish fail with
+    /// closes the socket. While calls of peers run, calls can be made on new connections, as those
+    /// may depend on them. Calls that did not finish fail with
     /// [`CallError::Closed`](afar_rx::CallError::Closed).
     pub async fn shutdown(&self) {
         let (done, ended) = oneshot::channel();

@@ -71,6 +71,58 @@ async fn a_server_finishes_its_calls_before_it_ends() {
     );
 }
 
+/// Serves by asking another, once it is told to.
+struct Asking {
+    slow: Slow,
+    endpoint: Endpoint,
+    other: std::net::SocketAddr,
+}
+
+impl Handler for Asking {
+    async fn handle(&self, call: &mut Call) -> Result<(), AbortCode> {
+        self.slow.called.notify_one();
+        self.slow.go.notified().await;
+        let mut asked = connect(&self.endpoint, self.other, ECHO)
+            .call()
+            .await
+            .map_err(|error| error.code())?;
+        asked.finish().await.map_err(|error| error.code())?;
+        let answer = asked.read_to_end(100).await;
+        call.send(answer.map_err(|error| error.code())?)
+            .await
+            .map_err(|error| error.code())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_is_let_finish_may_make_others() {
+    let (server, client, other) = (endpoint(), endpoint(), endpoint());
+    let (slow, answers) = (Slow::default(), Slow::default());
+    answers.go.notify_one();
+    other.serve(ECHO, "answers", answers);
+    let asking = Asking {
+        slow: slow.clone(),
+        endpoint: server.clone(),
+        other: other.local_addr(),
+    };
+    server.serve(ECHO, "asking", asking);
+    let mut call = connect(&client, server.local_addr(), ECHO)
+        .call()
+        .await
+        .unwrap();
+    call.finish().await.unwrap();
+    timeout(PATIENCE, slow.called.notified()).await.unwrap();
+    let mut shutdown = tokio::spawn({
+        let server = server.clone();
+        async move { server.shutdown().await }
+    });
+    assert!(timeout(PATIENCE / 600, &mut shutdown).await.is_err());
+    slow.go.notify_one();
+    let answer = timeout(PATIENCE, call.read_to_end(100)).await.unwrap();
+    assert_eq!(answer.unwrap(), "done");
+    timeout(PATIENCE, shutdown).await.unwrap().unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_finishes_its_calls_before_it_ends() {
     let (server, client) = (endpoint(), endpoint());

@@ -28,9 +28,9 @@ const VOLUME: VolumeId = VolumeId(10);
 /// Rx gives a silent peer up after this; shorter than usual, so that both outcomes are met.
 const DEAD_TIME: Duration = Duration::from_secs(2);
 /// A change waits for a machine that does not answer, beside three of its round trips.
-const BREAK_WAIT: Duration = Duration::from_millis(700);
+const BREAK_WAIT: Duration = Duration::from_millis(1200);
 /// When a machine that does not answer counts as down.
-const BREAK_LIMIT: Duration = Duration::from_millis(1500);
+const BREAK_LIMIT: Duration = Duration::from_millis(2500);
 /// What a machine needs at most, once nothing is in its way, until it knows what is new: it asks a
 /// server, or the server calls it.
 const SYNC: Duration = Duration::from_secs(8);

@@ -7,6 +7,7 @@ use std::time::Duration;
 use afar_fileserver::volumes::Hold;
 use fastrand::Rng;
 
+use crate::history::tick;
 use crate::worker::World;
 
 /// How often each thing happened.
@@ -26,6 +27,7 @@ pub(crate) async fn make_trouble(world: Arc<World>, seed: u64) -> Troubles {
     while !cell.over.load(Ordering::SeqCst) {
         pause(&mut rng, 100..1200).await;
         cell.trouble_begins();
+        let begun = tick();
         match rng.u32(0..12) {
             0..4 => {
                 made.cuts += 1;
@@ -57,6 +59,7 @@ pub(crate) async fn make_trouble(world: Arc<World>, seed: u64) -> Troubles {
             }
         }
         cell.trouble_ends();
+        eprintln!("from {begun} to {}: {made:?}", tick());
     }
     made
 }

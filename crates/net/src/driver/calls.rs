@@ -48,6 +48,12 @@ impl CallTable {
         !self.waiting.is_empty() || running.any(|call| Arc::strong_count(&call.shared) > 1)
     }
 
+    /// Whether a call of a peer runs. What serves it may have calls of its own to make.
+    pub(super) fn is_any_served(&self) -> bool {
+        let mut running = self.running.iter().flatten();
+        running.any(|call| call.shared.connection.is_none())
+    }
+
     /// Carries out what the application left in a call's state, and begins the call if need be.
     pub(super) fn settle(
         &mut self,
