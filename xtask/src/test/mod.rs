@@ -16,6 +16,9 @@ pub(crate) use count::Counts;
 /// Seeds of the simulation in an ordinary run and in a nightly one.
 const SEEDS: u64 = 500;
 const SEEDS_NIGHTLY: u64 = 10_000;
+/// Power failures of the store in an ordinary run and in a nightly one.
+const POINTS: u64 = 120;
+const POINTS_NIGHTLY: u64 = 3000;
 /// Time for each fuzz target in an ordinary run and in a nightly one.
 const FUZZ_TIME: Duration = Duration::from_secs(5);
 const FUZZ_TIME_NIGHTLY: Duration = Duration::from_secs(600);
@@ -35,7 +38,7 @@ pub(crate) struct Args {
     /// Seconds for each fuzz target [default: 5, nightly 600]
     #[arg(long)]
     fuzz_seconds: Option<u64>,
-    /// The long run: more seeds, longer fuzzing
+    /// The long run: more seeds, more power failures, longer fuzzing
     #[arg(long)]
     nightly: bool,
 }
@@ -44,6 +47,14 @@ impl Args {
     fn seeds(&self) -> u64 {
         self.seeds
             .unwrap_or(if self.nightly { SEEDS_NIGHTLY } else { SEEDS })
+    }
+
+    fn crash_points(&self) -> u64 {
+        if self.nightly {
+            POINTS_NIGHTLY
+        } else {
+            POINTS
+        }
     }
 
     fn fuzz_time(&self) -> Duration {
@@ -125,7 +136,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             Step::Tidy => steps::tidy(),
             Step::Clippy => steps::clippy(),
             Step::Doc => steps::doc(),
-            Step::Unit => steps::unit(),
+            Step::Unit => steps::unit(args.crash_points()),
             Step::Sim => steps::sim(args.seeds()),
             Step::Interop => steps::interop(),
             Step::Fuzz => fuzz::run(args.fuzz_time()),

@@ -21,6 +21,8 @@ const CELL_ENV: &str = "AFAR_TEST_OPENAFS";
 const XTASK_ENV: &str = "AFAR_TEST_XTASK";
 /// Tells the simulation how many seeds to run.
 const SEEDS_ENV: &str = "AFAR_SIM_SEEDS";
+/// Tells the store's tests how often the power fails.
+const POINTS_ENV: &str = "AFAR_TEST_CRASH_POINTS";
 
 pub(super) fn fmt() -> Result<Outcome> {
     let mut run = Runner::default();
@@ -71,12 +73,13 @@ pub(super) fn tidy() -> Result<Outcome> {
     Ok((verdict, Counts::default()))
 }
 
-/// All tests but those of the engine, then the examples in the documentation.
-pub(super) fn unit() -> Result<Outcome> {
+/// All tests but those of the engine, then the examples in the documentation; the store loses power
+/// at this many points.
+pub(super) fn unit(points: u64) -> Result<Outcome> {
     let mut run = Runner::default();
     run.tests(
         &["--workspace", "--exclude", "afar-rx"],
-        &[],
+        &[(POINTS_ENV, points.to_string().into())],
         Ignored::Leave,
     )?;
     run.follow(&mut sh::cargo([

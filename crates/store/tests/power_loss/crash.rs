@@ -259,9 +259,3 @@ fn lose_power_often(points: usize) {
 fn nothing_acknowledged_is_lost_with_the_power() {
     lose_power_often(setting("AFAR_TEST_CRASH_POINTS", 120));
 }
-
-#[test]
-#[ignore = "takes minutes"]
-fn nothing_acknowledged_is_lost_in_three_thousand_power_failures() {
-    lose_power_often(3000);
-}

@@ -17,7 +17,7 @@ const LEVELS: [&str; 3] = ["clear", "auth", "crypt"];
 const LEN: usize = 3_000_001;
 
 /// A network with servers in it, and who uses them.
-struct Side<'a> {
+pub(super) struct Side<'a> {
     net: &'a Net,
     realm: &'a Realm,
     users: &'a [(&'static str, User)],
@@ -25,7 +25,16 @@ struct Side<'a> {
     told: Vec<(String, Ran)>,
 }
 
-impl Side<'_> {
+impl<'a> Side<'a> {
+    pub(super) fn new(net: &'a Net, realm: &'a Realm, users: &'a [(&'static str, User)]) -> Self {
+        Self {
+            net,
+            realm,
+            users,
+            told: Vec::new(),
+        }
+    }
+
     fn place(&self, user: &str) -> Place {
         let found = self.users.iter().find(|(name, _)| *name == user);
         let place = place(self.net);
@@ -71,7 +80,7 @@ impl Side<'_> {
     }
 
     /// What everybody does.
-    fn work(&mut self, folder: &Path) {
+    pub(super) fn work(&mut self, folder: &Path) {
         let home = format!("{HOME}.1.1");
         self.ok(
             "admin",
@@ -158,12 +167,7 @@ fn openafs_s_clients_are_told_the_same_by_both_kinds_of_servers() {
         let foreign = super::place(net).with_environment(carol.environment());
         foreign.run(&["pts", "createuser", "carol@other.example"]);
         let seen = place.ok("pts membership carol@other.example");
-        let mut side = Side {
-            net,
-            realm: &realm,
-            users: &users,
-            told: Vec::new(),
-        };
+        let mut side = Side::new(net, &realm, &users);
         side.work(folder.path());
         (seen, side.told)
     });

@@ -4,11 +4,13 @@
 //! - `files`: OpenAFS's clients with tickets read and write on both kinds of servers
 //! - `ours`: afar's client and tools with tickets in a cell of OpenAFS's servers
 //! - `rotation`: a new key while both run
+//! - `login`: OpenAFS's programs in an afar cell that has no KDC
 //! - `moving`: volumes between both kinds of servers, all of whom prove who they are
 //!
 //! What OpenAFS's tools print with tickets is compared in `script`.
 
 mod files;
+mod login;
 mod moving;
 mod ours;
 mod programs;
@@ -62,6 +64,18 @@ impl Realm {
     pub(crate) fn of(openafs: &OpenAfs) -> Self {
         Self {
             kerberos: openafs.kerberos(),
+            programs: Programs::build(),
+            folder: TempDir::new().unwrap(),
+        }
+    }
+
+    /// A realm that is only a name: nobody but the cell gives tickets. The folder is for its
+    /// `krb5.conf`.
+    pub(crate) fn without_kdc(folder: &Path) -> Self {
+        let config = format!("[libdefaults]\ndefault_realm = {REALM}\ndns_lookup_kdc = false\n");
+        fs::write(folder.join("krb5.conf"), config).unwrap();
+        Self {
+            kerberos: folder.to_owned(),
             programs: Programs::build(),
             folder: TempDir::new().unwrap(),
         }
