@@ -10,10 +10,10 @@ use tokio::sync::broadcast;
 
 use crate::breaks::Breaks;
 use crate::config::{CacheConfig, Root};
+use crate::disk::{Disk, Limits};
 use crate::error::CacheError;
 use crate::handles::Handles;
 use crate::inodes::{Inodes, Place};
-use crate::memory::Memory;
 use crate::mount::Mounts;
 use crate::storage::{FileKey, Storage};
 use crate::types::Invalidation;
@@ -24,6 +24,8 @@ use crate::vnodes::Vnodes;
 const INVALIDATIONS: usize = 65_536;
 /// How often what could not be stored is tried again.
 const STORE_AGAIN: Duration = Duration::from_secs(30);
+/// How long it is waited for what an earlier process could not store to be stored.
+const RECOVER: Duration = Duration::from_secs(5);
 
 /// A cache manager. Cheap to clone; used from within a tokio runtime. End it with
 /// [`close`](Self::close).
@@ -55,9 +57,9 @@ impl Cache {
     /// Opens the cache in its directory for files this client reaches.
     ///
     /// # Errors
-    /// When the directory cannot be used, or the volume at the root cannot be found.
+    /// When the directory cannot be used or is another's, or the volume at the root cannot be found.
     pub async fn open(client: Client, config: CacheConfig) -> Result<Self, CacheError> {
-        let storage: Arc<dyn Storage> = Arc::new(Memory::new(config.bytes));
+        let storage = open_storage(&config).await?;
         let (vnodes, inodes) = (Arc::new(Vnodes::new(config.files)), Arc::default());
         let (invalidations, _) = broadcast::channel(INVALIDATIONS);
         let breaks = Breaks::new(Arc::clone(&vnodes), Arc::clone(&inodes), invalidations);
@@ -83,25 +85,42 @@ impl Cache {
                 Place::Vnode(found.map_err(|source| CacheError::Root {
                     cell: cell.clone(),
                     volume: volume.clone(),
-                    source,
+                    source: Box::new(source),
                 })?)
             }
         };
         cache.0.inodes.set_root(root);
+        if tokio::time::timeout(RECOVER, cache.recover())
+            .await
+            .is_err()
+        {
+            tracing::warn!("what was written before a restart is stored later");
+        }
         tokio::spawn(store_again(Arc::downgrade(&cache.0)));
         Ok(cache)
     }
 
-    /// Stores what is not stored yet and gives all promises back. What cannot be stored is lost, and
-    /// said in the log.
+    /// Stores what is not stored yet and gives all promises back. What cannot be stored, or is not
+    /// when this is given up, is stored by the next who opens the cache in this directory.
     pub async fn close(&self) {
-        for vnode in self.0.all_dirty() {
-            if let Err(error) = self.store(&vnode).await {
+        let dirty = self.0.all_dirty();
+        for vnode in &dirty {
+            self.keep(vnode).await;
+        }
+        for vnode in &dirty {
+            if let Err(error) = self.store(vnode).await {
                 let (cell, fid) = (&vnode.key.cell, vnode.key.fid);
-                tracing::error!(%cell, %fid, %error, "what was written is lost");
+                tracing::error!(
+                    %cell, %fid, %error,
+                    "what was written is not stored; the next mount with this cache goes on"
+                );
             }
         }
         self.0.client.close().await;
+        let storage = Arc::clone(&self.0.storage);
+        if let Err(error) = tokio::task::spawn_blocking(move || storage.close()).await {
+            tracing::error!(%error, "the cache did not end in order");
+        }
     }
 
     /// What was handed out with a time it holds, and no longer does. A receiver that lags must take
@@ -145,6 +164,22 @@ impl Inner {
     }
 }
 
+async fn open_storage(config: &CacheConfig) -> Result<Arc<dyn Storage>, CacheError> {
+    let dir = config.dir.clone();
+    let limits = Limits {
+        octets: config.bytes,
+        files: config.files,
+    };
+    let opened = tokio::task::spawn_blocking(move || Disk::open(&dir, limits)).await;
+    let opened = opened.unwrap_or_else(|error| {
+        Err(CacheError::Storage {
+            dir: config.dir.display().to_string(),
+            source: std::io::Error::other(error),
+        })
+    });
+    Ok(Arc::new(opened?))
+}
+
 /// Tries again to store what failed, as long as there is a cache.
 async fn store_again(cache: Weak<Inner>) {
     loop {
@@ -153,6 +188,7 @@ async fn store_again(cache: Weak<Inner>) {
             return;
         };
         let cache = Cache(inner);
+        cache.recover().await;
         for vnode in cache.0.all_dirty() {
             let closed = vnode.lock().writers == 0;
             if closed {

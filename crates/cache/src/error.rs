@@ -19,6 +19,27 @@ pub enum CacheError {
         /// Why.
         source: io::Error,
     },
+    /// Another process has the directory.
+    #[error(
+        "the cache in {dir} is in use by another mount; name another directory, or end that one"
+    )]
+    InUse {
+        /// The directory.
+        dir: String,
+    },
+    /// What is in the directory was written by a newer version.
+    #[error(
+        "the cache in {dir} is of format {found}, and this version knows formats up to {known}; use \
+         a newer version, name another directory, or empty it if all that was written is stored"
+    )]
+    Newer {
+        /// The directory.
+        dir: String,
+        /// Its format.
+        found: u32,
+        /// The one that is known.
+        known: u32,
+    },
     /// The volume at the root cannot be found.
     #[error("the root volume {volume} of cell {cell} cannot be found")]
     Root {
@@ -27,7 +48,7 @@ pub enum CacheError {
         /// The volume as named.
         volume: String,
         /// Why.
-        source: Error,
+        source: Box<Error>,
     },
 }
 

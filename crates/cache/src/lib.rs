@@ -9,7 +9,8 @@
 //! - `vnode`, `vnodes`: what is known of each file; all that are in memory
 //! - `status`, `breaks`: statuses and promises; promises that are broken
 //! - `names`, `listing`, `entries`, `edit`: directories looked up, read and changed
-//! - `data`: files read, read ahead, written and stored; `storage`, `memory`: where data is kept
+//! - `data`: files read, read ahead, written and stored; `storage`, `disk`: where data is kept
+//! - `recover`: what an earlier process wrote and could not store
 //! - `attributes`, `access`, `xattr`, `lock`: what else there is to ask
 
 mod access;
@@ -18,6 +19,7 @@ mod breaks;
 mod cache;
 mod config;
 mod data;
+mod disk;
 mod edit;
 mod entries;
 mod error;
@@ -25,10 +27,10 @@ mod handles;
 mod inodes;
 mod listing;
 mod lock;
-mod memory;
 mod mount;
 mod names;
 mod ranges;
+mod recover;
 mod status;
 mod storage;
 mod types;

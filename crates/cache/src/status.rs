@@ -91,13 +91,13 @@ impl Cache {
             let mut volumes = self.0.lock_volumes();
             volumes.insert((volume, cell.clone()), made)
         };
+        // A release counts versions on; what was restored may count the same ones again.
+        if before != Some(made) && vnode.volume.kind() == VolumeType::ReadWrite {
+            self.0.storage.instance(cell, volume, made);
+        }
         if before.is_some_and(|before| before != made) {
             tracing::info!(%cell, %volume, "the volume is another one now");
             self.0.breaks.break_volume(volume);
-            // A release counts versions on; what was restored may count the same ones again.
-            if vnode.volume.kind() == VolumeType::ReadWrite {
-                self.0.storage.forget_volume(cell, volume);
-            }
         }
     }
 

@@ -3,8 +3,9 @@
 use std::fmt;
 use std::io;
 use std::ops::Range;
+use std::path::PathBuf;
 
-use afar_types::{CellName, DataVersion, Fid, VolumeId};
+use afar_types::{CellName, DataVersion, Fid, UnixTime, VolumeId};
 use bytes::Bytes;
 
 use crate::ranges::RangeSet;
@@ -20,20 +21,74 @@ pub(crate) struct FileKey {
 /// Octets of a file with their place, in order of their places.
 pub(crate) type Pieces = Vec<(u64, Bytes)>;
 
-/// Keeps data of files: clean octets, which belong to a data version and may be dropped at any time,
-/// and dirty ones, which may not. Methods are short and do not wait for anything but a disk.
-pub(crate) trait Storage: fmt::Debug + Send + Sync {
-    /// The clean octets of this version that are there.
-    fn read(&self, key: &FileKey, version: DataVersion, range: Range<u64>) -> io::Result<Pieces>;
+/// Whether to wait for a disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// However long it takes.
+    Yes,
+    /// Only what is in memory will do.
+    No,
+}
 
-    /// Keeps octets of this version; those of any other are dropped.
+/// What was written to a file and could not be stored, so that it can be after a crash too.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Kept {
+    /// The version of the file it was written to.
+    pub(crate) base: DataVersion,
+    /// The octets written.
+    pub(crate) ranges: RangeSet,
+    /// The file's length.
+    pub(crate) length: u64,
+    /// The least length it was cut to.
+    pub(crate) limit: u64,
+    /// Whether its length was set.
+    pub(crate) resized: bool,
+    /// When it was changed.
+    pub(crate) mtime: UnixTime,
+    /// When it had been changed when storing was tried last; 0 if it never was.
+    pub(crate) tried: UnixTime,
+}
+
+/// Something kept by an earlier process.
+#[derive(Debug, Clone)]
+pub(crate) struct Left {
+    /// Which of all.
+    pub(crate) number: u64,
+    pub(crate) key: FileKey,
+    pub(crate) kept: Kept,
+}
+
+/// Keeps data of files: clean octets, which belong to a data version and may be dropped at any time,
+/// and dirty ones, which may not. Methods do not wait for anything but a disk.
+pub(crate) trait Storage: fmt::Debug + Send + Sync {
+    /// The clean octets of this version that are there. If it is not to wait, and they would have to
+    /// come from a disk, that is [`io::ErrorKind::WouldBlock`].
+    fn read(
+        &self,
+        key: &FileKey,
+        version: DataVersion,
+        range: Range<u64>,
+        wait: Wait,
+    ) -> io::Result<Pieces>;
+
+    /// Which clean octets of this version are there, as far as is known without reading them.
+    fn present(
+        &self,
+        key: &FileKey,
+        version: DataVersion,
+        range: Range<u64>,
+    ) -> io::Result<RangeSet>;
+
+    /// Keeps octets of this version, in which the file has this length; those of any other are
+    /// dropped. What cannot be kept is not.
     fn write_clean(
         &self,
         key: &FileKey,
         version: DataVersion,
         offset: u64,
         data: &[u8],
-    ) -> io::Result<()>;
+        length: u64,
+    );
 
     /// The dirty octets that are there.
     fn read_dirty(&self, key: &FileKey, range: Range<u64>) -> io::Result<Pieces>;
@@ -44,9 +99,24 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
     /// Drops the dirty octets from this place on.
     fn cut_dirty(&self, key: &FileKey, length: u64) -> io::Result<()>;
 
-    /// A server has these dirty octets now, as part of version `to`: they become clean. If that
-    /// version has what version `from` had before `limit` and nothing else was changed, `from` is
-    /// given, and the clean octets before `limit` are of the new version too.
+    /// Has what was written to a file survive a crash, until it is stored or
+    /// [forgotten](Self::forget). When this returns it is on the disk.
+    fn keep(&self, key: &FileKey, kept: &Kept) -> io::Result<()>;
+
+    /// What was kept when the storage was opened.
+    fn left(&self) -> Vec<Left>;
+
+    /// Has something that was left be dirty octets of its file again. Returns false if there are
+    /// others now, or the kept ones are gone.
+    fn adopt(&self, left: &Left) -> io::Result<bool>;
+
+    /// Puts something that was left where a user finds it; returns where.
+    fn put_aside(&self, left: &Left) -> io::Result<PathBuf>;
+
+    /// A server has these dirty octets now, as part of version `to`. If that version has what version
+    /// `from` had before `limit` and nothing else was changed, `from` is given: the octets become
+    /// clean, and the clean ones before `limit` are of the new version too. Otherwise all of them are
+    /// dropped.
     fn stored(
         &self,
         key: &FileKey,
@@ -58,6 +128,9 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
     /// Drops all of a file, dirty or clean.
     fn forget(&self, key: &FileKey);
 
-    /// Drops what is clean of a volume.
-    fn forget_volume(&self, cell: &CellName, volume: VolumeId);
+    /// A volume is the instance that was made at this time. What is clean of another is dropped.
+    fn instance(&self, cell: &CellName, volume: VolumeId, made: UnixTime);
+
+    /// Puts on the disk what a later process may use.
+    fn close(&self);
 }

@@ -94,6 +94,10 @@ pub(crate) struct Dirty {
     pub(crate) unstored: bool,
     /// When it was changed.
     pub(crate) mtime: UnixTime,
+    /// The time with which it was tried to be stored last.
+    pub(crate) tried: UnixTime,
+    /// Whether all of it survives a crash.
+    pub(crate) kept: bool,
 }
 
 /// What was done to a file while what was written before is being stored.

@@ -3,6 +3,7 @@
 //! - `words`: command lines of all three
 //! - `options`: what `-o` may say
 //! - `serve`: from the client to the mount, and everything back in order at the end
+//! - `room`: how much of the disk a cache takes
 //! - `background`: a process that goes on when the command has ended
 //! - `table`, `record`: what the kernel has mounted; which process serves it
 //! - `umount`: taking it away
@@ -10,6 +11,7 @@
 mod background;
 mod options;
 mod record;
+mod room;
 mod serve;
 mod table;
 mod umount;
@@ -50,12 +52,13 @@ pub(crate) struct MountArgs {
         value_delimiter = ','
     )]
     options: Vec<String>,
-    /// The directory of this mount's cache. Its content is still kept in memory and lost when the
-    /// mount ends [default: in /var/cache/afar for root, else afar in $XDG_CACHE_HOME or ~/.cache; a
-    /// directory for each mountpoint]
+    /// The directory of this mount's cache, which belongs to one mount at a time [default: in
+    /// /var/cache/afar for root, else afar in $XDG_CACHE_HOME or ~/.cache; a directory for each
+    /// mountpoint]
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
-    /// How much is cached at most, of memory so far, such as 2Gi [default: 256 MiB]
+    /// How much of the disk the cache takes at most, such as 2Gi [default: a tenth of the disk, at most
+    /// 20 GiB, and at most half of what is free]
     #[arg(long, value_name = "AMOUNT", value_parser = parse_bytes)]
     cache_size: Option<u64>,
     /// How many files are cached at most

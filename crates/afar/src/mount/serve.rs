@@ -20,6 +20,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::background;
 use super::options::Options;
 use super::record::{self, Record};
+use super::room;
 use super::table::{self, KIND, Kept, Manner};
 use super::umount::by_whom;
 use super::{MountArgs, Source};
@@ -32,8 +33,6 @@ const LANES: usize = 16;
 /// What the kernel may read ahead of a reader, in KiB, so that its requests are large. How far ahead
 /// of it we are ourselves is another matter.
 const READ_AHEAD_KIB: u32 = 2048;
-/// What is cached unless told otherwise. It is kept in memory so far, so this is a little of that.
-const CACHE_DEFAULT: u64 = 256 << 20;
 /// The least that is of use.
 const CACHE_MIN: u64 = 64 << 20;
 /// How long those who use a mount that is to end may go on.
@@ -130,9 +129,14 @@ fn config(args: &MountArgs, source: &Source, place: &Path) -> anyhow::Result<Cac
         .mode(0o700)
         .create(&dir)
         .with_context(context)?;
-    let dir = dir.canonicalize().with_context(context)?;
-    let mut config = CacheConfig::new(dir);
-    config.bytes = args.cache_size.unwrap_or(CACHE_DEFAULT);
+    let mut config = CacheConfig::new(dir.canonicalize().with_context(context)?);
+    config.bytes = match args.cache_size {
+        Some(size) => size,
+        // On a disk that is nearly full it takes what it can get.
+        None => room::default_size(&config.dir)
+            .with_context(context)?
+            .max(CACHE_MIN),
+    };
     ensure!(
         config.bytes >= CACHE_MIN,
         "--cache-size: {} octets are too few to work with; give 64Mi or more",

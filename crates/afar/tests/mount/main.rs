@@ -12,6 +12,7 @@
     reason = "made-up content may wrap, and files of tests are small"
 )]
 
+mod cache;
 mod coherence;
 mod commands;
 mod crash;

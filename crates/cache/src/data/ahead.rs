@@ -108,13 +108,11 @@ impl Cache {
         };
         let vnode = &open.spot.vnode;
         let key = &vnode.key;
-        let present = self.0.storage.read(key, status.data_version, next.clone());
-        let present: u64 = present
-            .unwrap_or_default()
-            .iter()
-            .map(|(_, data)| data.len() as u64)
-            .sum();
-        if present < next.end - next.start {
+        let present = self
+            .0
+            .storage
+            .present(key, status.data_version, next.clone());
+        if present.unwrap_or_default().octets() < next.end - next.start {
             self.launch(vnode, status, next);
         }
     }

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use super::{Refetch, storage_failed};
 use crate::cache::Cache;
 use crate::ranges::RangeSet;
-use crate::storage::{Pieces, Storage};
+use crate::storage::{Pieces, Storage, Wait};
 use crate::types::Invalidation;
 use crate::vnode::Vnode;
 
@@ -35,6 +35,7 @@ struct Landing {
     storage: Arc<dyn Storage>,
     vnode: Arc<Vnode>,
     version: DataVersion,
+    length: u64,
 }
 
 impl Sink for Landing {
@@ -44,15 +45,13 @@ impl Sink for Landing {
 
     async fn write(&self, offset: u64, chunks: Vec<Bytes>) -> io::Result<()> {
         let mut at = offset;
-        let whole = joined(chunks);
-        if let Err(error) = self
-            .storage
-            .write_clean(&self.vnode.key, self.version, at, &whole)
-        {
-            // Readers find that it is not there, and fetch it past the cache.
-            storage_failed(&self.vnode, &error);
+        // What cannot be kept is not there for readers, who fetch it past the cache then.
+        for chunk in chunks {
+            let (key, version) = (&self.vnode.key, self.version);
+            self.storage
+                .write_clean(key, version, at, &chunk, self.length);
+            at += chunk.len() as u64;
         }
-        at += whole.len() as u64;
         tracing::trace!(fid = %self.vnode.key.fid, at, "data came");
         self.vnode.arrived.notify_waiters();
         Ok(())
@@ -97,7 +96,7 @@ impl Cache {
             let arrived = vnode.arrived.notified();
             tokio::pin!(arrived);
             arrived.as_mut().enable();
-            let pieces = self.0.storage.read(&vnode.key, version, range.clone());
+            let pieces = self.cached(vnode, version, range.clone()).await;
             let pieces = pieces.map_err(|error| Refetch::Failed(storage_failed(vnode, &error)))?;
             let Some(missing) = first_missing(&pieces, &range) else {
                 return Ok(pieces);
@@ -124,6 +123,26 @@ impl Cache {
                     break;
                 }
             }
+        }
+    }
+
+    /// The clean octets that are there. Threads of the runtime do not wait for the disk.
+    async fn cached(
+        &self,
+        vnode: &Vnode,
+        version: DataVersion,
+        range: Range<u64>,
+    ) -> io::Result<Pieces> {
+        let (storage, key) = (&self.0.storage, &vnode.key);
+        match storage.read(key, version, range.clone(), Wait::No) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                let (storage, key) = (Arc::clone(storage), key.clone());
+                let read = move || storage.read(&key, version, range, Wait::Yes);
+                tokio::task::spawn_blocking(read)
+                    .await
+                    .map_err(io::Error::other)?
+            }
+            read => read,
         }
     }
 
@@ -185,12 +204,13 @@ impl Cache {
         range: Range<u64>,
     ) -> Result<(), Error> {
         let version = status.data_version;
-        let present = self.0.storage.read(&vnode.key, version, range.clone());
-        let gaps = gaps_of(&present.unwrap_or_default(), &range);
+        let present = self.0.storage.present(&vnode.key, version, range.clone());
+        let gaps = present.unwrap_or_default().gaps(range.clone());
         let sink = Arc::new(Landing {
             storage: Arc::clone(&self.0.storage),
             vnode: Arc::clone(vnode),
             version,
+            length: status.length,
         });
         let (client, fid) = (&self.0.client, vnode.key.fid);
         for gap in gaps {
@@ -201,7 +221,7 @@ impl Cache {
     }
 
     /// Tells the kernel that a file's data is not what it was.
-    pub(super) fn data_changed(&self, vnode: &Vnode) {
+    pub(crate) fn data_changed(&self, vnode: &Vnode) {
         for inode in self.0.inodes.of_vnode(vnode) {
             let ino = inode.ino;
             let what = Invalidation::Inode { ino, data: true };

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use super::storage_failed;
 use crate::cache::Cache;
 use crate::error::Errno;
-use crate::storage::{FileKey, Storage};
+use crate::storage::{FileKey, Storage, Wait};
 use crate::vnode::{Dirty, Since, Vnode};
 
 /// Octets between two written ranges that are stored again rather than that another call is made, if
@@ -55,7 +55,9 @@ impl Written {
             return Ok(Bytes::from(vec![0; length]));
         }
         let clean = from..to.min(self.limit);
-        let clean = self.storage.read(&self.key, self.version, clean)?;
+        let clean = self
+            .storage
+            .read(&self.key, self.version, clean, Wait::Yes)?;
         match clean.into_iter().next() {
             Some((at, data)) if at == from => Ok(data),
             _ => Err(io::Error::other(
@@ -91,6 +93,8 @@ impl Cache {
                 self.store_failed(vnode, error);
                 if error == Errno::ENOENT {
                     self.discard(vnode);
+                } else {
+                    self.keep(vnode).await;
                 }
                 return Err(error);
             }
@@ -112,6 +116,7 @@ impl Cache {
                 tracing::error!(%cell, %fid, %error, "what was written cannot be stored; it is kept");
                 let number = Errno::of(&error);
                 self.store_failed(vnode, number);
+                self.keep(vnode).await;
                 Err(number)
             }
         }
@@ -149,6 +154,7 @@ impl Cache {
             return Ok(None);
         };
         dirty.since = None;
+        dirty.tried = dirty.mtime;
         let planned = dirty.clone();
         dirty.since = Some(Since::default());
         dirty.unstored = false;
@@ -192,7 +198,9 @@ impl Cache {
         }
         let clean = gap.start..gap.end.min(limit).max(gap.start);
         let wanted = clean.end - clean.start;
-        let there = self.0.storage.read(&vnode.key, base.data_version, clean);
+        // Read, and not only looked for: what is damaged would be missed when it is stored.
+        let (storage, version) = (&self.0.storage, base.data_version);
+        let there = storage.read(&vnode.key, version, clean, Wait::Yes);
         let there = there.map_err(|error| storage_failed(vnode, &error))?;
         let there: u64 = there.iter().map(|(_, data)| data.len() as u64).sum();
         Ok(there == wanted)
@@ -268,6 +276,7 @@ impl Cache {
             state.dirty = None;
         } else {
             // What is left was done to what is stored now.
+            dirty.kept = false;
             dirty.resized = dirty.unstored;
             dirty.limit = since.limit.min(status.length);
         }

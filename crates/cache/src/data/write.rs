@@ -27,32 +27,40 @@ impl Cache {
         let length = u32::try_from(data.len()).map_err(|_| Errno::EINVAL)?;
         let vnode = &open.spot.vnode;
         self.fresh(vnode).await?;
-        let written = {
-            let mut state = vnode.lock();
-            let offset = if open.flags.append {
-                state.length()
-            } else {
-                offset
-            };
-            let end = offset.checked_add(length.into());
-            let end = end.filter(|end| *end <= LENGTH_MOST).ok_or(Errno::EFBIG)?;
-            let stored = self.0.storage.write_dirty(&vnode.key, offset, data);
-            stored.map_err(|error| storage_failed(vnode, &error))?;
-            let dirty = state.dirty();
-            dirty.ranges.insert(offset..end);
-            if let Some(since) = &mut dirty.since {
-                since.ranges.insert(offset..end);
-            }
-            dirty.length = dirty.length.max(end);
-            dirty.mtime = UnixTime::from(SystemTime::now());
-            dirty.ranges.octets()
-        };
+        let offset = (!open.flags.append).then_some(offset);
+        let mut written = self.write_here(vnode, offset, data);
+        if written == Err(Errno::ENOSPC) && vnode.lock().dirty.is_some() {
+            // What is stored needs no room here any more.
+            self.store(vnode).await?;
+            written = self.write_here(vnode, offset, data);
+        }
+        let written = written?;
         self.0.keep_dirty(vnode);
         // The writer waits for the server when it is too far ahead of it.
         if written > self.0.config.dirty {
             self.store(vnode).await?;
         }
         Ok(length)
+    }
+
+    /// Writes octets into the cache, at the end if no place is given. Returns how many of the file are
+    /// to be stored.
+    fn write_here(&self, vnode: &Vnode, offset: Option<u64>, data: &[u8]) -> Result<u64, Errno> {
+        let mut state = vnode.lock();
+        let offset = offset.unwrap_or_else(|| state.length());
+        let end = offset.checked_add(data.len() as u64);
+        let end = end.filter(|end| *end <= LENGTH_MOST).ok_or(Errno::EFBIG)?;
+        let stored = self.0.storage.write_dirty(&vnode.key, offset, data);
+        stored.map_err(|error| storage_failed(vnode, &error))?;
+        let dirty = state.dirty();
+        dirty.ranges.insert(offset..end);
+        if let Some(since) = &mut dirty.since {
+            since.ranges.insert(offset..end);
+        }
+        dirty.length = dirty.length.max(end);
+        dirty.kept = false;
+        dirty.mtime = UnixTime::from(SystemTime::now());
+        Ok(dirty.ranges.octets())
     }
 
     /// Sets a file's length, here; it is stored with what was written.
@@ -82,6 +90,7 @@ impl Cache {
             dirty.limit = dirty.limit.min(length);
             dirty.resized = true;
             dirty.unstored = true;
+            dirty.kept = false;
             dirty.mtime = UnixTime::from(SystemTime::now());
         }
         self.0.keep_dirty(vnode);

@@ -4,4 +4,5 @@
 
 mod data;
 mod names;
+mod restart;
 mod world;

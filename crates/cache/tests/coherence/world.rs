@@ -72,6 +72,7 @@ pub(crate) struct World {
     server: Arc<FileServer>,
     endpoint: Mutex<Option<Endpoint>>,
     locations: Endpoint,
+    root: Volume,
     port: u16,
     caches: AtomicUsize,
     _directory: tempfile::TempDir,
@@ -92,17 +93,18 @@ impl World {
         let names = Names::default();
         let service = vl::Server::new(Locations(Arc::clone(&names)));
         locations.serve(vl::SERVICE, vl::NAME, service);
+        let root = make_volume(&names, &volumes, "root.cell", 10);
         let world = Self {
             names,
             volumes,
             server,
             endpoint: Mutex::new(None),
             locations,
+            root,
             port: 0,
             caches: AtomicUsize::new(0),
             _directory: directory,
         };
-        world.volume("root.cell", 10);
         let port = world.serve(0).await;
         Self { port, ..world }
     }
@@ -122,24 +124,14 @@ impl World {
         port
     }
 
+    /// Sets what anyone may do in the root volume.
+    pub(crate) fn set_rights(&self, rights: &str) {
+        allow(&self.root, rights);
+    }
+
     /// Adds a volume in which anyone may do anything.
     pub(crate) fn volume(&self, name: &str, id: u32) -> Volume {
-        let (_, partition) = self.volumes.partitions().next().unwrap();
-        let new = NewVolume::new(VolumeId(id), name);
-        let volume = self.volumes.create(partition, &new).unwrap();
-        let unlimited = VolumeChange {
-            max_quota: Some(0),
-            ..VolumeChange::default()
-        };
-        volume.change(unlimited).unwrap();
-        let anyone = AclRecordEntry {
-            id: PtsId::ANYUSER,
-            rights: "rlidwka".parse().unwrap(),
-        };
-        let acl = AclRecord::new(vec![anyone], Vec::new()).unwrap();
-        volume.set_acl(volume.root(), &acl).unwrap();
-        self.names.lock().unwrap().insert(name.to_owned(), id);
-        volume
+        make_volume(&self.names, &self.volumes, name, id)
     }
 
     /// A client machine.
@@ -151,6 +143,30 @@ impl World {
         self.caches.fetch_add(1, Ordering::Relaxed);
         machine(self.locations.local_addr(), self.port, adjust).await
     }
+}
+
+fn make_volume(names: &Names, volumes: &Volumes, name: &str, id: u32) -> Volume {
+    let (_, partition) = volumes.partitions().next().unwrap();
+    let new = NewVolume::new(VolumeId(id), name);
+    let volume = volumes.create(partition, &new).unwrap();
+    let unlimited = VolumeChange {
+        max_quota: Some(0),
+        ..VolumeChange::default()
+    };
+    volume.change(unlimited).unwrap();
+    allow(&volume, "rlidwka");
+    names.lock().unwrap().insert(name.to_owned(), id);
+    volume
+}
+
+/// Lets anyone do this much in the root of a volume.
+fn allow(volume: &Volume, rights: &str) {
+    let anyone = AclRecordEntry {
+        id: PtsId::ANYUSER,
+        rights: rights.parse().unwrap(),
+    };
+    let acl = AclRecord::new(vec![anyone], Vec::new()).unwrap();
+    volume.set_acl(volume.root(), &acl).unwrap();
 }
 
 /// A cache of a client of these servers.
@@ -214,6 +230,12 @@ impl Machine {
 
     pub(crate) async fn attr(&self, path: &str) -> Result<Attr, Errno> {
         Ok(self.at(path).await?.attr)
+    }
+
+    pub(crate) async fn fid(&self, path: &str) -> String {
+        let ino = self.at(path).await.unwrap().attr.ino;
+        let fid = self.cache.getxattr(WHO, ino, b"afs.fid").await.unwrap();
+        String::from_utf8(fid.to_vec()).unwrap()
     }
 
     async fn parent<'a>(&self, path: &'a str) -> (Ino, &'a [u8]) {

@@ -35,6 +35,8 @@ pub(crate) struct State {
     pub(crate) store_fails: Option<AbortCode>,
     /// Octets of the stores that went well.
     pub(crate) stored: Vec<(u64, Vec<u8>)>,
+    /// Those of its caches.
+    directories: Vec<tempfile::TempDir>,
 }
 
 /// The server.
@@ -135,9 +137,12 @@ pub(crate) async fn beside(server: &Server) -> Cache {
         ..Config::default()
     };
     let client = Client::new(bind(), config).unwrap();
-    let mut config = CacheConfig::new("/nonexistent");
+    let directory = tempfile::tempdir().unwrap();
+    let mut config = CacheConfig::new(directory.path());
     config.root = Root::Volume("test.example".parse().unwrap(), "root.cell".to_owned());
-    Cache::open(client, config).await.unwrap()
+    let cache = Cache::open(client, config).await.unwrap();
+    server.state.lock().unwrap().directories.push(directory);
+    cache
 }
 
 impl vl::Service for Server {

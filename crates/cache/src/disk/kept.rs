@@ -1,0 +1,142 @@
+//! The record of what was written to a file and is not on a server yet.
+
+use afar_types::{CellName, DataVersion, Fid, UnixTime};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::ranges::RangeSet;
+use crate::storage::{FileKey, Kept};
+
+/// What such a record begins with: a name, and the version of its form.
+const MAGIC: &[u8; 12] = b"AFARKEPT\0\0\0\x01";
+/// Octets of one that are always there, but for the name of the cell and the checksum.
+const FIXED: usize = 12 + 12 + 3 * 8 + 2 * 4 + 1 + 1 + 4;
+
+pub(super) fn encode(key: &FileKey, kept: &Kept) -> Vec<u8> {
+    let mut octets = Vec::with_capacity(FIXED + 300);
+    octets.extend(MAGIC);
+    octets.extend(key.fid.volume.0.to_be_bytes());
+    octets.extend(key.fid.vnode.0.to_be_bytes());
+    octets.extend(key.fid.uniquifier.0.to_be_bytes());
+    octets.extend(kept.base.0.to_be_bytes());
+    octets.extend(kept.length.to_be_bytes());
+    octets.extend(kept.limit.to_be_bytes());
+    octets.extend(kept.mtime.0.to_be_bytes());
+    octets.extend(kept.tried.0.to_be_bytes());
+    octets.push(u8::from(kept.resized));
+    let cell = key.cell.as_str().as_bytes();
+    // A cell's name has at most 255 octets.
+    octets.push(u8::try_from(cell.len()).unwrap_or(u8::MAX));
+    octets.extend(cell);
+    let ranges: Vec<_> = kept.ranges.iter().collect();
+    octets.extend(
+        u32::try_from(ranges.len())
+            .unwrap_or(u32::MAX)
+            .to_be_bytes(),
+    );
+    for range in ranges {
+        octets.extend(range.start.to_be_bytes());
+        octets.extend(range.end.to_be_bytes());
+    }
+    octets.extend(xxh3_64(&octets).to_be_bytes());
+    octets
+}
+
+/// Nothing if it is damaged.
+pub(super) fn decode(octets: &[u8]) -> Option<(FileKey, Kept)> {
+    let (rest, sum) = octets.split_last_chunk::<8>()?;
+    if u64::from_be_bytes(*sum) != xxh3_64(rest) {
+        return None;
+    }
+    let mut rest = rest.strip_prefix(MAGIC)?;
+    let fid = Fid::new(word(&mut rest)?, word(&mut rest)?, word(&mut rest)?);
+    let base = DataVersion(long(&mut rest)?);
+    let (length, limit) = (long(&mut rest)?, long(&mut rest)?);
+    let (mtime, tried) = (UnixTime(word(&mut rest)?), UnixTime(word(&mut rest)?));
+    let (resized, after) = rest.split_first()?;
+    let (cell_length, after) = after.split_first()?;
+    let (cell, after) = after.split_at_checked(usize::from(*cell_length))?;
+    rest = after;
+    let cell: CellName = std::str::from_utf8(cell).ok()?.parse().ok()?;
+    let count = word(&mut rest)? as usize;
+    if rest.len() != count.checked_mul(16)? {
+        return None;
+    }
+    let mut ranges = RangeSet::default();
+    for _ in 0..count {
+        let (start, end) = (long(&mut rest)?, long(&mut rest)?);
+        ranges.insert(start..end);
+    }
+    let kept = Kept {
+        base,
+        ranges,
+        length,
+        limit,
+        resized: *resized != 0,
+        mtime,
+        tried,
+    };
+    Some((FileKey { fid, cell }, kept))
+}
+
+fn word(rest: &mut &[u8]) -> Option<u32> {
+    let (word, after) = rest.split_first_chunk()?;
+    *rest = after;
+    Some(u32::from_be_bytes(*word))
+}
+
+fn long(rest: &mut &[u8]) -> Option<u64> {
+    let (long, after) = rest.split_first_chunk()?;
+    *rest = after;
+    Some(u64::from_be_bytes(*long))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn records_come_back_and_damaged_ones_do_not(
+            fid in any::<[u32; 3]>(),
+            numbers in any::<[u64; 3]>(),
+            parts in prop::collection::vec((0_u64..1000, 1_u64..50), 0..20),
+            resized in any::<bool>(),
+            place in any::<prop::sample::Index>(),
+        ) {
+            let key = FileKey {
+                fid: Fid::new(fid[0], fid[1], fid[2]),
+                cell: "a.example".parse().unwrap(),
+            };
+            let mut ranges = RangeSet::default();
+            for (start, length) in parts {
+                ranges.insert(start..start + length);
+            }
+            let kept = Kept {
+                base: DataVersion(numbers[0]),
+                ranges,
+                length: numbers[1],
+                limit: numbers[2],
+                resized,
+                mtime: UnixTime(fid[0]),
+                tried: UnixTime(fid[1]),
+            };
+            let mut octets = encode(&key, &kept);
+            prop_assert_eq!(decode(&octets), Some((key, kept)));
+            let place = place.index(octets.len());
+            prop_assert_eq!(decode(&octets[..place]), None);
+            octets[place] ^= 4;
+            prop_assert_eq!(decode(&octets), None);
+        }
+
+        #[test]
+        fn no_octets_panic(octets in prop::collection::vec(any::<u8>(), 0..200)) {
+            let mut sealed = MAGIC.to_vec();
+            sealed.extend(octets);
+            sealed.extend(xxh3_64(&sealed).to_be_bytes());
+            // Whatever comes out, nothing broke.
+            let _read = decode(&sealed);
+        }
+    }
+}

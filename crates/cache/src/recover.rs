@@ -1,0 +1,162 @@
+//! What was written here and could not be stored: kept over the end of this process, and stored by a
+//! later one.
+
+use std::sync::Arc;
+
+use afar_cell::{Error, Wanted};
+use afar_types::FetchStatus;
+
+use crate::cache::Cache;
+use crate::error::Errno;
+use crate::storage::{Kept, Left};
+use crate::vnode::{Dirty, Vnode};
+
+/// What becomes of something that was left.
+enum Fate {
+    /// It is stored, or will be.
+    Ours,
+    /// It cannot be told now.
+    Later,
+    /// It must not be stored.
+    Aside(&'static str),
+}
+
+impl Cache {
+    /// Has what was written to a file survive this process and the machine, until it is stored.
+    pub(crate) async fn keep(&self, vnode: &Arc<Vnode>) {
+        let kept = {
+            let mut state = vnode.lock();
+            let base = state.status.map(|status| status.data_version);
+            let Some(dirty) = state.dirty.as_mut().filter(|dirty| !dirty.kept) else {
+                return;
+            };
+            // What is written from now on is not on the disk with this.
+            dirty.kept = true;
+            Kept {
+                base: base.unwrap_or_default(),
+                ranges: dirty.ranges.clone(),
+                length: dirty.length,
+                limit: dirty.limit,
+                resized: dirty.resized || dirty.unstored,
+                mtime: dirty.mtime,
+                tried: dirty.tried,
+            }
+        };
+        let (storage, key) = (Arc::clone(&self.0.storage), vnode.key.clone());
+        let done = tokio::task::spawn_blocking(move || storage.keep(&key, &kept)).await;
+        let done = done.unwrap_or_else(|error| Err(std::io::Error::other(error)));
+        if let Err(error) = done {
+            if let Some(dirty) = &mut vnode.lock().dirty {
+                dirty.kept = false;
+            }
+            let (cell, fid) = (&vnode.key.cell, vnode.key.fid);
+            let dir = self.0.config.dir.display();
+            tracing::error!(
+                %cell, %fid, %dir, %error,
+                "what was written is not stored, and will not survive a crash of this machine"
+            );
+        }
+    }
+
+    /// Stores what earlier processes have left, as far as the files are as they were then.
+    pub(crate) async fn recover(&self) {
+        for left in self.0.storage.left() {
+            let (cell, fid) = (&left.key.cell, left.key.fid);
+            match self.fate(&left).await {
+                Ok(Fate::Ours) => tracing::info!(%cell, %fid, "written before a restart"),
+                Ok(Fate::Later) => {}
+                Ok(Fate::Aside(why)) => self.put_aside(&left, why),
+                Err(error) => {
+                    tracing::warn!(
+                        %cell, %fid, %error,
+                        "written before a restart, and cannot be stored yet; it is kept"
+                    );
+                }
+            }
+        }
+    }
+
+    async fn fate(&self, left: &Left) -> Result<Fate, Error> {
+        let (client, fid) = (&self.0.client, left.key.fid);
+        let cell = client.cell(&left.key.cell).await?;
+        let number = fid.volume.to_string();
+        let volume = client
+            .volume(&cell, &number, Wanted::PreferReadWrite)
+            .await?;
+        if volume.id() != fid.volume {
+            return Ok(Fate::Aside("its volume cannot be written to"));
+        }
+        let vnode = self.0.vnodes.of(&volume, fid);
+        let status = match self.fresh(&vnode).await {
+            Ok(status) => status,
+            Err(Errno::ENOENT) => return Ok(Fate::Aside("the file was removed")),
+            Err(error) => {
+                let cell = &left.key.cell;
+                tracing::warn!(%cell, %fid, %error, "written before a restart, and not stored yet");
+                return Ok(Fate::Later);
+            }
+        };
+        if !is_as_it_was(&left.kept, &status) {
+            return Ok(Fate::Aside("the file was changed by others meanwhile"));
+        }
+        if !self.take_up(&vnode, left) {
+            return Ok(Fate::Later);
+        }
+        self.data_changed(&vnode);
+        self.try_store(&vnode).await;
+        Ok(Fate::Ours)
+    }
+
+    /// What was left is what was written to its file. Returns false if something else was.
+    fn take_up(&self, vnode: &Arc<Vnode>, left: &Left) -> bool {
+        let mut state = vnode.lock();
+        if state.dirty.is_some() {
+            return false;
+        }
+        match self.0.storage.adopt(left) {
+            Ok(true) => {}
+            Ok(false) => return false,
+            Err(error) => {
+                tracing::error!(fid = %vnode.key.fid, %error, "the cache's storage failed");
+                return false;
+            }
+        }
+        let kept = &left.kept;
+        state.dirty = Some(Dirty {
+            ranges: kept.ranges.clone(),
+            length: kept.length,
+            limit: kept.limit,
+            resized: kept.resized,
+            unstored: kept.resized,
+            mtime: kept.mtime,
+            tried: kept.tried,
+            kept: true,
+            since: None,
+        });
+        drop(state);
+        self.0.keep_dirty(vnode);
+        true
+    }
+
+    fn put_aside(&self, left: &Left, why: &str) {
+        let (cell, fid) = (&left.key.cell, left.key.fid);
+        match self.0.storage.put_aside(left) {
+            Ok(path) => tracing::error!(
+                %cell, %fid, path = %path.display(),
+                "written before a restart, and not stored: {why}; what was written is kept here, with \
+                 zeroes for the rest"
+            ),
+            Err(error) => tracing::error!(
+                %cell, %fid, %error,
+                "written before a restart, and not stored: {why}; it stays in the cache"
+            ),
+        }
+    }
+}
+
+/// Whether a file is what something was written to: nobody has changed it since, or we ourselves
+/// have, by storing a part of it.
+fn is_as_it_was(kept: &Kept, status: &FetchStatus) -> bool {
+    status.data_version == kept.base
+        || status.data_version > kept.base && status.client_mod_time == kept.tried
+}
