@@ -219,7 +219,8 @@ impl Cell {
         network.rx.dead_time = DEAD_TIME;
         let endpoint = switch.bind("127.0.0.1:0".parse().unwrap(), network);
         let client = Client::new(endpoint.unwrap(), config).unwrap();
-        let mut config = CacheConfig::new(self.directory.path().join("cache"));
+        let own = format!("cache-{}", client.endpoint().local_addr().port());
+        let mut config = CacheConfig::new(self.directory.path().join(own));
         config.root = Root::Volume("test.example".parse().unwrap(), NAME.to_owned());
         Machine {
             cache: Cache::open(client, config).await.unwrap(),

@@ -110,6 +110,14 @@ impl Server {
 
 /// Starts a server and a cache of it whose root is the directory [`ROOT`].
 pub(crate) async fn start(fill: impl FnOnce(&mut State)) -> (Server, Cache) {
+    start_with(fill, |_| {}).await
+}
+
+/// The same, with a cache of other settings.
+pub(crate) async fn start_with(
+    fill: impl FnOnce(&mut State),
+    adjust: impl FnOnce(&mut CacheConfig),
+) -> (Server, Cache) {
     let mut state = State::default();
     state.directory(ROOT, &[]);
     fill(&mut state);
@@ -122,12 +130,16 @@ pub(crate) async fn start(fill: impl FnOnce(&mut State)) -> (Server, Cache) {
     endpoint.serve(rxafs::SERVICE, "files", rxafs::Server::new(server.clone()));
     endpoint.serve(vl::SERVICE, "locations", vl::Server::new(server.clone()));
     endpoint.stats().await;
-    let cache = beside(&server).await;
+    let cache = cache_of(&server, adjust).await;
     (server, cache)
 }
 
 /// Another cache of the same server.
 pub(crate) async fn beside(server: &Server) -> Cache {
+    cache_of(server, |_| {}).await
+}
+
+async fn cache_of(server: &Server, adjust: impl FnOnce(&mut CacheConfig)) -> Cache {
     let address = server.endpoint.local_addr();
     let config = Config {
         cellservdb: Some("/dev/null".into()),
@@ -140,6 +152,7 @@ pub(crate) async fn beside(server: &Server) -> Cache {
     let directory = tempfile::tempdir().unwrap();
     let mut config = CacheConfig::new(directory.path());
     config.root = Root::Volume("test.example".parse().unwrap(), "root.cell".to_owned());
+    adjust(&mut config);
     let cache = Cache::open(client, config).await.unwrap();
     server.state.lock().unwrap().directories.push(directory);
     cache
