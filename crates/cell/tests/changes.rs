@@ -87,6 +87,49 @@ async fn files_are_stored_in_parts() {
 }
 
 #[tokio::test]
+async fn a_file_is_stored_by_many_calls_at_a_time() {
+    let mut all = World::default();
+    all.volume("root.cell", VOLUME, Some(VOLUME + 1));
+    let cell = Cell::start(all, |config| {
+        config.piece = Some(10_000);
+        config.calls = Some(7);
+    });
+    let (client, counts) = (&cell.client, &cell.servers.counts);
+    let volume = volume(client).await;
+    let made = client.create_file(&volume, ROOT, b"file", new_file());
+    let made = made.await.unwrap();
+    // Some are refused at first, as by a server that is busy.
+    counts.busy.store(3, Ordering::SeqCst);
+    let source = Arc::new(Pattern(1_234_567));
+    let attributes = StoreStatus {
+        unix_mode_bits: 0o400,
+        ..new_file()
+    };
+    let result = client.store(&volume, made.fid, &source, attributes).await;
+    let result = result.unwrap();
+    assert_eq!((result.bytes, result.calls), (1_234_567, 124));
+    assert_eq!(counts.stores.load(Ordering::SeqCst), 127);
+    // The last one was made when all others were done, and it set the attributes.
+    let before = made.status.data_version.0;
+    assert_eq!(result.status.data_version.0, before + 124);
+    assert_eq!(result.status.unix_mode_bits, 0o400);
+    assert_eq!(result.status.length, 1_234_567);
+    let expected = source.read_at(0, 1_234_567).await.unwrap();
+    assert!(stored(&cell, made.fid) == expected);
+    // What lies around a range stays.
+    let range = client.store_range(
+        &volume,
+        made.fid,
+        50_000..90_000,
+        1_234_567,
+        &source,
+        attributes,
+    );
+    assert_eq!(range.await.unwrap().calls, 4);
+    assert!(stored(&cell, made.fid) == expected);
+}
+
+#[tokio::test]
 async fn streams_are_stored_to_their_end() {
     let cell = cell(|_| {});
     let volume = volume(&cell.client).await;

@@ -1,11 +1,14 @@
-//! Storing a file's data: one call after the other, each for a part of the file.
+//! Storing a file's data by calls, each for a part of the file, which say how long the whole file is to
+//! be.
 //!
-//! File servers lock a file while they store into it, so several calls for one file would wait for
-//! each other; who has many files stores several at a time. A part is as large as costs little to
-//! send again, and its call says how long the whole file is to be.
+//! File servers lock a file while they store into it, so several large calls for one file would wait
+//! for each other. An afar server, which takes much at a time, gets one call after the other, each as
+//! large as costs little to send again; so does one that is near. A long way to an OpenAFS server is
+//! filled by [small calls](spread).
 
 mod part;
 mod source;
+mod spread;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,11 +20,13 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use crate::client::Client;
 use crate::error::Error;
 use crate::files::checked;
+use crate::server::NEAR;
 use crate::volume::Volume;
 use part::{Outcome, Part};
 
 use source::Kept;
 pub use source::Source;
+use spread::{FAR_PART, Task};
 
 /// Octets stored by one call. A server that sends no more than its window at a time keeps readers
 /// out for as long as a call takes.
@@ -84,6 +89,18 @@ impl Client {
         volume.check_writable()?;
         let most = self.part_size(volume).await;
         let total = range.end.saturating_sub(range.start);
+        let many =
+            most == FAR_PART || self.config().piece.is_some() && self.config().calls.is_some();
+        if many && total > most {
+            let task = Task {
+                part: most,
+                fid,
+                range,
+                file_length,
+                attributes,
+            };
+            return self.store_spread(volume, &task, source).await;
+        }
         let mut stored = Stored {
             status: FetchStatus::default(),
             bytes: 0,
@@ -184,8 +201,13 @@ impl Client {
         if let Some(size) = self.config().piece {
             return size.max(1);
         }
-        match volume.sites().first() {
-            Some(site) if site.path().await.is_some_and(|path| path.afar) => AFAR_PART,
+        let path = match volume.sites().first() {
+            Some(site) => site.path().await,
+            None => None,
+        };
+        match path {
+            Some(path) if path.afar => AFAR_PART,
+            Some(path) if path.rtt_min.is_some_and(|rtt| rtt >= NEAR) => FAR_PART,
             _ => PART,
         }
     }

@@ -1,0 +1,226 @@
+//! Storing one file by many small calls at a time, for servers that take little of a call at a time.
+//!
+//! An OpenAFS file server lets a sender have 32 packets under way in a call, 45 KB a round trip, however
+//! long the way is. It also locks the file for a call, from when it has read the call's arguments until
+//! it has read its data: long calls for one file wait for each other. But a call of at most 32 packets
+//! is received whole before anybody looks at it. While one is written, the data of others arrives; each
+//! holds the lock for no longer than its writing takes. So as many are under way as bring more than
+//! fewer did, and others' calls have their turn between them.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+use afar_types::{FetchStatus, Fid, StoreStatus};
+use tokio::task::{JoinError, JoinSet};
+
+use super::part::Part;
+use super::{Source, Stored, at_end};
+use crate::client::Client;
+use crate::error::Error;
+use crate::volume::Volume;
+
+/// What fits into 32 packets of 1,416 octets with the call's arguments before it.
+pub(super) const FAR_PART: u64 = 44 << 10;
+/// Calls under way at first.
+const FIRST: usize = 8;
+/// And at most.
+const MOST: usize = 64;
+/// Of so many more calls, this share must be seen in what they bring, else they are taken back.
+const GAIN: f64 = 0.125;
+/// After so many rounds it is tried again whether more calls bring more.
+const PATIENCE: u32 = 12;
+
+/// What is to be stored where.
+#[derive(Debug, Clone)]
+pub(super) struct Task {
+    /// Octets for each call.
+    pub(super) part: u64,
+    pub(super) fid: Fid,
+    pub(super) range: Range<u64>,
+    pub(super) file_length: u64,
+    pub(super) attributes: StoreStatus,
+}
+
+impl Client {
+    /// Stores a range by small calls. The last is made when all others are done, with the
+    /// attributes.
+    pub(super) async fn store_spread<S: Source>(
+        &self,
+        volume: &Arc<Volume>,
+        task: &Task,
+        source: &Arc<S>,
+    ) -> Result<Stored, Error> {
+        let Range { start, end } = task.range;
+        let mut stored = Stored {
+            status: FetchStatus::default(),
+            bytes: 0,
+            calls: 0,
+        };
+        let part = |position: u64, last: bool| Part {
+            fid: task.fid,
+            attributes: at_end(task.attributes, last),
+            position,
+            length: task.part.min(end - position),
+            file_length: task.file_length,
+        };
+        let mut load = Load::new(self.config().calls);
+        let mut running = JoinSet::new();
+        let (mut at, mut failed) = (start, None);
+        loop {
+            while failed.is_none() && end - at > task.part && running.len() < load.limit {
+                let (client, part) = (self.clone(), part(at, false));
+                let (volume, source) = (Arc::clone(volume), Arc::clone(source));
+                running.spawn(async move {
+                    let status = client.store_part(&volume, part, &source).await?;
+                    Ok((status, part.length))
+                });
+                at += task.part;
+            }
+            let Some(done) = running.join_next().await else {
+                break;
+            };
+            match settled(done) {
+                Ok((status, length)) => {
+                    load.done(length, Instant::now());
+                    stored.take(status, length);
+                }
+                // Those under way are waited for: none is to change the file after this has returned.
+                Err(error) => failed = Some(error),
+            }
+        }
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        let last = part(at, true);
+        let status = self.store_part(volume, last, source).await?;
+        stored.take(status, last.length);
+        Ok(stored)
+    }
+}
+
+impl Stored {
+    /// Counts a part that is stored. Parts may be done in another order than their answers come in.
+    fn take(&mut self, status: FetchStatus, length: u64) {
+        if self.calls == 0 || status.data_version >= self.status.data_version {
+            self.status = status;
+        }
+        self.bytes += length;
+        self.calls += 1;
+    }
+}
+
+type PartResult = Result<(FetchStatus, u64), Error>;
+
+fn settled(done: Result<PartResult, JoinError>) -> PartResult {
+    match done {
+        Ok(result) => result,
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
+    }
+}
+
+/// How many calls are under way, found by what rounds of as many bring.
+#[derive(Debug)]
+struct Load {
+    limit: usize,
+    /// The limit before it was last raised; the same if that proved good, or was taken back.
+    before: usize,
+    fixed: bool,
+    /// Of the present round: when it began, its calls and octets.
+    since: Option<Instant>,
+    calls: usize,
+    octets: u64,
+    /// What a round with the limit before brought, in octets a second.
+    rate: f64,
+    /// Rounds since the limit was last changed.
+    rounds: u32,
+}
+
+impl Load {
+    fn new(fixed: Option<usize>) -> Self {
+        let limit = fixed.map_or(FIRST, |calls| calls.clamp(1, MOST));
+        Self {
+            limit,
+            before: limit,
+            fixed: fixed.is_some(),
+            since: None,
+            calls: 0,
+            octets: 0,
+            rate: 0.0,
+            rounds: PATIENCE,
+        }
+    }
+
+    /// A call that stored so many octets is done.
+    fn done(&mut self, octets: u64, now: Instant) {
+        let since = *self.since.get_or_insert(now);
+        self.calls += 1;
+        self.octets += octets;
+        // Two generations of calls: the first may still be of the limit before.
+        if self.fixed || self.calls < 2 * self.limit {
+            return;
+        }
+        #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+        let rate = self.octets as f64 / now.duration_since(since).as_secs_f64().max(1e-6);
+        (self.since, self.calls, self.octets) = (Some(now), 0, 0);
+        self.judge(rate);
+    }
+
+    /// Takes in what a round brought.
+    fn judge(&mut self, rate: f64) {
+        self.rounds += 1;
+        let more = count(self.limit) / count(self.before) - 1.0;
+        if more > 0.0 && rate < self.rate * (1.0 + more * GAIN) {
+            (self.limit, self.rounds) = (self.before, 0);
+            return;
+        }
+        if more > 0.0 || self.rounds > PATIENCE {
+            self.rounds = 0;
+            self.before = self.limit;
+            self.limit = (self.limit + self.limit / 2).min(MOST);
+        }
+        self.rate = rate;
+    }
+}
+
+fn count(calls: usize) -> f64 {
+    f64::from(u32::try_from(calls).unwrap_or(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Calls under way in the end, when a server finishes so many a second at most and each takes a
+    /// round trip at least.
+    fn settles(round_trip: f64, most: f64) -> usize {
+        let mut load = Load::new(None);
+        let begun = Instant::now();
+        let mut at = 0.0;
+        for _ in 0..20_000 {
+            let calls = f64::from(u32::try_from(load.limit).unwrap());
+            at += (round_trip / calls).max(1.0 / most);
+            load.done(FAR_PART, begun + Duration::from_secs_f64(at));
+        }
+        load.limit
+    }
+
+    #[test]
+    fn there_are_as_many_calls_as_bring_more() {
+        // 30 Mbit/s at 230 ms hold 19 calls, 100 Mbit/s at 12.5 ms 3.5, 1 Gbit/s more than are allowed.
+        assert!((19..=42).contains(&settles(0.23, 85.0)));
+        assert!((FIRST..=12).contains(&settles(0.0125, 280.0)));
+        assert_eq!(settles(0.23, 2770.0), MOST);
+    }
+
+    #[test]
+    fn a_number_that_is_set_stays() {
+        let mut load = Load::new(Some(3));
+        for _ in 0..100 {
+            load.done(FAR_PART, Instant::now());
+        }
+        assert_eq!(load.limit, 3);
+    }
+}
