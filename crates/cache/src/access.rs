@@ -1,15 +1,79 @@
 //! Who may do what, by the rights a server gives.
+//!
+//! A server tells with a status what the one who asked may do, and what anybody may. Both are kept for
+//! each user as long as the status is promised. Rights to a file come from the access list of its
+//! directory, and no server breaks a promise about the file when that is changed, but about the
+//! directory: so they are of use only while those to the directory are what they were.
 
-use afar_types::{FetchStatus, FileType, Rights, VolumeType};
+use std::sync::Arc;
+
+use afar_types::{FetchStatus, Fid, FileType, Rights, VolumeType};
 
 use crate::cache::Cache;
 use crate::error::Errno;
 use crate::inodes::Place;
 use crate::types::{Ino, Who};
+use crate::users::{User, UserId};
+use crate::vnode::Vnode;
 
 const EXECUTE: u32 = 1;
 const WRITE: u32 = 2;
 const READ: u32 = 4;
+
+/// Users whose rights to one file are remembered.
+const USERS_MOST: usize = 64;
+
+/// What is known of users' rights to one file, as long as its status is promised.
+#[derive(Debug, Default)]
+pub(crate) struct Known(Vec<One>);
+
+/// One user's rights.
+#[derive(Debug, Clone, Copy)]
+struct One {
+    user: UserId,
+    rights: Rights,
+    /// His rights to the directory at that time, if they were known.
+    above: Option<Rights>,
+}
+
+impl Known {
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    fn set(&mut self, one: One) {
+        self.0.retain(|other| other.user != one.user);
+        if self.0.len() >= USERS_MOST {
+            self.0.remove(0);
+        }
+        self.0.push(one);
+    }
+
+    /// Keeps what a server told a user with a status that is promised.
+    pub(crate) fn note(&mut self, user: UserId, status: &FetchStatus, above: Above) {
+        self.set(One {
+            user: UserId::ANYBODY,
+            rights: status.anonymous_access,
+            above: above.anybody,
+        });
+        self.set(One {
+            user,
+            rights: status.caller_access,
+            above: above.own,
+        });
+    }
+
+    fn of(&self, user: UserId) -> Option<One> {
+        self.0.iter().find(|one| one.user == user).copied()
+    }
+}
+
+/// Rights to a directory that were known when one of its files was asked for.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Above {
+    own: Option<Rights>,
+    anybody: Option<Rights>,
+}
 
 impl Cache {
     /// Whether something may be read (4), written (2) and executed or entered (1), by the rights the
@@ -18,14 +82,15 @@ impl Cache {
     /// # Errors
     /// [`EACCES`](Errno::EACCES) when it may not; others as servers say.
     pub async fn access(&self, who: Who, ino: Ino, mask: u32) -> Result<(), Errno> {
-        let _ = who;
         let inode = self.inode(ino)?;
         let spot = match &inode.place {
             Place::Cells if mask & WRITE != 0 => return Err(Errno::EROFS),
             Place::Cells => return Ok(()),
             Place::Vnode(spot) => spot,
         };
-        let status = self.fresh(&spot.vnode).await?;
+        let user = self.user(who.uid).await;
+        let status = self.rights_for(&user, &spot.vnode, |status| allowed(status, mask));
+        let status = status.await?;
         if mask & WRITE != 0 && spot.mount.volume.kind() != VolumeType::ReadWrite {
             return Err(Errno::EROFS);
         }
@@ -35,13 +100,100 @@ impl Cache {
             Err(Errno::EACCES)
         }
     }
+
+    /// Whether a user may look names up in a directory.
+    pub(crate) async fn may_look(&self, user: &User, directory: &Arc<Vnode>) -> Result<(), Errno> {
+        let may = |status: &FetchStatus| rights(status).contains(Rights::LOOKUP);
+        let status = self.rights_for(user, directory, may).await?;
+        may(&status).then_some(()).ok_or(Errno::EACCES)
+    }
+
+    /// A status with the rights of this user in it. What anybody may do is not looked past if that
+    /// is enough.
+    pub(crate) async fn rights_for(
+        &self,
+        user: &User,
+        vnode: &Arc<Vnode>,
+        enough: impl Fn(&FetchStatus) -> bool,
+    ) -> Result<FetchStatus, Errno> {
+        let status = self.fresh(user, vnode).await?;
+        for id in [UserId::ANYBODY, user.id] {
+            let Some(one) = vnode.lock().rights.of(id) else {
+                continue;
+            };
+            let status = FetchStatus {
+                caller_access: one.rights,
+                ..status
+            };
+            if id == UserId::ANYBODY && !enough(&status) {
+                continue;
+            }
+            if status.file_type == FileType::Directory {
+                return Ok(status);
+            }
+            let Some(parent) = parent(vnode, &status) else {
+                return Ok(status);
+            };
+            let above = self.rights_above(user, id, vnode, parent).await;
+            if above.is_some() && above == one.above {
+                return Ok(status);
+            }
+        }
+        self.ask(user, vnode).await
+    }
+
+    /// The rights that a user, or anybody, has to the directory a file is in, as they are now.
+    async fn rights_above(
+        &self,
+        user: &User,
+        id: UserId,
+        vnode: &Vnode,
+        parent: Fid,
+    ) -> Option<Rights> {
+        let directory = self.0.vnodes.of(&vnode.volume, parent);
+        let status = self.fresh(user, &directory).await.ok()?;
+        if id == UserId::ANYBODY {
+            return Some(status.anonymous_access);
+        }
+        if let Some(known) = directory.lock().rights.of(id) {
+            return Some(known.rights);
+        }
+        Some(self.ask(user, &directory).await.ok()?.caller_access)
+    }
+
+    /// What is known now of the rights to the directory of a file with this status.
+    pub(crate) fn above(&self, user: UserId, vnode: &Vnode, status: &FetchStatus) -> Above {
+        let Some(parent) = parent(vnode, status) else {
+            return Above::default();
+        };
+        let known = self.0.vnodes.of_fid(parent).into_iter();
+        let mut same_cell = known.filter(|known| known.key.cell == vnode.key.cell);
+        let Some(directory) = same_cell.next() else {
+            return Above::default();
+        };
+        let state = directory.lock();
+        let promised = state.promised();
+        Above {
+            own: promised.and_then(|_| Some(state.rights.of(user)?.rights)),
+            anybody: promised.map(|status| status.anonymous_access),
+        }
+    }
+}
+
+/// The directory of a file.
+fn parent(vnode: &Vnode, status: &FetchStatus) -> Option<Fid> {
+    let inside = status.parent_vnode.is_directory() && !vnode.key.fid.vnode.is_directory();
+    inside.then_some(Fid {
+        volume: vnode.key.fid.volume,
+        vnode: status.parent_vnode,
+        uniquifier: status.parent_uniquifier,
+    })
 }
 
 /// What the user may do.
 pub(crate) fn rights(status: &FetchStatus) -> Rights {
     status.caller_access | status.anonymous_access
 }
-
 fn allowed(status: &FetchStatus, mask: u32) -> bool {
     let has = rights(status);
     let wants = |bit| mask & bit != 0;

@@ -18,13 +18,13 @@ impl Cache {
     /// # Errors
     /// As servers say.
     pub async fn getattr(&self, who: Who, ino: Ino) -> Result<Attr, Errno> {
-        let _ = who;
         let inode = self.inode(ino)?;
         let spot = match &inode.place {
             Place::Cells => return Ok(cells_attr(self.0.begun)),
             Place::Vnode(spot) => spot,
         };
-        let status = self.fresh(&spot.vnode).await?;
+        let user = self.user(who.uid).await;
+        let status = self.fresh(&user, &spot.vnode).await?;
         Ok(self.attr(&inode, &spot.vnode, &status))
     }
 
@@ -39,21 +39,26 @@ impl Cache {
         set: SetAttr,
         handle: Option<Handle>,
     ) -> Result<Attr, Errno> {
-        let _ = handle;
+        // Who may write to an open file may cut it, whoever he is by now.
+        let uid = match handle.map(|handle| self.0.handles.file(handle)) {
+            Some(Ok(open)) => open.opener,
+            _ => who.uid,
+        };
+        let user = self.user(uid).await;
         let spot = self.spot(ino)?;
         let vnode = &spot.vnode;
         if spot.mount.volume.kind() != VolumeType::ReadWrite {
             return Err(Errno::EROFS);
         }
         if let Some(size) = set.size {
-            let status = self.fresh(vnode).await?;
+            let status = self.fresh(&user, vnode).await?;
             match status.file_type {
                 FileType::Directory => return Err(Errno::EISDIR),
                 FileType::Symlink => return Err(Errno::EINVAL),
-                _ => self.resize(vnode, &status, size)?,
+                _ => self.resize(uid, vnode, &status, size)?,
             }
             if vnode.lock().writers == 0 {
-                self.store(vnode).await?;
+                self.store(&user, vnode).await?;
             }
         }
         let mut attributes = StoreStatus::default();
@@ -61,7 +66,7 @@ impl Cache {
             attributes.mask |= StoreStatus::SET_MODE;
             attributes.unix_mode_bits = mode & 0o7777;
             // Without the right to write in its new mode what was written could not be stored.
-            self.store(vnode).await?;
+            self.store(&user, vnode).await?;
         }
         if let Some(time) = set.mtime {
             let time = UnixTime::from(time);
@@ -83,7 +88,7 @@ impl Cache {
         }
         if attributes.mask != 0 {
             let fid = vnode.key.fid;
-            let (client, volume) = (&self.0.client, &vnode.volume);
+            let (client, volume) = (&user.client, &vnode.volume);
             let stored = client.set_attributes(volume, fid, attributes).await;
             let stored =
                 stored.map_err(|error| self.failed(vnode, "setting attributes", &error))?;
@@ -101,13 +106,14 @@ impl Cache {
     ///
     /// # Errors
     /// As servers say.
-    pub async fn statfs(&self, ino: Ino) -> Result<StatFs, Errno> {
+    pub async fn statfs(&self, who: Who, ino: Ino) -> Result<StatFs, Errno> {
         let inode = self.inode(ino)?;
         let spot = match &inode.place {
             Place::Cells => return Ok(StatFs { blocks: 0, free: 0 }),
             Place::Vnode(spot) => spot,
         };
-        let status = self.0.client.volume_status(&spot.mount.volume).await;
+        let user = self.user(who.uid).await;
+        let status = user.client.volume_status(&spot.mount.volume).await;
         let status = status
             .map_err(|error| self.failed(&spot.vnode, "asking for space", &error))?
             .status;

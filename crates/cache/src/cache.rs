@@ -17,6 +17,7 @@ use crate::inodes::{Inodes, Place};
 use crate::mount::Mounts;
 use crate::storage::{FileKey, Storage};
 use crate::types::Invalidation;
+use crate::users::UserTable;
 use crate::vnode::Vnode;
 use crate::vnodes::Vnodes;
 
@@ -30,7 +31,8 @@ const RECOVER: Duration = Duration::from_secs(5);
 /// A cache manager. Cheap to clone; used from within a tokio runtime. End it with
 /// [`close`](Self::close).
 ///
-/// Requests say who makes them; what he may do is what the client's credentials may. Failures are told
+/// Requests say who makes them; servers are asked with that user's tokens, and he may do what they let
+/// him do. Failures are told
 /// as an [`Errno`](crate::Errno), and logged with the fid and what the server said when they are of an
 /// unusual kind.
 #[derive(Debug, Clone)]
@@ -39,6 +41,7 @@ pub struct Cache(pub(crate) Arc<Inner>);
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub(crate) client: Client,
+    pub(crate) users: UserTable,
     pub(crate) config: CacheConfig,
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) vnodes: Arc<Vnodes>,
@@ -65,8 +68,10 @@ impl Cache {
         let breaks = Breaks::new(Arc::clone(&vnodes), Arc::clone(&inodes), invalidations);
         let breaks = Arc::new(breaks);
         client.callbacks().set_handler(Arc::clone(&breaks) as _);
+        let users = UserTable::new(&client, config.users.clone());
         let cache = Self(Arc::new(Inner {
             client,
+            users,
             config,
             storage,
             vnodes,
@@ -108,7 +113,7 @@ impl Cache {
             self.keep(vnode).await;
         }
         for vnode in &dirty {
-            if let Err(error) = self.store(vnode).await {
+            if let Err(error) = self.store_unasked(vnode).await {
                 let (cell, fid) = (&vnode.key.cell, vnode.key.fid);
                 tracing::error!(
                     %cell, %fid, %error,

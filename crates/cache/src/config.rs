@@ -1,8 +1,11 @@
 //! Settings of a [`Cache`](crate::Cache).
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use afar_types::CellName;
+
+use crate::users::Users;
 
 /// What the top directory is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -30,6 +33,8 @@ pub struct CacheConfig {
     pub dirty: u64,
     /// Octets read ahead of a sequential reader at most.
     pub read_ahead: u64,
+    /// Who the users of this machine are to cells. Without it all who ask are whoever the client is.
+    pub users: Option<Arc<dyn Users>>,
 }
 
 impl CacheConfig {
@@ -44,6 +49,7 @@ impl CacheConfig {
             root: Root::Dynamic,
             dirty: 256 << 20,
             read_ahead: 32 << 20,
+            users: None,
         }
     }
 }

@@ -12,6 +12,7 @@ use crate::edit::{Changing, Edit};
 use crate::error::Errno;
 use crate::inodes::{Inode, Place, Spot};
 use crate::types::{Entry, Handle, Ino, OpenFlags, RenameFlags, Who};
+use crate::users::User;
 use crate::vnode::Vnode;
 
 /// What names of files begin with that are removed when they are closed, as AFS clients have them.
@@ -29,12 +30,12 @@ impl Cache {
         name: &[u8],
         mode: u32,
     ) -> Result<Entry, Errno> {
-        let _ = who;
+        let user = self.user(who.uid).await;
         let (inode, directory) = self.changeable(parent)?;
-        let (client, volume) = (&self.0.client, &directory.vnode.volume);
+        let (client, volume) = (&user.client, &directory.vnode.volume);
         let at = directory.vnode.key.fid;
         let made = client.make_dir(volume, at, name, of_mode(mode));
-        let made = self.making(&directory, name, made).await?;
+        let made = self.making(&user, &directory, name, made).await?;
         Ok(self.entry(&inode, name, &made.0, &made.1))
     }
 
@@ -50,14 +51,15 @@ impl Cache {
         mode: u32,
         flags: OpenFlags,
     ) -> Result<(Entry, Handle), Errno> {
+        let user = self.user(who.uid).await;
         let (inode, directory) = self.changeable(parent)?;
-        let (client, volume) = (&self.0.client, &directory.vnode.volume);
+        let (client, volume) = (&user.client, &directory.vnode.volume);
         let at = directory.vnode.key.fid;
         let made = client.create_file(volume, at, name, of_mode(mode));
-        match self.making(&directory, name, made).await {
+        match self.making(&user, &directory, name, made).await {
             Ok((spot, status)) => {
                 let entry = self.entry(&inode, name, &spot, &status);
-                match self.opened(spot, flags) {
+                match self.opened(who.uid, spot, flags) {
                     Ok(handle) => Ok((entry, handle)),
                     Err(error) => {
                         self.forget(entry.attr.ino, 1);
@@ -91,12 +93,12 @@ impl Cache {
         name: &[u8],
         target: &[u8],
     ) -> Result<Entry, Errno> {
-        let _ = who;
+        let user = self.user(who.uid).await;
         let (inode, directory) = self.changeable(parent)?;
-        let (client, volume) = (&self.0.client, &directory.vnode.volume);
+        let (client, volume) = (&user.client, &directory.vnode.volume);
         let at = directory.vnode.key.fid;
         let made = client.symlink(volume, at, name, target);
-        let made = self.making(&directory, name, made).await?;
+        let made = self.making(&user, &directory, name, made).await?;
         Ok(self.entry(&inode, name, &made.0, &made.1))
     }
 
@@ -105,7 +107,7 @@ impl Cache {
     /// # Errors
     /// [`EXDEV`](Errno::EXDEV) for another directory; others as servers say.
     pub async fn link(&self, who: Who, ino: Ino, parent: Ino, name: &[u8]) -> Result<Entry, Errno> {
-        let _ = who;
+        let user = self.user(who.uid).await;
         let (inode, directory) = self.changeable(parent)?;
         let file = self.spot(ino)?;
         if file.mount.id != directory.mount.id {
@@ -113,19 +115,15 @@ impl Cache {
         }
         let (fid, at) = (file.vnode.key.fid, directory.vnode.key.fid);
         let changing = Changing::begin(&self.0.breaks, &directory.vnode);
-        let linked = self
-            .0
-            .client
-            .link(&directory.vnode.volume, at, name, fid)
-            .await;
-        match linked {
+        let linked = user.client.link(&directory.vnode.volume, at, name, fid);
+        match linked.await {
             Ok(changed) => {
                 changing.done(changed.directory, vec![Edit::Add(name.to_vec(), id(fid))]);
                 self.changed_file(&file.vnode, changed.other);
             }
             Err(error) => return Err(self.refused(changing, &directory.vnode, &error)),
         }
-        let status = self.fresh(&file.vnode).await?;
+        let status = self.fresh(&user, &file.vnode).await?;
         Ok(self.entry(&inode, name, &file, &status))
     }
 
@@ -134,17 +132,19 @@ impl Cache {
     /// # Errors
     /// As servers say.
     pub async fn unlink(&self, who: Who, parent: Ino, name: &[u8]) -> Result<(), Errno> {
-        let _ = who;
+        let user = self.user(who.uid).await;
         let (_, directory) = self.changeable(parent)?;
-        let fid = self.find(&directory, name).await?.ok_or(Errno::ENOENT)?;
+        let fid = self.find(&user, &directory, name).await?;
+        let fid = fid.ok_or(Errno::ENOENT)?;
         if fid.vnode.is_directory() {
             return Err(Errno::EISDIR);
         }
         let file = self.beside(&directory, fid);
-        if self.hide(&directory, name, &file.vnode).await? {
+        if self.hide(&user, &directory, name, &file.vnode).await? {
             return Ok(());
         }
-        self.remove(&directory.vnode, name, &file.vnode).await
+        self.remove(&user, &directory.vnode, name, &file.vnode)
+            .await
     }
 
     /// Removes an empty directory.
@@ -152,9 +152,10 @@ impl Cache {
     /// # Errors
     /// [`ENOTEMPTY`](Errno::ENOTEMPTY) when it is not empty; others as servers say.
     pub async fn rmdir(&self, who: Who, parent: Ino, name: &[u8]) -> Result<(), Errno> {
-        let _ = who;
+        let user = self.user(who.uid).await;
         let (_, directory) = self.changeable(parent)?;
-        let fid = self.find(&directory, name).await?.ok_or(Errno::ENOENT)?;
+        let fid = self.find(&user, &directory, name).await?;
+        let fid = fid.ok_or(Errno::ENOENT)?;
         if !fid.vnode.is_directory() {
             return Err(Errno::ENOTDIR);
         }
@@ -164,10 +165,8 @@ impl Cache {
             fid,
         };
         let changing = Changing::begin(&self.0.breaks, vnode);
-        let removed = self
-            .0
-            .client
-            .remove_dir(&vnode.volume, vnode.key.fid, &entry);
+        let client = &user.client;
+        let removed = client.remove_dir(&vnode.volume, vnode.key.fid, &entry);
         match removed.await {
             Ok(changed) => {
                 changing.done(changed.directory, vec![Edit::Remove(name.to_vec())]);
@@ -196,7 +195,7 @@ impl Cache {
         new_name: &[u8],
         flags: RenameFlags,
     ) -> Result<(), Errno> {
-        let _ = who;
+        let user = self.user(who.uid).await;
         if flags.0 & !RenameFlags::NO_REPLACE != 0 {
             return Err(Errno::EINVAL);
         }
@@ -205,8 +204,9 @@ impl Cache {
         if from.mount.id != to.mount.id {
             return Err(Errno::EXDEV);
         }
-        let fid = self.find(&from, name).await?.ok_or(Errno::ENOENT)?;
-        let mut replaced = self.find(&to, new_name).await?;
+        let fid = self.find(&user, &from, name).await?;
+        let fid = fid.ok_or(Errno::ENOENT)?;
+        let mut replaced = self.find(&user, &to, new_name).await?;
         if replaced == Some(fid) {
             // Two names of one file: nothing is to be done.
             return Ok(());
@@ -218,24 +218,23 @@ impl Cache {
             && !old.vnode.is_directory()
             && !fid.vnode.is_directory()
             && self
-                .hide(&to, new_name, &self.beside(&to, old).vnode)
+                .hide(&user, &to, new_name, &self.beside(&to, old).vnode)
                 .await?
         {
             replaced = None;
         }
         let replaced = replaced.map(|old| self.beside(&to, old).vnode);
         let moved = self.beside(&from, fid).vnode;
-        self.move_name(&from.vnode, name, &to.vnode, new_name, &moved, replaced)
-            .await
+        let (from, to) = ((&from.vnode, name), (&to.vnode, new_name));
+        self.move_name(&user, from, to, &moved, replaced).await
     }
 
     /// Has a name moved by the server, and what is cached changed like that.
     async fn move_name(
         &self,
-        from: &Arc<Vnode>,
-        name: &[u8],
-        to: &Arc<Vnode>,
-        new_name: &[u8],
+        user: &User,
+        (from, name): (&Arc<Vnode>, &[u8]),
+        (to, new_name): (&Arc<Vnode>, &[u8]),
         moved: &Arc<Vnode>,
         replaced: Option<Arc<Vnode>>,
     ) -> Result<(), Errno> {
@@ -247,7 +246,7 @@ impl Cache {
         let same = Arc::ptr_eq(from, to);
         let leaving = Changing::begin(&self.0.breaks, from);
         let coming = (!same).then(|| Changing::begin(&self.0.breaks, to));
-        let (client, volume) = (&self.0.client, &from.volume);
+        let (client, volume) = (&user.client, &from.volume);
         let renamed = client.rename(volume, from.key.fid, &entry, to.key.fid, new_name);
         let changed = match renamed.await {
             Ok(changed) => changed,
@@ -305,6 +304,7 @@ impl Cache {
     /// Has something made, and what is cached of the directory changed like that.
     async fn making(
         &self,
+        user: &User,
         directory: &Spot,
         name: &[u8],
         made: impl Future<Output = Result<Made, Error>>,
@@ -328,9 +328,9 @@ impl Cache {
                 let mark = self.0.breaks.mark(made.fid);
                 let same = self.0.breaks.any() == before;
                 let mark = if same { mark } else { Mark::NONE };
-                self.accept(&spot.vnode, &promised, mark)?
+                self.accept(user, &spot.vnode, &promised, mark)?
             }
-            None => self.fresh(&spot.vnode).await?,
+            None => self.fresh(user, &spot.vnode).await?,
         };
         Ok((spot, status))
     }
@@ -350,6 +350,7 @@ impl Cache {
     /// Removes a name of a file.
     async fn remove(
         &self,
+        user: &User,
         directory: &Arc<Vnode>,
         name: &[u8],
         file: &Arc<Vnode>,
@@ -360,12 +361,8 @@ impl Cache {
         };
         let changing = Changing::begin(&self.0.breaks, directory);
         let at = directory.key.fid;
-        match self
-            .0
-            .client
-            .remove_file(&directory.volume, at, &entry)
-            .await
-        {
+        let removed = user.client.remove_file(&directory.volume, at, &entry);
+        match removed.await {
             Ok(changed) => {
                 changing.done(changed.directory, vec![Edit::Remove(name.to_vec())]);
                 self.lost_name(file);
@@ -377,7 +374,13 @@ impl Cache {
 
     /// If a file is open here and this is its only name, gives it another one that is removed when it
     /// is closed; returns whether that is so.
-    async fn hide(&self, directory: &Spot, name: &[u8], file: &Arc<Vnode>) -> Result<bool, Errno> {
+    async fn hide(
+        &self,
+        user: &User,
+        directory: &Spot,
+        name: &[u8],
+        file: &Arc<Vnode>,
+    ) -> Result<bool, Errno> {
         let only = {
             let state = file.lock();
             let names = state.status.map_or(1, |status| status.link_count);
@@ -389,7 +392,7 @@ impl Cache {
         let fid = file.key.fid;
         let hidden = format!("{HIDDEN}{:X}{:X}", fid.vnode.0, fid.uniquifier.0).into_bytes();
         let vnode = &directory.vnode;
-        self.move_name(vnode, name, vnode, &hidden, file, None)
+        self.move_name(user, (vnode, name), (vnode, &hidden), file, None)
             .await?;
         file.lock().hidden = Some((Arc::clone(vnode), hidden.clone()));
         // It may have been closed meanwhile.
@@ -399,7 +402,7 @@ impl Cache {
             state.hidden.take_if(|_| closed)
         };
         if closed.is_some() {
-            self.remove_hidden(vnode, &hidden, file).await;
+            self.remove_hidden(user, vnode, &hidden, file).await;
         }
         Ok(true)
     }
@@ -407,11 +410,12 @@ impl Cache {
     /// Removes a file that was removed while it was open.
     pub(crate) async fn remove_hidden(
         &self,
+        user: &User,
         directory: &Arc<Vnode>,
         name: &[u8],
         file: &Arc<Vnode>,
     ) {
-        if let Err(error) = self.remove(directory, name, file).await {
+        if let Err(error) = self.remove(user, directory, name, file).await {
             let (name, fid) = (String::from_utf8_lossy(name), file.key.fid);
             tracing::warn!(%fid, %name, %error, "a removed file is left behind under this name");
         }

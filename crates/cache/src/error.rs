@@ -5,7 +5,7 @@ use std::io;
 
 use afar_cell::{Error, PathCause};
 use afar_types::CellName;
-use afar_types::error::errno;
+use afar_types::error::{RXKADEXPIRED, errno};
 
 /// Why a cache cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -103,19 +103,28 @@ impl Errno {
     pub const EOPNOTSUPP: Self = Self(95);
     /// No server answered.
     pub const ETIMEDOUT: Self = Self(110);
+    /// The user's token has expired.
+    pub const EKEYEXPIRED: Self = Self(127);
     /// The quota is used up.
     pub const EDQUOT: Self = Self(errno::EDQUOT);
 
     /// The number for a failure at a cell. What a server said is translated by
     /// [`afar_types::error::errno_of`]; a server or database that does not answer is ETIMEDOUT, as
-    /// AFS clients say it; what does not exist in a cell is ENODEV but for cells themselves, which
+    /// AFS clients say it; a token that has expired is EKEYEXPIRED; what does not exist in a cell is ENODEV but for cells themselves, which
     /// are names in a directory; nonsense of any kind is EIO.
     #[must_use]
     pub fn of(error: &Error) -> Self {
+        if let Error::Token { code, .. } = error {
+            return match *code {
+                RXKADEXPIRED => Self::EKEYEXPIRED,
+                _ => Self::EACCES,
+            };
+        }
         if let Some(number) = error.errno() {
             return Self(number);
         }
         match error {
+            Error::NoToken { .. } => Self::EACCES,
             Error::UnknownCell { .. } | Error::OutOfReach { .. } => Self::ENOENT,
             Error::NoServers { .. }
             | Error::NoSuchVolume { .. }

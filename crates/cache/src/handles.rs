@@ -28,6 +28,8 @@ pub(crate) struct OpenDirectory {
     pub(crate) inode: Arc<Inode>,
     pub(crate) spot: Spot,
     pub(crate) pages: Arc<Vec<u8>>,
+    /// The user of this machine who opened it.
+    pub(crate) opener: u32,
 }
 
 /// An open file.
@@ -35,6 +37,8 @@ pub(crate) struct OpenDirectory {
 pub(crate) struct OpenFile {
     pub(crate) spot: Spot,
     pub(crate) flags: OpenFlags,
+    /// The user of this machine who opened it. It is read and written as him, whoever does it.
+    pub(crate) opener: u32,
     pub(crate) ahead: Mutex<Ahead>,
 }
 

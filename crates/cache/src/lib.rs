@@ -11,6 +11,7 @@
 //! - `names`, `listing`, `entries`, `edit`: directories looked up, read and changed
 //! - `data`: files read, read ahead, written and stored; `storage`, `disk`: where data is kept
 //! - `recover`: what an earlier process wrote and could not store
+//! - `users`: who asks, and who that is to cells
 //! - `attributes`, `access`, `xattr`, `lock`: what else there is to ask
 
 mod access;
@@ -34,6 +35,7 @@ mod recover;
 mod status;
 mod storage;
 mod types;
+mod users;
 mod vnode;
 mod vnodes;
 mod xattr;
@@ -45,3 +47,4 @@ pub use types::{
     Attr, DirEntry, Entry, Handle, Ino, Invalidation, KeepCache, Kind, Lock, LockKind, OpenFlags,
     RenameFlags, SetAttr, StatFs, Who,
 };
+pub use users::{Identity, Stamp, Users};

@@ -12,6 +12,7 @@ use crate::handles::{Open, OpenDirectory};
 use crate::inodes::Place;
 use crate::names::damaged;
 use crate::types::{DirEntry, Entry, Handle, Ino, Kind, Who};
+use crate::users::User;
 
 /// Entries handed out at a time: more than a kernel's buffer takes.
 const BATCH: usize = 512;
@@ -33,7 +34,7 @@ impl Cache {
     /// # Errors
     /// As servers say.
     pub async fn opendir(&self, who: Who, ino: Ino) -> Result<Handle, Errno> {
-        let _ = who;
+        let user = self.user(who.uid).await;
         let inode = self.inode(ino)?;
         let open = match &inode.place {
             Place::Cells => {
@@ -47,9 +48,13 @@ impl Cache {
                 Open::Cells(Arc::new(names))
             }
             Place::Vnode(spot) => {
-                let (spot, pages) = (spot.clone(), self.pages(&spot.vnode).await?);
-                let inode = Arc::clone(&inode);
-                Open::Directory(Arc::new(OpenDirectory { inode, spot, pages }))
+                self.may_look(&user, &spot.vnode).await?;
+                Open::Directory(Arc::new(OpenDirectory {
+                    inode: Arc::clone(&inode),
+                    spot: spot.clone(),
+                    pages: self.pages(&user, &spot.vnode).await?,
+                    opener: who.uid,
+                }))
             }
         };
         self.0.handles.add(open)
@@ -74,7 +79,8 @@ impl Cache {
         let most = if plus { STATUSES } else { BATCH };
         let mut raw = self.raw(&directory, offset, most)?;
         if plus {
-            self.ask_statuses(&directory, &raw).await;
+            let user = self.user(directory.opener).await;
+            self.ask_statuses(&user, &directory, &raw).await;
             raw.truncate(BATCH_PLUS);
         }
         let entry = |raw: Raw| self.dir_entry(&directory, raw, plus);
@@ -104,7 +110,7 @@ impl Cache {
 
     /// Asks for the statuses of entries that are not promised, fifty to a call. What cannot be had is
     /// told when the entry itself is looked up.
-    async fn ask_statuses(&self, directory: &OpenDirectory, raw: &[Raw]) {
+    async fn ask_statuses(&self, user: &User, directory: &OpenDirectory, raw: &[Raw]) {
         let mut unknown = Vec::new();
         for entry in raw.iter().filter(|entry| !is_dots(&entry.name)) {
             let vnode = self.0.vnodes.of(&directory.spot.mount.volume, entry.fid);
@@ -116,11 +122,11 @@ impl Cache {
         }
         let fids: Vec<_> = unknown.iter().map(|(vnode, _)| vnode.key.fid).collect();
         let volume = &directory.spot.mount.volume;
-        let answers = self.0.client.promised_many(volume, &fids).await;
+        let answers = user.client.promised_many(volume, &fids).await;
         for ((vnode, mark), answer) in unknown.iter().zip(answers) {
             match answer {
                 // A wrong one was logged.
-                Ok(promised) => drop(self.accept(vnode, &promised, *mark)),
+                Ok(promised) => drop(self.accept(user, vnode, &promised, *mark)),
                 Err(Error::Gone) => {}
                 Err(error) => drop(self.failed(vnode, "asking for a status", &error)),
             }

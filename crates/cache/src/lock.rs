@@ -14,6 +14,7 @@ use crate::cache::Cache;
 use crate::error::Errno;
 use crate::inodes::Spot;
 use crate::types::{Handle, Lock, LockKind};
+use crate::users::User;
 use crate::vnode::Vnode;
 
 /// The first pause before a lock that another machine has is asked for again; it doubles.
@@ -39,6 +40,8 @@ struct Table {
     held: Vec<(u64, Lock)>,
     /// What the server gave this machine.
     server: Option<LockType>,
+    /// Who of this machine asked for it.
+    taker: Option<Arc<User>>,
     /// Counts locks the server gave, so that each is extended by one task only.
     given: u64,
 }
@@ -137,6 +140,7 @@ impl Cache {
     ) -> Result<(), Errno> {
         let open = self.0.handles.file(handle)?;
         let (spot, vnode) = (&open.spot, &open.spot.vnode);
+        let user = self.user(open.opener).await;
         if lock.start > lock.end {
             return Err(Errno::EINVAL);
         }
@@ -147,7 +151,7 @@ impl Cache {
         let mut pause = PAUSE;
         loop {
             let freed = vnode.locks.freed.notified();
-            let refused = match self.try_lock(spot, owner, lock).await {
+            let refused = match self.try_lock(&user, spot, owner, lock).await {
                 Err(Errno::EAGAIN) => true,
                 other => return other,
             };
@@ -163,7 +167,13 @@ impl Cache {
         }
     }
 
-    async fn try_lock(&self, spot: &Spot, owner: u64, lock: Lock) -> Result<(), Errno> {
+    async fn try_lock(
+        &self,
+        user: &Arc<User>,
+        spot: &Spot,
+        owner: u64,
+        lock: Lock,
+    ) -> Result<(), Errno> {
         let locks = &spot.vnode.locks;
         let _one = locks.serial.lock().await;
         let has = {
@@ -185,12 +195,12 @@ impl Cache {
         match (has, wanted) {
             _ if spot.mount.volume.kind() != VolumeType::ReadWrite => {}
             (Some(LockType::Write), _) | (Some(LockType::Read), LockType::Read) => {}
-            (None, _) => self.take(&spot.vnode, wanted).await?,
+            (None, _) => self.take(user, &spot.vnode, wanted).await?,
             (Some(LockType::Read), LockType::Write) => {
                 // A server makes no stronger lock of one it gave.
                 self.give_back(&spot.vnode).await;
-                if let Err(error) = self.take(&spot.vnode, wanted).await {
-                    if let Err(lost) = self.take(&spot.vnode, LockType::Read).await {
+                if let Err(error) = self.take(user, &spot.vnode, wanted).await {
+                    if let Err(lost) = self.take(user, &spot.vnode, LockType::Read).await {
                         let fid = spot.vnode.key.fid;
                         tracing::warn!(%fid, %lost, "a read lock was lost to another machine");
                     }
@@ -235,14 +245,20 @@ impl Cache {
         locks.freed.notify_waiters();
     }
 
-    async fn take(&self, vnode: &Arc<Vnode>, kind: LockType) -> Result<(), Errno> {
-        let client = &self.0.client;
+    async fn take(
+        &self,
+        user: &Arc<User>,
+        vnode: &Arc<Vnode>,
+        kind: LockType,
+    ) -> Result<(), Errno> {
+        let client = &user.client;
         let taken = client.set_lock(&vnode.volume, vnode.key.fid, kind).await;
         taken.map_err(|error| self.failed(vnode, "locking a file", &error))?;
         let given = {
             let mut table = vnode.locks.lock();
             table.server = Some(kind);
             table.given += 1;
+            table.taker = Some(Arc::clone(user));
             table.given
         };
         tokio::spawn(extend(client.clone(), Arc::downgrade(vnode), given));
@@ -250,8 +266,12 @@ impl Cache {
     }
 
     async fn give_back(&self, vnode: &Arc<Vnode>) {
-        vnode.locks.lock().server = None;
-        let client = &self.0.client;
+        let taker = {
+            let mut table = vnode.locks.lock();
+            table.server = None;
+            table.taker.take()
+        };
+        let client = &taker.as_ref().unwrap_or(self.0.users.base()).client;
         if let Err(error) = client.release_lock(&vnode.volume, vnode.key.fid).await {
             // It expires.
             self.failed(vnode, "unlocking a file", &error);

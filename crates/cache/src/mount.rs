@@ -10,6 +10,7 @@ use afar_types::{CellName, Fid, VolumeId, VolumeType};
 use crate::cache::Cache;
 use crate::error::Errno;
 use crate::inodes::Spot;
+use crate::users::User;
 
 /// Mount points one below the other. A volume may have a mount point of itself in it.
 const DEPTH_MOST: u32 = 64;
@@ -118,13 +119,13 @@ impl Cache {
     }
 
     /// What a mount point leads to.
-    pub(crate) async fn cross(&self, point: &Spot) -> Result<Spot, Errno> {
+    pub(crate) async fn cross(&self, user: &User, point: &Spot) -> Result<Spot, Errno> {
         let (parent, fid) = (&point.mount, point.vnode.key.fid);
         if parent.depth >= DEPTH_MOST {
             tracing::warn!(%fid, "mount points lead into each other {DEPTH_MOST} times");
             return Err(Errno::ELOOP);
         }
-        let text = self.link_text(&point.vnode).await?;
+        let text = self.link_text(user, &point.vnode).await?;
         let mount = MountPoint::parse(&text).map_err(|error| {
             tracing::warn!(%fid, volume = %parent.volume, %error, "a wrong mount point");
             Errno::EIO

@@ -9,6 +9,7 @@ use crate::cache::Cache;
 use crate::error::Errno;
 use crate::inodes::{Inode, Place, Spot};
 use crate::types::{Entry, Ino, Who};
+use crate::users::User;
 use crate::vnode::Vnode;
 
 /// Octets of the longest name.
@@ -21,17 +22,18 @@ impl Cache {
     /// # Errors
     /// [`ENOENT`](Errno::ENOENT) when there is no such name; others as servers say.
     pub async fn lookup(&self, who: Who, parent: Ino, name: &[u8]) -> Result<Entry, Errno> {
-        let _ = who;
+        let user = self.user(who.uid).await;
         let directory = self.inode(parent)?;
         let (spot, status) = match &directory.place {
             Place::Cells => {
                 let spot = self.cell_root(name).await?;
-                let status = self.fresh(&spot.vnode).await?;
+                let status = self.fresh(&user, &spot.vnode).await?;
                 (spot, status)
             }
             Place::Vnode(place) => {
-                let fid = self.find(place, name).await?.ok_or(Errno::ENOENT)?;
-                self.enter(place, fid).await?
+                self.may_look(&user, &place.vnode).await?;
+                let fid = self.find(&user, place, name).await?;
+                self.enter(&user, place, fid.ok_or(Errno::ENOENT)?).await?
             }
         };
         Ok(self.entry(&directory, name, &spot, &status))
@@ -47,13 +49,13 @@ impl Cache {
     /// # Errors
     /// [`EINVAL`](Errno::EINVAL) when it is none; others as servers say.
     pub async fn readlink(&self, who: Who, ino: Ino) -> Result<bytes::Bytes, Errno> {
-        let _ = who;
+        let user = self.user(who.uid).await;
         let spot = self.spot(ino)?;
-        let status = self.fresh(&spot.vnode).await?;
+        let status = self.fresh(&user, &spot.vnode).await?;
         if status.file_type != FileType::Symlink {
             return Err(Errno::EINVAL);
         }
-        self.link_text(&spot.vnode).await
+        self.link_text(&user, &spot.vnode).await
     }
 
     /// What a number stands for.
@@ -72,16 +74,17 @@ impl Cache {
     /// Goes to an entry of a directory, and through it if it is a mount point.
     pub(crate) async fn enter(
         &self,
+        user: &User,
         directory: &Spot,
         fid: Fid,
     ) -> Result<(Spot, FetchStatus), Errno> {
         let spot = self.beside(directory, fid);
-        let status = self.fresh(&spot.vnode).await?;
+        let status = self.fresh(user, &spot.vnode).await?;
         if !status.is_mount_point() {
             return Ok((spot, status));
         }
-        let root = self.cross(&spot).await?;
-        let status = self.fresh(&root.vnode).await?;
+        let root = self.cross(user, &spot).await?;
+        let status = self.fresh(user, &root.vnode).await?;
         Ok((root, status))
     }
 
@@ -94,11 +97,16 @@ impl Cache {
     }
 
     /// The fid of a name in a directory. `@sys` stands for the first sysname there is.
-    pub(crate) async fn find(&self, directory: &Spot, name: &[u8]) -> Result<Option<Fid>, Errno> {
+    pub(crate) async fn find(
+        &self,
+        user: &User,
+        directory: &Spot,
+        name: &[u8],
+    ) -> Result<Option<Fid>, Errno> {
         if name.len() > NAME_MOST {
             return Err(Errno::ENAMETOOLONG);
         }
-        let pages = self.pages(&directory.vnode).await?;
+        let pages = self.pages(user, &directory.vnode).await?;
         let look = |name: &[u8]| {
             let found = Directory::new(&pages).and_then(|pages| pages.lookup(name));
             let found = found.map_err(|error| damaged(&directory.vnode, &error))?;
@@ -116,14 +124,18 @@ impl Cache {
     }
 
     /// A directory's pages, of the version it has now.
-    pub(crate) async fn pages(&self, vnode: &Arc<Vnode>) -> Result<Arc<Vec<u8>>, Errno> {
+    pub(crate) async fn pages(
+        &self,
+        user: &User,
+        vnode: &Arc<Vnode>,
+    ) -> Result<Arc<Vec<u8>>, Errno> {
         let fid = vnode.key.fid;
         if !fid.vnode.is_directory() {
             return Err(Errno::ENOTDIR);
         }
         // Pages come with their status, so only those that may still be right are worth asking.
         if vnode.lock().pages.is_some() {
-            let status = self.fresh(vnode).await?;
+            let status = self.fresh(user, vnode).await?;
             if let Some(pages) = pages_of(vnode, status.data_version) {
                 return Ok(pages);
             }
@@ -136,10 +148,10 @@ impl Cache {
             return Ok(pages);
         }
         let mark = self.0.breaks.mark(fid);
-        let contents = self.0.client.directory_contents(&vnode.volume, fid).await;
+        let contents = user.client.directory_contents(&vnode.volume, fid).await;
         let contents =
             contents.map_err(|error| self.failed(vnode, "reading a directory", &error))?;
-        let status = self.accept(vnode, &contents.promised, mark)?;
+        let status = self.accept(user, vnode, &contents.promised, mark)?;
         if contents.data.len() as u64 != status.length {
             tracing::warn!(%fid, server = %contents.promised.server,
                 "a directory of another length than its status tells");

@@ -40,6 +40,7 @@ impl Cache {
                 resized: dirty.resized || dirty.unstored,
                 mtime: dirty.mtime,
                 tried: dirty.tried,
+                writer: dirty.writer,
             }
         };
         let (storage, key) = (Arc::clone(&self.0.storage), vnode.key.clone());
@@ -77,7 +78,8 @@ impl Cache {
     }
 
     async fn fate(&self, left: &Left) -> Result<Fate, Error> {
-        let (client, fid) = (&self.0.client, left.key.fid);
+        let user = self.user(left.kept.writer).await;
+        let (client, fid) = (&user.client, left.key.fid);
         let cell = client.cell(&left.key.cell).await?;
         let number = fid.volume.to_string();
         let volume = client
@@ -87,7 +89,7 @@ impl Cache {
             return Ok(Fate::Aside("its volume cannot be written to"));
         }
         let vnode = self.0.vnodes.of(&volume, fid);
-        let status = match self.fresh(&vnode).await {
+        let status = match self.fresh(&user, &vnode).await {
             Ok(status) => status,
             Err(Errno::ENOENT) => return Ok(Fate::Aside("the file was removed")),
             Err(error) => {
@@ -130,6 +132,7 @@ impl Cache {
             unstored: kept.resized,
             mtime: kept.mtime,
             tried: kept.tried,
+            writer: kept.writer,
             kept: true,
             since: None,
         });

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use afar_cell::{Error, Promised};
-use afar_types::{FetchStatus, FileType, UnixTime, VolumeType};
+use afar_types::{FetchStatus, FileType, Rights, UnixTime, VolumeType};
 use bytes::Bytes;
 
 use crate::breaks::Mark;
@@ -12,6 +12,7 @@ use crate::cache::Cache;
 use crate::error::Errno;
 use crate::inodes::{Inode, Place, Spot};
 use crate::types::{Attr, Entry};
+use crate::users::User;
 use crate::vnode::{Promise, Vnode};
 
 /// How long the name of a cell may be used without asking.
@@ -19,8 +20,13 @@ const CELL_VALID: Duration = Duration::from_secs(60);
 
 impl Cache {
     /// The status of a vnode: from memory while it is promised, else a server's. What a server says
-    /// is good for the request that asked for it even if it comes without a promise.
-    pub(crate) async fn fresh(&self, vnode: &Arc<Vnode>) -> Result<FetchStatus, Errno> {
+    /// is good for the request that asked for it even if it comes without a promise. The rights in it
+    /// may be another user's.
+    pub(crate) async fn fresh(
+        &self,
+        user: &User,
+        vnode: &Arc<Vnode>,
+    ) -> Result<FetchStatus, Errno> {
         if let Some(status) = known(vnode)? {
             return Ok(status);
         }
@@ -28,10 +34,15 @@ impl Cache {
         if let Some(status) = known(vnode)? {
             return Ok(status);
         }
+        self.ask(user, vnode).await
+    }
+
+    /// Asks a server for a status, whatever is known.
+    pub(crate) async fn ask(&self, user: &User, vnode: &Arc<Vnode>) -> Result<FetchStatus, Errno> {
         let fid = vnode.key.fid;
         let mark = self.0.breaks.mark(fid);
-        match self.0.client.promised(&vnode.volume, fid).await {
-            Ok(promised) => self.accept(vnode, &promised, mark),
+        match user.client.promised(&vnode.volume, fid).await {
+            Ok(promised) => self.accept(user, vnode, &promised, mark),
             Err(error) => Err(self.failed(vnode, "asking for a status", &error)),
         }
     }
@@ -40,6 +51,7 @@ impl Cache {
     /// nobody's status.
     pub(crate) fn accept(
         &self,
+        user: &User,
         vnode: &Arc<Vnode>,
         promised: &Promised,
         mark: Mark,
@@ -55,11 +67,16 @@ impl Cache {
             return Err(Errno::EIO);
         }
         self.note_volume(vnode, promised.volume_made);
+        let above = self.above(user.id, vnode, &status);
         let mut state = vnode.lock();
         let changed = state
             .status
             .is_some_and(|old| old.data_version != status.data_version);
+        if state.promised().is_none() {
+            state.rights.clear();
+        }
         if self.0.breaks.mark(fid) == mark {
+            state.rights.note(user.id, &status, above);
             state.take_status(status);
             state.promise = promised.until.map(|until| Promise {
                 server: promised.server,
@@ -102,8 +119,8 @@ impl Cache {
     }
 
     /// The data of a symlink or mount point.
-    pub(crate) async fn link_text(&self, vnode: &Arc<Vnode>) -> Result<Bytes, Errno> {
-        let status = self.fresh(vnode).await?;
+    pub(crate) async fn link_text(&self, user: &User, vnode: &Arc<Vnode>) -> Result<Bytes, Errno> {
+        let status = self.fresh(user, vnode).await?;
         let known = vnode.lock().link.clone();
         if let Some((version, text)) = known
             && version == status.data_version
@@ -112,10 +129,10 @@ impl Cache {
         }
         let fid = vnode.key.fid;
         let mark = self.0.breaks.mark(fid);
-        let contents = self.0.client.link_contents(&vnode.volume, fid).await;
+        let contents = user.client.link_contents(&vnode.volume, fid).await;
         let contents =
             contents.map_err(|error| self.failed(vnode, "reading a symbolic link", &error))?;
-        let status = self.accept(vnode, &contents.promised, mark)?;
+        let status = self.accept(user, vnode, &contents.promised, mark)?;
         if contents.data.len() as u64 != status.length {
             tracing::warn!(%fid, "a symbolic link of a wrong length");
             return Err(Errno::EIO);
@@ -161,7 +178,7 @@ impl Cache {
         let attr = self.attr(&inode, &spot.vnode, status);
         let holds = match &parent.place {
             Place::Cells => CELL_VALID,
-            Place::Vnode(directory) => directory.vnode.lock().valid(),
+            Place::Vnode(directory) => self.names_valid(&directory.vnode),
         };
         Entry {
             attr,
@@ -171,6 +188,22 @@ impl Cache {
             } else {
                 Duration::ZERO
             },
+        }
+    }
+}
+
+impl Cache {
+    /// How long the kernel may use names of a directory without asking. It asks nobody's rights then,
+    /// so where users have different ones it keeps the names that everybody may see.
+    fn names_valid(&self, directory: &Vnode) -> Duration {
+        let state = directory.lock();
+        let public = state
+            .status
+            .is_some_and(|status| status.anonymous_access.contains(Rights::LOOKUP));
+        if self.0.config.users.is_none() || public {
+            state.valid()
+        } else {
+            Duration::ZERO
         }
     }
 }

@@ -47,6 +47,8 @@ pub(crate) struct Kept {
     pub(crate) mtime: UnixTime,
     /// When it had been changed when storing was tried last; 0 if it never was.
     pub(crate) tried: UnixTime,
+    /// The user of this machine who wrote it, and as whom it is stored.
+    pub(crate) writer: u32,
 }
 
 /// Something kept by an earlier process.

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use tokio::sync::{Mutex as AsyncMutex, Notify};
 use tokio::time::Instant;
 
+use crate::access::Known;
 use crate::data::Flight;
 use crate::edit::Early;
 use crate::error::Errno;
@@ -46,6 +47,8 @@ pub(crate) struct State {
     pub(crate) status: Option<FetchStatus>,
     /// While this is there and not over, `status` is as it is on the server.
     pub(crate) promise: Option<Promise>,
+    /// What users may do, as the server told them with the status.
+    pub(crate) rights: Known,
     /// A directory's pages.
     pub(crate) pages: Option<(DataVersion, Arc<Vec<u8>>)>,
     /// A symlink's target or a mount point's text.
@@ -98,6 +101,8 @@ pub(crate) struct Dirty {
     pub(crate) tried: UnixTime,
     /// Whether all of it survives a crash.
     pub(crate) kept: bool,
+    /// The user of this machine who wrote it last, and as whom it is stored when nobody asks for it.
+    pub(crate) writer: u32,
 }
 
 /// What was done to a file while what was written before is being stored.

@@ -8,6 +8,7 @@ use crate::cache::Cache;
 use crate::error::Errno;
 use crate::inodes::{Place, Spot};
 use crate::types::{Ino, Who};
+use crate::users::User;
 
 /// Names of the attributes everything has.
 const NAMES: [&str; 7] = [
@@ -29,7 +30,7 @@ impl Cache {
     /// # Errors
     /// [`ENODATA`](Errno::ENODATA) when there is none of this name; others as servers say.
     pub async fn getxattr(&self, who: Who, ino: Ino, name: &[u8]) -> Result<Bytes, Errno> {
-        let _ = who;
+        let user = self.user(who.uid).await;
         let inode = self.inode(ino)?;
         let Place::Vnode(spot) = &inode.place else {
             return Err(Errno::ENODATA);
@@ -39,9 +40,16 @@ impl Cache {
             b"afs.cell" => volume.cell_name().to_string(),
             b"afs.fid" => spot.vnode.key.fid.to_string(),
             b"afs.volume" => volume.id().to_string(),
-            b"afs.data_version" => self.fresh(&spot.vnode).await?.data_version.to_string(),
-            b"afs.access" => rights(&self.fresh(&spot.vnode).await?).to_string(),
-            b"afs.acl" => return self.acl(spot).await,
+            b"afs.data_version" => self
+                .fresh(&user, &spot.vnode)
+                .await?
+                .data_version
+                .to_string(),
+            b"afs.access" => {
+                let status = self.rights_for(&user, &spot.vnode, |_| false).await?;
+                rights(&status).to_string()
+            }
+            b"afs.acl" => return self.acl(&user, spot).await,
             b"afs.servers" => {
                 let sites = volume.sites();
                 let sites = sites.iter().map(|site| site.address().to_string());
@@ -82,7 +90,7 @@ impl Cache {
         name: &[u8],
         value: &[u8],
     ) -> Result<(), Errno> {
-        let _ = who;
+        let user = self.user(who.uid).await;
         let spot = self.spot(ino)?;
         if name != b"afs.acl" {
             return Err(Errno::EOPNOTSUPP);
@@ -94,7 +102,7 @@ impl Cache {
             return Err(Errno::ENOTDIR);
         }
         let acl = Acl::parse(value).map_err(|_| Errno::EINVAL)?;
-        let (client, vnode) = (&self.0.client, &spot.vnode);
+        let (client, vnode) = (&user.client, &spot.vnode);
         let stored = client.store_acl(&vnode.volume, vnode.key.fid, &acl).await;
         stored.map_err(|error| self.failed(vnode, "storing an access list", &error))?;
         // Rights to all that is in it may be others now, and nobody tells us, as it was our change.
@@ -102,9 +110,9 @@ impl Cache {
         Ok(())
     }
 
-    async fn acl(&self, spot: &Spot) -> Result<Bytes, Errno> {
+    async fn acl(&self, user: &User, spot: &Spot) -> Result<Bytes, Errno> {
         let vnode = &spot.vnode;
-        let acl = self.0.client.fetch_acl(&vnode.volume, vnode.key.fid).await;
+        let acl = user.client.fetch_acl(&vnode.volume, vnode.key.fid).await;
         let acl = acl.map_err(|error| self.failed(vnode, "asking for an access list", &error))?;
         Ok(acl.to_text().map_err(|_| Errno::EIO)?.into())
     }

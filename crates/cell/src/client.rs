@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use afar_net::Endpoint;
 use afar_types::{CellName, VolumeId};
@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use crate::callback::CallbackService;
 use crate::cellservdb::{CellEntry, CellServDb, DEFAULT_PATHS};
 use crate::config::Config;
-use crate::credentials::Access;
+use crate::credentials::{Access, Credentials};
 use crate::dns::{self, DnsError};
 use crate::error::{DnsErrorOrOff, Error};
 use crate::mountpoint::Wanted;
@@ -26,7 +26,20 @@ use crate::volume::Volume;
 ///
 /// End it with [`close`](Self::close), so that no file server is left with promises to nobody.
 #[derive(Debug, Clone)]
-pub struct Client(Arc<Inner>);
+pub struct Client {
+    inner: Arc<Inner>,
+    /// Somebody else than the configuration says.
+    identity: Option<Arc<Identity>>,
+}
+
+/// One of several users of a client, with connections to file servers of his own.
+#[derive(Debug)]
+struct Identity {
+    credentials: Option<Arc<dyn Credentials>>,
+    servers: Mutex<Servers>,
+}
+
+type Servers = BTreeMap<(CellName, SocketAddr), Arc<FileServer>>;
 
 #[derive(Debug)]
 struct Inner {
@@ -36,7 +49,9 @@ struct Inner {
     database: Option<CellServDb>,
     cells: Mutex<BTreeMap<CellName, Arc<OnceCell<Arc<Cell>>>>>,
     volumes: Mutex<BTreeMap<(CellName, VolumeId), Arc<Volume>>>,
-    servers: Mutex<BTreeMap<(CellName, SocketAddr), Arc<FileServer>>>,
+    servers: Mutex<Servers>,
+    /// The other users there were and still may be.
+    others: Mutex<Vec<Weak<Identity>>>,
 }
 
 impl Client {
@@ -59,7 +74,7 @@ impl Client {
             error: error.to_string(),
         })?;
         let callbacks = CallbackService::start(&endpoint);
-        Ok(Self(Arc::new(Inner {
+        let inner = Arc::new(Inner {
             endpoint,
             config,
             callbacks,
@@ -67,31 +82,71 @@ impl Client {
             cells: Mutex::default(),
             volumes: Mutex::default(),
             servers: Mutex::default(),
-        })))
+            others: Mutex::default(),
+        });
+        Ok(Self {
+            inner,
+            identity: None,
+        })
+    }
+
+    /// The same client as somebody else: it shares what is known of cells, volumes and paths, and
+    /// has connections to file servers of its own, with these credentials or anonymous ones.
+    /// Location servers are asked as before. File servers see one host, so their promises are for
+    /// all its users; rights they tell are those of the user who asked.
+    #[must_use]
+    pub fn with_credentials(&self, credentials: Option<Arc<dyn Credentials>>) -> Self {
+        let identity = Arc::new(Identity {
+            credentials,
+            servers: Mutex::default(),
+        });
+        let mut others = lock(&self.inner.others);
+        others.retain(|other| other.strong_count() > 0);
+        others.push(Arc::downgrade(&identity));
+        Self {
+            inner: Arc::clone(&self.inner),
+            identity: Some(identity),
+        }
+    }
+
+    /// A server as this client's user sees it.
+    pub(crate) fn own(&self, site: &Arc<FileServer>) -> Arc<FileServer> {
+        let Some(identity) = &self.identity else {
+            return Arc::clone(site);
+        };
+        let cell = site.access().cell();
+        let mut servers = lock(&identity.servers);
+        let server = servers
+            .entry((cell.clone(), site.address()))
+            .or_insert_with(|| {
+                let access = Access::new(cell.clone(), identity.credentials.clone());
+                Arc::new(site.seen_by(access))
+            });
+        Arc::clone(server)
     }
 
     /// Its settings.
     #[must_use]
     pub fn config(&self) -> &Config {
-        &self.0.config
+        &self.inner.config
     }
 
     /// Its endpoint.
     #[must_use]
     pub fn endpoint(&self) -> &Endpoint {
-        &self.0.endpoint
+        &self.inner.endpoint
     }
 
     /// Its callback service.
     #[must_use]
     pub fn callbacks(&self) -> &CallbackService {
-        &self.0.callbacks
+        &self.inner.callbacks
     }
 
     /// The CellServDB in use.
     #[must_use]
     pub fn database(&self) -> Option<&CellServDb> {
-        self.0.database.as_ref()
+        self.inner.database.as_ref()
     }
 
     /// The cells of the configuration, and those of the CellServDB in its order. Others may be
@@ -108,12 +163,12 @@ impl Client {
     /// # Errors
     /// When none of them knows the cell.
     pub async fn cell(&self, name: &CellName) -> Result<Arc<Cell>, Error> {
-        let slot = Arc::clone(lock(&self.0.cells).entry(name.clone()).or_default());
+        let slot = Arc::clone(lock(&self.inner.cells).entry(name.clone()).or_default());
         let cell = slot
             .get_or_try_init(|| async {
                 let servers = self.vl_servers(name).await?;
                 let access = Access::new(name.clone(), self.config().credentials.clone());
-                let cell = Cell::new(access, &self.0.endpoint, &servers);
+                let cell = Cell::new(access, &self.inner.endpoint, &servers);
                 Ok::<_, Error>(Arc::new(cell))
             })
             .await?;
@@ -177,7 +232,7 @@ impl Client {
     ) -> Result<Arc<Volume>, Error> {
         let found = cell.find(name, wanted, Effort::Quick).await?;
         let key = (cell.name().clone(), found.id);
-        if let Some(known) = lock(&self.0.volumes).get(&key) {
+        if let Some(known) = lock(&self.inner.volumes).get(&key) {
             return Ok(Arc::clone(known));
         }
         let sites = found.addresses.iter();
@@ -190,18 +245,18 @@ impl Client {
             sites,
         );
         let volume = Arc::new(volume);
-        let mut volumes = lock(&self.0.volumes);
+        let mut volumes = lock(&self.inner.volumes);
         Ok(Arc::clone(volumes.entry(key).or_insert(volume)))
     }
 
     /// The file server of a cell at this address. To another cell's we may be somebody else.
     pub(crate) fn server(&self, cell: &Cell, address: Ipv4Addr) -> Arc<FileServer> {
         let address = file_server(address, self.config().file_port);
-        let mut servers = lock(&self.0.servers);
+        let mut servers = lock(&self.inner.servers);
         let key = (cell.name().clone(), address);
         let server = servers.entry(key).or_insert_with(|| {
-            let endpoint = self.0.endpoint.clone();
-            let callbacks = self.0.callbacks.clone();
+            let endpoint = self.inner.endpoint.clone();
+            let callbacks = self.inner.callbacks.clone();
             Arc::new(FileServer::new(
                 endpoint,
                 callbacks,
@@ -215,22 +270,29 @@ impl Client {
 
     /// The file server of a cell at this address, if it was ever to be asked.
     pub(crate) fn server_at(&self, cell: &CellName, at: SocketAddr) -> Option<Arc<FileServer>> {
-        lock(&self.0.servers).get(&(cell.clone(), at)).cloned()
+        lock(&self.inner.servers).get(&(cell.clone(), at)).cloned()
     }
 
-    /// The file servers that answered a call.
+    /// The file servers that answered a call; one that several users asked is there for each.
     #[must_use]
     pub fn servers(&self) -> Vec<Arc<FileServer>> {
-        let servers = lock(&self.0.servers);
-        let known = servers.values().filter(|server| server.is_known());
-        known.map(Arc::clone).collect()
+        let mut all: Vec<_> = lock(&self.inner.servers).values().cloned().collect();
+        let others: Vec<_> = lock(&self.inner.others).clone();
+        for other in others.iter().filter_map(Weak::upgrade) {
+            all.extend(lock(&other.servers).values().cloned());
+        }
+        all.retain(|server| server.is_known());
+        all
     }
 
     /// Gives all promises back. A file server that still has promises of a client that is gone
     /// makes the next one who changes those files wait.
     pub async fn close(&self) {
         let mut servers = JoinSet::new();
-        for server in self.servers() {
+        // Promises are given to the host, so one of its users gives back those of all.
+        let all = self.servers().into_iter();
+        let each: BTreeMap<_, _> = all.map(|server| (server.address(), server)).collect();
+        for server in each.into_values() {
             servers.spawn(async move { server.give_up_callbacks().await });
         }
         servers.join_all().await;

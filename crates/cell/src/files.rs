@@ -143,7 +143,7 @@ impl Client {
                             peer,
                             cause: RpcCause::Call(CallError::Aborted(AbortCode(code))),
                         };
-                        Err(Error::refused(error, volume.cell().access().who()))
+                        Err(Error::refused(error, self.who(volume)))
                     }
                 };
                 statuses.map(one).collect()

@@ -46,7 +46,7 @@ const DOWN_TIME: Duration = Duration::from_secs(60);
 /// How long a server gets to take promises back.
 const GIVE_UP_LIMIT: Duration = Duration::from_secs(2);
 
-/// A file server at one address.
+/// A file server at one address, as one user of ours sees it.
 #[derive(Debug)]
 pub struct FileServer {
     address: SocketAddr,
@@ -56,14 +56,22 @@ pub struct FileServer {
     lanes: Mutex<Lanes>,
     /// One permit for each free lane.
     free_lanes: Semaphore,
-    down_since: Mutex<Option<Instant>>,
-    /// Whether an RPC was ever answered. Before, one at a time is sent.
+    /// Whether an RPC of this user was ever answered. Before, one at a time is sent.
     known: AtomicBool,
     introduction: AsyncMutex<()>,
+    peer: Arc<Peer>,
+    pub(crate) window: Arc<Window>,
+}
+
+/// What is the same for all users of a file server.
+#[derive(Debug, Default)]
+struct Peer {
+    down_since: Mutex<Option<Instant>>,
+    /// Whether it ever answered any of them.
+    met: AtomicBool,
     /// Whether it refused 64-bit fetches.
     old: AtomicBool,
     calls: AtomicU64,
-    pub(crate) window: Arc<Window>,
 }
 
 /// Connections and their free channels.
@@ -124,12 +132,26 @@ impl FileServer {
             access,
             lanes: Mutex::default(),
             free_lanes: Semaphore::new(0),
-            down_since: Mutex::new(None),
             known: AtomicBool::new(false),
             introduction: AsyncMutex::new(()),
-            old: AtomicBool::new(false),
-            calls: AtomicU64::new(0),
+            peer: Arc::default(),
             window: Arc::new(Window::new(calls)),
+        }
+    }
+
+    /// The same server for somebody else of the same cell, with connections of his own.
+    pub(crate) fn seen_by(&self, access: Access) -> Self {
+        Self {
+            address: self.address,
+            endpoint: self.endpoint.clone(),
+            callbacks: self.callbacks.clone(),
+            access: Arc::new(access),
+            lanes: Mutex::default(),
+            free_lanes: Semaphore::new(0),
+            known: AtomicBool::new(false),
+            introduction: AsyncMutex::new(()),
+            peer: Arc::clone(&self.peer),
+            window: Arc::clone(&self.window),
         }
     }
 
@@ -152,13 +174,18 @@ impl FileServer {
     /// Calls made to it.
     #[must_use]
     pub fn calls(&self) -> u64 {
-        self.calls.load(Ordering::Relaxed)
+        self.peer.calls.load(Ordering::Relaxed)
     }
 
     /// The most fetch calls it had at a time.
     #[must_use]
     pub fn parallel_max(&self) -> usize {
         self.window.most_running()
+    }
+
+    /// Whether it answered a call of any user.
+    pub(crate) fn is_met(&self) -> bool {
+        self.peer.met.load(Ordering::Acquire)
     }
 
     /// Whether it answered a call.
@@ -214,7 +241,7 @@ impl FileServer {
     }
 
     fn take(self: &Arc<Self>, lanes: &Lanes, number: usize) -> Lane {
-        self.calls.fetch_add(1, Ordering::Relaxed);
+        self.peer.calls.fetch_add(1, Ordering::Relaxed);
         Lane {
             server: Arc::clone(self),
             number,
@@ -355,6 +382,7 @@ impl FileServer {
     /// A call was answered, if only with an abort.
     pub(crate) fn answered(&self) {
         *self.down_lock() = None;
+        self.peer.met.store(true, Ordering::Release);
         if !self.known.swap(true, Ordering::AcqRel) {
             // The first channel is in use by the call that was answered.
             self.free(1..CHANNELS);
@@ -373,11 +401,11 @@ impl FileServer {
 
     /// Whether only 32-bit fetches are understood.
     pub(crate) fn is_old(&self) -> bool {
-        self.old.load(Ordering::Relaxed)
+        self.peer.old.load(Ordering::Relaxed)
     }
 
     pub(crate) fn set_old(&self) {
-        self.old.store(true, Ordering::Relaxed);
+        self.peer.old.store(true, Ordering::Relaxed);
     }
 
     /// Gives all promises back, so that the server need not look for us when files change.
@@ -396,7 +424,8 @@ impl FileServer {
     }
 
     fn down_lock(&self) -> std::sync::MutexGuard<'_, Option<Instant>> {
-        self.down_since
+        self.peer
+            .down_since
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }

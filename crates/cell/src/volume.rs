@@ -225,7 +225,8 @@ impl Client {
             sites.sort_by_key(|site| site.is_down());
             for site in sites {
                 tried += 1;
-                match self.on_server(&site, request, repeat).await {
+                let own = self.own(&site);
+                match self.on_server(&own, request, repeat).await {
                     Ok(reply) => {
                         if tried > 1 {
                             volume.prefer(&site);
@@ -238,7 +239,7 @@ impl Client {
                     }
                     Err(Trouble::Call(error)) => match verdict(&error) {
                         Verdict::Final | Verdict::Token => {
-                            return Err(Failure::Sure(Error::refused(error, site.who())));
+                            return Err(Failure::Sure(Error::refused(error, own.who())));
                         }
                         _ if repeat == Repeat::NeverTwice && may_be_done(&error) => {
                             return Err(Failure::InDoubt(failed(tried, error)));
@@ -316,6 +317,14 @@ impl Client {
         }
     }
 
+    /// As whom the servers of a volume were asked last.
+    pub(crate) fn who(&self, volume: &Volume) -> Arc<str> {
+        match volume.sites().first() {
+            Some(site) => self.own(site).who(),
+            None => volume.cell.access().who(),
+        }
+    }
+
     /// Puts the sites of a volume in order, once: those known from other volumes by their round trip
     /// times; if none is, all are asked for the time, and the first to answer is the nearest.
     async fn rank(&self, volume: &Arc<Volume>) {
@@ -324,10 +333,10 @@ impl Client {
         if std::mem::replace(&mut *ranked, true) || sites.len() < 2 {
             return;
         }
-        if sites.iter().any(|site| site.is_known() && !site.is_down()) {
+        if sites.iter().any(|site| site.is_met() && !site.is_down()) {
             let mut timed = Vec::with_capacity(sites.len());
             for site in sites {
-                let path = if site.is_known() && !site.is_down() {
+                let path = if site.is_met() && !site.is_down() {
                     site.path().await
                 } else {
                     None
@@ -341,8 +350,9 @@ impl Client {
         }
         let mut race = JoinSet::new();
         for site in sites {
+            let own = self.own(&site);
             race.spawn(async move {
-                let answered = ask_time(&site).await;
+                let answered = ask_time(&own).await;
                 (site, answered)
             });
         }

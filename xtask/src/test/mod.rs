@@ -50,11 +50,7 @@ impl Args {
     }
 
     fn crash_points(&self) -> u64 {
-        if self.nightly {
-            POINTS_NIGHTLY
-        } else {
-            POINTS
-        }
+        if self.nightly { POINTS_NIGHTLY } else { POINTS }
     }
 
     fn fuzz_time(&self) -> Duration {

@@ -33,6 +33,7 @@ pub(crate) use mv::MvArgs;
 pub(crate) use rm::{RmArgs, RmdirArgs};
 pub(crate) use stat::StatArgs;
 
+use crate::local_cell;
 use crate::output;
 
 /// The heading of [`Reach`].
@@ -85,7 +86,38 @@ pub(crate) struct Reach {
     cell: Option<CellName>,
 }
 
+/// As whom a client is seen, and by what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Seen {
+    /// Anonymous.
+    Nobody,
+    /// With tokens; with `required` only so.
+    Tokens { required: bool },
+    /// The administrator of a cell of this machine: whoever uses its sockets is.
+    Sockets,
+    /// The administrator, by keys.
+    Keys,
+}
+
 impl Reach {
+    /// As whom a client with these options is seen.
+    pub(crate) fn seen_as(&self) -> Seen {
+        let by_keys = || session::keys_of(self, &local_cell::all()).is_some();
+        match (self.localauth, self.noauth) {
+            (true, _) if by_keys() => Seen::Keys,
+            (true, _) => Seen::Sockets,
+            (false, true) => Seen::Nobody,
+            (false, false) => Seen::Tokens {
+                required: self.auth,
+            },
+        }
+    }
+
+    /// How connections of somebody with a token are protected.
+    pub(crate) fn level(&self) -> Level {
+        self.level
+    }
+
     /// The same for a command about these paths.
     pub(crate) fn about<'a>(mut self, paths: impl IntoIterator<Item = &'a PathBuf>) -> Self {
         self.cell = paths.into_iter().find_map(|path| cell_of(bytes(path)));

@@ -65,6 +65,16 @@ fn runtime() -> anyhow::Result<Runtime> {
         .context("cannot start the runtime; is a limit on threads reached?")
 }
 
+/// Tokens that are renewed for as long as they are in use.
+///
+/// # Panics
+/// Outside of a tokio runtime.
+pub(crate) fn renewed(tokens: UserTokens) -> Arc<UserTokens> {
+    let tokens = Arc::new(tokens);
+    tokio::spawn(renew(Arc::downgrade(&tokens)));
+    tokens
+}
+
 /// Has tokens renewed for as long as they are in use.
 async fn renew(tokens: Weak<UserTokens>) {
     loop {
@@ -87,7 +97,7 @@ pub(crate) async fn open(
 ) -> anyhow::Result<Client> {
     let local = local_cell::all();
     let mut config = Config {
-        cellservdb: reach.cellservdb,
+        cellservdb: reach.cellservdb.clone(),
         cells: local.iter().map(|cell| cell.entry.clone()).collect(),
         dns: !reach.no_dns,
         calls: calls.map(NonZeroUsize::get),
@@ -96,21 +106,16 @@ pub(crate) async fn open(
         ..Config::default()
     };
     if !reach.sysname.is_empty() {
-        config.sysnames = reach.sysname;
+        config.sysnames = reach.sysname.clone();
     }
-    for server in reach.server {
+    for server in &reach.server {
         config
             .vl_servers
-            .extend(resolve::of_option("--server", &server, VL_PORT).await?);
+            .extend(resolve::of_option("--server", server, VL_PORT).await?);
     }
     let mut net = afar_net::Config::default();
     net.rx.dead_time = DEAD_TIME;
-    let keys = keys(
-        &local,
-        reach.localauth,
-        reach.keys.as_deref(),
-        reach.cell.as_ref(),
-    );
+    let keys = keys_of(&reach, &local);
     let endpoint = if reach.localauth && keys.is_none() {
         let cell = administered(&local, reach.cell.as_ref())?;
         // The sockets lead to this cell's servers, whatever the address.
@@ -123,14 +128,26 @@ pub(crate) async fn open(
     };
     if let Some(keys) = keys {
         let keys = open_keys(keys)?;
-        config.credentials = Some(Arc::new(Printed::new(reach.cell, keys, reach.level)));
+        config.credentials = Some(Arc::new(Printed::new(
+            reach.cell.clone(),
+            keys,
+            reach.level,
+        )));
     } else if !reach.noauth && !reach.localauth {
         let tokens = UserTokens::new(Finder::default(), reach.level, reach.auth);
-        let tokens = Arc::new(tokens);
-        tokio::spawn(renew(Arc::downgrade(&tokens)));
-        config.credentials = Some(tokens);
+        config.credentials = Some(renewed(tokens));
     }
     Ok(Client::new(endpoint, config)?)
+}
+
+/// The key file that these options mean `--localauth` to use.
+pub(super) fn keys_of<'a>(reach: &'a Reach, local: &[LocalCell]) -> Option<&'a Path> {
+    keys(
+        local,
+        reach.localauth,
+        reach.keys.as_deref(),
+        reach.cell.as_ref(),
+    )
 }
 
 /// The key file that `--localauth` is to use: the one named; or the usual one, where the cell does

@@ -4,6 +4,7 @@
 //! - `options`: what `-o` may say
 //! - `serve`: from the client to the mount, and everything back in order at the end
 //! - `room`: how much of the disk a cache takes
+//! - `users`: the tokens of those who use it
 //! - `background`: a process that goes on when the command has ended
 //! - `table`, `record`: what the kernel has mounted; which process serves it
 //! - `umount`: taking it away
@@ -15,6 +16,7 @@ mod room;
 mod serve;
 mod table;
 mod umount;
+mod users;
 mod words;
 
 use std::ffi::{OsStr, OsString};

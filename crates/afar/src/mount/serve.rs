@@ -6,6 +6,7 @@ use std::num::NonZeroUsize;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitCode};
+use std::sync::Arc;
 use std::time::Duration;
 
 use afar_cache::{Cache, CacheConfig, Root};
@@ -23,8 +24,9 @@ use super::record::{self, Record};
 use super::room;
 use super::table::{self, KIND, Kept, Manner};
 use super::umount::by_whom;
+use super::users::MountUsers;
 use super::{MountArgs, Source};
-use crate::fetch::session;
+use crate::fetch::{Reach, Seen, session};
 use crate::output;
 use crate::server::start_log;
 
@@ -103,16 +105,21 @@ fn runtime() -> anyhow::Result<Runtime> {
 }
 
 async fn open(args: &MountArgs, source: &Source, place: &Path) -> anyhow::Result<Cache> {
-    let mut reach = args.reach.clone();
-    if let Source::Volume(cell, _) = source {
-        reach = reach.about([&PathBuf::from(format!("/afs/{cell}"))]);
-    }
-    let client = session::open(reach, None, LANES).await?;
+    let client = session::open(reach(args, source), None, LANES).await?;
     let cache = Cache::open(client.clone(), config(args, source, place)?).await;
     if cache.is_err() {
         client.close().await;
     }
     Ok(cache?)
+}
+
+/// How cells are reached, and which one it is about.
+fn reach(args: &MountArgs, source: &Source) -> Reach {
+    let reach = args.reach.clone();
+    match source {
+        Source::Volume(cell, _) => reach.about([&PathBuf::from(format!("/afs/{cell}"))]),
+        Source::Dynamic => reach,
+    }
 }
 
 fn config(args: &MountArgs, source: &Source, place: &Path) -> anyhow::Result<CacheConfig> {
@@ -145,6 +152,7 @@ fn config(args: &MountArgs, source: &Source, place: &Path) -> anyhow::Result<Cac
     if let Some(files) = args.cache_files {
         config.files = usize::try_from(files)?;
     }
+    config.users = MountUsers::of(&reach(args, source)).map(|users| Arc::new(users) as _);
     config.root = match source {
         Source::Dynamic => Root::Dynamic,
         Source::Volume(cell, volume) => Root::Volume(cell.clone(), volume.clone()),
@@ -179,7 +187,7 @@ async fn serve(
 ) -> anyhow::Result<()> {
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot catch signals")?;
     let mut terminate = signal(SignalKind::terminate()).context("cannot catch signals")?;
-    let fuse = fuse_options(source, options);
+    let fuse = fuse_options(args, source, options);
     let mut mount = Mount::new(cache.clone(), &Handle::current(), place, &fuse)?;
     read_ahead(place);
     if args.report_ready {
@@ -205,8 +213,15 @@ async fn serve(
     }
 }
 
-fn fuse_options(source: &Source, options: &Options) -> FuseOptions {
-    let others = options.allow_other.unwrap_or_else(|| geteuid().is_root());
+fn fuse_options(args: &MountArgs, source: &Source, options: &Options) -> FuseOptions {
+    // Everybody would be the administrator.
+    let by_sockets = reach(args, source).seen_as() == Seen::Sockets;
+    let others = options
+        .allow_other
+        .unwrap_or_else(|| geteuid().is_root() && !by_sockets);
+    if others && by_sockets {
+        tracing::warn!("with --localauth all who may use the mount are the cell's administrator");
+    }
     FuseOptions {
         source: source.shown(),
         allow_other: others,

@@ -63,6 +63,10 @@ impl UserTokens {
             let Origin::Ticket(cache) = &known.origin else {
                 continue;
             };
+            if self.finder.other.is_some() {
+                // His own programs do that.
+                continue;
+            }
             if known.token.left(soon).is_some() {
                 continue;
             }

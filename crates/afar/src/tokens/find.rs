@@ -1,6 +1,9 @@
 //! Where a token for a cell is found: in afar's own store, in the clients of the kernel, or made of
 //! a ticket.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -52,9 +55,21 @@ pub(crate) struct Finder {
     pub(crate) ccache: Option<String>,
     /// Names of the cell's servers, by which its realm may be found.
     pub(crate) hosts: Vec<String>,
+    /// Another user of this machine, whose tokens are looked for by root.
+    pub(crate) other: Option<u32>,
 }
 
 impl Finder {
+    /// Finds the tokens of any user of this machine, for root: those he has in the kernel's keyrings
+    /// and in files, and tickets in the usual file.
+    pub(crate) fn of_user(uid: u32) -> Self {
+        Self {
+            store: Store::of_user(uid),
+            other: Some(uid),
+            ..Self::default()
+        }
+    }
+
     /// A token for the cell that has not expired and is not `refused`: one that was kept, then one
     /// that a client of the kernel has, then one from a ticket. `None` if there is nothing at all.
     ///
@@ -76,7 +91,12 @@ impl Finder {
                 origin: Origin::Kept(source.clone()),
             }));
         }
-        if let Some((held, source)) = of_kernel(cell).into_iter().find(|(held, _)| good(held)) {
+        // What clients of the kernel have for this process is not another user's.
+        let of_kernel = match self.other {
+            None => of_kernel(cell),
+            Some(_) => Vec::new(),
+        };
+        if let Some((held, source)) = of_kernel.into_iter().find(|(held, _)| good(held)) {
             let origin = Origin::Kept(source);
             return Ok(Some(Found { held, origin }));
         }
@@ -101,6 +121,9 @@ impl Finder {
     /// # Errors
     /// When there is a cache, and no ticket for the cell.
     pub(super) fn of_ticket(&self, cell: &CellName) -> anyhow::Result<Option<Found>> {
+        if let Some(uid) = self.other {
+            return self.of_users_ticket(cell, uid);
+        }
         let name = self.ccache.clone().or_else(cache_name);
         let path = name.as_deref().map_or_else(usual_cache, |name| {
             Ccache::path_of(name).map(Path::to_owned)
@@ -125,6 +148,69 @@ impl Finder {
             }
             found => Ok(Some(found?)),
         }
+    }
+
+    /// The same of another user's tickets. Kerberos's library is shown a copy of them: he may put
+    /// something else in place of the file at any time.
+    fn of_users_ticket(&self, cell: &CellName, uid: u32) -> anyhow::Result<Option<Found>> {
+        let Some(path) = usual_cache_of(uid) else {
+            return Ok(None);
+        };
+        let cache = match Ccache::read_of_user(&path, uid) {
+            Ok(cache) => cache,
+            Err(CcacheError::File { .. }) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        if let Some(found) = of_cache(&cache, &path, cell) {
+            return Ok(Some(found));
+        }
+        let krb5 = Krb5::new()?;
+        let mut copy = tempfile::NamedTempFile::new().context("cannot copy a ticket cache")?;
+        copy.write_all(&cache.to_octets())
+            .context("cannot copy a ticket cache")?;
+        let name = format!("FILE:{}", copy.path().display());
+        match self.of_krb5(&krb5, Some(&name), cell) {
+            Err(error) if error.is_no_cache() || error.is_unknown_service() => {
+                tracing::debug!("no token of user {uid} for {cell}: {error}");
+                Ok(None)
+            }
+            found => Ok(Some(Found {
+                origin: Origin::Ticket(format!("FILE:{}", path.display())),
+                ..found?
+            })),
+        }
+    }
+
+    /// What tells the tokens and tickets there are now from those of another time; `None` if there
+    /// are none. Tickets that are not in a file are not seen.
+    pub(crate) fn stamp(&self) -> Option<u64> {
+        let now = SystemTime::now();
+        let mut hash = DefaultHasher::new();
+        let mut any = false;
+        for kept in self.store.all() {
+            any = true;
+            match kept {
+                Ok((held, _)) => {
+                    held.cell.hash(&mut hash);
+                    held.token.ticket.hash(&mut hash);
+                    (held.token.end, held.is_expired(now)).hash(&mut hash);
+                }
+                Err(error) => error.to_string().hash(&mut hash),
+            }
+        }
+        let cache = match self.other {
+            Some(uid) => usual_cache_of(uid),
+            None => match self.ccache.clone().or_else(cache_name) {
+                Some(name) => Ccache::path_of(&name).map(Path::to_owned),
+                None => usual_cache(),
+            },
+        };
+        let found = cache.and_then(|path| std::fs::symlink_metadata(path).ok());
+        if let Some(found) = found {
+            any = true;
+            (found.ino(), found.len(), found.mtime(), found.mtime_nsec()).hash(&mut hash);
+        }
+        any.then(|| hash.finish())
     }
 
     /// The same by Kerberos's library.
@@ -200,9 +286,12 @@ pub(super) fn cache_name() -> Option<String> {
 /// The file that is the usual cache where nothing else is said; `None` where `krb5.conf` may say
 /// something else.
 fn usual_cache() -> Option<PathBuf> {
+    usual_cache_of(rustix::process::geteuid().as_raw())
+}
+
+fn usual_cache_of(uid: u32) -> Option<PathBuf> {
     let conf = std::env::var_os("KRB5_CONFIG").unwrap_or_else(|| "/etc/krb5.conf".into());
     let said = std::fs::read_to_string(conf).is_ok_and(|text| text.contains("ccache_name"));
-    let uid = rustix::process::geteuid().as_raw();
     (!said).then(|| PathBuf::from(format!("/tmp/krb5cc_{uid}")))
 }
 

@@ -67,6 +67,7 @@ pub(crate) fn login(args: &LoginArgs) -> anyhow::Result<ExitCode> {
             realm: args.realm.clone(),
             ccache: args.ccache.clone(),
             hosts: Vec::new(),
+            other: None,
         },
         runtime: Builder::new_current_thread()
             .enable_all()

@@ -21,4 +21,5 @@ mod model;
 mod names;
 mod random;
 mod site;
+mod users;
 mod workloads;

@@ -218,6 +218,11 @@ pub(crate) struct Mounted {
 }
 
 impl Mounted {
+    /// What a process has mounted here.
+    pub(crate) fn of(process: Process, place: PathBuf) -> Self {
+        Self { process, place }
+    }
+
     /// A path in the mount.
     pub(crate) fn path(&self, name: impl AsRef<Path>) -> PathBuf {
         self.place.join(name)

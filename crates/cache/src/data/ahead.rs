@@ -11,6 +11,7 @@ use afar_types::FetchStatus;
 
 use crate::cache::Cache;
 use crate::handles::OpenFile;
+use crate::users::User;
 
 /// How far from the expected place a read may be: kernels send several at once, in any order.
 const SLACK: u64 = 1 << 20;
@@ -91,6 +92,7 @@ impl Cache {
     /// Fetches what the reader of this range is likely to want next.
     pub(super) fn read_ahead(
         &self,
+        user: &Arc<User>,
         open: &Arc<OpenFile>,
         status: &FetchStatus,
         range: &Range<u64>,
@@ -113,7 +115,7 @@ impl Cache {
             .storage
             .present(key, status.data_version, next.clone());
         if present.unwrap_or_default().octets() < next.end - next.start {
-            self.launch(vnode, status, next);
+            self.launch(user, vnode, status, next);
         }
     }
 }

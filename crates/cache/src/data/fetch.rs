@@ -13,6 +13,7 @@ use crate::cache::Cache;
 use crate::ranges::RangeSet;
 use crate::storage::{Pieces, Storage, Wait};
 use crate::types::Invalidation;
+use crate::users::{User, UserId};
 use crate::vnode::Vnode;
 
 /// Fetches begin and end at multiples of this, for which checksums are kept.
@@ -25,6 +26,7 @@ const TRIES: u32 = 3;
 /// A fetch under way.
 #[derive(Debug)]
 pub(crate) struct Flight {
+    user: UserId,
     version: DataVersion,
     range: Range<u64>,
     end: Mutex<Option<Result<(), Error>>>,
@@ -86,6 +88,7 @@ impl Cache {
     /// Octets of a version a server has, all of which are in it.
     pub(super) async fn fetched(
         &self,
+        user: &Arc<User>,
         vnode: &Arc<Vnode>,
         status: &FetchStatus,
         range: Range<u64>,
@@ -103,16 +106,21 @@ impl Cache {
             };
             let flight = match flight_for(vnode, version, missing.start) {
                 Some(flight) => flight,
-                None if landed == TRIES => return self.past_the_cache(vnode, status, range).await,
+                None if landed == TRIES => {
+                    return self.past_the_cache(user, vnode, status, range).await;
+                }
                 None => {
                     landed += 1;
                     let end = missing.end.max(missing.start + LEAST);
-                    self.launch(vnode, status, missing.start..end)
+                    self.launch(user, vnode, status, missing.start..end)
                 }
             };
             loop {
                 if let Some(end) = flight.ended() {
-                    self.check(vnode, &end)?;
+                    // What another user's tokens do not get, this one's may.
+                    if flight.user == user.id || landed == TRIES {
+                        self.check(vnode, &end)?;
+                    }
                     break;
                 }
                 arrived.as_mut().await;
@@ -157,12 +165,13 @@ impl Cache {
 
     async fn past_the_cache(
         &self,
+        user: &User,
         vnode: &Arc<Vnode>,
         status: &FetchStatus,
         range: Range<u64>,
     ) -> Result<Pieces, Refetch> {
         let sink = Arc::new(Direct::default());
-        let (client, fid) = (&self.0.client, vnode.key.fid);
+        let (client, fid) = (&user.client, vnode.key.fid);
         let fetched = client.fetch_range(&vnode.volume, fid, *status, range, &sink);
         self.check(vnode, &fetched.await.map(drop))?;
         let mut pieces = sink.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -173,6 +182,7 @@ impl Cache {
     /// beginning.
     pub(super) fn launch(
         &self,
+        user: &Arc<User>,
         vnode: &Arc<Vnode>,
         status: &FetchStatus,
         range: Range<u64>,
@@ -180,18 +190,20 @@ impl Cache {
         let start = range.start / ALIGN * ALIGN;
         let end = range.end.next_multiple_of(ALIGN).min(status.length);
         let flight = Arc::new(Flight {
+            user: user.id,
             version: status.data_version,
             range: start..end,
             end: Mutex::new(None),
         });
         vnode.lock().flights.push(Arc::clone(&flight));
         let (cache, vnode, status) = (self.clone(), Arc::clone(vnode), *status);
+        let user = Arc::clone(user);
         let landing = Landed {
             vnode: Arc::clone(&vnode),
             flight: Arc::clone(&flight),
         };
         tokio::spawn(async move {
-            let result = cache.fly(&vnode, &status, start..end).await;
+            let result = cache.fly(&user, &vnode, &status, start..end).await;
             landing.flight.set(result);
         });
         flight
@@ -199,6 +211,7 @@ impl Cache {
 
     async fn fly(
         &self,
+        user: &User,
         vnode: &Arc<Vnode>,
         status: &FetchStatus,
         range: Range<u64>,
@@ -212,7 +225,7 @@ impl Cache {
             version,
             length: status.length,
         });
-        let (client, fid) = (&self.0.client, vnode.key.fid);
+        let (client, fid) = (&user.client, vnode.key.fid);
         for gap in gaps {
             let fetched = client.fetch_range(&vnode.volume, fid, *status, gap, &sink);
             fetched.await?;

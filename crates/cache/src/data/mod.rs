@@ -20,6 +20,7 @@ use crate::cache::Cache;
 use crate::error::Errno;
 use crate::storage::Pieces;
 use crate::types::Handle;
+use crate::users::User;
 use crate::vnode::Vnode;
 
 pub(crate) use ahead::Ahead;
@@ -45,11 +46,12 @@ impl Cache {
     pub async fn read(&self, handle: Handle, offset: u64, size: u32) -> Result<Bytes, Errno> {
         let open = self.0.handles.file(handle)?;
         let vnode = &open.spot.vnode;
+        let user = self.user(open.opener).await;
         for _ in 0..TRIES {
-            let status = self.fresh(vnode).await?;
+            let status = self.fresh(&user, vnode).await?;
             let view = self.view(vnode, &status, offset..offset.saturating_add(size.into()))?;
-            self.read_ahead(&open, &status, &view.range);
-            match self.fill(vnode, &status, view).await {
+            self.read_ahead(&user, &open, &status, &view.range);
+            match self.fill(&user, vnode, &status, view).await {
                 Err(Refetch::Changed) => vnode.lock().promise = None,
                 Err(Refetch::Failed(error)) => return Err(error),
                 Ok(data) => return Ok(data),
@@ -88,13 +90,14 @@ impl Cache {
     /// The octets of a view; what is missing is fetched.
     async fn fill(
         &self,
+        user: &Arc<User>,
         vnode: &Arc<Vnode>,
         status: &FetchStatus,
         view: View,
     ) -> Result<Bytes, Refetch> {
         let mut pieces = view.written;
         for wanted in view.wanted {
-            pieces.extend(self.fetched(vnode, status, wanted).await?);
+            pieces.extend(self.fetched(user, vnode, status, wanted).await?);
         }
         if let [(at, data)] = pieces.as_slice()
             && *at == view.range.start

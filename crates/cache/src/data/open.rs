@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use afar_types::{FileType, Rights, VolumeType};
+use afar_types::{FetchStatus, FileType, Rights, VolumeType};
 
 use crate::access::rights;
 use crate::cache::Cache;
@@ -10,7 +10,6 @@ use crate::error::Errno;
 use crate::handles::{Open, OpenFile};
 use crate::inodes::Spot;
 use crate::types::{Handle, Ino, KeepCache, OpenFlags, Who};
-use crate::vnode::Vnode;
 
 impl Cache {
     /// Opens a file. Data the kernel kept from an earlier time is good whenever this says so, as the
@@ -24,42 +23,42 @@ impl Cache {
         ino: Ino,
         flags: OpenFlags,
     ) -> Result<(Handle, KeepCache), Errno> {
-        let _ = who;
+        let user = self.user(who.uid).await;
         let spot = self.spot(ino)?;
-        let status = self.fresh(&spot.vnode).await?;
+        let enough = |status: &FetchStatus| may_open(status, flags);
+        let status = self.rights_for(&user, &spot.vnode, enough).await?;
         match status.file_type {
             FileType::Directory => return Err(Errno::EISDIR),
             FileType::Symlink => return Err(Errno::ELOOP),
             _ => {}
         }
-        let has = rights(&status);
-        let one_of = |right: Rights| has.contains(right) || has.contains(Rights::ADMINISTER);
-        if flags.read && !one_of(Rights::READ) {
+        let writes = flags.write || flags.truncate;
+        if writes && spot.mount.volume.kind() != VolumeType::ReadWrite {
+            return Err(Errno::EROFS);
+        }
+        if !may_open(&status, flags) {
             return Err(Errno::EACCES);
         }
-        if flags.write || flags.truncate {
-            if spot.mount.volume.kind() != VolumeType::ReadWrite {
-                return Err(Errno::EROFS);
-            }
-            // The owner of a file may fill it with no more than the right to insert.
-            if !one_of(Rights::WRITE) && !has.contains(Rights::INSERT) {
-                return Err(Errno::EACCES);
-            }
-        }
         if flags.truncate {
-            self.resize(&spot.vnode, &status, 0)?;
+            self.resize(who.uid, &spot.vnode, &status, 0)?;
         }
         let promised = spot.vnode.lock().promised().is_some();
-        let handle = self.opened(spot, flags)?;
+        let handle = self.opened(who.uid, spot, flags)?;
         Ok((handle, promised))
     }
 
     /// A handle for a file that may be opened.
-    pub(crate) fn opened(&self, spot: Spot, flags: OpenFlags) -> Result<Handle, Errno> {
+    pub(crate) fn opened(
+        &self,
+        opener: u32,
+        spot: Spot,
+        flags: OpenFlags,
+    ) -> Result<Handle, Errno> {
         let vnode = Arc::clone(&spot.vnode);
         let handle = self.0.handles.add(Open::File(Arc::new(OpenFile {
             spot,
             flags,
+            opener,
             ahead: std::sync::Mutex::default(),
         })))?;
         let mut state = vnode.lock();
@@ -75,9 +74,8 @@ impl Cache {
     /// As servers say; what could not be stored is kept and tried again.
     pub async fn flush(&self, handle: Handle, owner: u64) -> Result<(), Errno> {
         let open = self.0.handles.file(handle)?;
-        let vnode = &open.spot.vnode;
         let stored = if open.flags.write {
-            self.store_and_tell(vnode).await
+            self.store_and_tell(&open).await
         } else {
             Ok(())
         };
@@ -91,12 +89,13 @@ impl Cache {
     /// As [`flush`](Self::flush).
     pub async fn fsync(&self, handle: Handle) -> Result<(), Errno> {
         let open = self.0.handles.file(handle)?;
-        self.store_and_tell(&open.spot.vnode).await
+        self.store_and_tell(&open).await
     }
 
     /// Stores, and tells of what failed before, once.
-    async fn store_and_tell(&self, vnode: &Arc<Vnode>) -> Result<(), Errno> {
-        let stored = self.store(vnode).await;
+    async fn store_and_tell(&self, open: &OpenFile) -> Result<(), Errno> {
+        let vnode = &open.spot.vnode;
+        let stored = self.store(&*self.user(open.opener).await, vnode).await;
         let failed = vnode.lock().failed.take();
         match (stored, failed) {
             (Err(error), _) | (Ok(()), Some(error)) => Err(error),
@@ -123,10 +122,21 @@ impl Cache {
         if let Some((directory, name)) = hidden {
             vnode.lock().dirty = None;
             self.drop_dirty(vnode);
-            self.remove_hidden(&directory, &name, vnode).await;
+            let user = self.user(open.opener).await;
+            self.remove_hidden(&user, &directory, &name, vnode).await;
         } else if last && open.flags.write {
             // What a mapping wrote after the last close comes only now.
             self.try_store(vnode).await;
         }
     }
+}
+
+/// Whether the rights in a status let a file be opened so.
+fn may_open(status: &FetchStatus, flags: OpenFlags) -> bool {
+    let has = rights(status);
+    let one_of = |right: Rights| has.contains(right) || has.contains(Rights::ADMINISTER);
+    let reads = !flags.read || one_of(Rights::READ);
+    // The owner of a file may fill it with no more than the right to insert.
+    let writes = one_of(Rights::WRITE) || has.contains(Rights::INSERT);
+    reads && (writes || !(flags.write || flags.truncate))
 }

@@ -12,6 +12,7 @@ use super::storage_failed;
 use crate::cache::Cache;
 use crate::error::Errno;
 use crate::storage::{FileKey, Storage, Wait};
+use crate::users::User;
 use crate::vnode::{Dirty, Since, Vnode};
 
 /// Octets between two written ranges that are stored again rather than that another call is made, if
@@ -77,17 +78,17 @@ struct Plan {
 }
 
 impl Cache {
-    /// Stores what was written to a file. What fails stays written, to be tried again.
+    /// Stores what was written to a file, as this user. What fails stays written, to be tried again.
     ///
     /// # Errors
     /// As servers say; the log tells it with server and fid.
-    pub(crate) async fn store(&self, vnode: &Arc<Vnode>) -> Result<(), Errno> {
+    pub(crate) async fn store(&self, user: &User, vnode: &Arc<Vnode>) -> Result<(), Errno> {
         let _one = vnode.storing.lock().await;
         if vnode.lock().dirty.is_none() {
             return Ok(());
         }
         // What is merged must belong to the version the server has.
-        let base = match self.fresh(vnode).await {
+        let base = match self.fresh(user, vnode).await {
             Ok(base) => base,
             Err(error) => {
                 self.store_failed(vnode, error);
@@ -102,7 +103,7 @@ impl Cache {
         let Some(plan) = self.plan(vnode, base)? else {
             return Ok(());
         };
-        match self.carry_out(vnode, &plan).await {
+        match self.carry_out(user, vnode, &plan).await {
             Ok((status, calls)) => self.settle(vnode, &plan, status, calls),
             Err(error) => {
                 if let Some(dirty) = &mut vnode.lock().dirty {
@@ -125,8 +126,20 @@ impl Cache {
     /// Stores what was written to a file, when there is nobody to be told that it failed: that is
     /// logged, told when the file is closed next, and tried again.
     pub(crate) async fn try_store(&self, vnode: &Arc<Vnode>) {
-        if let Err(error) = self.store(vnode).await {
+        if let Err(error) = self.store_unasked(vnode).await {
             tracing::debug!(fid = %vnode.key.fid, %error, "to be stored again later");
+        }
+    }
+
+    /// Stores what was written to a file as the one who wrote it.
+    ///
+    /// # Errors
+    /// As [`store`](Self::store).
+    pub(crate) async fn store_unasked(&self, vnode: &Arc<Vnode>) -> Result<(), Errno> {
+        let writer = vnode.lock().dirty.as_ref().map(|dirty| dirty.writer);
+        match writer {
+            Some(uid) => self.store(&*self.user(uid).await, vnode).await,
+            None => Ok(()),
         }
     }
 
@@ -208,6 +221,7 @@ impl Cache {
 
     async fn carry_out(
         &self,
+        user: &User,
         vnode: &Arc<Vnode>,
         plan: &Plan,
     ) -> Result<(FetchStatus, u64), Error> {
@@ -223,7 +237,7 @@ impl Cache {
             client_mod_time: plan.dirty.mtime,
             ..StoreStatus::default()
         };
-        let (volume, fid, client) = (&vnode.volume, vnode.key.fid, &self.0.client);
+        let (volume, fid, client) = (&vnode.volume, vnode.key.fid, &user.client);
         let (mut status, mut calls) = (plan.base, 0);
         if let Some(cut) = plan.cut {
             let stored = client.store_range(volume, fid, cut..cut, cut, &source, attributes);

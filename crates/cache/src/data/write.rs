@@ -8,6 +8,7 @@ use afar_types::{FetchStatus, UnixTime};
 use super::storage_failed;
 use crate::cache::Cache;
 use crate::error::Errno;
+use crate::handles::OpenFile;
 use crate::types::Handle;
 use crate::vnode::Vnode;
 
@@ -26,26 +27,28 @@ impl Cache {
         }
         let length = u32::try_from(data.len()).map_err(|_| Errno::EINVAL)?;
         let vnode = &open.spot.vnode;
-        self.fresh(vnode).await?;
+        let user = self.user(open.opener).await;
+        self.fresh(&user, vnode).await?;
         let offset = (!open.flags.append).then_some(offset);
-        let mut written = self.write_here(vnode, offset, data);
+        let mut written = self.write_here(&open, offset, data);
         if written == Err(Errno::ENOSPC) && vnode.lock().dirty.is_some() {
             // What is stored needs no room here any more.
-            self.store(vnode).await?;
-            written = self.write_here(vnode, offset, data);
+            self.store(&user, vnode).await?;
+            written = self.write_here(&open, offset, data);
         }
         let written = written?;
         self.0.keep_dirty(vnode);
         // The writer waits for the server when it is too far ahead of it.
         if written > self.0.config.dirty {
-            self.store(vnode).await?;
+            self.store(&user, vnode).await?;
         }
         Ok(length)
     }
 
     /// Writes octets into the cache, at the end if no place is given. Returns how many of the file are
     /// to be stored.
-    fn write_here(&self, vnode: &Vnode, offset: Option<u64>, data: &[u8]) -> Result<u64, Errno> {
+    fn write_here(&self, open: &OpenFile, offset: Option<u64>, data: &[u8]) -> Result<u64, Errno> {
+        let vnode = &open.spot.vnode;
         let mut state = vnode.lock();
         let offset = offset.unwrap_or_else(|| state.length());
         let end = offset.checked_add(data.len() as u64);
@@ -59,13 +62,15 @@ impl Cache {
         }
         dirty.length = dirty.length.max(end);
         dirty.kept = false;
+        dirty.writer = open.opener;
         dirty.mtime = UnixTime::from(SystemTime::now());
         Ok(dirty.ranges.octets())
     }
 
-    /// Sets a file's length, here; it is stored with what was written.
+    /// Sets a file's length for this user, here; it is stored with what was written.
     pub(crate) fn resize(
         &self,
+        writer: u32,
         vnode: &Arc<Vnode>,
         status: &FetchStatus,
         length: u64,
@@ -91,6 +96,7 @@ impl Cache {
             dirty.resized = true;
             dirty.unstored = true;
             dirty.kept = false;
+            dirty.writer = writer;
             dirty.mtime = UnixTime::from(SystemTime::now());
         }
         self.0.keep_dirty(vnode);

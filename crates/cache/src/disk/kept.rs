@@ -7,9 +7,9 @@ use crate::ranges::RangeSet;
 use crate::storage::{FileKey, Kept};
 
 /// What such a record begins with: a name, and the version of its form.
-const MAGIC: &[u8; 12] = b"AFARKEPT\0\0\0\x01";
+const MAGIC: &[u8; 12] = b"AFARKEPT\0\0\0\x02";
 /// Octets of one that are always there, but for the name of the cell and the checksum.
-const FIXED: usize = 12 + 12 + 3 * 8 + 2 * 4 + 1 + 1 + 4;
+const FIXED: usize = 12 + 12 + 3 * 8 + 3 * 4 + 1 + 1 + 4;
 
 pub(super) fn encode(key: &FileKey, kept: &Kept) -> Vec<u8> {
     let mut octets = Vec::with_capacity(FIXED + 300);
@@ -22,6 +22,7 @@ pub(super) fn encode(key: &FileKey, kept: &Kept) -> Vec<u8> {
     octets.extend(kept.limit.to_be_bytes());
     octets.extend(kept.mtime.0.to_be_bytes());
     octets.extend(kept.tried.0.to_be_bytes());
+    octets.extend(kept.writer.to_be_bytes());
     octets.push(u8::from(kept.resized));
     let cell = key.cell.as_str().as_bytes();
     // A cell's name has at most 255 octets.
@@ -52,6 +53,7 @@ pub(super) fn decode(octets: &[u8]) -> Option<(FileKey, Kept)> {
     let base = DataVersion(long(&mut rest)?);
     let (length, limit) = (long(&mut rest)?, long(&mut rest)?);
     let (mtime, tried) = (UnixTime(word(&mut rest)?), UnixTime(word(&mut rest)?));
+    let writer = word(&mut rest)?;
     let (resized, after) = rest.split_first()?;
     let (cell_length, after) = after.split_first()?;
     let (cell, after) = after.split_at_checked(usize::from(*cell_length))?;
@@ -74,6 +76,7 @@ pub(super) fn decode(octets: &[u8]) -> Option<(FileKey, Kept)> {
         resized: *resized != 0,
         mtime,
         tried,
+        writer,
     };
     Some((FileKey { fid, cell }, kept))
 }
@@ -121,6 +124,7 @@ mod tests {
                 resized,
                 mtime: UnixTime(fid[0]),
                 tried: UnixTime(fid[1]),
+                writer: fid[2],
             };
             let mut octets = encode(&key, &kept);
             prop_assert_eq!(decode(&octets), Some((key, kept)));

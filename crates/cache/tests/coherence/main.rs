@@ -5,4 +5,5 @@
 mod data;
 mod names;
 mod restart;
+mod users;
 mod world;

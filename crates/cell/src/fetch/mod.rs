@@ -258,7 +258,7 @@ impl Client {
         let sites = volume.sites();
         let up = sites.iter().find(|site| !site.is_down());
         up.or_else(|| sites.first())
-            .cloned()
+            .map(|site| self.own(site))
             .ok_or_else(|| Error::NoSite {
                 cell: volume.cell_name().clone(),
                 volume: volume.asked().to_owned(),

@@ -486,10 +486,10 @@ impl Filesystem for Requests {
         reply.ok();
     }
 
-    fn statfs(&self, _request: &Request, number: INodeNo, reply: ReplyStatfs) {
-        let cache = self.cache.clone();
+    fn statfs(&self, request: &Request, number: INodeNo, reply: ReplyStatfs) {
+        let (cache, who) = (self.cache.clone(), who(request));
         self.run(async move {
-            match cache.statfs(ino(number)).await {
+            match cache.statfs(who, ino(number)).await {
                 // AFS does not count files in advance: 0 is how others say so.
                 Ok(space) => reply.statfs(
                     space.blocks,

@@ -162,17 +162,38 @@ impl Ccache {
     /// # Errors
     /// When it is not there, not ours or no cache.
     pub fn read(path: &Path) -> Result<Self, CcacheError> {
+        let own = geteuid();
+        let ours = |uid: u32| uid == own.as_raw() || own.is_root();
+        Self::read_if(path, libc::O_NONBLOCK, ours)
+    }
+
+    /// Reads the cache of a user of this machine, who may have put something else in its place to
+    /// have it read: a file of others is [`Foreign`](CcacheError::Foreign), a link not followed.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_of_user(path: &Path, uid: u32) -> Result<Self, CcacheError> {
+        Self::read_if(path, libc::O_NONBLOCK | libc::O_NOFOLLOW, |owner| {
+            owner == uid
+        })
+    }
+
+    fn read_if(
+        path: &Path,
+        flags: i32,
+        may_own: impl Fn(u32) -> bool,
+    ) -> Result<Self, CcacheError> {
         let failed = |source| CcacheError::File {
             path: path.to_owned(),
             source,
         };
         let file = OpenOptions::new()
             .read(true)
-            .custom_flags(libc::O_NONBLOCK)
+            .custom_flags(flags)
             .open(path)
             .map_err(failed)?;
         let found = file.metadata().map_err(failed)?;
-        if !found.is_file() || (found.uid() != geteuid().as_raw() && !geteuid().is_root()) {
+        if !found.is_file() || !may_own(found.uid()) {
             return Err(CcacheError::Foreign(path.to_owned()));
         }
         let length = usize::try_from(found.len().min(CACHE_MAX)).unwrap_or(0);

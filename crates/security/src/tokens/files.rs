@@ -15,6 +15,8 @@ use super::{Held, Source};
 
 /// What others must not be allowed to do with a file or directory of tokens.
 const OTHERS: u32 = 0o077;
+/// The directory in that of a user's session.
+const BELOW_SESSION: &str = "afar/tokens";
 /// The ending of a file that is being written.
 const UNFINISHED: &str = ".new";
 
@@ -22,11 +24,25 @@ const UNFINISHED: &str = ".new";
 #[derive(Clone, Debug)]
 pub(super) struct Files {
     dir: PathBuf,
+    /// Whose it must be.
+    uid: u32,
 }
 
 impl Files {
-    pub(super) const fn new(dir: PathBuf) -> Self {
-        Self { dir }
+    pub(super) fn new(dir: PathBuf) -> Self {
+        let uid = geteuid().as_raw();
+        Self { dir, uid }
+    }
+
+    /// Where a user of this machine is who may be another one: [`usual`](Self::usual) as far as it
+    /// does not depend on the variables of his session.
+    pub(super) fn of_user(uid: u32) -> Self {
+        let session = PathBuf::from(format!("/run/user/{uid}"));
+        let dir = match fs::metadata(&session) {
+            Ok(found) if found.uid() == uid => session.join(BELOW_SESSION),
+            _ => PathBuf::from(format!("/tmp/afar-tokens-{uid}")),
+        };
+        Self { dir, uid }
     }
 
     /// The user's directory: in the session's own, or else in `/tmp`, where it is looked at twice.
@@ -39,7 +55,7 @@ impl Files {
         // Root may run with the variables of another user, whose directory this is not.
         let own = dirs.find(|dir| fs::metadata(dir).is_ok_and(|found| found.uid() == uid));
         Self::new(match own {
-            Some(dir) => dir.join("afar/tokens"),
+            Some(dir) => dir.join(BELOW_SESSION),
             None => PathBuf::from(format!("/tmp/afar-tokens-{uid}")),
         })
     }
@@ -111,7 +127,7 @@ impl Files {
         if !found.is_dir() {
             return Err(insecure(&self.dir, "it is a link or no directory"));
         }
-        check_owner(&self.dir, &found)?;
+        self.check_owner(&self.dir, &found)?;
         Ok(true)
     }
 
@@ -129,20 +145,20 @@ impl Files {
         if !found.is_file() {
             return Err(insecure(path, "it is no file"));
         }
-        check_owner(path, &found)?;
+        self.check_owner(path, &found)?;
         let entry = read_all(file).map_err(|source| failed(path, source))?;
         read(&entry, Source::File(path.to_owned())).map(Some)
     }
-}
 
-fn check_owner(path: &Path, found: &fs::Metadata) -> Result<(), StoreError> {
-    if found.uid() != geteuid().as_raw() {
-        return Err(insecure(path, "it belongs to another user"));
+    fn check_owner(&self, path: &Path, found: &fs::Metadata) -> Result<(), StoreError> {
+        if found.uid() != self.uid {
+            return Err(insecure(path, "it belongs to another user"));
+        }
+        if found.mode() & OTHERS != 0 {
+            return Err(insecure(path, "others have rights to it"));
+        }
+        Ok(())
     }
-    if found.mode() & OTHERS != 0 {
-        return Err(insecure(path, "others have rights to it"));
-    }
-    Ok(())
 }
 
 fn read_all(file: File) -> io::Result<Zeroizing<Vec<u8>>> {

@@ -58,6 +58,8 @@ pub enum StoreError {
 pub struct Store {
     keyring: bool,
     files: Option<Files>,
+    /// Somebody else's, as root sees them.
+    other: Option<u32>,
 }
 
 impl Store {
@@ -69,11 +71,13 @@ impl Store {
             Some(place) if place == "keyring" => Self {
                 keyring: true,
                 files: None,
+                other: None,
             },
             Some(place) if !place.is_empty() => Self::in_dir(Path::new(&place)),
             _ => Self {
                 keyring: true,
                 files: Some(Files::usual()),
+                other: None,
             },
         }
     }
@@ -84,6 +88,19 @@ impl Store {
         Self {
             keyring: false,
             files: Some(Files::new(path.to_owned())),
+            other: None,
+        }
+    }
+
+    /// The store of any user of this machine, to be looked at by root: his keys in the kernel's
+    /// keyrings, then the files in his session's directory or in `/tmp`. What variables of the user's
+    /// own session name instead is not known here.
+    #[must_use]
+    pub fn of_user(uid: u32) -> Self {
+        Self {
+            keyring: false,
+            files: Some(Files::of_user(uid)),
+            other: Some(uid),
         }
     }
 
@@ -122,10 +139,30 @@ impl Store {
         {
             return read(&entry, Source::Keyring).map(Some);
         }
+        if let Some(kept) = self.of_other(|held| held.cell == *cell).pop() {
+            return Ok(Some(kept));
+        }
         match &self.files {
             Some(files) => files.find(cell),
             None => Ok(None),
         }
+    }
+
+    /// The tokens in another user's keyrings, those that end last behind.
+    fn of_other(&self, wanted: impl Fn(&Held) -> bool) -> Vec<(Held, Source)> {
+        let Some(uid) = self.other else {
+            return Vec::new();
+        };
+        let entries = keyring::of_user(uid).unwrap_or_else(|error| {
+            tracing::debug!("the keys of user {uid} are not looked at: {error}");
+            Vec::new()
+        });
+        let found = entries
+            .iter()
+            .filter_map(|entry| read(entry, Source::Keyring).ok());
+        let mut found: Vec<_> = found.filter(|(held, _)| wanted(held)).collect();
+        found.sort_by_key(|(held, _)| held.token.end);
+        found
     }
 
     /// All tokens in the order of their cells; expired ones too. One that cannot be read is an
@@ -142,6 +179,7 @@ impl Store {
                 Err(error) => found.push(Err(error)),
             }
         }
+        found.extend(self.of_other(|_| true).into_iter().rev().map(Ok));
         if let Some(files) = &self.files {
             found.extend(files.all());
         }

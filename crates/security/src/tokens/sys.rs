@@ -19,9 +19,17 @@ impl KeyId {
     pub(super) const SESSION: Self = Self(-3);
     /// The keyring of the user.
     pub(super) const USER: Self = Self(-4);
+
+    /// The key of this number, as `/proc/keys` lists it in hexadecimal.
+    pub(super) fn listed(text: &str) -> Option<Self> {
+        u32::from_str_radix(text, 16)
+            .ok()
+            .map(|number| Self(number.cast_signed()))
+    }
 }
 
 const GET_KEYRING_ID: libc::c_long = 0;
+const SETPERM: libc::c_long = 5;
 const DESCRIBE: libc::c_long = 6;
 const UNLINK: libc::c_long = 9;
 const SEARCH: libc::c_long = 10;
@@ -161,6 +169,27 @@ pub(super) fn list(keyring: KeyId) -> io::Result<Vec<KeyId>> {
 pub(super) fn unlink(key: KeyId, keyring: KeyId) -> io::Result<()> {
     // SAFETY: this call takes numbers only.
     done(unsafe { libc::syscall(libc::SYS_keyctl, UNLINK, key.0, keyring.0) })
+}
+
+/// Sets who may do what with a key.
+pub(super) fn set_rights(key: KeyId, rights: u32) -> io::Result<()> {
+    // SAFETY: this call takes numbers only.
+    done(unsafe { libc::syscall(libc::SYS_keyctl, SETPERM, key.0, rights) })
+}
+
+/// Has the kernel take this thread for this user's where files and keys are concerned. Unlike a
+/// thread with the user's number in full, he can send no signals to it.
+pub(super) fn become_for_files(uid: u32) -> io::Result<()> {
+    // SAFETY: these calls take numbers only, and change this thread alone. The first returns no
+    // error; the second, which nobody may do, returns what holds now.
+    let now = unsafe {
+        libc::setfsuid(uid);
+        libc::setfsuid(u32::MAX)
+    };
+    match now.cast_unsigned() == uid {
+        true => Ok(()),
+        false => Err(io::ErrorKind::PermissionDenied.into()),
+    }
 }
 
 /// Has the kernel drop a key after so many seconds.

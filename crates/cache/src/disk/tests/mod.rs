@@ -98,6 +98,7 @@ fn kept(base: u64, ranges: &[Range<u64>], length: u64) -> Kept {
         resized: false,
         mtime: UnixTime(1_000_000),
         tried: UnixTime(0),
+        writer: 0,
     }
 }
 

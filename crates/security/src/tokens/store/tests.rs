@@ -118,6 +118,7 @@ fn the_keyring_keeps_tokens_where_there_is_one() {
     let store = Store {
         keyring: true,
         files: None,
+        other: None,
     };
     let cell = format!("keyring-{}.test", std::process::id());
     let held = alice(&cell, b"one", soon());

@@ -1,0 +1,288 @@
+//! Users of this machine, and who each of them is to cells.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use afar_cell::{Client, Credentials};
+use tokio::time::Instant;
+
+use crate::cache::Cache;
+
+/// How long it is not looked again what tokens a user has.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How long a look may take before the user is who he was.
+const LOOK_LIMIT: Duration = Duration::from_secs(20);
+/// Requests of a user nobody knows yet that look who he is at a time.
+const LOOKS_MOST: u32 = 4;
+/// Users remembered.
+const USERS_MOST: usize = 4096;
+
+/// Tells users' tokens of one time from those of another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Stamp(pub u64);
+
+/// Who a user is to cells.
+#[derive(Debug, Clone)]
+pub enum Identity {
+    /// Whoever the cache's client is by itself.
+    Client,
+    /// Nobody: he has no tokens.
+    Anonymous,
+    /// One who has tokens of his own.
+    Own(Arc<dyn Credentials>),
+}
+
+/// Knows what tokens the users of this machine have.
+pub trait Users: fmt::Debug + Send + Sync {
+    /// Looks what tokens a user has; `None` if they are those of this stamp still. It may wait for
+    /// disks, and is asked once a second for a user who makes requests.
+    fn look(&self, uid: u32, before: Option<Stamp>) -> Option<(Stamp, Identity)>;
+}
+
+/// Names an identity for the life of a cache. Who gets other tokens gets another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct UserId(u64);
+
+impl UserId {
+    /// Everybody, with or without a token: whose rights servers tell besides.
+    pub(crate) const ANYBODY: Self = Self(0);
+}
+
+/// A user of this machine with the tokens he had at a time.
+#[derive(Debug)]
+pub(crate) struct User {
+    pub(crate) id: UserId,
+    /// Makes calls as him.
+    pub(crate) client: Client,
+}
+
+/// All users who make requests.
+#[derive(Debug)]
+pub(crate) struct UserTable {
+    source: Option<Arc<dyn Users>>,
+    /// Whoever the client is.
+    base: Arc<User>,
+    anonymous: Arc<User>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    known: BTreeMap<u32, Known>,
+    /// How many are looking for each user.
+    looking: BTreeMap<u32, u32>,
+    last: u64,
+}
+
+/// What is to be done to know who a user is.
+enum Now {
+    /// Nothing: it is known well enough.
+    Known(Arc<User>),
+    /// It is to be looked, whether it is something else than this.
+    Look(Option<Stamp>),
+}
+
+/// What was seen of a user.
+#[derive(Debug)]
+struct Known {
+    user: Arc<User>,
+    stamp: Stamp,
+    looked: Instant,
+}
+
+impl UserTable {
+    /// Without a source all are whoever the client is.
+    pub(crate) fn new(client: &Client, source: Option<Arc<dyn Users>>) -> Self {
+        let user = |number, client| {
+            let id = UserId(number);
+            Arc::new(User { id, client })
+        };
+        Self {
+            source,
+            base: user(1, client.clone()),
+            anonymous: user(2, client.with_credentials(None)),
+            state: Mutex::new(State {
+                last: 2,
+                ..State::default()
+            }),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The user if it need not be looked again who he is. Who is told to look is counted until he
+    /// [takes](Self::take) what he sees; others go on with what is known meanwhile.
+    fn now(&self, uid: u32) -> Now {
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        let looking = state.looking.entry(uid).or_default();
+        let stamp = match state.known.get(&uid) {
+            Some(known) if *looking > 0 || known.looked.elapsed() < LOOK_EVERY => {
+                return Now::Known(Arc::clone(&known.user));
+            }
+            Some(known) => Some(known.stamp),
+            // The place of his tokens does not answer, and no more are to wait for it.
+            None if *looking >= LOOKS_MOST => return Now::Known(Arc::clone(&self.anonymous)),
+            None => None,
+        };
+        *looking += 1;
+        Now::Look(stamp)
+    }
+
+    /// Takes what was seen; `None` if it was the same as before.
+    fn take(&self, uid: u32, seen: Option<(Stamp, Identity)>) -> Option<Arc<User>> {
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        if let Some(looking) = state.looking.get_mut(&uid) {
+            *looking = looking.saturating_sub(1);
+        }
+        state.looking.retain(|_, number| *number > 0);
+        if let Some(known) = state.known.get_mut(&uid) {
+            known.looked = Instant::now();
+        }
+        let Some((stamp, identity)) = seen else {
+            return state.known.get(&uid).map(|known| Arc::clone(&known.user));
+        };
+        if let Some(known) = state.known.get(&uid)
+            && known.stamp == stamp
+        {
+            // Another request saw it first.
+            return Some(Arc::clone(&known.user));
+        }
+        let user = match identity {
+            Identity::Client => Arc::clone(&self.base),
+            Identity::Anonymous => Arc::clone(&self.anonymous),
+            Identity::Own(credentials) => {
+                state.last += 1;
+                Arc::new(User {
+                    id: UserId(state.last),
+                    client: self.base.client.with_credentials(Some(credentials)),
+                })
+            }
+        };
+        if state.known.len() >= USERS_MOST {
+            let oldest = state.known.iter().min_by_key(|(_, known)| known.looked);
+            let oldest = oldest.map(|(uid, _)| *uid);
+            oldest.and_then(|uid| state.known.remove(&uid));
+        }
+        let known = Known {
+            user: Arc::clone(&user),
+            stamp,
+            looked: Instant::now(),
+        };
+        state.known.insert(uid, known);
+        Some(user)
+    }
+
+    /// Whoever the client is by itself.
+    pub(crate) fn base(&self) -> &Arc<User> {
+        &self.base
+    }
+}
+
+impl Cache {
+    /// A user of this machine as cells are to see him now.
+    pub(crate) async fn user(&self, uid: u32) -> Arc<User> {
+        let table = &self.0.users;
+        let Some(source) = &table.source else {
+            return Arc::clone(&table.base);
+        };
+        let stamp = match table.now(uid) {
+            Now::Known(user) => return user,
+            Now::Look(stamp) => stamp,
+        };
+        let (source, cache) = (Arc::clone(source), self.clone());
+        let look = tokio::task::spawn_blocking(move || {
+            let seen = source.look(uid, stamp);
+            cache.0.users.take(uid, seen)
+        });
+        // Where a user keeps his tokens may be a place that never answers.
+        match tokio::time::timeout(LOOK_LIMIT, look).await {
+            Ok(Ok(Some(user))) => user,
+            _ => {
+                tracing::warn!(uid, "it cannot be seen what tokens a user has");
+                Arc::clone(&table.anonymous)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use afar_cell::Config;
+    use afar_net::Endpoint;
+
+    fn table() -> UserTable {
+        let endpoint =
+            Endpoint::bind("127.0.0.1:0".parse().unwrap(), afar_net::Config::default()).unwrap();
+        let config = Config {
+            only_cells: true,
+            ..Config::default()
+        };
+        UserTable::new(&Client::new(endpoint, config).unwrap(), None)
+    }
+
+    #[derive(Debug)]
+    struct Nobody;
+
+    impl Credentials for Nobody {
+        fn security(
+            &self,
+            _: &afar_types::CellName,
+            _: Option<&afar_cell::Secured>,
+        ) -> Result<Option<afar_cell::Secured>, String> {
+            Ok(None)
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_user_is_another_one_with_other_tokens_only() {
+        let table = table();
+        let own = || Identity::Own(Arc::new(Nobody));
+        let first = table.take(7, Some((Stamp(1), own()))).unwrap();
+        let is_known = || matches!(table.now(7), Now::Known(user) if user.id == first.id);
+        assert!(is_known());
+        tokio::time::advance(LOOK_EVERY).await;
+        assert!(matches!(table.now(7), Now::Look(Some(Stamp(1)))));
+        assert!(is_known(), "one request looks, others go on");
+        assert_eq!(table.take(7, None).unwrap().id, first.id);
+        let same = table.take(7, Some((Stamp(1), own()))).unwrap();
+        assert_eq!(same.id, first.id);
+        let other = table.take(7, Some((Stamp(2), own()))).unwrap();
+        assert_ne!(other.id, first.id);
+        let (one, two) = (
+            table.take(8, Some((Stamp(1), Identity::Anonymous))),
+            table.take(9, Some((Stamp(5), Identity::Anonymous))),
+        );
+        assert_eq!(one.unwrap().id, two.unwrap().id, "nobody is nobody else");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn few_wait_for_a_place_that_does_not_answer() {
+        let table = table();
+        for _ in 0..LOOKS_MOST {
+            assert!(matches!(table.now(7), Now::Look(None)));
+        }
+        assert!(matches!(table.now(7), Now::Known(user) if user.id == table.anonymous.id));
+        assert!(matches!(table.now(8), Now::Look(None)));
+        table.take(7, Some((Stamp(1), Identity::Client)));
+        assert!(matches!(table.now(7), Now::Known(user) if user.id == table.base.id));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn users_are_forgotten_for_others() {
+        let table = table();
+        for uid in 0..5000 {
+            table.take(uid, Some((Stamp(1), Identity::Client)));
+            tokio::time::advance(Duration::from_millis(1)).await;
+        }
+        assert_eq!(table.lock().known.len(), USERS_MOST);
+        assert!(table.lock().known.contains_key(&4999));
+        assert!(!table.lock().known.contains_key(&0));
+    }
+}
