@@ -72,7 +72,7 @@ impl Cache {
         let changed = state
             .status
             .is_some_and(|old| old.data_version != status.data_version);
-        if state.promised().is_none() {
+        if !state.holds() {
             state.rights.clear();
         }
         if self.0.breaks.mark(fid) == mark {

@@ -559,6 +559,25 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn users_share_what_is_known_of_a_server_but_no_connection() {
+        let loopback = "127.0.0.1:0".parse().unwrap();
+        let endpoint = Endpoint::bind(loopback, afar_net::Config::default()).unwrap();
+        let callbacks = CallbackService::start(&endpoint);
+        let address = "127.0.0.1:9".parse().unwrap();
+        let access = || Access::new("example.org".parse().unwrap(), None);
+        let server = FileServer::new(endpoint, callbacks, address, Arc::new(access()), None);
+        let (server, other) = (Arc::new(server.seen_by(access())), Arc::new(server));
+        drop(server.lane().await.unwrap());
+        server.answered();
+        assert!(server.is_known() && other.is_met() && !other.is_known());
+        assert!(other.lock_lanes().connections.is_empty());
+        other.silent();
+        assert!(server.is_down());
+        server.answered();
+        assert!(!other.is_down());
+    }
+
+    #[tokio::test]
     async fn lanes_are_reused_and_failed_ones_rest() {
         let loopback = "127.0.0.1:0".parse().unwrap();
         let endpoint = Endpoint::bind(loopback, afar_net::Config::default()).unwrap();

@@ -67,7 +67,7 @@ fn a_helper_unmounts_behind_one_that_asked_for_it() {
         return;
     }
     let site = Site::new("127.84.0.43");
-    let mut mount = site.mount_with("a", &["-o", "auto_unmount"]);
+    let mut mount = site.mount_with("a", &["-o", "auto_unmount,allow_other"]);
     fs::write(mount.path("file"), b"x").unwrap();
     mount.kill();
     crate::site::soon("it is unmounted", || !is_mounted(&mount.path("")));
