@@ -1,5 +1,7 @@
 //! What AFS knows of files beyond what Linux asks: as extended attributes.
 
+use std::sync::Arc;
+
 use afar_types::{Acl, VolumeType};
 use bytes::Bytes;
 
@@ -9,6 +11,7 @@ use crate::error::Errno;
 use crate::inodes::{Place, Spot};
 use crate::types::{Ino, Who};
 use crate::users::User;
+use crate::vnode::Vnode;
 
 /// Names of the attributes everything has.
 const NAMES: [&str; 7] = [
@@ -39,7 +42,7 @@ impl Cache {
         let text = match name {
             b"afs.cell" => volume.cell_name().to_string(),
             b"afs.fid" => spot.vnode.key.fid.to_string(),
-            b"afs.volume" => volume.id().to_string(),
+            b"afs.volume" => self.volume_name(&user, spot).await,
             b"afs.data_version" => self
                 .fresh(&user, &spot.vnode)
                 .await?
@@ -78,7 +81,8 @@ impl Cache {
         Ok(names)
     }
 
-    /// Sets an extended attribute: `afs.acl`.
+    /// Sets an extended attribute: `afs.acl`; `afs.flush` and `afs.flushvolume` drop what is cached of
+    /// the file or of all its volume, whatever they are set to.
     ///
     /// # Errors
     /// [`EOPNOTSUPP`](Errno::EOPNOTSUPP) for others; [`EINVAL`](Errno::EINVAL) for text that is no
@@ -92,8 +96,13 @@ impl Cache {
     ) -> Result<(), Errno> {
         let user = self.user(who.uid).await;
         let spot = self.spot(ino)?;
-        if name != b"afs.acl" {
-            return Err(Errno::EOPNOTSUPP);
+        match name {
+            b"afs.acl" => {}
+            b"afs.flush" | b"afs.flushvolume" => {
+                self.drop_cached(&spot.vnode, name == b"afs.flushvolume");
+                return Ok(());
+            }
+            _ => return Err(Errno::EOPNOTSUPP),
         }
         if spot.mount.volume.kind() != VolumeType::ReadWrite {
             return Err(Errno::EROFS);
@@ -110,11 +119,56 @@ impl Cache {
         Ok(())
     }
 
+    /// Drops what is cached of a file or its volume, but for what is not stored yet.
+    fn drop_cached(&self, vnode: &Arc<Vnode>, whole_volume: bool) {
+        let (key, breaks) = (&vnode.key, &self.0.breaks);
+        if whole_volume {
+            breaks.break_volume(key.fid.volume);
+            self.0.storage.forget_volume(&key.cell, key.fid.volume);
+            return;
+        }
+        breaks.count(key.fid);
+        let mut state = vnode.lock();
+        state.promise = None;
+        (state.pages, state.link) = (None, None);
+        if state.dirty.is_none() {
+            self.0.storage.forget(key);
+        }
+        drop(state);
+        breaks.invalidate(vnode);
+    }
+
+    /// The name of the volume something is in; its number if nobody tells the name.
+    async fn volume_name(&self, user: &User, spot: &Spot) -> String {
+        let volume = &spot.mount.volume;
+        let asked = volume.asked();
+        if asked.bytes().all(|octet| octet.is_ascii_digit()) {
+            return match user.client.volume_status(volume).await {
+                Ok(status) if !status.name.is_empty() => status.name,
+                _ => volume.id().to_string(),
+            };
+        }
+        let suffix = suffix_of(volume.kind());
+        match asked.ends_with(suffix) {
+            true => asked.to_owned(),
+            false => format!("{asked}{suffix}"),
+        }
+    }
+
     async fn acl(&self, user: &User, spot: &Spot) -> Result<Bytes, Errno> {
         let vnode = &spot.vnode;
         let acl = user.client.fetch_acl(&vnode.volume, vnode.key.fid).await;
         let acl = acl.map_err(|error| self.failed(vnode, "asking for an access list", &error))?;
         Ok(acl.to_text().map_err(|_| Errno::EIO)?.into())
+    }
+}
+
+/// What the names of such volumes end with.
+fn suffix_of(kind: VolumeType) -> &'static str {
+    match kind {
+        VolumeType::ReadWrite => "",
+        VolumeType::ReadOnly => ".readonly",
+        VolumeType::Backup => ".backup",
     }
 }
 

@@ -1,10 +1,12 @@
 //! `afar fs`: access lists, quotas, mount points and places of files in AFS, with OpenAFS's verbs,
-//! words and exit codes, but without a mount.
+//! words and exit codes, with or without a mount.
 //!
-//! Paths are followed by afar itself. What concerns the cache of a mount is said not to be here.
+//! Paths are followed by afar itself; those in a mount of afar are taken as `/afs` has them. Settings of
+//! OpenAFS's cache that afar has not are said not to be here.
 
 mod acl;
 mod acl_edit;
+mod flush;
 mod mount;
 mod place;
 mod quota;
@@ -19,6 +21,7 @@ use afar_cell::{Client, LastLink, Node, PathCause, Place};
 use clap::{Args, Subcommand};
 
 use crate::fetch::{LOOKING, Reach, session};
+use crate::mount::path_in_afs;
 use crate::output;
 use report::Report;
 
@@ -76,12 +79,16 @@ pub(crate) enum FsCommand {
     Checkservers(servers::CheckArgs),
     /// get sysname (i.e. @sys) value
     Sysname(servers::SysnameArgs),
+    /// flush file from cache
+    Flush(flush::FlushArgs),
+    /// flush all data in volume
+    Flushvolume(flush::FlushArgs),
     /// (of a mount) control the cache and what it talks to
     #[command(
         hide = true,
-        name = "flush",
+        name = "flushall",
         aliases = [
-            "flushvolume", "flushall", "flushmount", "checkvolumes", "checkbackups",
+            "flushmount", "checkvolumes", "checkbackups",
             "setcachesize", "cachesize", "getcacheparms", "setserverprefs", "sp",
             "getserverprefs", "gp", "getclientaddrs", "gc", "setclientaddrs", "sc", "messages",
             "listaliases", "newcell", "newalias", "monitor", "mariner", "getcellstatus",
@@ -180,8 +187,11 @@ pub(crate) fn run(command: FsCommand) -> anyhow::Result<ExitCode> {
         Fs::Sysname(args) => about(&args.common, &[], async |client, report| {
             servers::sysnames(client, report, &args)
         }),
+        Fs::Flush(args) => flush::run(&args, flush::FILE),
+        Fs::Flushvolume(args) => flush::run(&args, flush::VOLUME),
         Fs::OfMount(_) => {
-            let text = "fs: this concerns the cache of a mount, and afar fs works without one\n";
+            let text = "fs: afar has no such setting; files are stored when they are closed, and options of \
+                        a mount are given to afar mount (`afar mount --help`)\n";
             output::usage(text);
             Ok(ExitCode::FAILURE)
         }
@@ -246,9 +256,10 @@ fn or_here(paths: &[PathBuf]) -> Vec<PathBuf> {
     }
 }
 
-/// A path from the root on; `None` if where we are is gone.
+/// A path from the root on, in a mount of ours as all cells have it; `None` if where we are is gone.
 fn absolute(path: &Path) -> Option<PathBuf> {
-    std::path::absolute(path).ok()
+    let path = std::path::absolute(path).ok()?;
+    Some(path_in_afs(&path).unwrap_or(path))
 }
 
 /// What a path leads to.

@@ -28,6 +28,7 @@ use anyhow::{Context, bail, ensure};
 use clap::Args;
 
 pub(crate) use serve::Beside;
+pub(crate) use table::path_in_afs;
 pub(crate) use umount::{UmountArgs, run as umount};
 pub(crate) use words::rewrite;
 
@@ -121,7 +122,7 @@ impl Source {
     /// As the kernel's table of mounts shows it.
     fn shown(&self) -> String {
         match self {
-            Self::Dynamic => "dynroot".to_owned(),
+            Self::Dynamic => table::DYNROOT.to_owned(),
             Self::Volume(cell, volume) if volume == ROOT_CELL => cell.to_string(),
             Self::Volume(cell, volume) => format!("{cell}:{volume}"),
         }

@@ -14,6 +14,8 @@ use nix::mount::{MntFlags, umount2};
 const MOUNTINFO: &str = "/proc/self/mountinfo";
 /// The type of our mounts: of FUSE, subtype afar.
 pub(super) const KIND: &str = "fuse.afar";
+/// What is mounted where all cells are.
+pub(super) const DYNROOT: &str = "dynroot";
 /// Unmounts for those who are not root.
 const FUSERMOUNT: &str = "fusermount3";
 
@@ -33,6 +35,33 @@ pub(super) fn at(place: &Path) -> anyhow::Result<Option<Mounted>> {
     let table = std::fs::read(MOUNTINFO)
         .with_context(|| format!("cannot read {MOUNTINFO}; is /proc mounted?"))?;
     Ok(find(&table, place))
+}
+
+/// The path below `/afs` of what is in a mount of ours; `None` if a path is in no such mount, or in one
+/// of a volume that is not at the root of its cell.
+pub(crate) fn path_in_afs(path: &Path) -> Option<PathBuf> {
+    let table = std::fs::read(MOUNTINFO).ok()?;
+    in_afs(&table, path).or_else(|| {
+        // It may lead there by symlinks.
+        let parent = path.parent()?.canonicalize().ok()?;
+        in_afs(&table, &parent.join(path.file_name()?))
+    })
+}
+
+fn in_afs(table: &[u8], path: &Path) -> Option<PathBuf> {
+    // The longest of the places it is below is where it is.
+    let places = path.ancestors();
+    let mut mounted = places.filter_map(|place| Some((place, find(table, place)?)));
+    let (place, mounted) = mounted.next()?;
+    let inside = path.strip_prefix(place).ok()?;
+    if mounted.kind != KIND || mounted.source.contains(':') {
+        return None;
+    }
+    let top = Path::new("/afs");
+    Some(match mounted.source.as_str() {
+        DYNROOT => top.join(inside),
+        cell => top.join(format!(".{cell}")).join(inside),
+    })
 }
 
 fn find(table: &[u8], place: &Path) -> Option<Mounted> {
@@ -210,6 +239,19 @@ mod tests {
         assert_eq!(at("/afs"), some("fuse.afar", "dynroot"));
         assert_eq!(at("/"), some("ext4", "/dev/vda"));
         assert_eq!(at("/mnt"), None);
+    }
+
+    #[test]
+    fn paths_in_mounts_are_known_as_those_of_all_cells() {
+        let path = |path: &str| in_afs(TABLE, Path::new(path));
+        let some = |path: &str| Some(PathBuf::from(path));
+        assert_eq!(path("/mnt/a b"), some("/afs/.a.org"));
+        assert_eq!(path("/mnt/a b/c/d"), some("/afs/.a.org/c/d"));
+        assert_eq!(path("/afs/b.org/c"), some("/afs/b.org/c"));
+        assert_eq!(path("/mnt/a bc"), None);
+        assert_eq!(path("/home"), None);
+        let volume = b"90 22 0:41 / /mnt rw - fuse.afar a.org:user.ann rw";
+        assert_eq!(in_afs(volume, Path::new("/mnt/x")), None);
     }
 
     #[test]
