@@ -179,7 +179,9 @@ fn files_are_used_through_a_mount() {
     fs::create_dir(&dir).unwrap();
     let at = |name: &str| dir.join(name);
     // Data of several calls, read back past the cache that wrote it.
-    let data: Vec<u8> = (0..3_000_000_u32).map(|at| (at * 7 >> 3) as u8).collect();
+    let data: Vec<u8> = (0..3_000_000_u32)
+        .map(|at| ((at * 7) >> 3).to_le_bytes()[0])
+        .collect();
     fs::write(at("large"), &data).unwrap();
     assert!(fs::read(at("large")).unwrap() == data);
     let other = cell.mount("other", "");

@@ -271,7 +271,7 @@ impl Cache {
             table.server = None;
             table.taker.take()
         };
-        let client = &taker.as_ref().unwrap_or(self.0.users.base()).client;
+        let client = &taker.as_ref().unwrap_or_else(|| self.0.users.base()).client;
         if let Err(error) = client.release_lock(&vnode.volume, vnode.key.fid).await {
             // It expires.
             self.failed(vnode, "unlocking a file", &error);

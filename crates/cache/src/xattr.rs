@@ -119,23 +119,30 @@ impl Cache {
         Ok(())
     }
 
-    /// Drops what is cached of a file or its volume, but for what is not stored yet.
+    /// Drops what is cached of a file, or of all of its volume that are known, but for what is not
+    /// stored yet.
     fn drop_cached(&self, vnode: &Arc<Vnode>, whole_volume: bool) {
-        let (key, breaks) = (&vnode.key, &self.0.breaks);
-        if whole_volume {
-            breaks.break_volume(key.fid.volume);
-            self.0.storage.forget_volume(&key.cell, key.fid.volume);
+        if !whole_volume {
+            self.drop_one(vnode);
             return;
         }
-        breaks.count(key.fid);
+        for other in self.0.vnodes.of_volume(vnode.key.fid.volume) {
+            if other.key.cell == vnode.key.cell {
+                self.drop_one(&other);
+            }
+        }
+    }
+
+    fn drop_one(&self, vnode: &Arc<Vnode>) {
+        self.0.breaks.count(vnode.key.fid);
         let mut state = vnode.lock();
         state.promise = None;
         (state.pages, state.link) = (None, None);
         if state.dirty.is_none() {
-            self.0.storage.forget(key);
+            self.0.storage.forget(&vnode.key);
         }
         drop(state);
-        breaks.invalidate(vnode);
+        self.0.breaks.invalidate(vnode);
     }
 
     /// The name of the volume something is in; its number if nobody tells the name.
