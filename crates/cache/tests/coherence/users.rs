@@ -120,6 +120,8 @@ async fn one_without_a_token_uses_nothing_of_others() {
         .cache_with(|config| config.users = Some(users as _))
         .await;
     let (cache, root) = (&machine.cache, Ino::ROOT);
+    // What anybody may do in the directory is known when the file is made.
+    cache.getattr(who(ANN), root).await.unwrap();
     let made = cache.create(who(ANN), root, b"file", 0o644, WRITE).await;
     let (entry, file) = made.unwrap();
     cache.write(file, 0, b"text").await.unwrap();
