@@ -57,8 +57,10 @@ impl Cache {
                 FileType::Symlink => return Err(Errno::EINVAL),
                 _ => self.resize(uid, vnode, &status, size)?,
             }
-            if vnode.lock().writers == 0 {
-                self.store(&user, vnode).await?;
+            let closed = vnode.lock().writers == 0;
+            if closed && let Err(error) = self.store(&user, vnode).await {
+                self.drop_refused(vnode);
+                return Err(error);
             }
         }
         let mut attributes = StoreStatus::default();

@@ -6,12 +6,13 @@
 //! never a stale answer.
 
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use afar_cell::BreakHandler;
 use afar_types::{Fid, VolumeId};
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, watch};
 
 use crate::inodes::Inodes;
 use crate::types::Invalidation;
@@ -40,7 +41,13 @@ pub(crate) struct Breaks {
     total: AtomicU64,
     pub(crate) vnodes: Arc<Vnodes>,
     pub(crate) inodes: Arc<Inodes>,
-    pub(crate) invalidations: broadcast::Sender<Invalidation>,
+    invalidations: broadcast::Sender<Invalidation>,
+    /// Invalidations sent.
+    sent: AtomicU64,
+    /// Marks sent.
+    marks: AtomicU64,
+    /// The last mark that is acknowledged, and more than any while nobody does that.
+    acknowledged: watch::Sender<u64>,
 }
 
 impl Breaks {
@@ -58,7 +65,36 @@ impl Breaks {
             vnodes,
             inodes,
             invalidations,
+            sent: AtomicU64::new(0),
+            marks: AtomicU64::new(0),
+            acknowledged: watch::Sender::new(u64::MAX),
         }
+    }
+
+    /// Invalidations from now on; `acknowledges` says whether marks among them will be.
+    pub(crate) fn listen(&self, acknowledges: bool) -> broadcast::Receiver<Invalidation> {
+        let receiver = self.invalidations.subscribe();
+        if acknowledges {
+            self.acknowledged.send_replace(0);
+        }
+        receiver
+    }
+
+    pub(crate) fn acknowledge(&self, mark: u64) {
+        self.acknowledged
+            .send_if_modified(|last| std::mem::replace(last, mark.max(*last)) < mark);
+    }
+
+    /// Invalidations sent so far.
+    pub(crate) fn sent(&self) -> u64 {
+        self.sent.load(Ordering::SeqCst)
+    }
+
+    /// Tells whoever listens. It is counted first: who finds the old count is told in time.
+    pub(crate) fn tell(&self, what: Invalidation) {
+        self.sent.fetch_add(1, Ordering::SeqCst);
+        // Nobody may be listening.
+        drop(self.invalidations.send(what));
     }
 
     /// Breaks so far. Counters only grow, so their sum changes if any of them does.
@@ -112,14 +148,12 @@ impl Breaks {
     /// Tells the kernel that what it knows of something may be wrong.
     pub(crate) fn invalidate(&self, vnode: &Arc<Vnode>) {
         for inode in self.inodes.of_vnode(vnode) {
-            // Nobody may be listening.
-            let tell = |what| self.invalidations.send(what).is_ok();
             for name in inode.take_names() {
                 let parent = inode.ino;
-                tell(Invalidation::Entry { parent, name });
+                self.tell(Invalidation::Entry { parent, name });
             }
             let ino = inode.ino;
-            tell(Invalidation::Inode { ino, data: true });
+            self.tell(Invalidation::Inode { ino, data: true });
         }
     }
 }
@@ -139,6 +173,19 @@ impl BreakHandler for Breaks {
                 self.break_one(&vnode);
             }
         }
+    }
+
+    fn carried_out(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(async {
+            let mut acknowledged = self.acknowledged.subscribe();
+            let mark = self.marks.fetch_add(1, Ordering::SeqCst) + 1;
+            if *acknowledged.borrow() >= mark {
+                return;
+            }
+            drop(self.invalidations.send(Invalidation::Mark(mark)));
+            // The sender is not dropped before this.
+            let _told = acknowledged.wait_for(|last| *last >= mark).await;
+        })
     }
 
     fn all_broken(&self, server: SocketAddr) {

@@ -20,6 +20,7 @@ use crate::types::Invalidation;
 use crate::users::UserTable;
 use crate::vnode::Vnode;
 use crate::vnodes::Vnodes;
+use crate::watch::watch;
 
 /// Invalidations that wait for a slow listener before it is told that it missed some.
 const INVALIDATIONS: usize = 65_536;
@@ -37,6 +38,20 @@ const RECOVER: Duration = Duration::from_secs(5);
 /// unusual kind.
 #[derive(Debug, Clone)]
 pub struct Cache(pub(crate) Arc<Inner>);
+
+/// Says how far invalidations are carried out. It does not keep the cache alive.
+#[derive(Debug, Clone)]
+pub struct Acknowledger(Weak<Breaks>);
+
+impl Acknowledger {
+    /// All invalidations before this [mark](Invalidation::Mark) are carried out. [`u64::MAX`] means that
+    /// from now on nobody will say so, and nobody need wait.
+    pub fn acknowledge(&self, mark: u64) {
+        if let Some(breaks) = self.0.upgrade() {
+            breaks.acknowledge(mark);
+        }
+    }
+}
 
 #[derive(Debug)]
 pub(crate) struct Inner {
@@ -102,6 +117,7 @@ impl Cache {
             tracing::warn!("what was written before a restart is stored later");
         }
         tokio::spawn(store_again(Arc::downgrade(&cache.0)));
+        tokio::spawn(watch(Arc::downgrade(&cache.0)));
         Ok(cache)
     }
 
@@ -132,7 +148,23 @@ impl Cache {
     /// everything for invalid.
     #[must_use]
     pub fn invalidations(&self) -> broadcast::Receiver<Invalidation> {
-        self.0.breaks.invalidations.subscribe()
+        self.0.breaks.listen(false)
+    }
+
+    /// The same, by one who says how far he is. A server that breaks a promise then gets its answer when
+    /// that is carried out, or a moment later: who opens a file after another has closed it does not
+    /// find what a kernel keeps of the time before.
+    #[must_use]
+    pub fn acknowledged_invalidations(&self) -> (broadcast::Receiver<Invalidation>, Acknowledger) {
+        let receiver = self.0.breaks.listen(true);
+        (receiver, Acknowledger(Arc::downgrade(&self.0.breaks)))
+    }
+
+    /// Counts invalidations. An answer with a time it holds may be out of date if this has changed since
+    /// it was asked for, and be on its way to a kernel behind the invalidation.
+    #[must_use]
+    pub fn invalidated(&self) -> u64 {
+        self.0.breaks.sent()
     }
 
     /// Forgets that something was written to a file: it is stored, or dropped.

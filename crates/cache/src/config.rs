@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use afar_types::CellName;
 
@@ -35,11 +36,16 @@ pub struct CacheConfig {
     pub read_ahead: u64,
     /// Who the users of this machine are to cells. Without it all who ask are whoever the client is.
     pub users: Option<Arc<dyn Users>>,
+    /// A file server not heard of for so long is asked whether it is there: one that was killed and
+    /// runs again has forgotten what it promised, and says so when it is asked.
+    pub probe: Duration,
+    /// Whether what is cached may be used when its promise has ended and no server can be reached.
+    pub disconnected: bool,
 }
 
 impl CacheConfig {
     /// 1 GiB of data and 100,000 files below this directory, the cells as the root, 256 MiB of one
-    /// file written before they are stored, 32 MiB read ahead.
+    /// file written before they are stored, 32 MiB read ahead, servers asked after a minute.
     #[must_use]
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         Self {
@@ -50,6 +56,8 @@ impl CacheConfig {
             dirty: 256 << 20,
             read_ahead: 32 << 20,
             users: None,
+            probe: Duration::from_secs(60),
+            disconnected: false,
         }
     }
 }

@@ -59,6 +59,7 @@ impl Cache {
         match self.making(&user, &directory, name, made).await {
             Ok((spot, status)) => {
                 let entry = self.entry(&inode, name, &spot, &status);
+                self.inode(entry.attr.ino)?.note_opened(status.data_version);
                 match self.opened(who.uid, spot, flags) {
                     Ok(handle) => Ok((entry, handle)),
                     Err(error) => {

@@ -97,6 +97,8 @@ impl Errno {
     pub const ENOTEMPTY: Self = Self(39);
     /// Links lead in a circle.
     pub const ELOOP: Self = Self(40);
+    /// What a number stood for is not there any more: the name is to be looked up again.
+    pub const ESTALE: Self = Self(116);
     /// There is no such attribute.
     pub const ENODATA: Self = Self(61);
     /// AFS has no such thing.
@@ -137,6 +139,15 @@ impl Errno {
             Error::Refused(error) if error.aborted().is_none() => Self::ETIMEDOUT,
             _ => Self::EIO,
         }
+    }
+
+    /// Whether what failed so would fail again, whoever answers. Rights are not among these: they come
+    /// back with a token.
+    pub(crate) fn is_for_good(self) -> bool {
+        matches!(
+            self,
+            Self::EDQUOT | Self::ENOSPC | Self::EROFS | Self::EFBIG | Self::EINVAL
+        )
     }
 
     /// The number for a mount point or cell that cannot be entered.

@@ -1,7 +1,10 @@
 //! Numbers of what the kernel knows.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use afar_types::DataVersion;
 
 use crate::mount::Mount;
 use crate::storage::FileKey;
@@ -34,6 +37,8 @@ pub(crate) struct Inode {
     pub(crate) place: Place,
     /// Names in it that the kernel may know, if it is a directory.
     names: Mutex<BTreeSet<Vec<u8>>>,
+    /// The version of a file that was opened last: what the kernel keeps is of this one or older.
+    opened: AtomicU64,
 }
 
 /// All numbers given out and not taken back.
@@ -54,7 +59,20 @@ impl Inode {
             ino,
             place,
             names: Mutex::default(),
+            opened: AtomicU64::new(u64::MAX),
         })
+    }
+
+    /// This version of it is opened. Returns whether it was this one the last time.
+    pub(crate) fn note_opened(&self, version: DataVersion) -> bool {
+        self.opened.swap(version.0, Ordering::SeqCst) == version.0
+    }
+
+    /// What was written here made a new version of an old one: the kernel has it.
+    pub(crate) fn note_stored(&self, old: DataVersion, new: DataVersion) {
+        let (kept, order) = (&self.opened, Ordering::SeqCst);
+        // It may have been another one.
+        let _other = kept.compare_exchange(old.0, new.0, order, order);
     }
 
     /// The kernel knows this name in it now.

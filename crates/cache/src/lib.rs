@@ -13,6 +13,7 @@
 //! - `recover`: what an earlier process wrote and could not store
 //! - `users`: who asks, and who that is to cells
 //! - `attributes`, `access`, `xattr`, `lock`: what else there is to ask
+//! - `watch`: servers that nobody talks to
 
 mod access;
 mod attributes;
@@ -38,9 +39,10 @@ mod types;
 mod users;
 mod vnode;
 mod vnodes;
+mod watch;
 mod xattr;
 
-pub use cache::Cache;
+pub use cache::{Acknowledger, Cache};
 pub use config::{CacheConfig, Root};
 pub use error::{CacheError, Errno};
 pub use types::{

@@ -14,6 +14,8 @@ use crate::vnode::Vnode;
 
 /// Octets of the longest name.
 const NAME_MOST: usize = 255;
+/// Times a name is looked up that is given to something else all the time.
+const TRIES: u32 = 8;
 
 impl Cache {
     /// What a name in a directory stands for; a mount point is what it leads to. It counts until it
@@ -30,11 +32,7 @@ impl Cache {
                 let status = self.fresh(&user, &spot.vnode).await?;
                 (spot, status)
             }
-            Place::Vnode(place) => {
-                self.may_look(&user, &place.vnode).await?;
-                let fid = self.find(&user, place, name).await?;
-                self.enter(&user, place, fid.ok_or(Errno::ENOENT)?).await?
-            }
+            Place::Vnode(place) => self.enter_name(&user, place, name).await?,
         };
         Ok(self.entry(&directory, name, &spot, &status))
     }
@@ -69,6 +67,31 @@ impl Cache {
             Place::Cells => Err(Errno::EPERM),
             Place::Vnode(spot) => Ok(spot.clone()),
         }
+    }
+
+    /// Goes to what a name in a directory stands for. What is not there any more was removed, or another
+    /// took its name, before the server told of it: the directory is read again to see which.
+    async fn enter_name(
+        &self,
+        user: &User,
+        directory: &Spot,
+        name: &[u8],
+    ) -> Result<(Spot, FetchStatus), Errno> {
+        self.may_look(user, &directory.vnode).await?;
+        let mut gone = None;
+        for _ in 0..TRIES {
+            let fid = self.find(user, directory, name).await?;
+            let fid = fid.ok_or(Errno::ENOENT)?;
+            match self.enter(user, directory, fid).await {
+                Err(Errno::ENOENT) if gone != Some(fid) => {
+                    gone = Some(fid);
+                    self.0.breaks.count(directory.vnode.key.fid);
+                    directory.vnode.lock().promise = None;
+                }
+                entered => return entered,
+            }
+        }
+        Err(Errno::ENOENT)
     }
 
     /// Goes to an entry of a directory, and through it if it is a mount point.

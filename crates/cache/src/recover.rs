@@ -135,6 +135,7 @@ impl Cache {
             writer: kept.writer,
             kept: true,
             since: None,
+            failed: None,
         });
         drop(state);
         self.0.keep_dirty(vnode);

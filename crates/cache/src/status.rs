@@ -34,7 +34,17 @@ impl Cache {
         if let Some(status) = known(vnode)? {
             return Ok(status);
         }
-        self.ask(user, vnode).await
+        let sites = vnode.volume.sites();
+        if sites.iter().all(|site| site.is_down())
+            && let Some(status) = self.last_known(vnode, Errno::ETIMEDOUT)
+        {
+            // Nobody waits again for what was silent a moment ago.
+            return Ok(status);
+        }
+        match self.ask(user, vnode).await {
+            Err(number) => self.last_known(vnode, number).ok_or(number),
+            status => status,
+        }
     }
 
     /// Asks a server for a status, whatever is known.
@@ -45,6 +55,17 @@ impl Cache {
             Ok(promised) => self.accept(user, vnode, &promised, mark),
             Err(error) => Err(self.failed(vnode, "asking for a status", &error)),
         }
+    }
+
+    /// The status as it was when the servers could be reached last, if it may be used when they
+    /// cannot. One of which the server said that it has changed may not.
+    fn last_known(&self, vnode: &Vnode, failed: Errno) -> Option<FetchStatus> {
+        let state = vnode.lock();
+        let usable = self.0.config.disconnected && failed == Errno::ETIMEDOUT;
+        // A promise that was broken is not there any more; one that has ended is.
+        state
+            .status
+            .filter(|_| usable && state.promise.is_some() && !state.gone)
     }
 
     /// Keeps what a server said, if it is to be believed: something else than was looked for is

@@ -213,4 +213,7 @@ pub enum Invalidation {
         /// The name.
         name: Vec<u8>,
     },
+    /// Nothing: whoever [acknowledges](crate::Acknowledger) this has carried out all that came
+    /// before it.
+    Mark(u64),
 }

@@ -12,7 +12,7 @@ use tokio::sync::{Mutex as AsyncMutex, Notify};
 use tokio::time::Instant;
 
 use crate::access::Known;
-use crate::data::Flight;
+use crate::data::{Failed, Flight};
 use crate::edit::Early;
 use crate::error::Errno;
 use crate::lock::Locks;
@@ -103,6 +103,8 @@ pub(crate) struct Dirty {
     pub(crate) kept: bool,
     /// The user of this machine who wrote it last, and as whom it is stored when nobody asks for it.
     pub(crate) writer: u32,
+    /// How storing it failed last, if it did.
+    pub(crate) failed: Option<Failed>,
 }
 
 /// What was done to a file while what was written before is being stored.

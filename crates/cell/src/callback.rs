@@ -7,8 +7,10 @@
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use afar_net::{AbortCode, Endpoint};
 use afar_rpc::{Caller, rxafscb};
@@ -19,6 +21,10 @@ use tokio::sync::broadcast;
 /// The code for "that is not me" (ProbeUuid).
 const NOT_ME: AbortCode = AbortCode(1);
 
+/// How long a server waits at most for what its break brings about here. File servers wait three times as
+/// long before they go on without an answer. What is waited for may itself wait for that server.
+const CARRY_OUT: Duration = Duration::from_millis(100);
+
 /// Is told of broken promises, before the server that breaks them gets its answer: from then on the
 /// server believes that nothing old is used any more. So it must neither wait nor take long.
 pub trait BreakHandler: fmt::Debug + Send + Sync {
@@ -28,6 +34,12 @@ pub trait BreakHandler: fmt::Debug + Send + Sync {
 
     /// The server has forgotten all promises it gave (InitCallBackState and its successors).
     fn all_broken(&self, server: SocketAddr);
+
+    /// Ends when all that was told so far has come to those who must know, such as a kernel. The
+    /// server's answer waits for that, though not for long.
+    fn carried_out(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(std::future::ready(()))
+    }
 }
 
 /// The cache manager that file servers see.
@@ -124,6 +136,10 @@ impl rxafscb::Service for CallbackService {
         self.0.broken.fetch_add(broken, Ordering::Relaxed);
         if let Some(handler) = self.handler() {
             handler.broken(caller.peer, &request.fids);
+            let carried_out = tokio::time::timeout(CARRY_OUT, handler.carried_out());
+            if carried_out.await.is_err() {
+                tracing::debug!(server = %caller.peer, "a break takes longer to be carried out");
+            }
         }
         Ok(rxafscb::call_back::Reply {})
     }

@@ -379,6 +379,26 @@ impl FileServer {
         self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Asks whether it is there, by what it must know its callers for (RXAFS GetCapabilities): one
+    /// that was started anew since it was asked last tells that it has forgotten its promises before
+    /// it answers.
+    pub async fn probe(self: &Arc<Self>) -> bool {
+        let Ok((mut lane, _introduction)) = self.lane().await else {
+            return false;
+        };
+        match lane.client().get_capabilities().await {
+            Err(error) if verdict(&error) == Verdict::Down => {
+                lane.failed();
+                self.silent();
+                false
+            }
+            _ => {
+                self.answered();
+                true
+            }
+        }
+    }
+
     /// A call was answered, if only with an abort.
     pub(crate) fn answered(&self) {
         *self.down_lock() = None;
@@ -394,7 +414,9 @@ impl FileServer {
         *self.down_lock() = Some(Instant::now());
     }
 
-    pub(crate) fn is_down(&self) -> bool {
+    /// Whether it did not answer when it was asked last, within the last minute.
+    #[must_use]
+    pub fn is_down(&self) -> bool {
         self.down_lock()
             .is_some_and(|since| since.elapsed() < DOWN_TIME)
     }

@@ -13,12 +13,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::thread;
 
-use afar_cache::{Ino, Invalidation};
+use afar_cache::{Acknowledger, Cache, Ino, Invalidation};
 use fuser::{INodeNo, Notifier};
 use parking_lot::{Condvar, Mutex};
 use tokio::runtime::Handle;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
+
+use crate::order::Order;
 
 /// Threads that tell the kernel.
 const TELLERS: usize = 4;
@@ -31,6 +33,10 @@ struct Pending {
     entries: BTreeSet<(Ino, Vec<u8>)>,
     /// With whether it is the data too.
     inodes: BTreeMap<Ino, bool>,
+    /// The last mark among them.
+    mark: u64,
+    /// Threads that tell the kernel something.
+    telling: usize,
     closed: bool,
 }
 
@@ -41,7 +47,12 @@ impl Pending {
             Invalidation::Entry { parent, name } => {
                 self.entries.insert((parent, name));
             }
+            Invalidation::Mark(mark) => self.mark = self.mark.max(mark),
         }
+    }
+
+    fn is_told(&self) -> bool {
+        self.telling == 0 && self.entries.is_empty() && self.inodes.is_empty()
     }
 
     /// Data first: it is what is wrong for longest.
@@ -62,9 +73,19 @@ struct Queue {
 }
 
 impl Queue {
-    fn add(&self, invalidation: Invalidation) {
-        self.pending.lock().add(invalidation);
+    /// Returns the mark up to which all is told, if it is.
+    fn add(&self, invalidation: Invalidation) -> Option<u64> {
+        let mut pending = self.pending.lock();
+        pending.add(invalidation);
         self.more.notify_one();
+        pending.is_told().then_some(pending.mark)
+    }
+
+    /// One of those taken is told. Returns the mark up to which all is, if it is.
+    fn told(&self) -> Option<u64> {
+        let mut pending = self.pending.lock();
+        pending.telling -= 1;
+        pending.is_told().then_some(pending.mark)
     }
 
     fn close(&self) {
@@ -77,6 +98,7 @@ impl Queue {
         let mut pending = self.pending.lock();
         loop {
             if let Some(next) = pending.take() {
+                pending.telling += 1;
                 return Some(next);
             }
             if pending.closed {
@@ -92,27 +114,39 @@ impl Queue {
 /// # Errors
 /// When threads cannot be started.
 pub(crate) fn start(
-    said: Receiver<Invalidation>,
+    cache: &Cache,
     notifier: &Notifier,
+    order: &Arc<Order>,
     runtime: Handle,
 ) -> io::Result<()> {
+    let (said, acknowledger) = cache.acknowledged_invalidations();
     let queue = Arc::new(Queue::default());
     for number in 0..TELLERS {
         let (queue, notifier) = (Arc::clone(&queue), notifier.clone());
+        let (acknowledger, order) = (acknowledger.clone(), Arc::clone(order));
         thread::Builder::new()
             .name(format!("afar-inval-{number}"))
-            .spawn(move || tell(&queue, &notifier))?;
+            .spawn(move || tell(&queue, &notifier, &order, &acknowledger))?;
     }
     thread::Builder::new()
         .name("afar-inval".to_owned())
-        .spawn(move || listen(said, &queue, &runtime))?;
+        .spawn(move || listen(said, &queue, &runtime, &acknowledger))?;
     Ok(())
 }
 
-fn listen(mut said: Receiver<Invalidation>, queue: &Queue, runtime: &Handle) {
+fn listen(
+    mut said: Receiver<Invalidation>,
+    queue: &Queue,
+    runtime: &Handle,
+    acknowledger: &Acknowledger,
+) {
     loop {
         match runtime.block_on(said.recv()) {
-            Ok(invalidation) => queue.add(invalidation),
+            Ok(invalidation) => {
+                if let Some(mark) = queue.add(invalidation) {
+                    acknowledger.acknowledge(mark);
+                }
+            }
             Err(RecvError::Lagged(missed)) => tracing::error!(
                 missed,
                 "changes came faster than they could be passed on; the kernel may show old content \
@@ -124,8 +158,10 @@ fn listen(mut said: Receiver<Invalidation>, queue: &Queue, runtime: &Handle) {
     queue.close();
 }
 
-fn tell(queue: &Queue, notifier: &Notifier) {
+fn tell(queue: &Queue, notifier: &Notifier, order: &Order, acknowledger: &Acknowledger) {
     while let Some(invalidation) = queue.next() {
+        // Answers from before it must have come, or there is nothing yet to be dropped.
+        order.settle();
         let told = match &invalidation {
             Invalidation::Inode { ino, data } => {
                 let offset = if *data { 0 } else { ATTRIBUTES_ONLY };
@@ -134,6 +170,7 @@ fn tell(queue: &Queue, notifier: &Notifier) {
             Invalidation::Entry { parent, name } => {
                 notifier.inval_entry(INodeNo(parent.0), OsStr::from_bytes(name))
             }
+            Invalidation::Mark(_) => Ok(()),
         };
         match told {
             Ok(()) => {}
@@ -144,7 +181,11 @@ fn tell(queue: &Queue, notifier: &Notifier) {
             Err(error) if matches!(error.raw_os_error(), Some(libc::ENOTDIR | libc::EBUSY)) => {}
             Err(error) => tracing::warn!(?invalidation, %error, "the kernel did not drop it"),
         }
+        if let Some(mark) = queue.told() {
+            acknowledger.acknowledge(mark);
+        }
     }
+    acknowledger.acknowledge(u64::MAX);
 }
 
 #[cfg(test)]
@@ -169,11 +210,21 @@ mod tests {
             inode(4, false),
             entry.clone(),
         ] {
-            queue.add(invalidation);
+            assert_eq!(queue.add(invalidation), None);
         }
         queue.close();
         let told: Vec<_> = std::iter::from_fn(|| queue.next()).collect();
         assert_eq!(told, [inode(4, false), inode(5, true), entry]);
+        assert_eq!(
+            queue.add(Invalidation::Mark(7)),
+            None,
+            "they are being told"
+        );
+        assert_eq!(
+            [queue.told(), queue.told(), queue.told()],
+            [None, None, Some(7)]
+        );
+        assert_eq!(queue.add(Invalidation::Mark(8)), Some(8));
     }
 
     #[test]

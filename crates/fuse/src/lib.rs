@@ -23,6 +23,7 @@
 mod interrupt;
 mod invalidate;
 mod mount;
+mod order;
 mod reply;
 mod requests;
 

@@ -3,6 +3,7 @@
 use std::io;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread;
 
 use afar_cache::Cache;
@@ -11,6 +12,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use crate::invalidate;
+use crate::order::Order;
 use crate::requests::Requests;
 
 /// Threads that read requests, at most. What a request waits for is done elsewhere.
@@ -133,10 +135,10 @@ impl Mount {
                 _ => MountError::Refused { place, source },
             }
         };
-        let said = cache.invalidations();
-        let requests = Requests::new(cache, runtime.clone());
+        let order = Arc::new(Order::default());
+        let requests = Requests::new(cache.clone(), runtime.clone(), Arc::clone(&order));
         let session = Session::new(requests, place, &options.config()).map_err(refused)?;
-        invalidate::start(said, &session.notifier(), runtime.clone()).map_err(refused)?;
+        invalidate::start(&cache, &session.notifier(), &order, runtime.clone()).map_err(refused)?;
         let (ended, end) = oneshot::channel();
         let serve = move || {
             // Nobody is told if the mount was dropped.

@@ -67,6 +67,10 @@ pub(crate) struct MountArgs {
     /// How many files are cached at most
     #[arg(long, value_name = "NUMBER")]
     cache_files: Option<u64>,
+    /// When no server can be reached, go on with what is cached, even if their promises to tell of
+    /// changes have ended
+    #[arg(long)]
+    disconnected: bool,
     /// Serve until interrupted, do not go to the background
     #[arg(long)]
     foreground: bool,

@@ -237,9 +237,7 @@ impl Cache {
     pub(crate) fn data_changed(&self, vnode: &Vnode) {
         for inode in self.0.inodes.of_vnode(vnode) {
             let ino = inode.ino;
-            let what = Invalidation::Inode { ino, data: true };
-            // Nobody may be listening.
-            drop(self.0.breaks.invalidations.send(what));
+            self.0.breaks.tell(Invalidation::Inode { ino, data: true });
         }
     }
 }

@@ -7,6 +7,7 @@
 mod ahead;
 mod fetch;
 mod open;
+mod refused;
 mod store;
 mod write;
 
@@ -25,6 +26,7 @@ use crate::vnode::Vnode;
 
 pub(crate) use ahead::Ahead;
 pub(crate) use fetch::Flight;
+pub(crate) use refused::Failed;
 
 /// Times a file is read that changes while it is.
 const TRIES: u32 = 8;

@@ -26,7 +26,12 @@ impl Cache {
         let user = self.user(who.uid).await;
         let spot = self.spot(ino)?;
         let enough = |status: &FetchStatus| may_open(status, flags);
-        let status = self.rights_for(&user, &spot.vnode, enough).await?;
+        let status = match self.rights_for(&user, &spot.vnode, enough).await {
+            // Another may have its name by now; Linux looks the name up again upon this.
+            Err(Errno::ENOENT) => return Err(Errno::ESTALE),
+            status => status?,
+        };
+        self.drop_overtaken(&spot.vnode, &status);
         match status.file_type {
             FileType::Directory => return Err(Errno::EISDIR),
             FileType::Symlink => return Err(Errno::ELOOP),
@@ -43,8 +48,11 @@ impl Cache {
             self.resize(who.uid, &spot.vnode, &status, 0)?;
         }
         let promised = spot.vnode.lock().promised().is_some();
+        // One that the kernel has pages of another version of must not keep them, even if it is still
+        // being told.
+        let same = self.inode(ino)?.note_opened(status.data_version);
         let handle = self.opened(who.uid, spot, flags)?;
-        Ok((handle, promised))
+        Ok((handle, promised && same))
     }
 
     /// A handle for a file that may be opened.
@@ -124,9 +132,10 @@ impl Cache {
             self.drop_dirty(vnode);
             let user = self.user(open.opener).await;
             self.remove_hidden(&user, &directory, &name, vnode).await;
-        } else if last && open.flags.write {
+        } else if open.flags.write && !self.drop_refused(vnode) && last {
             // What a mapping wrote after the last close comes only now.
             self.try_store(vnode).await;
+            self.drop_refused(vnode);
         }
     }
 }

@@ -100,6 +100,9 @@ impl Cache {
                 return Err(error);
             }
         };
+        if self.drop_overtaken(vnode, &base) {
+            return Ok(());
+        }
         let Some(plan) = self.plan(vnode, base)? else {
             return Ok(());
         };
@@ -158,7 +161,7 @@ impl Cache {
 
     /// Has the one who closes the file told.
     fn store_failed(&self, vnode: &Vnode, error: Errno) {
-        vnode.lock().failed = Some(error);
+        vnode.lock().store_failed(error);
     }
 
     fn plan(&self, vnode: &Vnode, base: FetchStatus) -> Result<Option<Plan>, Errno> {
@@ -307,7 +310,11 @@ impl Cache {
         if clean {
             self.drop_dirty(vnode);
         }
-        if !alone {
+        if alone {
+            for inode in self.0.inodes.of_vnode(vnode) {
+                inode.note_stored(base, status.data_version);
+            }
+        } else {
             self.data_changed(vnode);
         }
         settled.map_err(|error| storage_failed(vnode, &error))

@@ -10,7 +10,7 @@ use afar_cell::{Client, Config};
 use afar_fileserver::hosts::{Hosts, HostsConfig};
 use afar_fileserver::protection::Protection;
 use afar_fileserver::server::FileServer;
-use afar_fileserver::volumes::{Hold, Volumes};
+use afar_fileserver::volumes::{Held, Hold, Volumes};
 use afar_net::{AbortCode, Endpoint};
 use afar_rpc::{Caller, rxafs, vl};
 use afar_store::{Durability, NewVolume, Partition, PartitionOptions, VolumeChange};
@@ -114,6 +114,7 @@ impl Machine {
 
 /// A running file server.
 struct Running {
+    volumes: Arc<Volumes>,
     server: Arc<FileServer>,
     endpoint: Endpoint,
     switch: Switch,
@@ -121,8 +122,10 @@ struct Running {
 
 /// The cell.
 pub(crate) struct Cell {
-    volumes: Arc<Volumes>,
+    partition: Arc<Partition>,
     running: Mutex<Option<Running>>,
+    /// What servers that were killed must not get at.
+    dead: Mutex<Vec<Held>>,
     locations: Endpoint,
     port: u16,
     directory: tempfile::TempDir,
@@ -141,16 +144,15 @@ impl Cell {
         let store = directory.path().join("store");
         std::fs::create_dir(&store).unwrap();
         let partition = Arc::new(Partition::init(&store, &options).unwrap());
-        let name: PartitionId = "/vicepa".parse().unwrap();
-        let volumes = Arc::new(Volumes::new(vec![(name, partition)]));
-        make_volume(&volumes);
+        make_volume(&partition);
         let locations =
             Endpoint::bind("127.0.0.1:0".parse().unwrap(), afar_net::Config::default()).unwrap();
         locations.serve(vl::SERVICE, vl::NAME, vl::Server::new(Locations));
         locations.stats().await;
         let mut cell = Self {
-            volumes,
+            partition,
             running: Mutex::new(None),
+            dead: Mutex::default(),
             locations,
             port: 0,
             directory,
@@ -177,7 +179,10 @@ impl Cell {
             ..HostsConfig::new(AfsUuid::from_random([7; 16]))
         });
         let protection = Arc::new(Protection::new(Vec::new()));
-        let server = FileServer::new(Arc::clone(&self.volumes), hosts, protection);
+        let name: PartitionId = "/vicepa".parse().unwrap();
+        let volumes = Volumes::new(vec![(name, Arc::clone(&self.partition))]);
+        let volumes = Arc::new(volumes);
+        let server = FileServer::new(Arc::clone(&volumes), hosts, protection);
         let switch = Switch::default();
         let config = afar_net::Config {
             hold: true,
@@ -197,6 +202,7 @@ impl Cell {
         endpoint.stats().await;
         let port = endpoint.local_addr().port();
         *self.running.lock().unwrap() = Some(Running {
+            volumes,
             server,
             endpoint,
             switch,
@@ -206,6 +212,10 @@ impl Cell {
 
     /// Another machine.
     pub(crate) async fn machine(&self) -> Machine {
+        self.machine_with(|_| {}).await
+    }
+
+    pub(crate) async fn machine_with(&self, adjust: impl FnOnce(&mut CacheConfig)) -> Machine {
         let config = Config {
             cellservdb: Some("/dev/null".into()),
             vl_servers: vec![self.locations.local_addr()],
@@ -222,6 +232,7 @@ impl Cell {
         let own = format!("cache-{}", client.endpoint().local_addr().port());
         let mut config = CacheConfig::new(self.directory.path().join(own));
         config.root = Root::Volume("test.example".parse().unwrap(), NAME.to_owned());
+        adjust(&mut config);
         Machine {
             cache: Cache::open(client, config).await.unwrap(),
             switch,
@@ -244,20 +255,23 @@ impl Cell {
         self.machines.iter().for_each(Machine::blind);
         let running = self.running.lock().unwrap().take().unwrap();
         running.switch.kill();
-        // What it was committing at the time ends.
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        // The tasks of a process that is killed do nothing any more. Those of this one cannot get at
+        // the volume.
+        let held = running.volumes.hold(VOLUME, Hold::Offline).await;
         self.serve().await;
         self.machines.iter().for_each(Machine::clear);
+        self.dead.lock().unwrap().extend(held.ok());
         tokio::spawn(async move { running.endpoint.shutdown().await });
     }
 
     /// Takes the volume away for a time, as the volume server does, and says that it is another one.
     pub(crate) async fn hold(&self, hold: Hold, time: Duration) {
-        let server = {
+        let (server, volumes) = {
             let running = self.running.lock().unwrap();
-            Arc::clone(&running.as_ref().unwrap().server)
+            let running = running.as_ref().unwrap();
+            (Arc::clone(&running.server), Arc::clone(&running.volumes))
         };
-        let held = self.volumes.hold(VOLUME, hold).await;
+        let held = volumes.hold(VOLUME, hold).await;
         server.hosts().break_volume(VOLUME).await;
         tokio::time::sleep(time).await;
         drop(held);
@@ -280,9 +294,8 @@ impl Cell {
     }
 }
 
-fn make_volume(volumes: &Arc<Volumes>) {
-    let (_, partition) = volumes.partitions().next().unwrap();
-    let volume = volumes.create(partition, &NewVolume::new(VOLUME, NAME));
+fn make_volume(partition: &Arc<Partition>) {
+    let volume = partition.create_volume(&NewVolume::new(VOLUME, NAME));
     let volume = volume.unwrap();
     let unlimited = VolumeChange {
         max_quota: Some(0),

@@ -103,7 +103,7 @@ impl Worker {
             let begun = self.now();
             match self.cache().unlink(WHO, Ino::ROOT, lock.as_bytes()).await {
                 Ok(()) => return,
-                Err(error) => self.excuse("giving a lock back", begun, error),
+                Err(error) => self.excuse_change("giving a lock back", begun, error),
             }
             tokio::time::sleep(PAUSE).await;
             // It may be done, and the lock another's by now.

@@ -154,3 +154,25 @@ async fn two_machines_see_what_was_done() {
 async fn three_machines_see_what_was_done() {
     check(3, 2, 60).await;
 }
+
+/// A server that was killed knows nobody, and can tell nobody that something has changed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_idle_machine_learns_that_a_server_was_killed() {
+    let cell = cell::Cell::new(1).await;
+    let busy = &cell.machines[0].cache;
+    let idle = cell
+        .machine_with(|config| config.probe = Duration::from_millis(200))
+        .await;
+    let (who, root) = (worker::WHO, afar_cache::Ino::ROOT);
+    busy.mkdir(who, root, b"before", 0o755).await.unwrap();
+    idle.cache.lookup(who, root, b"before").await.unwrap();
+    let mut told = idle.cache.invalidations();
+    cell.kill().await;
+    busy.mkdir(who, root, b"after", 0o755).await.unwrap();
+    // Without a request of its own.
+    tokio::time::timeout(SETTLE, told.recv())
+        .await
+        .unwrap()
+        .unwrap();
+    idle.cache.lookup(who, root, b"after").await.unwrap();
+}

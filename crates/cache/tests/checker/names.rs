@@ -83,7 +83,7 @@ impl Worker {
             Err(error) => {
                 register.in_doubt(change);
                 self.beliefs[place][number] = None;
-                self.excuse("making a name", begun, error);
+                self.excuse_change("making a name", begun, error);
             }
         }
     }
@@ -110,7 +110,7 @@ impl Worker {
             Err(error) => {
                 register.in_doubt(change);
                 self.beliefs[place][number] = None;
-                self.excuse("removing a name", begun, error);
+                self.excuse_change("removing a name", begun, error);
             }
         }
     }
@@ -163,7 +163,7 @@ impl Worker {
                 leaving.in_doubt(left);
                 coming.in_doubt(came);
                 (self.beliefs[place][number], self.beliefs[to][other]) = (None, None);
-                self.excuse("moving a name", begun, error);
+                self.excuse_change("moving a name", begun, error);
             }
         }
     }

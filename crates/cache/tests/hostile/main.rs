@@ -3,14 +3,16 @@
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
 mod server;
+mod sites;
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use afar_cache::{Cache, Errno, Handle, Ino, OpenFlags, Who};
 use afar_net::AbortCode;
 use afar_types::FileType;
 
-use server::{ROOT, fid, start};
+use server::{Phase, ROOT, Server, fid, start};
 
 const WHO: Who = Who {
     uid: 0,
@@ -129,6 +131,215 @@ async fn lies_are_errors_and_never_data() {
     assert_eq!(opened.err(), Some(Errno::EIO));
 }
 
+/// A server with the file "file", and an open handle of it.
+async fn with_file(data: &'static str) -> (Server, Cache, Handle) {
+    let (server, cache) = start(|state| {
+        state.directory(ROOT, &[("file".into(), 2)]);
+        state.file(fid(2), data);
+    })
+    .await;
+    let handle = open(&cache, "file").await.unwrap();
+    (server, cache, handle)
+}
+
+#[tokio::test]
+async fn what_cannot_be_stored_is_told_and_kept_whenever_the_server_fails() {
+    let (server, cache, handle) = with_file("old data").await;
+    let length = 300_000;
+    let mut expected = vec![7_u8; length];
+    cache.write(handle, 0, &expected).await.unwrap();
+    for phase in [Phase::Begin, Phase::Middle, Phase::End, Phase::Answer] {
+        // A call is dead, makes no sense to the server, or its disk fails.
+        for code in [-1, -451, 5] {
+            let place = expected.len() as u64;
+            expected.extend_from_slice(b"more");
+            cache.write(handle, place, b"more").await.unwrap();
+            server.state.lock().unwrap().store_fails = Some((phase, AbortCode(code)));
+            let told = cache.flush(handle, 1).await;
+            let expected = [Err(Errno::EIO), Err(Errno::ETIMEDOUT)];
+            assert!(expected.contains(&told), "{phase:?} {code}: {told:?}");
+            let end = cache.read(handle, place, 100).await.unwrap();
+            assert_eq!(end, "more", "{phase:?} {code}");
+        }
+    }
+    server.state.lock().unwrap().store_fails = None;
+    assert_eq!(cache.fsync(handle).await, Ok(()));
+    assert_eq!(cache.flush(handle, 1).await, Ok(()));
+    assert!(server.state.lock().unwrap().vnodes[&fid(2)].1 == expected);
+}
+
+#[tokio::test]
+async fn what_is_refused_for_good_is_dropped_when_it_is_closed() {
+    let (server, cache, handle) = with_file("old data").await;
+    // The quota is used up; the disk is full.
+    for (code, errno) in [(109, Errno::EDQUOT), (108, Errno::ENOSPC)] {
+        let handle = open(&cache, "file").await.unwrap();
+        cache.write(handle, 0, b"NEW").await.unwrap();
+        server.state.lock().unwrap().store_fails = Some((Phase::End, AbortCode(code)));
+        for _ in 0..2 {
+            assert_eq!(cache.flush(handle, 1).await, Err(errno));
+        }
+        let read = cache.read(handle, 0, 100).await.unwrap();
+        assert_eq!(
+            read, "NEW data",
+            "as long as it is open it may be tried again"
+        );
+        cache.release(handle, None).await;
+        server.state.lock().unwrap().store_fails = None;
+    }
+    cache.release(handle, None).await;
+    let handle = open(&cache, "file").await.unwrap();
+    assert_eq!(cache.read(handle, 0, 100).await.unwrap(), "old data");
+    assert_eq!(cache.fsync(handle).await, Ok(()), "that is over");
+    assert!(server.state.lock().unwrap().stored.is_empty());
+}
+
+#[tokio::test]
+async fn what_could_not_be_stored_does_not_replace_what_is_newer() {
+    let (server, cache, handle) = with_file("old data").await;
+    cache.write(handle, 0, b"MINE").await.unwrap();
+    server.state.lock().unwrap().store_fails = Some((Phase::Begin, AbortCode(-1)));
+    assert_eq!(cache.flush(handle, 1).await, Err(Errno::ETIMEDOUT));
+    cache.release(handle, None).await;
+    let handle = open(&cache, "file").await.unwrap();
+    let read = cache.read(handle, 0, 100).await.unwrap();
+    assert_eq!(read, "MINEdata", "it is tried again");
+    cache.release(handle, None).await;
+    {
+        let mut state = server.state.lock().unwrap();
+        state.store_fails = None;
+        state.file(fid(2), "theirs");
+        state.vnodes.get_mut(&fid(2)).unwrap().0.data_version = 2.into();
+    }
+    let peer = server.peer.lock().unwrap().unwrap();
+    server.tell(peer, Some(vec![fid(2)])).await;
+    let handle = open(&cache, "file").await.unwrap();
+    assert_eq!(cache.read(handle, 0, 100).await.unwrap(), "theirs");
+    assert_eq!(
+        cache.fsync(handle).await,
+        Err(Errno::ETIMEDOUT),
+        "who closed it was told"
+    );
+    assert_eq!(cache.fsync(handle).await, Ok(()));
+    assert!(server.state.lock().unwrap().stored.is_empty());
+}
+
+#[tokio::test]
+async fn without_a_server_what_is_cached_may_be_read_if_that_is_wanted() {
+    let (server, cache) = start(|state| {
+        state.directory(
+            ROOT,
+            &[("file".into(), 2), ("other".into(), 4), ("told".into(), 6)],
+        );
+        state.file(fid(2), "cached");
+        state.file(fid(4), "not cached");
+        state.file(fid(6), "changed");
+        state.promises_for = Some(2);
+    })
+    .await;
+    let offline = server::beside_with(&server, |config| config.disconnected = true).await;
+    let read = async |cache: &Cache, name: &str| {
+        let handle = open(cache, name).await?;
+        cache.read(handle, 0, 100).await
+    };
+    for cache in [&cache, &offline] {
+        for name in ["file", "told"] {
+            read(cache, name).await.unwrap();
+        }
+        cache.lookup(WHO, Ino::ROOT, b"other").await.unwrap();
+        let peer = server.peer.lock().unwrap().unwrap();
+        server.tell(peer, Some(vec![fid(6)])).await;
+    }
+    server.end().await;
+    // Their promises end.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(read(&cache, "file").await, Err(Errno::ETIMEDOUT));
+    assert_eq!(read(&offline, "file").await.unwrap(), "cached");
+    assert_eq!(read(&offline, "other").await, Err(Errno::ETIMEDOUT));
+    assert_eq!(
+        read(&offline, "told").await,
+        Err(Errno::ETIMEDOUT),
+        "it is known to be old"
+    );
+    let none = offline.lookup(WHO, Ino::ROOT, b"none").await;
+    assert_eq!(none.err(), Some(Errno::ENOENT));
+}
+
+#[tokio::test]
+async fn a_volume_that_is_always_elsewhere_is_an_error_soon() {
+    let (server, cache, handle) = with_file("data").await;
+    let ino = cache
+        .lookup(WHO, Ino::ROOT, b"file")
+        .await
+        .unwrap()
+        .attr
+        .ino;
+    // It has moved, is not there, is off line, or cannot be used: for ever, wherever one looks.
+    for code in [111, 103, 106, 101] {
+        server.state.lock().unwrap().refuses = Some(AbortCode(code));
+        let peer = server.peer.lock().unwrap().unwrap();
+        server.tell(peer, None).await;
+        let before = server.statuses.load(Ordering::SeqCst);
+        let failed = cache.getattr(WHO, ino).await.unwrap_err();
+        assert!(failed != Errno::ENOENT, "it is not gone: {code}");
+        assert!(cache.read(handle, 0, 10).await.is_err());
+        let asked = server.statuses.load(Ordering::SeqCst) - before;
+        assert!(asked <= 8, "{code}: asked {asked} times");
+        server.state.lock().unwrap().refuses = None;
+        assert_eq!(cache.read(handle, 0, 10).await.unwrap(), "data", "{code}");
+    }
+}
+
+#[tokio::test]
+async fn a_version_that_goes_back_is_read_anew() {
+    let (server, cache, handle) = with_file("new data").await;
+    server
+        .state
+        .lock()
+        .unwrap()
+        .vnodes
+        .get_mut(&fid(2))
+        .unwrap()
+        .0
+        .data_version = 9.into();
+    let peer = server.peer.lock().unwrap().unwrap();
+    server.tell(peer, Some(vec![fid(2)])).await;
+    assert_eq!(cache.read(handle, 0, 100).await.unwrap(), "new data");
+    // As a volume does that is restored from a backup.
+    server.state.lock().unwrap().file(fid(2), "old");
+    server.tell(peer, Some(vec![fid(2)])).await;
+    assert_eq!(cache.read(handle, 0, 100).await.unwrap(), "old");
+    assert_eq!(cache.read(handle, 0, 100).await.unwrap(), "old");
+}
+
+#[tokio::test]
+async fn breaks_of_what_nobody_knows_do_no_harm() {
+    let (server, cache, handle) = with_file("data").await;
+    let ino = cache
+        .lookup(WHO, Ino::ROOT, b"file")
+        .await
+        .unwrap()
+        .attr
+        .ino;
+    cache.getattr(WHO, ino).await.unwrap();
+    let peer = server.peer.lock().unwrap().unwrap();
+    let before = server.statuses.load(Ordering::SeqCst);
+    for volume in [0, 11, u32::MAX] {
+        let foreign = (0..50).map(|vnode| afar_types::Fid::new(volume, vnode, vnode));
+        server.tell(peer, Some(foreign.collect())).await;
+    }
+    assert!(!cache.getattr(WHO, ino).await.unwrap().valid.is_zero());
+    assert_eq!(server.statuses.load(Ordering::SeqCst), before);
+    // Told to forget everything while it reads, it asks again, and goes on.
+    for _ in 0..5 {
+        let (told, read) = tokio::join!(server.tell(peer, None), cache.read(handle, 0, 10));
+        let () = told;
+        assert_eq!(read.unwrap(), "data");
+    }
+    cache.getattr(WHO, ino).await.unwrap();
+    assert!(server.statuses.load(Ordering::SeqCst) > before);
+}
+
 #[tokio::test]
 async fn what_cannot_be_stored_is_told_and_kept() {
     let (server, cache) = start(|state| {
@@ -143,7 +354,7 @@ async fn what_cannot_be_stored_is_told_and_kept() {
         (AbortCode(108), Errno(ENOSPC)),
         (AbortCode(-1), Errno::ETIMEDOUT),
     ] {
-        server.state.lock().unwrap().store_fails = Some(code);
+        server.state.lock().unwrap().store_fails = Some((Phase::End, code));
         assert_eq!(cache.flush(handle, 1).await, Err(errno), "{code}");
         assert_eq!(cache.read(handle, 0, 100).await.unwrap(), "NEW data");
     }

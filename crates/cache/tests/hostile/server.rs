@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use afar_cache::{Cache, CacheConfig, Root};
 use afar_cell::{Client, Config};
@@ -11,7 +12,7 @@ use afar_net::{AbortCode, Endpoint, RxNull};
 use afar_rpc::{Caller, FetchSink, StoreSource, rxafs, rxafscb, vl};
 use afar_types::{
     CallBack, CallBackType, CallBacks, FetchStatus, Fid, Fids, FileType, NvldbEntry, Rights,
-    SiteFlags, Statuses, VldbFlags, VolSync, VolumeId,
+    SiteFlags, Statuses, UnixTime, VldbFlags, VolSync, VolumeId,
 };
 use afar_xdr::CharArray;
 use bytes::Bytes;
@@ -23,6 +24,19 @@ pub(crate) fn fid(vnode: u32) -> Fid {
     Fid::new(VOLUME, vnode, 1)
 }
 
+/// When a store ends in failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Before any data is taken.
+    Begin,
+    /// When some of it was.
+    Middle,
+    /// When all of it was.
+    End,
+    /// When it is done, but for the answer.
+    Answer,
+}
+
 /// What the server has, and how it behaves.
 #[derive(Debug, Default)]
 pub(crate) struct State {
@@ -31,8 +45,16 @@ pub(crate) struct State {
     pub(crate) break_first: Option<Fid>,
     /// Octets left out at the end of each fetch of a file.
     pub(crate) short: usize,
-    /// What storing ends with, after the data was taken.
-    pub(crate) store_fails: Option<AbortCode>,
+    /// Whether the volume is a read-only one, with sites at 127.0.0.1 and 127.0.0.2.
+    pub(crate) read_only: bool,
+    /// When the volume was made, as replies say.
+    pub(crate) made: UnixTime,
+    /// Seconds that promises are given for, if not an hour.
+    pub(crate) promises_for: Option<u32>,
+    /// What everything is refused with.
+    pub(crate) refuses: Option<AbortCode>,
+    /// What storing ends with, and when.
+    pub(crate) store_fails: Option<(Phase, AbortCode)>,
     /// Octets of the stores that went well.
     pub(crate) stored: Vec<(u64, Vec<u8>)>,
     /// Those of its caches.
@@ -44,20 +66,21 @@ pub(crate) struct State {
 pub(crate) struct Server {
     pub(crate) state: Arc<Mutex<State>>,
     pub(crate) statuses: Arc<AtomicU64>,
+    /// Fetches of data.
+    pub(crate) fetches: Arc<AtomicU64>,
+    /// The client that asked for a status last.
+    pub(crate) peer: Arc<Mutex<Option<std::net::SocketAddr>>>,
     endpoint: Endpoint,
 }
 
 fn bind() -> Endpoint {
-    Endpoint::bind("127.0.0.1:0".parse().unwrap(), afar_net::Config::default()).unwrap()
+    let mut config = afar_net::Config::default();
+    config.rx.dead_time = DEAD_TIME;
+    Endpoint::bind("127.0.0.1:0".parse().unwrap(), config).unwrap()
 }
 
-fn promise() -> CallBack {
-    CallBack {
-        version: 1,
-        expires_in: 3600,
-        kind: CallBackType::Shared,
-    }
-}
+/// How long a peer may be silent.
+const DEAD_TIME: Duration = Duration::from_secs(1);
 
 impl State {
     pub(crate) fn directory(&mut self, fid: Fid, entries: &[(String, u32)]) {
@@ -92,19 +115,74 @@ impl State {
 }
 
 impl Server {
+    fn promise(&self) -> CallBack {
+        CallBack {
+            version: 1,
+            expires_in: self.state.lock().unwrap().promises_for.unwrap_or(3600),
+            kind: CallBackType::Shared,
+        }
+    }
+
+    /// The same at another address, at the same port.
+    pub(crate) async fn elsewhere(&self, address: &str) -> Self {
+        let port = self.endpoint.local_addr().port();
+        let address = format!("{address}:{port}").parse().unwrap();
+        let endpoint = Endpoint::bind(address, afar_net::Config::default()).unwrap();
+        let other = Self {
+            statuses: Arc::default(),
+            fetches: Arc::default(),
+            endpoint: endpoint.clone(),
+            ..self.clone()
+        };
+        endpoint.serve(rxafs::SERVICE, "files", rxafs::Server::new(other.clone()));
+        endpoint.stats().await;
+        other
+    }
+
+    fn sync(&self) -> VolSync {
+        VolSync {
+            creation_date: self.state.lock().unwrap().made,
+            ..VolSync::default()
+        }
+    }
+
+    /// Is there no more.
+    pub(crate) async fn end(&self) {
+        self.endpoint.shutdown().await;
+    }
+
     fn vnode(&self, fid: Fid) -> Result<(FetchStatus, Bytes), AbortCode> {
         let state = self.state.lock().unwrap();
+        if let Some(code) = state.refuses {
+            return Err(code);
+        }
         state.vnodes.get(&fid).cloned().ok_or(AbortCode(102))
     }
 
-    /// Breaks the promise on a file.
-    async fn break_to(&self, peer: std::net::SocketAddr, fid: Fid) {
+    /// Whether a store is to fail now.
+    fn check(&self, phase: Phase) -> Result<(), AbortCode> {
+        let fails = self.state.lock().unwrap().store_fails;
+        match fails.filter(|(at, _)| *at == phase) {
+            Some((_, code)) => Err(code),
+            None => Ok(()),
+        }
+    }
+
+    /// Tells a client that promises are broken: those on these files, or all.
+    pub(crate) async fn tell(&self, client: std::net::SocketAddr, broken: Option<Vec<Fid>>) {
         let connection = self
             .endpoint
-            .connect(peer, rxafscb::SERVICE, Arc::new(RxNull));
+            .connect(client, rxafscb::SERVICE, Arc::new(RxNull));
         let client = rxafscb::Client::new(connection);
-        let fids = Fids::new(vec![fid]).unwrap();
-        client.call_back(fids, CallBacks::default()).await.unwrap();
+        match broken {
+            Some(fids) => {
+                let fids = Fids::new(fids).unwrap();
+                client.call_back(fids, CallBacks::default()).await.unwrap();
+            }
+            None => {
+                client.init_call_back_state().await.unwrap();
+            }
+        }
     }
 }
 
@@ -125,21 +203,24 @@ pub(crate) async fn start_with(
     let server = Server {
         state: Arc::new(Mutex::new(state)),
         statuses: Arc::default(),
+        fetches: Arc::default(),
+        peer: Arc::default(),
         endpoint: endpoint.clone(),
     };
     endpoint.serve(rxafs::SERVICE, "files", rxafs::Server::new(server.clone()));
     endpoint.serve(vl::SERVICE, "locations", vl::Server::new(server.clone()));
     endpoint.stats().await;
-    let cache = cache_of(&server, adjust).await;
+    let cache = beside_with(&server, adjust).await;
     (server, cache)
 }
 
 /// Another cache of the same server.
 pub(crate) async fn beside(server: &Server) -> Cache {
-    cache_of(server, |_| {}).await
+    beside_with(server, |_| {}).await
 }
 
-async fn cache_of(server: &Server, adjust: impl FnOnce(&mut CacheConfig)) -> Cache {
+/// One with other settings.
+pub(crate) async fn beside_with(server: &Server, adjust: impl FnOnce(&mut CacheConfig)) -> Cache {
     let address = server.endpoint.local_addr();
     let config = Config {
         cellservdb: Some("/dev/null".into()),
@@ -164,6 +245,10 @@ impl vl::Service for Server {
         _: &Caller,
         _: vl::get_entry_by_name_n::Request,
     ) -> Result<vl::get_entry_by_name_n::Reply, AbortCode> {
+        if self.state.lock().unwrap().read_only {
+            let entry = read_only_entry();
+            return Ok(vl::get_entry_by_name_n::Reply { entry });
+        }
         let mut entry = NvldbEntry {
             name: CharArray::new("root.cell").unwrap(),
             n_servers: 1,
@@ -177,6 +262,22 @@ impl vl::Service for Server {
     }
 }
 
+/// The volume as a read-only one of another, at two sites.
+fn read_only_entry() -> NvldbEntry {
+    let mut entry = NvldbEntry {
+        name: CharArray::new("root.cell").unwrap(),
+        n_servers: 2,
+        volume_id: [VolumeId(VOLUME - 1), VolumeId(VOLUME), VolumeId(0)],
+        flags: VldbFlags(0x2000),
+        ..NvldbEntry::default()
+    };
+    for (place, last) in [1, 2].into_iter().enumerate() {
+        entry.server_number[place] = u32::from_be_bytes([127, 0, 0, last]);
+        entry.server_flags[place] = SiteFlags(2);
+    }
+    entry
+}
+
 impl rxafs::Service for Server {
     async fn fetch_status(
         &self,
@@ -184,15 +285,16 @@ impl rxafs::Service for Server {
         request: rxafs::fetch_status::Request,
     ) -> Result<rxafs::fetch_status::Reply, AbortCode> {
         self.statuses.fetch_add(1, Ordering::SeqCst);
+        *self.peer.lock().unwrap() = Some(caller.peer);
         let (status, _) = self.vnode(request.fid)?;
         let first = self.state.lock().unwrap().break_first;
         if first == Some(request.fid) {
-            self.break_to(caller.peer, request.fid).await;
+            self.tell(caller.peer, Some(vec![request.fid])).await;
         }
         Ok(rxafs::fetch_status::Reply {
             status,
-            callback: promise(),
-            vol_sync: VolSync::default(),
+            callback: self.promise(),
+            vol_sync: self.sync(),
         })
     }
 
@@ -212,9 +314,9 @@ impl rxafs::Service for Server {
         };
         let statuses: Vec<_> = request.fids.iter().map(status).collect();
         Ok(rxafs::inline_bulk_status::Reply {
-            callbacks: CallBacks::new(vec![promise(); statuses.len()]).unwrap(),
+            callbacks: CallBacks::new(vec![self.promise(); statuses.len()]).unwrap(),
             statuses: Statuses::new(statuses).unwrap(),
-            vol_sync: VolSync::default(),
+            vol_sync: self.sync(),
         })
     }
 
@@ -224,6 +326,7 @@ impl rxafs::Service for Server {
         request: rxafs::fetch_data64::Request,
         data: &mut FetchSink<'_>,
     ) -> Result<rxafs::fetch_data64::Reply, AbortCode> {
+        self.fetches.fetch_add(1, Ordering::SeqCst);
         let (status, all) = self.vnode(request.fid)?;
         let from = usize::try_from(request.position).unwrap().min(all.len());
         let mut length = usize::try_from(data.asked()).unwrap().min(all.len() - from);
@@ -234,8 +337,8 @@ impl rxafs::Service for Server {
         data.send(all.slice(from..from + length)).await?;
         Ok(rxafs::fetch_data64::Reply {
             status,
-            callback: promise(),
-            vol_sync: VolSync::default(),
+            callback: self.promise(),
+            vol_sync: self.sync(),
         })
     }
 
@@ -245,14 +348,14 @@ impl rxafs::Service for Server {
         request: rxafs::store_data64::Request,
         data: &mut StoreSource<'_>,
     ) -> Result<rxafs::store_data64::Reply, AbortCode> {
+        self.check(Phase::Begin)?;
         let mut received = Vec::new();
         while let Some(chunk) = data.chunk().await? {
             received.extend_from_slice(&chunk);
+            self.check(Phase::Middle)?;
         }
+        self.check(Phase::End)?;
         let mut state = self.state.lock().unwrap();
-        if let Some(code) = state.store_fails {
-            return Err(code);
-        }
         let (position, length) = (request.position, request.file_length);
         let (status, all) = state.vnodes.get_mut(&request.fid).ok_or(AbortCode(102))?;
         let place = usize::try_from(position).unwrap();
@@ -265,9 +368,11 @@ impl rxafs::Service for Server {
         *all = new.into();
         let status = *status;
         state.stored.push((position, received));
+        drop(state);
+        self.check(Phase::Answer)?;
         Ok(rxafs::store_data64::Reply {
             status,
-            vol_sync: VolSync::default(),
+            vol_sync: self.sync(),
         })
     }
 }

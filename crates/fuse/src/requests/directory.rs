@@ -7,6 +7,7 @@ use std::time::Duration;
 use afar_cache::{Cache, DirEntry, Errno, Handle, Kind};
 use fuser::{FileAttr, FileType, Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
 
+use super::{Asked, kept};
 use crate::reply::{both, errno, file_attr, file_type, generation};
 
 /// Marks numbers of what is listed and was not looked up.
@@ -59,12 +60,14 @@ pub(super) async fn entries(
     cache: &Cache,
     handle: Handle,
     offset: u64,
+    asked: &Asked,
     mut reply: ReplyDirectoryPlus,
 ) {
     match cache.readdir(handle, offset, true).await {
-        Ok(entries) => {
+        Ok(entries) => asked.give(|fresh| {
             let mut is_full = false;
-            for entry in entries {
+            for mut entry in entries {
+                entry.entry = entry.entry.map(|entry| kept(entry, fresh));
                 if !is_full {
                     is_full = add(&mut reply, &entry);
                 }
@@ -73,7 +76,7 @@ pub(super) async fn entries(
                 }
             }
             reply.ok();
-        }
+        }),
         Err(error) => reply.error(errno(error)),
     }
 }

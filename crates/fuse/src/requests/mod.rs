@@ -11,10 +11,11 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::{Duration, SystemTime};
 
-use afar_cache::{Cache, Errno, Handle, OpenFlags, RenameFlags, SetAttr, StatFs};
+use afar_cache::{Cache, Entry, Errno, Handle, OpenFlags, RenameFlags, SetAttr, StatFs};
 use bytes::Bytes;
 use fuser::{
     AccessFlags, BsdFileFlags, FileHandle, Filesystem, FopenFlags, INodeNo, InitFlags,
@@ -24,6 +25,7 @@ use fuser::{
 };
 use tokio::runtime::Handle as Runtime;
 
+use crate::order::Order;
 use crate::reply::{self, Answer, errno, file_attr, generation, ino, who};
 
 /// Octets of the greatest write, and so of the greatest read.
@@ -58,11 +60,61 @@ const WANTED: [InitFlags; 9] = [
 pub(crate) struct Requests {
     cache: Cache,
     runtime: Runtime,
+    order: Arc<Order>,
+}
+
+/// When an answer was asked for that the kernel may use for a time.
+struct Asked {
+    cache: Cache,
+    order: Arc<Order>,
+    invalidated: u64,
+}
+
+impl Asked {
+    /// Gives the answer; `fresh` says whether nothing was invalidated since it was asked for.
+    fn give<T>(&self, give: impl FnOnce(bool) -> T) -> T {
+        let _giving = self.order.enter();
+        give(self.cache.invalidated() == self.invalidated)
+    }
+}
+
+/// An entry as the kernel may keep it.
+fn kept(entry: Entry, fresh: bool) -> Entry {
+    let mut entry = entry;
+    if !fresh {
+        (entry.valid, entry.attr.valid) = (Duration::ZERO, Duration::ZERO);
+    }
+    entry
 }
 
 impl Requests {
-    pub(crate) fn new(cache: Cache, runtime: Runtime) -> Self {
-        Self { cache, runtime }
+    pub(crate) fn new(cache: Cache, runtime: Runtime, order: Arc<Order>) -> Self {
+        Self {
+            cache,
+            runtime,
+            order,
+        }
+    }
+
+    fn asked(&self) -> Asked {
+        Asked {
+            cache: self.cache.clone(),
+            order: Arc::clone(&self.order),
+            invalidated: self.cache.invalidated(),
+        }
+    }
+
+    /// The same as [`answer`](Self::answer) for what a name stands for.
+    fn answer_entry(
+        &self,
+        reply: ReplyEntry,
+        request: impl Future<Output = Result<Entry, Errno>> + Send + 'static,
+    ) {
+        let asked = self.asked();
+        self.run(async move {
+            let entry = request.await;
+            asked.give(|fresh| reply.answer(entry.map(|entry| kept(entry, fresh))));
+        });
     }
 
     /// Does a request: here if it can be done at once, else as a task.
@@ -129,7 +181,7 @@ impl Filesystem for Requests {
     fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let (cache, who, parent, name) =
             (self.cache.clone(), who(request), ino(parent), owned(name));
-        self.answer(reply, async move { cache.lookup(who, parent, &name).await });
+        self.answer_entry(reply, async move { cache.lookup(who, parent, &name).await });
     }
 
     fn forget(&self, _request: &Request, number: INodeNo, count: u64) {
@@ -207,7 +259,7 @@ impl Filesystem for Requests {
             exclusive: true,
             ..OpenFlags::default()
         };
-        self.answer(reply, async move {
+        self.answer_entry(reply, async move {
             let made = cache.create(who, ino(parent), &name, mode & 0o7777, flags);
             let (entry, handle) = made.await?;
             cache.release(handle, None).await;
@@ -225,7 +277,7 @@ impl Filesystem for Requests {
         reply: ReplyEntry,
     ) {
         let (cache, who, name) = (self.cache.clone(), who(request), owned(name));
-        self.answer(reply, async move {
+        self.answer_entry(reply, async move {
             cache.mkdir(who, ino(parent), &name, mode & 0o7777).await
         });
     }
@@ -256,7 +308,7 @@ impl Filesystem for Requests {
     ) {
         let (cache, who, name) = (self.cache.clone(), who(request), owned(name));
         let target = owned(target.as_os_str());
-        self.answer(reply, async move {
+        self.answer_entry(reply, async move {
             cache.symlink(who, ino(parent), &name, &target).await
         });
     }
@@ -289,7 +341,7 @@ impl Filesystem for Requests {
         reply: ReplyEntry,
     ) {
         let (cache, who, name) = (self.cache.clone(), who(request), owned(new_name));
-        self.answer(reply, async move {
+        self.answer_entry(reply, async move {
             cache.link(who, ino(number), ino(new_parent), &name).await
         });
     }
@@ -316,17 +368,21 @@ impl Filesystem for Requests {
         reply: ReplyCreate,
     ) {
         let (cache, who, name) = (self.cache.clone(), who(request), owned(name));
+        let asked = self.asked();
         self.run(async move {
             let flags = OpenFlags::from_linux(flags);
             let made = cache.create(who, ino(parent), &name, mode & 0o7777, flags);
             match made.await {
-                Ok((entry, handle)) => reply.created(
-                    &reply::both(&entry),
-                    &file_attr(&entry.attr),
-                    generation(&entry),
-                    FileHandle(handle.0),
-                    open_flags(false),
-                ),
+                Ok((entry, handle)) => asked.give(|fresh| {
+                    let entry = kept(entry, fresh);
+                    reply.created(
+                        &reply::both(&entry),
+                        &file_attr(&entry.attr),
+                        generation(&entry),
+                        FileHandle(handle.0),
+                        open_flags(false),
+                    );
+                }),
                 Err(error) => reply.error(errno(error)),
             }
         });
@@ -458,8 +514,10 @@ impl Filesystem for Requests {
         offset: u64,
         reply: ReplyDirectoryPlus,
     ) {
-        let cache = self.cache.clone();
-        self.run(async move { directory::entries(&cache, Handle(handle.0), offset, reply).await });
+        let (cache, asked) = (self.cache.clone(), self.asked());
+        self.run(async move {
+            directory::entries(&cache, Handle(handle.0), offset, &asked, reply).await;
+        });
     }
 
     fn releasedir(

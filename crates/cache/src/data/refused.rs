@@ -1,0 +1,102 @@
+//! What becomes of what was written and could not be stored.
+//!
+//! The one who closes the file is told, by `close` or `fsync`: that is all that AFS promises, and what
+//! programs must look at. After that it depends on why:
+//!
+//! - **Refused for good** (the quota is used up, the disk is full, the volume is read-only, the file too
+//!   large): as long as the file is open for writing all stays, so that a program may make room and
+//!   try again. When it is closed last, what was written is dropped, and all see what the server has:
+//!   nobody would expect it to be stored a day later, perhaps over something newer.
+//! - **Anything else** (no server answers, no token any more): it stays, is seen here, and is tried again
+//!   every half minute.
+//! - If somebody else has changed the file before it could be stored, theirs was stored in good order
+//!   and stays; what was written here is dropped then, and the log says so.
+
+use std::sync::Arc;
+
+use afar_types::{DataVersion, FetchStatus};
+
+use crate::cache::Cache;
+use crate::error::Errno;
+use crate::vnode::{Dirty, State, Vnode};
+
+/// How storing what was written failed last.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Failed {
+    /// Whether it would fail again.
+    for_good: bool,
+    /// The file's version at that time.
+    version: DataVersion,
+}
+
+impl Dirty {
+    /// Storing this failed.
+    fn note_failure(&mut self, error: Errno, status: Option<FetchStatus>) {
+        let version = status.map(|status| status.data_version);
+        self.failed = Some(Failed {
+            for_good: error.is_for_good(),
+            version: version.unwrap_or_default(),
+        });
+    }
+
+    /// Whether somebody else has changed the file since storing this failed. What the server did of
+    /// ours without telling has our time.
+    fn is_overtaken(&self, status: &FetchStatus) -> bool {
+        self.failed.is_some_and(|failed| {
+            status.data_version != failed.version && status.client_mod_time != self.mtime
+        })
+    }
+}
+
+impl State {
+    /// Has the one who closes the file told that storing failed.
+    pub(super) fn store_failed(&mut self, error: Errno) {
+        self.failed = Some(error);
+        let status = self.status;
+        if let Some(dirty) = &mut self.dirty {
+            dirty.note_failure(error, status);
+        }
+    }
+}
+
+impl Cache {
+    /// Drops what a server refused for good, if nobody has the file open for writing any more.
+    /// Returns whether that is so.
+    pub(crate) fn drop_refused(&self, vnode: &Arc<Vnode>) -> bool {
+        let refused = {
+            let state = vnode.lock();
+            let failed = state.dirty.as_ref().and_then(|dirty| dirty.failed);
+            state.writers == 0 && failed.is_some_and(|failed| failed.for_good)
+        };
+        if refused {
+            self.drop_written(vnode, "its server refused it, and it was closed");
+        }
+        refused
+    }
+
+    /// Drops what was written and could not be stored before somebody else changed the file. Returns
+    /// whether that is so. While it is open for writing both are merged, as always.
+    pub(super) fn drop_overtaken(&self, vnode: &Arc<Vnode>, status: &FetchStatus) -> bool {
+        let overtaken = {
+            let state = vnode.lock();
+            let dirty = state.dirty.as_ref();
+            state.writers == 0 && dirty.is_some_and(|dirty| dirty.is_overtaken(status))
+        };
+        if overtaken {
+            self.drop_written(vnode, "somebody else changed it before it could be stored");
+        }
+        overtaken
+    }
+
+    /// Drops what was written to a file; says why.
+    fn drop_written(&self, vnode: &Arc<Vnode>, why: &str) {
+        let Some(dirty) = vnode.lock().dirty.take() else {
+            return;
+        };
+        let (cell, fid, octets) = (&vnode.key.cell, vnode.key.fid, dirty.ranges.octets());
+        tracing::error!(%cell, %fid, octets, "what was written to a file is dropped: {why}");
+        self.0.storage.forget(&vnode.key);
+        self.drop_dirty(vnode);
+        self.data_changed(vnode);
+    }
+}
