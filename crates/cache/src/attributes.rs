@@ -8,6 +8,7 @@ use crate::cache::Cache;
 use crate::error::Errno;
 use crate::inodes::Place;
 use crate::types::{Attr, Handle, Ino, Kind, SetAttr, StatFs, Who};
+use crate::vnode::Vnode;
 
 /// How long the attributes of the list of cells may be used without asking.
 const CELLS_VALID: Duration = Duration::from_secs(3600);
@@ -64,7 +65,9 @@ impl Cache {
             }
         }
         let mut attributes = StoreStatus::default();
-        if let Some(mode) = set.mode {
+        if let Some(mode) = set.mode
+            && !set_with_data(vnode, mode)
+        {
             attributes.mask |= StoreStatus::SET_MODE;
             attributes.unix_mode_bits = mode & 0o7777;
             // Without the right to write in its new mode what was written could not be stored.
@@ -132,6 +135,20 @@ impl Cache {
             blocks: quota,
             free,
         })
+    }
+}
+
+/// Has a mode be set by the call that stores what was written, if there is to be one and the mode is of
+/// the kind that everybody may set who may write.
+fn set_with_data(vnode: &Vnode, mode: u32) -> bool {
+    let mut state = vnode.lock();
+    let open = state.writers > 0;
+    match &mut state.dirty {
+        Some(dirty) if open && mode & 0o7000 == 0 => {
+            dirty.mode = Some(mode & 0o777);
+            true
+        }
+        _ => false,
     }
 }
 

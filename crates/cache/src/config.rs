@@ -30,7 +30,8 @@ pub struct CacheConfig {
     pub files: usize,
     /// What the top directory is.
     pub root: Root,
-    /// Octets written to one file that wait for it to be closed; beyond, they are stored at once.
+    /// Octets written to one file that wait to be stored; who writes more waits. From a sixteenth of
+    /// it on they are stored while more is written, and do not wait for the file to be closed.
     pub dirty: u64,
     /// Octets read ahead of a sequential reader at most.
     pub read_ahead: u64,

@@ -44,6 +44,18 @@ impl RangeSet {
             })
     }
 
+    /// Where the first so many octets of the set end, if there are more.
+    pub(crate) fn first(&self, octets: u64) -> Option<u64> {
+        let mut left = octets;
+        for range in self.iter() {
+            if range.end - range.start > left {
+                return Some(range.start + left);
+            }
+            left -= range.end - range.start;
+        }
+        None
+    }
+
     /// The parts of these octets that are not in the set, in order.
     pub(crate) fn gaps(&self, range: Range<u64>) -> Vec<Range<u64>> {
         let (mut gaps, mut at) = (Vec::new(), range.start);

@@ -131,6 +131,7 @@ impl Cache {
             resized: kept.resized,
             unstored: kept.resized,
             mtime: kept.mtime,
+            mode: None,
             tried: kept.tried,
             writer: kept.writer,
             kept: true,

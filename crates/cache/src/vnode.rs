@@ -34,6 +34,10 @@ pub(crate) struct Vnode {
     pub(crate) asking: AsyncMutex<()>,
     /// One stores at a time, for file servers do no more either.
     pub(crate) storing: AsyncMutex<()>,
+    /// Whether what is written is being stored while more is written.
+    pub(crate) streaming: AtomicBool,
+    /// Some of what was written is stored, or will not be.
+    pub(crate) stored: Notify,
     /// Data has come, or will not.
     pub(crate) arrived: Notify,
     pub(crate) locks: Locks,
@@ -59,6 +63,8 @@ pub(crate) struct State {
     pub(crate) early: Vec<Early>,
     /// What was written and is not stored yet.
     pub(crate) dirty: Option<Dirty>,
+    /// Octets a second that were stored last time.
+    pub(crate) store_pace: u64,
     /// Why storing failed last, until the one who closes the file is told.
     pub(crate) failed: Option<Errno>,
     /// Handles that are open.
@@ -105,6 +111,8 @@ pub(crate) struct Dirty {
     pub(crate) writer: u32,
     /// How storing it failed last, if it did.
     pub(crate) failed: Option<Failed>,
+    /// The mode that was set since, which is stored with the octets.
+    pub(crate) mode: Option<u32>,
 }
 
 /// What was done to a file while what was written before is being stored.
@@ -125,6 +133,22 @@ impl Default for Since {
     }
 }
 
+impl Dirty {
+    /// Leaves only the first `most` octets written, and makes the file no longer than those reach.
+    /// Returns false if that is all, as it was.
+    pub(crate) fn trim(&mut self, most: u64, base: &FetchStatus) -> bool {
+        let Some(end) = self.ranges.first(most) else {
+            return false;
+        };
+        self.ranges.remove(end..u64::MAX);
+        // What is cut off is cut off first.
+        let before = base.length.min(self.limit);
+        self.length = self.length.min(before.max(end));
+        self.mode = None;
+        true
+    }
+}
+
 impl Vnode {
     pub(crate) fn new(key: FileKey, volume: Arc<Volume>) -> Self {
         Self {
@@ -133,6 +157,8 @@ impl Vnode {
             used: AtomicBool::new(true),
             asking: AsyncMutex::default(),
             storing: AsyncMutex::default(),
+            streaming: AtomicBool::new(false),
+            stored: Notify::new(),
             arrived: Notify::new(),
             locks: Locks::default(),
             state: Mutex::default(),
@@ -187,6 +213,11 @@ impl State {
         left.min(VALID_MOST)
     }
 
+    /// Octets written and not stored yet.
+    pub(crate) fn written(&self) -> u64 {
+        self.dirty.as_ref().map_or(0, |dirty| dirty.ranges.octets())
+    }
+
     /// The length as programs here see it.
     pub(crate) fn length(&self) -> u64 {
         let stored = self.status.map_or(0, |status| status.length);
@@ -202,9 +233,11 @@ impl State {
         };
         let (mut size, mut mtime) = (status.length, status.client_mod_time);
         let mut ctime = status.server_mod_time;
+        let mut mode = status.unix_mode_bits;
         if let Some(dirty) = &self.dirty {
             (size, mtime) = (dirty.length, dirty.mtime);
             ctime = ctime.max(dirty.mtime);
+            mode = dirty.mode.unwrap_or(mode);
         }
         Attr {
             ino,
@@ -213,7 +246,7 @@ impl State {
             blocks: size.div_ceil(512),
             mtime: mtime.to_system_time(),
             ctime: ctime.to_system_time(),
-            mode: status.unix_mode_bits & 0o7777,
+            mode: mode & 0o7777,
             nlink: status.link_count,
             uid: status.owner.0.unsigned_abs(),
             gid: status.group.0.unsigned_abs(),
@@ -231,5 +264,36 @@ impl State {
             mtime: UnixTime::from(SystemTime::now()),
             ..Dirty::default()
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_stored_first_makes_the_file_no_longer_than_it_reaches() {
+        let base = FetchStatus {
+            length: 1000,
+            ..FetchStatus::default()
+        };
+        let mut dirty = Dirty {
+            length: 5000,
+            limit: 100,
+            mode: Some(0o600),
+            ..Dirty::default()
+        };
+        dirty.ranges.insert(0..50);
+        dirty.ranges.insert(200..300);
+        let mut whole = dirty.clone();
+        assert!(!whole.trim(150, &base));
+        assert_eq!((whole.length, whole.mode), (5000, Some(0o600)));
+        let mut some = dirty.clone();
+        assert!(some.trim(120, &base));
+        assert_eq!((some.length, some.ranges.octets()), (270, 120));
+        assert_eq!(some.mode, None, "it comes with the last");
+        let mut little = dirty;
+        assert!(little.trim(30, &base));
+        assert_eq!((little.length, little.ranges.end()), (100, 30));
     }
 }

@@ -1,11 +1,15 @@
 //! Reading ahead of those who read in order.
 //!
-//! What is read ahead doubles with what was read in order, up to the setting and to what the reader
-//! takes in four seconds at its pace. What the path to the server holds is not looked at yet.
+//! A handle may be read in several places in turns, as players do that look into an index at the end.
+//! Each place is a run of its own. What is read ahead of a run grows with what was read in it, up to
+//! the setting. A reader who finds everything there already is slower than the way to the server: it
+//! gets what it takes in a few seconds at its own pace. One who has to wait gets as much as the
+//! setting allows, since a long way holds much, and an OpenAFS server takes six round trips to bring
+//! what was asked for.
 
 use std::ops::Range;
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use afar_types::FetchStatus;
 
@@ -13,78 +17,129 @@ use crate::cache::Cache;
 use crate::handles::OpenFile;
 use crate::users::User;
 
-/// How far from the expected place a read may be: kernels send several at once, in any order.
-const SLACK: u64 = 1 << 20;
-/// Octets read ahead at first.
-const FIRST: u64 = 256 << 10;
+/// How far from the expected place a read of a run may be: kernels send several at once, in any order.
+const SLACK: u64 = 4 << 20;
+/// Octets read ahead at first, at the beginning of a file and where a second read follows the first.
+const FIRST: u64 = 1 << 20;
+/// Times as much is read ahead as was read in order.
+const GROWTH: u64 = 4;
 /// Parts of this size are fetched ahead, but for the last.
 const PART: u64 = 1 << 20;
-/// Seconds of reading at the pace of the reader that are fetched ahead at most.
+/// Seconds of reading at the pace of the reader that are fetched ahead, if it never waits.
 const TIME: f64 = 4.0;
+/// A reader that waited is taken for one that never does after this time.
+const HUNGRY: Duration = Duration::from_secs(4);
+/// Places a handle is read in at a time.
+const RUNS_MOST: usize = 4;
 
 /// How a file is read through one handle.
 #[derive(Debug, Default)]
 pub(crate) struct Ahead {
+    /// The one read last is in front.
+    runs: Vec<Run>,
+}
+
+/// Reads in order.
+#[derive(Debug)]
+struct Run {
     /// Where the next read is expected.
     next: u64,
     /// Octets read in order so far.
-    run: u64,
+    octets: u64,
     /// Up to where it was asked for ahead.
     asked: u64,
-    /// When the run began.
-    since: Option<std::time::Instant>,
+    /// When it began.
+    since: Instant,
+    /// When the reader last had to wait.
+    waited: Instant,
+}
+
+/// A read, as far as it tells what is wanted next.
+struct Read<'a> {
+    range: &'a Range<u64>,
+    /// The file's.
+    length: u64,
+    /// What may be read ahead.
+    most: u64,
+    now: Instant,
 }
 
 impl Ahead {
     /// Notes a read; returns what is to be fetched ahead.
-    fn note(&mut self, range: &Range<u64>, length: u64, most: u64) -> Option<Range<u64>> {
-        let in_order = range.start <= self.next.saturating_add(SLACK)
-            && range.start.saturating_add(SLACK) >= self.next;
-        if !in_order || self.run == 0 && range.start > 0 && range.start != self.next {
-            *self = Self {
-                next: range.end,
-                asked: range.end,
-                ..Self::default()
-            };
-            return None;
+    fn note(&mut self, read: &Read<'_>) -> Option<Range<u64>> {
+        let Range { start, end } = *read.range;
+        let known = self.runs.iter().position(|run| run.continues(start));
+        let mut run = match known {
+            Some(place) => self.runs.remove(place),
+            None => Run {
+                next: start,
+                octets: 0,
+                asked: start,
+                since: read.now,
+                waited: read.now,
+            },
+        };
+        run.octets += end - start;
+        run.next = run.next.max(end);
+        run.asked = run.asked.max(end);
+        // One read in the middle of a file tells nothing of what is wanted next.
+        let wanted = known.is_some() || start == 0;
+        let ahead = wanted.then(|| run.ahead(read)).flatten();
+        self.runs.insert(0, run);
+        self.runs.truncate(RUNS_MOST);
+        ahead
+    }
+}
+
+impl Ahead {
+    /// The read noted last had to wait.
+    pub(super) fn waited(&mut self) {
+        if let Some(run) = self.runs.first_mut() {
+            run.waited = Instant::now();
         }
-        let begun = *self.since.get_or_insert_with(std::time::Instant::now);
-        self.run += range.end - range.start;
-        self.next = self.next.max(range.end);
-        let window = self.window(begun.elapsed(), most);
-        let (from, to) = (self.asked.max(range.end), range.end.saturating_add(window));
+    }
+}
+
+impl Run {
+    fn continues(&self, start: u64) -> bool {
+        // What was read twice is read for another reason than order.
+        let slack = SLACK.min(self.octets);
+        start <= self.next.saturating_add(slack) && start.saturating_add(slack) >= self.next
+    }
+
+    /// What is to be fetched ahead, if anything.
+    fn ahead(&mut self, read: &Read<'_>) -> Option<Range<u64>> {
+        let window = self.window(read);
+        let (from, to) = (self.asked, self.next.saturating_add(window));
         // Asked for in large parts, before half of what is ahead is used.
-        if self.asked > range.end + window / 2 || from >= length || to <= from {
+        if from > self.next + window / 2 || from >= read.length || to <= from {
             return None;
         }
-        let to = if window >= PART {
+        let to = if window > PART {
             to.next_multiple_of(PART)
         } else {
             to
-        }
-        .min(length);
-        self.asked = to;
-        Some(from..to)
+        };
+        self.asked = to.min(read.length);
+        Some(from..self.asked)
     }
 
     /// Octets to have ahead.
-    fn window(&self, time: Duration, most: u64) -> u64 {
-        let grown = FIRST.max(self.run.saturating_mul(2));
-        // Someone who reads slowly needs no more than he reads in a few seconds.
-        let seconds = time.as_secs_f64();
-        let pace = if seconds > 1.0 {
-            self.run as f64 / seconds
-        } else {
-            f64::INFINITY
-        };
-        let enough = pace * TIME;
+    fn window(&self, read: &Read<'_>) -> u64 {
+        let grown = FIRST.max(self.octets.saturating_mul(GROWTH)).min(read.most);
+        let seconds = read.now.duration_since(self.since).as_secs_f64();
+        if read.now.duration_since(self.waited) < HUNGRY || seconds < 1.0 {
+            return grown;
+        }
+        #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+        let pace = self.octets as f64 / seconds;
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
             reason = "it saturates"
         )]
-        let enough = enough as u64;
-        grown.min(most).min(enough.max(PART))
+        let enough = (pace * TIME) as u64;
+        grown.min(enough.max(PART))
     }
 }
 
@@ -100,21 +155,23 @@ impl Cache {
         if range.is_empty() {
             return;
         }
-        let most = self.0.config.read_ahead.min(self.0.config.bytes / 4);
+        let read = Read {
+            range,
+            length: status.length,
+            most: self.0.config.read_ahead.min(self.0.config.bytes / 4),
+            now: Instant::now(),
+        };
         let next = {
             let mut ahead = open.ahead.lock().unwrap_or_else(PoisonError::into_inner);
-            ahead.note(range, status.length, most)
+            ahead.note(&read)
         };
         let Some(next) = next else {
             return;
         };
-        let vnode = &open.spot.vnode;
-        let key = &vnode.key;
-        let present = self
-            .0
-            .storage
-            .present(key, status.data_version, next.clone());
-        if present.unwrap_or_default().octets() < next.end - next.start {
+        let (vnode, version) = (&open.spot.vnode, status.data_version);
+        let present = self.0.storage.present(&vnode.key, version, next.clone());
+        let missing = present.unwrap_or_default().gaps(next.clone());
+        if !missing.is_empty() {
             self.launch(user, vnode, status, next);
         }
     }
@@ -124,36 +181,98 @@ impl Cache {
 mod tests {
     use super::*;
 
+    const MIB: u64 = 1 << 20;
+
+    fn note(ahead: &mut Ahead, range: Range<u64>, length: u64) -> Option<Range<u64>> {
+        let read = Read {
+            range: &range,
+            length,
+            most: 32 * MIB,
+            now: Instant::now(),
+        };
+        ahead.note(&read)
+    }
+
     #[test]
     fn in_order_more_and_more_is_read_ahead_up_to_the_limit() {
         let mut ahead = Ahead::default();
-        let (most, length) = (8 << 20, 1 << 30);
         let (mut at, mut last, mut asked) = (0, 0, 0);
-        for _ in 0..400 {
-            if let Some(range) = ahead.note(&(at..at + 131_072), length, most) {
+        for _ in 0..800 {
+            if let Some(range) = note(&mut ahead, at..at + 131_072, 1 << 30) {
                 assert!(range.start >= asked, "nothing is asked for twice");
                 asked = range.end;
                 last = range.end - (at + 131_072);
             }
             at += 131_072;
-            assert!(asked >= at || at < 131_072 * 2, "the reader is never alone");
+            assert!(asked >= at, "the reader is never alone");
         }
-        assert!((most / 2..=most + PART).contains(&last), "{last}");
+        assert!((16 * MIB..=33 * MIB).contains(&last), "{last}");
     }
 
     #[test]
     fn at_random_nothing_is_read_ahead() {
         let mut ahead = Ahead::default();
-        for place in [900_u64, 17, 433, 70, 612] {
-            let start = place << 22;
-            assert_eq!(ahead.note(&(start..start + 4096), 1 << 33, 1 << 25), None);
+        for place in [900_u64, 17, 433, 70, 612, 300, 5] {
+            let start = place << 24;
+            assert_eq!(note(&mut ahead, start..start + 4096, 1 << 36), None);
         }
     }
 
     #[test]
     fn a_short_file_is_asked_for_whole_and_once() {
         let mut ahead = Ahead::default();
-        assert_eq!(ahead.note(&(0..4096), 50_000, 1 << 25), Some(4096..50_000));
-        assert_eq!(ahead.note(&(4096..8192), 50_000, 1 << 25), None);
+        assert_eq!(note(&mut ahead, 0..4096, 50_000), Some(4096..50_000));
+        assert_eq!(note(&mut ahead, 4096..8192, 50_000), None);
+    }
+
+    #[test]
+    fn requests_of_a_kernel_in_any_order_are_one_run() {
+        let mut ahead = Ahead::default();
+        let mut asked = 0;
+        for block in [0, 2, 1, 4, 3, 6, 5, 8, 7] {
+            let range = block * MIB..(block + 1) * MIB;
+            if let Some(range) = note(&mut ahead, range, 1 << 30) {
+                assert!(range.start >= asked);
+                asked = range.end;
+            }
+        }
+        assert_eq!(ahead.runs.len(), 1);
+        assert!(asked > 32 * MIB, "{asked}");
+    }
+
+    #[test]
+    fn a_glance_elsewhere_does_not_end_a_run() {
+        let mut ahead = Ahead::default();
+        for block in 0..8 {
+            note(&mut ahead, block * MIB..(block + 1) * MIB, 1 << 36);
+        }
+        let index = 1 << 35;
+        assert_eq!(note(&mut ahead, index..index + 4096, 1 << 36), None);
+        let run = ahead.runs.iter().find(|run| run.next == 8 * MIB);
+        assert!(run.is_some_and(|run| run.octets == 8 * MIB));
+        // Who goes on there for a while is followed there as well.
+        assert!(note(&mut ahead, index + 4096..index + 8192, 1 << 36).is_some());
+    }
+
+    #[test]
+    fn a_slow_reader_that_never_waits_has_some_seconds_ahead() {
+        let mut ahead = Ahead::default();
+        let begun = Instant::now();
+        let mut most = 0;
+        for second in 0..60 {
+            let range = second * MIB..(second + 1) * MIB;
+            let read = Read {
+                range: &range,
+                length: 1 << 30,
+                most: 32 * MIB,
+                now: begun + Duration::from_secs(second),
+            };
+            if let Some(range) = ahead.note(&read)
+                && second > 10
+            {
+                most = most.max(range.end - (second + 1) * MIB);
+            }
+        }
+        assert!((2 * MIB..=6 * MIB).contains(&most), "{most}");
     }
 }

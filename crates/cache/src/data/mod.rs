@@ -12,7 +12,8 @@ mod store;
 mod write;
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
 
 use afar_types::FetchStatus;
 use bytes::{Bytes, BytesMut};
@@ -30,6 +31,8 @@ pub(crate) use refused::Failed;
 
 /// Times a file is read that changes while it is.
 const TRIES: u32 = 8;
+/// A read that takes no longer had everything there.
+const AT_ONCE: Duration = Duration::from_millis(3);
 
 /// A part of a file as it is seen here, but for what must come from a server.
 struct View {
@@ -53,7 +56,13 @@ impl Cache {
             let status = self.fresh(&user, vnode).await?;
             let view = self.view(vnode, &status, offset..offset.saturating_add(size.into()))?;
             self.read_ahead(&user, &open, &status, &view.range);
-            match self.fill(&user, vnode, &status, view).await {
+            let begun = Instant::now();
+            let filled = self.fill(&user, vnode, &status, view).await;
+            if begun.elapsed() > AT_ONCE {
+                let mut ahead = open.ahead.lock().unwrap_or_else(PoisonError::into_inner);
+                ahead.waited();
+            }
+            match filled {
                 Err(Refetch::Changed) => vnode.lock().promise = None,
                 Err(Refetch::Failed(error)) => return Err(error),
                 Ok(data) => return Ok(data),

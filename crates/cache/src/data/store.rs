@@ -3,6 +3,7 @@
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use afar_cell::{Error, Source};
 use afar_types::{DataVersion, FetchStatus, StoreStatus};
@@ -77,12 +78,35 @@ struct Plan {
     ranges: Vec<Range<u64>>,
 }
 
+impl Plan {
+    /// Octets a second, if storing took so long.
+    fn pace(&self, time: Duration) -> u64 {
+        let octets: u64 = self
+            .ranges
+            .iter()
+            .map(|range| range.end - range.start)
+            .sum();
+        let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX).max(1);
+        octets.saturating_mul(1_000_000) / micros
+    }
+}
+
 impl Cache {
     /// Stores what was written to a file, as this user. What fails stays written, to be tried again.
     ///
     /// # Errors
     /// As servers say; the log tells it with server and fid.
     pub(crate) async fn store(&self, user: &User, vnode: &Arc<Vnode>) -> Result<(), Errno> {
+        self.store_some(user, vnode, u64::MAX).await
+    }
+
+    /// Stores what was written to a file, or the first `most` octets of it.
+    pub(super) async fn store_some(
+        &self,
+        user: &User,
+        vnode: &Arc<Vnode>,
+        most: u64,
+    ) -> Result<(), Errno> {
         let _one = vnode.storing.lock().await;
         if vnode.lock().dirty.is_none() {
             return Ok(());
@@ -103,11 +127,15 @@ impl Cache {
         if self.drop_overtaken(vnode, &base) {
             return Ok(());
         }
-        let Some(plan) = self.plan(vnode, base)? else {
+        let Some(plan) = self.plan(vnode, base, most)? else {
             return Ok(());
         };
+        let begun = Instant::now();
         match self.carry_out(user, vnode, &plan).await {
-            Ok((status, calls)) => self.settle(vnode, &plan, status, calls),
+            Ok((status, calls)) => {
+                vnode.lock().store_pace = plan.pace(begun.elapsed());
+                self.settle(vnode, &plan, status, calls)
+            }
             Err(error) => {
                 if let Some(dirty) = &mut vnode.lock().dirty {
                     dirty.since = None;
@@ -164,16 +192,20 @@ impl Cache {
         vnode.lock().store_failed(error);
     }
 
-    fn plan(&self, vnode: &Vnode, base: FetchStatus) -> Result<Option<Plan>, Errno> {
+    fn plan(&self, vnode: &Vnode, base: FetchStatus, most: u64) -> Result<Option<Plan>, Errno> {
         let mut state = vnode.lock();
         let Some(dirty) = &mut state.dirty else {
             return Ok(None);
         };
         dirty.since = None;
         dirty.tried = dirty.mtime;
-        let planned = dirty.clone();
+        let mut planned = dirty.clone();
         dirty.since = Some(Since::default());
-        dirty.unstored = false;
+        if planned.trim(most, &base) {
+            planned.unstored = false;
+        } else {
+            dirty.unstored = false;
+        }
         let dirty = planned;
         drop(state);
         let limit = dirty.limit.min(base.length);
@@ -235,7 +267,7 @@ impl Cache {
             limit: plan.dirty.limit.min(plan.base.length),
             length: plan.dirty.length,
         });
-        let attributes = StoreStatus {
+        let mut attributes = StoreStatus {
             mask: StoreStatus::SET_MOD_TIME,
             client_mod_time: plan.dirty.mtime,
             ..StoreStatus::default()
@@ -247,7 +279,14 @@ impl Cache {
             let stored = stored.await?;
             (status, calls) = (stored.status, calls + stored.calls);
         }
-        for range in &plan.ranges {
+        for (number, range) in plan.ranges.iter().enumerate() {
+            if let Some(mode) = plan.dirty.mode
+                && number + 1 == plan.ranges.len()
+            {
+                // A mode without the right to write would keep out what comes after it.
+                attributes.mask |= StoreStatus::SET_MODE;
+                attributes.unix_mode_bits = mode;
+            }
             let range = range.clone();
             let length = plan.dirty.length;
             let stored = client.store_range(volume, fid, range, length, &source, attributes);
@@ -289,7 +328,10 @@ impl Cache {
         for range in done.iter() {
             dirty.ranges.remove(range);
         }
-        if dirty.ranges.is_empty() && !dirty.unstored {
+        if plan.dirty.mode.is_some() && dirty.mode == plan.dirty.mode {
+            dirty.mode = None;
+        }
+        if dirty.ranges.is_empty() && !dirty.unstored && dirty.mode.is_none() {
             state.dirty = None;
         } else {
             // What is left was done to what is stored now.

@@ -1,6 +1,7 @@
 //! Writing into the cache, and cutting.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 use afar_types::{FetchStatus, UnixTime};
@@ -10,10 +11,26 @@ use crate::cache::Cache;
 use crate::error::Errno;
 use crate::handles::OpenFile;
 use crate::types::Handle;
+use crate::users::User;
 use crate::vnode::Vnode;
 
 /// The longest file: RPCs count octets in signed words.
 const LENGTH_MOST: u64 = i64::MAX.unsigned_abs();
+
+/// Part of what may wait to be stored beyond which it is stored while more is written.
+const STREAM_SHARE: u64 = 16;
+/// Seconds of storing that are begun at a time then.
+const STREAM_TIME: u64 = 4;
+
+/// A file whose octets are being stored while more are written, until this is dropped.
+struct Streaming(Arc<Vnode>);
+
+impl Drop for Streaming {
+    fn drop(&mut self) {
+        self.0.streaming.store(false, Ordering::SeqCst);
+        self.0.stored.notify_waiters();
+    }
+}
 
 impl Cache {
     /// Writes octets. They are stored when the file is closed, or earlier.
@@ -38,9 +55,12 @@ impl Cache {
         }
         let written = written?;
         self.0.keep_dirty(vnode);
+        if written > self.stream_from() {
+            self.stream(&user, vnode);
+        }
         // The writer waits for the server when it is too far ahead of it.
         if written > self.0.config.dirty {
-            self.store(&user, vnode).await?;
+            self.make_room(&user, vnode).await?;
         }
         Ok(length)
     }
@@ -65,6 +85,57 @@ impl Cache {
         dirty.writer = open.opener;
         dirty.mtime = UnixTime::from(SystemTime::now());
         Ok(dirty.ranges.octets())
+    }
+
+    /// Octets written to a file beyond which they are stored while more are written.
+    fn stream_from(&self) -> u64 {
+        self.0.config.dirty / STREAM_SHARE
+    }
+
+    /// Waits until there may be written more.
+    async fn make_room(&self, user: &User, vnode: &Arc<Vnode>) -> Result<(), Errno> {
+        loop {
+            let stored = vnode.stored.notified();
+            tokio::pin!(stored);
+            stored.as_mut().enable();
+            let octets = vnode.lock().written();
+            if octets <= self.0.config.dirty {
+                return Ok(());
+            }
+            if !vnode.streaming.load(Ordering::SeqCst) {
+                return self.store(user, vnode).await;
+            }
+            stored.await;
+        }
+    }
+
+    /// Stores what is written to a file while more is written, a few seconds' worth at a time, as long as
+    /// there is much.
+    fn stream(&self, user: &Arc<User>, vnode: &Arc<Vnode>) {
+        // Who closes the file is to be told first of what failed.
+        if vnode.lock().failed.is_some() || vnode.streaming.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let streaming = Streaming(Arc::clone(vnode));
+        let (cache, user) = (self.clone(), Arc::clone(user));
+        tokio::spawn(async move {
+            let (vnode, least) = (&streaming.0, cache.stream_from());
+            loop {
+                let most = {
+                    let state = vnode.lock();
+                    if state.written() <= least {
+                        break;
+                    }
+                    state.store_pace.saturating_mul(STREAM_TIME)
+                };
+                let most = most.clamp(least, cache.0.config.dirty);
+                if cache.store_some(&user, vnode, most).await.is_err() {
+                    // It is in the log, and told when the file is closed.
+                    break;
+                }
+                vnode.stored.notify_waiters();
+            }
+        });
     }
 
     /// Sets a file's length for this user, here; it is stored with what was written.

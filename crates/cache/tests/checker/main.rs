@@ -24,6 +24,7 @@
 //!
 //! `AFAR_TEST_COHERENCE_OPS` sets how many operations are checked (20,000), `AFAR_TEST_SEED` the seed.
 
+#![expect(clippy::print_stderr, reason = "what it takes to see a failure again")]
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
 mod cell;

@@ -177,6 +177,71 @@ async fn much_is_stored_before_it_is_closed() {
 }
 
 #[tokio::test]
+async fn what_is_written_is_stored_while_more_is() {
+    let world = World::new().await;
+    // From 64 KiB on it is stored meanwhile, in parts of as much or more.
+    let one = world.cache_with(|config| config.dirty = 1 << 20).await;
+    let other = world.cache().await;
+    let data = pattern(6_000_000);
+    one.put("file", &data[..1000]).await.unwrap();
+    let truncate = OpenFlags {
+        truncate: true,
+        ..WRITE
+    };
+    let handle = one.open("file", truncate).await.unwrap();
+    let (head, tail) = data.split_at(5_000_000);
+    for (number, piece) in head.chunks(100_000).enumerate() {
+        let place = number as u64 * 100_000;
+        one.cache.write(handle, place, piece).await.unwrap();
+        // What comes back is what was written, whether it is stored or not.
+        let back = place.saturating_sub(150_000);
+        let read = one.cache.read(handle, back, 200_000).await.unwrap();
+        let end = (place + 100_000).min(back + 200_000);
+        assert!(*read == data[usize::try_from(back).unwrap()..usize::try_from(end).unwrap()]);
+    }
+    // Out of order, and over what is on its way.
+    one.cache
+        .write(handle, 5_500_000, &tail[500_000..])
+        .await
+        .unwrap();
+    one.cache
+        .write(handle, 5_000_000, &tail[..500_000])
+        .await
+        .unwrap();
+    one.cache.write(handle, 4_900_000, b"over").await.unwrap();
+    assert!(other.attr("file").await.unwrap().size >= 4_000_000);
+    one.close(handle).await.unwrap();
+    let mut expected = data;
+    expected[4_900_000..4_900_004].copy_from_slice(b"over");
+    assert!(other.get("file").await.unwrap() == expected);
+    assert!(one.get("file").await.unwrap() == expected);
+}
+
+#[tokio::test]
+async fn a_mode_set_before_closing_comes_with_the_data() {
+    let world = World::new().await;
+    let (one, other) = (world.cache().await, world.cache().await);
+    let handle = one.create("file").await.unwrap();
+    one.cache.write(handle, 0, b"data").await.unwrap();
+    let ino = one.attr("file").await.unwrap().ino;
+    let mode = |mode| SetAttr {
+        mode: Some(mode),
+        ..SetAttr::default()
+    };
+    let set = one.cache.setattr(WHO, ino, mode(0o444), Some(handle));
+    assert_eq!(set.await.unwrap().mode, 0o444);
+    assert_eq!(one.attr("file").await.unwrap().mode, 0o444);
+    one.close(handle).await.unwrap();
+    assert_eq!(other.attr("file").await.unwrap().mode, 0o444);
+    assert_eq!(one.attr("file").await.unwrap().mode, 0o444);
+    assert_eq!(other.get("file").await.unwrap(), b"data");
+    // Without data there is no call that it could come with.
+    let set = one.cache.setattr(WHO, ino, mode(0o640), None);
+    assert_eq!(set.await.unwrap().mode, 0o640);
+    assert_eq!(other.attr("file").await.unwrap().mode, 0o640);
+}
+
+#[tokio::test]
 async fn locks_are_between_owners_and_between_machines() {
     let world = World::new().await;
     let (one, other) = (world.cache().await, world.cache().await);
