@@ -120,13 +120,13 @@ async fn one_without_a_token_uses_nothing_of_others() {
         .cache_with(|config| config.users = Some(users as _))
         .await;
     let (cache, root) = (&machine.cache, Ino::ROOT);
-    // What anybody may do in the directory is known when the file is made.
-    cache.getattr(who(ANN), root).await.unwrap();
     let made = cache.create(who(ANN), root, b"file", 0o644, WRITE).await;
     let (entry, file) = made.unwrap();
     cache.write(file, 0, b"text").await.unwrap();
     cache.flush(file, 1).await.unwrap();
     cache.release(file, None).await;
+    // She looks what may be done with it: what is known since it was made does not tell.
+    cache.access(who(ANN), entry.attr.ino, 4).await.unwrap();
     // What anybody may do, so may he; to change something he must ask as himself.
     let (file, _) = cache
         .open_file(who(BOB), entry.attr.ino, READ)
