@@ -1,6 +1,6 @@
 //! Tickets: opening those of clients, and making our own.
 //!
-//! [`open`] is what a server does with the ticket in a response. [`print()`] makes the ticket with
+//! [`open()`] is what a server does with the ticket in a response. [`print()`] makes the ticket with
 //! which servers and administrators on a server's machine prove to be the cell itself
 //! (`-localauth`), and [`mint()`] one as a KDC would issue it, for a user.
 //!
