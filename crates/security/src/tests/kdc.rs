@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
-use std::net::UdpSocket;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -84,17 +84,20 @@ pub(crate) fn succeed(command: &mut Command) -> String {
 }
 
 fn configure(folder: &Path) {
-    let port = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let port = port.local_addr().unwrap().port();
+    // An address of its own, and a port that no system gives away by itself: nobody can take it before
+    // the KDC does.
+    let [_, _, a, b] = std::process::id().to_be_bytes();
+    let address = Ipv4Addr::new(127, 192 | fastrand::u8(..60), a, b.max(1));
+    let place = SocketAddrV4::new(address, 10_088);
     let at = folder.display();
     let conf = format!(
         "[libdefaults]\n default_realm = EXAMPLE.ORG\n dns_lookup_kdc = false\n\
          dns_canonicalize_hostname = false\n rdns = false\n\
-         [realms]\n EXAMPLE.ORG = {{\n kdc = 127.0.0.1:{port}\n }}\n\
+         [realms]\n EXAMPLE.ORG = {{\n kdc = {place}\n }}\n\
          [domain_realm]\n .example.net = EXAMPLE.ORG\n"
     );
     let kdc_conf = format!(
-        "[kdcdefaults]\n kdc_listen = 127.0.0.1:{port}\n kdc_tcp_listen = 127.0.0.1:{port}\n\
+        "[kdcdefaults]\n kdc_listen = {place}\n kdc_tcp_listen = {place}\n\
          [realms]\n EXAMPLE.ORG = {{\n database_name = {at}/principal\n\
          key_stash_file = {at}/stash\n max_renewable_life = 7d\n\
          supported_enctypes = aes256-cts:normal\n }}\n"
