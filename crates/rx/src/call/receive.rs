@@ -48,6 +48,8 @@ pub(crate) struct Receiver {
     waiting: bool,
     /// One past the highest sequence the peer has been allowed.
     edge: u32,
+    /// Where the window ended as the peer was told last, which is where it stops.
+    told: u32,
     payload: usize,
     window: u64,
     /// Octets consumed since `round_began`, which tune the window.
@@ -124,6 +126,7 @@ impl Receiver {
             waiting: true,
             // A peer sends up to its own initial window before it has heard of ours.
             edge: 1 + classic_window.max(64),
+            told: 1 + classic_window.max(64),
             payload: PAYLOAD_GUESS,
             window: WINDOW_INITIAL,
             round_bytes: 0,
@@ -136,6 +139,7 @@ impl Receiver {
     /// The peer was allowed so many packets in another call, and may begin with as many.
     pub(crate) fn allow(&mut self, window: u32) {
         self.edge = self.edge.max(window.saturating_add(1));
+        self.told = self.edge;
     }
 
     /// Whether the stream's end has arrived with all before it.
@@ -378,9 +382,9 @@ impl Receiver {
         if self.is_complete() {
             return;
         }
-        let allowed = self.edge - self.next.min(self.edge);
+        let allowed = self.told - self.next.min(self.told);
         let edge = self.next.saturating_add(self.window_packets(limits));
-        let gain = edge.saturating_sub(self.edge);
+        let gain = edge.saturating_sub(self.told);
         let full = self.edge_full(limits);
         if gain > 0 && allowed < full / 4 && (gain >= full / 4 || gain >= 2) {
             self.request_ack(Reason::Delay);
@@ -415,7 +419,8 @@ impl Receiver {
     /// Takes what there is to acknowledge.
     pub(crate) fn take_report(&mut self, now: Instant, limits: WindowLimits) -> Report {
         let window = self.window_packets(limits);
-        self.edge = self.edge.max(self.next.saturating_add(window));
+        self.told = self.next.saturating_add(window);
+        self.edge = self.edge.max(self.told);
         let (reason, serial, arrived) = match self.ack.ping.take() {
             Some((serial, arrived)) => (Reason::PingResponse, serial, Some(arrived)),
             None => (
@@ -467,5 +472,43 @@ impl Receiver {
                 ranges,
             }),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[expect(clippy::disallowed_methods, reason = "a test's time begins now")]
+    fn now() -> Instant {
+        Instant::now()
+    }
+
+    /// A call may begin with the large window of the one before, and is told of a smaller one then. When
+    /// all it holds is read at once, the sender, which has stopped, must hear of it.
+    #[test]
+    fn a_window_that_shrank_is_told_to_be_open_again() {
+        let limits = WindowLimits {
+            call: 64 << 20,
+            memory: 512 << 20,
+            classic: 64,
+            afar: true,
+        };
+        let now = now();
+        let mut receiver = Receiver::new(64);
+        receiver.allow(40_000);
+        let payload = Bytes::from(vec![0; 1400]);
+        let packets = u32::try_from(WINDOW_INITIAL / 1400).unwrap() + 1;
+        for sequence in 1..=packets {
+            let flags = Flags::default();
+            receiver.on_data(now, sequence, sequence, flags, payload.clone(), limits);
+        }
+        let report = receiver.take_report(now, limits);
+        assert_eq!(report.extension.unwrap().window, 0);
+        let all = u64::from(packets) * 1400;
+        receiver.consume(now, all, Duration::from_millis(10), limits);
+        assert!(receiver.wants_ack());
+        let report = receiver.take_report(now, limits);
+        assert!(report.extension.unwrap().window > 1000);
     }
 }

@@ -22,6 +22,13 @@ const INITIAL_WINDOW: u32 = 16;
 const REORDER_MIN: Duration = Duration::from_millis(1);
 /// How far false losses may widen the reordering window, in quarters of the least RTT.
 const REORDER_SCALE_MAX: u32 = 8;
+/// Retransmission timeout's least value towards afar.
+const AFAR_RTO_MIN: Duration = Duration::from_millis(10);
+/// Packets that an old peer may leave without an acknowledgement for a while: it sends one for every
+/// second or third.
+const CLASSIC_UNASKED: usize = 3;
+/// The least time until the tail is probed of which an old peer must have acknowledged something.
+const CLASSIC_PROBE_MIN: Duration = Duration::from_millis(30);
 /// Retransmission timeout's least value towards old peers, as OpenAFS and Linux have it.
 const CLASSIC_RTO_MIN: Duration = Duration::from_millis(200);
 /// What OpenAFS adds for the last packet of a direction, whose acknowledgement it delays.
@@ -95,6 +102,8 @@ pub(crate) struct Sender {
     /// Timeouts without any acknowledgement in between.
     timeouts: u32,
     probe: Option<u32>,
+    /// The newest transmission asked for an acknowledgement.
+    asked: bool,
     /// When a timeout is counted from.
     timer_base: Instant,
     /// Serial of the newest ACK packet processed.
@@ -163,6 +172,7 @@ impl Sender {
             reorder_deadline: None,
             timeouts: 0,
             probe: None,
+            asked: false,
             timer_base: now,
             newest_ack: 0,
             older_pings: 0,
@@ -389,6 +399,7 @@ impl Sender {
             });
         }
         self.timer_base = self.timer_base.max(now);
+        self.asked = outgoing.flags.has(Flags::REQUEST_ACK);
         self.order.push_back(Transmission {
             serial,
             sequence,
@@ -783,18 +794,30 @@ impl Sender {
     }
 
     fn timeout(&self, path: &Path) -> Duration {
-        let floor = if path.afar {
-            Duration::from_millis(10)
+        let rtt = &path.rtt;
+        let first = if path.afar {
+            rtt.rto(AFAR_RTO_MIN) + path.ack_allowance()
+        } else if !self.is_answered_at_once() || !rtt.has_sample() {
+            let last = if self.last_assigned {
+                CLASSIC_LAST_ALLOWANCE
+            } else {
+                Duration::ZERO
+            };
+            rtt.rto(CLASSIC_RTO_MIN) + path.ack_allowance() + last
+        } else if self.timeouts == 0 {
+            // No more than a probe of the tail is sent upon this (RFC 8985 §7.2).
+            return rtt.rto(CLASSIC_PROBE_MIN).max(rtt.smoothed() * 2);
         } else {
-            CLASSIC_RTO_MIN
+            rtt.rto(CLASSIC_RTO_MIN)
         };
-        let mut timeout = path.rtt.rto(floor) + path.ack_allowance();
-        if !path.afar && self.last_assigned {
-            timeout += CLASSIC_LAST_ALLOWANCE;
-        }
-        timeout
+        first
             .saturating_mul(1 << self.timeouts.min(12))
             .min(RTO_MAX)
+    }
+
+    /// Whether an old peer that has what is in flight has no reason to hold the acknowledgement back.
+    fn is_answered_at_once(&self) -> bool {
+        self.asked || self.unacknowledged > CLASSIC_UNASKED
     }
 
     /// Acts on a deadline that has passed; if it was a timeout, gives their number in a row.

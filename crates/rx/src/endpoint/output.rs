@@ -457,7 +457,7 @@ fn write_data(
     payload_max: usize,
     batch: &mut Batch<'_>,
 ) -> Result<usize, AbortCode> {
-    let outgoing = call
+    let mut outgoing = call
         .sender
         .take(pick, payload_max)
         .ok_or(AbortCode::RX_PROTOCOL_ERROR)?;
@@ -466,7 +466,8 @@ fn write_data(
     let mut header = connection.header(PacketType::Data, call.channel, call.number);
     header.sequence = outgoing.sequence;
     let more = path.ready.len() > 1 || call.sender.peek_after_take(payload_max, &outgoing);
-    header.flags = header.flags.with(data_flags(call, path, &outgoing, more));
+    outgoing.flags = data_flags(call, path, &outgoing, more);
+    header.flags = header.flags.with(outgoing.flags);
     if connection.security.is_transparent() {
         buf.extend_from_slice(&header.encode());
         buf.extend_from_slice(&outgoing.payload);
@@ -502,16 +503,22 @@ fn write_data(
     Ok(size)
 }
 
+/// Packets of a request that counts as long.
+const LONG_REQUEST: u32 = 4;
+
 /// Flags of a DATA packet besides whose it is.
 ///
 /// An acknowledgement is asked for where none would come by itself soon: for what is sent again,
-/// for the first packets of an unknown path (they give an RTT), and by the last packet that fits an
-/// old peer's window. Never for the last of a reply: OpenAFS would acknowledge it only softly.
+/// for the first packets of an unknown path (they give an RTT), by the last packet that fits an
+/// old peer's window, and by the last of a long request to one, which would hold it back for 400 ms. Never
+/// for the last of a reply: OpenAFS would acknowledge it only softly.
 fn data_flags(call: &Call, path: &Path, outgoing: &Outgoing, more: bool) -> Flags {
     let mut flags = outgoing.flags;
-    let last_of_reply = call.role == Role::Server && flags.has(Flags::LAST_PACKET);
-    if !path.rtt.has_sample() || (!path.afar && call.sender.is_window_full_after(outgoing.sequence))
-    {
+    let last = flags.has(Flags::LAST_PACKET);
+    let last_of_reply = last && call.role == Role::Server;
+    let (sequence, sender) = (outgoing.sequence, &call.sender);
+    let ends = sender.is_window_full_after(sequence) || last && sequence >= LONG_REQUEST;
+    if !path.rtt.has_sample() || !path.afar && ends {
         flags = flags.with(Flags::REQUEST_ACK);
     }
     if more && !flags.has(Flags::LAST_PACKET) {

@@ -221,6 +221,30 @@ fn lost_packets_of_short_calls_are_sent_again() {
     }
 }
 
+/// Others may wait for a call whose end is lost: an old server locks the file it stores into.
+#[test]
+fn the_lost_end_of_a_long_request_to_an_old_peer_comes_soon() {
+    let old = Config {
+        extension: false,
+        ..Config::default()
+    };
+    let mut pair = Pair::with_configs(1, Link::default(), [Config::default(), old]);
+    let connection = pair.connect();
+    pair.echo(connection, 20_000).unwrap();
+    let mut lost = 0;
+    pair.filter = Some(Box::new(move |from, octets| {
+        let data = from == CLIENT && octets[20] == PacketType::Data as u8;
+        let last = octets[21] & Flags::LAST_PACKET.0 != 0;
+        let hit = data && last && lost < 1;
+        lost += u32::from(hit);
+        !hit
+    }));
+    let at = pair.now;
+    pair.echo(connection, 20_000).unwrap();
+    let time = pair.now - at;
+    assert!(time < Duration::from_millis(100), "{time:?}");
+}
+
 /// An endpoint with nothing to do wakes up for housekeeping only.
 #[test]
 fn idle_endpoints_sleep() {
