@@ -2,21 +2,20 @@
 //!
 //! Each host has a queue of promises to break and at most one call under way, which takes up to 50
 //! of them; what comes meanwhile goes with the next. A change waits at a [`Gate`] until every host
-//! has answered, or is overdue.
+//! has answered, or is overdue; also at those of earlier changes of the same file.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use afar_net::{Endpoint, RxNull};
 use afar_rpc::rxafscb;
 use afar_types::{CallBack, CallBackType, CallBacks, Fid, Fids};
-use tokio::sync::Notify;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::Shared;
 use super::config::count;
+use super::gate::Gate;
 use super::host::{Break, Host, HostState, Standing};
 use super::table::HostIndex;
 
@@ -29,75 +28,48 @@ const ADDRESSES_TRIED: usize = 3;
 /// Promises of a host that are forgotten under one lock.
 const SLICE: usize = 1024;
 
-/// Where a change waits until all hosts concerned have arrived.
-#[derive(Debug)]
-pub(super) struct Gate {
-    missing: AtomicUsize,
-    open: Notify,
-}
-
-impl Gate {
-    /// One that waits for one arrival.
-    fn new() -> Arc<Self> {
-        Arc::new(Self {
-            missing: AtomicUsize::new(1),
-            open: Notify::new(),
-        })
-    }
-
-    /// It has to wait for one arrival more.
-    fn expect_another(&self) {
-        self.missing.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn arrive(&self) {
-        // What was done before the arrival is seen by who waits.
-        if self.missing.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.open.notify_waiters();
-        }
-    }
-
-    async fn wait(&self) {
-        let open = self.open.notified();
-        tokio::pin!(open);
-        open.as_mut().enable();
-        if self.missing.load(Ordering::Acquire) > 0 {
-            open.await;
-        }
-    }
-}
-
 impl Shared {
     /// Breaks promises that are in the table no more: `broken` says whose and of what. Returns when
-    /// all hosts have answered that are not overdue.
-    pub(super) async fn break_all(self: &Arc<Self>, broken: Vec<(HostIndex, Fid)>) {
-        if broken.is_empty() {
-            return;
-        }
+    /// all hosts have answered that are not overdue, and `earlier` gates are open.
+    pub(super) async fn break_all(
+        self: &Arc<Self>,
+        broken: Vec<(HostIndex, Fid)>,
+        gate: Arc<Gate>,
+        earlier: Vec<Arc<Gate>>,
+    ) {
         count(&self.counters.broken, broken.len());
-        let gate = self.start_breaks(broken);
+        self.start_breaks(broken, &gate);
+        let all = async {
+            gate.wait().await;
+            for gate in earlier {
+                gate.wait().await;
+            }
+        };
         // Every host has a limit of its own. This one is for thousands of them on a machine that
         // is too slow for its clients: a change is never held up for longer.
-        if timeout(self.config.break_limit, gate.wait()).await.is_err() {
+        if timeout(self.config.break_limit, all).await.is_err() {
             tracing::warn!("a change did not wait for all breaks: too many are under way");
         }
     }
 
-    /// Puts breaks into their hosts' queues, and sees to it that they are worked on.
-    pub(super) fn start_breaks(self: &Arc<Self>, mut broken: Vec<(HostIndex, Fid)>) -> Arc<Gate> {
-        let gate = Gate::new();
+    /// Puts breaks into their hosts' queues, and sees to it that they are worked on. The gate opens
+    /// when they are done.
+    pub(super) fn start_breaks(
+        self: &Arc<Self>,
+        mut broken: Vec<(HostIndex, Fid)>,
+        gate: &Arc<Gate>,
+    ) {
         broken.sort_unstable();
         broken.dedup();
         for promises in broken.chunk_by(|one, other| one.0 == other.0) {
             let host = self.state.lock().registry.number(promises[0].0).cloned();
             if let Some(host) = host
-                && queue(&host, promises, &gate)
+                && queue(&host, promises, gate)
             {
                 self.spawn_breaker(host);
             }
         }
         gate.arrive();
-        gate
     }
 
     fn spawn_breaker(self: &Arc<Self>, host: Arc<Host>) {

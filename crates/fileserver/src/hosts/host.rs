@@ -11,8 +11,8 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::breaks::Gate;
 use super::config::HostsConfig;
+use super::gate::Gate;
 use super::table::HostIndex;
 
 /// Addresses a host is known to call from; older ones are forgotten.

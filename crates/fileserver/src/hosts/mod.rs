@@ -30,11 +30,12 @@
 //! - `table`: the promises, as plain data; `slab`: where they lie
 //! - `host`, `registry`: the hosts, by number, address and identity
 //! - `introduce`: who calls
-//! - `breaks`: telling hosts that promises are broken
+//! - `breaks`: telling hosts that promises are broken; `gate`: waiting until they know
 //! - `save`: keeping all of it while the server is restarted
 
 mod breaks;
 mod config;
+mod gate;
 mod host;
 mod introduce;
 mod registry;
@@ -55,6 +56,7 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use config::{Counters, count};
+use gate::{Gate, Underway};
 use host::Standing;
 use registry::Registry;
 use table::{Handle, HostIndex, TICK, Table, whole_volume};
@@ -104,6 +106,7 @@ struct Shared {
 struct State {
     table: Table,
     registry: Registry,
+    underway: Underway,
     /// When idle hosts were last looked for.
     tidied: Instant,
     /// Everything has been written to a file: there will be no more promises.
@@ -127,6 +130,7 @@ impl Hosts {
         let mut state = State {
             table: Table::new(),
             registry: Registry::default(),
+            underway: Underway::default(),
             tidied: now,
             saved: false,
         };
@@ -214,18 +218,22 @@ impl Hosts {
     /// Returns when all hosts have answered, or had their time: see the [module](self).
     pub async fn break_fids(self: &Arc<Self>, fids: &[Fid], except: Option<&Arc<Host>>) {
         let now = self.shared.seconds();
-        let mut broken = Vec::new();
+        let (mut broken, mut earlier, gate) = (Vec::new(), Vec::new(), Gate::new());
         for &fid in fids {
             let mut hosts = Vec::new();
             {
                 let mut state = self.shared.state.lock();
+                earlier.extend(state.underway.of(fid));
                 let except = except.filter(|host| state.registry.knows(host));
                 let except = except.map(|host| host.index());
                 state.table.break_fid(fid, except, now, &mut hosts);
+                if !hosts.is_empty() {
+                    state.underway.add(fid, &gate);
+                }
             }
             broken.extend(hosts.into_iter().map(|host| (host, fid)));
         }
-        self.shared.break_all(broken).await;
+        self.shared.break_all(broken, gate, earlier).await;
     }
 
     /// Breaks the promises of a volume and of everything in it: it was released, restored, moved,
@@ -233,7 +241,13 @@ impl Hosts {
     pub async fn break_volume(self: &Arc<Self>, volume: VolumeId) {
         let now = self.shared.seconds();
         let mut hosts = Vec::new();
-        let mut files = self.shared.state.lock().table.files_of(volume);
+        let (fid, gate) = (whole_volume(volume), Gate::new());
+        let (mut files, earlier) = {
+            let mut state = self.shared.state.lock();
+            let earlier = state.underway.of_volume(volume);
+            state.underway.add(fid, &gate);
+            (state.table.files_of(volume), earlier)
+        };
         // Files come in at one end and are taken from the other, so that those that come in
         // meanwhile do not make this endless.
         while files > 0 {
@@ -251,9 +265,8 @@ impl Hosts {
         }
         hosts.sort_unstable();
         hosts.dedup();
-        let fid = whole_volume(volume);
         let broken = hosts.into_iter().map(|host| (host, fid)).collect();
-        self.shared.break_all(broken).await;
+        self.shared.break_all(broken, gate, earlier).await;
     }
 
     /// Forgets the promises of a file without telling anybody: there is nothing left to be told of.
@@ -341,7 +354,7 @@ impl Shared {
         lifetime: impl FnOnce(u32) -> u32,
     ) -> Promise {
         let now = self.seconds();
-        let mut evicted = Vec::new();
+        let (mut evicted, gate) = (Vec::new(), Gate::new());
         let handle = {
             let mut state = self.state.lock();
             let expired = state.table.expire(now, SWEPT_AT_ONCE);
@@ -349,6 +362,7 @@ impl Shared {
             while state.table.len() >= self.config.promises_max
                 && let Some(promise) = state.table.evict()
             {
+                state.underway.add(promise.1, &gate);
                 evicted.push(promise);
             }
             let holders = state.table.holders(fid);
@@ -362,7 +376,7 @@ impl Shared {
         if !evicted.is_empty() {
             count(&self.counters.evicted, evicted.len());
             // Nothing has changed, so nobody waits.
-            self.start_breaks(evicted);
+            self.start_breaks(evicted, &gate);
         }
         if handle.is_some() {
             count(&self.counters.promised, 1);

@@ -137,6 +137,36 @@ async fn what_comes_while_a_break_is_under_way_goes_together() {
 }
 
 #[tokio::test]
+async fn a_change_waits_for_those_who_are_being_told_of_the_one_before() {
+    let server = Server::new(config());
+    let client = Client::new(1);
+    server.holder(&client, &[file(1)]).await;
+    client.set_deaf(true);
+    let calls = client.calls();
+    let change = |fid: Fid| {
+        let hosts = Arc::clone(&server.hosts);
+        tokio::spawn(async move { hosts.break_fids(&[fid], None).await })
+    };
+    let first = change(file(1));
+    client.called(calls + 1).await;
+    // It finds no promise, and the client does not know of the file yet.
+    let second = change(file(1));
+    let volume = {
+        let hosts = Arc::clone(&server.hosts);
+        tokio::spawn(async move { hosts.break_volume(VolumeId(7)).await })
+    };
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    assert!(!first.is_finished() && !second.is_finished() && !volume.is_finished());
+    client.set_deaf(false);
+    for change in [first, second, volume] {
+        change.await.unwrap();
+    }
+    assert_eq!(client.heard(), [Heard::Break(vec![file(1)])]);
+}
+
+#[tokio::test]
 async fn a_volume_is_broken_at_once() {
     let server = Server::new(config());
     let clients = [1, 2, 3].map(Client::new);

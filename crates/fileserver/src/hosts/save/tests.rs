@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::hosts::gate::Underway;
 use crate::hosts::registry::Registry;
 use crate::hosts::table::Table;
 
@@ -10,6 +11,7 @@ fn state() -> State {
     State {
         table: Table::new(),
         registry: Registry::default(),
+        underway: Underway::default(),
         tidied: Instant::now(),
         saved: false,
     }
