@@ -9,18 +9,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::errno::Errno;
-use nix::fcntl::{FallocateFlags, fallocate};
+use nix::fcntl::{FallocateFlags, PosixFadviseAdvice, fallocate};
 use nix::sys::statvfs::fstatvfs;
 use parking_lot::Mutex;
 
 use super::error::{SegmentError, SegmentProblem, is_no_space};
 use super::files::Files;
+use super::read::advise;
 use super::stats::{Counters, SegmentStats, add};
 use super::{BLOCK, Codec, Extent, MAX_RECORD, Stored};
 
 /// Octets of the disk that are not for data, and the part of a small disk that they are at most.
 const MARGIN: u64 = 16 << 20;
 const MARGIN_PART: u64 = 16;
+/// Octets appended before the system is told to begin to write them to the disk.
+const AT_ONCE: u32 = 8 << 20;
 
 /// A segment as the metadata has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,6 +119,8 @@ struct Writer {
     end: u32,
     /// Up to here space is reserved.
     reserved: u32,
+    /// Up to here the system was told to begin to write to the disk.
+    begun: u32,
     can_reserve: bool,
 }
 
@@ -235,15 +240,35 @@ impl Segments {
             self.give_back(&place, len);
             return Err(failed("writing to", self.files.path(place.segment), source));
         }
-        self.dirty.lock().files.insert(place.segment, place.file);
+        self.begin_writing(&place);
+        let (segment, offset) = (place.segment, place.offset);
+        self.dirty.lock().files.insert(segment, place.file);
         Ok(Extent {
-            segment: place.segment,
-            offset: place.offset,
+            segment,
+            offset,
             stored: len,
             plain: stored.plain_len(),
             codec: stored.codec(),
             checksum: stored.checksum(),
         })
+    }
+
+    /// Has the disk busy while more is received, so that the sync at the end of a long store has little
+    /// left to wait for.
+    fn begin_writing(&self, place: &Place) {
+        let range = {
+            let mut writer = self.writer.lock();
+            if writer.segment != place.segment || writer.end < writer.begun.saturating_add(AT_ONCE)
+            {
+                return;
+            }
+            let range = writer.begun..writer.end;
+            writer.begun = range.end;
+            range
+        };
+        // Linux begins to write out what is dirty, and drops only what is not.
+        let advice = PosixFadviseAdvice::POSIX_FADV_DONTNEED;
+        advise(&place.file, range.start, range.end - range.start, advice);
     }
 
     fn reserve(&self, len: u32, align: u32) -> Result<Place, SegmentError> {
@@ -495,6 +520,7 @@ impl Writer {
             exists: false,
             end: 0,
             reserved: 0,
+            begun: 0,
             can_reserve: true,
         }
     }
@@ -517,6 +543,7 @@ impl Writer {
             exists: true,
             end,
             reserved: end,
+            begun: end,
             ..Self::new(last)
         })
     }
