@@ -43,9 +43,9 @@ impl Schedule {
         };
         let mut waiting = bodies.into_iter().map(lane);
         let mut lanes: [_; LANES] = std::array::from_fn(|_| lane(&mut []));
-        let at_once = wide.map_or(ABREAST, |_| LANES);
+        let lanes = &mut lanes[..wide.map_or(ABREAST, |_| LANES)];
         loop {
-            for lane in &mut lanes[..at_once] {
+            for lane in &mut *lanes {
                 while lane.rest.is_empty()
                     && let Some(next) = waiting.next()
                 {
@@ -56,21 +56,21 @@ impl Schedule {
             match lanes.iter().filter(|lane| !lane.rest.is_empty()).count() {
                 0 => return,
                 count if count >= WIDE_FROM && wide.is_some() => {
-                    self.seal_abreast::<LANES>(wide, &mut lanes);
+                    self.seal_abreast::<LANES>(wide, lanes);
                 }
-                1 => self.seal_abreast::<1>(wide, &mut lanes),
-                2 => self.seal_abreast::<2>(wide, &mut lanes),
-                3 => self.seal_abreast::<3>(wide, &mut lanes),
-                4 | 5 => self.seal_abreast::<4>(wide, &mut lanes),
-                6 | 7 => self.seal_abreast::<6>(wide, &mut lanes),
-                _ => self.seal_abreast::<ABREAST>(wide, &mut lanes),
+                1 => self.seal_abreast::<1>(wide, lanes),
+                2 => self.seal_abreast::<2>(wide, lanes),
+                3 => self.seal_abreast::<3>(wide, lanes),
+                4 | 5 => self.seal_abreast::<4>(wide, lanes),
+                6 | 7 => self.seal_abreast::<6>(wide, lanes),
+                _ => self.seal_abreast::<ABREAST>(wide, lanes),
             }
         }
     }
 
     /// Goes on with the first `N` lanes, until one of them has come to its end. Those that have
     /// already are carried along.
-    fn seal_abreast<const N: usize>(&self, wide: Option<Wide>, lanes: &mut [Lane<'_>; LANES]) {
+    fn seal_abreast<const N: usize>(&self, wide: Option<Wide>, lanes: &mut [Lane<'_>]) {
         let Some(lanes) = lanes.first_chunk_mut::<N>() else {
             return;
         };
