@@ -1,10 +1,10 @@
 //! Storing a file's data by calls, each for a part of the file, which say how long the whole file is to
 //! be.
 //!
-//! File servers lock a file while they store into it, so several large calls for one file would wait
-//! for each other. An afar server, which takes much at a time, gets one call after the other, each as
-//! large as costs little to send again; so does one that is near. A long way to an OpenAFS server is
-//! filled by [small calls](spread).
+//! File servers lock a file while they store into it, so large calls for one file wait for each other.
+//! An OpenAFS server that is near gets one call after the other, each as large as costs little to send
+//! again. An afar server gets two at a time: what it has room for of the second comes while it puts the
+//! first on the disk. A long way to an OpenAFS server is filled by [small calls](spread).
 
 mod part;
 mod source;
@@ -33,11 +33,13 @@ use spread::{FAR_PART, Task};
 const PART: u64 = 16 << 20;
 /// The same for an afar server.
 const AFAR_PART: u64 = 64 << 20;
+/// Calls an afar server gets at a time.
+const AFAR_CALLS: usize = 2;
 /// Octets of a stream that are kept in memory until they are stored.
 const STREAM_PART: usize = 4 << 20;
 
 /// How a store went.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 #[non_exhaustive]
 pub struct Stored {
     /// The file's status after it.
@@ -87,13 +89,11 @@ impl Client {
         attributes: StoreStatus,
     ) -> Result<Stored, Error> {
         volume.check_writable()?;
-        let most = self.part_size(volume).await;
+        let parts = self.parts(volume).await;
         let total = range.end.saturating_sub(range.start);
-        let many =
-            most == FAR_PART || self.config().piece.is_some() && self.config().calls.is_some();
-        if many && total > most {
+        if total > parts.size {
             let task = Task {
-                part: most,
+                parts,
                 fid,
                 range,
                 file_length,
@@ -101,27 +101,16 @@ impl Client {
             };
             return self.store_spread(volume, &task, source).await;
         }
-        let mut stored = Stored {
-            status: FetchStatus::default(),
-            bytes: 0,
-            calls: 0,
+        let part = Part {
+            fid,
+            attributes,
+            position: range.start,
+            length: total,
+            file_length,
         };
-        loop {
-            let length = most.min(total - stored.bytes);
-            let part = Part {
-                fid,
-                attributes: at_end(attributes, stored.bytes + length == total),
-                position: range.start + stored.bytes,
-                length,
-                file_length,
-            };
-            stored.status = self.store_part(volume, part, source).await?;
-            stored.bytes += length;
-            stored.calls += 1;
-            if stored.bytes == total {
-                return Ok(stored);
-            }
-        }
+        let mut stored = Stored::default();
+        stored.take(self.store_part(volume, part, source).await?, total);
+        Ok(stored)
     }
 
     /// As [`store`](Self::store) with data from a stream, whose length nobody knows before its end. Up to 4 MiB are
@@ -137,11 +126,7 @@ impl Client {
         attributes: StoreStatus,
     ) -> Result<Stored, Error> {
         volume.check_writable()?;
-        let mut stored = Stored {
-            status: FetchStatus::default(),
-            bytes: 0,
-            calls: 0,
-        };
+        let mut stored = Stored::default();
         loop {
             let mut data = Vec::new();
             let mut limited = stream.take(STREAM_PART as u64);
@@ -156,9 +141,7 @@ impl Client {
                 file_length: stored.bytes + length,
             };
             let kept = Arc::new(Kept::new(stored.bytes, Bytes::from(data)));
-            stored.status = self.store_part(volume, part, &kept).await?;
-            stored.bytes += length;
-            stored.calls += 1;
+            stored.take(self.store_part(volume, part, &kept).await?, length);
             if last {
                 return Ok(stored);
             }
@@ -197,20 +180,47 @@ impl Client {
         }
     }
 
-    async fn part_size(&self, volume: &Arc<Volume>) -> u64 {
+    /// How to divide what is stored in a volume.
+    async fn parts(&self, volume: &Arc<Volume>) -> Parts {
         if let Some(size) = self.config().piece {
-            return size.max(1);
+            return Parts {
+                size: size.max(1),
+                calls: Some(self.config().calls.unwrap_or(1)),
+            };
         }
         let path = match volume.sites().first() {
             Some(site) => site.path().await,
             None => None,
         };
-        match path {
-            Some(path) if path.afar => AFAR_PART,
-            Some(path) if path.rtt_min.is_some_and(|rtt| rtt >= NEAR) => FAR_PART,
-            _ => PART,
-        }
+        let (size, calls) = match path {
+            Some(path) if path.afar => (AFAR_PART, Some(AFAR_CALLS)),
+            Some(path) if path.rtt_min.is_some_and(|rtt| rtt >= NEAR) => {
+                (FAR_PART, self.config().calls)
+            }
+            _ => (PART, Some(1)),
+        };
+        Parts { size, calls }
     }
+}
+
+impl Stored {
+    /// Counts a part that is stored. Parts may be done in another order than their answers come in.
+    fn take(&mut self, status: FetchStatus, length: u64) {
+        if self.calls == 0 || status.data_version >= self.status.data_version {
+            self.status = status;
+        }
+        self.bytes += length;
+        self.calls += 1;
+    }
+}
+
+/// How what is stored is divided.
+#[derive(Debug, Clone, Copy)]
+struct Parts {
+    /// Octets for each call.
+    size: u64,
+    /// Calls at a time; found by what they bring if nothing is set.
+    calls: Option<usize>,
 }
 
 /// Attributes for a part: before the last, only the time. A mode without `w` would keep the next

@@ -1,6 +1,6 @@
-//! Storing one file by many small calls at a time, for servers that take little of a call at a time.
+//! Storing one file by several calls at a time.
 //!
-//! An OpenAFS file server lets a sender have 32 packets under way in a call, 45 KB a round trip, however
+//! They are many and small for servers that take little of a call at a time. An OpenAFS file server lets a sender have 32 packets under way in a call, 45 KB a round trip, however
 //! long the way is. It also locks the file for a call, from when it has read the call's arguments until
 //! it has read its data: long calls for one file wait for each other. But a call of at most 32 packets
 //! is received whole before anybody looks at it. While one is written, the data of others arrives; each
@@ -15,7 +15,7 @@ use afar_types::{FetchStatus, Fid, StoreStatus};
 use tokio::task::{JoinError, JoinSet};
 
 use super::part::Part;
-use super::{Source, Stored, at_end};
+use super::{Parts, Source, Stored, at_end};
 use crate::client::Client;
 use crate::error::Error;
 use crate::volume::Volume;
@@ -34,8 +34,7 @@ const PATIENCE: u32 = 12;
 /// What is to be stored where.
 #[derive(Debug, Clone)]
 pub(super) struct Task {
-    /// Octets for each call.
-    pub(super) part: u64,
+    pub(super) parts: Parts,
     pub(super) fid: Fid,
     pub(super) range: Range<u64>,
     pub(super) file_length: u64,
@@ -43,8 +42,8 @@ pub(super) struct Task {
 }
 
 impl Client {
-    /// Stores a range by small calls. The last is made when all others are done, with the
-    /// attributes.
+    /// Stores a range by several calls. Attributes other than the time go with the last, which is
+    /// made when all others are done then.
     pub(super) async fn store_spread<S: Source>(
         &self,
         volume: &Arc<Volume>,
@@ -52,30 +51,33 @@ impl Client {
         source: &Arc<S>,
     ) -> Result<Stored, Error> {
         let Range { start, end } = task.range;
-        let mut stored = Stored {
-            status: FetchStatus::default(),
-            bytes: 0,
-            calls: 0,
-        };
+        let mut stored = Stored::default();
+        let size = task.parts.size;
         let part = |position: u64, last: bool| Part {
             fid: task.fid,
             attributes: at_end(task.attributes, last),
             position,
-            length: task.part.min(end - position),
+            length: size.min(end - position),
             file_length: task.file_length,
         };
-        let mut load = Load::new(self.config().calls);
+        let in_order = task.attributes.mask & !StoreStatus::SET_MOD_TIME != 0;
+        let together = if in_order {
+            end.saturating_sub(size)
+        } else {
+            end
+        };
+        let mut load = Load::new(task.parts.calls);
         let mut running = JoinSet::new();
         let (mut at, mut failed) = (start, None);
         loop {
-            while failed.is_none() && end - at > task.part && running.len() < load.limit {
+            while failed.is_none() && at < together && running.len() < load.limit {
                 let (client, part) = (self.clone(), part(at, false));
                 let (volume, source) = (Arc::clone(volume), Arc::clone(source));
                 running.spawn(async move {
                     let status = client.store_part(&volume, part, &source).await?;
                     Ok((status, part.length))
                 });
-                at += task.part;
+                at += part.length;
             }
             let Some(done) = running.join_next().await else {
                 break;
@@ -92,21 +94,11 @@ impl Client {
         if let Some(error) = failed {
             return Err(error);
         }
-        let last = part(at, true);
-        let status = self.store_part(volume, last, source).await?;
-        stored.take(status, last.length);
-        Ok(stored)
-    }
-}
-
-impl Stored {
-    /// Counts a part that is stored. Parts may be done in another order than their answers come in.
-    fn take(&mut self, status: FetchStatus, length: u64) {
-        if self.calls == 0 || status.data_version >= self.status.data_version {
-            self.status = status;
+        if at < end {
+            let last = part(at, true);
+            stored.take(self.store_part(volume, last, source).await?, last.length);
         }
-        self.bytes += length;
-        self.calls += 1;
+        Ok(stored)
     }
 }
 
