@@ -14,57 +14,120 @@ use crate::error::Errno;
 use crate::inodes::Place;
 use crate::types::{Ino, Who};
 use crate::users::{User, UserId};
-use crate::vnode::Vnode;
+use crate::vnode::{State, Vnode};
 
 const EXECUTE: u32 = 1;
 const WRITE: u32 = 2;
 const READ: u32 = 4;
 
-/// Users whose rights to one file are remembered.
-const USERS_MOST: usize = 64;
+/// Users whose rights to one file are remembered, besides the last one.
+const OTHERS_MOST: usize = 62;
 
-/// What is known of users' rights to one file, as long as its status is promised.
-#[derive(Debug, Default)]
-pub(crate) struct Known(Vec<One>);
+/// What is known of users' rights to one file, as long as its status is promised: those of anybody, and
+/// of the user who asked last. [`Rare`](crate::vnode::Rare) has those of others.
+#[derive(Debug)]
+pub(crate) struct Known {
+    anybody: Short,
+    anybody_above: Short,
+    user: UserId,
+    own: Short,
+    own_above: Short,
+}
 
 /// One user's rights.
 #[derive(Debug, Clone, Copy)]
-struct One {
+pub(crate) struct One {
     user: UserId,
-    rights: Rights,
+    rights: Short,
     /// His rights to the directory at that time, if they were known.
-    above: Option<Rights>,
+    above: Short,
 }
 
-impl Known {
-    pub(crate) fn clear(&mut self) {
-        self.0.clear();
+/// Rights, if they are known, in little memory: those that have a letter.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Short(u16);
+
+impl Short {
+    const UNKNOWN: Self = Self(0);
+    const KNOWN: u16 = 0x80;
+
+    pub(crate) fn of(rights: Rights) -> Self {
+        let [own, _, _, afs] = rights.0.to_be_bytes();
+        Self(u16::from(own) << 8 | Self::KNOWN | u16::from(afs & 0x7f))
     }
 
-    fn set(&mut self, one: One) {
-        self.0.retain(|other| other.user != one.user);
-        if self.0.len() >= USERS_MOST {
-            self.0.remove(0);
+    fn if_known(rights: Option<Rights>) -> Self {
+        rights.map_or(Self::UNKNOWN, Self::of)
+    }
+
+    pub(crate) fn rights(self) -> Rights {
+        let [own, afs] = self.0.to_be_bytes();
+        Rights(u32::from_be_bytes([own, 0, 0, afs & 0x7f]))
+    }
+}
+
+impl Default for Known {
+    fn default() -> Self {
+        Self {
+            anybody: Short::UNKNOWN,
+            anybody_above: Short::UNKNOWN,
+            user: UserId::ANYBODY,
+            own: Short::UNKNOWN,
+            own_above: Short::UNKNOWN,
         }
-        self.0.push(one);
+    }
+}
+
+impl State {
+    /// Forgets all users' rights.
+    pub(crate) fn clear_rights(&mut self) {
+        self.rights = Known::default();
+        if let Some(rare) = self.rare.if_any() {
+            rare.rights = Vec::new();
+        }
     }
 
     /// Keeps what a server told a user with a status that is promised.
-    pub(crate) fn note(&mut self, user: UserId, status: &FetchStatus, above: Above) {
-        self.set(One {
-            user: UserId::ANYBODY,
-            rights: status.anonymous_access,
-            above: above.anybody,
-        });
-        self.set(One {
+    pub(crate) fn note_rights(&mut self, user: UserId, status: &FetchStatus, above: Above) {
+        let known = &self.rights;
+        if known.user != UserId::ANYBODY && known.user != user {
+            let before = One {
+                user: known.user,
+                rights: known.own,
+                above: known.own_above,
+            };
+            let others = &mut self.rare.rights;
+            others.retain(|other| other.user != user);
+            if others.len() >= OTHERS_MOST {
+                others.remove(0);
+            }
+            others.push(before);
+        }
+        self.rights = Known {
+            anybody: Short::of(status.anonymous_access),
+            anybody_above: Short::if_known(above.anybody),
             user,
-            rights: status.caller_access,
-            above: above.own,
-        });
+            own: Short::of(status.caller_access),
+            own_above: Short::if_known(above.own),
+        };
     }
 
-    fn of(&self, user: UserId) -> Option<One> {
-        self.0.iter().find(|one| one.user == user).copied()
+    fn rights_of(&self, user: UserId) -> Option<One> {
+        let known = &self.rights;
+        let (rights, above) = match user {
+            UserId::ANYBODY => (known.anybody, known.anybody_above),
+            _ if user == known.user => (known.own, known.own_above),
+            _ => {
+                let others = &self.rare.rights;
+                return others.iter().find(|one| one.user == user).copied();
+            }
+        };
+        let one = One {
+            user,
+            rights,
+            above,
+        };
+        (rights != Short::UNKNOWN).then_some(one)
     }
 }
 
@@ -118,11 +181,11 @@ impl Cache {
     ) -> Result<FetchStatus, Errno> {
         let status = self.fresh(user, vnode).await?;
         for id in [UserId::ANYBODY, user.id] {
-            let Some(one) = vnode.lock().rights.of(id) else {
+            let Some(one) = vnode.lock().rights_of(id) else {
                 continue;
             };
             let status = FetchStatus {
-                caller_access: one.rights,
+                caller_access: one.rights.rights(),
                 ..status
             };
             if id == UserId::ANYBODY && !enough(&status) {
@@ -135,7 +198,7 @@ impl Cache {
                 return Ok(status);
             };
             let above = self.rights_above(user, id, vnode, parent).await;
-            if above.is_some() && above == one.above {
+            if above.is_some() && Short::if_known(above) == one.above {
                 return Ok(status);
             }
         }
@@ -155,8 +218,8 @@ impl Cache {
         if id == UserId::ANYBODY {
             return Some(status.anonymous_access);
         }
-        if let Some(known) = directory.lock().rights.of(id) {
-            return Some(known.rights);
+        if let Some(known) = directory.lock().rights_of(id) {
+            return Some(known.rights.rights());
         }
         Some(self.ask(user, &directory).await.ok()?.caller_access)
     }
@@ -167,14 +230,14 @@ impl Cache {
             return Above::default();
         };
         let known = self.0.vnodes.of_fid(parent).into_iter();
-        let mut same_cell = known.filter(|known| known.key.cell == vnode.key.cell);
+        let mut same_cell = known.filter(|known| known.cell() == vnode.cell());
         let Some(directory) = same_cell.next() else {
             return Above::default();
         };
         let state = directory.lock();
         let promised = state.promised();
         Above {
-            own: promised.and_then(|_| Some(state.rights.of(user)?.rights)),
+            own: promised.and_then(|_| Some(state.rights_of(user)?.rights.rights())),
             anybody: promised.map(|status| status.anonymous_access),
         }
     }
@@ -182,9 +245,9 @@ impl Cache {
 
 /// The directory of a file.
 fn parent(vnode: &Vnode, status: &FetchStatus) -> Option<Fid> {
-    let inside = status.parent_vnode.is_directory() && !vnode.key.fid.vnode.is_directory();
+    let inside = status.parent_vnode.is_directory() && !vnode.fid.vnode.is_directory();
     inside.then_some(Fid {
-        volume: vnode.key.fid.volume,
+        volume: vnode.fid.volume,
         vnode: status.parent_vnode,
         uniquifier: status.parent_uniquifier,
     })
@@ -194,6 +257,7 @@ fn parent(vnode: &Vnode, status: &FetchStatus) -> Option<Fid> {
 pub(crate) fn rights(status: &FetchStatus) -> Rights {
     status.caller_access | status.anonymous_access
 }
+
 fn allowed(status: &FetchStatus, mask: u32) -> bool {
     let has = rights(status);
     let wants = |bit| mask & bit != 0;

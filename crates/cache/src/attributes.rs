@@ -26,7 +26,7 @@ impl Cache {
         };
         let user = self.user(who.uid).await;
         let status = self.fresh(&user, &spot.vnode).await?;
-        Ok(self.attr(&inode, &spot.vnode, &status))
+        Ok(self.attr(ino, &spot.vnode, &status))
     }
 
     /// Sets attributes. A length set is stored at once, unless the file is open for writing.
@@ -58,7 +58,7 @@ impl Cache {
                 FileType::Symlink => return Err(Errno::EINVAL),
                 _ => self.resize(uid, vnode, &status, size)?,
             }
-            let closed = vnode.lock().writers == 0;
+            let closed = vnode.lock().rare.writers == 0;
             if closed && let Err(error) = self.store(&user, vnode).await {
                 self.drop_refused(vnode);
                 return Err(error);
@@ -76,7 +76,8 @@ impl Cache {
         if let Some(time) = set.mtime {
             let time = UnixTime::from(time);
             let mut state = vnode.lock();
-            if let Some(dirty) = &mut state.dirty {
+            let rare = state.rare.if_any();
+            if let Some(dirty) = rare.and_then(|rare| rare.dirty.as_mut()) {
                 dirty.mtime = time;
             } else {
                 attributes.mask |= StoreStatus::SET_MOD_TIME;
@@ -92,14 +93,14 @@ impl Cache {
             attributes.group = PtsId(i32::try_from(gid).map_err(|_| Errno::EINVAL)?);
         }
         if attributes.mask != 0 {
-            let fid = vnode.key.fid;
+            let fid = vnode.fid;
             let (client, volume) = (&user.client, &vnode.volume);
             let stored = client.set_attributes(volume, fid, attributes).await;
             let stored =
                 stored.map_err(|error| self.failed(vnode, "setting attributes", &error))?;
             self.0.breaks.count(fid);
             let mut state = vnode.lock();
-            let version = state.status.map(|status| status.data_version);
+            let version = state.status().map(|status| status.data_version);
             if version <= Some(stored.data_version) {
                 state.take_status(stored);
             }
@@ -142,8 +143,9 @@ impl Cache {
 /// the kind that everybody may set who may write.
 fn set_with_data(vnode: &Vnode, mode: u32) -> bool {
     let mut state = vnode.lock();
-    let open = state.writers > 0;
-    match &mut state.dirty {
+    let open = state.rare.writers > 0;
+    let rare = state.rare.if_any();
+    match rare.and_then(|rare| rare.dirty.as_mut()) {
         Some(dirty) if open && mode & 0o7000 == 0 => {
             dirty.mode = Some(mode & 0o777);
             true

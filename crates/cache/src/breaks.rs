@@ -7,14 +7,13 @@
 
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use afar_cell::BreakHandler;
 use afar_types::{Fid, VolumeId};
 use tokio::sync::{broadcast, watch};
 
-use crate::inodes::Inodes;
 use crate::types::Invalidation;
 use crate::vnode::Vnode;
 use crate::vnodes::Vnodes;
@@ -40,7 +39,8 @@ pub(crate) struct Breaks {
     /// Breaks of any kind.
     total: AtomicU64,
     pub(crate) vnodes: Arc<Vnodes>,
-    pub(crate) inodes: Arc<Inodes>,
+    /// Servers that have promised something: promises say which by its place here.
+    servers: Mutex<Vec<SocketAddr>>,
     invalidations: broadcast::Sender<Invalidation>,
     /// Invalidations sent.
     sent: AtomicU64,
@@ -51,11 +51,7 @@ pub(crate) struct Breaks {
 }
 
 impl Breaks {
-    pub(crate) fn new(
-        vnodes: Arc<Vnodes>,
-        inodes: Arc<Inodes>,
-        invalidations: broadcast::Sender<Invalidation>,
-    ) -> Self {
+    pub(crate) fn new(vnodes: Arc<Vnodes>, invalidations: broadcast::Sender<Invalidation>) -> Self {
         let counters = |number| (0..number).map(|_| AtomicU64::new(0)).collect();
         Self {
             fids: counters(FID_COUNTERS),
@@ -63,12 +59,31 @@ impl Breaks {
             all: AtomicU64::new(0),
             total: AtomicU64::new(0),
             vnodes,
-            inodes,
+            servers: Mutex::default(),
             invalidations,
             sent: AtomicU64::new(0),
             marks: AtomicU64::new(0),
             acknowledged: watch::Sender::new(u64::MAX),
         }
+    }
+
+    /// The number of a server in promises. Those of more servers than there are numbers have the last one.
+    pub(crate) fn number_of(&self, server: SocketAddr) -> u16 {
+        let mut servers = self.lock_servers();
+        let place = servers.iter().position(|known| *known == server);
+        let place = place.unwrap_or_else(|| {
+            if servers.len() < usize::from(u16::MAX) {
+                servers.push(server);
+                servers.len() - 1
+            } else {
+                servers.len()
+            }
+        });
+        u16::try_from(place).unwrap_or(u16::MAX)
+    }
+
+    fn lock_servers(&self) -> MutexGuard<'_, Vec<SocketAddr>> {
+        self.servers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Invalidations from now on; `acknowledges` says whether marks among them will be.
@@ -147,12 +162,14 @@ impl Breaks {
 
     /// Tells the kernel that what it knows of something may be wrong.
     pub(crate) fn invalidate(&self, vnode: &Arc<Vnode>) {
-        for inode in self.inodes.of_vnode(vnode) {
-            for name in inode.take_names() {
-                let parent = inode.ino;
-                self.tell(Invalidation::Entry { parent, name });
+        let (numbers, names) = {
+            let mut state = vnode.lock();
+            (state.numbers().collect::<Vec<_>>(), state.take_names())
+        };
+        for ino in numbers {
+            for name in names.iter().map(<[u8]>::to_vec) {
+                self.tell(Invalidation::Entry { parent: ino, name });
             }
-            let ino = inode.ino;
             self.tell(Invalidation::Inode { ino, data: true });
         }
     }
@@ -193,9 +210,14 @@ impl BreakHandler for Breaks {
         self.total.fetch_add(1, Ordering::SeqCst);
         self.all.fetch_add(1, Ordering::SeqCst);
         let all = self.vnodes.all();
+        let known = self
+            .lock_servers()
+            .iter()
+            .position(|known| *known == server);
         let by_it = |vnode: &&Arc<Vnode>| {
             let promise = vnode.lock().promise;
-            promise.is_some_and(|promise| promise.server == server)
+            let number = promise.map(|promise| usize::from(promise.server()));
+            number.is_some_and(|number| Some(number) == known || number == usize::from(u16::MAX))
         };
         let of_server: Vec<_> = all.iter().filter(by_it).collect();
         // One with several addresses may call from one that no promise came from.

@@ -60,7 +60,7 @@ pub(crate) struct Inner {
     pub(crate) config: CacheConfig,
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) vnodes: Arc<Vnodes>,
-    pub(crate) inodes: Arc<Inodes>,
+    pub(crate) inodes: Inodes,
     pub(crate) breaks: Arc<Breaks>,
     pub(crate) mounts: Mounts,
     pub(crate) handles: Handles,
@@ -78,9 +78,9 @@ impl Cache {
     /// When the directory cannot be used or is another's, or the volume at the root cannot be found.
     pub async fn open(client: Client, config: CacheConfig) -> Result<Self, CacheError> {
         let storage = open_storage(&config).await?;
-        let (vnodes, inodes) = (Arc::new(Vnodes::new(config.files)), Arc::default());
+        let vnodes = Arc::new(Vnodes::new(config.files));
         let (invalidations, _) = broadcast::channel(INVALIDATIONS);
-        let breaks = Breaks::new(Arc::clone(&vnodes), Arc::clone(&inodes), invalidations);
+        let breaks = Breaks::new(Arc::clone(&vnodes), invalidations);
         let breaks = Arc::new(breaks);
         client.callbacks().set_handler(Arc::clone(&breaks) as _);
         let users = UserTable::new(&client, config.users.clone());
@@ -90,7 +90,7 @@ impl Cache {
             config,
             storage,
             vnodes,
-            inodes,
+            inodes: Inodes::default(),
             breaks,
             mounts: Mounts::default(),
             handles: Handles::default(),
@@ -130,7 +130,7 @@ impl Cache {
         }
         for vnode in &dirty {
             if let Err(error) = self.store_unasked(vnode).await {
-                let (cell, fid) = (&vnode.key.cell, vnode.key.fid);
+                let (cell, fid) = (vnode.cell(), vnode.fid);
                 tracing::error!(
                     %cell, %fid, %error,
                     "what was written is not stored; the next mount with this cache goes on"
@@ -169,10 +169,10 @@ impl Cache {
 
     /// Forgets that something was written to a file: it is stored, or dropped.
     pub(crate) fn drop_dirty(&self, vnode: &Vnode) {
-        let removed = self.0.lock_dirty().remove(&vnode.key);
+        let removed = self.0.lock_dirty().remove(&vnode.key());
         // Something may have been written since.
         if let Some(vnode) = removed
-            && vnode.lock().dirty.is_some()
+            && vnode.lock().rare.dirty.is_some()
         {
             self.0.keep_dirty(&vnode);
         }
@@ -183,9 +183,8 @@ impl Inner {
     /// Keeps a file in memory until what was written to it is stored.
     pub(crate) fn keep_dirty(&self, vnode: &Arc<Vnode>) {
         let mut dirty = self.lock_dirty();
-        if !dirty.contains_key(&vnode.key) {
-            dirty.insert(vnode.key.clone(), Arc::clone(vnode));
-        }
+        let entry = dirty.entry(vnode.key());
+        entry.or_insert_with(|| Arc::clone(vnode));
     }
 
     pub(crate) fn lock_volumes(&self) -> MutexGuard<'_, BTreeMap<(VolumeId, CellName), UnixTime>> {
@@ -227,7 +226,7 @@ async fn store_again(cache: Weak<Inner>) {
         let cache = Cache(inner);
         cache.recover().await;
         for vnode in cache.0.all_dirty() {
-            let closed = vnode.lock().writers == 0;
+            let closed = vnode.lock().rare.writers == 0;
             if closed {
                 cache.try_store(&vnode).await;
             }

@@ -49,7 +49,7 @@ pub(crate) struct Changing<'a> {
 
 impl<'a> Changing<'a> {
     pub(crate) fn begin(breaks: &'a Breaks, directory: &'a Arc<Vnode>) -> Self {
-        directory.lock().changing += 1;
+        directory.lock().rare.changing += 1;
         Self {
             breaks,
             directory,
@@ -70,7 +70,7 @@ impl<'a> Changing<'a> {
         };
         self.answered = true;
         // What is on its way may be from before this change.
-        self.breaks.count(self.directory.key.fid);
+        self.breaks.count(self.directory.fid);
         self.directory.lock().end(Some(Early { status, edits }));
     }
 }
@@ -78,10 +78,10 @@ impl<'a> Changing<'a> {
 impl Drop for Changing<'_> {
     fn drop(&mut self) {
         if !self.answered {
-            self.breaks.count(self.directory.key.fid);
+            self.breaks.count(self.directory.fid);
             let mut state = self.directory.lock();
             state.promise = None;
-            state.pages = None;
+            state.rare.pages = None;
             state.end(None);
         }
     }
@@ -90,60 +90,69 @@ impl Drop for Changing<'_> {
 impl State {
     /// A change ended. Makes those that are next in the copy.
     fn end(&mut self, change: Option<Early>) {
-        self.changing = self.changing.saturating_sub(1);
-        self.early.extend(change);
+        self.rare.changing = self.rare.changing.saturating_sub(1);
+        self.rare.early.extend(change);
         loop {
-            let current = self.status.map(|status| status.data_version);
+            let current = self.status().map(|status| status.data_version);
             let Some(current) = current else {
                 break;
             };
             let next = DataVersion(current.0 + 1);
             let Some(place) = self
+                .rare
                 .early
                 .iter()
                 .position(|early| early.status.data_version == next)
             else {
                 break;
             };
-            let early = self.early.swap_remove(place);
+            let early = self.rare.early.swap_remove(place);
             self.edit(current, &early);
         }
-        let current = self.status.map(|status| status.data_version);
-        self.early
+        let current = self.status().map(|status| status.data_version);
+        self.rare
+            .early
             .retain(|early| Some(early.status.data_version) > current);
-        if self.changing > 0 {
+        if self.rare.changing > 0 {
             return;
         }
         // Somebody else changed the directory between, and will have broken the promise.
         if let Some(last) = self
+            .rare
             .early
             .iter()
             .max_by_key(|early| early.status.data_version)
         {
-            self.status = Some(last.status);
+            let status = last.status;
+            self.set_status(status);
             self.promise = None;
-            self.early.clear();
+            self.rare.early.clear();
         }
-        let current = self.status.map(|status| status.data_version);
+        let current = self.status().map(|status| status.data_version);
         if self
+            .rare
             .pages
             .as_ref()
             .is_some_and(|(version, _)| Some(*version) != current)
         {
-            self.pages = None;
+            self.rare.pages = None;
         }
     }
 
     /// Makes one change in the copy, if there is one of the version before it.
     fn edit(&mut self, before: DataVersion, change: &Early) {
-        self.status = Some(change.status);
-        let Some((_, mut pages)) = self.pages.take().filter(|(version, _)| *version == before)
+        self.set_status(change.status);
+        let Some((_, mut pages)) = self
+            .rare
+            .pages
+            .take()
+            .filter(|(version, _)| *version == before)
         else {
             return;
         };
         let same = edited(Arc::make_mut(&mut pages), &change.edits);
         if same && pages.len() as u64 == change.status.length {
-            self.pages = Some((change.status.data_version, pages));
+            self.rare.pages = Some((change.status.data_version, pages));
         }
     }
 }
@@ -185,11 +194,10 @@ mod tests {
     fn directory(version: u64) -> State {
         let own = EntryId::new(1, 1);
         let pages = DirectoryBuilder::new(own, own).finish();
-        State {
-            status: Some(status(version, pages.len())),
-            pages: Some((DataVersion(version), Arc::new(pages))),
-            ..State::default()
-        }
+        let mut state = State::default();
+        state.set_status(status(version, pages.len()));
+        state.rare.pages = Some((DataVersion(version), Arc::new(pages)));
+        state
     }
 
     fn add(version: u64, name: &str) -> Option<Early> {
@@ -200,7 +208,7 @@ mod tests {
     }
 
     fn has(state: &State, name: &str) -> Option<bool> {
-        let (_, pages) = state.pages.as_ref()?;
+        let (_, pages) = state.rare.pages.as_ref()?;
         let directory = Directory::new(pages).unwrap();
         Some(directory.lookup(name.as_bytes()).unwrap().is_some())
     }
@@ -208,7 +216,7 @@ mod tests {
     #[test]
     fn answers_in_any_order_lead_to_the_same_copy() {
         let mut state = directory(5);
-        state.changing = 3;
+        state.rare.changing = 3;
         state.end(add(8, "c"));
         assert_eq!(has(&state, "c"), Some(false));
         state.end(add(6, "a"));
@@ -220,17 +228,14 @@ mod tests {
         for name in ["a", "b", "c"] {
             assert_eq!(has(&state, name), Some(true), "{name}");
         }
-        assert_eq!(state.status.unwrap().data_version, DataVersion(8));
+        assert_eq!(state.status().unwrap().data_version, DataVersion(8));
     }
 
     #[test]
     fn while_a_change_waits_for_one_before_it_nothing_is_promised() {
         let mut state = directory(5);
-        state.promise = Some(Promise {
-            server: "192.0.2.1:7000".parse().unwrap(),
-            until: Instant::now() + Duration::from_secs(60),
-        });
-        state.changing = 2;
+        state.promise = Promise::new(1, Instant::now() + Duration::from_secs(60));
+        state.rare.changing = 2;
         state.end(add(7, "b"));
         assert!(state.promised().is_none() && state.valid().is_zero());
         state.end(add(6, "a"));
@@ -240,17 +245,17 @@ mod tests {
     #[test]
     fn a_change_of_somebody_else_between_drops_the_copy() {
         let mut state = directory(5);
-        state.changing = 1;
+        state.rare.changing = 1;
         state.end(add(7, "a"));
         assert_eq!(has(&state, "a"), None);
-        assert_eq!(state.status.unwrap().data_version, DataVersion(7));
-        assert!(state.early.is_empty());
+        assert_eq!(state.status().unwrap().data_version, DataVersion(7));
+        assert!(state.rare.early.is_empty());
     }
 
     #[test]
     fn a_copy_of_another_length_than_the_servers_is_dropped() {
         let mut state = directory(5);
-        state.changing = 1;
+        state.rare.changing = 1;
         let mut change = add(6, "a").unwrap();
         change.status.length = 4096;
         state.end(Some(change));

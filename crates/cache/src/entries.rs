@@ -33,7 +33,7 @@ impl Cache {
         let user = self.user(who.uid).await;
         let (inode, directory) = self.changeable(parent)?;
         let (client, volume) = (&user.client, &directory.vnode.volume);
-        let at = directory.vnode.key.fid;
+        let at = directory.vnode.fid;
         let made = client.make_dir(volume, at, name, of_mode(mode));
         let made = self.making(&user, &directory, name, made).await?;
         Ok(self.entry(&inode, name, &made.0, &made.1))
@@ -54,7 +54,7 @@ impl Cache {
         let user = self.user(who.uid).await;
         let (inode, directory) = self.changeable(parent)?;
         let (client, volume) = (&user.client, &directory.vnode.volume);
-        let at = directory.vnode.key.fid;
+        let at = directory.vnode.fid;
         let made = client.create_file(volume, at, name, of_mode(mode));
         match self.making(&user, &directory, name, made).await {
             Ok((spot, status)) => {
@@ -97,7 +97,7 @@ impl Cache {
         let user = self.user(who.uid).await;
         let (inode, directory) = self.changeable(parent)?;
         let (client, volume) = (&user.client, &directory.vnode.volume);
-        let at = directory.vnode.key.fid;
+        let at = directory.vnode.fid;
         let made = client.symlink(volume, at, name, target);
         let made = self.making(&user, &directory, name, made).await?;
         Ok(self.entry(&inode, name, &made.0, &made.1))
@@ -114,7 +114,7 @@ impl Cache {
         if file.mount.id != directory.mount.id {
             return Err(Errno::EXDEV);
         }
-        let (fid, at) = (file.vnode.key.fid, directory.vnode.key.fid);
+        let (fid, at) = (file.vnode.fid, directory.vnode.fid);
         let changing = Changing::begin(&self.0.breaks, &directory.vnode);
         let linked = user.client.link(&directory.vnode.volume, at, name, fid);
         match linked.await {
@@ -167,7 +167,7 @@ impl Cache {
         };
         let changing = Changing::begin(&self.0.breaks, vnode);
         let client = &user.client;
-        let removed = client.remove_dir(&vnode.volume, vnode.key.fid, &entry);
+        let removed = client.remove_dir(&vnode.volume, vnode.fid, &entry);
         match removed.await {
             Ok(changed) => {
                 changing.done(changed.directory, vec![Edit::Remove(name.to_vec())]);
@@ -239,7 +239,7 @@ impl Cache {
         moved: &Arc<Vnode>,
         replaced: Option<Arc<Vnode>>,
     ) -> Result<(), Errno> {
-        let fid = moved.key.fid;
+        let fid = moved.fid;
         let entry = DirEntry {
             name: name.to_vec(),
             fid,
@@ -248,7 +248,7 @@ impl Cache {
         let leaving = Changing::begin(&self.0.breaks, from);
         let coming = (!same).then(|| Changing::begin(&self.0.breaks, to));
         let (client, volume) = (&user.client, &from.volume);
-        let renamed = client.rename(volume, from.key.fid, &entry, to.key.fid, new_name);
+        let renamed = client.rename(volume, from.fid, &entry, to.fid, new_name);
         let changed = match renamed.await {
             Ok(changed) => changed,
             Err(error) => {
@@ -287,7 +287,7 @@ impl Cache {
     }
 
     /// A directory in which something is to be changed.
-    fn changeable(&self, ino: Ino) -> Result<(Arc<Inode>, Spot), Errno> {
+    fn changeable(&self, ino: Ino) -> Result<(Inode, Spot), Errno> {
         let inode = self.inode(ino)?;
         let spot = match &inode.place {
             Place::Cells => return Err(Errno::EROFS),
@@ -296,7 +296,7 @@ impl Cache {
         if spot.mount.volume.kind() != VolumeType::ReadWrite {
             return Err(Errno::EROFS);
         }
-        if !spot.vnode.key.fid.vnode.is_directory() {
+        if !spot.vnode.fid.vnode.is_directory() {
             return Err(Errno::ENOTDIR);
         }
         Ok((inode, spot))
@@ -319,8 +319,8 @@ impl Cache {
             Err(error) => return Err(self.refused(changing, vnode, &error)),
         };
         changing.done(made.directory, vec![Edit::Add(name.to_vec(), id(made.fid))]);
-        if made.fid.volume != vnode.key.fid.volume {
-            tracing::warn!(fid = %made.fid, directory = %vnode.key.fid, "made in another volume");
+        if made.fid.volume != vnode.fid.volume {
+            tracing::warn!(fid = %made.fid, directory = %vnode.fid, "made in another volume");
             return Err(Errno::EIO);
         }
         let spot = self.beside(directory, made.fid);
@@ -358,10 +358,10 @@ impl Cache {
     ) -> Result<(), Errno> {
         let entry = DirEntry {
             name: name.to_vec(),
-            fid: file.key.fid,
+            fid: file.fid,
         };
         let changing = Changing::begin(&self.0.breaks, directory);
-        let at = directory.key.fid;
+        let at = directory.fid;
         let removed = user.client.remove_file(&directory.volume, at, &entry);
         match removed.await {
             Ok(changed) => {
@@ -384,23 +384,23 @@ impl Cache {
     ) -> Result<bool, Errno> {
         let only = {
             let state = file.lock();
-            let names = state.status.map_or(1, |status| status.link_count);
-            state.opens > 0 && state.hidden.is_none() && names <= 1
+            let names = state.status().map_or(1, |status| status.link_count);
+            state.rare.opens > 0 && state.rare.hidden.is_none() && names <= 1
         };
         if !only {
             return Ok(false);
         }
-        let fid = file.key.fid;
+        let fid = file.fid;
         let hidden = format!("{HIDDEN}{:X}{:X}", fid.vnode.0, fid.uniquifier.0).into_bytes();
         let vnode = &directory.vnode;
         self.move_name(user, (vnode, name), (vnode, &hidden), file, None)
             .await?;
-        file.lock().hidden = Some((Arc::clone(vnode), hidden.clone()));
+        file.lock().rare.hidden = Some((Arc::clone(vnode), hidden.clone()));
         // It may have been closed meanwhile.
         let closed = {
             let mut state = file.lock();
-            let closed = state.opens == 0;
-            state.hidden.take_if(|_| closed)
+            let closed = state.rare.opens == 0;
+            state.rare.hidden.take_if(|_| closed)
         };
         if closed.is_some() {
             self.remove_hidden(user, vnode, &hidden, file).await;
@@ -417,7 +417,7 @@ impl Cache {
         file: &Arc<Vnode>,
     ) {
         if let Err(error) = self.remove(user, directory, name, file).await {
-            let (name, fid) = (String::from_utf8_lossy(name), file.key.fid);
+            let (name, fid) = (String::from_utf8_lossy(name), file.fid);
             tracing::warn!(%fid, %name, %error, "a removed file is left behind under this name");
         }
     }
@@ -426,34 +426,34 @@ impl Cache {
     fn lost_name(&self, file: &Arc<Vnode>) {
         let last = file
             .lock()
-            .status
+            .status()
             .is_none_or(|status| status.link_count <= 1);
         if last {
             self.is_gone(file);
         } else {
-            self.0.breaks.count(file.key.fid);
+            self.0.breaks.count(file.fid);
             file.lock().promise = None;
         }
     }
 
     /// A server has this no more.
     fn is_gone(&self, vnode: &Arc<Vnode>) {
-        self.0.breaks.count(vnode.key.fid);
+        self.0.breaks.count(vnode.fid);
         let mut state = vnode.lock();
-        state.gone = state.opens == 0 || vnode.key.fid.vnode.is_directory();
+        state.gone = state.rare.opens == 0 || vnode.fid.vnode.is_directory();
         state.promise = None;
-        let dirty = state.dirty.is_some();
+        let dirty = state.rare.dirty.is_some();
         drop(state);
         if dirty {
             self.discard(vnode);
         } else {
-            self.0.storage.forget(&vnode.key);
+            self.0.storage.forget(&vnode.key());
         }
     }
 
     /// A file's status after a change of ours.
     fn changed_file(&self, vnode: &Arc<Vnode>, status: Option<FetchStatus>) {
-        self.0.breaks.count(vnode.key.fid);
+        self.0.breaks.count(vnode.fid);
         let mut state = vnode.lock();
         match status.filter(|status| status.file_type == FileType::File) {
             Some(status) => state.take_status(status),

@@ -25,7 +25,7 @@ pub(crate) enum Open {
 /// An open directory.
 #[derive(Debug)]
 pub(crate) struct OpenDirectory {
-    pub(crate) inode: Arc<Inode>,
+    pub(crate) inode: Inode,
     pub(crate) spot: Spot,
     pub(crate) pages: Arc<Vec<u8>>,
     /// The user of this machine who opened it.

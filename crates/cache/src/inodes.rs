@@ -1,15 +1,17 @@
 //! Numbers of what the kernel knows.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use afar_types::DataVersion;
 
 use crate::mount::Mount;
-use crate::storage::FileKey;
 use crate::types::Ino;
-use crate::vnode::Vnode;
+use crate::vnode::{State, Vnode};
+
+/// Numbers in a row that are kept together.
+const ROW: u64 = ROW_LENGTH as u64;
+const ROW_LENGTH: usize = 16;
 
 /// Names of one directory that the kernel is told to forget one by one.
 const NAMES_MOST: usize = 65_536;
@@ -31,157 +33,317 @@ pub(crate) struct Spot {
 }
 
 /// A number and what it stands for.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Inode {
     pub(crate) ino: Ino,
     pub(crate) place: Place,
-    /// Names in it that the kernel may know, if it is a directory.
-    names: Mutex<BTreeSet<Vec<u8>>>,
-    /// The version of a file that was opened last: what the kernel keeps is of this one or older.
-    opened: AtomicU64,
-}
-
-/// All numbers given out and not taken back.
-#[derive(Debug, Default)]
-pub(crate) struct Inodes(Mutex<State>);
-
-#[derive(Debug, Default)]
-struct State {
-    by_number: BTreeMap<Ino, (Arc<Inode>, u64)>,
-    /// By mount and vnode.
-    by_place: BTreeMap<FileKey, Vec<(u64, Ino)>>,
-    last: u64,
 }
 
 impl Inode {
-    fn new(ino: Ino, place: Place) -> Arc<Self> {
-        Arc::new(Self {
-            ino,
-            place,
-            names: Mutex::default(),
-            opened: AtomicU64::new(u64::MAX),
-        })
-    }
-
-    /// This version of it is opened. Returns whether it was this one the last time.
-    pub(crate) fn note_opened(&self, version: DataVersion) -> bool {
-        self.opened.swap(version.0, Ordering::SeqCst) == version.0
-    }
-
-    /// What was written here made a new version of an old one: the kernel has it.
-    pub(crate) fn note_stored(&self, old: DataVersion, new: DataVersion) {
-        let (kept, order) = (&self.opened, Ordering::SeqCst);
-        // It may have been another one.
-        let _other = kept.compare_exchange(old.0, new.0, order, order);
-    }
-
     /// The kernel knows this name in it now.
     pub(crate) fn note_name(&self, name: &[u8]) {
-        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
-        if names.len() < NAMES_MOST {
-            names.insert(name.to_vec());
+        // The list of cells tells for a while, and breaks no promise.
+        if let Place::Vnode(spot) = &self.place {
+            let mut state = spot.vnode.lock();
+            if state.has_number(self.ino) {
+                state.rare.names.insert(name);
+            }
         }
     }
 
     /// Whether the kernel can be told to forget every name it knows.
     pub(crate) fn has_room(&self) -> bool {
-        let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
-        names.len() < NAMES_MOST
+        match &self.place {
+            Place::Cells => true,
+            Place::Vnode(spot) => {
+                let state = spot.vnode.lock();
+                state.has_number(self.ino) && state.rare.names.has_room()
+            }
+        }
     }
 
-    /// The names the kernel may know; it is told to forget them.
-    pub(crate) fn take_names(&self) -> BTreeSet<Vec<u8>> {
-        std::mem::take(&mut *self.names.lock().unwrap_or_else(PoisonError::into_inner))
+    /// This version of it is opened. Returns whether it was this one the last time.
+    pub(crate) fn note_opened(&self, version: DataVersion) -> bool {
+        let Place::Vnode(spot) = &self.place else {
+            return false;
+        };
+        let mut state = spot.vnode.lock();
+        let number = state.numbers_mut().find(|number| number.ino == self.ino);
+        number.is_some_and(|number| std::mem::replace(&mut number.opened, version.0) == version.0)
+    }
+}
+
+/// A number of a vnode, as the vnode knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Number {
+    ino: Ino,
+    /// The version of a file that was opened last: what the kernel keeps is of this one or older.
+    opened: u64,
+}
+
+impl Number {
+    /// That of a vnode that has none.
+    const NONE: Self = Self::new(Ino(0));
+
+    const fn new(ino: Ino) -> Self {
+        Self {
+            ino,
+            opened: u64::MAX,
+        }
+    }
+}
+
+impl Default for Number {
+    fn default() -> Self {
+        Self::NONE
+    }
+}
+
+/// All numbers given out and not taken back.
+///
+/// Who has locked these may lock a vnode, and not the other way round.
+#[derive(Debug, Default)]
+pub(crate) struct Inodes(Mutex<Table>);
+
+#[derive(Debug, Default)]
+struct Table {
+    root: Option<Place>,
+    /// By number, [`ROW`] in a row: as numbers are given out one after the other, most rows are full.
+    rows: BTreeMap<u64, Box<Row>>,
+    last: u64,
+}
+
+/// What numbers stand for, and how many times each was given out.
+type Row = [Option<(Spot, u64)>; ROW_LENGTH];
+
+impl Table {
+    fn get_mut(&mut self, ino: Ino) -> Option<&mut (Spot, u64)> {
+        let row = self.rows.get_mut(&(ino.0 / ROW))?;
+        row[(ino.0 % ROW) as usize].as_mut()
+    }
+
+    /// The number of a place, if it has one.
+    fn number_of(&mut self, mount: &Mount, vnode: &Vnode) -> Option<Ino> {
+        let state = vnode.lock();
+        let mut numbers = state.numbers();
+        numbers.find(|ino| match (*ino, &self.root) {
+            (Ino::ROOT, Some(Place::Vnode(spot))) => spot.mount.id == mount.id,
+            _ => (self.get_mut(*ino)).is_some_and(|(spot, _)| spot.mount.id == mount.id),
+        })
     }
 }
 
 impl Inodes {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, Table> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sets what the top directory is, once. It is never forgotten.
     pub(crate) fn set_root(&self, place: Place) {
-        let mut state = self.lock();
-        state.last = Ino::ROOT.0;
+        let mut table = self.lock();
+        table.last = Ino::ROOT.0;
         if let Place::Vnode(spot) = &place {
-            let known = (spot.mount.id, Ino::ROOT);
-            state.by_place.insert(spot.vnode.key.clone(), vec![known]);
+            spot.vnode.lock().add_number(Ino::ROOT);
         }
-        let inode = Inode::new(Ino::ROOT, place);
-        state.by_number.insert(Ino::ROOT, (inode, 1));
+        table.root = Some(place);
     }
 
     /// What a number stands for.
-    pub(crate) fn find(&self, ino: Ino) -> Option<Arc<Inode>> {
-        let state = self.lock();
-        state
-            .by_number
-            .get(&ino)
-            .map(|(inode, _)| Arc::clone(inode))
+    pub(crate) fn find(&self, ino: Ino) -> Option<Inode> {
+        let mut table = self.lock();
+        let place = match ino {
+            Ino::ROOT => table.root.clone(),
+            _ => table
+                .get_mut(ino)
+                .map(|(spot, _)| Place::Vnode(spot.clone())),
+        };
+        place.map(|place| Inode { ino, place })
     }
 
     /// The number of a place, given out once more.
-    pub(crate) fn give(&self, spot: &Spot) -> Arc<Inode> {
-        let mut guard = self.lock();
-        let state = &mut *guard;
-        let known = state.by_place.entry(spot.vnode.key.clone()).or_default();
-        let number = known.iter().find(|(mount, _)| *mount == spot.mount.id);
-        if let Some((_, ino)) = number
-            && let Some((inode, count)) = state.by_number.get_mut(ino)
-        {
-            *count += 1;
-            return Arc::clone(inode);
+    pub(crate) fn give(&self, spot: &Spot) -> Ino {
+        let mut table = self.lock();
+        if let Some(ino) = table.number_of(&spot.mount, &spot.vnode) {
+            if let Some((_, count)) = table.get_mut(ino) {
+                *count += 1;
+            }
+            return ino;
         }
-        state.last += 1;
-        let ino = Ino(state.last);
-        known.push((spot.mount.id, ino));
-        let inode = Inode::new(ino, Place::Vnode(spot.clone()));
-        state.by_number.insert(ino, (Arc::clone(&inode), 1));
-        inode
+        table.last += 1;
+        let ino = Ino(table.last);
+        let row = table.rows.entry(ino.0 / ROW).or_default();
+        row[(ino.0 % ROW) as usize] = Some((spot.clone(), 1));
+        spot.vnode.lock().add_number(ino);
+        ino
     }
 
     /// The number of a place, if it has one.
-    pub(crate) fn number_of(&self, mount: &Mount, key: &FileKey) -> Option<Ino> {
-        let state = self.lock();
-        let known = state.by_place.get(key)?;
-        let found = known.iter().find(|(of, _)| *of == mount.id);
-        found.map(|(_, ino)| *ino)
-    }
-
-    /// The numbers by which a vnode is known.
-    pub(crate) fn of_vnode(&self, vnode: &Vnode) -> Vec<Arc<Inode>> {
-        let state = self.lock();
-        let known = state.by_place.get(&vnode.key).into_iter().flatten();
-        let inodes = known.filter_map(|(_, ino)| state.by_number.get(ino));
-        inodes.map(|(inode, _)| Arc::clone(inode)).collect()
+    pub(crate) fn number_of(&self, spot: &Spot) -> Option<Ino> {
+        self.lock().number_of(&spot.mount, &spot.vnode)
     }
 
     /// Takes back that a number was given out so many times.
     pub(crate) fn forget(&self, ino: Ino, times: u64) {
-        if ino == Ino::ROOT {
-            return;
-        }
         let mut guard = self.lock();
-        let state = &mut *guard;
-        let Some((inode, count)) = state.by_number.get_mut(&ino) else {
+        let table = &mut *guard;
+        let Some((spot, count)) = table.get_mut(ino) else {
             return;
         };
         *count = count.saturating_sub(times);
         if *count > 0 {
             return;
         }
-        if let Place::Vnode(spot) = &inode.place
-            && let Some(known) = state.by_place.get_mut(&spot.vnode.key)
-        {
-            known.retain(|(_, other)| *other != ino);
-            if known.is_empty() {
-                state.by_place.remove(&spot.vnode.key);
+        spot.vnode.lock().remove_number(ino);
+        let mut forgotten = None;
+        if let Some(row) = table.rows.get_mut(&(ino.0 / ROW)) {
+            forgotten = row[(ino.0 % ROW) as usize].take();
+            if row.iter().all(Option::is_none) {
+                table.rows.remove(&(ino.0 / ROW));
             }
         }
-        let forgotten = state.by_number.remove(&ino);
         // The last of a vnode or mount must not be dropped under the lock.
         drop(guard);
         drop(forgotten);
+    }
+}
+
+impl State {
+    /// The numbers by which it is known: one in each mount that it was reached through.
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = Ino> + '_ {
+        let first = (self.number != Number::NONE).then_some(&self.number);
+        let all = first.into_iter().chain(&self.rare.numbers);
+        all.map(|number| number.ino)
+    }
+
+    fn has_number(&self, ino: Ino) -> bool {
+        self.numbers().any(|number| number == ino)
+    }
+
+    fn numbers_mut(&mut self) -> impl Iterator<Item = &mut Number> + '_ {
+        let others = self.rare.if_any().map(|rare| &mut rare.numbers);
+        std::iter::once(&mut self.number).chain(others.into_iter().flatten())
+    }
+
+    fn add_number(&mut self, ino: Ino) {
+        if self.number == Number::NONE {
+            self.number = Number::new(ino);
+        } else {
+            self.rare.numbers.push(Number::new(ino));
+        }
+    }
+
+    fn remove_number(&mut self, ino: Ino) {
+        let mut next = None;
+        if let Some(rare) = self.rare.if_any() {
+            rare.numbers.retain(|number| number.ino != ino);
+            if self.number.ino == ino {
+                next = rare.numbers.pop();
+            }
+        }
+        if self.number.ino == ino {
+            self.number = next.unwrap_or_default();
+        }
+        if self.number == Number::NONE
+            && let Some(rare) = self.rare.if_any()
+        {
+            rare.names = Names::new();
+        }
+        self.rare.tidy();
+    }
+
+    /// What was written here made a new version of an old one: whoever has the old one has the new one.
+    pub(crate) fn note_stored(&mut self, old: DataVersion, new: DataVersion) {
+        for number in self.numbers_mut().filter(|number| number.opened == old.0) {
+            number.opened = new.0;
+        }
+    }
+
+    /// The names in it that the kernel may know; it is told to forget them.
+    pub(crate) fn take_names(&mut self) -> Names {
+        let names = self.rare.if_any().map(|rare| &mut rare.names);
+        names.map_or(Names::new(), |names| std::mem::replace(names, Names::new()))
+    }
+}
+
+/// Names in a directory that the kernel may know, one behind the other.
+#[derive(Debug)]
+pub(crate) struct Names {
+    /// Each with its length before it.
+    octets: Vec<u8>,
+    /// Where each begins, in the order of the names.
+    order: Vec<u32>,
+}
+
+impl Names {
+    pub(crate) const fn new() -> Self {
+        Self {
+            octets: Vec::new(),
+            order: Vec::new(),
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.order.is_empty()
+    }
+
+    fn at(&self, place: u32) -> &[u8] {
+        let (length, rest) = self.octets[place as usize..].split_at(2);
+        &rest[..usize::from(u16::from_be_bytes([length[0], length[1]]))]
+    }
+
+    fn insert(&mut self, name: &[u8]) {
+        let found = self
+            .order
+            .binary_search_by(|place| self.at(*place).cmp(name));
+        let (Err(at), true) = (found, self.has_room()) else {
+            return;
+        };
+        // No name of a file is as long as that.
+        let sizes = (u32::try_from(self.octets.len()), u16::try_from(name.len()));
+        let (Ok(place), Ok(length)) = sizes else {
+            return;
+        };
+        reserve(&mut self.octets, 2 + name.len());
+        self.octets.extend(length.to_be_bytes());
+        self.octets.extend(name);
+        reserve(&mut self.order, 1);
+        self.order.insert(at, place);
+    }
+
+    fn has_room(&self) -> bool {
+        self.order.len() < NAMES_MOST
+    }
+
+    /// The names, in order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> + '_ {
+        self.order.iter().map(|place| self.at(*place))
+    }
+}
+
+/// Makes room for some more without doubling what is there.
+fn reserve<T>(vec: &mut Vec<T>, more: usize) {
+    if vec.capacity() - vec.len() < more {
+        vec.reserve_exact(more.max(vec.len() / 4));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_kept_once_and_in_order() {
+        let mut names = Names::new();
+        for name in ["b", "", "abc", "b", "ab", "abc"] {
+            names.insert(name.as_bytes());
+        }
+        let all: Vec<_> = names.iter().collect();
+        assert_eq!(all, [&b""[..], b"ab", b"abc", b"b"]);
+        for number in 0..NAMES_MOST {
+            names.insert(format!("{number}").as_bytes());
+        }
+        assert!(!names.has_room());
+        assert_eq!(names.iter().count(), NAMES_MOST);
+        assert!(names.iter().is_sorted());
     }
 }

@@ -50,7 +50,7 @@ impl Cache {
             Place::Vnode(spot) => {
                 self.may_look(&user, &spot.vnode).await?;
                 Open::Directory(Arc::new(OpenDirectory {
-                    inode: Arc::clone(&inode),
+                    inode: inode.clone(),
                     spot: spot.clone(),
                     pages: self.pages(&user, &spot.vnode).await?,
                     opener: who.uid,
@@ -101,7 +101,7 @@ impl Cache {
             let entry = entry.map_err(|error| damaged(vnode, &error))?;
             raw.push(Raw {
                 name: entry.name.to_vec(),
-                fid: entry.id.fid(vnode.key.fid.volume),
+                fid: entry.id.fid(vnode.fid.volume),
                 next: (entry.position + slots_for(entry.name.len())) as u64,
             });
         }
@@ -120,7 +120,7 @@ impl Cache {
                 unknown.push((vnode, mark));
             }
         }
-        let fids: Vec<_> = unknown.iter().map(|(vnode, _)| vnode.key.fid).collect();
+        let fids: Vec<_> = unknown.iter().map(|(vnode, _)| vnode.fid).collect();
         let volume = &directory.spot.mount.volume;
         let answers = user.client.promised_many(volume, &fids).await;
         for ((vnode, mark), answer) in unknown.iter().zip(answers) {
@@ -135,7 +135,7 @@ impl Cache {
 
     fn dir_entry(&self, directory: &OpenDirectory, raw: Raw, plus: bool) -> DirEntry {
         let spot = self.beside(&directory.spot, raw.fid);
-        let status = spot.vnode.lock().status;
+        let status = spot.vnode.lock().status();
         let kind = match status.map(|status| (status.file_type, status.is_mount_point())) {
             _ if raw.fid.vnode.is_directory() => Some(Kind::Dir),
             Some((FileType::Symlink, false)) => Some(Kind::Symlink),
@@ -151,7 +151,7 @@ impl Cache {
             let answer = self.entry(&directory.inode, &raw.name, &spot, &status);
             ino = answer.attr.ino;
             entry = Some(answer);
-        } else if let Some(known) = self.0.inodes.number_of(&spot.mount, &spot.vnode.key) {
+        } else if let Some(known) = self.0.inodes.number_of(&spot) {
             ino = known;
         }
         DirEntry {

@@ -108,6 +108,12 @@ impl Locks {
     fn lock(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Whether nobody has a lock, and no task looks after one that somebody had.
+    pub(crate) fn are_unused(&self) -> bool {
+        let table = self.lock();
+        table.held.is_empty() && table.given == 0
+    }
 }
 
 impl Cache {
@@ -122,7 +128,8 @@ impl Cache {
         lock: Lock,
     ) -> Result<Option<Lock>, Errno> {
         let open = self.0.handles.file(handle)?;
-        let table = open.spot.vnode.locks.lock();
+        let work = open.spot.vnode.work();
+        let table = work.locks.lock();
         Ok(table.conflict(owner, &lock))
     }
 
@@ -149,8 +156,9 @@ impl Cache {
             return Ok(());
         }
         let mut pause = PAUSE;
+        let work = vnode.work();
         loop {
-            let freed = vnode.locks.freed.notified();
+            let freed = work.locks.freed.notified();
             let refused = match self.try_lock(&user, spot, owner, lock).await {
                 Err(Errno::EAGAIN) => true,
                 other => return other,
@@ -174,7 +182,8 @@ impl Cache {
         owner: u64,
         lock: Lock,
     ) -> Result<(), Errno> {
-        let locks = &spot.vnode.locks;
+        let work = spot.vnode.work();
+        let locks = &work.locks;
         let _one = locks.serial.lock().await;
         let has = {
             let table = locks.lock();
@@ -201,7 +210,7 @@ impl Cache {
                 self.give_back(&spot.vnode).await;
                 if let Err(error) = self.take(user, &spot.vnode, wanted).await {
                     if let Err(lost) = self.take(user, &spot.vnode, LockType::Read).await {
-                        let fid = spot.vnode.key.fid;
+                        let fid = spot.vnode.fid;
                         tracing::warn!(%fid, %lost, "a read lock was lost to another machine");
                     }
                     return Err(error);
@@ -215,7 +224,8 @@ impl Cache {
     /// Gives up all locks of an owner.
     pub(crate) async fn unlock_all(&self, spot: &Spot, owner: u64) {
         let has = {
-            let table = spot.vnode.locks.lock();
+            let work = spot.vnode.work();
+            let table = work.locks.lock();
             table.held.iter().any(|(other, _)| *other == owner)
         };
         if has {
@@ -230,7 +240,8 @@ impl Cache {
     }
 
     async fn unlock(&self, spot: &Spot, owner: u64, lock: Lock) {
-        let locks = &spot.vnode.locks;
+        let work = spot.vnode.work();
+        let locks = &work.locks;
         let _one = locks.serial.lock().await;
         let last = {
             let mut table = locks.lock();
@@ -252,10 +263,11 @@ impl Cache {
         kind: LockType,
     ) -> Result<(), Errno> {
         let client = &user.client;
-        let taken = client.set_lock(&vnode.volume, vnode.key.fid, kind).await;
+        let taken = client.set_lock(&vnode.volume, vnode.fid, kind).await;
         taken.map_err(|error| self.failed(vnode, "locking a file", &error))?;
         let given = {
-            let mut table = vnode.locks.lock();
+            let work = vnode.work();
+            let mut table = work.locks.lock();
             table.server = Some(kind);
             table.given += 1;
             table.taker = Some(Arc::clone(user));
@@ -267,12 +279,13 @@ impl Cache {
 
     async fn give_back(&self, vnode: &Arc<Vnode>) {
         let taker = {
-            let mut table = vnode.locks.lock();
+            let work = vnode.work();
+            let mut table = work.locks.lock();
             table.server = None;
             table.taker.take()
         };
         let client = &taker.as_ref().unwrap_or_else(|| self.0.users.base()).client;
-        if let Err(error) = client.release_lock(&vnode.volume, vnode.key.fid).await {
+        if let Err(error) = client.release_lock(&vnode.volume, vnode.fid).await {
             // It expires.
             self.failed(vnode, "unlocking a file", &error);
         }
@@ -287,13 +300,14 @@ async fn extend(client: Client, vnode: std::sync::Weak<Vnode>, given: u64) {
             return;
         };
         let still = {
-            let table = vnode.locks.lock();
+            let work = vnode.work();
+            let table = work.locks.lock();
             table.given == given && table.server.is_some()
         };
         if !still {
             return;
         }
-        let fid = vnode.key.fid;
+        let fid = vnode.fid;
         if let Err(error) = client.extend_lock(&vnode.volume, fid).await {
             tracing::warn!(%fid, %error, "a lock cannot be extended, and may be lost");
         }

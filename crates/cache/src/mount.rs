@@ -120,7 +120,7 @@ impl Cache {
 
     /// What a mount point leads to.
     pub(crate) async fn cross(&self, user: &User, point: &Spot) -> Result<Spot, Errno> {
-        let (parent, fid) = (&point.mount, point.vnode.key.fid);
+        let (parent, fid) = (&point.mount, point.vnode.fid);
         if parent.depth >= DEPTH_MOST {
             tracing::warn!(%fid, "mount points lead into each other {DEPTH_MOST} times");
             return Err(Errno::ELOOP);

@@ -57,7 +57,7 @@ impl Cache {
     }
 
     /// What a number stands for.
-    pub(crate) fn inode(&self, ino: Ino) -> Result<Arc<Inode>, Errno> {
+    pub(crate) fn inode(&self, ino: Ino) -> Result<Inode, Errno> {
         self.0.inodes.find(ino).ok_or(Errno::ENOENT)
     }
 
@@ -85,7 +85,7 @@ impl Cache {
             match self.enter(user, directory, fid).await {
                 Err(Errno::ENOENT) if gone != Some(fid) => {
                     gone = Some(fid);
-                    self.0.breaks.count(directory.vnode.key.fid);
+                    self.0.breaks.count(directory.vnode.fid);
                     directory.vnode.lock().promise = None;
                 }
                 entered => return entered,
@@ -133,7 +133,7 @@ impl Cache {
         let look = |name: &[u8]| {
             let found = Directory::new(&pages).and_then(|pages| pages.lookup(name));
             let found = found.map_err(|error| damaged(&directory.vnode, &error))?;
-            Ok(found.map(|entry| entry.id.fid(directory.vnode.key.fid.volume)))
+            Ok(found.map(|entry| entry.id.fid(directory.vnode.fid.volume)))
         };
         let Some(front) = name.strip_suffix(b"@sys") else {
             return look(name);
@@ -152,18 +152,19 @@ impl Cache {
         user: &User,
         vnode: &Arc<Vnode>,
     ) -> Result<Arc<Vec<u8>>, Errno> {
-        let fid = vnode.key.fid;
+        let fid = vnode.fid;
         if !fid.vnode.is_directory() {
             return Err(Errno::ENOTDIR);
         }
         // Pages come with their status, so only those that may still be right are worth asking.
-        if vnode.lock().pages.is_some() {
+        if vnode.lock().rare.pages.is_some() {
             let status = self.fresh(user, vnode).await?;
             if let Some(pages) = pages_of(vnode, status.data_version) {
                 return Ok(pages);
             }
         }
-        let _one = vnode.asking.lock().await;
+        let work = vnode.work();
+        let _one = work.asking.lock().await;
         let promised = vnode.lock().promised();
         if let Some(status) = promised
             && let Some(pages) = pages_of(vnode, status.data_version)
@@ -183,10 +184,10 @@ impl Cache {
         let pages = Arc::new(contents.data.to_vec());
         let mut state = vnode.lock();
         let same = state
-            .status
+            .status()
             .is_some_and(|now| now.data_version == status.data_version);
         if same {
-            state.pages = Some((status.data_version, Arc::clone(&pages)));
+            state.rare.pages = Some((status.data_version, Arc::clone(&pages)));
         }
         Ok(pages)
     }
@@ -194,13 +195,13 @@ impl Cache {
 
 fn pages_of(vnode: &Vnode, version: DataVersion) -> Option<Arc<Vec<u8>>> {
     let state = vnode.lock();
-    let (_, pages) = state.pages.as_ref().filter(|(of, _)| *of == version)?;
+    let (_, pages) = state.rare.pages.as_ref().filter(|(of, _)| *of == version)?;
     Some(Arc::clone(pages))
 }
 
 /// Says in the log what is wrong with a directory.
 pub(crate) fn damaged(vnode: &Vnode, error: &DirError) -> Errno {
-    let (cell, fid) = (&vnode.key.cell, vnode.key.fid);
+    let (cell, fid) = (vnode.cell(), vnode.fid);
     tracing::warn!(%cell, %fid, %error, "a damaged directory; its volume needs salvage");
     Errno::EIO
 }

@@ -26,8 +26,9 @@ impl Cache {
     pub(crate) async fn keep(&self, vnode: &Arc<Vnode>) {
         let kept = {
             let mut state = vnode.lock();
-            let base = state.status.map(|status| status.data_version);
-            let Some(dirty) = state.dirty.as_mut().filter(|dirty| !dirty.kept) else {
+            let base = state.status().map(|status| status.data_version);
+            let dirty = state.rare.if_any().and_then(|rare| rare.dirty.as_mut());
+            let Some(dirty) = dirty.filter(|dirty| !dirty.kept) else {
                 return;
             };
             // What is written from now on is not on the disk with this.
@@ -43,14 +44,14 @@ impl Cache {
                 writer: dirty.writer,
             }
         };
-        let (storage, key) = (Arc::clone(&self.0.storage), vnode.key.clone());
+        let (storage, key) = (Arc::clone(&self.0.storage), vnode.key());
         let done = tokio::task::spawn_blocking(move || storage.keep(&key, &kept)).await;
         let done = done.unwrap_or_else(|error| Err(std::io::Error::other(error)));
         if let Err(error) = done {
-            if let Some(dirty) = &mut vnode.lock().dirty {
+            if let Some(dirty) = &mut vnode.lock().rare.dirty {
                 dirty.kept = false;
             }
-            let (cell, fid) = (&vnode.key.cell, vnode.key.fid);
+            let (cell, fid) = (vnode.cell(), vnode.fid);
             let dir = self.0.config.dir.display();
             tracing::error!(
                 %cell, %fid, %dir, %error,
@@ -112,19 +113,19 @@ impl Cache {
     /// What was left is what was written to its file. Returns false if something else was.
     fn take_up(&self, vnode: &Arc<Vnode>, left: &Left) -> bool {
         let mut state = vnode.lock();
-        if state.dirty.is_some() {
+        if state.rare.dirty.is_some() {
             return false;
         }
         match self.0.storage.adopt(left) {
             Ok(true) => {}
             Ok(false) => return false,
             Err(error) => {
-                tracing::error!(fid = %vnode.key.fid, %error, "the cache's storage failed");
+                tracing::error!(fid = %vnode.fid, %error, "the cache's storage failed");
                 return false;
             }
         }
         let kept = &left.kept;
-        state.dirty = Some(Dirty {
+        state.rare.dirty = Some(Dirty {
             ranges: kept.ranges.clone(),
             length: kept.length,
             limit: kept.limit,

@@ -11,7 +11,7 @@ use crate::breaks::Mark;
 use crate::cache::Cache;
 use crate::error::Errno;
 use crate::inodes::{Inode, Place, Spot};
-use crate::types::{Attr, Entry};
+use crate::types::{Attr, Entry, Ino};
 use crate::users::User;
 use crate::vnode::{Promise, Vnode};
 
@@ -30,7 +30,8 @@ impl Cache {
         if let Some(status) = known(vnode)? {
             return Ok(status);
         }
-        let _one = vnode.asking.lock().await;
+        let work = vnode.work();
+        let _one = work.asking.lock().await;
         if let Some(status) = known(vnode)? {
             return Ok(status);
         }
@@ -49,7 +50,7 @@ impl Cache {
 
     /// Asks a server for a status, whatever is known.
     pub(crate) async fn ask(&self, user: &User, vnode: &Arc<Vnode>) -> Result<FetchStatus, Errno> {
-        let fid = vnode.key.fid;
+        let fid = vnode.fid;
         let mark = self.0.breaks.mark(fid);
         match user.client.promised(&vnode.volume, fid).await {
             Ok(promised) => self.accept(user, vnode, &promised, mark),
@@ -64,7 +65,7 @@ impl Cache {
         let usable = self.0.config.disconnected && failed == Errno::ETIMEDOUT;
         // A promise that was broken is not there any more; one that has ended is.
         state
-            .status
+            .status()
             .filter(|_| usable && state.promise.is_some() && !state.gone)
     }
 
@@ -77,7 +78,7 @@ impl Cache {
         promised: &Promised,
         mark: Mark,
     ) -> Result<FetchStatus, Errno> {
-        let (status, fid) = (promised.status, vnode.key.fid);
+        let (status, fid) = (promised.status, vnode.fid);
         let directory = status.file_type == FileType::Directory;
         let known_type = matches!(
             status.file_type,
@@ -89,23 +90,24 @@ impl Cache {
         }
         self.note_volume(vnode, promised.volume_made);
         let above = self.above(user.id, vnode, &status);
+        let promise = promised.until.and_then(|until| {
+            let server = self.0.breaks.number_of(promised.server);
+            Promise::new(server, until)
+        });
         let mut state = vnode.lock();
         let changed = state
-            .status
+            .status()
             .is_some_and(|old| old.data_version != status.data_version);
         if !state.holds() {
-            state.rights.clear();
+            state.clear_rights();
         }
         if self.0.breaks.mark(fid) == mark {
-            state.rights.note(user.id, &status, above);
+            state.note_rights(user.id, &status, above);
             state.take_status(status);
-            state.promise = promised.until.map(|until| Promise {
-                server: promised.server,
-                until,
-            });
+            state.promise = promise;
         } else if !state.holds()
             && state
-                .status
+                .status()
                 .is_none_or(|old| old.data_version <= status.data_version)
         {
             // What was broken or changed meanwhile may be newer than this, so nothing is promised. What
@@ -124,7 +126,7 @@ impl Cache {
         if made.0 == 0 {
             return;
         }
-        let (cell, volume) = (&vnode.key.cell, vnode.key.fid.volume);
+        let (cell, volume) = (vnode.cell(), vnode.fid.volume);
         let before = {
             let mut volumes = self.0.lock_volumes();
             volumes.insert((volume, cell.clone()), made)
@@ -142,13 +144,13 @@ impl Cache {
     /// The data of a symlink or mount point.
     pub(crate) async fn link_text(&self, user: &User, vnode: &Arc<Vnode>) -> Result<Bytes, Errno> {
         let status = self.fresh(user, vnode).await?;
-        let known = vnode.lock().link.clone();
+        let known = vnode.lock().rare.link.clone();
         if let Some((version, text)) = known
             && version == status.data_version
         {
             return Ok(text);
         }
-        let fid = vnode.key.fid;
+        let fid = vnode.fid;
         let mark = self.0.breaks.mark(fid);
         let contents = user.client.link_contents(&vnode.volume, fid).await;
         let contents =
@@ -158,7 +160,7 @@ impl Cache {
             tracing::warn!(%fid, "a symbolic link of a wrong length");
             return Err(Errno::EIO);
         }
-        vnode.lock().link = Some((status.data_version, contents.data.clone()));
+        vnode.lock().rare.link = Some((status.data_version, contents.data.clone()));
         Ok(contents.data)
     }
 
@@ -166,7 +168,7 @@ impl Cache {
     /// kind.
     pub(crate) fn failed(&self, vnode: &Arc<Vnode>, doing: &str, error: &Error) -> Errno {
         let number = Errno::of(error);
-        let (cell, fid) = (&vnode.key.cell, vnode.key.fid);
+        let (cell, fid) = (vnode.cell(), vnode.fid);
         match number {
             Errno::ENOENT | Errno::EACCES | Errno::EEXIST | Errno::EAGAIN => {
                 tracing::debug!(%cell, %fid, %error, "{doing}");
@@ -180,8 +182,8 @@ impl Cache {
     }
 
     /// The attributes of a vnode under a number.
-    pub(crate) fn attr(&self, inode: &Inode, vnode: &Vnode, status: &FetchStatus) -> Attr {
-        vnode.lock().attr(inode.ino, status)
+    pub(crate) fn attr(&self, ino: Ino, vnode: &Vnode, status: &FetchStatus) -> Attr {
+        vnode.lock().attr(ino, status)
     }
 
     /// The answer to a look-up of something with this status, which counts. `parent` is the directory
@@ -195,8 +197,8 @@ impl Cache {
     ) -> Entry {
         // Noted before it is seen whether the promise holds: a break finds it, or is seen.
         parent.note_name(name);
-        let inode = self.0.inodes.give(spot);
-        let attr = self.attr(&inode, &spot.vnode, status);
+        let ino = self.0.inodes.give(spot);
+        let attr = self.attr(ino, &spot.vnode, status);
         let holds = match &parent.place {
             Place::Cells => CELL_VALID,
             Place::Vnode(directory) => self.names_valid(&directory.vnode),
@@ -219,7 +221,7 @@ impl Cache {
     fn names_valid(&self, directory: &Vnode) -> Duration {
         let state = directory.lock();
         let public = state
-            .status
+            .status()
             .is_some_and(|status| status.anonymous_access.contains(Rights::LOOKUP));
         if self.0.config.users.is_none() || public {
             state.valid()

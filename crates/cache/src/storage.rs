@@ -127,6 +127,9 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
         to: DataVersion,
     ) -> io::Result<()>;
 
+    /// Drops what is clean of a file.
+    fn drop_clean(&self, key: &FileKey);
+
     /// Drops all of a file, dirty or clean.
     fn forget(&self, key: &FileKey);
 

@@ -1,20 +1,24 @@
 //! What is known of one file, directory or symlink.
 
-use std::net::SocketAddr;
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::num::NonZeroU64;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use afar_cell::Volume;
-use afar_types::{DataVersion, FetchStatus, FileType, UnixTime};
+use afar_types::{
+    CellName, DataVersion, FetchStatus, Fid, FileType, PtsId, Uniquifier, UnixTime, VnodeId,
+};
 use bytes::Bytes;
 use tokio::sync::{Mutex as AsyncMutex, Notify};
 use tokio::time::Instant;
 
-use crate::access::Known;
+use crate::access::{Known, One, Short};
 use crate::data::{Failed, Flight};
 use crate::edit::Early;
 use crate::error::Errno;
+use crate::inodes::{Names, Number};
 use crate::lock::Locks;
 use crate::ranges::RangeSet;
 use crate::storage::FileKey;
@@ -24,12 +28,141 @@ use crate::types::{Attr, Ino, Kind};
 const VALID_MOST: Duration = Duration::from_secs(3600);
 
 /// A file, directory or symlink, by whatever names it is reached.
+///
+/// There may be a million of these that were only listed, so what is needed of a file that is opened or
+/// changed is kept apart, in [`Rare`] and [`Work`], as long as it is needed.
 #[derive(Debug)]
 pub(crate) struct Vnode {
-    pub(crate) key: FileKey,
+    pub(crate) fid: Fid,
     pub(crate) volume: Arc<Volume>,
     /// Whether it was used since the table looked last.
     pub(crate) used: AtomicBool,
+    state: Mutex<State>,
+}
+
+/// What changes of a vnode.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    /// As the server told it last.
+    status: Option<Brief>,
+    /// While this is there and not over, the status is as it is on the server.
+    pub(crate) promise: Option<Promise>,
+    /// What users may do, as the server told them with the status.
+    pub(crate) rights: Known,
+    /// The server has it no more.
+    pub(crate) gone: bool,
+    pub(crate) rare: Rarely,
+    /// The first of the numbers by which the kernel knows it.
+    pub(crate) number: Number,
+    work: Option<Arc<Work>>,
+}
+
+/// What few vnodes have.
+#[derive(Debug)]
+pub(crate) struct Rare {
+    /// A directory's pages.
+    pub(crate) pages: Option<(DataVersion, Arc<Vec<u8>>)>,
+    /// A symlink's target or a mount point's text.
+    pub(crate) link: Option<(DataVersion, Bytes)>,
+    /// Changes of the directory that servers have not answered yet.
+    pub(crate) changing: u32,
+    /// Changes answered before those they follow.
+    pub(crate) early: Vec<Early>,
+    /// What was written and is not stored yet.
+    pub(crate) dirty: Option<Dirty>,
+    /// It was opened to be replaced when it was empty: what is written first is to be the whole file
+    /// even if somebody else, who replaces it as well, stores before. A mixture would be nobody's.
+    pub(crate) emptied: bool,
+    /// Octets a second that were stored last time.
+    pub(crate) store_pace: u64,
+    /// Why storing failed last, until the one who closes the file is told.
+    pub(crate) failed: Option<Errno>,
+    /// Handles that are open.
+    pub(crate) opens: u32,
+    /// Of these, those for writing.
+    pub(crate) writers: u32,
+    /// The name to remove when it is closed last, as it was removed while open.
+    pub(crate) hidden: Option<(Arc<Vnode>, Vec<u8>)>,
+    /// Fetches under way.
+    pub(crate) flights: Vec<Arc<Flight>>,
+    /// What users may do besides the one who asked last.
+    pub(crate) rights: Vec<One>,
+    /// Numbers besides the first one.
+    pub(crate) numbers: Vec<Number>,
+    /// Names in it that the kernel may know, if it is a directory.
+    pub(crate) names: Names,
+}
+
+static NOTHING_RARE: Rare = Rare::new();
+
+impl Rare {
+    const fn new() -> Self {
+        Self {
+            pages: None,
+            link: None,
+            changing: 0,
+            early: Vec::new(),
+            dirty: None,
+            emptied: false,
+            store_pace: 0,
+            failed: None,
+            opens: 0,
+            writers: 0,
+            hidden: None,
+            flights: Vec::new(),
+            rights: Vec::new(),
+            numbers: Vec::new(),
+            names: Names::new(),
+        }
+    }
+
+    /// Whether it need not be kept.
+    fn is_nothing(&self) -> bool {
+        let file = self.dirty.is_none()
+            && self.failed.is_none()
+            && self.hidden.is_none()
+            && self.flights.is_empty()
+            && (self.opens, self.writers, self.store_pace) == (0, 0, 0)
+            && !self.emptied;
+        let known = !self.numbers.is_empty() || !self.names.is_empty() || !self.rights.is_empty();
+        let cached = self.pages.is_some() || self.link.is_some() || known;
+        file && !cached && self.changing == 0 && self.early.is_empty()
+    }
+}
+
+/// A [`Rare`] that takes no memory before something in it is changed.
+#[derive(Debug, Default)]
+pub(crate) struct Rarely(Option<Box<Rare>>);
+
+impl Rarely {
+    /// It, if anything in it was ever changed: to take something away, nothing need be made.
+    pub(crate) fn if_any(&mut self) -> Option<&mut Rare> {
+        self.0.as_deref_mut()
+    }
+
+    /// Gives the memory back if there is nothing in it.
+    pub(crate) fn tidy(&mut self) {
+        self.0.take_if(|rare| rare.is_nothing());
+    }
+}
+
+impl Deref for Rarely {
+    type Target = Rare;
+
+    fn deref(&self) -> &Rare {
+        self.0.as_deref().unwrap_or(&NOTHING_RARE)
+    }
+}
+
+impl DerefMut for Rarely {
+    fn deref_mut(&mut self) -> &mut Rare {
+        self.0.get_or_insert_with(|| Box::new(Rare::new()))
+    }
+}
+
+/// What those share who do something with a vnode at the same time.
+#[derive(Debug, Default)]
+pub(crate) struct Work {
     /// One asks a server at a time, and the others use the answer.
     pub(crate) asking: AsyncMutex<()>,
     /// One stores at a time, for file servers do no more either.
@@ -41,49 +174,140 @@ pub(crate) struct Vnode {
     /// Data has come, or will not.
     pub(crate) arrived: Notify,
     pub(crate) locks: Locks,
-    state: Mutex<State>,
+    /// How many have this; it changes under the vnode's lock only.
+    users: AtomicUsize,
 }
 
-/// What changes of a vnode.
-#[derive(Debug, Default)]
-pub(crate) struct State {
-    /// As the server told it last.
-    pub(crate) status: Option<FetchStatus>,
-    /// While this is there and not over, `status` is as it is on the server.
-    pub(crate) promise: Option<Promise>,
-    /// What users may do, as the server told them with the status.
-    pub(crate) rights: Known,
-    /// A directory's pages.
-    pub(crate) pages: Option<(DataVersion, Arc<Vec<u8>>)>,
-    /// A symlink's target or a mount point's text.
-    pub(crate) link: Option<(DataVersion, Bytes)>,
-    /// Changes of the directory that servers have not answered yet.
-    pub(crate) changing: u32,
-    /// Changes answered before those they follow.
-    pub(crate) early: Vec<Early>,
-    /// What was written and is not stored yet.
-    pub(crate) dirty: Option<Dirty>,
-    /// Octets a second that were stored last time.
-    pub(crate) store_pace: u64,
-    /// Why storing failed last, until the one who closes the file is told.
-    pub(crate) failed: Option<Errno>,
-    /// Handles that are open.
-    pub(crate) opens: u32,
-    /// Of these, those for writing.
-    pub(crate) writers: u32,
-    /// The name to remove when it is closed last, as it was removed while open.
-    pub(crate) hidden: Option<(Arc<Vnode>, Vec<u8>)>,
-    /// The server has it no more.
-    pub(crate) gone: bool,
-    /// Fetches under way.
-    pub(crate) flights: Vec<Arc<Flight>>,
+/// A vnode's [`Work`] for as long as somebody has this. It must not be dropped by one who has locked the
+/// vnode.
+#[derive(Debug)]
+pub(crate) struct Working<'a> {
+    vnode: &'a Vnode,
+    work: Arc<Work>,
+}
+
+impl Deref for Working<'_> {
+    type Target = Work;
+
+    fn deref(&self) -> &Work {
+        &self.work
+    }
+}
+
+impl Drop for Working<'_> {
+    fn drop(&mut self) {
+        let mut state = self.vnode.lock();
+        let last = self.work.users.fetch_sub(1, Ordering::Relaxed) == 1;
+        let streams = self.work.streaming.load(Ordering::SeqCst);
+        if last && !streams && self.work.locks.are_unused() {
+            state.work = None;
+        }
+    }
 }
 
 /// A server's word that it will tell of changes.
+///
+/// In little memory: the server's number in the uppermost 16 bits, and in the others when it is over, in
+/// milliseconds since [`start`].
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Promise {
-    pub(crate) server: SocketAddr,
-    pub(crate) until: Instant,
+pub(crate) struct Promise(NonZeroU64);
+
+/// A time before any promise that is kept.
+fn start() -> Instant {
+    static START: OnceLock<Instant> = OnceLock::new();
+    *START.get_or_init(Instant::now)
+}
+
+impl Promise {
+    const TIME_BITS: u32 = 48;
+
+    /// It may be over a moment early, and never late. None if it is over already.
+    pub(crate) fn new(server: u16, until: Instant) -> Option<Self> {
+        let time = until.checked_duration_since(start())?.as_millis();
+        let time = u64::try_from(time).ok()?.min((1 << Self::TIME_BITS) - 1);
+        let some = NonZeroU64::new(time)?;
+        Some(Self(some | u64::from(server) << Self::TIME_BITS))
+    }
+
+    /// The number of the server that gave it.
+    pub(crate) fn server(self) -> u16 {
+        let [high, low, ..] = self.0.get().to_be_bytes();
+        u16::from_be_bytes([high, low])
+    }
+
+    fn until(self) -> Instant {
+        let time = self.0.get() & ((1 << Self::TIME_BITS) - 1);
+        start() + Duration::from_millis(time)
+    }
+}
+
+/// What is kept of a status: what somebody uses later. What the caller may do is kept with users' rights.
+#[derive(Debug, Clone, Copy)]
+struct Brief {
+    kind: Option<Kind>,
+    anonymous_access: Short,
+    /// The lower half, in which all bits with a meaning are.
+    unix_mode_bits: u16,
+    link_count: u32,
+    length: u64,
+    data_version: DataVersion,
+    owner: PtsId,
+    group: PtsId,
+    parent_vnode: VnodeId,
+    parent_uniquifier: Uniquifier,
+    client_mod_time: UnixTime,
+    server_mod_time: UnixTime,
+}
+
+impl From<FetchStatus> for Brief {
+    fn from(status: FetchStatus) -> Self {
+        let [_, _, high, low] = status.unix_mode_bits.to_be_bytes();
+        Self {
+            kind: match status.file_type {
+                FileType::File => Some(Kind::File),
+                FileType::Directory => Some(Kind::Dir),
+                FileType::Symlink => Some(Kind::Symlink),
+                FileType::Invalid | FileType::Other(_) => None,
+            },
+            anonymous_access: Short::of(status.anonymous_access),
+            unix_mode_bits: u16::from_be_bytes([high, low]),
+            link_count: status.link_count,
+            length: status.length,
+            data_version: status.data_version,
+            owner: status.owner,
+            group: status.group,
+            parent_vnode: status.parent_vnode,
+            parent_uniquifier: status.parent_uniquifier,
+            client_mod_time: status.client_mod_time,
+            server_mod_time: status.server_mod_time,
+        }
+    }
+}
+
+impl From<Brief> for FetchStatus {
+    fn from(brief: Brief) -> Self {
+        Self {
+            interface_version: Self::INTERFACE_VERSION,
+            file_type: match brief.kind {
+                Some(Kind::File) => FileType::File,
+                Some(Kind::Dir) => FileType::Directory,
+                Some(Kind::Symlink) => FileType::Symlink,
+                None => FileType::Invalid,
+            },
+            anonymous_access: brief.anonymous_access.rights(),
+            unix_mode_bits: brief.unix_mode_bits.into(),
+            link_count: brief.link_count,
+            length: brief.length,
+            data_version: brief.data_version,
+            owner: brief.owner,
+            group: brief.group,
+            parent_vnode: brief.parent_vnode,
+            parent_uniquifier: brief.parent_uniquifier,
+            client_mod_time: brief.client_mod_time,
+            server_mod_time: brief.server_mod_time,
+            ..Self::default()
+        }
+    }
 }
 
 /// What was written to a file and is not stored yet.
@@ -150,19 +374,34 @@ impl Dirty {
 }
 
 impl Vnode {
-    pub(crate) fn new(key: FileKey, volume: Arc<Volume>) -> Self {
+    pub(crate) fn new(volume: Arc<Volume>, fid: Fid) -> Self {
         Self {
-            key,
+            fid,
             volume,
             used: AtomicBool::new(true),
-            asking: AsyncMutex::default(),
-            storing: AsyncMutex::default(),
-            streaming: AtomicBool::new(false),
-            stored: Notify::new(),
-            arrived: Notify::new(),
-            locks: Locks::default(),
             state: Mutex::default(),
         }
+    }
+
+    /// The cell it is in.
+    pub(crate) fn cell(&self) -> &CellName {
+        self.volume.cell_name()
+    }
+
+    /// Names it in all cells.
+    pub(crate) fn key(&self) -> FileKey {
+        FileKey {
+            fid: self.fid,
+            cell: self.cell().clone(),
+        }
+    }
+
+    /// What is shared with others who do something with it now.
+    pub(crate) fn work(&self) -> Working<'_> {
+        let mut state = self.lock();
+        let work = Arc::clone(state.work.get_or_insert_default());
+        work.users.fetch_add(1, Ordering::Relaxed);
+        Working { vnode: self, work }
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
@@ -171,57 +410,75 @@ impl Vnode {
 }
 
 impl State {
+    /// As the server told it last, but for what the caller may do.
+    pub(crate) fn status(&self) -> Option<FetchStatus> {
+        self.status.map(FetchStatus::from)
+    }
+
+    pub(crate) fn set_status(&mut self, status: FetchStatus) {
+        self.status = Some(status.into());
+    }
+
     /// The status, if it is promised. That of a directory is not right as long as a change that was
     /// answered waits for one before it: who made it must see it.
     pub(crate) fn promised(&self) -> Option<FetchStatus> {
-        self.status
-            .filter(|_| self.holds() && self.early.is_empty())
+        self.status()
+            .filter(|_| self.holds() && self.rare.early.is_empty())
     }
 
     /// Whether a server's word holds.
     pub(crate) fn holds(&self) -> bool {
         self.promise
-            .is_some_and(|promise| promise.until > Instant::now())
+            .is_some_and(|promise| promise.until() > Instant::now())
     }
 
     /// Takes a status a server told. What is cached of another version goes.
     pub(crate) fn take_status(&mut self, status: FetchStatus) {
+        self.set_status(status);
+        let Some(rare) = self.rare.if_any() else {
+            return;
+        };
         let version = status.data_version;
-        if self.pages.as_ref().is_some_and(|(of, _)| *of != version) && self.changing == 0 {
-            self.pages = None;
+        if rare.pages.as_ref().is_some_and(|(of, _)| *of != version) && rare.changing == 0 {
+            rare.pages = None;
         }
-        if self.link.as_ref().is_some_and(|(of, _)| *of != version) {
-            self.link = None;
+        if rare.link.as_ref().is_some_and(|(of, _)| *of != version) {
+            rare.link = None;
         }
-        if let Some(dirty) = &mut self.dirty
+        if let Some(dirty) = &mut rare.dirty
             && !dirty.resized
         {
             dirty.limit = status.length;
             dirty.length = status.length.max(dirty.ranges.end());
         }
-        self.status = Some(status);
         // Changes that waited for those before them are in it.
-        self.early.retain(|early| early.version() > version);
+        rare.early.retain(|early| early.version() > version);
     }
 
     /// How long the status will be told to be over when it is.
     pub(crate) fn valid(&self) -> Duration {
-        let promise = self.promise.filter(|_| self.early.is_empty());
+        let promise = self.promise.filter(|_| self.rare.early.is_empty());
         let left = promise.map_or(Duration::ZERO, |promise| {
-            promise.until.saturating_duration_since(Instant::now())
+            promise.until().saturating_duration_since(Instant::now())
         });
         left.min(VALID_MOST)
     }
 
     /// Octets written and not stored yet.
     pub(crate) fn written(&self) -> u64 {
-        self.dirty.as_ref().map_or(0, |dirty| dirty.ranges.octets())
+        self.rare
+            .dirty
+            .as_ref()
+            .map_or(0, |dirty| dirty.ranges.octets())
     }
 
     /// The length as programs here see it.
     pub(crate) fn length(&self) -> u64 {
         let stored = self.status.map_or(0, |status| status.length);
-        self.dirty.as_ref().map_or(stored, |dirty| dirty.length)
+        self.rare
+            .dirty
+            .as_ref()
+            .map_or(stored, |dirty| dirty.length)
     }
 
     /// The attributes, under this number.
@@ -234,7 +491,7 @@ impl State {
         let (mut size, mut mtime) = (status.length, status.client_mod_time);
         let mut ctime = status.server_mod_time;
         let mut mode = status.unix_mode_bits;
-        if let Some(dirty) = &self.dirty {
+        if let Some(dirty) = &self.rare.dirty {
             (size, mtime) = (dirty.length, dirty.mtime);
             ctime = ctime.max(dirty.mtime);
             mode = dirty.mode.unwrap_or(mode);
@@ -257,10 +514,13 @@ impl State {
 
     /// What was written, if only from now on.
     pub(crate) fn dirty(&mut self) -> &mut Dirty {
-        let length = self.status.map_or(0, |status| status.length);
-        self.dirty.get_or_insert_with(|| Dirty {
+        let emptied = std::mem::take(&mut self.rare.emptied);
+        let length = self.status.filter(|_| !emptied);
+        let length = length.map_or(0, |status| status.length);
+        self.rare.dirty.get_or_insert_with(|| Dirty {
             length,
             limit: length,
+            resized: emptied,
             mtime: UnixTime::from(SystemTime::now()),
             ..Dirty::default()
         })

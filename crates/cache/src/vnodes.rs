@@ -1,13 +1,13 @@
 //! The vnodes in memory: those in use, and those used lately.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::RangeBounds;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use afar_cell::Volume;
 use afar_types::{Fid, VolumeId};
 
-use crate::storage::FileKey;
 use crate::vnode::Vnode;
 
 /// Vnodes that may be in use beside those kept before the table is cleared of dead ones.
@@ -22,8 +22,10 @@ pub(crate) struct Vnodes {
 
 #[derive(Debug, Default)]
 struct State {
-    /// By fid; there is more than one if cells have fids in common.
-    all: BTreeMap<Fid, Vec<Weak<Vnode>>>,
+    /// By fid.
+    all: BTreeMap<Fid, Weak<Vnode>>,
+    /// Those whose fid another has as well, as cells may have fids in common.
+    others: BTreeMap<Fid, Vec<Weak<Vnode>>>,
     /// Those kept though nobody uses them, in a clock's order.
     kept: VecDeque<Arc<Vnode>>,
     /// Size of `all` at which it is cleared next.
@@ -45,22 +47,20 @@ impl Vnodes {
     /// The vnode of a fid in a volume, a new one if nothing was known.
     pub(crate) fn of(&self, volume: &Arc<Volume>, fid: Fid) -> Arc<Vnode> {
         let mut state = self.lock();
-        let known = state.all.get(&fid).into_iter().flatten();
-        let mut known = known.filter_map(Weak::upgrade);
-        if let Some(known) = known.find(|known| known.key.cell == *volume.cell_name()) {
+        let mut known = state.of(fid..=fid);
+        if let Some(known) = known.find(|known| known.cell() == volume.cell_name()) {
             known.used.store(true, Ordering::Relaxed);
             return known;
         }
-        let key = FileKey {
-            fid,
-            cell: volume.cell_name().clone(),
-        };
-        let vnode = Arc::new(Vnode::new(key, Arc::clone(volume)));
-        state
-            .all
-            .entry(fid)
-            .or_default()
-            .push(Arc::downgrade(&vnode));
+        drop(known);
+        let vnode = Arc::new(Vnode::new(Arc::clone(volume), fid));
+        let first = state.all.entry(fid).or_default();
+        if first.strong_count() == 0 {
+            *first = Arc::downgrade(&vnode);
+        } else {
+            let others = state.others.entry(fid).or_default();
+            others.push(Arc::downgrade(&vnode));
+        }
         state.kept.push_back(Arc::clone(&vnode));
         let dropped = state.shrink(self.limit);
         // What a vnode holds may be the last of another, which must not be dropped under the lock.
@@ -71,28 +71,29 @@ impl Vnodes {
 
     /// Those with this fid in any cell.
     pub(crate) fn of_fid(&self, fid: Fid) -> Vec<Arc<Vnode>> {
-        let state = self.lock();
-        let found = state.all.get(&fid).into_iter().flatten();
-        found.filter_map(Weak::upgrade).collect()
+        self.lock().of(fid..=fid).collect()
     }
 
     /// Those of volumes with this number in any cell.
     pub(crate) fn of_volume(&self, volume: VolumeId) -> Vec<Arc<Vnode>> {
-        let state = self.lock();
         let range = Fid::new(volume.0, 0, 0)..=Fid::new(volume.0, u32::MAX, u32::MAX);
-        let found = state.all.range(range).flat_map(|(_, vnodes)| vnodes);
-        found.filter_map(Weak::upgrade).collect()
+        self.lock().of(range).collect()
     }
 
     /// All of them.
     pub(crate) fn all(&self) -> Vec<Arc<Vnode>> {
-        let state = self.lock();
-        let all = state.all.values().flatten();
-        all.filter_map(Weak::upgrade).collect()
+        self.lock().of(..).collect()
     }
 }
 
 impl State {
+    fn of(&self, fids: impl RangeBounds<Fid> + Clone) -> impl Iterator<Item = Arc<Vnode>> + '_ {
+        let others = self.others.range(fids.clone());
+        let others = others.flat_map(|(_, vnodes)| vnodes);
+        let all = self.all.range(fids).map(|(_, vnode)| vnode);
+        all.chain(others).filter_map(Weak::upgrade)
+    }
+
     /// Keeps no more than so many: those used since they were looked at last stay. Returns the others.
     fn shrink(&mut self, limit: usize) -> Vec<Arc<Vnode>> {
         let mut dropped = Vec::new();
@@ -111,7 +112,8 @@ impl State {
             }
         }
         if self.all.len() > self.clear_at.max(limit + SLACK) {
-            self.all.retain(|_, vnodes| {
+            self.all.retain(|_, vnode| vnode.strong_count() > 0);
+            self.others.retain(|_, vnodes| {
                 vnodes.retain(|vnode| vnode.strong_count() > 0);
                 !vnodes.is_empty()
             });

@@ -41,7 +41,7 @@ impl Cache {
         let volume = &spot.mount.volume;
         let text = match name {
             b"afs.cell" => volume.cell_name().to_string(),
-            b"afs.fid" => spot.vnode.key.fid.to_string(),
+            b"afs.fid" => spot.vnode.fid.to_string(),
             b"afs.volume" => self.volume_name(&user, spot).await,
             b"afs.data_version" => self
                 .fresh(&user, &spot.vnode)
@@ -107,15 +107,15 @@ impl Cache {
         if spot.mount.volume.kind() != VolumeType::ReadWrite {
             return Err(Errno::EROFS);
         }
-        if !spot.vnode.key.fid.vnode.is_directory() {
+        if !spot.vnode.fid.vnode.is_directory() {
             return Err(Errno::ENOTDIR);
         }
         let acl = Acl::parse(value).map_err(|_| Errno::EINVAL)?;
         let (client, vnode) = (&user.client, &spot.vnode);
-        let stored = client.store_acl(&vnode.volume, vnode.key.fid, &acl).await;
+        let stored = client.store_acl(&vnode.volume, vnode.fid, &acl).await;
         stored.map_err(|error| self.failed(vnode, "storing an access list", &error))?;
         // Rights to all that is in it may be others now, and nobody tells us, as it was our change.
-        self.0.breaks.break_volume(vnode.key.fid.volume);
+        self.0.breaks.break_volume(vnode.fid.volume);
         Ok(())
     }
 
@@ -126,20 +126,22 @@ impl Cache {
             self.drop_one(vnode);
             return;
         }
-        for other in self.0.vnodes.of_volume(vnode.key.fid.volume) {
-            if other.key.cell == vnode.key.cell {
+        for other in self.0.vnodes.of_volume(vnode.fid.volume) {
+            if other.cell() == vnode.cell() {
                 self.drop_one(&other);
             }
         }
     }
 
     fn drop_one(&self, vnode: &Arc<Vnode>) {
-        self.0.breaks.count(vnode.key.fid);
+        self.0.breaks.count(vnode.fid);
         let mut state = vnode.lock();
         state.promise = None;
-        (state.pages, state.link) = (None, None);
-        if state.dirty.is_none() {
-            self.0.storage.forget(&vnode.key);
+        if let Some(rare) = state.rare.if_any() {
+            (rare.pages, rare.link) = (None, None);
+        }
+        if state.rare.dirty.is_none() {
+            self.0.storage.forget(&vnode.key());
         }
         drop(state);
         self.0.breaks.invalidate(vnode);
@@ -164,7 +166,7 @@ impl Cache {
 
     async fn acl(&self, user: &User, spot: &Spot) -> Result<Bytes, Errno> {
         let vnode = &spot.vnode;
-        let acl = user.client.fetch_acl(&vnode.volume, vnode.key.fid).await;
+        let acl = user.client.fetch_acl(&vnode.volume, vnode.fid).await;
         let acl = acl.map_err(|error| self.failed(vnode, "asking for an access list", &error))?;
         Ok(acl.to_text().map_err(|_| Errno::EIO)?.into())
     }
@@ -181,6 +183,6 @@ fn suffix_of(kind: VolumeType) -> &'static str {
 
 /// Whether something is the root of the volume it is in.
 fn is_root(spot: &Spot) -> bool {
-    let fid = spot.vnode.key.fid;
+    let fid = spot.vnode.fid;
     fid == afar_types::Fid::root(fid.volume)
 }

@@ -2,10 +2,11 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
-/// A cell's name: a DNS domain in lower case, such as `example.org`.
+/// A cell's name: a DNS domain in lower case, such as `example.org`. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct CellName(String);
+pub struct CellName(Arc<str>);
 
 /// Why a text is no cell name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -57,7 +58,7 @@ impl FromStr for CellName {
         if name.len() > Self::MAX || name.split('.').any(|part| part.len() > 63) {
             return Err(CellNameError::TooLong(text.to_owned()));
         }
-        Ok(Self(name.to_ascii_lowercase()))
+        Ok(Self(name.to_ascii_lowercase().into()))
     }
 }
 

@@ -169,7 +169,7 @@ impl Cache {
             return;
         };
         let (vnode, version) = (&open.spot.vnode, status.data_version);
-        let present = self.0.storage.present(&vnode.key, version, next.clone());
+        let present = self.0.storage.present(&vnode.key(), version, next.clone());
         let missing = present.unwrap_or_default().gaps(next.clone());
         if !missing.is_empty() {
             self.launch(user, vnode, status, next);

@@ -49,13 +49,13 @@ impl Sink for Landing {
         let mut at = offset;
         // What cannot be kept is not there for readers, who fetch it past the cache then.
         for chunk in chunks {
-            let (key, version) = (&self.vnode.key, self.version);
+            let (key, version) = (&self.vnode.key(), self.version);
             self.storage
                 .write_clean(key, version, at, &chunk, self.length);
             at += chunk.len() as u64;
         }
-        tracing::trace!(fid = %self.vnode.key.fid, at, "data came");
-        self.vnode.arrived.notify_waiters();
+        tracing::trace!(fid = %self.vnode.fid, at, "data came");
+        self.vnode.work().arrived.notify_waiters();
         Ok(())
     }
 }
@@ -94,9 +94,10 @@ impl Cache {
         range: Range<u64>,
     ) -> Result<Pieces, Refetch> {
         let version = status.data_version;
+        let work = vnode.work();
         let mut landed = 0;
         loop {
-            let arrived = vnode.arrived.notified();
+            let arrived = work.arrived.notified();
             tokio::pin!(arrived);
             arrived.as_mut().enable();
             let pieces = self.cached(vnode, version, range.clone()).await;
@@ -124,7 +125,7 @@ impl Cache {
                     break;
                 }
                 arrived.as_mut().await;
-                arrived.set(vnode.arrived.notified());
+                arrived.set(work.arrived.notified());
                 arrived.as_mut().enable();
                 if flight.ended().is_none() {
                     // Some of it has come: look whether it is what is wanted.
@@ -141,7 +142,7 @@ impl Cache {
         version: DataVersion,
         range: Range<u64>,
     ) -> io::Result<Pieces> {
-        let (storage, key) = (&self.0.storage, &vnode.key);
+        let (storage, key) = (&self.0.storage, &vnode.key());
         match storage.read(key, version, range.clone(), Wait::No) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 let (storage, key) = (Arc::clone(storage), key.clone());
@@ -171,7 +172,7 @@ impl Cache {
         range: Range<u64>,
     ) -> Result<Pieces, Refetch> {
         let sink = Arc::new(Direct::default());
-        let (client, fid) = (&user.client, vnode.key.fid);
+        let (client, fid) = (&user.client, vnode.fid);
         let fetched = client.fetch_range(&vnode.volume, fid, *status, range, &sink);
         self.check(vnode, &fetched.await.map(drop))?;
         let mut pieces = sink.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -195,7 +196,7 @@ impl Cache {
             range: start..end,
             end: Mutex::new(None),
         });
-        vnode.lock().flights.push(Arc::clone(&flight));
+        vnode.lock().rare.flights.push(Arc::clone(&flight));
         let (cache, vnode, status) = (self.clone(), Arc::clone(vnode), *status);
         let user = Arc::clone(user);
         let landing = Landed {
@@ -217,7 +218,7 @@ impl Cache {
         range: Range<u64>,
     ) -> Result<(), Error> {
         let version = status.data_version;
-        let present = self.0.storage.present(&vnode.key, version, range.clone());
+        let present = self.0.storage.present(&vnode.key(), version, range.clone());
         let gaps = present.unwrap_or_default().gaps(range.clone());
         let sink = Arc::new(Landing {
             storage: Arc::clone(&self.0.storage),
@@ -225,18 +226,25 @@ impl Cache {
             version,
             length: status.length,
         });
-        let (client, fid) = (&user.client, vnode.key.fid);
+        let (client, fid) = (&user.client, vnode.fid);
         for gap in gaps {
             let fetched = client.fetch_range(&vnode.volume, fid, *status, gap, &sink);
-            fetched.await?;
+            if let Err(error) = fetched.await {
+                // A server says what version data is of when all of it has been sent, and what came
+                // before that is here.
+                if matches!(error, Error::Changing(_)) {
+                    self.0.storage.drop_clean(&vnode.key());
+                }
+                return Err(error);
+            }
         }
         Ok(())
     }
 
     /// Tells the kernel that a file's data is not what it was.
     pub(crate) fn data_changed(&self, vnode: &Vnode) {
-        for inode in self.0.inodes.of_vnode(vnode) {
-            let ino = inode.ino;
+        let numbers: Vec<_> = vnode.lock().numbers().collect();
+        for ino in numbers {
             self.0.breaks.tell(Invalidation::Inode { ino, data: true });
         }
     }
@@ -253,11 +261,11 @@ impl Drop for Landed {
         self.flight
             .set(Err(Error::Nonsense("a fetch was given up")));
         let mut state = self.vnode.lock();
-        state
-            .flights
-            .retain(|other| !Arc::ptr_eq(other, &self.flight));
+        let flights = &mut state.rare.flights;
+        flights.retain(|other| !Arc::ptr_eq(other, &self.flight));
+        state.rare.tidy();
         drop(state);
-        self.vnode.arrived.notify_waiters();
+        self.vnode.work().arrived.notify_waiters();
     }
 }
 
@@ -279,7 +287,7 @@ impl Flight {
 /// The fetch under way that will bring this octet.
 fn flight_for(vnode: &Vnode, version: DataVersion, place: u64) -> Option<Arc<Flight>> {
     let state = vnode.lock();
-    let mut flights = state.flights.iter();
+    let mut flights = state.rare.flights.iter();
     let flight = flights.find(|flight| flight.version == version && flight.range.contains(&place));
     flight.cloned()
 }

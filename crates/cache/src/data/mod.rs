@@ -68,7 +68,7 @@ impl Cache {
                 Ok(data) => return Ok(data),
             }
         }
-        tracing::warn!(fid = %vnode.key.fid, "a file changes faster than it can be read");
+        tracing::warn!(fid = %vnode.fid, "a file changes faster than it can be read");
         Err(Errno::EIO)
     }
 
@@ -82,13 +82,13 @@ impl Cache {
         };
         let (mut length, mut limit) = (status.length, status.length);
         let mut hidden = crate::ranges::RangeSet::default();
-        if let Some(dirty) = &state.dirty {
+        if let Some(dirty) = &state.rare.dirty {
             length = dirty.length;
             limit = limit.min(dirty.limit);
             let all = view.range.start..view.range.end.min(length);
             for part in dirty.ranges.within(all) {
                 hidden.insert(part.clone());
-                let pieces = self.0.storage.read_dirty(&vnode.key, part);
+                let pieces = self.0.storage.read_dirty(&vnode.key(), part);
                 let pieces = pieces.map_err(|error| storage_failed(vnode, &error))?;
                 view.written.extend(pieces);
             }
@@ -141,6 +141,6 @@ enum Refetch {
 
 /// Says in the log that the cache's own storage failed.
 fn storage_failed(vnode: &Vnode, error: &std::io::Error) -> Errno {
-    tracing::error!(fid = %vnode.key.fid, %error, "the cache's storage failed");
+    tracing::error!(fid = %vnode.fid, %error, "the cache's storage failed");
     Errno::of_storage(error)
 }

@@ -70,8 +70,10 @@ impl Cache {
             ahead: std::sync::Mutex::default(),
         })))?;
         let mut state = vnode.lock();
-        state.opens += 1;
-        state.writers += u32::from(flags.write);
+        let rare = &mut *state.rare;
+        rare.opens += 1;
+        rare.writers += u32::from(flags.write);
+        rare.emptied |= flags.write && flags.truncate && rare.dirty.is_none();
         Ok(handle)
     }
 
@@ -104,7 +106,7 @@ impl Cache {
     async fn store_and_tell(&self, open: &OpenFile) -> Result<(), Errno> {
         let vnode = &open.spot.vnode;
         let stored = self.store(&*self.user(open.opener).await, vnode).await;
-        let failed = vnode.lock().failed.take();
+        let failed = (vnode.lock().rare.if_any()).and_then(|rare| rare.failed.take());
         match (stored, failed) {
             (Err(error), _) | (Ok(()), Some(error)) => Err(error),
             (Ok(()), None) => Ok(()),
@@ -122,13 +124,15 @@ impl Cache {
         }
         let (last, hidden) = {
             let mut state = vnode.lock();
-            state.opens = state.opens.saturating_sub(1);
-            state.writers = state.writers.saturating_sub(u32::from(open.flags.write));
-            let last = state.opens == 0;
-            (last, state.hidden.take_if(|_| last))
+            let rare = &mut *state.rare;
+            rare.opens = rare.opens.saturating_sub(1);
+            rare.writers = rare.writers.saturating_sub(u32::from(open.flags.write));
+            rare.emptied &= rare.writers > 0;
+            let last = rare.opens == 0;
+            (last, rare.hidden.take_if(|_| last))
         };
         if let Some((directory, name)) = hidden {
-            vnode.lock().dirty = None;
+            vnode.lock().rare.dirty = None;
             self.drop_dirty(vnode);
             let user = self.user(open.opener).await;
             self.remove_hidden(&user, &directory, &name, vnode).await;
@@ -137,6 +141,7 @@ impl Cache {
             self.try_store(vnode).await;
             self.drop_refused(vnode);
         }
+        vnode.lock().rare.tidy();
     }
 }
 

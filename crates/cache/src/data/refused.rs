@@ -51,9 +51,9 @@ impl Dirty {
 impl State {
     /// Has the one who closes the file told that storing failed.
     pub(super) fn store_failed(&mut self, error: Errno) {
-        self.failed = Some(error);
-        let status = self.status;
-        if let Some(dirty) = &mut self.dirty {
+        let (status, rare) = (self.status(), &mut *self.rare);
+        rare.failed = Some(error);
+        if let Some(dirty) = &mut rare.dirty {
             dirty.note_failure(error, status);
         }
     }
@@ -65,8 +65,8 @@ impl Cache {
     pub(crate) fn drop_refused(&self, vnode: &Arc<Vnode>) -> bool {
         let refused = {
             let state = vnode.lock();
-            let failed = state.dirty.as_ref().and_then(|dirty| dirty.failed);
-            state.writers == 0 && failed.is_some_and(|failed| failed.for_good)
+            let failed = state.rare.dirty.as_ref().and_then(|dirty| dirty.failed);
+            state.rare.writers == 0 && failed.is_some_and(|failed| failed.for_good)
         };
         if refused {
             self.drop_written(vnode, "its server refused it, and it was closed");
@@ -79,8 +79,8 @@ impl Cache {
     pub(super) fn drop_overtaken(&self, vnode: &Arc<Vnode>, status: &FetchStatus) -> bool {
         let overtaken = {
             let state = vnode.lock();
-            let dirty = state.dirty.as_ref();
-            state.writers == 0 && dirty.is_some_and(|dirty| dirty.is_overtaken(status))
+            let dirty = state.rare.dirty.as_ref();
+            state.rare.writers == 0 && dirty.is_some_and(|dirty| dirty.is_overtaken(status))
         };
         if overtaken {
             self.drop_written(vnode, "somebody else changed it before it could be stored");
@@ -90,12 +90,12 @@ impl Cache {
 
     /// Drops what was written to a file; says why.
     fn drop_written(&self, vnode: &Arc<Vnode>, why: &str) {
-        let Some(dirty) = vnode.lock().dirty.take() else {
+        let Some(dirty) = vnode.lock().rare.dirty.take() else {
             return;
         };
-        let (cell, fid, octets) = (&vnode.key.cell, vnode.key.fid, dirty.ranges.octets());
+        let (cell, fid, octets) = (vnode.cell(), vnode.fid, dirty.ranges.octets());
         tracing::error!(%cell, %fid, octets, "what was written to a file is dropped: {why}");
-        self.0.storage.forget(&vnode.key);
+        self.0.storage.forget(&vnode.key());
         self.drop_dirty(vnode);
         self.data_changed(vnode);
     }

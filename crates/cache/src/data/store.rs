@@ -12,7 +12,7 @@ use bytes::Bytes;
 use super::storage_failed;
 use crate::cache::Cache;
 use crate::error::Errno;
-use crate::storage::{FileKey, Storage, Wait};
+use crate::storage::{FileKey, Pieces, Storage, Wait};
 use crate::users::User;
 use crate::vnode::{Dirty, Since, Vnode};
 
@@ -20,12 +20,16 @@ use crate::vnode::{Dirty, Since, Vnode};
 /// they are at hand.
 const BRIDGE: u64 = 256 << 10;
 
+/// Octets between all ranges of a file at most, as they are in memory until it is stored.
+const BRIDGES: u64 = 8 << 20;
+
 /// Octets of a file that are to be stored: those written, and between them some that the server has
 /// already.
 struct Written {
     storage: Arc<dyn Storage>,
     key: FileKey,
-    version: DataVersion,
+    /// Octets between those written, with their places. The cache may drop them at any time.
+    bridges: Pieces,
     /// Behind it, what was not written is zero.
     limit: u64,
     length: u64,
@@ -56,16 +60,15 @@ impl Written {
             let length = usize::try_from(to - from).map_err(io::Error::other)?;
             return Ok(Bytes::from(vec![0; length]));
         }
-        let clean = from..to.min(self.limit);
-        let clean = self
-            .storage
-            .read(&self.key, self.version, clean, Wait::Yes)?;
-        match clean.into_iter().next() {
-            Some((at, data)) if at == from => Ok(data),
-            _ => Err(io::Error::other(
-                "what was to be stored is gone from the cache",
-            )),
-        }
+        let after = self.bridges.partition_point(|(at, _)| *at <= from);
+        let piece = after.checked_sub(1).and_then(|place| {
+            let (at, data) = &self.bridges[place];
+            let start = usize::try_from(from - at).ok()?;
+            let length = usize::try_from(to.min(self.limit) - from).ok()?;
+            let end = start.saturating_add(length).min(data.len());
+            (start < end).then(|| data.slice(start..end))
+        });
+        piece.ok_or_else(|| io::Error::other("what was to be stored is gone from the cache"))
     }
 }
 
@@ -76,6 +79,8 @@ struct Plan {
     /// Where the file is to be cut before anything is stored.
     cut: Option<u64>,
     ranges: Vec<Range<u64>>,
+    /// What lies between written octets within these ranges, and is not zero.
+    bridges: Pieces,
 }
 
 impl Plan {
@@ -107,8 +112,9 @@ impl Cache {
         vnode: &Arc<Vnode>,
         most: u64,
     ) -> Result<(), Errno> {
-        let _one = vnode.storing.lock().await;
-        if vnode.lock().dirty.is_none() {
+        let work = vnode.work();
+        let _one = work.storing.lock().await;
+        if vnode.lock().rare.dirty.is_none() {
             return Ok(());
         }
         // What is merged must belong to the version the server has.
@@ -133,18 +139,18 @@ impl Cache {
         let begun = Instant::now();
         match self.carry_out(user, vnode, &plan).await {
             Ok((status, calls)) => {
-                vnode.lock().store_pace = plan.pace(begun.elapsed());
+                vnode.lock().rare.store_pace = plan.pace(begun.elapsed());
                 self.settle(vnode, &plan, status, calls)
             }
             Err(error) => {
-                if let Some(dirty) = &mut vnode.lock().dirty {
+                if let Some(dirty) = &mut vnode.lock().rare.dirty {
                     dirty.since = None;
                     dirty.unstored |= plan.dirty.unstored;
                 }
                 // The server may have some of it: its status and what is cached of it are in doubt.
-                self.0.breaks.count(vnode.key.fid);
+                self.0.breaks.count(vnode.fid);
                 vnode.lock().promise = None;
-                let (cell, fid) = (&vnode.key.cell, vnode.key.fid);
+                let (cell, fid) = (vnode.cell(), vnode.fid);
                 tracing::error!(%cell, %fid, %error, "what was written cannot be stored; it is kept");
                 let number = Errno::of(&error);
                 self.store_failed(vnode, number);
@@ -158,7 +164,7 @@ impl Cache {
     /// logged, told when the file is closed next, and tried again.
     pub(crate) async fn try_store(&self, vnode: &Arc<Vnode>) {
         if let Err(error) = self.store_unasked(vnode).await {
-            tracing::debug!(fid = %vnode.key.fid, %error, "to be stored again later");
+            tracing::debug!(fid = %vnode.fid, %error, "to be stored again later");
         }
     }
 
@@ -167,7 +173,7 @@ impl Cache {
     /// # Errors
     /// As [`store`](Self::store).
     pub(crate) async fn store_unasked(&self, vnode: &Arc<Vnode>) -> Result<(), Errno> {
-        let writer = vnode.lock().dirty.as_ref().map(|dirty| dirty.writer);
+        let writer = vnode.lock().rare.dirty.as_ref().map(|dirty| dirty.writer);
         match writer {
             Some(uid) => self.store(&*self.user(uid).await, vnode).await,
             None => Ok(()),
@@ -176,14 +182,14 @@ impl Cache {
 
     /// Drops what was written to a file that is no more: there is nowhere it could ever be stored.
     pub(crate) fn discard(&self, vnode: &Vnode) {
-        let Some(dirty) = vnode.lock().dirty.take() else {
+        let Some(dirty) = vnode.lock().rare.dirty.take() else {
             return;
         };
-        let (cell, fid, octets) = (&vnode.key.cell, vnode.key.fid, dirty.ranges.octets());
+        let (cell, fid, octets) = (vnode.cell(), vnode.fid, dirty.ranges.octets());
         if octets > 0 {
             tracing::error!(%cell, %fid, octets, "written to a file that was removed; dropped");
         }
-        self.0.storage.forget(&vnode.key);
+        self.0.storage.forget(&vnode.key());
         self.drop_dirty(vnode);
     }
 
@@ -194,7 +200,7 @@ impl Cache {
 
     fn plan(&self, vnode: &Vnode, base: FetchStatus, most: u64) -> Result<Option<Plan>, Errno> {
         let mut state = vnode.lock();
-        let Some(dirty) = &mut state.dirty else {
+        let Some(dirty) = &mut state.rare.dirty else {
             return Ok(None);
         };
         dirty.since = None;
@@ -210,13 +216,22 @@ impl Cache {
         drop(state);
         let limit = dirty.limit.min(base.length);
         let mut ranges: Vec<Range<u64>> = Vec::new();
+        let (mut bridges, mut room) = (Pieces::new(), BRIDGES);
         for range in dirty.ranges.iter() {
-            match ranges.last_mut() {
-                Some(last) if self.bridges(vnode, base, limit, last.end..range.start)? => {
+            if let Some(last) = ranges.last_mut() {
+                let gap = last.end..range.start.min(limit).max(last.end);
+                let length = gap.end - gap.start;
+                if range.start - last.end <= BRIDGE
+                    && length <= room
+                    && let Some(pieces) = self.bridge(vnode, base.data_version, gap)?
+                {
+                    bridges.extend(pieces);
+                    room -= length;
                     last.end = range.end;
+                    continue;
                 }
-                _ => ranges.push(range),
             }
+            ranges.push(range);
         }
         // Calls make a file longer only as far as their data reaches.
         let reaches = ranges.last().map_or(0, |last| last.end);
@@ -230,28 +245,25 @@ impl Cache {
             dirty,
             cut,
             ranges,
+            bridges,
         }))
     }
 
-    /// Whether what lies between two ranges is short and at hand.
-    fn bridges(
+    /// What lies between two ranges, if it is at hand.
+    fn bridge(
         &self,
         vnode: &Vnode,
-        base: FetchStatus,
-        limit: u64,
+        version: DataVersion,
         gap: Range<u64>,
-    ) -> Result<bool, Errno> {
-        if gap.end - gap.start > BRIDGE {
-            return Ok(false);
+    ) -> Result<Option<Pieces>, Errno> {
+        let wanted = gap.end - gap.start;
+        if wanted == 0 {
+            return Ok(Some(Pieces::new()));
         }
-        let clean = gap.start..gap.end.min(limit).max(gap.start);
-        let wanted = clean.end - clean.start;
-        // Read, and not only looked for: what is damaged would be missed when it is stored.
-        let (storage, version) = (&self.0.storage, base.data_version);
-        let there = storage.read(&vnode.key, version, clean, Wait::Yes);
+        let there = self.0.storage.read(&vnode.key(), version, gap, Wait::Yes);
         let there = there.map_err(|error| storage_failed(vnode, &error))?;
-        let there: u64 = there.iter().map(|(_, data)| data.len() as u64).sum();
-        Ok(there == wanted)
+        let octets: u64 = there.iter().map(|(_, data)| data.len() as u64).sum();
+        Ok((octets == wanted).then_some(there))
     }
 
     async fn carry_out(
@@ -262,8 +274,8 @@ impl Cache {
     ) -> Result<(FetchStatus, u64), Error> {
         let source = Arc::new(Written {
             storage: Arc::clone(&self.0.storage),
-            key: vnode.key.clone(),
-            version: plan.base.data_version,
+            key: vnode.key(),
+            bridges: plan.bridges.clone(),
             limit: plan.dirty.limit.min(plan.base.length),
             length: plan.dirty.length,
         });
@@ -272,7 +284,7 @@ impl Cache {
             client_mod_time: plan.dirty.mtime,
             ..StoreStatus::default()
         };
-        let (volume, fid, client) = (&vnode.volume, vnode.key.fid, &user.client);
+        let (volume, fid, client) = (&vnode.volume, vnode.fid, &user.client);
         let (mut status, mut calls) = (plan.base, 0);
         if let Some(cut) = plan.cut {
             let stored = client.store_range(volume, fid, cut..cut, cut, &source, attributes);
@@ -305,11 +317,11 @@ impl Cache {
         calls: u64,
     ) -> Result<(), Errno> {
         // What is on its way may be from before.
-        self.0.breaks.count(vnode.key.fid);
+        self.0.breaks.count(vnode.fid);
         let base = plan.base.data_version;
         let alone = status.data_version.0 == base.0 + calls;
         let mut state = vnode.lock();
-        let Some(dirty) = &mut state.dirty else {
+        let Some(dirty) = &mut state.rare.dirty else {
             return Ok(());
         };
         let since = dirty.since.take().unwrap_or_default();
@@ -324,7 +336,7 @@ impl Cache {
         let settled = self
             .0
             .storage
-            .stored(&vnode.key, &done, from, status.data_version);
+            .stored(&vnode.key(), &done, from, status.data_version);
         for range in done.iter() {
             dirty.ranges.remove(range);
         }
@@ -332,30 +344,28 @@ impl Cache {
             dirty.mode = None;
         }
         if dirty.ranges.is_empty() && !dirty.unstored && dirty.mode.is_none() {
-            state.dirty = None;
+            state.rare.dirty = None;
         } else {
             // What is left was done to what is stored now.
             dirty.kept = false;
             dirty.resized = dirty.unstored;
             dirty.limit = since.limit.min(status.length);
         }
-        state.failed = None;
+        state.rare.failed = None;
         if !alone {
             state.promise = None;
         }
-        let current = state.status.map(|status| status.data_version);
+        let current = state.status().map(|status| status.data_version);
         if current <= Some(status.data_version) {
             state.take_status(status);
         }
-        let clean = state.dirty.is_none();
+        let clean = state.rare.dirty.is_none();
         drop(state);
         if clean {
             self.drop_dirty(vnode);
         }
         if alone {
-            for inode in self.0.inodes.of_vnode(vnode) {
-                inode.note_stored(base, status.data_version);
-            }
+            vnode.lock().note_stored(base, status.data_version);
         } else {
             self.data_changed(vnode);
         }

@@ -27,8 +27,9 @@ struct Streaming(Arc<Vnode>);
 
 impl Drop for Streaming {
     fn drop(&mut self) {
-        self.0.streaming.store(false, Ordering::SeqCst);
-        self.0.stored.notify_waiters();
+        let work = self.0.work();
+        work.streaming.store(false, Ordering::SeqCst);
+        work.stored.notify_waiters();
     }
 }
 
@@ -48,7 +49,7 @@ impl Cache {
         self.fresh(&user, vnode).await?;
         let offset = (!open.flags.append).then_some(offset);
         let mut written = self.write_here(&open, offset, data);
-        if written == Err(Errno::ENOSPC) && vnode.lock().dirty.is_some() {
+        if written == Err(Errno::ENOSPC) && vnode.lock().rare.dirty.is_some() {
             // What is stored needs no room here any more.
             self.store(&user, vnode).await?;
             written = self.write_here(&open, offset, data);
@@ -70,10 +71,13 @@ impl Cache {
     fn write_here(&self, open: &OpenFile, offset: Option<u64>, data: &[u8]) -> Result<u64, Errno> {
         let vnode = &open.spot.vnode;
         let mut state = vnode.lock();
-        let offset = offset.unwrap_or_else(|| state.length());
+        let offset = offset.unwrap_or_else(|| match state.rare.emptied {
+            true => 0,
+            false => state.length(),
+        });
         let end = offset.checked_add(data.len() as u64);
         let end = end.filter(|end| *end <= LENGTH_MOST).ok_or(Errno::EFBIG)?;
-        let stored = self.0.storage.write_dirty(&vnode.key, offset, data);
+        let stored = self.0.storage.write_dirty(&vnode.key(), offset, data);
         stored.map_err(|error| storage_failed(vnode, &error))?;
         let dirty = state.dirty();
         dirty.ranges.insert(offset..end);
@@ -94,15 +98,16 @@ impl Cache {
 
     /// Waits until there may be written more.
     async fn make_room(&self, user: &User, vnode: &Arc<Vnode>) -> Result<(), Errno> {
+        let work = vnode.work();
         loop {
-            let stored = vnode.stored.notified();
+            let stored = work.stored.notified();
             tokio::pin!(stored);
             stored.as_mut().enable();
             let octets = vnode.lock().written();
             if octets <= self.0.config.dirty {
                 return Ok(());
             }
-            if !vnode.streaming.load(Ordering::SeqCst) {
+            if !work.streaming.load(Ordering::SeqCst) {
                 return self.store(user, vnode).await;
             }
             stored.await;
@@ -113,7 +118,8 @@ impl Cache {
     /// there is much.
     fn stream(&self, user: &Arc<User>, vnode: &Arc<Vnode>) {
         // Who closes the file is to be told first of what failed.
-        if vnode.lock().failed.is_some() || vnode.streaming.swap(true, Ordering::SeqCst) {
+        let failed = vnode.lock().rare.failed.is_some();
+        if failed || vnode.work().streaming.swap(true, Ordering::SeqCst) {
             return;
         }
         let streaming = Streaming(Arc::clone(vnode));
@@ -126,14 +132,14 @@ impl Cache {
                     if state.written() <= least {
                         break;
                     }
-                    state.store_pace.saturating_mul(STREAM_TIME)
+                    state.rare.store_pace.saturating_mul(STREAM_TIME)
                 };
                 let most = most.clamp(least, cache.0.config.dirty);
                 if cache.store_some(&user, vnode, most).await.is_err() {
                     // It is in the log, and told when the file is closed.
                     break;
                 }
-                vnode.stored.notify_waiters();
+                vnode.work().stored.notify_waiters();
             }
         });
     }
@@ -151,10 +157,10 @@ impl Cache {
         }
         {
             let mut state = vnode.lock();
-            if state.length() == length && (state.dirty.is_some() || status.length == length) {
+            if state.length() == length && (state.rare.dirty.is_some() || status.length == length) {
                 return Ok(());
             }
-            let cut = self.0.storage.cut_dirty(&vnode.key, length);
+            let cut = self.0.storage.cut_dirty(&vnode.key(), length);
             cut.map_err(|error| storage_failed(vnode, &error))?;
             let dirty = state.dirty();
             dirty.ranges.remove(length..u64::MAX);

@@ -79,22 +79,20 @@ impl Shared {
     /// Puts a whole block on the disk. If that fails it stays in memory for a while.
     fn land(&self, landing: &Landing) {
         let still = |state: &State| state.arriving.is(landing.id, &landing.data);
-        match self.put(landing, still) {
-            Ok(true) => self.lock().arriving.remove(landing.id),
-            Ok(false) => {}
-            Err(error) => {
-                let mut state = self.lock();
-                self.failing(&mut state, &error);
-            }
+        let landed = |state: &mut State| state.arriving.remove(landing.id);
+        if let Err(error) = self.put(landing, still, landed) {
+            let mut state = self.lock();
+            self.failing(&mut state, &error);
         }
     }
 
     /// Writes octets into a slot, unless they are no longer wanted then. Returns whether that was
-    /// done.
+    /// done; if so, `landed` is told before anybody else sees it.
     pub(super) fn put(
         &self,
         landing: &Landing,
         wanted: impl Fn(&State) -> bool,
+        landed: impl FnOnce(&mut State),
     ) -> io::Result<bool> {
         let slot = {
             let mut state = self.lock();
@@ -133,6 +131,7 @@ impl Shared {
             return Err(error);
         }
         let replaced = state.index.insert(Block::new(&record, slot));
+        landed(&mut state);
         self.release(&mut state, replaced.into_iter().collect());
         while state.index.files() > self.limits.files && self.evict(&mut state) {}
         Ok(true)

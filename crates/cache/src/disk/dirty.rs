@@ -243,21 +243,30 @@ impl Shared {
         }
     }
 
-    /// Moves those of one block. What cannot be moved is dropped.
+    /// Moves those of one block. What cannot be moved is dropped; what was written over meanwhile is looked
+    /// at again.
     fn move_block(&self, key: &FileKey, number: u64) {
+        let start = number.saturating_mul(BLOCK);
+        let all = start..start.saturating_add(BLOCK);
         let Some(layers) = self.layers(key, number) else {
-            return;
+            return self.uncover(&mut self.lock(), key, &all);
         };
-        let mut moved = false;
-        if let Some(landing) = self.merge(&layers) {
-            let still = |state: &State| {
-                let entry = state.written.find_entry(key);
-                entry.is_some_and(|entry| {
+        let still = |state: &State| {
+            let file = state.index.file(layers.id.file);
+            let entry = state.written.find_entry(key);
+            file.is_some_and(|file| file.version == layers.version)
+                && entry.is_some_and(|entry| {
                     let mut over = layers.over.iter();
                     over.all(|part| entry.settled().gaps(part.clone()).is_empty())
                 })
-            };
-            moved = match self.put(&landing, still) {
+        };
+        let landed = |state: &mut State| {
+            state.written.drop_settled(key, all.clone());
+            self.note_over(state, key, layers.id.file);
+        };
+        let mut moved = false;
+        if let Some(landing) = self.merge(&layers) {
+            moved = match self.put(&landing, still, landed) {
                 Ok(moved) => moved,
                 Err(error) => {
                     self.failing(&mut self.lock(), &error);
@@ -265,13 +274,9 @@ impl Shared {
                 }
             };
         }
-        let start = layers.id.start();
         let mut state = self.lock();
-        if moved {
-            state.written.drop_settled(key, start..start + BLOCK);
-            self.note_over(&mut state, key, layers.id.file);
-        } else {
-            self.uncover(&mut state, key, &(start..start + BLOCK));
+        if !moved && still(&state) {
+            self.uncover(&mut state, key, &all);
         }
     }
 

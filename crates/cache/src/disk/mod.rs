@@ -225,6 +225,13 @@ impl Storage for Disk {
         Ok(())
     }
 
+    fn drop_clean(&self, key: &FileKey) {
+        let mut state = self.shared.lock();
+        if let Some(file) = state.id(key) {
+            self.shared.drop_clean(&mut state, file, key);
+        }
+    }
+
     fn forget(&self, key: &FileKey) {
         self.shared.forget(key);
     }

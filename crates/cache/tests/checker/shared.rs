@@ -7,6 +7,8 @@ use crate::worker::{READ, WHO, Worker};
 
 /// Octets written at a time.
 const STEP: usize = 65_536;
+/// Octets read at a time.
+const AT_ONCE: u32 = 131_072;
 
 /// The content of this number. 0 is the empty file.
 pub(crate) fn content(number: u64) -> Vec<u8> {
@@ -31,6 +33,24 @@ fn number_of(octets: &[u8]) -> Option<u64> {
     let head = octets.get(..8)?;
     let number = u64::from_le_bytes(head.try_into().ok()?);
     (content(number) == octets).then_some(number)
+}
+
+/// What octets are that are no content.
+fn description(octets: &[u8]) -> String {
+    let Some(head) = octets.get(..8) else {
+        return format!("{octets:?}");
+    };
+    let number = u64::from_le_bytes(head.try_into().unwrap());
+    if number > 1 << 32 {
+        return format!("begins with {head:?}");
+    }
+    let whole = content(number);
+    let same = whole.iter().zip(octets).take_while(|(a, b)| a == b).count();
+    let rest = &octets[same..octets.len().min(same + 24)];
+    format!(
+        "{number} of {} octets up to {same}, then {rest:?}",
+        whole.len()
+    )
 }
 
 impl Worker {
@@ -75,10 +95,11 @@ impl Worker {
         let partly = octets.is_empty() && allowed.unsettled || allowed.doubtful;
         assert!(
             !matching.is_empty() || number.is_none() && partly,
-            "machine {} read of file{place} {number:?} ({} octets), looking from {from}, having seen \
+            "machine {} read of file{place} {number:?} ({} octets: {}), looking from {from}, having seen \
              {seen}; it might see {allowed:?}",
             self.machine,
             octets.len(),
+            description(&octets),
         );
         register.saw(self.machine, &matching);
     }
@@ -154,11 +175,12 @@ impl Worker {
         let mut data = Vec::new();
         loop {
             let at = data.len() as u64;
-            let piece = self.cache().read(handle, at, 131_072).await?;
-            if piece.is_empty() {
+            let piece = self.cache().read(handle, at, AT_ONCE).await?;
+            data.extend_from_slice(&piece);
+            // To ask for more behind the end might be answered from the next version.
+            if piece.len() < AT_ONCE as usize {
                 return Ok(data);
             }
-            data.extend_from_slice(&piece);
         }
     }
 }

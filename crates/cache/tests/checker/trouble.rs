@@ -28,51 +28,57 @@ pub(crate) async fn make_trouble(world: Arc<World>, seed: u64) -> Troubles {
         pause(&mut rng, 100..1200).await;
         cell.trouble_begins();
         let begun = tick();
-        match rng.u32(0..12) {
+        let what = match rng.u32(0..12) {
             0..4 => {
                 made.cuts += 1;
-                cut(&world, &mut rng, 30..900).await;
+                cut(&world, &mut rng, 30..900).await
             }
             4 => {
                 made.long_cuts += 1;
-                cut(&world, &mut rng, 2200..4000).await;
+                cut(&world, &mut rng, 2200..4000).await
             }
             5..8 => {
                 made.restarts += 1;
                 let _nobody = world.quiet.write().await;
                 cell.restart().await;
+                "restarted".to_owned()
             }
             8..10 => {
                 made.kills += 1;
                 let _nobody = world.quiet.write().await;
                 cell.kill().await;
+                "killed".to_owned()
             }
             10 => {
                 made.holds += 1;
                 let time = Duration::from_millis(rng.u64(20..600));
                 cell.hold(Hold::Busy, time).await;
+                "busy".to_owned()
             }
             _ => {
                 made.holds += 1;
                 let time = Duration::from_millis(rng.u64(20..300));
                 cell.hold(Hold::Offline, time).await;
+                "offline".to_owned()
             }
-        }
+        };
         cell.trouble_ends();
-        eprintln!("from {begun} to {}: {made:?}", tick());
+        eprintln!("{begun}-{}: {what}", tick());
     }
     made
 }
 
-/// Cuts one machine off for a time, in milliseconds.
-async fn cut(world: &World, rng: &mut Rng, time: std::ops::Range<u64>) {
+/// Cuts one machine off for a time, in milliseconds. Returns what was done.
+async fn cut(world: &World, rng: &mut Rng, time: std::ops::Range<u64>) -> String {
     let machines = &world.cell.machines;
-    let machine = &machines[rng.usize(0..machines.len())];
+    let number = rng.usize(0..machines.len());
+    let machine = &machines[number];
     machine.blind();
     machine.switch.cut();
     pause(rng, time).await;
     machine.switch.mend();
     machine.clear();
+    format!("machine {number} cut off")
 }
 
 async fn pause(rng: &mut Rng, time: std::ops::Range<u64>) {

@@ -35,6 +35,33 @@ async fn what_one_closes_the_other_reads() {
 }
 
 #[tokio::test]
+async fn of_two_who_replace_an_empty_file_the_last_wins() {
+    let world = World::new().await;
+    let (one, other) = (world.cache().await, world.cache().await);
+    one.put("file", b"").await.unwrap();
+    let replace = OpenFlags {
+        truncate: true,
+        ..WRITE
+    };
+    let handle = one.open("file", replace).await.unwrap();
+    other.put("file", b"something longer").await.unwrap();
+    one.cache.write(handle, 0, b"short").await.unwrap();
+    one.cache.flush(handle, 1).await.unwrap();
+    one.cache.release(handle, None).await;
+    for machine in [&one, &other] {
+        assert_eq!(machine.get("file").await.unwrap(), b"short");
+    }
+    // Who opens it so and writes nothing hides nothing.
+    one.put("file", b"").await.unwrap();
+    let handle = one.open("file", replace).await.unwrap();
+    other.put("file", b"seen").await.unwrap();
+    assert_eq!(one.get("file").await.unwrap(), b"seen");
+    one.cache.flush(handle, 1).await.unwrap();
+    one.cache.release(handle, None).await;
+    assert_eq!(other.get("file").await.unwrap(), b"seen");
+}
+
+#[tokio::test]
 async fn a_break_is_seen_through_an_open_handle() {
     let world = World::new().await;
     let (one, other) = (world.cache().await, world.cache().await);
