@@ -12,7 +12,8 @@ use super::contender::Contender;
 use super::figures::Figures;
 use super::rows::{self, Goal, Row, Work};
 use super::sample::{Results, Spread};
-use super::{cell, mount, store};
+use super::{cell, mount, runner, store};
+use crate::{output, sh};
 
 /// Where everything is kept.
 #[derive(Debug)]
@@ -21,10 +22,21 @@ pub(super) struct Place {
 }
 
 impl Place {
-    pub(super) fn new(folder: &Path) -> Self {
-        Self {
-            folder: folder.to_path_buf(),
-        }
+    /// The folder that was asked for; else the project's, or the target folder for what is not to be
+    /// published.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub(super) fn open(asked: Option<&Path>, quick: bool) -> Result<Self> {
+        let folder = match asked {
+            Some(folder) => folder.to_path_buf(),
+            None if quick => runner::target().join("bench"),
+            None => sh::root().join("docs"),
+        };
+        let place = Self { folder };
+        fs::create_dir_all(place.beside())
+            .with_context(|| format!("making {}", place.beside().display()))?;
+        Ok(place)
     }
 
     /// The page.
@@ -58,11 +70,24 @@ impl Place {
     }
 }
 
+/// Writes the page and says what it says.
+///
+/// # Errors
+/// A file cannot be written.
+pub(super) fn finish(place: &Place, summary: &[String]) -> Result<()> {
+    write(place)?;
+    for line in summary {
+        output::line(line);
+    }
+    output::line(&format!("written: {}", place.page().display()));
+    Ok(())
+}
+
 /// Writes the page and the charts.
 ///
 /// # Errors
 /// A file cannot be written.
-pub(super) fn write(place: &Place) -> Result<()> {
+fn write(place: &Place) -> Result<()> {
     let results = &Results::load(&place.results())?;
     let store = &Figures::load(&place.store_results())?;
     let cell = &Figures::load(&place.cell_results())?;

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use anyhow::{Result, bail};
+
 use super::contender::Contender;
 use super::link::Setup;
 
@@ -337,27 +339,29 @@ fn special() -> Vec<Row> {
     ]
 }
 
-/// The rows that `--only` selects: by name, or by the start of a name up to a dash.
+/// Of all these, those that `--only` selects: by name, or by the start of a name up to a dash. All if it
+/// selects nothing.
 ///
 /// # Errors
-/// The word that selects nothing.
-pub(super) fn select(only: &[String]) -> Result<Vec<Row>, &str> {
-    let selects = |word: &str, row: &Row| {
-        row.name
-            .strip_prefix(word)
-            .is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+/// A word selects none.
+pub(super) fn select<R>(
+    rows: impl IntoIterator<Item = R>,
+    name: impl Fn(&R) -> &str,
+    only: &[String],
+) -> Result<Vec<R>> {
+    let selects = |word: &str, row: &R| {
+        let rest = name(row).strip_prefix(word);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
     };
-    let rows = all();
+    let mut rows: Vec<R> = rows.into_iter().collect();
     if let Some(word) = only
         .iter()
         .find(|word| !rows.iter().any(|row| selects(word, row)))
     {
-        return Err(word);
+        bail!("no row {word}: `cargo xtask bench` lists them");
     }
-    Ok(rows
-        .into_iter()
-        .filter(|row| only.is_empty() || only.iter().any(|word| selects(word, row)))
-        .collect())
+    rows.retain(|row| only.is_empty() || only.iter().any(|word| selects(word, row)));
+    Ok(rows)
 }
 
 #[cfg(test)]
@@ -377,12 +381,14 @@ mod tests {
     fn rows_are_selected_by_name_and_kind() {
         let only = |words: &[&str]| {
             let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-            select(&words).map(|rows| rows.len()).map_err(str::to_owned)
+            select(all(), |row| &row.name, &words)
+                .map(|rows| rows.len())
+                .ok()
         };
-        assert_eq!(only(&["rpc"]), Ok(1));
-        assert_eq!(only(&["12ms", "rpc"]), Ok(3));
-        assert_eq!(only(&["sweep-rtt"]), Ok(SWEEP_RTT_MS.len()));
-        assert_eq!(only(&["12"]), Err("12".to_owned()));
-        assert_eq!(only(&[]), Ok(all().len()));
+        assert_eq!(only(&["rpc"]), Some(1));
+        assert_eq!(only(&["12ms", "rpc"]), Some(3));
+        assert_eq!(only(&["sweep-rtt"]), Some(SWEEP_RTT_MS.len()));
+        assert_eq!(only(&["12"]), None);
+        assert_eq!(only(&[]), Some(all().len()));
     }
 }

@@ -1,10 +1,9 @@
 //! Measures rows: each contender in turns, so that what disturbs one disturbs all.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Error, Result, anyhow, bail};
+use anyhow::{Error, Result, bail};
 
 use super::contender::Contender;
 use super::fetch::Cell;
@@ -32,23 +31,12 @@ const LOOPBACK_RATE: f64 = 2e9;
 /// The program cannot be built, links cannot be made, or results not be written. A
 /// contender that fails is a result.
 pub(super) fn run(options: &RxArgs) -> Result<()> {
-    let folder = match &options.out {
-        Some(folder) => folder.clone(),
-        None if options.quick => target().join("bench"),
-        None => sh::root().join("docs"),
-    };
-    let place = page::Place::new(&folder);
-    fs::create_dir_all(place.beside())
-        .with_context(|| format!("making {}", place.beside().display()))?;
+    let place = page::Place::open(options.out.as_deref(), options.quick)?;
     let mut results = Results::load(&place.results())?;
     if !options.render_only {
         process::catch_signals()?;
-        let rows = rows::select(&options.only)
-            .map_err(|word| anyhow!("no row {word}: `cargo xtask bench` lists them"))?;
-        let afar = match &options.afar {
-            Some(path) => std::path::absolute(path)?,
-            None => build()?,
-        };
+        let rows = rows::select(rows::all(), |row| &row.name, &options.only)?;
+        let afar = program(options.afar.as_deref())?;
         remove_stale(&afar)?;
         let runs = options.runs.unwrap_or(if options.quick { 1 } else { RUNS });
         let session = Session::now(&afar, &shown(options, runs))?;
@@ -66,12 +54,7 @@ pub(super) fn run(options: &RxArgs) -> Result<()> {
             results.store(&place.results())?;
         }
     }
-    page::write(&place)?;
-    for line in page::summary(&results) {
-        output::line(&line);
-    }
-    output::line(&format!("written: {}", place.page().display()));
-    Ok(())
+    page::finish(&place, &page::summary(&results))
 }
 
 /// The command as one would repeat it; where the program and the page lie is this machine's
@@ -88,8 +71,19 @@ fn shown(options: &RxArgs, runs: u32) -> String {
     words
 }
 
+/// The program to measure: the one given, or what is built as it is shipped.
+///
+/// # Errors
+/// It cannot be built.
+pub(super) fn program(given: Option<&Path>) -> Result<PathBuf> {
+    match given {
+        Some(path) => Ok(std::path::absolute(path)?),
+        None => build(),
+    }
+}
+
 /// Builds the program as it is shipped.
-pub(super) fn build() -> Result<PathBuf> {
+fn build() -> Result<PathBuf> {
     let mut cargo = sh::cargo(["build", "--release", "--quiet", "--package", "afar"]);
     sh::capture(&mut cargo)?;
     Ok(target().join("release/afar"))

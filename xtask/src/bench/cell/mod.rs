@@ -9,17 +9,16 @@ pub(super) mod rows;
 mod section;
 pub(super) mod site;
 
-use std::fs;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::Result;
 
 pub(super) use section::section;
 
 use super::figures::Figures;
 use super::machine::Session;
 use super::{page, process, runner};
-use crate::{output, sh};
+use crate::output;
 
 pub(super) use rows::list;
 
@@ -51,23 +50,12 @@ pub(crate) struct CellArgs {
 /// # Errors
 /// A row cannot be measured; those before it are kept.
 pub(super) fn run(options: &CellArgs) -> Result<()> {
-    let folder = match &options.out {
-        Some(folder) => folder.clone(),
-        None if options.quick => runner::target().join("bench"),
-        None => sh::root().join("docs"),
-    };
-    let place = page::Place::new(&folder);
-    fs::create_dir_all(place.beside())
-        .with_context(|| format!("making {}", place.beside().display()))?;
+    let place = page::Place::open(options.out.as_deref(), options.quick)?;
     let mut results = Figures::load(&place.cell_results())?;
     if !options.render_only {
         process::catch_signals()?;
-        let rows = rows::select(&options.only)
-            .map_err(|word| anyhow!("no row {word}: `cargo xtask bench` lists them"))?;
-        let afar = match &options.afar {
-            Some(path) => std::path::absolute(path)?,
-            None => runner::build()?,
-        };
+        let rows = rows::select(&options.only)?;
+        let afar = runner::program(options.afar.as_deref())?;
         super::link::remove_stale(&afar)?;
         let runs = options.runs.unwrap_or(if options.quick { 1 } else { 3 });
         let session = Session::now(&afar, &shown(options, runs))?;
@@ -78,12 +66,7 @@ pub(super) fn run(options: &CellArgs) -> Result<()> {
             results.store(&place.cell_results())?;
         }
     }
-    page::write(&place)?;
-    for line in results.summary() {
-        output::line(&line);
-    }
-    output::line(&format!("written: {}", place.page().display()));
-    Ok(())
+    page::finish(&place, &results.summary())
 }
 
 /// The command as one would repeat it.

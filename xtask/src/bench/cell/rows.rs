@@ -16,7 +16,7 @@ use crate::bench::hash;
 use crate::bench::link::{End, Place, Setup};
 use crate::bench::openafs::OpenAfs;
 use crate::bench::process::{self, Process};
-use crate::bench::rows::Direction;
+use crate::bench::rows::{self, Direction};
 use crate::bench::traffic::{self, Amount};
 use crate::sh;
 
@@ -222,25 +222,12 @@ pub(in crate::bench) fn list() -> impl Iterator<Item = (&'static str, &'static s
     ROWS.iter().map(|row| (row.name, row.title))
 }
 
-/// The rows that are meant, all if none is named.
+/// The rows that are meant.
 ///
 /// # Errors
-/// The word no row is meant by.
-pub(super) fn select(words: &[String]) -> Result<Vec<Row>, String> {
-    let meant = |row: &Row, word: &str| {
-        let rest = row.name.strip_prefix(word);
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
-    };
-    if let Some(word) = words
-        .iter()
-        .find(|word| !ROWS.iter().any(|row| meant(row, word)))
-    {
-        return Err(word.clone());
-    }
-    let rows = ROWS.into_iter();
-    Ok(rows
-        .filter(|row| words.is_empty() || words.iter().any(|word| meant(row, word)))
-        .collect())
+/// A word means none.
+pub(super) fn select(only: &[String]) -> Result<Vec<Row>> {
+    rows::select(ROWS, |row| row.name, only)
 }
 
 /// Figures as they are gathered, run by run.
@@ -798,7 +785,8 @@ mod tests {
         assert_eq!(names(&["store"]).unwrap(), ["store-12"]);
         assert_eq!(names(&["stock"]).unwrap().len(), 3);
         assert_eq!(names(&[]).unwrap().len(), ROWS.len());
-        assert_eq!(names(&["fet"]).unwrap_err(), "fet");
+        let error = names(&["fet"]).unwrap_err().to_string();
+        assert!(error.contains("fet:"), "{error}");
     }
 
     #[test]

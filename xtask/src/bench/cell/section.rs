@@ -1,28 +1,10 @@
 //! The page's section on whole cells.
 
-use std::fmt;
-
-use crate::bench::figures::{self, Figures};
+use crate::bench::figures::{Figures, tables};
 
 /// The section as Markdown; nothing if nothing was measured.
 pub(in crate::bench) fn section(results: &Figures) -> String {
-    let mut out = String::new();
-    if !results.rows.is_empty() {
-        // Writing to a string does not fail.
-        write_section(&mut out, results).ok();
-    }
-    out
-}
-
-fn write_section(out: &mut String, results: &Figures) -> fmt::Result {
-    out.push_str(INTRODUCTION);
-    figures::tables::sessions(out, &results.sessions)?;
-    out.push_str("\n| | | | unit | goal | |\n|---|---|---|---|---|---|\n");
-    for row in &results.rows {
-        figures::tables::figures(out, row)?;
-    }
-    out.push_str(METHOD);
-    Ok(())
+    tables::section(INTRODUCTION, results, METHOD)
 }
 
 const INTRODUCTION: &str = "

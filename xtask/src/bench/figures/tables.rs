@@ -2,9 +2,27 @@
 
 use std::fmt::{self, Write};
 
-use super::Row;
+use super::{Figures, Row};
 use crate::bench::machine::Session;
 use crate::bench::page::tables;
+
+/// A section of the page: what was measured between what is said of it. Nothing if nothing was.
+pub(in crate::bench) fn section(introduction: &str, results: &Figures, method: &str) -> String {
+    let mut out = String::new();
+    if !results.rows.is_empty() {
+        out.push_str(introduction);
+        // Writing to a string does not fail.
+        all(&mut out, results).ok();
+        out.push_str(method);
+    }
+    out
+}
+
+fn all(out: &mut String, results: &Figures) -> fmt::Result {
+    sessions(out, &results.sessions)?;
+    out.push_str("\n| | | | unit | goal | |\n|---|---|---|---|---|---|\n");
+    results.rows.iter().try_for_each(|row| figures(out, row))
+}
 
 /// A table of the sessions that measured something.
 pub(in crate::bench) fn sessions(out: &mut String, sessions: &[Session]) -> fmt::Result {

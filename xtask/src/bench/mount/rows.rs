@@ -11,7 +11,7 @@ use super::work::{Amounts, Work};
 use crate::bench::cell::rows::{Figures, tcp};
 use crate::bench::figures::{Goal, Row as Measured};
 use crate::bench::link::{Place, Setup};
-use crate::bench::rows::Direction;
+use crate::bench::rows::{self, Direction};
 use crate::output;
 
 /// OpenAFS's client in user space crashes now and then: so often it may.
@@ -156,21 +156,12 @@ pub(in crate::bench) fn list() -> impl Iterator<Item = (&'static str, &'static s
     ROWS.iter().map(|row| (row.name, row.title))
 }
 
-/// The rows that are meant, all if none is named.
+/// The rows that are meant.
 ///
 /// # Errors
-/// The word no row is meant by.
-pub(super) fn select(words: &[String]) -> Result<Vec<Row>, String> {
-    let meant = |row: &Row, word: &str| {
-        let rest = row.name.strip_prefix(word);
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
-    };
-    let known = |word: &&String| !ROWS.iter().any(|row| meant(row, word));
-    if let Some(word) = words.iter().find(known) {
-        return Err(word.clone());
-    }
-    let wanted = |row: &Row| words.is_empty() || words.iter().any(|word| meant(row, word));
-    Ok(ROWS.into_iter().filter(wanted).collect())
+/// A word means none.
+pub(super) fn select(only: &[String]) -> Result<Vec<Row>> {
+    rows::select(ROWS, |row| row.name, only)
 }
 
 impl Row {
@@ -336,7 +327,8 @@ mod tests {
         };
         assert_eq!(names(&["write"]).unwrap(), ["write-12", "write-230"]);
         assert_eq!(names(&[]).unwrap().len(), ROWS.len());
-        assert_eq!(names(&["lis"]).unwrap_err(), "lis");
+        let error = names(&["lis"]).unwrap_err().to_string();
+        assert!(error.contains("lis:"), "{error}");
     }
 
     #[test]

@@ -2,7 +2,6 @@
 
 mod section;
 
-use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -14,7 +13,7 @@ pub(super) use section::{CHART, chart, section};
 use super::figures::Figures;
 use super::machine::Session;
 use super::{page, runner};
-use crate::{output, sh};
+use crate::sh;
 
 /// Options of `cargo xtask bench store`.
 #[derive(clap::Args)]
@@ -50,31 +49,16 @@ pub(crate) struct StoreArgs {
 /// # Errors
 /// The program cannot be built or a row not be measured; those before it are kept.
 pub(super) fn run(options: &StoreArgs) -> Result<()> {
-    let folder = match &options.out {
-        Some(folder) => folder.clone(),
-        None if options.quick => runner::target().join("bench"),
-        None => sh::root().join("docs"),
-    };
-    let place = page::Place::new(&folder);
-    fs::create_dir_all(place.beside())
-        .with_context(|| format!("making {}", place.beside().display()))?;
+    let place = page::Place::open(options.out.as_deref(), options.quick)?;
     let mut results = Figures::load(&place.store_results())?;
     if !options.render_only {
-        let afar = match &options.afar {
-            Some(path) => std::path::absolute(path)?,
-            None => runner::build()?,
-        };
+        let afar = runner::program(options.afar.as_deref())?;
         let session = Session::of_machine(&afar, &shown(options))?;
         let measured = measure(options, &afar, &session, &mut results);
         results.store(&place.store_results())?;
         measured?;
     }
-    page::write(&place)?;
-    for line in results.summary() {
-        output::line(&line);
-    }
-    output::line(&format!("written: {}", place.page().display()));
-    Ok(())
+    page::finish(&place, &results.summary())
 }
 
 /// The command as one would repeat it.
