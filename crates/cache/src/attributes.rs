@@ -76,8 +76,7 @@ impl Cache {
         if let Some(time) = set.mtime {
             let time = UnixTime::from(time);
             let mut state = vnode.lock();
-            let rare = state.rare.if_any();
-            if let Some(dirty) = rare.and_then(|rare| rare.dirty.as_mut()) {
+            if let Some(dirty) = state.dirty_mut() {
                 dirty.mtime = time;
             } else {
                 attributes.mask |= StoreStatus::SET_MOD_TIME;
@@ -144,8 +143,7 @@ impl Cache {
 fn set_with_data(vnode: &Vnode, mode: u32) -> bool {
     let mut state = vnode.lock();
     let open = state.rare.writers > 0;
-    let rare = state.rare.if_any();
-    match rare.and_then(|rare| rare.dirty.as_mut()) {
+    match state.dirty_mut() {
         Some(dirty) if open && mode & 0o7000 == 0 => {
             dirty.mode = Some(mode & 0o777);
             true

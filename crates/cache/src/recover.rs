@@ -27,8 +27,7 @@ impl Cache {
         let kept = {
             let mut state = vnode.lock();
             let base = state.status().map(|status| status.data_version);
-            let dirty = state.rare.if_any().and_then(|rare| rare.dirty.as_mut());
-            let Some(dirty) = dirty.filter(|dirty| !dirty.kept) else {
+            let Some(dirty) = state.dirty_mut().filter(|dirty| !dirty.kept) else {
                 return;
             };
             // What is written from now on is not on the disk with this.
@@ -48,7 +47,7 @@ impl Cache {
         let done = tokio::task::spawn_blocking(move || storage.keep(&key, &kept)).await;
         let done = done.unwrap_or_else(|error| Err(std::io::Error::other(error)));
         if let Err(error) = done {
-            if let Some(dirty) = &mut vnode.lock().rare.dirty {
+            if let Some(dirty) = vnode.lock().dirty_mut() {
                 dirty.kept = false;
             }
             let (cell, fid) = (vnode.cell(), vnode.fid);

@@ -512,6 +512,11 @@ impl State {
         }
     }
 
+    /// What was written, if anything was.
+    pub(crate) fn dirty_mut(&mut self) -> Option<&mut Dirty> {
+        self.rare.if_any().and_then(|rare| rare.dirty.as_mut())
+    }
+
     /// What was written, if only from now on.
     pub(crate) fn dirty(&mut self) -> &mut Dirty {
         let emptied = std::mem::take(&mut self.rare.emptied);

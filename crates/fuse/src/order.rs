@@ -1,10 +1,11 @@
 //! Answers, and what takes them back, in their order.
 //!
-//! An answer says how long the kernel may use it without asking. If it becomes wrong, the kernel is told
-//! to drop it: by other threads, and so perhaps before the answer has come. Then there is nothing to drop,
-//! and what is wrong stays. So answers of this kind are given between [`Order::enter`] and the end of what
-//! that returns, with a time only if nothing was invalidated since they were asked for, and the kernel is told nothing before those have ended that began before
-//! ([`Order::settle`]). An answer only takes a system call that does not wait.
+//! An answer says how long the kernel may use it without asking. If it becomes wrong, the kernel is
+//! told to drop it: by other threads, and so perhaps before the answer has come. Then there is nothing
+//! to drop, and what is wrong stays. So answers of this kind are given between [`Order::enter`] and
+//! the end of what that returns, with a time only if nothing was invalidated since they were asked
+//! for, and the kernel is told nothing before those have ended that began before ([`Order::settle`]).
+//! An answer only takes a system call that does not wait.
 
 use std::collections::BTreeSet;
 

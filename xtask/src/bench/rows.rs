@@ -381,14 +381,13 @@ mod tests {
     fn rows_are_selected_by_name_and_kind() {
         let only = |words: &[&str]| {
             let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-            select(all(), |row| &row.name, &words)
-                .map(|rows| rows.len())
-                .ok()
+            select(all(), |row| &row.name, &words).map(|rows| rows.len())
         };
-        assert_eq!(only(&["rpc"]), Some(1));
-        assert_eq!(only(&["12ms", "rpc"]), Some(3));
-        assert_eq!(only(&["sweep-rtt"]), Some(SWEEP_RTT_MS.len()));
-        assert_eq!(only(&["12"]), None);
-        assert_eq!(only(&[]), Some(all().len()));
+        assert_eq!(only(&["rpc"]).unwrap(), 1);
+        assert_eq!(only(&["12ms", "rpc"]).unwrap(), 3);
+        assert_eq!(only(&["sweep-rtt"]).unwrap(), SWEEP_RTT_MS.len());
+        assert_eq!(only(&[]).unwrap(), all().len());
+        let error = only(&["12"]).unwrap_err().to_string();
+        assert!(error.contains("12:"), "{error}");
     }
 }

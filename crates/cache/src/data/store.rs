@@ -143,7 +143,7 @@ impl Cache {
                 self.settle(vnode, &plan, status, calls)
             }
             Err(error) => {
-                if let Some(dirty) = &mut vnode.lock().rare.dirty {
+                if let Some(dirty) = vnode.lock().dirty_mut() {
                     dirty.since = None;
                     dirty.unstored |= plan.dirty.unstored;
                 }
@@ -200,7 +200,7 @@ impl Cache {
 
     fn plan(&self, vnode: &Vnode, base: FetchStatus, most: u64) -> Result<Option<Plan>, Errno> {
         let mut state = vnode.lock();
-        let Some(dirty) = &mut state.rare.dirty else {
+        let Some(dirty) = state.dirty_mut() else {
             return Ok(None);
         };
         dirty.since = None;
@@ -321,7 +321,7 @@ impl Cache {
         let base = plan.base.data_version;
         let alone = status.data_version.0 == base.0 + calls;
         let mut state = vnode.lock();
-        let Some(dirty) = &mut state.rare.dirty else {
+        let Some(dirty) = state.dirty_mut() else {
             return Ok(());
         };
         let since = dirty.since.take().unwrap_or_default();

@@ -2,7 +2,7 @@
 
 use afar_cache::{Errno, Lock, LockKind, OpenFlags, SetAttr};
 
-use crate::world::{Machine, READ, WHO, WRITE, World};
+use crate::world::{Machine, READ, REPLACE, WHO, WRITE, World};
 
 fn pattern(length: usize) -> Vec<u8> {
     (0..=250).cycle().take(length).collect()
@@ -39,11 +39,7 @@ async fn of_two_who_replace_an_empty_file_the_last_wins() {
     let world = World::new().await;
     let (one, other) = (world.cache().await, world.cache().await);
     one.put("file", b"").await.unwrap();
-    let replace = OpenFlags {
-        truncate: true,
-        ..WRITE
-    };
-    let handle = one.open("file", replace).await.unwrap();
+    let handle = one.open("file", REPLACE).await.unwrap();
     other.put("file", b"something longer").await.unwrap();
     one.cache.write(handle, 0, b"short").await.unwrap();
     one.cache.flush(handle, 1).await.unwrap();
@@ -53,7 +49,7 @@ async fn of_two_who_replace_an_empty_file_the_last_wins() {
     }
     // Who opens it so and writes nothing hides nothing.
     one.put("file", b"").await.unwrap();
-    let handle = one.open("file", replace).await.unwrap();
+    let handle = one.open("file", REPLACE).await.unwrap();
     other.put("file", b"seen").await.unwrap();
     assert_eq!(one.get("file").await.unwrap(), b"seen");
     one.cache.flush(handle, 1).await.unwrap();
@@ -211,11 +207,7 @@ async fn what_is_written_is_stored_while_more_is() {
     let other = world.cache().await;
     let data = pattern(6_000_000);
     one.put("file", &data[..1000]).await.unwrap();
-    let truncate = OpenFlags {
-        truncate: true,
-        ..WRITE
-    };
-    let handle = one.open("file", truncate).await.unwrap();
+    let handle = one.open("file", REPLACE).await.unwrap();
     let (head, tail) = data.split_at(5_000_000);
     for (number, piece) in head.chunks(100_000).enumerate() {
         let place = number as u64 * 100_000;

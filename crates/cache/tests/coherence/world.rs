@@ -215,6 +215,11 @@ pub(crate) const WRITE: OpenFlags = OpenFlags {
     ..READ
 };
 
+pub(crate) const REPLACE: OpenFlags = OpenFlags {
+    truncate: true,
+    ..WRITE
+};
+
 impl Machine {
     /// Follows a path from the top.
     pub(crate) async fn at(&self, path: &str) -> Result<Entry, Errno> {
@@ -271,13 +276,7 @@ impl Machine {
     /// Makes or replaces a file.
     pub(crate) async fn put(&self, path: &str, data: &[u8]) -> Result<(), Errno> {
         let handle = match self.at(path).await {
-            Ok(_) => {
-                let flags = OpenFlags {
-                    truncate: true,
-                    ..WRITE
-                };
-                self.open(path, flags).await?
-            }
+            Ok(_) => self.open(path, REPLACE).await?,
             Err(_) => self.create(path).await?,
         };
         let mut at = 0;

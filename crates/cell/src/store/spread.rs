@@ -1,11 +1,12 @@
 //! Storing one file by several calls at a time.
 //!
-//! They are many and small for servers that take little of a call at a time. An OpenAFS file server lets a sender have 32 packets under way in a call, 45 KB a round trip, however
-//! long the way is. It also locks the file for a call, from when it has read the call's arguments until
-//! it has read its data: long calls for one file wait for each other. But a call of at most 32 packets
-//! is received whole before anybody looks at it. While one is written, the data of others arrives; each
-//! holds the lock for no longer than its writing takes. So as many are under way as bring more than
-//! fewer did, and others' calls have their turn between them.
+//! They are many and small for servers that take little of a call at a time. An OpenAFS file server
+//! lets a sender have 32 packets under way in a call, 45 KB a round trip, however long the way is. It
+//! also locks the file for a call, from when it has read the call's arguments until it has read its
+//! data: long calls for one file wait for each other. But a call of at most 32 packets is received
+//! whole before anybody looks at it. While one is written, the data of others arrives; each holds the
+//! lock for no longer than its writing takes. So as many are under way as bring more than fewer did,
+//! and others' calls have their turn between them.
 
 use std::ops::Range;
 use std::sync::Arc;

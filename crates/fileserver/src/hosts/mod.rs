@@ -354,7 +354,7 @@ impl Shared {
         lifetime: impl FnOnce(u32) -> u32,
     ) -> Promise {
         let now = self.seconds();
-        let (mut evicted, gate) = (Vec::new(), Gate::new());
+        let (mut evicted, mut gate) = (Vec::new(), None);
         let handle = {
             let mut state = self.state.lock();
             let expired = state.table.expire(now, SWEPT_AT_ONCE);
@@ -362,7 +362,8 @@ impl Shared {
             while state.table.len() >= self.config.promises_max
                 && let Some(promise) = state.table.evict()
             {
-                state.underway.add(promise.1, &gate);
+                let gate = gate.get_or_insert_with(Gate::new);
+                state.underway.add(promise.1, gate);
                 evicted.push(promise);
             }
             let holders = state.table.holders(fid);
@@ -373,7 +374,7 @@ impl Shared {
                 .then(|| state.table.add(host.index(), fid, tick))
                 .flatten()
         };
-        if !evicted.is_empty() {
+        if let Some(gate) = gate {
             count(&self.counters.evicted, evicted.len());
             // Nothing has changed, so nobody waits.
             self.start_breaks(evicted, &gate);

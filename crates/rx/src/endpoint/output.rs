@@ -24,6 +24,8 @@ const BATCH_DATAGRAMS: usize = 64;
 const TURN_PACKETS: u32 = 8;
 /// When to look again at a path that is paced without saying until when.
 const PACE_AGAIN: Duration = Duration::from_millis(1);
+/// Packets of a request that counts as long.
+const LONG_REQUEST: u32 = 4;
 
 /// Datagrams gathered for one address.
 struct Batch<'a> {
@@ -503,15 +505,12 @@ fn write_data(
     Ok(size)
 }
 
-/// Packets of a request that counts as long.
-const LONG_REQUEST: u32 = 4;
-
 /// Flags of a DATA packet besides whose it is.
 ///
 /// An acknowledgement is asked for where none would come by itself soon: for what is sent again,
 /// for the first packets of an unknown path (they give an RTT), by the last packet that fits an
-/// old peer's window, and by the last of a long request to one, which would hold it back for 400 ms. Never
-/// for the last of a reply: OpenAFS would acknowledge it only softly.
+/// old peer's window, and by the last of a long request to one, which would hold it back for 400 ms.
+/// Never for the last of a reply: OpenAFS would acknowledge it only softly.
 fn data_flags(call: &Call, path: &Path, outgoing: &Outgoing, more: bool) -> Flags {
     let mut flags = outgoing.flags;
     let last = flags.has(Flags::LAST_PACKET);
