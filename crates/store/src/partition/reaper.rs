@@ -17,8 +17,8 @@ use super::{Core, usage};
 use crate::config::Durability;
 use crate::error::{Result, StoreError};
 use crate::meta::{
-    At, Change, DoomedKey, Kind, MemberState, Rows, SegmentRow, Table, change_start, dead_key,
-    split_change_key, split_dead_key, split_row_key, tree_range,
+    At, Change, DoomedKey, Kind, MemberState, Rows, SegmentRow, Table, View, change_start,
+    dead_key, split_change_key, split_dead_key, split_row_key, tree_range,
 };
 
 use crate::segment::BLOCK;
@@ -208,18 +208,8 @@ impl Work<'_> {
         self.queue.commit(self.core, operation)
     }
 
-    /// The first doomed tree or shade that is not being filled by somebody right now.
     fn next_doomed(&self) -> Result<Option<DoomedKey>> {
-        let view = self.core.env.view()?;
-        for row in view.scan(Table::Doomed, &[])? {
-            let key = DoomedKey::from_bytes(row?.0)
-                .ok_or_else(|| self.core.env.corrupt("a row of the doomed"))?;
-            let held = !self.core.env.holds().generations(key.tree).is_empty();
-            if !held && !self.core.building.lock().contains(&key.tree) {
-                return Ok(Some(key));
-            }
-        }
-        Ok(None)
+        first_doomed(self.core, &self.core.env.view()?)
     }
 
     /// Deletes all rows of a tree.
@@ -395,6 +385,23 @@ impl Work<'_> {
         self.core.segments.sync()?;
         self.queue.sync(self.core)
     }
+}
+
+/// The first doomed tree or shade in a view that nobody holds or is filling right now.
+fn first_doomed(core: &Core, view: &View) -> Result<Option<DoomedKey>> {
+    for row in view.scan(Table::Doomed, &[])? {
+        let key =
+            DoomedKey::from_bytes(row?.0).ok_or_else(|| core.env.corrupt("a row of the doomed"))?;
+        let held = !core.env.holds().generations(key.tree).is_empty();
+        if held || core.building.lock().contains(&key.tree) {
+            continue;
+        }
+        // Who filled it may have finished since the view was opened, and a volume shows it now.
+        if (core.env.view()?.get(Table::Doomed, &key.to_bytes())?).is_some() {
+            return Ok(Some(key));
+        }
+    }
+    Ok(None)
 }
 
 /// Deletes some rows of a tree from a table; `true` if there may be more.
@@ -581,4 +588,45 @@ pub(crate) fn doom_member(change: &mut Change<'_, '_>, at: At, volume: u32) -> R
     }
     change.put_member(at, 0, MemberState::Shade)?;
     change.doom(DoomedKey::shade(at))
+}
+
+#[cfg(test)]
+mod tests {
+    use afar_types::VolumeId;
+
+    use super::*;
+    use crate::config::PartitionOptions;
+    use crate::partition::Partition;
+    use crate::volume::{Filling, NewVolume};
+
+    #[test]
+    fn what_was_doomed_when_it_was_looked_for_may_be_a_volume_by_now() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = PartitionOptions::default().map_size(1 << 28).unwrap();
+        let partition = Arc::new(Partition::init(dir.path(), &options).unwrap());
+        let id = VolumeId(7);
+        let volume = partition.create_volume(&NewVolume::new(id, "v")).unwrap();
+        for next in [false, true] {
+            partition.wait_reaped().unwrap();
+            let filling = if next {
+                Filling::next(&partition, id).unwrap()
+            } else {
+                Filling::fresh(&partition, id).unwrap()
+            };
+            let (core, view) = (&partition.core, partition.core.env.view().unwrap());
+            assert!(view.scan(Table::Doomed, &[]).unwrap().next().is_some());
+            assert_eq!(
+                first_doomed(core, &view).unwrap(),
+                None,
+                "it is being filled"
+            );
+            let reader = partition.reader().unwrap();
+            let row = reader.volume(id.0).unwrap().unwrap();
+            let info = reader.info(id.0).unwrap().unwrap();
+            drop(reader);
+            filling.finish(row, info, |_| Ok(())).unwrap();
+            assert_eq!(first_doomed(core, &view).unwrap(), None, "it is shown");
+        }
+        drop(volume);
+    }
 }
