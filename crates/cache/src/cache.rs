@@ -15,6 +15,7 @@ use crate::error::CacheError;
 use crate::handles::Handles;
 use crate::inodes::{Inodes, Place};
 use crate::mount::Mounts;
+use crate::pages::Pages;
 use crate::storage::{FileKey, Storage};
 use crate::types::Invalidation;
 use crate::users::UserTable;
@@ -60,6 +61,7 @@ pub(crate) struct Inner {
     pub(crate) config: CacheConfig,
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) vnodes: Arc<Vnodes>,
+    pub(crate) pages: Pages,
     pub(crate) inodes: Inodes,
     pub(crate) breaks: Arc<Breaks>,
     pub(crate) mounts: Mounts,
@@ -87,6 +89,7 @@ impl Cache {
         let cache = Self(Arc::new(Inner {
             client,
             users,
+            pages: Pages::new(config.directories),
             config,
             storage,
             vnodes,

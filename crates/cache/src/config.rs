@@ -28,6 +28,8 @@ pub struct CacheConfig {
     pub bytes: u64,
     /// Files, directories and symlinks whose status is kept in memory, besides those in use.
     pub files: usize,
+    /// Octets of directories that are kept in memory.
+    pub directories: usize,
     /// What the top directory is.
     pub root: Root,
     /// Octets written to one file that wait to be stored; who writes more waits. From a sixteenth of
@@ -45,14 +47,16 @@ pub struct CacheConfig {
 }
 
 impl CacheConfig {
-    /// 1 GiB of data and 100,000 files below this directory, the cells as the root, 256 MiB of one
-    /// file written before they are stored, 32 MiB read ahead, servers asked after a minute.
+    /// 1 GiB of data, 100,000 files and 16 MiB of directories below this directory, the cells as the
+    /// root, 256 MiB of one file written before they are stored, 32 MiB read ahead, servers asked after
+    /// a minute.
     #[must_use]
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         Self {
             dir: dir.into(),
             bytes: 1 << 30,
             files: 100_000,
+            directories: 16 << 20,
             root: Root::Dynamic,
             dirty: 256 << 20,
             read_ahead: 32 << 20,

@@ -440,7 +440,7 @@ impl Cache {
     fn is_gone(&self, vnode: &Arc<Vnode>) {
         self.0.breaks.count(vnode.fid);
         let mut state = vnode.lock();
-        state.gone = state.rare.opens == 0 || vnode.fid.vnode.is_directory();
+        state.rare.gone = state.rare.opens == 0 || vnode.fid.vnode.is_directory();
         state.promise = None;
         let dirty = state.rare.dirty.is_some();
         drop(state);

@@ -1,6 +1,7 @@
 //! Numbers of what the kernel knows.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use afar_types::DataVersion;
@@ -15,6 +16,9 @@ const ROW_LENGTH: usize = 16;
 
 /// Names of one directory that the kernel is told to forget one by one.
 const NAMES_MOST: usize = 65_536;
+
+/// The number of a vnode that has none.
+pub(crate) const NONE: Ino = Ino(0);
 
 /// What a number stands for.
 #[derive(Debug, Clone)]
@@ -68,35 +72,39 @@ impl Inode {
             return false;
         };
         let mut state = spot.vnode.lock();
-        let number = state.numbers_mut().find(|number| number.ino == self.ino);
-        number.is_some_and(|number| std::mem::replace(&mut number.opened, version.0) == version.0)
+        let number = state.opened_mut().find(|(ino, _)| *ino == self.ino);
+        number.is_some_and(|(_, opened)| {
+            let now = Opened::new(version);
+            std::mem::replace(opened, now).is(now)
+        })
     }
 }
 
-/// A number of a vnode, as the vnode knows it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The version of a file that was opened last by one of its numbers: what the kernel keeps is of this
+/// one or older. Only the lower half is kept: that many are never stored between two times.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Opened(Option<NonZeroU32>);
+
+impl Opened {
+    fn new(version: DataVersion) -> Self {
+        let [.., a, b, c, d] = version.0.to_be_bytes();
+        // One more, so that none has a number of its own.
+        Self(NonZeroU32::new(
+            u32::from_be_bytes([a, b, c, d]).wrapping_add(1),
+        ))
+    }
+
+    /// Whether this is known to be the same version.
+    fn is(self, other: Self) -> bool {
+        self.0.is_some() && self == other
+    }
+}
+
+/// A number of a vnode besides its first.
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Number {
     ino: Ino,
-    /// The version of a file that was opened last: what the kernel keeps is of this one or older.
-    opened: u64,
-}
-
-impl Number {
-    /// That of a vnode that has none.
-    const NONE: Self = Self::new(Ino(0));
-
-    const fn new(ino: Ino) -> Self {
-        Self {
-            ino,
-            opened: u64::MAX,
-        }
-    }
-}
-
-impl Default for Number {
-    fn default() -> Self {
-        Self::NONE
-    }
+    opened: Opened,
 }
 
 /// All numbers given out and not taken back.
@@ -210,25 +218,29 @@ impl Inodes {
 impl State {
     /// The numbers by which it is known: one in each mount that it was reached through.
     pub(crate) fn numbers(&self) -> impl Iterator<Item = Ino> + '_ {
-        let first = (self.number != Number::NONE).then_some(&self.number);
-        let all = first.into_iter().chain(&self.rare.numbers);
-        all.map(|number| number.ino)
+        let first = (self.number != NONE).then_some(self.number);
+        let others = self.rare.numbers.iter().map(|number| number.ino);
+        first.into_iter().chain(others)
     }
 
     fn has_number(&self, ino: Ino) -> bool {
         self.numbers().any(|number| number == ino)
     }
 
-    fn numbers_mut(&mut self) -> impl Iterator<Item = &mut Number> + '_ {
+    /// What was opened by each number.
+    fn opened_mut(&mut self) -> impl Iterator<Item = (Ino, &mut Opened)> + '_ {
         let others = self.rare.if_any().map(|rare| &mut rare.numbers);
-        std::iter::once(&mut self.number).chain(others.into_iter().flatten())
+        let others = others.into_iter().flatten();
+        let others = others.map(|number| (number.ino, &mut number.opened));
+        std::iter::once((self.number, &mut self.opened)).chain(others)
     }
 
     fn add_number(&mut self, ino: Ino) {
-        if self.number == Number::NONE {
-            self.number = Number::new(ino);
+        if self.number == NONE {
+            (self.number, self.opened) = (ino, Opened::default());
         } else {
-            self.rare.numbers.push(Number::new(ino));
+            let opened = Opened::default();
+            self.rare.numbers.push(Number { ino, opened });
         }
     }
 
@@ -236,14 +248,17 @@ impl State {
         let mut next = None;
         if let Some(rare) = self.rare.if_any() {
             rare.numbers.retain(|number| number.ino != ino);
-            if self.number.ino == ino {
+            if self.number == ino {
                 next = rare.numbers.pop();
             }
         }
-        if self.number.ino == ino {
-            self.number = next.unwrap_or_default();
+        if self.number == ino {
+            (self.number, self.opened) = match next {
+                Some(number) => (number.ino, number.opened),
+                None => (NONE, Opened::default()),
+            };
         }
-        if self.number == Number::NONE
+        if self.number == NONE
             && let Some(rare) = self.rare.if_any()
         {
             rare.names = Names::new();
@@ -253,8 +268,9 @@ impl State {
 
     /// What was written here made a new version of an old one: whoever has the old one has the new one.
     pub(crate) fn note_stored(&mut self, old: DataVersion, new: DataVersion) {
-        for number in self.numbers_mut().filter(|number| number.opened == old.0) {
-            number.opened = new.0;
+        let (old, new) = (Opened::new(old), Opened::new(new));
+        for (_, opened) in self.opened_mut().filter(|(_, opened)| opened.is(old)) {
+            *opened = new;
         }
     }
 

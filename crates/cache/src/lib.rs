@@ -8,7 +8,8 @@
 //! - `inodes`, `mount`: numbers for the kernel; volumes as they are reached through mount points
 //! - `vnode`, `vnodes`: what is known of each file; all that are in memory
 //! - `status`, `breaks`: statuses and promises; promises that are broken
-//! - `names`, `listing`, `entries`, `edit`: directories looked up, read and changed
+//! - `names`, `listing`, `entries`, `edit`: directories looked up, read and changed; `pages`: how many of them are in
+//!   memory
 //! - `data`: files read, read ahead, written and stored; `storage`, `disk`: where data is kept
 //! - `recover`: what an earlier process wrote and could not store
 //! - `users`: who asks, and who that is to cells
@@ -31,6 +32,7 @@ mod listing;
 mod lock;
 mod mount;
 mod names;
+mod pages;
 mod ranges;
 mod recover;
 mod status;

@@ -1,6 +1,7 @@
 //! What names stand for.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use afar_dir::{DirError, Directory};
 use afar_types::{DataVersion, FetchStatus, Fid, FileType};
@@ -188,6 +189,8 @@ impl Cache {
             .is_some_and(|now| now.data_version == status.data_version);
         if same {
             state.rare.pages = Some((status.data_version, Arc::clone(&pages)));
+            drop(state);
+            self.0.pages.note(vnode, pages.len());
         }
         Ok(pages)
     }
@@ -196,6 +199,7 @@ impl Cache {
 fn pages_of(vnode: &Vnode, version: DataVersion) -> Option<Arc<Vec<u8>>> {
     let state = vnode.lock();
     let (_, pages) = state.rare.pages.as_ref().filter(|(of, _)| *of == version)?;
+    vnode.used.store(true, Ordering::Relaxed);
     Some(Arc::clone(pages))
 }
 

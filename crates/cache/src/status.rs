@@ -66,7 +66,7 @@ impl Cache {
         // A promise that was broken is not there any more; one that has ended is.
         state
             .status()
-            .filter(|_| usable && state.promise.is_some() && !state.gone)
+            .filter(|_| usable && state.promise.is_some() && !state.rare.gone)
     }
 
     /// Keeps what a server said, if it is to be believed: something else than was looked for is
@@ -234,7 +234,7 @@ impl Cache {
 /// The status if it is known for sure.
 fn known(vnode: &Vnode) -> Result<Option<FetchStatus>, Errno> {
     let state = vnode.lock();
-    if state.gone {
+    if state.rare.gone {
         return Err(Errno::ENOENT);
     }
     Ok(state.promised())

@@ -43,7 +43,7 @@ pub trait Users: fmt::Debug + Send + Sync {
 
 /// Names an identity for the life of a cache. Who gets other tokens gets another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct UserId(u64);
+pub(crate) struct UserId(u32);
 
 impl UserId {
     /// Everybody, with or without a token: whose rights servers tell besides.
@@ -73,7 +73,7 @@ struct State {
     known: BTreeMap<u32, Known>,
     /// How many are looking for each user.
     looking: BTreeMap<u32, u32>,
-    last: u64,
+    last: u32,
 }
 
 /// What is to be done to know who a user is.
@@ -156,13 +156,17 @@ impl UserTable {
         let user = match identity {
             Identity::Client => Arc::clone(&self.base),
             Identity::Anonymous => Arc::clone(&self.anonymous),
-            Identity::Own(credentials) => {
-                state.last += 1;
-                Arc::new(User {
-                    id: UserId(state.last),
-                    client: self.base.client.with_credentials(Some(credentials)),
-                })
-            }
+            Identity::Own(credentials) => match state.last.checked_add(1) {
+                Some(number) => {
+                    state.last = number;
+                    Arc::new(User {
+                        id: UserId(number),
+                        client: self.base.client.with_credentials(Some(credentials)),
+                    })
+                }
+                // Nobody has the rights of another because numbers begin anew.
+                None => Arc::clone(&self.anonymous),
+            },
         };
         if state.known.len() >= USERS_MOST {
             let oldest = state.known.iter().min_by_key(|(_, known)| known.looked);

@@ -18,7 +18,7 @@ use crate::access::{Known, One, Short};
 use crate::data::{Failed, Flight};
 use crate::edit::Early;
 use crate::error::Errno;
-use crate::inodes::{Names, Number};
+use crate::inodes::{self, Names, Number, Opened};
 use crate::lock::Locks;
 use crate::ranges::RangeSet;
 use crate::storage::FileKey;
@@ -41,7 +41,7 @@ pub(crate) struct Vnode {
 }
 
 /// What changes of a vnode.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct State {
     /// As the server told it last.
     status: Option<Brief>,
@@ -49,17 +49,17 @@ pub(crate) struct State {
     pub(crate) promise: Option<Promise>,
     /// What users may do, as the server told them with the status.
     pub(crate) rights: Known,
-    /// The server has it no more.
-    pub(crate) gone: bool,
     pub(crate) rare: Rarely,
-    /// The first of the numbers by which the kernel knows it.
-    pub(crate) number: Number,
-    work: Option<Arc<Work>>,
+    /// The first of the numbers by which the kernel knows it, and what was opened by that.
+    pub(crate) number: Ino,
+    pub(crate) opened: Opened,
 }
 
 /// What few vnodes have.
 #[derive(Debug)]
 pub(crate) struct Rare {
+    /// The server has it no more.
+    pub(crate) gone: bool,
     /// A directory's pages.
     pub(crate) pages: Option<(DataVersion, Arc<Vec<u8>>)>,
     /// A symlink's target or a mount point's text.
@@ -91,6 +91,7 @@ pub(crate) struct Rare {
     pub(crate) numbers: Vec<Number>,
     /// Names in it that the kernel may know, if it is a directory.
     pub(crate) names: Names,
+    work: Option<Arc<Work>>,
 }
 
 static NOTHING_RARE: Rare = Rare::new();
@@ -98,6 +99,7 @@ static NOTHING_RARE: Rare = Rare::new();
 impl Rare {
     const fn new() -> Self {
         Self {
+            gone: false,
             pages: None,
             link: None,
             changing: 0,
@@ -113,6 +115,7 @@ impl Rare {
             rights: Vec::new(),
             numbers: Vec::new(),
             names: Names::new(),
+            work: None,
         }
     }
 
@@ -126,7 +129,8 @@ impl Rare {
             && !self.emptied;
         let known = !self.numbers.is_empty() || !self.names.is_empty() || !self.rights.is_empty();
         let cached = self.pages.is_some() || self.link.is_some() || known;
-        file && !cached && self.changing == 0 && self.early.is_empty()
+        let used = self.work.is_some() || self.changing > 0 || !self.early.is_empty();
+        !self.gone && file && !cached && !used
     }
 }
 
@@ -200,7 +204,8 @@ impl Drop for Working<'_> {
         let last = self.work.users.fetch_sub(1, Ordering::Relaxed) == 1;
         let streams = self.work.streaming.load(Ordering::SeqCst);
         if last && !streams && self.work.locks.are_unused() {
-            state.work = None;
+            state.rare.work = None;
+            state.rare.tidy();
         }
     }
 }
@@ -248,7 +253,8 @@ struct Brief {
     anonymous_access: Short,
     /// The lower half, in which all bits with a meaning are.
     unix_mode_bits: u16,
-    link_count: u32,
+    /// As servers count it; those that tell of more are not known.
+    link_count: u16,
     length: u64,
     data_version: DataVersion,
     owner: PtsId,
@@ -271,7 +277,7 @@ impl From<FetchStatus> for Brief {
             },
             anonymous_access: Short::of(status.anonymous_access),
             unix_mode_bits: u16::from_be_bytes([high, low]),
-            link_count: status.link_count,
+            link_count: u16::try_from(status.link_count).unwrap_or(u16::MAX),
             length: status.length,
             data_version: status.data_version,
             owner: status.owner,
@@ -296,7 +302,7 @@ impl From<Brief> for FetchStatus {
             },
             anonymous_access: brief.anonymous_access.rights(),
             unix_mode_bits: brief.unix_mode_bits.into(),
-            link_count: brief.link_count,
+            link_count: brief.link_count.into(),
             length: brief.length,
             data_version: brief.data_version,
             owner: brief.owner,
@@ -399,13 +405,26 @@ impl Vnode {
     /// What is shared with others who do something with it now.
     pub(crate) fn work(&self) -> Working<'_> {
         let mut state = self.lock();
-        let work = Arc::clone(state.work.get_or_insert_default());
+        let work = Arc::clone(state.rare.work.get_or_insert_default());
         work.users.fetch_add(1, Ordering::Relaxed);
         Working { vnode: self, work }
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            status: None,
+            promise: None,
+            rights: Known::default(),
+            rare: Rarely::default(),
+            number: inodes::NONE,
+            opened: Opened::default(),
+        }
     }
 }
 
@@ -535,6 +554,12 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_vnode_that_was_only_listed_takes_little() {
+        // With the counts before it and the allocator's word it fills 144 octets.
+        assert!(size_of::<Vnode>() <= 120, "{}", size_of::<Vnode>());
+    }
 
     #[test]
     fn what_is_stored_first_makes_the_file_no_longer_than_it_reaches() {

@@ -76,6 +76,34 @@ async fn our_own_changes_cost_no_reading() {
 }
 
 #[tokio::test]
+async fn directories_that_do_not_fit_into_memory_stay_right() {
+    let world = World::new().await;
+    // One or two small directories at a time.
+    let one = world.cache_with(|config| config.directories = 4096).await;
+    let other = world.cache().await;
+    let path = |directory: u32, file: u32| format!("dir{directory}/{file}");
+    for directory in 0..8 {
+        one.mkdir(&format!("dir{directory}")).await.unwrap();
+        one.put(&path(directory, 0), b"x").await.unwrap();
+    }
+    for round in 1..4 {
+        for directory in 0..8 {
+            let maker = if directory % 2 == 0 { &one } else { &other };
+            let (new, old) = (path(directory, round), path(directory, round - 1));
+            maker.put(&new, b"y").await.unwrap();
+            maker.unlink(&old).await.unwrap();
+        }
+        for directory in 0..8 {
+            let names = one.list(&format!("dir{directory}"), round == 2).await;
+            assert_eq!(names.unwrap(), [round.to_string()]);
+            assert!(one.at(&path(directory, round)).await.is_ok());
+            let gone = one.at(&path(directory, round - 1)).await;
+            assert_eq!(gone.err(), Some(Errno::ENOENT));
+        }
+    }
+}
+
+#[tokio::test]
 async fn removed_while_open_a_file_can_be_read_and_written() {
     let world = World::new().await;
     let (one, other) = (world.cache().await, world.cache().await);
