@@ -21,6 +21,8 @@ use crate::storage::{FileKey, Kept, Wait};
 
 /// Blocks that are evicted at once where the disk is full.
 const MAKE_ROOM: usize = 64;
+/// What was written may take this part of the cache before what is stored of it is moved.
+const SETTLED_PART: u64 = 2;
 /// Times room is made for one write.
 const ROOM_TRIES: u32 = 64;
 
@@ -188,8 +190,21 @@ impl Shared {
         state.written.settle(key, ranges);
         state.written.tidy(key);
         self.note_over(&mut state, key, file);
-        for job in [Job::Move(key.clone()), Job::Record(file)] {
-            self.give(&mut state, job);
+        self.tidy_up_later(&mut state, key, file);
+    }
+
+    /// Has what was stored be moved into blocks, and recorded, when all of the file is stored: done after
+    /// each part of a large one, it would be done over and over. Only what takes much of the cache's room
+    /// does not wait.
+    fn tidy_up_later(&self, state: &mut State, key: &FileKey, file: FileId) {
+        let entry = state.written.find_entry(key);
+        let more = entry.is_some_and(|entry| !entry.dirty().is_empty());
+        if more && state.written.octets() < self.limits.octets / SETTLED_PART {
+            return;
+        }
+        self.give(state, Job::Move(key.clone()));
+        if !more {
+            self.give(state, Job::Record(file));
         }
     }
 

@@ -17,6 +17,7 @@ mod epoch;
 mod error;
 mod extent;
 mod files;
+mod noise;
 mod pool;
 mod read;
 mod record;

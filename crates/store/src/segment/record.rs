@@ -9,6 +9,7 @@ use zstd::zstd_safe::{CParameter, ResetDirective};
 
 use super::error::{ReadErrorKind, UnpackError};
 use super::extent::check_lengths;
+use super::noise::is_noise;
 use super::pool::Pool;
 use super::{Codec, Compression, Extent, MAX_RECORD};
 
@@ -108,6 +109,7 @@ pub fn pack(plain: &[u8], compression: Compression) -> Stored<'_> {
     let limit = plain.len() - plain.len().div_ceil(16);
     let packed = match compression {
         Compression::None => None,
+        _ if is_noise(plain) => None,
         Compression::Lz4 => pack_lz4(plain, limit).map(|bytes| (Codec::Lz4, bytes)),
         Compression::Zstd(level) => {
             pack_zstd(plain, limit, level).map(|bytes| (Codec::Zstd, bytes))
