@@ -67,7 +67,7 @@ impl Underway {
     /// Hosts are being told of this fid.
     pub(super) fn add(&mut self, fid: Fid, gate: &Arc<Gate>) {
         let gates = self.gates.entry(fid).or_default();
-        gates.retain(is_shut);
+        gates.retain(|known| known.as_ptr() != Arc::as_ptr(gate) && is_shut(known));
         gates.push(Arc::downgrade(gate));
         if self.gates.len() > TIDIED_FROM.max(2 * self.tidied) {
             self.gates.retain(|_, gates| gates.iter().any(is_shut));
