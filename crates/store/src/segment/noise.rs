@@ -18,7 +18,11 @@ pub(super) fn is_noise(plain: &[u8]) -> bool {
     if plain.len() < LEAST {
         return false;
     }
-    let samples = || plain.chunks(EVERY).map(|part| &part[..part.len().min(SAMPLE)]);
+    let samples = || {
+        plain
+            .chunks(EVERY)
+            .map(|part| &part[..part.len().min(SAMPLE)])
+    };
     is_even(samples()) && samples().all(repeats_nothing)
 }
 
@@ -67,7 +71,12 @@ mod tests {
         let few: Vec<u8> = noise.iter().map(|octet| octet % 64).collect();
         assert!(!is_noise(&few));
         // Every octet as often as any other, but over and over the same.
-        let again: Vec<u8> = noise[..1000].iter().copied().cycle().take(1 << 20).collect();
+        let again: Vec<u8> = noise[..1000]
+            .iter()
+            .copied()
+            .cycle()
+            .take(1 << 20)
+            .collect();
         assert!(!is_noise(&again));
         assert!(!is_noise(&vec![0; 1 << 20]));
         // A quarter of it.
