@@ -14,12 +14,16 @@ use crate::client::Client;
 use crate::error::Error;
 use crate::fetch::Memory;
 use crate::promise::Promised;
-use crate::volume::Volume;
+use crate::volume::{Volume, Way};
 
 /// Fids a bulk call takes (AFSCBMAX).
 const BULK_MOST: usize = 50;
 /// Bulk calls at a time.
 const BULK_CALLS: usize = 8;
+/// Fids whose statuses fit into one packet. An OpenAFS file server begins many a reply with a packet or
+/// two and waits for their acknowledgement, so that a reply of several packets takes several round trips.
+const BULK_FAR: usize = 14;
+const BULK_CALLS_FAR: usize = 16;
 /// What is asked for of a directory at first: of most directories, all.
 const DIRECTORY_FIRST: u64 = 86 << 10;
 /// Octets of the largest directory there can be.
@@ -72,7 +76,7 @@ impl Client {
         promised.checked()
     }
 
-    /// The status of each of these, in their order: fifty to a call, several calls at a time.
+    /// The status of each of these, in their order: up to fifty to a call, several calls at a time.
     ///
     /// An error is that of one fid only; if no server answers, all have it.
     pub async fn statuses(
@@ -91,11 +95,15 @@ impl Client {
         volume: &Arc<Volume>,
         fids: &[Fid],
     ) -> Vec<Result<Promised, Error>> {
-        let mut results: Vec<Vec<_>> = vec![Vec::new(); fids.len().div_ceil(BULK_MOST)];
-        let mut groups = fids.chunks(BULK_MOST).map(<[Fid]>::to_vec).enumerate();
+        let (size, calls) = match volume.way().await {
+            Way::Far => (BULK_FAR, BULK_CALLS_FAR),
+            Way::Afar | Way::Near => (BULK_MOST, BULK_CALLS),
+        };
+        let mut results: Vec<Vec<_>> = vec![Vec::new(); fids.len().div_ceil(size)];
+        let mut groups = fids.chunks(size).map(<[Fid]>::to_vec).enumerate();
         let mut running = JoinSet::new();
         loop {
-            while running.len() < BULK_CALLS
+            while running.len() < calls
                 && let Some((place, group)) = groups.next()
             {
                 let (client, volume) = (self.clone(), Arc::clone(volume));

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use crate::client::Client;
 use crate::error::Error;
 use crate::mountpoint::Wanted;
-use crate::server::{FileServer, Verdict, may_be_done, verdict};
+use crate::server::{FileServer, NEAR, Verdict, may_be_done, verdict};
 use crate::vldb::{Cell, Effort};
 
 /// The first pause before a busy server is asked again; it doubles each time.
@@ -27,6 +27,17 @@ const BUSY_PAUSE_MOST: Duration = Duration::from_secs(5);
 const RACE: Duration = Duration::from_secs(3);
 /// Directories kept a volume. They are kept for paths with common parts, which are few.
 const DIRECTORIES_MOST: usize = 64;
+
+/// What is known of the way to a server, and of what it takes of a call at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// All that fits the way.
+    Afar,
+    /// A little, which then is on its way for long: many small calls do more than a large one.
+    Far,
+    /// A little, or it is not known yet.
+    Near,
+}
 
 /// A volume: one member of its group.
 #[derive(Debug)]
@@ -72,6 +83,19 @@ enum Trouble {
 }
 
 impl Volume {
+    /// The way to the first of its sites.
+    pub(crate) async fn way(&self) -> Way {
+        let path = match self.sites().first() {
+            Some(site) => site.path().await,
+            None => None,
+        };
+        match path {
+            Some(path) if path.afar => Way::Afar,
+            Some(path) if path.rtt_min.is_some_and(|rtt| rtt >= NEAR) => Way::Far,
+            _ => Way::Near,
+        }
+    }
+
     pub(crate) fn new(
         cell: Arc<Cell>,
         asked: String,

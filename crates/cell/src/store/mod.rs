@@ -20,8 +20,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use crate::client::Client;
 use crate::error::Error;
 use crate::files::checked;
-use crate::server::NEAR;
-use crate::volume::Volume;
+use crate::volume::{Volume, Way};
 use part::{Outcome, Part};
 
 use source::Kept;
@@ -188,16 +187,10 @@ impl Client {
                 calls: Some(self.config().calls.unwrap_or(1)),
             };
         }
-        let path = match volume.sites().first() {
-            Some(site) => site.path().await,
-            None => None,
-        };
-        let (size, calls) = match path {
-            Some(path) if path.afar => (AFAR_PART, Some(AFAR_CALLS)),
-            Some(path) if path.rtt_min.is_some_and(|rtt| rtt >= NEAR) => {
-                (FAR_PART, self.config().calls)
-            }
-            _ => (PART, Some(1)),
+        let (size, calls) = match volume.way().await {
+            Way::Afar => (AFAR_PART, Some(AFAR_CALLS)),
+            Way::Far => (FAR_PART, self.config().calls),
+            Way::Near => (PART, Some(1)),
         };
         Parts { size, calls }
     }
