@@ -21,6 +21,7 @@ use crate::types::Invalidation;
 use crate::users::UserTable;
 use crate::vnode::Vnode;
 use crate::vnodes::Vnodes;
+use crate::walk::Walks;
 use crate::watch::watch;
 
 /// Invalidations that wait for a slow listener before it is told that it missed some.
@@ -62,6 +63,7 @@ pub(crate) struct Inner {
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) vnodes: Arc<Vnodes>,
     pub(crate) pages: Pages,
+    pub(crate) walks: Walks,
     pub(crate) inodes: Inodes,
     pub(crate) breaks: Arc<Breaks>,
     pub(crate) mounts: Mounts,
@@ -90,6 +92,7 @@ impl Cache {
             client,
             users,
             pages: Pages::new(config.directories),
+            walks: Walks::default(),
             config,
             storage,
             vnodes,

@@ -9,7 +9,7 @@
 //! - `vnode`, `vnodes`: what is known of each file; all that are in memory
 //! - `status`, `breaks`: statuses and promises; promises that are broken
 //! - `names`, `listing`, `entries`, `edit`: directories looked up, read and changed; `pages`: how many of them are in
-//!   memory
+//!   memory; `walk`: those that are read before they are asked for
 //! - `data`: files read, read ahead, written and stored; `storage`, `disk`: where data is kept
 //! - `recover`: what an earlier process wrote and could not store
 //! - `users`: who asks, and who that is to cells
@@ -41,6 +41,7 @@ mod types;
 mod users;
 mod vnode;
 mod vnodes;
+mod walk;
 mod watch;
 mod xattr;
 

@@ -9,10 +9,11 @@ use afar_types::{Fid, FileType};
 use crate::cache::Cache;
 use crate::error::Errno;
 use crate::handles::{Open, OpenDirectory};
-use crate::inodes::Place;
+use crate::inodes::{Place, Spot};
 use crate::names::damaged;
 use crate::types::{DirEntry, Entry, Handle, Ino, Kind, Who};
 use crate::users::User;
+use crate::vnode::Vnode;
 
 /// Entries handed out at a time: more than a kernel's buffer takes.
 const BATCH: usize = 512;
@@ -49,6 +50,7 @@ impl Cache {
             }
             Place::Vnode(spot) => {
                 self.may_look(&user, &spot.vnode).await?;
+                self.read_on(&user, spot);
                 Open::Directory(Arc::new(OpenDirectory {
                     inode: inode.clone(),
                     spot: spot.clone(),
@@ -77,11 +79,21 @@ impl Cache {
             Open::File(_) => return Err(Errno::EBADF),
         };
         let most = if plus { STATUSES } else { BATCH };
-        let mut raw = self.raw(&directory, offset, most)?;
+        let spot = &directory.spot;
+        let mut raw = entries(&spot.vnode, &directory.pages, offset, most)?;
         if plus {
             let user = self.user(directory.opener).await;
-            self.ask_statuses(&user, &directory, &raw).await;
+            self.ask_statuses(&user, spot, &raw).await;
             raw.truncate(BATCH_PLUS);
+            let directories = raw.iter().filter(|entry| {
+                let directory = entry.fid.vnode.is_directory();
+                directory && !is_dots(&entry.name)
+            });
+            let found = directories.map(|entry| {
+                let vnode = self.0.vnodes.of(&spot.mount.volume, entry.fid);
+                (&entry.name[..], Arc::downgrade(&vnode))
+            });
+            self.0.walks.listed(&spot.vnode, offset == 0, found);
         }
         let entry = |raw: Raw| self.dir_entry(&directory, raw, plus);
         Ok(raw.into_iter().map(entry).collect())
@@ -92,28 +104,35 @@ impl Cache {
         self.0.handles.remove(handle);
     }
 
-    fn raw(&self, directory: &OpenDirectory, offset: u64, most: usize) -> Result<Vec<Raw>, Errno> {
-        let vnode = &directory.spot.vnode;
-        let pages = Directory::new(&directory.pages).map_err(|error| damaged(vnode, &error))?;
-        let position = usize::try_from(offset).map_err(|_| Errno::EINVAL)?;
-        let mut raw = Vec::new();
-        for entry in pages.entries_from(position).take(most) {
-            let entry = entry.map_err(|error| damaged(vnode, &error))?;
-            raw.push(Raw {
-                name: entry.name.to_vec(),
-                fid: entry.id.fid(vnode.fid.volume),
-                next: (entry.position + slots_for(entry.name.len())) as u64,
+    /// Reads the directories that will be opened after this one, if that can be told.
+    fn read_on(&self, user: &Arc<User>, spot: &Spot) {
+        for vnode in self.0.walks.opened(&spot.vnode) {
+            let (cache, user) = (self.clone(), Arc::clone(user));
+            let mount = Arc::clone(&spot.mount);
+            tokio::spawn(async move {
+                // What cannot be read is told to whoever asks for it.
+                if let Err(error) = cache.read_all(&user, &Spot { mount, vnode }).await {
+                    tracing::debug!(%error, "a directory is not read ahead");
+                }
             });
         }
-        Ok(raw)
+    }
+
+    /// Reads a directory, and of its entries what a first listing of it takes.
+    async fn read_all(&self, user: &User, spot: &Spot) -> Result<(), Errno> {
+        self.may_look(user, &spot.vnode).await?;
+        let pages = self.pages(user, &spot.vnode).await?;
+        let raw = entries(&spot.vnode, &pages, 0, STATUSES)?;
+        self.ask_statuses(user, spot, &raw).await;
+        Ok(())
     }
 
     /// Asks for the statuses of entries that are not promised, fifty to a call. What cannot be had is
     /// told when the entry itself is looked up.
-    async fn ask_statuses(&self, user: &User, directory: &OpenDirectory, raw: &[Raw]) {
+    async fn ask_statuses(&self, user: &User, directory: &Spot, raw: &[Raw]) {
         let mut unknown = Vec::new();
         for entry in raw.iter().filter(|entry| !is_dots(&entry.name)) {
-            let vnode = self.0.vnodes.of(&directory.spot.mount.volume, entry.fid);
+            let vnode = self.0.vnodes.of(&directory.mount.volume, entry.fid);
             let known = vnode.lock().promised().is_some();
             if !known {
                 let mark = self.0.breaks.mark(entry.fid);
@@ -121,7 +140,7 @@ impl Cache {
             }
         }
         let fids: Vec<_> = unknown.iter().map(|(vnode, _)| vnode.fid).collect();
-        let volume = &directory.spot.mount.volume;
+        let volume = &directory.mount.volume;
         let answers = user.client.promised_many(volume, &fids).await;
         for ((vnode, mark), answer) in unknown.iter().zip(answers) {
             match answer {
@@ -162,6 +181,22 @@ impl Cache {
             entry,
         }
     }
+}
+
+/// Some entries of a directory, from this offset on.
+fn entries(vnode: &Vnode, pages: &[u8], offset: u64, most: usize) -> Result<Vec<Raw>, Errno> {
+    let pages = Directory::new(pages).map_err(|error| damaged(vnode, &error))?;
+    let position = usize::try_from(offset).map_err(|_| Errno::EINVAL)?;
+    let mut raw = Vec::new();
+    for entry in pages.entries_from(position).take(most) {
+        let entry = entry.map_err(|error| damaged(vnode, &error))?;
+        raw.push(Raw {
+            name: entry.name.to_vec(),
+            fid: entry.id.fid(vnode.fid.volume),
+            next: (entry.position + slots_for(entry.name.len())) as u64,
+        });
+    }
+    Ok(raw)
 }
 
 fn is_dots(name: &[u8]) -> bool {

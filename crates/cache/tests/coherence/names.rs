@@ -1,5 +1,7 @@
 //! Names made, moved and removed here and seen there.
 
+use std::time::Duration;
+
 use afar_cache::{Errno, Ino, Kind, Root};
 
 use crate::world::{READ, WHO, World};
@@ -101,6 +103,44 @@ async fn directories_that_do_not_fit_into_memory_stay_right() {
             assert_eq!(gone.err(), Some(Errno::ENOENT));
         }
     }
+}
+
+#[tokio::test]
+async fn who_goes_through_all_directories_finds_the_next_ones_read() {
+    let world = World::new().await;
+    let (maker, walker) = (world.cache().await, world.cache().await);
+    let names: Vec<String> = (0..6).map(|number| format!("dir{number}")).collect();
+    for name in &names {
+        maker.mkdir(name).await.unwrap();
+        maker.put(&format!("{name}/file"), b"x").await.unwrap();
+    }
+    let calls = || {
+        let servers = walker.client.servers();
+        servers.iter().map(|server| server.calls()).sum::<u64>()
+    };
+    assert_eq!(walker.list("", true).await.unwrap().len(), 6);
+    let before = calls();
+    for name in &names[..2] {
+        walker.list(name, true).await.unwrap();
+    }
+    // The others are read meanwhile, each by two calls as well.
+    let all = async {
+        while calls() < before + 12 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), all)
+        .await
+        .unwrap();
+    let quiet = calls();
+    for name in &names[2..] {
+        assert_eq!(walker.list(name, true).await.unwrap(), ["file"]);
+    }
+    // The last call may not have been answered when that was needed.
+    assert!(calls() <= quiet + 1, "{} calls more", calls() - quiet);
+    // What is changed after it was read is seen all the same.
+    maker.unlink("dir5/file").await.unwrap();
+    assert!(walker.list("dir5", true).await.unwrap().is_empty());
 }
 
 #[tokio::test]
