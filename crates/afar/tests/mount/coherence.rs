@@ -117,9 +117,7 @@ fn a_server_that_starts_again_loses_nobody() {
         .open(here.path("file"))
         .unwrap();
     open.write_all_at(b"during", 0).unwrap();
-    let mut server = site.server.take().unwrap();
-    server.signal(rustix::process::Signal::TERM);
-    assert!(server.end());
+    site.stop();
     site.start();
     open.sync_all().unwrap();
     drop(open);
