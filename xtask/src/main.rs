@@ -1,4 +1,4 @@
-//! The project's routines: `cargo xtask tidy|test|openafs|bench`.
+//! The project's routines: `cargo xtask tidy|test|posix|openafs|bench`.
 //!
 //! Each subcommand is a module with a `run` function; `sh` starts other programs and
 //! `output` is the only place that prints.
@@ -6,6 +6,7 @@
 mod bench;
 mod openafs;
 mod output;
+mod posix;
 mod sh;
 mod test;
 mod tidy;
@@ -27,6 +28,8 @@ enum Command {
     Tidy(tidy::Args),
     /// Install what the tests need, then run them all.
     Test(test::Args),
+    /// Run for hours what programs expect of a file system, on mounts; needs root.
+    Posix(posix::Args),
     /// Measure, and write the results down.
     Bench(bench::Args),
     /// Run a real OpenAFS cell to test against.
@@ -37,6 +40,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Tidy(args) => tidy::run(&args),
         Command::Test(args) => test::run(&args),
+        Command::Posix(args) => posix::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Openafs(args) => openafs::run(args),
     };

@@ -2,6 +2,12 @@
 //!
 //! A file server knows one kind of lock, of a whole file, and not whose it is. So this machine has one
 //! of the strongest kind that any of its programs needs, and shares it out.
+//!
+//! Nor does a server make a lock for reading one for writing: it must be given up between, and another
+//! machine may have the file changed before the other one is had. Who read under the first would write
+//! what follows from the old content. So somebody whose lock was lost in this way is given no other until
+//! he has given up all he had. Not so with a lock of the whole file: that may be one of flock(2), which
+//! promises no more, and which is not told from the others.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -38,6 +44,8 @@ pub(crate) struct Locks {
 #[derive(Debug, Default)]
 struct Table {
     held: Vec<(u64, Lock)>,
+    /// Those who had a lock when the file was changed by another machine.
+    lost: Vec<u64>,
     /// What the server gave this machine.
     server: Option<LockType>,
     /// Who of this machine asked for it.
@@ -88,6 +96,19 @@ impl Table {
             parts.push((owner, lock));
         }
         self.held.extend(parts);
+        let held = &self.held;
+        self.lost
+            .retain(|owner| held.iter().any(|(other, _)| other == owner));
+    }
+
+    /// The server's lock did not last while programs here had theirs.
+    fn lose(&mut self) {
+        self.lost = self.held.iter().map(|(owner, _)| *owner).collect();
+    }
+
+    /// Whether somebody must give up what he has before he gets this lock.
+    fn is_refused(&self, owner: u64, lock: &Lock) -> bool {
+        !is_whole(lock) && self.lost.contains(&owner)
     }
 
     /// What this machine needs from the server.
@@ -102,6 +123,11 @@ impl Table {
 
 fn overlap(one: &Lock, other: &Lock) -> bool {
     one.start <= other.end && other.start <= one.end
+}
+
+/// Whether it may be one of flock(2).
+fn is_whole(lock: &Lock) -> bool {
+    (lock.start, lock.end) == (0, u64::MAX)
 }
 
 impl Locks {
@@ -137,7 +163,8 @@ impl Cache {
     /// machines any two locks of one file conflict, unless both are for reading.
     ///
     /// # Errors
-    /// [`EAGAIN`](Errno::EAGAIN) when it is not free; others as servers say.
+    /// [`EAGAIN`](Errno::EAGAIN) when it is not free; [`EDEADLK`](Errno::EDEADLK) instead of waiting for
+    /// what cannot be had before others are given up; others as servers say.
     pub async fn setlk(
         &self,
         handle: Handle,
@@ -161,6 +188,7 @@ impl Cache {
             let freed = work.locks.freed.notified();
             let refused = match self.try_lock(&user, spot, owner, lock).await {
                 Err(Errno::EAGAIN) => true,
+                Err(Errno::EDEADLK) if !wait => true,
                 other => return other,
             };
             debug_assert!(refused, "everything else returns");
@@ -193,6 +221,9 @@ impl Cache {
             if table.conflict(owner, &lock).is_some() {
                 return Err(Errno::EAGAIN);
             }
+            if table.is_refused(owner, &lock) {
+                return Err(Errno::EDEADLK);
+            }
             table.server
         };
         let writes = lock.kind == LockKind::Write;
@@ -206,19 +237,40 @@ impl Cache {
             (Some(LockType::Write), _) | (Some(LockType::Read), LockType::Read) => {}
             (None, _) => self.take(user, &spot.vnode, wanted).await?,
             (Some(LockType::Read), LockType::Write) => {
-                // A server makes no stronger lock of one it gave.
-                self.give_back(&spot.vnode).await;
-                if let Err(error) = self.take(user, &spot.vnode, wanted).await {
-                    if let Err(lost) = self.take(user, &spot.vnode, LockType::Read).await {
-                        let fid = spot.vnode.fid;
-                        tracing::warn!(%fid, %lost, "a read lock was lost to another machine");
-                    }
-                    return Err(error);
-                }
+                self.strengthen(user, &spot.vnode, is_whole(&lock)).await?;
             }
         }
         locks.lock().set(owner, lock);
         Ok(())
+    }
+
+    /// Gets a lock for writing in place of one for reading.
+    async fn strengthen(
+        &self,
+        user: &Arc<User>,
+        vnode: &Arc<Vnode>,
+        whole: bool,
+    ) -> Result<(), Errno> {
+        let before = self.ask(user, vnode).await?;
+        if before.lock_count > 1 && !whole {
+            // It cannot be had while others read, so what there is need not be given up.
+            return Err(Errno::EAGAIN);
+        }
+        self.give_back(vnode).await;
+        let taken = self.take(user, vnode, LockType::Write).await;
+        let has = match taken {
+            Ok(()) => Ok(()),
+            Err(_) => self.take(user, vnode, LockType::Read).await,
+        };
+        // Who changed the file has had the promise broken before he gave up his lock.
+        let after = self.fresh(user, vnode).await;
+        let same = after.is_ok_and(|after| after.data_version == before.data_version);
+        if has.is_ok() && same {
+            return taken;
+        }
+        tracing::info!(fid = %vnode.fid, "a lock for reading was lost to another machine");
+        vnode.work().locks.lock().lose();
+        if whole { taken } else { Err(Errno::EDEADLK) }
     }
 
     /// Gives up all locks of an owner.
@@ -325,6 +377,21 @@ mod tests {
             end,
             pid: 1,
         }
+    }
+
+    #[test]
+    fn who_lost_a_lock_gets_no_other_before_he_has_none() {
+        let mut table = Table::default();
+        table.set(1, lock(LockKind::Read, 0, 9));
+        table.set(1, lock(LockKind::Read, 20, 29));
+        table.lose();
+        let wanted = lock(LockKind::Write, 5, 5);
+        assert!(table.is_refused(1, &wanted) && !table.is_refused(2, &wanted));
+        assert!(!table.is_refused(1, &lock(LockKind::Write, 0, u64::MAX)));
+        table.set(1, lock(LockKind::Unlock, 0, 9));
+        assert!(table.is_refused(1, &wanted));
+        table.set(1, lock(LockKind::Unlock, 0, u64::MAX));
+        assert!(!table.is_refused(1, &wanted));
     }
 
     #[test]

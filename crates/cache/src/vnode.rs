@@ -523,8 +523,12 @@ impl State {
             mtime: mtime.to_system_time(),
             ctime: ctime.to_system_time(),
             mode: mode & 0o7777,
-            nlink: status.link_count,
-            uid: status.owner.0.unsigned_abs(),
+            // The name it has at the server is not one of those programs see.
+            nlink: match self.rare.hidden {
+                Some(_) => 0,
+                None => status.link_count,
+            },
+            uid: local_owner(status.owner),
             gid: status.group.0.unsigned_abs(),
             data_version: status.data_version,
             valid: self.valid(),
@@ -551,6 +555,16 @@ impl State {
     }
 }
 
+/// The owner as programs are shown it. What is made with a cell's own key belongs to the group of its
+/// administrators, who are to a cell what root is to a machine; some programs, such as git, do nothing
+/// where they find an owner they do not know.
+fn local_owner(owner: PtsId) -> u32 {
+    match owner {
+        PtsId::ADMINISTRATORS => 0,
+        owner => owner.0.unsigned_abs(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -559,6 +573,13 @@ mod tests {
     fn a_vnode_that_was_only_listed_takes_little() {
         // With the counts before it and the allocator's word it fills 144 octets.
         assert!(size_of::<Vnode>() <= 120, "{}", size_of::<Vnode>());
+    }
+
+    #[test]
+    fn owners_have_their_numbers_and_administrators_are_root() {
+        for (owner, shown) in [(1001, 1001), (0, 0), (-204, 0), (204, 204)] {
+            assert_eq!(local_owner(PtsId(owner)), shown);
+        }
     }
 
     #[test]

@@ -2,6 +2,10 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt, symlink};
+use std::time::Duration;
+
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::libc;
 
 use crate::site::{Site, can_mount, soon};
 
@@ -117,9 +121,7 @@ fn a_server_that_starts_again_loses_nobody() {
         .open(here.path("file"))
         .unwrap();
     open.write_all_at(b"during", 0).unwrap();
-    let mut server = site.server.take().unwrap();
-    server.signal(rustix::process::Signal::TERM);
-    assert!(server.end());
+    site.stop();
     site.start();
     open.sync_all().unwrap();
     drop(open);
@@ -132,4 +134,66 @@ fn a_server_that_starts_again_loses_nobody() {
     });
     here.stop();
     there.stop();
+}
+
+/// As databases do: read under a lock for reading, make it one for writing, write what follows.
+#[test]
+#[ignore = "mounts: needs root and /dev/fuse"]
+fn what_was_read_under_a_lock_holds_when_it_is_one_for_writing() {
+    const TIMES: u64 = 60;
+    if !can_mount() {
+        return;
+    }
+    let site = Site::new("127.84.0.34");
+    let mounts = [site.mount("a"), site.mount("b")];
+    fs::write(mounts[0].path("count"), 0_u64.to_le_bytes()).unwrap();
+    soon("the count", || mounts[1].path("count").exists());
+    std::thread::scope(|scope| {
+        for mount in &mounts {
+            let path = mount.path("count");
+            let file = File::options().read(true).write(true).open(path).unwrap();
+            scope.spawn(move || (0..TIMES).for_each(|_| count_one(&file)));
+        }
+    });
+    for mount in mounts {
+        let count = fs::read(mount.path("count")).unwrap();
+        assert_eq!(count, (2 * TIMES).to_le_bytes());
+        mount.stop();
+    }
+}
+
+/// Adds one to the number in a file.
+fn count_one(file: &File) {
+    let pause = || std::thread::sleep(Duration::from_micros(fastrand::u64(..3000)));
+    loop {
+        if lock_part(file, libc::F_RDLCK) {
+            let mut count = [0; 8];
+            file.read_exact_at(&mut count, 0).unwrap();
+            // Others who read keep this from being had, and so may they wait for each other.
+            for _ in 0..5 {
+                if lock_part(file, libc::F_WRLCK) {
+                    let next = u64::from_le_bytes(count) + 1;
+                    file.write_all_at(&next.to_le_bytes(), 0).unwrap();
+                    file.sync_all().unwrap();
+                    assert!(lock_part(file, libc::F_UNLCK));
+                    return;
+                }
+                pause();
+            }
+            assert!(lock_part(file, libc::F_UNLCK));
+        }
+        pause();
+    }
+}
+
+/// Whether this kind of lock of some octets of a file can be had now.
+fn lock_part(file: &File, kind: i32) -> bool {
+    let lock = libc::flock {
+        l_type: kind as i16,
+        l_whence: libc::SEEK_SET as i16,
+        l_start: 1000,
+        l_len: 10,
+        l_pid: 0,
+    };
+    fcntl(file, FcntlArg::F_SETLK(&lock)).is_ok()
 }

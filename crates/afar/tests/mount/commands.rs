@@ -141,9 +141,7 @@ fn up_mounts_its_cell_and_unmounts_it_first() {
         return;
     }
     let mut site = Site::new("127.84.0.25");
-    let mut server = site.server.take().unwrap();
-    server.signal(Signal::TERM);
-    assert!(server.end());
+    site.stop();
     let place = site.place("a");
     let mut command = site.up();
     command.arg("--mount").arg(&place);

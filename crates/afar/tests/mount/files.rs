@@ -98,6 +98,8 @@ fn what_is_unlinked_or_renamed_while_open_stays_itself() {
     gone.read_exact_at(&mut read, 0).unwrap();
     assert_eq!(&read, b"beforeafter");
     assert_eq!(gone.metadata().unwrap().len(), 11);
+    // By this programs find out that what they hold is not the file of that name any more.
+    assert_eq!(gone.metadata().unwrap().nlink(), 0);
     // Its name is free for another.
     let other = new("gone");
     other.write_all_at(b"other", 0).unwrap();
@@ -119,6 +121,7 @@ fn what_is_unlinked_or_renamed_while_open_stays_itself() {
     let mut kept = String::new();
     (&over).read_to_string(&mut kept).unwrap();
     assert_eq!(kept, "12");
+    assert_eq!(over.metadata().unwrap().nlink(), 0);
     assert_eq!(fs::read(mount.path("there")).unwrap(), b"other");
     drop(over);
     mount.stop();

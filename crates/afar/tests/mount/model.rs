@@ -5,6 +5,9 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use fastrand::Rng;
+use rustix::fs::{Advice, copy_file_range, fadvise};
+
+use crate::mapping;
 
 /// The greatest length.
 const LENGTH_MAX: u64 = 1 << 18;
@@ -40,11 +43,15 @@ impl Checked {
     pub(crate) fn step(&mut self) {
         self.count += 1;
         match self.rng.u32(0..1000) {
-            0..400 => self.read(),
-            400..750 => self.write(),
-            750..820 => self.append(),
-            820..900 => self.set_len(),
-            900..960 => self.length(),
+            0..270 => self.read(),
+            270..370 => self.read_mapped(),
+            370..620 => self.write(),
+            620..720 => self.write_mapped(),
+            720..760 => self.copy(),
+            760..810 => self.append(),
+            810..890 => self.set_len(),
+            890..940 => self.length(),
+            940..960 => self.forget_pages(),
             960..980 => self.reopen(),
             980..990 => self.sync(),
             990..995 => self.empty(),
@@ -98,6 +105,24 @@ impl Checked {
         self.compare(&buffer[..got], start, end);
     }
 
+    fn read_mapped(&mut self) {
+        let length = self.content.len() as u64;
+        if length == 0 {
+            return self.append();
+        }
+        let offset = self.offset(length - 1);
+        let size = self.size().min(length - offset);
+        self.note(format!("read {size} at {offset} by memory"));
+        let (start, end) = (offset as usize, (offset + size) as usize);
+        let (part, rest) = mapping::read(&self.open, offset, size as usize);
+        self.compare(&part, start, end);
+        // Beyond the end there is nothing, whatever was there once.
+        let inside = rest.len().min(self.content.len() - end);
+        self.compare(&rest[..inside], end, end + inside);
+        let beyond = rest[inside..].iter().position(|octet| *octet != 0);
+        assert_eq!(beyond, None, "beyond the end: {:#?}", self.history);
+    }
+
     fn compare(&self, got: &[u8], start: usize, end: usize) {
         let wanted = &self.content[start..end];
         if got == wanted {
@@ -135,6 +160,48 @@ impl Checked {
         let data = self.data(size);
         self.open.write_all_at(&data, offset).unwrap();
         self.put(offset as usize, &data);
+    }
+
+    /// As memory cannot make a file longer, its length is set before.
+    fn write_mapped(&mut self) {
+        let size = self.size();
+        let offset = self.offset(LENGTH_MAX - size);
+        let synced = self.rng.bool();
+        self.note(format!(
+            "write {size} at {offset} by memory, synced: {synced}"
+        ));
+        let data = self.data(size);
+        if (self.content.len() as u64) < offset + size {
+            self.open.set_len(offset + size).unwrap();
+        }
+        mapping::write(&self.open, offset, &data, synced);
+        self.put(offset as usize, &data);
+    }
+
+    /// Copies a part of the file to another place in it.
+    fn copy(&mut self) {
+        let length = self.content.len() as u64;
+        if length < 2 {
+            return self.append();
+        }
+        let from = self.offset(length - 1);
+        let to = self.offset(LENGTH_MAX - 1);
+        // The parts must not meet.
+        let size = self.size().min(length - from).min(LENGTH_MAX - to);
+        let size = size.min(if from == to { 0 } else { from.abs_diff(to) });
+        self.note(format!("copy {size} from {from} to {to}"));
+        let (mut off_in, mut off_out) = (from, to);
+        while off_in < from + size {
+            let left = (from + size - off_in) as usize;
+            let file = &self.open;
+            let copied =
+                copy_file_range(file, Some(&mut off_in), file, Some(&mut off_out), left).unwrap();
+            assert_ne!(copied, 0, "{:#?}", self.history);
+        }
+        if size > 0 {
+            let data = self.content[from as usize..(from + size) as usize].to_vec();
+            self.put(to as usize, &data);
+        }
     }
 
     fn put(&mut self, offset: usize, data: &[u8]) {
@@ -181,6 +248,12 @@ impl Checked {
     fn sync(&mut self) {
         self.note("sync".to_owned());
         self.open.sync_all().unwrap();
+    }
+
+    /// Has the kernel drop the pages it can, so that they are asked of the mount again.
+    fn forget_pages(&mut self) {
+        self.note("forget pages".to_owned());
+        fadvise(&self.open, 0, None, Advice::DontNeed).unwrap();
     }
 
     fn empty(&mut self) {

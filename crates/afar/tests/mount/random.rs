@@ -1,10 +1,16 @@
 //! Random operations on a file, held against a model of it.
 
+use std::time::Instant;
+
 use crate::model::Checked;
 use crate::site::{Site, can_mount, soon};
 
 /// Operations, unless `AFAR_MOUNT_OPERATIONS` says otherwise.
 const OPERATIONS: u64 = 100_000;
+/// After so many operations the server starts again, while the file is open.
+const SERVER_EACH: u64 = 15_000;
+/// After so many the mount does, every other time with nothing in its cache.
+const MOUNT_EACH: u64 = 40_000;
 
 fn seed() -> u64 {
     let seed = std::env::var("AFAR_MOUNT_SEED").ok();
@@ -25,11 +31,27 @@ fn one_file_holds_what_a_model_holds() {
     if !can_mount() {
         return;
     }
-    let site = Site::new("127.84.0.51");
-    let mount = site.mount("a");
+    let mut site = Site::new("127.84.0.51");
+    let mut mount = site.mount("a");
     let mut checked = Checked::new(&mount.path("file"), seed());
-    for _ in 0..operations() {
+    let begun = Instant::now();
+    let operations = operations();
+    for count in 1..=operations {
         checked.step();
+        if count % SERVER_EACH == 0 {
+            site.stop();
+            site.start();
+        }
+        if count % MOUNT_EACH == 0 {
+            checked.close();
+            mount.stop();
+            if (count / MOUNT_EACH).is_multiple_of(2) {
+                std::fs::remove_dir_all(site.path("cache-a")).unwrap();
+            }
+            mount = site.mount("a");
+            checked.moved(&mount.path("file"));
+            eprintln!("{count} operations in {:?}", begun.elapsed());
+        }
     }
     checked.whole();
     let content = checked.content().to_vec();

@@ -146,6 +146,13 @@ impl Site {
         self.server = Some(server);
     }
 
+    /// Stops the cell's server in order.
+    pub(crate) fn stop(&mut self) {
+        let mut server = self.server.take().unwrap();
+        server.signal(Signal::TERM);
+        assert!(server.end(), "{:#?}", server.told());
+    }
+
     pub(crate) fn up(&self) -> Command {
         let mut command = self.command();
         command.arg("up").arg(self.path("cell"));
