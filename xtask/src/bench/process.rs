@@ -21,8 +21,8 @@ use crate::sh;
 const GLANCE: Duration = Duration::from_millis(5);
 /// How long a program may take to say that it is ready.
 const READY: Duration = Duration::from_secs(10);
-/// How long a program may take to end when told so.
-const PARTING: Duration = Duration::from_secs(10);
+/// How long a program may take to end when told so: a server gives the calls it serves ten seconds.
+const PARTING: Duration = Duration::from_secs(30);
 /// The unit of processor times in `/proc`, the same on every Linux that we know.
 const TICKS_PER_SECOND: f64 = 100.0;
 
