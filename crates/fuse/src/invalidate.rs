@@ -7,14 +7,14 @@
 //! has each inode and each name once, however often it is changed.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsStr;
-use std::io;
-use std::os::unix::ffi::OsStrExt;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::thread;
 
 use afar_cache::{Acknowledger, Cache, Ino, Invalidation};
-use fuser::{INodeNo, Notifier};
+use fuser::{Filesystem, INodeNo, Notifier, Session};
 use parking_lot::{Condvar, Mutex};
 use tokio::runtime::Handle;
 use tokio::sync::broadcast::Receiver;
@@ -26,6 +26,10 @@ use crate::order::Order;
 const TELLERS: usize = 4;
 /// The kernel takes a negative offset for: attributes only.
 const ATTRIBUTES_ONLY: i64 = -1;
+/// The kernel's FUSE_NOTIFY_INVAL_ENTRY.
+const ABOUT_NAME: i32 = 3;
+/// The kernel's FUSE_EXPIRE_ONLY.
+const EXPIRE: u32 = 1;
 
 /// What the kernel is to be told.
 #[derive(Debug, Default)]
@@ -109,24 +113,74 @@ impl Queue {
     }
 }
 
+/// The kernel's side of a mount.
+#[derive(Debug)]
+pub(crate) struct Kernel {
+    notifier: Notifier,
+    device: File,
+}
+
+impl Kernel {
+    /// The kernel's side of this session.
+    ///
+    /// # Errors
+    /// When the process has too many files open.
+    pub(crate) fn of<F: Filesystem>(session: &Session<F>) -> io::Result<Self> {
+        Ok(Self {
+            notifier: session.notifier(),
+            device: session.as_fd().try_clone_to_owned()?.into(),
+        })
+    }
+
+    /// Has a name looked up before it is used again. The library knows only how to have it dropped, and
+    /// then a directory has no path until somebody looks it up: those who work in it are told that it
+    /// does not exist, and what is mounted in it is unmounted. Kernels before 6.2 drop it all the same.
+    fn expire(&self, parent: Ino, name: &[u8]) -> io::Result<()> {
+        match (&self.device).write(&expiry(parent, name)) {
+            // It has no such name.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            written => written.map(drop),
+        }
+    }
+}
+
+/// What the kernel is written to have a name looked up again: `fuse_out_header`, then
+/// `fuse_notify_inval_entry_out`, then the name with its end.
+fn expiry(parent: Ino, name: &[u8]) -> Vec<u8> {
+    let in_word = |length: usize| u32::try_from(length).unwrap_or(u32::MAX).to_ne_bytes();
+    let mut message = vec![0; 4];
+    message.extend(ABOUT_NAME.to_ne_bytes());
+    // It answers no request.
+    message.extend(0_u64.to_ne_bytes());
+    message.extend(parent.0.to_ne_bytes());
+    message.extend(in_word(name.len()));
+    message.extend(EXPIRE.to_ne_bytes());
+    message.extend(name);
+    message.push(0);
+    let length = in_word(message.len());
+    message[..4].copy_from_slice(&length);
+    message
+}
+
 /// Tells the kernel what the cache manager says, until that ends or the mount is gone.
 ///
 /// # Errors
 /// When threads cannot be started.
 pub(crate) fn start(
     cache: &Cache,
-    notifier: &Notifier,
+    kernel: Kernel,
     order: &Arc<Order>,
     runtime: Handle,
 ) -> io::Result<()> {
+    let kernel = Arc::new(kernel);
     let (said, acknowledger) = cache.acknowledged_invalidations();
     let queue = Arc::new(Queue::default());
     for number in 0..TELLERS {
-        let (queue, notifier) = (Arc::clone(&queue), notifier.clone());
+        let (queue, kernel) = (Arc::clone(&queue), Arc::clone(&kernel));
         let (acknowledger, order) = (acknowledger.clone(), Arc::clone(order));
         thread::Builder::new()
             .name(format!("afar-inval-{number}"))
-            .spawn(move || tell(&queue, &notifier, &order, &acknowledger))?;
+            .spawn(move || tell(&queue, &kernel, &order, &acknowledger))?;
     }
     thread::Builder::new()
         .name("afar-inval".to_owned())
@@ -158,18 +212,16 @@ fn listen(
     queue.close();
 }
 
-fn tell(queue: &Queue, notifier: &Notifier, order: &Order, acknowledger: &Acknowledger) {
+fn tell(queue: &Queue, kernel: &Kernel, order: &Order, acknowledger: &Acknowledger) {
     while let Some(invalidation) = queue.next() {
         // Answers from before it must have come, or there is nothing yet to be dropped.
         order.settle();
         let told = match &invalidation {
             Invalidation::Inode { ino, data } => {
                 let offset = if *data { 0 } else { ATTRIBUTES_ONLY };
-                notifier.inval_inode(INodeNo(ino.0), offset, 0)
+                kernel.notifier.inval_inode(INodeNo(ino.0), offset, 0)
             }
-            Invalidation::Entry { parent, name } => {
-                notifier.inval_entry(INodeNo(parent.0), OsStr::from_bytes(name))
-            }
+            Invalidation::Entry { parent, name } => kernel.expire(*parent, name),
             Invalidation::Mark(_) => Ok(()),
         };
         match told {
@@ -191,6 +243,18 @@ fn tell(queue: &Queue, notifier: &Notifier, order: &Order, acknowledger: &Acknow
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_expires_by_one_message() {
+        let message = expiry(Ino(7), b"name");
+        assert_eq!(message.len(), 37);
+        assert_eq!(message[..4], 37_u32.to_ne_bytes());
+        assert_eq!(message[4..8], 3_i32.to_ne_bytes());
+        assert_eq!(message[16..24], 7_u64.to_ne_bytes());
+        assert_eq!(message[24..28], 4_u32.to_ne_bytes());
+        assert_eq!(message[28..32], 1_u32.to_ne_bytes());
+        assert_eq!(message[32..], *b"name\0");
+    }
 
     #[test]
     fn each_is_told_once_and_data_is_not_forgotten() {

@@ -11,7 +11,7 @@ use fuser::{Config, MountOption, Session, SessionACL};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use crate::invalidate;
+use crate::invalidate::{self, Kernel};
 use crate::order::Order;
 use crate::requests::Requests;
 
@@ -138,7 +138,8 @@ impl Mount {
         let order = Arc::new(Order::default());
         let requests = Requests::new(cache.clone(), runtime.clone(), Arc::clone(&order));
         let session = Session::new(requests, place, &options.config()).map_err(refused)?;
-        invalidate::start(&cache, &session.notifier(), &order, runtime.clone()).map_err(refused)?;
+        let kernel = Kernel::of(&session).map_err(refused)?;
+        invalidate::start(&cache, kernel, &order, runtime.clone()).map_err(refused)?;
         let (ended, end) = oneshot::channel();
         let serve = move || {
             // Nobody is told if the mount was dropped.

@@ -1,7 +1,9 @@
 //! Two mounts of one cell, as two machines would have it.
 
 use std::fs::{self, File, OpenOptions};
+use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt, symlink};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use nix::fcntl::{FcntlArg, fcntl};
@@ -94,7 +96,7 @@ fn a_counter_in_turns_loses_nothing() {
         });
         let mut options = OpenOptions::new();
         let open = options.read(true).append(true).open(&path).unwrap();
-        std::io::Write::write_all(&mut &open, b"x").unwrap();
+        (&open).write_all(b"x").unwrap();
     }
     for mount in &mounts {
         soon("all turns", || {
@@ -132,6 +134,37 @@ fn a_server_that_starts_again_loses_nobody() {
     soon("what is written since", || {
         fs::read(here.path("file")).is_ok_and(|text| text == b"after")
     });
+    here.stop();
+    there.stop();
+}
+
+#[test]
+#[ignore = "mounts: needs root and /dev/fuse"]
+fn who_works_in_a_folder_stays_in_it_when_its_parent_changes() {
+    if !can_mount() {
+        return;
+    }
+    let site = Site::new("127.84.0.35");
+    let (here, there) = (site.mount("a"), site.mount("b"));
+    fs::create_dir(here.path("folder")).unwrap();
+    soon("the folder", || there.path("folder").exists());
+    let mut inside = Command::new("sh")
+        .args(["-c", "read word; exec /bin/pwd -P"])
+        .current_dir(there.path("folder"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    assert!(!there.path("new").exists());
+    fs::write(here.path("new"), b"x").unwrap();
+    soon("a new file", || there.path("new").exists());
+    inside.stdin.take().unwrap().write_all(b"now\n").unwrap();
+    let told = inside.wait_with_output().unwrap();
+    let folder = there.path("folder").canonicalize().unwrap();
+    assert_eq!(
+        String::from_utf8(told.stdout).unwrap(),
+        format!("{}\n", folder.display())
+    );
     here.stop();
     there.stop();
 }
