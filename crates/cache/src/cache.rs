@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use afar_cell::Client;
 use afar_types::{CellName, UnixTime, VolumeId};
-use tokio::sync::broadcast;
+use tokio::sync::{Semaphore, broadcast};
 
 use crate::breaks::Breaks;
 use crate::config::{CacheConfig, Root};
@@ -26,6 +26,8 @@ use crate::watch::watch;
 
 /// Invalidations that wait for a slow listener before it is told that it missed some.
 const INVALIDATIONS: usize = 65_536;
+/// Files that are stored after they were closed, at a time; whoever closes more of them waits.
+const BEHIND: usize = 64;
 /// How often what could not be stored is tried again.
 const STORE_AGAIN: Duration = Duration::from_secs(30);
 /// How long it is waited for what an earlier process could not store to be stored.
@@ -71,6 +73,8 @@ pub(crate) struct Inner {
     pub(crate) begun: SystemTime,
     /// When the instances of volumes seen last were made.
     volumes: Mutex<BTreeMap<(VolumeId, CellName), UnixTime>>,
+    /// One for each file that is being stored after it was closed.
+    pub(crate) behind: Semaphore,
     /// Files with something written that is not stored.
     dirty: Mutex<BTreeMap<FileKey, Arc<Vnode>>>,
 }
@@ -102,6 +106,7 @@ impl Cache {
             handles: Handles::default(),
             begun: SystemTime::now(),
             volumes: Mutex::default(),
+            behind: Semaphore::new(BEHIND),
             dirty: Mutex::default(),
         }));
         let root = match &cache.0.config.root {

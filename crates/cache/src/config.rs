@@ -35,6 +35,9 @@ pub struct CacheConfig {
     /// Octets written to one file that wait to be stored; who writes more waits. From a sixteenth of
     /// it on they are stored while more is written, and do not wait for the file to be closed.
     pub dirty: u64,
+    /// Octets of a file that may still have to be stored when `close` returns. Whoever closes a file then
+    /// does not hear that it cannot be stored.
+    pub store_behind: u64,
     /// Octets read ahead of a sequential reader at most.
     pub read_ahead: u64,
     /// Who the users of this machine are to cells. Without it all who ask are whoever the client is.
@@ -48,8 +51,8 @@ pub struct CacheConfig {
 
 impl CacheConfig {
     /// 1 GiB of data, 100,000 files and 16 MiB of directories below this directory, the cells as the
-    /// root, 256 MiB of one file written before they are stored, 32 MiB read ahead, servers asked after
-    /// a minute.
+    /// root, 256 MiB of one file written before they are stored, all of it when it is closed, 32 MiB read
+    /// ahead, servers asked after a minute.
     #[must_use]
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         Self {
@@ -59,6 +62,7 @@ impl CacheConfig {
             directories: 16 << 20,
             root: Root::Dynamic,
             dirty: 256 << 20,
+            store_behind: 0,
             read_ahead: 32 << 20,
             users: None,
             probe: Duration::from_secs(60),

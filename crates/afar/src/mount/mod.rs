@@ -67,6 +67,11 @@ pub(crate) struct MountArgs {
     /// How many files are cached at most
     #[arg(long, value_name = "NUMBER")]
     cache_files: Option<u64>,
+    /// How much of a file may still have to be stored when it is closed, such as 64Ki: small files are
+    /// written faster, but who closes one does not hear that it cannot be stored, and others may see it
+    /// a little later [default: nothing]
+    #[arg(long, value_name = "AMOUNT", value_parser = parse_bytes)]
+    store_behind: Option<u64>,
     /// When no server can be reached, go on with what is cached, even if their promises to tell of
     /// changes have ended
     #[arg(long)]

@@ -153,6 +153,7 @@ fn config(args: &MountArgs, source: &Source, place: &Path) -> anyhow::Result<Cac
         config.files = usize::try_from(files)?;
     }
     config.users = MountUsers::of(&reach(args, source)).map(|users| Arc::new(users) as _);
+    config.store_behind = args.store_behind.unwrap_or_default();
     config.disconnected = args.disconnected;
     config.root = match source {
         Source::Dynamic => Root::Dynamic,

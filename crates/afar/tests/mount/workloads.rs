@@ -219,7 +219,7 @@ fn git_annex_keeps_moves_and_checks_content() {
 #[test]
 #[ignore = "mounts: needs root and /dev/fuse"]
 fn a_database_is_changed_by_two_mounts_in_turns_of_its_locks() {
-    const CHANGES: usize = 40;
+    const CHANGES: usize = 20;
     if !can_mount() || !has("sqlite3") {
         return;
     }
@@ -229,7 +229,7 @@ fn a_database_is_changed_by_two_mounts_in_turns_of_its_locks() {
         let file = place.join("text.sql");
         fs::write(&file, text).unwrap();
         let script = format!(
-            "sqlite3 -bail -cmd '.timeout 60000' db < {}",
+            "sqlite3 -bail -cmd '.timeout 600000' db < {}",
             file.display()
         );
         shell(place, &script)

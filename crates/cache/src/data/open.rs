@@ -10,6 +10,7 @@ use crate::error::Errno;
 use crate::handles::{Open, OpenFile};
 use crate::inodes::Spot;
 use crate::types::{Handle, Ino, KeepCache, OpenFlags, Who};
+use crate::vnode::Vnode;
 
 impl Cache {
     /// Opens a file. Data the kernel kept from an earlier time is good whenever this says so, as the
@@ -84,10 +85,12 @@ impl Cache {
     /// As servers say; what could not be stored is kept and tried again.
     pub async fn flush(&self, handle: Handle, owner: u64) -> Result<(), Errno> {
         let open = self.0.handles.file(handle)?;
-        let stored = if open.flags.write {
-            self.store_and_tell(&open).await
-        } else {
+        let stored = if !open.flags.write {
             Ok(())
+        } else if self.may_store_behind(&open.spot.vnode) {
+            open.spot.vnode.lock().take_failure()
+        } else {
+            self.store_and_tell(&open).await
         };
         self.unlock_all(&open.spot, owner).await;
         stored
@@ -106,11 +109,20 @@ impl Cache {
     async fn store_and_tell(&self, open: &OpenFile) -> Result<(), Errno> {
         let vnode = &open.spot.vnode;
         let stored = self.store(&*self.user(open.opener).await, vnode).await;
-        let failed = (vnode.lock().rare.if_any()).and_then(|rare| rare.failed.take());
-        match (stored, failed) {
-            (Err(error), _) | (Ok(()), Some(error)) => Err(error),
-            (Ok(()), None) => Ok(()),
+        let before = vnode.lock().take_failure();
+        stored.and(before)
+    }
+
+    /// Whether a file may be closed before it is stored: there is little to be stored, and not much is
+    /// behind already.
+    fn may_store_behind(&self, vnode: &Vnode) -> bool {
+        let most = self.0.config.store_behind;
+        if most == 0 || self.0.behind.available_permits() == 0 {
+            return false;
         }
+        let mut state = vnode.lock();
+        let dirty = state.dirty_mut();
+        dirty.is_none_or(|dirty| dirty.ranges.octets() <= most)
     }
 
     /// Closes a file. `owner` is that of flock locks to give up, if there may be any.
@@ -136,8 +148,12 @@ impl Cache {
             self.drop_dirty(vnode);
             let user = self.user(open.opener).await;
             self.remove_hidden(&user, &directory, &name, vnode).await;
-        } else if open.flags.write && !self.drop_refused(vnode) && last {
-            // What a mapping wrote after the last close comes only now.
+        } else if open.flags.write
+            && !self.drop_refused(vnode)
+            && (last || self.0.config.store_behind > 0)
+        {
+            // What a mapping wrote after the last close comes only now, and what is stored behind.
+            let _one = self.0.behind.acquire().await;
             self.try_store(vnode).await;
             self.drop_refused(vnode);
         }

@@ -59,6 +59,14 @@ impl State {
     }
 }
 
+impl State {
+    /// How storing failed since somebody was told last.
+    pub(super) fn take_failure(&mut self) -> Result<(), Errno> {
+        let failed = self.rare.if_any().and_then(|rare| rare.failed.take());
+        failed.map_or(Ok(()), Err)
+    }
+}
+
 impl Cache {
     /// Drops what a server refused for good, if nobody has the file open for writing any more.
     /// Returns whether that is so.

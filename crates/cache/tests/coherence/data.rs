@@ -35,6 +35,30 @@ async fn what_one_closes_the_other_reads() {
 }
 
 #[tokio::test]
+async fn little_may_be_stored_after_it_is_closed() {
+    let world = World::new().await;
+    let one = world.cache_with(|config| config.store_behind = 4096).await;
+    let other = world.cache().await;
+    for (name, length, before) in [("small", 4096, 0), ("large", 4097, 4097)] {
+        let data = pattern(length);
+        let handle = one.create(name).await.unwrap();
+        one.cache.write(handle, 0, &data).await.unwrap();
+        one.cache.flush(handle, 1).await.unwrap();
+        assert_eq!(other.get(name).await.unwrap().len(), before);
+        // It does not wait for others here who have it open.
+        let reader = one.open(name, READ).await.unwrap();
+        one.cache.release(handle, None).await;
+        assert!(other.get(name).await.unwrap() == data);
+        one.close(reader).await.unwrap();
+    }
+    let handle = one.create("synced").await.unwrap();
+    one.cache.write(handle, 0, b"data").await.unwrap();
+    one.cache.fsync(handle).await.unwrap();
+    assert_eq!(other.get("synced").await.unwrap(), b"data");
+    one.close(handle).await.unwrap();
+}
+
+#[tokio::test]
 async fn of_two_who_replace_an_empty_file_the_last_wins() {
     let world = World::new().await;
     let (one, other) = (world.cache().await, world.cache().await);

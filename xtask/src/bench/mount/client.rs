@@ -22,6 +22,8 @@ const QUIET: Duration = Duration::from_secs(3);
 pub(super) enum Kind {
     /// `afar mount`
     Afar,
+    /// The same with --store-behind, as OpenAFS's client in user space works; for small files only
+    AfarBehind,
     /// OpenAFS's client in user space with its default options
     Afsd,
     /// The same with -daemons 6 -chunksize 22
@@ -37,6 +39,7 @@ impl Kind {
     pub(super) fn shown(self) -> &'static str {
         match self {
             Self::Afar => "afar mount",
+            Self::AfarBehind => "afar mount, storing behind",
             Self::Afsd => "afsd.fuse",
             Self::AfsdTuned => "afsd.fuse, tuned",
             Self::Sshfs => "sshfs",
@@ -54,6 +57,11 @@ impl Kind {
         self.is_openafs()
     }
 
+    /// Whether it is one of ours.
+    pub(super) fn is_afar(self) -> bool {
+        matches!(self, Self::Afar | Self::AfarBehind)
+    }
+
     fn is_openafs(self) -> bool {
         matches!(self, Self::Afsd | Self::AfsdTuned)
     }
@@ -61,7 +69,7 @@ impl Kind {
     /// Why it cannot be measured on this machine, if so.
     pub(super) fn missing(self) -> Option<String> {
         let program = match self {
-            Self::Afar => return None,
+            Self::Afar | Self::AfarBehind => return None,
             Self::Afsd | Self::AfsdTuned => "afsd.fuse",
             Self::Sshfs => "sshfs",
             Self::Nfs => "ganesha.nfsd",
@@ -109,7 +117,7 @@ impl Mounted {
         let mut this = Self {
             kind,
             root: match kind {
-                Kind::Afar => point.join(server.volume),
+                Kind::Afar | Kind::AfarBehind => point.join(server.volume),
                 Kind::Afsd | Kind::AfsdTuned => point.join(server.cell).join(server.volume),
                 Kind::Sshfs | Kind::Nfs => point.clone(),
             },
@@ -159,12 +167,15 @@ impl Mounted {
         };
         let point = &self.point;
         match self.kind {
-            Kind::Afar => {
+            Kind::Afar | Kind::AfarBehind => {
                 let mut command = at_client(&server.afar);
                 command.args(["mount", "--foreground", "--no-dns", "--cellservdb"]);
                 command.arg(server.etc.join("CellServDB"));
                 command.arg("--cache").arg(dir.join("cache"));
                 command.arg(server.cell).arg(point);
+                if self.kind == Kind::AfarBehind {
+                    command.args(["--store-behind", "64Ki"]);
+                }
                 command.env("AFAR_RUN_DIR", dir.join("run"));
                 Ok(command)
             }
@@ -221,7 +232,7 @@ impl Mounted {
     /// # Errors
     /// It takes longer than `limit`.
     pub(super) fn settle(&self, limit: Duration) -> Result<Duration> {
-        if !self.kind.is_openafs() {
+        if !(self.kind.is_openafs() || self.kind == Kind::AfarBehind) {
             return Ok(Duration::ZERO);
         }
         let namespace = self.namespace.as_deref().context("no link")?;
@@ -272,7 +283,7 @@ impl Drop for Mounted {
             output::note(&format!("unmounting: {error:#}"));
         }
         if let Some(process) = self.process.take() {
-            if self.kind == Kind::Afar {
+            if self.kind.is_afar() {
                 // It ends by itself when it is unmounted.
                 process.wait(Duration::from_secs(30)).ok();
             } else {

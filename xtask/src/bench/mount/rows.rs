@@ -225,6 +225,7 @@ impl Row {
         let (here, missing): (Vec<Kind>, Vec<Kind>) = plan
             .clients
             .iter()
+            .filter(|kind| **kind != Kind::AfarBehind || matches!(work, Work::Untar))
             .partition(|kind| kind.missing().is_none());
         for kind in missing {
             let why = kind.missing().unwrap_or_default();
@@ -232,7 +233,7 @@ impl Row {
         }
         work.prepare(server, amounts)?;
         for run in 0..plan.runs {
-            let mut ours = None;
+            let mut ours = Vec::new();
             let mut rates = Vec::new();
             for &kind in &here {
                 let amount = amounts.of(kind);
@@ -243,17 +244,18 @@ impl Row {
                 let name = format!("{}, {}", kind.shown(), work.amount(amount));
                 output::note(&format!("  {name}: {rate:.1} {}", work.unit()));
                 figures.add(&name, work.unit(), None, rate);
-                match kind {
-                    Kind::Afar => ours = Some(rate),
-                    _ => rates.push((kind, rate)),
-                }
+                let side = if kind.is_afar() {
+                    &mut ours
+                } else {
+                    &mut rates
+                };
+                side.push((kind, rate));
             }
-            let Some(ours) = ours else {
-                continue;
-            };
             let mut against = |name: &str, other: f64, goal: Option<f64>| {
-                let name = format!("afar mount / {name}");
-                figures.add(&name, "", goal.map(Goal::AtLeast), ours / other);
+                for (kind, rate) in &ours {
+                    let name = format!("{} / {name}", kind.shown());
+                    figures.add(&name, "", goal.map(Goal::AtLeast), rate / other);
+                }
             };
             for (kind, rate) in &rates {
                 let goal = (*kind == Kind::Afsd).then_some(*of_openafs);
@@ -306,7 +308,7 @@ fn rate(
     for _ in 0..CRASHES_MOST {
         match work.rate(server, kind, amount, run) {
             Ok(rate) => return Ok(Some(rate)),
-            Err(error) if kind == Kind::Afar || crate::bench::process::interrupted() => {
+            Err(error) if kind.is_afar() || crate::bench::process::interrupted() => {
                 bail!("{}: {error:#}", kind.shown())
             }
             Err(error) => output::note(&format!("  {}: {error:#}", kind.shown())),

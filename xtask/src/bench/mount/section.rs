@@ -25,7 +25,8 @@ const METHOD: &str = "
   run, in turns; programs on the mount are `dd`, `ls -lR` and `tar x`, and their time counts from start to end. What was
   written is compared with its source by a client beside the server.
 - Writing ends with fsync. OpenAFS's client in user space (`afsd.fuse`) has none and returns from close before
-  the data is stored: for it, the time ends with the last data on the link.
+  the data is stored: for it, the time ends with the last data on the link. afar's mount does so with
+  `--store-behind`, which is measured with small files.
 - `afsd.fuse` would take hours for large files over long links. It is given less, as the table says, and the rates
   are compared; its tuned form has `-daemons 6 -chunksize 22`.
 - sshfs and NFSv4 (nfs-ganesha) give out the same files from the server's end of the link. TCP is the better of iperf3
