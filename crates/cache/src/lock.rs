@@ -12,7 +12,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use afar_cell::{Client, LOCK_TIME, LockType};
+use afar_cell::{BreakHandler as _, Client, LOCK_TIME, LockType};
 use afar_types::VolumeType;
 use tokio::sync::{Mutex as AsyncMutex, Notify};
 
@@ -27,6 +27,8 @@ use crate::vnode::Vnode;
 const PAUSE: Duration = Duration::from_millis(50);
 /// The longest pause: servers do not tell who waits.
 const PAUSE_MOST: Duration = Duration::from_secs(2);
+/// The longest that who gets a lock waits for the kernel to hear what others changed before.
+const TELL_MOST: Duration = Duration::from_secs(15);
 /// Locks of one file that programs here may have.
 const LOCKS_MOST: usize = 4096;
 
@@ -326,6 +328,13 @@ impl Cache {
             table.given
         };
         tokio::spawn(extend(client.clone(), Arc::downgrade(vnode), given));
+        // Who had the lock before may have changed the file, and the server does not wait for long until
+        // the kernel has heard that: what is read under this lock must not be from before.
+        let told = tokio::time::timeout(TELL_MOST, self.0.breaks.carried_out());
+        if told.await.is_err() {
+            let (cell, fid) = (vnode.cell(), vnode.fid);
+            tracing::warn!(%cell, %fid, "locked, though the kernel may still show what was there before");
+        }
         Ok(())
     }
 

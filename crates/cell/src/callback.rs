@@ -101,9 +101,10 @@ impl CallbackService {
         handler.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn all_broken(&self, caller: &Caller) {
+    async fn all_broken(&self, caller: &Caller) {
         if let Some(handler) = self.handler() {
             handler.all_broken(caller.peer);
+            carry_out(&*handler, caller).await;
         }
     }
 
@@ -111,6 +112,14 @@ impl CallbackService {
     #[must_use]
     pub fn broken(&self) -> u64 {
         self.0.broken.load(Ordering::Relaxed)
+    }
+}
+
+/// Waits until what a server has broken is carried out, though not for long.
+async fn carry_out(handler: &dyn BreakHandler, caller: &Caller) {
+    let carried_out = tokio::time::timeout(CARRY_OUT, handler.carried_out());
+    if carried_out.await.is_err() {
+        tracing::debug!(server = %caller.peer, "a break takes longer to be carried out");
     }
 }
 
@@ -136,10 +145,7 @@ impl rxafscb::Service for CallbackService {
         self.0.broken.fetch_add(broken, Ordering::Relaxed);
         if let Some(handler) = self.handler() {
             handler.broken(caller.peer, &request.fids);
-            let carried_out = tokio::time::timeout(CARRY_OUT, handler.carried_out());
-            if carried_out.await.is_err() {
-                tracing::debug!(server = %caller.peer, "a break takes longer to be carried out");
-            }
+            carry_out(&*handler, caller).await;
         }
         Ok(rxafscb::call_back::Reply {})
     }
@@ -149,7 +155,7 @@ impl rxafscb::Service for CallbackService {
         caller: &Caller,
         _: rxafscb::init_call_back_state::Request,
     ) -> Result<rxafscb::init_call_back_state::Reply, AbortCode> {
-        self.all_broken(caller);
+        self.all_broken(caller).await;
         Ok(rxafscb::init_call_back_state::Reply {})
     }
 
@@ -166,7 +172,7 @@ impl rxafscb::Service for CallbackService {
         caller: &Caller,
         _: rxafscb::init_call_back_state2::Request,
     ) -> Result<rxafscb::init_call_back_state2::Reply, AbortCode> {
-        self.all_broken(caller);
+        self.all_broken(caller).await;
         let host = self.0.host.clone();
         Ok(rxafscb::init_call_back_state2::Reply { host })
     }
@@ -185,7 +191,7 @@ impl rxafscb::Service for CallbackService {
         caller: &Caller,
         _: rxafscb::init_call_back_state3::Request,
     ) -> Result<rxafscb::init_call_back_state3::Reply, AbortCode> {
-        self.all_broken(caller);
+        self.all_broken(caller).await;
         Ok(rxafscb::init_call_back_state3::Reply {})
     }
 

@@ -1,5 +1,7 @@
 //! Data written here and seen there.
 
+use std::time::Duration;
+
 use afar_cache::{Errno, Lock, LockKind, OpenFlags, SetAttr};
 
 use crate::world::{Machine, READ, REPLACE, WHO, WRITE, World};
@@ -282,6 +284,36 @@ async fn a_mode_set_before_closing_comes_with_the_data() {
     let set = one.cache.setattr(WHO, ino, mode(0o640), None);
     assert_eq!(set.await.unwrap().mode, 0o640);
     assert_eq!(other.attr("file").await.unwrap().mode, 0o640);
+}
+
+#[tokio::test]
+async fn who_gets_a_lock_reads_nothing_from_before_it() {
+    let world = World::new().await;
+    let (one, other) = (world.cache().await, world.cache().await);
+    one.put("file", b"first").await.unwrap();
+    let handle = other.open("file", WRITE).await.unwrap();
+    assert_eq!(other.get("file").await.unwrap(), b"first");
+    // A kernel that takes its time to drop what it has.
+    let (mut said, acknowledger) = other.cache.acknowledged_invalidations();
+    one.put("file", b"second").await.unwrap();
+    let lock = Lock {
+        kind: LockKind::Write,
+        start: 5,
+        end: 5,
+        pid: 1,
+    };
+    let cache = other.cache.clone();
+    let locked = tokio::spawn(async move { cache.setlk(handle, 1, lock, true).await });
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(!locked.is_finished());
+    let told = std::iter::from_fn(|| said.try_recv().ok());
+    let marks = told.filter_map(|what| match what {
+        afar_cache::Invalidation::Mark(mark) => Some(mark),
+        _ => None,
+    });
+    acknowledger.acknowledge(marks.max().unwrap());
+    locked.await.unwrap().unwrap();
+    other.close(handle).await.unwrap();
 }
 
 #[tokio::test]
