@@ -8,9 +8,14 @@
 //! what follows from the old content. So somebody whose lock was lost in this way is given no other until
 //! he has given up all he had. Not so with a lock of the whole file: that may be one of flock(2), which
 //! promises no more, and which is not told from the others.
+//!
+//! Two machines that both read first and then want to write keep each other from it: a server's lock for
+//! writing is had by one only who is alone, and both try again at the same time. So where a lock for
+//! reading was to become one for writing lately, the server is asked for one for writing at once, and for
+//! one for reading only if that is not free.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use afar_cell::{BreakHandler as _, Client, LOCK_TIME, LockType};
 use afar_types::VolumeType;
@@ -29,6 +34,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 const PAUSE_MOST: Duration = Duration::from_secs(2);
 /// The longest that who gets a lock waits for the kernel to hear what others changed before.
 const TELL_MOST: Duration = Duration::from_secs(15);
+/// For so long somebody who reads under a lock is expected to write as well, once somebody did.
+const FORESIGHT: Duration = Duration::from_secs(60);
 /// Locks of one file that programs here may have.
 const LOCKS_MOST: usize = 4096;
 
@@ -52,6 +59,8 @@ struct Table {
     server: Option<LockType>,
     /// Who of this machine asked for it.
     taker: Option<Arc<User>>,
+    /// When a lock for reading was to become one for writing last.
+    strengthened: Option<Instant>,
     /// Counts locks the server gave, so that each is extended by one task only.
     given: u64,
 }
@@ -111,6 +120,12 @@ impl Table {
     /// Whether somebody must give up what he has before he gets this lock.
     fn is_refused(&self, owner: u64, lock: &Lock) -> bool {
         !is_whole(lock) && self.lost.contains(&owner)
+    }
+
+    /// Whether somebody who wants to read is likely to want to write soon.
+    fn foresees_writing(&self) -> bool {
+        self.strengthened
+            .is_some_and(|then| then.elapsed() < FORESIGHT)
     }
 
     /// What this machine needs from the server.
@@ -215,7 +230,7 @@ impl Cache {
         let work = spot.vnode.work();
         let locks = &work.locks;
         let _one = locks.serial.lock().await;
-        let has = {
+        let (has, foresees) = {
             let table = locks.lock();
             if table.held.len() >= LOCKS_MOST {
                 return Err(Errno(afar_types::error::errno::ENOLCK));
@@ -226,7 +241,7 @@ impl Cache {
             if table.is_refused(owner, &lock) {
                 return Err(Errno::EDEADLK);
             }
-            table.server
+            (table.server, table.foresees_writing())
         };
         let writes = lock.kind == LockKind::Write;
         let wanted = if writes {
@@ -237,6 +252,12 @@ impl Cache {
         match (has, wanted) {
             _ if spot.mount.volume.kind() != VolumeType::ReadWrite => {}
             (Some(LockType::Write), _) | (Some(LockType::Read), LockType::Read) => {}
+            (None, LockType::Read) if foresees => {
+                let alone = self.take(user, &spot.vnode, LockType::Write).await;
+                if alone.is_err() {
+                    self.take(user, &spot.vnode, LockType::Read).await?;
+                }
+            }
             (None, _) => self.take(user, &spot.vnode, wanted).await?,
             (Some(LockType::Read), LockType::Write) => {
                 self.strengthen(user, &spot.vnode, is_whole(&lock)).await?;
@@ -253,6 +274,7 @@ impl Cache {
         vnode: &Arc<Vnode>,
         whole: bool,
     ) -> Result<(), Errno> {
+        vnode.work().locks.lock().strengthened = Some(Instant::now());
         let before = self.ask(user, vnode).await?;
         if before.lock_count > 1 && !whole {
             // It cannot be had while others read, so what there is need not be given up.

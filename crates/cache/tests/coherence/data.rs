@@ -317,6 +317,42 @@ async fn who_gets_a_lock_reads_nothing_from_before_it() {
 }
 
 #[tokio::test]
+async fn who_reads_to_write_keeps_others_from_doing_so_too() {
+    let world = World::new().await;
+    let (one, other) = (world.cache().await, world.cache().await);
+    one.put("file", b"data").await.unwrap();
+    let (mine, theirs) = (
+        one.open("file", WRITE).await.unwrap(),
+        other.open("file", WRITE).await.unwrap(),
+    );
+    let (start, end, pid) = (5, 9, 1);
+    let lock = |kind| Lock {
+        kind,
+        start,
+        end,
+        pid,
+    };
+    let [read, write, none] = [LockKind::Read, LockKind::Write, LockKind::Unlock].map(lock);
+    for kind in [read, write, none] {
+        one.cache.setlk(mine, 1, kind, false).await.unwrap();
+    }
+    one.cache.setlk(mine, 1, read, false).await.unwrap();
+    let refused = other.cache.setlk(theirs, 1, read, false).await;
+    assert_eq!(refused, Err(Errno::EAGAIN));
+    one.cache.setlk(mine, 1, write, false).await.unwrap();
+    one.cache.setlk(mine, 1, none, false).await.unwrap();
+    // It reads with those who only read.
+    other.cache.setlk(theirs, 1, read, false).await.unwrap();
+    one.cache.setlk(mine, 1, read, false).await.unwrap();
+    let refused = one.cache.setlk(mine, 1, write, false).await;
+    assert_eq!(refused, Err(Errno::EAGAIN));
+    other.cache.setlk(theirs, 1, none, false).await.unwrap();
+    one.cache.setlk(mine, 1, write, false).await.unwrap();
+    one.close(mine).await.unwrap();
+    other.close(theirs).await.unwrap();
+}
+
+#[tokio::test]
 async fn locks_are_between_owners_and_between_machines() {
     let world = World::new().await;
     let (one, other) = (world.cache().await, world.cache().await);
