@@ -136,7 +136,7 @@ const ROWS: [Row; 7] = [
             work: Work::Untar,
             amounts: Amounts {
                 fast: 2000,
-                slow: 200,
+                slow: 2000,
             },
             of_tcp: None,
             of_openafs: 1.0,
