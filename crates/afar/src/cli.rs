@@ -62,6 +62,7 @@ enum Command {
     Cat(fetch::CatArgs),
     /// Copy files from AFS and into it, without a mount, as fast as the link allows.
     Cp(fetch::CpArgs),
+    Sync(fetch::SyncArgs),
     /// Make directories in AFS, without a mount.
     Mkdir(fetch::MkdirArgs),
     /// Remove files in AFS, without a mount.
@@ -123,6 +124,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Stat(args) => fetch::stat(args),
         Command::Cat(args) => fetch::cat(args),
         Command::Cp(args) => fetch::cp(args),
+        Command::Sync(args) => fetch::sync(args),
         Command::Mkdir(args) => fetch::mkdir(args),
         Command::Rm(args) => fetch::rm(args),
         Command::Rmdir(args) => fetch::rmdir(args),

@@ -1,10 +1,11 @@
-//! `afar ls`, `stat`, `cat`, `cp`, `mkdir`, `rm`, `rmdir`, `mv` and `ln`: files in AFS without a
-//! mount.
+//! `afar ls`, `stat`, `cat`, `cp`, `sync`, `mkdir`, `rm`, `rmdir`, `mv` and `ln`: files in AFS without
+//! a mount.
 //!
 //! Crate `afar-cell` finds, fetches, stores and changes; here are flags, the local side of a copy,
 //! and what is printed. Flags are those of the coreutils of the same names, as far as they apply.
 
 mod cat;
+mod copy;
 mod cp;
 pub(crate) mod format;
 mod ln;
@@ -15,6 +16,7 @@ mod object;
 mod rm;
 pub(crate) mod session;
 mod stat;
+mod sync;
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -32,6 +34,7 @@ pub(crate) use mkdir::MkdirArgs;
 pub(crate) use mv::MvArgs;
 pub(crate) use rm::{RmArgs, RmdirArgs};
 pub(crate) use stat::StatArgs;
+pub(crate) use sync::SyncArgs;
 
 use crate::local_cell;
 use crate::output;
@@ -169,6 +172,14 @@ pub(crate) fn cp(args: CpArgs) -> anyhow::Result<ExitCode> {
     let reach = args.reach.clone().about(paths);
     session::run(reach, args.calls, FETCHING, async |session| {
         cp::run(&args, session).await
+    })
+}
+
+/// Makes a directory the same as another.
+pub(crate) fn sync(args: SyncArgs) -> anyhow::Result<ExitCode> {
+    let reach = args.reach.clone().about([&args.dest, &args.source]);
+    session::run(reach, args.calls, FETCHING, async |session| {
+        sync::run(&args, session).await
     })
 }
 

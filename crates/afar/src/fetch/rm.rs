@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use afar_cell::{Client, DirEntry, PathCause, Slot, Volume};
-use afar_types::{Fid, FileType};
+use afar_types::Fid;
 use anyhow::{Context, bail};
 use tokio::task::JoinSet;
 
@@ -91,54 +91,78 @@ async fn remove(
     let mut tree = Tree {
         client,
         volume: &slot.volume,
-        failures,
+        stays: &|_, _| false,
+        pretend: false,
+        removed: 0,
+        note: &mut |error| failures.note(error),
     };
-    tree.remove(slot.directory, entry, path.to_owned()).await;
+    tree.remove(slot.directory, entry, path.as_bytes().to_vec())
+        .await;
     Ok(())
 }
 
 /// Removes trees of one volume.
-struct Tree<'a> {
-    client: &'a Client,
-    volume: &'a Arc<Volume>,
-    failures: &'a mut Failures,
+pub(super) struct Tree<'a> {
+    pub(super) client: &'a Client,
+    pub(super) volume: &'a Arc<Volume>,
+    /// What stays, by its path.
+    pub(super) stays: &'a (dyn Fn(&[u8], Fid) -> bool + Sync),
+    /// Nothing is removed; it is counted only.
+    pub(super) pretend: bool,
+    /// Names removed so far.
+    pub(super) removed: u64,
+    /// Told why something could not be removed.
+    pub(super) note: &'a mut (dyn FnMut(anyhow::Error) + Send),
 }
 
 impl Tree<'_> {
     /// Removes a directory with all below it; returns whether it is gone.
-    async fn remove(&mut self, parent: Fid, entry: DirEntry, path: String) -> bool {
+    pub(super) async fn remove(&mut self, parent: Fid, entry: DirEntry, path: Vec<u8>) -> bool {
         let list = match self.client.list(self.volume, entry.fid).await {
             Ok(list) => list,
             Err(error) => {
-                self.failures.note(anyhow::Error::from(error).context(path));
+                self.failed(error, &path);
                 return false;
             }
         };
-        let (directories, others): (Vec<_>, Vec<_>) = list
+        let all = list.len();
+        let path_of = |name: &[u8]| [&path, b"/".as_slice(), name].concat();
+        let list = list
             .into_iter()
-            .partition(|entry| entry.fid.vnode.is_directory());
-        let mut empty = self.remove_files(entry.fid, others, &path).await;
+            .filter(|entry| !(self.stays)(&path_of(&entry.name), entry.fid));
+        let (directories, others): (Vec<_>, Vec<_>) =
+            list.partition(|entry| entry.fid.vnode.is_directory());
+        let mut empty = directories.len() + others.len() == all;
+        empty &= self.remove_files(entry.fid, others, &path).await;
         for below in directories {
-            let below_path = format!("{path}/{}", String::from_utf8_lossy(&below.name));
+            let below_path = path_of(&below.name);
             empty &= Box::pin(self.remove(entry.fid, below, below_path)).await;
         }
         if !empty {
-            // That something is left in it was said.
+            // That something could not be removed was said.
             return false;
         }
-        match self.client.remove_dir(self.volume, parent, &entry).await {
-            Ok(_) => true,
-            Err(error) => {
-                self.failures.note(anyhow::Error::from(error).context(path));
-                false
+        if !self.pretend {
+            let removed = self.client.remove_dir(self.volume, parent, &entry).await;
+            if let Err(error) = removed {
+                self.failed(error, &path);
+                return false;
             }
         }
+        self.removed += 1;
+        true
+    }
+
+    fn failed(&mut self, error: afar_cell::Error, path: &[u8]) {
+        let path = String::from_utf8_lossy(path).into_owned();
+        (self.note)(anyhow::Error::from(error).context(path));
     }
 
     /// Removes entries of a directory that are no directories; returns whether all are gone.
-    async fn remove_files(&mut self, directory: Fid, entries: Vec<DirEntry>, path: &str) -> bool {
+    async fn remove_files(&mut self, directory: Fid, entries: Vec<DirEntry>, path: &[u8]) -> bool {
         let fids: Vec<_> = entries.iter().map(|entry| entry.fid).collect();
         let statuses = self.client.statuses(self.volume, &fids).await;
+        let path = String::from_utf8_lossy(path);
         let mut waiting = entries.into_iter().zip(statuses);
         let (mut running, mut all_gone) = (JoinSet::new(), true);
         loop {
@@ -147,11 +171,13 @@ impl Tree<'_> {
             {
                 let (client, volume) = (self.client.clone(), Arc::clone(self.volume));
                 let path = format!("{path}/{}", String::from_utf8_lossy(&entry.name));
+                let pretend = self.pretend;
                 running.spawn(async move {
-                    if status.is_ok_and(|status| {
-                        status.file_type == FileType::Symlink && status.is_mount_point()
-                    }) {
+                    if status.is_ok_and(|status| status.is_mount_point()) {
                         bail!("{path}: is a mount point; remove it with afar fs rmmount");
+                    }
+                    if pretend {
+                        return Ok(());
                     }
                     let removed = client.remove_file(&volume, directory, &entry).await;
                     removed.map(drop).with_context(|| path)
@@ -159,10 +185,10 @@ impl Tree<'_> {
             }
             match running.join_next().await {
                 None => return all_gone,
-                Some(Ok(Ok(()))) => {}
+                Some(Ok(Ok(()))) => self.removed += 1,
                 Some(Ok(Err(error))) => {
                     all_gone = false;
-                    self.failures.note(error);
+                    (self.note)(error);
                 }
                 Some(Err(error)) => std::panic::resume_unwind(error.into_panic()),
             }

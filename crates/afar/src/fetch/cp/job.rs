@@ -1,28 +1,20 @@
-//! The copying itself: files, directories and symlinks as jobs, many at a time.
+//! Copies from AFS: files, directories and symlinks as jobs.
 
 use std::ffi::OsStr;
-use std::fs::{self, Permissions};
-use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use afar_cell::{Client, Fetched, LastLink, Node, Ordered, PathCause, Place};
 use afar_types::{FetchStatus, FileType, VolumeId};
 use anyhow::Context;
-use tokio::task::JoinSet;
 
 use super::CpArgs;
-use super::progress::Progress;
-use super::report::Totals;
-use super::target::{self, Target};
-use crate::fetch::Failures;
+use crate::fetch::copy::{
+    self, Progress, Target, Worker, is_special, make_directory, set_attributes, symlink,
+};
 
-/// Jobs at a time. Each file has calls of its own; how many a server gets in all is its window's
-/// concern.
-const JOBS: usize = 32;
 /// Octets that may wait for those before them, on the way to a pipe or device.
 const AHEAD: u64 = 64 << 20;
 
@@ -48,18 +40,8 @@ impl Job {
     }
 }
 
-/// What a job leaves behind.
-#[derive(Debug, Default)]
-struct Done {
-    totals: Totals,
-    /// What to copy next.
-    more: Vec<Job>,
-    errors: Vec<anyhow::Error>,
-    /// A directory whose attributes are set when all is in it.
-    later: Option<(PathBuf, FetchStatus)>,
-    /// When a transfer began and ended.
-    transfer: Option<(Instant, Instant)>,
-}
+/// What a job leaves behind: a directory's later part is its attributes.
+type Done = copy::Done<Job, (PathBuf, FetchStatus)>;
 
 /// Copies.
 #[derive(Debug, Clone)]
@@ -86,73 +68,6 @@ impl Copier {
         }
     }
 
-    /// Copies all of it; errors are noted as they come, and the rest goes on.
-    pub(super) async fn run(self, jobs: Vec<Job>, failures: &mut Failures) -> Totals {
-        let begin = Instant::now();
-        let (mut totals, mut later) = (Totals::default(), Vec::new());
-        let mut transfer: Option<(Instant, Instant)> = None;
-        let mut waiting = jobs;
-        waiting.reverse();
-        let mut running = JoinSet::new();
-        loop {
-            while running.len() < JOBS
-                && let Some(job) = waiting.pop()
-            {
-                let copier = self.clone();
-                running.spawn(async move { copier.copy(job).await });
-            }
-            let Some(joined) = running.join_next().await else {
-                break;
-            };
-            let done = match joined {
-                Ok(done) => done,
-                Err(error) => std::panic::resume_unwind(error.into_panic()),
-            };
-            totals.add(&done.totals);
-            later.extend(done.later);
-            waiting.extend(done.more.into_iter().rev());
-            if let Some((from, to)) = done.transfer {
-                transfer = Some(match transfer {
-                    Some((first, last)) => (first.min(from), last.max(to)),
-                    None => (from, to),
-                });
-            }
-            for error in done.errors {
-                self.progress.suspend(|| failures.note(error));
-            }
-        }
-        // The deepest first: setting a directory's time must come after the last change in it.
-        for (path, status) in later.into_iter().rev() {
-            if let Err(error) = set_attributes(&path, &status) {
-                let error = anyhow::Error::new(error).context(path.display().to_string());
-                failures.note(error);
-            }
-        }
-        totals.transfer = transfer.map_or(Duration::ZERO, |(from, to)| to.duration_since(from));
-        totals.whole = begin.elapsed();
-        totals
-    }
-
-    async fn copy(&self, job: Job) -> Done {
-        let mut done = Done::default();
-        let result = match job.node.status.file_type {
-            FileType::File => self.file(&job, &mut done).await,
-            FileType::Directory => self.directory(&job, &mut done).await,
-            FileType::Symlink if job.node.status.is_mount_point() => {
-                self.mount_point(&job, &mut done).await
-            }
-            FileType::Symlink => self.symlink(&job, &mut done).await,
-            FileType::Invalid | FileType::Other(_) => Err(anyhow::anyhow!(
-                "neither a file, a directory nor a symlink; not copied"
-            )),
-        };
-        if let Err(error) = result {
-            let path = String::from_utf8_lossy(&job.path).into_owned();
-            done.errors.push(error.context(path));
-        }
-        done
-    }
-
     async fn file(&self, job: &Job, done: &mut Done) -> anyhow::Result<()> {
         if self.no_clobber && job.to.symlink_metadata().is_ok() {
             done.totals.skipped += 1;
@@ -161,7 +76,7 @@ impl Copier {
         let status = job.node.status;
         self.progress.expect(status.length);
         let begin = Instant::now();
-        let fetched = if target::is_special(&job.to) {
+        let fetched = if is_special(&job.to) {
             self.stream(job).await?
         } else {
             self.replace(job).await?
@@ -248,7 +163,7 @@ impl Copier {
             .read_link(&job.node.volume, job.node.fid)
             .await?;
         let text = Path::new(OsStr::from_bytes(&text));
-        target::symlink(text, &job.to).with_context(|| cannot_write(&job.to))?;
+        symlink(text, &job.to).with_context(|| cannot_write(&job.to))?;
         done.totals.symlinks += 1;
         Ok(())
     }
@@ -280,7 +195,7 @@ impl Copier {
             ..
         } = &job.node;
         let list = self.client.list(volume, *fid).await?;
-        make_directory(&job.to, status).with_context(|| cannot_write(&job.to))?;
+        make_directory(&job.to, status.unix_mode_bits).with_context(|| cannot_write(&job.to))?;
         done.totals.directories += 1;
         if self.preserve {
             done.later = Some((job.to.clone(), *status));
@@ -313,22 +228,40 @@ impl Copier {
     }
 }
 
-fn cannot_write(path: &Path) -> String {
-    format!("cannot write {}", path.display())
-}
+impl Worker for Copier {
+    type Job = Job;
+    type Later = (PathBuf, FetchStatus);
 
-/// Makes a directory that its owner can fill, if there is none.
-fn make_directory(path: &Path, status: &FetchStatus) -> io::Result<()> {
-    let mut builder = fs::DirBuilder::new();
-    builder.mode(status.unix_mode_bits & 0o777 | 0o700);
-    match builder.create(path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
-        other => other,
+    async fn work(&self, job: Job) -> Done {
+        let mut done = Done::default();
+        let result = match job.node.status.file_type {
+            FileType::File => self.file(&job, &mut done).await,
+            FileType::Directory => self.directory(&job, &mut done).await,
+            FileType::Symlink if job.node.status.is_mount_point() => {
+                self.mount_point(&job, &mut done).await
+            }
+            FileType::Symlink => self.symlink(&job, &mut done).await,
+            FileType::Invalid | FileType::Other(_) => Err(anyhow::anyhow!(
+                "neither a file, a directory nor a symlink; not copied"
+            )),
+        };
+        if let Err(error) = result {
+            let path = String::from_utf8_lossy(&job.path).into_owned();
+            done.errors.push(error.context(path));
+        }
+        done
+    }
+
+    async fn finish(&self, (path, status): Self::Later) -> anyhow::Result<()> {
+        set_attributes(&path, status.unix_mode_bits, status.client_mod_time)
+            .with_context(|| path.display().to_string())
+    }
+
+    fn progress(&self) -> &Progress {
+        &self.progress
     }
 }
 
-fn set_attributes(path: &Path, status: &FetchStatus) -> io::Result<()> {
-    let directory = fs::File::open(path)?;
-    directory.set_modified(status.client_mod_time.to_system_time())?;
-    directory.set_permissions(Permissions::from_mode(status.unix_mode_bits & 0o7777))
+fn cannot_write(path: &Path) -> String {
+    format!("cannot write {}", path.display())
 }

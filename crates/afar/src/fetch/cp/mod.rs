@@ -2,9 +2,6 @@
 
 mod destination;
 mod job;
-mod progress;
-mod report;
-mod target;
 mod upload;
 
 use std::num::NonZeroUsize;
@@ -14,11 +11,10 @@ use std::sync::Arc;
 
 use afar_cell::{Client, LastLink, Place};
 
+use super::copy::{self, Limits, Progress, Report, Totals, is_afs};
 use super::{Failures, Reach, bytes};
 use destination::Destination;
 use job::{Copier, Job};
-use progress::Progress;
-use report::Totals;
 
 /// Options of `afar cp`.
 #[derive(Debug, clap::Args)]
@@ -67,7 +63,7 @@ pub(super) async fn run(args: &CpArgs, client: &Client) -> anyhow::Result<ExitCo
     let progress = Arc::new(Progress::new(!args.json && !args.no_progress));
     let mut failures = Failures::new(&args.reach);
     let last = args.target_directory.as_ref().or_else(|| args.paths.last());
-    let totals = if last.is_some_and(|last| upload::is_afs(last)) {
+    let totals = if last.is_some_and(|last| is_afs(last)) {
         upload::run(args, client, &progress, &mut failures).await
     } else {
         download(args, client, &progress, &mut failures).await
@@ -75,7 +71,7 @@ pub(super) async fn run(args: &CpArgs, client: &Client) -> anyhow::Result<ExitCo
     progress.finish();
     let totals = totals?;
     if args.json {
-        let report = report::Report::new(client, &totals, &failures).await;
+        let report = Report::new(client, &totals, &failures).await;
         let mut lines = super::format::Lines::new();
         lines.json(&report)?;
         lines.flush()?;
@@ -111,7 +107,7 @@ async fn download(
         }
     }
     let copier = Copier::new(client.clone(), args, Arc::clone(progress));
-    Ok(copier.run(jobs, failures).await)
+    Ok(copy::run(copier, jobs, Limits::local(), failures).await)
 }
 
 impl CpArgs {

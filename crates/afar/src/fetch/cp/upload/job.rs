@@ -8,29 +8,17 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use afar_cell::{Client, LastLink, Node, Place, Stored, Volume};
+use afar_cell::{Client, LastLink, Node, Place, Volume};
 use afar_types::{Fid, StoreStatus, VolumeId};
 use anyhow::{Context, bail};
 
 use super::super::CpArgs;
-use super::super::progress::Progress;
-use super::super::report::Totals;
-use super::facts::{Facts, Kind};
-use super::local::{LocalFile, Spool};
 use super::place::Target;
+use crate::fetch::copy::{
+    self, FILL_DIRECTORY, FILL_FILE, Facts, Kind, Origin, Progress, Storing, Worker, children,
+};
 use crate::fetch::mkdir::umask;
 use crate::fetch::{bytes, shown};
-
-/// Bits the owner needs to fill a new file or directory.
-const FILL_FILE: u32 = 0o200;
-const FILL_DIRECTORY: u32 = 0o700;
-
-/// What is copied.
-#[derive(Debug, Clone)]
-pub(super) enum Origin {
-    Local(PathBuf),
-    Afs(Node),
-}
 
 /// Something to copy.
 #[derive(Debug, Clone)]
@@ -53,16 +41,7 @@ pub(super) struct Later {
 }
 
 /// What a job leaves behind.
-#[derive(Debug, Default)]
-pub(super) struct Done {
-    pub(super) totals: Totals,
-    /// What to copy next.
-    pub(super) more: Vec<Job>,
-    pub(super) errors: Vec<anyhow::Error>,
-    pub(super) later: Option<Later>,
-    /// When a transfer began and ended.
-    pub(super) transfer: Option<(Instant, Instant)>,
-}
+type Done = copy::Done<Job, Later>;
 
 /// Copies.
 #[derive(Debug)]
@@ -109,20 +88,6 @@ impl Uploader {
         }
     }
 
-    pub(super) fn progress(&self) -> &Progress {
-        &self.progress
-    }
-
-    /// Does a job.
-    pub(super) async fn upload(&self, job: Job) -> Done {
-        let mut done = Done::default();
-        if let Err(error) = self.try_upload(&job, &mut done).await {
-            let path = String::from_utf8_lossy(&job.path).into_owned();
-            done.errors.push(error.context(path));
-        }
-        done
-    }
-
     async fn try_upload(&self, job: &Job, done: &mut Done) -> anyhow::Result<()> {
         let facts = match &job.origin {
             Origin::Afs(node) => Facts::from(&node.status),
@@ -145,16 +110,6 @@ impl Uploader {
             }
             Kind::Special => self.file(job, &facts, done).await,
         }
-    }
-
-    /// Sets the attributes of a directory that is complete.
-    pub(super) async fn finish_directory(&self, later: &Later) -> anyhow::Result<()> {
-        let set = self
-            .client
-            .set_attributes(&later.volume, later.fid, later.attributes)
-            .await;
-        set.with_context(|| shown(&later.path))?;
-        Ok(())
     }
 
     async fn file(&self, job: &Job, facts: &Facts, done: &mut Done) -> anyhow::Result<()> {
@@ -196,12 +151,15 @@ impl Uploader {
             attributes.mask |= StoreStatus::FSYNC;
         }
         let begin = Instant::now();
+        let storing = Storing {
+            client: &self.client,
+            progress: &self.progress,
+            volume: &volume,
+            fid,
+        };
         let stored = match (opened, &job.origin) {
-            (Some(file), _) => {
-                self.store_local(&volume, fid, file, facts, attributes)
-                    .await
-            }
-            (None, Origin::Afs(node)) => self.store_remote(&volume, fid, node, attributes).await,
+            (Some(file), _) => storing.local(file, facts, attributes).await,
+            (None, Origin::Afs(node)) => storing.remote(node, attributes).await,
             (None, Origin::Local(_)) => bail!("is not open"),
         };
         let stored = match stored {
@@ -218,61 +176,6 @@ impl Uploader {
         done.totals.bytes += stored.bytes;
         done.totals.calls += stored.calls;
         Ok(())
-    }
-
-    async fn store_local(
-        &self,
-        volume: &Arc<Volume>,
-        fid: Fid,
-        file: File,
-        facts: &Facts,
-        attributes: StoreStatus,
-    ) -> anyhow::Result<Stored> {
-        // Files of the kernel's own say that they are empty.
-        if let Kind::File(length @ 1..) = facts.kind {
-            self.progress.expect(length);
-            let source = Arc::new(LocalFile::new(file, length, Arc::clone(&self.progress)));
-            return Ok(self.client.store(volume, fid, &source, attributes).await?);
-        }
-        let mut stream = tokio::fs::File::from_std(file);
-        let stored = self
-            .client
-            .store_stream(volume, fid, &mut stream, attributes)
-            .await?;
-        self.progress.expect(stored.bytes);
-        self.progress.advance(stored.bytes);
-        Ok(stored)
-    }
-
-    /// Stores a file of AFS. It is fetched first: a fetch that waits for a store keeps its calls, and
-    /// both may need the same server's.
-    async fn store_remote(
-        &self,
-        volume: &Arc<Volume>,
-        fid: Fid,
-        node: &Node,
-        attributes: StoreStatus,
-    ) -> anyhow::Result<Stored> {
-        if node.fid == fid && node.volume.cell_name() == volume.cell_name() {
-            bail!("is the same file");
-        }
-        let file = tempfile::tempfile().context("cannot make a temporary file for the copy")?;
-        let spool = Arc::new(Spool(file.try_clone()?));
-        let fetched = self
-            .client
-            .fetch(&node.volume, node.fid, node.status, &spool)
-            .await?;
-        let length = fetched.status.length;
-        if length == 0 {
-            let mut nothing = tokio::io::empty();
-            let stored = self
-                .client
-                .store_stream(volume, fid, &mut nothing, attributes);
-            return Ok(stored.await?);
-        }
-        self.progress.expect(length);
-        let source = Arc::new(LocalFile::new(file, length, Arc::clone(&self.progress)));
-        Ok(self.client.store(volume, fid, &source, attributes).await?)
     }
 
     /// The file that a copy replaces, where symlinks lead to it.
@@ -425,7 +328,14 @@ impl Uploader {
                 path: job.to.path.clone(),
             });
         }
-        for (name, origin) in self.children(job, done).await? {
+        for (name, child) in children(&self.client, &job.origin, &job.path).await? {
+            let origin = match child {
+                Ok((origin, _)) => origin,
+                Err(error) => {
+                    done.errors.push(error);
+                    continue;
+                }
+            };
             let name_text = OsStr::from_bytes(&name);
             done.more.push(Job {
                 path: [&job.path, b"/".as_slice(), &name].concat(),
@@ -468,46 +378,34 @@ impl Uploader {
         Ok((volume, fid, there.collect()))
     }
 
-    /// What is in the directory that is copied.
-    async fn children(&self, job: &Job, done: &mut Done) -> anyhow::Result<Vec<(Vec<u8>, Origin)>> {
-        let mut children = Vec::new();
-        let node = match &job.origin {
-            Origin::Afs(node) => node,
-            Origin::Local(path) => {
-                for entry in fs::read_dir(path)? {
-                    let entry = entry?;
-                    let name = entry.file_name().into_vec();
-                    children.push((name, Origin::Local(entry.path())));
-                }
-                children.sort_unstable_by(|a, b| a.0.cmp(&b.0));
-                return Ok(children);
-            }
-        };
-        let list = self.client.list(&node.volume, node.fid).await?;
-        let fids: Vec<_> = list.iter().map(|entry| entry.fid).collect();
-        let statuses = self.client.statuses(&node.volume, &fids).await;
-        for (entry, status) in list.into_iter().zip(statuses) {
-            match status {
-                Ok(status) => {
-                    let origin = Origin::Afs(Node {
-                        volume: Arc::clone(&node.volume),
-                        fid: entry.fid,
-                        status,
-                        mount: None,
-                    });
-                    children.push((entry.name, origin));
-                }
-                Err(error) => {
-                    let path = [&job.path, b"/".as_slice(), &entry.name].concat();
-                    let path = String::from_utf8_lossy(&path).into_owned();
-                    done.errors.push(anyhow::Error::from(error).context(path));
-                }
-            }
-        }
-        Ok(children)
-    }
-
     fn lock_filled(&self) -> std::sync::MutexGuard<'_, BTreeSet<Fid>> {
         self.filled.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Worker for Uploader {
+    type Job = Job;
+    type Later = Later;
+
+    async fn work(&self, job: Job) -> Done {
+        let mut done = Done::default();
+        if let Err(error) = self.try_upload(&job, &mut done).await {
+            let path = String::from_utf8_lossy(&job.path).into_owned();
+            done.errors.push(error.context(path));
+        }
+        done
+    }
+
+    async fn finish(&self, later: Later) -> anyhow::Result<()> {
+        let set = self
+            .client
+            .set_attributes(&later.volume, later.fid, later.attributes)
+            .await;
+        set.with_context(|| shown(&later.path))?;
+        Ok(())
+    }
+
+    fn progress(&self) -> &Progress {
+        &self.progress
     }
 }

@@ -1,4 +1,4 @@
-//! What `afar cp --json` prints.
+//! Counts of a copy, and what `--json` prints of it.
 
 use std::time::Duration;
 
@@ -9,21 +9,28 @@ use crate::fetch::Failures;
 
 /// Counts of a whole copy.
 #[derive(Debug, Default, Clone)]
-pub(super) struct Totals {
-    pub(super) files: u64,
-    pub(super) directories: u64,
-    pub(super) symlinks: u64,
-    pub(super) skipped: u64,
-    pub(super) bytes: u64,
-    pub(super) calls: u64,
-    pub(super) restarts: u64,
+pub(crate) struct Totals {
+    pub(crate) files: u64,
+    pub(crate) directories: u64,
+    pub(crate) symlinks: u64,
+    pub(crate) skipped: u64,
+    pub(crate) bytes: u64,
+    pub(crate) calls: u64,
+    pub(crate) restarts: u64,
+    /// Names that were the same already.
+    pub(crate) unchanged: u64,
+    /// Files of which only mode or time was set.
+    pub(crate) attributes: u64,
+    pub(crate) deleted: u64,
+    /// Octets that an interrupted copy had left, and that were not copied again.
+    pub(crate) kept: u64,
     /// From the start of the first file to the end of the last.
-    pub(super) transfer: Duration,
-    pub(super) whole: Duration,
+    pub(crate) transfer: Duration,
+    pub(crate) whole: Duration,
 }
 
 impl Totals {
-    pub(super) fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self) {
         self.files += other.files;
         self.directories += other.directories;
         self.symlinks += other.symlinks;
@@ -31,12 +38,26 @@ impl Totals {
         self.bytes += other.bytes;
         self.calls += other.calls;
         self.restarts += other.restarts;
+        self.unchanged += other.unchanged;
+        self.attributes += other.attributes;
+        self.deleted += other.deleted;
+        self.kept += other.kept;
+    }
+
+    /// Octets a second, while files were copied.
+    #[expect(clippy::cast_precision_loss, reason = "a figure to look at")]
+    pub(crate) fn rate(&self) -> f64 {
+        if self.transfer.is_zero() {
+            0.0
+        } else {
+            self.bytes as f64 / self.transfer.as_secs_f64()
+        }
     }
 }
 
 /// A whole copy.
 #[derive(Debug, Serialize)]
-pub(super) struct Report {
+pub(crate) struct Report {
     files: u64,
     directories: u64,
     symlinks: u64,
@@ -54,6 +75,13 @@ pub(super) struct Report {
     calls: u64,
     /// Files begun anew, as they had changed.
     restarts: u64,
+    #[serde(flatten)]
+    traffic: Traffic,
+}
+
+/// What went over the network.
+#[derive(Debug, Serialize)]
+pub(crate) struct Traffic {
     servers: Vec<Server>,
     /// DATA packets that came twice: sent again by servers without need.
     duplicates: u64,
@@ -75,7 +103,27 @@ struct Server {
 }
 
 impl Report {
-    pub(super) async fn new(client: &Client, totals: &Totals, failures: &Failures) -> Self {
+    pub(crate) async fn new(client: &Client, totals: &Totals, failures: &Failures) -> Self {
+        Self {
+            files: totals.files,
+            directories: totals.directories,
+            symlinks: totals.symlinks,
+            skipped: totals.skipped,
+            failed: failures.count,
+            bytes: totals.bytes,
+            seconds: totals.whole.as_secs_f64(),
+            transfer_seconds: totals.transfer.as_secs_f64(),
+            rate: totals.rate(),
+            calls: totals.calls,
+            restarts: totals.restarts,
+            traffic: Traffic::of(client).await,
+        }
+    }
+}
+
+impl Traffic {
+    /// All that this client has sent and received.
+    pub(crate) async fn of(client: &Client) -> Self {
         let mut servers = Vec::new();
         for server in client.servers() {
             let path = server.path().await;
@@ -91,31 +139,11 @@ impl Report {
         }
         let engine = client.endpoint().stats().await.engine;
         Self {
-            files: totals.files,
-            directories: totals.directories,
-            symlinks: totals.symlinks,
-            skipped: totals.skipped,
-            failed: failures.count,
-            bytes: totals.bytes,
-            seconds: totals.whole.as_secs_f64(),
-            transfer_seconds: totals.transfer.as_secs_f64(),
-            rate: rate(totals.bytes, totals.transfer),
-            calls: totals.calls,
-            restarts: totals.restarts,
             servers,
             duplicates: engine.duplicates,
             retransmissions: engine.data_resent,
             datagrams_received: engine.datagrams_received,
             datagrams_sent: engine.datagrams_sent,
         }
-    }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a figure to look at")]
-fn rate(bytes: u64, time: Duration) -> f64 {
-    if time.is_zero() {
-        0.0
-    } else {
-        bytes as f64 / time.as_secs_f64()
     }
 }

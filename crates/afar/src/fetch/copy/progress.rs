@@ -7,10 +7,10 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// A bar on standard error, if that is a terminal.
 #[derive(Debug)]
-pub(super) struct Progress(ProgressBar);
+pub(crate) struct Progress(ProgressBar);
 
 impl Progress {
-    pub(super) fn new(wanted: bool) -> Self {
+    pub(crate) fn new(wanted: bool) -> Self {
         if !wanted || !std::io::stderr().is_terminal() {
             return Self(ProgressBar::hidden());
         }
@@ -24,26 +24,26 @@ impl Progress {
     }
 
     /// Another file of this length will be copied.
-    pub(super) fn expect(&self, bytes: u64) {
+    pub(crate) fn expect(&self, bytes: u64) {
         self.0.inc_length(bytes);
     }
 
     /// So much was written.
-    pub(super) fn advance(&self, bytes: u64) {
+    pub(crate) fn advance(&self, bytes: u64) {
         self.0.inc(bytes);
     }
 
     /// What was written is void, and comes again.
-    pub(super) fn take_back(&self, bytes: u64) {
+    pub(crate) fn take_back(&self, bytes: u64) {
         self.0.dec(bytes);
     }
 
     /// Prints something without disturbing the bar.
-    pub(super) fn suspend<T>(&self, print: impl FnOnce() -> T) -> T {
+    pub(crate) fn suspend<T>(&self, print: impl FnOnce() -> T) -> T {
         self.0.suspend(print)
     }
 
-    pub(super) fn finish(&self) {
+    pub(crate) fn finish(&self) {
         self.0.finish_and_clear();
     }
 }

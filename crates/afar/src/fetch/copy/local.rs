@@ -10,11 +10,11 @@ use afar_cell::{Sink, Source};
 use afar_types::FetchStatus;
 use bytes::Bytes;
 
-use super::super::progress::Progress;
+use super::Progress;
 
 /// A file that is read in order, but for what comes again after a failure.
 #[derive(Debug)]
-pub(super) struct LocalFile {
+pub(crate) struct LocalFile {
     file: Arc<File>,
     length: u64,
     /// Up to where it was read.
@@ -23,7 +23,7 @@ pub(super) struct LocalFile {
 }
 
 impl LocalFile {
-    pub(super) fn new(file: File, length: u64, progress: Arc<Progress>) -> Self {
+    pub(crate) fn new(file: File, length: u64, progress: Arc<Progress>) -> Self {
         Self {
             file: Arc::new(file),
             length,
@@ -35,7 +35,7 @@ impl LocalFile {
 
 /// A file on its way from one place in AFS to another.
 #[derive(Debug)]
-pub(super) struct Spool(pub(super) File);
+pub(crate) struct Spool(pub(crate) File);
 
 impl Sink for Spool {
     fn begin(&self, status: &FetchStatus) -> io::Result<()> {

@@ -14,7 +14,7 @@ const NEW_MODE: u32 = 0o666;
 
 /// What it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// A file of this length.
     File(u64),
     Directory,
@@ -26,10 +26,11 @@ pub(super) enum Kind {
 
 /// Kind, mode and time.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Facts {
-    pub(super) kind: Kind,
-    mode: u32,
-    modified: UnixTime,
+pub(crate) struct Facts {
+    pub(crate) kind: Kind,
+    pub(crate) mode: u32,
+    /// In whole seconds, as AFS has it.
+    pub(crate) modified: UnixTime,
 }
 
 impl From<&Metadata> for Facts {
@@ -75,9 +76,14 @@ impl From<&FetchStatus> for Facts {
 }
 
 impl Facts {
+    /// Whether it is a directory, if need be of another volume.
+    pub(crate) fn is_directory(&self) -> bool {
+        matches!(self.kind, Kind::Directory | Kind::MountPoint)
+    }
+
     /// Attributes of the copy: those of the original with `preserve`, else its mode less the umask,
     /// and the time of now.
-    pub(super) fn attributes(&self, preserve: bool, umask: u32) -> StoreStatus {
+    pub(crate) fn attributes(&self, preserve: bool, umask: u32) -> StoreStatus {
         let (mode, time) = if preserve {
             (self.mode, self.modified)
         } else {

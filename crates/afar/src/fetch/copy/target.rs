@@ -12,7 +12,7 @@ use afar_types::FetchStatus;
 use bytes::Bytes;
 use rustix::io::pwritev;
 
-use super::progress::Progress;
+use super::Progress;
 
 /// Slices one system call takes (IOV_MAX).
 const SLICES: usize = 1024;
@@ -20,9 +20,9 @@ const SLICES: usize = 1024;
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
 /// A file under a temporary name in the directory where it belongs. Dropped before
-/// [`publish`](Self::publish), it is removed.
+/// [`publish`](Self::publish), it is removed unless it is to be [kept](Self::keep).
 #[derive(Debug)]
-pub(super) struct Target {
+pub(crate) struct Target {
     file: File,
     temporary: PathBuf,
     /// Its name at last.
@@ -30,13 +30,14 @@ pub(super) struct Target {
     /// Mode of the file it replaces.
     replaced: Option<Permissions>,
     published: bool,
+    kept: bool,
     progress: Arc<Progress>,
     written: AtomicU64,
 }
 
 impl Target {
     /// Makes the temporary file. `mode` is what a new file gets, less the umask.
-    pub(super) fn create(path: &Path, mode: u32, progress: Arc<Progress>) -> io::Result<Self> {
+    pub(crate) fn create(path: &Path, mode: u32, progress: Arc<Progress>) -> io::Result<Self> {
         // As cp does, what a symlink leads to is replaced, not the symlink.
         let path = match fs::symlink_metadata(path) {
             Ok(metadata) if metadata.is_symlink() => {
@@ -60,19 +61,42 @@ impl Target {
             .create_new(true)
             .mode(mode & 0o777)
             .open(&temporary)?;
-        Ok(Self {
+        let mut target = Self::new(file, temporary, path, progress);
+        target.replaced = replaced;
+        Ok(target)
+    }
+
+    /// A file that is there under a temporary name, and becomes the one at `path`.
+    pub(crate) fn new(
+        file: File,
+        temporary: PathBuf,
+        path: PathBuf,
+        progress: Arc<Progress>,
+    ) -> Self {
+        Self {
             file,
             temporary,
             path,
-            replaced,
+            replaced: None,
             published: false,
+            kept: false,
             progress,
             written: AtomicU64::new(0),
-        })
+        }
+    }
+
+    /// Whether it has its name.
+    pub(crate) fn is_published(&self) -> bool {
+        self.published
+    }
+
+    /// Has it stay under its temporary name.
+    pub(crate) fn keep(&mut self) {
+        self.kept = true;
     }
 
     /// Sets attributes and gives the file its name.
-    pub(super) fn publish(
+    pub(crate) fn publish(
         &mut self,
         status: &FetchStatus,
         preserve: bool,
@@ -106,6 +130,7 @@ impl Target {
 impl Drop for Target {
     fn drop(&mut self) {
         if !self.published
+            && !self.kept
             && let Err(error) = fs::remove_file(&self.temporary)
         {
             let text = format!("{}: left behind: {error}", self.temporary.display());
@@ -150,7 +175,7 @@ fn write_all(file: &File, mut offset: u64, chunks: &[Bytes]) -> io::Result<u64> 
 }
 
 /// Whether something is at that path that is written to, not replaced: a device or pipe.
-pub(super) fn is_special(path: &Path) -> bool {
+pub(crate) fn is_special(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|metadata| {
         let kind = metadata.file_type();
         kind.is_char_device() || kind.is_block_device() || kind.is_fifo() || kind.is_socket()
@@ -158,7 +183,7 @@ pub(super) fn is_special(path: &Path) -> bool {
 }
 
 /// Replaces what is at `path` by a symlink.
-pub(super) fn symlink(target: &Path, path: &Path) -> io::Result<()> {
+pub(crate) fn symlink(target: &Path, path: &Path) -> io::Result<()> {
     match std::os::unix::fs::symlink(target, path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             fs::remove_file(path)?;

@@ -1,0 +1,107 @@
+//! Which octets of a file are there.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Ranges that neither overlap nor touch, each as its begin and end.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Extents(BTreeMap<u64, u64>);
+
+impl Extents {
+    /// Those of a list, unless they are none of a file of this length.
+    pub(super) fn from_list(list: &[(u64, u64)], length: u64) -> Option<Self> {
+        let mut extents = Self::default();
+        for &(begin, end) in list {
+            if begin >= end || end > length {
+                return None;
+            }
+            extents.insert(begin..end);
+        }
+        Some(extents)
+    }
+
+    /// The first so many of them.
+    pub(super) fn list(&self, most: usize) -> Vec<(u64, u64)> {
+        self.0.iter().take(most).map(|(&a, &b)| (a, b)).collect()
+    }
+
+    /// These octets are there too.
+    pub(super) fn insert(&mut self, range: Range<u64>) {
+        if range.is_empty() {
+            return;
+        }
+        let Range { mut start, mut end } = range;
+        if let Some((&begin, &last)) = self.0.range(..=start).next_back()
+            && last >= start
+        {
+            start = begin;
+        }
+        while let Some((&begin, &last)) = self.0.range(start..=end).next_back() {
+            end = end.max(last);
+            self.0.remove(&begin);
+        }
+        self.0.insert(start, end);
+    }
+
+    /// How many octets are there.
+    pub(super) fn total(&self) -> u64 {
+        self.0.iter().map(|(begin, end)| end - begin).sum()
+    }
+
+    /// What is missing of a file of this length.
+    pub(super) fn gaps(&self, length: u64) -> Vec<Range<u64>> {
+        let (mut gaps, mut at) = (Vec::new(), 0);
+        for (&begin, &end) in &self.0 {
+            if begin > at {
+                gaps.push(at..begin);
+            }
+            at = end;
+        }
+        if at < length {
+            gaps.push(at..length);
+        }
+        gaps
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn extents_are_the_octets_inserted(
+            ranges in proptest::collection::vec((0..60_u64, 0..20_u64), 0..12)
+        ) {
+            let mut extents = Extents::default();
+            let mut octets = [false; 80];
+            for (begin, length) in ranges {
+                extents.insert(begin..begin + length);
+                for at in begin..begin + length {
+                    octets[usize::try_from(at).unwrap()] = true;
+                }
+            }
+            let there = octets.iter().filter(|&&there| there).count();
+            prop_assert_eq!(extents.total(), u64::try_from(there).unwrap());
+            let mut missing = [false; 80];
+            for gap in extents.gaps(80) {
+                for at in gap {
+                    missing[usize::try_from(at).unwrap()] = true;
+                }
+            }
+            prop_assert!(octets.iter().zip(missing).all(|(&there, missing)| there != missing));
+            let list = extents.list(100);
+            prop_assert!(list.windows(2).all(|two| two[0].1 < two[1].0));
+            prop_assert_eq!(Extents::from_list(&list, 80), Some(extents));
+        }
+    }
+
+    #[test]
+    fn lists_of_another_file_are_refused() {
+        for list in [[(0, 11)], [(3, 3)], [(4, 3)]] {
+            assert_eq!(Extents::from_list(&list, 10), None);
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! `afar sync`: a directory made the same as another, one or both of them in AFS.
+
+mod compare;
+mod contents;
+mod directory;
+mod download;
+mod exclude;
+mod extents;
+mod part;
+mod remove;
+mod report;
+mod upload;
+mod work;
+
+use std::ffi::OsString;
+use std::fs;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use afar_cell::{Client, LastLink, Node, PathCause, Place};
+use afar_types::FileType;
+use anyhow::{Context, bail, ensure};
+
+use super::copy::{self, Facts, Limits, Origin, Progress, is_afs, make_directory};
+use super::format::Lines;
+use super::{Failures, Reach, bytes, shown};
+use compare::Rules;
+use directory::{Directory, make_in_afs};
+use exclude::Exclude;
+use report::{Changes, Report, summary};
+use work::{Job, Root, Syncer};
+
+/// Files stored at a time, if nothing else is said. A server takes a call at a time for each, and of
+/// the three that a short file takes, only one brings data.
+const FILES: usize = 24;
+
+const ABOUT: &str = "\
+Make the directory DEST the same as the directory SOURCE. One of them is under /afs, or both \
+are; no mount is needed. What is in SOURCE comes into DEST itself, whether or not the paths \
+end with a slash.
+
+Only differences are copied. Files are the same if they have the same length and the same \
+modification time, in whole seconds, as AFS has them; symlinks, if they say the same. Modes \
+and times are kept, so that a second run finds nothing to do. Mount points in SOURCE are gone \
+through, and become directories.
+
+Nothing is deleted in DEST without --delete. A directory where SOURCE has a file or symlink is \
+an error then, and left as it is; a file or symlink where SOURCE has a directory is replaced. \
+Mount points in DEST are never deleted.
+
+Each file is copied under a name .afar-part.* beside its own, and renamed when it is complete: \
+nobody sees half a file. After an interruption (Ctrl-C, a server that does not answer; with \
+--fsync, a power cut) run the same command again. What is complete is not copied again, and \
+large files go on where they were, if SOURCE still has the same version: into the local disk after what was \
+recorded last, into AFS after the last segment, which takes some 20 seconds. Files named \
+.afar-part.* are never copied, and those of files that SOURCE does not have any more go with \
+--delete.
+
+An error with one name does not stop the others. In AFS the rights l, i, d and w are needed in \
+DEST, and l and r in SOURCE. Access lists and owners are not copied; hard links become files \
+of their own.";
+
+const EXAMPLES: &str = "\
+Patterns of --exclude are those of .gitignore: NAME matches at any depth, a pattern with a \
+slash in it or before it from the top; * and ? match within a name, ** across slashes; a slash \
+at the end matches directories only. With --delete, what is excluded stays in DEST.
+
+Changes, as -n and -v print them, are copy, link (a symlink), make (a directory), set (mode or \
+time) and delete, each with a path below DEST.
+
+Examples:
+  afar sync ~/thesis /afs/example.org/home/alice/thesis
+  afar sync -n --delete /afs/example.org/data /srv/data
+  afar sync --delete --exclude '*.o' --exclude /target/ src /afs/example.org/src
+
+Exit status: 0 all is the same now, 1 something failed (one line each on standard error), 2 \
+wrong usage, 130 interrupted.";
+
+/// Options of `afar sync`.
+#[derive(Debug, clap::Args)]
+#[command(
+    about = "Make a directory the same as another, one or both in AFS, without a mount",
+    long_about = ABOUT,
+    after_long_help = EXAMPLES
+)]
+pub(crate) struct SyncArgs {
+    /// The directory to take from
+    #[arg(value_name = "SOURCE")]
+    pub(super) source: PathBuf,
+    /// The directory that becomes the same; it is made if it is not there
+    #[arg(value_name = "DEST")]
+    pub(super) dest: PathBuf,
+    /// Change nothing; print what would be changed
+    #[arg(short = 'n', long)]
+    dry_run: bool,
+    /// Print each change when it is made
+    #[arg(short = 'v', long)]
+    verbose: bool,
+    /// Delete in DEST what SOURCE does not have
+    #[arg(long)]
+    delete: bool,
+    /// Compare the contents of files of the same length, whatever their times: both are read
+    #[arg(short = 'c', long)]
+    checksum: bool,
+    /// Leave names alone that match, on both sides; may be given again
+    #[arg(long, value_name = "PATTERN")]
+    exclude: Vec<OsString>,
+    /// Have each file on stable storage before it gets its name
+    #[arg(long)]
+    fsync: bool,
+    /// Print one JSON object about the whole run; with -n or -v one for each change before it
+    #[arg(long)]
+    json: bool,
+    /// No progress bar, even on a terminal
+    #[arg(long)]
+    no_progress: bool,
+    /// From AFS, fetch with this many calls at a time; into AFS, store this many files at a time
+    /// [default: as many as fill the link]
+    #[arg(short = 'j', long = "calls", value_name = "N")]
+    pub(super) calls: Option<NonZeroUsize>,
+    #[command(flatten)]
+    pub(super) reach: Reach,
+}
+
+pub(super) async fn run(args: &SyncArgs, client: &Client) -> anyhow::Result<ExitCode> {
+    let (from, to) = (&args.source, &args.dest);
+    ensure!(
+        is_afs(from) || is_afs(to),
+        "neither {} nor {} is under /afs; rsync is for these",
+        shown(from),
+        shown(to)
+    );
+    ensure!(
+        !(is_afs(from) && is_afs(to)) || !(from.starts_with(to) || to.starts_with(from)),
+        "{} and {}: one is in the other, or they are the same; choose another DEST",
+        shown(from),
+        shown(to)
+    );
+    let exclude = Exclude::new(&args.exclude)?;
+    let (source, facts) = source(client, from).await?;
+    let dest = dest(args, client, facts).await?;
+    let progress = Arc::new(Progress::new(
+        !args.json && !args.no_progress && !args.dry_run,
+    ));
+    let mut failures = Failures::new(&args.reach);
+    let syncer = Syncer {
+        client: client.clone(),
+        progress: Arc::clone(&progress),
+        rules: Rules {
+            delete: args.delete,
+            checksum: args.checksum,
+        },
+        exclude: Arc::new(exclude),
+        changes: Changes::new(args.dry_run || args.verbose, args.json),
+        dry_run: args.dry_run,
+        fsync: args.fsync,
+        source: Root::new(from, Some(&source)),
+        dest: Root::new(to, dest.at.as_ref()),
+    };
+    let limits = if is_afs(to) {
+        Limits::afs(args.calls.map_or(FILES, NonZeroUsize::get))
+    } else {
+        Limits::local()
+    };
+    let totals = copy::run(syncer, vec![Job::root(source, dest)], limits, &mut failures).await;
+    progress.finish();
+    let mut lines = Lines::new();
+    if args.json {
+        let report = Report::new(args.dry_run, client, &totals, &failures).await;
+        lines.json(&report)?;
+    } else {
+        let text = summary(args.dry_run, &totals, failures.count);
+        lines.line(&[text.as_bytes()])?;
+    }
+    lines.flush()?;
+    Ok(failures.exit_code())
+}
+
+/// SOURCE, which must be a directory.
+async fn source(client: &Client, path: &Path) -> anyhow::Result<(Origin, Facts)> {
+    if is_afs(path) {
+        return match client.walk(bytes(path), LastLink::Follow).await? {
+            Place::Node(node) => directory_node(node, path),
+            Place::Afs => bail!("/afs: has all cells there are; take from /afs/CELL"),
+        };
+    }
+    let metadata = fs::metadata(path).with_context(|| shown(path))?;
+    ensure!(
+        metadata.is_dir(),
+        "{}: not a directory; afar cp copies single files",
+        shown(path)
+    );
+    Ok((Origin::Local(path.to_owned()), Facts::from(&metadata)))
+}
+
+fn directory_node(node: Node, path: &Path) -> anyhow::Result<(Origin, Facts)> {
+    ensure!(
+        node.status.file_type == FileType::Directory,
+        "{}: not a directory; afar cp copies single files",
+        shown(path)
+    );
+    let facts = Facts::from(&node.status);
+    Ok((Origin::Afs(node), facts))
+}
+
+/// DEST, which is made if it is not there, unless nothing is to be changed.
+async fn dest(args: &SyncArgs, client: &Client, wanted: Facts) -> anyhow::Result<Directory> {
+    let path = &args.dest;
+    let found = if is_afs(path) {
+        match client.walk(bytes(path), LastLink::Follow).await {
+            Ok(Place::Node(node)) => Some(directory_node(node, path)?),
+            Ok(Place::Afs) => bail!("/afs: has cells only; choose a directory below /afs/CELL"),
+            Err(error) if matches!(error.cause, PathCause::NotFound) => None,
+            Err(error) => return Err(error.into()),
+        }
+    } else {
+        match fs::metadata(path) {
+            Ok(metadata) => {
+                ensure!(metadata.is_dir(), "{}: not a directory", shown(path));
+                Some((Origin::Local(path.clone()), Facts::from(&metadata)))
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error).with_context(|| shown(path)),
+        }
+    };
+    if let Some((at, has)) = found {
+        return Ok(Directory::new(Some(at), path.clone(), wanted, Some(has)));
+    }
+    let at = if args.dry_run {
+        None
+    } else {
+        let made = make(client, path, &wanted).await;
+        Some(made.with_context(|| format!("cannot make {}", shown(path)))?)
+    };
+    Ok(Directory::new(at, path.clone(), wanted, None))
+}
+
+async fn make(client: &Client, path: &Path, wanted: &Facts) -> anyhow::Result<Origin> {
+    if !is_afs(path) {
+        make_directory(path, wanted.mode)?;
+        return Ok(Origin::Local(path.to_owned()));
+    }
+    let slot = client.slot(bytes(path)).await?;
+    make_in_afs(client, &slot.volume, slot.directory, &slot.name, wanted).await
+}

@@ -1,0 +1,215 @@
+//! What `afar sync` prints: changes as they are made, and totals.
+
+use std::fmt::{self, Write as _};
+use std::sync::{Mutex, PoisonError};
+
+use afar_cell::Client;
+use indicatif::HumanBytes;
+use serde::Serialize;
+
+use crate::fetch::Failures;
+use crate::fetch::copy::{Progress, Totals, Traffic};
+use crate::fetch::format::{Lines, Name};
+
+/// A change of one name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Change {
+    Copy,
+    /// A symlink.
+    Link,
+    /// A directory.
+    Make,
+    /// Mode or time of a file whose contents are the same.
+    Set,
+    Delete,
+}
+
+/// Prints changes.
+pub(super) struct Changes {
+    lines: Option<Mutex<Lines>>,
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Line {
+    change: Change,
+    #[serde(flatten)]
+    name: Name,
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Copy => "copy",
+            Self::Link => "link",
+            Self::Make => "make",
+            Self::Set => "set",
+            Self::Delete => "delete",
+        })
+    }
+}
+
+impl Changes {
+    /// Prints them, if `wanted`.
+    pub(super) fn new(wanted: bool, json: bool) -> Self {
+        Self {
+            lines: wanted.then(|| Mutex::new(Lines::new())),
+            json,
+        }
+    }
+
+    /// Prints one; the path is that below SOURCE and DEST.
+    ///
+    /// # Errors
+    /// Nobody reads any more, or the disk is full.
+    pub(super) fn note(
+        &self,
+        progress: &Progress,
+        change: Change,
+        path: &[u8],
+    ) -> anyhow::Result<()> {
+        let Some(lines) = &self.lines else {
+            return Ok(());
+        };
+        let mut lines = lines.lock().unwrap_or_else(PoisonError::into_inner);
+        progress.suspend(|| {
+            if self.json {
+                let name = Name::new(path);
+                lines.json(&Line { change, name })?;
+            } else {
+                lines.line(&[format!("{change:<7}").as_bytes(), path])?;
+            }
+            lines.flush()?;
+            Ok(())
+        })
+    }
+}
+
+/// A whole run.
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    /// Nothing was changed: this is what would be.
+    dry_run: bool,
+    /// Files copied.
+    files: u64,
+    /// Directories made.
+    directories: u64,
+    symlinks: u64,
+    /// Files of which only mode or time was set.
+    attributes: u64,
+    /// Files and symlinks that were the same.
+    unchanged: u64,
+    /// Names left alone (--exclude).
+    excluded: u64,
+    deleted: u64,
+    failed: u64,
+    bytes: u64,
+    /// Octets that an interrupted run had left, and that were not copied again.
+    kept: u64,
+    /// From when the paths are known to the last change.
+    seconds: f64,
+    /// From the start of the first file to the end of the last.
+    transfer_seconds: f64,
+    /// Octets a second, by `transfer_seconds`.
+    rate: f64,
+    /// Calls that fetched or stored data.
+    calls: u64,
+    /// Files begun anew, as they had changed.
+    restarts: u64,
+    #[serde(flatten)]
+    traffic: Traffic,
+}
+
+impl Report {
+    pub(super) async fn new(
+        dry_run: bool,
+        client: &Client,
+        totals: &Totals,
+        failures: &Failures,
+    ) -> Self {
+        Self {
+            dry_run,
+            files: totals.files,
+            directories: totals.directories,
+            symlinks: totals.symlinks,
+            attributes: totals.attributes,
+            unchanged: totals.unchanged,
+            excluded: totals.skipped,
+            deleted: totals.deleted,
+            failed: failures.count,
+            bytes: totals.bytes,
+            kept: totals.kept,
+            seconds: totals.whole.as_secs_f64(),
+            transfer_seconds: totals.transfer.as_secs_f64(),
+            rate: totals.rate(),
+            calls: totals.calls,
+            restarts: totals.restarts,
+            traffic: Traffic::of(client).await,
+        }
+    }
+}
+
+/// The totals in one line, as people read them.
+pub(super) fn summary(dry_run: bool, totals: &Totals, failed: u64) -> String {
+    let would = if dry_run { "would have " } else { "" };
+    let bytes = HumanBytes(totals.bytes);
+    let mut text = format!("{would}copied {} ({bytes}", totals.files + totals.symlinks);
+    // Writing to a string does not fail.
+    if !dry_run && totals.bytes > 0 {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a figure to look at"
+        )]
+        let rate = HumanBytes(totals.rate() as u64);
+        let _written = write!(text, ", {rate}/s");
+    }
+    text.push(')');
+    if totals.kept > 0 {
+        let kept = HumanBytes(totals.kept);
+        let _written = write!(text, ", went on after {kept}");
+    }
+    let _written = write!(text, ", unchanged {}", totals.unchanged);
+    for (what, count) in [
+        ("attributes set", totals.attributes),
+        ("directories made", totals.directories),
+        ("deleted", totals.deleted),
+        ("excluded", totals.skipped),
+        ("failed", failed),
+    ] {
+        if count > 0 {
+            let _written = write!(text, ", {what} {count}");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_line_says_what_was_done() {
+        let totals = Totals {
+            files: 2,
+            symlinks: 1,
+            bytes: 4 << 20,
+            transfer: Duration::from_secs(2),
+            unchanged: 5,
+            ..Totals::default()
+        };
+        let text = "copied 3 (4.00 MiB, 2.00 MiB/s), unchanged 5";
+        assert_eq!(summary(false, &totals, 0), text);
+        let totals = Totals {
+            kept: 1 << 20,
+            deleted: 7,
+            ..totals
+        };
+        let text = "would have copied 3 (4.00 MiB), went on after 1.00 MiB, unchanged 5, deleted 7, \
+                    failed 1";
+        assert_eq!(summary(true, &totals, 1), text);
+    }
+}
