@@ -12,8 +12,13 @@ use libfuzzer_sys::fuzz_target;
 fuzz_target!(|data: &[u8]| {
     if let Ok(held) = Held::from_octets(data) {
         assert!(!held.who().is_empty());
-        if let Ok(octets) = held.to_octets() {
+        if let Ok(octets) = held.to_entry() {
             assert_eq!(Held::from_octets(&octets).as_ref(), Ok(&held));
+        }
+        // Kernels are not told whose it is.
+        if let Ok(octets) = held.to_octets() {
+            let nameless = Held { user: None, ..held };
+            assert_eq!(Held::from_octets(&octets), Ok(nameless));
         }
     }
     if let Ok(cache) = Ccache::from_octets(data) {

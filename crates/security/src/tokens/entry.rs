@@ -83,7 +83,7 @@ impl Held {
         self.token.left(now).is_none()
     }
 
-    /// The octets that kernels are given.
+    /// The octets that kernels are given. They do not say whose it is.
     ///
     /// # Errors
     /// When something is too long.
@@ -123,7 +123,10 @@ impl Held {
     }
 
     /// The same with whose it is, as afar keeps it.
-    pub(super) fn to_entry(&self) -> Result<Zeroizing<Vec<u8>>, EntryError> {
+    ///
+    /// # Errors
+    /// When something is too long, or the user's name has an octet that is zero.
+    pub fn to_entry(&self) -> Result<Zeroizing<Vec<u8>>, EntryError> {
         let mut out = self.to_octets()?;
         let user = self.user.as_deref().unwrap_or_default();
         if user.len() > USER_MAX || user.contains('\0') {
