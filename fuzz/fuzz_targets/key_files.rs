@@ -8,7 +8,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use afar_security::KeyRing;
-use afar_security::keys::edit;
+use afar_security::keys::{KeyKind, edit};
 use libfuzzer_sys::fuzz_target;
 
 thread_local! {
@@ -36,7 +36,7 @@ fuzz_target!(|data: &[u8]| {
     }
     if form % 4 == 3
         && let Ok(listed) = edit::list(&path)
-        && let Some(first) = listed.first()
+        && let Some(first) = listed.iter().find(|key| key.kind == KeyKind::RxkadKrb5)
     {
         let removed = edit::remove(&path, first.kvno, Some(first.etype)).expect("it is listed");
         let left = edit::list(&path).expect("what was written can be read");
