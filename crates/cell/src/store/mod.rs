@@ -3,8 +3,9 @@
 //!
 //! File servers lock a file while they store into it, so large calls for one file wait for each other.
 //! An OpenAFS server that is near gets one call after the other, each as large as costs little to send
-//! again. An afar server gets two at a time: what it has room for of the second comes while it puts the
-//! first on the disk. A long way to an OpenAFS server is filled by [small calls](spread).
+//! again. An afar server gets two at a time: the second begins when the data of the first is on its
+//! way, and comes while the first is put on the disk. A long way to an OpenAFS server is filled by
+//! [small calls](spread).
 
 mod part;
 mod source;
@@ -16,6 +17,7 @@ use std::sync::Arc;
 use afar_types::{FetchStatus, Fid, StoreStatus};
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::sync::Notify;
 
 use crate::client::Client;
 use crate::error::Error;
@@ -108,7 +110,9 @@ impl Client {
             file_length,
         };
         let mut stored = Stored::default();
-        stored.take(self.store_part(volume, part, source).await?, total);
+        let all_sent = Arc::default();
+        let status = self.store_part(volume, part, source, &all_sent).await?;
+        stored.take(status, total);
         Ok(stored)
     }
 
@@ -140,7 +144,9 @@ impl Client {
                 file_length: stored.bytes + length,
             };
             let kept = Arc::new(Kept::new(stored.bytes, Bytes::from(data)));
-            stored.take(self.store_part(volume, part, &kept).await?, length);
+            let all_sent = Arc::default();
+            let status = self.store_part(volume, part, &kept, &all_sent).await?;
+            stored.take(status, length);
             if last {
                 return Ok(stored);
             }
@@ -152,21 +158,22 @@ impl Client {
         volume: &Arc<Volume>,
         part: Part,
         source: &Arc<S>,
+        all_sent: &Arc<Notify>,
     ) -> Result<FetchStatus, Error> {
         let outcome = self
             .on_volume(volume, |server| {
                 let (client, source) = (self.clone(), Arc::clone(source));
-                let volume = Arc::clone(volume);
+                let (volume, all_sent) = (Arc::clone(volume), Arc::clone(all_sent));
                 async move {
                     let peer = server.connection().peer();
                     let known = client.server_at(volume.cell_name(), peer);
                     let old = known.as_ref().is_some_and(|known| known.is_old());
-                    match part::store(&server, old, part, &*source).await {
+                    match part::store(&server, old, part, &*source, &all_sent).await {
                         Err(error) if !old && error.is_unknown_operation() => {
                             if let Some(known) = known {
                                 known.set_old();
                             }
-                            part::store(&server, true, part, &*source).await
+                            part::store(&server, true, part, &*source, &all_sent).await
                         }
                         other => other,
                     }
@@ -185,14 +192,19 @@ impl Client {
             return Parts {
                 size: size.max(1),
                 calls: Some(self.config().calls.unwrap_or(1)),
+                in_turn: false,
             };
         }
-        let (size, calls) = match volume.way().await {
-            Way::Afar => (AFAR_PART, Some(AFAR_CALLS)),
-            Way::Far => (FAR_PART, self.config().calls),
-            Way::Near => (PART, Some(1)),
+        let (size, calls, in_turn) = match volume.way().await {
+            Way::Afar => (AFAR_PART, Some(AFAR_CALLS), true),
+            Way::Far => (FAR_PART, self.config().calls, false),
+            Way::Near => (PART, Some(1), true),
         };
-        Parts { size, calls }
+        Parts {
+            size,
+            calls,
+            in_turn,
+        }
     }
 }
 
@@ -214,6 +226,8 @@ struct Parts {
     size: u64,
     /// Calls at a time; found by what they bring if nothing is set.
     calls: Option<usize>,
+    /// Whether one begins only when the data of those before it is on its way.
+    in_turn: bool,
 }
 
 /// Attributes for a part: before the last, only the time. A mode without `w` would keep the next

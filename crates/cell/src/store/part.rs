@@ -5,6 +5,7 @@ use std::io;
 use afar_rpc::rxafs::{self, store_data, store_data64};
 use afar_rpc::{RpcCause, RpcError, Store};
 use afar_types::{FetchStatus, Fid, StoreStatus};
+use tokio::sync::Notify;
 
 use super::Source;
 
@@ -81,12 +82,13 @@ impl Call {
     }
 }
 
-/// Stores a part.
+/// Stores a part; tells `all_sent` when it only waits for the server.
 pub(super) async fn store<S: Source>(
     server: &rxafs::Client,
     old: bool,
     part: Part,
     source: &S,
+    all_sent: &Notify,
 ) -> Result<Outcome, RpcError> {
     let mut call = Call::start(server, old, part).await?;
     let mut sent = 0;
@@ -104,5 +106,6 @@ pub(super) async fn store<S: Source>(
         sent += data.len() as u64;
         call.send(data).await?;
     }
+    all_sent.notify_one();
     call.finish().await.map(Outcome::Done)
 }

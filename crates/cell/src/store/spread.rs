@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use afar_types::{FetchStatus, Fid, StoreStatus};
+use tokio::sync::Notify;
 use tokio::task::{JoinError, JoinSet};
 
 use super::part::Part;
@@ -70,17 +71,33 @@ impl Client {
         let mut load = Load::new(task.parts.calls);
         let mut running = JoinSet::new();
         let (mut at, mut failed) = (start, None);
+        // Whether all that was begun is on its way.
+        let (sent, mut all_sent) = (Arc::new(Notify::new()), true);
         loop {
-            while failed.is_none() && at < together && running.len() < load.limit {
+            while failed.is_none()
+                && at < together
+                && running.len() < load.limit
+                && (all_sent || running.is_empty() || !task.parts.in_turn)
+            {
                 let (client, part) = (self.clone(), part(at, false));
                 let (volume, source) = (Arc::clone(volume), Arc::clone(source));
+                let sent = Arc::clone(&sent);
                 running.spawn(async move {
-                    let status = client.store_part(&volume, part, &source).await?;
-                    Ok((status, part.length))
+                    let stored = client.store_part(&volume, part, &source, &sent).await?;
+                    Ok((stored, part.length))
                 });
                 at += part.length;
+                all_sent = false;
             }
-            let Some(done) = running.join_next().await else {
+            let done = tokio::select! {
+                biased;
+                () = sent.notified(), if !all_sent => {
+                    all_sent = true;
+                    continue;
+                }
+                done = running.join_next() => done,
+            };
+            let Some(done) = done else {
                 break;
             };
             match settled(done) {
@@ -97,7 +114,8 @@ impl Client {
         }
         if at < end {
             let last = part(at, true);
-            stored.take(self.store_part(volume, last, source).await?, last.length);
+            let status = self.store_part(volume, last, source, &sent).await?;
+            stored.take(status, last.length);
         }
         Ok(stored)
     }

@@ -52,7 +52,8 @@ pub(crate) struct Path {
     pub(crate) classic_acks: u32,
     /// Acknowledgements we have sent; the first ones introduce us.
     pub(crate) acks_sent: u32,
-    /// The last window an afar peer advertised: where its next call starts.
+    /// The largest window an afar peer advertised: where its next call starts, which is told of a
+    /// smaller one before long. The last would not do: a call that waits at the peer has none left.
     pub(crate) window_hint: u32,
     /// The largest window we have told an afar peer: it may begin its next call with that.
     pub(crate) window_told: u32,
@@ -205,7 +206,7 @@ impl Path {
                     self.afar = true;
                     self.ecn.enabled = config.ecn;
                 }
-                self.window_hint = extension.window;
+                self.window_hint = self.window_hint.max(extension.window);
                 let peer_max = usize::try_from(extension.datagram_max).unwrap_or(usize::MAX);
                 self.mtu
                     .limit(peer_max.clamp(MIN_PACKET_SIZE, config.datagram_max));

@@ -187,6 +187,27 @@ fn a_slow_reader_holds_the_sender_back() {
     }
 }
 
+/// The peer of a call that is not read yet, as another is before it, sends as much as ever of the next
+/// at once.
+#[test]
+fn a_call_that_waits_does_not_hold_the_next_one_back() {
+    let mut pair = Pair::new(1, Link::default());
+    let connection = pair.connect();
+    let call = pair.call(connection, pattern(40_000_000, 1));
+    pair.finish(call, 60 * SECOND).unwrap();
+    pair.sides[SERVER].reads = false;
+    let held = |pair: &Pair| pair.sides[SERVER].endpoint.stats().receive_memory;
+    pair.call(connection, pattern(40_000_000, 2));
+    pair.idle(5 * SECOND);
+    let of_one = held(&pair);
+    assert!((8 << 20..64 << 20).contains(&of_one), "{of_one}");
+    pair.call(connection, pattern(1_000_000, 3));
+    // Before it can have heard how large the window of this call is.
+    pair.idle(2 * Link::default().delay);
+    let of_next = held(&pair) - of_one;
+    assert!(of_next > 200_000, "{of_next}");
+}
+
 /// Many calls that nobody reads share what there is, and the one that is read goes on.
 #[test]
 fn all_calls_together_stay_within_memory() {
