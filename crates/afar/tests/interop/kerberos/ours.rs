@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::path::Path;
 
 use super::{HOME, REALM, Realm, User, make_volumes, place};
 use crate::client::bytes;
@@ -183,6 +184,49 @@ fn tools(net: &Net, theirs: &OpenAfs, admin: &User, alice: &User) {
     ok(&admin, &["vos", "remove", "-id", "byticket"]);
 }
 
+/// What is done with a mount, in the same mount namespace as it; `$1` is afar, and the next words are
+/// those of a shell. The mount ends by itself, with all stored.
+const MOUNTED: &str = "afar=$1; shift
+$afar mount --cache ../cache $CELL ../afs
+trap '$afar umount ../afs' EXIT
+\"$@\"
+";
+
+/// Runs a line of shell where the cell is mounted.
+fn mounted(place: &Place, line: &str) -> Ran {
+    let script = MOUNTED.replace("$CELL", CELL);
+    place.run(&["sh", "-ec", &script, "sh", AFAR, "sh", "-ec", line])
+}
+
+/// The cell's files through a mount, with a ticket in the cache and nothing else.
+fn mount(net: &Net, alice: &User, bob: &User) {
+    if !Path::new("/dev/fuse").exists() {
+        eprintln!("skipped: mounting needs /dev/fuse");
+        return;
+    }
+    let tickets = ["KRB5_CONFIG", "KRB5CCNAME"];
+    let hers = "cd ../afs/home; mkdir mounted; echo hers > mounted/file; mv mounted/file mounted/it
+        dd if=/dev/urandom of=mounted/large bs=1M count=5 conv=fsync status=none
+        sha256sum < mounted/large; stat -c %u mounted/it; ls mounted";
+    let ran = mounted(&at(net, alice, &tickets), hers);
+    let lines: Vec<&str> = ran.out.lines().collect();
+    let [sum, owner, names @ ..] = &lines[..] else {
+        panic!("{ran:?}");
+    };
+    assert_eq!((ran.code, *owner), (Some(0), "2001"), "{ran:?}");
+    assert_eq!(names, ["it", "large"]);
+    // By a mount that has nothing of it.
+    let again = "cd ../afs/home/mounted; sha256sum < large; cat it";
+    let ran = mounted(&at(net, alice, &tickets), again);
+    assert_eq!(ran.out, format!("{sum}\nhers\n"), "{ran:?}");
+    for (who, names) in [(bob, &tickets[..]), (&alice_without(), &[])] {
+        for line in ["ls ../afs/home", "cat ../afs/home/mounted/it"] {
+            let ran = mounted(&at(net, who, names), line);
+            assert!(ran.err.contains("Permission denied"), "{line}: {ran:?}");
+        }
+    }
+}
+
 #[test]
 #[ignore = "needs OpenAFS's servers"]
 fn our_programs_use_tickets_in_a_cell_of_openafs_s_servers() {
@@ -206,5 +250,6 @@ fn our_programs_use_tickets_in_a_cell_of_openafs_s_servers() {
     assert_eq!(ran.code, Some(0), "{ran:?}");
     files(&net, &alice, &bob);
     tokens(&net, &alice);
+    mount(&net, &alice, &bob);
     tools(&net, &theirs, &admin, &alice);
 }
