@@ -34,6 +34,8 @@ use spread::{FAR_PART, Task};
 const PART: u64 = 16 << 20;
 /// The same for an afar server.
 const AFAR_PART: u64 = 64 << 20;
+/// The last of several is this large: nothing is on its way while the last is put on the disk.
+const AFAR_LAST: u64 = 8 << 20;
 /// Calls an afar server gets at a time.
 const AFAR_CALLS: usize = 2;
 /// Octets of a stream that are kept in memory until they are stored.
@@ -193,17 +195,20 @@ impl Client {
                 size: size.max(1),
                 calls: Some(self.config().calls.unwrap_or(1)),
                 in_turn: false,
+                last: None,
             };
         }
-        let (size, calls, in_turn) = match volume.way().await {
-            Way::Afar => (AFAR_PART, Some(AFAR_CALLS), true),
-            Way::Far => (FAR_PART, self.config().calls, false),
-            Way::Near => (PART, Some(1), true),
+        let way = volume.way().await;
+        let (size, calls) = match way {
+            Way::Afar => (AFAR_PART, Some(AFAR_CALLS)),
+            Way::Far => (FAR_PART, self.config().calls),
+            Way::Near => (PART, Some(1)),
         };
         Parts {
             size,
             calls,
-            in_turn,
+            in_turn: way == Way::Afar,
+            last: (way == Way::Afar).then_some(AFAR_LAST),
         }
     }
 }
@@ -228,6 +233,18 @@ struct Parts {
     calls: Option<usize>,
     /// Whether one begins only when the data of those before it is on its way.
     in_turn: bool,
+    /// Octets of the last, if it is to be smaller than the others.
+    last: Option<u64>,
+}
+
+impl Parts {
+    /// Octets of the next part, of so many that are left.
+    fn next(&self, left: u64) -> u64 {
+        match self.last {
+            Some(last) if left <= self.size && left > 2 * last => left - last,
+            _ => self.size.min(left),
+        }
+    }
 }
 
 /// Attributes for a part: before the last, only the time. A mode without `w` would keep the next
@@ -239,5 +256,33 @@ fn at_end(attributes: StoreStatus, last: bool) -> StoreStatus {
     StoreStatus {
         mask: attributes.mask & StoreStatus::SET_MOD_TIME,
         ..attributes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_of_large_parts_is_small() {
+        let parts = |last| Parts {
+            size: 64,
+            calls: None,
+            in_turn: false,
+            last,
+        };
+        let divided = |last, mut left| {
+            let mut found = Vec::new();
+            while left > 0 {
+                found.push(parts(last).next(left));
+                left -= found.last().unwrap();
+            }
+            found
+        };
+        assert_eq!(divided(Some(8), 200), [64, 64, 64, 8]);
+        assert_eq!(divided(Some(8), 192), [64, 64, 56, 8]);
+        assert_eq!(divided(Some(8), 150), [64, 64, 14, 8]);
+        assert_eq!(divided(Some(8), 140), [64, 64, 12]);
+        assert_eq!(divided(None, 150), [64, 64, 22]);
     }
 }

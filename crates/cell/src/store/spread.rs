@@ -59,7 +59,7 @@ impl Client {
             fid: task.fid,
             attributes: at_end(task.attributes, last),
             position,
-            length: size.min(end - position),
+            length: task.parts.next(end - position),
             file_length: task.file_length,
         };
         let in_order = task.attributes.mask & !StoreStatus::SET_MOD_TIME != 0;
