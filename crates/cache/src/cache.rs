@@ -1,6 +1,7 @@
 //! The cache as a whole: what it is made of, its beginning and its end.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
@@ -75,6 +76,8 @@ pub(crate) struct Inner {
     volumes: Mutex<BTreeMap<(VolumeId, CellName), UnixTime>>,
     /// One for each file that is being stored after it was closed.
     pub(crate) behind: Semaphore,
+    /// Octets of a file that may have to be stored when it is closed.
+    pub(crate) store_behind: AtomicU64,
     /// Files with something written that is not stored.
     dirty: Mutex<BTreeMap<FileKey, Arc<Vnode>>>,
 }
@@ -92,6 +95,7 @@ impl Cache {
         let breaks = Arc::new(breaks);
         client.callbacks().set_handler(Arc::clone(&breaks) as _);
         let users = UserTable::new(&client, config.users.clone());
+        let store_behind = AtomicU64::new(config.store_behind);
         let cache = Self(Arc::new(Inner {
             client,
             users,
@@ -107,6 +111,7 @@ impl Cache {
             begun: SystemTime::now(),
             volumes: Mutex::default(),
             behind: Semaphore::new(BEHIND),
+            store_behind,
             dirty: Mutex::default(),
         }));
         let root = match &cache.0.config.root {

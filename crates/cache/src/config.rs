@@ -50,6 +50,9 @@ pub struct CacheConfig {
 }
 
 impl CacheConfig {
+    /// The fewest octets that a cache works with.
+    pub const BYTES_MIN: u64 = 64 << 20;
+
     /// 1 GiB of data, 100,000 files and 16 MiB of directories below this directory, the cells as the
     /// root, 256 MiB of one file written before they are stored, all of it when it is closed, 32 MiB read
     /// ahead, servers asked after a minute.

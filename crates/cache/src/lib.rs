@@ -14,13 +14,14 @@
 //! - `recover`: what an earlier process wrote and could not store
 //! - `users`: who asks, and who that is to cells
 //! - `attributes`, `access`, `xattr`, `lock`: what else there is to ask
-//! - `watch`: servers that nobody talks to
+//! - `watch`: servers that nobody talks to; `control`: what is changed while it is in use
 
 mod access;
 mod attributes;
 mod breaks;
 mod cache;
 mod config;
+mod control;
 mod data;
 mod disk;
 mod edit;

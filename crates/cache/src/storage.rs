@@ -51,6 +51,17 @@ pub(crate) struct Kept {
     pub(crate) writer: u32,
 }
 
+/// What data takes, in octets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Usage {
+    /// Of the disk.
+    pub(crate) taken: u64,
+    /// Of that, what is where it was written: it is not stored yet, or not for long.
+    pub(crate) written: u64,
+    /// What it may take.
+    pub(crate) limit: u64,
+}
+
 /// Something kept by an earlier process.
 #[derive(Debug, Clone)]
 pub(crate) struct Left {
@@ -135,6 +146,12 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
 
     /// A volume is the instance that was made at this time. What is clean of another is dropped.
     fn instance(&self, cell: &CellName, volume: VolumeId, made: UnixTime);
+
+    /// How much there is.
+    fn usage(&self) -> Usage;
+
+    /// Has it take no more than so many octets from now on.
+    fn set_limit(&self, octets: u64);
 
     /// Puts on the disk what a later process may use.
     fn close(&self);

@@ -28,11 +28,15 @@ const MOUNT_POINT: &str = "afs.mountpoint";
 
 impl Cache {
     /// An extended attribute: `afs.fid`, `afs.cell`, `afs.volume`, `afs.acl`, `afs.mountpoint`,
-    /// `afs.data_version`, `afs.access`, `afs.servers`.
+    /// `afs.data_version`, `afs.access`, `afs.servers`; and those of the cache, which are not listed:
+    /// `afs.cache`, `afs.cachesize`, `afs.storebehind`.
     ///
     /// # Errors
     /// [`ENODATA`](Errno::ENODATA) when there is none of this name; others as servers say.
     pub async fn getxattr(&self, who: Who, ino: Ino, name: &[u8]) -> Result<Bytes, Errno> {
+        if let Some(text) = self.setting(name) {
+            return Ok(text);
+        }
         let user = self.user(who.uid).await;
         let inode = self.inode(ino)?;
         let Place::Vnode(spot) = &inode.place else {
@@ -82,11 +86,13 @@ impl Cache {
     }
 
     /// Sets an extended attribute: `afs.acl`; `afs.flush` and `afs.flushvolume` drop what is cached of
-    /// the file or of all its volume, whatever they are set to.
+    /// the file or of all its volume, whatever they are set to; `afs.cachesize` and `afs.storebehind`,
+    /// in octets, are root's to set.
     ///
     /// # Errors
     /// [`EOPNOTSUPP`](Errno::EOPNOTSUPP) for others; [`EINVAL`](Errno::EINVAL) for text that is no
-    /// access control list; others as servers say.
+    /// access control list, or too small a size; [`EPERM`](Errno::EPERM) for settings of the cache;
+    /// others as servers say.
     pub async fn setxattr(
         &self,
         who: Who,
@@ -94,6 +100,9 @@ impl Cache {
         name: &[u8],
         value: &[u8],
     ) -> Result<(), Errno> {
+        if let Some(changed) = self.change_setting(who, name, value).await {
+            return changed;
+        }
         let user = self.user(who.uid).await;
         let spot = self.spot(ino)?;
         match name {

@@ -6,6 +6,7 @@
 
 mod acl;
 mod acl_edit;
+mod cache;
 mod flush;
 mod mount;
 mod place;
@@ -83,16 +84,23 @@ pub(crate) enum FsCommand {
     Flush(flush::FlushArgs),
     /// flush all data in volume
     Flushvolume(flush::FlushArgs),
+    /// get cache usage info
+    Getcacheparms(cache::OfCache),
+    /// set cache size
+    #[command(alias = "cachesize")]
+    Setcachesize(cache::SizeArgs),
+    /// store to server after file close
+    #[command(alias = "sb")]
+    Storebehind(cache::StoreBehindArgs),
     /// (of a mount) control the cache and what it talks to
     #[command(
         hide = true,
         name = "flushall",
         aliases = [
             "flushmount", "checkvolumes", "checkbackups",
-            "setcachesize", "cachesize", "getcacheparms", "setserverprefs", "sp",
-            "getserverprefs", "gp", "getclientaddrs", "gc", "setclientaddrs", "sc", "messages",
+            "setserverprefs", "sp", "getserverprefs", "gp", "getclientaddrs", "gc", "setclientaddrs", "sc", "messages",
             "listaliases", "newcell", "newalias", "monitor", "mariner", "getcellstatus",
-            "setcell", "exportafs", "storebehind", "sb", "setcrypt", "getcrypt", "rxstatproc",
+            "setcell", "exportafs", "setcrypt", "getcrypt", "rxstatproc",
             "rxstatpeer", "setcbaddr", "discon", "nukenfscreds", "uuid", "precache",
             "bypassthreshold",
         ]
@@ -189,9 +197,11 @@ pub(crate) fn run(command: FsCommand) -> anyhow::Result<ExitCode> {
         }),
         Fs::Flush(args) => flush::run(&args, flush::FILE),
         Fs::Flushvolume(args) => flush::run(&args, flush::VOLUME),
+        Fs::Getcacheparms(args) => cache::parameters(&args),
+        Fs::Setcachesize(args) => cache::set_size(&args),
+        Fs::Storebehind(args) => cache::store_behind(&args),
         Fs::OfMount(_) => {
-            let text = "fs: afar has no such setting; files are stored when they are closed, and options of \
-                        a mount are given to afar mount (`afar mount --help`)\n";
+            let text = "fs: afar has no such setting; options of a mount are given to afar mount (`afar mount --help`)\n";
             output::usage(text);
             Ok(ExitCode::FAILURE)
         }

@@ -35,8 +35,6 @@ const LANES: usize = 16;
 /// What the kernel may read ahead of a reader, in KiB, so that its requests are large. How far ahead
 /// of it we are ourselves is another matter.
 const READ_AHEAD_KIB: u32 = 2048;
-/// The least that is of use.
-const CACHE_MIN: u64 = 64 << 20;
 /// How long those who use a mount that is to end may go on.
 const LEAVE: Duration = Duration::from_secs(10);
 
@@ -142,10 +140,10 @@ fn config(args: &MountArgs, source: &Source, place: &Path) -> anyhow::Result<Cac
         // On a disk that is nearly full it takes what it can get.
         None => room::default_size(&config.dir)
             .with_context(context)?
-            .max(CACHE_MIN),
+            .max(CacheConfig::BYTES_MIN),
     };
     ensure!(
-        config.bytes >= CACHE_MIN,
+        config.bytes >= CacheConfig::BYTES_MIN,
         "--cache-size: {} octets are too few to work with; give 64Mi or more",
         config.bytes
     );

@@ -156,3 +156,62 @@ fn up_mounts_its_cell_and_unmounts_it_first() {
     let file = format!("/afs/{CELL}/file");
     assert_eq!(site.say(&["cat", "--localauth", &file]), "x");
 }
+
+#[test]
+#[ignore = "mounts: needs root and /dev/fuse"]
+fn settings_of_a_cache_are_changed_while_it_is_in_use() {
+    if !can_mount() {
+        return;
+    }
+    let site = Site::new("127.84.0.26");
+    let mounted = site.mount("a");
+    let fs = |words: &[&str]| {
+        let mut command = site.command();
+        command.arg("fs").args(words).arg("-mount");
+        command.arg(mounted.path(".")).output().unwrap()
+    };
+    let ok = |words: &[&str]| {
+        let output = fs(words);
+        assert!(output.status.success(), "{words:?}: {}", told(&output));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    // As many KiB as the line of getcacheparms tells are used.
+    let used = || {
+        let line = ok(&["getcacheparms"]);
+        let words: Vec<&str> = line.split_whitespace().collect();
+        assert!(line.ends_with(" 1K byte blocks.\n"), "{line}");
+        let number = |place: usize| words[place].parse::<u64>().unwrap();
+        (number(2), number(7))
+    };
+    let (_, begun) = used();
+    let data: Vec<u8> = (0..100 << 20_u32).map(|n: u32| (n / 1000) as u8).collect();
+    fs::write(mounted.path("large"), &data).unwrap();
+    soon("all of it is in the cache", || used().0 >= 100 << 10);
+    assert_eq!(ok(&["setcachesize", "65536"]), "New cache size set.\n");
+    let (kept, limit) = used();
+    assert_eq!(limit, 65_536);
+    assert!(kept <= limit, "{kept}");
+    assert!(fs::read(mounted.path("large")).unwrap() == data);
+    assert!(used().0 <= limit);
+    let small = fs(&["setcachesize", "1000"]);
+    assert!(!small.status.success());
+    assert!(told(&small).contains("65536"), "{}", told(&small));
+    ok(&["setcachesize", "-reset"]);
+    assert_eq!(used().1, begun);
+
+    let shown = ok(&["storebehind"]);
+    assert_eq!(shown, "Default store asynchrony is 0 kbytes.\n");
+    let set = ok(&["storebehind", "-allfiles", "64", "--json"]);
+    assert_eq!(set, "{\"store_behind\":65536}\n");
+    let outside = site
+        .command()
+        .args(["fs", "getcacheparms", "-mount", "/"])
+        .output()
+        .unwrap();
+    assert!(!outside.status.success());
+    assert!(
+        told(&outside).contains("no mount of afar"),
+        "{}",
+        told(&outside)
+    );
+}

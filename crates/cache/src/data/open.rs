@@ -1,6 +1,7 @@
 //! Opening and closing files.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use afar_types::{FetchStatus, FileType, Rights, VolumeType};
 
@@ -116,7 +117,7 @@ impl Cache {
     /// Whether a file may be closed before it is stored: there is little to be stored, and not much is
     /// behind already.
     fn may_store_behind(&self, vnode: &Vnode) -> bool {
-        let most = self.0.config.store_behind;
+        let most = self.0.store_behind.load(Ordering::Relaxed);
         if most == 0 || self.0.behind.available_permits() == 0 {
             return false;
         }
@@ -150,7 +151,7 @@ impl Cache {
             self.remove_hidden(&user, &directory, &name, vnode).await;
         } else if open.flags.write
             && !self.drop_refused(vnode)
-            && (last || self.0.config.store_behind > 0)
+            && (last || self.0.store_behind.load(Ordering::Relaxed) > 0)
         {
             // What a mapping wrote after the last close comes only now, and what is stored behind.
             let _one = self.0.behind.acquire().await;

@@ -1,6 +1,7 @@
 //! Clean octets: from memory to the disk, and dropping them.
 
 use std::io;
+use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 use afar_types::{CellName, DataVersion, UnixTime, VolumeId};
@@ -10,7 +11,10 @@ use super::index::{Block, blocks_of};
 use super::record::{BlockId, FileId, Record};
 use super::slots::{BLOCK, Slot};
 use super::{Shared, State};
-use crate::storage::FileKey;
+use crate::storage::{FileKey, Usage};
+
+/// Blocks that go at a time, while others wait.
+const STEP: usize = 64;
 
 /// Octets to be put into a slot.
 #[derive(Debug)]
@@ -133,13 +137,34 @@ impl Shared {
         let replaced = state.index.insert(Block::new(&record, slot));
         landed(&mut state);
         self.release(&mut state, replaced.into_iter().collect());
-        while state.index.files() > self.limits.files && self.evict(&mut state) {}
+        while state.index.files() > self.files && self.evict(&mut state) {}
         Ok(true)
+    }
+
+    /// Octets that all may take.
+    pub(super) fn limit(&self) -> u64 {
+        self.limit.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn usage(&self) -> Usage {
+        let state = self.lock();
+        let written = state.written.octets();
+        Usage {
+            taken: state.space.taken() + written,
+            written,
+            limit: self.limit(),
+        }
+    }
+
+    /// Changes what all may take. What does not fit goes, a little at a time: others wait for the state.
+    pub(super) fn set_limit(&self, octets: u64) {
+        self.limit.store(octets, Ordering::Relaxed);
+        while !self.shrink_by(&mut self.lock(), STEP) {}
     }
 
     /// Octets of slots that clean blocks may take.
     fn room(&self, state: &State) -> u64 {
-        self.limits.octets.saturating_sub(state.written.octets())
+        self.limit().saturating_sub(state.written.octets())
     }
 
     /// A slot for so many octets; others go for it.
@@ -157,11 +182,18 @@ impl Shared {
 
     /// Evicts until all fits with what was written.
     pub(super) fn shrink(&self, state: &mut State) {
-        while state.space.taken() > self.room(state) {
-            if !self.empty_one(state) && !self.evict(state) {
-                return;
+        while !self.shrink_by(state, usize::MAX) {}
+    }
+
+    /// Evicts so many blocks at most; returns whether no more are to go.
+    fn shrink_by(&self, state: &mut State, blocks: usize) -> bool {
+        for _ in 0..blocks {
+            let fits = state.space.taken() <= self.room(state);
+            if fits || !self.empty_one(state) && !self.evict(state) {
+                return true;
             }
         }
+        false
     }
 
     /// Gives back what a free slot takes of the disk. Returns false if there is none, or it cannot.

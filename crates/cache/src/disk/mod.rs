@@ -53,7 +53,7 @@ use self::slots::{Slot, Slots, Space};
 use self::worker::Job;
 use self::written::Written;
 use crate::ranges::RangeSet;
-use crate::storage::{FileKey, Kept, Left, Pieces, Storage, Wait};
+use crate::storage::{FileKey, Kept, Left, Pieces, Storage, Usage, Wait};
 
 /// A failing disk is told of in the log so often.
 const TELL: Duration = Duration::from_secs(30);
@@ -70,7 +70,10 @@ pub(crate) struct Disk {
 struct Shared {
     dir: PathBuf,
     slots: Slots,
-    limits: Limits,
+    /// Octets.
+    limit: AtomicU64,
+    /// Files at most.
+    files: usize,
     state: Mutex<State>,
     /// There is a job, or no more will come.
     work: Condvar,
@@ -238,6 +241,14 @@ impl Storage for Disk {
 
     fn instance(&self, cell: &CellName, volume: VolumeId, made: UnixTime) {
         self.shared.instance(cell, volume, made);
+    }
+
+    fn usage(&self) -> Usage {
+        self.shared.usage()
+    }
+
+    fn set_limit(&self, octets: u64) {
+        self.shared.set_limit(octets);
     }
 
     fn close(&self) {

@@ -51,7 +51,8 @@ impl Disk {
             shared: Arc::new(Shared {
                 dir: dir.to_owned(),
                 slots: found.slots,
-                limits,
+                limit: AtomicU64::new(limits.octets),
+                files: limits.files,
                 state: Mutex::new(State {
                     index: found.index,
                     space: found.space,

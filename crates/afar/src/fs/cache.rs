@@ -1,0 +1,176 @@
+//! `fs getcacheparms`, `setcachesize` and `storebehind`: settings of a mount's cache while it is in use.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use rustix::fs::{XattrFlags, getxattr, setxattr};
+use rustix::io::Errno;
+use serde::Serialize;
+
+use super::report::Report;
+use crate::output;
+
+/// What data takes, may take, and takes until it is stored, in octets.
+const USAGE: &str = "afs.cache";
+/// What it may take; 0 is what the mount began with.
+const SIZE: &str = "afs.cachesize";
+/// What may be stored after a file is closed.
+const STORE_BEHIND: &str = "afs.storebehind";
+
+/// Octets of the blocks that OpenAFS's users count in.
+const BLOCK: u64 = 1024;
+/// The longest value of these attributes.
+const VALUE_MAX: usize = 128;
+
+/// Options of all three.
+#[derive(Debug, Args)]
+pub(crate) struct OfCache {
+    /// A path in the mount
+    #[arg(
+        long,
+        value_name = "PATH",
+        default_value = ".",
+        help_heading = "Options of afar's own"
+    )]
+    mount: PathBuf,
+    /// Print what is found as JSON
+    #[arg(long, help_heading = "Options of afar's own")]
+    json: bool,
+}
+
+/// Options of `fs setcachesize`.
+#[derive(Debug, Args)]
+pub(crate) struct SizeArgs {
+    /// size in 1K byte blocks (0 => reset)
+    #[arg(
+        long,
+        value_name = "size in 1K byte blocks (0 => reset)",
+        required_unless_present = "reset"
+    )]
+    blocks: Option<u64>,
+    /// reset size back to what the mount began with
+    #[arg(long)]
+    reset: bool,
+    #[command(flatten)]
+    of: OfCache,
+}
+
+/// Options of `fs storebehind`.
+#[derive(Debug, Args)]
+pub(crate) struct StoreBehindArgs {
+    /// new default (KB)
+    #[arg(long, value_name = "new default (KB)")]
+    allfiles: Option<u64>,
+    #[command(flatten)]
+    of: OfCache,
+}
+
+/// What a cache is.
+#[derive(Debug, Serialize)]
+struct Parameters {
+    used: u64,
+    available: u64,
+    unstored: u64,
+}
+
+/// What is stored after a file is closed.
+#[derive(Debug, Serialize)]
+struct Asynchrony {
+    store_behind: u64,
+}
+
+/// Where something could not be done, and why.
+type Cause = (PathBuf, Errno);
+
+/// `fs getcacheparms`.
+pub(super) fn parameters(of: &OfCache) -> anyhow::Result<ExitCode> {
+    show(of, usage(of), |found| {
+        format!(
+            "AFS using {} of the cache's available {} 1K byte blocks.",
+            found.used.div_ceil(BLOCK),
+            found.available / BLOCK
+        )
+    })
+}
+
+/// `fs setcachesize`.
+pub(super) fn set_size(args: &SizeArgs) -> anyhow::Result<ExitCode> {
+    let blocks = args.blocks.filter(|_| !args.reset).unwrap_or_default();
+    let changed = set(&args.of, SIZE, blocks.saturating_mul(BLOCK));
+    let found = changed.and_then(|()| usage(&args.of));
+    show(&args.of, found, |_| "New cache size set.".to_owned())
+}
+
+/// `fs storebehind`: sets it if it is to be another, and tells what it is.
+pub(super) fn store_behind(args: &StoreBehindArgs) -> anyhow::Result<ExitCode> {
+    let of = &args.of;
+    let changed = match args.allfiles {
+        Some(kib) => set(of, STORE_BEHIND, kib.saturating_mul(BLOCK)),
+        None => Ok(()),
+    };
+    let found = changed.and_then(|()| {
+        let [store_behind] = get(of, STORE_BEHIND)?;
+        Ok(Asynchrony { store_behind })
+    });
+    show(of, found, |found| {
+        let kib = found.store_behind / BLOCK;
+        format!("Default store asynchrony is {kib} kbytes.")
+    })
+}
+
+/// Prints what was found, or why it was not.
+fn show<T: Serialize>(
+    of: &OfCache,
+    found: Result<T, Cause>,
+    text: impl FnOnce(&T) -> String,
+) -> anyhow::Result<ExitCode> {
+    match found {
+        Ok(found) => {
+            let mut report = Report::new(of.json, false);
+            report.either(&found, || text(&found))?;
+            report.finish()
+        }
+        Err((path, error)) => {
+            output::usage(&format!("fs: {}: {}\n", path.display(), why(error)));
+            Ok(ExitCode::FAILURE)
+        }
+    }
+}
+
+fn usage(of: &OfCache) -> Result<Parameters, Cause> {
+    let [used, available, unstored] = get(of, USAGE)?;
+    Ok(Parameters {
+        used,
+        available,
+        unstored,
+    })
+}
+
+/// The numbers that an attribute of a mount tells.
+fn get<const COUNT: usize>(of: &OfCache, name: &str) -> Result<[u64; COUNT], Cause> {
+    let cause = |error| (of.mount.clone(), error);
+    let mut value = [0; VALUE_MAX];
+    let length = getxattr(&of.mount, name, &mut value[..]).map_err(cause)?;
+    let text = String::from_utf8_lossy(&value[..length]);
+    let numbers: Option<Vec<u64>> = text.split(' ').map(|word| word.parse().ok()).collect();
+    let numbers = numbers.and_then(|numbers| numbers.try_into().ok());
+    numbers.ok_or_else(|| cause(Errno::BADMSG))
+}
+
+fn set(of: &OfCache, name: &str, octets: u64) -> Result<(), Cause> {
+    let value = octets.to_string();
+    let done = setxattr(&of.mount, name, value.as_bytes(), XattrFlags::empty());
+    done.map_err(|error| (of.mount.clone(), error))
+}
+
+fn why(error: Errno) -> String {
+    match error {
+        Errno::OPNOTSUPP | Errno::NODATA => {
+            "it is in no mount of afar; name a path in one with -mount".to_owned()
+        }
+        Errno::PERM | Errno::ACCESS => "only root may change this".to_owned(),
+        Errno::INVAL => "a cache needs 65536 blocks (64 MiB) or more".to_owned(),
+        error => std::io::Error::from(error).to_string(),
+    }
+}
