@@ -1,13 +1,16 @@
 //! What `afar fs` prints, and how it says that something failed.
 
 use std::io;
+use std::path::Path;
 use std::process::ExitCode;
 
 use afar_cell::{Error, PathCause};
 use afar_types::error::errno::{EACCES, EINVAL, ENOENT, EPERM, EROFS};
 use serde::Serialize;
 
+use super::absolute;
 use crate::fetch::format::Lines;
+use crate::fetch::session::advice_for;
 use crate::output;
 
 /// Output of one command, and whether all went well.
@@ -59,7 +62,7 @@ impl Report {
         let mut text = failure(path, cause);
         if !self.localauth
             && let PathCause::Cell(error) = cause
-            && let Some(advice) = crate::fetch::session::advice_for(error, path)
+            && let Some(advice) = advice_for(error, &in_afs(path))
         {
             text.push_str(&format!("fs: {advice}\n"));
         }
@@ -88,6 +91,11 @@ impl Report {
             ExitCode::SUCCESS
         })
     }
+}
+
+/// The path below `/afs` if it is one in a mount: the cell is told by it.
+fn in_afs(path: &str) -> String {
+    absolute(Path::new(path)).map_or_else(|| path.to_owned(), |path| path.display().to_string())
 }
 
 fn cannot_print(error: io::Error) -> PathCause {

@@ -215,3 +215,19 @@ fn settings_of_a_cache_are_changed_while_it_is_in_use() {
         told(&outside)
     );
 }
+
+#[test]
+#[ignore = "mounts: needs root and /dev/fuse"]
+fn who_may_not_is_told_who_may() {
+    if !can_mount() {
+        return;
+    }
+    let site = Site::new("127.84.0.27");
+    let mounted = site.mount("a");
+    let mut command = site.command();
+    command.args(["fs", "setacl"]).arg(mounted.path("."));
+    let output = command.args(["system:anyuser", "none"]).output().unwrap();
+    assert!(!output.status.success());
+    let advice = format!("--localauth does it as the administrator of {CELL}");
+    assert!(told(&output).contains(&advice), "{}", told(&output));
+}
