@@ -13,11 +13,11 @@ use crate::error::Errno;
 use crate::types::Who;
 
 /// Octets that data takes, may take, and takes until it is stored.
-pub(crate) const USAGE: &[u8] = b"afs.cache";
+const USAGE: &[u8] = b"afs.cache";
 /// Octets that data may take; 0 for what the cache was opened with.
-pub(crate) const SIZE: &[u8] = b"afs.cachesize";
+const SIZE: &[u8] = b"afs.cachesize";
 /// Octets of a file that may have to be stored when it is closed.
-pub(crate) const STORE_BEHIND: &[u8] = b"afs.storebehind";
+const STORE_BEHIND: &[u8] = b"afs.storebehind";
 
 /// The administrator of this machine, who may change settings.
 const ROOT: u32 = 0;

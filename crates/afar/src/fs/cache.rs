@@ -80,9 +80,6 @@ struct Asynchrony {
     store_behind: u64,
 }
 
-/// Where something could not be done, and why.
-type Cause = (PathBuf, Errno);
-
 /// `fs getcacheparms`.
 pub(super) fn parameters(of: &OfCache) -> anyhow::Result<ExitCode> {
     show(of, usage(of), |found| {
@@ -122,7 +119,7 @@ pub(super) fn store_behind(args: &StoreBehindArgs) -> anyhow::Result<ExitCode> {
 /// Prints what was found, or why it was not.
 fn show<T: Serialize>(
     of: &OfCache,
-    found: Result<T, Cause>,
+    found: Result<T, Errno>,
     text: impl FnOnce(&T) -> String,
 ) -> anyhow::Result<ExitCode> {
     match found {
@@ -131,14 +128,14 @@ fn show<T: Serialize>(
             report.either(&found, || text(&found))?;
             report.finish()
         }
-        Err((path, error)) => {
-            output::usage(&format!("fs: {}: {}\n", path.display(), why(error)));
+        Err(error) => {
+            output::usage(&format!("fs: {}: {}\n", of.mount.display(), why(error)));
             Ok(ExitCode::FAILURE)
         }
     }
 }
 
-fn usage(of: &OfCache) -> Result<Parameters, Cause> {
+fn usage(of: &OfCache) -> Result<Parameters, Errno> {
     let [used, available, unstored] = get(of, USAGE)?;
     Ok(Parameters {
         used,
@@ -148,20 +145,18 @@ fn usage(of: &OfCache) -> Result<Parameters, Cause> {
 }
 
 /// The numbers that an attribute of a mount tells.
-fn get<const COUNT: usize>(of: &OfCache, name: &str) -> Result<[u64; COUNT], Cause> {
-    let cause = |error| (of.mount.clone(), error);
+fn get<const COUNT: usize>(of: &OfCache, name: &str) -> Result<[u64; COUNT], Errno> {
     let mut value = [0; VALUE_MAX];
-    let length = getxattr(&of.mount, name, &mut value[..]).map_err(cause)?;
+    let length = getxattr(&of.mount, name, &mut value[..])?;
     let text = String::from_utf8_lossy(&value[..length]);
     let numbers: Option<Vec<u64>> = text.split(' ').map(|word| word.parse().ok()).collect();
     let numbers = numbers.and_then(|numbers| numbers.try_into().ok());
-    numbers.ok_or_else(|| cause(Errno::BADMSG))
+    numbers.ok_or(Errno::BADMSG)
 }
 
-fn set(of: &OfCache, name: &str, octets: u64) -> Result<(), Cause> {
+fn set(of: &OfCache, name: &str, octets: u64) -> Result<(), Errno> {
     let value = octets.to_string();
-    let done = setxattr(&of.mount, name, value.as_bytes(), XattrFlags::empty());
-    done.map_err(|error| (of.mount.clone(), error))
+    setxattr(&of.mount, name, value.as_bytes(), XattrFlags::empty())
 }
 
 fn why(error: Errno) -> String {

@@ -98,8 +98,8 @@ pub(crate) enum FsCommand {
         name = "flushall",
         aliases = [
             "flushmount", "checkvolumes", "checkbackups",
-            "setserverprefs", "sp", "getserverprefs", "gp", "getclientaddrs", "gc", "setclientaddrs", "sc", "messages",
-            "listaliases", "newcell", "newalias", "monitor", "mariner", "getcellstatus",
+            "setserverprefs", "sp", "getserverprefs", "gp", "getclientaddrs", "gc",
+            "setclientaddrs", "sc", "messages", "listaliases", "newcell", "newalias", "monitor", "mariner", "getcellstatus",
             "setcell", "exportafs", "setcrypt", "getcrypt", "rxstatproc",
             "rxstatpeer", "setcbaddr", "discon", "nukenfscreds", "uuid", "precache",
             "bypassthreshold",
@@ -201,7 +201,8 @@ pub(crate) fn run(command: FsCommand) -> anyhow::Result<ExitCode> {
         Fs::Setcachesize(args) => cache::set_size(&args),
         Fs::Storebehind(args) => cache::store_behind(&args),
         Fs::OfMount(_) => {
-            let text = "fs: afar has no such setting; options of a mount are given to afar mount (`afar mount --help`)\n";
+            let text = "fs: afar has no such setting; options of a mount are given to afar mount \
+                        (`afar mount --help`)\n";
             output::usage(text);
             Ok(ExitCode::FAILURE)
         }

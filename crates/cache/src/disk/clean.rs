@@ -182,7 +182,7 @@ impl Shared {
 
     /// Evicts until all fits with what was written.
     pub(super) fn shrink(&self, state: &mut State) {
-        while !self.shrink_by(state, usize::MAX) {}
+        self.shrink_by(state, usize::MAX);
     }
 
     /// Evicts so many blocks at most; returns whether no more are to go.

@@ -194,22 +194,15 @@ impl Client {
             return Parts {
                 size: size.max(1),
                 calls: Some(self.config().calls.unwrap_or(1)),
-                in_turn: false,
                 last: None,
             };
         }
-        let way = volume.way().await;
-        let (size, calls) = match way {
-            Way::Afar => (AFAR_PART, Some(AFAR_CALLS)),
-            Way::Far => (FAR_PART, self.config().calls),
-            Way::Near => (PART, Some(1)),
+        let (size, calls, last) = match volume.way().await {
+            Way::Afar => (AFAR_PART, Some(AFAR_CALLS), Some(AFAR_LAST)),
+            Way::Far => (FAR_PART, self.config().calls, None),
+            Way::Near => (PART, Some(1), None),
         };
-        Parts {
-            size,
-            calls,
-            in_turn: way == Way::Afar,
-            last: (way == Way::Afar).then_some(AFAR_LAST),
-        }
+        Parts { size, calls, last }
     }
 }
 
@@ -231,13 +224,16 @@ struct Parts {
     size: u64,
     /// Calls at a time; found by what they bring if nothing is set.
     calls: Option<usize>,
-    /// Whether one begins only when the data of those before it is on its way.
-    in_turn: bool,
-    /// Octets of the last, if it is to be smaller than the others.
+    /// Octets of the last, where parts go in turn and it is to be smaller than the others.
     last: Option<u64>,
 }
 
 impl Parts {
+    /// Whether one begins only when the data of those before it is on its way.
+    fn in_turn(&self) -> bool {
+        self.last.is_some()
+    }
+
     /// Octets of the next part, of so many that are left.
     fn next(&self, left: u64) -> u64 {
         match self.last {
@@ -268,7 +264,6 @@ mod tests {
         let parts = |last| Parts {
             size: 64,
             calls: None,
-            in_turn: false,
             last,
         };
         let divided = |last, mut left| {

@@ -71,23 +71,23 @@ impl Client {
         let mut load = Load::new(task.parts.calls);
         let mut running = JoinSet::new();
         let (mut at, mut failed) = (start, None);
-        // Whether all that was begun is on its way.
+        // Whether all that was begun is on its way, where that is waited for.
         let (sent, mut all_sent) = (Arc::new(Notify::new()), true);
         loop {
             while failed.is_none()
                 && at < together
                 && running.len() < load.limit
-                && (all_sent || running.is_empty() || !task.parts.in_turn)
+                && (all_sent || running.is_empty())
             {
                 let (client, part) = (self.clone(), part(at, false));
                 let (volume, source) = (Arc::clone(volume), Arc::clone(source));
                 let sent = Arc::clone(&sent);
                 running.spawn(async move {
-                    let stored = client.store_part(&volume, part, &source, &sent).await?;
-                    Ok((stored, part.length))
+                    let status = client.store_part(&volume, part, &source, &sent).await?;
+                    Ok((status, part.length))
                 });
                 at += part.length;
-                all_sent = false;
+                all_sent = !task.parts.in_turn();
             }
             let done = tokio::select! {
                 biased;
