@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use afar_cell::{DirEntry, Error, Made};
-use afar_dir::EntryId;
+use afar_dir::{DirectoryBuilder, EntryId};
 use afar_types::{FetchStatus, Fid, FileType, StoreStatus, VolumeType};
 
 use crate::breaks::Mark;
@@ -34,9 +34,20 @@ impl Cache {
         let (inode, directory) = self.changeable(parent)?;
         let (client, volume) = (&user.client, &directory.vnode.volume);
         let at = directory.vnode.fid;
-        let made = client.make_dir(volume, at, name, of_mode(mode));
-        let made = self.making(&user, &directory, name, made).await?;
-        Ok(self.entry(&inode, name, &made.0, &made.1))
+        let mut empty = None;
+        let made = async {
+            let made = client.make_dir(volume, at, name, of_mode(mode)).await?;
+            let status = made.promised.as_ref().map(|promised| promised.status);
+            empty = status.map(|status| (status.data_version, status.length));
+            Ok(made)
+        };
+        let (spot, status) = self.making(&user, &directory, name, made).await?;
+        // What is in the version it was made with need not be asked for.
+        let pages = DirectoryBuilder::new(id(spot.vnode.fid), id(at)).finish();
+        if empty == Some((status.data_version, pages.len() as u64)) {
+            self.keep_pages(&spot.vnode, status.data_version, Arc::new(pages));
+        }
+        Ok(self.entry(&inode, name, &spot, &status))
     }
 
     /// Makes a file, unless it exists and need not be new, and opens it.

@@ -183,16 +183,20 @@ impl Cache {
             return Err(Errno::EIO);
         }
         let pages = Arc::new(contents.data.to_vec());
-        let mut state = vnode.lock();
-        let same = state
-            .status()
-            .is_some_and(|now| now.data_version == status.data_version);
-        if same {
-            state.rare.pages = Some((status.data_version, Arc::clone(&pages)));
-            drop(state);
-            self.0.pages.note(vnode, pages.len());
-        }
+        self.keep_pages(vnode, status.data_version, Arc::clone(&pages));
         Ok(pages)
+    }
+
+    /// Keeps a directory's pages of this version, if it is the one it has now.
+    pub(crate) fn keep_pages(&self, vnode: &Arc<Vnode>, version: DataVersion, pages: Arc<Vec<u8>>) {
+        let mut state = vnode.lock();
+        let current = state.status().map(|status| status.data_version);
+        if current == Some(version) {
+            let octets = pages.len();
+            state.rare.pages = Some((version, pages));
+            drop(state);
+            self.0.pages.note(vnode, octets);
+        }
     }
 }
 

@@ -75,6 +75,10 @@ async fn our_own_changes_cost_no_reading() {
     }
     assert_eq!(machine.list("dir", false).await.unwrap().len(), 20);
     assert_eq!(calls() - before, 19, "one call makes a directory");
+    machine.mkdir("dir/1/below").await.unwrap();
+    assert_eq!(machine.list("dir/1", false).await.unwrap(), ["below"]);
+    assert_eq!(machine.list("dir/2", false).await.unwrap(), [""; 0]);
+    assert_eq!(calls() - before, 20, "what is in a new one is known");
 }
 
 #[tokio::test]
