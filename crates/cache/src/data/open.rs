@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use afar_types::{FetchStatus, FileType, Rights, VolumeType};
 
@@ -12,6 +13,10 @@ use crate::handles::{Open, OpenFile};
 use crate::inodes::Spot;
 use crate::types::{Handle, Ino, KeepCache, OpenFlags, Who};
 use crate::vnode::Vnode;
+
+/// What is stored behind begins so much later. Who makes many files asks for the next one meanwhile, and
+/// would wait if its server had locked the directory to store the last.
+const LATER: Duration = Duration::from_millis(3);
 
 impl Cache {
     /// Opens a file. Data the kernel kept from an earlier time is good whenever this says so, as the
@@ -114,7 +119,12 @@ impl Cache {
         stored.and(before)
     }
 
-    /// Whether a file may be closed before it is stored: there is little to be stored, and not much is
+    /// Whether files may be closed before they are stored.
+    fn stores_behind(&self) -> bool {
+        self.0.store_behind.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether this file may be closed before it is stored: there is little to be stored, and not much is
     /// behind already.
     fn may_store_behind(&self, vnode: &Vnode) -> bool {
         let most = self.0.store_behind.load(Ordering::Relaxed);
@@ -149,12 +159,12 @@ impl Cache {
             self.drop_dirty(vnode);
             let user = self.user(open.opener).await;
             self.remove_hidden(&user, &directory, &name, vnode).await;
-        } else if open.flags.write
-            && !self.drop_refused(vnode)
-            && (last || self.0.store_behind.load(Ordering::Relaxed) > 0)
-        {
+        } else if open.flags.write && !self.drop_refused(vnode) && (last || self.stores_behind()) {
             // What a mapping wrote after the last close comes only now, and what is stored behind.
             let _one = self.0.behind.acquire().await;
+            if self.stores_behind() {
+                tokio::time::sleep(LATER).await;
+            }
             self.try_store(vnode).await;
             self.drop_refused(vnode);
         }
