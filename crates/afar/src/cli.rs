@@ -61,6 +61,8 @@ enum Command {
     /// Write files in AFS to standard output, without a mount.
     Cat(fetch::CatArgs),
     /// Copy files from AFS and into it, without a mount, as fast as the link allows.
+    ///
+    /// Run by `ionice -c 3`, it fetches with what others leave of the link.
     Cp(fetch::CpArgs),
     Sync(fetch::SyncArgs),
     /// Make directories in AFS, without a mount.

@@ -46,6 +46,7 @@ mod walk;
 mod watch;
 mod xattr;
 
+pub use afar_cell::Class;
 pub use cache::{Acknowledger, Cache};
 pub use config::{CacheConfig, Root};
 pub use error::{CacheError, Errno};

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use afar_cell::Class;
 use afar_types::DataVersion;
 
 /// The number of a file, directory or symlink, which holds as long as anybody knows it: until
@@ -113,6 +114,8 @@ pub struct OpenFlags {
     pub truncate: bool,
     /// It must not exist yet; for [`create`](crate::Cache::create) only.
     pub exclusive: bool,
+    /// Whether what is read gives way to all else on the way to its server.
+    pub class: Class,
 }
 
 impl OpenFlags {
@@ -125,6 +128,7 @@ impl OpenFlags {
             exclusive: flags & 0o200 != 0,
             truncate: flags & 0o1000 != 0,
             append: flags & 0o2000 != 0,
+            class: Class::default(),
         }
     }
 }

@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 
 use crate::callback::CallbackService;
 use crate::cellservdb::{CellEntry, CellServDb, DEFAULT_PATHS};
+use crate::class::Class;
 use crate::config::Config;
 use crate::credentials::{Access, Credentials};
 use crate::dns::{self, DnsError};
@@ -30,6 +31,8 @@ pub struct Client {
     inner: Arc<Inner>,
     /// Somebody else than the configuration says.
     identity: Option<Arc<Identity>>,
+    /// Of what is fetched.
+    class: Class,
 }
 
 /// One of several users of a client, with connections to file servers of his own.
@@ -87,6 +90,7 @@ impl Client {
         Ok(Self {
             inner,
             identity: None,
+            class: Class::default(),
         })
     }
 
@@ -106,7 +110,22 @@ impl Client {
         Self {
             inner: Arc::clone(&self.inner),
             identity: Some(identity),
+            class: self.class,
         }
+    }
+
+    /// The same client, for what is fetched in this class.
+    #[must_use]
+    pub fn in_class(&self, class: Class) -> Self {
+        Self {
+            class,
+            ..self.clone()
+        }
+    }
+
+    /// The class of what is fetched.
+    pub(crate) fn class(&self) -> Class {
+        self.class
     }
 
     /// A server as this client's user sees it.

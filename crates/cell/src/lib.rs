@@ -19,6 +19,7 @@ mod acl;
 mod callback;
 pub mod cellservdb;
 mod change;
+mod class;
 mod client;
 mod config;
 mod credentials;
@@ -41,6 +42,7 @@ mod window;
 
 pub use callback::{BreakHandler, CallbackService, new_uuid};
 pub use change::{Changed, Made};
+pub use class::Class;
 pub use client::Client;
 pub use config::Config;
 pub use credentials::{Credentials, Secured};

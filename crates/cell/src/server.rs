@@ -21,6 +21,7 @@ use tokio::sync::{Mutex as AsyncMutex, MutexGuard, Semaphore};
 use tokio::time::Instant;
 
 use crate::callback::CallbackService;
+use crate::class::Class;
 use crate::credentials::{Access, Secured, connect, is_refusal};
 use crate::error::Error;
 use crate::window::Window;
@@ -60,7 +61,9 @@ pub struct FileServer {
     known: AtomicBool,
     introduction: AsyncMutex<()>,
     peer: Arc<Peer>,
-    pub(crate) window: Arc<Window>,
+    window: Arc<Window>,
+    /// For what gives way to all that the other is for.
+    idle: Arc<Window>,
 }
 
 /// What is the same for all users of a file server.
@@ -136,6 +139,7 @@ impl FileServer {
             introduction: AsyncMutex::new(()),
             peer: Arc::default(),
             window: Arc::new(Window::new(calls)),
+            idle: Arc::new(Window::giving_way(calls)),
         }
     }
 
@@ -152,6 +156,7 @@ impl FileServer {
             introduction: AsyncMutex::new(()),
             peer: Arc::clone(&self.peer),
             window: Arc::clone(&self.window),
+            idle: Arc::clone(&self.idle),
         }
     }
 
@@ -180,7 +185,15 @@ impl FileServer {
     /// The most fetch calls it had at a time.
     #[must_use]
     pub fn parallel_max(&self) -> usize {
-        self.window.most_running()
+        self.window.most_running().max(self.idle.most_running())
+    }
+
+    /// What counts the fetch calls of a class.
+    pub(crate) fn window(&self, class: Class) -> &Arc<Window> {
+        match class {
+            Class::BestEffort => &self.window,
+            Class::Idle => &self.idle,
+        }
     }
 
     /// Whether it answered a call of any user.
@@ -227,7 +240,11 @@ impl FileServer {
     pub(crate) async fn known_lane(self: &Arc<Self>) -> Lane {
         if self.free_lanes.available_permits() == 0 {
             let lanes = self.lock_lanes().connections.len() * CHANNELS;
-            if are_few(lanes, self.window.limit()) {
+            let limit = self.window.limit().max(self.idle.limit());
+            if self.window.is_starting() && limit > lanes {
+                // Until it is known how many suffice, one after the other without a pause.
+                self.want(limit + LANES_SHORT);
+            } else if are_few(lanes, limit) {
                 self.want(lanes + 1);
             }
         }
@@ -295,6 +312,7 @@ impl FileServer {
         lanes.wanted = lanes.wanted.max(number);
         let enough = lanes.connections.len() * CHANNELS >= lanes.wanted;
         if !enough && !std::mem::replace(&mut lanes.growing, true) {
+            self.window.introducing(true);
             let server = Arc::clone(self);
             tokio::spawn(async move { server.grow().await });
         }
@@ -317,6 +335,7 @@ impl FileServer {
                 Err(error) => {
                     tracing::debug!("no more connections to {}: {error}", self.address);
                     self.lock_lanes().growing = false;
+                    self.window.introducing(false);
                     return;
                 }
             };
@@ -350,6 +369,7 @@ impl FileServer {
     fn has_grown(&self, most: usize) -> bool {
         let mut lanes = self.lock_lanes();
         lanes.growing = lanes.connections.len() * CHANNELS < lanes.wanted.min(most);
+        self.window.introducing(lanes.growing);
         !lanes.growing
     }
 

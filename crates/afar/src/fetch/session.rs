@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use afar_cell::{Client, Config, Error, PathCause, PathError};
+use afar_cell::{Class, Client, Config, Error, PathCause, PathError};
 use afar_net::Endpoint;
 use afar_types::CellName;
 use anyhow::{Context, bail, ensure};
@@ -137,7 +137,8 @@ pub(crate) async fn open(
         let tokens = UserTokens::new(Finder::default(), reach.level, reach.auth);
         config.credentials = Some(renewed(tokens));
     }
-    Ok(Client::new(endpoint, config)?)
+    // One that `ionice` makes idle gives way with what it fetches, too.
+    Ok(Client::new(endpoint, config)?.in_class(Class::of(0)))
 }
 
 /// The key file that these options mean `--localauth` to use.

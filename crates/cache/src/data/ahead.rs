@@ -12,6 +12,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use afar_types::FetchStatus;
+use tokio::sync::Mutex as AsyncMutex;
 
 use crate::cache::Cache;
 use crate::handles::OpenFile;
@@ -52,7 +53,12 @@ struct Run {
     since: Instant,
     /// When the reader last had to wait.
     waited: Instant,
+    turn: Turn,
 }
+
+/// Who fetches ahead of a run has this until all of it is asked for. Otherwise what is wanted next would
+/// share the way with what is wanted long after.
+pub(super) type Turn = Arc<AsyncMutex<()>>;
 
 /// A read, as far as it tells what is wanted next.
 struct Read<'a> {
@@ -66,7 +72,7 @@ struct Read<'a> {
 
 impl Ahead {
     /// Notes a read; returns what is to be fetched ahead.
-    fn note(&mut self, read: &Read<'_>) -> Option<Range<u64>> {
+    fn note(&mut self, read: &Read<'_>) -> Option<(Range<u64>, Turn)> {
         let Range { start, end } = *read.range;
         let known = self.runs.iter().position(|run| run.continues(start));
         let mut run = match known {
@@ -77,6 +83,7 @@ impl Ahead {
                 asked: start,
                 since: read.now,
                 waited: read.now,
+                turn: Turn::default(),
             },
         };
         run.octets += end - start;
@@ -85,9 +92,10 @@ impl Ahead {
         // One read in the middle of a file tells nothing of what is wanted next.
         let wanted = known.is_some() || start == 0;
         let ahead = wanted.then(|| run.ahead(read)).flatten();
+        let turn = Arc::clone(&run.turn);
         self.runs.insert(0, run);
         self.runs.truncate(RUNS_MOST);
-        ahead
+        Some((ahead?, turn))
     }
 }
 
@@ -165,14 +173,14 @@ impl Cache {
             let mut ahead = open.ahead.lock().unwrap_or_else(PoisonError::into_inner);
             ahead.note(&read)
         };
-        let Some(next) = next else {
+        let Some((next, turn)) = next else {
             return;
         };
         let (vnode, version) = (&open.spot.vnode, status.data_version);
         let present = self.0.storage.present(&vnode.key(), version, next.clone());
         let missing = present.unwrap_or_default().gaps(next.clone());
         if !missing.is_empty() {
-            self.launch(user, vnode, status, next);
+            self.launch(user, vnode, status, next, (open.flags.class, Some(turn)));
         }
     }
 }
@@ -190,7 +198,7 @@ mod tests {
             most: 32 * MIB,
             now: Instant::now(),
         };
-        ahead.note(&read)
+        ahead.note(&read).map(|(range, _)| range)
     }
 
     #[test]
@@ -255,6 +263,26 @@ mod tests {
     }
 
     #[test]
+    fn what_is_read_ahead_of_a_run_has_one_turn_and_other_runs_have_theirs() {
+        let mut ahead = Ahead::default();
+        let mut turn = |range: Range<u64>| {
+            let read = Read {
+                range: &range,
+                length: 1 << 30,
+                most: 32 * MIB,
+                now: Instant::now(),
+            };
+            ahead.note(&read).map(|(_, turn)| turn)
+        };
+        let first = turn(0..MIB).unwrap();
+        let next = (1..8).find_map(|block| turn(block * MIB..(block + 1) * MIB));
+        assert!(Arc::ptr_eq(&first, &next.unwrap()));
+        assert!(turn(500 * MIB..501 * MIB).is_none());
+        let other = turn(501 * MIB..502 * MIB).unwrap();
+        assert!(!Arc::ptr_eq(&first, &other));
+    }
+
+    #[test]
     fn a_slow_reader_that_never_waits_has_some_seconds_ahead() {
         let mut ahead = Ahead::default();
         let begun = Instant::now();
@@ -267,7 +295,7 @@ mod tests {
                 most: 32 * MIB,
                 now: begun + Duration::from_secs(second),
             };
-            if let Some(range) = ahead.note(&read)
+            if let Some((range, _)) = ahead.note(&read)
                 && second > 10
             {
                 most = most.max(range.end - (second + 1) * MIB);

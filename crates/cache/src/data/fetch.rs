@@ -2,12 +2,14 @@
 
 use std::io;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use afar_cell::{Error, Sink};
+use afar_cell::{Class, Client, Error, Sink};
 use afar_types::{DataVersion, FetchStatus};
 use bytes::Bytes;
+use tokio::sync::OwnedMutexGuard;
 
+use super::ahead::Turn;
 use super::{Refetch, storage_failed};
 use crate::cache::Cache;
 use crate::ranges::RangeSet;
@@ -27,6 +29,7 @@ const TRIES: u32 = 3;
 #[derive(Debug)]
 pub(crate) struct Flight {
     user: UserId,
+    class: Class,
     version: DataVersion,
     range: Range<u64>,
     end: Mutex<Option<Result<(), Error>>>,
@@ -38,6 +41,8 @@ struct Landing {
     vnode: Arc<Vnode>,
     version: DataVersion,
     length: u64,
+    /// What the next fetch waits for.
+    turn: Mutex<Option<OwnedMutexGuard<()>>>,
 }
 
 impl Sink for Landing {
@@ -57,6 +62,16 @@ impl Sink for Landing {
         tracing::trace!(fid = %self.vnode.fid, at, "data came");
         self.vnode.work().arrived.notify_waiters();
         Ok(())
+    }
+
+    fn asked(&self) {
+        self.turn().take();
+    }
+}
+
+impl Landing {
+    fn turn(&self) -> MutexGuard<'_, Option<OwnedMutexGuard<()>>> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -92,6 +107,7 @@ impl Cache {
         vnode: &Arc<Vnode>,
         status: &FetchStatus,
         range: Range<u64>,
+        class: Class,
     ) -> Result<Pieces, Refetch> {
         let version = status.data_version;
         let work = vnode.work();
@@ -105,15 +121,16 @@ impl Cache {
             let Some(missing) = first_missing(&pieces, &range) else {
                 return Ok(pieces);
             };
-            let flight = match flight_for(vnode, version, missing.start) {
+            let flight = match flight_for(vnode, version, missing.start, class) {
                 Some(flight) => flight,
                 None if landed == TRIES => {
-                    return self.past_the_cache(user, vnode, status, range).await;
+                    let pieces = self.past_the_cache(user, vnode, status, range, class);
+                    return pieces.await;
                 }
                 None => {
                     landed += 1;
                     let end = missing.end.max(missing.start + LEAST);
-                    self.launch(user, vnode, status, missing.start..end)
+                    self.launch(user, vnode, status, missing.start..end, (class, None))
                 }
             };
             loop {
@@ -170,28 +187,31 @@ impl Cache {
         vnode: &Arc<Vnode>,
         status: &FetchStatus,
         range: Range<u64>,
+        class: Class,
     ) -> Result<Pieces, Refetch> {
         let sink = Arc::new(Direct::default());
-        let (client, fid) = (&user.client, vnode.fid);
+        let (client, fid) = (user.client.in_class(class), vnode.fid);
         let fetched = client.fetch_range(&vnode.volume, fid, *status, range, &sink);
         self.check(vnode, &fetched.await.map(drop))?;
         let mut pieces = sink.0.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(std::mem::take(&mut *pieces))
     }
 
-    /// Begins to fetch what is missing of a range, made as large as suits. Returns the fetch of its
-    /// beginning.
+    /// Begins to fetch what is missing of a range, made as large as suits, in its turn if there is one.
+    /// Returns the fetch of its beginning.
     pub(super) fn launch(
         &self,
         user: &Arc<User>,
         vnode: &Arc<Vnode>,
         status: &FetchStatus,
         range: Range<u64>,
+        (class, turn): (Class, Option<Turn>),
     ) -> Arc<Flight> {
         let start = range.start / ALIGN * ALIGN;
         let end = range.end.next_multiple_of(ALIGN).min(status.length);
         let flight = Arc::new(Flight {
             user: user.id,
+            class,
             version: status.data_version,
             range: start..end,
             end: Mutex::new(None),
@@ -204,7 +224,12 @@ impl Cache {
             flight: Arc::clone(&flight),
         };
         tokio::spawn(async move {
-            let result = cache.fly(&user, &vnode, &status, start..end).await;
+            let turn = match turn {
+                Some(turn) => Some(turn.lock_owned().await),
+                None => None,
+            };
+            let client = user.client.in_class(class);
+            let result = cache.fly(&client, &vnode, &status, start..end, turn).await;
             landing.flight.set(result);
         });
         flight
@@ -212,10 +237,11 @@ impl Cache {
 
     async fn fly(
         &self,
-        user: &User,
+        client: &Client,
         vnode: &Arc<Vnode>,
         status: &FetchStatus,
         range: Range<u64>,
+        mut turn: Option<OwnedMutexGuard<()>>,
     ) -> Result<(), Error> {
         let version = status.data_version;
         let present = self.0.storage.present(&vnode.key(), version, range.clone());
@@ -225,10 +251,14 @@ impl Cache {
             vnode: Arc::clone(vnode),
             version,
             length: status.length,
+            turn: Mutex::default(),
         });
-        let (client, fid) = (&user.client, vnode.fid);
-        for gap in gaps {
-            let fetched = client.fetch_range(&vnode.volume, fid, *status, gap, &sink);
+        let mut gaps = gaps.into_iter().peekable();
+        while let Some(gap) = gaps.next() {
+            if gaps.peek().is_none() {
+                *sink.turn() = turn.take();
+            }
+            let fetched = client.fetch_range(&vnode.volume, vnode.fid, *status, gap, &sink);
             if let Err(error) = fetched.await {
                 // A server says what version data is of when all of it has been sent, and what came
                 // before that is here.
@@ -284,11 +314,20 @@ impl Flight {
     }
 }
 
-/// The fetch under way that will bring this octet.
-fn flight_for(vnode: &Vnode, version: DataVersion, place: u64) -> Option<Arc<Flight>> {
+/// The fetch under way that will bring this octet. One that gives way to others will do for those alone
+/// who do so too.
+fn flight_for(
+    vnode: &Vnode,
+    version: DataVersion,
+    place: u64,
+    class: Class,
+) -> Option<Arc<Flight>> {
     let state = vnode.lock();
     let mut flights = state.rare.flights.iter();
-    let flight = flights.find(|flight| flight.version == version && flight.range.contains(&place));
+    let flight = flights.find(|flight| {
+        let in_time = flight.class == class || class == Class::Idle;
+        in_time && flight.version == version && flight.range.contains(&place)
+    });
     flight.cloned()
 }
 

@@ -15,6 +15,7 @@ use std::ops::Range;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
+use afar_cell::Class;
 use afar_types::FetchStatus;
 use bytes::{Bytes, BytesMut};
 
@@ -57,7 +58,9 @@ impl Cache {
             let view = self.view(vnode, &status, offset..offset.saturating_add(size.into()))?;
             self.read_ahead(&user, &open, &status, &view.range);
             let begun = Instant::now();
-            let filled = self.fill(&user, vnode, &status, view).await;
+            let filled = self
+                .fill(&user, vnode, &status, view, open.flags.class)
+                .await;
             if begun.elapsed() > AT_ONCE {
                 let mut ahead = open.ahead.lock().unwrap_or_else(PoisonError::into_inner);
                 ahead.waited();
@@ -105,10 +108,12 @@ impl Cache {
         vnode: &Arc<Vnode>,
         status: &FetchStatus,
         view: View,
+        class: Class,
     ) -> Result<Bytes, Refetch> {
         let mut pieces = view.written;
         for wanted in view.wanted {
-            pieces.extend(self.fetched(user, vnode, status, wanted).await?);
+            let fetched = self.fetched(user, vnode, status, wanted, class).await?;
+            pieces.extend(fetched);
         }
         if let [(at, data)] = pieces.as_slice()
             && *at == view.range.start

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use afar_cache::{Attr, Cache, Errno, Ino, OpenFlags, Who};
+use afar_cache::{Attr, Cache, Class, Errno, Ino, OpenFlags, Who};
 use fastrand::Rng;
 use tokio::sync::{Mutex, RwLock};
 
@@ -24,6 +24,7 @@ pub(crate) const READ: OpenFlags = OpenFlags {
     append: false,
     truncate: false,
     exclusive: false,
+    class: Class::BestEffort,
 };
 
 /// Files that everybody replaces.

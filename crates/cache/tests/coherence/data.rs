@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use afar_cache::{Errno, Lock, LockKind, OpenFlags, SetAttr};
+use afar_cache::{Class, Errno, Lock, LockKind, OpenFlags, SetAttr};
 
 use crate::world::{Machine, READ, REPLACE, WHO, WRITE, World};
 
@@ -207,6 +207,24 @@ async fn a_small_cache_serves_large_files() {
     let data = pattern(4_000_000);
     one.put("file", &data).await.unwrap();
     assert!(other.get("file").await.unwrap() == data);
+}
+
+#[tokio::test]
+async fn idle_readers_get_all_and_nobody_waits_for_them() {
+    let world = World::new().await;
+    let (one, other) = (world.cache().await, world.cache().await);
+    let data = pattern(4_000_000);
+    one.put("file", &data).await.unwrap();
+    let idle = OpenFlags {
+        class: Class::Idle,
+        ..READ
+    };
+    let waits = other.open("file", idle).await.unwrap();
+    let does_not = other.open("file", READ).await.unwrap();
+    let (read, also) = tokio::join!(other.read_all(waits), other.read_all(does_not));
+    assert!(read.unwrap() == data && also.unwrap() == data);
+    other.close(waits).await.unwrap();
+    other.close(does_not).await.unwrap();
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use afar_cache::{
-    Attr, Cache, CacheConfig, Entry, Errno, Handle, Ino, OpenFlags, RenameFlags, Root, Who,
+    Attr, Cache, CacheConfig, Class, Entry, Errno, Handle, Ino, OpenFlags, RenameFlags, Root, Who,
 };
 use afar_cell::{Client, Config};
 use afar_fileserver::hosts::{Hosts, HostsConfig};
@@ -209,6 +209,7 @@ pub(crate) const READ: OpenFlags = OpenFlags {
     append: false,
     truncate: false,
     exclusive: false,
+    class: Class::BestEffort,
 };
 pub(crate) const WRITE: OpenFlags = OpenFlags {
     write: true,

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use afar_cache::{Ino, OpenFlags};
+use afar_cache::{Class, Ino, OpenFlags};
 use afar_types::UnixTime;
 
 use crate::WHO;
@@ -15,6 +15,7 @@ const READ: OpenFlags = OpenFlags {
     append: false,
     truncate: false,
     exclusive: false,
+    class: Class::BestEffort,
 };
 
 #[tokio::test]

@@ -23,6 +23,7 @@ use afar_types::{FetchStatus, Fid};
 use bytes::Bytes;
 use tokio::task::JoinSet;
 
+use crate::class::Class;
 use crate::client::Client;
 use crate::error::Error;
 use crate::files::checked;
@@ -42,6 +43,8 @@ const NEAR_PIECE: u64 = 1 << 20;
 const NEAR_CALLS: u64 = 8;
 /// Pieces asked of an afar server.
 const AFAR_PIECE: u64 = 64 << 20;
+/// Pieces asked of an afar server by those who give way, whose calls are counted.
+const IDLE_PIECE: u64 = 128 << 10;
 /// Times a file may change while it is read.
 const CHANGES_MOST: u32 = 8;
 
@@ -174,6 +177,7 @@ impl Client {
             self.start(&mut running, volume, server, piece, sink).await;
             offset += take;
         }
+        sink.asked();
         while let Some(done) = running.join_next().await {
             if let Some(changed) = settle(done, fetched)? {
                 return Ok(Some(changed));
@@ -192,7 +196,7 @@ impl Client {
         sink: &Arc<S>,
     ) {
         let (client, volume, sink) = (self.clone(), Arc::clone(volume), Arc::clone(sink));
-        let permit = server.window.acquire(piece.length).await;
+        let permit = server.window(self.class()).acquire(piece.length).await;
         running.spawn(async move {
             // A server nobody has talked to yet gets one call at first, as `retry` makes it.
             if server.is_known()
@@ -277,9 +281,10 @@ impl Client {
         }
         let path = server.path().await;
         if let Some(round_trip) = path.and_then(|path| path.rtt_min) {
-            server.window.learn(round_trip);
+            server.window(self.class()).learn(round_trip);
         }
         match path {
+            Some(path) if path.afar && self.class() == Class::Idle => IDLE_PIECE,
             Some(path) if path.afar => AFAR_PIECE,
             Some(path) if path.rtt_min.is_some_and(|rtt| rtt < NEAR) => {
                 // Small enough for all calls to have a share.

@@ -18,6 +18,9 @@ pub trait Sink: Send + Sync + 'static {
     /// When it cannot take the file (again).
     fn begin(&self, status: &FetchStatus) -> io::Result<()>;
 
+    /// All that was wanted is asked for: what is asked for now comes after it, or beside the last of it.
+    fn asked(&self) {}
+
     /// These octets belong at this place, one chunk after the other. Each place is written once
     /// after each beginning, but for pieces that failed in their middle, which come again.
     ///

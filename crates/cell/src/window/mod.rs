@@ -12,11 +12,13 @@
 //! introduced to a connection makes calls on all others wait.
 
 mod filter;
+mod giving_way;
 mod meter;
 mod pace;
 #[cfg(test)]
 mod tests;
 
+use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -24,6 +26,7 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use filter::{Least, Most};
+use giving_way::GivingWay;
 use meter::{Measured, Meter};
 use pace::Pace;
 
@@ -39,6 +42,8 @@ const MOST: usize = 256;
 const GAIN: f64 = 1.1;
 /// The start ends when replies take this many times as long as without a queue.
 const START_SLACK: f64 = 1.2;
+/// The same while the server is introduced to connections.
+const INTRODUCING_SLACK: f64 = 1.6;
 /// When they take less than this many times as long, there is room for more.
 const ROOM_SLACK: f64 = 1.1;
 /// Replies that may be under way besides.
@@ -66,13 +71,17 @@ pub(crate) struct Window {
 #[derive(Debug)]
 struct State {
     limit: usize,
-    fixed: bool,
+    /// What it may be.
+    limits: RangeInclusive<usize>,
     running: usize,
     most_running: usize,
     /// Permits to be withheld when calls end, as the limit fell.
     debt: usize,
     /// Until replies queue.
     starting: bool,
+    /// Whether they take longer for another reason, and when they last did.
+    introducing: bool,
+    introduced: Option<Instant>,
     /// Since when they do not.
     room_since: Option<Instant>,
     /// The least delay of a first octet, in seconds.
@@ -83,6 +92,8 @@ struct State {
     /// The most calls that would have sufficed.
     load: Most,
     pace: Pace,
+    /// For those who are to use only what others leave.
+    giving_way: Option<GivingWay>,
     /// Until then the limit does not grow.
     held_until: Option<Instant>,
     /// When all calls allowed were last in use.
@@ -105,21 +116,35 @@ impl Window {
     /// One that finds its limit, or has the one given.
     pub(crate) fn new(fixed: Option<usize>) -> Self {
         let limit = fixed.map_or(INITIAL, |fixed| fixed.clamp(1, MOST));
+        Self::with(limit, fixed.map_or(LEAST..=MOST, |_| limit..=limit), None)
+    }
+
+    /// One that allows what others leave of the way, and no more calls than this if it is given.
+    pub(crate) fn giving_way(most: Option<usize>) -> Self {
+        let most = most.map_or(MOST, |most| most.clamp(1, MOST));
+        let limit = giving_way::INITIAL.min(most);
+        Self::with(limit, 1..=most, Some(GivingWay::new(Instant::now())))
+    }
+
+    fn with(limit: usize, limits: RangeInclusive<usize>, giving_way: Option<GivingWay>) -> Self {
         Self {
             permits: Semaphore::new(limit),
             state: Mutex::new(State {
                 limit,
-                fixed: fixed.is_some(),
+                limits,
                 running: 0,
                 most_running: 0,
                 debt: 0,
                 starting: true,
+                introducing: false,
+                introduced: None,
                 room_since: None,
                 delay: Least::default(),
                 meter: Meter::default(),
                 rate: Most::default(),
                 load: Most::default(),
                 pace: Pace::default(),
+                giving_way,
                 held_until: None,
                 full_at: None,
             }),
@@ -144,13 +169,7 @@ impl Window {
             if self.permits.available_permits() == 0 {
                 state.full_at = Some(now);
             }
-            let rate = state.rate.get().unwrap_or_default();
-            let starting = state.starting;
-            let round_trip = state.delay.get();
-            round_trip.and_then(|round_trip| {
-                let pace = &mut state.pace;
-                pace.beginning(now, octets, round_trip, rate, starting)
-            })
+            state.beginning(now, octets)
         };
         if let Some(at) = at {
             tokio::time::sleep_until(at).await;
@@ -161,6 +180,20 @@ impl Window {
     /// The most calls there were at a time.
     pub(crate) fn most_running(&self) -> usize {
         self.lock().most_running
+    }
+
+    /// Whether the server is being introduced to connections, which holds up calls on all others.
+    pub(crate) fn introducing(&self, introducing: bool) {
+        let mut state = self.lock();
+        if introducing || state.introducing {
+            state.introduced = Some(Instant::now());
+        }
+        state.introducing = introducing;
+    }
+
+    /// Whether it is not yet known how many calls suffice.
+    pub(crate) fn is_starting(&self) -> bool {
+        self.lock().starting
     }
 
     /// Calls allowed now.
@@ -205,18 +238,17 @@ impl Window {
     /// Takes in a round trip time known from elsewhere, to have something to begin with.
     pub(crate) fn learn(&self, round_trip: Duration) {
         let mut state = self.lock();
+        let (now, delay) = (Instant::now(), round_trip.max(DELAY_FLOOR).as_secs_f64());
         if state.delay.get().is_none() {
-            let delay = round_trip.max(DELAY_FLOOR).as_secs_f64();
-            state.delay.update(Instant::now(), delay, LIFETIME);
+            state.delay.update(now, delay, LIFETIME);
+        }
+        if let Some(giving_way) = &mut state.giving_way {
+            giving_way.learn(now, delay);
         }
     }
 
     fn set_limit(&self, state: &mut State, limit: usize) {
-        let limit = if state.fixed {
-            state.limit
-        } else {
-            limit.clamp(LEAST, MOST)
-        };
+        let limit = limit.clamp(*state.limits.start(), *state.limits.end());
         if limit > state.limit {
             let more = limit - state.limit;
             let repaid = more.min(state.debt);
@@ -234,6 +266,21 @@ impl Window {
 }
 
 impl State {
+    /// When a call for so many octets may begin; `None` is now.
+    fn beginning(&mut self, now: Instant, octets: u64) -> Option<Instant> {
+        if let Some(giving_way) = &mut self.giving_way {
+            return Some(giving_way.beginning(now, self.limit));
+        }
+        if self.starting && self.introducing {
+            // The connections come one after the other, and the calls with them.
+            return None;
+        }
+        let rate = self.rate.get().unwrap_or_default();
+        let round_trip = self.delay.get()?;
+        let pace = &mut self.pace;
+        pace.beginning(now, octets, round_trip, rate, self.starting)
+    }
+
     /// Ends the start when replies queue, and begins it again when they have not for long. A call takes
     /// `call` seconds without a queue.
     fn notice_queue(&mut self, measured: Measured, call: f64, now: Instant) {
@@ -241,7 +288,14 @@ impl State {
             needed, replying, ..
         } = measured;
         let replying = replying - QUEUE_BASIC;
-        self.starting &= replying <= START_SLACK * needed;
+        // Calls that were held up are looked at until they are over.
+        let over = |at: Instant| now.duration_since(at).as_secs_f64() > 2.0 * call;
+        let slack = if self.introducing || !self.introduced.is_none_or(over) {
+            INTRODUCING_SLACK
+        } else {
+            START_SLACK
+        };
+        self.starting &= replying <= slack * needed;
         if replying > ROOM_SLACK * needed {
             self.room_since = None;
             return;
@@ -268,9 +322,13 @@ impl Permit {
         if !std::mem::replace(&mut self.replying, true) {
             state.meter.reply_begins(now);
         }
-        state
-            .delay
-            .update(now, delay.max(DELAY_FLOOR).as_secs_f64(), LIFETIME);
+        let delay = delay.max(DELAY_FLOOR).as_secs_f64();
+        state.delay.update(now, delay, LIFETIME);
+        let (limit, full) = (state.limit, state.full_at);
+        if let Some(giving_way) = &mut state.giving_way {
+            let limit = giving_way.answered(now, delay, limit, full);
+            self.window.set_limit(&mut state, limit);
+        }
     }
 
     /// So many octets of the reply came.
@@ -278,7 +336,7 @@ impl Permit {
         let before = self.received;
         self.received += bytes as u64;
         let mut state = self.window.lock();
-        let Some(delay) = state.delay.get() else {
+        let (Some(delay), None) = (state.delay.get(), &state.giving_way) else {
             return;
         };
         let now = Instant::now();
@@ -329,6 +387,11 @@ impl Drop for Permit {
         }
         if self.replying {
             state.meter.reply_ends(Instant::now());
+        }
+        if let (Some(giving_way), Some(began), true) =
+            (&mut state.giving_way, self.started, self.replying)
+        {
+            giving_way.ended(began.elapsed().as_secs_f64());
         }
         if state.debt > 0 {
             state.debt -= 1;

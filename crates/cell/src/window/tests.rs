@@ -208,6 +208,61 @@ async fn a_fixed_limit_stays() {
     assert_eq!(window.most_running(), 1);
 }
 
+impl Link {
+    /// Calls of somebody who wants no more than this share of the link, but what he misses as soon as it
+    /// can be had. Counts those that are over.
+    fn want(
+        self: &Arc<Self>,
+        window: Window,
+        share: f64,
+    ) -> (tokio::task::JoinHandle<()>, Arc<AtomicU64>) {
+        let (link, window) = (Arc::clone(self), Arc::new(window));
+        window.learn(self.round_trip);
+        let over = Arc::new(AtomicU64::new(0));
+        let counter = Arc::clone(&over);
+        let distance = self.packet_time.mul_f64(63.0 / share);
+        let task = tokio::spawn(async move {
+            let mut next = Instant::now();
+            loop {
+                tokio::time::sleep_until(next).await;
+                next += distance;
+                let permit = window.acquire(PIECE).await;
+                let (link, over) = (Arc::clone(&link), Arc::clone(&counter));
+                tokio::spawn(async move {
+                    link.call(permit).await;
+                    over.fetch_add(1, Ordering::Relaxed);
+                });
+            }
+        });
+        (task, over)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_gives_way_leaves_others_what_they_want_and_takes_the_rest() {
+    // A share of more than all is wanted by one who never has enough.
+    for (share, least_used) in [(0.64, 0.8), (2.0, 0.95)] {
+        let link = Link::new(LONG, LONG_PACKETS);
+        let window = Arc::new(Window::giving_way(None));
+        let load = link.load(&window);
+        let (other, over) = link.want(Window::new(None), share);
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        let before = over.load(Ordering::Relaxed);
+        let (used, _) = link.watch(Duration::from_secs(50)).await;
+        let packets = bytes_of((over.load(Ordering::Relaxed) - before) * 63);
+        let got = packets * link.packet_time.as_secs_f64() / 50.0;
+        let wanted = share.min(1.0);
+        assert!(got > 0.96 * wanted, "{got} for others who want {wanted}");
+        assert!(used > least_used, "{used} of the link used");
+        // It has all of the link again soon after.
+        other.abort();
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        let (used, _) = link.watch(Duration::from_secs(20)).await;
+        assert!(used > 0.75, "{used} of the link used alone");
+        load.abort();
+    }
+}
+
 /// The first of these times, if it has come.
 fn pop_due(times: &mut VecDeque<Instant>, now: Instant) -> Option<Instant> {
     let due = times.front().is_some_and(|at| *at <= now);

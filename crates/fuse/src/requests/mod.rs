@@ -15,7 +15,9 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::{Duration, SystemTime};
 
-use afar_cache::{Cache, Entry, Errno, Handle, OpenFlags, RenameFlags, SetAttr, StatFs};
+use afar_cache::{
+    Cache, Class, Entry, Errno, Handle, OpenFlags, RenameFlags, SetAttr, StatFs, Who,
+};
 use bytes::Bytes;
 use fuser::{
     AccessFlags, BsdFileFlags, FileHandle, Filesystem, FopenFlags, INodeNo, InitFlags,
@@ -147,6 +149,14 @@ fn owned(name: &OsStr) -> Vec<u8> {
 }
 
 /// What is opened may keep its pages, if they are still good, and be written to directly by several.
+/// How a file is to be opened, by this process.
+fn asked_for(who: Who, flags: i32) -> OpenFlags {
+    OpenFlags {
+        class: Class::of(who.pid),
+        ..OpenFlags::from_linux(flags)
+    }
+}
+
 fn open_flags(keep: bool) -> FopenFlags {
     let mut flags = FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES;
     flags.set(FopenFlags::FOPEN_KEEP_CACHE, keep);
@@ -349,7 +359,7 @@ impl Filesystem for Requests {
     fn open(&self, request: &Request, number: INodeNo, flags: fuser::OpenFlags, reply: ReplyOpen) {
         let (cache, who) = (self.cache.clone(), who(request));
         self.run(async move {
-            let flags = OpenFlags::from_linux(flags.0);
+            let flags = asked_for(who, flags.0);
             match cache.open_file(who, ino(number), flags).await {
                 Ok((handle, keep)) => reply.opened(FileHandle(handle.0), open_flags(keep)),
                 Err(error) => reply.error(errno(error)),
@@ -370,7 +380,7 @@ impl Filesystem for Requests {
         let (cache, who, name) = (self.cache.clone(), who(request), owned(name));
         let asked = self.asked();
         self.run(async move {
-            let flags = OpenFlags::from_linux(flags);
+            let flags = asked_for(who, flags);
             let made = cache.create(who, ino(parent), &name, mode & 0o7777, flags);
             match made.await {
                 Ok((entry, handle)) => asked.give(|fresh| {

@@ -1,9 +1,11 @@
 //! A film: read at a steady rate by a player that buffers little, while another client copies an
 //! image of a disk.
 
+use std::fmt;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -15,6 +17,7 @@ use super::client::{Kind, Mounted};
 use super::server::Server;
 use super::work::LIMIT;
 use crate::bench::cell::site;
+use crate::sh;
 
 /// Octets a second of the film.
 const RATE: f64 = 8e6;
@@ -24,6 +27,24 @@ const READ: usize = 256 << 10;
 const BUFFER: Duration = Duration::from_secs(2);
 /// The image is longer than what can be copied while the film plays.
 const IMAGE_SHARE: u32 = 2;
+
+/// How the image is copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Copier {
+    /// As by `ionice -c 3 cp`.
+    Idle,
+    /// As by `cp`.
+    BestEffort,
+}
+
+impl fmt::Display for Copier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Idle => "beside an idle copy",
+            Self::BestEffort => "beside a copy",
+        })
+    }
+}
 
 /// How the film was to be seen.
 #[derive(Debug, Clone, Copy)]
@@ -53,7 +74,7 @@ pub(super) fn prepare(server: &Server<'_>, mib: u32) -> Result<()> {
 ///
 /// # Errors
 /// A read fails, or all takes far too long.
-pub(super) fn play(server: &mut Server<'_>, kind: Kind) -> Result<Seen> {
+pub(super) fn play(server: &mut Server<'_>, kind: Kind, how: Copier) -> Result<Seen> {
     let player = Mounted::new(kind, server, "player")?;
     let copier = Mounted::new(kind, server, "copier")?;
     let stop = Arc::new(AtomicBool::new(false));
@@ -62,7 +83,7 @@ pub(super) fn play(server: &mut Server<'_>, kind: Kind) -> Result<Seen> {
     let copy = {
         let (stop, copied) = (Arc::clone(&stop), Arc::clone(&copied));
         let image = copier.root.join("image");
-        thread::spawn(move || copy(&image, &stop, &copied))
+        thread::spawn(move || copy(&image, how, &stop, &copied))
     };
     let (done, seen) = mpsc::channel();
     let film: PathBuf = player.root.join("film");
@@ -72,7 +93,8 @@ pub(super) fn play(server: &mut Server<'_>, kind: Kind) -> Result<Seen> {
     stop.store(true, Ordering::Relaxed);
     let beside = copied.load(Ordering::Relaxed);
     // The copy ends with the read that is under way.
-    copy.join().ok();
+    let copied = copy.join().ok().context("the copy panicked")?;
+    copied.context("the copy beside the film")?;
     let (stalled, start) = seen?;
     #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
     let beside = beside as f64 * 8e-6 / seconds;
@@ -83,7 +105,12 @@ pub(super) fn play(server: &mut Server<'_>, kind: Kind) -> Result<Seen> {
     })
 }
 
-fn copy(image: &Path, stop: &AtomicBool, copied: &AtomicU64) -> Result<()> {
+fn copy(image: &Path, how: Copier, stop: &AtomicBool, copied: &AtomicU64) -> Result<()> {
+    if how == Copier::Idle {
+        let mut ionice = Command::new("ionice");
+        let thread = rustix::thread::gettid().as_raw_nonzero();
+        sh::capture(ionice.args(["-c", "3", "-p", &thread.to_string()]))?;
+    }
     let mut file = File::open(image)?;
     let mut buffer = vec![0; 1 << 20];
     while !stop.load(Ordering::Relaxed) {
