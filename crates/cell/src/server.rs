@@ -4,7 +4,8 @@
 //! it answers the first call on it; calls on other new connections meanwhile get VBUSY. So
 //! connections are introduced one after the other: the next one as soon as the server has asked for
 //! the one before, which makes one a round trip. A server begins no call while it asks, so those that
-//! will be needed are begun early, and few are added later.
+//! will be needed are begun early, without a pause until it is known how many suffice, and few are
+//! added later.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;

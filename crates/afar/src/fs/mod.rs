@@ -99,7 +99,8 @@ pub(crate) enum FsCommand {
         aliases = [
             "flushmount", "checkvolumes", "checkbackups",
             "setserverprefs", "sp", "getserverprefs", "gp", "getclientaddrs", "gc",
-            "setclientaddrs", "sc", "messages", "listaliases", "newcell", "newalias", "monitor", "mariner", "getcellstatus",
+            "setclientaddrs", "sc", "messages",
+            "listaliases", "newcell", "newalias", "monitor", "mariner", "getcellstatus",
             "setcell", "exportafs", "setcrypt", "getcrypt", "rxstatproc",
             "rxstatpeer", "setcbaddr", "discon", "nukenfscreds", "uuid", "precache",
             "bypassthreshold",

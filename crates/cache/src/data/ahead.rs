@@ -192,13 +192,17 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     fn note(ahead: &mut Ahead, range: Range<u64>, length: u64) -> Option<Range<u64>> {
+        noted(ahead, range, length).map(|(range, _)| range)
+    }
+
+    fn noted(ahead: &mut Ahead, range: Range<u64>, length: u64) -> Option<(Range<u64>, Turn)> {
         let read = Read {
             range: &range,
             length,
             most: 32 * MIB,
             now: Instant::now(),
         };
-        ahead.note(&read).map(|(range, _)| range)
+        ahead.note(&read)
     }
 
     #[test]
@@ -265,15 +269,7 @@ mod tests {
     #[test]
     fn what_is_read_ahead_of_a_run_has_one_turn_and_other_runs_have_theirs() {
         let mut ahead = Ahead::default();
-        let mut turn = |range: Range<u64>| {
-            let read = Read {
-                range: &range,
-                length: 1 << 30,
-                most: 32 * MIB,
-                now: Instant::now(),
-            };
-            ahead.note(&read).map(|(_, turn)| turn)
-        };
+        let mut turn = |range| noted(&mut ahead, range, 1 << 30).map(|(_, turn)| turn);
         let first = turn(0..MIB).unwrap();
         let next = (1..8).find_map(|block| turn(block * MIB..(block + 1) * MIB));
         assert!(Arc::ptr_eq(&first, &next.unwrap()));

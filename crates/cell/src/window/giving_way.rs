@@ -2,7 +2,7 @@
 //!
 //! As LEDBAT (RFC 6817) does with packets: a reply that begins later than it could tells of a queue, and
 //! a queue tells that somebody else wants the way. While there is next to none the number of calls grows;
-//! when there is one it is halved, down to a single call with pauses between. Others, who queue until
+//! when there is one it falls by a quarter or a half, down to a single call with pauses between. Others, who queue until
 //! something is lost, or keep a queue as BBR does, so get what they want.
 //!
 //! It is the receiver who does this (as in RFC 9840), so it works with servers that know nothing of it.
@@ -84,6 +84,11 @@ impl GivingWay {
         at
     }
 
+    /// Seconds a call takes, and no less than a round trip.
+    fn call(&self, least: f64) -> f64 {
+        self.call.unwrap_or_default().max(least)
+    }
+
     /// A call took so many seconds.
     pub(super) fn ended(&mut self, call: f64) {
         let average = self
@@ -110,7 +115,6 @@ impl GivingWay {
         }
         (self.since, self.round) = (now, None);
         let (queue, much) = (round - least, QUEUE + least * QUEUE_PART);
-        let call = self.call.unwrap_or_default().max(least);
         if queue > much {
             self.starting = false;
             self.queued = now;
@@ -121,7 +125,7 @@ impl GivingWay {
         }
         self.pause = 0.0;
         let clear = now.duration_since(self.queued).as_secs_f64();
-        self.starting |= clear > START_AGAIN * call;
+        self.starting |= clear > START_AGAIN * self.call(least);
         // Without use for all of them nothing is learnt about how many there could be.
         if full.is_none_or(|full| full < since) {
             return limit;
@@ -138,7 +142,7 @@ impl GivingWay {
             self.pause = pause.min(PAUSE_MOST * least);
             return limit;
         }
-        let call = self.call.unwrap_or_default().max(least);
+        let call = self.call(least);
         let over = |at: Instant| now.duration_since(at).as_secs_f64() >= call;
         if !self.fell.is_none_or(over) {
             return limit;

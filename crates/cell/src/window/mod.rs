@@ -79,8 +79,9 @@ struct State {
     debt: usize,
     /// Until replies queue.
     starting: bool,
-    /// Whether they take longer for another reason, and when they last did.
+    /// Whether they take longer because the server is being introduced to connections.
     introducing: bool,
+    /// When it last had been.
     introduced: Option<Instant>,
     /// Since when they do not.
     room_since: Option<Instant>,
@@ -185,7 +186,7 @@ impl Window {
     /// Whether the server is being introduced to connections, which holds up calls on all others.
     pub(crate) fn introducing(&self, introducing: bool) {
         let mut state = self.lock();
-        if introducing || state.introducing {
+        if state.introducing {
             state.introduced = Some(Instant::now());
         }
         state.introducing = introducing;

@@ -148,7 +148,6 @@ fn owned(name: &OsStr) -> Vec<u8> {
     name.as_bytes().to_vec()
 }
 
-/// What is opened may keep its pages, if they are still good, and be written to directly by several.
 /// How a file is to be opened, by this process.
 fn asked_for(who: Who, flags: i32) -> OpenFlags {
     OpenFlags {
@@ -157,6 +156,7 @@ fn asked_for(who: Who, flags: i32) -> OpenFlags {
     }
 }
 
+/// What is opened may keep its pages, if they are still good, and be written to directly by several.
 fn open_flags(keep: bool) -> FopenFlags {
     let mut flags = FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES;
     flags.set(FopenFlags::FOPEN_KEEP_CACHE, keep);
