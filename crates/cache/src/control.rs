@@ -1,10 +1,12 @@
 //! Settings that are looked at and changed while a cache is in use: as extended attributes too, of
 //! whatever file, as they are the cache's.
 
+use std::net::IpAddr;
 use std::str;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use afar_cell::ServerKind;
 use bytes::Bytes;
 
 use crate::cache::Cache;
@@ -18,13 +20,19 @@ const USAGE: &[u8] = b"afs.cache";
 const SIZE: &[u8] = b"afs.cachesize";
 /// Octets of a file that may have to be stored when it is closed.
 const STORE_BEHIND: &[u8] = b"afs.storebehind";
+/// Ranks of file servers: address and rank, one a line.
+const FILE_RANKS: &[u8] = b"afs.serverprefs";
+/// The same of volume location servers.
+const LOCATION_RANKS: &[u8] = b"afs.vlserverprefs";
+/// Has all volumes looked up again, whatever it is set to.
+const CHECK_VOLUMES: &[u8] = b"afs.checkvolumes";
 
 /// The administrator of this machine, who may change settings.
 const ROOT: u32 = 0;
 
 impl Cache {
     /// What a setting is; `None` if there is none of this name.
-    pub(crate) fn setting(&self, name: &[u8]) -> Option<Bytes> {
+    pub(crate) async fn setting(&self, name: &[u8]) -> Option<Bytes> {
         let text = match name {
             USAGE => {
                 let usage = self.0.storage.usage();
@@ -32,6 +40,8 @@ impl Cache {
             }
             SIZE => self.0.storage.usage().limit.to_string(),
             STORE_BEHIND => self.0.store_behind.load(Ordering::Relaxed).to_string(),
+            FILE_RANKS => self.ranks(ServerKind::File).await,
+            LOCATION_RANKS => self.ranks(ServerKind::Location).await,
             _ => return None,
         };
         Some(text.into())
@@ -44,25 +54,52 @@ impl Cache {
         name: &[u8],
         value: &[u8],
     ) -> Option<Result<(), Errno>> {
-        if name != SIZE && name != STORE_BEHIND {
+        if name == CHECK_VOLUMES {
+            self.0.client.check_volumes();
+            return Some(Ok(()));
+        }
+        if ![SIZE, STORE_BEHIND, FILE_RANKS, LOCATION_RANKS].contains(&name) {
             return None;
         }
         if who.uid != ROOT {
             return Some(Err(Errno::EPERM));
         }
-        let octets = str::from_utf8(value)
-            .ok()
-            .and_then(|text| text.parse().ok());
-        let Some(octets) = octets else {
+        let Ok(text) = str::from_utf8(value) else {
             return Some(Err(Errno::EINVAL));
         };
         Some(match name {
-            SIZE => self.resize_cache(octets).await,
-            _ => {
-                self.0.store_behind.store(octets, Ordering::Relaxed);
-                Ok(())
-            }
+            FILE_RANKS => self.set_ranks(ServerKind::File, text).await,
+            LOCATION_RANKS => self.set_ranks(ServerKind::Location, text).await,
+            name => match text.parse() {
+                Ok(octets) if name == SIZE => self.resize_cache(octets).await,
+                Ok(octets) => {
+                    self.0.store_behind.store(octets, Ordering::Relaxed);
+                    Ok(())
+                }
+                Err(_) => Err(Errno::EINVAL),
+            },
         })
+    }
+
+    /// The ranks of servers, one a line.
+    async fn ranks(&self, kind: ServerKind) -> String {
+        let ranks = self.0.client.server_ranks(kind).await.into_iter();
+        ranks
+            .map(|(host, rank)| format!("{host} {rank}\n"))
+            .collect()
+    }
+
+    /// Gives servers ranks: all that are named, or none if one cannot be understood.
+    async fn set_ranks(&self, kind: ServerKind, text: &str) -> Result<(), Errno> {
+        let parse = |line: &str| -> Option<(IpAddr, u16)> {
+            let (host, rank) = line.split_once(' ')?;
+            Some((host.parse().ok()?, rank.parse().ok()?))
+        };
+        let ranks: Option<Vec<_>> = text.lines().map(parse).collect();
+        for (host, rank) in ranks.ok_or(Errno::EINVAL)? {
+            self.0.client.set_rank(kind, host, rank).await;
+        }
+        Ok(())
     }
 
     /// Has data take no more than so many octets from now on; 0 is what the cache was opened with.

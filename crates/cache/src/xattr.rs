@@ -29,12 +29,12 @@ const MOUNT_POINT: &str = "afs.mountpoint";
 impl Cache {
     /// An extended attribute: `afs.fid`, `afs.cell`, `afs.volume`, `afs.acl`, `afs.mountpoint`,
     /// `afs.data_version`, `afs.access`, `afs.servers`; and those of the cache, which are not listed:
-    /// `afs.cache`, `afs.cachesize`, `afs.storebehind`.
+    /// `afs.cache`, `afs.cachesize`, `afs.storebehind`, `afs.serverprefs`, `afs.vlserverprefs`.
     ///
     /// # Errors
     /// [`ENODATA`](Errno::ENODATA) when there is none of this name; others as servers say.
     pub async fn getxattr(&self, who: Who, ino: Ino, name: &[u8]) -> Result<Bytes, Errno> {
-        if let Some(text) = self.setting(name) {
+        if let Some(text) = self.setting(name).await {
             return Ok(text);
         }
         let user = self.user(who.uid).await;
@@ -86,8 +86,9 @@ impl Cache {
     }
 
     /// Sets an extended attribute: `afs.acl`; `afs.flush` and `afs.flushvolume` drop what is cached of
-    /// the file or of all its volume, whatever they are set to; `afs.cachesize` and `afs.storebehind`,
-    /// in octets, are root's to set.
+    /// the file or of all its volume, whatever they are set to; `afs.checkvolumes` has volumes looked
+    /// up again. Root's to set are `afs.cachesize` and `afs.storebehind`, in octets, and
+    /// `afs.serverprefs` and `afs.vlserverprefs`, lines of an address and a rank.
     ///
     /// # Errors
     /// [`EOPNOTSUPP`](Errno::EOPNOTSUPP) for others; [`EINVAL`](Errno::EINVAL) for text that is no

@@ -8,7 +8,9 @@ use std::fmt;
 use std::fs;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use afar_types::CellName;
 
@@ -160,6 +162,79 @@ impl CellServDb {
     }
 }
 
+/// A CellServDB that is read again when its file has changed.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    /// Where it was said to be.
+    named: Option<PathBuf>,
+    state: Mutex<(Stamp, Option<Arc<CellServDb>>)>,
+}
+
+/// What tells whether a file is another: its place, inode, length, and time of change in
+/// nanoseconds. None if there is no file.
+type Stamp = Option<(PathBuf, u64, u64, i64)>;
+
+impl Watched {
+    /// Reads a file, or the first of the [default places](DEFAULT_PATHS) that has one.
+    ///
+    /// # Errors
+    /// The system's; a default place may have none.
+    pub(crate) fn open(named: Option<&Path>) -> io::Result<Self> {
+        let stamp = stamp(named);
+        Ok(Self {
+            named: named.map(Path::to_owned),
+            state: Mutex::new((stamp, read(named)?.map(Arc::new))),
+        })
+    }
+
+    /// What is never read: there are no cells in it.
+    pub(crate) fn none() -> Self {
+        Self {
+            named: Some(PathBuf::new()),
+            state: Mutex::default(),
+        }
+    }
+
+    /// As the file is now. If it cannot be read any more, as it was.
+    pub(crate) fn now(&self) -> Option<Arc<CellServDb>> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let stamp = stamp(self.named.as_deref());
+        if stamp.is_some() && stamp != state.0 {
+            match read(self.named.as_deref()) {
+                Ok(Some(database)) => {
+                    for line in &database.bad_lines {
+                        tracing::warn!("{}: {line}", database.path.display());
+                    }
+                    state.1 = Some(Arc::new(database));
+                }
+                Ok(None) => {}
+                Err(error) => tracing::warn!("the CellServDB stays as it was: {error}"),
+            }
+            state.0 = stamp;
+        }
+        state.1.clone()
+    }
+}
+
+fn read(named: Option<&Path>) -> io::Result<Option<CellServDb>> {
+    match named {
+        Some(path) => CellServDb::read(path).map(Some),
+        None => CellServDb::read_default(),
+    }
+}
+
+fn stamp(named: Option<&Path>) -> Stamp {
+    let stamp = |path: &Path| {
+        let found = fs::metadata(path).ok()?;
+        let changed = found.mtime() * 1_000_000_000 + found.mtime_nsec();
+        Some((path.to_owned(), found.ino(), found.len(), changed))
+    };
+    match named {
+        Some(path) => stamp(path),
+        None => DEFAULT_PATHS.iter().map(Path::new).find_map(stamp),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -216,5 +291,30 @@ nonsense
     #[test]
     fn a_missing_file_is_an_error_if_named() {
         assert!(CellServDb::read(Path::new("/no/such/CellServDB")).is_err());
+    }
+
+    #[test]
+    fn a_file_that_has_changed_is_read_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("CellServDB");
+        let put = |text: &str| {
+            fs::write(dir.path().join("new"), text).unwrap();
+            fs::rename(dir.path().join("new"), &path).unwrap();
+        };
+        put(">a.org\n192.0.2.1\n");
+        let watched = Watched::open(Some(&path)).unwrap();
+        let cells = || {
+            let now = watched.now().unwrap();
+            let names = now.cells.iter().map(|cell| cell.name.to_string());
+            names.collect::<Vec<_>>()
+        };
+        assert_eq!(cells(), ["a.org"]);
+        put(">a.org\n192.0.2.1\n>b.org\n192.0.2.2\n");
+        assert_eq!(cells(), ["a.org", "b.org"]);
+        fs::remove_file(&path).unwrap();
+        assert_eq!(cells(), ["a.org", "b.org"]);
+        put(">c.org\n");
+        assert_eq!(cells(), ["c.org"]);
+        assert!(Watched::none().now().is_none());
     }
 }

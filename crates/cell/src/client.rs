@@ -1,7 +1,7 @@
 //! The client of all cells: one endpoint, its callback service, cells, volumes and servers.
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -11,13 +11,14 @@ use tokio::sync::OnceCell;
 use tokio::task::JoinSet;
 
 use crate::callback::CallbackService;
-use crate::cellservdb::{CellEntry, CellServDb, DEFAULT_PATHS};
+use crate::cellservdb::{CellEntry, CellServDb, DEFAULT_PATHS, Watched};
 use crate::class::Class;
 use crate::config::Config;
 use crate::credentials::{Access, Credentials};
 use crate::dns::{self, DnsError};
 use crate::error::{DnsErrorOrOff, Error};
 use crate::mountpoint::Wanted;
+use crate::preferences::{Preferences, ServerKind};
 use crate::server::FileServer;
 use crate::vldb::{Cell, Effort, file_server};
 use crate::volume::Volume;
@@ -49,7 +50,8 @@ struct Inner {
     endpoint: Endpoint,
     config: Config,
     callbacks: CallbackService,
-    database: Option<CellServDb>,
+    database: Watched,
+    preferences: Preferences,
     cells: Mutex<BTreeMap<CellName, Arc<OnceCell<Arc<Cell>>>>>,
     volumes: Mutex<BTreeMap<(CellName, VolumeId), Arc<Volume>>>,
     servers: Mutex<Servers>,
@@ -68,20 +70,22 @@ impl Client {
     /// Outside of a tokio runtime.
     pub fn new(endpoint: Endpoint, config: Config) -> Result<Self, Error> {
         let (path, read) = match &config.cellservdb {
-            _ if config.only_cells => (PathBuf::new(), Ok(None)),
-            Some(path) => (path.clone(), CellServDb::read(path).map(Some)),
-            None => (DEFAULT_PATHS[0].into(), CellServDb::read_default()),
+            _ if config.only_cells => (PathBuf::new(), Ok(Watched::none())),
+            Some(path) => (path.clone(), Watched::open(Some(path))),
+            None => (DEFAULT_PATHS[0].into(), Watched::open(None)),
         };
         let database = read.map_err(|error| Error::CellServDb {
             path,
             error: error.to_string(),
         })?;
         let callbacks = CallbackService::start(&endpoint);
+        let preferences = Preferences::new(config.ranks.iter().copied());
         let inner = Arc::new(Inner {
             endpoint,
             config,
             callbacks,
             database,
+            preferences,
             cells: Mutex::default(),
             volumes: Mutex::default(),
             servers: Mutex::default(),
@@ -162,36 +166,73 @@ impl Client {
         &self.inner.callbacks
     }
 
-    /// The CellServDB in use.
+    /// The CellServDB in use, as its file is now.
     #[must_use]
-    pub fn database(&self) -> Option<&CellServDb> {
-        self.inner.database.as_ref()
+    pub fn database(&self) -> Option<Arc<CellServDb>> {
+        self.inner.database.now()
     }
 
     /// The cells of the configuration, and those of the CellServDB in its order. Others may be
     /// known to DNS.
-    pub fn cells(&self) -> impl Iterator<Item = &CellEntry> {
+    #[must_use]
+    pub fn cells(&self) -> Vec<CellEntry> {
         let own = &self.config().cells;
-        let listed = self.database().into_iter().flat_map(|db| &db.cells);
+        let database = self.database();
+        let listed = database.iter().flat_map(|database| &database.cells);
         let listed = listed.filter(|cell| own.iter().all(|known| known.name != cell.name));
-        own.iter().chain(listed)
+        own.iter().chain(listed).cloned().collect()
     }
 
-    /// The cell of this name: its servers from the configuration, the CellServDB or DNS.
+    /// The cell of this name: its servers from the configuration, the CellServDB or DNS. After
+    /// [`Config::fresh`] it is looked again which they are, and which is the nearest.
     ///
     /// # Errors
     /// When none of them knows the cell.
     pub async fn cell(&self, name: &CellName) -> Result<Arc<Cell>, Error> {
         let slot = Arc::clone(lock(&self.inner.cells).entry(name.clone()).or_default());
+        let mut new = false;
         let cell = slot
             .get_or_try_init(|| async {
                 let servers = self.vl_servers(name).await?;
                 let access = Access::new(name.clone(), self.config().credentials.clone());
-                let cell = Cell::new(access, &self.inner.endpoint, &servers);
+                let cell = Cell::new(access, &self.inner.endpoint, self.config().fresh);
+                cell.set_servers(&servers);
+                cell.order(self.preferences(), &servers).await;
+                new = true;
                 Ok::<_, Error>(Arc::new(cell))
             })
             .await?;
+        if new && cell.servers().count() > 1 {
+            let (client, cell) = (self.clone(), Arc::clone(cell));
+            tokio::spawn(async move { cell.rank(client.preferences()).await });
+        } else {
+            self.keep_fresh(cell);
+        }
         Ok(Arc::clone(cell))
+    }
+
+    /// Looks in the background which servers a cell has, if that was long ago.
+    pub(crate) fn keep_fresh(&self, cell: &Arc<Cell>) {
+        if cell.is_stale() {
+            let (client, cell) = (self.clone(), Arc::clone(cell));
+            tokio::spawn(async move {
+                client.has_moved(&cell).await;
+                if cell.servers().count() > 1 {
+                    cell.rank(client.preferences()).await;
+                }
+            });
+        }
+    }
+
+    /// Looks which servers a cell has. Says whether they are others than before.
+    async fn has_moved(&self, cell: &Cell) -> bool {
+        match self.vl_servers(cell.name()).await {
+            Ok(servers) => cell.set_servers(&servers),
+            Err(error) => {
+                tracing::debug!("the servers of {} stay as they were: {error}", cell.name());
+                false
+            }
+        }
     }
 
     async fn vl_servers(&self, name: &CellName) -> Result<Vec<SocketAddr>, Error> {
@@ -210,11 +251,12 @@ impl Client {
                 only: names.collect::<Vec<_>>().join(", "),
             });
         }
-        let looked = match self.database() {
+        let database = self.database();
+        let looked = match &database {
             Some(database) => database.path.display().to_string(),
             None => format!("any of {}", DEFAULT_PATHS.join(", ")),
         };
-        let entry = self.database().and_then(|database| database.find(name));
+        let entry = database.as_ref().and_then(|database| database.find(name));
         if let Some(entry) = entry.filter(|entry| !entry.servers.is_empty()) {
             return Ok(entry.servers.clone());
         }
@@ -249,13 +291,19 @@ impl Client {
         name: &str,
         wanted: Wanted,
     ) -> Result<Arc<Volume>, Error> {
-        let found = cell.find(name, wanted, Effort::Quick).await?;
+        let found = match cell.find(name, wanted, Effort::Quick).await {
+            Err(Error::VlUnreachable { .. }) if self.has_moved(cell).await => {
+                cell.find(name, wanted, Effort::Quick).await?
+            }
+            found => found?,
+        };
         let key = (cell.name().clone(), found.id);
+        let sites = found.addresses.iter();
+        let sites: Vec<_> = sites.map(|&address| self.server(cell, address)).collect();
         if let Some(known) = lock(&self.inner.volumes).get(&key) {
+            known.add_sites(sites);
             return Ok(Arc::clone(known));
         }
-        let sites = found.addresses.iter();
-        let sites = sites.map(|&address| self.server(cell, address)).collect();
         let volume = Volume::new(
             Arc::clone(cell),
             name.to_owned(),
@@ -290,6 +338,64 @@ impl Client {
     /// The file server of a cell at this address, if it was ever to be asked.
     pub(crate) fn server_at(&self, cell: &CellName, at: SocketAddr) -> Option<Arc<FileServer>> {
         lock(&self.inner.servers).get(&(cell.clone(), at)).cloned()
+    }
+
+    /// Ranks that were given to servers.
+    #[must_use]
+    pub fn preferences(&self) -> &Preferences {
+        &self.inner.preferences
+    }
+
+    /// The ranks of the servers of a kind that are known, and of others that were given one: a
+    /// server of several cells is there once.
+    pub async fn server_ranks(&self, kind: ServerKind) -> BTreeMap<IpAddr, u16> {
+        let mut ranks = self.preferences().given(kind);
+        match kind {
+            ServerKind::File => {
+                let servers: Vec<_> = lock(&self.inner.servers).values().cloned().collect();
+                for server in servers {
+                    let rank = server.rank(self.preferences()).await;
+                    ranks.insert(server.address().ip(), rank);
+                }
+            }
+            ServerKind::Location => {
+                let slots: Vec<_> = lock(&self.inner.cells).values().cloned().collect();
+                for cell in slots.iter().filter_map(|slot| slot.get()) {
+                    let of_cell = cell.ranks(self.preferences()).await;
+                    ranks.extend(
+                        of_cell
+                            .into_iter()
+                            .map(|(server, rank)| (server.ip(), rank)),
+                    );
+                }
+            }
+        }
+        ranks
+    }
+
+    /// Gives a server a rank, which counts from its next request on.
+    pub async fn set_rank(&self, kind: ServerKind, host: IpAddr, rank: u16) {
+        self.preferences().set(kind, host, rank);
+        if kind == ServerKind::Location {
+            let slots: Vec<_> = lock(&self.inner.cells).values().cloned().collect();
+            for cell in slots.iter().filter_map(|slot| slot.get()) {
+                let servers: Vec<_> = cell.servers().collect();
+                cell.order(self.preferences(), &servers).await;
+            }
+        }
+    }
+
+    /// Has all volumes looked up again when they are used next, and their sites put in order.
+    pub fn check_volumes(&self) {
+        for cell in lock(&self.inner.cells)
+            .values()
+            .filter_map(|slot| slot.get())
+        {
+            cell.forget_volumes();
+        }
+        for volume in lock(&self.inner.volumes).values() {
+            volume.check();
+        }
     }
 
     /// The file servers that answered a call; one that several users asked is there for each.

@@ -1,12 +1,13 @@
 //! Settings of a [`Client`](crate::Client).
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cellservdb::CellEntry;
 use crate::credentials::Credentials;
+use crate::preferences::ServerKind;
 use crate::sysname::default_sysnames;
 
 /// Settings of a [`Client`](crate::Client).
@@ -38,6 +39,11 @@ pub struct Config {
     /// Who the client is to file servers. Location servers are asked anonymously, unless they
     /// refuse that. Without it the client is anonymous.
     pub credentials: Option<Arc<dyn Credentials>>,
+    /// Ranks of servers, the less the better, instead of those by the way to them.
+    pub ranks: Vec<(ServerKind, IpAddr, u16)>,
+    /// After so long it is looked again, in the background, which servers a cell has, where a volume
+    /// is, and which of them is the nearest.
+    pub fresh: Duration,
     /// How long a busy server or volume is asked again before that is an error.
     pub busy_limit: Duration,
 }
@@ -57,6 +63,8 @@ impl Default for Config {
             lanes: 4,
             piece: None,
             credentials: None,
+            ranks: Vec::new(),
+            fresh: Duration::from_secs(600),
             busy_limit: Duration::from_secs(60),
         }
     }

@@ -25,6 +25,7 @@ use crate::callback::CallbackService;
 use crate::class::Class;
 use crate::credentials::{Access, Secured, connect, is_refusal};
 use crate::error::Error;
+use crate::preferences::{Preferences, ServerKind};
 use crate::window::Window;
 
 /// Calls that can run at a time on one Rx connection.
@@ -206,6 +207,15 @@ impl FileServer {
     #[must_use]
     pub fn is_known(&self) -> bool {
         self.known.load(Ordering::Acquire)
+    }
+
+    /// The rank by which it is chosen, the less the better.
+    pub(crate) async fn rank(&self, preferences: &Preferences) -> u16 {
+        let rtt = match self.is_met() {
+            true => self.path().await.and_then(|path| path.rtt_min),
+            false => None,
+        };
+        preferences.rank(ServerKind::File, self.address.ip(), rtt)
     }
 
     /// What is known of the path to it.

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use afar_net::{AbortCode, Endpoint};
@@ -14,13 +13,19 @@ use afar_types::{
     VolumeType,
 };
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use crate::credentials::{Access, Secured, connect, is_refusal};
 use crate::error::Error;
 use crate::mountpoint::{Wanted, split_suffix};
+use crate::preferences::{Preferences, ServerKind, in_order};
 
 /// Without an answer for so long, the next server is asked too.
 const HEDGE: Duration = Duration::from_secs(2);
+/// How long servers get to show how far away they are.
+const PROBE: Duration = Duration::from_secs(3);
+/// For so long addresses of a server that were asked for are not asked for again.
+const ADDRESSES_FRESH: Duration = Duration::from_secs(30);
 /// VL codes for a name that cannot be a volume's, or an id without an entry.
 const VL_BADNAME: i32 = 363_527;
 
@@ -30,11 +35,20 @@ pub struct Cell {
     name: CellName,
     endpoint: Endpoint,
     access: Arc<Access>,
-    servers: Vec<Server>,
-    /// The server that answered last.
-    preferred: AtomicUsize,
-    entries: Mutex<BTreeMap<String, Arc<VldbEntry>>>,
-    addresses: Mutex<BTreeMap<AfsUuid, Vec<Ipv4Addr>>>,
+    /// The one to ask first in front.
+    servers: RwLock<Vec<Arc<Server>>>,
+    /// When it was looked which servers there are; none if that is to be done again.
+    looked: Mutex<Option<Instant>>,
+    entries: Mutex<BTreeMap<String, Known<Arc<VldbEntry>>>>,
+    addresses: Mutex<BTreeMap<AfsUuid, Known<Vec<Ipv4Addr>>>>,
+    fresh: Duration,
+}
+
+/// What a server said, and when.
+#[derive(Debug, Clone)]
+struct Known<T> {
+    what: T,
+    since: Instant,
 }
 
 /// A volume location server.
@@ -63,7 +77,8 @@ pub(crate) struct Found {
 /// How much to ask of the database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effort {
-    /// One round trip: the entry with an address of each server, from memory if it is there.
+    /// One round trip: the entry with an address of each server, from memory if it is there. One
+    /// that is old is looked up again, for the next who asks.
     Quick,
     /// Anew, with all addresses of each server.
     Thorough,
@@ -76,19 +91,16 @@ enum VlVerdict {
 }
 
 impl Cell {
-    pub(crate) fn new(access: Access, endpoint: &Endpoint, servers: &[SocketAddr]) -> Self {
-        let server = |&address| Server {
-            address,
-            link: Mutex::new(Link::new(endpoint, address, None)),
-        };
+    pub(crate) fn new(access: Access, endpoint: &Endpoint, fresh: Duration) -> Self {
         Self {
             name: access.cell().clone(),
             endpoint: endpoint.clone(),
             access: Arc::new(access),
-            servers: servers.iter().map(server).collect(),
-            preferred: AtomicUsize::new(0),
+            servers: RwLock::default(),
+            looked: Mutex::default(),
             entries: Mutex::default(),
             addresses: Mutex::default(),
+            fresh,
         }
     }
 
@@ -98,9 +110,113 @@ impl Cell {
         &self.name
     }
 
-    /// Addresses of its volume location servers.
+    /// Addresses of its volume location servers, the one to ask first in front.
     pub fn servers(&self) -> impl Iterator<Item = SocketAddr> + '_ {
-        self.servers.iter().map(|server| server.address)
+        self.all().into_iter().map(|server| server.address)
+    }
+
+    fn all(&self) -> Vec<Arc<Server>> {
+        self.servers
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// These are its servers from now on, in this order but for those that it had. Says whether they
+    /// are others than before.
+    pub(crate) fn set_servers(&self, addresses: &[SocketAddr]) -> bool {
+        let mut servers = self.servers.write().unwrap_or_else(PoisonError::into_inner);
+        let before = servers.len();
+        servers.retain(|server| addresses.contains(&server.address));
+        let mut changed = servers.len() < before;
+        for &address in addresses {
+            if servers.iter().all(|server| server.address != address) {
+                changed = true;
+                servers.push(Arc::new(Server {
+                    address,
+                    link: Mutex::new(Link::new(&self.endpoint, address, None)),
+                }));
+            }
+        }
+        *self.looked() = Some(Instant::now());
+        changed
+    }
+
+    /// Whether it is time to look again which servers there are. Only one who asks is told so.
+    pub(crate) fn is_stale(&self) -> bool {
+        let mut looked = self.looked();
+        let stale = looked.is_none_or(|since| since.elapsed() >= self.fresh);
+        if stale {
+            *looked = Some(Instant::now());
+        }
+        stale
+    }
+
+    fn looked(&self) -> std::sync::MutexGuard<'_, Option<Instant>> {
+        self.looked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks all servers whether they are there, and puts them in order.
+    pub(crate) async fn rank(&self, preferences: &Preferences) {
+        let mut probes = JoinSet::new();
+        for server in self.all() {
+            let asked = server.link().client;
+            probes.spawn(async move {
+                let error = asked.probe_server().await.err();
+                let answered = error.is_none_or(|error| error.aborted().is_some());
+                (server.address, answered)
+            });
+        }
+        let mut answered = Vec::new();
+        let all = async {
+            while let Some(probed) = probes.join_next().await {
+                answered.extend(probed.ok().filter(|(_, yes)| *yes).map(|(at, _)| at));
+            }
+        };
+        drop(tokio::time::timeout(PROBE, all).await);
+        self.order(preferences, &answered).await;
+    }
+
+    /// Puts the servers in order; those that do not answer come last.
+    pub(crate) async fn order(&self, preferences: &Preferences, answering: &[SocketAddr]) {
+        let ranks = self.ranks(preferences).await;
+        let ranks: BTreeMap<_, _> = ranks
+            .into_iter()
+            .filter(|(server, _)| answering.contains(server))
+            .collect();
+        let mut servers = self.servers.write().unwrap_or_else(PoisonError::into_inner);
+        let ranked = servers.drain(..).map(|server| {
+            let rank = ranks.get(&server.address).copied();
+            (rank.unwrap_or(u16::MAX), server)
+        });
+        let ranked = in_order(ranked.collect());
+        *servers = ranked;
+    }
+
+    /// The ranks of its servers.
+    pub(crate) async fn ranks(&self, preferences: &Preferences) -> Vec<(SocketAddr, u16)> {
+        let mut ranks = Vec::new();
+        for server in self.all() {
+            let path = self.endpoint.peer_stats(server.address).await;
+            let rtt = path.and_then(|path| path.rtt_min);
+            let rank = preferences.rank(ServerKind::Location, server.address.ip(), rtt);
+            ranks.push((server.address, rank));
+        }
+        ranks
+    }
+
+    /// Has a server asked first from now on.
+    fn prefer(&self, server: &Arc<Server>) {
+        let mut servers = self.servers.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(place) = servers.iter().position(|other| Arc::ptr_eq(other, server)) {
+            servers[..=place].rotate_right(1);
+        }
+    }
+
+    /// Has all volumes looked up again.
+    pub(crate) fn forget_volumes(&self) {
+        self.lock_entries().clear();
+        self.lock_addresses().clear();
     }
 
     /// Who we are to its servers.
@@ -110,7 +226,7 @@ impl Cell {
 
     /// Finds a volume by name (with or without suffix) or number.
     pub(crate) async fn find(
-        &self,
+        self: &Arc<Self>,
         volume: &str,
         wanted: Wanted,
         effort: Effort,
@@ -161,11 +277,36 @@ impl Cell {
     }
 
     /// The entry of a volume group.
-    async fn entry(&self, base: &str, effort: Effort) -> Result<Arc<VldbEntry>, Error> {
-        let known = self.lock_entries().get(base).cloned();
-        if let (Some(entry), Effort::Quick) = (known, effort) {
-            return Ok(entry);
+    async fn entry(self: &Arc<Self>, base: &str, effort: Effort) -> Result<Arc<VldbEntry>, Error> {
+        let mut old = false;
+        let known = match (self.lock_entries().get_mut(base), effort) {
+            (Some(known), Effort::Quick) => {
+                old = known.since.elapsed() >= self.fresh;
+                if old {
+                    known.since = Instant::now();
+                }
+                Some(Arc::clone(&known.what))
+            }
+            _ => None,
+        };
+        let Some(known) = known else {
+            return self.look_up(base, effort).await;
+        };
+        if old {
+            let (cell, base) = (Arc::clone(self), base.to_owned());
+            tokio::spawn(async move {
+                match cell.look_up(&base, Effort::Quick).await {
+                    Err(Error::NoSuchVolume { .. }) => drop(cell.lock_entries().remove(&base)),
+                    Err(error) => tracing::debug!("{base} stays where it was: {error}"),
+                    Ok(_) => {}
+                }
+            });
         }
+        Ok(known)
+    }
+
+    /// The entry of a volume group as the servers have it now.
+    async fn look_up(&self, base: &str, effort: Effort) -> Result<Arc<VldbEntry>, Error> {
         let no_such_volume = || Error::NoSuchVolume {
             cell: self.name.clone(),
             volume: base.to_owned(),
@@ -186,8 +327,8 @@ impl Cell {
             }
             Err(error) => return Err(self.failed(base, error)),
         };
-        self.lock_entries()
-            .insert(base.to_owned(), Arc::clone(&entry));
+        let known = Known::now(Arc::clone(&entry));
+        self.lock_entries().insert(base.to_owned(), known);
         Ok(entry)
     }
 
@@ -243,8 +384,8 @@ impl Cell {
     /// All addresses of a server.
     async fn addresses_of(&self, uuid: AfsUuid, volume: &str) -> Result<Vec<Ipv4Addr>, Error> {
         let known = self.lock_addresses().get(&uuid).cloned();
-        if let Some(known) = known {
-            return Ok(known);
+        if let Some(known) = known.filter(|known| known.since.elapsed() < ADDRESSES_FRESH) {
+            return Ok(known.what);
         }
         let reply = self
             .ask(move |server| async move {
@@ -254,7 +395,8 @@ impl Cell {
             .await
             .map_err(|error| self.failed(volume, error))?;
         let addresses: Vec<_> = reply.addresses.addresses().collect();
-        self.lock_addresses().insert(uuid, addresses.clone());
+        let known = Known::now(addresses.clone());
+        self.lock_addresses().insert(uuid, known);
         Ok(addresses)
     }
 
@@ -263,7 +405,7 @@ impl Cell {
         match vl_verdict(&error) {
             VlVerdict::NextServer => Error::VlUnreachable {
                 cell,
-                tried: self.servers.len(),
+                tried: self.all().len(),
                 last: error,
             },
             VlVerdict::Final => Error::Vl {
@@ -281,16 +423,15 @@ impl Cell {
         Q: Fn(vl::Client) -> F,
         F: Future<Output = Result<T, RpcError>> + Send + 'static,
     {
-        let number = self.servers.len();
-        let first = self.preferred.load(Ordering::Relaxed);
-        let mut rest = (0..number).map(|offset| (first + offset) % number);
+        let servers = self.all();
+        let mut rest = 0..servers.len();
         let mut asked = JoinSet::new();
         let mut last = None;
         let mut again: Vec<usize> = Vec::new();
         loop {
             let next = rest.next();
             if let Some(index) = next {
-                let answer = question(self.servers[index].link().client);
+                let answer = question(servers[index].link().client);
                 asked.spawn(async move { (index, answer.await) });
             }
             loop {
@@ -307,21 +448,21 @@ impl Cell {
                 };
                 match joined {
                     (index, Ok(reply)) => {
-                        self.preferred.store(index, Ordering::Relaxed);
+                        self.prefer(&servers[index]);
                         return Ok(reply);
                     }
                     // Once with a token, and once more with a newer one.
                     (index, Err(error))
                         if again.iter().filter(|&&asked| asked == index).count() < 2
-                            && self.secure(index, &error).await =>
+                            && self.secure(&servers[index], &error).await =>
                     {
                         again.push(index);
-                        let answer = question(self.servers[index].link().client);
+                        let answer = question(servers[index].link().client);
                         asked.spawn(async move { (index, answer.await) });
                     }
                     (index, Err(error)) => match vl_verdict(&error) {
                         VlVerdict::Final => {
-                            self.preferred.store(index, Ordering::Relaxed);
+                            self.prefer(&servers[index]);
                             return Err(error);
                         }
                         VlVerdict::NextServer => last = Some(error),
@@ -333,8 +474,7 @@ impl Cell {
 
     /// Connects to a server with a token, if it refuses to be asked without, or with a newer one, if
     /// it refuses that. Says whether it is worth asking again.
-    async fn secure(&self, index: usize, error: &RpcError) -> bool {
-        let server = &self.servers[index];
+    async fn secure(&self, server: &Server, error: &RpcError) -> bool {
         let used = server.link().secured;
         // Either may come for the call or for the whole connection.
         let newer = match (error.code(), used) {
@@ -356,14 +496,23 @@ impl Cell {
         }
     }
 
-    fn lock_entries(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Arc<VldbEntry>>> {
+    fn lock_entries(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Known<Arc<VldbEntry>>>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lock_addresses(&self) -> std::sync::MutexGuard<'_, BTreeMap<AfsUuid, Vec<Ipv4Addr>>> {
+    fn lock_addresses(&self) -> std::sync::MutexGuard<'_, BTreeMap<AfsUuid, Known<Vec<Ipv4Addr>>>> {
         self.addresses
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T> Known<T> {
+    fn now(what: T) -> Self {
+        Self {
+            what,
+            since: Instant::now(),
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use tokio::time::Instant;
 use crate::client::Client;
 use crate::error::Error;
 use crate::mountpoint::Wanted;
+use crate::preferences::{ServerKind, in_order};
 use crate::server::{FileServer, NEAR, Verdict, may_be_done, verdict};
 use crate::vldb::{Cell, Effort};
 
@@ -48,9 +50,18 @@ pub struct Volume {
     id: VolumeId,
     kind: VolumeType,
     sites: RwLock<Vec<Arc<FileServer>>>,
-    /// Whether the sites are in order.
-    ranked: AsyncMutex<bool>,
+    ranked: AsyncMutex<Ranked>,
+    /// Whether it is to be looked up again in any case.
+    check: AtomicBool,
     directories: Mutex<BTreeMap<Fid, Bytes>>,
+}
+
+/// When the sites of a volume were put in order.
+#[derive(Debug, Default)]
+struct Ranked {
+    since: Option<Instant>,
+    /// How often a server had been given a rank then.
+    changes: u64,
 }
 
 /// Whether a request may be made again after a call that was not answered.
@@ -109,7 +120,8 @@ impl Volume {
             id,
             kind,
             sites: RwLock::new(sites),
-            ranked: AsyncMutex::new(false),
+            ranked: AsyncMutex::default(),
+            check: AtomicBool::new(false),
             directories: Mutex::default(),
         }
     }
@@ -167,6 +179,25 @@ impl Volume {
 
     fn set_sites(&self, sites: Vec<Arc<FileServer>>) {
         *self.sites.write().unwrap_or_else(PoisonError::into_inner) = sites;
+    }
+
+    /// Adds sites that it is said to have; those it has no more say so themselves.
+    pub(crate) fn add_sites(&self, said: Vec<Arc<FileServer>>) {
+        let mut sites = self.sites.write().unwrap_or_else(PoisonError::into_inner);
+        let before = sites.len();
+        for site in said {
+            if sites.iter().all(|known| !Arc::ptr_eq(known, &site)) {
+                sites.push(site);
+            }
+        }
+        if sites.len() > before {
+            self.check();
+        }
+    }
+
+    /// Has it looked up again, and its sites put in order, when it is used next.
+    pub(crate) fn check(&self) {
+        self.check.store(true, Ordering::Release);
     }
 
     /// Has this site asked first from now on.
@@ -349,29 +380,53 @@ impl Client {
         }
     }
 
-    /// Puts the sites of a volume in order, once: those known from other volumes by their round trip
-    /// times; if none is, all are asked for the time, and the first to answer is the nearest.
+    /// Puts the sites of a volume in order by the ranks of their servers: when it is first used, or
+    /// a server was given another rank. If none was ever asked and none was given a rank, all are asked
+    /// for the time, and the first to answer is the nearest. Later it is looked now and then, in the
+    /// background, which sites there are and which is the nearest.
     async fn rank(&self, volume: &Arc<Volume>) {
         let mut ranked = volume.ranked.lock().await;
+        let changes = self.preferences().changes();
+        let was_ranked = ranked.since.is_some() && ranked.changes == changes;
+        let fresh = |since: Instant| since.elapsed() < self.config().fresh;
+        let check = volume.check.swap(false, Ordering::AcqRel);
+        if was_ranked && !check && ranked.since.is_some_and(fresh) {
+            return;
+        }
+        *ranked = Ranked {
+            since: Some(Instant::now()),
+            changes,
+        };
         let sites = volume.sites();
-        if std::mem::replace(&mut *ranked, true) || sites.len() < 2 {
-            return;
-        }
-        if sites.iter().any(|site| site.is_met() && !site.is_down()) {
-            let mut timed = Vec::with_capacity(sites.len());
-            for site in sites {
-                let path = if site.is_met() && !site.is_down() {
-                    site.path().await
-                } else {
-                    None
-                };
-                let rtt = path.and_then(|path| path.rtt_min);
-                timed.push((rtt.unwrap_or(Duration::MAX), site));
+        if was_ranked {
+            self.keep_fresh(&volume.cell);
+            // One that is moved says so, and it is only in one place.
+            let only_one = volume.kind == VolumeType::ReadWrite && sites.len() < 2;
+            if check || !only_one {
+                let (client, volume) = (self.clone(), Arc::clone(volume));
+                tokio::spawn(async move { client.look_around(&volume).await });
             }
-            timed.sort_by_key(|(rtt, _)| *rtt);
-            volume.set_sites(timed.into_iter().map(|(_, site)| site).collect());
             return;
         }
+        if sites.len() < 2 {
+            return;
+        }
+        let known = |site: &Arc<FileServer>| {
+            let given = self
+                .preferences()
+                .get(ServerKind::File, site.address().ip());
+            given.is_some() || (site.is_met() && !site.is_down())
+        };
+        if !sites.iter().any(known)
+            && let Some(first) = self.race(sites).await
+        {
+            volume.prefer(&first);
+        }
+        self.put_in_order(volume).await;
+    }
+
+    /// Asks all sites for the time, and returns the first that answers.
+    async fn race(&self, sites: Vec<Arc<FileServer>>) -> Option<Arc<FileServer>> {
         let mut race = JoinSet::new();
         for site in sites {
             let own = self.own(&site);
@@ -388,24 +443,59 @@ impl Client {
             }
             None
         };
-        if let Ok(Some(site)) = tokio::time::timeout(RACE, winner).await {
-            volume.prefer(&site);
-        }
+        let winner = tokio::time::timeout(RACE, winner).await;
         // The others' answers are still worth having, but not worth waiting for.
         race.detach_all();
+        winner.ok().flatten()
     }
 
-    /// Looks the volume's sites up again, with all addresses of their servers.
+    async fn put_in_order(&self, volume: &Volume) {
+        let mut ranked = Vec::new();
+        for site in volume.sites() {
+            let rank = match site.is_down() {
+                true => u16::MAX,
+                false => site.rank(self.preferences()).await,
+            };
+            ranked.push((rank, site));
+        }
+        volume.set_sites(in_order(ranked));
+    }
+
+    /// Looks where a volume is now, and which of its sites is the nearest.
+    async fn look_around(&self, volume: &Arc<Volume>) {
+        if let Err(error) = self.look_up_again(volume).await {
+            tracing::debug!("{volume} stays where it was: {error}");
+        }
+        let sites = volume.sites();
+        if sites.len() < 2 {
+            return;
+        }
+        let mut asked = JoinSet::new();
+        for site in sites {
+            let own = self.own(&site);
+            asked.spawn(async move { ask_time(&own).await });
+        }
+        drop(tokio::time::timeout(RACE, asked.join_all()).await);
+        self.put_in_order(volume).await;
+    }
+
+    /// Looks the volume's sites up again, with all addresses of their servers. Those that it had
+    /// keep their places, and new ones come behind.
     async fn look_up_again(&self, volume: &Arc<Volume>) -> Result<(), Error> {
         let wanted = Wanted::Exactly(volume.kind);
         let number = volume.id.to_string();
         let found = volume.cell.find(&number, wanted, Effort::Thorough).await?;
-        let sites = found.addresses.into_iter();
-        volume.set_sites(
-            sites
-                .map(|address| self.server(&volume.cell, address))
-                .collect(),
-        );
+        let found = found.addresses.into_iter();
+        let mut found: Vec<_> = found
+            .map(|address| self.server(&volume.cell, address))
+            .collect();
+        let before = volume.sites();
+        let place = |site: &Arc<FileServer>| {
+            let known = before.iter().position(|known| Arc::ptr_eq(known, site));
+            known.unwrap_or(before.len())
+        };
+        found.sort_by_key(place);
+        volume.set_sites(found);
         Ok(())
     }
 }

@@ -149,7 +149,12 @@ fn named(path: &[u8], cause: impl Into<PathCause>) -> PathError {
 impl Listing<'_> {
     /// The cells known, as entries of `/afs`.
     fn cells(&mut self) -> anyhow::Result<()> {
-        let mut cells: Vec<_> = self.client.cells().map(|cell| cell.name.clone()).collect();
+        let mut cells: Vec<_> = self
+            .client
+            .cells()
+            .into_iter()
+            .map(|cell| cell.name)
+            .collect();
         cells.sort();
         for cell in cells {
             if self.args.json {

@@ -75,6 +75,10 @@ pub(crate) struct Reach {
     /// Ask this volume location server, whatever CellServDB and DNS say; may be given again
     #[arg(long, value_name = "HOST[:PORT]")]
     server: Vec<String>,
+    /// Ask this server before others of a greater rank, for files and for locations; may be given
+    /// again [default: by the way to it, 20000 and 10 for each millisecond]
+    #[arg(long, value_name = "HOST=RANK")]
+    serverprefs: Vec<String>,
     /// Do not look unknown cells up in DNS
     #[arg(long)]
     no_dns: bool,

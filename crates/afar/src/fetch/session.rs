@@ -1,12 +1,13 @@
 //! One command's run: runtime, endpoint, client, signals, and giving promises back at the end.
 
+use std::net::IpAddr;
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use afar_cell::{Class, Client, Config, Error, PathCause, PathError};
+use afar_cell::{Class, Client, Config, Error, PathCause, PathError, ServerKind};
 use afar_net::Endpoint;
 use afar_types::CellName;
 use anyhow::{Context, bail, ensure};
@@ -50,7 +51,7 @@ pub(crate) fn run(
 
 /// The engine has a thread of its own and does most of the work: on small machines one more thread
 /// is best.
-fn runtime() -> anyhow::Result<Runtime> {
+pub(crate) fn runtime() -> anyhow::Result<Runtime> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let mut builder = if cores < 4 {
         Builder::new_current_thread()
@@ -112,6 +113,9 @@ pub(crate) async fn open(
         config
             .vl_servers
             .extend(resolve::of_option("--server", server, VL_PORT).await?);
+    }
+    for preference in &reach.serverprefs {
+        config.ranks.extend(ranks(preference).await?);
     }
     let mut net = afar_net::Config::default();
     net.rx.dead_time = DEAD_TIME;
@@ -205,6 +209,20 @@ fn administered<'a>(
     Ok(cell)
 }
 
+/// The ranks that `--serverprefs` gives a host, whatever it is asked for.
+async fn ranks(preference: &str) -> anyhow::Result<Vec<(ServerKind, IpAddr, u16)>> {
+    let wrong = || format!("--serverprefs {preference}: give HOST=RANK, a rank from 0 to 65535");
+    let (host, rank) = preference.split_once('=').with_context(wrong)?;
+    let rank = rank.parse().with_context(wrong)?;
+    let mut ranks = Vec::new();
+    for server in resolve::of_option("--serverprefs", host, VL_PORT).await? {
+        for kind in [ServerKind::File, ServerKind::Location] {
+            ranks.push((kind, server.ip(), rank));
+        }
+    }
+    Ok(ranks)
+}
+
 /// What may help against an error for lack of rights: that the cell runs here and is ours.
 pub(super) fn advice(error: &anyhow::Error) -> Option<String> {
     if let Some(error) = error.downcast_ref::<PathError>() {
@@ -229,4 +247,21 @@ pub(crate) fn advice_for(error: &Error, path: &str) -> Option<String> {
         "--localauth does it as the administrator of {}",
         cell.entry.name
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_preference_is_a_host_and_a_rank() {
+        let host = IpAddr::from([192, 0, 2, 1]);
+        let given = ranks("192.0.2.1=7").await.unwrap();
+        let expected = [ServerKind::File, ServerKind::Location].map(|kind| (kind, host, 7));
+        assert_eq!(given, expected);
+        for wrong in ["192.0.2.1", "192.0.2.1=", "192.0.2.1=65536", "=1"] {
+            let error = ranks(wrong).await.unwrap_err().to_string();
+            assert!(error.starts_with("--serverprefs "), "{error}");
+        }
+    }
 }

@@ -53,7 +53,7 @@ pub(super) async fn run(args: &StatArgs, client: &Client) -> anyhow::Result<Exit
                 }
             }
             Ok(None) => {
-                let cells = client.cells().count();
+                let cells = client.cells().len();
                 if args.json {
                     lines.json(&Root {
                         name: "/afs",

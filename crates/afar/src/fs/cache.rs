@@ -1,15 +1,13 @@
 //! `fs getcacheparms`, `setcachesize` and `storebehind`: settings of a mount's cache while it is in use.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use rustix::fs::{XattrFlags, getxattr, setxattr};
 use rustix::io::Errno;
 use serde::Serialize;
 
 use super::report::Report;
-use crate::output;
+use super::setting::OfMount;
 
 /// What data takes, may take, and takes until it is stored, in octets.
 const USAGE: &str = "afs.cache";
@@ -20,24 +18,8 @@ const STORE_BEHIND: &str = "afs.storebehind";
 
 /// Octets of the blocks that OpenAFS's users count in.
 const BLOCK: u64 = 1024;
-/// The longest value of these attributes.
-const VALUE_MAX: usize = 128;
-
-/// Options of all three.
-#[derive(Debug, Args)]
-pub(crate) struct OfCache {
-    /// A path in the mount
-    #[arg(
-        long,
-        value_name = "PATH",
-        default_value = ".",
-        help_heading = "Options of afar's own"
-    )]
-    mount: PathBuf,
-    /// Print what is found as JSON
-    #[arg(long, help_heading = "Options of afar's own")]
-    json: bool,
-}
+/// What a size is that is refused.
+const TOO_SMALL: &str = "a cache needs 65536 blocks (64 MiB) or more";
 
 /// Options of `fs setcachesize`.
 #[derive(Debug, Args)]
@@ -53,7 +35,7 @@ pub(crate) struct SizeArgs {
     #[arg(long)]
     reset: bool,
     #[command(flatten)]
-    of: OfCache,
+    of: OfMount,
 }
 
 /// Options of `fs storebehind`.
@@ -63,7 +45,7 @@ pub(crate) struct StoreBehindArgs {
     #[arg(long, value_name = "new default (KB)")]
     allfiles: Option<u64>,
     #[command(flatten)]
-    of: OfCache,
+    of: OfMount,
 }
 
 /// What a cache is.
@@ -81,7 +63,7 @@ struct Asynchrony {
 }
 
 /// `fs getcacheparms`.
-pub(super) fn parameters(of: &OfCache) -> anyhow::Result<ExitCode> {
+pub(super) fn parameters(of: &OfMount) -> anyhow::Result<ExitCode> {
     show(of, usage(of), |found| {
         format!(
             "AFS using {} of the cache's available {} 1K byte blocks.",
@@ -118,7 +100,7 @@ pub(super) fn store_behind(args: &StoreBehindArgs) -> anyhow::Result<ExitCode> {
 
 /// Prints what was found, or why it was not.
 fn show<T: Serialize>(
-    of: &OfCache,
+    of: &OfMount,
     found: Result<T, Errno>,
     text: impl FnOnce(&T) -> String,
 ) -> anyhow::Result<ExitCode> {
@@ -128,14 +110,11 @@ fn show<T: Serialize>(
             report.either(&found, || text(&found))?;
             report.finish()
         }
-        Err(error) => {
-            output::usage(&format!("fs: {}: {}\n", of.mount.display(), why(error)));
-            Ok(ExitCode::FAILURE)
-        }
+        Err(error) => Ok(of.failed(error, TOO_SMALL)),
     }
 }
 
-fn usage(of: &OfCache) -> Result<Parameters, Errno> {
+fn usage(of: &OfMount) -> Result<Parameters, Errno> {
     let [used, available, unstored] = get(of, USAGE)?;
     Ok(Parameters {
         used,
@@ -145,27 +124,13 @@ fn usage(of: &OfCache) -> Result<Parameters, Errno> {
 }
 
 /// The numbers that an attribute of a mount tells.
-fn get<const COUNT: usize>(of: &OfCache, name: &str) -> Result<[u64; COUNT], Errno> {
-    let mut value = [0; VALUE_MAX];
-    let length = getxattr(&of.mount, name, &mut value[..])?;
-    let text = String::from_utf8_lossy(&value[..length]);
+fn get<const COUNT: usize>(of: &OfMount, name: &str) -> Result<[u64; COUNT], Errno> {
+    let text = of.get(name)?;
     let numbers: Option<Vec<u64>> = text.split(' ').map(|word| word.parse().ok()).collect();
     let numbers = numbers.and_then(|numbers| numbers.try_into().ok());
     numbers.ok_or(Errno::BADMSG)
 }
 
-fn set(of: &OfCache, name: &str, octets: u64) -> Result<(), Errno> {
-    let value = octets.to_string();
-    setxattr(&of.mount, name, value.as_bytes(), XattrFlags::empty())
-}
-
-fn why(error: Errno) -> String {
-    match error {
-        Errno::OPNOTSUPP | Errno::NODATA => {
-            "it is in no mount of afar; name a path in one with -mount".to_owned()
-        }
-        Errno::PERM | Errno::ACCESS => "only root may change this".to_owned(),
-        Errno::INVAL => "a cache needs 65536 blocks (64 MiB) or more".to_owned(),
-        error => std::io::Error::from(error).to_string(),
-    }
+fn set(of: &OfMount, name: &str, octets: u64) -> Result<(), Errno> {
+    of.set(name, &octets.to_string())
 }

@@ -10,10 +10,12 @@ mod cache;
 mod flush;
 mod mount;
 mod place;
+mod preferences;
 mod quota;
 mod quota_text;
 mod report;
 mod servers;
+mod setting;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -85,21 +87,28 @@ pub(crate) enum FsCommand {
     /// flush all data in volume
     Flushvolume(flush::FlushArgs),
     /// get cache usage info
-    Getcacheparms(cache::OfCache),
+    Getcacheparms(setting::OfMount),
     /// set cache size
     #[command(alias = "cachesize")]
     Setcachesize(cache::SizeArgs),
     /// store to server after file close
     #[command(alias = "sb")]
     Storebehind(cache::StoreBehindArgs),
+    /// get server ranks
+    #[command(alias = "gp")]
+    Getserverprefs(preferences::GetArgs),
+    /// set server ranks
+    #[command(alias = "sp")]
+    Setserverprefs(preferences::SetArgs),
+    /// check volumeID/name mappings
+    #[command(alias = "checkbackups")]
+    Checkvolumes(setting::OfMount),
     /// (of a mount) control the cache and what it talks to
     #[command(
         hide = true,
         name = "flushall",
         aliases = [
-            "flushmount", "checkvolumes", "checkbackups",
-            "setserverprefs", "sp", "getserverprefs", "gp", "getclientaddrs", "gc",
-            "setclientaddrs", "sc", "messages",
+            "flushmount", "getclientaddrs", "gc", "setclientaddrs", "sc", "messages",
             "listaliases", "newcell", "newalias", "monitor", "mariner", "getcellstatus",
             "setcell", "exportafs", "setcrypt", "getcrypt", "rxstatproc",
             "rxstatpeer", "setcbaddr", "discon", "nukenfscreds", "uuid", "precache",
@@ -201,6 +210,9 @@ pub(crate) fn run(command: FsCommand) -> anyhow::Result<ExitCode> {
         Fs::Getcacheparms(args) => cache::parameters(&args),
         Fs::Setcachesize(args) => cache::set_size(&args),
         Fs::Storebehind(args) => cache::store_behind(&args),
+        Fs::Getserverprefs(args) => preferences::get(&args),
+        Fs::Setserverprefs(args) => preferences::set(&args),
+        Fs::Checkvolumes(of) => preferences::check_volumes(&of),
         Fs::OfMount(_) => {
             let text = "fs: afar has no such setting; options of a mount are given to afar mount \
                         (`afar mount --help`)\n";

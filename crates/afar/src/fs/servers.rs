@@ -84,7 +84,7 @@ pub(super) async fn list_cells(
 ) -> anyhow::Result<()> {
     let mut lookups = JoinSet::new();
     let mut cells = BTreeMap::new();
-    for (number, entry) in client.cells().enumerate() {
+    for (number, entry) in client.cells().into_iter().enumerate() {
         let addresses: Vec<_> = entry.servers.iter().map(SocketAddr::ip).collect();
         cells.insert(number, entry.name.to_string());
         let numeric = args.numeric;
@@ -152,7 +152,7 @@ pub(super) async fn check(
     }
     let cells = match (&args.cell, args.all) {
         (Some(cell), _) => vec![cell.clone()],
-        (None, true) => client.cells().map(|cell| cell.name.clone()).collect(),
+        (None, true) => client.cells().into_iter().map(|cell| cell.name).collect(),
         (None, false) => vec![this_cell().context("name a cell with -cell")?],
     };
     let (mut probes, mut found) = (JoinSet::new(), BTreeSet::new());

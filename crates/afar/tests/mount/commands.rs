@@ -203,6 +203,26 @@ fn settings_of_a_cache_are_changed_while_it_is_in_use() {
     assert_eq!(shown, "Default store asynchrony is 0 kbytes.\n");
     let set = ok(&["storebehind", "-allfiles", "64", "--json"]);
     assert_eq!(set, "{\"store_behind\":65536}\n");
+    // The server was met, so its rank is by the way to it: nearly none.
+    let rank = |shown: &str| {
+        let words: Vec<&str> = shown.split_whitespace().collect();
+        assert_eq!(words.len(), 2, "{shown}");
+        assert_eq!(words[0], "127.84.0.26");
+        words[1].parse::<u16>().unwrap()
+    };
+    let measured = rank(&ok(&["getserverprefs", "-numeric"]));
+    assert!((20_000..21_000).contains(&measured), "{measured}");
+    assert_eq!(ok(&["setserverprefs", "-servers", "127.84.0.26", "7"]), "");
+    assert_eq!(rank(&ok(&["gp", "-numeric"])), 7);
+    ok(&["sp", "-vlservers", "127.84.0.26", "9"]);
+    assert_eq!(rank(&ok(&["gp", "-numeric", "-vlservers"])), 9);
+    let wrong = fs(&["sp", "-servers", "127.84.0.26", "70000"]);
+    assert!(!wrong.status.success());
+    assert!(told(&wrong).contains("0 to 65535"), "{}", told(&wrong));
+    let checked = ok(&["checkvolumes"]);
+    assert_eq!(checked, "All volumeID/name mappings checked.\n");
+    assert!(fs::read(mounted.path("large")).unwrap() == data);
+
     let outside = site
         .command()
         .args(["fs", "getcacheparms", "-mount", "/"])

@@ -1,14 +1,13 @@
 //! Fetching files from a cell in memory.
 
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use afar_cell::{Error, Fetched, LastLink, Memory, Node, Place};
 use afar_types::{Fid, VolumeId};
-use common::{Cell, World};
+
+use crate::world::{Cell, World};
 
 const VOLUME: u32 = 10;
 const LENGTH: usize = 3_000_001;

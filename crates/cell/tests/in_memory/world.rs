@@ -44,6 +44,8 @@ pub(crate) struct World {
     pub(crate) old_server: bool,
     /// No GetEntryByNameN.
     pub(crate) no_entry_n: bool,
+    /// More sites of the volumes' read-only members than 127.0.0.1.
+    pub(crate) more_sites: Vec<std::net::Ipv4Addr>,
 }
 
 /// Counts of what was asked.
@@ -187,8 +189,7 @@ impl Cell {
             counts: Arc::default(),
             endpoint: endpoint.clone(),
         };
-        let service = Service::new(rxafs::SERVICE, "files");
-        endpoint.serve_secured(service, files, rxafs::Server::new(servers.clone()));
+        serve_files(&endpoint, files, &servers);
         let service = Service::new(vl::SERVICE, "locations");
         endpoint.serve_secured(service, locations, vl::Server::new(servers.clone()));
         let mut config = Config {
@@ -204,7 +205,30 @@ impl Cell {
     }
 }
 
+fn serve_files(endpoint: &Endpoint, security: Vec<Arc<dyn ServerSecurity>>, servers: &Servers) {
+    let service = Service::new(rxafs::SERVICE, "files");
+    endpoint.serve_secured(service, security, rxafs::Server::new(servers.clone()));
+}
+
 impl Servers {
+    /// The same files at another address of this machine. Counts are its own.
+    pub(crate) fn also_at(&self, address: std::net::Ipv4Addr) -> Self {
+        let port = self.endpoint.local_addr().port();
+        let endpoint = Endpoint::bind((address, port).into(), afar_net::Config::default()).unwrap();
+        let other = Self {
+            world: Arc::clone(&self.world),
+            counts: Arc::default(),
+            endpoint: endpoint.clone(),
+        };
+        serve_files(&endpoint, vec![Arc::new(RxNull)], &other);
+        other
+    }
+
+    /// Where the location server answers.
+    pub(crate) fn address(&self) -> std::net::SocketAddr {
+        self.endpoint.local_addr()
+    }
+
     fn vnode(&self, fid: Fid) -> Result<Vnode, AbortCode> {
         let world = self.world.lock().unwrap();
         let known = world
@@ -401,6 +425,13 @@ impl vl::Service for Servers {
         };
         entry.server_flags[0] = SiteFlags(flags);
         entry.flags = VldbFlags(exists);
+        if read_only.is_some() {
+            for (place, site) in (1..).zip(&world.more_sites) {
+                entry.server_number[place] = u32::from_be_bytes(site.octets());
+                entry.server_flags[place] = SiteFlags(0x2);
+                entry.n_servers += 1;
+            }
+        }
         Ok(vl::get_entry_by_name_n::Reply { entry })
     }
 }

@@ -2,15 +2,14 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use afar_cell::{Client, DirEntry, Error, Source, Volume, Wanted};
 use afar_types::{CellName, Fid, FileType, StoreStatus, VolumeId, VolumeType};
 use bytes::Bytes;
-use common::{Cell, World};
+
+use crate::world::{Cell, World};
 
 const VOLUME: u32 = 10;
 const ROOT: Fid = Fid::root(VolumeId(VOLUME));

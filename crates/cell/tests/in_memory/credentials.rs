@@ -2,9 +2,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
-#[expect(dead_code, reason = "the other tests need more of it")]
-mod common;
-
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
@@ -15,7 +12,8 @@ use afar_security::keys::Key;
 use afar_security::ticket::{Mint, mint};
 use afar_security::{EncryptionKey, EncryptionType, Identities, KeyRing, Level, Token, rxkad};
 use afar_types::{CellName, Fid, VolumeId};
-use common::{Cell, World};
+
+use crate::world::{Cell, World};
 
 const VOLUME: u32 = 10;
 

@@ -1,12 +1,11 @@
 //! Following paths in a cell in memory.
 
-mod common;
-
 use std::sync::atomic::Ordering;
 
 use afar_cell::{Error, LastLink, Node, PathCause, Place};
 use afar_types::{Fid, FileType, VolumeType};
-use common::{Cell, World};
+
+use crate::world::{Cell, World};
 
 const ROOT: u32 = 10;
 const ROOT_READ_ONLY: u32 = 11;
