@@ -46,6 +46,9 @@ const INTRODUCTIONS: usize = 6;
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
 /// How long a server that did not answer is asked last.
 const DOWN_TIME: Duration = Duration::from_secs(60);
+/// After so long it is tried again whether a server understands what it did not: it may be another
+/// program by now.
+const OLD_TIME: Duration = Duration::from_secs(3600);
 /// How long a server gets to take promises back.
 const GIVE_UP_LIMIT: Duration = Duration::from_secs(2);
 
@@ -74,8 +77,8 @@ struct Peer {
     down_since: Mutex<Option<Instant>>,
     /// Whether it ever answered any of them.
     met: AtomicBool,
-    /// Whether it refused 64-bit fetches.
-    old: AtomicBool,
+    /// When it last did not understand a request with 64-bit places.
+    old_since: Mutex<Option<Instant>>,
     calls: AtomicU64,
 }
 
@@ -452,13 +455,21 @@ impl FileServer {
             .is_some_and(|since| since.elapsed() < DOWN_TIME)
     }
 
-    /// Whether only 32-bit fetches are understood.
+    /// Whether only requests with 32-bit places are understood.
     pub(crate) fn is_old(&self) -> bool {
-        self.peer.old.load(Ordering::Relaxed)
+        self.old_lock()
+            .is_some_and(|since| since.elapsed() < OLD_TIME)
     }
 
     pub(crate) fn set_old(&self) {
-        self.peer.old.store(true, Ordering::Relaxed);
+        *self.old_lock() = Some(Instant::now());
+    }
+
+    fn old_lock(&self) -> std::sync::MutexGuard<'_, Option<Instant>> {
+        self.peer
+            .old_since
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Gives all promises back, so that the server need not look for us when files change.
@@ -628,6 +639,11 @@ mod tests {
         assert!(server.is_down());
         server.answered();
         assert!(!other.is_down());
+        other.set_old();
+        assert!(server.is_old());
+        tokio::time::pause();
+        tokio::time::advance(OLD_TIME).await;
+        assert!(!server.is_old());
     }
 
     #[tokio::test]

@@ -8,7 +8,7 @@ pub(crate) mod receive;
 pub(crate) mod send;
 
 use std::net::SocketAddr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use self::receive::Receiver;
 use self::send::Sender;
@@ -18,6 +18,9 @@ use crate::{CallNumber, Config};
 
 /// Pings are sent this often within the dead time.
 const PINGS_PER_DEAD_TIME: u32 = 6;
+/// How soon a peer is pinged again whose host says that nobody is there. If it still says so then,
+/// it is believed: hosts limit how often they say it, mostly to once a second.
+const REFUSED_PING: Duration = Duration::from_secs(1);
 
 /// Which side began the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +65,9 @@ pub(crate) struct Call {
     pub(crate) spoke: Instant,
     /// When the streams last made progress.
     pub(crate) progressed: Instant,
-    pub(crate) idle_limit: Option<std::time::Duration>,
+    /// When the peer's host said that nobody is there.
+    refused: Option<Instant>,
+    pub(crate) idle_limit: Option<Duration>,
     /// Where the timer heap will look at this call next.
     pub(crate) wake_at: Option<Instant>,
     /// Whether the call is in its path's list of senders.
@@ -104,6 +109,7 @@ impl Call {
             heard: now,
             spoke: now,
             progressed: now,
+            refused: None,
             idle_limit: if role == Role::Client {
                 config.idle_limit
             } else {
@@ -160,9 +166,24 @@ impl Call {
         }
     }
 
+    /// The peer's host says that nobody is there. Returns whether that is to be believed: if it has
+    /// said so before, and nothing was heard of the peer since.
+    pub(crate) fn on_refused(&mut self, now: Instant) -> bool {
+        match self.refused.filter(|at| self.heard <= *at) {
+            Some(at) => at + REFUSED_PING <= now,
+            None => {
+                self.refused = Some(now);
+                false
+            }
+        }
+    }
+
     /// When the peer is to be pinged for want of other traffic.
     pub(crate) fn ping_due(&self, config: &Config) -> Option<Instant> {
-        let every = config.dead_time / PINGS_PER_DEAD_TIME;
+        let every = match self.refused {
+            Some(at) if self.heard <= at => REFUSED_PING,
+            _ => config.dead_time / PINGS_PER_DEAD_TIME,
+        };
         self.expects_peer()
             .then(|| self.heard.max(self.spoke) + every)
     }

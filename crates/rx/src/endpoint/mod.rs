@@ -431,30 +431,34 @@ impl Endpoint {
         self.events.pop_front()
     }
 
-    /// The network says that a peer cannot be reached: client calls to it fail.
-    pub fn handle_unreachable(
-        &mut self,
-        _now: Instant,
-        peer: SocketAddr,
-        kind: std::io::ErrorKind,
-    ) {
+    /// The network says that a peer cannot be reached. Client calls to one that was never heard of
+    /// fail: one that has answered may only be behind a router in trouble, or be started anew. Calls
+    /// of a client fail when its host says for a while that nobody is there: it will not come back
+    /// to them, and others may wait for what they hold.
+    pub fn handle_unreachable(&mut self, now: Instant, peer: SocketAddr, kind: std::io::ErrorKind) {
         let Some(path_key) = self.by_address.get(&peer).copied() else {
             return;
         };
-        let failing: Vec<Key> = self
-            .calls
-            .iter()
-            .filter(|(_, call)| {
-                call.role == Role::Client
-                    && call.stage == Stage::Running
-                    // A peer that has answered may only be behind a router in trouble.
-                    && call.heard == call.started
-                    && self.connections.get(call.connection).is_some_and(|c| c.path == path_key)
-            })
-            .map(|(key, _)| key)
-            .collect();
-        for key in failing {
-            self.fail(key, CallError::Unreachable(kind));
+        let refused = kind == std::io::ErrorKind::ConnectionRefused;
+        let is_its = |call: &Call| {
+            let connection = self.connections.get(call.connection);
+            call.stage == Stage::Running && connection.is_some_and(|c| c.path == path_key)
+        };
+        let running = self.calls.iter().filter(|(_, call)| is_its(call));
+        let running: Vec<Key> = running.map(|(key, _)| key).collect();
+        for key in running {
+            let Some(call) = self.calls.get_mut(key) else {
+                continue;
+            };
+            let fails = match call.role {
+                Role::Client => call.heard == call.started,
+                Role::Server => refused && call.expects_peer() && call.on_refused(now),
+            };
+            if fails {
+                self.fail(key, CallError::Unreachable(kind));
+            } else {
+                self.schedule_call(key);
+            }
         }
     }
 

@@ -198,6 +198,37 @@ fn unreachable_peers_fail_at_once() {
     );
 }
 
+/// A client that was killed must not hold what its calls hold until they are dead.
+#[test]
+fn calls_of_a_client_that_is_gone_fail_soon() {
+    let mut raw = Raw::server(Config::default());
+    let refused = std::io::ErrorKind::ConnectionRefused;
+    raw.data(1, Flags(0), b"half of a request");
+    let call = raw.incoming();
+    // It is there after all.
+    raw.wait(SECOND / 2);
+    raw.endpoint.handle_unreachable(raw.now, raw.peer, refused);
+    raw.wait(SECOND / 2);
+    raw.data(2, Flags(0), b"more");
+    raw.wait(2 * SECOND);
+    raw.endpoint.handle_unreachable(raw.now, raw.peer, refused);
+    assert!(
+        !raw.events()
+            .iter()
+            .any(|event| matches!(event, Event::Failed(..)))
+    );
+    // Its host goes on saying that nobody is there, whenever it is asked.
+    let pings = raw.wait(2 * SECOND);
+    assert!(!pings.is_empty());
+    // A router in trouble says something else.
+    let other = std::io::ErrorKind::HostUnreachable;
+    raw.endpoint.handle_unreachable(raw.now, raw.peer, other);
+    assert_eq!(raw.events(), []);
+    raw.endpoint.handle_unreachable(raw.now, raw.peer, refused);
+    let failed = Event::Failed(call, CallError::Unreachable(refused));
+    assert_eq!(raw.events(), [failed]);
+}
+
 /// Requests and replies whose packets are lost come after a short time.
 #[test]
 fn lost_packets_of_short_calls_are_sent_again() {
