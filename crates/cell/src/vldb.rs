@@ -37,7 +37,7 @@ pub struct Cell {
     access: Arc<Access>,
     /// The one to ask first in front.
     servers: RwLock<Vec<Arc<Server>>>,
-    /// When it was looked which servers there are; none if that is to be done again.
+    /// When it was looked which servers there are.
     looked: Mutex<Option<Instant>>,
     entries: Mutex<BTreeMap<String, Known<Arc<VldbEntry>>>>,
     addresses: Mutex<BTreeMap<AfsUuid, Known<Vec<Ipv4Addr>>>>,
@@ -327,8 +327,13 @@ impl Cell {
             }
             Err(error) => return Err(self.failed(base, error)),
         };
-        let known = Known::now(Arc::clone(&entry));
-        self.lock_entries().insert(base.to_owned(), known);
+        let mut entries = self.lock_entries();
+        if effort == Effort::Thorough {
+            // What is known of it by its name, or another number, is not so any more.
+            entries.retain(|_, known| known.what.name != entry.name);
+        }
+        entries.insert(base.to_owned(), Known::now(Arc::clone(&entry)));
+        drop(entries);
         Ok(entry)
     }
 

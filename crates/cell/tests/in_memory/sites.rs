@@ -88,14 +88,17 @@ async fn a_site_that_is_added_is_found() {
         found.sites().len() == 2
     })
     .await;
-    // Whoever finds the volume anew has the same.
+    // Whoever finds the volume anew has the same, and it is known by its name to have two sites.
     assert!(Arc::ptr_eq(&volume(&cell.client).await, &found));
+    tokio::time::sleep(Duration::from_millis(100)).await;
     cell.servers.world.lock().unwrap().more_sites.clear();
     soon("one site", async || {
         ask(&cell, &second, &found).await;
         found.sites().len() == 1
     })
     .await;
+    // What was known of it by its name is not so any more.
+    assert_eq!(volume(&cell.client).await.sites().len(), 1);
 }
 
 #[tokio::test]
