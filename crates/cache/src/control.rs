@@ -1,12 +1,11 @@
 //! Settings that are looked at and changed while a cache is in use: as extended attributes too, of
 //! whatever file, as they are the cache's.
 
-use std::net::IpAddr;
 use std::str;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use afar_cell::ServerKind;
+use afar_cell::{ServerKind, parse_rank};
 use bytes::Bytes;
 
 use crate::cache::Cache;
@@ -91,11 +90,7 @@ impl Cache {
 
     /// Gives servers ranks: all that are named, or none if one cannot be understood.
     async fn set_ranks(&self, kind: ServerKind, text: &str) -> Result<(), Errno> {
-        let parse = |line: &str| -> Option<(IpAddr, u16)> {
-            let (host, rank) = line.split_once(' ')?;
-            Some((host.parse().ok()?, rank.parse().ok()?))
-        };
-        let ranks: Option<Vec<_>> = text.lines().map(parse).collect();
+        let ranks: Option<Vec<_>> = text.lines().map(parse_rank).collect();
         for (host, rank) in ranks.ok_or(Errno::EINVAL)? {
             self.0.client.set_rank(kind, host, rank).await;
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use afar_net::Endpoint;
@@ -69,13 +69,15 @@ impl Client {
     /// # Panics
     /// Outside of a tokio runtime.
     pub fn new(endpoint: Endpoint, config: Config) -> Result<Self, Error> {
-        let (path, read) = match &config.cellservdb {
-            _ if config.only_cells => (PathBuf::new(), Ok(Watched::none())),
-            Some(path) => (path.clone(), Watched::open(Some(path))),
-            None => (DEFAULT_PATHS[0].into(), Watched::open(None)),
+        let named = config.cellservdb.as_deref();
+        let read = match config.only_cells {
+            true => Ok(Watched::none()),
+            false => Watched::open(named),
         };
         let database = read.map_err(|error| Error::CellServDb {
-            path,
+            path: named
+                .unwrap_or_else(|| Path::new(DEFAULT_PATHS[0]))
+                .to_owned(),
             error: error.to_string(),
         })?;
         let callbacks = CallbackService::start(&endpoint);
@@ -202,7 +204,7 @@ impl Client {
                 Ok::<_, Error>(Arc::new(cell))
             })
             .await?;
-        if new && cell.servers().count() > 1 {
+        if new {
             let (client, cell) = (self.clone(), Arc::clone(cell));
             tokio::spawn(async move { cell.rank(client.preferences()).await });
         } else {
@@ -217,9 +219,7 @@ impl Client {
             let (client, cell) = (self.clone(), Arc::clone(cell));
             tokio::spawn(async move {
                 client.has_moved(&cell).await;
-                if cell.servers().count() > 1 {
-                    cell.rank(client.preferences()).await;
-                }
+                cell.rank(client.preferences()).await;
             });
         }
     }
@@ -341,8 +341,7 @@ impl Client {
     }
 
     /// Ranks that were given to servers.
-    #[must_use]
-    pub fn preferences(&self) -> &Preferences {
+    pub(crate) fn preferences(&self) -> &Preferences {
         &self.inner.preferences
     }
 

@@ -6,7 +6,7 @@
 //! - [`cellservdb`], `dns`: which servers a cell has
 //! - [`Cell`] (`vldb`): where its volumes are
 //! - [`Volume`], [`FileServer`]: which server to ask, and what to do when it fails;
-//!   [`Preferences`]: which are asked first
+//!   `preferences`: which are asked first
 //! - [`Credentials`]: who the client is to servers
 //! - `callback`: what servers ask back
 //! - [`Place`], [`Node`] (`path`): mount points, symlinks, `@sys`
@@ -56,7 +56,7 @@ pub use files::{Contents, DirEntry};
 pub use lock::{LOCK_TIME, LockType};
 pub use mountpoint::{MountPoint, MountPointError, Wanted};
 pub use path::{LastLink, Node, Place};
-pub use preferences::{Preferences, ServerKind};
+pub use preferences::{ServerKind, parse_rank};
 pub use promise::Promised;
 pub use quota::VolumeStatus;
 pub use server::FileServer;

@@ -33,7 +33,7 @@ pub enum ServerKind {
 
 /// Ranks that were given to servers.
 #[derive(Debug, Default)]
-pub struct Preferences {
+pub(crate) struct Preferences {
     ranks: Mutex<BTreeMap<(ServerKind, IpAddr), u16>>,
     changes: AtomicU64,
 }
@@ -48,15 +48,14 @@ impl Preferences {
         preferences
     }
 
-    /// Gives a server a rank, which counts from its next request on.
-    pub fn set(&self, kind: ServerKind, host: IpAddr, rank: u16) {
+    /// Gives a server a rank.
+    pub(crate) fn set(&self, kind: ServerKind, host: IpAddr, rank: u16) {
         self.lock().insert((kind, host), rank);
         self.changes.fetch_add(1, Ordering::Release);
     }
 
     /// The rank that a server was given.
-    #[must_use]
-    pub fn get(&self, kind: ServerKind, host: IpAddr) -> Option<u16> {
+    pub(crate) fn get(&self, kind: ServerKind, host: IpAddr) -> Option<u16> {
         self.lock().get(&(kind, host)).copied()
     }
 
@@ -80,6 +79,13 @@ impl Preferences {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<(ServerKind, IpAddr), u16>> {
         self.ranks.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A server's address and its rank, as a line of text has them.
+#[must_use]
+pub fn parse_rank(line: &str) -> Option<(IpAddr, u16)> {
+    let (host, rank) = line.split_once(' ')?;
+    Some((host.parse().ok()?, rank.parse().ok()?))
 }
 
 /// The rank of a server at a distance.

@@ -74,12 +74,38 @@ pub struct FileServer {
 /// What is the same for all users of a file server.
 #[derive(Debug, Default)]
 struct Peer {
-    down_since: Mutex<Option<Instant>>,
+    /// When it last did not answer, unless it has answered since.
+    silent: Lately,
     /// Whether it ever answered any of them.
     met: AtomicBool,
     /// When it last did not understand a request with 64-bit places.
-    old_since: Mutex<Option<Instant>>,
+    old: Lately,
     calls: AtomicU64,
+}
+
+/// When something was last so.
+#[derive(Debug, Default)]
+struct Lately(Mutex<Option<Instant>>);
+
+impl Lately {
+    /// It is so now.
+    fn note(&self) {
+        *self.lock() = Some(Instant::now());
+    }
+
+    /// It is no longer so.
+    fn forget(&self) {
+        *self.lock() = None;
+    }
+
+    /// Whether it was so within this time.
+    fn within(&self, time: Duration) -> bool {
+        self.lock().is_some_and(|since| since.elapsed() < time)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Instant>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Connections and their free channels.
@@ -435,7 +461,7 @@ impl FileServer {
 
     /// A call was answered, if only with an abort.
     pub(crate) fn answered(&self) {
-        *self.down_lock() = None;
+        self.peer.silent.forget();
         self.peer.met.store(true, Ordering::Release);
         if !self.known.swap(true, Ordering::AcqRel) {
             // The first channel is in use by the call that was answered.
@@ -445,31 +471,22 @@ impl FileServer {
 
     /// A call was not answered.
     pub(crate) fn silent(&self) {
-        *self.down_lock() = Some(Instant::now());
+        self.peer.silent.note();
     }
 
     /// Whether it did not answer when it was asked last, within the last minute.
     #[must_use]
     pub fn is_down(&self) -> bool {
-        self.down_lock()
-            .is_some_and(|since| since.elapsed() < DOWN_TIME)
+        self.peer.silent.within(DOWN_TIME)
     }
 
     /// Whether only requests with 32-bit places are understood.
     pub(crate) fn is_old(&self) -> bool {
-        self.old_lock()
-            .is_some_and(|since| since.elapsed() < OLD_TIME)
+        self.peer.old.within(OLD_TIME)
     }
 
     pub(crate) fn set_old(&self) {
-        *self.old_lock() = Some(Instant::now());
-    }
-
-    fn old_lock(&self) -> std::sync::MutexGuard<'_, Option<Instant>> {
-        self.peer
-            .old_since
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.peer.old.note();
     }
 
     /// Gives all promises back, so that the server need not look for us when files change.
@@ -485,13 +502,6 @@ impl FileServer {
             Ok(Err(error)) => tracing::debug!("{error}: {}", error.cause),
             Err(_) => tracing::debug!("{} did not take promises back in time", self.address),
         }
-    }
-
-    fn down_lock(&self) -> std::sync::MutexGuard<'_, Option<Instant>> {
-        self.peer
-            .down_since
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -156,10 +156,14 @@ impl Cell {
         self.looked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks all servers whether they are there, and puts them in order.
+    /// Asks all servers whether they are there, and puts them in order, if there are several.
     pub(crate) async fn rank(&self, preferences: &Preferences) {
+        let servers = self.all();
+        if servers.len() < 2 {
+            return;
+        }
         let mut probes = JoinSet::new();
-        for server in self.all() {
+        for server in servers {
             let asked = server.link().client;
             probes.spawn(async move {
                 let error = asked.probe_server().await.err();

@@ -8,6 +8,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use afar_cell::parse_rank;
 use anyhow::Context;
 use clap::Args;
 use serde::Serialize;
@@ -86,7 +87,7 @@ pub(super) fn get(args: &GetArgs) -> anyhow::Result<ExitCode> {
         Ok(text) => text,
         Err(error) => return Ok(args.of.failed(error, NOT_RANKS)),
     };
-    let mut ranks: Vec<(IpAddr, u16)> = text.lines().filter_map(line).collect();
+    let mut ranks: Vec<(IpAddr, u16)> = text.lines().filter_map(parse_rank).collect();
     ranks.sort_by_key(|(address, rank)| (*rank, *address));
     let hosts: Vec<_> = ranks.iter().map(|(address, _)| *address).collect();
     let names = match args.numeric {
@@ -174,12 +175,6 @@ fn words(given: &[String]) -> Vec<&str> {
     given.iter().map(String::as_str).collect()
 }
 
-/// An address and a rank.
-fn line(text: &str) -> Option<(IpAddr, u16)> {
-    let (host, rank) = text.split_once(' ')?;
-    Some((host.parse().ok()?, rank.parse().ok()?))
-}
-
 /// The addresses of a host and the rank that follows it.
 async fn understood(pair: &[&str]) -> Result<Vec<(IpAddr, u16)>, String> {
     let &[host, rank] = pair else {
@@ -223,9 +218,9 @@ mod tests {
             assert_eq!(understood(pair).await.unwrap_err(), problem);
         }
         assert_eq!(
-            line("192.0.2.1 20125"),
+            parse_rank("192.0.2.1 20125"),
             Some(([192, 0, 2, 1].into(), 20_125))
         );
-        assert_eq!(line("192.0.2.1"), None);
+        assert_eq!(parse_rank("192.0.2.1"), None);
     }
 }

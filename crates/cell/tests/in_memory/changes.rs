@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use afar_cell::{Client, DirEntry, Error, Source, Volume, Wanted};
+use afar_cell::{Client, DirEntry, Error, Made, Source, Volume, Wanted};
 use afar_types::{CellName, Fid, FileType, StoreStatus, VolumeId, VolumeType};
 use bytes::Bytes;
 
@@ -52,6 +52,12 @@ fn new_file() -> StoreStatus {
     }
 }
 
+/// Makes an empty file, `file` in the root.
+async fn file(client: &Client, volume: &Arc<Volume>) -> Made {
+    let made = client.create_file(volume, ROOT, b"file", new_file());
+    made.await.unwrap()
+}
+
 fn stored(cell: &Cell, fid: Fid) -> Bytes {
     cell.servers.world.lock().unwrap().vnodes[&fid].data.clone()
 }
@@ -62,10 +68,7 @@ async fn files_are_stored_in_parts() {
         let cell = cell(|world| world.old_server = old);
         let (client, counts) = (&cell.client, &cell.servers.counts);
         let volume = volume(client).await;
-        let made = client
-            .create_file(&volume, ROOT, b"file", new_file())
-            .await
-            .unwrap();
+        let made = file(client, &volume).await;
         counts.busy.store(1, Ordering::SeqCst);
         let source = Arc::new(Pattern(2_500_000));
         let result = client.store(&volume, made.fid, &source, new_file()).await;
@@ -95,8 +98,7 @@ async fn a_file_is_stored_by_many_calls_at_a_time() {
     });
     let (client, counts) = (&cell.client, &cell.servers.counts);
     let volume = volume(client).await;
-    let made = client.create_file(&volume, ROOT, b"file", new_file());
-    let made = made.await.unwrap();
+    let made = file(client, &volume).await;
     // Some are refused at first, as by a server that is busy.
     counts.busy.store(3, Ordering::SeqCst);
     let source = Arc::new(Pattern(1_234_567));
@@ -132,11 +134,7 @@ async fn a_file_is_stored_by_many_calls_at_a_time() {
 async fn streams_are_stored_to_their_end() {
     let cell = cell(|_| {});
     let volume = volume(&cell.client).await;
-    let made = cell
-        .client
-        .create_file(&volume, ROOT, b"file", new_file())
-        .await
-        .unwrap();
+    let made = file(&cell.client, &volume).await;
     for length in [0, 5, 4 << 20, (9 << 20) + 1] {
         let data: Vec<u8> = (0..=250).cycle().take(length).collect();
         let mut stream = data.as_slice();
@@ -166,11 +164,7 @@ async fn a_source_that_shrinks_is_an_error() {
     }
     let cell = cell(|_| {});
     let volume = volume(&cell.client).await;
-    let made = cell
-        .client
-        .create_file(&volume, ROOT, b"file", new_file())
-        .await
-        .unwrap();
+    let made = file(&cell.client, &volume).await;
     let result = cell
         .client
         .store(&volume, made.fid, &Arc::new(Short), new_file())
@@ -186,8 +180,7 @@ async fn what_is_done_is_not_done_again_when_its_answer_is_lost() {
     let lose = || counts.lost.store(1, Ordering::SeqCst);
     let done = || counts.changes.swap(0, Ordering::SeqCst);
     lose();
-    let file = client.create_file(&volume, ROOT, b"file", new_file()).await;
-    let file = file.unwrap();
+    let file = file(client, &volume).await;
     assert_eq!(done(), 1);
     lose();
     let directory = client.make_dir(&volume, ROOT, b"dir", new_file()).await;
@@ -233,11 +226,7 @@ async fn what_is_not_done_is_done_then() {
     let counts = &cell.servers.counts;
     let volume = volume(&cell.client).await;
     counts.not_done.store(2, Ordering::SeqCst);
-    let file = cell
-        .client
-        .create_file(&volume, ROOT, b"file", new_file())
-        .await
-        .unwrap();
+    let file = file(&cell.client, &volume).await;
     assert_eq!(counts.changes.load(Ordering::SeqCst), 1);
     counts.not_done.store(u64::MAX, Ordering::SeqCst);
     let entry = DirEntry {

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -45,7 +46,7 @@ pub(crate) struct World {
     /// No GetEntryByNameN.
     pub(crate) no_entry_n: bool,
     /// More sites of the volumes' read-only members than 127.0.0.1.
-    pub(crate) more_sites: Vec<std::net::Ipv4Addr>,
+    pub(crate) more_sites: Vec<Ipv4Addr>,
 }
 
 /// Counts of what was asked.
@@ -212,7 +213,7 @@ fn serve_files(endpoint: &Endpoint, security: Vec<Arc<dyn ServerSecurity>>, serv
 
 impl Servers {
     /// The same files at another address of this machine. Counts are its own.
-    pub(crate) fn also_at(&self, address: std::net::Ipv4Addr) -> Self {
+    pub(crate) fn also_at(&self, address: Ipv4Addr) -> Self {
         let port = self.endpoint.local_addr().port();
         let endpoint = Endpoint::bind((address, port).into(), afar_net::Config::default()).unwrap();
         let other = Self {
@@ -225,7 +226,7 @@ impl Servers {
     }
 
     /// Where the location server answers.
-    pub(crate) fn address(&self) -> std::net::SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         self.endpoint.local_addr()
     }
 

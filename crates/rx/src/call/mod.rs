@@ -169,7 +169,7 @@ impl Call {
     /// The peer's host says that nobody is there. Returns whether that is to be believed: if it has
     /// said so before, and nothing was heard of the peer since.
     pub(crate) fn on_refused(&mut self, now: Instant) -> bool {
-        match self.refused.filter(|at| self.heard <= *at) {
+        match self.in_doubt() {
             Some(at) => at + REFUSED_PING <= now,
             None => {
                 self.refused = Some(now);
@@ -178,11 +178,16 @@ impl Call {
         }
     }
 
+    /// Since when the peer's host says that nobody is there, if nothing was heard of the peer since.
+    fn in_doubt(&self) -> Option<Instant> {
+        self.refused.filter(|at| self.heard <= *at)
+    }
+
     /// When the peer is to be pinged for want of other traffic.
     pub(crate) fn ping_due(&self, config: &Config) -> Option<Instant> {
-        let every = match self.refused {
-            Some(at) if self.heard <= at => REFUSED_PING,
-            _ => config.dead_time / PINGS_PER_DEAD_TIME,
+        let every = match self.in_doubt() {
+            Some(_) => REFUSED_PING,
+            None => config.dead_time / PINGS_PER_DEAD_TIME,
         };
         self.expects_peer()
             .then(|| self.heard.max(self.spoke) + every)
