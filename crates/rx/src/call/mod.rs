@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use self::receive::Receiver;
 use self::send::Sender;
 use crate::packet::ack::Ack;
+use crate::peer::Path;
 use crate::types::Key;
 use crate::{CallNumber, Config};
 
@@ -103,7 +104,7 @@ impl Call {
             } else {
                 Stage::Waiting
             },
-            sender: Sender::new(now, window),
+            sender: Sender::new(now, window, role == Role::Server),
             receiver: Receiver::new(u32::from(config.classic_window)),
             started: now,
             heard: now,
@@ -191,6 +192,15 @@ impl Call {
         };
         self.expects_peer()
             .then(|| self.heard.max(self.spoke) + every)
+    }
+
+    /// When an old peer is to be told again what has come of its stream.
+    pub(crate) fn repeat_due(&self, path: &Path) -> Option<Instant> {
+        if path.afar || self.stage == Stage::Lingering || !path.rtt.has_sample() {
+            return None;
+        }
+        let repeats = self.receiver.repeats()?;
+        Some(self.heard.max(self.spoke) + path.probe_timeout() * (1 << repeats))
     }
 
     /// When the call counts as dead, idle or too long.

@@ -21,6 +21,8 @@ const AFAR_ACK_EVERY: u32 = 10;
 const CLASSIC_ACK_EVERY: u32 = 2;
 /// Octets an afar peer may send between two acknowledgements.
 const AFAR_ACK_BYTES: usize = 256 << 10;
+/// Times an old peer is told again what has come when nothing more comes.
+const REPEATS: u32 = 3;
 /// A window begins at this size and grows with what the application takes in a round trip.
 const WINDOW_INITIAL: u64 = 4 << 20;
 /// A window of a peer whose windows have grown begins at this size at most: so much comes while the
@@ -70,6 +72,8 @@ struct AckState {
     ping: Option<(u32, Instant)>,
     packets: u32,
     bytes: usize,
+    /// Times it was sent again since DATA came last.
+    repeats: u32,
     /// Serial and arrival of the packet to name.
     serial: u32,
     arrived: Option<Instant>,
@@ -209,6 +213,7 @@ impl Receiver {
         self.highest = self.highest.max(sequence);
         self.ack.packets += 1;
         self.ack.bytes += payload.len();
+        self.ack.repeats = 0;
         let arrival = if sequence == self.next {
             self.advance(payload);
             Arrival::InOrder
@@ -336,6 +341,20 @@ impl Receiver {
                 self.ack.now = Some(Reason::Delay);
             }
         }
+    }
+
+    /// Times an old peer has been told again what has come, if it is to be once more when nothing
+    /// comes: it waits for long, as it does at the end of each of its windows, if an acknowledgement was lost.
+    pub(crate) fn repeats(&self) -> Option<u32> {
+        let may_send = self.told > self.next;
+        let owes = self.has_begun() && !self.is_complete() && may_send;
+        (owes && self.ack.repeats < REPEATS).then_some(self.ack.repeats)
+    }
+
+    /// Tells the peer again.
+    pub(crate) fn repeat_ack(&mut self) {
+        self.ack.repeats += 1;
+        self.request_ack(Reason::Delay);
     }
 
     /// Our reply, or our next call, acknowledges all that arrived.

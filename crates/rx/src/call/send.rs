@@ -27,8 +27,6 @@ const AFAR_RTO_MIN: Duration = Duration::from_millis(10);
 /// Packets that an old peer may leave without an acknowledgement for a while: it sends one for every
 /// second or third.
 const CLASSIC_UNASKED: usize = 3;
-/// The least time until the tail is probed of which an old peer must have acknowledged something.
-const CLASSIC_PROBE_MIN: Duration = Duration::from_millis(30);
 /// Retransmission timeout's least value towards old peers, as OpenAFS and Linux have it.
 const CLASSIC_RTO_MIN: Duration = Duration::from_millis(200);
 /// What OpenAFS adds for the last packet of a direction, whose acknowledgement it delays.
@@ -75,6 +73,8 @@ struct Transmission {
 /// The sending half of a call.
 #[derive(Debug)]
 pub(crate) struct Sender {
+    /// A reply, and not a request, which its reply acknowledges.
+    is_reply: bool,
     chunks: VecDeque<Bytes>,
     queued: usize,
     finishing: bool,
@@ -151,8 +151,9 @@ pub(crate) enum Refused {
 }
 
 impl Sender {
-    pub(crate) fn new(now: Instant, window: u32) -> Self {
+    pub(crate) fn new(now: Instant, window: u32, is_reply: bool) -> Self {
         Self {
+            is_reply,
             chunks: VecDeque::new(),
             queued: 0,
             finishing: false,
@@ -798,6 +799,10 @@ impl Sender {
         let first = if path.afar {
             rtt.rto(AFAR_RTO_MIN) + path.ack_allowance()
         } else if !self.is_answered_at_once() || !rtt.has_sample() {
+            if self.timeouts == 0 && !self.is_reply && rtt.has_sample() {
+                // The reply may take longer. One more packet costs less than to wait for one that was lost.
+                return path.probe_timeout() + path.ack_allowance();
+            }
             let last = if self.last_assigned {
                 CLASSIC_LAST_ALLOWANCE
             } else {
@@ -805,8 +810,7 @@ impl Sender {
             };
             rtt.rto(CLASSIC_RTO_MIN) + path.ack_allowance() + last
         } else if self.timeouts == 0 {
-            // No more than a probe of the tail is sent upon this (RFC 8985 §7.2).
-            return rtt.rto(CLASSIC_PROBE_MIN).max(rtt.smoothed() * 2);
+            return path.probe_timeout();
         } else {
             rtt.rto(CLASSIC_RTO_MIN)
         };

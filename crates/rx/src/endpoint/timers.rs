@@ -89,6 +89,7 @@ impl Endpoint {
         [
             call.sender.deadline(path),
             call.receiver.ack_due(),
+            call.repeat_due(path),
             call.ping_due(&self.config),
             call.limit_due(&self.config),
             blocked,
@@ -181,6 +182,10 @@ impl Endpoint {
         let Some(path) = self.paths.get_mut(path_key) else {
             return;
         };
+        if call.repeat_due(path).is_some_and(|due| due <= now) {
+            call.receiver.repeat_ack();
+            call.spoke = now;
+        }
         match call.sender.on_deadline(now, path) {
             Some(1) => self.stats.probes += 1,
             Some(count) => {

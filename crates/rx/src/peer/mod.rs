@@ -21,6 +21,8 @@ use crate::packet::{CLASSIC_PACKET_SIZE, HEADER_SIZE};
 use crate::types::Key;
 use crate::{Config, PeerStats};
 
+/// The least time in which an old peer that has reason to must have answered.
+const CLASSIC_PROBE_MIN: Duration = Duration::from_millis(30);
 /// RTT assumed before the first sample; RFC 9002 §6.2.2 has 333 ms, most AFS cells are nearer.
 const INITIAL_RTT: Duration = Duration::from_millis(100);
 /// Least RTT believed: drivers stamp whole batches with one time, so finer ones are not measured.
@@ -189,6 +191,13 @@ impl Path {
         } else {
             Duration::from_millis(120)
         }
+    }
+
+    /// How long an old peer may be silent that has reason to answer at once, before what it should have
+    /// had is sent again. No more than a probe is sent upon this (RFC 8985 §7.2).
+    pub(crate) fn probe_timeout(&self) -> Duration {
+        let rtt = &self.rtt;
+        rtt.rto(CLASSIC_PROBE_MIN).max(rtt.smoothed() * 2)
     }
 
     /// Learns from the trailer and the extension of an acknowledgement.

@@ -199,6 +199,81 @@ fn the_last_packet_is_acknowledged_in_time() {
     assert_eq!(Ack::decode(&last.2).unwrap().first, 2);
 }
 
+/// A call whose request has left, to a peer whose round trip of 10 ms is known from a call before.
+fn asked_a_known_peer() -> (Raw, crate::CallId) {
+    let (mut raw, connection) = Raw::client(Config::default());
+    let call = raw.endpoint.start_call(raw.now, connection).unwrap();
+    raw.endpoint.finish(raw.now, call);
+    let ping = raw.take_of(PacketType::Ack).pop().unwrap().0;
+    raw.now += Duration::from_millis(10);
+    let mut answer = Vec::new();
+    let ack = Ack {
+        serial: ping.serial,
+        ..super::raw::ack(1, "1", Reason::PingResponse, 32, None)
+    };
+    ack.encode(&mut answer);
+    raw.put(PacketType::Ack, 0, Flags::SLOW_START_OK, &answer);
+    raw.data(1, Flags::LAST_PACKET, b"reply");
+    while raw.endpoint.read(call) != Read::End {}
+    raw.take();
+    let call = raw.endpoint.start_call(raw.now, connection).unwrap();
+    raw.endpoint.finish(raw.now, call);
+    assert_eq!(raw.take_of(PacketType::Data).len(), 1);
+    (raw, call)
+}
+
+/// A server acknowledges a request late, hoping that its reply will do so; it may also have lost it.
+#[test]
+fn a_request_is_sent_once_more_and_not_again_when_it_has_come() {
+    let (mut raw, _) = asked_a_known_peer();
+    let data = |sent: Vec<(Duration, Header, Bytes)>| {
+        let data = sent
+            .into_iter()
+            .filter(|(_, header, _)| header.packet_type == PacketType::Data);
+        data.map(|(at, header, _)| (at.as_millis(), header.flags))
+            .collect::<Vec<_>>()
+    };
+    let again = data(raw.wait(Duration::from_millis(300)));
+    assert!(
+        matches!(again[..], [(100..=200, flags)] if flags.has(Flags::REQUEST_ACK)),
+        "{again:?}"
+    );
+    raw.ack(2, "", Reason::Duplicate, 32);
+    assert_eq!(data(raw.wait(60 * SECOND)), []);
+}
+
+/// What has come is told again to a peer that falls silent in the middle of a reply, less and less often,
+/// as it may not have been heard, and not without end, as the peer may have nothing to say.
+#[test]
+fn a_silent_peer_is_told_again_three_times() {
+    let (mut raw, call) = asked_a_known_peer();
+    for sequence in 1..=2 {
+        raw.data(sequence, Flags(0), b"reply");
+    }
+    let acks = |sent: Vec<(Duration, Header, Bytes)>| {
+        let acks = sent
+            .into_iter()
+            .filter(|(_, header, _)| header.packet_type == PacketType::Ack);
+        let acks = acks.map(|(at, _, body)| (at, Ack::decode(&body).unwrap()));
+        acks.collect::<Vec<_>>()
+    };
+    let told = acks(raw.wait(4 * SECOND));
+    assert!(told.iter().all(|(_, ack)| ack.first == 3), "{told:?}");
+    let again = &told[1..];
+    assert_eq!(again.len(), 3, "{told:?}");
+    // Its round trip is not measured by such a one.
+    assert!(again.iter().all(|(_, ack)| ack.reason == Reason::Delay));
+    let at: Vec<_> = again.iter().map(|(at, _)| at.as_millis()).collect();
+    assert!(
+        at[0] <= 50 && at[1] >= 3 * at[0] && at[2] >= 7 * at[0],
+        "{at:?}"
+    );
+    // Of a reply that has come whole nothing is said again.
+    raw.data(3, Flags::LAST_PACKET, b"reply");
+    while raw.endpoint.read(call) != Read::End {}
+    assert_eq!(acks(raw.wait(4 * SECOND)).len(), 1);
+}
+
 /// Sixteen packets until the peer says more, and never more than it says.
 #[test]
 fn the_window_is_sixteen_until_told() {
