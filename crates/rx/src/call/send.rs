@@ -527,6 +527,10 @@ impl Sender {
         self.after_acks(now, path, &round);
         path.controller.end_ack(now, &path.rtt);
         if round.progress {
+            if self.is_reply && self.is_done() && self.timeouts == 0 {
+                let took = now.saturating_duration_since(self.timer_base);
+                path.is_prompt = took <= path.rtt.min() * 2;
+            }
             self.timeouts = 0;
             self.probe = None;
             self.timer_base = now;
@@ -799,8 +803,10 @@ impl Sender {
         let first = if path.afar {
             rtt.rto(AFAR_RTO_MIN) + path.ack_allowance()
         } else if !self.is_answered_at_once() || !rtt.has_sample() {
-            if self.timeouts == 0 && !self.is_reply && rtt.has_sample() {
-                // The reply may take longer. One more packet costs less than to wait for one that was lost.
+            // The reply that acknowledges a request may take longer. One more packet costs less than to
+            // wait for one that was lost.
+            let soon = !self.is_reply || path.is_prompt;
+            if self.timeouts == 0 && soon && rtt.has_sample() {
                 return path.probe_timeout() + path.ack_allowance();
             }
             let last = if self.last_assigned {
@@ -838,6 +844,8 @@ impl Sender {
         }
         self.timeouts += 1;
         self.timer_base = now;
+        // Whatever answers now does not tell whether it would have been said without being asked.
+        path.is_prompt &= !self.is_reply;
         if self.timeouts == 1 {
             // The tail is probed first: its acknowledgement shows what else is missing.
             self.probe = self

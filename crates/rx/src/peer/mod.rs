@@ -52,6 +52,8 @@ pub(crate) struct Path {
     pub(crate) afar: bool,
     /// Classic acknowledgements without the extension seen from the peer.
     pub(crate) classic_acks: u32,
+    /// Whether the peer, an old one, acknowledged the end of the last reply at once, unasked.
+    pub(crate) is_prompt: bool,
     /// Acknowledgements we have sent; the first ones introduce us.
     pub(crate) acks_sent: u32,
     /// The largest window an afar peer advertised: where its next call starts, which is told of a
@@ -120,6 +122,7 @@ impl Path {
             mtu: MtuSearch::new(config.datagram_max),
             afar: false,
             classic_acks: 0,
+            is_prompt: false,
             acks_sent: 0,
             window_hint: 0,
             window_told: 0,

@@ -242,6 +242,51 @@ fn a_request_is_sent_once_more_and_not_again_when_it_has_come() {
     assert_eq!(data(raw.wait(60 * SECOND)), []);
 }
 
+/// OpenAFS's file server, which asks a client who it is, acknowledges the answer at once. When it is lost,
+/// all calls of the client wait until it comes.
+#[test]
+fn a_lost_reply_is_sent_again_soon_to_a_peer_that_acknowledges_replies_at_once() {
+    for (prompt, expected) in [(true, 100..=200), (false, 600..=1200)] {
+        let mut raw = Raw::server(Config::default());
+        let delays = [10, if prompt { 10 } else { 350 }];
+        for (call, delay) in (1..).zip(delays) {
+            replied(&mut raw, call);
+            let sent = raw.take_of(PacketType::Data);
+            raw.wait(Duration::from_millis(delay));
+            let mut body = Vec::new();
+            let ack = Ack {
+                serial: sent[0].0.serial,
+                ..super::raw::ack(2, "", Reason::Idle, 32, None)
+            };
+            ack.encode(&mut body);
+            raw.put(PacketType::Ack, 0, Flags::SLOW_START_OK, &body);
+        }
+        replied(&mut raw, 3);
+        let sent = raw.wait(SECOND);
+        let data: Vec<_> = sent
+            .iter()
+            .filter(|(_, header, _)| header.packet_type == PacketType::Data)
+            .map(|(at, ..)| at.as_millis())
+            .collect();
+        assert!(
+            matches!(data[..], [0, again, ..] if expected.contains(&again)),
+            "{prompt}: {data:?}"
+        );
+    }
+}
+
+/// Makes the endpoint answer a call.
+fn replied(raw: &mut Raw, call: u32) {
+    raw.header.call_number = crate::CallNumber(call);
+    raw.data(1, Flags::LAST_PACKET, b"question");
+    let id = raw.incoming();
+    while raw.endpoint.read(id) != Read::End {}
+    raw.endpoint
+        .write(raw.now, id, Bytes::from_static(b"answer"))
+        .unwrap();
+    raw.endpoint.finish(raw.now, id);
+}
+
 /// What has come is told again to a peer that falls silent in the middle of a reply, less and less often,
 /// as it may not have been heard, and not without end, as the peer may have nothing to say.
 #[test]
