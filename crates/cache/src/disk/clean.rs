@@ -83,7 +83,12 @@ impl Shared {
     /// Puts a whole block on the disk. If that fails it stays in memory for a while.
     fn land(&self, landing: &Landing) {
         let still = |state: &State| state.arriving.is(landing.id, &landing.data);
-        let landed = |state: &mut State| state.arriving.remove(landing.id);
+        let landed = |state: &mut State| {
+            state.arriving.remove(landing.id);
+            if let Some(block) = state.index.block(landing.id) {
+                state.recent.add(*block, landing.data.clone());
+            }
+        };
         if let Err(error) = self.put(landing, still, landed) {
             let mut state = self.lock();
             self.failing(&mut state, &error);

@@ -11,7 +11,8 @@
 //!
 //! - `directory`: whose it is; `open`: finding what is there
 //! - `slots`, `record`, `index`: places on the disk, what is in them, and which goes first
-//! - `arriving`: blocks in memory; `clean`: from there to the disk; `read`: and back
+//! - `arriving`: blocks in memory; `clean`: from there to the disk; `read`: and back; `recent`: without
+//!   the way back
 //! - `written`, `kept`: dirty octets and their records; `dirty`: what is done to them
 //! - `instances`: volumes that were restored are others
 //! - `worker`: what nobody waits for
@@ -25,6 +26,7 @@ mod instances;
 mod kept;
 mod open;
 mod read;
+mod recent;
 mod record;
 mod slots;
 mod worker;
@@ -48,6 +50,7 @@ use self::arriving::Arriving;
 use self::directory::Directory;
 use self::index::Index;
 use self::instances::Instances;
+use self::recent::Recent;
 use self::record::FileId;
 use self::slots::{Slot, Slots, Space};
 use self::worker::Job;
@@ -96,6 +99,7 @@ struct State {
     index: Index,
     space: Space,
     arriving: Arriving,
+    recent: Recent,
     instances: Instances,
     written: Written,
     jobs: BTreeSet<Job>,

@@ -12,6 +12,7 @@ use super::arriving::Arriving;
 use super::directory::Directory;
 use super::index::{Block, Index};
 use super::instances::Instances;
+use super::recent::Recent;
 use super::record::{FileId, Record};
 use super::slots::{Slot, Slots, Space};
 use super::written::Written;
@@ -57,6 +58,7 @@ impl Disk {
                     index: found.index,
                     space: found.space,
                     arriving: Arriving::default(),
+                    recent: Recent::default(),
                     instances: found.instances,
                     written,
                     jobs: BTreeSet::new(),

@@ -97,17 +97,15 @@ impl Shared {
         let (Some(first), Some(last)) = (parts.first(), parts.last()) else {
             return Ok(None);
         };
-        if let [
-            Part {
-                range,
-                from: From::Memory(data),
-            },
-        ] = parts
-        {
-            return Ok(Some((range.start, data.clone())));
-        }
         let start = first.range.start;
         let length = usize::try_from(last.range.end - start).map_err(io::Error::other)?;
+        let in_memory = parts.iter().map(|part| match &part.from {
+            From::Memory(data) => Some(data),
+            _ => None,
+        });
+        if let Some(pieces) = in_memory.collect::<Option<Vec<_>>>() {
+            return Ok(Some((start, joined(&pieces, length))));
+        }
         let mut data = BytesMut::zeroed(length);
         let mut rest = &mut data[..];
         for part in parts {
@@ -228,6 +226,16 @@ impl Shared {
     }
 }
 
+/// Pieces that are so long together as one, without copying if it is one.
+fn joined(pieces: &[&Bytes], length: usize) -> Bytes {
+    if let [piece] = pieces {
+        return Bytes::clone(piece);
+    }
+    let mut all = BytesMut::with_capacity(length);
+    pieces.iter().for_each(|piece| all.extend_from_slice(piece));
+    all.freeze()
+}
+
 /// Where the clean octets of this version are, in order. What is read from the disk counts as used.
 fn plan(
     state: &mut State,
@@ -255,11 +263,11 @@ fn plan(
         }
     }
     for (start, data) in state.arriving.within(file, range) {
-        for gap in covered.gaps(start..start + data.len() as u64) {
-            let place = usize::try_from(gap.start - start).unwrap_or(data.len());
-            let end = usize::try_from(gap.end - start).unwrap_or(data.len());
-            let from = From::Memory(data.slice(place..end));
-            parts.push(Part { range: gap, from });
+        for range in covered.gaps(start..start + data.len() as u64) {
+            if let Some(data) = slice(&data, &range, start) {
+                let from = From::Memory(data);
+                parts.push(Part { range, from });
+            }
         }
         covered.insert(start..start + data.len() as u64);
     }
@@ -267,9 +275,16 @@ fn plan(
     for (place, block) in state.index.within(file, blocks_of(range)) {
         let has = block.range();
         let inside = has.start.max(range.start)..has.end.min(range.end);
-        for gap in covered.gaps(inside) {
-            let from = From::Slot(*block);
-            parts.push(Part { range: gap, from });
+        let recent = state.recent.get(block);
+        for range in covered.gaps(inside.clone()) {
+            let from = match recent.and_then(|data| slice(data, &range, has.start)) {
+                Some(data) => From::Memory(data),
+                None => From::Slot(*block),
+            };
+            parts.push(Part { range, from });
+        }
+        if inside.end == has.end {
+            state.recent.remove(block.slot);
         }
         used.push(place);
     }
@@ -278,4 +293,11 @@ fn plan(
     }
     parts.sort_unstable_by_key(|part| part.range.start);
     Ok(parts)
+}
+
+/// A part of a file out of data that begins at a place of it.
+fn slice(data: &Bytes, part: &Range<u64>, start: u64) -> Option<Bytes> {
+    let place = |at: u64| usize::try_from(at.checked_sub(start)?).ok();
+    let (from, to) = (place(part.start)?, place(part.end)?);
+    (from <= to && to <= data.len()).then(|| data.slice(from..to))
 }

@@ -21,7 +21,7 @@ const NAMES: [&str; SIZES.len()] = ["4k", "8k", "16k", "32k", "64k"];
 const RECORDS: usize = 4096;
 
 /// A place on the disk.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Slot {
     /// Which size it has.
     pub(super) class: u8,

@@ -26,6 +26,9 @@ fn a_damaged_block_is_dropped_and_counted_and_the_rest_is_right() {
         .open(dir.path().join("blocks.64k"))
         .unwrap();
     file.write_all_at(b"!", 70_000).unwrap();
+    // It was put there a moment ago, and is in memory until somebody has read it.
+    assert!(has_all(&disk, 2, 1, 200_000));
+    assert_eq!(disk.shared.damaged.load(Ordering::Relaxed), 0);
     // Where it is whole, a part of it can be read; where it is not, nothing of it.
     assert!(there(&disk, 2, 1, 0..65_536).gaps(0..65_536).is_empty());
     assert!(there(&disk, 2, 1, 65_536..65_600).is_empty());
