@@ -12,35 +12,23 @@ use crate::cache::Cache;
 use crate::config::CacheConfig;
 use crate::error::Errno;
 use crate::types::Who;
-
-/// Octets that data takes, may take, and takes until it is stored.
-const USAGE: &[u8] = b"afs.cache";
-/// Octets that data may take; 0 for what the cache was opened with.
-const SIZE: &[u8] = b"afs.cachesize";
-/// Octets of a file that may have to be stored when it is closed.
-const STORE_BEHIND: &[u8] = b"afs.storebehind";
-/// Ranks of file servers: address and rank, one a line.
-const FILE_RANKS: &[u8] = b"afs.serverprefs";
-/// The same of volume location servers.
-const LOCATION_RANKS: &[u8] = b"afs.vlserverprefs";
-/// Has all volumes looked up again, whatever it is set to.
-const CHECK_VOLUMES: &[u8] = b"afs.checkvolumes";
+use crate::xattr_name;
 
 /// The administrator of this machine, who may change settings.
 const ROOT: u32 = 0;
 
 impl Cache {
     /// What a setting is; `None` if there is none of this name.
-    pub(crate) async fn setting(&self, name: &[u8]) -> Option<Bytes> {
+    pub(crate) async fn setting(&self, name: &str) -> Option<Bytes> {
         let text = match name {
-            USAGE => {
+            xattr_name::CACHE => {
                 let usage = self.0.storage.usage();
                 format!("{} {} {}", usage.taken, usage.limit, usage.written)
             }
-            SIZE => self.0.storage.usage().limit.to_string(),
-            STORE_BEHIND => self.0.store_behind.load(Ordering::Relaxed).to_string(),
-            FILE_RANKS => self.ranks(ServerKind::File).await,
-            LOCATION_RANKS => self.ranks(ServerKind::Location).await,
+            xattr_name::CACHE_SIZE => self.0.storage.usage().limit.to_string(),
+            xattr_name::STORE_BEHIND => self.0.store_behind.load(Ordering::Relaxed).to_string(),
+            xattr_name::FILE_RANKS => self.ranks(ServerKind::File).await,
+            xattr_name::LOCATION_RANKS => self.ranks(ServerKind::Location).await,
             _ => return None,
         };
         Some(text.into())
@@ -50,14 +38,21 @@ impl Cache {
     pub(crate) async fn change_setting(
         &self,
         who: Who,
-        name: &[u8],
+        name: &str,
         value: &[u8],
     ) -> Option<Result<(), Errno>> {
-        if name == CHECK_VOLUMES {
+        if name == xattr_name::CHECK_VOLUMES {
             self.0.client.check_volumes();
             return Some(Ok(()));
         }
-        if ![SIZE, STORE_BEHIND, FILE_RANKS, LOCATION_RANKS].contains(&name) {
+        if ![
+            xattr_name::CACHE_SIZE,
+            xattr_name::STORE_BEHIND,
+            xattr_name::FILE_RANKS,
+            xattr_name::LOCATION_RANKS,
+        ]
+        .contains(&name)
+        {
             return None;
         }
         if who.uid != ROOT {
@@ -67,10 +62,10 @@ impl Cache {
             return Some(Err(Errno::EINVAL));
         };
         Some(match name {
-            FILE_RANKS => self.set_ranks(ServerKind::File, text).await,
-            LOCATION_RANKS => self.set_ranks(ServerKind::Location, text).await,
+            xattr_name::FILE_RANKS => self.set_ranks(ServerKind::File, text).await,
+            xattr_name::LOCATION_RANKS => self.set_ranks(ServerKind::Location, text).await,
             name => match text.parse() {
-                Ok(octets) if name == SIZE => self.resize_cache(octets).await,
+                Ok(octets) if name == xattr_name::CACHE_SIZE => self.resize_cache(octets).await,
                 Ok(octets) => {
                     self.0.store_behind.store(octets, Ordering::Relaxed);
                     Ok(())

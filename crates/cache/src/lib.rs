@@ -13,7 +13,7 @@
 //! - `data`: files read, read ahead, written and stored; `storage`, `disk`: where data is kept
 //! - `recover`: what an earlier process wrote and could not store
 //! - `users`: who asks, and who that is to cells
-//! - `attributes`, `access`, `xattr`, `lock`: what else there is to ask
+//! - `attributes`, `access`, `xattr`, `lock`: what else there is to ask; `xattr_name`: by which names
 //! - `watch`: servers that nobody talks to; `control`: what is changed while it is in use
 
 mod access;
@@ -45,6 +45,7 @@ mod vnodes;
 mod walk;
 mod watch;
 mod xattr;
+pub mod xattr_name;
 
 pub use afar_cell::Class;
 pub use cache::{Acknowledger, Cache};

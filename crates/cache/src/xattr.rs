@@ -12,28 +12,15 @@ use crate::inodes::{Place, Spot};
 use crate::types::{Ino, Who};
 use crate::users::User;
 use crate::vnode::Vnode;
-
-/// Names of the attributes everything has.
-const NAMES: [&str; 7] = [
-    "afs.cell",
-    "afs.fid",
-    "afs.volume",
-    "afs.acl",
-    "afs.access",
-    "afs.data_version",
-    "afs.servers",
-];
-/// The attribute of the roots of volumes reached through mount points.
-const MOUNT_POINT: &str = "afs.mountpoint";
+use crate::xattr_name;
 
 impl Cache {
-    /// An extended attribute: `afs.fid`, `afs.cell`, `afs.volume`, `afs.acl`, `afs.mountpoint`,
-    /// `afs.data_version`, `afs.access`, `afs.servers`; and those of the cache, which are not listed:
-    /// `afs.cache`, `afs.cachesize`, `afs.storebehind`, `afs.serverprefs`, `afs.vlserverprefs`.
+    /// An [extended attribute](xattr_name); those of the cache are not listed.
     ///
     /// # Errors
     /// [`ENODATA`](Errno::ENODATA) when there is none of this name; others as servers say.
     pub async fn getxattr(&self, who: Who, ino: Ino, name: &[u8]) -> Result<Bytes, Errno> {
+        let name = named(name, Errno::ENODATA)?;
         if let Some(text) = self.setting(name).await {
             return Ok(text);
         }
@@ -44,25 +31,27 @@ impl Cache {
         };
         let volume = &spot.mount.volume;
         let text = match name {
-            b"afs.cell" => volume.cell_name().to_string(),
-            b"afs.fid" => spot.vnode.fid.to_string(),
-            b"afs.volume" => self.volume_name(&user, spot).await,
-            b"afs.data_version" => self
+            xattr_name::CELL => volume.cell_name().to_string(),
+            xattr_name::FID => spot.vnode.fid.to_string(),
+            xattr_name::VOLUME => self.volume_name(&user, spot).await,
+            xattr_name::DATA_VERSION => self
                 .fresh(&user, &spot.vnode)
                 .await?
                 .data_version
                 .to_string(),
-            b"afs.access" => {
+            xattr_name::ACCESS => {
                 let status = self.rights_for(&user, &spot.vnode, |_| false).await?;
                 rights(&status).to_string()
             }
-            b"afs.acl" => return self.acl(&user, spot).await,
-            b"afs.servers" => {
+            xattr_name::ACL => return self.acl(&user, spot).await,
+            xattr_name::SERVERS => {
                 let sites = volume.sites();
                 let sites = sites.iter().map(|site| site.address().to_string());
                 sites.collect::<Vec<_>>().join(" ")
             }
-            b"afs.mountpoint" if is_root(spot) => spot.mount.text.clone().ok_or(Errno::ENODATA)?,
+            xattr_name::MOUNT_POINT if is_root(spot) => {
+                spot.mount.text.clone().ok_or(Errno::ENODATA)?
+            }
             _ => return Err(Errno::ENODATA),
         };
         Ok(text.into())
@@ -78,17 +67,14 @@ impl Cache {
         let Place::Vnode(spot) = &inode.place else {
             return Ok(Vec::new());
         };
-        let mut names: Vec<Vec<u8>> = NAMES.iter().map(|name| (*name).into()).collect();
+        let mut names = Vec::from(xattr_name::LISTED.map(Vec::from));
         if is_root(spot) && spot.mount.text.is_some() {
-            names.push(MOUNT_POINT.into());
+            names.push(xattr_name::MOUNT_POINT.into());
         }
         Ok(names)
     }
 
-    /// Sets an extended attribute: `afs.acl`; `afs.flush` and `afs.flushvolume` drop what is cached of
-    /// the file or of all its volume, whatever they are set to; `afs.checkvolumes` has volumes looked
-    /// up again. Root's to set are `afs.cachesize` and `afs.storebehind`, in octets, and
-    /// `afs.serverprefs` and `afs.vlserverprefs`, lines of an address and a rank.
+    /// Sets an [extended attribute](xattr_name).
     ///
     /// # Errors
     /// [`EOPNOTSUPP`](Errno::EOPNOTSUPP) for others; [`EINVAL`](Errno::EINVAL) for text that is no
@@ -101,15 +87,16 @@ impl Cache {
         name: &[u8],
         value: &[u8],
     ) -> Result<(), Errno> {
+        let name = named(name, Errno::EOPNOTSUPP)?;
         if let Some(changed) = self.change_setting(who, name, value).await {
             return changed;
         }
         let user = self.user(who.uid).await;
         let spot = self.spot(ino)?;
         match name {
-            b"afs.acl" => {}
-            b"afs.flush" | b"afs.flushvolume" => {
-                self.drop_cached(&spot.vnode, name == b"afs.flushvolume");
+            xattr_name::ACL => {}
+            xattr_name::FLUSH | xattr_name::FLUSH_VOLUME => {
+                self.drop_cached(&spot.vnode, name == xattr_name::FLUSH_VOLUME);
                 return Ok(());
             }
             _ => return Err(Errno::EOPNOTSUPP),
@@ -189,6 +176,11 @@ fn suffix_of(kind: VolumeType) -> &'static str {
         VolumeType::ReadOnly => ".readonly",
         VolumeType::Backup => ".backup",
     }
+}
+
+/// The name of an attribute. There is none that is no text.
+fn named(name: &[u8], none: Errno) -> Result<&str, Errno> {
+    str::from_utf8(name).map_err(|_| none)
 }
 
 /// Whether something is the root of the volume it is in.

@@ -2,19 +2,13 @@
 
 use std::process::ExitCode;
 
+use afar_cache::xattr_name;
 use clap::Args;
 use rustix::io::Errno;
 use serde::Serialize;
 
 use super::report::Report;
 use super::setting::OfMount;
-
-/// What data takes, may take, and takes until it is stored, in octets.
-const USAGE: &str = "afs.cache";
-/// What it may take; 0 is what the mount began with.
-const SIZE: &str = "afs.cachesize";
-/// What may be stored after a file is closed.
-const STORE_BEHIND: &str = "afs.storebehind";
 
 /// Octets of the blocks that OpenAFS's users count in.
 const BLOCK: u64 = 1024;
@@ -76,7 +70,11 @@ pub(super) fn parameters(of: &OfMount) -> anyhow::Result<ExitCode> {
 /// `fs setcachesize`.
 pub(super) fn set_size(args: &SizeArgs) -> anyhow::Result<ExitCode> {
     let blocks = args.blocks.filter(|_| !args.reset).unwrap_or_default();
-    let changed = set(&args.of, SIZE, blocks.saturating_mul(BLOCK));
+    let changed = set(
+        &args.of,
+        xattr_name::CACHE_SIZE,
+        blocks.saturating_mul(BLOCK),
+    );
     let found = changed.and_then(|()| usage(&args.of));
     show(&args.of, found, |_| "New cache size set.".to_owned())
 }
@@ -85,11 +83,11 @@ pub(super) fn set_size(args: &SizeArgs) -> anyhow::Result<ExitCode> {
 pub(super) fn store_behind(args: &StoreBehindArgs) -> anyhow::Result<ExitCode> {
     let of = &args.of;
     let changed = match args.allfiles {
-        Some(kib) => set(of, STORE_BEHIND, kib.saturating_mul(BLOCK)),
+        Some(kib) => set(of, xattr_name::STORE_BEHIND, kib.saturating_mul(BLOCK)),
         None => Ok(()),
     };
     let found = changed.and_then(|()| {
-        let [store_behind] = get(of, STORE_BEHIND)?;
+        let [store_behind] = get(of, xattr_name::STORE_BEHIND)?;
         Ok(Asynchrony { store_behind })
     });
     show(of, found, |found| {
@@ -115,7 +113,7 @@ fn show<T: Serialize>(
 }
 
 fn usage(of: &OfMount) -> Result<Parameters, Errno> {
-    let [used, available, unstored] = get(of, USAGE)?;
+    let [used, available, unstored] = get(of, xattr_name::CACHE)?;
     Ok(Parameters {
         used,
         available,

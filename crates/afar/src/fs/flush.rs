@@ -10,11 +10,6 @@ use rustix::io::Errno;
 use super::or_here;
 use crate::output;
 
-/// The attribute of a file by which a mount is told to drop what it has of it.
-pub(super) const FILE: &str = "afs.flush";
-/// The same of all that is in its volume.
-pub(super) const VOLUME: &str = "afs.flushvolume";
-
 /// Options of both.
 #[derive(Debug, Args)]
 pub(crate) struct FlushArgs {
@@ -23,7 +18,7 @@ pub(crate) struct FlushArgs {
     path: Vec<PathBuf>,
 }
 
-/// Has the mounts these paths are in drop what is cached.
+/// Has the mounts these paths are in drop what is cached; `what` is the attribute that tells them.
 pub(super) fn run(args: &FlushArgs, what: &str) -> anyhow::Result<ExitCode> {
     let mut exit = ExitCode::SUCCESS;
     for path in or_here(&args.path) {

@@ -20,6 +20,7 @@ mod setting;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use afar_cache::xattr_name;
 use afar_cell::{Client, LastLink, Node, PathCause, Place};
 use clap::{Args, Subcommand};
 
@@ -205,8 +206,8 @@ pub(crate) fn run(command: FsCommand) -> anyhow::Result<ExitCode> {
         Fs::Sysname(args) => about(&args.common, &[], async |client, report| {
             servers::sysnames(client, report, &args)
         }),
-        Fs::Flush(args) => flush::run(&args, flush::FILE),
-        Fs::Flushvolume(args) => flush::run(&args, flush::VOLUME),
+        Fs::Flush(args) => flush::run(&args, xattr_name::FLUSH),
+        Fs::Flushvolume(args) => flush::run(&args, xattr_name::FLUSH_VOLUME),
         Fs::Getcacheparms(args) => cache::parameters(&args),
         Fs::Setcachesize(args) => cache::set_size(&args),
         Fs::Storebehind(args) => cache::store_behind(&args),

@@ -8,6 +8,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use afar_cache::xattr_name;
 use afar_cell::parse_rank;
 use anyhow::Context;
 use clap::Args;
@@ -20,11 +21,6 @@ use crate::fetch::session;
 use crate::output;
 use crate::resolve::addresses;
 
-/// Ranks of file servers, and of volume location servers.
-const FILE_RANKS: &str = "afs.serverprefs";
-const LOCATION_RANKS: &str = "afs.vlserverprefs";
-/// Has volumes looked up again.
-const CHECK_VOLUMES: &str = "afs.checkvolumes";
 /// What is wrong with ranks that a mount refuses.
 const NOT_RANKS: &str = "a rank is a number from 0 to 65535";
 
@@ -80,8 +76,8 @@ struct Checked {
 /// `fs getserverprefs`.
 pub(super) fn get(args: &GetArgs) -> anyhow::Result<ExitCode> {
     let name = match args.vlservers {
-        true => LOCATION_RANKS,
-        false => FILE_RANKS,
+        true => xattr_name::LOCATION_RANKS,
+        false => xattr_name::FILE_RANKS,
     };
     let text = match args.of.get(name) {
         Ok(text) => text,
@@ -130,9 +126,9 @@ pub(super) fn set(args: &SetArgs) -> anyhow::Result<ExitCode> {
     let read: Vec<&str> = read.split_whitespace().collect();
     let (servers, locations) = (words(&args.servers), words(&args.vlservers));
     let given = [
-        (FILE_RANKS, read),
-        (FILE_RANKS, servers),
-        (LOCATION_RANKS, locations),
+        (xattr_name::FILE_RANKS, read),
+        (xattr_name::FILE_RANKS, servers),
+        (xattr_name::LOCATION_RANKS, locations),
     ];
     let mut exit = ExitCode::SUCCESS;
     let runtime = session::runtime()?;
@@ -160,7 +156,7 @@ pub(super) fn set(args: &SetArgs) -> anyhow::Result<ExitCode> {
 
 /// `fs checkvolumes`.
 pub(super) fn check_volumes(of: &OfMount) -> anyhow::Result<ExitCode> {
-    match of.set(CHECK_VOLUMES, "1") {
+    match of.set(xattr_name::CHECK_VOLUMES, "1") {
         Ok(()) => {
             let mut report = Report::new(of.json, false);
             let text = || "All volumeID/name mappings checked.\n".to_owned();

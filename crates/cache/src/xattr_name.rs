@@ -1,0 +1,41 @@
+//! Names of the extended attributes by which a mount is looked at and told what to do.
+//!
+//! Those of a file are its own; those of the cache are the same whatever file they are asked of.
+
+/// The cell a file is in.
+pub const CELL: &str = "afs.cell";
+/// Its identifier.
+pub const FID: &str = "afs.fid";
+/// The name of its volume.
+pub const VOLUME: &str = "afs.volume";
+/// The access control list of a directory; may be set.
+pub const ACL: &str = "afs.acl";
+/// The rights of whoever asks.
+pub const ACCESS: &str = "afs.access";
+/// The version of its data.
+pub const DATA_VERSION: &str = "afs.data_version";
+/// The addresses of the servers of its volume.
+pub const SERVERS: &str = "afs.servers";
+/// The text of the mount point through which the root of a volume was reached.
+pub const MOUNT_POINT: &str = "afs.mountpoint";
+
+/// Set to whatever: what is cached of the file is dropped.
+pub const FLUSH: &str = "afs.flush";
+/// The same of all that is in its volume.
+pub const FLUSH_VOLUME: &str = "afs.flushvolume";
+/// Set to whatever: all volumes are looked up again.
+pub const CHECK_VOLUMES: &str = "afs.checkvolumes";
+
+/// Octets that the cache's data takes, may take, and takes until it is stored.
+pub const CACHE: &str = "afs.cache";
+/// Octets that it may take; set by root, to 0 for what the cache was opened with.
+pub const CACHE_SIZE: &str = "afs.cachesize";
+/// Octets of a file that may have to be stored when it is closed; set by root.
+pub const STORE_BEHIND: &str = "afs.storebehind";
+/// Ranks of file servers: address and rank, one a line; set by root.
+pub const FILE_RANKS: &str = "afs.serverprefs";
+/// The same of volume location servers.
+pub const LOCATION_RANKS: &str = "afs.vlserverprefs";
+
+/// Those that everything has, and that are listed.
+pub(crate) const LISTED: [&str; 7] = [CELL, FID, VOLUME, ACL, ACCESS, DATA_VERSION, SERVERS];
