@@ -147,8 +147,8 @@ impl Cache {
     pub async fn access(&self, who: Who, ino: Ino, mask: u32) -> Result<(), Errno> {
         let inode = self.inode(ino)?;
         let spot = match &inode.place {
-            Place::Cells if mask & WRITE != 0 => return Err(Errno::EROFS),
-            Place::Cells => return Ok(()),
+            Place::Cells | Place::Volumes if mask & WRITE != 0 => return Err(Errno::EROFS),
+            Place::Cells | Place::Volumes => return Ok(()),
             Place::Vnode(spot) => spot,
         };
         let user = self.user(who.uid).await;

@@ -1,6 +1,6 @@
 //! Attributes, and space.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use afar_types::{DataVersion, FileType, PtsId, StoreStatus, UnixTime, VolumeType};
 
@@ -10,8 +10,8 @@ use crate::inodes::Place;
 use crate::types::{Attr, Handle, Ino, Kind, SetAttr, StatFs, Who};
 use crate::vnode::Vnode;
 
-/// How long the attributes of the list of cells may be used without asking.
-const CELLS_VALID: Duration = Duration::from_secs(3600);
+/// How long the attributes of directories that are made up may be used without asking.
+const ATTRIBUTES_VALID: Duration = Duration::from_secs(3600);
 
 impl Cache {
     /// The attributes of something.
@@ -21,7 +21,7 @@ impl Cache {
     pub async fn getattr(&self, who: Who, ino: Ino) -> Result<Attr, Errno> {
         let inode = self.inode(ino)?;
         let spot = match &inode.place {
-            Place::Cells => return Ok(cells_attr(self.0.begun)),
+            Place::Cells | Place::Volumes => return Ok(self.made_up(ino)),
             Place::Vnode(spot) => spot,
         };
         let user = self.user(who.uid).await;
@@ -107,14 +107,33 @@ impl Cache {
         self.getattr(who, ino).await
     }
 
-    /// Space of the volume something is in. Of the list of cells there is none.
+    /// The attributes of a directory that is in no volume.
+    pub(crate) fn made_up(&self, ino: Ino) -> Attr {
+        let time = self.0.begun;
+        Attr {
+            ino,
+            kind: Kind::Dir,
+            size: 2048,
+            blocks: 4,
+            mtime: time,
+            ctime: time,
+            mode: 0o555,
+            nlink: 2,
+            uid: 0,
+            gid: 0,
+            data_version: DataVersion(1),
+            valid: ATTRIBUTES_VALID,
+        }
+    }
+
+    /// Space of the volume something is in. What is made up has none.
     ///
     /// # Errors
     /// As servers say.
     pub async fn statfs(&self, who: Who, ino: Ino) -> Result<StatFs, Errno> {
         let inode = self.inode(ino)?;
         let spot = match &inode.place {
-            Place::Cells => return Ok(StatFs { blocks: 0, free: 0 }),
+            Place::Cells | Place::Volumes => return Ok(StatFs { blocks: 0, free: 0 }),
             Place::Vnode(spot) => spot,
         };
         let user = self.user(who.uid).await;
@@ -149,23 +168,5 @@ fn set_with_data(vnode: &Vnode, mode: u32) -> bool {
             true
         }
         _ => false,
-    }
-}
-
-/// The attributes of the list of cells.
-fn cells_attr(time: SystemTime) -> Attr {
-    Attr {
-        ino: Ino::ROOT,
-        kind: Kind::Dir,
-        size: 2048,
-        blocks: 4,
-        mtime: time,
-        ctime: time,
-        mode: 0o555,
-        nlink: 2,
-        uid: 0,
-        gid: 0,
-        data_version: DataVersion(1),
-        valid: CELLS_VALID,
     }
 }

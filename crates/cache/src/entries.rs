@@ -301,7 +301,7 @@ impl Cache {
     fn changeable(&self, ino: Ino) -> Result<(Inode, Spot), Errno> {
         let inode = self.inode(ino)?;
         let spot = match &inode.place {
-            Place::Cells => return Err(Errno::EROFS),
+            Place::Cells | Place::Volumes => return Err(Errno::EROFS),
             Place::Vnode(spot) => spot.clone(),
         };
         if spot.mount.volume.kind() != VolumeType::ReadWrite {

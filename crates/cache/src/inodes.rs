@@ -25,6 +25,8 @@ pub(crate) const NONE: Ino = Ino(0);
 pub(crate) enum Place {
     /// The list of cells.
     Cells,
+    /// All volumes, by name or number: a directory that lists none.
+    Volumes,
     /// Something in a volume.
     Vnode(Spot),
 }
@@ -46,7 +48,7 @@ pub(crate) struct Inode {
 impl Inode {
     /// The kernel knows this name in it now.
     pub(crate) fn note_name(&self, name: &[u8]) {
-        // The list of cells tells for a while, and breaks no promise.
+        // What is made up tells for a while, and breaks no promise.
         if let Place::Vnode(spot) = &self.place {
             let mut state = spot.vnode.lock();
             if state.has_number(self.ino) {
@@ -58,7 +60,7 @@ impl Inode {
     /// Whether the kernel can be told to forget every name it knows.
     pub(crate) fn has_room(&self) -> bool {
         match &self.place {
-            Place::Cells => true,
+            Place::Cells | Place::Volumes => true,
             Place::Vnode(spot) => {
                 let state = spot.vnode.lock();
                 state.has_number(self.ino) && state.rare.names.has_room()
@@ -149,7 +151,7 @@ impl Inodes {
     /// Sets what the top directory is, once. It is never forgotten.
     pub(crate) fn set_root(&self, place: Place) {
         let mut table = self.lock();
-        table.last = Ino::ROOT.0;
+        table.last = Ino::VOLUMES.0;
         if let Place::Vnode(spot) = &place {
             spot.vnode.lock().add_number(Ino::ROOT);
         }
@@ -161,6 +163,10 @@ impl Inodes {
         let mut table = self.lock();
         let place = match ino {
             Ino::ROOT => table.root.clone(),
+            Ino::VOLUMES => match &table.root {
+                Some(Place::Cells) => Some(Place::Volumes),
+                _ => None,
+            },
             _ => table
                 .get_mut(ino)
                 .map(|(spot, _)| Place::Vnode(spot.clone())),

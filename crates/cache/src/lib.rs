@@ -5,12 +5,14 @@
 //! of changes holds; data is used only for the version that the status tells. What is written is kept
 //! beside the version it was written to, and stored when the file is closed.
 //!
-//! - `inodes`, `mount`: numbers for the kernel; volumes as they are reached through mount points
+//! - `inodes`, `mount`: numbers for the kernel; volumes as they are reached through mount points;
+//!   `place_name`: and without, by their names and numbers
 //! - `vnode`, `vnodes`: what is known of each file; all that are in memory
 //! - `status`, `breaks`: statuses and promises; promises that are broken
 //! - `names`, `listing`, `entries`, `edit`: directories looked up, read and changed; `pages`: how many of them are in
 //!   memory; `walk`: those that are read before they are asked for
-//! - `data`: files read, read ahead, written and stored; `storage`, `disk`: where data is kept
+//! - `data`: files read, read ahead, written and stored; `storage`, `disk`: where data is kept; `held`: what
+//!   others on this machine are told of that
 //! - `recover`: what an earlier process wrote and could not store
 //! - `users`: who asks, and who that is to cells
 //! - `attributes`, `access`, `xattr`, `lock`: what else there is to ask; `xattr_name`: by which names
@@ -28,12 +30,14 @@ mod edit;
 mod entries;
 mod error;
 mod handles;
+mod held;
 mod inodes;
 mod listing;
 mod lock;
 mod mount;
 mod names;
 mod pages;
+mod place_name;
 mod ranges;
 mod recover;
 mod status;
@@ -51,6 +55,8 @@ pub use afar_cell::Class;
 pub use cache::{Acknowledger, Cache};
 pub use config::{CacheConfig, Root};
 pub use error::{CacheError, Errno};
+pub use held::{Held, HeldError};
+pub use place_name::{Object, PlaceName, PlaceNameError, VOLUMES};
 pub use types::{
     Attr, DirEntry, Entry, Handle, Ino, Invalidation, KeepCache, Kind, Lock, LockKind, OpenFlags,
     RenameFlags, SetAttr, StatFs, Who,

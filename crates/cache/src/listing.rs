@@ -38,6 +38,7 @@ impl Cache {
         let user = self.user(who.uid).await;
         let inode = self.inode(ino)?;
         let open = match &inode.place {
+            Place::Volumes => Open::Cells(Arc::default()),
             Place::Cells => {
                 let mut names: Vec<Vec<u8>> = Vec::new();
                 for cell in self.0.client.cells() {

@@ -32,6 +32,8 @@ pub(crate) struct Mount {
 enum Where {
     /// At the top, as this cell; whether it is the read-write volume.
     Cell(CellName, bool),
+    /// In the directory of all volumes.
+    Volumes,
     /// At the mount point with this fid in another mount.
     Point(u64, Fid),
     /// It is the top.
@@ -90,6 +92,11 @@ impl Cache {
             .volume(&cell, volume, Wanted::PreferReadWrite)
             .await?;
         Ok(self.root_of(self.0.mounts.of(Where::Top, found, None, 0)))
+    }
+
+    /// The root of a volume as the directory of all volumes has it.
+    pub(crate) fn volume_root(&self, volume: Arc<Volume>) -> Spot {
+        self.root_of(self.0.mounts.of(Where::Volumes, volume, None, 0))
     }
 
     /// The root of a cell, as a name at the top has it: with a dot, that of the read-write volume.

@@ -9,6 +9,7 @@ use afar_types::{DataVersion, FetchStatus, Fid, FileType};
 use crate::cache::Cache;
 use crate::error::Errno;
 use crate::inodes::{Inode, Place, Spot};
+use crate::place_name::VOLUMES;
 use crate::types::{Entry, Ino, Who};
 use crate::users::User;
 use crate::vnode::Vnode;
@@ -28,11 +29,13 @@ impl Cache {
         let user = self.user(who.uid).await;
         let directory = self.inode(parent)?;
         let (spot, status) = match &directory.place {
+            Place::Cells if name == VOLUMES.as_bytes() => return Ok(self.volumes_entry()),
             Place::Cells => {
                 let spot = self.cell_root(name).await?;
                 let status = self.fresh(&user, &spot.vnode).await?;
                 (spot, status)
             }
+            Place::Volumes => self.place_named(&user, name).await?,
             Place::Vnode(place) => self.enter_name(&user, place, name).await?,
         };
         Ok(self.entry(&directory, name, &spot, &status))
@@ -65,7 +68,7 @@ impl Cache {
     /// What a number stands for, if it is in a volume.
     pub(crate) fn spot(&self, ino: Ino) -> Result<Spot, Errno> {
         match &self.inode(ino)?.place {
-            Place::Cells => Err(Errno::EPERM),
+            Place::Cells | Place::Volumes => Err(Errno::EPERM),
             Place::Vnode(spot) => Ok(spot.clone()),
         }
     }
@@ -104,6 +107,16 @@ impl Cache {
     ) -> Result<(Spot, FetchStatus), Errno> {
         let spot = self.beside(directory, fid);
         let status = self.fresh(user, &spot.vnode).await?;
+        self.through(user, spot, status).await
+    }
+
+    /// Goes through something with this status if it is a mount point.
+    pub(crate) async fn through(
+        &self,
+        user: &User,
+        spot: Spot,
+        status: FetchStatus,
+    ) -> Result<(Spot, FetchStatus), Errno> {
         if !status.is_mount_point() {
             return Ok((spot, status));
         }

@@ -15,8 +15,8 @@ use crate::types::{Attr, Entry, Ino};
 use crate::users::User;
 use crate::vnode::{Promise, Vnode};
 
-/// How long the name of a cell may be used without asking.
-const CELL_VALID: Duration = Duration::from_secs(60);
+/// How long names in directories that are made up may be used without asking.
+pub(crate) const MADE_UP_VALID: Duration = Duration::from_secs(60);
 
 impl Cache {
     /// The status of a vnode: from memory while it is promised, else a server's. What a server says
@@ -200,7 +200,7 @@ impl Cache {
         let ino = self.0.inodes.give(spot);
         let attr = self.attr(ino, &spot.vnode, status);
         let holds = match &parent.place {
-            Place::Cells => CELL_VALID,
+            Place::Cells | Place::Volumes => MADE_UP_VALID,
             Place::Vnode(directory) => self.names_valid(&directory.vnode),
         };
         Entry {

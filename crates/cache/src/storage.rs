@@ -84,6 +84,9 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
         wait: Wait,
     ) -> io::Result<Pieces>;
 
+    /// Whether there may be clean octets of some version of it.
+    fn knows(&self, key: &FileKey) -> bool;
+
     /// Which clean octets of this version are there, as far as is known without reading them.
     fn present(
         &self,

@@ -4,6 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use afar_cell::Class;
 use afar_types::DataVersion;
+use rustix::fs::OFlags;
 
 /// The number of a file, directory or symlink, which holds as long as anybody knows it: until
 /// [`forget`](crate::Cache::forget) has taken back every answer that carried it.
@@ -15,6 +16,8 @@ pub struct Ino(pub u64);
 impl Ino {
     /// The top directory.
     pub const ROOT: Self = Self(1);
+    /// The directory of [all volumes](crate::place_name), if the top is the list of cells.
+    pub(crate) const VOLUMES: Self = Self(2);
 }
 
 /// What something is. A mount point is the directory it leads to.
@@ -114,6 +117,8 @@ pub struct OpenFlags {
     pub truncate: bool,
     /// It must not exist yet; for [`create`](crate::Cache::create) only.
     pub exclusive: bool,
+    /// Nothing is read ahead.
+    pub direct: bool,
     /// Whether what is read gives way to all else on the way to its server.
     pub class: Class,
 }
@@ -128,6 +133,7 @@ impl OpenFlags {
             exclusive: flags & 0o200 != 0,
             truncate: flags & 0o1000 != 0,
             append: flags & 0o2000 != 0,
+            direct: OFlags::from_bits_retain(flags.cast_unsigned()).contains(OFlags::DIRECT),
             class: Class::default(),
         }
     }

@@ -24,6 +24,16 @@ impl Cache {
         if let Some(text) = self.setting(name).await {
             return Ok(text);
         }
+        if let Some(place) = name.strip_prefix(xattr_name::HELD) {
+            let place = place.parse().map_err(|_| Errno::EINVAL)?;
+            let held = self.held(who, &place).await;
+            return Ok(held.ok_or(Errno::ENODATA)?.to_string().into());
+        }
+        if let Some(place) = name.strip_prefix(xattr_name::HELD_VERSION) {
+            let place = place.parse().map_err(|_| Errno::EINVAL)?;
+            let version = self.held_version(who, &place).await;
+            return Ok(version.ok_or(Errno::ENODATA)?.to_string().into());
+        }
         let user = self.user(who.uid).await;
         let inode = self.inode(ino)?;
         let Place::Vnode(spot) = &inode.place else {

@@ -26,6 +26,12 @@ pub const FLUSH_VOLUME: &str = "afs.flushvolume";
 /// Set to whatever: all volumes are looked up again.
 pub const CHECK_VOLUMES: &str = "afs.checkvolumes";
 
+/// Asked of the top directory with a [`PlaceName`](crate::PlaceName) of a file behind it: what there is of
+/// the file, as [`Held`](crate::Held). Nobody is asked for that but, if there is something, servers for rights.
+pub const HELD: &str = "afs.held:";
+/// The same, but only the version that is told of.
+pub const HELD_VERSION: &str = "afs.heldversion:";
+
 /// Octets that the cache's data takes, may take, and takes until it is stored.
 pub const CACHE: &str = "afs.cache";
 /// Octets that it may take; set by root, to 0 for what the cache was opened with.

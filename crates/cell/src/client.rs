@@ -18,6 +18,7 @@ use crate::credentials::{Access, Credentials};
 use crate::dns::{self, DnsError};
 use crate::error::{DnsErrorOrOff, Error};
 use crate::mountpoint::Wanted;
+use crate::nearby::Nearby;
 use crate::preferences::{Preferences, ServerKind};
 use crate::server::FileServer;
 use crate::vldb::{Cell, Effort, file_server};
@@ -34,6 +35,8 @@ pub struct Client {
     identity: Option<Arc<Identity>>,
     /// Of what is fetched.
     class: Class,
+    /// Where it is looked before servers are asked for data.
+    nearby: Option<Arc<dyn Nearby>>,
 }
 
 /// One of several users of a client, with connections to file servers of his own.
@@ -97,6 +100,7 @@ impl Client {
             inner,
             identity: None,
             class: Class::default(),
+            nearby: None,
         })
     }
 
@@ -117,6 +121,8 @@ impl Client {
             inner: Arc::clone(&self.inner),
             identity: Some(identity),
             class: self.class,
+            // What is there is there for one user.
+            nearby: None,
         }
     }
 
@@ -127,6 +133,20 @@ impl Client {
             class,
             ..self.clone()
         }
+    }
+
+    /// The same client, which looks there for the data of files before it asks their servers.
+    #[must_use]
+    pub fn with_nearby(&self, nearby: Arc<dyn Nearby>) -> Self {
+        Self {
+            nearby: Some(nearby),
+            ..self.clone()
+        }
+    }
+
+    /// Where it is looked for data before servers are asked.
+    pub(crate) fn nearby(&self) -> Option<&Arc<dyn Nearby>> {
+        self.nearby.as_ref()
     }
 
     /// The class of what is fetched.

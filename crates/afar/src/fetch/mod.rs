@@ -11,6 +11,7 @@ pub(crate) mod format;
 mod ln;
 mod ls;
 mod mkdir;
+mod mounts;
 mod mv;
 mod object;
 mod rm;

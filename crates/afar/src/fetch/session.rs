@@ -15,6 +15,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::Reach;
+use super::mounts::Mounts;
 use crate::local_cell::{self, LocalCell};
 use crate::resolve;
 use crate::tokens::{
@@ -36,7 +37,11 @@ pub(crate) fn run(
     command: impl AsyncFnOnce(&Client) -> anyhow::Result<ExitCode>,
 ) -> anyhow::Result<ExitCode> {
     runtime()?.block_on(async {
-        let client = open(reach, calls, lanes).await?;
+        let mounts = Mounts::for_those_seen(reach.seen_as());
+        let mut client = open(reach, calls, lanes).await?;
+        if let Some(mounts) = mounts {
+            client = client.with_nearby(Arc::new(mounts));
+        }
         let mut interrupt = signal(SignalKind::interrupt()).context("cannot catch signals")?;
         let mut terminate = signal(SignalKind::terminate()).context("cannot catch signals")?;
         let result = tokio::select! {

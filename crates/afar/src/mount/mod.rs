@@ -28,7 +28,7 @@ use anyhow::{Context, bail, ensure};
 use clap::Args;
 
 pub(crate) use serve::Beside;
-pub(crate) use table::path_in_afs;
+pub(crate) use table::{dynamic_roots, path_in_afs};
 pub(crate) use umount::{UmountArgs, run as umount};
 pub(crate) use words::rewrite;
 

@@ -37,6 +37,19 @@ pub(super) fn at(place: &Path) -> anyhow::Result<Option<Mounted>> {
     Ok(find(&table, place))
 }
 
+/// Where the list of cells is mounted.
+pub(crate) fn dynamic_roots() -> Vec<PathBuf> {
+    let table = std::fs::read(MOUNTINFO).unwrap_or_default();
+    let mut roots = Vec::new();
+    for place in table.split(|&octet| octet == b'\n').filter_map(place) {
+        let dynamic = |mounted: &Mounted| mounted.kind == KIND && mounted.source == DYNROOT;
+        if find(&table, &place).as_ref().is_some_and(dynamic) && !roots.contains(&place) {
+            roots.push(place);
+        }
+    }
+    roots
+}
+
 /// The path below `/afs` of what is in a mount of ours; `None` if a path is in no such mount, or in one
 /// of a volume that is not at the root of its cell.
 pub(crate) fn path_in_afs(path: &Path) -> Option<PathBuf> {
@@ -68,6 +81,12 @@ fn find(table: &[u8], place: &Path) -> Option<Mounted> {
     let lines = table.split(|&octet| octet == b'\n');
     // Of several mounts at a place the last is on top.
     lines.filter_map(|line| parse(line, place)).next_back()
+}
+
+/// The place of a line's mount.
+fn place(line: &[u8]) -> Option<PathBuf> {
+    let field = line.split(|&octet| octet == b' ').nth(4)?;
+    Some(PathBuf::from(unescaped(field)))
 }
 
 /// A line: `36 35 98:0 /root /place options [optional fields] - type source superblock-options`.

@@ -20,6 +20,7 @@ mod files;
 mod mapping;
 mod model;
 mod names;
+mod nearby;
 mod posix;
 mod random;
 mod site;

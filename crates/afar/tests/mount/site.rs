@@ -205,9 +205,22 @@ impl Site {
     }
 
     pub(crate) fn mount_with(&self, name: &str, more: &[&str]) -> Mounted {
+        self.mount_source(Some(CELL), name, more)
+    }
+
+    /// Mounts the list of cells.
+    pub(crate) fn mount_dynamic(&self, name: &str) -> Mounted {
+        self.mount_source(None, name, &[])
+    }
+
+    fn mount_source(&self, source: Option<&str>, name: &str, more: &[&str]) -> Mounted {
         let place = self.place(name);
         let mut command = self.mount_command(name);
-        command.arg("--foreground").args(more).arg(CELL).arg(&place);
+        command
+            .arg("--foreground")
+            .args(more)
+            .args(source)
+            .arg(&place);
         let mut process = Process::start(command);
         process.until("is mounted on");
         Mounted { process, place }

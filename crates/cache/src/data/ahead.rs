@@ -160,7 +160,7 @@ impl Cache {
         status: &FetchStatus,
         range: &Range<u64>,
     ) {
-        if range.is_empty() {
+        if range.is_empty() || open.flags.direct {
             return;
         }
         let read = Read {

@@ -172,6 +172,12 @@ impl Storage for Disk {
         self.shared.read(key, version, range, wait)
     }
 
+    fn knows(&self, key: &FileKey) -> bool {
+        let state = self.shared.lock();
+        let file = state.id(key);
+        file.is_some_and(|file| state.index.file(file).is_some())
+    }
+
     fn present(
         &self,
         key: &FileKey,

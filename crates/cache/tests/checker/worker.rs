@@ -24,6 +24,7 @@ pub(crate) const READ: OpenFlags = OpenFlags {
     append: false,
     truncate: false,
     exclusive: false,
+    direct: false,
     class: Class::BestEffort,
 };
 

@@ -209,6 +209,7 @@ pub(crate) const READ: OpenFlags = OpenFlags {
     append: false,
     truncate: false,
     exclusive: false,
+    direct: false,
     class: Class::BestEffort,
 };
 pub(crate) const WRITE: OpenFlags = OpenFlags {

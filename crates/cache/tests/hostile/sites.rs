@@ -15,6 +15,7 @@ const READ: OpenFlags = OpenFlags {
     append: false,
     truncate: false,
     exclusive: false,
+    direct: false,
     class: Class::BestEffort,
 };
 

@@ -8,9 +8,12 @@
 //! under way as the link holds. On short links round trips cost nothing, calls do, and pieces are
 //! larger. An afar server has large windows and gets a few large pieces.
 //!
+//! **Nearby.** What of the version is on this machine already is [taken from there](crate::Nearby).
+//!
 //! **Consistency.** Each reply carries the file's data version. When one differs from the version
 //! begun with, all is fetched again.
 
+mod near;
 mod piece;
 mod sink;
 
@@ -19,7 +22,7 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
 
-use afar_types::{FetchStatus, Fid};
+use afar_types::{DataVersion, FetchStatus, Fid};
 use bytes::Bytes;
 use tokio::task::JoinSet;
 
@@ -27,10 +30,12 @@ use crate::class::Class;
 use crate::client::Client;
 use crate::error::Error;
 use crate::files::checked;
+use crate::nearby::NearbyFile;
 use crate::promise::Promised;
 use crate::server::{FileServer, NEAR, Verdict, verdict};
 use crate::volume::Volume;
 use crate::window::Permit;
+use near::{Gaps, Landed};
 use piece::{Outcome, Piece};
 
 pub use sink::{Memory, Ordered, Sink};
@@ -56,6 +61,8 @@ pub struct Fetched {
     pub status: FetchStatus,
     /// Octets, all of them.
     pub bytes: u64,
+    /// Those of them that were on this machine.
+    pub near: u64,
     /// Calls it took.
     pub calls: u64,
     /// Servers it came from.
@@ -70,6 +77,7 @@ impl Fetched {
         Self {
             status,
             bytes: 0,
+            near: 0,
             calls: 0,
             servers: BTreeSet::new(),
             restarts: 0,
@@ -77,8 +85,16 @@ impl Fetched {
     }
 }
 
-/// What one piece's task returns.
-type PieceResult = Result<(Outcome, u64, SocketAddr), Error>;
+/// How a task that had a part of a file ended.
+#[derive(Debug)]
+enum Part {
+    /// A piece was asked of this server, by so many calls.
+    Asked(Outcome, u64, SocketAddr),
+    /// It was on this machine.
+    Near(Landed),
+}
+
+type PartResult = Result<Part, Error>;
 
 impl Client {
     /// Fetches a file, as it was at one time, into a sink.
@@ -96,7 +112,7 @@ impl Client {
         let mut fetched = Fetched::begun(status);
         loop {
             sink.begin(&fetched.status)?;
-            fetched.bytes = 0;
+            (fetched.bytes, fetched.near) = (0, 0);
             let all = 0..fetched.status.length;
             let Some(changed) = self
                 .fetch_version(volume, fid, all, &mut fetched, sink)
@@ -149,47 +165,63 @@ impl Client {
         sink: &Arc<S>,
     ) -> Result<Option<FetchStatus>, Error> {
         let version = fetched.status.data_version;
-        let (mut offset, end) = (range.start, range.end);
-        let length = end.saturating_sub(offset);
         let mut running = JoinSet::new();
+        let mut gaps = Gaps::from(range.clone());
+        if let Some(file) = self.find_nearby(volume, fid, version).await {
+            let parts = gaps.take_out(file.ranges());
+            running.spawn(near::land(file, parts, Arc::clone(sink)));
+        }
+        let length = gaps.octets();
         let mut size = None;
         loop {
             while let Some(done) = running.try_join_next() {
-                if let Some(changed) = settle(done, fetched)? {
+                if let Some(changed) = settle(done, fetched, &mut gaps)? {
                     return Ok(Some(changed));
                 }
             }
-            if offset >= end {
-                break;
+            if gaps.is_empty() {
+                sink.asked();
+                let Some(done) = running.join_next().await else {
+                    return Ok(None);
+                };
+                if let Some(changed) = settle(done, fetched, &mut gaps)? {
+                    return Ok(Some(changed));
+                }
+                continue;
             }
             let server = self.best_site(volume)?;
             let size = match size {
                 Some(size) => size,
                 None => *size.insert(self.piece_size(&server, length).await),
             };
-            let take = size.min(end - offset);
+            let Some(part) = gaps.next(size) else {
+                continue;
+            };
             let piece = Piece {
                 fid,
-                offset,
-                length: take,
+                offset: part.start,
+                length: part.end - part.start,
                 version,
             };
             self.start(&mut running, volume, server, piece, sink).await;
-            offset += take;
         }
-        sink.asked();
-        while let Some(done) = running.join_next().await {
-            if let Some(changed) = settle(done, fetched)? {
-                return Ok(Some(changed));
-            }
-        }
-        Ok(None)
+    }
+
+    /// What there is of a version of a file on this machine.
+    async fn find_nearby(
+        &self,
+        volume: &Arc<Volume>,
+        fid: Fid,
+        version: DataVersion,
+    ) -> Option<Arc<dyn NearbyFile>> {
+        let nearby = self.nearby().filter(|_| !fid.vnode.is_directory())?;
+        nearby.find(volume, fid, version).await
     }
 
     /// Starts the fetch of a piece once the server may have another call.
     async fn start<S: Sink>(
         &self,
-        running: &mut JoinSet<PieceResult>,
+        running: &mut JoinSet<PartResult>,
         volume: &Arc<Volume>,
         server: Arc<FileServer>,
         piece: Piece,
@@ -202,7 +234,7 @@ impl Client {
             if server.is_known()
                 && let Some(outcome) = first_try(&server, permit, piece, &sink).await?
             {
-                return Ok((outcome, 1, server.address()));
+                return Ok(Part::Asked(outcome, 1, server.address()));
             }
             client.retry(&volume, piece, &sink).await
         });
@@ -214,7 +246,7 @@ impl Client {
         volume: &Arc<Volume>,
         piece: Piece,
         sink: &Arc<S>,
-    ) -> PieceResult {
+    ) -> PartResult {
         self.on_volume(volume, |server| {
             let (client, sink) = (self.clone(), Arc::clone(sink));
             let volume = Arc::clone(volume);
@@ -231,7 +263,7 @@ impl Client {
                     }
                     other => other,
                 };
-                Ok((outcome?, 2, peer))
+                Ok(Part::Asked(outcome?, 2, peer))
             }
         })
         .await
@@ -335,16 +367,25 @@ async fn first_try<S: Sink>(
     }
 }
 
-/// Takes a piece's result; returns the file's new status if it has changed.
+/// Takes a part's result; returns the file's new status if it has changed.
 fn settle(
-    done: Result<PieceResult, tokio::task::JoinError>,
+    done: Result<PartResult, tokio::task::JoinError>,
     fetched: &mut Fetched,
+    gaps: &mut Gaps,
 ) -> Result<Option<FetchStatus>, Error> {
     let result = match done {
         Ok(result) => result,
         Err(error) => std::panic::resume_unwind(error.into_panic()),
     };
-    let (outcome, calls, server) = result?;
+    let (outcome, calls, server) = match result? {
+        Part::Asked(outcome, calls, server) => (outcome, calls, server),
+        Part::Near(landed) => {
+            fetched.bytes += landed.octets;
+            fetched.near += landed.octets;
+            gaps.put_back(landed.missing);
+            return Ok(None);
+        }
+    };
     fetched.calls += calls;
     match outcome {
         Outcome::Done(bytes) => {

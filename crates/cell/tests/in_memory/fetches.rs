@@ -1,11 +1,14 @@
 //! Fetching files from a cell in memory.
 
+use std::ops::Range;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use afar_cell::{Error, Fetched, LastLink, Memory, Node, Place};
-use afar_types::{Fid, VolumeId};
+use afar_cell::{Error, Fetched, LastLink, Memory, Nearby, NearbyFile, Node, Place, Volume};
+use afar_types::{DataVersion, Fid, VolumeId};
+use bytes::Bytes;
 
 use crate::world::{Cell, World};
 
@@ -62,6 +65,85 @@ async fn a_file_comes_in_pieces_of_many_calls() {
     let (fetched, data) = fetch(&cell, "empty").await.unwrap();
     assert!(data.is_empty());
     assert_eq!((fetched.bytes, fetched.calls), (0, 0));
+}
+
+/// Parts of one version of a file, of which some are gone when they are asked for.
+#[derive(Debug, Clone)]
+struct Held {
+    version: DataVersion,
+    ranges: Vec<Range<u64>>,
+    gone_from: u64,
+}
+
+impl Nearby for Held {
+    fn find<'a>(
+        &'a self,
+        _: &'a Arc<Volume>,
+        _: Fid,
+        version: DataVersion,
+    ) -> Pin<Box<dyn Future<Output = Option<Arc<dyn NearbyFile>>> + Send + 'a>> {
+        let file = (version == self.version).then(|| Arc::new(self.clone()) as _);
+        Box::pin(async move { file })
+    }
+}
+
+impl NearbyFile for Held {
+    fn ranges(&self) -> &[Range<u64>] {
+        &self.ranges
+    }
+
+    fn read(&self, range: Range<u64>) -> Pin<Box<dyn Future<Output = Option<Bytes>> + Send + '_>> {
+        assert!(
+            self.ranges
+                .iter()
+                .any(|held| held.start <= range.start && range.end <= held.end)
+        );
+        let there = range.end <= self.gone_from;
+        let place = |at: u64| usize::try_from(at).expect("a file in memory");
+        let part = place(range.start)..place(range.end);
+        let data = Bytes::copy_from_slice(&contents()[part]);
+        Box::pin(async move { there.then_some(data) })
+    }
+}
+
+/// Has these parts of the file be nearby from now on.
+async fn hold(cell: &mut Cell, ranges: Vec<Range<u64>>, gone_from: u64) {
+    let node = find(cell, "file").await;
+    let held = Held {
+        version: node.status.data_version,
+        ranges,
+        gone_from,
+    };
+    cell.client = cell.client.with_nearby(Arc::new(held));
+}
+
+#[tokio::test]
+async fn what_is_on_this_machine_is_not_asked_for() {
+    let length = LENGTH as u64;
+    let mut cell = Cell::start(world(), |config| config.piece = Some(1 << 20));
+    let whole = vec![0..length / 2, length / 2..length];
+    // Of the parts one is too short to be worth a call more, and one goes beyond the end.
+    let parts = vec![10..20, 1_000_000..1_500_000, 2_000_000..9_000_000];
+    for (ranges, gone_from, near, calls) in [
+        (whole, u64::MAX, length, 0),
+        (parts.clone(), u64::MAX, 500_000 + length - 2_000_000, 2),
+        // What is gone by now is asked for after all.
+        (parts, 2_500_000, 500_000, 3),
+    ] {
+        hold(&mut cell, ranges, gone_from).await;
+        let (fetched, data) = fetch(&cell, "file").await.unwrap();
+        assert!(data == contents());
+        assert_eq!(fetched.bytes, length);
+        assert_eq!((fetched.near, fetched.calls), (near, calls));
+    }
+    // None of it is of the version that the file has by the end.
+    let fetches = cell.servers.counts.fetches.load(Ordering::SeqCst);
+    let changing = &cell.servers.counts.change_after;
+    changing.store(fetches + 1, Ordering::SeqCst);
+    let (fetched, data) = fetch(&cell, "file").await.unwrap();
+    assert_eq!((fetched.near, fetched.restarts), (0, 1));
+    let reversed: Vec<u8> = contents().into_iter().rev().collect();
+    assert!(data == reversed);
 }
 
 #[tokio::test]

@@ -15,6 +15,8 @@ pub(crate) struct Totals {
     pub(crate) symlinks: u64,
     pub(crate) skipped: u64,
     pub(crate) bytes: u64,
+    /// Octets of these that a mount of this machine had in its cache.
+    pub(crate) cached: u64,
     pub(crate) calls: u64,
     pub(crate) restarts: u64,
     /// Names that were the same already.
@@ -36,6 +38,7 @@ impl Totals {
         self.symlinks += other.symlinks;
         self.skipped += other.skipped;
         self.bytes += other.bytes;
+        self.cached += other.cached;
         self.calls += other.calls;
         self.restarts += other.restarts;
         self.unchanged += other.unchanged;
@@ -65,6 +68,8 @@ pub(crate) struct Report {
     skipped: u64,
     failed: u64,
     bytes: u64,
+    /// Octets of these that a mount of this machine had in its cache.
+    cached: u64,
     /// From when the paths are known to the last rename.
     seconds: f64,
     /// From the start of the first file to the end of the last.
@@ -111,6 +116,7 @@ impl Report {
             skipped: totals.skipped,
             failed: failures.count,
             bytes: totals.bytes,
+            cached: totals.cached,
             seconds: totals.whole.as_secs_f64(),
             transfer_seconds: totals.transfer.as_secs_f64(),
             rate: totals.rate(),

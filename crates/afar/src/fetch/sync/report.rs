@@ -105,6 +105,8 @@ pub(super) struct Report {
     deleted: u64,
     failed: u64,
     bytes: u64,
+    /// Octets of these that a mount of this machine had in its cache.
+    cached: u64,
     /// Octets that an interrupted run had left, and that were not copied again.
     kept: u64,
     /// From when the paths are known to the last change.
@@ -139,6 +141,7 @@ impl Report {
             deleted: totals.deleted,
             failed: failures.count,
             bytes: totals.bytes,
+            cached: totals.cached,
             kept: totals.kept,
             seconds: totals.whole.as_secs_f64(),
             transfer_seconds: totals.transfer.as_secs_f64(),
