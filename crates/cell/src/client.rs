@@ -365,6 +365,15 @@ impl Client {
         &self.inner.preferences
     }
 
+    /// Octets a second that came from the fastest file server of late.
+    pub(crate) fn fastest(&self) -> Option<f64> {
+        let servers = lock(&self.inner.servers);
+        servers
+            .values()
+            .filter_map(|server| server.rate())
+            .max_by(f64::total_cmp)
+    }
+
     /// The ranks of the servers of a kind that are known, and of others that were given one: a
     /// server of several cells is there once.
     pub async fn server_ranks(&self, kind: ServerKind) -> BTreeMap<IpAddr, u16> {
@@ -372,8 +381,9 @@ impl Client {
         match kind {
             ServerKind::File => {
                 let servers: Vec<_> = lock(&self.inner.servers).values().cloned().collect();
+                let fastest = self.fastest();
                 for server in servers {
-                    let rank = server.rank(self.preferences()).await;
+                    let rank = server.rank(self.preferences(), fastest).await;
                     ranks.insert(server.address().ip(), rank);
                 }
             }

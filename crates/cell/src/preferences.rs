@@ -1,9 +1,11 @@
-//! Which server is asked first: ranks that a user gives, and round trips measured.
+//! Which server is asked first: ranks that a user gives, and how far servers are and how fast.
 //!
 //! A server's rank is a number from 0 to 65,535, the less the better, as users of `fs setserverprefs`
 //! know it. OpenAFS guesses one from the network a server is in: 20,000 for its own, 40,000 for others.
-//! Here a server has 20,000 and one for each tenth of a millisecond of its round trip, or 40,000 while
-//! that is not known. A rank that is given counts instead.
+//! Here a server has 20,000 and one for each tenth of a millisecond that a file of 256 KiB takes from it: a
+//! round trip, and the time to bring the data at the highest rate of late. One that has not yet been asked for
+//! much is taken to be as fast as the fastest is, which is what the way from here allows. While the round trip is
+//! not known the rank is 40,000. A rank that is given counts instead.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -15,6 +17,8 @@ use std::time::Duration;
 const NEAREST: u16 = 20_000;
 /// The rank of a server whose distance is not known. All measured ones are below.
 const UNKNOWN: u16 = 40_000;
+/// The octets of the file.
+const FILE: f64 = 262_144.0;
 /// What a rank is made of.
 const UNIT: Duration = Duration::from_micros(100);
 /// By so much at least another server is to be better than the one in use.
@@ -29,6 +33,15 @@ pub enum ServerKind {
     File,
     /// Where volumes are.
     Location,
+}
+
+/// How far a server is, as far as that was measured.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Distance {
+    /// The least round trip time.
+    pub(crate) rtt: Option<Duration>,
+    /// Octets that come from it in a second.
+    pub(crate) rate: Option<f64>,
 }
 
 /// Ranks that were given to servers.
@@ -66,9 +79,9 @@ impl Preferences {
         of_kind.map(|((_, host), rank)| (*host, *rank)).collect()
     }
 
-    /// The rank of a server, by its round trip time if none was given.
-    pub(crate) fn rank(&self, kind: ServerKind, host: IpAddr, rtt: Option<Duration>) -> u16 {
-        self.get(kind, host).unwrap_or_else(|| measured(rtt))
+    /// The rank of a server, by how far it is if none was given.
+    pub(crate) fn rank(&self, kind: ServerKind, host: IpAddr, distance: Distance) -> u16 {
+        self.get(kind, host).unwrap_or_else(|| measured(distance))
     }
 
     /// How often a rank was given.
@@ -89,11 +102,15 @@ pub fn parse_rank(line: &str) -> Option<(IpAddr, u16)> {
 }
 
 /// The rank of a server at a distance.
-fn measured(rtt: Option<Duration>) -> u16 {
+fn measured(Distance { rtt, rate }: Distance) -> u16 {
     let Some(rtt) = rtt else {
         return UNKNOWN;
     };
-    let units = u16::try_from(rtt.as_micros() / UNIT.as_micros()).unwrap_or(u16::MAX);
+    let bringing = rate.map_or(Duration::ZERO, |rate| {
+        Duration::from_secs_f64(FILE / rate.max(1.0))
+    });
+    let units = (rtt + bringing).as_micros() / UNIT.as_micros();
+    let units = u16::try_from(units).unwrap_or(u16::MAX);
     NEAREST.saturating_add(units).min(UNKNOWN - 1)
 }
 
@@ -117,12 +134,15 @@ mod tests {
     fn a_rank_that_is_given_counts_and_else_the_distance() {
         let host = IpAddr::from([192, 0, 2, 1]);
         let preferences = Preferences::default();
-        let rank = |rtt| preferences.rank(ServerKind::File, host, rtt);
-        assert_eq!(rank(None), 40_000);
-        assert_eq!(rank(Some(Duration::from_micros(12_530))), 20_125);
-        assert_eq!(rank(Some(Duration::from_secs(60))), 39_999);
+        let rank = |rtt, rate| preferences.rank(ServerKind::File, host, Distance { rtt, rate });
+        let (near, far) = (Duration::from_micros(12_530), Duration::from_secs(60));
+        assert_eq!(rank(None, None), 40_000);
+        assert_eq!(rank(Some(near), None), 20_125);
+        assert_eq!(rank(Some(near), Some(262_144.0 * 100.0)), 20_225);
+        assert_eq!(rank(Some(near), Some(0.0)), 39_999);
+        assert_eq!(rank(Some(far), None), 39_999);
         preferences.set(ServerKind::File, host, 7);
-        assert_eq!(rank(Some(Duration::from_secs(60))), 7);
+        assert_eq!(rank(Some(far), None), 7);
         assert_eq!(preferences.get(ServerKind::Location, host), None);
         assert_eq!(preferences.changes(), 1);
     }

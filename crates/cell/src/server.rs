@@ -25,7 +25,7 @@ use crate::callback::CallbackService;
 use crate::class::Class;
 use crate::credentials::{Access, Secured, connect, is_refusal};
 use crate::error::Error;
-use crate::preferences::{Preferences, ServerKind};
+use crate::preferences::{Distance, Preferences, ServerKind};
 use crate::window::Window;
 
 /// Calls that can run at a time on one Rx connection.
@@ -238,13 +238,19 @@ impl FileServer {
         self.known.load(Ordering::Acquire)
     }
 
-    /// The rank by which it is chosen, the less the better.
-    pub(crate) async fn rank(&self, preferences: &Preferences) -> u16 {
+    /// Octets that came from it in a second, at best of late; nothing if it was not asked for much.
+    pub(crate) fn rate(&self) -> Option<f64> {
+        self.window.best_rate()
+    }
+
+    /// The rank by which it is chosen, the less the better. At `fastest` data comes from the fastest server.
+    pub(crate) async fn rank(&self, preferences: &Preferences, fastest: Option<f64>) -> u16 {
         let rtt = match self.is_met() {
             true => self.path().await.and_then(|path| path.rtt_min),
             false => None,
         };
-        preferences.rank(ServerKind::File, self.address.ip(), rtt)
+        let rate = self.rate().or(fastest);
+        preferences.rank(ServerKind::File, self.address.ip(), Distance { rtt, rate })
     }
 
     /// What is known of the path to it.

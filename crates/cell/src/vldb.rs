@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use crate::credentials::{Access, Secured, connect, is_refusal};
 use crate::error::Error;
 use crate::mountpoint::{Wanted, split_suffix};
-use crate::preferences::{Preferences, ServerKind, in_order};
+use crate::preferences::{Distance, Preferences, ServerKind, in_order};
 
 /// Without an answer for so long, the next server is asked too.
 const HEDGE: Duration = Duration::from_secs(2);
@@ -203,7 +203,8 @@ impl Cell {
         for server in self.all() {
             let path = self.endpoint.peer_stats(server.address).await;
             let rtt = path.and_then(|path| path.rtt_min);
-            let rank = preferences.rank(ServerKind::Location, server.address.ip(), rtt);
+            let distance = Distance { rtt, rate: None };
+            let rank = preferences.rank(ServerKind::Location, server.address.ip(), distance);
             ranks.push((server.address, rank));
         }
         ranks

@@ -451,10 +451,11 @@ impl Client {
 
     async fn put_in_order(&self, volume: &Volume) {
         let mut ranked = Vec::new();
+        let fastest = self.fastest();
         for site in volume.sites() {
             let rank = match site.is_down() {
                 true => u16::MAX,
-                false => site.rank(self.preferences()).await,
+                false => site.rank(self.preferences(), fastest).await,
             };
             ranked.push((rank, site));
         }

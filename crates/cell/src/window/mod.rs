@@ -52,6 +52,10 @@ const QUEUE_BASIC: f64 = 2.0;
 const ROOM_TIME: f64 = 3.0;
 /// For how long at least a least delay or highest rate counts; then it is measured anew.
 const LIFETIME: Duration = Duration::from_secs(10);
+/// For how long the highest rate counts at which a way was in use.
+const BEST_LIFETIME: Duration = Duration::from_secs(1800);
+/// Calls for more octets than this are for peers that need no other to fill the way.
+const LARGE: u64 = 1 << 20;
 /// Delays shorter than this are taken for this long: below it, scheduling is all that is measured.
 const DELAY_FLOOR: Duration = Duration::from_millis(1);
 /// For how many times of a call at least the most load counts.
@@ -90,6 +94,12 @@ struct State {
     meter: Meter,
     /// The highest rate at which data came, in octets a second.
     rate: Most,
+    /// The highest of such rates while more would have been taken, and when that was last so.
+    best: Most,
+    best_at: Option<Instant>,
+    /// Calls that fill the way alone, and since when there are such.
+    large: usize,
+    large_since: Option<Instant>,
     /// The most calls that would have sufficed.
     load: Most,
     pace: Pace,
@@ -109,7 +119,8 @@ pub(crate) struct Permit {
     started: Option<Instant>,
     /// Whether the reply has begun.
     replying: bool,
-    /// Octets that came.
+    /// Octets that are to come, and that came.
+    octets: u64,
     received: u64,
 }
 
@@ -143,6 +154,10 @@ impl Window {
                 delay: Least::default(),
                 meter: Meter::default(),
                 rate: Most::default(),
+                best: Most::default(),
+                best_at: None,
+                large: 0,
+                large_since: None,
                 load: Most::default(),
                 pace: Pace::default(),
                 giving_way,
@@ -162,6 +177,7 @@ impl Window {
             window: Arc::clone(self),
             started: None,
             replying: false,
+            octets,
             received: 0,
         };
         let now = Instant::now();
@@ -197,6 +213,13 @@ impl Window {
         self.lock().starting
     }
 
+    /// The highest rate of late at which data came while more would have been taken, in octets a second.
+    pub(crate) fn best_rate(&self) -> Option<f64> {
+        let state = self.lock();
+        let at = state.best_at?;
+        state.best.get().filter(|_| at.elapsed() < BEST_LIFETIME)
+    }
+
     /// Calls allowed now.
     pub(crate) fn limit(&self) -> usize {
         self.lock().limit
@@ -214,6 +237,10 @@ impl Window {
         let lifetime = Duration::from_secs_f64(LOAD_TIME * call);
         let load = state.load.update(now, measured.load, lifetime);
         state.notice_queue(measured, call, now);
+        if state.fills_the_way(since, call) {
+            state.best.update(now, measured.rate, BEST_LIFETIME);
+            state.best_at = Some(now);
+        }
         // Without use for all calls allowed nothing is learnt about how many there could be.
         if state.full_at.is_none_or(|full| full < since) {
             return;
@@ -282,6 +309,16 @@ impl State {
         pace.beginning(now, octets, round_trip, rate, self.starting)
     }
 
+    /// Whether calls that have been under way since then, for a time of `call` seconds before, take what the
+    /// way gives.
+    fn fills_the_way(&self, since: Instant, call: f64) -> bool {
+        let all_in_use = !self.starting && self.full_at.is_some_and(|full| full >= since);
+        let large = self
+            .large_since
+            .is_some_and(|large| since.saturating_duration_since(large).as_secs_f64() > call);
+        all_in_use || large
+    }
+
     /// Ends the start when replies queue, and begins it again when they have not for long. A call takes
     /// `call` seconds without a queue.
     fn notice_queue(&mut self, measured: Measured, call: f64, now: Instant) {
@@ -313,6 +350,10 @@ impl Permit {
         let mut state = self.window.lock();
         state.running += 1;
         state.most_running = state.most_running.max(state.running);
+        if self.octets > LARGE {
+            state.large += 1;
+            state.large_since.get_or_insert(now);
+        }
         self.started = Some(now);
     }
 
@@ -385,6 +426,10 @@ impl Drop for Permit {
         let mut state = self.window.lock();
         if self.started.is_some() {
             state.running -= 1;
+            state.large -= usize::from(self.octets > LARGE);
+            if state.large == 0 {
+                state.large_since = None;
+            }
         }
         if self.replying {
             state.meter.reply_ends(Instant::now());

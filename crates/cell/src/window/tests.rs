@@ -182,6 +182,42 @@ async fn the_limit_settles_somewhat_above_what_the_link_holds() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn how_fast_a_server_is_is_known_when_more_would_have_been_taken() {
+    let link = Link::new(LONG, LONG_PACKETS);
+    let window = Arc::new(Window::new(None));
+    for _ in 0..20 {
+        link.call(window.acquire(PIECE).await).await;
+    }
+    assert_eq!(window.best_rate(), None, "one call at a time");
+    let load = link.load(&window);
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    load.abort();
+    let all = f64::from(LONG_PACKETS) * bytes_of(PACKET) / LONG.as_secs_f64();
+    let found = window.best_rate().unwrap_or_default() / all;
+    assert!((0.95..1.1).contains(&found), "{found} of the link");
+    tokio::time::sleep(BEST_LIFETIME + Duration::from_secs(10)).await;
+    assert_eq!(window.best_rate(), None, "long ago");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_large_call_tells_how_fast_a_server_is() {
+    let window = Arc::new(Window::new(None));
+    window.learn(LONG);
+    let mut permit = window.acquire(64 << 20).await;
+    permit.begin();
+    permit.answered(LONG);
+    for times in 1..500 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        permit.received(100_000);
+        // Until it has gone on for as long as is averaged over.
+        let early = Duration::from_millis(10 * times) < LONG.mul_f64(ROUND_TRIPS);
+        assert!(!early || window.best_rate().is_none(), "{times}");
+    }
+    let found = window.best_rate().unwrap_or_default() / 1e7;
+    assert!((0.95..1.05).contains(&found), "{found}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn busy_servers_get_fewer_calls_and_permits_are_not_lost() {
     let window = Arc::new(Window::new(None));
     for _ in 0..4 {
