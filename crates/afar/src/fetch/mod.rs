@@ -77,8 +77,7 @@ pub(crate) struct Reach {
     #[arg(long, value_name = "HOST[:PORT]")]
     server: Vec<String>,
     /// Ask this server before others of a greater rank, for files and for locations; may be given
-    /// again [default: by the way to it, 20000 and 10 for each millisecond
-    /// that a small file takes]
+    /// again [default: by the way to it, 20000 and 10 for each millisecond that a small file takes]
     #[arg(long, value_name = "HOST=RANK")]
     serverprefs: Vec<String>,
     /// Do not look unknown cells up in DNS
