@@ -54,6 +54,8 @@ const ROOM_TIME: f64 = 3.0;
 const LIFETIME: Duration = Duration::from_secs(10);
 /// For how long the highest rate counts at which a way was in use.
 const BEST_LIFETIME: Duration = Duration::from_secs(1800);
+/// Over so long it is measured: what comes after a loss comes at once.
+const BEST_TIME: Duration = Duration::from_secs(1);
 /// Calls for more octets than this are for peers that need no other to fill the way.
 const LARGE: u64 = 1 << 20;
 /// Delays shorter than this are taken for this long: below it, scheduling is all that is measured.
@@ -94,7 +96,11 @@ struct State {
     meter: Meter,
     /// The highest rate at which data came, in octets a second.
     rate: Most,
-    /// The highest of such rates while more would have been taken, and when that was last so.
+    /// Octets that came.
+    came: u64,
+    /// Since when more would have been taken, or since it was last measured, and how many had come by then.
+    filled: Option<(Instant, u64)>,
+    /// The highest rate while that was so, and when it was last measured.
     best: Most,
     best_at: Option<Instant>,
     /// Calls that fill the way alone, and since when there are such.
@@ -154,6 +160,8 @@ impl Window {
                 delay: Least::default(),
                 meter: Meter::default(),
                 rate: Most::default(),
+                came: 0,
+                filled: None,
                 best: Most::default(),
                 best_at: None,
                 large: 0,
@@ -237,10 +245,7 @@ impl Window {
         let lifetime = Duration::from_secs_f64(LOAD_TIME * call);
         let load = state.load.update(now, measured.load, lifetime);
         state.notice_queue(measured, call, now);
-        if state.fills_the_way(since, call) {
-            state.best.update(now, measured.rate, BEST_LIFETIME);
-            state.best_at = Some(now);
-        }
+        state.notice_rate(since, call, now);
         // Without use for all calls allowed nothing is learnt about how many there could be.
         if state.full_at.is_none_or(|full| full < since) {
             return;
@@ -307,6 +312,26 @@ impl State {
         let round_trip = self.delay.get()?;
         let pace = &mut self.pace;
         pace.beginning(now, octets, round_trip, rate, self.starting)
+    }
+
+    /// Measures the rate while calls fill the way.
+    fn notice_rate(&mut self, since: Instant, call: f64, now: Instant) {
+        if !self.fills_the_way(since, call) {
+            self.filled = None;
+            return;
+        }
+        let (from, before) = *self.filled.get_or_insert((now, self.came));
+        let elapsed = now.duration_since(from);
+        if elapsed < BEST_TIME {
+            return;
+        }
+        self.filled = Some((now, self.came));
+        // It may have been long ago that something was asked for last.
+        if elapsed < 4 * BEST_TIME {
+            let rate = bytes_of(self.came - before) / elapsed.as_secs_f64();
+            self.best.update(now, rate, BEST_LIFETIME);
+            self.best_at = Some(now);
+        }
     }
 
     /// Whether calls that have been under way since then, for a time of `call` seconds before, take what the
@@ -378,6 +403,7 @@ impl Permit {
         let before = self.received;
         self.received += bytes as u64;
         let mut state = self.window.lock();
+        state.came += bytes as u64;
         let (Some(delay), None) = (state.delay.get(), &state.giving_way) else {
             return;
         };

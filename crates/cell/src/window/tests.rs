@@ -197,6 +197,14 @@ async fn how_fast_a_server_is_is_known_when_more_would_have_been_taken() {
     assert!((0.95..1.1).contains(&found), "{found} of the link");
     tokio::time::sleep(BEST_LIFETIME + Duration::from_secs(10)).await;
     assert_eq!(window.best_rate(), None, "long ago");
+    let load = link.load(&window);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    load.abort();
+    let found = window.best_rate().unwrap_or_default() / all;
+    assert!(
+        (0.5..1.1).contains(&found),
+        "{found} of the link after a pause"
+    );
 }
 
 #[tokio::test(start_paused = true)]
