@@ -56,7 +56,7 @@ pub use fetch::{Fetched, Memory, Ordered, Sink};
 pub use files::{Contents, DirEntry};
 pub use lock::{LOCK_TIME, LockType};
 pub use mountpoint::{MountPoint, MountPointError, Wanted};
-pub use nearby::{Nearby, NearbyFile};
+pub use nearby::{Nearby, NearbyFile, Waiting};
 pub use path::{LastLink, Node, Place};
 pub use preferences::{ServerKind, parse_rank};
 pub use promise::Promised;

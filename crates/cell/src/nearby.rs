@@ -11,7 +11,7 @@ use bytes::Bytes;
 use crate::volume::Volume;
 
 /// What a method of a trait object returns that may wait.
-type Waiting<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+pub type Waiting<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Knows what is on this machine already.
 ///

@@ -5,56 +5,46 @@
 //! that what was read is known to be of the version wanted. A mount that does not answer within a second is
 //! left alone.
 
-use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::iter;
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
-use std::pin::Pin;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
 use afar_cache::{Held, Object, PlaceName, VOLUMES, xattr_name};
-use afar_cell::{Nearby, NearbyFile, Volume};
+use afar_cell::{Nearby, NearbyFile, Volume, Waiting};
 use afar_types::{DataVersion, Fid};
 use bytes::Bytes;
-use rustix::fs::{OFlags, getxattr};
+use rustix::fs::OFlags;
 use tokio::sync::oneshot;
 
 use super::Seen;
-use crate::mount::dynamic_roots;
+use crate::mount::{attribute, dynamic_roots};
 
 /// How long a mount may take to answer, or to read some of what it has.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Questions to mounts at a time.
 const THREADS: usize = 4;
-/// The longest value of an attribute (Linux's XATTR_SIZE_MAX).
-const VALUE_MAX: usize = 65_536;
-/// Digits of the greatest 64-bit number.
-const NUMBER_MAX: usize = 20;
 
-/// The mounts of this machine.
+/// The mounts of this machine, looked for when the first file is fetched.
 #[derive(Debug)]
 pub(super) struct Mounts {
-    places: Vec<PathBuf>,
+    places: LazyLock<Vec<PathBuf>>,
     asker: Arc<Asker>,
 }
 
 impl Mounts {
     /// Those there are, for one who is seen so: a mount knows its users by their tokens only.
     pub(super) fn for_those_seen(seen: Seen) -> Option<Self> {
-        let Seen::Tokens { .. } = seen else {
-            return None;
-        };
-        let places = dynamic_roots();
-        (!places.is_empty()).then(|| Self {
-            places,
-            asker: Arc::new(Asker::start()),
+        matches!(seen, Seen::Tokens { .. }).then(|| Self {
+            places: LazyLock::new(dynamic_roots),
+            asker: Arc::new(Asker::new()),
         })
     }
 }
@@ -65,7 +55,7 @@ impl Nearby for Mounts {
         volume: &'a Arc<Volume>,
         fid: Fid,
         version: DataVersion,
-    ) -> Pin<Box<dyn Future<Output = Option<Arc<dyn NearbyFile>>> + Send + 'a>> {
+    ) -> Waiting<'a, Option<Arc<dyn NearbyFile>>> {
         let cell = volume.cell_name().clone();
         let object = Object::Fid(fid);
         let name = PlaceName { cell, object }.to_string();
@@ -73,6 +63,9 @@ impl Nearby for Mounts {
         let servers: Vec<_> = sites.iter().map(|site| site.address()).collect();
         let places = self.places.clone();
         Box::pin(async move {
+            if places.is_empty() {
+                return None;
+            }
             let found = self.asker.ask(move || {
                 places.into_iter().find_map(|place| {
                     let mounted = Mounted {
@@ -110,26 +103,22 @@ struct Mounted {
 impl Mounted {
     /// What the mount has of it.
     fn held(&self) -> Option<Held> {
-        self.told(xattr_name::HELD, VALUE_MAX)
+        self.told(xattr_name::HELD)
     }
 
     /// The version of which the mount has something.
     fn version(&self) -> Option<DataVersion> {
-        let number = self.told(xattr_name::HELD_VERSION, NUMBER_MAX)?;
-        Some(DataVersion(number))
+        self.told(xattr_name::HELD_VERSION).map(DataVersion)
     }
 
-    fn told<T: FromStr>(&self, what: &str, most: usize) -> Option<T> {
-        let mut value = vec![0; most];
+    fn told<T: FromStr>(&self, what: &str) -> Option<T> {
         let name = format!("{what}{}", self.name);
-        let length = getxattr(&self.place, name, &mut value[..]).ok()?;
-        let text = value.get(..length)?;
-        std::str::from_utf8(text).ok()?.parse().ok()
+        attribute(&self.place, &name).ok()?.parse().ok()
     }
 
     /// Opens it, not to be read ahead: the mount would fetch what we fetch.
     fn open(&self) -> io::Result<File> {
-        let path = self.place.join(Path::new(VOLUMES)).join(&self.name);
+        let path = self.place.join(VOLUMES).join(&self.name);
         let direct = OFlags::DIRECT.bits().cast_signed();
         OpenOptions::new()
             .read(true)
@@ -152,7 +141,7 @@ impl NearbyFile for MountedFile {
         &self.held.ranges
     }
 
-    fn read(&self, range: Range<u64>) -> Pin<Box<dyn Future<Output = Option<Bytes>> + Send + '_>> {
+    fn read(&self, range: Range<u64>) -> Waiting<'_, Option<Bytes>> {
         let (mounted, file) = (Arc::clone(&self.mounted), Arc::clone(&self.file));
         let version = self.held.version;
         let read = self.asker.ask(move || {
@@ -168,30 +157,34 @@ impl NearbyFile for MountedFile {
 /// What is to be asked of a mount.
 type Question = Box<dyn FnOnce() + Send>;
 
-/// Asks mounts on threads of its own, which may be left behind in the kernel when one does not answer.
+/// Asks mounts on threads of its own, which may be left behind in the kernel when one does not answer. They
+/// are started with the first question.
+#[derive(Debug)]
 struct Asker {
-    questions: mpsc::Sender<Question>,
+    questions: LazyLock<mpsc::Sender<Question>>,
     /// One did not answer in time.
     silent: AtomicBool,
 }
 
+/// Starts the threads that ask.
+fn start() -> mpsc::Sender<Question> {
+    let (questions, asked) = mpsc::channel::<Question>();
+    let asked = Arc::new(Mutex::new(asked));
+    for _ in 0..THREADS {
+        let asked = Arc::clone(&asked);
+        let next = move || {
+            let asked = asked.lock().unwrap_or_else(PoisonError::into_inner);
+            asked.recv().ok()
+        };
+        thread::spawn(move || iter::from_fn(next).for_each(|question| question()));
+    }
+    questions
+}
+
 impl Asker {
-    fn start() -> Self {
-        let (questions, asked) = mpsc::channel::<Question>();
-        let asked = Arc::new(Mutex::new(asked));
-        for _ in 0..THREADS {
-            let asked = Arc::clone(&asked);
-            let next = move || {
-                asked
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .recv()
-                    .ok()
-            };
-            thread::spawn(move || iter::from_fn(next).for_each(|question| question()));
-        }
+    fn new() -> Self {
         Self {
-            questions,
+            questions: LazyLock::new(start),
             silent: AtomicBool::new(false),
         }
     }
@@ -221,21 +214,13 @@ impl Asker {
     }
 }
 
-impl fmt::Debug for Asker {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Asker")
-            .field("silent", &self.silent)
-            .finish_non_exhaustive()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[tokio::test]
     async fn a_mount_that_does_not_answer_is_left_alone() {
-        let asker = Asker::start();
+        let asker = Asker::new();
         assert_eq!(asker.ask(|| 1).await, Some(1));
         let (end, ended) = mpsc::channel::<()>();
         assert_eq!(asker.ask(move || ended.recv()).await, None);

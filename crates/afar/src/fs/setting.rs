@@ -4,13 +4,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use rustix::fs::{XattrFlags, getxattr, setxattr};
+use rustix::fs::{XattrFlags, setxattr};
 use rustix::io::Errno;
 
+use crate::mount::attribute;
 use crate::output;
-
-/// The longest value of an attribute (Linux's XATTR_SIZE_MAX).
-const VALUE_MAX: usize = 65_536;
 
 /// Which mount a verb is about, and how it tells what it found.
 #[derive(Debug, Args)]
@@ -31,10 +29,7 @@ pub(crate) struct OfMount {
 impl OfMount {
     /// What a setting is.
     pub(super) fn get(&self, name: &str) -> Result<String, Errno> {
-        let mut value = vec![0; VALUE_MAX];
-        let length = getxattr(&self.mount, name, &mut value[..])?;
-        value.truncate(length);
-        String::from_utf8(value).map_err(|_| Errno::BADMSG)
+        attribute(&self.mount, name)
     }
 
     pub(super) fn set(&self, name: &str, value: &str) -> Result<(), Errno> {

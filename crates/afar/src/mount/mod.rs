@@ -7,8 +7,10 @@
 //! - `users`: the tokens of those who use it
 //! - `background`: a process that goes on when the command has ended
 //! - `table`, `record`: what the kernel has mounted; which process serves it
+//! - `attribute`: what it tells of its files and of itself
 //! - `umount`: taking it away
 
+mod attribute;
 mod background;
 mod options;
 mod record;
@@ -27,6 +29,7 @@ use afar_types::CellName;
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 
+pub(crate) use attribute::attribute;
 pub(crate) use serve::Beside;
 pub(crate) use table::{dynamic_roots, path_in_afs};
 pub(crate) use umount::{UmountArgs, run as umount};

@@ -39,15 +39,15 @@ pub(super) fn at(place: &Path) -> anyhow::Result<Option<Mounted>> {
 
 /// Where the list of cells is mounted.
 pub(crate) fn dynamic_roots() -> Vec<PathBuf> {
-    let table = std::fs::read(MOUNTINFO).unwrap_or_default();
-    let mut roots = Vec::new();
-    for place in table.split(|&octet| octet == b'\n').filter_map(place) {
-        let dynamic = |mounted: &Mounted| mounted.kind == KIND && mounted.source == DYNROOT;
-        if find(&table, &place).as_ref().is_some_and(dynamic) && !roots.contains(&place) {
-            roots.push(place);
-        }
-    }
-    roots
+    roots(&std::fs::read(MOUNTINFO).unwrap_or_default())
+}
+
+fn roots(table: &[u8]) -> Vec<PathBuf> {
+    let dynamic = mounts(table).filter(|(place, mounted)| {
+        let is_root = mounted.kind == KIND && mounted.source == DYNROOT;
+        is_root && find(table, place).as_ref() == Some(mounted)
+    });
+    dynamic.map(|(place, _)| place).collect()
 }
 
 /// The path below `/afs` of what is in a mount of ours; `None` if a path is in no such mount, or in one
@@ -78,32 +78,29 @@ fn in_afs(table: &[u8], path: &Path) -> Option<PathBuf> {
 }
 
 fn find(table: &[u8], place: &Path) -> Option<Mounted> {
-    let lines = table.split(|&octet| octet == b'\n');
+    let at_place = mounts(table).filter(|(at, _)| at == place);
     // Of several mounts at a place the last is on top.
-    lines.filter_map(|line| parse(line, place)).next_back()
+    at_place.map(|(_, mounted)| mounted).last()
 }
 
-/// The place of a line's mount.
-fn place(line: &[u8]) -> Option<PathBuf> {
-    let field = line.split(|&octet| octet == b' ').nth(4)?;
-    Some(PathBuf::from(unescaped(field)))
+/// All mounts, each with its place.
+fn mounts(table: &[u8]) -> impl Iterator<Item = (PathBuf, Mounted)> {
+    table.split(|&octet| octet == b'\n').filter_map(parse)
 }
 
 /// A line: `36 35 98:0 /root /place options [optional fields] - type source superblock-options`.
-fn parse(line: &[u8], place: &Path) -> Option<Mounted> {
+fn parse(line: &[u8]) -> Option<(PathBuf, Mounted)> {
     let mut fields = line.split(|&octet| octet == b' ');
     let device = String::from_utf8_lossy(fields.nth(2)?).into_owned();
-    let at = unescaped(fields.nth(1)?);
-    if at != place.as_os_str() {
-        return None;
-    }
+    let place = PathBuf::from(unescaped(fields.nth(1)?));
     let mut rest = fields.skip_while(|&field| field != b"-").skip(1);
     let mut text = || Some(unescaped(rest.next()?).to_string_lossy().into_owned());
-    Some(Mounted {
+    let mounted = Mounted {
         kind: text()?,
         source: text()?,
         device,
-    })
+    };
+    Some((place, mounted))
 }
 
 /// Blanks, tabs, newlines and backslashes stand as three octal digits behind a backslash.
@@ -258,6 +255,13 @@ mod tests {
         assert_eq!(at("/afs"), some("fuse.afar", "dynroot"));
         assert_eq!(at("/"), some("ext4", "/dev/vda"));
         assert_eq!(at("/mnt"), None);
+    }
+
+    #[test]
+    fn lists_of_cells_are_found_where_they_are_on_top() {
+        assert_eq!(roots(TABLE), [Path::new("/afs")]);
+        let covered = [TABLE, b"\n93 92 0:44 / /afs rw - fuse.afar a.org rw"].concat();
+        assert_eq!(roots(&covered), [] as [&Path; 0]);
     }
 
     #[test]

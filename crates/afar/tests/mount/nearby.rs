@@ -14,11 +14,16 @@ use crate::site::{CELL, Mounted, Site, can_mount, soon};
 
 const LENGTH: usize = 8_000_001;
 
+/// What a command reports at its end.
+fn report(site: &Site, words: &[&str]) -> Value {
+    let told = site.say(words);
+    serde_json::from_str(told.lines().last().unwrap()).unwrap()
+}
+
 /// Copies a file without the mount; returns it, and how many octets the mount had of it.
 fn copied(site: &Site, name: &str) -> (Vec<u8>, u64) {
     let (from, to) = (format!("/afs/{CELL}/{name}"), site.path("copy"));
-    let report = site.say(&["cp", "--json", &from, to.to_str().unwrap()]);
-    let report: Value = serde_json::from_str(&report).unwrap();
+    let report = report(site, &["cp", "--json", &from, to.to_str().unwrap()]);
     let cached = report["cached"].as_u64().unwrap();
     let all = cached == LENGTH as u64;
     assert_eq!(report["calls"] == 0, all, "{report}");
@@ -75,11 +80,9 @@ fn what_a_mount_has_is_not_fetched_again() {
 
     let from = format!("/afs/{CELL}");
     let to = site.path("tree");
-    let report = site.say(&["sync", "--json", &from, to.to_str().unwrap()]);
+    let synced = report(&site, &["sync", "--json", &from, to.to_str().unwrap()]);
     assert!(fs::read(to.join("file")).unwrap() == new);
-    let last = report.lines().last().unwrap();
-    let report: Value = serde_json::from_str(last).unwrap();
-    assert_eq!(report["cached"], all, "{report}");
+    assert_eq!(synced["cached"], all, "{synced}");
     let output = site
         .command()
         .args(["cat", &format!("{from}/file")])
@@ -87,16 +90,10 @@ fn what_a_mount_has_is_not_fetched_again() {
         .unwrap();
     assert!(output.stdout == new);
     // Who is to be anonymous, or the administrator, is not who uses the mount.
-    let to = site.path("copy");
-    let report = site.say(&[
-        "cp",
-        "--noauth",
-        "--json",
-        &format!("{from}/file"),
-        to.to_str().unwrap(),
-    ]);
-    let report: Value = serde_json::from_str(&report).unwrap();
-    assert_eq!(report["cached"], 0, "{report}");
+    let (file, to) = (format!("{from}/file"), site.path("copy"));
+    let words = ["cp", "--noauth", "--json", &file, to.to_str().unwrap()];
+    let anonymous = report(&site, &words);
+    assert_eq!(anonymous["cached"], 0, "{anonymous}");
 
     // A mount that does not answer is done without.
     mount.process.signal(Signal::STOP);

@@ -1,12 +1,13 @@
 //! Fetching files from a cell in memory.
 
 use std::ops::Range;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use afar_cell::{Error, Fetched, LastLink, Memory, Nearby, NearbyFile, Node, Place, Volume};
+use afar_cell::{
+    Error, Fetched, LastLink, Memory, Nearby, NearbyFile, Node, Place, Volume, Waiting,
+};
 use afar_types::{DataVersion, Fid, VolumeId};
 use bytes::Bytes;
 
@@ -81,7 +82,7 @@ impl Nearby for Held {
         _: &'a Arc<Volume>,
         _: Fid,
         version: DataVersion,
-    ) -> Pin<Box<dyn Future<Output = Option<Arc<dyn NearbyFile>>> + Send + 'a>> {
+    ) -> Waiting<'a, Option<Arc<dyn NearbyFile>>> {
         let file = (version == self.version).then(|| Arc::new(self.clone()) as _);
         Box::pin(async move { file })
     }
@@ -92,7 +93,7 @@ impl NearbyFile for Held {
         &self.ranges
     }
 
-    fn read(&self, range: Range<u64>) -> Pin<Box<dyn Future<Output = Option<Bytes>> + Send + '_>> {
+    fn read(&self, range: Range<u64>) -> Waiting<'_, Option<Bytes>> {
         assert!(
             self.ranges
                 .iter()

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use afar_cell::Client;
+use afar_cell::{Client, Fetched};
 use serde::Serialize;
 
 use crate::fetch::Failures;
@@ -45,6 +45,14 @@ impl Totals {
         self.attributes += other.attributes;
         self.deleted += other.deleted;
         self.kept += other.kept;
+    }
+
+    /// Counts what was fetched of a file.
+    pub(crate) fn fetched(&mut self, fetched: &Fetched) {
+        self.bytes += fetched.bytes;
+        self.cached += fetched.near;
+        self.calls += fetched.calls;
+        self.restarts += u64::from(fetched.restarts);
     }
 
     /// Octets a second, while files were copied.

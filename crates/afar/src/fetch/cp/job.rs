@@ -83,10 +83,7 @@ impl Copier {
         };
         done.transfer = Some((begin, Instant::now()));
         done.totals.files += 1;
-        done.totals.bytes += fetched.bytes;
-        done.totals.cached += fetched.near;
-        done.totals.calls += fetched.calls;
-        done.totals.restarts += u64::from(fetched.restarts);
+        done.totals.fetched(&fetched);
         Ok(())
     }
 

@@ -81,10 +81,7 @@ impl Syncer {
 
     /// Counts what was fetched; returns its status.
     fn count(&self, fetched: &Fetched, done: &mut Done) -> FetchStatus {
-        done.totals.bytes += fetched.bytes;
-        done.totals.cached += fetched.near;
-        done.totals.calls += fetched.calls;
-        done.totals.restarts += u64::from(fetched.restarts);
+        done.totals.fetched(fetched);
         fetched.status
     }
 }
