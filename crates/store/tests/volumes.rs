@@ -262,6 +262,23 @@ fn a_clone_made_read_write_gives_no_number_twice() {
 }
 
 #[test]
+fn little_data_is_durable_with_the_log_alone() {
+    let dir = TempDir::new().unwrap();
+    let partition = init(dir.path());
+    let volume = volume(&partition, 1);
+    let mut seed = 0;
+    let mut synced_for = |len: usize| {
+        seed += 1;
+        let before = partition.segment_stats().syncs;
+        file(&volume, &format!("file{seed}"), &noise(len, seed));
+        partition.segment_stats().syncs > before
+    };
+    // A checkpoint may come in between, which syncs what the log had.
+    assert!((0..3).any(|_| !synced_for(100_000)));
+    assert!((0..3).all(|_| synced_for(1_000_000)));
+}
+
+#[test]
 fn equal_records_are_stored_once_where_that_is_wanted() {
     let dir = TempDir::new().unwrap();
     let partition = init(dir.path());

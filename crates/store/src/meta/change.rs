@@ -29,6 +29,8 @@ pub(crate) struct SegmentDelta {
 pub(crate) struct Kept {
     pub(crate) segments: BTreeMap<u32, SegmentDelta>,
     pub(crate) rows: Vec<(Table, Box<[u8]>)>,
+    /// New records.
+    pub(crate) records: Vec<Extent>,
 }
 
 /// A value as it was before a change.
@@ -48,6 +50,7 @@ pub(crate) struct Change<'c, 'e> {
     now: u32,
     undo: Vec<Undo>,
     segments: BTreeMap<u32, SegmentDelta>,
+    records: Vec<Extent>,
     /// Generations of the live members of the tree looked at last.
     members: Option<(u64, Vec<u32>)>,
 }
@@ -70,6 +73,7 @@ impl<'c, 'e> Change<'c, 'e> {
             now,
             undo: Vec::new(),
             segments: BTreeMap::new(),
+            records: Vec::new(),
             members: None,
         }
     }
@@ -125,6 +129,7 @@ impl<'c, 'e> Change<'c, 'e> {
     pub(crate) fn finish(self) -> Kept {
         Kept {
             segments: self.segments,
+            records: self.records,
             rows: self
                 .undo
                 .into_iter()
@@ -225,6 +230,7 @@ impl<'c, 'e> Change<'c, 'e> {
                 self.share_or_revive(extent, new.hash)?;
             } else {
                 self.take(extent);
+                self.records.push(*extent);
                 self.note_hash(extent, new.hash)?;
             }
         }

@@ -8,6 +8,8 @@
 //! checkpoint is complete the first can be written anew from its start. A frame carries the number
 //! of the run (from one opening of the partition to the next) and its own number in it, so that
 //! frames of earlier use are never taken for new ones.
+//!
+//! A frame may also have records as they are in their segments, so that one sync makes both durable.
 
 use std::fs::File;
 use std::io;
@@ -28,6 +30,9 @@ const MAGIC: [u8; 4] = *b"afLG";
 const HEADER: usize = 32;
 /// The length that stands for a row that was deleted.
 const DELETED: u32 = u32::MAX;
+/// In the place of a table's number: the key is segment and offset, the value what a record has
+/// there.
+pub(crate) const RECORD: u8 = u8::MAX;
 
 /// Names of the two files.
 pub(crate) const FILES: [&str; 2] = ["log.0", "log.1"];
@@ -42,6 +47,8 @@ pub(crate) struct Log {
     run: u64,
     next: u64,
     unsynced: bool,
+    /// Whether there are records since the last switch.
+    records: bool,
     frame: Vec<u8>,
 }
 
@@ -76,6 +83,7 @@ impl Log {
             run,
             next: 0,
             unsynced: false,
+            records: false,
             frame: Vec::new(),
         })
     }
@@ -85,6 +93,7 @@ impl Log {
     pub(crate) fn switch(&mut self) -> Position {
         self.current = 1 - self.current;
         self.offset = 0;
+        self.records = false;
         Position {
             run: self.run,
             next: self.next,
@@ -101,6 +110,11 @@ impl Log {
         }
     }
 
+    /// Whether there are records since the last switch.
+    pub(crate) fn has_records(&self) -> bool {
+        self.records
+    }
+
     /// Octets since the last switch.
     pub(crate) fn len(&self) -> u64 {
         self.offset
@@ -115,12 +129,24 @@ impl Log {
     /// Adds a row to the frame: its sealed value, or that it was deleted.
     pub(crate) fn row(&mut self, table: Table, key: &[u8], sealed: Option<&[u8]>) {
         let len = |bytes: &[u8]| u32::try_from(bytes.len()).unwrap_or(DELETED - 1);
-        self.frame.push(table as u8);
+        self.head(table as u8, key, sealed.map_or(DELETED, len));
+        self.frame.extend_from_slice(sealed.unwrap_or_default());
+    }
+
+    /// Adds a record to the frame, and returns where its octets are to be put.
+    pub(crate) fn record(&mut self, place: &[u8], len: u32) -> &mut [u8] {
+        self.records = true;
+        self.head(RECORD, place, len);
+        let start = self.frame.len();
+        self.frame.resize(start + len as usize, 0);
+        &mut self.frame[start..]
+    }
+
+    fn head(&mut self, table: u8, key: &[u8], value_len: u32) {
+        self.frame.push(table);
         self.frame.push(u8::try_from(key.len()).unwrap_or(u8::MAX));
-        let value_len = sealed.map_or(DELETED, len);
         self.frame.extend_from_slice(&value_len.to_be_bytes());
         self.frame.extend_from_slice(key);
-        self.frame.extend_from_slice(sealed.unwrap_or_default());
     }
 
     /// Makes room for the frame. After that [`append`](Self::append) overwrites what is there, and
@@ -321,6 +347,33 @@ mod tests {
         log.sync().unwrap();
         assert_eq!(values(dir.path(), start), [&b"one"[..], b"two", b"three"]);
         assert_eq!(values(dir.path(), middle), [&b"three"[..]]);
+    }
+
+    #[test]
+    fn records_come_back_beside_rows() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut log = Log::open(dir.path(), 1).unwrap();
+        let start = log.start();
+        log.begin();
+        log.record(b"place", 3).copy_from_slice(b"abc");
+        log.row(Table::Rows, b"key", Some(b"value"));
+        log.reserve().unwrap();
+        log.append().unwrap();
+        assert!(log.has_records());
+        let payload = Replay::open(dir.path(), start).unwrap().next().unwrap();
+        let found: Vec<_> = rows(&payload.unwrap())
+            .map(Option::unwrap)
+            .map(|row| (row.0, row.2.unwrap().to_vec()))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                (RECORD, b"abc".to_vec()),
+                (Table::Rows as u8, b"value".to_vec())
+            ]
+        );
+        log.switch();
+        assert!(!log.has_records());
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub(crate) use key::{
     At, DoomedKey, Item, Kind, change_key, change_start, dead_key, member_key, row_key,
     split_change_key, split_dead_key, split_member_key, split_row_key, tree_range, vnode_slot_key,
 };
-pub(crate) use log::{Log, Position, Replay, rows as logged_rows};
+pub(crate) use log::{Log, Position, RECORD as LOGGED_RECORD, Replay, rows as logged_rows};
 pub(crate) use record::{INLINE_MAX, NewRecord, Record};
 pub(crate) use rows::{MemberState, SegmentRow, VnodeRow, VolumeInfo, VolumeRow, blocks};
 pub(crate) use versions::{Pair, Rows, Scan};

@@ -10,7 +10,7 @@ use parking_lot::{Condvar, Mutex};
 use super::Core;
 use super::commit::Queue;
 use crate::error::{Result, StoreError};
-use crate::meta::{Base, Change, Env, Log, Position, Replay, View, logged_rows};
+use crate::meta::{Base, Change, Env, LOGGED_RECORD, Log, Position, Replay, View, logged_rows};
 
 /// Octets of log after which a checkpoint is made. Until then no page of the database that was in
 /// use at the last one can be used again, so this also bounds what the database's file grows by.
@@ -25,6 +25,8 @@ pub(super) struct Cut {
     /// Keeps the state's pages from being overwritten.
     view: View,
     log: Position,
+    /// Whether the log before has records that may not be in their segments yet.
+    records: bool,
     head: Vec<u8>,
 }
 
@@ -33,6 +35,7 @@ impl Cut {
         let head = Base::head(env.dir(), env.page_size()).map_err(|e| env.io("checkpoint", e))?;
         Ok(Self {
             view: env.view()?,
+            records: log.has_records(),
             log: log.switch(),
             head,
         })
@@ -62,6 +65,7 @@ impl Checkpoint {
                 head: head.map_err(|e| env.io("checkpoint", e))?,
                 view: env.view()?,
                 log: log.start(),
+                records: false,
             };
             first.complete(cut, false)?;
         }
@@ -138,7 +142,9 @@ pub(super) fn replay(env: &Env, base: &Base) -> Result<u64> {
             };
             for row in logged_rows(&payload) {
                 let (table, key, sealed) = row.ok_or_else(|| env.corrupt("a frame of the log"))?;
-                change.put_logged(table, key, sealed)?;
+                if table != LOGGED_RECORD {
+                    change.put_logged(table, key, sealed)?;
+                }
             }
             octets += payload.len();
             commits += 1;
@@ -220,7 +226,12 @@ impl Checkpointer {
             .name("afar-checkpoint".to_owned())
             .spawn(move || {
                 while theirs.backlog.due() {
-                    let made = queue.cut(&theirs).and_then(|cut| last.complete(cut, false));
+                    let made = queue.cut(&theirs).and_then(|cut| {
+                        if cut.records {
+                            theirs.segments.sync()?;
+                        }
+                        last.complete(cut, false)
+                    });
                     match made {
                         Ok(()) | Err(StoreError::Stopped { .. }) => {}
                         // What the log has is safe, but it could not be kept short any more.

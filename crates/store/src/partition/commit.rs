@@ -1,7 +1,7 @@
 //! The committer: the one thread that changes a partition's database.
 //!
 //! It takes all operations that wait, runs them in one transaction, makes the records they refer to
-//! durable, commits, writes the log, and only then answers them. While one commit is on its way to the
+//! durable unless the log does ([`super::logged`]), commits, writes the log, and only then answers them. While one commit is on its way to the
 //! disk the next operations gather, so the more clients wait, the more share a commit.
 
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use std::time::{Duration, Instant, SystemTime};
 use afar_types::UnixTime;
 use parking_lot::Mutex;
 
-use super::Core;
 use super::checkpoint::Cut;
+use super::{Core, logged};
 use crate::config::Durability;
 use crate::error::{Result, StoreError};
 use crate::meta::{Change, Kept, Log, Rows, Table};
@@ -360,7 +360,8 @@ impl Work<'_> {
         if let Some(error) = broken {
             return Err(error);
         }
-        let wrote = kept.segments.values().any(|delta| delta.end > 0);
+        let wrote = core.options.durable() == Durability::Full
+            && kept.segments.values().any(|delta| delta.end > 0);
         let mut change = Change::new(&mut txn, &core.env, now);
         for (number, delta) in &kept.segments {
             let mut row = change.segment(*number)?;
@@ -368,12 +369,17 @@ impl Work<'_> {
             row.live = row.live.saturating_add_signed(delta.live);
             change.put_segment(*number, row)?;
         }
-        let mut rows = kept.rows;
+        let mut rows = std::mem::take(&mut kept.rows);
         rows.extend(change.finish().rows);
         self.frame(&Change::new(&mut txn, &core.env, now), rows)?;
+        let logged = wrote && logged::fits(&kept);
+        if logged {
+            let added = logged::add(&mut self.log, &kept, &core.segments);
+            added.map_err(|error| core.env.io("logging records", error))?;
+        }
         let reserved = self.log.reserve();
         reserved.map_err(|error| core.env.io("lengthening the log", error))?;
-        if wrote && core.options.durable() == Durability::Full {
+        if wrote && !logged {
             core.segments.sync()?;
         }
         txn.commit().map_err(|e| core.env.database(e))
@@ -402,6 +408,7 @@ impl Work<'_> {
 
 fn merge(sum: &mut Kept, more: Kept) {
     sum.rows.extend(more.rows);
+    sum.records.extend(more.records);
     for (number, delta) in more.segments {
         let sum = sum.segments.entry(number).or_default();
         sum.end = sum.end.max(delta.end);

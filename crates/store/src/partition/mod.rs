@@ -10,6 +10,7 @@
 mod checkpoint;
 mod commit;
 mod format;
+mod logged;
 mod pending;
 mod plain;
 mod reaper;
@@ -173,6 +174,7 @@ impl Partition {
                 why: "its database is missing or empty; put meta/ back from a copy".to_owned(),
             });
         }
+        logged::restore(path, &env, &base)?;
         let log = open_log(&env, base.number + 1)?;
         let checkpoint = Checkpoint::first(&env, base.number, &log)?;
         Self::start(path, options, lock, env, log, checkpoint)

@@ -155,9 +155,8 @@ impl Drop for Pending<'_> {
             }
             Ok(())
         });
-        match discarded {
-            Ok(()) => self.partition.reap(),
-            Err(error) => tracing::debug!(%error, "octets of an abandoned write stay used"),
+        if let Err(error) = discarded {
+            tracing::debug!(%error, "octets of an abandoned write stay used");
         }
     }
 }

@@ -4,6 +4,9 @@
 //! in the table of the doomed. The reaper deletes the rows in batches through the committer, like
 //! anybody else, and pauses between them. Octets that records leave behind are joined with free
 //! neighbours and punched out of their segment, once no reader can refer to them.
+//!
+//! Who removes or copies a volume wakes it. Who changes a file does not: a round for each change would
+//! cost as much as the change.
 
 use std::ops::Range;
 use std::sync::Arc;

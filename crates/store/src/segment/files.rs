@@ -148,7 +148,8 @@ fn close_unused(open: &mut BTreeMap<u32, Slot>, keep: usize) {
     }
 }
 
-fn file_name(segment: u32) -> String {
+/// The name of a segment's file.
+pub(crate) fn file_name(segment: u32) -> String {
     format!("{segment:08}.seg")
 }
 

@@ -31,6 +31,7 @@ pub use epoch::{Epoch, EpochGuard, Epochs};
 pub(crate) use error::is_no_space;
 pub use error::{ReadError, ReadErrorKind, SegmentError, SegmentProblem, UnpackError};
 pub use extent::{Codec, Extent, ExtentError};
+pub(crate) use files::file_name;
 pub use record::{Stored, pack, unpack};
 pub use segments::{SegmentEnd, SegmentOptions, Segments};
 pub use stats::SegmentStats;

@@ -164,16 +164,12 @@ impl Volume {
     fn remove(&self, directory: Fid, name: &[u8], is_directory: bool) -> Result<Removed> {
         let (id, directory) = (self.id, self.own(directory)?);
         let name = name.to_vec();
-        let removed = self.partition.commit(move |change| {
+        self.partition.commit(move |change| {
             let mut edit = Edit::begin(change, id)?;
             let removed = edit.unlink(directory, &name, is_directory)?;
             edit.finish()?;
             Ok(removed)
-        })?;
-        if removed.vnode.is_none() {
-            self.partition.reap();
-        }
-        Ok(removed)
+        })
     }
 
     /// Renames, also into another directory of the volume, and over an entry of the same sort.
@@ -186,16 +182,12 @@ impl Volume {
     pub fn rename(&self, from: Fid, name: &[u8], to: Fid, new_name: &[u8]) -> Result<Renamed> {
         let (id, from, to) = (self.id, self.own(from)?, self.own(to)?);
         let (name, new_name) = (name.to_vec(), new_name.to_vec());
-        let renamed = self.partition.commit(move |change| {
+        self.partition.commit(move |change| {
             let mut edit = Edit::begin(change, id)?;
             let renamed = edit.rename(from, &name, to, &new_name)?;
             edit.finish()?;
             Ok(renamed)
-        })?;
-        if matches!(renamed.replaced, Some((_, None))) {
-            self.partition.reap();
-        }
-        Ok(renamed)
+        })
     }
 }
 

@@ -301,7 +301,7 @@ impl FileWriter<'_> {
             ..
         } = self;
         let (id, options) = (volume.id, *options);
-        let status = pending.commit(move |change| {
+        pending.commit(move |change| {
             let mut edit = Edit::begin(change, id)?;
             let mut row = edit.node(fid)?;
             if row.data_version != base.data_version || row.length != base.length {
@@ -319,9 +319,7 @@ impl FileWriter<'_> {
             let status = edit.status(fid, &row)?;
             edit.finish()?;
             Ok(status)
-        })?;
-        volume.partition.reap();
-        Ok(status)
+        })
     }
 
     /// Completes the record written last with what the file had behind, and cuts the one in which

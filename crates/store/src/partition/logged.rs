@@ -1,0 +1,97 @@
+//! Records that the log makes durable.
+//!
+//! A few octets are cheaper written twice than waited for twice: a commit of little data has its
+//! records in its frame of the log, and that frame's sync is the only one. The next checkpoint syncs
+//! the segments, and until then [`restore`] finds in the log what power loss took from them.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use super::format;
+use crate::error::{Result, StoreError};
+use crate::meta::{
+    Base, Env, Kept, LOGGED_RECORD, Log, Replay, Rows, Table, dead_key, logged_rows, split_dead_key,
+};
+use crate::segment::{Segments, file_name};
+
+/// Octets of records from which a commit syncs their segments instead: two of the longest records
+/// of ordinary files.
+const MOST: u64 = 256 << 10;
+
+/// Whether the log can make durable all that a commit wrote to segments.
+pub(super) fn fits(kept: &Kept) -> bool {
+    let octets: u64 = kept.records.iter().map(|r| u64::from(r.stored)).sum();
+    // What it discarded at a segment's end is in no record, and its length must not be lost.
+    let reaches = |segment: u32, end: u32| {
+        let mut records = kept.records.iter();
+        records.any(|r| r.segment == segment && r.offset.saturating_add(r.stored) == end)
+    };
+    octets <= MOST
+        && kept
+            .segments
+            .iter()
+            .all(|(&segment, delta)| delta.end == 0 || reaches(segment, delta.end))
+}
+
+/// Adds the records of a commit to its frame.
+pub(super) fn add(log: &mut Log, kept: &Kept, segments: &Segments) -> std::io::Result<()> {
+    for record in &kept.records {
+        let octets = log.record(&dead_key(record.segment, record.offset), record.stored);
+        let file = segments.file(record.segment)?;
+        file.read_exact_at(octets, record.offset.into())?;
+    }
+    Ok(())
+}
+
+/// Puts the records that the log has where they belong, once its rows are replayed and before the
+/// segments are opened.
+pub(super) fn restore(partition: &Path, env: &Env, base: &Base) -> Result<()> {
+    if base.clean {
+        return Ok(());
+    }
+    let dir = partition.join("seg");
+    let failed = |e| StoreError::io(format!("restoring records in {}", dir.display()), e);
+    let view = env.view()?;
+    let mut log = Replay::open(env.dir(), base.log).map_err(failed)?;
+    let mut files: BTreeMap<u32, File> = BTreeMap::new();
+    while let Some(payload) = log.next().map_err(failed)? {
+        for row in logged_rows(&payload).flatten() {
+            let (LOGGED_RECORD, key, Some(octets)) = row else {
+                continue;
+            };
+            let place = split_dead_key(key).ok_or_else(|| env.corrupt("a record in the log"))?;
+            let (segment, offset) = place;
+            // Since removed, with all that was in it.
+            if view.get(Table::Segments, &segment.to_be_bytes())?.is_none() {
+                continue;
+            }
+            let file = match files.entry(segment) {
+                Entry::Occupied(entry) => entry.into_mut(),
+                Entry::Vacant(entry) => {
+                    entry.insert(open(&dir.join(file_name(segment))).map_err(failed)?)
+                }
+            };
+            // Also where they can be read already: after a sync that failed, the system may have
+            // them in memory and take them for written.
+            file.write_all_at(octets, offset.into()).map_err(failed)?;
+        }
+    }
+    for file in files.values() {
+        file.sync_data().map_err(failed)?;
+    }
+    if files.is_empty() {
+        return Ok(());
+    }
+    format::sync_dir(&dir)
+}
+
+fn open(path: &Path) -> std::io::Result<File> {
+    File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(path)
+}
