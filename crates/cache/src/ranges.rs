@@ -1,47 +1,39 @@
 //! Sets of octets of a file.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// Octets of a file, kept as ranges that neither overlap nor touch.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct RangeSet {
-    /// The end of each range by its start.
-    ranges: BTreeMap<u64, u64>,
-}
+pub(crate) struct RangeSet(rangemap::RangeSet<u64>);
 
 impl RangeSet {
     /// Whether there are none.
     pub(crate) fn is_empty(&self) -> bool {
-        self.ranges.is_empty()
+        self.0.is_empty()
     }
 
     /// How many octets there are.
     pub(crate) fn octets(&self) -> u64 {
-        self.ranges.iter().map(|(start, end)| end - start).sum()
+        self.0.iter().map(|range| range.end - range.start).sum()
     }
 
     /// Behind the last one; 0 if there are none.
     pub(crate) fn end(&self) -> u64 {
-        self.ranges.last_key_value().map_or(0, |(_, end)| *end)
+        self.0.last().map_or(0, |last| last.end)
     }
 
     /// The ranges, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Range<u64>> + '_ {
-        self.ranges.iter().map(|(start, end)| *start..*end)
+        self.0.iter().cloned()
     }
 
     /// The parts of these octets that are in the set, in order.
     pub(crate) fn within(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
-        let before = self.ranges.range(..range.start).next_back();
-        let rest = self.ranges.range(range.start..range.end.max(range.start));
-        before
-            .into_iter()
-            .chain(rest)
-            .filter_map(move |(start, end)| {
-                let part = (*start).max(range.start)..(*end).min(range.end);
-                (part.start < part.end).then_some(part)
-            })
+        let Range { start, end } = range.clone();
+        self.0.overlapping(range).filter_map(move |found| {
+            let part = found.start.max(start)..found.end.min(end);
+            (!part.is_empty()).then_some(part)
+        })
     }
 
     /// Where the first so many octets of the set end, if there are more.
@@ -58,52 +50,20 @@ impl RangeSet {
 
     /// The parts of these octets that are not in the set, in order.
     pub(crate) fn gaps(&self, range: Range<u64>) -> Vec<Range<u64>> {
-        let (mut gaps, mut at) = (Vec::new(), range.start);
-        for part in self.within(range.clone()) {
-            if at < part.start {
-                gaps.push(at..part.start);
-            }
-            at = part.end;
-        }
-        if at < range.end {
-            gaps.push(at..range.end);
-        }
-        gaps
+        self.0.gaps(&range).collect()
     }
 
     /// Adds octets.
     pub(crate) fn insert(&mut self, range: Range<u64>) {
-        let Range { mut start, mut end } = range;
-        if start >= end {
-            return;
+        if !range.is_empty() {
+            self.0.insert(range);
         }
-        if let Some((&before, &before_end)) = self.ranges.range(..=start).next_back()
-            && before_end >= start
-        {
-            start = before;
-            end = end.max(before_end);
-        }
-        while let Some((&next, &next_end)) = self.ranges.range(start..=end).next() {
-            self.ranges.remove(&next);
-            end = end.max(next_end);
-        }
-        self.ranges.insert(start, end);
     }
 
     /// Takes octets out.
     pub(crate) fn remove(&mut self, range: Range<u64>) {
-        let parts: Vec<_> = self.within(range).collect();
-        for part in parts {
-            let Some((&start, &end)) = self.ranges.range(..=part.start).next_back() else {
-                continue;
-            };
-            self.ranges.remove(&start);
-            if start < part.start {
-                self.ranges.insert(start, part.start);
-            }
-            if part.end < end {
-                self.ranges.insert(part.end, end);
-            }
+        if !range.is_empty() {
+            self.0.remove(range);
         }
     }
 }

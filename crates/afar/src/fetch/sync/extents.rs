@@ -1,11 +1,12 @@
 //! Which octets of a file are there.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Ranges that neither overlap nor touch, each as its begin and end.
+use rangemap::RangeSet;
+
+/// Ranges that neither overlap nor touch.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Extents(BTreeMap<u64, u64>);
+pub(super) struct Extents(RangeSet<u64>);
 
 impl Extents {
     /// Those of a list, unless they are none of a file of this length.
@@ -20,47 +21,27 @@ impl Extents {
         Some(extents)
     }
 
-    /// The first so many of them.
+    /// The first so many of them, each as its begin and end.
     pub(super) fn list(&self, most: usize) -> Vec<(u64, u64)> {
-        self.0.iter().take(most).map(|(&a, &b)| (a, b)).collect()
+        let ranges = self.0.iter().take(most);
+        ranges.map(|range| (range.start, range.end)).collect()
     }
 
     /// These octets are there too.
     pub(super) fn insert(&mut self, range: Range<u64>) {
-        if range.is_empty() {
-            return;
+        if !range.is_empty() {
+            self.0.insert(range);
         }
-        let Range { mut start, mut end } = range;
-        if let Some((&begin, &last)) = self.0.range(..=start).next_back()
-            && last >= start
-        {
-            start = begin;
-        }
-        while let Some((&begin, &last)) = self.0.range(start..=end).next_back() {
-            end = end.max(last);
-            self.0.remove(&begin);
-        }
-        self.0.insert(start, end);
     }
 
     /// How many octets are there.
     pub(super) fn total(&self) -> u64 {
-        self.0.iter().map(|(begin, end)| end - begin).sum()
+        self.0.iter().map(|range| range.end - range.start).sum()
     }
 
     /// What is missing of a file of this length.
     pub(super) fn gaps(&self, length: u64) -> Vec<Range<u64>> {
-        let (mut gaps, mut at) = (Vec::new(), 0);
-        for (&begin, &end) in &self.0 {
-            if begin > at {
-                gaps.push(at..begin);
-            }
-            at = end;
-        }
-        if at < length {
-            gaps.push(at..length);
-        }
-        gaps
+        self.0.gaps(&(0..length)).collect()
     }
 }
 
