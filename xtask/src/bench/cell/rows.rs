@@ -540,6 +540,8 @@ fn stock_runs(
         };
         let written = shell(&format!("afsio write -force -file {path} < {small_name}"))?;
         let read = shell(&format!("afsio read -file {path} > /dev/null"))?;
+        // The next dump may be of its volume.
+        site.empty(&file)?;
         rates.push([dumped, restored, read, written]);
     }
     Ok(rates)
