@@ -1,8 +1,9 @@
 //! The committer: the one thread that changes a partition's database.
 //!
 //! It takes all operations that wait, runs them in one transaction, makes the records they refer to
-//! durable unless the log does ([`super::logged`]), commits, writes the log, and only then answers them. While one commit is on its way to the
-//! disk the next operations gather, so the more clients wait, the more share a commit.
+//! durable unless the log does ([`super::logged`]), commits, writes the log, and only then answers
+//! them. While one commit is on its way to the disk the next operations gather, so the more clients
+//! wait, the more share a commit.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

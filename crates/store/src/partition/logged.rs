@@ -13,7 +13,8 @@ use std::path::Path;
 use super::format;
 use crate::error::{Result, StoreError};
 use crate::meta::{
-    Base, Env, Kept, LOGGED_RECORD, Log, Replay, Rows, Table, dead_key, logged_rows, split_dead_key,
+    Base, Env, Kept, LOGGED_RECORD, Log, Replay, Rows, Table, View, dead_key, logged_rows,
+    split_dead_key,
 };
 use crate::segment::{Segments, file_name};
 
@@ -74,6 +75,10 @@ pub(super) fn restore(partition: &Path, env: &Env, base: &Base) -> Result<()> {
                     entry.insert(open(&dir.join(file_name(segment))).map_err(failed)?)
                 }
             };
+            if is_dead(&view, segment, offset)? {
+                lengthen(file, u64::from(offset) + octets.len() as u64).map_err(failed)?;
+                continue;
+            }
             // Also where they can be read already: after a sync that failed, the system may have
             // them in memory and take them for written.
             file.write_all_at(octets, offset.into()).map_err(failed)?;
@@ -94,4 +99,84 @@ fn open(path: &Path) -> std::io::Result<File> {
         .truncate(false)
         .write(true)
         .open(path)
+}
+
+/// Whether a record's octets belong to nobody any more. If they were given back, there may be no
+/// room for them.
+fn is_dead(view: &View, segment: u32, offset: u32) -> Result<bool> {
+    let place = dead_key(segment, offset);
+    let begins = |table| Ok::<_, StoreError>(view.get(table, &place)?.is_some());
+    if begins(Table::Dead)? || begins(Table::Free)? {
+        return Ok(true);
+    }
+    let Some((key, len)) = view.last_before(Table::Free, &place)? else {
+        return Ok(false);
+    };
+    let (Some((same, start)), Ok(len)) = (split_dead_key(key), len.try_into()) else {
+        return Err(view.env().corrupt("a row of the free"));
+    };
+    let end = u64::from(start) + u64::from(u32::from_be_bytes(len));
+    Ok(same == segment && u64::from(offset) < end)
+}
+
+/// Has a file reach as far as its segment's row says.
+fn lengthen(file: &File, end: u64) -> std::io::Result<()> {
+    if file.metadata()?.len() < end {
+        file.set_len(end)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::meta::{Change, SegmentRow};
+
+    #[test]
+    fn what_is_alive_is_there_again_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let meta = dir.path().join("meta");
+        fs::create_dir(&meta).unwrap();
+        fs::create_dir(dir.path().join("seg")).unwrap();
+        let env = Env::open(dir.path(), &meta, 1 << 26).unwrap();
+        let mut txn = env.write().unwrap();
+        let mut change = Change::new(&mut txn, &env, 0);
+        change
+            .put_segment(1, SegmentRow { end: 34, live: 4 })
+            .unwrap();
+        let length = |len: u32| len.to_be_bytes().to_vec();
+        change
+            .put(Table::Dead, &dead_key(1, 10), length(4))
+            .unwrap();
+        change
+            .put(Table::Free, &dead_key(1, 18), length(16))
+            .unwrap();
+        drop(change);
+        txn.commit().unwrap();
+        let mut log = Log::open(&meta, 1).unwrap();
+        let begin = log.start();
+        log.begin();
+        for (segment, offset) in [(1, 0), (1, 10), (1, 18), (1, 30), (2, 0)] {
+            log.record(&dead_key(segment, offset), 4)
+                .copy_from_slice(b"data");
+        }
+        log.reserve().unwrap();
+        log.append().unwrap();
+        let base = |clean| Base {
+            number: 1,
+            log: begin,
+            clean,
+            head: Vec::new(),
+        };
+        let segment = |number| dir.path().join("seg").join(file_name(number));
+        restore(dir.path(), &env, &base(true)).unwrap();
+        assert!(!segment(1).exists());
+        restore(dir.path(), &env, &base(false)).unwrap();
+        let mut expected = [0; 34];
+        expected[..4].copy_from_slice(b"data");
+        assert_eq!(fs::read(segment(1)).unwrap(), expected);
+        assert!(!segment(2).exists());
+    }
 }
