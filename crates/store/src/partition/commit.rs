@@ -373,14 +373,14 @@ impl Work<'_> {
         let mut rows = std::mem::take(&mut kept.rows);
         rows.extend(change.finish().rows);
         self.frame(&Change::new(&mut txn, &core.env, now), rows)?;
-        let logged = wrote && logged::fits(&kept);
-        if logged {
+        let in_log = wrote && logged::fits(&kept);
+        if in_log {
             let added = logged::add(&mut self.log, &kept, &core.segments);
             added.map_err(|error| core.env.io("logging records", error))?;
         }
         let reserved = self.log.reserve();
         reserved.map_err(|error| core.env.io("lengthening the log", error))?;
-        if wrote && !logged {
+        if wrote && !in_log {
             core.segments.sync()?;
         }
         txn.commit().map_err(|e| core.env.database(e))

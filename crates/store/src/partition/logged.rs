@@ -11,6 +11,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use super::format;
+use super::reaper::free_before;
 use crate::error::{Result, StoreError};
 use crate::meta::{
     Base, Env, Kept, LOGGED_RECORD, Log, Replay, Rows, Table, View, dead_key, logged_rows,
@@ -104,22 +105,13 @@ fn open(path: &Path) -> std::io::Result<File> {
 /// Whether a record's octets belong to nobody any more. If they were given back, there may be no
 /// room for them.
 fn is_dead(view: &View, segment: u32, offset: u32) -> Result<bool> {
-    let place = dead_key(segment, offset);
-    let begins = |table| Ok::<_, StoreError>(view.get(table, &place)?.is_some());
-    if begins(Table::Dead)? || begins(Table::Free)? {
-        return Ok(true);
-    }
-    let Some((key, len)) = view.last_before(Table::Free, &place)? else {
-        return Ok(false);
-    };
-    let (Some((same, start)), Ok(len)) = (split_dead_key(key), len.try_into()) else {
-        return Err(view.env().corrupt("a row of the free"));
-    };
-    let end = u64::from(start) + u64::from(u32::from_be_bytes(len));
-    Ok(same == segment && u64::from(offset) < end)
+    let dead = view.get(Table::Dead, &dead_key(segment, offset))?;
+    let offset = u64::from(offset);
+    let free = free_before(view, segment, offset + 1)?;
+    Ok(dead.is_some() || free.is_some_and(|free| free.contains(&offset)))
 }
 
-/// Has a file reach as far as its segment's row says.
+/// Has a file reach so far at least, as one that is shorter than its segment is taken for damaged.
 fn lengthen(file: &File, end: u64) -> std::io::Result<()> {
     if file.metadata()?.len() < end {
         file.set_len(end)?;

@@ -502,9 +502,11 @@ fn join_free(
     let mut punchable = Vec::with_capacity(stretches.len());
     for (segment, fresh) in stretches {
         let mut range = fresh.clone();
-        if let Some((key, before)) = free_before(change, segment, range.start)? {
-            change.delete(Table::Free, &key)?;
-            range.start = before;
+        let before = free_before(change, segment, range.start)?;
+        if let Some(before) = before.filter(|before| before.end == range.start) {
+            let start = u32::try_from(before.start).unwrap_or(u32::MAX);
+            change.delete(Table::Free, &dead_key(segment, start))?;
+            range.start = before.start;
         }
         let after = dead_key(segment, u32::try_from(range.end).unwrap_or(u32::MAX));
         if let Some(len) = change
@@ -530,22 +532,22 @@ fn join_free(
     Ok(punchable)
 }
 
-/// The free stretch that ends where this one starts.
-fn free_before(
-    change: &Change<'_, '_>,
+/// The last free stretch of a segment that begins before a place.
+pub(super) fn free_before(
+    rows: &impl Rows,
     segment: u32,
-    start: u64,
-) -> Result<Option<([u8; 8], u64)>> {
-    let start_key = dead_key(segment, u32::try_from(start).unwrap_or(u32::MAX));
-    let Some((key, value)) = change.last_before(Table::Free, &start_key)? else {
+    place: u64,
+) -> Result<Option<Range<u64>>> {
+    let key = dead_key(segment, u32::try_from(place).unwrap_or(u32::MAX));
+    let Some((key, value)) = rows.last_before(Table::Free, &key)? else {
         return Ok(None);
     };
     let (Some((same, offset)), Ok(len)) = (split_dead_key(key), value.try_into()) else {
-        return Err(change.env().corrupt("a row of the free"));
+        return Err(rows.env().corrupt("a row of the free"));
     };
-    let end = u64::from(offset) + u64::from(u32::from_be_bytes(len));
-    let touches = same == segment && end == start;
-    Ok(touches.then(|| (dead_key(segment, offset), u64::from(offset))))
+    let start = u64::from(offset);
+    let free = start..start + u64::from(u32::from_be_bytes(len));
+    Ok((same == segment).then_some(free))
 }
 
 fn keys_between(
