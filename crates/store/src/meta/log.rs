@@ -26,6 +26,9 @@ use crate::segment::is_no_space;
 const STEP: u64 = 4 << 20;
 /// Begins each frame.
 const MAGIC: [u8; 4] = *b"afLG";
+/// A frame is written with zeros up to the next multiple of so many octets, a page of the kernel's cache.
+/// Of a page that is written in part the rest is read first, from the disk if it has been there for long.
+const PAGE: usize = 4096;
 /// Octets before a frame's payload: magic, length, run, number, checksum.
 const HEADER: usize = 32;
 /// The length that stands for a row that was deleted.
@@ -153,6 +156,7 @@ impl Log {
     /// cannot fail for want of space.
     pub(crate) fn reserve(&mut self) -> io::Result<()> {
         let end = self.offset + self.frame.len() as u64;
+        let end = end.next_multiple_of(PAGE as u64);
         while self.lengths[self.current] < end {
             let step = self.lengths[self.current] + STEP;
             let result = self.lengthen(step);
@@ -189,8 +193,13 @@ impl Log {
         self.frame[8..16].copy_from_slice(&self.run.to_be_bytes());
         self.frame[16..24].copy_from_slice(&self.next.to_be_bytes());
         self.frame[24..32].copy_from_slice(&sum.to_be_bytes());
+        let end = self.offset + self.frame.len() as u64;
+        let zeros = [0; PAGE];
+        #[expect(clippy::cast_possible_truncation, reason = "less than a page")]
+        let padding = (end.next_multiple_of(PAGE as u64) - end) as usize;
+        self.frame.extend_from_slice(&zeros[..padding]);
         self.files[self.current].write_all_at(&self.frame, self.offset)?;
-        self.offset += self.frame.len() as u64;
+        self.offset = end;
         self.next += 1;
         self.unsynced = true;
         // One large commit should not keep its memory for good.
@@ -322,6 +331,26 @@ mod tests {
         log.row(Table::Changes, b"gone", None);
         log.reserve().unwrap();
         log.append().unwrap();
+    }
+
+    /// Otherwise the kernel must read what was in the rest of the page.
+    #[test]
+    fn whole_pages_are_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut log = Log::open(dir.path(), 1).unwrap();
+        append(&mut log, &[1; 3 * PAGE]);
+        let reused = log.lengths[0];
+        log.switch();
+        log.switch();
+        append(&mut log, b"little");
+        append(&mut log, b"more");
+        let content = std::fs::read(dir.path().join(FILES[0])).unwrap();
+        let end = usize::try_from(log.offset).unwrap();
+        assert!(end < PAGE);
+        assert_eq!(content[end..PAGE], vec![0; PAGE - end]);
+        assert_eq!(content[PAGE..2 * PAGE], [1; PAGE], "no more than that");
+        append(&mut log, &vec![2; usize::try_from(reused).unwrap() - PAGE]);
+        assert_eq!(log.lengths[0] % PAGE as u64, 0, "the last one too");
     }
 
     fn values(dir: &Path, from: Position) -> Vec<Vec<u8>> {
