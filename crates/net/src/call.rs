@@ -26,6 +26,9 @@ const SEND_QUEUE: usize = 256 << 10;
 const CONSUMED: usize = 64 << 10;
 /// The same when the application has read all there was, and is about to wait.
 const CONSUMED_ALL: usize = 8 << 10;
+/// The most octets that [`Call::recv_after`] waits for: the engine has room for twice as many, however
+/// short memory is.
+const AFTER_MAX: usize = 32 << 10;
 
 /// One call: an async byte stream each way plus an abort code.
 ///
@@ -133,7 +136,17 @@ impl Call {
     /// # Errors
     /// Why the call is over, if it ended without success. What arrived before is given first.
     pub async fn recv(&mut self) -> Result<Option<Bytes>, CallError> {
-        poll_fn(|cx| self.poll_recv(cx)).await
+        self.recv_after(1).await
+    }
+
+    /// The same once `least` octets have come that were not received, or no more will: a task that
+    /// needs many is not woken for a few. At most 32 KiB are waited for.
+    ///
+    /// # Errors
+    /// As [`recv`](Self::recv).
+    pub async fn recv_after(&mut self, least: usize) -> Result<Option<Bytes>, CallError> {
+        let least = least.clamp(1, AFTER_MAX);
+        poll_fn(|cx| self.poll_recv(cx, least)).await
     }
 
     /// Exactly `n` octets of the peer's stream. The caller bounds `n`: it is what may be buffered.
@@ -211,7 +224,11 @@ impl Call {
         Poll::Ready(if full { self.announce(|_| {}) } else { Ok(()) })
     }
 
-    fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, CallError>> {
+    fn poll_recv(
+        &mut self,
+        cx: &mut Context<'_>,
+        least: usize,
+    ) -> Poll<Result<Option<Bytes>, CallError>> {
         if let Some(chunk) = self.inbox.pop_front() {
             return Poll::Ready(Ok(Some(chunk)));
         }
@@ -222,12 +239,20 @@ impl Call {
             return Poll::Ready(Err(error));
         }
         let mut state = self.shared.lock();
+        if !state.is_readable(least) {
+            state.wait(Interest::Read { least }, cx);
+            let tell = state.consumed >= CONSUMED_ALL || state.has_unannounced();
+            drop(state);
+            if tell && let Err(error) = self.announce(|_| {}) {
+                return Poll::Ready(Err(self.fail(error)));
+            }
+            return Poll::Pending;
+        }
         // Emptied by the loop above or never filled; its allocation is handed over for reuse.
         std::mem::swap(&mut state.incoming, &mut self.inbox);
         if let Some(chunk) = self.inbox.pop_front() {
             // The engine counts these octets until they are consumed; the next lock does that.
-            let taken = chunk.len() + self.inbox.iter().map(Bytes::len).sum::<usize>();
-            state.consumed += taken;
+            state.consumed += std::mem::take(&mut state.incoming_bytes);
             let tell = !state.end && state.consumed >= CONSUMED;
             drop(state);
             if tell && let Err(error) = self.announce(|_| {}) {
@@ -240,17 +265,11 @@ impl Call {
             self.ended = true;
             return Poll::Ready(Ok(None));
         }
-        if let Some(error) = state.error {
-            drop(state);
-            return Poll::Ready(Err(self.fail(error)));
-        }
-        state.wait(Interest::Read, cx);
-        let tell = state.consumed >= CONSUMED_ALL || state.has_unannounced();
+        let error = state
+            .error
+            .expect("without octets, what is readable is an end");
         drop(state);
-        if tell && let Err(error) = self.announce(|_| {}) {
-            return Poll::Ready(Err(self.fail(error)));
-        }
-        Poll::Pending
+        Poll::Ready(Err(self.fail(error)))
     }
 
     /// Changes the shared state and has the I/O thread look at it.

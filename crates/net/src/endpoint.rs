@@ -101,7 +101,7 @@ impl Endpoint {
         Connection::new(shared, Arc::clone(&self.0.mailbox))
     }
 
-    /// Answers calls to a service, each in a task of the current runtime.
+    /// Answers calls to a service, each in a task or thread of the current runtime ([`Handler::BLOCKS`]).
     ///
     /// # Panics
     /// Outside of a tokio runtime.

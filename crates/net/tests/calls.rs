@@ -5,11 +5,12 @@
 mod common;
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use afar_net::{AbortCode, Call, CallError, Config, Endpoint, Handler, ServiceId};
+use afar_net::{AbortCode, Call, CallError, Config, Endpoint, Handler, ServiceId, has_own_thread};
 use bytes::Bytes;
 use common::{ABORT, ECHO, PATIENCE, SINK, SOURCE, ask, connect, endpoint, pattern, server};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Barrier, Notify, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -271,6 +272,103 @@ async fn a_handler_that_panics_aborts_its_call() {
     call.finish().await.unwrap();
     let end = timeout(PATIENCE, call.recv()).await.unwrap();
     assert_eq!(end, Err(CallError::Aborted(AbortCode::RX_USER_ABORT)));
+}
+
+/// Receives after 10,000 octets, and tells how many chunks that were; before, that fewer do not do.
+struct Patient(mpsc::UnboundedSender<Option<usize>>);
+
+impl Handler for Patient {
+    async fn handle(&self, call: &mut Call) -> Result<(), AbortCode> {
+        let failed = |error: CallError| error.code();
+        let early = timeout(Duration::from_millis(200), call.recv_after(10_000)).await;
+        let chunk = early.ok().transpose().map_err(failed)?.flatten();
+        self.0.send(chunk.map(|chunk| chunk.len())).unwrap();
+        while let Some(chunk) = call.recv_after(10_000).await.map_err(failed)? {
+            self.0.send(Some(chunk.len())).unwrap();
+        }
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_wants_many_octets_is_not_given_few() {
+    let (server, client) = (endpoint(), endpoint());
+    let (tell, mut told) = mpsc::unbounded_channel();
+    server.serve(ECHO, "patient", Patient(tell));
+    let connection = connect(&client, server.local_addr(), ECHO);
+    let mut call = connection.call().await.unwrap();
+    call.send(pattern().slice(..4_000)).await.unwrap();
+    let early = timeout(PATIENCE, told.recv()).await.unwrap();
+    assert_eq!(early, Some(None), "4,000 are not enough");
+    call.send(pattern().slice(..8_000)).await.unwrap();
+    let mut received = 0;
+    while received < 10_000 {
+        let chunk = timeout(PATIENCE, told.recv()).await.unwrap();
+        received += chunk.flatten().unwrap();
+    }
+    // The end comes, however little is before it.
+    call.send(pattern().slice(..5)).await.unwrap();
+    call.finish().await.unwrap();
+    while let Some(chunk) = timeout(PATIENCE, told.recv()).await.unwrap() {
+        received += chunk.unwrap();
+        if received == 12_005 {
+            break;
+        }
+    }
+    assert_eq!(received, 12_005);
+    assert_eq!(timeout(PATIENCE, call.recv()).await.unwrap(), Ok(None));
+}
+
+/// Serves calls together only, and tells of each whether it has a thread of its own.
+struct Together {
+    all: Barrier,
+    tell: mpsc::UnboundedSender<bool>,
+}
+
+impl Handler for Together {
+    const BLOCKS: bool = true;
+
+    async fn handle(&self, _: &mut Call) -> Result<(), AbortCode> {
+        let own = has_own_thread();
+        self.all.wait().await;
+        assert_eq!(own, has_own_thread(), "it stays where it is");
+        self.tell.send(own).unwrap();
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_few_calls_have_threads_and_the_others_do_not_wait_for_them() {
+    let threads = std::thread::available_parallelism().unwrap().get();
+    let calls = threads + 3;
+    let (server, client) = (endpoint(), endpoint());
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let all = Barrier::new(calls);
+    server.serve(ECHO, "together", Together { all, tell });
+    // The second time shows that threads are given back, which is a moment after the reply.
+    let mut full = 0;
+    for _ in 0..100 {
+        let mut running = Vec::new();
+        let connections: Vec<_> = (0..calls)
+            .map(|_| connect(&client, server.local_addr(), ECHO))
+            .collect();
+        for connection in &connections {
+            let mut call = connection.call().await.unwrap();
+            call.finish().await.unwrap();
+            running.push(call);
+        }
+        let mut own = 0;
+        for mut call in running {
+            assert_eq!(timeout(PATIENCE, call.recv()).await.unwrap(), Ok(None));
+            own += usize::from(told.recv().await.unwrap());
+        }
+        assert!(own <= threads, "{own} of {threads}");
+        full += usize::from(own == threads);
+        if full == 2 {
+            return;
+        }
+    }
+    panic!("threads are not given back");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -187,6 +187,9 @@ macro_rules! interface {
         /// The operations as methods of a server. Those not written answer RXGEN_OPCODE, by which
         /// clients know to use an older operation.
         pub trait Service: Send + Sync + 'static {
+            /// As [`Handler::BLOCKS`](::afar_net::Handler::BLOCKS).
+            const BLOCKS: bool = false;
+
             $(interface! { @method $kind [$(#[$doc])*] $name })*
         }
 
@@ -219,6 +222,8 @@ macro_rules! interface {
         }
 
         impl<S: Service> ::afar_net::Handler for Server<S> {
+            const BLOCKS: bool = S::BLOCKS;
+
             async fn handle(
                 &self,
                 call: &mut ::afar_net::Call,

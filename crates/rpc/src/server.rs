@@ -206,12 +206,23 @@ impl<'a> StoreSource<'a> {
     /// # Errors
     /// When the call has failed; RX_EOF when the client sent less than it said.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, AbortCode> {
+        self.chunk_after(1).await
+    }
+
+    /// The same once `least` octets have come, or all the client sends
+    /// ([`Call::recv_after`](afar_net::Call::recv_after)).
+    ///
+    /// # Errors
+    /// As [`chunk`](Self::chunk).
+    pub async fn chunk_after(&mut self, least: usize) -> Result<Option<Bytes>, AbortCode> {
         if self.remaining == 0 {
             return Ok(None);
         }
         let mut chunk = std::mem::take(&mut self.head);
         if chunk.is_empty() {
-            let next = self.call.recv().await.map_err(|error| error.code())?;
+            let least = usize::try_from(self.remaining).map_or(least, |rest| least.min(rest));
+            let next = self.call.recv_after(least).await;
+            let next = next.map_err(|error| error.code())?;
             chunk = next.ok_or(AbortCode::RX_EOF)?;
         }
         if let Ok(rest) = usize::try_from(self.remaining) {

@@ -1,8 +1,8 @@
 //! RXAFS: what clients do with files.
 //!
-//! A call is served in steps. A step that touches the store runs on a thread that may block, and
-//! enters the volume for its length only, so that the volume server gets at a volume whatever
-//! clients do, and no client waits for another but for the length of a step.
+//! A call is served in steps. A step that touches the store runs on a thread that may block, that of
+//! the call if it has one, and enters the volume for its length only, so that the volume server gets
+//! at a volume whatever clients do, and no client waits for another but for the length of a step.
 //!
 //! **No stale reads.** Who reads is promised first, then the status is read; who changes commits
 //! first, then breaks the promises of others, then answers. So a client that read the old status
@@ -156,6 +156,8 @@ macro_rules! plain_operations {
 }
 
 impl rxafs::Service for Files {
+    const BLOCKS: bool = true;
+
     operations! {
         fetch_status = status::fetch_status;
         bulk_status = status::bulk_status;

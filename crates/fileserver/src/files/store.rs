@@ -19,7 +19,7 @@ use super::visit::{Place, Visit, failed};
 use crate::abort::errno;
 use crate::access::{Grant, may_store_data};
 
-/// A client that sends nothing for so long, though it lives, has lost its turn at the file.
+/// A client that sends hardly anything for so long, though it lives, has lost its turn at the file.
 const STALL_LIMIT: Duration = Duration::from_secs(120);
 /// Bytes that are collected before they are written.
 const BATCH: usize = 256 << 10;
@@ -144,7 +144,7 @@ async fn receive(
     let mut length = 0;
     loop {
         // Others may wait for their turn at this file.
-        let chunk = timeout(STALL_LIMIT, data.chunk()).await;
+        let chunk = timeout(STALL_LIMIT, data.chunk_after(BATCH)).await;
         let chunk = chunk.map_err(|_| AbortCode::RX_CALL_TIMEOUT)??;
         let ended = chunk.is_none();
         if let Some(chunk) = chunk {

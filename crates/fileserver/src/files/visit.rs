@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use afar_net::AbortCode;
+use afar_net::{AbortCode, has_own_thread};
 use afar_store::{NewVnode, StoreError, VnodeStatus, Volume, VolumeSummary};
 use afar_types::error::VOFFLINE;
 use afar_types::{
@@ -48,6 +48,9 @@ impl Visit {
         &self,
         work: impl FnOnce(&Self) -> Result<T, AbortCode> + Send + 'static,
     ) -> Result<T, AbortCode> {
+        if has_own_thread() {
+            return work(self);
+        }
         let visit = self.clone();
         blocking(move || work(&visit)).await
     }

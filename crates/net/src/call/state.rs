@@ -47,6 +47,8 @@ pub(crate) struct CallState {
     pub(crate) finish_told: bool,
     /// Chunks that arrived.
     pub(crate) incoming: VecDeque<Bytes>,
+    /// Octets in `incoming`.
+    pub(crate) incoming_bytes: usize,
     /// The peer's stream ends after `incoming`.
     pub(crate) end: bool,
     /// The call is over without success.
@@ -61,7 +63,10 @@ pub(crate) struct CallState {
 pub(crate) enum Interest {
     #[default]
     Nothing,
-    Read,
+    /// That so many octets are there, or no more will come.
+    Read {
+        least: usize,
+    },
     Write,
 }
 
@@ -109,7 +114,7 @@ impl CallShared {
         }
         state.outgoing.clear();
         state.outgoing_bytes = 0;
-        state.take_waker(Interest::Nothing)
+        state.take_waker()
     }
 }
 
@@ -123,15 +128,33 @@ impl CallState {
         }
     }
 
-    /// Whom to wake if the task waits for that, or for anything if that is nothing in particular.
-    pub(crate) fn take_waker(&mut self, event: Interest) -> Option<Waker> {
-        if self.interest == Interest::Nothing
-            || (event != Interest::Nothing && event != self.interest)
-        {
-            return None;
+    /// Whom to wake after a change of what can be read.
+    pub(crate) fn take_reader(&mut self) -> Option<Waker> {
+        match self.interest {
+            Interest::Read { least } if self.is_readable(least) => self.take_waker(),
+            _ => None,
         }
-        self.interest = Interest::Nothing;
-        self.waker.take()
+    }
+
+    /// Whom to wake as there is room.
+    pub(crate) fn take_writer(&mut self) -> Option<Waker> {
+        match self.interest {
+            Interest::Write => self.take_waker(),
+            _ => None,
+        }
+    }
+
+    /// Whom to wake whatever he waits for.
+    pub(crate) fn take_waker(&mut self) -> Option<Waker> {
+        match std::mem::take(&mut self.interest) {
+            Interest::Nothing => None,
+            Interest::Read { .. } | Interest::Write => self.waker.take(),
+        }
+    }
+
+    /// Whether so many octets can be read, or no more will come.
+    pub(crate) fn is_readable(&self, least: usize) -> bool {
+        self.end || self.error.is_some() || self.incoming_bytes >= least
     }
 
     /// Whether something queued here is not known to the I/O thread.

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use afar_rx::{AbortCode, CallError, CallId, ConnectionId, Endpoint, Identity, Read, ServiceId};
 
-use crate::call::{CallShared, CallState, Interest};
+use crate::call::{CallShared, CallState};
 
 /// Queued octets below which a task that waits to send is woken.
 const SEND_QUEUE_LOW: usize = 128 << 10;
@@ -121,9 +121,7 @@ impl CallTable {
         state.room = true;
         self.insert(id, Arc::clone(call));
         // Nothing can be there; asking makes the engine tell when there is.
-        if let Read::Data(data) = engine.read(id) {
-            state.incoming.push_back(data);
-        }
+        pass_incoming(engine, id, state);
         Ok(Some(id))
     }
 
@@ -153,7 +151,7 @@ impl CallTable {
         let mut state = call.lock();
         pass_consumed(engine, now, id, &mut state);
         pass_incoming(engine, id, &mut state);
-        wakers.extend(state.take_waker(Interest::Read));
+        wakers.extend(state.take_reader());
     }
 
     /// The engine has room.
@@ -281,7 +279,10 @@ fn pass_incoming(engine: &mut Endpoint, id: CallId, state: &mut CallState) {
     }
     loop {
         match engine.read(id) {
-            Read::Data(data) => state.incoming.push_back(data),
+            Read::Data(data) => {
+                state.incoming_bytes += data.len();
+                state.incoming.push_back(data);
+            }
             Read::Pending => return,
             Read::End => {
                 state.end = true;
@@ -314,6 +315,6 @@ fn pass_outgoing(
         engine.finish(now, id);
     }
     if state.outgoing_bytes <= SEND_QUEUE_LOW {
-        wakers.extend(state.take_waker(Interest::Write));
+        wakers.extend(state.take_writer());
     }
 }
