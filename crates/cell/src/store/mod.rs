@@ -234,6 +234,11 @@ impl Parts {
         self.last.is_some()
     }
 
+    /// Whether the next part is the last, of so many octets that are left.
+    fn is_last(&self, left: u64) -> bool {
+        self.next(left) == left
+    }
+
     /// Octets of the next part, of so many that are left.
     fn next(&self, left: u64) -> u64 {
         match self.last {

@@ -54,7 +54,6 @@ impl Client {
     ) -> Result<Stored, Error> {
         let Range { start, end } = task.range;
         let mut stored = Stored::default();
-        let size = task.parts.size;
         let part = |position: u64, last: bool| Part {
             fid: task.fid,
             attributes: at_end(task.attributes, last),
@@ -63,11 +62,7 @@ impl Client {
             file_length: task.file_length,
         };
         let in_order = task.attributes.mask & !StoreStatus::SET_MOD_TIME != 0;
-        let together = if in_order {
-            end.saturating_sub(size)
-        } else {
-            end
-        };
+        let together = |at| at < end && !(in_order && task.parts.is_last(end - at));
         let mut load = Load::new(task.parts.calls);
         let mut running = JoinSet::new();
         let (mut at, mut failed) = (start, None);
@@ -75,7 +70,7 @@ impl Client {
         let (sent, mut all_sent) = (Arc::new(Notify::new()), true);
         loop {
             while failed.is_none()
-                && at < together
+                && together(at)
                 && running.len() < load.limit
                 && (all_sent || running.is_empty())
             {

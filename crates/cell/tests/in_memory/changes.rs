@@ -130,6 +130,29 @@ async fn a_file_is_stored_by_many_calls_at_a_time() {
     assert!(stored(&cell, made.fid) == expected);
 }
 
+/// Parts for an afar server are of 64 MiB, and what is left is divided again, so that little is on its
+/// way while it is put on the disk.
+#[tokio::test]
+async fn a_large_file_is_stored_to_its_end() {
+    let mut all = World::default();
+    all.volume("root.cell", VOLUME, Some(VOLUME + 1));
+    let cell = Cell::start(all, |_| {});
+    let volume = volume(&cell.client).await;
+    let made = file(&cell.client, &volume).await;
+    for (mib, calls) in [(90, 3), (128, 3), (80, 2)] {
+        let source = Arc::new(Pattern(mib << 20));
+        for attributes in [new_file(), StoreStatus::default()] {
+            let result = cell.client.store(&volume, made.fid, &source, attributes);
+            let result = result.await.unwrap();
+            assert_eq!((result.bytes, result.calls), (source.0, calls), "{mib} MiB");
+            assert_eq!(result.status.length, source.0);
+            let found = stored(&cell, made.fid);
+            let mut places = found.iter().enumerate();
+            assert!(places.all(|(place, octet)| usize::from(*octet) == place % 251));
+        }
+    }
+}
+
 #[tokio::test]
 async fn streams_are_stored_to_their_end() {
     let cell = cell(|_| {});
