@@ -279,6 +279,28 @@ fn little_data_is_durable_with_the_log_alone() {
 }
 
 #[test]
+fn data_stored_in_pieces_is_written_once() {
+    let dir = TempDir::new().unwrap();
+    let partition = init(dir.path());
+    let volume = volume(&partition, 536_870_912);
+    let data = noise(1_000_000, 1);
+    for piece in [64 << 10, 128 << 10, 256 << 10] {
+        let before = partition.segment_stats().bytes_appended_plain;
+        let mut pieces = data.chunks(piece).enumerate();
+        let (_, first) = pieces.next().unwrap();
+        let fid = file(&volume, &format!("by {piece}"), first);
+        for (number, part) in pieces {
+            let offset = (number * piece) as u64;
+            let options = StoreOptions::default();
+            volume.write(fid, offset, part, &options).unwrap();
+        }
+        assert!(read(&volume, fid) == data);
+        let written = partition.segment_stats().bytes_appended_plain - before;
+        assert_eq!(written, data.len() as u64, "by {piece}");
+    }
+}
+
+#[test]
 fn equal_records_are_stored_once_where_that_is_wanted() {
     let dir = TempDir::new().unwrap();
     let partition = init(dir.path());

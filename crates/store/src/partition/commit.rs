@@ -328,6 +328,7 @@ impl Work<'_> {
         for answer in answers {
             answer(result.clone());
         }
+        self.core.segments.begin_writing_between();
     }
 
     /// Runs and commits a batch. What it returns is for all of `answers`.

@@ -22,8 +22,11 @@ use super::{BLOCK, Codec, Extent, MAX_RECORD, Stored};
 /// Octets of the disk that are not for data, and the part of a small disk that they are at most.
 const MARGIN: u64 = 16 << 20;
 const MARGIN_PART: u64 = 16;
-/// Octets appended before the system is told to begin to write them to the disk.
+/// Octets of one store after which the system is told to begin to write them to the disk.
 const AT_ONCE: u32 = 8 << 20;
+/// The same between two commits, when nobody waits: what the disk has for longest to do, before it
+/// takes the next commit's log.
+const BETWEEN: u32 = 1 << 20;
 
 /// A segment as the metadata has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -240,7 +243,7 @@ impl Segments {
             self.give_back(&place, len);
             return Err(failed("writing to", self.files.path(place.segment), source));
         }
-        self.begin_writing(&place);
+        self.begin_writing(AT_ONCE);
         let (segment, offset) = (place.segment, place.offset);
         self.dirty.lock().files.insert(segment, place.file);
         Ok(Extent {
@@ -253,22 +256,30 @@ impl Segments {
         })
     }
 
+    /// Has the disk busy while nobody waits for it, so that the next sync finds little to do. For
+    /// who has just told others that their records are durable.
+    pub fn begin_writing_between(&self) {
+        self.begin_writing(BETWEEN);
+    }
+
     /// Has the disk busy while more is received, so that the sync at the end of a long store has little
     /// left to wait for.
-    fn begin_writing(&self, place: &Place) {
-        let range = {
+    fn begin_writing(&self, least: u32) {
+        let (file, range) = {
             let mut writer = self.writer.lock();
-            if writer.segment != place.segment || writer.end < writer.begun.saturating_add(AT_ONCE)
-            {
+            // The last block is written to again.
+            let range = writer.begun..writer.end - writer.end % BLOCK;
+            let (Some(file), true) = (&writer.file, range.end >= range.start.saturating_add(least))
+            else {
                 return;
-            }
-            let range = writer.begun..writer.end;
+            };
+            let file = Arc::clone(file);
             writer.begun = range.end;
-            range
+            (file, range)
         };
         // Linux begins to write out what is dirty, and drops only what is not.
         let advice = PosixFadviseAdvice::POSIX_FADV_DONTNEED;
-        advise(&place.file, range.start, range.end - range.start, advice);
+        advise(&file, range.start, range.end - range.start, advice);
     }
 
     fn reserve(&self, len: u32, align: u32) -> Result<Place, SegmentError> {
@@ -364,6 +375,10 @@ impl Segments {
         let _one_at_a_time = self.syncing.lock();
         self.check_writable()?;
         let dirty = std::mem::take(&mut *self.dirty.lock());
+        {
+            let mut writer = self.writer.lock();
+            writer.begun = writer.end;
+        }
         for (&segment, file) in &dirty.files {
             self.note_sync(file.sync_data(), || self.files.path(segment))?;
         }

@@ -24,6 +24,20 @@ const LARGE: u64 = 16 << 20;
 /// The most bytes a file can have.
 const MAX_LENGTH: u64 = i64::MAX as u64;
 
+/// The same for files that begin with a store of exactly 64 KiB: see [`shift_by_first`].
+const PIECE_SHIFT: u8 = 16;
+
+/// The shift of an empty file that data up to `end` is stored in. Who stores in pieces, shows their
+/// length by the first: with records twice as long, every other piece would write the one before
+/// it again.
+fn shift_by_first(end: u64) -> u8 {
+    if end == 1 << PIECE_SHIFT {
+        PIECE_SHIFT
+    } else {
+        shift_for(end)
+    }
+}
+
 /// The shift of a file that will have this length.
 pub(crate) fn shift_for(length: u64) -> u8 {
     if length >= LARGE {
@@ -131,7 +145,7 @@ impl Volume {
         }
         // An empty file has no records, so their length can be chosen.
         let shift = if base.length == 0 {
-            shift_for(end)
+            shift_by_first(end)
         } else {
             base.record_shift
         };
