@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
@@ -59,6 +60,7 @@ pub(super) enum End {
 #[derive(Debug)]
 pub(super) struct Place {
     afar: PathBuf,
+    setup: Option<Setup>,
     /// Name of the link; none for the loopback device.
     link: Option<String>,
     /// Of the server and of the client.
@@ -125,13 +127,14 @@ impl Place {
     pub(super) fn make(afar: &Path, setup: Option<Setup>) -> Result<Self> {
         let mut place = Self {
             afar: afar.to_path_buf(),
+            setup,
             link: None,
             addresses: ["127.0.0.1", "127.0.0.1"].map(str::to_owned),
         };
         let Some(setup) = setup else {
             return Ok(place);
         };
-        let name = link_name(std::process::id());
+        let name = link_name();
         // Known before it is made, so that what is half made is removed as well.
         place.link = Some(name.clone());
         let mut up = Command::new(afar);
@@ -146,6 +149,19 @@ impl Place {
             );
         }
         Ok(place)
+    }
+
+    /// A second link like this one; the loopback device is there once.
+    ///
+    /// # Errors
+    /// As [`make`](Self::make).
+    pub(super) fn another(&self) -> Result<Self> {
+        Self::make(&self.afar, self.setup)
+    }
+
+    /// What the link does; nothing for the loopback device.
+    pub(super) fn setup(&self) -> Option<Setup> {
+        self.setup
     }
 
     /// A program at one end.
@@ -254,9 +270,17 @@ pub(super) struct Watch {
     steal_ms: u64,
 }
 
-/// Links are named after the process that made them.
-fn link_name(process: u32) -> String {
-    format!("{PREFIX}{process}")
+/// Links are named after the process that makes them, and counted.
+fn link_name() -> String {
+    static MADE: AtomicU32 = AtomicU32::new(0);
+    let number = MADE.fetch_add(1, Ordering::Relaxed);
+    format!("{PREFIX}{}x{number}", std::process::id())
+}
+
+/// The process that made a link.
+fn maker(name: &str) -> Option<u32> {
+    let (process, _number) = name.strip_prefix(PREFIX)?.split_once('x')?;
+    process.parse().ok()
 }
 
 const PREFIX: &str = "bench";
@@ -269,10 +293,7 @@ pub(super) fn remove_stale(afar: &Path) -> Result<()> {
     let list = sh::capture(Command::new(afar).args(["link", "ls"]))?;
     for line in list.lines() {
         let name = line.split_whitespace().next().unwrap_or_default();
-        let process = name
-            .strip_prefix(PREFIX)
-            .and_then(|id| id.parse::<u32>().ok());
-        if process.is_some_and(|id| !Path::new(&format!("/proc/{id}")).exists()) {
+        if maker(name).is_some_and(|id| !Path::new(&format!("/proc/{id}")).exists()) {
             output::note(&format!("removing the link {name} of an earlier run"));
             remove(afar, name)?;
         }
@@ -293,6 +314,14 @@ fn address_after(text: &str, word: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn links_tell_who_made_them() {
+        let (one, two) = (link_name(), link_name());
+        assert_ne!(one, two);
+        assert_eq!(maker(&one), Some(std::process::id()));
+        assert_eq!((maker("bench"), maker("lab0")), (None, None));
+    }
 
     #[test]
     fn addresses_are_found() {

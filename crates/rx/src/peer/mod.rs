@@ -33,8 +33,10 @@ pub(crate) const CLASSIC_SURE: u32 = 8;
 const RTT_EVERY: Duration = Duration::from_secs(1);
 /// Smallest Rx packet size a trailer may impose: OpenAFS's own minimum.
 const MIN_PACKET_SIZE: usize = 520;
-/// Packets in flight up to which nothing is paced, as TCP's initial window is not.
-const UNPACED_PACKETS: u64 = 10;
+/// Packets in flight up to which nothing is paced: what one call has on the way to or from an
+/// unmodified peer. Nobody paces it there, and its window makes the measured rate: a pace of that
+/// would only make each round trip longer by the time it takes.
+const UNPACED_PACKETS: u64 = 32;
 /// How far above its least an RTT must be, besides an eighth, to mean a queue.
 const QUEUE_SIGN: Duration = Duration::from_millis(1);
 /// Marked packets in a row without a count from the peer, after which ECN is given up.
@@ -351,5 +353,34 @@ impl Path {
         self.packet_size()
             .saturating_sub(HEADER_SIZE + overhead)
             .max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    #[test]
+    fn one_window_of_an_old_peer_is_not_paced_and_more_is() {
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "an Instant cannot be made in another way"
+        )]
+        let now = Instant::now();
+        let config = Config {
+            initial_window_packets: 64,
+            ..Config::default()
+        };
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 7000));
+        let mut path = Path::new(address, &config, now, 1);
+        path.sample_rtt(now, Duration::from_millis(12));
+        let size = path.packet_size();
+        for packet in 0..32 {
+            assert!(path.budget(now) >= size as u64, "packet {packet}");
+            path.on_data_sent(now, size, false, false);
+        }
+        assert_eq!(path.budget(now), 0);
     }
 }

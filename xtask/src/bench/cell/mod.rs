@@ -1,13 +1,14 @@
 //! Whole cells: afar's servers with afar's client and with OpenAFS's, beside TCP and beside OpenAFS's
 //! servers on the same link.
 //!
-//! `rows` is what is measured, `levels` that with rxkad, `site` starts servers and clients at the ends of a link, `section`
-//! makes the page's section.
+//! `rows` is what is measured, `levels` that with rxkad and `stock` that with OpenAFS's programs; `site` starts
+//! servers and clients at the ends of a link, `section` makes the page's section.
 
 mod levels;
 pub(super) mod rows;
 mod section;
 pub(super) mod site;
+mod stock;
 
 use std::path::PathBuf;
 

@@ -1,7 +1,7 @@
 //! What is measured of whole cells.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -10,11 +10,11 @@ use serde_json::Value;
 
 use super::levels;
 use super::site::{self, CELL, Site, VOLUME};
+use super::stock::{self, Stock as _, Theirs};
 use crate::bench::contender::Contender;
 use crate::bench::figures::{Figure, Goal, Row as Measured};
 use crate::bench::hash;
 use crate::bench::link::{End, Place, Setup};
-use crate::bench::openafs::OpenAfs;
 use crate::bench::process::{self, Process};
 use crate::bench::rows::{self, Direction};
 use crate::bench::traffic::{self, Amount};
@@ -284,7 +284,7 @@ impl Row {
             Work::Clients { mib } => clients(&place, afar, size(*mib), runs, &mut figures)?,
             Work::Stock { mib, small_mib } => {
                 let sizes = (size(*mib), size(*small_mib));
-                stock(&place, afar, sizes, runs, &mut figures)?;
+                stock::measure(&place, afar, sizes, runs, &mut figures)?;
             }
             Work::Release { mib } => release(&place, afar, size(*mib), runs, &mut figures)?,
             Work::Example(example) => example.measure(runs, &mut figures)?,
@@ -410,206 +410,6 @@ fn clients(place: &Place, afar: &Path, mib: u32, runs: u32, figures: &mut Figure
         figures.add("Jain's index", "", Some(Goal::AtLeast(0.9)), jain);
     }
     Ok(())
-}
-
-/// Rates of OpenAFS's programs, in the order of [`STOCK`].
-type Rates = [f64; 4];
-
-/// What OpenAFS's programs do.
-const STOCK: [&str; 4] = ["vos dump", "vos restore", "afsio read", "afsio write"];
-
-fn stock(
-    place: &Place,
-    afar: &Path,
-    (mib, small_mib): (u32, u32),
-    runs: u32,
-    figures: &mut Figures,
-) -> Result<()> {
-    let ours = {
-        let site = Site::up(place, afar)?;
-        site.fill("big.bin", mib)?;
-        let address = site.address().to_owned();
-        let etc = site.path("etc");
-        stock_runs(place, &etc, &address, &site, (mib, small_mib), runs)?
-    };
-    let theirs = {
-        let cell = Theirs::up(place, afar, mib)?;
-        let address = cell.text("address")?;
-        let etc = cell.etc()?;
-        stock_runs(place, &etc, &address, &cell, (mib, small_mib), runs)?
-    };
-    for (ours, theirs) in ours.into_iter().zip(theirs) {
-        for (number, program) in STOCK.into_iter().enumerate() {
-            let on = |servers: &str| format!("{program}, {servers}");
-            let (afar, openafs) = (on("afar's servers"), on("OpenAFS's"));
-            figures.against(&afar, ours[number], (&openafs, theirs[number]), 1.0);
-        }
-    }
-    Ok(())
-}
-
-/// A place with a volume that everybody may write to, for OpenAFS's programs.
-trait Stock {
-    /// The directory everybody may write to, as a path in AFS.
-    fn directory(&self) -> String;
-    /// A file for scratch.
-    fn scratch(&self, name: &str) -> PathBuf;
-    /// The volume that is dumped.
-    fn volume(&self) -> &str;
-    /// Makes an empty file, which afsio needs.
-    fn empty(&self, name: &str) -> Result<()>;
-}
-
-impl Stock for Site<'_> {
-    fn directory(&self) -> String {
-        format!("/afs/{CELL}/{VOLUME}")
-    }
-
-    fn scratch(&self, name: &str) -> PathBuf {
-        self.path(name)
-    }
-
-    fn volume(&self) -> &str {
-        VOLUME
-    }
-
-    fn empty(&self, name: &str) -> Result<()> {
-        let path = self.path("empty.bin");
-        fs::write(&path, "")?;
-        let target = format!("{}/{name}", self.directory());
-        let source = path.to_str().context("a path that is not UTF-8")?;
-        self.administer(&["cp", "--localauth", source, &target])
-            .map(drop)
-    }
-}
-
-fn stock_runs(
-    place: &Place,
-    etc: &Path,
-    address: &str,
-    site: &impl Stock,
-    (mib, small_mib): (u32, u32),
-    runs: u32,
-) -> Result<Vec<Rates>> {
-    let dump = site.scratch("volume.dump");
-    let small = site.scratch("small.bin");
-    site::noise(&small, small_mib)?;
-    let text = |path: &Path| {
-        path.to_str()
-            .map(str::to_owned)
-            .context("a path that is not UTF-8")
-    };
-    let (dump_name, small_name) = (text(&dump)?, text(&small)?);
-    let mut rates = Vec::new();
-    for run in 0..runs {
-        let timed = |words: &[&str], mib: u32| {
-            let command = site::stock(place, etc, words);
-            Ok::<_, anyhow::Error>(mbits(mib, site::seconds(command, LIMIT)?))
-        };
-        let dumped = timed(
-            &[
-                "vos",
-                "dump",
-                "-id",
-                site.volume(),
-                "-file",
-                &dump_name,
-                "-noauth",
-            ],
-            mib,
-        )?;
-        let name = format!("bench.r{run}");
-        let restored = timed(
-            &[
-                "vos", "restore", address, "a", &name, "-file", &dump_name, "-noauth",
-            ],
-            mib,
-        )?;
-        site::short(site::stock(
-            place,
-            etc,
-            &["vos", "remove", "-id", &name, "-noauth"],
-        ))?;
-        let file = format!("file{run}");
-        site.empty(&file)?;
-        let path = format!("{}/{file}", site.directory());
-        let shell = |words: &str| {
-            let words = ["sh", "-c", words];
-            let command = site::stock(place, etc, &words);
-            Ok::<_, anyhow::Error>(mbits(small_mib, site::seconds(command, LIMIT)?))
-        };
-        let written = shell(&format!("afsio write -force -file {path} < {small_name}"))?;
-        let read = shell(&format!("afsio read -file {path} > /dev/null"))?;
-        // The next dump may be of its volume.
-        site.empty(&file)?;
-        rates.push([dumped, restored, read, written]);
-    }
-    Ok(rates)
-}
-
-/// A cell of OpenAFS without authorisation at the server's end of a link, or with a link of its own
-/// without delay; gone when dropped.
-struct Theirs<'a> {
-    place: &'a Place,
-    afar: &'a Path,
-    openafs: OpenAfs,
-    description: Value,
-}
-
-const THEIR_CELL: &str = "openafs.example";
-
-impl<'a> Theirs<'a> {
-    fn up(place: &'a Place, afar: &'a Path, mib: u32) -> Result<Self> {
-        let (openafs, said) = OpenAfs::up(place, THEIR_CELL, mib, &["--noauth"])?;
-        let description = serde_json::from_str(&said).context("reading what the cell told")?;
-        Ok(Self {
-            place,
-            afar,
-            openafs,
-            description,
-        })
-    }
-
-    fn text(&self, key: &str) -> Result<String> {
-        let value = self.description.get(key).and_then(Value::as_str);
-        Ok(value
-            .with_context(|| format!("the cell tells no {key}"))?
-            .to_owned())
-    }
-
-    /// The folder of its clients' configuration.
-    fn etc(&self) -> Result<PathBuf> {
-        let cellservdb = PathBuf::from(self.text("cellservdb")?);
-        Ok(cellservdb.parent().context("no folder")?.to_owned())
-    }
-}
-
-impl Stock for Theirs<'_> {
-    fn directory(&self) -> String {
-        format!("/afs/{THEIR_CELL}/test.open")
-    }
-
-    fn scratch(&self, name: &str) -> PathBuf {
-        self.openafs.dir().join(name)
-    }
-
-    fn volume(&self) -> &str {
-        "test.bench"
-    }
-
-    fn empty(&self, name: &str) -> Result<()> {
-        let path = self.openafs.dir().join("empty.bin");
-        fs::write(&path, "")?;
-        let mut command = self.place.command(End::Client, self.afar);
-        command
-            .arg("cp")
-            .arg("--cellservdb")
-            .arg(self.text("cellservdb")?);
-        command
-            .arg(&path)
-            .arg(format!("{}/{name}", self.directory()));
-        site::short(command).map(drop)
-    }
 }
 
 /// Releases a volume of a server at the client's end to three at the other. What counts is all

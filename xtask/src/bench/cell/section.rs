@@ -28,9 +28,13 @@ const METHOD: &str = "
   compared. The call is made by `afar cp -j 1 --piece`; its time is that of the data, without looking for the
   file, as iperf3 tells it.
 - The clients are processes that begin together; Jain's index is of the rates each of them tells.
-- OpenAFS's programs are those of Debian's packages, first with afar's servers and then with OpenAFS's at the
-  same place, anonymous, the same number of times each. vos dump streams, and so does vos restore; afsio makes
-  a call for every 64 KiB. Ratios are of the first run with the first, and so on.
+- OpenAFS's programs are those of Debian's packages, with afar's servers and with OpenAFS's at links alike,
+  anonymous. Each program runs with the one and at once with the other, and begins with the other next time.
+  vos dump streams, and so does vos restore; afsio makes a call for every 64 KiB.
+- What the client's window allows: vos dump and vos restore move 32 packets of 1,416 octets in a round trip, the
+  time of a small call, which is measured with `afar rxperf` on the same link. afsio reads 64 KiB in two round
+  trips and writes them in seven: one asks for the file's status, and its window begins with one packet in each
+  call and doubles. From a program's time is taken what it needs for an empty volume or file.
 - rxkad's levels are measured with a ticket for the cell's key. On one machine, OpenAFS's side is Debian's file
   server and a small client on its own Rx and rxkad (libafsrpc) with a ticket of a user, which reads the file in
   one call and forgets it; afar's client writes it to a file. Processor time is that of the whole process of
