@@ -54,12 +54,15 @@ impl Client {
     ) -> Result<Stored, Error> {
         let Range { start, end } = task.range;
         let mut stored = Stored::default();
-        let part = |position: u64, last: bool| Part {
-            fid: task.fid,
-            attributes: at_end(task.attributes, last),
-            position,
-            length: task.parts.next(end - position),
-            file_length: task.file_length,
+        let part = |position: u64| {
+            let length = task.parts.next(end - position);
+            Part {
+                fid: task.fid,
+                attributes: at_end(task.attributes, position + length == end),
+                position,
+                length,
+                file_length: task.file_length,
+            }
         };
         let in_order = task.attributes.mask & !StoreStatus::SET_MOD_TIME != 0;
         let together = |at| at < end && !(in_order && task.parts.is_last(end - at));
@@ -74,7 +77,7 @@ impl Client {
                 && running.len() < load.limit
                 && (all_sent || running.is_empty())
             {
-                let (client, part) = (self.clone(), part(at, false));
+                let (client, part) = (self.clone(), part(at));
                 let (volume, source) = (Arc::clone(volume), Arc::clone(source));
                 let sent = Arc::clone(&sent);
                 running.spawn(async move {
@@ -107,10 +110,11 @@ impl Client {
         if let Some(error) = failed {
             return Err(error);
         }
-        if at < end {
-            let last = part(at, true);
-            let status = self.store_part(volume, last, source, &sent).await?;
-            stored.take(status, last.length);
+        while at < end {
+            let part = part(at);
+            let status = self.store_part(volume, part, source, &sent).await?;
+            stored.take(status, part.length);
+            at += part.length;
         }
         Ok(stored)
     }
