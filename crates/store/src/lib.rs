@@ -11,6 +11,7 @@
 //! - `vnode`: files, directories, symlinks: reading and changing
 //! - [`dump`], `transfer`: the dump stream; volumes into it and out of it
 //! - `check`: proving that all of it is as it should be
+//! - `writing`: having the disk begin early with what is to be synced
 //!
 //! ```
 //! use std::sync::Arc;
@@ -43,6 +44,7 @@ mod store;
 mod transfer;
 mod vnode;
 mod volume;
+mod writing;
 
 pub use check::{
     BadRecord, CheckOptions, CheckReport, Problem, ProblemKind, Progress, RecordOwner,

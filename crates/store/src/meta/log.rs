@@ -20,6 +20,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::env::Table;
 use crate::segment::is_no_space;
+use crate::writing;
 
 /// Octets by which a file is lengthened with zeros: a sync of octets that were there before needs
 /// no journal of the file system.
@@ -47,6 +48,8 @@ pub(crate) struct Log {
     lengths: [u64; 2],
     current: usize,
     offset: u64,
+    /// Where the last frame begins.
+    last: u64,
     run: u64,
     next: u64,
     unsynced: bool,
@@ -83,6 +86,7 @@ impl Log {
             lengths,
             current: 0,
             offset: 0,
+            last: 0,
             run,
             next: 0,
             unsynced: false,
@@ -183,7 +187,7 @@ impl Log {
         Ok(())
     }
 
-    /// Writes the frame.
+    /// Writes the frame, and has the disk begin with it.
     pub(crate) fn append(&mut self) -> io::Result<()> {
         let too_long = |_| io::Error::other("a commit of more than 4 GiB");
         let len = u32::try_from(self.frame.len() - HEADER).map_err(too_long)?;
@@ -198,7 +202,10 @@ impl Log {
         #[expect(clippy::cast_possible_truncation, reason = "less than a page")]
         let padding = (end.next_multiple_of(PAGE as u64) - end) as usize;
         self.frame.extend_from_slice(&zeros[..padding]);
-        self.files[self.current].write_all_at(&self.frame, self.offset)?;
+        let file = &self.files[self.current];
+        file.write_all_at(&self.frame, self.offset)?;
+        writing::begin(file, self.offset..end);
+        self.last = self.offset;
         self.offset = end;
         self.next += 1;
         self.unsynced = true;
@@ -206,6 +213,17 @@ impl Log {
         if self.frame.capacity() > 16 << 20 {
             self.frame = Vec::new();
         }
+        Ok(())
+    }
+
+    /// Takes the frame back that was appended last, of a transaction that could not be committed: the
+    /// log ends before it, also after a power failure.
+    pub(crate) fn take_back(&mut self) -> io::Result<()> {
+        let file = &self.files[self.current];
+        file.write_all_at(&[0; HEADER], self.last)?;
+        file.sync_data()?;
+        self.offset = self.last;
+        self.next -= 1;
         Ok(())
     }
 
@@ -376,6 +394,19 @@ mod tests {
         log.sync().unwrap();
         assert_eq!(values(dir.path(), start), [&b"one"[..], b"two", b"three"]);
         assert_eq!(values(dir.path(), middle), [&b"three"[..]]);
+    }
+
+    #[test]
+    fn a_frame_that_was_taken_back_does_not_come_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut log = Log::open(dir.path(), 1).unwrap();
+        let start = log.start();
+        append(&mut log, b"kept");
+        append(&mut log, b"taken back");
+        log.take_back().unwrap();
+        assert_eq!(values(dir.path(), start), [b"kept"]);
+        append(&mut log, b"the next");
+        assert_eq!(values(dir.path(), start), [&b"kept"[..], b"the next"]);
     }
 
     #[test]

@@ -301,8 +301,8 @@ impl Work<'_> {
         let since = Instant::now();
         let mut answers = Vec::with_capacity(batch.len());
         let mut result = self.run(batch, &mut answers);
-        if result.is_ok() {
-            result = self.log_batch();
+        if result.is_ok() && self.core.options.durable() != Durability::Async {
+            result = self.sync_log();
             // The database shows what the log may not have: nothing can be promised any more.
             if let Err(error) = &result {
                 self.core.stop(error);
@@ -384,7 +384,17 @@ impl Work<'_> {
         if wrote && !in_log {
             core.segments.sync()?;
         }
-        txn.commit().map_err(|e| core.env.database(e))
+        // The disk writes the frame while the database's pages are put into its file.
+        let appended = self.log.append();
+        appended.map_err(|error| core.env.io("writing the log", error))?;
+        let committed = txn.commit().map_err(|e| core.env.database(e));
+        if committed.is_err()
+            && let Err(error) = self.log.take_back()
+        {
+            // Nobody knows what a replay would find.
+            core.stop(&core.env.io("taking a frame of the log back", error));
+        }
+        committed
     }
 
     /// Puts the rows a batch changed, as they are now, into the log's next frame.
@@ -396,15 +406,6 @@ impl Work<'_> {
             self.log.row(table, &key, change.sealed(table, &key)?);
         }
         Ok(())
-    }
-
-    fn log_batch(&mut self) -> Result<()> {
-        let failed = |error| self.core.env.io("writing the log", error);
-        self.log.append().map_err(failed)?;
-        if self.core.options.durable() == Durability::Async {
-            return Ok(());
-        }
-        self.log.sync().map_err(failed)
     }
 }
 

@@ -161,7 +161,7 @@ fn read_at(file: &File, extent: &Extent, stored: &mut [u8]) -> Result<(), ReadEr
         .map_err(ReadErrorKind::Io)
 }
 
-pub(super) fn advise(file: &File, offset: u32, len: u32, advice: PosixFadviseAdvice) {
+fn advise(file: &File, offset: u32, len: u32, advice: PosixFadviseAdvice) {
     if let Err(error) = posix_fadvise(file, i64::from(offset), i64::from(len), advice) {
         tracing::debug!(%error, "the system takes no advice on a segment");
     }

@@ -9,15 +9,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::errno::Errno;
-use nix::fcntl::{FallocateFlags, PosixFadviseAdvice, fallocate};
+use nix::fcntl::{FallocateFlags, fallocate};
 use nix::sys::statvfs::fstatvfs;
 use parking_lot::Mutex;
 
 use super::error::{SegmentError, SegmentProblem, is_no_space};
 use super::files::Files;
-use super::read::advise;
 use super::stats::{Counters, SegmentStats, add};
 use super::{BLOCK, Codec, Extent, MAX_RECORD, Stored};
+use crate::writing;
 
 /// Octets of the disk that are not for data, and the part of a small disk that they are at most.
 const MARGIN: u64 = 16 << 20;
@@ -277,9 +277,7 @@ impl Segments {
             writer.begun = range.end;
             (file, range)
         };
-        // Linux begins to write out what is dirty, and drops only what is not.
-        let advice = PosixFadviseAdvice::POSIX_FADV_DONTNEED;
-        advise(&file, range.start, range.end - range.start, advice);
+        writing::begin(&file, range.start.into()..range.end.into());
     }
 
     fn reserve(&self, len: u32, align: u32) -> Result<Place, SegmentError> {
