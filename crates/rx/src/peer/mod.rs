@@ -33,10 +33,12 @@ pub(crate) const CLASSIC_SURE: u32 = 8;
 const RTT_EVERY: Duration = Duration::from_secs(1);
 /// Smallest Rx packet size a trailer may impose: OpenAFS's own minimum.
 const MIN_PACKET_SIZE: usize = 520;
-/// Packets in flight up to which nothing is paced: what one call has on the way to or from an
-/// unmodified peer. Nobody paces it there, and its window makes the measured rate: a pace of that
-/// would only make each round trip longer by the time it takes.
-const UNPACED_PACKETS: u64 = 32;
+/// Packets in flight up to which nothing is paced, as TCP's initial window is not.
+const UNPACED_PACKETS: u64 = 10;
+/// The same in octets: what one call has on the way to an unmodified peer. Nobody paces it there, and
+/// the peer's window makes the measured rate: a pace of that would only make each round trip longer
+/// by the time it takes.
+const UNPACED_OCTETS: u64 = 32 * CLASSIC_PACKET_SIZE as u64;
 /// How far above its least an RTT must be, besides an eighth, to mean a queue.
 const QUEUE_SIGN: Duration = Duration::from_millis(1);
 /// Marked packets in a row without a count from the peer, after which ECN is given up.
@@ -318,6 +320,7 @@ impl Path {
         // A flight so small is no burst: many small calls must not wait for a pace that only says
         // how little they have sent so far.
         let unpaced = (UNPACED_PACKETS * self.packet_size() as u64)
+            .max(UNPACED_OCTETS)
             .saturating_sub(self.controller.bytes_in_flight());
         paced.max(unpaced).min(window)
     }

@@ -187,7 +187,7 @@ impl Log {
         Ok(())
     }
 
-    /// Writes the frame, and has the disk begin with it.
+    /// Writes the frame.
     pub(crate) fn append(&mut self) -> io::Result<()> {
         let too_long = |_| io::Error::other("a commit of more than 4 GiB");
         let len = u32::try_from(self.frame.len() - HEADER).map_err(too_long)?;
@@ -202,9 +202,7 @@ impl Log {
         #[expect(clippy::cast_possible_truncation, reason = "less than a page")]
         let padding = (end.next_multiple_of(PAGE as u64) - end) as usize;
         self.frame.extend_from_slice(&zeros[..padding]);
-        let file = &self.files[self.current];
-        file.write_all_at(&self.frame, self.offset)?;
-        writing::begin(file, self.offset..end);
+        self.files[self.current].write_all_at(&self.frame, self.offset)?;
         self.last = self.offset;
         self.offset = end;
         self.next += 1;
@@ -214,6 +212,11 @@ impl Log {
             self.frame = Vec::new();
         }
         Ok(())
+    }
+
+    /// Has the disk begin with the frame that was appended last.
+    pub(crate) fn begin_writing(&self) {
+        writing::begin(&self.files[self.current], self.last..self.offset);
     }
 
     /// Takes the frame back that was appended last, of a transaction that could not be committed: the

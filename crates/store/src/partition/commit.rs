@@ -384,9 +384,12 @@ impl Work<'_> {
         if wrote && !in_log {
             core.segments.sync()?;
         }
-        // The disk writes the frame while the database's pages are put into its file.
         let appended = self.log.append();
         appended.map_err(|error| core.env.io("writing the log", error))?;
+        if core.options.durable() != Durability::Async {
+            // The disk writes it while the database's pages are put into their file.
+            self.log.begin_writing();
+        }
         let committed = txn.commit().map_err(|e| core.env.database(e));
         if committed.is_err()
             && let Err(error) = self.log.take_back()

@@ -17,15 +17,14 @@ use crate::volume::Volume;
 
 /// Two to this power is the length of a record: 128 KiB.
 pub(crate) const RECORD_SHIFT: u8 = 17;
+/// The same for files that begin with a store of exactly 64 KiB: see [`shift_by_first`].
+const PIECE_SHIFT: u8 = 16;
 /// The same for files known to be large: 1 MiB compresses better and takes fewer rows.
 const LARGE_SHIFT: u8 = 20;
 /// From this length on a file is large.
 const LARGE: u64 = 16 << 20;
 /// The most bytes a file can have.
 const MAX_LENGTH: u64 = i64::MAX as u64;
-
-/// The same for files that begin with a store of exactly 64 KiB: see [`shift_by_first`].
-const PIECE_SHIFT: u8 = 16;
 
 /// The shift of an empty file that data up to `end` is stored in. Who stores in pieces, shows their
 /// length by the first: with records twice as long, every other piece would write the one before
