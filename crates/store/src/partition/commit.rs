@@ -1,8 +1,8 @@
 //! The committer: the one thread that changes a partition's database.
 //!
 //! It takes all operations that wait, runs them in one transaction, makes the records they refer to
-//! durable unless the log does ([`super::logged`]), commits, writes the log, and only then answers
-//! them. While one commit is on its way to the disk the next operations gather, so the more clients
+//! durable unless the log does ([`super::logged`]), appends to the log, commits, syncs the log, and
+//! only then answers them. While one commit is on its way to the disk the next operations gather, so the more clients
 //! wait, the more share a commit.
 
 use std::sync::Arc;
@@ -15,6 +15,7 @@ use afar_types::UnixTime;
 use parking_lot::Mutex;
 
 use super::checkpoint::Cut;
+use super::pending::Deferred;
 use super::{Core, logged};
 use crate::config::Durability;
 use crate::error::{Result, StoreError};
@@ -42,12 +43,15 @@ type Outcome = Result<Kept>;
 /// An operation and the way back to its caller.
 trait Operation: Send {
     fn run(self: Box<Self>, change: Change<'_, '_>) -> (Answer, Outcome);
+    /// A record to write, which it may refer to.
+    fn deferred(&self) -> Option<&Arc<Deferred>>;
     /// Answers without having run.
     fn refuse(self: Box<Self>, error: StoreError);
 }
 
 struct Job<T, F> {
     operation: F,
+    deferred: Option<Arc<Deferred>>,
     answer: SyncSender<Result<T>>,
 }
 
@@ -57,7 +61,9 @@ where
     F: FnOnce(&mut Change<'_, '_>) -> Result<T> + Send,
 {
     fn run(self: Box<Self>, mut change: Change<'_, '_>) -> (Answer, Outcome) {
-        let Self { operation, answer } = *self;
+        let Self {
+            operation, answer, ..
+        } = *self;
         match operation(&mut change) {
             Ok(value) => (
                 Box::new(move |durable| tell(&answer, durable.map(|()| value))),
@@ -71,6 +77,10 @@ where
                 )
             }
         }
+    }
+
+    fn deferred(&self) -> Option<&Arc<Deferred>> {
+        self.deferred.as_ref()
     }
 
     fn refuse(self: Box<Self>, error: StoreError) {
@@ -119,10 +129,28 @@ impl Queue {
         T: Send + 'static,
         F: FnOnce(&mut Change<'_, '_>) -> Result<T> + Send + 'static,
     {
+        self.commit_with(core, None, operation)
+    }
+
+    /// The same with a record to write, which the operation may refer to.
+    pub(super) fn commit_with<T, F>(
+        &self,
+        core: &Core,
+        deferred: Option<Arc<Deferred>>,
+        operation: F,
+    ) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Change<'_, '_>) -> Result<T> + Send + 'static,
+    {
         core.stopped()?;
         self.waiting.fetch_add(1, Ordering::Relaxed);
         self.ask(core, |answer| {
-            Message::Run(Box::new(Job { operation, answer }))
+            Message::Run(Box::new(Job {
+                operation,
+                deferred,
+                answer,
+            }))
         })
     }
 
@@ -186,6 +214,11 @@ impl Committer {
 
     pub(super) fn queue(&self) -> Queue {
         self.queue.clone()
+    }
+
+    /// Whether no operation waits.
+    pub(super) fn is_idle(&self) -> bool {
+        self.queue.waiting.load(Ordering::Relaxed) == 0
     }
 
     pub(super) fn stats(&self) -> CommitStats {
@@ -321,6 +354,8 @@ impl Work<'_> {
                 self.core.backlog.grew(self.log.len());
             }
             Err(StoreError::NoSpace(_) | StoreError::Stopped { .. }) => {}
+            // A record was not written, which nothing refers to.
+            Err(StoreError::Segment(_)) if !self.core.segments.is_poisoned() => {}
             Err(error) => self.core.stop(error),
         }
         self.took = since.elapsed();
@@ -344,6 +379,11 @@ impl Work<'_> {
                 return Err(error);
             }
         };
+        let deferred: Vec<_> = batch
+            .iter()
+            .filter_map(|op| op.deferred().cloned())
+            .collect();
+        let write_deferred = || deferred.iter().try_for_each(|record| record.write(core));
         let now = UnixTime::from(SystemTime::now()).0;
         let mut kept = Kept::default();
         let mut broken = None;
@@ -376,21 +416,26 @@ impl Work<'_> {
         self.frame(&Change::new(&mut txn, &core.env, now), rows)?;
         let in_log = wrote && logged::fits(&kept);
         if in_log {
-            let added = logged::add(&mut self.log, &kept, &core.segments);
+            let added = logged::add(&mut self.log, &kept, &core.segments, &deferred);
             added.map_err(|error| core.env.io("logging records", error))?;
         }
         let reserved = self.log.reserve();
         reserved.map_err(|error| core.env.io("lengthening the log", error))?;
+        if !in_log {
+            write_deferred()?;
+        }
         if wrote && !in_log {
             core.segments.sync()?;
         }
         let appended = self.log.append();
         appended.map_err(|error| core.env.io("writing the log", error))?;
         if core.options.durable() != Durability::Async {
-            // The disk writes it while the database's pages are put into their file.
+            // The disk writes it while records and the database's pages are put into their files.
             self.log.begin_writing();
         }
-        let committed = txn.commit().map_err(|e| core.env.database(e));
+        // From the commit on they are read.
+        let committed =
+            write_deferred().and_then(|()| txn.commit().map_err(|e| core.env.database(e)));
         if committed.is_err()
             && let Err(error) = self.log.take_back()
         {

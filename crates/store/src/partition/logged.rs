@@ -9,8 +9,10 @@ use std::collections::btree_map::Entry;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use super::format;
+use super::pending::Deferred;
 use super::reaper::free_before;
 use crate::error::{Result, StoreError};
 use crate::meta::{
@@ -21,7 +23,7 @@ use crate::segment::{Segments, file_name};
 
 /// Octets of records from which a commit syncs their segments instead: two of the longest records
 /// of ordinary files.
-const MOST: u64 = 256 << 10;
+pub(super) const MOST: u64 = 256 << 10;
 
 /// Whether the log can make durable all that a commit wrote to segments.
 pub(super) fn fits(kept: &Kept) -> bool {
@@ -38,12 +40,22 @@ pub(super) fn fits(kept: &Kept) -> bool {
             .all(|(&segment, delta)| delta.end == 0 || reaches(segment, delta.end))
 }
 
-/// Adds the records of a commit to its frame.
-pub(super) fn add(log: &mut Log, kept: &Kept, segments: &Segments) -> std::io::Result<()> {
+/// Adds the records of a commit to its frame, some of which may not be written yet.
+pub(super) fn add(
+    log: &mut Log,
+    kept: &Kept,
+    segments: &Segments,
+    deferred: &[Arc<Deferred>],
+) -> std::io::Result<()> {
     for record in &kept.records {
+        let place = (record.segment, record.offset);
         let octets = log.record(&dead_key(record.segment, record.offset), record.stored);
-        let file = segments.file(record.segment)?;
-        file.read_exact_at(octets, record.offset.into())?;
+        if let Some(deferred) = deferred.iter().find(|deferred| deferred.place() == place) {
+            octets.copy_from_slice(deferred.octets());
+        } else {
+            let file = segments.file(record.segment)?;
+            file.read_exact_at(octets, record.offset.into())?;
+        }
     }
     Ok(())
 }

@@ -5,10 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::{Core, Partition};
+use parking_lot::Mutex;
+
+use super::{Core, Partition, logged};
+use crate::config::Durability;
 use crate::error::Result;
 use crate::meta::{Change, Rows, Table};
-use crate::segment::{Extent, Stored};
+use crate::segment::{Extent, Placed, Stored};
 
 /// How long it is waited for readers before nothing is given back.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -16,16 +19,57 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Fewest plain octets of a record that is looked for among those there are.
 const DEDUP_MIN: usize = 16 << 10;
 
-/// Records a caller has written. Unless they are [kept](Pending::keep), their octets become dead
-/// when this is dropped.
+/// Records a caller has written. Unless they are [committed](Pending::commit), their octets become
+/// dead when this is dropped.
 pub(crate) struct Pending<'p> {
     partition: &'p Partition,
     extents: Vec<Extent>,
+    /// The one of them that was added last, if it may not be written yet.
+    deferred: Option<Arc<Deferred>>,
     pins: Pins,
 }
 
+/// A record that is written by the committer, while the disk writes the log.
+pub(super) struct Deferred {
+    placed: Placed,
+    state: Mutex<State>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Unwritten,
+    Written,
+    /// It could not be written, and its place was given back.
+    Lost,
+}
+
+impl Deferred {
+    pub(super) fn place(&self) -> Place {
+        let extent = self.placed.extent();
+        (extent.segment, extent.offset)
+    }
+
+    pub(super) fn octets(&self) -> &[u8] {
+        self.placed.bytes()
+    }
+
+    /// Writes it, unless that was tried before.
+    pub(super) fn write(&self, core: &Core) -> Result<()> {
+        let mut state = self.state.lock();
+        if *state == State::Unwritten {
+            let filled = core.segments.fill(&self.placed);
+            *state = match &filled {
+                Ok(()) => State::Written,
+                Err(_) => State::Lost,
+            };
+            filled.map_err(|error| no_space(core, error))?;
+        }
+        Ok(())
+    }
+}
+
 /// A place in a segment: number and offset.
-type Place = (u32, u32);
+pub(super) type Place = (u32, u32);
 
 /// Keeps the reaper from removing segments.
 pub(crate) struct Pins {
@@ -70,6 +114,7 @@ impl<'p> Pending<'p> {
         Self {
             partition,
             extents: Vec::new(),
+            deferred: None,
             pins: Pins {
                 core: Arc::clone(&partition.core),
                 segments: Vec::new(),
@@ -78,15 +123,40 @@ impl<'p> Pending<'p> {
         }
     }
 
-    /// Writes a record. It is durable once it is committed.
-    pub(crate) fn append(&mut self, record: &Stored<'_>) -> Result<Extent> {
+    /// Writes a record, or has it written when it is committed. It is durable then.
+    pub(crate) fn append(&mut self, record: Stored<'_>) -> Result<Extent> {
         let core = &self.partition.core;
+        self.write_deferred()?;
         let _epoch = core.epochs.enter();
-        let appended = core.segments.append(record);
-        let extent = appended.map_err(|error| no_space(core, error))?;
+        let extent = if record.is_owned() && self.partition.defers(record.bytes().len()) {
+            let placed = core.segments.place(record.into_owned());
+            let placed = placed.map_err(|error| no_space(core, error))?;
+            let extent = placed.extent();
+            self.deferred = Some(Arc::new(Deferred {
+                placed,
+                state: Mutex::new(State::Unwritten),
+            }));
+            extent
+        } else {
+            let appended = core.segments.append(&record);
+            appended.map_err(|error| no_space(core, error))?
+        };
         self.pins.add(extent.segment);
         self.extents.push(extent);
         Ok(extent)
+    }
+
+    /// Writes what was left to the committer.
+    fn write_deferred(&mut self) -> Result<()> {
+        let Some(deferred) = self.deferred.take() else {
+            return Ok(());
+        };
+        let written = deferred.write(&self.partition.core);
+        if *deferred.state.lock() == State::Lost {
+            let lost = deferred.placed.extent();
+            self.extents.retain(|extent| *extent != lost);
+        }
+        written
     }
 
     /// Looks for a record with the same plain octets, and keeps it from being given back until
@@ -119,25 +189,20 @@ impl<'p> Pending<'p> {
         Ok((None, Some(hash)))
     }
 
-    /// Leaves the records to the operation that commits them, which holds the pins until then.
-    pub(crate) fn keep(mut self) -> Pins {
-        self.extents.clear();
-        Pins {
-            core: Arc::clone(&self.pins.core),
-            segments: std::mem::take(&mut self.pins.segments),
-            shared: std::mem::take(&mut self.pins.shared),
-        }
-    }
-
     /// Runs an operation that refers to the records. If it fails, they are dead.
-    pub(crate) fn commit<T, F>(self, operation: F) -> Result<T>
+    pub(crate) fn commit<T, F>(mut self, operation: F) -> Result<T>
     where
         T: Send + 'static,
         F: FnOnce(&mut Change<'_, '_>) -> Result<T> + Send + 'static,
     {
-        let result = self.partition.commit(operation);
+        let Partition {
+            core, committer, ..
+        } = self.partition;
+        let result = committer
+            .queue()
+            .commit_with(core, self.deferred.clone(), operation);
         if result.is_ok() {
-            drop(self.keep());
+            self.extents.clear();
         }
         result
     }
@@ -147,6 +212,10 @@ impl Drop for Pending<'_> {
     fn drop(&mut self) {
         if self.extents.is_empty() {
             return;
+        }
+        // Also what nobody will read: a segment reaches as far as its row says.
+        if let Err(error) = self.write_deferred() {
+            tracing::debug!(%error, "the place of an abandoned write was given back");
         }
         let extents = std::mem::take(&mut self.extents);
         let discarded = self.partition.commit(move |change| {
@@ -170,6 +239,14 @@ fn no_space(core: &Core, error: crate::segment::SegmentError) -> crate::StoreErr
 }
 
 impl Partition {
+    /// Whether a record of so many octets is better written by the committer: it is made durable by
+    /// the log, and no commit waits for the committer meanwhile.
+    fn defers(&self, len: usize) -> bool {
+        self.core.options.durable() == Durability::Full
+            && len as u64 <= logged::MOST
+            && self.committer.is_idle()
+    }
+
     /// Leaves of `segments`, none of which is the current one, those whose records are all
     /// committed. None are left if somebody reads for too long to be sure.
     pub(crate) fn retain_settled(&self, segments: &mut Vec<u32>) -> Result<()> {

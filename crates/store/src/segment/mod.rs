@@ -33,7 +33,7 @@ pub use error::{ReadError, ReadErrorKind, SegmentError, SegmentProblem, UnpackEr
 pub use extent::{Codec, Extent, ExtentError};
 pub(crate) use files::file_name;
 pub use record::{Stored, pack, unpack};
-pub use segments::{SegmentEnd, SegmentOptions, Segments};
+pub use segments::{Placed, SegmentEnd, SegmentOptions, Segments};
 pub use stats::SegmentStats;
 
 /// The greatest plain length of a record, in bytes.

@@ -95,6 +95,11 @@ impl<'a> Stored<'a> {
             checksum: self.checksum,
         }
     }
+
+    /// Whether [`into_owned`](Self::into_owned) copies nothing.
+    pub(crate) fn is_owned(&self) -> bool {
+        matches!(self.bytes, Cow::Owned(_))
+    }
 }
 
 /// Compresses a record, or leaves it raw when less than a sixteenth would be
@@ -103,21 +108,22 @@ impl<'a> Stored<'a> {
 /// # Panics
 ///
 /// When `plain` has more than [`MAX_RECORD`] bytes: the caller cuts records.
-pub fn pack(plain: &[u8], compression: Compression) -> Stored<'_> {
+pub fn pack<'a>(plain: impl Into<Cow<'a, [u8]>>, compression: Compression) -> Stored<'a> {
+    let plain = plain.into();
     let plain_len = u32::try_from(plain.len()).unwrap_or(u32::MAX);
     assert!(plain_len <= MAX_RECORD, "a record of {plain_len} bytes");
     let limit = plain.len() - plain.len().div_ceil(16);
     let packed = match compression {
         Compression::None => None,
-        _ if is_noise(plain) => None,
-        Compression::Lz4 => pack_lz4(plain, limit).map(|bytes| (Codec::Lz4, bytes)),
+        _ if is_noise(&plain) => None,
+        Compression::Lz4 => pack_lz4(&plain, limit).map(|bytes| (Codec::Lz4, bytes)),
         Compression::Zstd(level) => {
-            pack_zstd(plain, limit, level).map(|bytes| (Codec::Zstd, bytes))
+            pack_zstd(&plain, limit, level).map(|bytes| (Codec::Zstd, bytes))
         }
     };
     let (codec, bytes) = match packed {
         Some((codec, bytes)) => (codec, Cow::Owned(bytes)),
-        None => (Codec::Raw, Cow::Borrowed(plain)),
+        None => (Codec::Raw, plain),
     };
     Stored {
         codec,

@@ -127,13 +127,50 @@ struct Writer {
     can_reserve: bool,
 }
 
+/// A record that has its place, where nothing is written yet. Its octets are kept until then.
+#[derive(Debug)]
+pub struct Placed {
+    place: Place,
+    record: Stored<'static>,
+}
+
+impl Placed {
+    /// Where it is to lie.
+    pub fn extent(&self) -> Extent {
+        self.place.extent(&self.record)
+    }
+
+    /// The bytes as they are to be stored.
+    pub fn bytes(&self) -> &[u8] {
+        self.record.bytes()
+    }
+}
+
 /// A place to write to, which nobody else has.
+#[derive(Debug)]
 struct Place {
     segment: u32,
     file: Arc<File>,
     offset: u32,
     /// The end of what was before it.
     before: u32,
+}
+
+impl Place {
+    fn extent(&self, record: &Stored<'_>) -> Extent {
+        Extent {
+            segment: self.segment,
+            offset: self.offset,
+            stored: stored_len(record),
+            plain: record.plain_len(),
+            codec: record.codec(),
+            checksum: record.checksum(),
+        }
+    }
+}
+
+fn stored_len(record: &Stored<'_>) -> u32 {
+    u32::try_from(record.bytes().len()).expect("a record has at most 1 MiB")
 }
 
 /// What the next sync has to make durable.
@@ -219,41 +256,59 @@ impl Segments {
     /// whether the disk is full; the next append may succeed.
     /// [`SegmentError::Poisoned`] after a failed sync.
     pub fn append(&self, stored: &Stored<'_>) -> Result<Extent, SegmentError> {
-        let result = self.write(stored);
-        match &result {
-            Ok(extent) => self
-                .counters
-                .appended(extent.codec, extent.stored, extent.plain),
-            Err(_) => add(&self.counters.append_errors, 1),
-        }
-        result
+        let place = self.find_place(stored)?;
+        self.write(&place, stored)?;
+        Ok(place.extent(stored))
     }
 
-    fn write(&self, stored: &Stored<'_>) -> Result<Extent, SegmentError> {
-        self.check_writable()?;
-        let bytes = stored.bytes();
-        let len = u32::try_from(bytes.len()).expect("a record has at most 1 MiB");
+    /// Finds a place for a record, which [`fill`](Self::fill) writes it to. Until then nobody may
+    /// read its extent.
+    ///
+    /// # Errors
+    ///
+    /// As [`append`](Self::append).
+    pub fn place(&self, record: Stored<'static>) -> Result<Placed, SegmentError> {
+        let place = self.find_place(&record)?;
+        Ok(Placed { place, record })
+    }
+
+    /// Writes a record to its place.
+    ///
+    /// # Errors
+    ///
+    /// As [`append`](Self::append); the place is given back then.
+    pub fn fill(&self, placed: &Placed) -> Result<(), SegmentError> {
+        self.write(&placed.place, &placed.record)
+    }
+
+    fn find_place(&self, record: &Stored<'_>) -> Result<Place, SegmentError> {
+        let len = stored_len(record);
         // A short one gains nothing from a block of its own.
-        let align = match stored.codec() {
+        let align = match record.codec() {
             Codec::Raw if len >= BLOCK => BLOCK,
             Codec::Raw | Codec::Zstd | Codec::Lz4 => 1,
         };
-        let place = self.reserve(len, align)?;
-        if let Err(source) = place.file.write_all_at(bytes, u64::from(place.offset)) {
-            self.give_back(&place, len);
+        let place = self
+            .check_writable()
+            .and_then(|()| self.reserve(len, align));
+        place.inspect_err(|_| add(&self.counters.append_errors, 1))
+    }
+
+    fn write(&self, place: &Place, record: &Stored<'_>) -> Result<(), SegmentError> {
+        let written = place
+            .file
+            .write_all_at(record.bytes(), u64::from(place.offset));
+        if let Err(source) = written {
+            add(&self.counters.append_errors, 1);
+            self.give_back(place, stored_len(record));
             return Err(failed("writing to", self.files.path(place.segment), source));
         }
         self.begin_writing(AT_ONCE);
-        let (segment, offset) = (place.segment, place.offset);
-        self.dirty.lock().files.insert(segment, place.file);
-        Ok(Extent {
-            segment,
-            offset,
-            stored: len,
-            plain: stored.plain_len(),
-            codec: stored.codec(),
-            checksum: stored.checksum(),
-        })
+        let file = Arc::clone(&place.file);
+        self.dirty.lock().files.insert(place.segment, file);
+        let (stored, plain) = (stored_len(record), record.plain_len());
+        self.counters.appended(record.codec(), stored, plain);
+        Ok(())
     }
 
     /// Has the disk busy while nobody waits for it, so that the next sync finds little to do. For

@@ -4,6 +4,8 @@
 //! thread. Only the last step, which makes the file refer to them, goes through the committer. So
 //! a file changes as a whole or not at all, however much is written.
 
+use std::borrow::Cow;
+
 use afar_types::{Fid, PtsId, UnixTime};
 
 use super::edit::Edit;
@@ -58,17 +60,18 @@ pub(crate) fn record_of(plain: &[u8]) -> Record {
 
 /// Packs a record, and writes it to a segment unless it is small enough to be kept in its row.
 /// `None` is a hole: all zeros.
-pub(crate) fn pack_record(
+pub(crate) fn pack_record<'a>(
     pending: &mut Pending<'_>,
-    plain: &[u8],
+    plain: impl Into<Cow<'a, [u8]>>,
     compression: Compression,
 ) -> Result<Option<NewRecord>> {
+    let plain = plain.into();
     // In blocks, which is many times faster than byte by byte.
     let zeros = |block: &[u8]| block.iter().fold(0, |all, byte| all | byte) == 0;
     if plain.chunks(256).all(zeros) {
         return Ok(None);
     }
-    let (twin, hash) = pending.find_twin(plain)?;
+    let (twin, hash) = pending.find_twin(&plain)?;
     if let Some(extent) = twin {
         return Ok(Some(NewRecord {
             record: Record::Extent(extent),
@@ -86,7 +89,7 @@ pub(crate) fn pack_record(
         return Ok(Some(record.into()));
     }
     Ok(Some(NewRecord {
-        record: Record::Extent(pending.append(&packed)?),
+        record: Record::Extent(pending.append(packed)?),
         hash,
         shared: false,
     }))
@@ -113,6 +116,8 @@ pub struct FileWriter<'v> {
     compression: Compression,
     shift: u8,
     start: u64,
+    /// Where it ends, as far as is known.
+    end: u64,
     position: u64,
     /// Plain octets of the record that `position` is in, from its first on.
     record: Vec<u8>,
@@ -155,6 +160,7 @@ impl Volume {
             compression: volume.compression,
             shift,
             start: offset,
+            end,
             position: offset,
             record: Vec::new(),
             records: Vec::new(),
@@ -239,10 +245,14 @@ impl FileWriter<'_> {
                 self.record.extend_from_slice(part);
                 self.position += len as u64;
                 if len as u64 == left {
-                    let record = std::mem::take(&mut self.record);
-                    self.put(index, &record)?;
-                    self.record = record;
-                    self.record.clear();
+                    let mut record = std::mem::take(&mut self.record);
+                    if self.position == self.end {
+                        self.put(index, record)?;
+                    } else {
+                        self.put(index, &record)?;
+                        record.clear();
+                        self.record = record;
+                    }
                 }
             }
             data = rest;
@@ -251,7 +261,7 @@ impl FileWriter<'_> {
     }
 
     /// Packs a record and puts it where it is to be.
-    fn put(&mut self, index: u64, plain: &[u8]) -> Result<()> {
+    fn put<'a>(&mut self, index: u64, plain: impl Into<Cow<'a, [u8]>>) -> Result<()> {
         let record = pack_record(&mut self.pending, plain, self.compression)?;
         self.records.push((index, record));
         Ok(())
@@ -353,7 +363,7 @@ impl FileWriter<'_> {
                 self.record[..head.len()].copy_from_slice(&head);
             }
             let record = std::mem::take(&mut self.record);
-            self.put(open, &record)?;
+            self.put(open, record)?;
             if open == last {
                 return Ok(());
             }
@@ -367,7 +377,7 @@ impl FileWriter<'_> {
             if self.record.len() > kept {
                 self.record.truncate(kept);
                 let record = std::mem::take(&mut self.record);
-                self.put(last, &record)?;
+                self.put(last, record)?;
             }
         }
         Ok(())
