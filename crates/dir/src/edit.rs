@@ -1,5 +1,7 @@
 //! Changing a directory page by page.
 
+use std::sync::Arc;
+
 use crate::layout::*;
 use crate::page::{format_page, make, put_entry, to_u8};
 use crate::pages::{Pages, PagesMut};
@@ -25,9 +27,9 @@ pub struct Editor<P> {
     pages: P,
     count: usize,
     /// Page 0.
-    header: Box<Page>,
+    header: Arc<Page>,
     /// The page used last besides page 0, and its number; 0 if there is none.
-    other: Box<Page>,
+    other: Arc<Page>,
     other_page: usize,
     room: Room,
 }
@@ -53,8 +55,7 @@ impl<P: Pages> Editor<P> {
         if !(1..=MAX_PAGES).contains(&present) {
             return Err(DirError::Length(present.saturating_mul(PAGE_SIZE)).into());
         }
-        let mut header = Box::new([0; PAGE_SIZE]);
-        pages.read(0, &mut header).map_err(EditError::Pages)?;
+        let header = pages.read(0).map_err(EditError::Pages)?;
         check_tag(&header, 0)?;
         // Very old directories do not count their pages.
         let count = match usize::from(read_u16(&*header, PAGE_COUNT)) {
@@ -65,12 +66,12 @@ impl<P: Pages> Editor<P> {
         Ok(Self::with(pages, count, header))
     }
 
-    fn with(pages: P, count: usize, header: Box<Page>) -> Self {
+    fn with(pages: P, count: usize, header: Arc<Page>) -> Self {
         Self {
             pages,
             count,
+            other: Arc::clone(&header),
             header,
-            other: Box::new([0; PAGE_SIZE]),
             other_page: 0,
             room: Room::default(),
         }
@@ -150,7 +151,7 @@ impl<P: Pages> Editor<P> {
             }
             check_place(position, self.count)?;
             let page = self.load(position / SLOTS)?;
-            let entry = entry_in(page, position)?;
+            let entry = entry_in(&**page, position)?;
             if wanted(entry.name) {
                 return Ok(Some(Found {
                     position,
@@ -161,21 +162,20 @@ impl<P: Pages> Editor<P> {
                 }));
             }
             previous = position;
-            position = usize::from(read_u16(page, position % SLOTS * SLOT_SIZE + NEXT));
+            position = usize::from(read_u16(&**page, position % SLOTS * SLOT_SIZE + NEXT));
         }
         Ok(None)
     }
 
     /// A page, from memory if it was the one used last.
-    fn load(&mut self, page: usize) -> Result<&mut Page, EditError<P::Error>> {
+    fn load(&mut self, page: usize) -> Result<&mut Arc<Page>, EditError<P::Error>> {
         if page == 0 {
             return Ok(&mut self.header);
         }
         if page != self.other_page {
-            self.other_page = 0;
-            let read = self.pages.read(page, &mut self.other);
-            read.map_err(EditError::Pages)?;
-            check_tag(&self.other, page)?;
+            let other = self.pages.read(page).map_err(EditError::Pages)?;
+            check_tag(&other, page)?;
+            self.other = other;
             self.other_page = page;
         }
         Ok(&mut self.other)
@@ -189,7 +189,7 @@ impl<P: PagesMut> Editor<P> {
     /// # Errors
     /// When the page cannot be written.
     pub fn create(mut pages: P, own: EntryId, parent: EntryId) -> Result<Self, P::Error> {
-        let header = Box::new(make(own, parent));
+        let header = Arc::new(make(own, parent));
         pages.write(0, &header)?;
         Ok(Self::with(pages, 1, header))
     }
@@ -258,8 +258,8 @@ impl<P: PagesMut> Editor<P> {
         let (page, slot) = self.find_room(slots)?;
         let head = head(hash(name));
         let next = usize::from(read_u16(&*self.header, head));
-        put_entry(self.load(page)?, slot, next, name, id);
-        put_u16(&mut self.header, head, page * SLOTS + slot);
+        put_entry(Arc::make_mut(self.load(page)?), slot, next, name, id);
+        put_u16(Arc::make_mut(&mut self.header), head, page * SLOTS + slot);
         if let Some(free) = self.allocation(page) {
             // A page was chosen that has as many by the map.
             *free -= to_u8(slots);
@@ -285,7 +285,7 @@ impl<P: PagesMut> Editor<P> {
                     continue;
                 }
             }
-            let bitmap = read_bitmap(&*self.load(page)?);
+            let bitmap = read_bitmap(&**self.load(page)?);
             let fits = |slot: &usize| bitmap & slot_bits(*slot, slots) == 0;
             if let Some(slot) = (first_slot(page)..=SLOTS - slots).find(fits) {
                 self.room.none_before(page, slots);
@@ -306,10 +306,12 @@ impl<P: PagesMut> Editor<P> {
             }
             *says = free;
         }
-        format_page(&mut self.other, page);
+        let mut other = [0; PAGE_SIZE];
+        format_page(&mut other, page);
+        self.other = Arc::new(other);
         self.other_page = page;
         self.count = page + 1;
-        put_u16(&mut self.header, PAGE_COUNT, self.count);
+        put_u16(Arc::make_mut(&mut self.header), PAGE_COUNT, self.count);
         Ok(())
     }
 
@@ -323,7 +325,7 @@ impl<P: PagesMut> Editor<P> {
             }
             *says = to_u8(free);
         }
-        let bytes = self.load(page)?;
+        let bytes = Arc::make_mut(self.load(page)?);
         let next = usize::from(read_u16(&*bytes, slot * SLOT_SIZE + NEXT));
         bytes[slot * SLOT_SIZE..][..found.slots * SLOT_SIZE].fill(0);
         let bitmap = read_bitmap(&*bytes) & !slot_bits(slot, found.slots);
@@ -337,7 +339,7 @@ impl<P: PagesMut> Editor<P> {
         if before != page {
             self.store(page)?;
         }
-        put_u16(self.load(before)?, link, next);
+        put_u16(Arc::make_mut(self.load(before)?), link, next);
         self.store(before)?;
         if before != 0 && page < ALLOCATION_PAGES {
             self.store(0)?;
@@ -347,13 +349,13 @@ impl<P: PagesMut> Editor<P> {
 
     /// What the allocation map says of a page, if it has a byte for it.
     fn allocation(&mut self, page: usize) -> Option<&mut u8> {
-        (page < ALLOCATION_PAGES).then(|| &mut self.header[ALLOCATION + page])
+        (page < ALLOCATION_PAGES).then(|| &mut Arc::make_mut(&mut self.header)[ALLOCATION + page])
     }
 
     fn wrong_allocation(&mut self, page: usize, says: u8) -> EditError<P::Error> {
         match self.load(page) {
             Ok(bytes) => {
-                let free = to_u8(read_bitmap(bytes).count_zeros() as usize);
+                let free = to_u8(read_bitmap(&**bytes).count_zeros() as usize);
                 DirError::AllocationMap { page, says, free }.into()
             }
             Err(error) => error,

@@ -1,6 +1,7 @@
 //! Where an editor finds a directory's pages.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 
 use crate::layout::{PAGE_SIZE, Page};
 
@@ -16,7 +17,7 @@ pub trait Pages {
     ///
     /// # Errors
     /// When the place where pages are kept fails.
-    fn read(&mut self, page: usize, into: &mut Page) -> Result<(), Self::Error>;
+    fn read(&mut self, page: usize) -> Result<Arc<Page>, Self::Error>;
 }
 
 /// Pages that can be changed.
@@ -25,7 +26,7 @@ pub trait PagesMut: Pages {
     ///
     /// # Errors
     /// When the place where pages are kept fails.
-    fn write(&mut self, page: usize, data: &Page) -> Result<(), Self::Error>;
+    fn write(&mut self, page: usize, data: &Arc<Page>) -> Result<(), Self::Error>;
 }
 
 impl<P: Pages + ?Sized> Pages for &mut P {
@@ -35,13 +36,13 @@ impl<P: Pages + ?Sized> Pages for &mut P {
         (**self).count()
     }
 
-    fn read(&mut self, page: usize, into: &mut Page) -> Result<(), Self::Error> {
-        (**self).read(page, into)
+    fn read(&mut self, page: usize) -> Result<Arc<Page>, Self::Error> {
+        (**self).read(page)
     }
 }
 
 impl<P: PagesMut + ?Sized> PagesMut for &mut P {
-    fn write(&mut self, page: usize, data: &Page) -> Result<(), Self::Error> {
+    fn write(&mut self, page: usize, data: &Arc<Page>) -> Result<(), Self::Error> {
         (**self).write(page, data)
     }
 }
@@ -54,20 +55,18 @@ impl Pages for Vec<u8> {
         self.len() / PAGE_SIZE
     }
 
-    fn read(&mut self, page: usize, into: &mut Page) -> Result<(), Infallible> {
-        let at = page * PAGE_SIZE;
-        into.copy_from_slice(&self[at..at + PAGE_SIZE]);
-        Ok(())
+    fn read(&mut self, page: usize) -> Result<Arc<Page>, Infallible> {
+        Ok(Arc::new(self.as_chunks().0[page]))
     }
 }
 
 impl PagesMut for Vec<u8> {
-    fn write(&mut self, page: usize, data: &Page) -> Result<(), Infallible> {
+    fn write(&mut self, page: usize, data: &Arc<Page>) -> Result<(), Infallible> {
         let at = page * PAGE_SIZE;
         if page == self.count() {
             self.resize(at + PAGE_SIZE, 0);
         }
-        self[at..at + PAGE_SIZE].copy_from_slice(data);
+        self[at..at + PAGE_SIZE].copy_from_slice(&**data);
         Ok(())
     }
 }

@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::sync::Arc;
 
 use proptest::prelude::*;
 
@@ -21,14 +22,14 @@ impl Pages for Watched {
         self.data.count()
     }
 
-    fn read(&mut self, page: usize, into: &mut Page) -> Result<(), Infallible> {
+    fn read(&mut self, page: usize) -> Result<Arc<Page>, Infallible> {
         self.read.push(page);
-        self.data.read(page, into)
+        self.data.read(page)
     }
 }
 
 impl PagesMut for Watched {
-    fn write(&mut self, page: usize, data: &Page) -> Result<(), Infallible> {
+    fn write(&mut self, page: usize, data: &Arc<Page>) -> Result<(), Infallible> {
         self.written.push(page);
         self.data.write(page, data)
     }
@@ -168,14 +169,14 @@ impl Pages for Broken {
         self.0.count()
     }
 
-    fn read(&mut self, page: usize, into: &mut Page) -> Result<(), usize> {
-        let Ok(()) = self.0.read(page, into);
-        if page == 0 { Ok(()) } else { Err(page) }
+    fn read(&mut self, page: usize) -> Result<Arc<Page>, usize> {
+        let Ok(data) = self.0.read(page);
+        if page == 0 { Ok(data) } else { Err(page) }
     }
 }
 
 impl PagesMut for Broken {
-    fn write(&mut self, page: usize, _data: &Page) -> Result<(), usize> {
+    fn write(&mut self, page: usize, _data: &Arc<Page>) -> Result<(), usize> {
         Err(page)
     }
 }

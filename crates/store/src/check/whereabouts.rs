@@ -76,9 +76,7 @@ fn path(reader: &Reader, at: At, vnode: u32) -> Result<Option<String>> {
         };
         let mut data = Vec::new();
         for page in 0..usize::try_from(parent.length).unwrap_or(usize::MAX) / PAGE_SIZE {
-            let mut bytes = [0; PAGE_SIZE];
-            read_page(&**reader, at, node.parent, page, &mut bytes)?;
-            data.extend_from_slice(&bytes);
+            data.extend_from_slice(&*read_page(&**reader, at, node.parent, page)?);
         }
         let Ok(directory) = Directory::new(&data) else {
             return Ok(None);

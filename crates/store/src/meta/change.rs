@@ -28,15 +28,23 @@ pub(crate) struct SegmentDelta {
 #[derive(Default)]
 pub(crate) struct Kept {
     pub(crate) segments: BTreeMap<u32, SegmentDelta>,
-    pub(crate) rows: Vec<(Table, Box<[u8]>)>,
+    /// Rows in the order they were written; one may be there several times.
+    pub(crate) rows: Vec<WrittenRow>,
     /// New records.
     pub(crate) records: Vec<Extent>,
 }
 
-/// A value as it was before a change.
-struct Undo {
-    table: Table,
-    key: Box<[u8]>,
+/// A row that was written.
+pub(crate) struct WrittenRow {
+    pub(crate) table: Table,
+    pub(crate) key: Box<[u8]>,
+    /// Its sealed value, or that it was deleted.
+    pub(crate) sealed: Option<Vec<u8>>,
+}
+
+/// A write, and the sealed value before it.
+struct Write {
+    row: WrittenRow,
     old: Option<Box<[u8]>>,
 }
 
@@ -48,7 +56,7 @@ pub(crate) struct Change<'c, 'e> {
     env: &'c Env,
     /// Seconds since 1970.
     now: u32,
-    undo: Vec<Undo>,
+    writes: Vec<Write>,
     segments: BTreeMap<u32, SegmentDelta>,
     records: Vec<Extent>,
     /// Generations of the live members of the tree looked at last.
@@ -71,7 +79,7 @@ impl<'c, 'e> Change<'c, 'e> {
             txn,
             env,
             now,
-            undo: Vec::new(),
+            writes: Vec::new(),
             segments: BTreeMap::new(),
             records: Vec::new(),
             members: None,
@@ -85,40 +93,46 @@ impl<'c, 'e> Change<'c, 'e> {
 
     /// Sets a key's value.
     pub(crate) fn put(&mut self, table: Table, key: &[u8], value: Vec<u8>) -> Result<()> {
-        self.remember(table, key)?;
+        let old = self.old(table, key)?;
         let sealed = seal(table, key, value);
         let put = self.env.table(table).put(self.txn, key, &sealed);
-        put.map_err(|e| self.env.database(e))
+        put.map_err(|e| self.env.database(e))?;
+        self.note(table, key, old, Some(sealed));
+        Ok(())
     }
 
     /// Removes a key, if it is there.
     pub(crate) fn delete(&mut self, table: Table, key: &[u8]) -> Result<()> {
-        if self.remember(table, key)? {
+        let old = self.old(table, key)?;
+        if old.is_some() {
             let deleted = self.env.table(table).delete(self.txn, key);
             deleted.map_err(|e| self.env.database(e))?;
+            self.note(table, key, old, None);
         }
         Ok(())
     }
 
-    fn remember(&mut self, table: Table, key: &[u8]) -> Result<bool> {
+    /// The value before a write.
+    fn old(&self, table: Table, key: &[u8]) -> Result<Option<Box<[u8]>>> {
         let old = self.env.table(table).get(self.txn, key);
-        let old = old.map_err(|e| self.env.database(e))?.map(Box::from);
-        let was = old.is_some();
-        self.undo.push(Undo {
-            table,
-            key: key.into(),
+        Ok(old.map_err(|e| self.env.database(e))?.map(Box::from))
+    }
+
+    fn note(&mut self, table: Table, key: &[u8], old: Option<Box<[u8]>>, sealed: Option<Vec<u8>>) {
+        let key = key.into();
+        self.writes.push(Write {
+            row: WrittenRow { table, key, sealed },
             old,
         });
-        Ok(was)
     }
 
     /// Takes everything back.
     pub(crate) fn roll_back(mut self) -> Result<()> {
-        while let Some(undo) = self.undo.pop() {
-            let table = self.env.table(undo.table);
-            let done = match &undo.old {
-                Some(old) => table.put(self.txn, &undo.key, old),
-                None => table.delete(self.txn, &undo.key).map(|_was| ()),
+        while let Some(Write { row, old }) = self.writes.pop() {
+            let table = self.env.table(row.table);
+            let done = match &old {
+                Some(old) => table.put(self.txn, &row.key, old),
+                None => table.delete(self.txn, &row.key).map(|_was| ()),
             };
             done.map_err(|e| self.env.database(e))?;
         }
@@ -130,11 +144,7 @@ impl<'c, 'e> Change<'c, 'e> {
         Kept {
             segments: self.segments,
             records: self.records,
-            rows: self
-                .undo
-                .into_iter()
-                .map(|undo| (undo.table, undo.key))
-                .collect(),
+            rows: self.writes.into_iter().map(|write| write.row).collect(),
         }
     }
 
@@ -152,12 +162,6 @@ impl<'c, 'e> Change<'c, 'e> {
             None => self.env.table(table).delete(self.txn, key).map(|_was| ()),
         };
         done.map_err(|e| self.env.database(e))
-    }
-
-    /// A row as it is stored.
-    pub(crate) fn sealed(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>> {
-        let found = self.env.table(table).get(self.txn, key);
-        found.map_err(|e| self.env.database(e))
     }
 
     /// Sets a volume's row.

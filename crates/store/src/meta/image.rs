@@ -29,8 +29,8 @@ pub(crate) struct Image {
 
 impl Image {
     /// The page of a number, if it is known.
-    pub(crate) fn page(&self, page: usize) -> Option<&Page> {
-        self.pages.get(page)?.as_deref()
+    pub(crate) fn page(&self, page: usize) -> Option<&Arc<Page>> {
+        self.pages.get(page)?.as_ref()
     }
 
     /// Notes a page.

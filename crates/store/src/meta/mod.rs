@@ -18,7 +18,7 @@ mod tests;
 mod versions;
 
 pub(crate) use base::Base;
-pub(crate) use change::{Change, FIRST_GENERATION, Kept};
+pub(crate) use change::{Change, FIRST_GENERATION, Kept, WrittenRow};
 pub(crate) use env::{Env, Table, View};
 pub(crate) use hold::Hold;
 pub(crate) use image::Image;

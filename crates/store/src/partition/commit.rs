@@ -19,7 +19,7 @@ use super::pending::Deferred;
 use super::{Core, logged};
 use crate::config::Durability;
 use crate::error::{Result, StoreError};
-use crate::meta::{Change, Kept, Log, Rows, Table};
+use crate::meta::{Change, Kept, Log, Rows, WrittenRow};
 
 /// Most operations in one commit.
 const BATCH: usize = 512;
@@ -413,7 +413,7 @@ impl Work<'_> {
         }
         let mut rows = std::mem::take(&mut kept.rows);
         rows.extend(change.finish().rows);
-        self.frame(&Change::new(&mut txn, &core.env, now), rows)?;
+        self.frame(rows);
         let in_log = wrote && logged::fits(&kept);
         if in_log {
             let added = logged::add(&mut self.log, &kept, &core.segments, &deferred);
@@ -446,14 +446,15 @@ impl Work<'_> {
     }
 
     /// Puts the rows a batch changed, as they are now, into the log's next frame.
-    fn frame(&mut self, change: &Change<'_, '_>, mut rows: Vec<(Table, Box<[u8]>)>) -> Result<()> {
-        rows.sort_unstable();
-        rows.dedup();
+    fn frame(&mut self, mut rows: Vec<WrittenRow>) {
+        // Stable: of the same row's writes the last one stays the last.
+        rows.sort_by(|a, b| (a.table, &a.key).cmp(&(b.table, &b.key)));
         self.log.begin();
-        for (table, key) in rows {
-            self.log.row(table, &key, change.sealed(table, &key)?);
+        for same in rows.chunk_by(|a, b| (a.table, &a.key) == (b.table, &b.key)) {
+            if let Some(row) = same.last() {
+                self.log.row(row.table, &row.key, row.sealed.as_deref());
+            }
         }
-        Ok(())
     }
 }
 

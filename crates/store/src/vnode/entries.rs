@@ -5,7 +5,7 @@ use afar_dir::EntryId;
 use afar_types::{Fid, PtsId, UnixTime, VnodeId};
 
 use super::edit::Edit;
-use super::pages::pack_page;
+use super::packing::pack_page;
 use super::write::{RECORD_SHIFT, record_of};
 use super::{VnodeStatus, check_target};
 use crate::error::{Result, StoreError};

@@ -3,6 +3,7 @@
 mod attributes;
 mod edit;
 mod entries;
+mod packing;
 mod pages;
 mod read;
 mod write;
@@ -17,7 +18,8 @@ use crate::volume::Volume;
 
 pub use attributes::SetAttributes;
 pub use entries::{Created, Linked, NewVnode, Removed, Renamed};
-pub(crate) use pages::{pack_page, read_page, unpack_page};
+pub(crate) use packing::{pack_page, unpack_page};
+pub(crate) use pages::read_page;
 pub use read::StoredRecord;
 pub use write::{FileWriter, StoreOptions};
 pub(crate) use write::{RECORD_SHIFT, pack_record, shift_for};

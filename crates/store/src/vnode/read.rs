@@ -325,11 +325,10 @@ pub(crate) fn read_record(
 }
 
 fn read_pages(rows: &impl Rows, at: At, vnode: u32, offset: u64, out: &mut [u8]) -> Result<()> {
-    let mut page = [0; PAGE_SIZE];
     let mut position = usize::try_from(offset).unwrap_or(usize::MAX);
     let mut out = out;
     while !out.is_empty() {
-        read_page(rows, at, vnode, position / PAGE_SIZE, &mut page)?;
+        let page = read_page(rows, at, vnode, position / PAGE_SIZE)?;
         let from = position % PAGE_SIZE;
         let len = out.len().min(PAGE_SIZE - from);
         let (part, rest) = out.split_at_mut(len);
