@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::layout::*;
-use crate::page::{format_page, make, put_entry, to_u8};
+use crate::page::{empty_page, make, put_entry, to_u8};
 use crate::pages::{Pages, PagesMut};
 use crate::read::{Circle, check_place, entry_in};
 use crate::room::Room;
@@ -151,7 +151,7 @@ impl<P: Pages> Editor<P> {
             }
             check_place(position, self.count)?;
             let page = self.load(position / SLOTS)?;
-            let entry = entry_in(&**page, position)?;
+            let entry = entry_in(page, position)?;
             if wanted(entry.name) {
                 return Ok(Some(Found {
                     position,
@@ -162,13 +162,22 @@ impl<P: Pages> Editor<P> {
                 }));
             }
             previous = position;
-            position = usize::from(read_u16(&**page, position % SLOTS * SLOT_SIZE + NEXT));
+            position = usize::from(read_u16(page, position % SLOTS * SLOT_SIZE + NEXT));
         }
         Ok(None)
     }
 
     /// A page, from memory if it was the one used last.
-    fn load(&mut self, page: usize) -> Result<&mut Arc<Page>, EditError<P::Error>> {
+    fn load(&mut self, page: usize) -> Result<&Page, EditError<P::Error>> {
+        Ok(self.loaded(page)?)
+    }
+
+    /// The same, to be changed: a copy if somebody else has it too.
+    fn load_mut(&mut self, page: usize) -> Result<&mut Page, EditError<P::Error>> {
+        Ok(Arc::make_mut(self.loaded(page)?))
+    }
+
+    fn loaded(&mut self, page: usize) -> Result<&mut Arc<Page>, EditError<P::Error>> {
         if page == 0 {
             return Ok(&mut self.header);
         }
@@ -258,8 +267,8 @@ impl<P: PagesMut> Editor<P> {
         let (page, slot) = self.find_room(slots)?;
         let head = head(hash(name));
         let next = usize::from(read_u16(&*self.header, head));
-        put_entry(Arc::make_mut(self.load(page)?), slot, next, name, id);
-        put_u16(Arc::make_mut(&mut self.header), head, page * SLOTS + slot);
+        put_entry(self.load_mut(page)?, slot, next, name, id);
+        put_u16(self.header_mut(), head, page * SLOTS + slot);
         if let Some(free) = self.allocation(page) {
             // A page was chosen that has as many by the map.
             *free -= to_u8(slots);
@@ -285,7 +294,7 @@ impl<P: PagesMut> Editor<P> {
                     continue;
                 }
             }
-            let bitmap = read_bitmap(&**self.load(page)?);
+            let bitmap = read_bitmap(self.load(page)?);
             let fits = |slot: &usize| bitmap & slot_bits(*slot, slots) == 0;
             if let Some(slot) = (first_slot(page)..=SLOTS - slots).find(fits) {
                 self.room.none_before(page, slots);
@@ -306,12 +315,10 @@ impl<P: PagesMut> Editor<P> {
             }
             *says = free;
         }
-        let mut other = [0; PAGE_SIZE];
-        format_page(&mut other, page);
-        self.other = Arc::new(other);
+        self.other = Arc::new(empty_page(page));
         self.other_page = page;
         self.count = page + 1;
-        put_u16(Arc::make_mut(&mut self.header), PAGE_COUNT, self.count);
+        put_u16(self.header_mut(), PAGE_COUNT, page + 1);
         Ok(())
     }
 
@@ -325,7 +332,7 @@ impl<P: PagesMut> Editor<P> {
             }
             *says = to_u8(free);
         }
-        let bytes = Arc::make_mut(self.load(page)?);
+        let bytes = self.load_mut(page)?;
         let next = usize::from(read_u16(&*bytes, slot * SLOT_SIZE + NEXT));
         bytes[slot * SLOT_SIZE..][..found.slots * SLOT_SIZE].fill(0);
         let bitmap = read_bitmap(&*bytes) & !slot_bits(slot, found.slots);
@@ -339,7 +346,7 @@ impl<P: PagesMut> Editor<P> {
         if before != page {
             self.store(page)?;
         }
-        put_u16(Arc::make_mut(self.load(before)?), link, next);
+        put_u16(self.load_mut(before)?, link, next);
         self.store(before)?;
         if before != 0 && page < ALLOCATION_PAGES {
             self.store(0)?;
@@ -347,15 +354,19 @@ impl<P: PagesMut> Editor<P> {
         Ok(())
     }
 
+    fn header_mut(&mut self) -> &mut Page {
+        Arc::make_mut(&mut self.header)
+    }
+
     /// What the allocation map says of a page, if it has a byte for it.
     fn allocation(&mut self, page: usize) -> Option<&mut u8> {
-        (page < ALLOCATION_PAGES).then(|| &mut Arc::make_mut(&mut self.header)[ALLOCATION + page])
+        (page < ALLOCATION_PAGES).then(|| &mut self.header_mut()[ALLOCATION + page])
     }
 
     fn wrong_allocation(&mut self, page: usize, says: u8) -> EditError<P::Error> {
         match self.load(page) {
             Ok(bytes) => {
-                let free = to_u8(read_bitmap(&**bytes).count_zeros() as usize);
+                let free = to_u8(read_bitmap(bytes).count_zeros() as usize);
                 DirError::AllocationMap { page, says, free }.into()
             }
             Err(error) => error,

@@ -7,8 +7,7 @@ use crate::layout::*;
 /// its own parent.
 #[must_use]
 pub fn make(own: EntryId, parent: EntryId) -> Page {
-    let mut page = [0; PAGE_SIZE];
-    format_page(&mut page, 0);
+    let mut page = empty_page(0);
     put_u16(&mut page, PAGE_COUNT, 1);
     page[ALLOCATION..ALLOCATION + ALLOCATION_PAGES].fill(NO_PAGE);
     page[ALLOCATION] = page[FREE_COUNT] - 2;
@@ -20,11 +19,12 @@ pub fn make(own: EntryId, parent: EntryId) -> Page {
 }
 
 /// Makes an empty page with its own slots in use. Its free count is never changed after that.
-pub(crate) fn format_page(bytes: &mut Page, page: usize) {
-    bytes.fill(0);
-    put_u16(bytes, PAGE_TAG, usize::from(TAG));
+pub(crate) fn empty_page(page: usize) -> Page {
+    let mut bytes = [0; PAGE_SIZE];
+    put_u16(&mut bytes, PAGE_TAG, usize::from(TAG));
     bytes[FREE_COUNT] = to_u8(SLOTS - first_slot(page));
-    put_bitmap(bytes, slot_bits(0, first_slot(page)));
+    put_bitmap(&mut bytes, slot_bits(0, first_slot(page)));
+    bytes
 }
 
 /// Writes an entry into free slots and marks them as used.

@@ -118,6 +118,7 @@ impl<'c, 'e> Change<'c, 'e> {
         Ok(old.map_err(|e| self.env.database(e))?.map(Box::from))
     }
 
+    /// Keeps what a write put there, for the log, and what was there, for taking it back.
     fn note(&mut self, table: Table, key: &[u8], old: Option<Box<[u8]>>, sealed: Option<Vec<u8>>) {
         let key = key.into();
         self.writes.push(Write {

@@ -2,8 +2,8 @@
 //!
 //! It takes all operations that wait, runs them in one transaction, makes the records they refer to
 //! durable unless the log does ([`super::logged`]), appends to the log, commits, syncs the log, and
-//! only then answers them. While one commit is on its way to the disk the next operations gather, so the more clients
-//! wait, the more share a commit.
+//! only then answers them. While one commit is on its way to the disk the next operations gather, so
+//! the more clients wait, the more share a commit.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -411,9 +411,8 @@ impl Work<'_> {
             row.live = row.live.saturating_add_signed(delta.live);
             change.put_segment(*number, row)?;
         }
-        let mut rows = std::mem::take(&mut kept.rows);
-        rows.extend(change.finish().rows);
-        self.frame(rows);
+        merge(&mut kept, change.finish());
+        self.frame(std::mem::take(&mut kept.rows));
         let in_log = wrote && logged::fits(&kept);
         if in_log {
             let added = logged::add(&mut self.log, &kept, &core.segments, &deferred);

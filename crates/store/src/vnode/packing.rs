@@ -2,8 +2,8 @@
 //!
 //! Two rows of up to 2000 octets share a database page, where a whole directory page would take one for
 //! itself. And each change of a directory writes two of its pages, so packing them must cost little: of
-//! a directory's entries about half the octets are zeros, and leaving those out takes a fifth of what
-//! LZ4 takes, for a shorter row.
+//! a directory's entries about half the octets are zeros, and leaving those out of all pages takes half
+//! the time of packing the long ones with LZ4, for shorter rows.
 
 use afar_dir::{PAGE_SIZE, Page};
 
