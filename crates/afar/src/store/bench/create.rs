@@ -16,8 +16,8 @@ use super::{Bench, progress};
 
 /// Pairs of slices in a run: disks are slower at times, so only neighbours are compared.
 const PAIRS: usize = 5;
-/// Links are removed again when a directory has so many.
-const LINKS: u32 = 5_000;
+/// Links are removed again before a slice if a directory has so many.
+const LINKS: usize = 5_000;
 
 /// What is done over and over.
 #[derive(Clone, Copy, PartialEq)]
@@ -67,6 +67,9 @@ pub(super) fn run(bench: &Bench) -> anyhow::Result<Vec<Row>> {
         let (mut syncs, mut rates, mut ratios, mut batch, mut worst) =
             (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for _ in 0..pairs {
+            for writer in &mut writers {
+                writer.make_room()?;
+            }
             let sync = sync_rate(&place, slice)?;
             bar.advance(1);
             let before = partition.commit_stats();
@@ -150,7 +153,9 @@ impl Writer {
     fn go_on(&mut self, work: Work, until: Instant) -> anyhow::Result<Vec<f64>> {
         let mut times = Vec::new();
         while Instant::now() < until {
-            self.prepare(work)?;
+            if work == Work::Unlink && self.links.is_empty() && self.files.is_empty() {
+                self.once(Work::Create)?;
+            }
             let start = Instant::now();
             self.once(work)?;
             times.push(start.elapsed().as_secs_f64() * 1e3);
@@ -158,18 +163,12 @@ impl Writer {
         Ok(times)
     }
 
-    /// Makes room for a link, or something to remove; seldom needed.
-    fn prepare(&mut self, work: Work) -> anyhow::Result<()> {
-        match work {
-            Work::Link if self.links.len() >= LINKS as usize => {
-                while !self.links.is_empty() {
-                    self.once(Work::Unlink)?;
-                }
+    /// Removes links if there are many.
+    fn make_room(&mut self) -> anyhow::Result<()> {
+        if self.links.len() >= LINKS {
+            while !self.links.is_empty() {
+                self.once(Work::Unlink)?;
             }
-            Work::Unlink if self.links.is_empty() && self.files.is_empty() => {
-                self.once(Work::Create)?;
-            }
-            _ => {}
         }
         Ok(())
     }
