@@ -97,8 +97,9 @@ impl Core {
         let whole = part.len() == extent.plain as usize;
         if whole {
             self.segments.read_range(extent, within, out)?;
-            // Most of what is read from one end to the other is read once.
-            if SEEN.again(key) {
+            // Most of what is read from one end to the other is read once, and takes nobody's place.
+            let room = CACHE.capacity().saturating_sub(CACHE.weight());
+            if SEEN.again(key) || room > out.len() as u64 {
                 CACHE.insert(key, Arc::from(&*out));
             }
             return Ok(());
