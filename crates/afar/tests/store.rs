@@ -142,14 +142,14 @@ fn a_partition_is_made_once() {
     let path = dir.path().join("vicepb");
     let path = path.to_str().unwrap();
     let said = done(&["init", path]);
-    assert_eq!(said, format!("{path}: a partition of format version 1\n"));
+    assert_eq!(said, format!("{path}: a partition of format version 2\n"));
     let error = refused(&["init", path], 1);
     assert!(
         error.contains("a new partition needs an empty directory"),
         "{error}"
     );
     let stat = reports(&["stat", path]).remove(0);
-    assert_eq!(stat["format_version"], 1);
+    assert_eq!(stat["format_version"], 2);
     assert_eq!(stat["dedup"], false);
     assert_eq!(stat["volumes"]["total"], 0);
 

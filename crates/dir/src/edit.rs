@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::chains::{Chains, Link};
 use crate::layout::*;
 use crate::page::{empty_page, make, put_entry, to_u8};
 use crate::pages::{Pages, PagesMut};
@@ -32,6 +33,7 @@ pub struct Editor<P> {
     other: Arc<Page>,
     other_page: usize,
     room: Room,
+    chains: Chains,
 }
 
 /// Where an entry is, and what leads to it.
@@ -74,20 +76,21 @@ impl<P: Pages> Editor<P> {
             header,
             other_page: 0,
             room: Room::default(),
+            chains: Chains::default(),
         }
     }
 
     /// Takes what an editor of the same directory knew, if nothing else has changed it since.
     #[must_use]
-    pub fn with_room(mut self, room: Room) -> Self {
-        self.room = room;
+    pub fn knowing(mut self, room: Room, chains: Chains) -> Self {
+        (self.room, self.chains) = (room, chains);
         self
     }
 
-    /// Where room is, for the directory's next editor.
+    /// Where room is and what is on the chains, for the directory's next editor.
     #[must_use]
-    pub fn room(&self) -> Room {
-        self.room
+    pub fn known(self) -> (Room, Chains) {
+        (self.room, self.chains)
     }
 
     /// The pages the editor was made with.
@@ -133,7 +136,40 @@ impl<P: Pages> Editor<P> {
     }
 
     fn find(&mut self, name: &[u8]) -> Result<Option<Found>, EditError<P::Error>> {
-        self.walk(hash(name), |other| other == name)
+        let print = print(name);
+        let chain = chain_of(print);
+        let Some(links) = self.chains.get(chain) else {
+            let mut passed = Vec::new();
+            let found = self.walk_noting(chain, |other| other == name, Some(&mut passed))?;
+            if found.is_none() && Chains::is_long(passed.len()) {
+                self.chains.set(chain, passed);
+            }
+            return Ok(found);
+        };
+        // Few others have the same print.
+        let alike: Vec<usize> = (0..links.len())
+            .rev()
+            .filter(|index| links[*index].print == print)
+            .collect();
+        for index in alike {
+            let Some(links) = self.chains.get(chain) else {
+                break;
+            };
+            let position = usize::from(links[index].position);
+            let previous = links.get(index + 1);
+            let previous = previous.map_or(0, |link| usize::from(link.position));
+            let entry = entry_in(self.load(position / SLOTS)?, position)?;
+            if entry.name == name {
+                return Ok(Some(Found {
+                    position,
+                    previous,
+                    chain,
+                    slots: slots_for(name.len()),
+                    id: entry.id,
+                }));
+            }
+        }
+        Ok(None)
     }
 
     /// Goes along a chain to the first entry with a name like that.
@@ -141,6 +177,16 @@ impl<P: Pages> Editor<P> {
         &mut self,
         chain: usize,
         wanted: impl Fn(&[u8]) -> bool,
+    ) -> Result<Option<Found>, EditError<P::Error>> {
+        self.walk_noting(chain, wanted, None)
+    }
+
+    /// The same, noting the entries that were passed.
+    fn walk_noting(
+        &mut self,
+        chain: usize,
+        wanted: impl Fn(&[u8]) -> bool,
+        mut passed: Option<&mut Vec<Link>>,
     ) -> Result<Option<Found>, EditError<P::Error>> {
         let mut previous = 0;
         let mut position = usize::from(read_u16(&*self.header, head(chain)));
@@ -160,6 +206,9 @@ impl<P: Pages> Editor<P> {
                     slots: slots_for(entry.name.len()),
                     id: entry.id,
                 }));
+            }
+            if let Some(passed) = &mut passed {
+                passed.push(Link::new(position, entry.name));
             }
             previous = position;
             position = usize::from(read_u16(page, position % SLOTS * SLOT_SIZE + NEXT));
@@ -268,7 +317,9 @@ impl<P: PagesMut> Editor<P> {
         let head = head(hash(name));
         let next = usize::from(read_u16(&*self.header, head));
         put_entry(self.load_mut(page)?, slot, next, name, id);
-        put_u16(self.header_mut(), head, page * SLOTS + slot);
+        let position = page * SLOTS + slot;
+        put_u16(self.header_mut(), head, position);
+        self.chains.push(hash(name), Link::new(position, name));
         if let Some(free) = self.allocation(page) {
             // A page was chosen that has as many by the map.
             *free -= to_u8(slots);
@@ -338,6 +389,7 @@ impl<P: PagesMut> Editor<P> {
         let bitmap = read_bitmap(&*bytes) & !slot_bits(slot, found.slots);
         put_bitmap(bytes, bitmap);
         self.room.freed(page);
+        self.chains.remove(found.chain, found.position);
 
         let (before, link) = match found.previous {
             0 => (0, head(found.chain)),

@@ -45,9 +45,18 @@ pub(crate) const fn first_slot(page: usize) -> usize {
 /// The hash chain that a name is on.
 #[must_use]
 pub fn hash(name: &[u8]) -> usize {
-    let sum = name.iter().fold(0u32, |sum, &byte| {
+    chain_of(print(name))
+}
+
+/// What the chain of a name follows from. Names on one chain differ in it, mostly.
+pub(crate) fn print(name: &[u8]) -> u32 {
+    name.iter().fold(0u32, |sum, &byte| {
         sum.wrapping_mul(173).wrapping_add(u32::from(byte))
-    });
+    })
+}
+
+/// The chain of the names with this print.
+pub(crate) fn chain_of(sum: u32) -> usize {
     let chain = (sum % 128) as usize;
     // The sum was a signed number once, and its remainder negative.
     if chain != 0 && sum >= 1 << 31 {

@@ -22,6 +22,7 @@
 //! ```
 
 mod builder;
+mod chains;
 mod check;
 mod edit;
 mod error;
@@ -32,6 +33,7 @@ mod read;
 mod room;
 
 pub use builder::DirectoryBuilder;
+pub use chains::Chains;
 pub use check::{MAX_PROBLEMS, check};
 pub use edit::Editor;
 pub use error::{DirError, EditError, EntryProblem};

@@ -1,6 +1,7 @@
 //! Reading a directory that may be damaged or hostile.
 
 use afar_types::{Uniquifier, VnodeId};
+use memchr::memchr;
 
 use crate::layout::*;
 use crate::{DirError, EntryId, EntryProblem};
@@ -121,7 +122,8 @@ pub(crate) fn entry_in(bytes: &[u8], position: usize) -> Result<Entry<'_>, DirEr
     let slot = position % SLOTS;
     let entry = bytes.get(slot * SLOT_SIZE..).unwrap_or_default();
     let rest = entry.get(NAME..).unwrap_or_default();
-    let end = rest.iter().take(MAX_NAME + 1).position(|&byte| byte == 0);
+    let rest = rest.get(..=MAX_NAME).unwrap_or(rest);
+    let end = memchr(0, rest);
     let name = end.and_then(|end| rest.get(..end));
     let name = name.ok_or_else(|| bad(position, EntryProblem::Unterminated))?;
     // A name may end in the page although the slots counted for it do not.
@@ -133,7 +135,7 @@ pub(crate) fn entry_in(bytes: &[u8], position: usize) -> Result<Entry<'_>, DirEr
     if read_bitmap(bytes) & bits != bits {
         return Err(bad(position, EntryProblem::Free));
     }
-    if name.is_empty() || name.contains(&b'/') {
+    if name.is_empty() || memchr(b'/', name).is_some() {
         return Err(bad(position, EntryProblem::Name));
     }
     let vnode = VnodeId(read_u32(entry, VNODE));

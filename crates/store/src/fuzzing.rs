@@ -5,7 +5,7 @@ use crate::meta::{
     dead_key, logged_rows, member_key, row_key, split_change_key, split_dead_key, split_member_key,
     split_row_key,
 };
-use crate::vnode::{pack_page, unpack_page};
+use crate::vnode::{apply, difference, pack_page, unpack_page};
 
 /// Decodes a row of the database. The first octet says of which sort; the rest is the row.
 ///
@@ -16,7 +16,7 @@ pub fn row(data: &[u8]) {
     let Some((sort, bytes)) = data.split_first() else {
         return;
     };
-    let again = match sort % 14 {
+    let again = match sort % 15 {
         0 => VolumeRow::from_bytes(bytes).map(VolumeRow::to_bytes),
         1 => VolumeInfo::from_bytes(bytes).map(|info| info.to_bytes()),
         2 => VnodeRow::from_bytes(bytes).map(|row| row.to_bytes()),
@@ -30,11 +30,12 @@ pub fn row(data: &[u8]) {
         10 => DoomedKey::from_bytes(bytes).map(|key| key.to_bytes().to_vec()),
         11 => return page(bytes),
         12 => return log(bytes),
+        13 => return changes(bytes),
         // Its checksum keeps all but a few inputs from getting far.
         _ => return drop(Base::from_bytes(bytes)),
     };
     if let Some(again) = again {
-        assert_eq!(again, bytes, "row of sort {}", sort % 14);
+        assert_eq!(again, bytes, "row of sort {}", sort % 15);
     }
 }
 
@@ -47,6 +48,19 @@ fn log(bytes: &[u8]) {
         left = left.checked_sub(len).expect("rows lie in their frame");
     }
     assert_eq!(left, 0, "a frame without a bad row is all rows");
+}
+
+/// What has changed can be told in many ways, so not its row but the page is the same again.
+fn changes(bytes: &[u8]) {
+    let base = [7; afar_dir::PAGE_SIZE];
+    let mut page = base;
+    if apply(bytes, &mut page).is_some()
+        && let Some(changes) = difference(&base, &page)
+    {
+        let mut again = base;
+        let made = apply(&changes, &mut again);
+        assert!(made.is_some() && again == page, "a page that was changed");
+    }
 }
 
 /// A page can be packed in two ways, so not its row but the page is the same again.

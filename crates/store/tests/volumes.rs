@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that fails panics")]
 
+use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -49,6 +50,33 @@ fn read(volume: &Volume, fid: Fid) -> Vec<u8> {
 fn noise(len: usize, seed: u64) -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(seed);
     (0..len).map(|_| random.u8(..)).collect()
+}
+
+#[test]
+fn partitions_of_an_older_format_are_taken_over() {
+    let dir = TempDir::new().unwrap();
+    let fid = {
+        let partition = init(dir.path());
+        file(&volume(&partition, 1), "a", b"text")
+    };
+    let format = dir.path().join("format");
+    assert_eq!(fs::read_to_string(&format).unwrap(), "afar-store 2\n");
+    fs::write(&format, "afar-store 1\n").unwrap();
+    {
+        let partition = open(dir.path());
+        let volume = partition.volume(VolumeId(1)).unwrap();
+        assert_eq!(read(&volume, fid), b"text");
+        file(&volume, "b", b"more");
+    }
+    assert_eq!(fs::read_to_string(&format).unwrap(), "afar-store 2\n");
+    drop(open(dir.path()));
+    fs::write(&format, "afar-store 3\n").unwrap();
+    let error = Partition::open(dir.path(), &options()).err();
+    let said = error.unwrap().to_string();
+    assert!(
+        said.contains("version 3") && said.contains("1 to 2"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -224,11 +252,11 @@ fn a_partition_without_its_database_is_not_opened() {
     file(&volume, "f", &noise(100_000, 1));
     drop((volume, partition));
     let segment = dir.path().join("seg/00000001.seg");
-    let before = std::fs::metadata(&segment).unwrap().len();
-    std::fs::remove_file(dir.path().join("meta/data.mdb")).unwrap();
+    let before = fs::metadata(&segment).unwrap().len();
+    fs::remove_file(dir.path().join("meta/data.mdb")).unwrap();
     let opened = Partition::open(dir.path(), &options());
     assert!(matches!(opened, Err(StoreError::NotPartition { .. })));
-    assert_eq!(std::fs::metadata(&segment).unwrap().len(), before);
+    assert_eq!(fs::metadata(&segment).unwrap().len(), before);
 }
 
 #[test]

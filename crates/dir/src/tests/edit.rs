@@ -116,16 +116,46 @@ fn few_pages_are_read_and_written() {
     (pages.read, pages.written) = Default::default();
     let mut editor = Editor::open(&mut pages).unwrap();
     editor.insert(&name(3001), id(3001)).unwrap();
-    let room = editor.room();
+    let (room, chains) = editor.known();
     assert_eq!(pages.written, [beyond, 0]);
     assert!(
         pages.read.len() >= beyond - ALLOCATION_PAGES,
         "no map leads there"
     );
     pages.read.clear();
-    let mut editor = Editor::open(&mut pages).unwrap().with_room(room);
+    let mut editor = Editor::open(&mut pages).unwrap().knowing(room, chains);
     editor.insert(&name(3002), id(3002)).unwrap();
     assert!(pages.read.len() < 2500 / 64, "{:?}", pages.read);
+}
+
+/// Names that are on one chain.
+fn on_one_chain() -> impl Iterator<Item = Vec<u8>> {
+    let names = (0..).map(|number: u32| format!("name{number}").into_bytes());
+    names.filter(|name| hash(name) == 5)
+}
+
+#[test]
+fn a_long_chain_is_walked_once() {
+    let mut pages = Watched::default();
+    let Ok(_) = Editor::create(&mut pages, EntryId::new(1, 1), EntryId::new(3, 5));
+    let fill = (0..4000usize).map(|number| format!("name{number}").into_bytes());
+    let mut editor = Editor::open(&mut pages).unwrap();
+    for (number, name) in fill.enumerate() {
+        editor.insert(&name, id(number)).unwrap();
+    }
+    let names: Vec<_> = on_one_chain().take(20).collect();
+    let (room, chains) = editor.known();
+    assert!(chains.octets() > 0);
+    pages.read.clear();
+    let mut editor = Editor::open(&mut pages).unwrap().knowing(room, chains);
+    // The oldest is the last on its chain.
+    assert!(editor.lookup(&names[0]).unwrap().is_some());
+    assert_eq!(editor.lookup(b"no such name"), Ok(None));
+    assert_eq!(pages.read.len(), 2, "{:?}", pages.read);
+    pages.read.clear();
+    let mut editor = Editor::open(&mut pages).unwrap();
+    assert!(editor.lookup(&names[0]).unwrap().is_some());
+    assert!(pages.read.len() > 20);
 }
 
 #[test]
@@ -357,6 +387,35 @@ proptest! {
             .collect::<Result<_, _>>()
             .unwrap();
         prop_assert_eq!(listed, model);
+    }
+
+    /// Of which some are remembered and some are not, as they come to be long.
+    #[test]
+    fn edits_of_a_long_chain_do_what_they_do_without_knowing_it(
+        ops in prop::collection::vec((0usize..40, 0u8..8), 0..200),
+    ) {
+        let names: Vec<_> = on_one_chain().take(40).collect();
+        let mut editor = new();
+        for (number, name) in names.iter().enumerate().take(30) {
+            editor.insert(name, id(number)).unwrap();
+        }
+        for (number, (name, what)) in ops.into_iter().enumerate() {
+            let name = names[name].clone();
+            let op = match what {
+                0..3 => Op::Insert(name),
+                3..6 => Op::Remove(name),
+                6 => Op::Replace(name),
+                _ => Op::Parent,
+            };
+            let mut unknowing = Editor::open(editor.pages().clone()).unwrap();
+            let done = apply(&mut editor, &op, id(number));
+            prop_assert_eq!(apply(&mut unknowing, &op, id(number)), done);
+            prop_assert!(unknowing.pages() == editor.pages());
+            for name in &names {
+                prop_assert_eq!(editor.lookup(name), unknowing.lookup(name));
+            }
+        }
+        prop_assert_eq!(check(editor.pages()), Ok(()));
     }
 
     #[test]

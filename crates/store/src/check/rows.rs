@@ -11,7 +11,7 @@ use crate::meta::{
     change_key, row_key, split_change_key, split_row_key, tree_range,
 };
 use crate::segment::{Codec, MAX_RECORD};
-use crate::vnode::unpack_page;
+use crate::vnode::{apply, unpack_page};
 
 /// What is known of the tree whose rows are gone through.
 #[derive(Default)]
@@ -83,7 +83,7 @@ impl Check<'_> {
     fn row(&mut self, at: At, item: Item, value: &[u8], extents: &mut Extents) {
         let directory = item.vnode % 2 == 1;
         let right = match item.kind {
-            Kind::DirectoryVnode | Kind::Page => directory,
+            Kind::DirectoryVnode | Kind::Page | Kind::PageChange => directory,
             Kind::FileVnode | Kind::Record => !directory && item.vnode != 0,
         };
         if !right || at.generation == 0 {
@@ -108,6 +108,7 @@ impl Check<'_> {
             Kind::DirectoryVnode | Kind::FileVnode => VnodeRow::from_bytes(value)
                 .is_some_and(|row| row.is_directory() == directory && item.index == 0),
             Kind::Page => unpack_page(value, &mut [0; afar_dir::PAGE_SIZE]).is_some(),
+            Kind::PageChange => apply(value, &mut [0; afar_dir::PAGE_SIZE]).is_some(),
             Kind::Record => match Record::from_bytes(value) {
                 Some(Record::Extent(extent)) => {
                     extents.push(&extent);
@@ -198,13 +199,14 @@ pub(super) fn name(at: At, item: Item) -> String {
         Kind::DirectoryVnode => "directory",
         Kind::FileVnode => "file",
         Kind::Page => "page",
+        Kind::PageChange => "changes of page",
         Kind::Record => "record",
     };
     match item.kind {
         Kind::DirectoryVnode | Kind::FileVnode => {
             format!("{what} {} at {}", item.vnode, place(at))
         }
-        Kind::Page | Kind::Record => {
+        Kind::Page | Kind::Record | Kind::PageChange => {
             format!(
                 "{what} {} of vnode {} at {}",
                 item.index,

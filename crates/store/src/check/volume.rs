@@ -11,7 +11,7 @@ use crate::meta::{
     At, Item, Kind, MemberState, Record, Rows, Scan, Table, VnodeRow, VolumeRow, row_key,
     split_member_key, split_row_key,
 };
-use crate::vnode::{full_acl, unpack_page};
+use crate::vnode::{full_acl, make_page};
 
 /// What is kept of a vnode while its volume is checked.
 struct Node {
@@ -246,11 +246,13 @@ impl Tree<'_, '_> {
                     self.stray(item);
                 } else {
                     let expected = data.len() / PAGE_SIZE;
-                    let mut page = [0; PAGE_SIZE];
-                    whole &= item.index == expected as u64
-                        && unpack_page(value, &mut page).is_some()
-                        && expected < afar_dir::MAX_PAGES;
-                    if whole {
+                    let changes = Item::page_change(vnode, item.index);
+                    let page = skip_damaged(reader.row(self.at, changes))?
+                        .and_then(|changes| make_page(value, changes))
+                        .filter(|_| item.index == expected as u64)
+                        .filter(|_| expected < afar_dir::MAX_PAGES);
+                    whole &= page.is_some();
+                    if let Some(page) = page.filter(|_| whole) {
                         data.extend_from_slice(&page);
                     }
                 }
@@ -275,6 +277,18 @@ impl Tree<'_, '_> {
         while let Some((item, _)) = next {
             self.stray(item);
             next = rows.next()?;
+        }
+        let mut changes = Seen::new(&**reader, self.at, Kind::PageChange)?;
+        while let Some((item, _)) = changes.next()? {
+            let page = Item::page(item.vnode, item.index);
+            if let Some(None) = skip_damaged(reader.row(self.at, page))? {
+                self.note(ProblemKind::Directory, || {
+                    format!(
+                        "changes of page {} of vnode {}, which is not there",
+                        item.index, item.vnode
+                    )
+                });
+            }
         }
         Ok(())
     }

@@ -32,6 +32,8 @@ pub(crate) struct Kept {
     pub(crate) rows: Vec<WrittenRow>,
     /// New records.
     pub(crate) records: Vec<Extent>,
+    /// Volumes whose rows are written at the end of the commit.
+    pub(crate) volumes: BTreeMap<u32, VolumeRow>,
 }
 
 /// A row that was written.
@@ -61,6 +63,11 @@ pub(crate) struct Change<'c, 'e> {
     records: Vec<Extent>,
     /// Generations of the live members of the tree looked at last.
     members: Option<(u64, Vec<u32>)>,
+    /// Rows of volumes that are newer than their table's: every change of a vnode changes its
+    /// volume's, which is written once a commit.
+    volumes: BTreeMap<u32, VolumeRow>,
+    /// What `volumes` had before, in the order it was changed.
+    volumes_before: Vec<(u32, Option<VolumeRow>)>,
 }
 
 impl Rows for Change<'_, '_> {
@@ -70,6 +77,13 @@ impl Rows for Change<'_, '_> {
 
     fn txn(&self) -> &RoTxn<'_, AnyTls> {
         self.txn
+    }
+
+    fn volume(&self, id: u32) -> Result<Option<VolumeRow>> {
+        match self.volumes.get(&id) {
+            Some(row) => Ok(Some(*row)),
+            None => self.stored_volume(id),
+        }
     }
 }
 
@@ -83,7 +97,15 @@ impl<'c, 'e> Change<'c, 'e> {
             segments: BTreeMap::new(),
             records: Vec::new(),
             members: None,
+            volumes: BTreeMap::new(),
+            volumes_before: Vec::new(),
         }
+    }
+
+    /// Goes on with what earlier changes of the same commit left to be written at its end.
+    pub(crate) fn with_volumes(mut self, volumes: BTreeMap<u32, VolumeRow>) -> Self {
+        self.volumes = volumes;
+        self
     }
 
     /// The time of the change, in seconds since 1970.
@@ -127,8 +149,8 @@ impl<'c, 'e> Change<'c, 'e> {
         });
     }
 
-    /// Takes everything back.
-    pub(crate) fn roll_back(mut self) -> Result<()> {
+    /// Takes everything back. What is left is of the changes before.
+    pub(crate) fn roll_back(mut self) -> Result<Kept> {
         while let Some(Write { row, old }) = self.writes.pop() {
             let table = self.env.table(row.table);
             let done = match &old {
@@ -137,7 +159,16 @@ impl<'c, 'e> Change<'c, 'e> {
             };
             done.map_err(|e| self.env.database(e))?;
         }
-        Ok(())
+        while let Some((id, before)) = self.volumes_before.pop() {
+            match before {
+                Some(row) => self.volumes.insert(id, row),
+                None => self.volumes.remove(&id),
+            };
+        }
+        Ok(Kept {
+            volumes: self.volumes,
+            ..Kept::default()
+        })
     }
 
     /// What it does, once it is kept: to segments, and which rows it changed.
@@ -146,6 +177,7 @@ impl<'c, 'e> Change<'c, 'e> {
             segments: self.segments,
             records: self.records,
             rows: self.writes.into_iter().map(|write| write.row).collect(),
+            volumes: self.volumes,
         }
     }
 
@@ -165,8 +197,30 @@ impl<'c, 'e> Change<'c, 'e> {
         done.map_err(|e| self.env.database(e))
     }
 
+    /// Sets a volume's row, whose flags stay as they are, by the end of the commit.
+    pub(crate) fn update_volume(&mut self, id: u32, row: &VolumeRow) {
+        let before = self.volumes.insert(id, *row);
+        self.volumes_before.push((id, before));
+    }
+
+    /// Writes the rows that were left for the end of the commit.
+    pub(crate) fn write_volumes(&mut self) -> Result<()> {
+        for (id, row) in std::mem::take(&mut self.volumes) {
+            self.put(Table::Volumes, &id.to_be_bytes(), row.to_bytes())?;
+        }
+        Ok(())
+    }
+
+    /// What is set at once is not to be overwritten at the end.
+    fn forget_volume(&mut self, id: u32) {
+        if let Some(row) = self.volumes.remove(&id) {
+            self.volumes_before.push((id, Some(row)));
+        }
+    }
+
     /// Sets a volume's row.
     pub(crate) fn put_volume(&mut self, id: u32, row: &VolumeRow) -> Result<()> {
+        self.forget_volume(id);
         let key = id.to_be_bytes();
         self.put(Table::Volumes, &key, row.to_bytes())?;
         let noted = self.get(Table::Unfinished, &key)?.is_some();
@@ -179,6 +233,7 @@ impl<'c, 'e> Change<'c, 'e> {
 
     /// Removes all there is to tell of a volume, but not what it holds.
     pub(crate) fn delete_volume(&mut self, id: u32) -> Result<()> {
+        self.forget_volume(id);
         for table in [Table::Volumes, Table::Infos, Table::Unfinished] {
             self.delete(table, &id.to_be_bytes())?;
         }
@@ -273,6 +328,12 @@ impl<'c, 'e> Change<'c, 'e> {
         let delta = self.segments.entry(extent.segment).or_default();
         delta.end = delta.end.max(extent.offset.saturating_add(extent.stored));
         delta.live += i64::from(extent.stored);
+    }
+
+    /// Sets a page of a directory to what its row is to be: nothing of it is changed any more.
+    pub(crate) fn put_page(&mut self, at: At, vnode: u32, page: u64, row: Vec<u8>) -> Result<()> {
+        self.put_row(at, Item::page(vnode, page), row)?;
+        self.delete_row(at, Item::page_change(vnode, page))
     }
 
     /// Sets an item at a member's generation. Clones go on seeing what they saw.

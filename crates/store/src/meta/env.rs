@@ -94,9 +94,10 @@ pub(super) const SUM: usize = 8;
 /// Directory pages kept unpacked: 16 MiB of them.
 const PAGES: usize = 8_192;
 
-/// Unpacked directory pages by where they are and the checksum of their row, which changes with
-/// them.
-pub(crate) type PageCache = quick_cache::sync::Cache<(At, Item, [u8; SUM]), Arc<afar_dir::Page>>;
+/// Unpacked directory pages by where they are and the checksums of their row and of their changes'
+/// row, which change with them.
+pub(crate) type PageCache =
+    quick_cache::sync::Cache<(At, Item, [[u8; SUM]; 2]), Arc<afar_dir::Page>>;
 
 /// A partition's database.
 #[derive(Clone)]

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use afar_dir::{Page, Room};
+use afar_dir::{Chains, PAGE_SIZE, Page, Room};
 use quick_cache::Weighter;
 
 use super::key::At;
@@ -22,19 +22,29 @@ pub(crate) struct Image {
     pub(crate) uniquifier: u32,
     /// The data version it is of.
     pub(crate) version: u64,
-    pub(crate) pages: Vec<Option<Arc<Page>>>,
+    pub(crate) pages: Vec<Option<PageImage>>,
     /// Where to look for free slots.
     pub(crate) room: Room,
+    /// What is on the hash chains.
+    pub(crate) chains: Chains,
+}
+
+/// What is known of a page.
+#[derive(Clone)]
+pub(crate) struct PageImage {
+    pub(crate) page: Arc<Page>,
+    /// The page as its row has it, if there is one.
+    pub(crate) base: Option<Arc<Page>>,
 }
 
 impl Image {
     /// The page of a number, if it is known.
-    pub(crate) fn page(&self, page: usize) -> Option<&Arc<Page>> {
+    pub(crate) fn page(&self, page: usize) -> Option<&PageImage> {
         self.pages.get(page)?.as_ref()
     }
 
     /// Notes a page.
-    pub(crate) fn set(&mut self, page: usize, data: Arc<Page>) {
+    pub(crate) fn set(&mut self, page: usize, data: PageImage) {
         if page >= self.pages.len() {
             self.pages.resize(page + 1, None);
         }
@@ -47,7 +57,9 @@ pub(crate) struct ByPages;
 
 impl Weighter<(At, u32), Image> for ByPages {
     fn weight(&self, _: &(At, u32), image: &Image) -> u64 {
-        image.pages.len() as u64 + 1
+        // A page and its base are two while they differ.
+        let pages = 2 * image.pages.len() + image.chains.octets() / PAGE_SIZE;
+        pages as u64 + 1
     }
 }
 

@@ -12,15 +12,27 @@ pub(crate) enum Kind {
     Page = 2,
     /// A record of a file's or symlink's data; the index is the record's number.
     Record = 3,
+    /// What of a directory page is not as in its row; the index is the page's number.
+    PageChange = 4,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 4] = [
+    pub(crate) const ALL: [Self; 5] = [
         Self::DirectoryVnode,
         Self::FileVnode,
         Self::Page,
         Self::Record,
+        Self::PageChange,
     ];
+
+    /// What a vnode consists of beside its own row.
+    pub(crate) const fn parts(directory: bool) -> &'static [Self] {
+        if directory {
+            &[Self::Page, Self::PageChange]
+        } else {
+            &[Self::Record]
+        }
+    }
 
     fn from_byte(byte: u8) -> Option<Self> {
         Self::ALL.get(usize::from(byte)).copied()
@@ -68,6 +80,15 @@ impl Item {
     pub(crate) const fn page(vnode: u32, page: u64) -> Self {
         Self {
             kind: Kind::Page,
+            vnode,
+            index: page,
+        }
+    }
+
+    /// The changes of a page.
+    pub(crate) const fn page_change(vnode: u32, page: u64) -> Self {
+        Self {
+            kind: Kind::PageChange,
             vnode,
             index: page,
         }

@@ -21,7 +21,7 @@ pub(crate) use base::Base;
 pub(crate) use change::{Change, FIRST_GENERATION, Kept, WrittenRow};
 pub(crate) use env::{Env, Table, View};
 pub(crate) use hold::Hold;
-pub(crate) use image::Image;
+pub(crate) use image::{Image, PageImage};
 pub(crate) use key::{
     At, DoomedKey, Item, Kind, change_key, change_start, dead_key, member_key, row_key,
     split_change_key, split_dead_key, split_member_key, split_row_key, tree_range, vnode_slot_key,

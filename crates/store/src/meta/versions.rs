@@ -19,6 +19,9 @@ use crate::error::Result;
 /// One row of a scan: its key and its value.
 pub(crate) type Pair<'a> = (&'a [u8], &'a [u8]);
 
+/// A versioned row with its checksum: its key and its value.
+pub(crate) type SealedRow<'a> = ([u8; ROW_KEY], &'a [u8]);
+
 /// Somewhere rows can be read from: a view of what is committed, or a change in progress.
 pub(crate) trait Rows {
     fn env(&self) -> &Env;
@@ -71,40 +74,81 @@ pub(crate) trait Rows {
         let Some((key, sealed)) = self.sealed_row(at, item)? else {
             return Ok(None);
         };
-        let value = open(self.env(), Table::Rows, key, sealed)?;
+        let value = open(self.env(), Table::Rows, &key, sealed)?;
         Ok((!value.is_empty()).then_some(value))
     }
 
     /// The key of an item's row and the row with its checksum, which was not looked at.
-    fn sealed_row(&self, at: At, item: Item) -> Result<Option<Pair<'_>>> {
+    fn sealed_row(&self, at: At, item: Item) -> Result<Option<SealedRow<'_>>> {
         let env = self.env();
         let wanted = row_key(at, item);
-        let found = env
-            .table(Table::Rows)
-            .get_lower_than_or_equal_to(self.txn(), &wanted);
-        let found = found.map_err(|e| env.database(e))?;
-        Ok(found.filter(|(key, _)| key.get(..ROW_KEY - 4) == wanted.get(..ROW_KEY - 4)))
+        let rows = env.table(Table::Rows);
+        // Most rows are of the generation that asks, and are found without a cursor.
+        let own = rows.get(self.txn(), &wanted);
+        if let Some(sealed) = own.map_err(|e| env.database(e))? {
+            return Ok(Some((wanted, sealed)));
+        }
+        let found = rows.get_lower_than(self.txn(), &wanted);
+        let Some((key, sealed)) = found.map_err(|e| env.database(e))? else {
+            return Ok(None);
+        };
+        let key: Option<[u8; ROW_KEY]> = key.try_into().ok();
+        let key = key.filter(|key| key[..ROW_KEY - 4] == wanted[..ROW_KEY - 4]);
+        Ok(key.map(|key| (key, sealed)))
     }
 
-    /// A page of a directory: unpacked by `unpack`, or as it was unpacked before.
+    /// A page of a directory: as `make` makes it of its row and of its changes' row, if that is
+    /// there, or as it was made before.
     fn page(
         &self,
         at: At,
+        vnode: u32,
+        page: u64,
+        make: impl FnOnce(&[u8], Option<&[u8]>) -> Option<Page>,
+    ) -> Result<Option<Arc<Page>>> {
+        let change = self.sealed_row(at, Item::page_change(vnode, page))?;
+        self.page_of(at, Item::page(vnode, page), change, make)
+    }
+
+    /// The same without its changes.
+    fn page_base(
+        &self,
+        at: At,
+        vnode: u32,
+        page: u64,
+        make: impl FnOnce(&[u8], Option<&[u8]>) -> Option<Page>,
+    ) -> Result<Option<Arc<Page>>> {
+        self.page_of(at, Item::page(vnode, page), None, make)
+    }
+
+    /// The same, given the row of the changes.
+    fn page_of(
+        &self,
+        at: At,
         item: Item,
-        unpack: impl FnOnce(&[u8]) -> Option<Page>,
+        change: Option<SealedRow<'_>>,
+        make: impl FnOnce(&[u8], Option<&[u8]>) -> Option<Page>,
     ) -> Result<Option<Arc<Page>>> {
         let Some((key, sealed)) = self.sealed_row(at, item)? else {
             return Ok(None);
         };
         let env = self.env();
-        let sum = sealed.last_chunk::<SUM>().copied().unwrap_or_default();
-        if let Some(page) = env.pages().get(&(at, item, sum)) {
+        let sum = |sealed: &[u8]| sealed.last_chunk::<SUM>().copied().unwrap_or_default();
+        let sums = [
+            sum(sealed),
+            change.map(|(_, row)| sum(row)).unwrap_or_default(),
+        ];
+        if let Some(page) = env.pages().get(&(at, item, sums)) {
             return Ok(Some(page));
         }
-        let value = open(env, Table::Rows, key, sealed)?;
-        let page = unpack(value).map(Arc::new);
+        let value = open(env, Table::Rows, &key, sealed)?;
+        let change = match change {
+            None => None,
+            Some((key, sealed)) => Some(open(env, Table::Rows, &key, sealed)?),
+        };
+        let page = make(value, change.filter(|change| !change.is_empty())).map(Arc::new);
         if let Some(page) = &page {
-            env.pages().insert((at, item, sum), Arc::clone(page));
+            env.pages().insert((at, item, sums), Arc::clone(page));
         }
         Ok(page)
     }
@@ -146,6 +190,11 @@ pub(crate) trait Rows {
 
     /// A volume, if there is one of that number.
     fn volume(&self, id: u32) -> Result<Option<VolumeRow>> {
+        self.stored_volume(id)
+    }
+
+    /// The same as its table has it.
+    fn stored_volume(&self, id: u32) -> Result<Option<VolumeRow>> {
         let Some(value) = self.get(Table::Volumes, &id.to_be_bytes())? else {
             return Ok(None);
         };

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError, channel, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -71,10 +71,7 @@ where
             ),
             Err(error) => {
                 let taken_back = change.roll_back();
-                (
-                    Box::new(move |_| tell(&answer, Err(error))),
-                    taken_back.map(|()| Kept::default()),
-                )
+                (Box::new(move |_| tell(&answer, Err(error))), taken_back)
             }
         }
     }
@@ -260,9 +257,9 @@ impl Work<'_> {
         loop {
             let message = match next.take() {
                 Some(message) => message,
-                None => match receiver.recv() {
-                    Ok(message) => message,
-                    Err(_none) => return,
+                None => match self.first(receiver) {
+                    Some(message) => message,
+                    None => return,
                 },
             };
             match message {
@@ -287,6 +284,23 @@ impl Work<'_> {
                 }
             }
         }
+    }
+
+    /// The next message; none if nobody can send any more.
+    fn first(&mut self, receiver: &Receiver<Message>) -> Option<Message> {
+        // To be woken takes as long as some clients need to come again.
+        if self.clients > 1 && self.hopeless == 0 {
+            let since = Instant::now();
+            while since.elapsed() < self.took / 4 {
+                match receiver.try_recv() {
+                    Ok(message) => return Some(message),
+                    Err(TryRecvError::Disconnected) => return None,
+                    Err(TryRecvError::Empty) => thread::yield_now(),
+                }
+            }
+            self.hopeless = PAUSE;
+        }
+        receiver.recv().ok()
     }
 
     /// Takes what waits, and gives those that were just answered a moment to come again: a commit
@@ -314,9 +328,9 @@ impl Work<'_> {
                 }
             }
         }
-        self.hopeless = match (waited, batch.len() >= self.clients) {
-            // They have other things to do; look again later.
-            (true, false) => PAUSE,
+        self.hopeless = match waited {
+            // Most have other things to do; look again later.
+            true if batch.len() * 2 < self.clients => PAUSE,
             _ => self.hopeless.saturating_sub(1),
         };
         None
@@ -392,7 +406,9 @@ impl Work<'_> {
                 operation.refuse(StoreError::clone(error));
                 continue;
             }
-            let (answer, outcome) = operation.run(Change::new(&mut txn, &core.env, now));
+            let change = Change::new(&mut txn, &core.env, now)
+                .with_volumes(std::mem::take(&mut kept.volumes));
+            let (answer, outcome) = operation.run(change);
             answers.push(answer);
             match outcome {
                 Ok(more) => merge(&mut kept, more),
@@ -404,7 +420,9 @@ impl Work<'_> {
         }
         let wrote = core.options.durable() == Durability::Full
             && kept.segments.values().any(|delta| delta.end > 0);
-        let mut change = Change::new(&mut txn, &core.env, now);
+        let mut change =
+            Change::new(&mut txn, &core.env, now).with_volumes(std::mem::take(&mut kept.volumes));
+        change.write_volumes()?;
         for (number, delta) in &kept.segments {
             let mut row = change.segment(*number)?;
             row.end = row.end.max(delta.end);
@@ -459,6 +477,7 @@ impl Work<'_> {
 
 fn merge(sum: &mut Kept, more: Kept) {
     sum.rows.extend(more.rows);
+    sum.volumes = more.volumes;
     sum.records.extend(more.records);
     for (number, delta) in more.segments {
         let sum = sum.segments.entry(number).or_default();

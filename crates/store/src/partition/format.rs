@@ -10,8 +10,10 @@ use crate::error::{Result, StoreError};
 
 /// What the file `format` says before the version.
 const MARK: &str = "afar-store";
-/// The format this code reads and writes. See docs/formats/store.md for its history.
-pub(crate) const VERSION: u32 = 1;
+/// The format this code writes. See docs/formats/store.md for its history.
+pub(crate) const VERSION: u32 = 2;
+/// The oldest one it reads.
+const OLDEST: u32 = 1;
 
 /// Makes a new partition's directories.
 pub(super) fn create(path: &Path) -> Result<()> {
@@ -63,8 +65,8 @@ pub(super) fn sync_dir(path: &Path) -> Result<()> {
         .map_err(|e| StoreError::io(format!("syncing {}", path.display()), e))
 }
 
-/// Whether the directory is a partition this code can use.
-pub(super) fn check(path: &Path) -> Result<()> {
+/// Whether the directory is a partition this code can use, and of which version.
+pub(super) fn check(path: &Path) -> Result<u32> {
     let not = |why: String| StoreError::NotPartition {
         path: path.to_owned(),
         why,
@@ -79,12 +81,13 @@ pub(super) fn check(path: &Path) -> Result<()> {
         .strip_prefix(MARK)
         .and_then(|rest| rest.trim().parse::<u32>().ok())
         .ok_or_else(|| not("its file \"format\" does not name a store of afar".to_owned()))?;
-    if version != VERSION {
+    if !(OLDEST..=VERSION).contains(&version) {
         return Err(not(format!(
-            "its format is version {version}, and this afar knows version {VERSION}; use a newer afar"
+            "its format is version {version}, and this afar knows versions {OLDEST} to {VERSION}; \
+             use a newer afar"
         )));
     }
-    Ok(())
+    Ok(version)
 }
 
 /// Held while the partition is open.

@@ -161,7 +161,7 @@ impl Partition {
     ///
     /// If it is no partition, of a newer format, or open elsewhere.
     pub fn open(path: &Path, options: &PartitionOptions) -> Result<Self> {
-        format::check(path)?;
+        let version = format::check(path)?;
         let lock = Lock::take(path)?;
         let base = checkpoint::prepare(path)?;
         let env = open_env(path, options)?;
@@ -177,7 +177,19 @@ impl Partition {
         logged::restore(path, &env, &base)?;
         let log = open_log(&env, base.number + 1)?;
         let checkpoint = Checkpoint::first(&env, base.number, &log)?;
-        Self::start(path, options, lock, env, log, checkpoint)
+        let partition = Self::start(path, options, lock, env, log, checkpoint)?;
+        if version != format::VERSION {
+            partition.upgrade()?;
+        }
+        Ok(partition)
+    }
+
+    /// Keeps older versions of this program, which would not see all of a directory, from opening
+    /// the partition. Nothing else has to be done for what they wrote.
+    fn upgrade(&self) -> Result<()> {
+        let version = format::VERSION.to_be_bytes().to_vec();
+        self.commit(move |change| change.put(Table::Settings, FORMAT_KEY, version))?;
+        format::mark(self.path())
     }
 
     fn start(

@@ -112,6 +112,7 @@ impl Survey {
             Kind::DirectoryVnode => self.directories += 1,
             Kind::FileVnode => self.files += 1,
             Kind::Page => self.pages += 1,
+            Kind::PageChange => {}
             Kind::Record => match Record::from_bytes(value)? {
                 Record::Inline { plain, stored, .. } => self.inline.add(plain, stored.len()),
                 Record::Extent(extent) => {

@@ -65,10 +65,14 @@ impl<'p> Existing<'p> {
         Ok(())
     }
 
-    /// Whether an item's row is this.
-    pub(super) fn has(&self, item: Item, value: &[u8]) -> Result<bool> {
+    /// Whether a page's row is this, and nothing of the page has changed since.
+    pub(super) fn has_page(&self, vnode: u32, page: u64, row: &[u8]) -> Result<bool> {
         let reader = self.partition.reader()?;
-        Ok(reader.row(self.at, item)? == Some(value))
+        let same = reader.row(self.at, Item::page(vnode, page))? == Some(row);
+        Ok(same
+            && reader
+                .row(self.at, Item::page_change(vnode, page))?
+                .is_none())
     }
 
     /// Some of the pages or records a vnode has, from one on.

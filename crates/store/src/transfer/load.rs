@@ -171,22 +171,15 @@ impl<'p> Loader<'p> {
         directory: bool,
         from: u64,
     ) -> Result<()> {
-        let kind = if directory { Kind::Page } else { Kind::Record };
-        let mut from = Item {
-            kind,
-            vnode,
-            index: from,
-        };
-        loop {
-            let parts = existing.parts(from)?;
-            let Some(last) = parts.last() else {
-                return Ok(());
+        for &kind in Kind::parts(directory) {
+            let first = Item {
+                kind,
+                vnode,
+                index: from,
             };
-            from.index = last.index + 1;
-            for part in parts {
-                self.batch.delete(part)?;
-            }
+            drop_parts(&mut self.batch, first, |from| existing.parts(from))?;
         }
+        Ok(())
     }
 
     /// A vnode that is only listed: the volume must have it.
@@ -237,7 +230,7 @@ impl<'p> Loader<'p> {
             let packed = pack_page(page);
             let index = index as u64;
             // Incremental dumps have all directories, and most are as they were.
-            if replaces && self.has_page(Item::page(vnode, index), &packed)? {
+            if replaces && self.has_page(vnode, index, &packed)? {
                 continue;
             }
             self.batch.page(vnode, index, packed)?;
@@ -267,11 +260,11 @@ impl<'p> Loader<'p> {
         }
     }
 
-    fn has_page(&self, item: Item, packed: &[u8]) -> Result<bool> {
+    fn has_page(&self, vnode: u32, page: u64, packed: &[u8]) -> Result<bool> {
         let Some(existing) = &self.existing else {
             return Ok(false);
         };
-        existing.has(item, packed)
+        existing.has_page(vnode, page, packed)
     }
 
     fn file<R: BufRead>(
@@ -357,19 +350,29 @@ pub(super) fn drop_vnode(
     at: At,
     item: Item,
 ) -> Result<()> {
-    let kind = match item.kind {
-        Kind::DirectoryVnode => Kind::Page,
-        _ => Kind::Record,
-    };
-    let mut from = Item { kind, ..item };
-    loop {
-        let some = parts(partition, at, from)?;
-        let Some(last) = some.last() else { break };
-        from.index = last.index + 1;
-        for part in some {
-            batch.delete(part)?;
-        }
+    for &kind in Kind::parts(item.kind == Kind::DirectoryVnode) {
+        drop_parts(batch, Item { kind, ..item }, |from| {
+            parts(partition, at, from)
+        })?;
     }
     batch.delete(item)?;
     batch.free(item.vnode)
+}
+
+/// Removes the items of one kind that a vnode has, from one on, given how some of them are found.
+fn drop_parts(
+    batch: &mut Batch<'_>,
+    mut from: Item,
+    some: impl Fn(Item) -> Result<Vec<Item>>,
+) -> Result<()> {
+    loop {
+        let parts = some(from)?;
+        let Some(last) = parts.last() else {
+            return Ok(());
+        };
+        from.index = last.index + 1;
+        for part in parts {
+            batch.delete(part)?;
+        }
+    }
 }

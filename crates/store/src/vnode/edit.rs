@@ -1,15 +1,19 @@
 //! What all changes of a volume's vnodes share: the volume's row, its counts, vnode numbers.
 
-use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use afar_dir::{DirError, EditError, Editor, EntryId};
 use afar_types::{Fid, Uniquifier, VnodeId, VolumeId};
 
+use super::changes;
+use super::packing::pack_page;
 use super::pages::{ChangePages, page_count};
-use super::{VnodeStatus, directory, node, status};
+use super::{VnodeStatus, directory_of, named, status_of};
 use crate::error::{Result, StoreError};
 use crate::meta::{
-    At, Change, Image, Item, Kind, Rows, Table, VnodeRow, VolumeRow, vnode_slot_key,
+    At, Change, Image, Item, Kind, PageImage, Rows, Table, VnodeRow, VolumeRow, vnode_slot_key,
 };
 use crate::volume::is_writable;
 
@@ -19,8 +23,20 @@ pub(super) struct Edit<'r, 'c, 'e> {
     pub(super) id: VolumeId,
     pub(super) volume: VolumeRow,
     used_before: u64,
+    /// The vnodes that were looked at or changed.
+    vnodes: BTreeMap<u32, Known>,
     /// The directories that were looked at.
     images: BTreeMap<u32, Image>,
+    /// Pages that were changed: directory and number. Like vnodes they are written at the end, as
+    /// a rename changes the same one up to four times.
+    changed_pages: BTreeSet<(u32, usize)>,
+}
+
+/// A vnode as it is now.
+struct Known {
+    row: VnodeRow,
+    /// Whether the database has it otherwise.
+    changed: bool,
 }
 
 impl<'r, 'c, 'e> Edit<'r, 'c, 'e> {
@@ -38,7 +54,9 @@ impl<'r, 'c, 'e> Edit<'r, 'c, 'e> {
             id,
             volume,
             used_before: volume.disk_used,
+            vnodes: BTreeMap::new(),
             images: BTreeMap::new(),
+            changed_pages: BTreeSet::new(),
         })
     }
 
@@ -58,35 +76,63 @@ impl<'r, 'c, 'e> Edit<'r, 'c, 'e> {
         }
     }
 
-    pub(super) fn node(&self, fid: Fid) -> Result<VnodeRow> {
-        node(self.change, self.at(), fid)
+    /// A vnode, if there is one of that number.
+    pub(super) fn vnode(&mut self, vnode: u32) -> Result<Option<&VnodeRow>> {
+        let known = match self.vnodes.entry(vnode) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => match self.change.vnode(self.volume.at(), vnode)? {
+                None => return Ok(None),
+                Some(row) => place.insert(Known {
+                    row,
+                    changed: false,
+                }),
+            },
+        };
+        Ok(Some(&known.row))
     }
 
-    pub(super) fn directory(&self, fid: Fid) -> Result<VnodeRow> {
-        directory(self.change, self.at(), fid)
+    /// The vnode a fid names.
+    pub(super) fn node(&mut self, fid: Fid) -> Result<VnodeRow> {
+        named(self.vnode(fid.vnode.0)?.cloned(), fid)
     }
 
-    pub(super) fn status(&self, fid: Fid, row: &VnodeRow) -> Result<VnodeStatus> {
-        status(self.change, self.at(), fid, row)
+    /// The directory a fid names.
+    pub(super) fn directory(&mut self, fid: Fid) -> Result<VnodeRow> {
+        directory_of(self.node(fid)?, fid)
     }
 
-    /// Writes a vnode that was there, and counts what it grew.
+    pub(super) fn status(&mut self, fid: Fid, row: &VnodeRow) -> Result<VnodeStatus> {
+        let parent = match row.parent {
+            0 => None,
+            parent => self.vnode(parent)?.map(|parent| parent.uniquifier),
+        };
+        Ok(status_of(fid, row, parent))
+    }
+
+    /// Changes a vnode that was there, and counts what it grew.
     pub(super) fn put(&mut self, vnode: u32, row: &VnodeRow) -> Result<()> {
         if let Some(image) = self.images.get_mut(&vnode) {
             image.version = row.data_version;
         }
-        let old = self.change.vnode(self.at(), vnode)?;
-        self.charge(old.map_or(0, |old| old.blocks()), row.blocks());
-        let at = self.at();
-        self.change.put_vnode(at, vnode, row)
+        let old = self.vnode(vnode)?.map_or(0, VnodeRow::blocks);
+        self.charge(old, row.blocks());
+        self.set(vnode, row);
+        Ok(())
     }
 
-    /// Writes a new vnode.
-    pub(super) fn add(&mut self, vnode: u32, row: &VnodeRow) -> Result<()> {
+    /// Adds a vnode.
+    pub(super) fn add(&mut self, vnode: u32, row: &VnodeRow) {
         self.charge(0, row.blocks());
         self.volume.file_count = self.volume.file_count.saturating_add(1);
-        let at = self.at();
-        self.change.put_vnode(at, vnode, row)
+        self.set(vnode, row);
+    }
+
+    fn set(&mut self, vnode: u32, row: &VnodeRow) {
+        let known = Known {
+            row: row.clone(),
+            changed: true,
+        };
+        self.vnodes.insert(vnode, known);
     }
 
     fn charge(&mut self, old: u64, new: u64) {
@@ -100,14 +146,15 @@ impl<'r, 'c, 'e> Edit<'r, 'c, 'e> {
     /// Takes a vnode with all its data away; its number may be used again.
     pub(super) fn remove(&mut self, vnode: u32, row: &VnodeRow) -> Result<()> {
         let at = self.at();
-        let kind = if row.is_directory() {
-            Kind::Page
-        } else {
-            Kind::Record
-        };
-        for index in self.indexes(kind, vnode, 0)? {
-            self.change.delete_row(at, Item { kind, vnode, index })?;
+        for &kind in Kind::parts(row.is_directory()) {
+            for index in self.indexes(kind, vnode, 0)? {
+                self.change.delete_row(at, Item { kind, vnode, index })?;
+            }
         }
+        self.vnodes.remove(&vnode);
+        self.images.remove(&vnode);
+        self.changed_pages
+            .retain(|(directory, _)| *directory != vnode);
         self.change.delete_row(at, Item::vnode(vnode))?;
         self.charge(row.blocks(), 0);
         self.volume.file_count = self.volume.file_count.saturating_sub(1);
@@ -196,26 +243,29 @@ impl<'r, 'c, 'e> Edit<'r, 'c, 'e> {
         &mut self,
         vnode: u32,
         row: &mut VnodeRow,
-        edit: impl FnOnce(&mut Editor<ChangePages<'_, 'c, 'e>>) -> Result<T, EditError<StoreError>>,
+        edit: impl FnOnce(
+            &mut Editor<ChangePages<'_, Change<'c, 'e>>>,
+        ) -> Result<T, EditError<StoreError>>,
         name: &[u8],
     ) -> Result<T> {
         let at = self.at();
         let mut image = self.image(vnode, row);
         let pages = ChangePages {
-            change: self.change,
+            rows: self.change,
             image: &mut image,
+            changed: &mut self.changed_pages,
             at,
             vnode,
             count: page_count(row.length),
         };
         let room = pages.image.room;
+        let chains = std::mem::take(&mut pages.image.chains);
         let mut editor = Editor::open(pages)
             .map_err(|e| edit_error(e, vnode, name))?
-            .with_room(room);
+            .knowing(room, chains);
         let result = edit(&mut editor).map_err(|e| edit_error(e, vnode, name))?;
-        let room = editor.room();
         row.length = (editor.page_count() * afar_dir::PAGE_SIZE) as u64;
-        image.room = room;
+        (image.room, image.chains) = editor.known();
         self.images.insert(vnode, image);
         Ok(result)
     }
@@ -259,20 +309,54 @@ impl<'r, 'c, 'e> Edit<'r, 'c, 'e> {
         self.put(vnode, row)
     }
 
-    /// Writes the volume's row, if the quota allows.
+    /// Writes what changed, if the quota allows.
     pub(super) fn finish(mut self) -> Result<()> {
         let grew = self.volume.disk_used > self.used_before;
         let quota = self.volume.max_quota;
         if grew && quota != 0 && self.volume.disk_used > quota {
             return Err(StoreError::OverQuota(self.id, quota));
         }
-        self.volume.update_date = self.now();
-        self.change.put_volume(self.id.0, &self.volume)?;
         let at = self.at();
+        for (vnode, known) in &self.vnodes {
+            if known.changed {
+                self.change.put_vnode(at, *vnode, &known.row)?;
+            }
+        }
+        for &(vnode, number) in &self.changed_pages {
+            let page = self.images.get_mut(&vnode);
+            let page = page.and_then(|image| image.pages.get_mut(number)?.as_mut());
+            if let Some(page) = page {
+                write_page(self.change, at, vnode, number as u64, page)?;
+            }
+        }
+        self.volume.update_date = self.now();
+        self.change.update_volume(self.id.0, &self.volume);
         for (vnode, image) in self.images {
             self.change.env().images().insert((at, vnode), image);
         }
         Ok(())
+    }
+}
+
+/// Writes a page that changed: how it differs from its row, or the row.
+fn write_page(
+    change: &mut Change<'_, '_>,
+    at: At,
+    vnode: u32,
+    number: u64,
+    page: &mut PageImage,
+) -> Result<()> {
+    let changes = page.base.as_ref();
+    match changes.and_then(|base| changes::difference(base, &page.page)) {
+        Some(changes) if changes.is_empty() => {
+            change.delete_row(at, Item::page_change(vnode, number))
+        }
+        Some(changes) => change.put_row(at, Item::page_change(vnode, number), changes),
+        None => {
+            change.put_page(at, vnode, number, pack_page(&page.page))?;
+            page.base = Some(Arc::clone(&page.page));
+            Ok(())
+        }
     }
 }
 

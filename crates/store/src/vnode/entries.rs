@@ -248,7 +248,7 @@ impl Edit<'_, '_, '_> {
                 self.change.put_record(at, vnode, 0, &record)?;
             }
         }
-        self.add(vnode, &row)?;
+        self.add(vnode, &row);
         self.touch(own, &mut parent, new.owner.0)?;
         Ok(Created {
             vnode: self.status(self.fid(vnode, uniquifier), &row)?,
@@ -416,7 +416,7 @@ impl Edit<'_, '_, '_> {
     }
 
     /// Whether a vnode may move to another directory.
-    fn check_move(&self, fid: Fid, row: &VnodeRow, to: Fid) -> Result<()> {
+    fn check_move(&mut self, fid: Fid, row: &VnodeRow, to: Fid) -> Result<()> {
         if !row.is_directory() {
             return if row.link_count == 1 {
                 Ok(())
@@ -430,7 +430,7 @@ impl Edit<'_, '_, '_> {
             if above == fid.vnode.0 {
                 return Err(StoreError::Loop(fid.vnode));
             }
-            match crate::meta::Rows::vnode(self.change, self.at(), above)? {
+            match self.vnode(above)? {
                 Some(row) if row.parent != 0 => above = row.parent,
                 _ => return Ok(()),
             }

@@ -1,6 +1,7 @@
 //! Files, directories and symlinks of a volume.
 
 mod attributes;
+mod changes;
 mod edit;
 mod entries;
 mod packing;
@@ -17,9 +18,10 @@ use crate::meta::{At, Rows, VnodeRow};
 use crate::volume::Volume;
 
 pub use attributes::SetAttributes;
+pub(crate) use changes::{apply, difference};
 pub use entries::{Created, Linked, NewVnode, Removed, Renamed};
 pub(crate) use packing::{pack_page, unpack_page};
-pub(crate) use pages::read_page;
+pub(crate) use pages::{make as make_page, read_page};
 pub use read::StoredRecord;
 pub use write::{FileWriter, StoreOptions};
 pub(crate) use write::{RECORD_SHIFT, pack_record, shift_for};
@@ -106,7 +108,12 @@ pub(crate) fn file_type(kind: u8) -> FileType {
 
 /// The vnode a fid names.
 pub(crate) fn node(rows: &impl Rows, at: At, fid: Fid) -> Result<VnodeRow> {
-    match rows.vnode(at, fid.vnode.0)? {
+    named(rows.vnode(at, fid.vnode.0)?, fid)
+}
+
+/// The row of a vnode's number, if it is of the one that a fid names.
+fn named(row: Option<VnodeRow>, fid: Fid) -> Result<VnodeRow> {
+    match row {
         Some(row) if row.uniquifier == fid.uniquifier.0 => Ok(row),
         _ => Err(StoreError::NoVnode(fid)),
     }
@@ -114,7 +121,11 @@ pub(crate) fn node(rows: &impl Rows, at: At, fid: Fid) -> Result<VnodeRow> {
 
 /// The directory a fid names.
 pub(crate) fn directory(rows: &impl Rows, at: At, fid: Fid) -> Result<VnodeRow> {
-    let row = node(rows, at, fid)?;
+    directory_of(node(rows, at, fid)?, fid)
+}
+
+/// The same row, if it is a directory's.
+fn directory_of(row: VnodeRow, fid: Fid) -> Result<VnodeRow> {
     if !row.is_directory() {
         return Err(StoreError::NotDirectory(fid.vnode));
     }
@@ -123,14 +134,20 @@ pub(crate) fn directory(rows: &impl Rows, at: At, fid: Fid) -> Result<VnodeRow> 
 
 /// What is told of a vnode.
 pub(crate) fn status(rows: &impl Rows, at: At, fid: Fid, row: &VnodeRow) -> Result<VnodeStatus> {
-    let (parent, parent_uniquifier) = if row.parent == 0 {
-        (fid.vnode, fid.uniquifier)
-    } else {
-        let parent = rows.vnode(at, row.parent)?;
-        let uniquifier = parent.map_or(0, |parent| parent.uniquifier);
-        (VnodeId(row.parent), Uniquifier(uniquifier))
+    let parent = match row.parent {
+        0 => None,
+        parent => rows.vnode(at, parent)?.map(|parent| parent.uniquifier),
     };
-    Ok(VnodeStatus {
+    Ok(status_of(fid, row, parent))
+}
+
+/// The same, given the uniquifier of the directory it is in.
+fn status_of(fid: Fid, row: &VnodeRow, parent: Option<u32>) -> VnodeStatus {
+    let (parent, parent_uniquifier) = match row.parent {
+        0 => (fid.vnode, fid.uniquifier),
+        above => (VnodeId(above), Uniquifier(parent.unwrap_or(0))),
+    };
+    VnodeStatus {
         fid,
         file_type: file_type(row.kind),
         link_count: row.link_count,
@@ -144,7 +161,7 @@ pub(crate) fn status(rows: &impl Rows, at: At, fid: Fid, row: &VnodeRow) -> Resu
         parent_uniquifier,
         modify_time: UnixTime(row.modify_time),
         server_modify_time: UnixTime(row.server_modify_time),
-    })
+    }
 }
 
 impl Volume {

@@ -1,25 +1,42 @@
 //! Directory pages as rows: page by page, so that a new entry touches one or two of them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use afar_dir::{PAGE_SIZE, Page, Pages, PagesMut};
 
-use super::packing::{pack_page, unpack_page};
+use super::changes;
+use super::packing::unpack_page;
 use crate::error::{Result, StoreError};
-use crate::meta::{At, Change, Image, Item, Rows};
+use crate::meta::{At, Image, PageImage, Rows};
 
 /// A directory's page.
 pub(crate) fn read_page(rows: &impl Rows, at: At, vnode: u32, page: usize) -> Result<Arc<Page>> {
-    let unpacked = rows.page(at, Item::page(vnode, page as u64), |row| {
-        let mut unpacked = [0; PAGE_SIZE];
-        unpack_page(row, &mut unpacked).map(|()| unpacked)
-    })?;
-    unpacked.ok_or_else(|| {
-        rows.env().corrupt(format!(
-            "page {page} of directory {vnode} in tree {}",
-            at.tree
-        ))
-    })
+    let read = rows.page(at, vnode, page as u64, make)?;
+    read.ok_or_else(|| damaged(rows, at, vnode, page))
+}
+
+/// The same as its row has it, without its changes.
+fn read_base(rows: &impl Rows, at: At, vnode: u32, page: usize) -> Result<Arc<Page>> {
+    let read = rows.page_base(at, vnode, page as u64, make)?;
+    read.ok_or_else(|| damaged(rows, at, vnode, page))
+}
+
+/// A page of its row and of its changes' row.
+pub(crate) fn make(row: &[u8], changes: Option<&[u8]>) -> Option<Page> {
+    let mut page = [0; PAGE_SIZE];
+    unpack_page(row, &mut page)?;
+    if let Some(changes) = changes {
+        changes::apply(changes, &mut page)?;
+    }
+    Some(page)
+}
+
+fn damaged(rows: &impl Rows, at: At, vnode: u32, page: usize) -> StoreError {
+    rows.env().corrupt(format!(
+        "page {page} of directory {vnode} in tree {}",
+        at.tree
+    ))
 }
 
 /// A directory's pages for reading.
@@ -42,16 +59,18 @@ impl<R: Rows> Pages for ReadPages<'_, R> {
     }
 }
 
-/// A directory's pages for changing.
-pub(super) struct ChangePages<'r, 'c, 'e> {
-    pub(super) change: &'r mut Change<'c, 'e>,
+/// A directory's pages for changing, in memory.
+pub(super) struct ChangePages<'r, R> {
+    pub(super) rows: &'r R,
     pub(super) image: &'r mut Image,
+    /// Where it is noted which pages are to be written: directory and number.
+    pub(super) changed: &'r mut BTreeSet<(u32, usize)>,
     pub(super) at: At,
     pub(super) vnode: u32,
     pub(super) count: usize,
 }
 
-impl Pages for ChangePages<'_, '_, '_> {
+impl<R: Rows> Pages for ChangePages<'_, R> {
     type Error = StoreError;
 
     fn count(&self) -> usize {
@@ -60,19 +79,30 @@ impl Pages for ChangePages<'_, '_, '_> {
 
     fn read(&mut self, page: usize) -> Result<Arc<Page>> {
         if let Some(known) = self.image.page(page) {
-            return Ok(Arc::clone(known));
+            return Ok(Arc::clone(&known.page));
         }
-        let read = read_page(self.change, self.at, self.vnode, page)?;
-        self.image.set(page, Arc::clone(&read));
+        let read = read_page(self.rows, self.at, self.vnode, page)?;
+        let base = read_base(self.rows, self.at, self.vnode, page)?;
+        let known = PageImage {
+            page: Arc::clone(&read),
+            base: Some(base),
+        };
+        self.image.set(page, known);
         Ok(read)
     }
 }
 
-impl PagesMut for ChangePages<'_, '_, '_> {
+impl<R: Rows> PagesMut for ChangePages<'_, R> {
     fn write(&mut self, page: usize, data: &Arc<Page>) -> Result<()> {
-        let item = Item::page(self.vnode, page as u64);
-        self.change.put_row(self.at, item, pack_page(data))?;
-        self.image.set(page, Arc::clone(data));
+        // A page that was added has no row.
+        let known = self.image.page(page).filter(|_| page < self.count);
+        let base = known.and_then(|known| known.base.clone());
+        let known = PageImage {
+            page: Arc::clone(data),
+            base,
+        };
+        self.image.set(page, known);
+        self.changed.insert((self.vnode, page));
         self.count = self.count.max(page + 1);
         Ok(())
     }

@@ -137,9 +137,7 @@ impl Sample {
         let page: [u8; PAGE_SIZE] = data.as_slice().try_into().unwrap();
         let at = self.at();
         self.damage(move |change| {
-            change
-                .put_row(at, Item::page(3, 0), pack_page(&page))
-                .unwrap();
+            change.put_page(at, 3, 0, pack_page(&page)).unwrap();
         })
     }
 
@@ -435,11 +433,30 @@ fn directories() {
     sample.damage(move |change| {
         let mut page = *crate::vnode::read_page(change, at, 3, 0).unwrap();
         page[400] ^= 1;
-        change
-            .put_row(at, Item::page(3, 0), pack_page(&page))
-            .unwrap();
+        change.put_page(at, 3, 0, pack_page(&page)).unwrap();
     });
     sample.finds(kind, "directory 3: ");
+    let sample = Sample::new();
+    let put = |page, row: &'static [u8]| {
+        move |change: &mut Change<'_, '_>| {
+            let item = Item::page_change(3, page);
+            change.put_row(at, item, row.to_vec()).unwrap();
+        }
+    };
+    sample.damage(put(0, &[9]));
+    sample.finds(kind, "directory 3 of 2048 octets has 0 good pages");
+    let sample = Sample::new();
+    sample.damage(put(0, &[1, 144, 1, 77]));
+    sample.finds(kind, "directory 3: ");
+    let sample = Sample::new();
+    sample.damage(put(7, &[0, 0, 1, 1]));
+    sample.finds_only(kind, "changes of page 7 of vnode 3, which is not there");
+    let sample = Sample::new();
+    sample.damage(move |change| {
+        let item = Item::page_change(2, 0);
+        change.put_row(at, item, vec![0, 0, 1, 1]).unwrap();
+    });
+    sample.finds(ProblemKind::Vnode, "no vnode 2 has a PageChange");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The versions of a tree's rows against copies of what each member should see.
 
+mod page_changes;
 mod roll_back;
 mod versions;
 

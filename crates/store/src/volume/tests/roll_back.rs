@@ -36,6 +36,11 @@ fn scribble(change: &mut Change<'_, '_>, random: &mut Rng, at: At) -> Result<()>
         6 => {
             let id = random.u32(1..4);
             match change.volume(id)? {
+                Some(mut row) if random.bool() => {
+                    row.disk_used += 1;
+                    change.update_volume(id, &row);
+                    Ok(())
+                }
                 Some(mut row) => freeze(change, id, &mut row).map(drop),
                 None => Ok(()),
             }
