@@ -162,6 +162,8 @@ const METHOD: &str = "
 - Files are read one after another by one thread in pieces of 1 MiB: plain ones with open, read and close, those of
   a volume by their fids. Plain files and a volume are read in turns, each time by a fresh process, so that the
   kernel's cache is warm and the process's own cache of decompressed records is empty; ratios are of neighbours.
+  `the second time` is in a process that has read the volume once, as the plain files were read once before: what
+  it decompressed then it has still, as far as a tenth of the machine's memory goes.
 - Random reads likewise: first one in each of up to 10,000 records, then, from the process's own cache, the same
   again.
 - The slow medium is the same disk with the reader in a cgroup of limited rate, nothing cached.
