@@ -23,6 +23,8 @@ use crate::meta::{Change, Kept, Log, Rows, WrittenRow};
 
 /// Most operations in one commit.
 const BATCH: usize = 512;
+/// Those who were just answered are waited for as long as such a part of the last commit took.
+const PATIENCE: u32 = 2;
 /// Commits for which nobody is waited for, after that was for nothing.
 const PAUSE: u32 = 16;
 
@@ -291,7 +293,7 @@ impl Work<'_> {
         // To be woken takes as long as some clients need to come again.
         if self.clients > 1 && self.hopeless == 0 {
             let since = Instant::now();
-            while since.elapsed() < self.took / 4 {
+            while since.elapsed() < self.took / PATIENCE {
                 match receiver.try_recv() {
                     Ok(message) => return Some(message),
                     Err(TryRecvError::Disconnected) => return None,
@@ -311,7 +313,7 @@ impl Work<'_> {
         receiver: &Receiver<Message>,
         batch: &mut Vec<Box<dyn Operation>>,
     ) -> Option<Message> {
-        let patience = self.took / 4;
+        let patience = self.took / PATIENCE;
         let since = Instant::now();
         let mut waited = false;
         while batch.len() < BATCH {
@@ -329,8 +331,8 @@ impl Work<'_> {
             }
         }
         self.hopeless = match waited {
-            // Most have other things to do; look again later.
-            true if batch.len() * 2 < self.clients => PAUSE,
+            // Many have other things to do; look again later.
+            true if batch.len() * 4 < self.clients * 3 => PAUSE,
             _ => self.hopeless.saturating_sub(1),
         };
         None
