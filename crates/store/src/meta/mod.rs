@@ -29,4 +29,4 @@ pub(crate) use key::{
 pub(crate) use log::{Log, Position, RECORD as LOGGED_RECORD, Replay, rows as logged_rows};
 pub(crate) use record::{INLINE_MAX, NewRecord, Record};
 pub(crate) use rows::{MemberState, SegmentRow, VnodeRow, VolumeInfo, VolumeRow, blocks};
-pub(crate) use versions::{Pair, Rows, Scan};
+pub(crate) use versions::{Changes, Pair, Rows, Scan};

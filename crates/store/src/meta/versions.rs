@@ -19,6 +19,13 @@ use crate::error::Result;
 /// One row of a scan: its key and its value.
 pub(crate) type Pair<'a> = (&'a [u8], &'a [u8]);
 
+/// Whether what has changed of a page is wanted too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Changes {
+    Applied,
+    LeftOut,
+}
+
 /// A versioned row with its checksum: its key and its value.
 pub(crate) type SealedRow<'a> = ([u8; ROW_KEY], &'a [u8]);
 
@@ -98,39 +105,21 @@ pub(crate) trait Rows {
     }
 
     /// A page of a directory: as `make` makes it of its row and of its changes' row, if that is
-    /// there, or as it was made before.
+    /// there and wanted, or as it was made before.
     fn page(
         &self,
         at: At,
-        vnode: u32,
-        page: u64,
+        (vnode, page): (u32, u64),
+        changes: Changes,
         make: impl FnOnce(&[u8], Option<&[u8]>) -> Option<Page>,
     ) -> Result<Option<Arc<Page>>> {
-        let change = self.sealed_row(at, Item::page_change(vnode, page))?;
-        self.page_of(at, Item::page(vnode, page), change, make)
-    }
-
-    /// The same without its changes.
-    fn page_base(
-        &self,
-        at: At,
-        vnode: u32,
-        page: u64,
-        make: impl FnOnce(&[u8], Option<&[u8]>) -> Option<Page>,
-    ) -> Result<Option<Arc<Page>>> {
-        self.page_of(at, Item::page(vnode, page), None, make)
-    }
-
-    /// The same, given the row of the changes.
-    fn page_of(
-        &self,
-        at: At,
-        item: Item,
-        change: Option<SealedRow<'_>>,
-        make: impl FnOnce(&[u8], Option<&[u8]>) -> Option<Page>,
-    ) -> Result<Option<Arc<Page>>> {
+        let item = Item::page(vnode, page);
         let Some((key, sealed)) = self.sealed_row(at, item)? else {
             return Ok(None);
+        };
+        let change = match changes {
+            Changes::Applied => self.sealed_row(at, Item::page_change(vnode, page))?,
+            Changes::LeftOut => None,
         };
         let env = self.env();
         let sum = |sealed: &[u8]| sealed.last_chunk::<SUM>().copied().unwrap_or_default();

@@ -8,18 +8,21 @@ use afar_dir::{PAGE_SIZE, Page, Pages, PagesMut};
 use super::changes;
 use super::packing::unpack_page;
 use crate::error::{Result, StoreError};
-use crate::meta::{At, Image, PageImage, Rows};
+use crate::meta::{At, Changes, Image, PageImage, Rows};
 
 /// A directory's page.
 pub(crate) fn read_page(rows: &impl Rows, at: At, vnode: u32, page: usize) -> Result<Arc<Page>> {
-    let read = rows.page(at, vnode, page as u64, make)?;
-    read.ok_or_else(|| damaged(rows, at, vnode, page))
+    read(rows, at, vnode, page, Changes::Applied)
 }
 
-/// The same as its row has it, without its changes.
-fn read_base(rows: &impl Rows, at: At, vnode: u32, page: usize) -> Result<Arc<Page>> {
-    let read = rows.page_base(at, vnode, page as u64, make)?;
-    read.ok_or_else(|| damaged(rows, at, vnode, page))
+fn read(rows: &impl Rows, at: At, vnode: u32, page: usize, changes: Changes) -> Result<Arc<Page>> {
+    let read = rows.page(at, (vnode, page as u64), changes, make)?;
+    read.ok_or_else(|| {
+        rows.env().corrupt(format!(
+            "page {page} of directory {vnode} in tree {}",
+            at.tree
+        ))
+    })
 }
 
 /// A page of its row and of its changes' row.
@@ -30,13 +33,6 @@ pub(crate) fn make(row: &[u8], changes: Option<&[u8]>) -> Option<Page> {
         changes::apply(changes, &mut page)?;
     }
     Some(page)
-}
-
-fn damaged(rows: &impl Rows, at: At, vnode: u32, page: usize) -> StoreError {
-    rows.env().corrupt(format!(
-        "page {page} of directory {vnode} in tree {}",
-        at.tree
-    ))
 }
 
 /// A directory's pages for reading.
@@ -81,14 +77,14 @@ impl<R: Rows> Pages for ChangePages<'_, R> {
         if let Some(known) = self.image.page(page) {
             return Ok(Arc::clone(&known.page));
         }
-        let read = read_page(self.rows, self.at, self.vnode, page)?;
-        let base = read_base(self.rows, self.at, self.vnode, page)?;
+        let read = |changes| read(self.rows, self.at, self.vnode, page, changes);
+        let (page_now, base) = (read(Changes::Applied)?, read(Changes::LeftOut)?);
         let known = PageImage {
-            page: Arc::clone(&read),
+            page: Arc::clone(&page_now),
             base: Some(base),
         };
         self.image.set(page, known);
-        Ok(read)
+        Ok(page_now)
     }
 }
 
