@@ -61,6 +61,7 @@ const OTHER: &[Need] = &[
         "tshark",
         "checking captures for malformed packets",
     ),
+    need("fusermount3", "fuse3", "mounts of those who are not root"),
     need("git-annex", "git-annex", "what users do on a mount"),
     need("sqlite3", "sqlite3", "what users do on a mount"),
     need("c++", "g++", "building the fuzz targets"),

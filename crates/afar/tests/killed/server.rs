@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use afar_net::{Config, Endpoint, Local, RxNull};
@@ -32,11 +33,13 @@ pub(crate) struct Server {
 impl Server {
     /// A cell that has not been started yet, and what else to say to `afar up`.
     pub(crate) fn new(arguments: &'static [&'static str]) -> Self {
+        static NEXT: AtomicU8 = AtomicU8::new(0);
         let [a, b] = std::process::id().to_be_bytes()[2..] else {
             unreachable!("two octets are left");
         };
-        // Tests of one process have addresses of their own too.
-        let address = Ipv4Addr::new(127, 64 | fastrand::u8(..64), a, b.max(1));
+        // The servers of one process have addresses of their own too.
+        let own = NEXT.fetch_add(1, Ordering::Relaxed) % 64;
+        let address = Ipv4Addr::new(127, 64 | own, a, b.max(1));
         Self {
             dir: TempDir::new().unwrap(),
             address,

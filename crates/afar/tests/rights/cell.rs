@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -37,11 +38,13 @@ pub(crate) struct Running {
 
 /// An address of loopback that nobody else uses.
 fn address() -> Ipv4Addr {
+    static NEXT: AtomicU8 = AtomicU8::new(0);
     let [a, b] = std::process::id().to_be_bytes()[2..] else {
         unreachable!("two octets are left");
     };
-    // Tests of one process have addresses of their own too.
-    Ipv4Addr::new(127, 64 | fastrand::u8(..64), a, b.max(1))
+    // The servers of one process have addresses of their own too.
+    let own = NEXT.fetch_add(1, Ordering::Relaxed) % 64;
+    Ipv4Addr::new(127, 64 | own, a, b.max(1))
 }
 
 impl Running {
