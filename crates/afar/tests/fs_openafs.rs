@@ -171,6 +171,61 @@ fn trees_are_copied_into_afs_and_back() {
 
 #[test]
 #[ignore = "needs an OpenAFS cell"]
+fn directories_are_kept_the_same() {
+    let place = Place::new("sync");
+    let tree = place.local.join("tree");
+    fs::create_dir_all(tree.join("sub/empty")).unwrap();
+    // More than one segment.
+    fs::write(tree.join("big"), noise((33 << 20) + 7)).unwrap();
+    for number in 0..20 {
+        fs::write(tree.join(format!("sub/{number}")), number.to_string()).unwrap();
+    }
+    symlink("../big", tree.join("sub/link")).unwrap();
+    let sync = |words: &[&str]| -> Value {
+        let said = place.ok(&[&["sync", "--json"], words].concat());
+        serde_json::from_str(said.lines().last().unwrap()).unwrap()
+    };
+    let (up, there, down) = (
+        place.local("tree"),
+        place.remote("tree"),
+        place.local("down"),
+    );
+    let report = sync(&[&up, &there]);
+    assert_eq!(
+        (&report["files"], &report["symlinks"]),
+        (&21.into(), &1.into())
+    );
+    let report = sync(&[&up, &there]);
+    assert_eq!(
+        (&report["files"], &report["unchanged"]),
+        (&0.into(), &22.into())
+    );
+    let expected = Sha256::digest(fs::read(tree.join("big")).unwrap());
+    assert_eq!(place.sha256_of("tree/big"), expected.as_slice());
+
+    // What is changed, gone, of another mode, and of another sort.
+    fs::write(tree.join("sub/3"), "another three").unwrap();
+    fs::remove_file(tree.join("sub/4")).unwrap();
+    fs::set_permissions(tree.join("sub/5"), fs::Permissions::from_mode(0o750)).unwrap();
+    fs::remove_file(tree.join("sub/link")).unwrap();
+    fs::create_dir(tree.join("sub/link")).unwrap();
+    assert_eq!(sync(&[&up, &there, "--delete"])["files"], 1);
+    let second = place.remote("second");
+    sync(&[&there, &second]);
+    sync(&[&second, &down]);
+    let same = Command::new("diff").args(["-r", &up, &down]).status();
+    assert!(same.unwrap().success());
+    let mode = fs::metadata(place.local.join("down/sub/5")).unwrap();
+    assert_eq!(mode.permissions().mode() & 0o777, 0o750);
+    let report = sync(&[&there, &second, "--checksum", "--dry-run"]);
+    assert_eq!(
+        (&report["files"], &report["unchanged"]),
+        (&0.into(), &20.into())
+    );
+}
+
+#[test]
+#[ignore = "needs an OpenAFS cell"]
 fn names_are_made_moved_and_removed() {
     let place = Place::new("names");
     place.ok(&["mkdir", "-p", &place.remote("a/b/c")]);
