@@ -146,18 +146,16 @@ impl<P: Pages> Editor<P> {
             }
             return Ok(found);
         };
-        // Few others have the same print.
-        let alike: Vec<usize> = (0..links.len())
-            .rev()
-            .filter(|index| links[*index].print == print)
+        // Few others have the same print. The one before on the chain is the next one here.
+        let before = links[1.min(links.len())..].iter();
+        let before = before.map(|link| usize::from(link.position)).chain([0]);
+        let alike: Vec<(usize, usize)> = links
+            .iter()
+            .zip(before)
+            .filter(|(link, _)| link.print == print)
+            .map(|(link, previous)| (usize::from(link.position), previous))
             .collect();
-        for index in alike {
-            let Some(links) = self.chains.get(chain) else {
-                break;
-            };
-            let position = usize::from(links[index].position);
-            let previous = links.get(index + 1);
-            let previous = previous.map_or(0, |link| usize::from(link.position));
+        for (position, previous) in alike.into_iter().rev() {
             let entry = entry_in(self.load(position / SLOTS)?, position)?;
             if entry.name == name {
                 return Ok(Some(Found {

@@ -479,6 +479,7 @@ impl Work<'_> {
 
 fn merge(sum: &mut Kept, more: Kept) {
     sum.rows.extend(more.rows);
+    // Each change goes on with those of the changes before.
     sum.volumes = more.volumes;
     sum.records.extend(more.records);
     for (number, delta) in more.segments {

@@ -66,7 +66,7 @@ pub(crate) fn apply(mut changes: &[u8], page: &mut Page) -> Option<()> {
         page.get_mut(offset..end)?.copy_from_slice(stretch);
         changes = rest;
     }
-    (changes.is_empty() && end <= PAGE_SIZE).then_some(())
+    changes.is_empty().then_some(())
 }
 
 #[cfg(test)]
