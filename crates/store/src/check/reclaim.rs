@@ -33,7 +33,7 @@ pub(super) fn give_up(partition: &Partition, lost: &[Stretch]) -> Result<u64> {
     Ok(given)
 }
 
-fn bury(change: &mut Change<'_, '_>, (segment, range): &Stretch) -> Result<u64> {
+fn bury(change: &mut Change<'_>, (segment, range): &Stretch) -> Result<u64> {
     let inside = range.end <= u64::from(change.segment(*segment)?.end);
     let (Ok(start), Ok(len)) = (
         u32::try_from(range.start),
@@ -50,25 +50,26 @@ fn bury(change: &mut Change<'_, '_>, (segment, range): &Stretch) -> Result<u64> 
         Table::Dead,
         &dead_key(*segment, start),
         len.to_be_bytes().to_vec(),
-    )?;
+    );
     Ok(u64::from(len))
 }
 
 /// Whether a stretch of a table lies in a range.
 fn is_covered(
-    change: &Change<'_, '_>,
+    change: &Change<'_>,
     table: Table,
     segment: u32,
     start: u64,
     end: u64,
 ) -> Result<bool> {
     let end = dead_key(segment, u32::try_from(end).unwrap_or(u32::MAX));
-    let Some((key, value)) = change.last_before(table, &end)? else {
+    let first = dead_key(segment, 0);
+    let Some((key, value)) = change.last_between(table, &first, &end)? else {
         return Ok(false);
     };
-    let (Some((same, offset)), Ok(len)) = (split_dead_key(key), value.try_into()) else {
+    let (Some((_, offset)), Ok(len)) = (split_dead_key(key), value.try_into()) else {
         return Err(change.env().corrupt(format!("a row of {table:?}")));
     };
     let last = u64::from(offset) + u64::from(u32::from_be_bytes(len));
-    Ok(same == segment && last > start)
+    Ok(last > start)
 }

@@ -1,9 +1,9 @@
 //! The base: the state of the database that is wholly on the disk, from which the log goes on.
 //!
-//! Commits do not sync the database's file, so after a power failure its pages can be of different
-//! commits. But LMDB never overwrites a page that a reader may still see. From one checkpoint to
-//! the next the partition holds a reader of the checkpoint's state, so all pages of that state stay
-//! as they were synced. The two pages that begin the file, which say where the current state has
+//! A checkpoint writes to the database's file before it syncs it, so after a power failure its pages
+//! can be of this one and the one before. But LMDB never overwrites a page that a reader may still
+//! see. Until the next checkpoint is complete the partition holds a reader of the last one's state,
+//! so all pages of that state stay as they were synced. The two pages that begin the file, which say where the current state has
 //! its root, do change: a copy of them is kept here, and put back before the file is opened after
 //! a run that did not end well. Then the log is replayed.
 

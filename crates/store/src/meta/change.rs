@@ -1,14 +1,15 @@
 //! A change in progress: writing rows, so that they can be taken back.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use heed::{AnyTls, RoTxn, RwTxn};
-
-use super::env::{Env, Table, seal};
+use super::env::{Batch, Table, seal};
 use super::hold::Hold;
 use super::key::{
     At, DoomedKey, Item, Kind, change_key, dead_key, member_key, row_key, split_row_key,
+    vnode_slot_key,
 };
+use super::memtable::{Layers, Memtable, Sealed};
 use super::record::{NewRecord, Record};
 use super::rows::{MemberState, SegmentRow, VnodeRow, VolumeInfo, VolumeRow};
 use super::versions::Rows;
@@ -39,26 +40,21 @@ pub(crate) struct Kept {
 /// A row that was written.
 pub(crate) struct WrittenRow {
     pub(crate) table: Table,
-    pub(crate) key: Box<[u8]>,
+    pub(crate) key: Arc<[u8]>,
     /// Its sealed value, or that it was deleted.
-    pub(crate) sealed: Option<Vec<u8>>,
+    pub(crate) sealed: Sealed,
 }
 
-/// A write, and the sealed value before it.
-struct Write {
-    row: WrittenRow,
-    old: Option<Box<[u8]>>,
-}
-
-/// One operation's writes in a transaction it shares with others.
+/// One operation's writes in a commit it shares with others.
 ///
 /// A failed operation is taken back by [`Change::roll_back`], and the others go on.
-pub(crate) struct Change<'c, 'e> {
-    txn: &'c mut RwTxn<'e>,
-    env: &'c Env,
+pub(crate) struct Change<'c> {
+    batch: &'c mut Batch,
+    /// The rows before.
+    before: Memtable,
     /// Seconds since 1970.
     now: u32,
-    writes: Vec<Write>,
+    writes: Vec<WrittenRow>,
     segments: BTreeMap<u32, SegmentDelta>,
     records: Vec<Extent>,
     /// Generations of the live members of the tree looked at last.
@@ -70,13 +66,9 @@ pub(crate) struct Change<'c, 'e> {
     volumes_before: Vec<(u32, Option<VolumeRow>)>,
 }
 
-impl Rows for Change<'_, '_> {
-    fn env(&self) -> &Env {
-        self.env
-    }
-
-    fn txn(&self) -> &RoTxn<'_, AnyTls> {
-        self.txn
+impl Rows for Change<'_> {
+    fn layers(&self) -> Layers<'_> {
+        self.batch.layers()
     }
 
     fn volume(&self, id: u32) -> Result<Option<VolumeRow>> {
@@ -87,11 +79,11 @@ impl Rows for Change<'_, '_> {
     }
 }
 
-impl<'c, 'e> Change<'c, 'e> {
-    pub(crate) fn new(txn: &'c mut RwTxn<'e>, env: &'c Env, now: u32) -> Self {
+impl<'c> Change<'c> {
+    pub(crate) fn new(batch: &'c mut Batch, now: u32) -> Self {
         Self {
-            txn,
-            env,
+            before: batch.rows.clone(),
+            batch,
             now,
             writes: Vec::new(),
             segments: BTreeMap::new(),
@@ -114,61 +106,38 @@ impl<'c, 'e> Change<'c, 'e> {
     }
 
     /// Sets a key's value.
-    pub(crate) fn put(&mut self, table: Table, key: &[u8], value: Vec<u8>) -> Result<()> {
-        let old = self.old(table, key)?;
+    pub(crate) fn put(&mut self, table: Table, key: &[u8], value: Vec<u8>) {
         let sealed = seal(table, key, value);
-        let put = self.env.table(table).put(self.txn, key, &sealed);
-        put.map_err(|e| self.env.database(e))?;
-        self.note(table, key, old, Some(sealed));
-        Ok(())
+        self.set(table, key, Some(sealed.into()));
     }
 
     /// Removes a key, if it is there.
     pub(crate) fn delete(&mut self, table: Table, key: &[u8]) -> Result<()> {
-        let old = self.old(table, key)?;
-        if old.is_some() {
-            let deleted = self.env.table(table).delete(self.txn, key);
-            deleted.map_err(|e| self.env.database(e))?;
-            self.note(table, key, old, None);
+        if self.layers().get(table, key)?.is_some() {
+            self.set(table, key, None);
         }
         Ok(())
     }
 
-    /// The value before a write.
-    fn old(&self, table: Table, key: &[u8]) -> Result<Option<Box<[u8]>>> {
-        let old = self.env.table(table).get(self.txn, key);
-        Ok(old.map_err(|e| self.env.database(e))?.map(Box::from))
-    }
-
-    /// Keeps what a write put there, for the log, and what was there, for taking it back.
-    fn note(&mut self, table: Table, key: &[u8], old: Option<Box<[u8]>>, sealed: Option<Vec<u8>>) {
-        let key = key.into();
-        self.writes.push(Write {
-            row: WrittenRow { table, key, sealed },
-            old,
-        });
+    fn set(&mut self, table: Table, key: &[u8], sealed: Sealed) {
+        let key: Arc<[u8]> = key.into();
+        self.batch.rows.set(table, Arc::clone(&key), sealed.clone());
+        self.writes.push(WrittenRow { table, key, sealed });
     }
 
     /// Takes everything back. What is left is of the changes before.
-    pub(crate) fn roll_back(mut self) -> Result<Kept> {
-        while let Some(Write { row, old }) = self.writes.pop() {
-            let table = self.env.table(row.table);
-            let done = match &old {
-                Some(old) => table.put(self.txn, &row.key, old),
-                None => table.delete(self.txn, &row.key).map(|_was| ()),
-            };
-            done.map_err(|e| self.env.database(e))?;
-        }
+    pub(crate) fn roll_back(mut self) -> Kept {
+        self.batch.rows = self.before;
         while let Some((id, before)) = self.volumes_before.pop() {
             match before {
                 Some(row) => self.volumes.insert(id, row),
                 None => self.volumes.remove(&id),
             };
         }
-        Ok(Kept {
+        Kept {
             volumes: self.volumes,
             ..Kept::default()
-        })
+        }
     }
 
     /// What it does, once it is kept: to segments, and which rows it changed.
@@ -176,7 +145,7 @@ impl<'c, 'e> Change<'c, 'e> {
         Kept {
             segments: self.segments,
             records: self.records,
-            rows: self.writes.into_iter().map(|write| write.row).collect(),
+            rows: self.writes,
             volumes: self.volumes,
         }
     }
@@ -189,12 +158,11 @@ impl<'c, 'e> Change<'c, 'e> {
         sealed: Option<&[u8]>,
     ) -> Result<()> {
         let table = Table::from_byte(table)
-            .ok_or_else(|| self.env.corrupt(format!("the log names table {table}")))?;
-        let done = match sealed {
-            Some(sealed) => self.env.table(table).put(self.txn, key, sealed),
-            None => self.env.table(table).delete(self.txn, key).map(|_was| ()),
-        };
-        done.map_err(|e| self.env.database(e))
+            .ok_or_else(|| self.env().corrupt(format!("the log names table {table}")))?;
+        self.batch
+            .rows
+            .set(table, key.into(), sealed.map(Arc::from));
+        Ok(())
     }
 
     /// Sets a volume's row, whose flags stay as they are, by the end of the commit.
@@ -204,11 +172,10 @@ impl<'c, 'e> Change<'c, 'e> {
     }
 
     /// Writes the rows that were left for the end of the commit.
-    pub(crate) fn write_volumes(&mut self) -> Result<()> {
+    pub(crate) fn write_volumes(&mut self) {
         for (id, row) in std::mem::take(&mut self.volumes) {
-            self.put(Table::Volumes, &id.to_be_bytes(), row.to_bytes())?;
+            self.put(Table::Volumes, &id.to_be_bytes(), row.to_bytes());
         }
-        Ok(())
     }
 
     /// What is set at once is not to be overwritten at the end.
@@ -222,13 +189,14 @@ impl<'c, 'e> Change<'c, 'e> {
     pub(crate) fn put_volume(&mut self, id: u32, row: &VolumeRow) -> Result<()> {
         self.forget_volume(id);
         let key = id.to_be_bytes();
-        self.put(Table::Volumes, &key, row.to_bytes())?;
+        self.put(Table::Volumes, &key, row.to_bytes());
         let noted = self.get(Table::Unfinished, &key)?.is_some();
         match (row.has(VolumeRow::DESTROY_ME), noted) {
             (true, false) => self.put(Table::Unfinished, &key, Vec::new()),
-            (false, true) => self.delete(Table::Unfinished, &key),
-            _ => Ok(()),
+            (false, true) => self.delete(Table::Unfinished, &key)?,
+            _ => {}
         }
+        Ok(())
     }
 
     /// Removes all there is to tell of a volume, but not what it holds.
@@ -241,14 +209,14 @@ impl<'c, 'e> Change<'c, 'e> {
     }
 
     /// Sets what else there is to tell of a volume.
-    pub(crate) fn put_info(&mut self, id: u32, info: &VolumeInfo) -> Result<()> {
-        self.put(Table::Infos, &id.to_be_bytes(), info.to_bytes())
+    pub(crate) fn put_info(&mut self, id: u32, info: &VolumeInfo) {
+        self.put(Table::Infos, &id.to_be_bytes(), info.to_bytes());
     }
 
     /// Adds a member to a tree, or changes its state.
-    pub(crate) fn put_member(&mut self, at: At, volume: u32, state: MemberState) -> Result<()> {
+    pub(crate) fn put_member(&mut self, at: At, volume: u32, state: MemberState) {
         self.members = None;
-        self.put(Table::Members, &member_key(at, volume), state.to_bytes())
+        self.put(Table::Members, &member_key(at, volume), state.to_bytes());
     }
 
     /// Takes a member out of a tree.
@@ -258,8 +226,8 @@ impl<'c, 'e> Change<'c, 'e> {
     }
 
     /// Leaves a tree, or what a shade was the last to see, to the reaper.
-    pub(crate) fn doom(&mut self, doomed: DoomedKey) -> Result<()> {
-        self.put(Table::Doomed, &doomed.to_bytes(), Vec::new())
+    pub(crate) fn doom(&mut self, doomed: DoomedKey) {
+        self.put(Table::Doomed, &doomed.to_bytes(), Vec::new());
     }
 
     /// Takes it from the reaper's list.
@@ -267,9 +235,38 @@ impl<'c, 'e> Change<'c, 'e> {
         self.delete(Table::Doomed, &doomed.to_bytes())
     }
 
+    /// Lets a vnode's number be used again.
+    pub(crate) fn put_slot(&mut self, tree: u64, directory: bool, vnode: u32) {
+        let key = vnode_slot_key(tree, directory, vnode);
+        self.put(Table::VnodeSlots, &key, Vec::new());
+        let rows = &mut self.batch.rows;
+        let first = rows.first_slot(tree, directory).min(vnode.into());
+        rows.set_first_slot(tree, directory, first);
+    }
+
+    /// Takes the least vnode number that may be used again, if there is one.
+    pub(crate) fn take_slot(&mut self, tree: u64, directory: bool) -> Result<Option<u32>> {
+        let rows = &self.batch.rows;
+        let Ok(first) = u32::try_from(rows.first_slot(tree, directory)) else {
+            return Ok(None);
+        };
+        let from = vnode_slot_key(tree, directory, first);
+        let found = self.scan(Table::VnodeSlots, &from)?.next().transpose()?;
+        let vnode = found.and_then(|(key, _)| {
+            let (list, vnode) = key.split_last_chunk::<4>()?;
+            from.starts_with(list).then(|| u32::from_be_bytes(*vnode))
+        });
+        let next = vnode.map_or(u64::MAX, |vnode| u64::from(vnode) + 1);
+        if let Some(vnode) = vnode {
+            self.delete(Table::VnodeSlots, &vnode_slot_key(tree, directory, vnode))?;
+        }
+        self.batch.rows.set_first_slot(tree, directory, next);
+        Ok(vnode)
+    }
+
     /// Sets a segment's state.
-    pub(crate) fn put_segment(&mut self, number: u32, row: SegmentRow) -> Result<()> {
-        self.put(Table::Segments, &number.to_be_bytes(), row.to_bytes())
+    pub(crate) fn put_segment(&mut self, number: u32, row: SegmentRow) {
+        self.put(Table::Segments, &number.to_be_bytes(), row.to_bytes());
     }
 
     /// Sets a vnode.
@@ -303,12 +300,10 @@ impl<'c, 'e> Change<'c, 'e> {
         if self.get(Table::Dedup, &hash)?.is_some() {
             return Ok(());
         }
-        self.put(Table::Dedup, &hash, extent.to_bytes().to_vec())?;
-        self.put(
-            Table::DedupKeys,
-            &dead_key(extent.segment, extent.offset),
-            hash.to_vec(),
-        )
+        self.put(Table::Dedup, &hash, extent.to_bytes().to_vec());
+        let key = dead_key(extent.segment, extent.offset);
+        self.put(Table::DedupKeys, &key, hash.to_vec());
+        Ok(())
     }
 
     /// Adds a reference to a record somebody found by its hash and has pinned since: if its last
@@ -340,9 +335,9 @@ impl<'c, 'e> Change<'c, 'e> {
     pub(crate) fn put_row(&mut self, at: At, item: Item, value: Vec<u8>) -> Result<()> {
         let key = row_key(at, item);
         self.free_old(item, &key)?;
-        self.put(Table::Rows, &key, value)?;
+        self.put(Table::Rows, &key, value);
         if at.generation > FIRST_GENERATION {
-            self.put(Table::Changes, &change_key(at, item), Vec::new())?;
+            self.put(Table::Changes, &change_key(at, item), Vec::new());
             self.prune(at.tree, item)?;
         }
         Ok(())
@@ -407,7 +402,7 @@ impl<'c, 'e> Change<'c, 'e> {
     /// Keeps a generation from being pruned.
     pub(crate) fn hold(&mut self, at: At) -> Hold {
         self.members = None;
-        self.env.holds().hold(at)
+        self.env().holds().hold(at)
     }
 
     /// Generations of a tree's members whose rows count, in order.
@@ -423,7 +418,7 @@ impl<'c, 'e> Change<'c, 'e> {
             .filter(|(_, _, state)| *state != MemberState::Shade)
             .map(|(generation, _, _)| generation)
             .collect();
-        let held = self.env.holds().generations(tree);
+        let held = self.env().holds().generations(tree);
         if !held.is_empty() {
             live.extend(held);
             live.sort_unstable();
@@ -446,7 +441,7 @@ impl<'c, 'e> Change<'c, 'e> {
         match old {
             Some(Record::Extent(extent)) => self.free(&extent),
             Some(Record::Inline { .. }) => Ok(()),
-            None => Err(self.env.corrupt("a record that is to be freed")),
+            None => Err(self.env().corrupt("a record that is to be freed")),
         }
     }
 
@@ -454,10 +449,11 @@ impl<'c, 'e> Change<'c, 'e> {
     pub(crate) fn free(&mut self, extent: &Extent) -> Result<()> {
         let key = dead_key(extent.segment, extent.offset);
         if let Some(count) = self.shared(extent)? {
-            return match count {
-                0 | 1 => self.delete(Table::Shared, &key),
+            match count {
+                0 | 1 => self.delete(Table::Shared, &key)?,
                 more => self.put(Table::Shared, &key, (more - 1).to_be_bytes().to_vec()),
-            };
+            }
+            return Ok(());
         }
         if let Some(hash) = self.get(Table::DedupKeys, &key)?.map(<[u8]>::to_vec) {
             self.delete(Table::Dedup, &hash)?;
@@ -465,7 +461,8 @@ impl<'c, 'e> Change<'c, 'e> {
         }
         let delta = self.segments.entry(extent.segment).or_default();
         delta.live -= i64::from(extent.stored);
-        self.put(Table::Dead, &key, extent.stored.to_be_bytes().to_vec())
+        self.put(Table::Dead, &key, extent.stored.to_be_bytes().to_vec());
+        Ok(())
     }
 
     /// Makes the octets of a record that is not to be used dead.
@@ -482,7 +479,7 @@ impl<'c, 'e> Change<'c, 'e> {
         };
         let count = value
             .try_into()
-            .map_err(|_| self.env.corrupt("a count of references"))?;
+            .map_err(|_| self.env().corrupt("a count of references"))?;
         Ok(Some(u32::from_be_bytes(count)))
     }
 
@@ -490,7 +487,8 @@ impl<'c, 'e> Change<'c, 'e> {
     pub(crate) fn share(&mut self, extent: &Extent) -> Result<()> {
         let count = self.shared(extent)?.unwrap_or(0) + 1;
         let key = dead_key(extent.segment, extent.offset);
-        self.put(Table::Shared, &key, count.to_be_bytes().to_vec())
+        self.put(Table::Shared, &key, count.to_be_bytes().to_vec());
+        Ok(())
     }
 }
 

@@ -7,11 +7,13 @@ use std::sync::Arc;
 
 use heed::types::Bytes;
 use heed::{CommitOrAbort, EnvFlags, EnvOpenOptions, RoTxn, RwTxn, WithoutTls};
+use parking_lot::Mutex;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use super::hold::Holds;
 use super::image::{Images, images};
 use super::key::{At, Item};
+use super::memtable::{Layers, Memtable};
 use super::pages::{self, MetaPage};
 use crate::error::{Result, StoreError};
 
@@ -53,7 +55,10 @@ pub(crate) enum Table {
     DedupKeys,
 }
 
-const TABLES: [(Table, &str); 15] = [
+/// How many there are.
+pub(super) const TABLES: usize = 15;
+
+const NAMES: [(Table, &str); TABLES] = [
     (Table::Settings, "settings"),
     (Table::Volumes, "volumes"),
     (Table::Infos, "infos"),
@@ -74,7 +79,7 @@ const TABLES: [(Table, &str); 15] = [
 impl Table {
     /// All of them.
     pub(crate) fn all() -> impl Iterator<Item = Self> {
-        TABLES.iter().map(|(table, _)| *table)
+        NAMES.iter().map(|(table, _)| *table)
     }
 }
 
@@ -84,7 +89,7 @@ const DATA_FILE: &str = "data.mdb";
 impl Table {
     /// The table of a number in the log.
     pub(crate) fn from_byte(byte: u8) -> Option<Self> {
-        TABLES.get(usize::from(byte)).map(|(table, _)| *table)
+        NAMES.get(usize::from(byte)).map(|(table, _)| *table)
     }
 }
 
@@ -103,7 +108,8 @@ pub(crate) type PageCache =
 #[derive(Clone)]
 pub(crate) struct Env {
     env: heed::Env<WithoutTls>,
-    tables: [Database; TABLES.len()],
+    tables: [Database; TABLES],
+    recent: Arc<Mutex<Recent>>,
     path: Arc<PathBuf>,
     data: Arc<Path>,
     pages: Arc<PageCache>,
@@ -121,13 +127,13 @@ impl Env {
         options
             .map_size(map_size)
             .max_readers(4096)
-            .max_dbs(u32::try_from(TABLES.len()).unwrap_or(u32::MAX));
+            .max_dbs(u32::try_from(TABLES).unwrap_or(u32::MAX));
         let env = open_map(&mut options, dir).map_err(|e| database(&path, e))?;
         let txn = env.write_txn().map_err(|e| database(&path, e))?;
         let tables = env
             .create_databases_and_commit(txn, |options, txn| {
                 let mut make = |table: usize| {
-                    options.create_database::<Bytes, Bytes>(txn, Some(TABLES[table].1))
+                    options.create_database::<Bytes, Bytes>(txn, Some(NAMES[table].1))
                 };
                 Ok::<_, heed::Error>(CommitOrAbort::<_, ()>::Commit((
                     (
@@ -155,9 +161,15 @@ impl Env {
             .unwrap_commit();
         let ((a, b, c, d, e, f, g), (h, i, j, k, l, m, n, o)) = tables;
         let tables = [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o];
+        let stored = commit_of(&env).map_err(|e| database(&path, e))?;
         Ok(Self {
             env,
             tables,
+            recent: Arc::new(Mutex::new(Recent {
+                stored,
+                frozen: None,
+                newest: Arc::default(),
+            })),
             path,
             data: dir.join(DATA_FILE).into(),
             pages: Arc::new(PageCache::new(PAGES)),
@@ -168,22 +180,82 @@ impl Env {
 
     /// A view of everything committed so far.
     pub(crate) fn view(&self) -> Result<View> {
-        let txn = self
-            .env
-            .clone()
-            .static_read_txn()
-            .map_err(|e| self.database(e))?;
-        Ok(View {
-            txn,
-            env: self.clone(),
+        loop {
+            let recent = self.recent.lock().clone();
+            let txn = self.pin()?;
+            // The database may have been written to since. It has the same then as the frozen
+            // memtable, which does no harm above it; but it has more than an older one.
+            let since = txn.id().wrapping_sub(recent.stored);
+            if since == 0 || (since == 1 && recent.frozen.is_some()) {
+                let env = self.clone();
+                return Ok(View { recent, txn, env });
+            }
+        }
+    }
+
+    /// Keeps the pages of the database as it is now from being used again.
+    pub(crate) fn pin(&self) -> Result<Pin> {
+        let txn = self.env.clone().static_read_txn();
+        txn.map_err(|e| self.database(e))
+    }
+
+    /// Begins a commit. There is to be one at a time.
+    pub(crate) fn begin(&self) -> Result<Batch> {
+        let view = self.view()?;
+        let rows = Memtable::clone(&view.recent.newest);
+        Ok(Batch { view, rows })
+    }
+
+    /// Shows what a commit did.
+    pub(crate) fn publish(&self, batch: Batch) {
+        self.recent.lock().newest = Arc::new(batch.rows);
+    }
+
+    /// Begins a new memtable, between two commits; [`flush`](Self::flush) writes the one before,
+    /// and is to have written the one before that.
+    pub(crate) fn freeze(&self) {
+        let mut recent = self.recent.lock();
+        debug_assert!(recent.frozen.is_none(), "two frozen memtables");
+        let newest = std::mem::take(&mut recent.newest);
+        recent.frozen = (!newest.is_empty()).then_some(newest);
+    }
+
+    /// Writes the frozen memtable to the database, which is not synced yet.
+    pub(crate) fn flush(&self) -> Result<()> {
+        let Some(frozen) = self.recent.lock().frozen.clone() else {
+            return Ok(());
+        };
+        self.store(|txn| {
+            for table in Table::all() {
+                for (key, sealed) in frozen.rows(table) {
+                    match sealed {
+                        Some(sealed) => self.table(table).put(txn, key, sealed)?,
+                        None => _ = self.table(table).delete(txn, key)?,
+                    }
+                }
+            }
+            Ok(())
         })
     }
 
-    pub(crate) fn write(&self) -> Result<RwTxn<'_>> {
-        self.env.write_txn().map_err(|e| self.database(e))
+    /// Writes to the database, which has all of the frozen memtable afterwards.
+    pub(crate) fn store(
+        &self,
+        write: impl FnOnce(&mut RwTxn<'_>) -> heed::Result<()>,
+    ) -> Result<()> {
+        let written = self.env.write_txn().and_then(|mut txn| {
+            write(&mut txn)?;
+            txn.commit()
+        });
+        written.map_err(|e| self.database(e))?;
+        let stored = commit_of(&self.env).map_err(|e| self.database(e))?;
+        let mut recent = self.recent.lock();
+        recent.stored = stored;
+        recent.frozen = None;
+        Ok(())
     }
 
-    /// Puts on the disk what commits have written to the file.
+    /// Puts on the disk what was written to the database's file.
     pub(crate) fn sync(&self) -> Result<()> {
         self.env.force_sync().map_err(|e| self.database(e))
     }
@@ -365,18 +437,54 @@ pub(crate) fn unseal<'a>(table: Table, key: &[u8], sealed: &'a [u8]) -> Option<&
     (found == sum(table, key, value)).then_some(value)
 }
 
+/// What the database has not got yet, and how far it has come.
+#[derive(Clone)]
+struct Recent {
+    /// The number of LMDB's last commit, over which the memtables lie.
+    stored: usize,
+    /// The rows that are being written to the database.
+    frozen: Option<Arc<Memtable>>,
+    /// Rows that are newer than these.
+    newest: Arc<Memtable>,
+}
+
+/// The number of LMDB's last commit.
+fn commit_of(env: &heed::Env<WithoutTls>) -> heed::Result<usize> {
+    env.read_txn().map(|txn| txn.id())
+}
+
+/// Keeps pages of the database from being used again.
+pub(crate) type Pin = RoTxn<'static, WithoutTls>;
+
 /// The rows as of one commit.
 pub(crate) struct View {
-    txn: RoTxn<'static, WithoutTls>,
+    recent: Recent,
+    txn: Pin,
     env: Env,
 }
 
 impl super::Rows for View {
-    fn env(&self) -> &Env {
-        &self.env
+    fn layers(&self) -> Layers<'_> {
+        Layers {
+            env: &self.env,
+            newest: &self.recent.newest,
+            frozen: self.recent.frozen.as_deref(),
+            txn: &self.txn,
+        }
     }
+}
 
-    fn txn(&self) -> &RoTxn<'_, heed::AnyTls> {
-        &self.txn
+/// A commit in progress: what it began from, and its own rows with those of the commits before.
+pub(crate) struct Batch {
+    view: View,
+    pub(super) rows: Memtable,
+}
+
+impl Batch {
+    pub(super) fn layers(&self) -> Layers<'_> {
+        Layers {
+            newest: &self.rows,
+            ..super::Rows::layers(&self.view)
+        }
     }
 }

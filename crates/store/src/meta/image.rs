@@ -7,12 +7,13 @@
 use std::sync::Arc;
 
 use afar_dir::{Chains, PAGE_SIZE, Page, Room};
+use parking_lot::Mutex;
 use quick_cache::Weighter;
 
 use super::key::At;
 
-/// Pages that are kept: 32 MiB of them.
-const PAGES: u64 = 16_384;
+/// Pages that are kept: 64 MiB of them, enough for a dozen of the largest directories.
+const PAGES: u64 = 32_768;
 /// Directories, about.
 const DIRECTORIES: usize = 1_024;
 
@@ -65,9 +66,13 @@ impl Weighter<(At, u32), Image> for ByPages {
 
 /// Images by tree, generation and vnode. A change takes one out, and puts it back when it is done;
 /// one that fails does not.
-pub(crate) type Images = quick_cache::sync::Cache<(At, u32), Image, ByPages>;
+///
+/// It is one cache, not one of shards: the committer alone uses it, and a large directory can be more
+/// than a shard's part of it.
+pub(crate) type Images = Mutex<quick_cache::unsync::Cache<(At, u32), Image, ByPages>>;
 
 /// An empty cache.
 pub(crate) fn images() -> Images {
-    Images::with_weighter(DIRECTORIES, PAGES, ByPages)
+    let cache = quick_cache::unsync::Cache::with_weighter(DIRECTORIES, PAGES, ByPages);
+    Mutex::new(cache)
 }

@@ -2,7 +2,8 @@
 //!
 //! LMDB makes a commit durable by writing each changed page to its place and syncing twice. Here a
 //! commit is durable when one frame, with the rows it changed, is appended to the log and synced
-//! once. The database's own pages reach the disk later, at a checkpoint ([`super::base`]).
+//! once. The rows reach the database later, at a checkpoint ([`super::base`]); until then they are in
+//! the [memtable](super::memtable).
 //!
 //! There are two files. One is written until a checkpoint begins, then the other; when the
 //! checkpoint is complete the first can be written anew from its start. A frame carries the number

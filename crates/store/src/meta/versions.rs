@@ -4,15 +4,14 @@
 //! *g* sees of each item the row with the greatest generation not above *g*; an empty row says
 //! that the item is gone.
 
-use std::ops::Bound;
 use std::sync::Arc;
 
 use afar_dir::Page;
-use heed::types::Bytes;
-use heed::{AnyTls, RoTxn};
 
+use super::change::FIRST_GENERATION;
 use super::env::{Env, SUM, Table, unseal};
 use super::key::{At, Item, Kind, ROW_KEY, member_key, row_key, split_member_key, split_row_key};
+use super::memtable::{Layers, Merged};
 use super::rows::{MemberState, SegmentRow, VnodeRow, VolumeInfo, VolumeRow};
 use crate::error::Result;
 
@@ -31,48 +30,43 @@ pub(crate) type SealedRow<'a> = ([u8; ROW_KEY], &'a [u8]);
 
 /// Somewhere rows can be read from: a view of what is committed, or a change in progress.
 pub(crate) trait Rows {
-    fn env(&self) -> &Env;
-    fn txn(&self) -> &RoTxn<'_, AnyTls>;
+    /// Where they are looked for.
+    fn layers(&self) -> Layers<'_>;
+
+    fn env(&self) -> &Env {
+        self.layers().env
+    }
 
     /// The value of a key.
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>> {
-        let env = self.env();
-        let found = env.table(table).get(self.txn(), key);
-        match found.map_err(|e| env.database(e))? {
+        let layers = self.layers();
+        match layers.get(table, key)? {
             None => Ok(None),
-            Some(sealed) => open(env, table, key, sealed).map(Some),
+            Some(sealed) => open(layers.env, table, key, sealed).map(Some),
         }
     }
 
     /// Rows in the order of their keys, from the first not below `from`.
     fn scan(&self, table: Table, from: &[u8]) -> Result<Scan<'_>> {
-        let env = self.env();
-        // LMDB knows no empty key, and none of ours is shorter or before this one.
-        let from = if from.is_empty() { &[0] } else { from };
-        let range = (Bound::Included(from), Bound::Unbounded);
-        let rows = env.table(table).range(self.txn(), &range);
+        let layers = self.layers();
         Ok(Scan {
-            rows: rows.map_err(|e| env.database(e))?,
-            env,
+            rows: layers.scan(table, from)?,
+            env: layers.env,
             table,
         })
     }
 
     /// How many rows a table has.
     fn count(&self, table: Table) -> Result<u64> {
-        let env = self.env();
-        env.table(table)
-            .len(self.txn())
-            .map_err(|e| env.database(e))
+        self.layers().count(table)
     }
 
-    /// The last row before a key.
-    fn last_before(&self, table: Table, key: &[u8]) -> Result<Option<Pair<'_>>> {
-        let env = self.env();
-        let found = env.table(table).get_lower_than(self.txn(), key);
-        match found.map_err(|e| env.database(e))? {
+    /// The last row with a key not below `from` and below `to`.
+    fn last_between(&self, table: Table, from: &[u8], to: &[u8]) -> Result<Option<Pair<'_>>> {
+        let layers = self.layers();
+        match layers.last_between(table, from, to)? {
             None => Ok(None),
-            Some((key, sealed)) => Ok(Some((key, open(env, table, key, sealed)?))),
+            Some((key, sealed)) => Ok(Some((key, open(layers.env, table, key, sealed)?))),
         }
     }
 
@@ -87,21 +81,25 @@ pub(crate) trait Rows {
 
     /// The key of an item's row and the row with its checksum, which was not looked at.
     fn sealed_row(&self, at: At, item: Item) -> Result<Option<SealedRow<'_>>> {
-        let env = self.env();
+        let layers = self.layers();
         let wanted = row_key(at, item);
-        let rows = env.table(Table::Rows);
         // Most rows are of the generation that asks, and are found without a cursor.
-        let own = rows.get(self.txn(), &wanted);
-        if let Some(sealed) = own.map_err(|e| env.database(e))? {
+        if let Some(sealed) = layers.get(Table::Rows, &wanted)? {
             return Ok(Some((wanted, sealed)));
         }
-        let found = rows.get_lower_than(self.txn(), &wanted);
-        let Some((key, sealed)) = found.map_err(|e| env.database(e))? else {
+        if at.generation <= FIRST_GENERATION {
             return Ok(None);
-        };
-        let key: Option<[u8; ROW_KEY]> = key.try_into().ok();
-        let key = key.filter(|key| key[..ROW_KEY - 4] == wanted[..ROW_KEY - 4]);
-        Ok(key.map(|key| (key, sealed)))
+        }
+        let tree = at.tree;
+        let first = row_key(
+            At {
+                tree,
+                generation: 0,
+            },
+            item,
+        );
+        let found = layers.last_between(Table::Rows, &first, &wanted)?;
+        Ok(found.and_then(|(key, sealed)| Some((key.try_into().ok()?, sealed))))
     }
 
     /// A page of a directory: as `make` makes it of its row and of its changes' row, if that is
@@ -255,7 +253,7 @@ fn open<'a>(env: &Env, table: Table, key: &[u8], sealed: &'a [u8]) -> Result<&'a
 
 /// Rows of one table, verified.
 pub(crate) struct Scan<'a> {
-    rows: heed::RoRange<'a, Bytes, Bytes>,
+    rows: Merged<'a>,
     env: &'a Env,
     table: Table,
 }
@@ -264,7 +262,7 @@ impl<'a> Iterator for Scan<'a> {
     type Item = Result<Pair<'a>>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let row = self.rows.next()?.map_err(|e| self.env.database(e));
+        let row = self.rows.next_row().transpose()?;
         Some(row.and_then(|(key, sealed)| Ok((key, open(self.env, self.table, key, sealed)?))))
     }
 }

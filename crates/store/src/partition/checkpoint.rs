@@ -10,35 +10,32 @@ use parking_lot::{Condvar, Mutex};
 use super::Core;
 use super::commit::Queue;
 use crate::error::{Result, StoreError};
-use crate::meta::{Base, Change, Env, LOGGED_RECORD, Log, Position, Replay, View, logged_rows};
+use crate::meta::{Base, Change, Env, LOGGED_RECORD, Log, Pin, Position, Replay, logged_rows};
 
-/// Octets of log after which a checkpoint is made. Until then no page of the database that was in
-/// use at the last one can be used again, so this also bounds what the database's file grows by.
+/// Octets of log after which a checkpoint is made. Until then its rows are in memory too.
 const LOG: u64 = 16 << 20;
+/// Octets of log at which commits wait for the checkpoint that is being made.
+pub(super) const LOG_MOST: u64 = 2 * LOG;
 /// How long a change may be in the log only.
 const AGE: Duration = Duration::from_secs(2);
-/// Octets of replayed frames in one transaction.
+/// Octets of replayed frames that are written to the database in one transaction.
 const REPLAY: usize = 16 << 20;
 
 /// The state a checkpoint is of, taken between two commits.
 pub(super) struct Cut {
-    /// Keeps the state's pages from being overwritten.
-    view: View,
     log: Position,
     /// Whether the log before has records that may not be in their segments yet.
     records: bool,
-    head: Vec<u8>,
 }
 
 impl Cut {
-    pub(super) fn take(env: &Env, log: &mut Log) -> Result<Self> {
-        let head = Base::head(env.dir(), env.page_size()).map_err(|e| env.io("checkpoint", e))?;
-        Ok(Self {
-            view: env.view()?,
+    /// The last one has to be in the database.
+    pub(super) fn take(env: &Env, log: &mut Log) -> Self {
+        env.freeze();
+        Self {
             records: log.has_records(),
             log: log.switch(),
-            head,
-        })
+        }
     }
 }
 
@@ -46,8 +43,8 @@ impl Cut {
 pub(super) struct Checkpoint {
     env: Env,
     number: u64,
-    /// Of the state that is on the disk.
-    _view: View,
+    /// Keeps the pages of the state that is on the disk from being used again.
+    _pin: Pin,
 }
 
 impl Checkpoint {
@@ -56,44 +53,44 @@ impl Checkpoint {
         let mut first = Self {
             env: env.clone(),
             number,
-            _view: env.view()?,
+            _pin: env.pin()?,
         };
         // In a new partition both files are made at once: later ones fail for no lack of space.
         for _ in 0..if number == 0 { 2 } else { 1 } {
-            let head = Base::head(env.dir(), env.page_size());
             let cut = Cut {
-                head: head.map_err(|e| env.io("checkpoint", e))?,
-                view: env.view()?,
                 log: log.start(),
                 records: false,
             };
-            first.complete(cut, false)?;
+            first.complete(&cut, false)?;
         }
         Ok(first)
     }
 
-    /// Makes the state of a cut the one to start from.
-    fn complete(&mut self, cut: Cut, clean: bool) -> Result<()> {
-        // All its pages were written before the cut.
+    /// Makes the state of a cut the one to start from. If there was no space for that, it can be
+    /// tried again.
+    fn complete(&mut self, cut: &Cut, clean: bool) -> Result<()> {
+        let failed = |e| self.env.io("checkpoint", e);
+        self.env.flush()?;
         self.env.sync()?;
-        self.number += 1;
         let base = Base {
-            number: self.number,
+            number: self.number + 1,
             log: cut.log,
             clean,
-            head: cut.head,
+            head: Base::head(self.env.dir(), self.env.page_size()).map_err(failed)?,
         };
-        let written = base.write(self.env.dir());
-        written.map_err(|e| self.env.io("checkpoint", e))?;
+        base.write(self.env.dir()).map_err(failed)?;
+        self.number = base.number;
         // Only now may the pages of the one before be used again.
-        self._view = cut.view;
+        self._pin = self.env.pin()?;
         Ok(())
     }
 
     /// Notes that the run ended well.
     pub(super) fn close(mut self, log: &mut Log) -> Result<()> {
-        let cut = Cut::take(&self.env, log)?;
-        self.complete(cut, true)
+        // What the last cut was of, if there was no space for it.
+        self.env.flush()?;
+        let cut = Cut::take(&self.env, log);
+        self.complete(&cut, true)
     }
 }
 
@@ -126,14 +123,14 @@ pub(super) fn replay(env: &Env, base: &Base) -> Result<u64> {
         return Ok(0);
     }
     // A second failure must find the base's pages as they are.
-    let _base = env.view()?;
+    let _base = env.pin()?;
     let failed = |e| env.io("replaying the log", e);
     let mut log = Replay::open(env.dir(), base.log).map_err(failed)?;
     let mut commits = 0;
     let mut more = true;
     while more {
-        let mut txn = env.write()?;
-        let mut change = Change::new(&mut txn, env, 0);
+        let mut batch = env.begin()?;
+        let mut change = Change::new(&mut batch, 0);
         let mut octets = 0;
         while octets < REPLAY {
             let Some(payload) = log.next().map_err(failed)? else {
@@ -150,7 +147,9 @@ pub(super) fn replay(env: &Env, base: &Base) -> Result<u64> {
             commits += 1;
         }
         drop(change);
-        txn.commit().map_err(|e| env.database(e))?;
+        env.publish(batch);
+        env.freeze();
+        env.flush()?;
     }
     if commits > 0 {
         tracing::info!(partition = %env.partition().display(), commits, "log replayed");
@@ -169,7 +168,18 @@ pub(super) struct Backlog {
 struct BacklogState {
     octets: u64,
     since: Option<Instant>,
+    writing: Writing,
     stop: bool,
+}
+
+/// What becomes of the last cut.
+#[derive(Default, Clone, Copy, PartialEq, Eq)]
+enum Writing {
+    #[default]
+    Done,
+    UnderWay,
+    /// There is no space for it.
+    NoSpace,
 }
 
 impl Backlog {
@@ -183,6 +193,20 @@ impl Backlog {
         } else if octets >= LOG {
             self.changed.notify_all();
         }
+    }
+
+    /// Waits until the last cut is made a checkpoint; `false` if there is no space for it.
+    pub(super) fn written(&self) -> bool {
+        let mut state = self.state.lock();
+        while state.writing == Writing::UnderWay {
+            self.changed.wait(&mut state);
+        }
+        state.writing == Writing::Done
+    }
+
+    fn set_writing(&self, writing: Writing) {
+        self.state.lock().writing = writing;
+        self.changed.notify_all();
     }
 
     fn stop(&self) {
@@ -211,6 +235,18 @@ impl Backlog {
             }
         }
     }
+
+    /// Waits before something is tried again; `false` at the end.
+    fn pause(&self) -> bool {
+        let until = Instant::now() + AGE;
+        let mut state = self.state.lock();
+        while !state.stop {
+            if self.changed.wait_until(&mut state, until).timed_out() {
+                return true;
+            }
+        }
+        false
+    }
 }
 
 /// The thread that makes checkpoints.
@@ -226,17 +262,15 @@ impl Checkpointer {
             .name("afar-checkpoint".to_owned())
             .spawn(move || {
                 while theirs.backlog.due() {
-                    let made = queue.cut(&theirs).and_then(|cut| {
-                        if cut.records {
-                            theirs.segments.sync()?;
-                        }
-                        last.complete(cut, false)
-                    });
-                    match made {
+                    match queue
+                        .cut(&theirs)
+                        .and_then(|cut| make(&theirs, &mut last, &cut))
+                    {
                         Ok(()) | Err(StoreError::Stopped { .. }) => {}
                         // What the log has is safe, but it could not be kept short any more.
                         Err(error) => theirs.stop(&error),
                     }
+                    theirs.backlog.set_writing(Writing::Done);
                 }
                 last
             })
@@ -255,6 +289,30 @@ impl Checkpointer {
             tracing::error!("the checkpoints' thread panicked");
         }
         ended.ok()
+    }
+}
+
+/// Makes a checkpoint of a cut, as soon as there is space for it.
+fn make(core: &Core, last: &mut Checkpoint, cut: &Cut) -> Result<()> {
+    let mut writing = Writing::UnderWay;
+    loop {
+        core.backlog.set_writing(writing);
+        if cut.records {
+            core.segments.sync()?;
+        }
+        match last.complete(cut, false) {
+            Err(error @ StoreError::NoSpace(_)) => {
+                if writing != Writing::NoSpace {
+                    tracing::warn!(%error, "the log cannot be kept short for want of space");
+                    writing = Writing::NoSpace;
+                    core.backlog.set_writing(writing);
+                }
+                if !core.backlog.pause() {
+                    return Ok(());
+                }
+            }
+            made => return made,
+        }
     }
 }
 

@@ -1,8 +1,8 @@
 //! The committer: the one thread that changes a partition's database.
 //!
-//! It takes all operations that wait, runs them in one transaction, makes the records they refer to
-//! durable unless the log does ([`super::logged`]), appends to the log, commits, syncs the log, and
-//! only then answers them. While one commit is on its way to the disk the next operations gather, so
+//! It takes all operations that wait, runs them on one copy of the memtable, makes the records they
+//! refer to durable unless the log does ([`super::logged`]), appends to the log, shows the copy to
+//! readers, syncs the log, and only then answers them. While one commit is on its way to the disk the next operations gather, so
 //! the more clients wait, the more share a commit.
 
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use std::time::{Duration, Instant, SystemTime};
 use afar_types::UnixTime;
 use parking_lot::Mutex;
 
-use super::checkpoint::Cut;
+use super::checkpoint::{Cut, LOG_MOST};
 use super::pending::Deferred;
 use super::{Core, logged};
 use crate::config::Durability;
 use crate::error::{Result, StoreError};
-use crate::meta::{Change, Kept, Log, Rows, WrittenRow};
+use crate::meta::{Batch, Change, Kept, Log, Rows, WrittenRow};
 
 /// Most operations in one commit.
 const BATCH: usize = 512;
@@ -39,12 +39,9 @@ pub struct CommitStats {
 
 /// Tells an operation's caller how it went.
 type Answer = Box<dyn FnOnce(Result<()>) + Send>;
-/// What an operation did; an error means that the transaction is broken.
-type Outcome = Result<Kept>;
-
 /// An operation and the way back to its caller.
 trait Operation: Send {
-    fn run(self: Box<Self>, change: Change<'_, '_>) -> (Answer, Outcome);
+    fn run(self: Box<Self>, change: Change<'_>) -> (Answer, Kept);
     /// A record to write, which it may refer to.
     fn deferred(&self) -> Option<&Arc<Deferred>>;
     /// Answers without having run.
@@ -60,16 +57,16 @@ struct Job<T, F> {
 impl<T, F> Operation for Job<T, F>
 where
     T: Send + 'static,
-    F: FnOnce(&mut Change<'_, '_>) -> Result<T> + Send,
+    F: FnOnce(&mut Change<'_>) -> Result<T> + Send,
 {
-    fn run(self: Box<Self>, mut change: Change<'_, '_>) -> (Answer, Outcome) {
+    fn run(self: Box<Self>, mut change: Change<'_>) -> (Answer, Kept) {
         let Self {
             operation, answer, ..
         } = *self;
         match operation(&mut change) {
             Ok(value) => (
                 Box::new(move |durable| tell(&answer, durable.map(|()| value))),
-                Ok(change.finish()),
+                change.finish(),
             ),
             Err(error) => {
                 let taken_back = change.roll_back();
@@ -126,7 +123,7 @@ impl Queue {
     pub(super) fn commit<T, F>(&self, core: &Core, operation: F) -> Result<T>
     where
         T: Send + 'static,
-        F: FnOnce(&mut Change<'_, '_>) -> Result<T> + Send + 'static,
+        F: FnOnce(&mut Change<'_>) -> Result<T> + Send + 'static,
     {
         self.commit_with(core, None, operation)
     }
@@ -140,7 +137,7 @@ impl Queue {
     ) -> Result<T>
     where
         T: Send + 'static,
-        F: FnOnce(&mut Change<'_, '_>) -> Result<T> + Send + 'static,
+        F: FnOnce(&mut Change<'_>) -> Result<T> + Send + 'static,
     {
         core.stopped()?;
         self.waiting.fetch_add(1, Ordering::Relaxed);
@@ -274,7 +271,7 @@ impl Work<'_> {
                     let synced = self.sync_log();
                     tell(
                         &answer,
-                        synced.and_then(|()| Cut::take(&self.core.env, &mut self.log)),
+                        synced.map(|()| Cut::take(&self.core.env, &mut self.log)),
                     );
                 }
                 Message::Sync(answer) => tell(&answer, self.sync_log()),
@@ -359,7 +356,7 @@ impl Work<'_> {
         }
         if result.is_err() {
             // They are of changes that were taken back.
-            self.core.env.images().clear();
+            self.core.env.images().lock().clear();
         }
         match &result {
             Ok(()) => {
@@ -385,9 +382,8 @@ impl Work<'_> {
     /// Runs and commits a batch. What it returns is for all of `answers`.
     fn run(&mut self, batch: Vec<Box<dyn Operation>>, answers: &mut Vec<Answer>) -> Result<()> {
         let core = self.core;
-        let begun = core.stopped().and_then(|()| core.env.write());
-        let mut txn = match begun {
-            Ok(txn) => txn,
+        let mut rows = match self.begin() {
+            Ok(rows) => rows,
             Err(error) => {
                 for operation in batch {
                     operation.refuse(error.clone());
@@ -402,34 +398,23 @@ impl Work<'_> {
         let write_deferred = || deferred.iter().try_for_each(|record| record.write(core));
         let now = UnixTime::from(SystemTime::now()).0;
         let mut kept = Kept::default();
-        let mut broken = None;
         for operation in batch {
-            if let Some(error) = &broken {
-                operation.refuse(StoreError::clone(error));
-                continue;
-            }
-            let change = Change::new(&mut txn, &core.env, now)
-                .with_volumes(std::mem::take(&mut kept.volumes));
-            let (answer, outcome) = operation.run(change);
+            let change =
+                Change::new(&mut rows, now).with_volumes(std::mem::take(&mut kept.volumes));
+            let (answer, more) = operation.run(change);
             answers.push(answer);
-            match outcome {
-                Ok(more) => merge(&mut kept, more),
-                Err(error) => broken = Some(error),
-            }
-        }
-        if let Some(error) = broken {
-            return Err(error);
+            merge(&mut kept, more);
         }
         let wrote = core.options.durable() == Durability::Full
             && kept.segments.values().any(|delta| delta.end > 0);
         let mut change =
-            Change::new(&mut txn, &core.env, now).with_volumes(std::mem::take(&mut kept.volumes));
-        change.write_volumes()?;
+            Change::new(&mut rows, now).with_volumes(std::mem::take(&mut kept.volumes));
+        change.write_volumes();
         for (number, delta) in &kept.segments {
             let mut row = change.segment(*number)?;
             row.end = row.end.max(delta.end);
             row.live = row.live.saturating_add_signed(delta.live);
-            change.put_segment(*number, row)?;
+            change.put_segment(*number, row);
         }
         merge(&mut kept, change.finish());
         self.frame(std::mem::take(&mut kept.rows));
@@ -449,19 +434,30 @@ impl Work<'_> {
         let appended = self.log.append();
         appended.map_err(|error| core.env.io("writing the log", error))?;
         if core.options.durable() != Durability::Async {
-            // The disk writes it while records and the database's pages are put into their files.
+            // The disk writes it while records are put into their files.
             self.log.begin_writing();
         }
-        // From the commit on they are read.
-        let committed =
-            write_deferred().and_then(|()| txn.commit().map_err(|e| core.env.database(e)));
-        if committed.is_err()
-            && let Err(error) = self.log.take_back()
-        {
-            // Nobody knows what a replay would find.
-            core.stop(&core.env.io("taking a frame of the log back", error));
+        // From now on they are read.
+        let written = write_deferred();
+        match &written {
+            Ok(()) => core.env.publish(rows),
+            Err(_) => {
+                if let Err(error) = self.log.take_back() {
+                    // Nobody knows what a replay would find.
+                    core.stop(&core.env.io("taking a frame of the log back", error));
+                }
+            }
         }
-        committed
+        written
+    }
+
+    /// Begins a commit, if there is room for what it does.
+    fn begin(&self) -> Result<Batch> {
+        self.core.stopped()?;
+        if self.log.len() > LOG_MOST && !self.core.backlog.written() {
+            return Err(StoreError::NoSpace(self.core.path.clone()));
+        }
+        self.core.env.begin()
     }
 
     /// Puts the rows a batch changed, as they are now, into the log's next frame.

@@ -145,20 +145,14 @@ mod tests {
         fs::create_dir(&meta).unwrap();
         fs::create_dir(dir.path().join("seg")).unwrap();
         let env = Env::open(dir.path(), &meta, 1 << 26).unwrap();
-        let mut txn = env.write().unwrap();
-        let mut change = Change::new(&mut txn, &env, 0);
-        change
-            .put_segment(1, SegmentRow { end: 34, live: 4 })
-            .unwrap();
+        let mut batch = env.begin().unwrap();
+        let mut change = Change::new(&mut batch, 0);
+        change.put_segment(1, SegmentRow { end: 34, live: 4 });
         let length = |len: u32| len.to_be_bytes().to_vec();
-        change
-            .put(Table::Dead, &dead_key(1, 10), length(4))
-            .unwrap();
-        change
-            .put(Table::Free, &dead_key(1, 18), length(16))
-            .unwrap();
+        change.put(Table::Dead, &dead_key(1, 10), length(4));
+        change.put(Table::Free, &dead_key(1, 18), length(16));
         drop(change);
-        txn.commit().unwrap();
+        env.publish(batch);
         let mut log = Log::open(&meta, 1).unwrap();
         let begin = log.start();
         log.begin();

@@ -138,15 +138,11 @@ impl Partition {
         format::create(path)?;
         let lock = Lock::take(path)?;
         let env = open_env(path, options)?;
-        let mut txn = env.write()?;
-        let mut change = Change::new(&mut txn, &env, 0);
-        change.put(
-            Table::Settings,
-            FORMAT_KEY,
-            format::VERSION.to_be_bytes().to_vec(),
-        )?;
-        drop(change);
-        txn.commit().map_err(|e| env.database(e))?;
+        let mut batch = env.begin()?;
+        let version = format::VERSION.to_be_bytes().to_vec();
+        Change::new(&mut batch, 0).put(Table::Settings, FORMAT_KEY, version);
+        env.publish(batch);
+        env.freeze();
         let log = open_log(&env, 1)?;
         let checkpoint = Checkpoint::first(&env, 0, &log)?;
         format::sync_dir(env.dir())?;
@@ -188,7 +184,10 @@ impl Partition {
     /// the partition. Nothing else has to be done for what they wrote.
     fn upgrade(&self) -> Result<()> {
         let version = format::VERSION.to_be_bytes().to_vec();
-        self.commit(move |change| change.put(Table::Settings, FORMAT_KEY, version))?;
+        self.commit(move |change| {
+            change.put(Table::Settings, FORMAT_KEY, version);
+            Ok(())
+        })?;
         format::mark(self.path())
     }
 
@@ -261,9 +260,12 @@ impl Partition {
     ///
     /// If the setting cannot be written.
     pub fn set_dedup(&self, on: bool) -> Result<()> {
-        self.commit(move |change| match on {
-            true => change.put(Table::Settings, DEDUP_KEY, Vec::new()),
-            false => change.delete(Table::Settings, DEDUP_KEY),
+        self.commit(move |change| {
+            match on {
+                true => change.put(Table::Settings, DEDUP_KEY, Vec::new()),
+                false => change.delete(Table::Settings, DEDUP_KEY)?,
+            }
+            Ok(())
         })?;
         self.core.dedup.store(on, Ordering::Relaxed);
         Ok(())
@@ -318,7 +320,7 @@ impl Partition {
     pub(crate) fn commit<T, F>(&self, operation: F) -> Result<T>
     where
         T: Send + 'static,
-        F: FnOnce(&mut Change<'_, '_>) -> Result<T> + Send + 'static,
+        F: FnOnce(&mut Change<'_>) -> Result<T> + Send + 'static,
     {
         self.committer.queue().commit(&self.core, operation)
     }

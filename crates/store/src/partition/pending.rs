@@ -193,7 +193,7 @@ impl<'p> Pending<'p> {
     pub(crate) fn commit<T, F>(mut self, operation: F) -> Result<T>
     where
         T: Send + 'static,
-        F: FnOnce(&mut Change<'_, '_>) -> Result<T> + Send + 'static,
+        F: FnOnce(&mut Change<'_>) -> Result<T> + Send + 'static,
     {
         let Partition {
             core, committer, ..

@@ -200,13 +200,18 @@ impl Work<'_> {
         }
         self.signal.state.lock().cleared = round;
         self.signal.changed.notify_all();
-        while self.punch_some()? && !self.stopping() {}
+        let mut from = Some(Vec::new());
+        while let Some(key) = from
+            && !self.stopping()
+        {
+            from = self.punch_some(&key)?;
+        }
         Ok(())
     }
 
     fn commit<T: Send + 'static>(
         &self,
-        operation: impl FnOnce(&mut Change<'_, '_>) -> Result<T> + Send + 'static,
+        operation: impl FnOnce(&mut Change<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         self.queue.commit(self.core, operation)
     }
@@ -223,7 +228,13 @@ impl Work<'_> {
             Table::VnodeSlots,
             Table::Members,
         ] {
-            while self.commit(move |change| drop_some(change, table, tree))? {
+            let mut from = tree_range(tree).0.to_vec();
+            loop {
+                let start = from;
+                match self.commit(move |change| drop_some(change, table, tree, &start))? {
+                    Some(key) => from = key,
+                    None => break,
+                }
                 if self.stopping() {
                     return Ok(());
                 }
@@ -259,23 +270,27 @@ impl Work<'_> {
             change.delete_member(shade, 0)?;
             let gone = change.members(tree)?.is_empty();
             if gone {
-                change.doom(DoomedKey::tree(tree))?;
+                change.doom(DoomedKey::tree(tree));
             }
             Ok(())
         })
     }
 
-    /// Gives dead octets back to the file system; `true` if there is more to do.
-    fn punch_some(&self) -> Result<bool> {
+    /// Gives dead octets back to the file system, from a key on; the key to go on from, if there
+    /// are more.
+    fn punch_some(&self, from: &[u8]) -> Result<Option<Vec<u8>>> {
         let mut stretches: Vec<(u32, Range<u64>)> = Vec::new();
         let mut taken = Vec::new();
-        let mut looked_at = 0;
+        let mut next = None;
         {
             let view = self.core.env.view()?;
             let wanted = self.core.wanted.lock();
-            for row in view.scan(Table::Dead, &[])?.take(STRETCHES + wanted.len()) {
+            for row in view.scan(Table::Dead, from)? {
                 let (key, value) = row?;
-                looked_at += 1;
+                if taken.len() == STRETCHES {
+                    next = Some(key.to_vec());
+                    break;
+                }
                 let (Some((segment, offset)), Ok(len)) = (split_dead_key(key), value.try_into())
                 else {
                     return Err(self.core.env.corrupt("a row of the dead"));
@@ -296,16 +311,15 @@ impl Work<'_> {
             }
         }
         if taken.is_empty() {
-            return Ok(false);
+            return Ok(None);
         }
         self.wait_for_readers()?;
-        let more = looked_at >= STRETCHES;
         let joined = self.commit(move |change| join_free(change, &taken, stretches))?;
         self.sync_commits()?;
         for (segment, range) in joined {
             self.punch(segment, range)?;
         }
-        Ok(more)
+        Ok(next)
     }
 
     /// Punches a free stretch, or removes its segment if nothing lives in it.
@@ -407,13 +421,24 @@ fn first_doomed(core: &Core, view: &View) -> Result<Option<DoomedKey>> {
     Ok(None)
 }
 
-/// Deletes some rows of a tree from a table; `true` if there may be more.
-fn drop_some(change: &mut Change<'_, '_>, table: Table, tree: u64) -> Result<bool> {
-    let (from, to) = tree_range(tree);
+/// Deletes some rows of a tree from a table, from a key on; the key to go on from, if there are
+/// more.
+fn drop_some(
+    change: &mut Change<'_>,
+    table: Table,
+    tree: u64,
+    from: &[u8],
+) -> Result<Option<Vec<u8>>> {
+    let (_, to) = tree_range(tree);
     let mut keys = Vec::new();
-    for row in change.scan(table, &from)? {
+    let mut next = None;
+    for row in change.scan(table, from)? {
         let (key, _) = row?;
-        if keys.len() == ROWS || key > to.as_slice() {
+        if key > to.as_slice() {
+            break;
+        }
+        if keys.len() == ROWS {
+            next = Some(key.to_vec());
             break;
         }
         keys.push(key.to_vec());
@@ -426,26 +451,22 @@ fn drop_some(change: &mut Change<'_, '_>, table: Table, tree: u64) -> Result<boo
             _ => change.delete(table, key)?,
         }
     }
-    Ok(keys.len() == ROWS)
+    Ok(next)
 }
 
 /// Makes a member whose filling was given up a shade.
-fn settle(change: &mut Change<'_, '_>, at: At) -> Result<()> {
+fn settle(change: &mut Change<'_>, at: At) -> Result<()> {
     for (generation, volume, state) in change.members(at.tree)? {
         if generation == at.generation && state == MemberState::Filling {
             change.delete_member(at, volume)?;
-            change.put_member(at, 0, MemberState::Shade)?;
+            change.put_member(at, 0, MemberState::Shade);
         }
     }
     Ok(())
 }
 
 /// Prunes some items a shade may be the last to see; the key to go on from, if there are more.
-fn prune_some(
-    change: &mut Change<'_, '_>,
-    shade: At,
-    from: Option<&[u8]>,
-) -> Result<Option<Vec<u8>>> {
+fn prune_some(change: &mut Change<'_>, shade: At, from: Option<&[u8]>) -> Result<Option<Vec<u8>>> {
     let live = change.live(shade.tree)?;
     let Some((first, last)) = shade_range(&live, shade.generation) else {
         return Ok(None);
@@ -492,7 +513,7 @@ fn shade_range(live: &[u32], shade: u32) -> Option<(u32, u32)> {
 /// Moves dead stretches to the map of the free, joined with their neighbours there. Returns what is
 /// to be punched.
 fn join_free(
-    change: &mut Change<'_, '_>,
+    change: &mut Change<'_>,
     taken: &[(u32, u32)],
     stretches: Vec<(u32, Range<u64>)>,
 ) -> Result<Vec<(u32, Range<u64>)>> {
@@ -522,7 +543,7 @@ fn join_free(
             Table::Free,
             &dead_key(segment, start),
             len.to_be_bytes().to_vec(),
-        )?;
+        );
         // Of the neighbours, only blocks they share with it are not punched yet.
         let block = u64::from(BLOCK);
         let from = range.start.max(fresh.start.saturating_sub(block));
@@ -538,24 +559,19 @@ pub(super) fn free_before(
     segment: u32,
     place: u64,
 ) -> Result<Option<Range<u64>>> {
-    let key = dead_key(segment, u32::try_from(place).unwrap_or(u32::MAX));
-    let Some((key, value)) = rows.last_before(Table::Free, &key)? else {
+    let place = dead_key(segment, u32::try_from(place).unwrap_or(u32::MAX));
+    let first = dead_key(segment, 0);
+    let Some((key, value)) = rows.last_between(Table::Free, &first, &place)? else {
         return Ok(None);
     };
-    let (Some((same, offset)), Ok(len)) = (split_dead_key(key), value.try_into()) else {
+    let (Some((_, offset)), Ok(len)) = (split_dead_key(key), value.try_into()) else {
         return Err(rows.env().corrupt("a row of the free"));
     };
     let start = u64::from(offset);
-    let free = start..start + u64::from(u32::from_be_bytes(len));
-    Ok((same == segment).then_some(free))
+    Ok(Some(start..start + u64::from(u32::from_be_bytes(len))))
 }
 
-fn keys_between(
-    change: &Change<'_, '_>,
-    table: Table,
-    from: &[u8],
-    to: &[u8],
-) -> Result<Vec<Vec<u8>>> {
+fn keys_between(change: &Change<'_>, table: Table, from: &[u8], to: &[u8]) -> Result<Vec<Vec<u8>>> {
     let mut keys = Vec::new();
     for row in change.scan(table, from)? {
         let (key, _) = row?;
@@ -568,7 +584,7 @@ fn keys_between(
 }
 
 /// Turns a live member into a shade, for the reaper to finish.
-pub(crate) fn doom_member(change: &mut Change<'_, '_>, at: At, volume: u32) -> Result<()> {
+pub(crate) fn doom_member(change: &mut Change<'_>, at: At, volume: u32) -> Result<()> {
     change.delete_member(at, volume)?;
     let members = change.members(at.tree)?;
     let live = members
@@ -583,7 +599,8 @@ pub(crate) fn doom_member(change: &mut Change<'_, '_>, at: At, volume: u32) -> R
             change.delete_member(shade, 0)?;
             change.spare(DoomedKey::shade(shade))?;
         }
-        return change.doom(DoomedKey::tree(at.tree));
+        change.doom(DoomedKey::tree(at.tree));
+        return Ok(());
     }
     let twin = members
         .iter()
@@ -591,8 +608,9 @@ pub(crate) fn doom_member(change: &mut Change<'_, '_>, at: At, volume: u32) -> R
     if twin {
         return Ok(());
     }
-    change.put_member(at, 0, MemberState::Shade)?;
-    change.doom(DoomedKey::shade(at))
+    change.put_member(at, 0, MemberState::Shade);
+    change.doom(DoomedKey::shade(at));
+    Ok(())
 }
 
 #[cfg(test)]

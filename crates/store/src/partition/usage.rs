@@ -37,7 +37,7 @@ impl Usage {
 }
 
 /// Adds counted uses to the volumes' rows. The week's counts move on at midnight UTC.
-pub(super) fn write(change: &mut Change<'_, '_>, counts: &BTreeMap<u32, u32>) -> Result<()> {
+pub(super) fn write(change: &mut Change<'_>, counts: &BTreeMap<u32, u32>) -> Result<()> {
     let now = change.now();
     for (&volume, &count) in counts {
         // A volume that was removed meanwhile has no use for the count.
@@ -56,7 +56,7 @@ pub(super) fn write(change: &mut Change<'_, '_>, counts: &BTreeMap<u32, u32>) ->
         }
         info.day_use = info.day_use.saturating_add(count);
         info.access_date = now;
-        change.put_info(volume, &info)?;
+        change.put_info(volume, &info);
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Rows on their way into a volume that is being filled, some at a time.
 
 use crate::error::Result;
-use crate::meta::{At, Item, NewRecord, Record, Rows, Table, VnodeRow, vnode_slot_key};
+use crate::meta::{At, Item, NewRecord, Record, Rows, VnodeRow};
 use crate::partition::{Partition, Pending};
 use crate::segment::Compression;
 use crate::vnode::pack_record;
@@ -105,19 +105,18 @@ impl<'p> Batch<'p> {
                     Step::Vnode(vnode, row) => change.put_vnode(at, vnode, &row)?,
                     Step::Page(vnode, page, packed) => {
                         // Whoever knows the directory as it was must look again.
-                        change.env().images().remove(&(at, vnode));
+                        change.env().images().lock().remove(&(at, vnode));
                         change.put_page(at, vnode, page, packed)?;
                     }
                     Step::Record(vnode, index, record) => {
                         change.put_record(at, vnode, index, &record)?;
                     }
                     Step::Delete(item) => {
-                        change.env().images().remove(&(at, item.vnode));
+                        change.env().images().lock().remove(&(at, item.vnode));
                         change.delete_row(at, item)?;
                     }
                     Step::Free(vnode) => {
-                        let slot = vnode_slot_key(at.tree, vnode % 2 == 1, vnode);
-                        change.put(Table::VnodeSlots, &slot, Vec::new())?;
+                        change.put_slot(at.tree, vnode % 2 == 1, vnode);
                     }
                 }
             }

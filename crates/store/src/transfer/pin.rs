@@ -29,8 +29,8 @@ impl Pin {
             let at = freeze(change, id.0, &mut next)?;
             if is_writable(shown.kind) {
                 change.put_volume(id.0, &next)?;
-                change.put_member(at, 0, MemberState::Shade)?;
-                change.doom(DoomedKey::shade(at))?;
+                change.put_member(at, 0, MemberState::Shade);
+                change.doom(DoomedKey::shade(at));
             }
             Ok((at, shown, info, change.hold(at)))
         })?;

@@ -12,14 +12,12 @@ use super::packing::pack_page;
 use super::pages::{ChangePages, page_count};
 use super::{VnodeStatus, directory_of, named, status_of};
 use crate::error::{Result, StoreError};
-use crate::meta::{
-    At, Change, Image, Item, Kind, PageImage, Rows, Table, VnodeRow, VolumeRow, vnode_slot_key,
-};
+use crate::meta::{At, Change, Image, Item, Kind, PageImage, Rows, VnodeRow, VolumeRow};
 use crate::volume::is_writable;
 
 /// A change of a read-write volume.
-pub(super) struct Edit<'r, 'c, 'e> {
-    pub(super) change: &'r mut Change<'c, 'e>,
+pub(super) struct Edit<'r, 'c> {
+    pub(super) change: &'r mut Change<'c>,
     pub(super) id: VolumeId,
     pub(super) volume: VolumeRow,
     used_before: u64,
@@ -39,9 +37,9 @@ struct Known {
     changed: bool,
 }
 
-impl<'r, 'c, 'e> Edit<'r, 'c, 'e> {
+impl<'r, 'c> Edit<'r, 'c> {
     /// Begins, if the volume is online and takes changes.
-    pub(super) fn begin(change: &'r mut Change<'c, 'e>, id: VolumeId) -> Result<Self> {
+    pub(super) fn begin(change: &'r mut Change<'c>, id: VolumeId) -> Result<Self> {
         let volume = change.volume(id.0)?.ok_or(StoreError::NoVolume(id))?;
         if !volume.is_online() {
             return Err(StoreError::Offline(id));
@@ -158,8 +156,8 @@ impl<'r, 'c, 'e> Edit<'r, 'c, 'e> {
         self.change.delete_row(at, Item::vnode(vnode))?;
         self.charge(row.blocks(), 0);
         self.volume.file_count = self.volume.file_count.saturating_sub(1);
-        let slot = vnode_slot_key(at.tree, row.is_directory(), vnode);
-        self.change.put(Table::VnodeSlots, &slot, Vec::new())
+        self.change.put_slot(at.tree, row.is_directory(), vnode);
+        Ok(())
     }
 
     /// The pages or records a vnode has from one on.
@@ -207,24 +205,7 @@ impl<'r, 'c, 'e> Edit<'r, 'c, 'e> {
     /// The lowest number that was used before and is free now.
     fn free_slot(&mut self, directory: bool) -> Result<Option<u32>> {
         let at = self.at();
-        loop {
-            let from = vnode_slot_key(at.tree, directory, 0);
-            let first = self
-                .change
-                .scan(Table::VnodeSlots, &from)?
-                .next()
-                .transpose()?;
-            let Some(key) = first.map(|(key, _)| key.to_vec()) else {
-                return Ok(None);
-            };
-            let Some((prefix, vnode)) = key.split_last_chunk::<4>() else {
-                return Ok(None);
-            };
-            if prefix != &from[..9] {
-                return Ok(None);
-            }
-            let vnode = u32::from_be_bytes(*vnode);
-            self.change.delete(Table::VnodeSlots, &key)?;
+        while let Some(vnode) = self.change.take_slot(at.tree, directory)? {
             let last = if directory {
                 self.volume.last_directory
             } else {
@@ -236,6 +217,7 @@ impl<'r, 'c, 'e> Edit<'r, 'c, 'e> {
                 return Ok(Some(vnode));
             }
         }
+        Ok(None)
     }
 
     /// Changes a directory's entries. Its row has the new length afterwards.
@@ -243,9 +225,7 @@ impl<'r, 'c, 'e> Edit<'r, 'c, 'e> {
         &mut self,
         vnode: u32,
         row: &mut VnodeRow,
-        edit: impl FnOnce(
-            &mut Editor<ChangePages<'_, Change<'c, 'e>>>,
-        ) -> Result<T, EditError<StoreError>>,
+        edit: impl FnOnce(&mut Editor<ChangePages<'_, Change<'c>>>) -> Result<T, EditError<StoreError>>,
         name: &[u8],
     ) -> Result<T> {
         let at = self.at();
@@ -275,7 +255,12 @@ impl<'r, 'c, 'e> Edit<'r, 'c, 'e> {
         if let Some(image) = self.images.remove(&vnode) {
             return image;
         }
-        let known = self.change.env().images().remove(&(self.at(), vnode));
+        let known = self
+            .change
+            .env()
+            .images()
+            .lock()
+            .remove(&(self.at(), vnode));
         match known {
             Some((_, image))
                 if image.uniquifier == row.uniquifier && image.version == row.data_version =>
@@ -332,7 +317,7 @@ impl<'r, 'c, 'e> Edit<'r, 'c, 'e> {
         self.volume.update_date = self.now();
         self.change.update_volume(self.id.0, &self.volume);
         for (vnode, image) in self.images {
-            self.change.env().images().insert((at, vnode), image);
+            self.change.env().images().lock().insert((at, vnode), image);
         }
         Ok(())
     }
@@ -340,7 +325,7 @@ impl<'r, 'c, 'e> Edit<'r, 'c, 'e> {
 
 /// Writes a page that changed: how it differs from its row, or the row.
 fn write_page(
-    change: &mut Change<'_, '_>,
+    change: &mut Change<'_>,
     at: At,
     vnode: u32,
     number: u64,

@@ -197,7 +197,7 @@ enum Content {
     Symlink(Vec<u8>),
 }
 
-impl Edit<'_, '_, '_> {
+impl Edit<'_, '_> {
     fn make(
         &mut self,
         directory: Fid,

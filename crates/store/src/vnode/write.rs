@@ -384,7 +384,7 @@ impl FileWriter<'_> {
     }
 }
 
-impl Edit<'_, '_, '_> {
+impl Edit<'_, '_> {
     /// Sets records of a file and its length.
     fn store(
         &mut self,

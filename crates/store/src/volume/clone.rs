@@ -100,7 +100,7 @@ impl Volume {
 
 /// Freezes a volume's present state, and returns where it can be read. A read-write volume goes
 /// on at the next generation.
-pub(crate) fn freeze(change: &mut Change<'_, '_>, id: u32, row: &mut VolumeRow) -> Result<At> {
+pub(crate) fn freeze(change: &mut Change<'_>, id: u32, row: &mut VolumeRow) -> Result<At> {
     let frozen = row.at();
     if is_writable(row.kind) {
         none_above(change, VolumeId(id), frozen)?;
@@ -114,13 +114,13 @@ pub(crate) fn freeze(change: &mut Change<'_, '_>, id: u32, row: &mut VolumeRow) 
                     .env()
                     .corrupt(format!("volume {id} has no generation left"))
             })?;
-        change.put_member(row.at(), id, MemberState::Live)?;
+        change.put_member(row.at(), id, MemberState::Live);
     }
     Ok(frozen)
 }
 
 /// Whether rows of later generations, which nobody is to see any more, are all gone.
-pub(super) fn none_above(change: &Change<'_, '_>, id: VolumeId, at: At) -> Result<()> {
+pub(super) fn none_above(change: &Change<'_>, id: VolumeId, at: At) -> Result<()> {
     let left = change
         .members(at.tree)?
         .into_iter()
@@ -137,7 +137,7 @@ impl Partition {
     pub(crate) fn settled<T, F>(&self, operation: F) -> Result<T>
     where
         T: Send + 'static,
-        F: Fn(&mut Change<'_, '_>) -> Result<T> + Clone + Send + 'static,
+        F: Fn(&mut Change<'_>) -> Result<T> + Clone + Send + 'static,
     {
         for _ in 0..3 {
             match self.commit(operation.clone()) {
@@ -149,7 +149,7 @@ impl Partition {
     }
 }
 
-fn clone(change: &mut Change<'_, '_>, source: VolumeId, new: &NewClone) -> Result<()> {
+fn clone(change: &mut Change<'_>, source: VolumeId, new: &NewClone) -> Result<()> {
     if change.volume(new.id.0)?.is_some() {
         return Err(StoreError::VolumeExists(new.id));
     }
@@ -167,8 +167,8 @@ fn clone(change: &mut Change<'_, '_>, source: VolumeId, new: &NewClone) -> Resul
         VolumeType::ReadWrite => {}
     }
     change.put_volume(source.0, &from)?;
-    change.put_info(source.0, &info)?;
-    change.put_member(frozen, new.id.0, MemberState::Live)?;
+    change.put_info(source.0, &info);
+    change.put_member(frozen, new.id.0, MemberState::Live);
     let mut row = VolumeRow {
         generation: frozen.generation,
         kind: new.kind,
@@ -186,10 +186,11 @@ fn clone(change: &mut Change<'_, '_>, source: VolumeId, new: &NewClone) -> Resul
         week_use: [0; 7],
         ..info
     };
-    change.put_info(new.id.0, &info)
+    change.put_info(new.id.0, &info);
+    Ok(())
 }
 
-fn reclone(change: &mut Change<'_, '_>, source: VolumeId, clone: VolumeId) -> Result<()> {
+fn reclone(change: &mut Change<'_>, source: VolumeId, clone: VolumeId) -> Result<()> {
     let mut from = change
         .volume(source.0)?
         .ok_or(StoreError::NoVolume(source))?;
@@ -200,14 +201,14 @@ fn reclone(change: &mut Change<'_, '_>, source: VolumeId, clone: VolumeId) -> Re
     }
     let mut clone_info = change.info(clone.0)?.ok_or(StoreError::NoVolume(clone))?;
     let frozen = freeze(change, source.0, &mut from)?;
-    change.put_member(frozen, clone.0, MemberState::Live)?;
+    change.put_member(frozen, clone.0, MemberState::Live);
     if old.at() != frozen {
         doom_member(change, old.at(), clone.0)?;
     }
     if old.kind == VolumeType::Backup {
         info.backup_date = change.now();
         from.backup = clone.0;
-        change.put_info(source.0, &info)?;
+        change.put_info(source.0, &info);
     }
     if old.kind == VolumeType::ReadOnly {
         from.clone = clone.0;
@@ -224,10 +225,11 @@ fn reclone(change: &mut Change<'_, '_>, source: VolumeId, clone: VolumeId) -> Re
     change.put_volume(clone.0, &row)?;
     clone_info.backup_date = info.backup_date;
     clone_info.owner = info.owner;
-    change.put_info(clone.0, &clone_info)
+    change.put_info(clone.0, &clone_info);
+    Ok(())
 }
 
-fn convert(change: &mut Change<'_, '_>, from: VolumeId, id: VolumeId, name: &str) -> Result<()> {
+fn convert(change: &mut Change<'_>, from: VolumeId, id: VolumeId, name: &str) -> Result<()> {
     let old = change.volume(from.0)?.ok_or(StoreError::NoVolume(from))?;
     if id != from && change.volume(id.0)?.is_some() {
         return Err(StoreError::VolumeExists(id));
@@ -252,8 +254,9 @@ fn convert(change: &mut Change<'_, '_>, from: VolumeId, id: VolumeId, name: &str
         copy_date: change.now(),
         ..old
     };
-    change.put_member(row.at(), id.0, MemberState::Live)?;
+    change.put_member(row.at(), id.0, MemberState::Live);
     change.put_volume(id.0, &row)?;
     info.name = name.as_bytes().to_vec();
-    change.put_info(id.0, &info)
+    change.put_info(id.0, &info);
+    Ok(())
 }

@@ -99,7 +99,7 @@ fn copy_rows(partition: &Partition, kind: Kind, from: At, to: At) -> Result<()> 
     Ok(())
 }
 
-fn put_rows(change: &mut Change<'_, '_>, to: At, rows: Vec<(Item, Vec<u8>)>) -> Result<()> {
+fn put_rows(change: &mut Change<'_>, to: At, rows: Vec<(Item, Vec<u8>)>) -> Result<()> {
     for (item, value) in rows {
         if item.kind == Kind::Record
             && let Some(Record::Extent(extent)) = Record::from_bytes(&value)

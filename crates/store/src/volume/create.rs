@@ -165,7 +165,7 @@ pub(crate) fn remove_unfinished(partition: &Partition) -> Result<()> {
 }
 
 /// Takes the next number for a tree.
-pub(super) fn next_tree(change: &mut Change<'_, '_>) -> Result<u64> {
+pub(super) fn next_tree(change: &mut Change<'_>) -> Result<u64> {
     const KEY: &[u8] = b"next-tree";
     let next = match change.get(Table::Settings, KEY)? {
         None => 1,
@@ -175,11 +175,11 @@ pub(super) fn next_tree(change: &mut Change<'_, '_>) -> Result<u64> {
                 .map_err(|_| change.env().corrupt("the number of trees"))?,
         ),
     };
-    change.put(Table::Settings, KEY, (next + 1).to_be_bytes().to_vec())?;
+    change.put(Table::Settings, KEY, (next + 1).to_be_bytes().to_vec());
     Ok(next)
 }
 
-fn create(change: &mut Change<'_, '_>, new: &NewVolume, compression: Compression) -> Result<()> {
+fn create(change: &mut Change<'_>, new: &NewVolume, compression: Compression) -> Result<()> {
     let id = new.id.0;
     if change.volume(id)?.is_some() {
         return Err(StoreError::VolumeExists(new.id));
@@ -218,14 +218,15 @@ fn create(change: &mut Change<'_, '_>, new: &NewVolume, compression: Compression
         change.put_row(at, Item::page(1, 0), pack_page(&page))?;
         change.put_vnode(at, 1, &root)?;
     }
-    change.put_member(at, id, MemberState::Live)?;
+    change.put_member(at, id, MemberState::Live);
     change.put_volume(id, &row)?;
     let info = VolumeInfo {
         name: new.name.clone().into_bytes(),
         day_use_date: now - now % 86_400,
         ..VolumeInfo::default()
     };
-    change.put_info(id, &info)
+    change.put_info(id, &info);
+    Ok(())
 }
 
 /// A new volume's root: mode 0777, all rights to system:administrators.
@@ -254,7 +255,7 @@ fn root_directory(now: u32) -> VnodeRow {
 }
 
 /// Takes a volume's rows away and leaves the rest to the reaper.
-pub(super) fn remove(change: &mut Change<'_, '_>, id: VolumeId) -> Result<()> {
+pub(super) fn remove(change: &mut Change<'_>, id: VolumeId) -> Result<()> {
     let row = change.volume(id.0)?.ok_or(StoreError::NoVolume(id))?;
     change.delete_volume(id.0)?;
     doom_member(change, row.at(), id.0)?;

@@ -26,7 +26,7 @@ impl Filling {
     pub(crate) fn fresh(partition: &Arc<Partition>, volume: VolumeId) -> Result<Self> {
         Self::begin(partition, volume, |change, _| {
             let tree = next_tree(change)?;
-            change.doom(DoomedKey::tree(tree))?;
+            change.doom(DoomedKey::tree(tree));
             Ok((
                 At {
                     tree,
@@ -56,8 +56,8 @@ impl Filling {
                 tree: row.tree,
                 generation: row.generation + 1,
             };
-            change.put_member(at, volume.0, MemberState::Filling)?;
-            change.doom(DoomedKey::shade(at))?;
+            change.put_member(at, volume.0, MemberState::Filling);
+            change.doom(DoomedKey::shade(at));
             Ok((at, false))
         })
     }
@@ -65,7 +65,7 @@ impl Filling {
     fn begin(
         partition: &Arc<Partition>,
         volume: VolumeId,
-        make: impl Fn(&mut Change<'_, '_>, VolumeId) -> Result<(At, bool)> + Clone + Send + 'static,
+        make: impl Fn(&mut Change<'_>, VolumeId) -> Result<(At, bool)> + Clone + Send + 'static,
     ) -> Result<Self> {
         let ours = Arc::downgrade(partition);
         // Noted within the operation: the reaper must not see the doom before.
@@ -112,12 +112,13 @@ impl Filling {
                 DoomedKey::shade(at)
             };
             change.spare(doomed)?;
-            change.put_member(at, volume.0, MemberState::Live)?;
+            change.put_member(at, volume.0, MemberState::Live);
             if let Some(old) = old {
                 doom_member(change, old.at(), volume.0)?;
             }
             change.put_volume(volume.0, &row)?;
-            change.put_info(volume.0, &info)
+            change.put_info(volume.0, &info);
+            Ok(())
         })
     }
 }

@@ -291,7 +291,8 @@ impl Volume {
             let mut info = change.info(id.0)?.ok_or(StoreError::NoVolume(id))?;
             wanted.apply(&mut row, &mut info);
             change.put_volume(id.0, &row)?;
-            change.put_info(id.0, &info)
+            change.put_info(id.0, &info);
+            Ok(())
         })
     }
 
@@ -314,9 +315,10 @@ impl Volume {
             }
             change.delete_volume(from.0)?;
             change.delete_member(row.at(), from.0)?;
-            change.put_member(row.at(), to.0, MemberState::Live)?;
+            change.put_member(row.at(), to.0, MemberState::Live);
             change.put_volume(to.0, &row)?;
-            change.put_info(to.0, &info)
+            change.put_info(to.0, &info);
+            Ok(())
         })?;
         Ok(Self {
             partition: std::sync::Arc::clone(&self.partition),

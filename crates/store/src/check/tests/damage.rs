@@ -5,8 +5,8 @@ use afar_dir::{DirectoryBuilder, EntryId, PAGE_SIZE};
 use super::*;
 use crate::check::ProblemKind;
 use crate::meta::{
-    At, Change, DoomedKey, Env, Item, MemberState, Record, Rows, SegmentRow, Table, VnodeRow,
-    VolumeInfo, VolumeRow, change_key, dead_key, member_key, row_key, vnode_slot_key,
+    At, Change, DoomedKey, Item, MemberState, Record, Rows, SegmentRow, Table, VnodeRow,
+    VolumeInfo, VolumeRow, change_key, dead_key, member_key, row_key,
 };
 use crate::segment::Extent;
 use crate::vnode::pack_page;
@@ -89,7 +89,7 @@ impl Sample {
     }
 
     /// Changes rows behind the store's back.
-    fn damage(&self, damage: impl FnOnce(&mut Change<'_, '_>) + Send + 'static) -> &Self {
+    fn damage(&self, damage: impl FnOnce(&mut Change<'_>) + Send + 'static) -> &Self {
         let done = self.partition.commit(|change| {
             damage(change);
             Ok(())
@@ -100,7 +100,7 @@ impl Sample {
 
     fn put(&self, table: Table, key: &[u8], value: Vec<u8>) -> &Self {
         let key = key.to_vec();
-        self.damage(move |change| change.put(table, &key, value).unwrap())
+        self.damage(move |change| change.put(table, &key, value))
     }
 
     fn delete(&self, table: Table, key: &[u8]) -> &Self {
@@ -121,9 +121,7 @@ impl Sample {
         self.damage(move |change| {
             let mut row = change.volume(VOLUME).unwrap().unwrap();
             with(&mut row);
-            change
-                .put(Table::Volumes, &VOLUME.to_be_bytes(), row.to_bytes())
-                .unwrap();
+            change.put(Table::Volumes, &VOLUME.to_be_bytes(), row.to_bytes());
         })
     }
 
@@ -166,10 +164,6 @@ impl Sample {
         let found = self.found();
         assert_eq!(found.len(), 1, "{found:#?}");
     }
-
-    fn env(&self) -> Env {
-        self.partition.reader().unwrap().env().clone()
-    }
 }
 
 const LINK: EntryId = EntryId::new(6, 6);
@@ -181,17 +175,12 @@ fn a_rotten_row_of_any_table() {
     use Table::*;
     for table in [Settings, Volumes, Infos, Members, Rows, Changes, Segments] {
         let sample = Sample::new();
-        let env = sample.env();
-        {
-            let mut txn = env.write().unwrap();
-            let (key, mut value) = {
-                let (key, value) = env.table(table).last(&txn).unwrap().unwrap();
-                (key.to_vec(), value.to_vec())
-            };
-            *value.last_mut().unwrap() ^= 1;
-            env.table(table).put(&mut txn, &key, &value).unwrap();
-            txn.commit().unwrap();
-        }
+        sample.damage(move |change| {
+            let last = change.scan(table, &[]).unwrap().last().unwrap().unwrap();
+            let (key, mut rotten) = (last.0.to_vec(), last.1.to_vec());
+            rotten.extend_from_slice(b"checksum");
+            change.put_logged(table as u8, &key, Some(&rotten)).unwrap();
+        });
         sample.finds(ProblemKind::RowChecksum, &format!("{table:?}"));
         let scrub = sample
             .partition
@@ -292,7 +281,7 @@ fn volumes_and_members() {
     sample.damage(move |change| {
         let row = change.volume(CLONE).unwrap().unwrap();
         change.delete_member(row.at(), CLONE).unwrap();
-        change.put_member(at, CLONE, MemberState::Live).unwrap();
+        change.put_member(at, CLONE, MemberState::Live);
         let row = VolumeRow {
             generation: at.generation,
             ..row
@@ -313,7 +302,7 @@ fn trees_without_owners() {
     sample.put(Table::Rows, &row_key(other, Item::page(1, 0)), vec![0]);
     sample.finds_only(kind, "tree 5 has rows and belongs to no volume");
     let sample = Sample::new();
-    sample.put(Table::VnodeSlots, &vnode_slot_key(5, true, 7), Vec::new());
+    sample.damage(|change| change.put_slot(5, true, 7));
     sample.finds_only(kind, "tree 5 belongs to no volume");
     let sample = Sample::new();
     let shade = At {
@@ -438,7 +427,7 @@ fn directories() {
     sample.finds(kind, "directory 3: ");
     let sample = Sample::new();
     let put = |page, row: &'static [u8]| {
-        move |change: &mut Change<'_, '_>| {
+        move |change: &mut Change<'_>| {
             let item = Item::page_change(3, page);
             change.put_row(at, item, row.to_vec()).unwrap();
         }
@@ -602,16 +591,9 @@ fn segments() {
     let at = sample.at();
     sample.damage(move |change| {
         let record = Record::Extent(extent).to_bytes();
-        change
-            .put(Table::Rows, &row_key(at, Item::record(2, 1)), record)
-            .unwrap();
-        change
-            .put(
-                Table::Changes,
-                &change_key(at, Item::record(2, 1)),
-                Vec::new(),
-            )
-            .unwrap();
+        let item = Item::record(2, 1);
+        change.put(Table::Rows, &row_key(at, item), record);
+        change.put(Table::Changes, &change_key(at, item), Vec::new());
     });
     sample.finds_only(kind, "has 2 references, and 1 are counted");
     let sample = Sample::new();
@@ -621,16 +603,9 @@ fn segments() {
             ..extent
         };
         let record = Record::Extent(shifted).to_bytes();
-        change
-            .put(Table::Rows, &row_key(at, Item::record(2, 1)), record)
-            .unwrap();
-        change
-            .put(
-                Table::Changes,
-                &change_key(at, Item::record(2, 1)),
-                Vec::new(),
-            )
-            .unwrap();
+        let item = Item::record(2, 1);
+        change.put(Table::Rows, &row_key(at, item), record);
+        change.put(Table::Changes, &change_key(at, item), Vec::new());
     });
     sample.finds(kind, "overlaps a record");
 

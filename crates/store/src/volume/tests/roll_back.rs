@@ -28,7 +28,7 @@ fn everything(partition: &Arc<Partition>) -> Everything {
 }
 
 /// Anything an operation may do.
-fn scribble(change: &mut Change<'_, '_>, random: &mut Rng, at: At) -> Result<()> {
+fn scribble(change: &mut Change<'_>, random: &mut Rng, at: At) -> Result<()> {
     let item = item(random);
     match random.u8(..10) {
         0..4 => change.put_row(at, item, value(random, item.kind)),
@@ -60,7 +60,8 @@ fn scribble(change: &mut Change<'_, '_>, random: &mut Rng, at: At) -> Result<()>
             let table = all[random.usize(..all.len())];
             let key = [random.u8(..4); 8];
             if random.bool() {
-                change.put(table, &key, vec![1])
+                change.put(table, &key, vec![1]);
+                Ok(())
             } else {
                 change.delete(table, &key)
             }
