@@ -21,6 +21,13 @@ mod vos;
 
 use std::process::ExitCode;
 
+use mimalloc::MiMalloc;
+
+/// Most of what afar allocates is freed by another thread: a call's buffers, rows and answers go from
+/// the threads that make them to those that use them. glibc's allocator is slow at that.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
+
 fn main() -> ExitCode {
     cli::run()
 }
