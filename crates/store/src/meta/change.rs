@@ -9,7 +9,7 @@ use super::key::{
     At, DoomedKey, Item, Kind, change_key, dead_key, member_key, row_key, split_row_key,
     vnode_slot_key,
 };
-use super::memtable::{Layers, Memtable, Sealed};
+use super::memtable::{Layers, Sealed, Slots};
 use super::record::{NewRecord, Record};
 use super::rows::{MemberState, SegmentRow, VnodeRow, VolumeInfo, VolumeRow};
 use super::versions::Rows;
@@ -50,11 +50,12 @@ pub(crate) struct WrittenRow {
 /// A failed operation is taken back by [`Change::roll_back`], and the others go on.
 pub(crate) struct Change<'c> {
     batch: &'c mut Batch,
-    /// The rows before.
-    before: Memtable,
     /// Seconds since 1970.
     now: u32,
     writes: Vec<WrittenRow>,
+    /// What the memtable had of each of them before.
+    before: Vec<Option<Sealed>>,
+    slots_before: Slots,
     segments: BTreeMap<u32, SegmentDelta>,
     records: Vec<Extent>,
     /// Generations of the live members of the tree looked at last.
@@ -82,7 +83,8 @@ impl Rows for Change<'_> {
 impl<'c> Change<'c> {
     pub(crate) fn new(batch: &'c mut Batch, now: u32) -> Self {
         Self {
-            before: batch.rows.clone(),
+            slots_before: batch.rows.slots(),
+            before: Vec::new(),
             batch,
             now,
             writes: Vec::new(),
@@ -121,13 +123,19 @@ impl<'c> Change<'c> {
 
     fn set(&mut self, table: Table, key: &[u8], sealed: Sealed) {
         let key: Arc<[u8]> = key.into();
-        self.batch.rows.set(table, Arc::clone(&key), sealed.clone());
+        let rows = &mut self.batch.rows;
+        let before = rows.set(table, Arc::clone(&key), sealed.clone());
+        self.before.push(before);
         self.writes.push(WrittenRow { table, key, sealed });
     }
 
     /// Takes everything back. What is left is of the changes before.
     pub(crate) fn roll_back(mut self) -> Kept {
-        self.batch.rows = self.before;
+        let rows = &mut self.batch.rows;
+        for (row, before) in self.writes.iter().zip(self.before).rev() {
+            rows.restore(row.table, &row.key, before);
+        }
+        rows.restore_slots(self.slots_before);
         while let Some((id, before)) = self.volumes_before.pop() {
             match before {
                 Some(row) => self.volumes.insert(id, row),

@@ -23,13 +23,16 @@ pub(crate) type Sealed = Option<Arc<[u8]>>;
 /// A row of a layer: its key, and its sealed value or that it is deleted.
 type LayerRow<'a> = (&'a [u8], Option<&'a [u8]>);
 
+/// Numbers below which a tree has none to use again, for directories and for others.
+pub(super) type Slots = RedBlackTreeMapSync<(u64, bool), u64>;
+
 /// Rows of all tables.
 #[derive(Clone)]
 pub(crate) struct Memtable {
     tables: [RedBlackTreeMapSync<Arc<[u8]>, Sealed>; TABLES],
-    /// Numbers below which a tree has none to use again, for directories and for others. Whoever
-    /// wants the least would go over all that were taken, which are deleted only here.
-    slots: RedBlackTreeMapSync<(u64, bool), u64>,
+    /// Whoever wants the least number would go over all that were taken, which are deleted only
+    /// here.
+    slots: Slots,
 }
 
 impl Default for Memtable {
@@ -42,9 +45,22 @@ impl Default for Memtable {
 }
 
 impl Memtable {
-    /// Sets or deletes a row. That it is deleted is kept, as older layers may have it.
-    pub(super) fn set(&mut self, table: Table, key: Arc<[u8]>, sealed: Sealed) {
-        self.tables[table as usize].insert_mut(key, sealed);
+    /// Sets or deletes a row. That it is deleted is kept, as older layers may have it. Returns what
+    /// it had of the row before.
+    pub(super) fn set(&mut self, table: Table, key: Arc<[u8]>, sealed: Sealed) -> Option<Sealed> {
+        let rows = &mut self.tables[table as usize];
+        let before = rows.get(&key).cloned();
+        rows.insert_mut(key, sealed);
+        before
+    }
+
+    /// Takes back what [`set`](Self::set) did.
+    pub(super) fn restore(&mut self, table: Table, key: &Arc<[u8]>, before: Option<Sealed>) {
+        let rows = &mut self.tables[table as usize];
+        match before {
+            Some(before) => rows.insert_mut(Arc::clone(key), before),
+            None => _ = rows.remove_mut(key),
+        }
     }
 
     /// What it has of a row, if anything.
@@ -83,6 +99,16 @@ impl Memtable {
         let range = (Bound::Included(from), Bound::Excluded(to));
         let (key, sealed) = rows.range::<[u8], _>(range).next_back()?;
         Some((key, sealed.as_deref()))
+    }
+
+    /// What is known of free vnode numbers.
+    pub(super) fn slots(&self) -> Slots {
+        self.slots.clone()
+    }
+
+    /// Sets it back.
+    pub(super) fn restore_slots(&mut self, slots: Slots) {
+        self.slots = slots;
     }
 
     /// The number below which a tree has none to use again.

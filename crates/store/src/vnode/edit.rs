@@ -144,9 +144,12 @@ impl<'r, 'c> Edit<'r, 'c> {
     /// Takes a vnode with all its data away; its number may be used again.
     pub(super) fn remove(&mut self, vnode: u32, row: &VnodeRow) -> Result<()> {
         let at = self.at();
-        for &kind in Kind::parts(row.is_directory()) {
-            for index in self.indexes(kind, vnode, 0)? {
-                self.change.delete_row(at, Item { kind, vnode, index })?;
+        // An empty one has no parts.
+        if row.length > 0 {
+            for &kind in Kind::parts(row.is_directory()) {
+                for index in self.indexes(kind, vnode, 0)? {
+                    self.change.delete_row(at, Item { kind, vnode, index })?;
+                }
             }
         }
         self.vnodes.remove(&vnode);
