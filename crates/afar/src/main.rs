@@ -24,7 +24,8 @@ use std::process::ExitCode;
 use mimalloc::MiMalloc;
 
 /// Most of what afar allocates is freed by another thread: a call's buffers, rows and answers go from
-/// the threads that make them to those that use them. glibc's allocator is slow at that.
+/// the threads that make them to those that use them. glibc's allocator is slow at that. It is built
+/// without huge pages, of which each small program would have a few.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
