@@ -353,20 +353,25 @@ impl<'c> Change<'c> {
 
     /// Removes an item at a member's generation. Clones go on seeing what they saw.
     pub(crate) fn delete_row(&mut self, at: At, item: Item) -> Result<()> {
+        if self.row(at, item)?.is_none() {
+            return Ok(());
+        }
+        self.remove_row(at, item)
+    }
+
+    /// The same with an item that is there.
+    pub(crate) fn remove_row(&mut self, at: At, item: Item) -> Result<()> {
         if at.generation > FIRST_GENERATION {
-            if self.row(at, item)?.is_none() {
-                return Ok(());
-            }
             return self.put_row(at, item, Vec::new());
         }
         self.drop_row(at, item)
     }
 
-    /// Removes one version of an item, with what it points to.
+    /// Removes one version of an item that is there, with what it points to.
     pub(crate) fn drop_row(&mut self, at: At, item: Item) -> Result<()> {
         let key = row_key(at, item);
         self.free_old(item, &key)?;
-        self.delete(Table::Rows, &key)?;
+        self.set(Table::Rows, &key, None);
         if at.generation > FIRST_GENERATION {
             self.delete(Table::Changes, &change_key(at, item))?;
         }

@@ -4,7 +4,7 @@
 //! their own beside that of the page until they are too many: then the page's row is written anew.
 //! So a change of many directories writes one or two pages of the database, not two for each.
 
-use afar_dir::{PAGE_SIZE, Page};
+use afar_dir::Page;
 
 /// Most octets of such a row. A page's own has about 1400.
 const MOST: usize = 512;
@@ -20,11 +20,14 @@ pub(crate) fn difference(base: &Page, page: &Page) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(MOST + 64);
     // The stretch that may go on: where it begins and ends.
     let mut open: Option<(usize, usize)> = None;
-    for start in (0..PAGE_SIZE).step_by(PIECE) {
+    let (before, _) = base.as_chunks::<PIECE>();
+    let (after, _) = page.as_chunks::<PIECE>();
+    for (piece, (before, after)) in before.iter().zip(after).enumerate() {
         // Most of a page is as it was.
-        if base[start..start + PIECE] == page[start..start + PIECE] {
+        if before == after {
             continue;
         }
+        let start = piece * PIECE;
         for at in (start..start + PIECE).filter(|at| base[*at] != page[*at]) {
             match &mut open {
                 // To go on is shorter than to begin again.
@@ -71,6 +74,7 @@ pub(crate) fn apply(mut changes: &[u8], page: &mut Page) -> Option<()> {
 
 #[cfg(test)]
 mod tests {
+    use afar_dir::PAGE_SIZE;
     use proptest::prelude::*;
 
     use super::*;

@@ -148,7 +148,7 @@ impl<'r, 'c> Edit<'r, 'c> {
         if row.length > 0 {
             for &kind in Kind::parts(row.is_directory()) {
                 for index in self.indexes(kind, vnode, 0)? {
-                    self.change.delete_row(at, Item { kind, vnode, index })?;
+                    self.change.remove_row(at, Item { kind, vnode, index })?;
                 }
             }
         }
@@ -156,7 +156,7 @@ impl<'r, 'c> Edit<'r, 'c> {
         self.images.remove(&vnode);
         self.changed_pages
             .retain(|(directory, _)| *directory != vnode);
-        self.change.delete_row(at, Item::vnode(vnode))?;
+        self.change.remove_row(at, Item::vnode(vnode))?;
         self.charge(row.blocks(), 0);
         self.volume.file_count = self.volume.file_count.saturating_sub(1);
         self.change.put_slot(at.tree, row.is_directory(), vnode);
