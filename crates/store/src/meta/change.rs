@@ -266,7 +266,8 @@ impl<'c> Change<'c> {
         });
         let next = vnode.map_or(u64::MAX, |vnode| u64::from(vnode) + 1);
         if let Some(vnode) = vnode {
-            self.delete(Table::VnodeSlots, &vnode_slot_key(tree, directory, vnode))?;
+            let key = vnode_slot_key(tree, directory, vnode);
+            self.set(Table::VnodeSlots, &key, None);
         }
         self.batch.rows.set_first_slot(tree, directory, next);
         Ok(vnode)

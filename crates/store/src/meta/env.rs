@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use heed::types::Bytes;
-use heed::{CommitOrAbort, EnvFlags, EnvOpenOptions, RoTxn, RwTxn, WithoutTls};
+use heed::{CommitOrAbort, EnvFlags, EnvOpenOptions, RoTxn, WithoutTls};
 use parking_lot::Mutex;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
@@ -225,34 +225,26 @@ impl Env {
         let Some(frozen) = self.recent.lock().frozen.clone() else {
             return Ok(());
         };
-        self.store(|txn| {
-            for table in Table::all() {
-                for (key, sealed) in frozen.rows(table) {
-                    match sealed {
-                        Some(sealed) => self.table(table).put(txn, key, sealed)?,
-                        None => _ = self.table(table).delete(txn, key)?,
-                    }
-                }
-            }
-            Ok(())
-        })
-    }
-
-    /// Writes to the database, which has all of the frozen memtable afterwards.
-    pub(crate) fn store(
-        &self,
-        write: impl FnOnce(&mut RwTxn<'_>) -> heed::Result<()>,
-    ) -> Result<()> {
-        let written = self.env.write_txn().and_then(|mut txn| {
-            write(&mut txn)?;
-            txn.commit()
-        });
-        written.map_err(|e| self.database(e))?;
-        let stored = commit_of(&self.env).map_err(|e| self.database(e))?;
+        let stored = self.write(&frozen).map_err(|e| self.database(e))?;
         let mut recent = self.recent.lock();
         recent.stored = stored;
         recent.frozen = None;
         Ok(())
+    }
+
+    /// Writes rows to the database. Returns the number of its last commit then.
+    fn write(&self, rows: &Memtable) -> heed::Result<usize> {
+        let mut txn = self.env.write_txn()?;
+        for table in Table::all() {
+            for (key, sealed) in rows.rows(table) {
+                match sealed {
+                    Some(sealed) => self.table(table).put(&mut txn, key, sealed)?,
+                    None => _ = self.table(table).delete(&mut txn, key)?,
+                }
+            }
+        }
+        txn.commit()?;
+        commit_of(&self.env)
     }
 
     /// Puts on the disk what was written to the database's file.

@@ -255,6 +255,14 @@ impl<'a> Merged<'a> {
     /// The next row, unless it is the last.
     pub(super) fn next_row(&mut self) -> Result<Option<(&'a [u8], &'a [u8])>> {
         loop {
+            // Most of what there is is in the database only.
+            if self.newest.first.is_none() && self.frozen.first.is_none() {
+                let stored = self.first_stored;
+                if stored.is_some() {
+                    self.next_stored()?;
+                }
+                return Ok(stored);
+            }
             let key = [
                 self.newest.first.map(|(key, _)| key),
                 self.frozen.first.map(|(key, _)| key),
