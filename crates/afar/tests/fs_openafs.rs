@@ -104,19 +104,24 @@ fn noise(length: usize) -> Vec<u8> {
     std::iter::repeat_with(next).take(length).collect()
 }
 
+/// Makes a tree with a file of more than one part and an odd length, small files, and a link.
+fn make_tree(place: &Place, files: u32) -> PathBuf {
+    let tree = place.local.join("tree");
+    fs::create_dir_all(tree.join("sub/empty")).unwrap();
+    fs::write(tree.join("big"), noise((33 << 20) + 7)).unwrap();
+    for number in 0..files {
+        fs::write(tree.join(format!("sub/{number}")), number.to_string()).unwrap();
+    }
+    symlink("../big", tree.join("sub/link")).unwrap();
+    tree
+}
+
 #[test]
 #[ignore = "needs an OpenAFS cell"]
 fn trees_are_copied_into_afs_and_back() {
     let place = Place::new("tree");
-    let tree = place.local.join("tree");
-    fs::create_dir_all(tree.join("sub/empty")).unwrap();
-    // More than one part of a file, and of an odd length.
-    fs::write(tree.join("big"), noise((33 << 20) + 7)).unwrap();
+    let tree = make_tree(&place, 100);
     fs::write(tree.join("none"), "").unwrap();
-    for number in 0..100 {
-        fs::write(tree.join(format!("sub/{number}")), number.to_string()).unwrap();
-    }
-    symlink("../big", tree.join("sub/link")).unwrap();
     let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
     for name in ["sub/7", "sub"] {
         let file = fs::File::open(tree.join(name)).unwrap();
@@ -173,14 +178,7 @@ fn trees_are_copied_into_afs_and_back() {
 #[ignore = "needs an OpenAFS cell"]
 fn directories_are_kept_the_same() {
     let place = Place::new("sync");
-    let tree = place.local.join("tree");
-    fs::create_dir_all(tree.join("sub/empty")).unwrap();
-    // More than one segment.
-    fs::write(tree.join("big"), noise((33 << 20) + 7)).unwrap();
-    for number in 0..20 {
-        fs::write(tree.join(format!("sub/{number}")), number.to_string()).unwrap();
-    }
-    symlink("../big", tree.join("sub/link")).unwrap();
+    let tree = make_tree(&place, 20);
     let sync = |words: &[&str]| -> Value {
         let said = place.ok(&[&["sync", "--json"], words].concat());
         serde_json::from_str(said.lines().last().unwrap()).unwrap()

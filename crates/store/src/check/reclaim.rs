@@ -8,8 +8,8 @@
 
 use super::space::Stretch;
 use crate::error::Result;
-use crate::meta::{Change, Rows, Table, dead_key, split_dead_key};
-use crate::partition::Partition;
+use crate::meta::{Change, Rows, Table, dead_key};
+use crate::partition::{Partition, stretch_before};
 
 /// Stretches in one operation.
 const BATCH: usize = 1_000;
@@ -41,8 +41,12 @@ fn bury(change: &mut Change<'_>, (segment, range): &Stretch) -> Result<u64> {
     ) else {
         return Ok(0);
     };
+    if !inside {
+        return Ok(0);
+    }
     for table in [Table::Dead, Table::Free] {
-        if !inside || is_covered(change, table, *segment, range.start, range.end)? {
+        let last = stretch_before(change, table, *segment, range.end)?;
+        if last.is_some_and(|last| last.end > range.start) {
             return Ok(0);
         }
     }
@@ -52,24 +56,4 @@ fn bury(change: &mut Change<'_>, (segment, range): &Stretch) -> Result<u64> {
         len.to_be_bytes().to_vec(),
     );
     Ok(u64::from(len))
-}
-
-/// Whether a stretch of a table lies in a range.
-fn is_covered(
-    change: &Change<'_>,
-    table: Table,
-    segment: u32,
-    start: u64,
-    end: u64,
-) -> Result<bool> {
-    let end = dead_key(segment, u32::try_from(end).unwrap_or(u32::MAX));
-    let first = dead_key(segment, 0);
-    let Some((key, value)) = change.last_between(table, &first, &end)? else {
-        return Ok(false);
-    };
-    let (Some((_, offset)), Ok(len)) = (split_dead_key(key), value.try_into()) else {
-        return Err(change.env().corrupt(format!("a row of {table:?}")));
-    };
-    let last = u64::from(offset) + u64::from(u32::from_be_bytes(len));
-    Ok(last > start)
 }

@@ -219,20 +219,20 @@ impl<'a> Layers<'a> {
     /// How many rows a table has.
     pub(super) fn count(&self, table: Table) -> Result<u64> {
         let database = self.env.table(table);
-        let stored = |key| database.get(self.txn, key).map(|found| found.is_some());
-        let mut count = database.len(self.txn);
+        let failed = |e| self.env.database(e);
+        let mut count = database.len(self.txn).map_err(failed)?;
         let newest = self.newest.rows(table);
         let frozen = self.frozen.into_iter().flat_map(|rows| rows.rows(table));
         let frozen = frozen.filter(|(key, _)| self.newest.get(table, key).is_none());
         for (key, sealed) in newest.chain(frozen) {
-            let before = stored(key).map_err(|e| self.env.database(e))?;
-            count = count.map(|count| match (before, sealed.is_some()) {
-                (false, true) => count + 1,
-                (true, false) => count - 1,
-                _ => count,
-            });
+            let stored = database.get(self.txn, key).map_err(failed)?;
+            match (stored, sealed) {
+                (None, Some(_)) => count += 1,
+                (Some(_), None) => count -= 1,
+                _ => {}
+            }
         }
-        count.map_err(|e| self.env.database(e))
+        Ok(count)
     }
 }
 

@@ -294,18 +294,18 @@ impl Checkpointer {
 
 /// Makes a checkpoint of a cut, as soon as there is space for it.
 fn make(core: &Core, last: &mut Checkpoint, cut: &Cut) -> Result<()> {
-    let mut writing = Writing::UnderWay;
+    core.backlog.set_writing(Writing::UnderWay);
+    if cut.records {
+        core.segments.sync()?;
+    }
+    let mut told = false;
     loop {
-        core.backlog.set_writing(writing);
-        if cut.records {
-            core.segments.sync()?;
-        }
         match last.complete(cut, false) {
             Err(error @ StoreError::NoSpace(_)) => {
-                if writing != Writing::NoSpace {
+                if !told {
                     tracing::warn!(%error, "the log cannot be kept short for want of space");
-                    writing = Writing::NoSpace;
-                    core.backlog.set_writing(writing);
+                    core.backlog.set_writing(Writing::NoSpace);
+                    told = true;
                 }
                 if !core.backlog.pause() {
                     return Ok(());

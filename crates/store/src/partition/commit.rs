@@ -1,9 +1,9 @@
-//! The committer: the one thread that changes a partition's database.
+//! The committer: the one thread that changes a partition's rows.
 //!
 //! It takes all operations that wait, runs them on one copy of the memtable, makes the records they
 //! refer to durable unless the log does ([`super::logged`]), appends to the log, shows the copy to
-//! readers, syncs the log, and only then answers them. While one commit is on its way to the disk the next operations gather, so
-//! the more clients wait, the more share a commit.
+//! readers, syncs the log, and only then answers them. While one commit is on its way to the disk
+//! the next operations gather, so the more clients wait, the more share a commit.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -39,6 +39,7 @@ pub struct CommitStats {
 
 /// Tells an operation's caller how it went.
 type Answer = Box<dyn FnOnce(Result<()>) + Send>;
+
 /// An operation and the way back to its caller.
 trait Operation: Send {
     fn run(self: Box<Self>, change: Change<'_>) -> (Answer, Kept);

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use super::format;
 use super::pending::Deferred;
-use super::reaper::free_before;
+use super::reaper::stretch_before;
 use crate::error::{Result, StoreError};
 use crate::meta::{
     Base, Env, Kept, LOGGED_RECORD, Log, Replay, Rows, Table, View, dead_key, logged_rows,
@@ -119,7 +119,7 @@ fn open(path: &Path) -> std::io::Result<File> {
 fn is_dead(view: &View, segment: u32, offset: u32) -> Result<bool> {
     let dead = view.get(Table::Dead, &dead_key(segment, offset))?;
     let offset = u64::from(offset);
-    let free = free_before(view, segment, offset + 1)?;
+    let free = stretch_before(view, Table::Free, segment, offset + 1)?;
     Ok(dead.is_some() || free.is_some_and(|free| free.contains(&offset)))
 }
 

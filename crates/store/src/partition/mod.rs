@@ -43,7 +43,7 @@ use usage::Usage;
 
 pub use commit::CommitStats;
 pub(crate) use pending::Pending;
-pub(crate) use reaper::doom_member;
+pub(crate) use reaper::{doom_member, stretch_before};
 pub use space::{Packed, Space, Survey};
 pub(crate) use usage::roll;
 

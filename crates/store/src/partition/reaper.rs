@@ -523,7 +523,7 @@ fn join_free(
     let mut punchable = Vec::with_capacity(stretches.len());
     for (segment, fresh) in stretches {
         let mut range = fresh.clone();
-        let before = free_before(change, segment, range.start)?;
+        let before = stretch_before(change, Table::Free, segment, range.start)?;
         if let Some(before) = before.filter(|before| before.end == range.start) {
             let start = u32::try_from(before.start).unwrap_or(u32::MAX);
             change.delete(Table::Free, &dead_key(segment, start))?;
@@ -553,19 +553,20 @@ fn join_free(
     Ok(punchable)
 }
 
-/// The last free stretch of a segment that begins before a place.
-pub(super) fn free_before(
+/// The last stretch of a segment in [`Table::Dead`] or [`Table::Free`] that begins before a place.
+pub(crate) fn stretch_before(
     rows: &impl Rows,
+    table: Table,
     segment: u32,
     place: u64,
 ) -> Result<Option<Range<u64>>> {
     let place = dead_key(segment, u32::try_from(place).unwrap_or(u32::MAX));
     let first = dead_key(segment, 0);
-    let Some((key, value)) = rows.last_between(Table::Free, &first, &place)? else {
+    let Some((key, value)) = rows.last_between(table, &first, &place)? else {
         return Ok(None);
     };
     let (Some((_, offset)), Ok(len)) = (split_dead_key(key), value.try_into()) else {
-        return Err(rows.env().corrupt("a row of the free"));
+        return Err(rows.env().corrupt(format!("a row of {table:?}")));
     };
     let start = u64::from(offset);
     Ok(Some(start..start + u64::from(u32::from_be_bytes(len))))
