@@ -1,9 +1,9 @@
 //! The committer: the one thread that changes a partition's rows.
 //!
-//! It takes all operations that wait, runs them on one copy of the memtable, makes the records they
-//! refer to durable unless the log does ([`super::logged`]), appends to the log, shows the copy to
-//! readers, syncs the log, and only then answers them. While one commit is on its way to the disk
-//! the next operations gather, so the more clients wait, the more share a commit.
+//! It runs all operations that wait, and those that come meanwhile, on one copy of the memtable, makes
+//! the records they refer to durable unless the log does ([`super::logged`]), appends to the log,
+//! shows the copy to readers, syncs the log, and only then answers them. While one commit is on its
+//! way to the disk the next operations gather, so the more clients wait, the more share a commit.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -237,6 +237,28 @@ impl Committer {
     }
 }
 
+/// A commit that takes operations still.
+struct Open {
+    rows: Batch,
+    /// Seconds since 1970.
+    now: u32,
+    kept: Kept,
+    /// Records that the operations refer to and that may not be written yet.
+    deferred: Vec<Arc<Deferred>>,
+    /// To those whose operations it has.
+    answers: Vec<Answer>,
+    /// How long nobody came.
+    idle: Duration,
+}
+
+impl Open {
+    /// What the next operation is to change.
+    fn change(&mut self) -> Change<'_> {
+        let volumes = std::mem::take(&mut self.kept.volumes);
+        Change::new(&mut self.rows, self.now).with_volumes(volumes)
+    }
+}
+
 struct Work<'a> {
     core: &'a Core,
     counters: &'a Counters,
@@ -263,11 +285,7 @@ impl Work<'_> {
                 },
             };
             match message {
-                Message::Run(first) => {
-                    let mut batch = vec![first];
-                    next = self.gather(receiver, &mut batch);
-                    self.commit(batch);
-                }
+                Message::Run(first) => next = self.commit(first, receiver),
                 Message::Cut(answer) => {
                     let synced = self.sync_log();
                     tell(
@@ -303,37 +321,41 @@ impl Work<'_> {
         receiver.recv().ok()
     }
 
-    /// Takes what waits, and gives those that were just answered a moment to come again: a commit
-    /// of all of them is worth more than two of half of them. Returns a message of another sort, if
-    /// one came in between.
-    fn gather(
-        &mut self,
-        receiver: &Receiver<Message>,
-        batch: &mut Vec<Box<dyn Operation>>,
-    ) -> Option<Message> {
+    /// Runs what waits, and gives those that were just answered a moment to come again: a commit
+    /// of all of them is worth more than two of half of them. They come one after the other, so most
+    /// of that moment is not lost. Returns a message of another sort, if one came in between.
+    fn gather(&mut self, receiver: &Receiver<Message>, open: &mut Open) -> Option<Message> {
         let patience = self.took / PATIENCE;
-        let since = Instant::now();
-        let mut waited = false;
-        while batch.len() < BATCH {
+        while open.answers.len() < BATCH {
             match receiver.try_recv() {
-                Ok(Message::Run(operation)) => batch.push(operation),
+                Ok(Message::Run(operation)) => self.take(open, operation),
                 Ok(other) => return Some(other),
                 Err(_none) => {
-                    let all = batch.len() >= self.clients;
-                    if all || self.hopeless > 0 || since.elapsed() >= patience {
+                    let all = open.answers.len() >= self.clients;
+                    if all || self.hopeless > 0 || open.idle >= patience {
                         break;
                     }
-                    waited = true;
+                    let since = Instant::now();
                     thread::yield_now();
+                    open.idle += since.elapsed();
                 }
             }
         }
-        self.hopeless = match waited {
+        self.hopeless = match open.idle.is_zero() {
             // Many have other things to do; look again later.
-            true if batch.len() * 4 < self.clients * 3 => PAUSE,
+            false if open.answers.len() * 4 < self.clients * 3 => PAUSE,
             _ => self.hopeless.saturating_sub(1),
         };
         None
+    }
+
+    /// Runs an operation in the open commit.
+    fn take(&self, open: &mut Open, operation: Box<dyn Operation>) {
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        open.deferred.extend(operation.deferred().cloned());
+        let (answer, more) = operation.run(open.change());
+        open.answers.push(answer);
+        merge(&mut open.kept, more);
     }
 
     fn sync_log(&mut self) -> Result<()> {
@@ -342,74 +364,74 @@ impl Work<'_> {
         synced.map_err(|error| self.core.env.io("syncing the log", error))
     }
 
-    fn commit(&mut self, batch: Vec<Box<dyn Operation>>) {
-        self.waiting.fetch_sub(batch.len(), Ordering::Relaxed);
-        let operations = batch.len() as u64;
+    /// Commits an operation together with those that come meanwhile. Returns a message of another
+    /// sort, if one came in between.
+    fn commit(
+        &mut self,
+        first: Box<dyn Operation>,
+        receiver: &Receiver<Message>,
+    ) -> Option<Message> {
         let since = Instant::now();
-        let mut answers = Vec::with_capacity(batch.len());
-        let mut result = self.run(batch, &mut answers);
+        let mut open = match self.begin() {
+            Ok(open) => open,
+            Err(error) => {
+                self.waiting.fetch_sub(1, Ordering::Relaxed);
+                self.failed(&error);
+                first.refuse(error);
+                return None;
+            }
+        };
+        self.take(&mut open, first);
+        let next = self.gather(receiver, &mut open);
+        let idle = open.idle;
+        let answers = std::mem::take(&mut open.answers);
+        let mut result = self.close(open);
         if result.is_ok() && self.core.options.durable() != Durability::Async {
             result = self.sync_log();
-            // The database shows what the log may not have: nothing can be promised any more.
+            // The memtable shows what the log may not have: nothing can be promised any more.
             if let Err(error) = &result {
                 self.core.stop(error);
             }
-        }
-        if result.is_err() {
-            // They are of changes that were taken back.
-            self.core.env.images().lock().clear();
         }
         match &result {
             Ok(()) => {
                 self.counters.commits.fetch_add(1, Ordering::Relaxed);
                 self.counters
                     .operations
-                    .fetch_add(operations, Ordering::Relaxed);
+                    .fetch_add(answers.len() as u64, Ordering::Relaxed);
                 self.core.backlog.grew(self.log.len());
             }
-            Err(StoreError::NoSpace(_) | StoreError::Stopped { .. }) => {}
-            // A record was not written, which nothing refers to.
-            Err(StoreError::Segment(_)) if !self.core.segments.is_poisoned() => {}
-            Err(error) => self.core.stop(error),
+            Err(error) => self.failed(error),
         }
-        self.took = since.elapsed();
+        self.took = since.elapsed().saturating_sub(idle);
         self.clients = answers.len() + self.waiting.load(Ordering::Relaxed);
         for answer in answers {
             answer(result.clone());
         }
         self.core.segments.begin_writing_between();
+        next
     }
 
-    /// Runs and commits a batch. What it returns is for all of `answers`.
-    fn run(&mut self, batch: Vec<Box<dyn Operation>>, answers: &mut Vec<Answer>) -> Result<()> {
-        let core = self.core;
-        let mut rows = match self.begin() {
-            Ok(rows) => rows,
-            Err(error) => {
-                for operation in batch {
-                    operation.refuse(error.clone());
-                }
-                return Err(error);
-            }
-        };
-        let deferred: Vec<_> = batch
-            .iter()
-            .filter_map(|op| op.deferred().cloned())
-            .collect();
-        let write_deferred = || deferred.iter().try_for_each(|record| record.write(core));
-        let now = UnixTime::from(SystemTime::now()).0;
-        let mut kept = Kept::default();
-        for operation in batch {
-            let change =
-                Change::new(&mut rows, now).with_volumes(std::mem::take(&mut kept.volumes));
-            let (answer, more) = operation.run(change);
-            answers.push(answer);
-            merge(&mut kept, more);
+    /// Sees to what a commit leaves behind that failed.
+    fn failed(&self, error: &StoreError) {
+        // They are of changes that were taken back.
+        self.core.env.images().lock().clear();
+        match error {
+            StoreError::NoSpace(_) | StoreError::Stopped { .. } => {}
+            // A record was not written, which nothing refers to.
+            StoreError::Segment(_) if !self.core.segments.is_poisoned() => {}
+            error => self.core.stop(error),
         }
+    }
+
+    /// Writes the open commit to the log, and shows it to readers.
+    fn close(&mut self, mut open: Open) -> Result<()> {
+        let core = self.core;
+        let mut kept = std::mem::take(&mut open.kept);
         let wrote = core.options.durable() == Durability::Full
             && kept.segments.values().any(|delta| delta.end > 0);
-        let mut change =
-            Change::new(&mut rows, now).with_volumes(std::mem::take(&mut kept.volumes));
+        let volumes = std::mem::take(&mut kept.volumes);
+        let mut change = Change::new(&mut open.rows, open.now).with_volumes(volumes);
         change.write_volumes();
         for (number, delta) in &kept.segments {
             let mut row = change.segment(*number)?;
@@ -418,6 +440,8 @@ impl Work<'_> {
             change.put_segment(*number, row);
         }
         merge(&mut kept, change.finish());
+        let Open { rows, deferred, .. } = open;
+        let write_deferred = || deferred.iter().try_for_each(|record| record.write(core));
         self.frame(std::mem::take(&mut kept.rows));
         let in_log = wrote && logged::fits(&kept);
         if in_log {
@@ -453,12 +477,19 @@ impl Work<'_> {
     }
 
     /// Begins a commit, if there is room for what it does.
-    fn begin(&self) -> Result<Batch> {
+    fn begin(&self) -> Result<Open> {
         self.core.stopped()?;
         if self.log.len() > LOG_MOST && !self.core.backlog.written() {
             return Err(StoreError::NoSpace(self.core.path.clone()));
         }
-        self.core.env.begin()
+        Ok(Open {
+            rows: self.core.env.begin()?,
+            now: UnixTime::from(SystemTime::now()).0,
+            kept: Kept::default(),
+            deferred: Vec::new(),
+            answers: Vec::new(),
+            idle: Duration::ZERO,
+        })
     }
 
     /// Puts the rows a batch changed, as they are now, into the log's next frame.
