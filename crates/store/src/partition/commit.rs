@@ -240,8 +240,6 @@ impl Committer {
 /// A commit that takes operations still.
 struct Open {
     rows: Batch,
-    /// Seconds since 1970.
-    now: u32,
     kept: Kept,
     /// Records that the operations refer to and that may not be written yet.
     deferred: Vec<Arc<Deferred>>,
@@ -255,7 +253,7 @@ impl Open {
     /// What the next operation is to change.
     fn change(&mut self) -> Change<'_> {
         let volumes = std::mem::take(&mut self.kept.volumes);
-        Change::new(&mut self.rows, self.now).with_volumes(volumes)
+        Change::new(&mut self.rows, now()).with_volumes(volumes)
     }
 }
 
@@ -431,7 +429,7 @@ impl Work<'_> {
         let wrote = core.options.durable() == Durability::Full
             && kept.segments.values().any(|delta| delta.end > 0);
         let volumes = std::mem::take(&mut kept.volumes);
-        let mut change = Change::new(&mut open.rows, open.now).with_volumes(volumes);
+        let mut change = Change::new(&mut open.rows, now()).with_volumes(volumes);
         change.write_volumes();
         for (number, delta) in &kept.segments {
             let mut row = change.segment(*number)?;
@@ -484,7 +482,6 @@ impl Work<'_> {
         }
         Ok(Open {
             rows: self.core.env.begin()?,
-            now: UnixTime::from(SystemTime::now()).0,
             kept: Kept::default(),
             deferred: Vec::new(),
             answers: Vec::new(),
@@ -503,6 +500,12 @@ impl Work<'_> {
             }
         }
     }
+}
+
+/// The time, in seconds since 1970. An operation may come to a commit that was begun in the second before
+/// its caller asked, so each has its own.
+fn now() -> u32 {
+    UnixTime::from(SystemTime::now()).0
 }
 
 fn merge(sum: &mut Kept, more: Kept) {
