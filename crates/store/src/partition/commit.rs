@@ -1,9 +1,9 @@
 //! The committer: the one thread that changes a partition's rows.
 //!
-//! It runs all operations that wait, and those that come meanwhile, on one copy of the memtable, makes
-//! the records they refer to durable unless the log does ([`super::logged`]), appends to the log,
-//! shows the copy to readers, syncs the log, and only then answers them. While one commit is on its
-//! way to the disk the next operations gather, so the more clients wait, the more share a commit.
+//! It runs all operations that wait, and those that come meanwhile, on one copy of the memtable,
+//! makes the records they refer to durable unless the log does ([`super::logged`]), appends to the
+//! log, shows the copy to readers, syncs the log, and only then answers them. While one commit is on
+//! its way to the disk the next operations gather, so the more clients wait, the more share a commit.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -502,8 +502,8 @@ impl Work<'_> {
     }
 }
 
-/// The time, in seconds since 1970. An operation may come to a commit that was begun in the second before
-/// its caller asked, so each has its own.
+/// The time, in seconds since 1970. An operation may come to a commit that was begun in the second
+/// before its caller asked, so each has its own.
 fn now() -> u32 {
     UnixTime::from(SystemTime::now()).0
 }
