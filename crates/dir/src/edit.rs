@@ -331,27 +331,36 @@ impl<P: PagesMut> Editor<P> {
     /// Finds so many free slots in a row, in a new page if none has them. That page is in memory
     /// then, but not written.
     fn find_room(&mut self, slots: usize) -> Result<(usize, usize), EditError<P::Error>> {
-        for page in self.room.start(slots).min(self.count)..MAX_PAGES {
+        while let Some(page) = self.room.first(slots) {
+            let page = page.min(self.count);
             if page == self.count {
                 self.add_page(page)?;
             }
-            if let Some(&mut says) = self.allocation(page) {
-                if says >= NO_PAGE {
-                    return Err(self.wrong_allocation(page, says));
-                }
-                if usize::from(says) < slots {
-                    continue;
-                }
-            }
-            let bitmap = read_bitmap(self.load(page)?);
-            let fits = |slot: &usize| bitmap & slot_bits(*slot, slots) == 0;
-            if let Some(slot) = (first_slot(page)..=SLOTS - slots).find(fits) {
-                self.room.none_before(page, slots);
+            if let Some(slot) = self.find_room_in(page, slots)? {
                 return Ok((page, slot));
             }
+            self.room.none_in(page, slots);
         }
-        self.room.none_before(MAX_PAGES, slots);
         Err(EditError::Full)
+    }
+
+    /// The first of so many free slots in a row of a page.
+    fn find_room_in(
+        &mut self,
+        page: usize,
+        slots: usize,
+    ) -> Result<Option<usize>, EditError<P::Error>> {
+        if let Some(&mut says) = self.allocation(page) {
+            if says >= NO_PAGE {
+                return Err(self.wrong_allocation(page, says));
+            }
+            if usize::from(says) < slots {
+                return Ok(None);
+            }
+        }
+        let bitmap = read_bitmap(self.load(page)?);
+        let fits = |slot: &usize| bitmap & slot_bits(*slot, slots) == 0;
+        Ok((first_slot(page)..=SLOTS - slots).find(fits))
     }
 
     /// Formats another page in memory and counts it in page 0.

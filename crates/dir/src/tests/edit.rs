@@ -128,6 +128,31 @@ fn few_pages_are_read_and_written() {
     assert!(pages.read.len() < 2500 / 64, "{:?}", pages.read);
 }
 
+#[test]
+fn full_pages_are_looked_at_once() {
+    let Ok(mut editor) = Editor::create(Watched::default(), id(1), id(1));
+    let name = |n: usize| format!("{n:0>200}").into_bytes();
+    for n in 0..2503 {
+        editor.insert(&name(n), id(n)).unwrap();
+    }
+    let mut pages = editor.into_pages();
+    let beyond = pages.count() - 1;
+    let mut known = Default::default();
+    // Each comes before the one goes that has the other's place, as with names that change.
+    for n in 0..8 {
+        let (old, new) = (if n == 0 { 1000 } else { 2999 + n }, 3000 + n);
+        (pages.read, pages.written) = Default::default();
+        let (room, chains) = known;
+        let mut editor = Editor::open(&mut pages).unwrap().knowing(room, chains);
+        editor.insert(&name(new), id(new)).unwrap();
+        editor.remove(&name(old)).unwrap();
+        known = editor.known();
+        let searched = pages.read.len() >= beyond - ALLOCATION_PAGES;
+        assert_eq!(searched, n == 0, "{n}: {:?}", pages.read);
+        assert!(pages.written.contains(&beyond));
+    }
+}
+
 /// Names that are on one chain.
 fn on_one_chain() -> impl Iterator<Item = Vec<u8>> {
     let names = (0..).map(|number: u32| format!("name{number}").into_bytes());
@@ -416,6 +441,28 @@ proptest! {
             }
         }
         prop_assert_eq!(check(editor.pages()), Ok(()));
+    }
+
+    #[test]
+    fn room_is_found_where_it_is_without_knowing_it(
+        ops in prop::collection::vec((0usize..120, any::<bool>()), 0..300),
+    ) {
+        // From one slot to all that a name can take.
+        let name = |n: usize| format!("{n:0>width$}", width = 3 + n * 7 % 253).into_bytes();
+        let mut editor = new();
+        for n in 0..60 {
+            editor.insert(&name(n), id(n)).unwrap();
+        }
+        for (number, (n, insert)) in ops.into_iter().enumerate() {
+            let op = match insert {
+                true => Op::Insert(name(n)),
+                false => Op::Remove(name(n)),
+            };
+            let mut unknowing = Editor::open(editor.pages().clone()).unwrap();
+            let done = apply(&mut editor, &op, id(number));
+            prop_assert_eq!(apply(&mut unknowing, &op, id(number)), done);
+            prop_assert!(unknowing.pages() == editor.pages());
+        }
     }
 
     #[test]

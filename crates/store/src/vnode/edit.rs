@@ -241,7 +241,7 @@ impl<'r, 'c> Edit<'r, 'c> {
             vnode,
             count: page_count(row.length),
         };
-        let room = pages.image.room;
+        let room = std::mem::take(&mut pages.image.room);
         let chains = std::mem::take(&mut pages.image.chains);
         let mut editor = Editor::open(pages)
             .map_err(|e| edit_error(e, vnode, name))?
