@@ -7,11 +7,25 @@
 
 use std::sync::Arc;
 
-use afar_dir::{Editor, EntryId};
+use afar_dir::{Chains, Editor, EntryId, Room};
 use afar_types::{DataVersion, FetchStatus};
 
 use crate::breaks::Breaks;
 use crate::vnode::{State, Vnode};
+
+/// Pages of a directory from which on it is remembered what a change has found out about them: by
+/// then hash chains are long, and there are many pages to look for room in.
+const LARGE: usize = 32;
+
+/// A directory's pages as they are cached.
+#[derive(Debug)]
+pub(crate) struct DirectoryCopy {
+    /// The directory's version they are of.
+    pub(crate) version: DataVersion,
+    pub(crate) pages: Arc<Vec<u8>>,
+    /// What the last change has found out, for the next one.
+    known: Option<Box<(Room, Chains)>>,
+}
 
 /// A change of one entry.
 #[derive(Debug, Clone)]
@@ -129,46 +143,52 @@ impl State {
             self.rare.early.clear();
         }
         let current = self.status().map(|status| status.data_version);
-        if self
-            .rare
-            .pages
-            .as_ref()
-            .is_some_and(|(version, _)| Some(*version) != current)
-        {
-            self.rare.pages = None;
-        }
+        let other = |copy: &mut DirectoryCopy| Some(copy.version) != current;
+        self.rare.pages.take_if(other);
     }
 
     /// Makes one change in the copy, if there is one of the version before it.
     fn edit(&mut self, before: DataVersion, change: &Early) {
         self.set_status(change.status);
-        let Some((_, mut pages)) = self
-            .rare
-            .pages
-            .take()
-            .filter(|(version, _)| *version == before)
-        else {
+        let copy = self.rare.pages.take();
+        let Some(mut copy) = copy.filter(|copy| copy.version == before) else {
             return;
         };
-        let same = edited(Arc::make_mut(&mut pages), &change.edits);
-        if same && pages.len() as u64 == change.status.length {
-            self.rare.pages = Some((change.status.data_version, pages));
+        copy.version = change.status.data_version;
+        if copy.edit(&change.edits) && copy.pages.len() as u64 == change.status.length {
+            self.rare.pages = Some(copy);
         }
     }
 }
 
-/// Makes changes in a directory's pages; false if that does not work.
-fn edited(pages: &mut Vec<u8>, edits: &[Edit]) -> bool {
-    let Ok(mut editor) = Editor::open(std::mem::take(pages)) else {
-        return false;
-    };
-    let all = edits.iter().all(|edit| match edit {
-        Edit::Add(name, id) => editor.insert(name, *id).is_ok(),
-        Edit::Remove(name) => editor.remove(name).is_ok(),
-        Edit::Replace(name, id) => editor.replace(name, *id).is_ok(),
-    });
-    *pages = editor.into_pages();
-    all
+impl DirectoryCopy {
+    pub(crate) fn new(version: DataVersion, pages: Arc<Vec<u8>>) -> Self {
+        Self {
+            version,
+            pages,
+            known: None,
+        }
+    }
+
+    /// Makes changes in the pages; false if that does not work.
+    fn edit(&mut self, edits: &[Edit]) -> bool {
+        let pages = Arc::make_mut(&mut self.pages);
+        let Ok(editor) = Editor::open(std::mem::take(pages)) else {
+            return false;
+        };
+        let (room, chains) = self.known.take().map(|known| *known).unwrap_or_default();
+        let mut editor = editor.knowing(room, chains);
+        let all = edits.iter().all(|edit| match edit {
+            Edit::Add(name, id) => editor.insert(name, *id).is_ok(),
+            Edit::Remove(name) => editor.remove(name).is_ok(),
+            Edit::Replace(name, id) => editor.replace(name, *id).is_ok(),
+        });
+        if editor.page_count() >= LARGE {
+            self.known = Some(Box::new(editor.known()));
+        }
+        *pages = editor.into_pages();
+        all
+    }
 }
 
 #[cfg(test)]
@@ -196,7 +216,7 @@ mod tests {
         let pages = DirectoryBuilder::new(own, own).finish();
         let mut state = State::default();
         state.set_status(status(version, pages.len()));
-        state.rare.pages = Some((DataVersion(version), Arc::new(pages)));
+        state.rare.pages = Some(DirectoryCopy::new(DataVersion(version), Arc::new(pages)));
         state
     }
 
@@ -208,8 +228,8 @@ mod tests {
     }
 
     fn has(state: &State, name: &str) -> Option<bool> {
-        let (_, pages) = state.rare.pages.as_ref()?;
-        let directory = Directory::new(pages).unwrap();
+        let copy = state.rare.pages.as_ref()?;
+        let directory = Directory::new(&copy.pages).unwrap();
         Some(directory.lookup(name.as_bytes()).unwrap().is_some())
     }
 
@@ -229,6 +249,32 @@ mod tests {
             assert_eq!(has(&state, name), Some(true), "{name}");
         }
         assert_eq!(state.status().unwrap().data_version, DataVersion(8));
+    }
+
+    #[test]
+    fn what_is_known_of_a_large_copy_changes_nothing_but_the_time() {
+        let id = EntryId::new(2, 1);
+        let pages = DirectoryBuilder::new(id, id).finish();
+        let copy = || DirectoryCopy::new(DataVersion(1), Arc::new(pages.clone()));
+        let (mut knowing, mut unknowing) = (copy(), copy());
+        let name = |number: usize| format!("{number:0>200}").into_bytes();
+        let mut make = |edits: &[Edit]| {
+            unknowing.known = None;
+            assert!(knowing.edit(edits) && unknowing.edit(edits));
+            assert!(knowing.pages == unknowing.pages);
+            knowing.known.is_some()
+        };
+        assert!(!make(&[Edit::Add(name(0), id)]));
+        for number in 1..10 * LARGE {
+            make(&[Edit::Add(name(number), id)]);
+        }
+        for number in (1..10 * LARGE).step_by(9) {
+            let moved = [
+                Edit::Add(format!("new{number}").into_bytes(), id),
+                Edit::Remove(name(number)),
+            ];
+            assert!(make(&moved), "there are more than {LARGE} pages");
+        }
     }
 
     #[test]

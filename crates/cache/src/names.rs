@@ -7,6 +7,7 @@ use afar_dir::{DirError, Directory};
 use afar_types::{DataVersion, FetchStatus, Fid, FileType};
 
 use crate::cache::Cache;
+use crate::edit::DirectoryCopy;
 use crate::error::Errno;
 use crate::inodes::{Inode, Place, Spot};
 use crate::place_name::VOLUMES;
@@ -206,7 +207,7 @@ impl Cache {
         let current = state.status().map(|status| status.data_version);
         if current == Some(version) {
             let octets = pages.len();
-            state.rare.pages = Some((version, pages));
+            state.rare.pages = Some(DirectoryCopy::new(version, pages));
             drop(state);
             self.0.pages.note(vnode, octets);
         }
@@ -215,9 +216,13 @@ impl Cache {
 
 fn pages_of(vnode: &Vnode, version: DataVersion) -> Option<Arc<Vec<u8>>> {
     let state = vnode.lock();
-    let (_, pages) = state.rare.pages.as_ref().filter(|(of, _)| *of == version)?;
+    let copy = state
+        .rare
+        .pages
+        .as_ref()
+        .filter(|copy| copy.version == version)?;
     vnode.used.store(true, Ordering::Relaxed);
-    Some(Arc::clone(pages))
+    Some(Arc::clone(&copy.pages))
 }
 
 /// Says in the log what is wrong with a directory.

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use crate::access::{Known, One, Short};
 use crate::data::{Failed, Flight};
-use crate::edit::Early;
+use crate::edit::{DirectoryCopy, Early};
 use crate::error::Errno;
 use crate::inodes::{self, Names, Number, Opened};
 use crate::lock::Locks;
@@ -61,7 +61,7 @@ pub(crate) struct Rare {
     /// The server has it no more.
     pub(crate) gone: bool,
     /// A directory's pages.
-    pub(crate) pages: Option<(DataVersion, Arc<Vec<u8>>)>,
+    pub(crate) pages: Option<DirectoryCopy>,
     /// A symlink's target or a mount point's text.
     pub(crate) link: Option<(DataVersion, Bytes)>,
     /// Changes of the directory that servers have not answered yet.
@@ -458,8 +458,8 @@ impl State {
             return;
         };
         let version = status.data_version;
-        if rare.pages.as_ref().is_some_and(|(of, _)| *of != version) && rare.changing == 0 {
-            rare.pages = None;
+        if rare.changing == 0 {
+            rare.pages.take_if(|copy| copy.version != version);
         }
         if rare.link.as_ref().is_some_and(|(of, _)| *of != version) {
             rare.link = None;

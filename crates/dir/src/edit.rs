@@ -1,5 +1,6 @@
 //! Changing a directory page by page.
 
+use std::mem;
 use std::sync::Arc;
 
 use crate::chains::{Chains, Link};
@@ -87,10 +88,10 @@ impl<P: Pages> Editor<P> {
         self
     }
 
-    /// Where room is and what is on the chains, for the directory's next editor.
+    /// Where room is and what is on the chains, for the directory's next editor. This one forgets it.
     #[must_use]
-    pub fn known(self) -> (Room, Chains) {
-        (self.room, self.chains)
+    pub fn known(&mut self) -> (Room, Chains) {
+        (mem::take(&mut self.room), mem::take(&mut self.chains))
     }
 
     /// The pages the editor was made with.
