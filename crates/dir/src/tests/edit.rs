@@ -80,34 +80,42 @@ fn a_new_directory_is_the_first_page_alone() {
     assert_eq!(check(editor.pages()), Ok(()));
 }
 
+fn long_name(n: usize) -> Vec<u8> {
+    format!("{n:0>200}").into_bytes()
+}
+
+/// A directory of 2503 such names, with many pages beyond the allocation map.
+fn large() -> Watched {
+    let Ok(mut editor) = Editor::create(Watched::default(), id(1), id(1));
+    for n in 0..2503 {
+        editor.insert(&long_name(n), id(n)).unwrap();
+    }
+    editor.into_pages()
+}
+
 #[test]
 fn few_pages_are_read_and_written() {
-    let Ok(mut editor) = Editor::create(Watched::default(), id(1), id(1));
-    let name = |n: usize| format!("{n:0>200}").into_bytes();
-    for n in 0..2503 {
-        editor.insert(&name(n), id(n)).unwrap();
-    }
-    let mut pages = editor.into_pages();
+    let mut pages = large();
     let place = |data: &[u8], n| {
-        let found = Directory::new(data).unwrap().lookup(&name(n)).unwrap();
+        let found = Directory::new(data).unwrap().lookup(&long_name(n)).unwrap();
         found.unwrap().position / SLOTS
     };
 
     pages.read.clear();
     let mut editor = Editor::open(&mut pages).unwrap();
-    assert_eq!(editor.lookup(&name(1000)), Ok(Some(id(1000))));
+    assert_eq!(editor.lookup(&long_name(1000)), Ok(Some(id(1000))));
     assert!(pages.read.len() < 2500 / 64, "{:?}", pages.read);
 
     pages.written.clear();
     let at = place(&pages.data, 1000);
     let mut editor = Editor::open(&mut pages).unwrap();
-    editor.remove(&name(1000)).unwrap();
+    editor.remove(&long_name(1000)).unwrap();
     assert!(pages.written.len() <= 3, "{:?}", pages.written);
     assert!(pages.written.contains(&at));
 
     (pages.read, pages.written) = Default::default();
     let mut editor = Editor::open(&mut pages).unwrap();
-    editor.insert(&name(3000), id(3000)).unwrap();
+    editor.insert(&long_name(3000), id(3000)).unwrap();
     assert_eq!(pages.written, [at, 0], "the room made is used");
     assert_eq!(check(&pages.data), Ok(()));
 
@@ -115,7 +123,7 @@ fn few_pages_are_read_and_written() {
     assert!(beyond >= 2 * ALLOCATION_PAGES);
     (pages.read, pages.written) = Default::default();
     let mut editor = Editor::open(&mut pages).unwrap();
-    editor.insert(&name(3001), id(3001)).unwrap();
+    editor.insert(&long_name(3001), id(3001)).unwrap();
     let (room, chains) = editor.known();
     assert_eq!(pages.written, [beyond, 0]);
     assert!(
@@ -124,18 +132,13 @@ fn few_pages_are_read_and_written() {
     );
     pages.read.clear();
     let mut editor = Editor::open(&mut pages).unwrap().knowing(room, chains);
-    editor.insert(&name(3002), id(3002)).unwrap();
+    editor.insert(&long_name(3002), id(3002)).unwrap();
     assert!(pages.read.len() < 2500 / 64, "{:?}", pages.read);
 }
 
 #[test]
 fn full_pages_are_looked_at_once() {
-    let Ok(mut editor) = Editor::create(Watched::default(), id(1), id(1));
-    let name = |n: usize| format!("{n:0>200}").into_bytes();
-    for n in 0..2503 {
-        editor.insert(&name(n), id(n)).unwrap();
-    }
-    let mut pages = editor.into_pages();
+    let mut pages = large();
     let beyond = pages.count() - 1;
     let mut known = Default::default();
     // Each comes before the one goes that has the other's place, as with names that change.
@@ -144,8 +147,8 @@ fn full_pages_are_looked_at_once() {
         (pages.read, pages.written) = Default::default();
         let (room, chains) = known;
         let mut editor = Editor::open(&mut pages).unwrap().knowing(room, chains);
-        editor.insert(&name(new), id(new)).unwrap();
-        editor.remove(&name(old)).unwrap();
+        editor.insert(&long_name(new), id(new)).unwrap();
+        editor.remove(&long_name(old)).unwrap();
         known = editor.known();
         let searched = pages.read.len() >= beyond - ALLOCATION_PAGES;
         assert_eq!(searched, n == 0, "{n}: {:?}", pages.read);
