@@ -16,9 +16,11 @@
 //! - The first probe comes ten rounds after Startup, whose losses say little about the path.
 //! - Cruising paces at the full estimate while the RTT shows no queue, and at 0.95 of it else.
 //! - A probe that lost packets to a queue leaves the long bound at 0.85 of the flight, and the
-//!   next probe waits until CUBIC or Reno had time to regain its window (1.5 × CUBIC's period, or
-//!   twice as many rounds as the flight has packets). Probes that come more often are what
+//!   next probe waits until CUBIC or Reno had time to regain its window (twice CUBIC's period, or
+//!   four times as many rounds as the flight has packets). Probes that come more often are what
 //!   starves CUBIC; waiting in proportion to the own window is what makes BBR flows equal.
+//! - Probing the RTT, which happens every 5 s in a queue that others fill too, does not put off the next probe
+//!   for bandwidth, or there would be none.
 //! - The RTT is not probed while samples within 1/32 of the minimum come by themselves, which saves the
 //!   2 % of throughput that probing costs on an idle path.
 //! - There is no packet conservation in recovery: pacing at the measured rate does as much.
@@ -63,7 +65,7 @@ const CHANCE_DEVIATIONS: f64 = 2.0;
 /// What is left of the long bound after a probe that lost packets to a queue.
 const SHARED_LONG_BETA: f64 = 0.85;
 /// Probes wait this many times the period in which CUBIC regains a window...
-const SHARED_PERIOD: f64 = 1.5;
+const SHARED_PERIOD: f64 = 2.0;
 /// ...which is the cube root of the window in packets times (1 - 0.7) / 0.4 (RFC 9438 §4.2)...
 const CUBIC_DEPTH: f64 = 0.75;
 /// ...but at most this many seconds.
@@ -571,8 +573,9 @@ impl Bbr {
         if self.shared {
             let packets = self.target_flight() as f64 / self.datagram as f64;
             let period = SHARED_PERIOD * (packets * CUBIC_DEPTH).cbrt();
-            let spread = (0.75 + 0.5 * self.random.f64()) * period;
-            let wait = Duration::from_secs_f64(spread.min(SHARED_WAIT_MAX));
+            // Those who share a queue must not all probe at the same time, be the period cut or not.
+            let spread = (0.75 + 0.5 * self.random.f64()) * period.min(SHARED_WAIT_MAX);
+            let wait = Duration::from_secs_f64(spread);
             self.probe_wait = self.probe_wait.max(wait);
         }
         self.cycle_at = now;
@@ -672,7 +675,7 @@ impl Bbr {
         let rounds = if self.early {
             EARLY_ROUNDS
         } else if self.shared {
-            2 * packets
+            4 * packets
         } else {
             packets.min(RENO_ROUNDS_MAX)
         };
@@ -801,7 +804,10 @@ impl Bbr {
         self.rate_short = UNBOUNDED;
         self.flight_short = UNBOUNDED;
         if self.full_rate_reached {
+            // The next probe for bandwidth is due when it was: it may wait for longer than the RTT does.
+            let due = (self.cycle_at, self.probe_wait, self.rounds_since_probe);
             self.begin_down(now, flight);
+            (self.cycle_at, self.probe_wait, self.rounds_since_probe) = due;
             self.begin_cruise();
         } else {
             self.phase = Phase::Startup;
