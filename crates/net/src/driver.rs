@@ -325,6 +325,7 @@ impl<S: Socket> Driver<S> {
             // Whoever asked may have gone.
             Command::Stats(answer) => drop(answer.send(self.stats())),
             Command::PeerStats(peer, answer) => drop(answer.send(self.engine.peer_stats(peer))),
+            Command::AskForShares(peer, shares) => self.engine.ask_for_shares(peer, shares),
             Command::Peers(answer) => drop(answer.send(self.engine.peers())),
             Command::Shutdown(done) => {
                 self.done.push(done);

@@ -153,6 +153,16 @@ impl Endpoint {
         stats.await.ok().flatten()
     }
 
+    /// Asks a peer for so many shares of the path, as
+    /// [`ask_for_shares`](afar_rx::Endpoint::ask_for_shares) does.
+    pub fn ask_for_shares(&self, peer: SocketAddr, shares: u8) {
+        // An endpoint that has ended gets nothing any more.
+        self.0
+            .mailbox
+            .push(Command::AskForShares(peer, shares))
+            .ok();
+    }
+
     /// What is known of the paths to all peers.
     pub async fn peers(&self) -> Vec<PeerStats> {
         let (answer, stats) = oneshot::channel();

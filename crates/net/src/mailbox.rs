@@ -31,6 +31,8 @@ pub(crate) enum Command {
     Stats(oneshot::Sender<Stats>),
     /// Tell what is known of a peer.
     PeerStats(SocketAddr, oneshot::Sender<Option<PeerStats>>),
+    /// Ask a peer for so many shares of the path.
+    AskForShares(SocketAddr, u8),
     /// Tell what is known of all peers.
     Peers(oneshot::Sender<Vec<PeerStats>>),
     /// Finish the running calls, then end. The sender is dropped at the end.

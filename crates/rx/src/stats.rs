@@ -82,6 +82,8 @@ pub struct PeerStats {
     pub congestion: &'static str,
     /// The controller's state, in its own words.
     pub congestion_state: &'static str,
+    /// Shares of the path that it has by its own wish.
+    pub shares: u8,
     /// Largest Rx packet sent to this peer, header included.
     pub packet_size: usize,
     /// The peer's receive window for the last call heard of, in packets.

@@ -487,6 +487,7 @@ impl Receiver {
             soft,
             classic_window: window.clamp(1, limits.classic),
             extension: Some(Extension {
+                shares: 0,
                 window,
                 datagram_max: 0,
                 ack_delay_us: u32::try_from(delay.as_micros()).unwrap_or(u32::MAX),

@@ -673,7 +673,8 @@ impl Sender {
         }
         match original {
             Some(time) => {
-                path.controller.on_spurious_loss(now, bytes, time);
+                path.controller
+                    .on_spurious_loss(now, acked.token, bytes, time);
                 path.counters.spurious += 1;
                 round.spurious += 1;
             }

@@ -638,6 +638,7 @@ impl Endpoint {
         };
         let answers_ping = ack.reason == Reason::PingResponse;
         path.on_ack_info(
+            now,
             &self.config,
             &ack.trailer,
             ack.extension.as_ref(),

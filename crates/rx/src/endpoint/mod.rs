@@ -486,6 +486,16 @@ impl Endpoint {
             .map(Path::stats)
     }
 
+    /// Asks a peer for so many shares of the path, for all that it sends to us from now on: as much as so many
+    /// others get. It gives no more than four, and nothing but one if it is not afar's. It is told with
+    /// the acknowledgements, and forgotten with the path.
+    pub fn ask_for_shares(&mut self, peer: SocketAddr, shares: u8) {
+        let path = self.by_address.get(&peer).copied();
+        if let Some(path) = path.and_then(|key| self.paths.get_mut(key)) {
+            path.shares_wanted = shares;
+        }
+    }
+
     /// What is known of every path.
     #[must_use]
     pub fn peers(&self) -> Vec<PeerStats> {

@@ -568,6 +568,7 @@ fn write_ack(
         .extension
         .filter(|_| config.extension && introduce)
         .map(|mut ext| {
+            ext.shares = path.shares_wanted;
             ext.datagram_max = u32::try_from(config.datagram_max).unwrap_or(u32::MAX);
             ext.ecn_ect0 = path.ecn.received_ect0;
             ext.ecn_ce = path.ecn.received_ce;

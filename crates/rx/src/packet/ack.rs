@@ -72,6 +72,8 @@ pub struct Range {
 /// afar's extension: what a window beyond 255 packets and modern loss recovery need.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Extension {
+    /// Shares of the path that the sender of the ACK asks for; 0 is one.
+    pub shares: u8,
     /// Receive window in packets from `first` on; at most 2^20.
     pub window: u32,
     /// Largest UDP payload the sender of the ACK takes.
@@ -228,14 +230,14 @@ impl Ack {
 
 impl Extension {
     // spec: rx-extension#layout
-    /// Layout: magic "afar", version, 0, length of the whole block (u16); window, datagram_max,
+    /// Layout: magic "afar", version, shares, length of the whole block (u16); window, datagram_max,
     /// ack_delay_us, duplicates, ect0, ce (u32 each); number of ranges (u16); ranges as pairs of
     /// u32 (start and end, both relative to the ACK's `first`).
     fn encode(&self, out: &mut Vec<u8>) {
         let ranges = &self.ranges[..self.ranges.len().min(RANGES_MAX)];
         let length = EXTENSION_FIXED + 8 * ranges.len();
         out.extend(MAGIC);
-        out.extend([VERSION, 0]);
+        out.extend([VERSION, self.shares]);
         #[expect(
             clippy::cast_possible_truncation,
             reason = "RANGES_MAX keeps it below 2^16"
@@ -276,6 +278,7 @@ impl Extension {
         }
         let ranges = octets.get(EXTENSION_FIXED..EXTENSION_FIXED + 8 * count)?;
         Some(Self {
+            shares: head[5],
             window: word(&head[8..12]).min(WINDOW_MAX),
             datagram_max: word(&head[12..16]),
             ack_delay_us: word(&head[16..20]),

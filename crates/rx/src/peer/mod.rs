@@ -65,6 +65,8 @@ pub(crate) struct Path {
     pub(crate) window_hint: u32,
     /// The largest window we have told an afar peer: it may begin its next call with that.
     pub(crate) window_told: u32,
+    /// Shares of the path that we ask the peer to give us.
+    pub(crate) shares_wanted: u8,
     /// Calls that may have DATA to send, in turn.
     pub(crate) ready: VecDeque<Key>,
     /// Whether the endpoint has this path in its list of those to send on.
@@ -130,6 +132,7 @@ impl Path {
             acks_sent: 0,
             window_hint: 0,
             window_told: 0,
+            shares_wanted: 1,
             ready: VecDeque::new(),
             listed: false,
             wake_at: None,
@@ -210,6 +213,7 @@ impl Path {
     /// Learns from the trailer and the extension of an acknowledgement.
     pub(crate) fn on_ack_info(
         &mut self,
+        now: Instant,
         config: &Config,
         trailer: &Trailer,
         extension: Option<&Extension>,
@@ -223,6 +227,7 @@ impl Path {
                     self.ecn.enabled = config.ecn;
                 }
                 self.window_hint = self.window_hint.max(extension.window);
+                self.controller.set_shares(now, extension.shares);
                 let peer_max = usize::try_from(extension.datagram_max).unwrap_or(usize::MAX);
                 self.mtu
                     .limit(peer_max.clamp(MIN_PACKET_SIZE, config.datagram_max));
@@ -339,6 +344,7 @@ impl Path {
             pacing_rate: self.controller.pacing_rate(&self.rtt),
             congestion: self.controller.name(),
             congestion_state: self.controller.state(),
+            shares: self.controller.shares(),
             packet_size: self.packet_size(),
             window_packets: self.window_hint,
             data_sent: self.counters.data_sent,

@@ -1,10 +1,11 @@
 //! Throughput over whole paths: what reordering and random loss may cost.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::pair::{CLIENT, Link, Pair};
+use super::pair::{CLIENT, Link, Pair, SERVER, pattern};
 
 /// Octets a second of one upload.
 fn rate(seed: u64, link: Link, len: usize) -> f64 {
@@ -51,4 +52,28 @@ fn random_loss_does_not_shrink_throughput() {
     let got = rate(1, lossy, 60_000_000);
     // Headers of IP, UDP and Rx take 3.9 % of a packet.
     assert!(got >= 0.9 * 0.961 * 12.5e6, "{got:.0} octets/s");
+}
+
+#[test]
+fn a_peer_gets_the_shares_it_asks_for_and_no_more_than_four() {
+    let mut pair = Pair::new(1, link(100.0, Duration::from_millis(10)));
+    let connection = pair.connect();
+    let [client, server] = [CLIENT, SERVER].map(|side| pair.sides[side].address);
+    for (asked, given) in [(0, 1), (3, 3), (1, 1), (200, 4), (2, 2)] {
+        let endpoint = &mut pair.sides[CLIENT].endpoint;
+        endpoint.ask_for_shares(server, asked);
+        // What goes there comes back.
+        let call = pair.call(connection, pattern(2_000_000, 1));
+        pair.finish(call, Duration::from_secs(60)).unwrap();
+        let path = pair.sides[SERVER].endpoint.peer_stats(client).unwrap();
+        assert_eq!(path.shares, given, "{asked} asked for");
+        // Nobody asked for more of the other direction.
+        let path = pair.sides[CLIENT].endpoint.peer_stats(server).unwrap();
+        assert_eq!(path.shares, 1);
+    }
+    // Of somebody there is no path to nothing is asked.
+    let stranger = SocketAddr::from(([10, 9, 9, 9], 7000));
+    let endpoint = &mut pair.sides[CLIENT].endpoint;
+    endpoint.ask_for_shares(stranger, 3);
+    assert_eq!(endpoint.peer_stats(stranger), None);
 }

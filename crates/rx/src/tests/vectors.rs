@@ -147,7 +147,7 @@ fn padding_of_mtu_probes_is_ignored() {
 const EXTENDED_ACK: &str = "0000 0000 | 00000004 | 0000000a | 00000011 | 03 | 07
     01 00 01 01 00 00 01 | 00 00 00
     000005a4 | 000005a4 | 000000ff | 00000001
-    61666172 | 01 | 00 | 003a
+    61666172 | 01 | 03 | 003a
     00000ba3 | 0000ffe3 | 000004d2 | 00000002 | 00000009 | 00000001 | 0003
     00000006 00000007 | 00000002 00000004 | 00000000 00000001";
 
@@ -157,6 +157,7 @@ fn extension_body() {
     expected.serial = 0x11;
     let range = |start, end| Range { start, end };
     expected.extension = Some(Extension {
+        shares: 3,
         window: 2979,
         datagram_max: 65_507,
         ack_delay_us: 1234,

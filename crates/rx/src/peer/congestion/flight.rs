@@ -9,6 +9,9 @@ use std::time::{Duration, Instant};
 use crate::peer::rtt::RttEstimator;
 
 const APP_LIMITED: u64 = 1 << 63;
+/// The share of the path is in these bits.
+const SHARE_SHIFT: u32 = 61;
+const SHARE_MASK: u64 = 0b11 << SHARE_SHIFT;
 
 /// What the controller wants remembered about one transmission.
 ///
@@ -23,8 +26,9 @@ pub(crate) struct SentToken {
     first_sent_at: u64,
     /// Bytes in flight, this packet included.
     in_flight: u64,
-    /// Bytes the path had lost; the top bit says that the application limited the flight.
-    lost_and_limit: u64,
+    /// Bytes the path had lost; the top bit says that the application limited the flight, the next two which
+    /// share of the path the packet belongs to.
+    lost_and_more: u64,
 }
 
 impl SentToken {
@@ -40,12 +44,26 @@ impl SentToken {
 
     /// Bytes the path had lost when this packet left.
     pub(super) fn lost(&self) -> u64 {
-        self.lost_and_limit & !APP_LIMITED
+        self.lost_and_more & !(APP_LIMITED | SHARE_MASK)
     }
 
     /// True if the flight was smaller than the window for lack of data.
     pub(super) fn app_limited(&self) -> bool {
-        self.lost_and_limit & APP_LIMITED != 0
+        self.lost_and_more & APP_LIMITED != 0
+    }
+
+    /// Which share of the path the packet belongs to.
+    pub(super) fn share(&self) -> usize {
+        ((self.lost_and_more & SHARE_MASK) >> SHARE_SHIFT) as usize
+    }
+
+    /// The same, of this share, of which there are [`SHARES_MOST`](super::SHARES_MOST).
+    pub(super) fn of_share(self, share: usize) -> Self {
+        let share = (share as u64) << SHARE_SHIFT & SHARE_MASK;
+        Self {
+            lost_and_more: self.lost_and_more & !SHARE_MASK | share,
+            ..self
+        }
     }
 }
 
@@ -173,7 +191,7 @@ impl Flight {
             delivered_at: self.delivered_at,
             first_sent_at: self.first_sent_at,
             in_flight: self.in_flight,
-            lost_and_limit: (self.lost & !APP_LIMITED) | limit,
+            lost_and_more: self.lost & !(APP_LIMITED | SHARE_MASK) | limit,
         }
     }
 

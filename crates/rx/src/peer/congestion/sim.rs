@@ -70,6 +70,7 @@ pub(super) struct FlowSpec {
     pub(super) initial_window: u32,
     pub(super) paced: bool,
     pub(super) starts: Duration,
+    pub(super) shares: u8,
     /// Bytes to deliver; `None` sends until the end of the run.
     pub(super) bytes: Option<u64>,
 }
@@ -82,6 +83,7 @@ impl FlowSpec {
             initial_window: 32,
             paced: true,
             starts: Duration::ZERO,
+            shares: 1,
             bytes: None,
         }
     }
@@ -101,6 +103,10 @@ impl FlowSpec {
             bytes: Some(bytes),
             ..self
         }
+    }
+
+    pub(super) fn shares(self, shares: u8) -> Self {
+        Self { shares, ..self }
     }
 
     pub(super) fn starts(self, starts: Duration) -> Self {
@@ -232,14 +238,11 @@ impl Sim {
             let started = began + spec.starts;
             let size = usize::try_from(spec.packet).unwrap();
             sim.push(started, Event::Start(index));
+            let (kind, window) = (spec.kind, spec.initial_window);
+            let mut controller = Controller::new(kind, started, size, window, random.u64(..));
+            controller.set_shares(started, spec.shares);
             sim.flows.push(Flow {
-                controller: Controller::new(
-                    spec.kind,
-                    started,
-                    size,
-                    spec.initial_window,
-                    random.u64(..),
-                ),
+                controller,
                 pacer: Pacer::new(started, size),
                 rtt: RttEstimator::new(Duration::from_millis(100)),
                 started,
@@ -489,7 +492,9 @@ impl Sim {
             f.report.goodput += size;
             if packet.lost {
                 f.report.spurious += 1;
-                f.controller.on_spurious_loss(now, bytes, packet.sent);
+                let token = packet.token;
+                f.controller
+                    .on_spurious_loss(now, token, bytes, packet.sent);
                 f.reorder_window = (f.reorder_window + 1).min(4);
                 // The retransmission, if it did not leave yet, is not needed.
                 if f.resend >= size {
