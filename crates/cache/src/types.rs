@@ -119,7 +119,7 @@ pub struct OpenFlags {
     pub exclusive: bool,
     /// Nothing is read ahead.
     pub direct: bool,
-    /// Whether what is read gives way to all else on the way to its server.
+    /// Whether what is read gives way to all else on the way to its server, or comes first.
     pub class: Class,
 }
 

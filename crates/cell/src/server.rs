@@ -49,6 +49,8 @@ const DOWN_TIME: Duration = Duration::from_secs(60);
 /// After so long it is tried again whether a server understands what it did not: it may be another
 /// program by now.
 const OLD_TIME: Duration = Duration::from_secs(3600);
+/// How often a server is asked for the same share again, as what is known of a path may have been forgotten.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// How long a server gets to take promises back.
 const GIVE_UP_LIMIT: Duration = Duration::from_secs(2);
 
@@ -81,6 +83,8 @@ struct Peer {
     /// When it last did not understand a request with 64-bit places.
     old: Lately,
     calls: AtomicU64,
+    /// More shares of the way than one that it was asked for, and when it last was.
+    asked: Mutex<Option<(u8, Instant)>>,
 }
 
 /// When something was last so.
@@ -222,8 +226,27 @@ impl FileServer {
     /// What counts the fetch calls of a class.
     pub(crate) fn window(&self, class: Class) -> &Arc<Window> {
         match class {
-            Class::BestEffort => &self.window,
+            Class::First | Class::BestEffort => &self.window,
             Class::Idle => &self.idle,
+        }
+    }
+
+    /// Has an afar server give those who come first the share they should have. To other servers nothing is
+    /// told: there it is the number of calls that makes the share.
+    pub(crate) fn ask_for_shares(&self) {
+        let (shares, now) = (self.window.shares(), Instant::now());
+        let mut asked = self
+            .peer
+            .asked
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let is_asked = match *asked {
+            None => shares == 1,
+            Some((before, at)) => before == shares && now.duration_since(at) < ASK_AGAIN,
+        };
+        if !is_asked {
+            self.endpoint.ask_for_shares(self.address, shares);
+            *asked = (shares > 1).then_some((shares, now));
         }
     }
 

@@ -6,11 +6,16 @@
 //! gets what it takes in a few seconds at its own pace. One who has to wait gets as much as the
 //! setting allows, since a long way holds much, and an OpenAFS server takes six round trips to bring
 //! what was asked for.
+//!
+//! The slower one comes first on the way to the server: it is somebody who watches or listens, takes no more than
+//! that, and has nothing of what comes late. Others get the rest, which they would have had anyway. When it has
+//! to wait all the same it keeps that for a while, and is then one like others.
 
 use std::ops::Range;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
+use afar_cell::Class;
 use afar_types::FetchStatus;
 use tokio::sync::Mutex as AsyncMutex;
 
@@ -30,6 +35,8 @@ const PART: u64 = 1 << 20;
 const TIME: f64 = 4.0;
 /// A reader that waited is taken for one that never does after this time.
 const HUNGRY: Duration = Duration::from_secs(4);
+/// For how long it comes first after that.
+const PACED: Duration = Duration::from_secs(60);
 /// Places a handle is read in at a time.
 const RUNS_MOST: usize = 4;
 
@@ -53,6 +60,8 @@ struct Run {
     since: Instant,
     /// When the reader last had to wait.
     waited: Instant,
+    /// When it was last seen to be slower than the way.
+    paced: Option<Instant>,
     turn: Turn,
 }
 
@@ -83,9 +92,13 @@ impl Ahead {
                 asked: start,
                 since: read.now,
                 waited: read.now,
+                paced: None,
                 turn: Turn::default(),
             },
         };
+        if run.is_slower(read.now) {
+            run.paced = Some(read.now);
+        }
         run.octets += end - start;
         run.next = run.next.max(end);
         run.asked = run.asked.max(end);
@@ -100,6 +113,17 @@ impl Ahead {
 }
 
 impl Ahead {
+    /// The class of what is fetched for the read noted last, through a handle opened in this one.
+    pub(super) fn class(&self, opened: Class, now: Instant) -> Class {
+        let paced = self.runs.first().and_then(|run| run.paced);
+        match opened {
+            Class::BestEffort if paced.is_some_and(|at| now.duration_since(at) < PACED) => {
+                Class::First
+            }
+            _ => opened,
+        }
+    }
+
     /// The read noted last had to wait.
     pub(super) fn waited(&mut self) {
         if let Some(run) = self.runs.first_mut() {
@@ -132,11 +156,16 @@ impl Run {
         Some(from..self.asked)
     }
 
+    /// Whether the reader is slower than the way to the server: it goes on and finds everything there.
+    fn is_slower(&self, now: Instant) -> bool {
+        now.duration_since(self.waited) >= HUNGRY
+    }
+
     /// Octets to have ahead.
     fn window(&self, read: &Read<'_>) -> u64 {
         let grown = FIRST.max(self.octets.saturating_mul(GROWTH)).min(read.most);
         let seconds = read.now.duration_since(self.since).as_secs_f64();
-        if read.now.duration_since(self.waited) < HUNGRY || seconds < 1.0 {
+        if !self.is_slower(read.now) {
             return grown;
         }
         #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
@@ -152,16 +181,16 @@ impl Run {
 }
 
 impl Cache {
-    /// Fetches what the reader of this range is likely to want next.
+    /// Fetches what the reader of this range is likely to want next. Returns the class of what it wants now.
     pub(super) fn read_ahead(
         &self,
         user: &Arc<User>,
         open: &Arc<OpenFile>,
         status: &FetchStatus,
         range: &Range<u64>,
-    ) {
+    ) -> Class {
         if range.is_empty() || open.flags.direct {
-            return;
+            return open.flags.class;
         }
         let read = Read {
             range,
@@ -169,19 +198,20 @@ impl Cache {
             most: self.0.config.read_ahead.min(self.0.config.bytes / 4),
             now: Instant::now(),
         };
-        let next = {
+        let (next, class) = {
             let mut ahead = open.ahead.lock().unwrap_or_else(PoisonError::into_inner);
-            ahead.note(&read)
+            (ahead.note(&read), ahead.class(open.flags.class, read.now))
         };
         let Some((next, turn)) = next else {
-            return;
+            return class;
         };
         let (vnode, version) = (&open.spot.vnode, status.data_version);
         let present = self.0.storage.present(&vnode.key(), version, next.clone());
         let missing = present.unwrap_or_default().gaps(next.clone());
         if !missing.is_empty() {
-            self.launch(user, vnode, status, next, (open.flags.class, Some(turn)));
+            self.launch(user, vnode, status, next, (class, Some(turn)));
         }
+        class
     }
 }
 
@@ -276,6 +306,37 @@ mod tests {
         assert!(turn(500 * MIB..501 * MIB).is_none());
         let other = turn(501 * MIB..502 * MIB).unwrap();
         assert!(!Arc::ptr_eq(&first, &other));
+    }
+
+    #[test]
+    fn who_is_slower_than_the_way_comes_first_for_a_while() {
+        let mut ahead = Ahead::default();
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let read = |ahead: &mut Ahead, block: u64, now| {
+            let range = block * MIB..(block + 1) * MIB;
+            let (length, most) = (1 << 30, 32 * MIB);
+            ahead.note(&Read {
+                range: &range,
+                length,
+                most,
+                now,
+            });
+        };
+        for second in 0..8 {
+            read(&mut ahead, second, at(second));
+            let class = ahead.class(Class::BestEffort, at(second));
+            assert_eq!(class == Class::First, second >= 4, "after {second} s");
+        }
+        assert_eq!(ahead.class(Class::Idle, at(7)), Class::Idle);
+        // From then on he has to wait each time.
+        ahead.runs[0].waited = at(500);
+        for (second, class) in [(66, Class::First), (68, Class::BestEffort)] {
+            assert_eq!(ahead.class(Class::BestEffort, at(second)), class);
+        }
+        // Of another place that is read it is not yet known.
+        read(&mut ahead, 900, at(9));
+        assert_eq!(ahead.class(Class::BestEffort, at(9)), Class::BestEffort);
     }
 
     #[test]

@@ -315,7 +315,7 @@ impl Flight {
 }
 
 /// The fetch under way that will bring this octet. One that gives way to others will do for those alone
-/// who do so too.
+/// who do so too. One without precedence will do: it is soon over.
 fn flight_for(
     vnode: &Vnode,
     version: DataVersion,
@@ -325,7 +325,7 @@ fn flight_for(
     let state = vnode.lock();
     let mut flights = state.rare.flights.iter();
     let flight = flights.find(|flight| {
-        let in_time = flight.class == class || class == Class::Idle;
+        let in_time = flight.class != Class::Idle || class == Class::Idle;
         in_time && flight.version == version && flight.range.contains(&place)
     });
     flight.cloned()

@@ -56,11 +56,9 @@ impl Cache {
         for _ in 0..TRIES {
             let status = self.fresh(&user, vnode).await?;
             let view = self.view(vnode, &status, offset..offset.saturating_add(size.into()))?;
-            self.read_ahead(&user, &open, &status, &view.range);
+            let class = self.read_ahead(&user, &open, &status, &view.range);
             let begun = Instant::now();
-            let filled = self
-                .fill(&user, vnode, &status, view, open.flags.class)
-                .await;
+            let filled = self.fill(&user, vnode, &status, view, class).await;
             if begun.elapsed() > AT_ONCE {
                 let mut ahead = open.ahead.lock().unwrap_or_else(PoisonError::into_inner);
                 ahead.waited();

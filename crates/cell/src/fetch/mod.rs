@@ -228,7 +228,11 @@ impl Client {
         sink: &Arc<S>,
     ) {
         let (client, volume, sink) = (self.clone(), Arc::clone(volume), Arc::clone(sink));
-        let permit = server.window(self.class()).acquire(piece.length).await;
+        let window = server.window(self.class());
+        if self.class() == Class::First {
+            window.come_first();
+        }
+        let permit = window.acquire(piece.length).await;
         running.spawn(async move {
             // A server nobody has talked to yet gets one call at first, as `retry` makes it.
             if server.is_known()
@@ -338,6 +342,7 @@ async fn first_try<S: Sink>(
 ) -> Result<Option<Outcome>, Error> {
     let mut lane = server.known_lane().await;
     permit.begin();
+    server.ask_for_shares();
     let (client, old) = (lane.client(), server.is_old());
     match piece::fetch(&client, old, piece, sink, Some(&mut permit)).await {
         Ok(outcome) => Ok(Some(outcome)),

@@ -28,7 +28,7 @@ use tokio::time::Instant;
 use filter::{Least, Most};
 use giving_way::GivingWay;
 use meter::{Measured, Meter};
-use pace::Pace;
+use pace::{Pace, Phase};
 
 /// Calls at first.
 const INITIAL: usize = 24;
@@ -52,6 +52,10 @@ const QUEUE_BASIC: f64 = 2.0;
 const ROOM_TIME: f64 = 3.0;
 /// For how long at least a least delay or highest rate counts; then it is measured anew.
 const LIFETIME: Duration = Duration::from_secs(10);
+/// For how long at least the least delay of all counts. When the others are this many times as long, others
+/// keep up a queue too: each takes the queue of the other for a part of the way.
+const FLOOR_LIFETIME: Duration = Duration::from_secs(600);
+const FLOOR_SLACK: f64 = 1.25;
 /// For how long the highest rate counts at which a way was in use.
 const BEST_LIFETIME: Duration = Duration::from_secs(1800);
 /// Over so long it is measured: what comes after a loss comes at once.
@@ -62,6 +66,10 @@ const LARGE: u64 = 1 << 20;
 const DELAY_FLOOR: Duration = Duration::from_millis(1);
 /// For how many times of a call at least the most load counts.
 const LOAD_TIME: f64 = 2.0;
+/// What those get who come first, compared with others.
+const FIRST_SHARES: u8 = 3;
+/// For how long they do after a call of theirs has begun.
+const FIRST_TIME: Duration = Duration::from_secs(10);
 /// Calls that may be allowed more in a round trip.
 const GROWTH: usize = 8;
 /// Round trips a call takes, about.
@@ -93,6 +101,8 @@ struct State {
     room_since: Option<Instant>,
     /// The least delay of a first octet, in seconds.
     delay: Least,
+    /// The same, for longer.
+    floor: Least,
     meter: Meter,
     /// The highest rate at which data came, in octets a second.
     rate: Most,
@@ -115,6 +125,8 @@ struct State {
     held_until: Option<Instant>,
     /// When all calls allowed were last in use.
     full_at: Option<Instant>,
+    /// When somebody who comes first last wanted something.
+    first_at: Option<Instant>,
 }
 
 /// The right to have one call running. Dropping it says nothing of how the call went.
@@ -158,6 +170,7 @@ impl Window {
                 introduced: None,
                 room_since: None,
                 delay: Least::default(),
+                floor: Least::default(),
                 meter: Meter::default(),
                 rate: Most::default(),
                 came: 0,
@@ -171,6 +184,7 @@ impl Window {
                 giving_way,
                 held_until: None,
                 full_at: None,
+                first_at: None,
             }),
         }
     }
@@ -200,6 +214,16 @@ impl Window {
             tokio::time::sleep_until(at).await;
         }
         permit
+    }
+
+    /// Somebody who comes first wants something.
+    pub(crate) fn come_first(&self) {
+        self.lock().first_at = Some(Instant::now());
+    }
+
+    /// Shares of the way there should be, compared with others who use it.
+    pub(crate) fn shares(&self) -> u8 {
+        self.lock().shares(Instant::now())
     }
 
     /// The most calls there were at a time.
@@ -256,7 +280,7 @@ impl Window {
             // Calls that wait for a connection need no company.
             limit.max((limit + GROWTH).min(state.running + GROWTH))
         } else {
-            ceil(load * GAIN) + BASIC
+            ceil(load * GAIN) + BASIC * usize::from(state.shares(now))
         };
         if target < limit {
             // Without a queue the load is only late.
@@ -274,6 +298,7 @@ impl Window {
         let (now, delay) = (Instant::now(), round_trip.max(DELAY_FLOOR).as_secs_f64());
         if state.delay.get().is_none() {
             state.delay.update(now, delay, LIFETIME);
+            state.floor.update(now, delay, FLOOR_LIFETIME);
         }
         if let Some(giving_way) = &mut state.giving_way {
             giving_way.learn(now, delay);
@@ -299,6 +324,16 @@ impl Window {
 }
 
 impl State {
+    /// Where several share a way, the calls each has besides those that its data calls for decide what it gets.
+    fn shares(&self, now: Instant) -> u8 {
+        let is_first = |at| now.saturating_duration_since(at) < FIRST_TIME;
+        if self.first_at.is_some_and(is_first) {
+            FIRST_SHARES
+        } else {
+            1
+        }
+    }
+
     /// When a call for so many octets may begin; `None` is now.
     fn beginning(&mut self, now: Instant, octets: u64) -> Option<Instant> {
         if let Some(giving_way) = &mut self.giving_way {
@@ -310,8 +345,16 @@ impl State {
         }
         let rate = self.rate.get().unwrap_or_default();
         let round_trip = self.delay.get()?;
+        let floor = self.floor.get().unwrap_or(round_trip);
+        let phase = if self.starting {
+            Phase::Starting
+        } else if round_trip > floor * FLOOR_SLACK {
+            Phase::Queueing
+        } else {
+            Phase::Alone
+        };
         let pace = &mut self.pace;
-        pace.beginning(now, octets, round_trip, rate, self.starting)
+        pace.beginning(now, octets, round_trip, rate, phase)
     }
 
     /// Measures the rate while calls fill the way.
@@ -391,6 +434,7 @@ impl Permit {
         }
         let delay = delay.max(DELAY_FLOOR).as_secs_f64();
         state.delay.update(now, delay, LIFETIME);
+        state.floor.update(now, delay, FLOOR_LIFETIME);
         let (limit, full) = (state.limit, state.full_at);
         if let Some(giving_way) = &mut state.giving_way {
             let limit = giving_way.answered(now, delay, limit, full);

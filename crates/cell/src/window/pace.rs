@@ -6,7 +6,9 @@
 //! than the rate at which data has come.
 //!
 //! With a little more always under way than the link holds, the least delay would be forgotten. So the
-//! queue is made to run empty from time to time.
+//! queue is made to run empty from time to time. Who shares the way with others takes their queue for a part of
+//! it, which they do with his. So while the least delay is much more than it once was, he takes next to nothing
+//! for that time, and sees theirs alone.
 
 use std::time::Duration;
 
@@ -23,10 +25,23 @@ const GAIN: f64 = 1.1;
 const START_GAIN: f64 = 1.25;
 /// The same while the queue is to run empty.
 const DRAIN_GAIN: f64 = 0.8;
+/// The same where the queue is not ours alone.
+const DEEP_DRAIN_GAIN: f64 = 0.2;
 /// Round trips that takes.
 const DRAIN: f64 = 2.0;
 /// Pauses shorter than this are made up for later.
 const PAUSE_LEAST: Duration = Duration::from_millis(1);
+
+/// What is known of the way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Not yet how many calls suffice.
+    Starting,
+    /// There is no queue but our own.
+    Alone,
+    /// There has been a queue for so long that somebody else must fill it, too.
+    Queueing,
+}
 
 /// Tells calls when to begin.
 #[derive(Debug, Default)]
@@ -45,16 +60,16 @@ impl Pace {
         octets: u64,
         round_trip: f64,
         rate: f64,
-        starting: bool,
+        phase: Phase,
     ) -> Option<Instant> {
         if Duration::from_secs_f64(round_trip) <= 2 * DELAY_FLOOR {
             return None;
         }
-        let (gain, least) = if starting {
-            (START_GAIN, START_BEGINNINGS)
-        } else {
+        let (gain, least) = match phase {
+            Phase::Starting => (START_GAIN, START_BEGINNINGS),
             // A large call is not to leave the link empty for the want of others.
-            (self.gain(now, round_trip), 1.0)
+            Phase::Alone => (self.gain(now, round_trip, DRAIN_GAIN), 1.0),
+            Phase::Queueing => (self.gain(now, round_trip, DEEP_DRAIN_GAIN), 1.0),
         };
         let beginnings = gain * rate * round_trip / bytes_of(octets.max(1));
         let distance = round_trip / beginnings.max(least);
@@ -64,7 +79,7 @@ impl Pace {
         (at > now + PAUSE_LEAST).then_some(at)
     }
 
-    fn gain(&mut self, now: Instant, round_trip: f64) -> f64 {
+    fn gain(&mut self, now: Instant, round_trip: f64, drain_gain: f64) -> f64 {
         let at = *self.drain_at.get_or_insert(now + LIFETIME);
         if now < at {
             return GAIN;
@@ -72,7 +87,7 @@ impl Pace {
         if now >= at + Duration::from_secs_f64(DRAIN * round_trip) {
             self.drain_at = Some(now + LIFETIME);
         }
-        DRAIN_GAIN
+        drain_gain
     }
 }
 
@@ -81,12 +96,10 @@ mod tests {
     use super::*;
 
     /// The time that 60 calls of 100 kB at 10 MB/s take to begin.
-    fn time(pace: &mut Pace, now: Instant, starting: bool) -> f64 {
+    fn time(pace: &mut Pace, now: Instant, phase: Phase) -> f64 {
         let mut at = now;
         for _ in 0..60 {
-            at = pace
-                .beginning(at, 100_000, 0.1, 1e7, starting)
-                .unwrap_or(at);
+            at = pace.beginning(at, 100_000, 0.1, 1e7, phase).unwrap_or(at);
         }
         at.duration_since(now).as_secs_f64()
     }
@@ -94,27 +107,35 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn calls_begin_at_the_distance_of_their_data() {
         let now = Instant::now();
-        for (starting, gain) in [(false, GAIN), (true, START_GAIN)] {
-            let took = time(&mut Pace::default(), now, starting);
+        for (phase, gain) in [(Phase::Alone, GAIN), (Phase::Starting, START_GAIN)] {
+            let took = time(&mut Pace::default(), now, phase);
             let expected = 59.0 * 0.01 / gain;
             assert!((took - expected).abs() < 0.02, "{took} s for {expected}");
         }
         // Once the lifetime of a least delay is over, for two round trips, 16 calls.
-        let mut pace = Pace::default();
-        time(&mut pace, now, false);
-        let took = time(&mut pace, now + LIFETIME, false);
-        let expected = 16.0 * 0.01 / DRAIN_GAIN + 43.0 * 0.01 / GAIN;
-        assert!((took - expected).abs() < 0.02, "{took} s for {expected}");
+        for (phase, calls, gain) in [
+            (Phase::Alone, 16.0, DRAIN_GAIN),
+            (Phase::Queueing, 7.0, DEEP_DRAIN_GAIN),
+        ] {
+            let mut pace = Pace::default();
+            time(&mut pace, now, phase);
+            let took = time(&mut pace, now + LIFETIME, phase);
+            let expected = calls * 0.01 / gain + (59.0 - calls) * 0.01 / GAIN;
+            assert!((took - expected).abs() < 0.05, "{took} s for {expected}");
+        }
     }
 
     #[tokio::test(start_paused = true)]
     async fn large_and_unmeasured_calls_do_not_wait_long() {
         let now = Instant::now();
-        for (starting, expected) in [(false, 0.1), (true, 0.1 / START_BEGINNINGS)] {
+        for (phase, expected) in [
+            (Phase::Alone, 0.1),
+            (Phase::Starting, 0.1 / START_BEGINNINGS),
+        ] {
             for (octets, rate) in [(1 << 30, 1e7), (100_000, 0.0)] {
                 let mut pace = Pace::default();
-                assert_eq!(pace.beginning(now, octets, 0.1, rate, starting), None);
-                let at = pace.beginning(now, octets, 0.1, rate, starting).unwrap();
+                assert_eq!(pace.beginning(now, octets, 0.1, rate, phase), None);
+                let at = pace.beginning(now, octets, 0.1, rate, phase).unwrap();
                 let waited = at.duration_since(now).as_secs_f64();
                 assert!((waited - expected).abs() < 1e-6, "{waited} s");
             }
@@ -122,7 +143,10 @@ mod tests {
         // On a short link nobody waits.
         let mut pace = Pace::default();
         for _ in 0..10 {
-            assert_eq!(pace.beginning(now, 100_000, 0.001, 1e7, true), None);
+            assert_eq!(
+                pace.beginning(now, 100_000, 0.001, 1e7, Phase::Starting),
+                None
+            );
         }
     }
 }

@@ -312,3 +312,38 @@ fn pop_due(times: &mut VecDeque<Instant>, now: Instant) -> Option<Instant> {
     let due = times.front().is_some_and(|at| *at <= now);
     if due { times.pop_front() } else { None }
 }
+
+#[tokio::test(start_paused = true)]
+async fn two_share_a_link_evenly_and_who_comes_first_gets_three_times_as_much() {
+    let link = Link::new(LONG, LONG_PACKETS);
+    // Only what each of them gets differs.
+    let [first, other] = [(); 2].map(|()| Arc::new(Window::new(None)));
+    for window in [&first, &other] {
+        window.learn(LONG);
+    }
+    let loads = [&first, &other].map(|window| link.load(window));
+    let came = || [&first, &other].map(|window| bytes_of(window.lock().came));
+    for (shares, low, high) in [(1, 0.4, 0.6), (3, 0.65, 0.8), (1, 0.4, 0.6)] {
+        let mut before = came();
+        for second in 0..120 {
+            if shares > 1 {
+                first.come_first();
+            }
+            if second == 60 {
+                before = came();
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        let after = came();
+        let [one, two] = [after[0] - before[0], after[1] - before[1]];
+        let share = one / (one + two);
+        assert!((low..high).contains(&share), "{share} with {shares} shares");
+        // They do not take each other's queue for the way.
+        let delay = [&first, &other].map(|window| window.lock().delay.get().unwrap_or_default());
+        let long = LONG.as_secs_f64();
+        assert!(delay.iter().all(|delay| *delay < 1.5 * long), "{delay:?}");
+    }
+    for load in loads {
+        load.abort();
+    }
+}
