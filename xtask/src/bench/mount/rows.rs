@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 
 use super::client::Kind;
 use super::server::{Origin, Server};
-use super::stream::{self, Copier};
+use super::stream::{self, Beside};
 use super::work::{Amounts, Work};
 use crate::bench::cell::rows::{Figures, tcp};
 use crate::bench::figures::{Goal, Row as Measured};
@@ -182,11 +182,11 @@ impl Row {
                 let mib = plan.mib.unwrap_or(if plan.quick { mib / 8 } else { *mib });
                 stream::prepare(&server, mib)?;
                 for _ in 0..plan.runs {
-                    for copier in [Copier::Idle, Copier::BestEffort] {
-                        let seen = stream::play(&mut server, Kind::Afar, copier)?;
+                    for beside in Beside::ALL {
+                        let seen = stream::play(&mut server, Kind::Afar, beside)?;
                         let none = Some(Goal::AtMost(0.0));
                         let mut add = |what: &str, unit, goal, value| {
-                            figures.add(&format!("{copier}, {what}"), unit, goal, value);
+                            figures.add(&format!("{beside}, {what}"), unit, goal, value);
                         };
                         add("the film stands still", "s", none, seen.stalled);
                         add("until it begins", "s", None, seen.start);

@@ -25,25 +25,44 @@ const RATE: f64 = 8e6;
 const READ: usize = 256 << 10;
 /// The player begins to play when it has read this much.
 const BUFFER: Duration = Duration::from_secs(2);
+/// When a copy begins that does so later.
+const LATER: Duration = Duration::from_secs(15);
 /// The image is longer than what can be copied while the film plays.
 const IMAGE_SHARE: u32 = 2;
 
-/// How the image is copied.
+/// How the film is played and the image copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Copier {
-    /// As by `ionice -c 3 cp`.
+pub(super) enum Beside {
+    /// A copy as by `ionice -c 3 cp`, begun with the film.
     Idle,
-    /// As by `cp`.
-    BestEffort,
+    /// A copy as by `cp`, begun while the film plays.
+    Later,
+    /// A copy begun with the film, which is played as by `ionice -n 0`.
+    First,
+    /// A copy begun with the film.
+    Same,
 }
 
-impl fmt::Display for Copier {
+impl Beside {
+    pub(super) const ALL: [Self; 4] = [Self::Idle, Self::Later, Self::First, Self::Same];
+}
+
+impl fmt::Display for Beside {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Idle => "beside an idle copy",
-            Self::BestEffort => "beside a copy",
+            Self::Later => "beside a copy begun later",
+            Self::First => "beside a copy, played first",
+            Self::Same => "beside a copy begun with it",
         })
     }
+}
+
+/// Gives the calling thread an I/O class, which is looked at when it opens a file.
+fn ionice(class: &str) -> Result<()> {
+    let thread = rustix::thread::gettid().as_raw_nonzero();
+    sh::capture(Command::new("ionice").args([class, "-p", &thread.to_string()]))?;
+    Ok(())
 }
 
 /// How the film was to be seen.
@@ -74,7 +93,7 @@ pub(super) fn prepare(server: &Server<'_>, mib: u32) -> Result<()> {
 ///
 /// # Errors
 /// A read fails, or all takes far too long.
-pub(super) fn play(server: &mut Server<'_>, kind: Kind, how: Copier) -> Result<Seen> {
+pub(super) fn play(server: &mut Server<'_>, kind: Kind, beside: Beside) -> Result<Seen> {
     let player = Mounted::new(kind, server, "player")?;
     let copier = Mounted::new(kind, server, "copier")?;
     let stop = Arc::new(AtomicBool::new(false));
@@ -83,13 +102,13 @@ pub(super) fn play(server: &mut Server<'_>, kind: Kind, how: Copier) -> Result<S
     let copy = {
         let (stop, copied) = (Arc::clone(&stop), Arc::clone(&copied));
         let image = copier.root.join("image");
-        thread::spawn(move || copy(&image, how, &stop, &copied))
+        thread::spawn(move || copy(&image, beside, &stop, &copied))
     };
     let (done, seen) = mpsc::channel();
     let film: PathBuf = player.root.join("film");
-    thread::spawn(move || done.send(watch(&film)));
+    thread::spawn(move || done.send(watch(&film, beside)));
     let seen = seen.recv_timeout(LIMIT).context("the film does not end")?;
-    let seconds = begun.elapsed().as_secs_f64();
+    let seconds = begun.elapsed().saturating_sub(wait(beside)).as_secs_f64();
     stop.store(true, Ordering::Relaxed);
     let beside = copied.load(Ordering::Relaxed);
     // The copy ends with the read that is under way.
@@ -105,12 +124,20 @@ pub(super) fn play(server: &mut Server<'_>, kind: Kind, how: Copier) -> Result<S
     })
 }
 
-fn copy(image: &Path, how: Copier, stop: &AtomicBool, copied: &AtomicU64) -> Result<()> {
-    if how == Copier::Idle {
-        let mut ionice = Command::new("ionice");
-        let thread = rustix::thread::gettid().as_raw_nonzero();
-        sh::capture(ionice.args(["-c", "3", "-p", &thread.to_string()]))?;
+/// How long the copy waits.
+fn wait(beside: Beside) -> Duration {
+    if beside == Beside::Later {
+        LATER
+    } else {
+        Duration::ZERO
     }
+}
+
+fn copy(image: &Path, beside: Beside, stop: &AtomicBool, copied: &AtomicU64) -> Result<()> {
+    if beside == Beside::Idle {
+        ionice("-c3")?;
+    }
+    thread::sleep(wait(beside));
     let mut file = File::open(image)?;
     let mut buffer = vec![0; 1 << 20];
     while !stop.load(Ordering::Relaxed) {
@@ -123,7 +150,10 @@ fn copy(image: &Path, how: Copier, stop: &AtomicBool, copied: &AtomicU64) -> Res
 }
 
 /// Seconds for which the picture stood still, and until it began.
-fn watch(film: &Path) -> Result<(f64, f64)> {
+fn watch(film: &Path, beside: Beside) -> Result<(f64, f64)> {
+    if beside == Beside::First {
+        ionice("-n0")?;
+    }
     let begun = Instant::now();
     let mut file = File::open(film)?;
     let mut buffer = vec![0; READ];
