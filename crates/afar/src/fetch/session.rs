@@ -146,7 +146,7 @@ pub(crate) async fn open(
         let tokens = UserTokens::new(Finder::default(), reach.level, reach.auth);
         config.credentials = Some(renewed(tokens));
     }
-    // One that `ionice` makes idle gives way with what it fetches, too.
+    // What `ionice` says of the process is for what it fetches, too.
     Ok(Client::new(endpoint, config)?.in_class(Class::of(0)))
 }
 

@@ -32,7 +32,7 @@ const GROWTH: u64 = 4;
 /// Parts of this size are fetched ahead, but for the last.
 const PART: u64 = 1 << 20;
 /// Seconds of reading at the pace of the reader that are fetched ahead, if it never waits.
-const TIME: f64 = 4.0;
+const TIME: f64 = 6.0;
 /// A reader that waited is taken for one that never does after this time.
 const HUNGRY: Duration = Duration::from_secs(4);
 /// For how long it comes first after that.

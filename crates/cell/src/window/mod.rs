@@ -68,6 +68,8 @@ const DELAY_FLOOR: Duration = Duration::from_millis(1);
 const LOAD_TIME: f64 = 2.0;
 /// What those get who come first, compared with others.
 const FIRST_SHARES: u8 = 3;
+/// Calls they are allowed for each that would suffice: where hundreds do, [`BASIC`] ones make no difference.
+const FIRST_GAIN: f64 = 1.25;
 /// For how long they do after a call of theirs has begun.
 const FIRST_TIME: Duration = Duration::from_secs(10);
 /// Calls that may be allowed more in a round trip.
@@ -280,7 +282,9 @@ impl Window {
             // Calls that wait for a connection need no company.
             limit.max((limit + GROWTH).min(state.running + GROWTH))
         } else {
-            ceil(load * GAIN) + BASIC * usize::from(state.shares(now))
+            let shares = state.shares(now);
+            let gain = if shares > 1 { FIRST_GAIN } else { GAIN };
+            ceil(load * gain) + BASIC * usize::from(shares)
         };
         if target < limit {
             // Without a queue the load is only late.

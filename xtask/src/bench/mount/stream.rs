@@ -26,7 +26,7 @@ const READ: usize = 256 << 10;
 /// The player begins to play when it has read this much.
 const BUFFER: Duration = Duration::from_secs(2);
 /// When a copy begins that does so later.
-const LATER: Duration = Duration::from_secs(15);
+const LATER: Duration = Duration::from_secs(30);
 /// The image is longer than what can be copied while the film plays.
 const IMAGE_SHARE: u32 = 2;
 
