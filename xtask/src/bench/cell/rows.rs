@@ -50,8 +50,6 @@ enum Work {
     Clients { mib: u32 },
     /// OpenAFS's programs, with OpenAFS's servers and with afar's.
     Stock { mib: u32, small_mib: u32 },
-    /// What OpenAFS's programs write, with an OpenAFS file server that promises what afar's does.
-    Durable { small_mib: u32 },
     /// A volume is released to three servers.
     Release { mib: u32 },
     /// An example of a crate measures itself and prints JSON.
@@ -75,7 +73,7 @@ const fn link(rtt_ms: f64, rate_mbit: u32) -> Option<Setup> {
     })
 }
 
-const ROWS: [Row; 14] = [
+const ROWS: [Row; 13] = [
     Row {
         name: "fetch-12",
         title: "afar reads 1 GiB from afar in one call, 12.5 ms, 1 Gbit/s",
@@ -106,14 +104,6 @@ const ROWS: [Row; 14] = [
         link: link(0.0, 10_000),
         work: Work::Stock {
             mib: 256,
-            small_mib: AFSIO_MIB,
-        },
-    },
-    Row {
-        name: "stock-durable-0",
-        title: "OpenAFS's programs, no delay, what is stored is on the disk before the answer",
-        link: link(0.0, 10_000),
-        work: Work::Durable {
             small_mib: AFSIO_MIB,
         },
     },
@@ -296,9 +286,6 @@ impl Row {
                 let sizes = (size(*mib), size(*small_mib));
                 stock::measure(&place, afar, sizes, runs, &mut figures)?;
             }
-            Work::Durable { small_mib } => {
-                stock::durable(&place, afar, size(*small_mib), runs, &mut figures)?;
-            }
             Work::Release { mib } => release(&place, afar, size(*mib), runs, &mut figures)?,
             Work::Example(example) => example.measure(runs, &mut figures)?,
         }
@@ -367,7 +354,7 @@ fn near(place: &Place, afar: &Path, mib: u32, runs: u32, figures: &mut Figures) 
     }
     // A quarter is enough for one that is slower.
     let mib = mib.div_ceil(4);
-    let cell = Theirs::up(place, afar, mib, &[])?;
+    let cell = Theirs::up(place, afar, mib)?;
     let file = cell.scratch("volume.dump");
     for ours in ours {
         let dump = ["vos", "dump", "-noauth", "-id", cell.volume(), "-file"];
@@ -598,7 +585,7 @@ mod tests {
             select(&words).map(|rows| rows.iter().map(|row| row.name).collect::<Vec<_>>())
         };
         assert_eq!(names(&["store"]).unwrap(), ["store-12"]);
-        assert_eq!(names(&["stock"]).unwrap().len(), 4);
+        assert_eq!(names(&["stock"]).unwrap().len(), 3);
         assert_eq!(names(&[]).unwrap().len(), ROWS.len());
         let error = names(&["fet"]).unwrap_err().to_string();
         assert!(error.contains("fet:"), "{error}");

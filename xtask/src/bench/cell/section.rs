@@ -30,8 +30,7 @@ const METHOD: &str = "
 - The clients are processes that begin together; Jain's index is of the rates each of them tells.
 - OpenAFS's programs are those of Debian's packages, with afar's servers and with OpenAFS's at links alike,
   anonymous. Each program runs with the one and at once with the other, and begins with the other next time.
-  vos dump streams, and so does vos restore; afsio makes a call for every 64 KiB. OpenAFS's file server answers before
-  what is stored is on the disk, afar's after; with `-sync always` OpenAFS's does so too.
+  vos dump streams, and so does vos restore; afsio makes a call for every 64 KiB.
 - What the client's window allows: vos dump and vos restore move 32 packets of 1,416 octets in a round trip, the
   time of a small call, which is measured with `afar rxperf` on the same link. afsio reads 64 KiB in two round
   trips and writes them in seven: one asks for the file's status, and its window begins with one packet in each

@@ -29,46 +29,7 @@ const EMPTY: &str = "bench.empty";
 pub(super) fn measure(
     place: &Place,
     afar: &Path,
-    sizes: (u32, u32),
-    runs: u32,
-    figures: &mut Figures,
-) -> Result<()> {
-    let theirs = ("OpenAFS's", &[][..]);
-    compare(place, afar, sizes, (theirs, &Program::ALL), runs, figures)
-}
-
-/// Times what writes, with an OpenAFS file server that writes to the disk before it answers. By itself it does so
-/// when it has the time, and an answer from afar's server promises more than its.
-///
-/// # Errors
-/// As [`measure`].
-pub(super) fn durable(
-    place: &Place,
-    afar: &Path,
-    small_mib: u32,
-    runs: u32,
-    figures: &mut Figures,
-) -> Result<()> {
-    let options = ["--fs-args", "-sync always"];
-    let theirs = ("OpenAFS's with -sync always", &options[..]);
-    compare(
-        place,
-        afar,
-        (1, small_mib),
-        (theirs, &[Program::Write]),
-        runs,
-        figures,
-    )
-}
-
-/// Servers of OpenAFS, as they are called and started.
-type Other<'a> = (&'a str, &'a [&'a str]);
-
-fn compare(
-    place: &Place,
-    afar: &Path,
     (mib, small_mib): (u32, u32),
-    ((servers, options), programs): (Other<'_>, &[Program]),
     runs: u32,
     figures: &mut Figures,
 ) -> Result<()> {
@@ -76,7 +37,7 @@ fn compare(
     site.fill("big.bin", mib)?;
     // Theirs are at the same ports: they have a link of their own, which is like this one.
     let other = place.another()?;
-    let cell = Theirs::up(&other, afar, mib, options)?;
+    let cell = Theirs::up(&other, afar, mib)?;
     let sizes = (mib, small_mib);
     let ours = Programs::new(place, site.path("etc"), site.address(), &site, sizes)?;
     let theirs = Programs::new(&other, cell.etc()?, cell.text("address")?, &cell, sizes)?;
@@ -85,7 +46,7 @@ fn compare(
         site.administer(&["vos", "create", site.address(), "a", EMPTY])?;
     }
     for run in 0..runs {
-        for &program in programs {
+        for program in Program::ALL {
             let (afar, openafs) = if run % 2 == 0 {
                 let afar = ours.run(program, run)?;
                 (afar, theirs.run(program, run)?)
@@ -94,7 +55,7 @@ fn compare(
                 (ours.run(program, run)?, openafs)
             };
             let on = |servers: &str| format!("{}, {servers}", program.name());
-            let (name, their_name) = (on("afar's servers"), on(servers));
+            let (name, their_name) = (on("afar's servers"), on("OpenAFS's"));
             let rate = |seconds| mbits(ours.mib(program), seconds);
             figures.against(&name, rate(afar), (&their_name, rate(openafs)), 1.0);
             if let Some(round_trips) = round_trips {
@@ -314,13 +275,12 @@ pub(super) struct Theirs<'a> {
 const THEIR_CELL: &str = "openafs.example";
 
 impl<'a> Theirs<'a> {
-    /// Starts it with these options more, and with a file of so many MiB.
+    /// Starts it, with a file of so many MiB.
     ///
     /// # Errors
     /// It does not start.
-    pub(super) fn up(place: &'a Place, afar: &'a Path, mib: u32, options: &[&str]) -> Result<Self> {
-        let options = [&["--noauth"], options].concat();
-        let (openafs, said) = OpenAfs::up(place, THEIR_CELL, mib, &options)?;
+    pub(super) fn up(place: &'a Place, afar: &'a Path, mib: u32) -> Result<Self> {
+        let (openafs, said) = OpenAfs::up(place, THEIR_CELL, mib, &["--noauth"])?;
         let description = serde_json::from_str(&said).context("reading what the cell told")?;
         Ok(Self {
             place,
