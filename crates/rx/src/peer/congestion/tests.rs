@@ -98,31 +98,38 @@ fn bbr_shares_a_queue_with_cubic() {
     }
 }
 
-/// What the first of two flows gets between the first and the second `half` of a run.
-fn share_later(link: &Link, flows: &[FlowSpec; 2], seed: u64, half: Duration) -> f64 {
+/// What the flows of `one` have of all that arrives in the first `half` of a run, and in the second.
+fn shares(
+    link: &Link,
+    (one, other): (&[FlowSpec], &[FlowSpec]),
+    seed: u64,
+    half: Duration,
+) -> [f64; 2] {
+    let flows = [one, other].concat();
     let goodput = |limit| {
-        let report = run(link, flows.to_vec(), seed, limit);
-        [report.flows[0].goodput, report.flows[1].goodput].map(|octets| octets as f64)
+        let flows = run(link, flows.clone(), seed, limit).flows;
+        let sum = |flows: &[FlowReport]| flows.iter().map(|f| f.goodput as f64).sum::<f64>();
+        [sum(&flows[..one.len()]), sum(&flows[one.len()..])]
     };
-    let (first, both) = (goodput(half), goodput(2 * half));
-    let [one, other] = [both[0] - first[0], both[1] - first[1]];
-    assert!(one + other > 0.9 * link.rate as f64 * half.as_secs_f64());
-    one / (one + other)
+    let [first, both] = [half, 2 * half].map(goodput);
+    let second = [both[0] - first[0], both[1] - first[1]];
+    assert!(second[0] + second[1] > 0.9 * link.rate as f64 * half.as_secs_f64());
+    [first, second].map(|[one, other]| one / (one + other))
 }
 
 #[test]
 fn who_comes_late_gets_a_share_in_time() {
     for (rtt, queue) in [(230.0, 0.5), (25.0, 1.0)] {
         let link = Link::new(100, rtt, queue);
-        let shares = (1..3).map(|seed| {
-            let flows = [bbr(), bbr().starts(10 * SECOND)];
-            share_later(&link, &flows, seed, 100 * SECOND)
+        let found = (1..3).map(|seed| {
+            let late = bbr().starts(10 * SECOND);
+            shares(&link, (&[bbr()], &[late]), seed, 100 * SECOND)[1]
         });
-        let shares: Vec<_> = shares.collect();
-        let mean = shares.iter().sum::<f64>() / 2.0;
+        let found: Vec<_> = found.collect();
+        let mean = found.iter().sum::<f64>() / 2.0;
         assert!(
-            (0.4..0.6).contains(&mean) && shares.iter().all(|share| (0.3..0.7).contains(share)),
-            "{rtt} ms, queue {queue}: {shares:?}"
+            (0.4..0.6).contains(&mean) && found.iter().all(|share| (0.3..0.7).contains(share)),
+            "{rtt} ms, queue {queue}: {found:?}"
         );
     }
 }
@@ -132,8 +139,8 @@ fn three_shares_get_about_three_times_as_much() {
     for (rtt, queue) in [(230.0, 1.0), (25.0, 1.0)] {
         let link = Link::new(100, rtt, queue);
         for late in [0, 10] {
-            let flows = [bbr().shares(3), bbr().starts(late * SECOND)];
-            let share = share_later(&link, &flows, 1, 50 * SECOND);
+            let flows = ([bbr().shares(3)], [bbr().starts(late * SECOND)]);
+            let [_, share] = shares(&link, (&flows.0, &flows.1), 1, 50 * SECOND);
             assert!(
                 (0.65..0.9).contains(&share),
                 "{rtt} ms, queue {queue}, the other {late} s later: {share}"
@@ -285,24 +292,6 @@ fn persistent_timeout_collapses_and_acknowledgements_restore() {
     }
 }
 
-/// Prints what one of two groups of flows has of the link in each `part` of a run.
-fn print_shares(name: &str, (rtt, queue): (f64, f64), one: &[FlowSpec], other: &[FlowSpec]) {
-    let link = Link::new(100, rtt, queue);
-    for seed in 1..4 {
-        let flows = [one, other].concat();
-        let goodput = |limit| {
-            let flows = run(&link, flows.clone(), seed, limit).flows;
-            let sum = |flows: &[FlowReport]| flows.iter().map(|f| f.goodput as f64).sum::<f64>();
-            [sum(&flows[..one.len()]), sum(&flows[one.len()..])]
-        };
-        let [first, both] = [100 * SECOND, 200 * SECOND].map(goodput);
-        let early = first[0] / (first[0] + first[1]);
-        let later = [both[0] - first[0], both[1] - first[1]];
-        let later = later[0] / (later[0] + later[1]);
-        eprintln!("{name} {rtt} ms q={queue} seed {seed}: {early:.2}, then {later:.2}");
-    }
-}
-
 #[test]
 #[ignore = "prints the comparison table of the module's documentation; takes a minute"]
 fn table() {
@@ -380,11 +369,21 @@ fn table() {
         if !"shares".contains(&which) {
             continue;
         }
-        let (one, late) = ([FlowSpec::new(bbr)], 10 * SECOND);
-        let three = [one[0].clone(), one[0].clone(), one[0].clone()];
-        let shares = [one[0].clone().shares(3)];
-        print_shares("late", link, &[one[0].clone().starts(late)], &one);
-        print_shares("three shares", link, &shares, &one);
-        print_shares("three peers", link, &three, &one);
+        let one = FlowSpec::new(bbr);
+        let late = one.clone().starts(10 * SECOND);
+        let three = [(); 3].map(|()| one.clone());
+        for (name, flows) in [
+            ("late", &[late][..]),
+            ("three shares", &[one.clone().shares(3)]),
+            ("three peers", &three),
+        ] {
+            let (rtt, queue) = link;
+            let path = Link::new(100, rtt, queue);
+            for seed in 1..4 {
+                let beside = (flows, &[one.clone()][..]);
+                let [first, second] = shares(&path, beside, seed, 100 * SECOND);
+                eprintln!("{name} {rtt} ms q={queue} seed {seed}: {first:.2}, then {second:.2}");
+            }
+        }
     }
 }
