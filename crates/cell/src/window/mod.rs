@@ -301,8 +301,7 @@ impl Window {
         let mut state = self.lock();
         let (now, delay) = (Instant::now(), round_trip.max(DELAY_FLOOR).as_secs_f64());
         if state.delay.get().is_none() {
-            state.delay.update(now, delay, LIFETIME);
-            state.floor.update(now, delay, FLOOR_LIFETIME);
+            state.note_delay(now, delay);
         }
         if let Some(giving_way) = &mut state.giving_way {
             giving_way.learn(now, delay);
@@ -336,6 +335,12 @@ impl State {
         } else {
             1
         }
+    }
+
+    /// Takes in the delay of a first octet, in seconds.
+    fn note_delay(&mut self, now: Instant, delay: f64) {
+        self.delay.update(now, delay, LIFETIME);
+        self.floor.update(now, delay, FLOOR_LIFETIME);
     }
 
     /// When a call for so many octets may begin; `None` is now.
@@ -437,8 +442,7 @@ impl Permit {
             state.meter.reply_begins(now);
         }
         let delay = delay.max(DELAY_FLOOR).as_secs_f64();
-        state.delay.update(now, delay, LIFETIME);
-        state.floor.update(now, delay, FLOOR_LIFETIME);
+        state.note_delay(now, delay);
         let (limit, full) = (state.limit, state.full_at);
         if let Some(giving_way) = &mut state.giving_way {
             let limit = giving_way.answered(now, delay, limit, full);

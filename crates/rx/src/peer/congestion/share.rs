@@ -97,7 +97,7 @@ impl Share {
         }
     }
 
-    /// Another share had a packet to send that was the last for now.
+    /// Nothing more is ready to be sent, by this share or another.
     pub(super) fn mark_app_limited(&mut self) {
         self.flight.mark_app_limited();
     }
