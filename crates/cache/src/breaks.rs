@@ -154,6 +154,19 @@ impl Breaks {
         }
     }
 
+    /// Promises are given back: none holds, nor one that is on its way.
+    pub(crate) fn break_all(&self) {
+        self.count_all();
+        for vnode in self.vnodes.all() {
+            self.break_one(&vnode);
+        }
+    }
+
+    fn count_all(&self) {
+        self.total.fetch_add(1, Ordering::SeqCst);
+        self.all.fetch_add(1, Ordering::SeqCst);
+    }
+
     fn break_one(&self, vnode: &Arc<Vnode>) {
         if vnode.lock().promise.take().is_some() {
             self.invalidate(vnode);
@@ -207,8 +220,7 @@ impl BreakHandler for Breaks {
 
     fn all_broken(&self, server: SocketAddr) {
         tracing::debug!(%server, "all promises broken");
-        self.total.fetch_add(1, Ordering::SeqCst);
-        self.all.fetch_add(1, Ordering::SeqCst);
+        self.count_all();
         let all = self.vnodes.all();
         let known = self
             .lock_servers()

@@ -154,6 +154,8 @@ impl Cache {
             }
         }
         self.0.client.close().await;
+        // Who goes on using the cache would not be told of a change any more.
+        self.0.breaks.break_all();
         let storage = Arc::clone(&self.0.storage);
         if let Err(error) = tokio::task::spawn_blocking(move || storage.close()).await {
             tracing::error!(%error, "the cache did not end in order");

@@ -115,9 +115,16 @@ async fn agree(world: &Arc<World>, workers: &mut [Worker]) {
         }
         seen.push(contents);
     }
-    for contents in &seen {
-        for (name, (one, other)) in names.iter().zip(contents.iter().zip(&seen[0])) {
-            assert!(one == other, "machines do not agree on {name}");
+    for (worker, contents) in workers.iter().zip(&seen) {
+        for (name, (here, there)) in names.iter().zip(contents.iter().zip(&seen[0])) {
+            assert!(
+                here == there,
+                "machine {} has {} in {name}, machine {} has {}",
+                worker.machine,
+                shared::description(here),
+                workers[0].machine,
+                shared::description(there),
+            );
         }
     }
     for (place, counter) in world.counters.iter().enumerate() {

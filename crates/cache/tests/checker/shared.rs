@@ -35,8 +35,8 @@ fn number_of(octets: &[u8]) -> Option<u64> {
     (content(number) == octets).then_some(number)
 }
 
-/// What octets are that are no content.
-fn description(octets: &[u8]) -> String {
+/// What octets are: a content, or what is wrong with it.
+pub(crate) fn description(octets: &[u8]) -> String {
     let Some(head) = octets.get(..8) else {
         return format!("{octets:?}");
     };

@@ -127,3 +127,15 @@ async fn nothing_is_stored_over_changes_of_others() {
     let aside = lost.join(format!("test.example.{fid}"));
     assert_eq!(std::fs::read(aside).unwrap(), b"\0\0mine");
 }
+
+#[tokio::test]
+async fn what_was_promised_is_given_back_on_both_sides() {
+    let (world, dir) = (World::new().await, tempfile::tempdir().unwrap());
+    let (machine, other) = (in_dir(&world, dir.path()).await, world.cache().await);
+    machine.put("file", b"before").await.unwrap();
+    assert_eq!(machine.get("file").await.unwrap(), b"before");
+    machine.cache.close().await;
+    // The server has nobody to tell this.
+    other.put("file", b"after").await.unwrap();
+    assert_eq!(machine.get("file").await.unwrap(), b"after");
+}
