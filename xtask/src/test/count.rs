@@ -36,15 +36,16 @@ impl Counts {
     }
 }
 
-/// Counts the tests of a run by libtest (`test result:` lines) or nextest (the `Summary`
-/// line).
+/// Counts the tests of a run by libtest (`test result:` lines) or nextest (the `Summary` line). What
+/// nextest shows of a test that failed is indented, and has a line of libtest's that does not count.
 pub(crate) fn from_output(text: &str) -> Counts {
     let mut counts = Counts::default();
     for line in text.lines() {
-        let Some((_, result)) = ["test result: ", "tests run: ", "test run: "]
+        let by_nextest = ["tests run: ", "test run: "]
             .iter()
-            .find_map(|m| line.split_once(m))
-        else {
+            .find_map(|mark| line.split_once(mark))
+            .map(|(_, result)| result);
+        let Some(result) = line.strip_prefix("test result: ").or(by_nextest) else {
             continue;
         };
         let result = result
@@ -84,6 +85,14 @@ mod tests {
         let text = "     Summary [   4.2s] 120 tests run: 118 passed (1 slow), 2 failed, 5 skipped";
         let counts = from_output(text);
         assert_eq!((counts.passed, counts.failed, counts.skipped), (118, 2, 5));
+    }
+
+    #[test]
+    fn a_test_that_failed_counts_once() {
+        let text = "    test result: FAILED. 0 passed; 1 failed; 0 ignored; 0 measured\n     \
+                    Summary [   0.1s] 2 tests run: 1 passed, 1 failed, 0 skipped";
+        let counts = from_output(text);
+        assert_eq!((counts.passed, counts.failed, counts.skipped), (1, 1, 0));
     }
 
     #[test]
