@@ -70,6 +70,9 @@ pub struct PeerStats {
     pub rtt_min: Option<Duration>,
     /// The smoothed RTT.
     pub rtt_smoothed: Option<Duration>,
+    /// The RTT by the last PING that was answered: that of the network alone, without what a peer's program
+    /// takes. It is measured twice a second while an old peer sends, and where nothing else measures it.
+    pub rtt_ping: Option<Duration>,
     /// The mean deviation of the RTT.
     pub rtt_variation: Option<Duration>,
     /// Congestion window in octets.

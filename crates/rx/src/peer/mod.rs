@@ -30,7 +30,7 @@ const RTT_LEAST: Duration = Duration::from_micros(10);
 /// Classic acknowledgements after which a peer counts as old and is spared the extension.
 pub(crate) const CLASSIC_SURE: u32 = 8;
 /// How old an RTT sample may be before a PING takes a new one.
-const RTT_EVERY: Duration = Duration::from_secs(1);
+const RTT_EVERY: Duration = Duration::from_millis(500);
 /// Smallest Rx packet size a trailer may impose: OpenAFS's own minimum.
 const MIN_PACKET_SIZE: usize = 520;
 /// Packets in flight up to which nothing is paced, as TCP's initial window is not.
@@ -83,8 +83,12 @@ pub(crate) struct Path {
     pub(crate) ecn: EcnState,
     pub(crate) counters: PathCounters,
     last_sent_at: Option<Instant>,
-    /// The last PING that measures the RTT: its connection, serial and time.
-    ping: Option<(Key, u32, Instant)>,
+    /// The PING that measures the RTT, until it is answered: its connection and serial.
+    ping: Option<(Key, u32)>,
+    /// When the last one was sent.
+    pinged_at: Option<Instant>,
+    /// The RTT by the last PING that was answered.
+    rtt_ping: Option<Duration>,
     sampled_at: Option<Instant>,
 }
 
@@ -144,6 +148,8 @@ impl Path {
             counters: PathCounters::default(),
             last_sent_at: None,
             ping: None,
+            pinged_at: None,
+            rtt_ping: None,
             sampled_at: None,
         }
     }
@@ -155,15 +161,17 @@ impl Path {
     }
 
     /// Whether the RTT has not been measured for so long that a PING should do it: a side that only
-    /// receives gets no other samples.
+    /// receives gets no other samples but those of requests, which an old peer's reply acknowledges when
+    /// its program has done something.
     pub(crate) fn wants_ping(&self, now: Instant) -> bool {
         let is_old =
             |at: Option<Instant>| at.is_none_or(|at| now.saturating_duration_since(at) > RTT_EVERY);
-        is_old(self.sampled_at) && is_old(self.ping.map(|(_, _, at)| at))
+        (is_old(self.sampled_at) || !self.afar) && is_old(self.pinged_at)
     }
 
     pub(crate) const fn on_ping_sent(&mut self, now: Instant, connection: Key, serial: u32) {
-        self.ping = Some((connection, serial, now));
+        self.ping = Some((connection, serial));
+        self.pinged_at = Some(now);
     }
 
     /// A PING was answered; true if it gave an RTT sample.
@@ -174,17 +182,16 @@ impl Path {
         serial: u32,
         held: Duration,
     ) -> bool {
-        let Some((_, _, sent)) = self
-            .ping
-            .filter(|ping| (ping.0, ping.1) == (connection, serial))
+        let Some(sent) = self
+            .pinged_at
+            .filter(|_| self.ping == Some((connection, serial)))
         else {
             return false;
         };
         self.ping = None;
-        self.sample_rtt(
-            now,
-            now.saturating_duration_since(sent).saturating_sub(held),
-        );
+        let rtt = now.saturating_duration_since(sent).saturating_sub(held);
+        self.rtt_ping = Some(rtt.max(RTT_LEAST));
+        self.sample_rtt(now, rtt);
         true
     }
 
@@ -338,6 +345,7 @@ impl Path {
             afar: self.afar,
             rtt_min: measured.then(|| self.rtt.min()),
             rtt_smoothed: measured.then(|| self.rtt.smoothed()),
+            rtt_ping: self.rtt_ping,
             rtt_variation: measured.then(|| self.rtt.variation()),
             congestion_window: self.controller.window(),
             in_flight: self.controller.bytes_in_flight(),
