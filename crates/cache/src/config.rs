@@ -38,7 +38,8 @@ pub struct CacheConfig {
     /// Octets of a file that may still have to be stored when `close` returns. Whoever closes a file then
     /// does not hear that it cannot be stored.
     pub store_behind: u64,
-    /// Octets read ahead of a sequential reader at most.
+    /// Octets read ahead of a sequential reader at most; of one slower than the network eight times as
+    /// many, but no more than a quarter of the cache.
     pub read_ahead: u64,
     /// Who the users of this machine are to cells. Without it all who ask are whoever the client is.
     pub users: Option<Arc<dyn Users>>,

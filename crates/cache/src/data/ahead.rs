@@ -2,10 +2,11 @@
 //!
 //! A handle may be read in several places in turns, as players do that look into an index at the end.
 //! Each place is a run of its own. What is read ahead of a run grows with what was read in it, up to
-//! the setting. A reader who finds everything there already is slower than the way to the server: it
-//! gets what it takes in a few seconds at its own pace. One who has to wait gets as much as the
-//! setting allows, since a long way holds much, and an OpenAFS server takes six round trips to bring
-//! what was asked for.
+//! the setting. One who has to wait gets as much as the setting allows, since a long way holds much, and
+//! an OpenAFS server takes six round trips to bring what was asked for. A reader who finds everything
+//! there already is slower than the way to the server: it gets what it takes in some time at its own
+//! pace, which may be several times the setting. That lasts it through the time in which another
+//! transfer begins on the same way and all are slow until each has found its share.
 //!
 //! The slower one comes first on the way to the server: it is somebody who watches or listens, takes no more than
 //! that, and has nothing of what comes late. Others get the rest, which they would have had anyway. When it has
@@ -32,7 +33,13 @@ const GROWTH: u64 = 4;
 /// Parts of this size are fetched ahead, but for the last.
 const PART: u64 = 1 << 20;
 /// Seconds of reading at the pace of the reader that are fetched ahead, if it never waits.
-const TIME: f64 = 6.0;
+const TIME: f64 = 20.0;
+/// How many times the setting that may be.
+const TIMES_MOST: u64 = 8;
+/// As much is asked for ahead of it at a time when that much is missing: it comes as evenly as it is read.
+const STEP: u64 = 8 << 20;
+/// The most that is asked for at a time.
+const STEP_MOST: u64 = 32 << 20;
 /// A reader that waited is taken for one that never does after this time.
 const HUNGRY: Duration = Duration::from_secs(4);
 /// For how long it comes first after that.
@@ -74,8 +81,10 @@ struct Read<'a> {
     range: &'a Range<u64>,
     /// The file's.
     length: u64,
-    /// What may be read ahead.
+    /// What may be read ahead of one who waits.
     most: u64,
+    /// The same of one who is slower than the way.
+    most_paced: u64,
     now: Instant,
 }
 
@@ -115,9 +124,8 @@ impl Ahead {
 impl Ahead {
     /// The class of what is fetched for the read noted last, through a handle opened in this one.
     pub(super) fn class(&self, opened: Class, now: Instant) -> Class {
-        let paced = self.runs.first().and_then(|run| run.paced);
         match opened {
-            Class::BestEffort if paced.is_some_and(|at| now.duration_since(at) < PACED) => {
+            Class::BestEffort if self.runs.first().is_some_and(|run| run.is_paced(now)) => {
                 Class::First
             }
             _ => opened,
@@ -143,10 +151,17 @@ impl Run {
     fn ahead(&mut self, read: &Read<'_>) -> Option<Range<u64>> {
         let window = self.window(read);
         let (from, to) = (self.asked, self.next.saturating_add(window));
-        // Asked for in large parts, before half of what is ahead is used.
-        if from > self.next + window / 2 || from >= read.length || to <= from {
+        // Of one who waits in large parts, before half of what is ahead is used.
+        let step = if self.is_paced(read.now) {
+            STEP.min(window / 2)
+        } else {
+            window / 2
+        };
+        if from > to.saturating_sub(step) || from >= read.length || to <= from {
             return None;
         }
+        // What is wanted last need not be asked for as long as what is wanted next is to come.
+        let to = to.min(from.saturating_add(STEP_MOST));
         let to = if window > PART {
             to.next_multiple_of(PART)
         } else {
@@ -161,12 +176,18 @@ impl Run {
         now.duration_since(self.waited) >= HUNGRY
     }
 
+    /// Whether it was of late, and comes first.
+    fn is_paced(&self, now: Instant) -> bool {
+        self.paced
+            .is_some_and(|at| now.saturating_duration_since(at) < PACED)
+    }
+
     /// Octets to have ahead.
     fn window(&self, read: &Read<'_>) -> u64 {
-        let grown = FIRST.max(self.octets.saturating_mul(GROWTH)).min(read.most);
+        let grown = FIRST.max(self.octets.saturating_mul(GROWTH));
         let seconds = read.now.duration_since(self.since).as_secs_f64();
-        if !self.is_slower(read.now) {
-            return grown;
+        if !self.is_paced(read.now) {
+            return grown.min(read.most);
         }
         #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
         let pace = self.octets as f64 / seconds;
@@ -176,7 +197,7 @@ impl Run {
             reason = "it saturates"
         )]
         let enough = (pace * TIME) as u64;
-        grown.min(enough.max(PART))
+        grown.min(enough.max(PART)).min(read.most_paced)
     }
 }
 
@@ -192,10 +213,12 @@ impl Cache {
         if range.is_empty() || open.flags.direct {
             return open.flags.class;
         }
+        let (most, room) = (self.0.config.read_ahead, self.0.config.bytes / 4);
         let read = Read {
             range,
             length: status.length,
-            most: self.0.config.read_ahead.min(self.0.config.bytes / 4),
+            most: most.min(room),
+            most_paced: most.saturating_mul(TIMES_MOST).min(room),
             now: Instant::now(),
         };
         let (next, class) = {
@@ -230,6 +253,7 @@ mod tests {
             range: &range,
             length,
             most: 32 * MIB,
+            most_paced: 64 * MIB,
             now: Instant::now(),
         };
         ahead.note(&read)
@@ -315,11 +339,11 @@ mod tests {
         let at = |seconds| start + Duration::from_secs(seconds);
         let read = |ahead: &mut Ahead, block: u64, now| {
             let range = block * MIB..(block + 1) * MIB;
-            let (length, most) = (1 << 30, 32 * MIB);
             ahead.note(&Read {
                 range: &range,
-                length,
-                most,
+                length: 1 << 30,
+                most: 32 * MIB,
+                most_paced: 64 * MIB,
                 now,
             });
         };
@@ -341,23 +365,31 @@ mod tests {
 
     #[test]
     fn a_slow_reader_that_never_waits_has_some_seconds_ahead() {
-        let mut ahead = Ahead::default();
+        for (pace, ahead) in [(1, 16..=23), (8, 48..=65)] {
+            let most = most_ahead(pace * MIB) / MIB;
+            assert!(ahead.contains(&most), "{most} MiB at {pace} MiB/s");
+        }
+    }
+
+    /// What is asked for ahead at most of one who reads so many octets a second.
+    fn most_ahead(pace: u64) -> u64 {
+        let (mut ahead, mut most) = (Ahead::default(), 0);
         let begun = Instant::now();
-        let mut most = 0;
         for second in 0..60 {
-            let range = second * MIB..(second + 1) * MIB;
+            let range = second * pace..(second + 1) * pace;
             let read = Read {
                 range: &range,
                 length: 1 << 30,
                 most: 32 * MIB,
+                most_paced: 64 * MIB,
                 now: begun + Duration::from_secs(second),
             };
-            if let Some((range, _)) = ahead.note(&read)
+            if let Some((asked, _)) = ahead.note(&read)
                 && second > 10
             {
-                most = most.max(range.end - (second + 1) * MIB);
+                most = most.max(asked.end - range.end);
             }
         }
-        assert!((3 * MIB..=8 * MIB).contains(&most), "{most}");
+        most
     }
 }

@@ -41,8 +41,17 @@ struct Landing {
     vnode: Arc<Vnode>,
     version: DataVersion,
     length: u64,
-    /// What the next fetch waits for.
-    turn: Mutex<Option<OwnedMutexGuard<()>>>,
+    turn: Mutex<Turning>,
+}
+
+/// What the next fetch waits for.
+#[derive(Default)]
+struct Turning {
+    guard: Option<OwnedMutexGuard<()>>,
+    /// Octets to come before this one has ended.
+    left: u64,
+    /// The next one need not wait when so few are.
+    enough: Option<u64>,
 }
 
 impl Sink for Landing {
@@ -59,19 +68,38 @@ impl Sink for Landing {
                 .write_clean(key, version, at, &chunk, self.length);
             at += chunk.len() as u64;
         }
+        self.turn().came(at - offset);
         tracing::trace!(fid = %self.vnode.fid, at, "data came");
         self.vnode.work().arrived.notify_waiters();
         Ok(())
     }
 
-    fn asked(&self) {
-        self.turn().take();
+    fn asked(&self, left: u64) {
+        self.turn().asked(left);
     }
 }
 
 impl Landing {
-    fn turn(&self) -> MutexGuard<'_, Option<OwnedMutexGuard<()>>> {
+    fn turn(&self) -> MutexGuard<'_, Turning> {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Turning {
+    fn came(&mut self, octets: u64) {
+        self.left = self.left.saturating_sub(octets);
+        self.pass_on();
+    }
+
+    fn asked(&mut self, enough: u64) {
+        self.enough = Some(enough);
+        self.pass_on();
+    }
+
+    fn pass_on(&mut self) {
+        if self.enough.is_some_and(|enough| self.left <= enough) {
+            self.guard = None;
+        }
     }
 }
 
@@ -256,7 +284,11 @@ impl Cache {
         let mut gaps = gaps.into_iter().peekable();
         while let Some(gap) = gaps.next() {
             if gaps.peek().is_none() {
-                *sink.turn() = turn.take();
+                *sink.turn() = Turning {
+                    guard: turn.take(),
+                    left: gap.end - gap.start,
+                    enough: None,
+                };
             }
             let fetched = client.fetch_range(&vnode.volume, vnode.fid, *status, gap, &sink);
             if let Err(error) = fetched.await {

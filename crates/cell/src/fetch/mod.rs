@@ -48,6 +48,9 @@ const NEAR_PIECE: u64 = 1 << 20;
 const NEAR_CALLS: u64 = 8;
 /// Pieces asked of an afar server.
 const AFAR_PIECE: u64 = 64 << 20;
+/// Octets of one that may be to come when the next is asked for, or half of a shorter one: two calls share the
+/// way, and what is wanted next would come as slowly as what is wanted after it.
+const AFAR_LEFT: u64 = 8 << 20;
 /// Pieces asked of an afar server by those who give way, whose calls are counted.
 const IDLE_PIECE: u64 = 128 << 10;
 /// Times a file may change while it is read.
@@ -173,6 +176,7 @@ impl Client {
         }
         let length = gaps.octets();
         let mut size = None;
+        let mut left = u64::MAX;
         loop {
             while let Some(done) = running.try_join_next() {
                 if let Some(changed) = settle(done, fetched, &mut gaps)? {
@@ -180,7 +184,7 @@ impl Client {
                 }
             }
             if gaps.is_empty() {
-                sink.asked();
+                sink.asked(left);
                 let Some(done) = running.join_next().await else {
                     return Ok(None);
                 };
@@ -192,7 +196,13 @@ impl Client {
             let server = self.best_site(volume)?;
             let size = match size {
                 Some(size) => size,
-                None => *size.insert(self.piece_size(&server, length).await),
+                None => {
+                    let found = self.piece_size(&server, length).await;
+                    if found == AFAR_PIECE {
+                        left = self.left_of(length, &server).await;
+                    }
+                    *size.insert(found)
+                }
             };
             let Some(part) = gaps.next(size) else {
                 continue;
@@ -329,6 +339,23 @@ impl Client {
             }
             _ => FAR_PIECE,
         }
+    }
+
+    /// How many of so many octets by large pieces may be to come when more is asked for: as many as the way
+    /// holds at least.
+    async fn left_of(&self, length: u64, server: &FileServer) -> u64 {
+        let rtt = server.path().await.and_then(|path| path.rtt_min);
+        let (Some(rtt), Some(rate)) = (rtt, server.rate()) else {
+            // It is not yet known what it holds.
+            return u64::MAX;
+        };
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "it saturates"
+        )]
+        let held = (rate * rtt.as_secs_f64()) as u64;
+        held.max(AFAR_LEFT.min(length / 2))
     }
 }
 

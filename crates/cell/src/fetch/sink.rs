@@ -18,8 +18,11 @@ pub trait Sink: Send + Sync + 'static {
     /// When it cannot take the file (again).
     fn begin(&self, status: &FetchStatus) -> io::Result<()>;
 
-    /// All that was wanted is asked for: what is asked for now comes after it, or beside the last of it.
-    fn asked(&self) {}
+    /// All that was wanted is asked for. What is asked for once no more than `left` octets of it are to come
+    /// comes without a pause, after it or beside the last of it.
+    fn asked(&self, left: u64) {
+        let _ = left;
+    }
 
     /// These octets belong at this place, one chunk after the other. Each place is written once
     /// after each beginning, but for pieces that failed in their middle, which come again.
