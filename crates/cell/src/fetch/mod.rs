@@ -370,6 +370,7 @@ async fn first_try<S: Sink>(
     let mut lane = server.known_lane().await;
     permit.begin();
     server.ask_for_shares();
+    server.watch_start().await;
     let (client, old) = (lane.client(), server.is_old());
     match piece::fetch(&client, old, piece, sink, Some(&mut permit)).await {
         Ok(outcome) => Ok(Some(outcome)),

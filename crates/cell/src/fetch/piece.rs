@@ -14,7 +14,10 @@ use crate::promise::Promised;
 use crate::window::Permit;
 
 /// Octets handed to the sink at a time.
-const WRITE: usize = 512 << 10;
+const WRITE: u64 = 512 << 10;
+
+/// Times a call that is stuck is given up.
+const STUCK_MOST: u32 = 2;
 
 /// What is to be fetched.
 #[derive(Debug, Clone, Copy)]
@@ -98,6 +101,10 @@ fn narrow<T: TryFrom<u64>>(server: &rxafs::Client, number: u64) -> Result<T, Rpc
 
 /// Fetches a piece into a sink, and tells the window how it goes. What came of it when the call fails
 /// is in the sink too.
+///
+/// An OpenAFS server of which several packets of a call were lost may need many seconds to send them again. A
+/// call of which nothing comes while other calls go on is given up, and the rest is asked for anew. The version
+/// told at the end is that of what came before, too, as it is the one known before, and versions only grow.
 pub(super) async fn fetch<S: Sink>(
     server: &rxafs::Client,
     old: bool,
@@ -105,29 +112,55 @@ pub(super) async fn fetch<S: Sink>(
     sink: &Arc<S>,
     mut permit: Option<&mut Permit>,
 ) -> Result<Outcome, RpcError> {
-    let begin = Instant::now();
-    let mut reply = Reply::ask(server, old, piece.fid, piece.offset, piece.length).await?;
-    if let Some(permit) = &mut permit {
-        permit.answered(begin.elapsed());
-    }
     let (mut chunks, mut held, mut written) = (Vec::new(), 0, 0);
-    while let Some(chunk) = reply.chunk().await? {
+    let mut stuck = 0;
+    let (status, bytes) = loop {
+        let begin = Instant::now();
+        let (offset, length) = (piece.offset + written, piece.length - written);
+        let mut reply = Reply::ask(server, old, piece.fid, offset, length).await?;
         if let Some(permit) = &mut permit {
-            permit.received(chunk.len());
+            permit.answered(begin.elapsed());
         }
-        held += chunk.len();
-        chunks.push(chunk);
-        if held >= WRITE {
-            let chunks = std::mem::take(&mut chunks);
-            if let Err(error) = sink.write(piece.offset + written, chunks).await {
-                return Ok(Outcome::Sink(error));
+        let is_stuck = loop {
+            let next = match &mut permit {
+                Some(permit) if stuck < STUCK_MOST => permit.unless_stuck(reply.chunk()).await,
+                _ => Some(reply.chunk().await),
+            };
+            let Some(next) = next else {
+                break true;
+            };
+            let Some(chunk) = next? else {
+                break false;
+            };
+            if let Some(permit) = &mut permit {
+                permit.received(chunk.len());
             }
-            written += held as u64;
-            held = 0;
+            held += chunk.len() as u64;
+            chunks.push(chunk);
+            if held >= WRITE {
+                let chunks = std::mem::take(&mut chunks);
+                if let Err(error) = sink.write(piece.offset + written, chunks).await {
+                    return Ok(Outcome::Sink(error));
+                }
+                written += std::mem::take(&mut held);
+            }
+        };
+        if !is_stuck {
+            let (status, ..) = reply.finish().await?;
+            break (status, written + held);
         }
-    }
-    let (status, ..) = reply.finish().await?;
-    let bytes = written + held as u64;
+        stuck += 1;
+        tracing::debug!(
+            offset,
+            came = held,
+            "a call is stuck, the rest is asked for anew"
+        );
+        let chunks = std::mem::take(&mut chunks);
+        if let Err(error) = sink.write(piece.offset + written, chunks).await {
+            return Ok(Outcome::Sink(error));
+        }
+        written += std::mem::take(&mut held);
+    };
     if status.data_version != piece.version || bytes != piece.length {
         return Ok(Outcome::Changed(status));
     }

@@ -8,8 +8,9 @@
 //!
 //! At the start, and after a long time without a queue, the number grows ahead of the data, which
 //! follows the calls six round trips later, until replies queue: until more calls are under way
-//! than suffice for what comes. The time until a reply begins is no guide to that: a server that is being
-//! introduced to a connection makes calls on all others wait.
+//! than suffice for what comes, or the way itself takes longer than at first, as PINGs show. The time until a
+//! reply begins is no guide to that: a server that is being introduced to a connection makes calls on all
+//! others wait.
 
 mod filter;
 mod giving_way;
@@ -28,7 +29,7 @@ use tokio::time::Instant;
 use filter::{Least, Most};
 use giving_way::GivingWay;
 use meter::{Measured, Meter};
-use pace::{Pace, Phase};
+use pace::{Pace, Phase, Way};
 
 /// Calls at first.
 const INITIAL: usize = 24;
@@ -42,6 +43,14 @@ const MOST: usize = 256;
 const GAIN: f64 = 1.1;
 /// The start ends when replies take this many times as long as without a queue.
 const START_SLACK: f64 = 1.2;
+/// It also ends when the way's own round trip is twice in a row this many times as long as at its beginning,
+/// by so many seconds at least: bursts queue as well.
+const START_TRIP_SLACK: f64 = 1.25;
+const START_TRIP_LEAST: f64 = 0.005;
+/// The same for those who come first.
+const FIRST_TRIP_SLACK: f64 = 1.5;
+/// How often it is looked at, which is how often it is measured.
+const TRIP_EVERY: Duration = Duration::from_millis(500);
 /// The same while the server is introduced to connections.
 const INTRODUCING_SLACK: f64 = 1.6;
 /// When they take less than this many times as long, there is room for more.
@@ -49,7 +58,7 @@ const ROOM_SLACK: f64 = 1.1;
 /// Replies that may be under way besides.
 const QUEUE_BASIC: f64 = 2.0;
 /// For how many times of a call there must be room before a new start.
-const ROOM_TIME: f64 = 3.0;
+const ROOM_TIME: f64 = 1.5;
 /// For how long at least a least delay or highest rate counts; then it is measured anew.
 const LIFETIME: Duration = Duration::from_secs(10);
 /// For how long at least the least delay of all counts. When the others are this many times as long, others
@@ -74,6 +83,8 @@ const FIRST_GAIN: f64 = 1.25;
 const FIRST_TIME: Duration = Duration::from_secs(10);
 /// Calls that may be allowed more in a round trip.
 const GROWTH: usize = 8;
+/// A call of which nothing comes for so long is stuck, if other calls go on: an ordinary one would be over.
+const STUCK: Duration = Duration::from_secs(1);
 /// Round trips a call takes, about.
 const ROUND_TRIPS: f64 = 6.0;
 
@@ -95,6 +106,11 @@ struct State {
     debt: usize,
     /// Until replies queue.
     starting: bool,
+    /// The least round trip of the way since the start began, in seconds, and when it is to be measured next.
+    start_trip: Option<f64>,
+    trip_at: Option<Instant>,
+    /// Whether it was long when it was looked at last.
+    long_trip: bool,
     /// Whether they take longer because the server is being introduced to connections.
     introducing: bool,
     /// When it last had been.
@@ -168,6 +184,9 @@ impl Window {
                 most_running: 0,
                 debt: 0,
                 starting: true,
+                start_trip: None,
+                trip_at: None,
+                long_trip: false,
                 introducing: false,
                 introduced: None,
                 room_since: None,
@@ -245,6 +264,37 @@ impl Window {
     /// Whether it is not yet known how many calls suffice.
     pub(crate) fn is_starting(&self) -> bool {
         self.lock().starting
+    }
+
+    /// Whether the way's round trip should be told now.
+    pub(crate) fn wants_round_trip(&self) -> bool {
+        let mut state = self.lock();
+        let now = Instant::now();
+        let due = state.starting && state.trip_at.is_none_or(|at| now >= at);
+        if due {
+            state.trip_at = Some(now + TRIP_EVERY);
+        }
+        due
+    }
+
+    /// Takes in a round trip of the way alone: if it is longer than it was there is a queue.
+    pub(crate) fn note_round_trip(&self, round_trip: Duration) {
+        let mut state = self.lock();
+        if !state.starting {
+            return;
+        }
+        let trip = round_trip.as_secs_f64();
+        let least = state.start_trip.map_or(trip, |least| least.min(trip));
+        state.start_trip = Some(least);
+        let slack = if state.shares(Instant::now()) > 1 {
+            FIRST_TRIP_SLACK
+        } else {
+            START_TRIP_SLACK
+        };
+        let is_long = trip > (least * slack).max(least + START_TRIP_LEAST);
+        if std::mem::replace(&mut state.long_trip, is_long) && is_long {
+            state.end_start();
+        }
     }
 
     /// The highest rate of late at which data came while more would have been taken, in octets a second.
@@ -362,8 +412,14 @@ impl State {
         } else {
             Phase::Alone
         };
-        let pace = &mut self.pace;
-        pace.beginning(now, octets, round_trip, rate, phase)
+        let first = self.shares(now) > 1;
+        let way = Way {
+            round_trip,
+            rate,
+            phase,
+            first,
+        };
+        self.pace.beginning(now, octets, way)
     }
 
     /// Measures the rate while calls fill the way.
@@ -396,6 +452,12 @@ impl State {
         all_in_use || large
     }
 
+    fn end_start(&mut self) {
+        self.starting = false;
+        self.start_trip = None;
+        self.long_trip = false;
+    }
+
     /// Ends the start when replies queue, and begins it again when they have not for long. A call takes
     /// `call` seconds without a queue.
     fn notice_queue(&mut self, measured: Measured, call: f64, now: Instant) {
@@ -410,7 +472,9 @@ impl State {
         } else {
             START_SLACK
         };
-        self.starting &= replying <= slack * needed;
+        if replying > slack * needed {
+            self.end_start();
+        }
         if replying > ROOM_SLACK * needed {
             self.room_since = None;
             return;
@@ -450,6 +514,23 @@ impl Permit {
         }
     }
 
+    /// Waits for what comes next of the reply; `None` if that does not come while replies to others do.
+    pub(crate) async fn unless_stuck<T>(&self, next: impl Future<Output = T>) -> Option<T> {
+        tokio::pin!(next);
+        loop {
+            let (before, call) = {
+                let state = self.window.lock();
+                let call = state.delay.get().unwrap_or_default() * ROUND_TRIPS;
+                (state.came, Duration::from_secs_f64(call))
+            };
+            match tokio::time::timeout(call.max(STUCK), &mut next).await {
+                Ok(next) => return Some(next),
+                Err(_) if self.window.lock().came > before => return None,
+                Err(_) => {}
+            }
+        }
+    }
+
     /// So many octets of the reply came.
     pub(crate) fn received(&mut self, bytes: usize) {
         let before = self.received;
@@ -471,7 +552,7 @@ impl Permit {
         let mut state = self.window.lock();
         let now = Instant::now();
         if state.held_until.is_none_or(|until| now >= until) {
-            state.starting = false;
+            state.end_start();
             let pause = state.delay.get().unwrap_or(0.1) * ROUND_TRIPS;
             state.held_until = Some(now + Duration::from_secs_f64(pause));
             let limit = state.limit - state.limit / 4;

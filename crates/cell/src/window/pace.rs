@@ -27,12 +27,26 @@ const START_GAIN: f64 = 1.25;
 const DRAIN_GAIN: f64 = 0.8;
 /// The same where the queue is not ours alone.
 const DEEP_DRAIN_GAIN: f64 = 0.2;
+/// The first of these for those who come first: the limit decides what they have of the way.
+const FIRST_GAIN: f64 = 1.5;
 /// Round trips that takes.
 const DRAIN: f64 = 2.0;
 /// Pauses shorter than this are made up for later.
 const PAUSE_LEAST: Duration = Duration::from_millis(1);
 
 /// What is known of the way.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Way {
+    /// In seconds.
+    pub(super) round_trip: f64,
+    /// In octets a second; 0 if unknown.
+    pub(super) rate: f64,
+    pub(super) phase: Phase,
+    /// Whether somebody who comes first uses it.
+    pub(super) first: bool,
+}
+
+/// What else is on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
     /// Not yet how many calls suffice.
@@ -52,24 +66,18 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// When the next call, for so many octets, may begin; `None` is now. The round trip is in
-    /// seconds, the rate in octets a second, 0 if unknown.
-    pub(super) fn beginning(
-        &mut self,
-        now: Instant,
-        octets: u64,
-        round_trip: f64,
-        rate: f64,
-        phase: Phase,
-    ) -> Option<Instant> {
+    /// When the next call, for so many octets, may begin; `None` is now.
+    pub(super) fn beginning(&mut self, now: Instant, octets: u64, way: Way) -> Option<Instant> {
+        let Way {
+            round_trip, rate, ..
+        } = way;
         if Duration::from_secs_f64(round_trip) <= 2 * DELAY_FLOOR {
             return None;
         }
-        let (gain, least) = match phase {
+        // A large call is not to leave the link empty for the want of others.
+        let (gain, least) = match way.phase {
             Phase::Starting => (START_GAIN, START_BEGINNINGS),
-            // A large call is not to leave the link empty for the want of others.
-            Phase::Alone => (self.gain(now, round_trip, DRAIN_GAIN), 1.0),
-            Phase::Queueing => (self.gain(now, round_trip, DEEP_DRAIN_GAIN), 1.0),
+            _ => (self.gain(now, way), 1.0),
         };
         let beginnings = gain * rate * round_trip / bytes_of(octets.max(1));
         let distance = round_trip / beginnings.max(least);
@@ -79,15 +87,18 @@ impl Pace {
         (at > now + PAUSE_LEAST).then_some(at)
     }
 
-    fn gain(&mut self, now: Instant, round_trip: f64, drain_gain: f64) -> f64 {
+    fn gain(&mut self, now: Instant, way: Way) -> f64 {
         let at = *self.drain_at.get_or_insert(now + LIFETIME);
         if now < at {
-            return GAIN;
+            return if way.first { FIRST_GAIN } else { GAIN };
         }
-        if now >= at + Duration::from_secs_f64(DRAIN * round_trip) {
+        if now >= at + Duration::from_secs_f64(DRAIN * way.round_trip) {
             self.drain_at = Some(now + LIFETIME);
         }
-        drain_gain
+        match way.phase {
+            Phase::Queueing => DEEP_DRAIN_GAIN,
+            _ => DRAIN_GAIN,
+        }
     }
 }
 
@@ -95,11 +106,22 @@ impl Pace {
 mod tests {
     use super::*;
 
+    fn way(round_trip: f64, rate: f64, phase: Phase) -> Way {
+        Way {
+            round_trip,
+            rate,
+            phase,
+            first: false,
+        }
+    }
+
     /// The time that 60 calls of 100 kB at 10 MB/s take to begin.
     fn time(pace: &mut Pace, now: Instant, phase: Phase) -> f64 {
         let mut at = now;
         for _ in 0..60 {
-            at = pace.beginning(at, 100_000, 0.1, 1e7, phase).unwrap_or(at);
+            at = pace
+                .beginning(at, 100_000, way(0.1, 1e7, phase))
+                .unwrap_or(at);
         }
         at.duration_since(now).as_secs_f64()
     }
@@ -134,8 +156,9 @@ mod tests {
         ] {
             for (octets, rate) in [(1 << 30, 1e7), (100_000, 0.0)] {
                 let mut pace = Pace::default();
-                assert_eq!(pace.beginning(now, octets, 0.1, rate, phase), None);
-                let at = pace.beginning(now, octets, 0.1, rate, phase).unwrap();
+                let way = way(0.1, rate, phase);
+                assert_eq!(pace.beginning(now, octets, way), None);
+                let at = pace.beginning(now, octets, way).unwrap();
                 let waited = at.duration_since(now).as_secs_f64();
                 assert!((waited - expected).abs() < 1e-6, "{waited} s");
             }
@@ -144,7 +167,7 @@ mod tests {
         let mut pace = Pace::default();
         for _ in 0..10 {
             assert_eq!(
-                pace.beginning(now, 100_000, 0.001, 1e7, Phase::Starting),
+                pace.beginning(now, 100_000, way(0.001, 1e7, Phase::Starting)),
                 None
             );
         }
