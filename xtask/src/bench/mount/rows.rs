@@ -190,6 +190,7 @@ impl Row {
                         };
                         add("the film stands still", "s", none, seen.stalled);
                         add("until it begins", "s", None, seen.start);
+                        add("the player's reserve at least", "s", None, seen.reserve);
                         add("the copy", "Mbit/s", None, seen.beside);
                     }
                 }

@@ -72,6 +72,8 @@ pub(super) struct Seen {
     pub(super) stalled: f64,
     /// Seconds until it began.
     pub(super) start: f64,
+    /// Seconds of film that the player had at least from then on.
+    pub(super) reserve: f64,
     /// What the other client got meanwhile, in Mbit/s.
     pub(super) beside: f64,
 }
@@ -114,12 +116,13 @@ pub(super) fn play(server: &mut Server<'_>, kind: Kind, beside: Beside) -> Resul
     // The copy ends with the read that is under way.
     let copied = copy.join().ok().context("the copy panicked")?;
     copied.context("the copy beside the film")?;
-    let (stalled, start) = seen?;
+    let playback = seen?;
     #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
     let beside = beside as f64 * 8e-6 / seconds;
     Ok(Seen {
-        stalled,
-        start,
+        stalled: playback.stalled,
+        start: playback.start,
+        reserve: playback.reserve,
         beside,
     })
 }
@@ -149,15 +152,14 @@ fn copy(image: &Path, beside: Beside, stop: &AtomicBool, copied: &AtomicU64) -> 
     Ok(())
 }
 
-/// Seconds for which the picture stood still, and until it began.
-fn watch(film: &Path, beside: Beside) -> Result<(f64, f64)> {
+fn watch(film: &Path, beside: Beside) -> Result<Playback> {
     if beside == Beside::First {
         ionice("-n0")?;
     }
     let begun = Instant::now();
     let mut file = File::open(film)?;
     let mut buffer = vec![0; READ];
-    let mut playback = Playback::default();
+    let mut playback = Playback::new();
     loop {
         let read = file.read(&mut buffer)?;
         if read == 0 {
@@ -167,11 +169,11 @@ fn watch(film: &Path, beside: Beside) -> Result<(f64, f64)> {
         let ahead = playback.note(read as u64, now);
         thread::sleep(ahead.saturating_sub(BUFFER));
     }
-    Ok((playback.stalled, playback.start))
+    Ok(playback)
 }
 
 /// What a player has read and shown.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Playback {
     /// Seconds of film read.
     read: f64,
@@ -179,9 +181,20 @@ struct Playback {
     start: f64,
     /// Seconds for which it stood still.
     stalled: f64,
+    /// The least that was ahead of the picture.
+    reserve: f64,
 }
 
 impl Playback {
+    fn new() -> Self {
+        Self {
+            read: 0.0,
+            start: 0.0,
+            stalled: 0.0,
+            reserve: BUFFER.as_secs_f64(),
+        }
+    }
+
     /// Takes in what was read by a time since the beginning; returns how much is ahead of the picture.
     fn note(&mut self, octets: u64, now: Duration) -> Duration {
         let now = now.as_secs_f64();
@@ -189,6 +202,7 @@ impl Playback {
             // The picture stands where the film read so far ends.
             let shown = now - self.start - self.stalled;
             self.stalled += (shown - self.read).max(0.0);
+            self.reserve = self.reserve.min(self.read - shown).max(0.0);
         }
         #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
         let seconds = octets as f64 / RATE;
@@ -211,14 +225,16 @@ mod tests {
     #[test]
     fn a_film_that_comes_late_stands_still_for_as_long() {
         let second = 8_000_000;
-        let mut playback = Playback::default();
+        let mut playback = Playback::new();
         let at = Duration::from_secs;
         assert_eq!(playback.note(second, at(1)), Duration::ZERO);
         assert_eq!(playback.note(second, at(2)), at(2));
         assert_eq!(playback.note(second, at(3)), at(2));
+        assert_eq!(playback.reserve, 1.0);
         // Three seconds of it are shown until the sixth, the next comes at the ninth.
         assert_eq!(playback.note(second, at(9)), at(1));
         assert!((playback.stalled - 4.0).abs() < 1e-9, "{playback:?}");
         assert!((playback.start - 2.0).abs() < 1e-9);
+        assert_eq!(playback.reserve, 0.0);
     }
 }
