@@ -514,8 +514,12 @@ impl Permit {
         }
     }
 
-    /// Waits for what comes next of the reply; `None` if that does not come while replies to others do.
+    /// Waits for what comes next of the reply; `None` if that does not come while replies to others do. Of a
+    /// large call it is waited for: only peers that recover by themselves are asked for so much.
     pub(crate) async fn unless_stuck<T>(&self, next: impl Future<Output = T>) -> Option<T> {
+        if self.octets > LARGE {
+            return Some(next.await);
+        }
         tokio::pin!(next);
         loop {
             let (before, call) = {

@@ -347,3 +347,61 @@ async fn two_share_a_link_evenly_and_who_comes_first_gets_three_times_as_much() 
         load.abort();
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_start_ends_when_the_way_takes_longer_twice_in_a_row() {
+    let (own, burst, queue) = (LONG, LONG.mul_f64(1.4), LONG.mul_f64(1.6));
+    for (first, trips, starting) in [
+        (false, [own, burst, own, burst], true),
+        (false, [own, own, burst, burst], false),
+        // Who comes first bears more.
+        (true, [own, own, burst, burst], true),
+        (true, [own, own, queue, queue], false),
+        // There was a queue before.
+        (false, [queue, queue, queue, queue], true),
+    ] {
+        let window = Window::new(None);
+        if first {
+            window.come_first();
+        }
+        for trip in trips {
+            assert!(window.wants_round_trip());
+            assert!(
+                !window.wants_round_trip(),
+                "no more often than it is measured"
+            );
+            window.note_round_trip(trip);
+            tokio::time::advance(TRIP_EVERY).await;
+        }
+        assert_eq!(window.is_starting(), starting, "{trips:?}");
+        assert_eq!(window.wants_round_trip(), starting);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_is_stuck_only_while_others_go_on() {
+    let window = Arc::new(Window::new(None));
+    let [mut one, mut other] = [window.acquire(PIECE).await, window.acquire(PIECE).await];
+    for permit in [&mut one, &mut other] {
+        permit.begin();
+        permit.answered(LONG);
+    }
+    let call = LONG.mul_f64(ROUND_TRIPS);
+    let late = tokio::time::sleep(10 * call);
+    assert!(
+        one.unless_stuck(late).await.is_some(),
+        "nothing came at all"
+    );
+    let goes_on = async {
+        loop {
+            tokio::time::sleep(LONG).await;
+            other.received(1000);
+        }
+    };
+    let begun = Instant::now();
+    tokio::select! {
+        found = one.unless_stuck(std::future::pending::<()>()) => assert!(found.is_none()),
+        () = goes_on => {}
+    }
+    assert!(begun.elapsed() >= call && begun.elapsed() < 2 * call);
+}

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use afar_cell::{
     Error, Fetched, LastLink, Memory, Nearby, NearbyFile, Node, Place, Volume, Waiting,
@@ -157,6 +157,34 @@ async fn the_number_of_calls_can_be_fixed() {
     assert!(data == contents());
     let most = cell.servers.counts.most_at_a_time.load(Ordering::SeqCst);
     assert!(most <= 2, "{most} calls at a time");
+}
+
+#[tokio::test]
+async fn the_rest_of_a_stuck_call_is_asked_for_anew_while_others_go_on() {
+    let cell = Cell::start(world(), |config| config.piece = Some(100_000));
+    let counts = &cell.servers.counts;
+    fetch(&cell, "file").await.unwrap();
+    let before = counts.fetches.load(Ordering::SeqCst);
+    counts.stuck.store(2, Ordering::SeqCst);
+    let others = async {
+        // The calls that are stuck are not theirs.
+        while counts.stuck.load(Ordering::SeqCst) > 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        loop {
+            fetch(&cell, "file").await.unwrap();
+        }
+    };
+    let begun = Instant::now();
+    tokio::select! {
+        fetched = fetch(&cell, "file") => assert!(fetched.unwrap().1 == contents()),
+        () = others => {}
+    }
+    assert!(
+        begun.elapsed() >= Duration::from_secs(1),
+        "they were given time"
+    );
+    assert!(counts.fetches.load(Ordering::SeqCst) > before + 2 * 31 + 2);
 }
 
 #[tokio::test]
