@@ -33,7 +33,8 @@ const METHOD: &str = "
   with CUBIC and with BBR on the same link in the same run.
 - The film is read at 8 MB/s by a player that begins after two seconds of film, while another mount copies an image over
   the same link: as fast as it can, or as `ionice -c 3` has it, which gives way. The copy begins with the film or 30 s
-  later. Where the film is played first, its player has the class that `ionice -n 0` gives.
+  later. Where the film is played first, its player has the class that `ionice -n 0` gives. The reserve is what the
+  player has ahead of the picture, two seconds at most.
 ";
 
 #[cfg(test)]
