@@ -112,12 +112,13 @@ pub(super) async fn fetch<S: Sink>(
     sink: &Arc<S>,
     mut permit: Option<&mut Permit>,
 ) -> Result<Outcome, RpcError> {
-    let (mut chunks, mut held, mut written) = (Vec::new(), 0, 0);
+    let mut filling = Filling::new(sink, piece.offset);
+    let end = piece.offset + piece.length;
     let mut stuck = 0;
-    let (status, bytes) = loop {
+    let status = loop {
         let begin = Instant::now();
-        let (offset, length) = (piece.offset + written, piece.length - written);
-        let mut reply = Reply::ask(server, old, piece.fid, offset, length).await?;
+        let offset = filling.place();
+        let mut reply = Reply::ask(server, old, piece.fid, offset, end - offset).await?;
         if let Some(permit) = &mut permit {
             permit.answered(begin.elapsed());
         }
@@ -135,41 +136,73 @@ pub(super) async fn fetch<S: Sink>(
             if let Some(permit) = &mut permit {
                 permit.received(chunk.len());
             }
-            held += chunk.len() as u64;
-            chunks.push(chunk);
-            if held >= WRITE {
-                let chunks = std::mem::take(&mut chunks);
-                if let Err(error) = sink.write(piece.offset + written, chunks).await {
-                    return Ok(Outcome::Sink(error));
-                }
-                written += std::mem::take(&mut held);
+            filling.take(chunk);
+            if filling.held >= WRITE
+                && let Err(error) = filling.write().await
+            {
+                return Ok(Outcome::Sink(error));
             }
         };
         if !is_stuck {
             let (status, ..) = reply.finish().await?;
-            break (status, written + held);
+            break status;
         }
         stuck += 1;
-        tracing::debug!(
-            offset,
-            came = held,
-            "a call is stuck, the rest is asked for anew"
-        );
-        let chunks = std::mem::take(&mut chunks);
-        if let Err(error) = sink.write(piece.offset + written, chunks).await {
+        let at = filling.place();
+        tracing::debug!(offset, at, "a call is stuck, the rest is asked for anew");
+        // A reader may be waiting for just this.
+        if let Err(error) = filling.write().await {
             return Ok(Outcome::Sink(error));
         }
-        written += std::mem::take(&mut held);
     };
-    if status.data_version != piece.version || bytes != piece.length {
+    if status.data_version != piece.version || filling.place() != end {
         return Ok(Outcome::Changed(status));
     }
-    if held > 0
-        && let Err(error) = sink.write(piece.offset + written, chunks).await
-    {
-        return Ok(Outcome::Sink(error));
+    match filling.write().await {
+        Ok(()) => Ok(Outcome::Done(piece.length)),
+        Err(error) => Ok(Outcome::Sink(error)),
     }
-    Ok(Outcome::Done(bytes))
+}
+
+/// What came of a piece, on its way into the sink.
+struct Filling<'a, S> {
+    sink: &'a Arc<S>,
+    /// Where what is held belongs.
+    at: u64,
+    chunks: Vec<Bytes>,
+    /// Octets of these.
+    held: u64,
+}
+
+impl<'a, S: Sink> Filling<'a, S> {
+    fn new(sink: &'a Arc<S>, at: u64) -> Self {
+        Self {
+            sink,
+            at,
+            chunks: Vec::new(),
+            held: 0,
+        }
+    }
+
+    fn take(&mut self, chunk: Bytes) {
+        self.held += chunk.len() as u64;
+        self.chunks.push(chunk);
+    }
+
+    /// Where what comes next belongs.
+    fn place(&self) -> u64 {
+        self.at + self.held
+    }
+
+    /// Writes what is held.
+    async fn write(&mut self) -> io::Result<()> {
+        if self.held > 0 {
+            let chunks = std::mem::take(&mut self.chunks);
+            self.sink.write(self.at, chunks).await?;
+            self.at += std::mem::take(&mut self.held);
+        }
+        Ok(())
+    }
 }
 
 /// Fetches up to `length` octets from the beginning, with the status.
