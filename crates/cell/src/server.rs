@@ -278,6 +278,19 @@ impl FileServer {
         self.window.best_rate()
     }
 
+    /// Octets that the way to it holds at that rate.
+    pub(crate) async fn held(&self) -> Option<u64> {
+        let rate = self.rate()?;
+        let round_trip = self.path().await?.rtt_min?;
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "it saturates"
+        )]
+        let held = (rate * round_trip.as_secs_f64()) as u64;
+        Some(held)
+    }
+
     /// The rank by which it is chosen, the less the better. At `fastest` data comes from the fastest server.
     pub(crate) async fn rank(&self, preferences: &Preferences, fastest: Option<f64>) -> u16 {
         let rtt = match self.is_met() {

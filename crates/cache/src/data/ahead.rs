@@ -249,14 +249,17 @@ mod tests {
     }
 
     fn noted(ahead: &mut Ahead, range: Range<u64>, length: u64) -> Option<(Range<u64>, Turn)> {
-        let read = Read {
-            range: &range,
+        ahead.note(&read(&range, length, Instant::now()))
+    }
+
+    fn read(range: &Range<u64>, length: u64, now: Instant) -> Read<'_> {
+        Read {
+            range,
             length,
             most: 32 * MIB,
             most_paced: 64 * MIB,
-            now: Instant::now(),
-        };
-        ahead.note(&read)
+            now,
+        }
     }
 
     #[test]
@@ -337,18 +340,12 @@ mod tests {
         let mut ahead = Ahead::default();
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
-        let read = |ahead: &mut Ahead, block: u64, now| {
+        let note = |ahead: &mut Ahead, block: u64, now| {
             let range = block * MIB..(block + 1) * MIB;
-            ahead.note(&Read {
-                range: &range,
-                length: 1 << 30,
-                most: 32 * MIB,
-                most_paced: 64 * MIB,
-                now,
-            });
+            ahead.note(&read(&range, 1 << 30, now));
         };
         for second in 0..8 {
-            read(&mut ahead, second, at(second));
+            note(&mut ahead, second, at(second));
             let class = ahead.class(Class::BestEffort, at(second));
             assert_eq!(class == Class::First, second >= 4, "after {second} s");
         }
@@ -359,7 +356,7 @@ mod tests {
             assert_eq!(ahead.class(Class::BestEffort, at(second)), class);
         }
         // Of another place that is read it is not yet known.
-        read(&mut ahead, 900, at(9));
+        note(&mut ahead, 900, at(9));
         assert_eq!(ahead.class(Class::BestEffort, at(9)), Class::BestEffort);
     }
 
@@ -377,14 +374,8 @@ mod tests {
         let begun = Instant::now();
         for second in 0..60 {
             let range = second * pace..(second + 1) * pace;
-            let read = Read {
-                range: &range,
-                length: 1 << 30,
-                most: 32 * MIB,
-                most_paced: 64 * MIB,
-                now: begun + Duration::from_secs(second),
-            };
-            if let Some((asked, _)) = ahead.note(&read)
+            let now = begun + Duration::from_secs(second);
+            if let Some((asked, _)) = ahead.note(&read(&range, 1 << 30, now))
                 && second > 10
             {
                 most = most.max(asked.end - range.end);

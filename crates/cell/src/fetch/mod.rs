@@ -199,7 +199,9 @@ impl Client {
                 None => {
                     let found = self.piece_size(&server, length).await;
                     if found == AFAR_PIECE {
-                        left = self.left_of(length, &server).await;
+                        // What the way holds is on it in any case; before that is known, all may be.
+                        let held = server.held().await.unwrap_or(u64::MAX);
+                        left = held.max(AFAR_LEFT.min(length / 2));
                     }
                     *size.insert(found)
                 }
@@ -339,23 +341,6 @@ impl Client {
             }
             _ => FAR_PIECE,
         }
-    }
-
-    /// How many of so many octets by large pieces may be to come when more is asked for: as many as the way
-    /// holds at least.
-    async fn left_of(&self, length: u64, server: &FileServer) -> u64 {
-        let rtt = server.path().await.and_then(|path| path.rtt_min);
-        let (Some(rtt), Some(rate)) = (rtt, server.rate()) else {
-            // It is not yet known what it holds.
-            return u64::MAX;
-        };
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "it saturates"
-        )]
-        let held = (rate * rtt.as_secs_f64()) as u64;
-        held.max(AFAR_LEFT.min(length / 2))
     }
 }
 

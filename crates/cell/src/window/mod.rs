@@ -43,6 +43,8 @@ const MOST: usize = 256;
 const GAIN: f64 = 1.1;
 /// The start ends when replies take this many times as long as without a queue.
 const START_SLACK: f64 = 1.2;
+/// The same while the server is introduced to connections.
+const INTRODUCING_SLACK: f64 = 1.6;
 /// It also ends when the way's own round trip is twice in a row this many times as long as at its beginning,
 /// by so many seconds at least: bursts queue as well.
 const START_TRIP_SLACK: f64 = 1.25;
@@ -51,9 +53,7 @@ const START_TRIP_LEAST: f64 = 0.005;
 const FIRST_TRIP_SLACK: f64 = 1.5;
 /// How often it is looked at, which is how often it is measured.
 const TRIP_EVERY: Duration = Duration::from_millis(500);
-/// The same while the server is introduced to connections.
-const INTRODUCING_SLACK: f64 = 1.6;
-/// When they take less than this many times as long, there is room for more.
+/// When replies take less than this many times as long, there is room for more.
 const ROOM_SLACK: f64 = 1.1;
 /// Replies that may be under way besides.
 const QUEUE_BASIC: f64 = 2.0;
