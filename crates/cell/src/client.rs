@@ -20,7 +20,7 @@ use crate::error::{DnsErrorOrOff, Error};
 use crate::mountpoint::Wanted;
 use crate::nearby::Nearby;
 use crate::preferences::{Preferences, ServerKind};
-use crate::server::FileServer;
+use crate::server::{FileServer, Host, Hosts};
 use crate::vldb::{Cell, Effort, file_server};
 use crate::volume::Volume;
 
@@ -50,9 +50,8 @@ type Servers = BTreeMap<(CellName, SocketAddr), Arc<FileServer>>;
 
 #[derive(Debug)]
 struct Inner {
-    endpoint: Endpoint,
+    hosts: Arc<Hosts>,
     config: Config,
-    callbacks: CallbackService,
     database: Watched,
     preferences: Preferences,
     cells: Mutex<BTreeMap<CellName, Arc<OnceCell<Arc<Cell>>>>>,
@@ -83,12 +82,11 @@ impl Client {
                 .to_owned(),
             error: error.to_string(),
         })?;
-        let callbacks = CallbackService::start(&endpoint);
+        let hosts = Arc::new(Hosts::new(Host::start(endpoint)));
         let preferences = Preferences::new(config.ranks.iter().copied());
         let inner = Arc::new(Inner {
-            endpoint,
+            hosts,
             config,
-            callbacks,
             database,
             preferences,
             cells: Mutex::default(),
@@ -179,13 +177,13 @@ impl Client {
     /// Its endpoint.
     #[must_use]
     pub fn endpoint(&self) -> &Endpoint {
-        &self.inner.endpoint
+        &self.inner.hosts.first.endpoint
     }
 
     /// Its callback service.
     #[must_use]
     pub fn callbacks(&self) -> &CallbackService {
-        &self.inner.callbacks
+        &self.inner.hosts.first.callbacks
     }
 
     /// The CellServDB in use, as its file is now.
@@ -217,7 +215,7 @@ impl Client {
             .get_or_try_init(|| async {
                 let servers = self.vl_servers(name).await?;
                 let access = Access::new(name.clone(), self.config().credentials.clone());
-                let cell = Cell::new(access, &self.inner.endpoint, self.config().fresh);
+                let cell = Cell::new(access, self.endpoint(), self.config().fresh);
                 cell.set_servers(&servers);
                 cell.order(self.preferences(), &servers).await;
                 new = true;
@@ -342,11 +340,8 @@ impl Client {
         let mut servers = lock(&self.inner.servers);
         let key = (cell.name().clone(), address);
         let server = servers.entry(key).or_insert_with(|| {
-            let endpoint = self.inner.endpoint.clone();
-            let callbacks = self.inner.callbacks.clone();
             Arc::new(FileServer::new(
-                endpoint,
-                callbacks,
+                Arc::clone(&self.inner.hosts),
                 address,
                 Arc::clone(cell.access()),
                 self.config().calls,
@@ -444,7 +439,12 @@ impl Client {
     pub async fn close(&self) {
         let mut servers = JoinSet::new();
         // Promises are given to the host, so one of its users gives back those of all.
-        let all = self.servers().into_iter();
+        let all = self.servers();
+        for server in &all {
+            let server = Arc::clone(server);
+            servers.spawn(async move { server.give_back_what_was_read().await });
+        }
+        let all = all.into_iter();
         let each: BTreeMap<_, _> = all.map(|server| (server.address(), server)).collect();
         for server in each.into_values() {
             servers.spawn(async move { server.give_up_callbacks().await });

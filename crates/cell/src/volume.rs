@@ -338,7 +338,7 @@ impl Client {
             let error = match request(lane.client()).await {
                 Ok(reply) => {
                     server.answered();
-                    server.want(self.config().lanes);
+                    server.prepare(self.config().lanes);
                     return Ok(reply);
                 }
                 Err(error) => error,

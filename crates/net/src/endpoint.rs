@@ -11,6 +11,7 @@ use afar_rx::{PeerStats, RxNull, Service, ServiceId};
 use tokio::runtime;
 use tokio::sync::oneshot;
 
+use crate::config::random;
 use crate::connection::{Connection, ConnectionShared};
 use crate::driver::Driver;
 use crate::mailbox::{Command, Mailbox};
@@ -30,6 +31,8 @@ struct Handle {
     mailbox: Arc<Mailbox>,
     local_addr: SocketAddr,
     buffer_hint: Option<String>,
+    /// The settings of a UDP socket.
+    udp: Option<Config>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -39,8 +42,29 @@ impl Endpoint {
     /// # Errors
     /// The system's: the address is taken or not ours, or there are no more sockets or threads.
     pub fn bind(addr: SocketAddr, config: Config) -> io::Result<Self> {
+        let endpoint = Self::open(addr, config)?;
+        endpoint.warn();
+        Ok(endpoint)
+    }
+
+    /// Another endpoint like this one, at a free port of the same address: to peers that know hosts by their ports
+    /// another host. `None` if this one was not [bound](Self::bind) to a UDP socket.
+    ///
+    /// # Errors
+    /// As those of [`bind`](Self::bind).
+    pub fn another(&self) -> io::Result<Option<Self>> {
+        let Some(mut config) = self.0.udp.clone() else {
+            return Ok(None);
+        };
+        // Two with the same would have connections of the same numbers.
+        config.rx.seed = random();
+        let addr = SocketAddr::new(self.0.local_addr.ip(), 0);
+        Self::open(addr, config).map(Some)
+    }
+
+    fn open(addr: SocketAddr, config: Config) -> io::Result<Self> {
         let udp = Udp::bind(addr, config.receive_buffer, config.send_buffer)?;
-        Self::with_socket(udp, config)
+        Self::start(udp, config.clone(), Some(config))
     }
 
     /// Runs Rx over another network than UDP: a simulated one.
@@ -48,12 +72,21 @@ impl Endpoint {
     /// # Errors
     /// The system's: there are no more file descriptors or threads.
     pub fn with_socket(socket: impl Socket, config: Config) -> io::Result<Self> {
+        let endpoint = Self::start(socket, config, None)?;
+        endpoint.warn();
+        Ok(endpoint)
+    }
+
+    fn warn(&self) {
+        if let Some(hint) = &self.0.buffer_hint {
+            tracing::warn!("{hint}");
+        }
+    }
+
+    fn start(socket: impl Socket, config: Config, udp: Option<Config>) -> io::Result<Self> {
         let mailbox = Arc::new(Mailbox::new()?);
         let local_addr = socket.local_addr();
         let buffer_hint = socket.buffer_hint();
-        if let Some(hint) = &buffer_hint {
-            tracing::warn!("{hint}");
-        }
         let shared = Arc::clone(&mailbox);
         let thread = thread::Builder::new()
             .name(format!("rx-{}", local_addr.port()))
@@ -62,6 +95,7 @@ impl Endpoint {
             mailbox,
             local_addr,
             buffer_hint,
+            udp,
             thread: Mutex::new(Some(thread)),
         })))
     }

@@ -37,7 +37,9 @@ mod stats;
 mod udp;
 
 pub use afar_rx::security::{ClientSecurity, ServerSecurity};
-pub use afar_rx::{AbortCode, CallError, Identity, PeerStats, RxNull, Service, ServiceId};
+pub use afar_rx::{
+    AbortCode, CallError, Identity, PeerStats, RxNull, Service, ServiceId, Transmit,
+};
 pub use call::Call;
 pub use config::Config;
 pub use connection::Connection;

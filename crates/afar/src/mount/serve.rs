@@ -31,7 +31,7 @@ use crate::output;
 use crate::server::start_log;
 
 /// Calls at a time to make ready for at a server: enough to fill a long path.
-const LANES: usize = 32;
+const LANES: usize = 16;
 /// What the kernel may read ahead of a reader, in KiB, so that its requests are large. How far ahead
 /// of it we are ourselves is another matter.
 const READ_AHEAD_KIB: u32 = 2048;

@@ -352,10 +352,10 @@ async fn first_try<S: Sink>(
     piece: Piece,
     sink: &Arc<S>,
 ) -> Result<Option<Outcome>, Error> {
-    let mut lane = server.known_lane().await;
+    let mut lane = server.data_lane().await;
     permit.begin();
     server.ask_for_shares();
-    server.watch_start().await;
+    server.watch_start(&lane).await;
     let (client, old) = (lane.client(), server.is_old());
     match piece::fetch(&client, old, piece, sink, Some(&mut permit)).await {
         Ok(outcome) => Ok(Some(outcome)),
@@ -372,8 +372,11 @@ async fn first_try<S: Sink>(
                     permit.refused();
                     Ok(None)
                 }
-                // Another try asks for a newer token.
-                Verdict::Token if lane.secured().is_some() => Ok(None),
+                Verdict::Token if let Some(refused) = lane.secured() => {
+                    // Another try asks for a newer token as well, and tells why there is none.
+                    server.renew(refused).await.ok();
+                    Ok(None)
+                }
                 Verdict::OtherSite => Ok(None),
                 Verdict::Final if error.is_unknown_operation() && !old => {
                     server.set_old();

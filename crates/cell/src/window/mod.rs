@@ -78,13 +78,15 @@ const LOAD_TIME: f64 = 2.0;
 /// What those get who come first, compared with others.
 const FIRST_SHARES: u8 = 3;
 /// Calls they are allowed for each that would suffice: where hundreds do, [`BASIC`] ones make no difference.
-const FIRST_GAIN: f64 = 1.25;
+const FIRST_GAIN: f64 = 1.4;
 /// For how long they do after a call of theirs has begun.
 const FIRST_TIME: Duration = Duration::from_secs(10);
 /// Calls that may be allowed more in a round trip.
 const GROWTH: usize = 8;
-/// A call of which nothing comes for so long is stuck, if other calls go on: an ordinary one would be over.
+/// A call of which nothing comes for so long, and so many round trips, is stuck, if other calls go on: a lost packet
+/// comes sooner.
 const STUCK: Duration = Duration::from_secs(1);
+const STUCK_TRIPS: f64 = 4.0;
 /// Round trips a call takes, about.
 const ROUND_TRIPS: f64 = 6.0;
 
@@ -106,6 +108,9 @@ struct State {
     debt: usize,
     /// Until replies queue.
     starting: bool,
+    /// Whether they never did, and until the queue is gone that ended that.
+    first_start: bool,
+    draining: bool,
     /// The least round trip of the way since the start began, in seconds, and when it is to be measured next.
     start_trip: Option<f64>,
     trip_at: Option<Instant>,
@@ -184,6 +189,8 @@ impl Window {
                 most_running: 0,
                 debt: 0,
                 starting: true,
+                first_start: true,
+                draining: false,
                 start_trip: None,
                 trip_at: None,
                 long_trip: false,
@@ -319,7 +326,12 @@ impl Window {
         // Waves and lost packets make the load look less than it is.
         let call = state.delay.get().unwrap_or_default() * ROUND_TRIPS;
         let lifetime = Duration::from_secs_f64(LOAD_TIME * call);
-        let load = state.load.update(now, measured.load, lifetime);
+        let most_load = state.load.update(now, measured.load, lifetime);
+        let load = if state.draining {
+            measured.load
+        } else {
+            most_load
+        };
         state.notice_queue(measured, call, now);
         state.notice_rate(since, call, now);
         // Without use for all calls allowed nothing is learnt about how many there could be.
@@ -398,10 +410,6 @@ impl State {
         if let Some(giving_way) = &mut self.giving_way {
             return Some(giving_way.beginning(now, self.limit));
         }
-        if self.starting && self.introducing {
-            // The connections come one after the other, and the calls with them.
-            return None;
-        }
         let rate = self.rate.get().unwrap_or_default();
         let round_trip = self.delay.get()?;
         let floor = self.floor.get().unwrap_or(round_trip);
@@ -417,6 +425,13 @@ impl State {
             round_trip,
             rate,
             phase,
+            // For the number of calls to be what makes the data grow.
+            start: count(GROWTH)
+                + if self.first_start {
+                    count(self.limit) / ROUND_TRIPS
+                } else {
+                    0.0
+                },
             first,
         };
         self.pace.beginning(now, octets, way)
@@ -454,6 +469,7 @@ impl State {
 
     fn end_start(&mut self) {
         self.starting = false;
+        self.draining |= std::mem::replace(&mut self.first_start, false);
         self.start_trip = None;
         self.long_trip = false;
     }
@@ -478,6 +494,10 @@ impl State {
         if replying > ROOM_SLACK * needed {
             self.room_since = None;
             return;
+        }
+        if std::mem::replace(&mut self.draining, false) {
+            // What was measured of its bursts is too much.
+            self.load = Most::default();
         }
         let since = *self.room_since.get_or_insert(now);
         self.starting |= now.duration_since(since).as_secs_f64() > ROOM_TIME * call;
@@ -514,25 +534,26 @@ impl Permit {
         }
     }
 
-    /// Waits for what comes next of the reply; `None` if that does not come while replies to others do. Of a
-    /// large call it is waited for: only peers that recover by themselves are asked for so much.
+    /// Waits for what comes next of the reply; `None` if that does not come while replies to others do, or for twice
+    /// as long. Of a large call it is waited for: only peers that recover by themselves are asked for so much.
     pub(crate) async fn unless_stuck<T>(&self, next: impl Future<Output = T>) -> Option<T> {
         if self.octets > LARGE {
             return Some(next.await);
         }
         tokio::pin!(next);
-        loop {
-            let (before, call) = {
-                let state = self.window.lock();
-                let call = state.delay.get().unwrap_or_default() * ROUND_TRIPS;
-                (state.came, Duration::from_secs_f64(call))
-            };
-            match tokio::time::timeout(call.max(STUCK), &mut next).await {
-                Ok(next) => return Some(next),
-                Err(_) if self.window.lock().came > before => return None,
-                Err(_) => {}
-            }
+        let (before, long) = {
+            let state = self.window.lock();
+            let long = state.delay.get().unwrap_or_default() * STUCK_TRIPS;
+            (state.came, Duration::from_secs_f64(long).max(STUCK))
+        };
+        if let Ok(next) = tokio::time::timeout(long, &mut next).await {
+            return Some(next);
         }
+        let others_go_on = self.window.lock().came > before;
+        if others_go_on {
+            return None;
+        }
+        tokio::time::timeout(long, next).await.ok()
     }
 
     /// So many octets of the reply came.

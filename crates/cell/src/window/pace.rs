@@ -16,15 +16,13 @@ use tokio::time::Instant;
 
 use super::{DELAY_FLOOR, LIFETIME, bytes_of};
 
-/// Calls that may begin in one round trip at the start.
-const START_BEGINNINGS: f64 = 8.0;
 /// Calls begin as fast as to bring the data this much faster than it has come: the rate can grow,
 /// and what bursts there are stay small.
 const GAIN: f64 = 1.1;
 /// The same at the start.
 const START_GAIN: f64 = 1.25;
 /// The same while the queue is to run empty.
-const DRAIN_GAIN: f64 = 0.8;
+const DRAIN_GAIN: f64 = 0.7;
 /// The same where the queue is not ours alone.
 const DEEP_DRAIN_GAIN: f64 = 0.2;
 /// The first of these for those who come first: the limit decides what they have of the way.
@@ -42,6 +40,8 @@ pub(super) struct Way {
     /// In octets a second; 0 if unknown.
     pub(super) rate: f64,
     pub(super) phase: Phase,
+    /// Calls that may begin in a round trip at the start, whatever the rate.
+    pub(super) start: f64,
     /// Whether somebody who comes first uses it.
     pub(super) first: bool,
 }
@@ -76,7 +76,7 @@ impl Pace {
         }
         // A large call is not to leave the link empty for the want of others.
         let (gain, least) = match way.phase {
-            Phase::Starting => (START_GAIN, START_BEGINNINGS),
+            Phase::Starting => (START_GAIN, way.start),
             _ => (self.gain(now, way), 1.0),
         };
         let beginnings = gain * rate * round_trip / bytes_of(octets.max(1));
@@ -106,11 +106,14 @@ impl Pace {
 mod tests {
     use super::*;
 
+    const START: f64 = 8.0;
+
     fn way(round_trip: f64, rate: f64, phase: Phase) -> Way {
         Way {
             round_trip,
             rate,
             phase,
+            start: START,
             first: false,
         }
     }
@@ -150,10 +153,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn large_and_unmeasured_calls_do_not_wait_long() {
         let now = Instant::now();
-        for (phase, expected) in [
-            (Phase::Alone, 0.1),
-            (Phase::Starting, 0.1 / START_BEGINNINGS),
-        ] {
+        for (phase, expected) in [(Phase::Alone, 0.1), (Phase::Starting, 0.1 / START)] {
             for (octets, rate) in [(1 << 30, 1e7), (100_000, 0.0)] {
                 let mut pace = Pace::default();
                 let way = way(0.1, rate, phase);

@@ -14,13 +14,13 @@ use bytes::Bytes;
 use crate::world::{Cell, World};
 
 const VOLUME: u32 = 10;
-const LENGTH: usize = 3_000_001;
+pub(crate) const LENGTH: usize = 3_000_001;
 
-fn contents() -> Vec<u8> {
+pub(crate) fn contents() -> Vec<u8> {
     (0..=250).cycle().take(LENGTH).collect()
 }
 
-fn world() -> World {
+pub(crate) fn world() -> World {
     let mut world = World::default();
     world.volume("root.cell", VOLUME, None);
     let root = Fid::root(VolumeId(VOLUME));
@@ -39,7 +39,7 @@ async fn find(cell: &Cell, name: &str) -> Node {
     }
 }
 
-async fn fetch(cell: &Cell, name: &str) -> Result<(Fetched, Vec<u8>), Error> {
+pub(crate) async fn fetch(cell: &Cell, name: &str) -> Result<(Fetched, Vec<u8>), Error> {
     let node = find(cell, name).await;
     let sink = Arc::new(Memory::default());
     let fetch = cell

@@ -4,5 +4,7 @@ mod changes;
 mod credentials;
 mod fetches;
 mod paths;
+mod readers;
 mod sites;
+mod slow;
 mod world;

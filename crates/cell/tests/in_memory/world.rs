@@ -2,23 +2,26 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use afar_cell::{Client, Config};
 use afar_dir::{DirectoryBuilder, EntryId};
-use afar_net::{AbortCode, Endpoint, RxNull, ServerSecurity, Service};
+use afar_net::{AbortCode, Endpoint, RxNull, ServerSecurity, Service, Udp};
 use afar_rpc::{Caller, FetchSink, StoreSource, rxafs, rxafscb, vl};
 use afar_types::{
-    CallBack, CallBacks, FetchStatus, Fid, FileName, FileType, NvldbEntry, SiteFlags, Statuses,
-    StoreStatus, VldbFlags, VolSync, VolumeId,
+    AfsUuid, CallBack, CallBacks, Capabilities, FetchStatus, Fid, FileName, FileType, NvldbEntry,
+    SiteFlags, Statuses, StoreStatus, VldbFlags, VolSync, VolumeId,
 };
 use afar_xdr::CharArray;
 use bytes::Bytes;
 
+use crate::slow::Slow;
+
+const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 const ENOENT: i32 = 2;
 const EEXIST: i32 = 17;
 /// What a call ends with that was not answered: RX_CALL_DEAD.
@@ -47,6 +50,8 @@ pub(crate) struct World {
     pub(crate) no_entry_n: bool,
     /// More sites of the volumes' read-only members than 127.0.0.1.
     pub(crate) more_sites: Vec<Ipv4Addr>,
+    /// No host but the first gets to be known.
+    pub(crate) one_host: bool,
 }
 
 /// Counts of what was asked.
@@ -71,6 +76,21 @@ pub(crate) struct Counts {
     pub(crate) not_done: AtomicU64,
     /// Parts of files stored.
     pub(crate) stores: AtomicU64,
+    /// The host that asked first.
+    pub(crate) first: OnceLock<SocketAddr>,
+    /// What each host asked for.
+    pub(crate) hosts: Mutex<BTreeMap<SocketAddr, Host>>,
+}
+
+/// What a host asked for.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Host {
+    pub(crate) statuses: u64,
+    pub(crate) fetches: u64,
+    /// Times it gave all its promises back.
+    pub(crate) gave_back: u64,
+    /// Who it said it is when its connection was new.
+    pub(crate) uuid: Option<AfsUuid>,
 }
 
 /// Both services of the cell.
@@ -181,11 +201,34 @@ impl Cell {
         locations: Vec<Arc<dyn ServerSecurity>>,
         adjust: impl FnOnce(&mut Config),
     ) -> Self {
-        let bind = || {
-            let loopback = "127.0.0.1:0".parse().unwrap();
-            Endpoint::bind(loopback, afar_net::Config::default()).unwrap()
+        Self::start_at(bind(), world, files, locations, adjust)
+    }
+
+    /// The same with servers that know nothing of afar, at the end of a long way.
+    pub(crate) fn start_far(
+        world: World,
+        delay: Duration,
+        adjust: impl FnOnce(&mut Config),
+    ) -> Self {
+        let mut config = afar_net::Config::default();
+        config.rx.extension = false;
+        let socket = Slow {
+            udp: Udp::bind(LOOPBACK, config.receive_buffer, config.send_buffer).unwrap(),
+            delay,
+            coming: VecDeque::new(),
         };
-        let endpoint = bind();
+        let endpoint = Endpoint::with_socket(socket, config).unwrap();
+        let open: Vec<Arc<dyn ServerSecurity>> = vec![Arc::new(RxNull)];
+        Self::start_at(endpoint, world, open.clone(), open, adjust)
+    }
+
+    fn start_at(
+        endpoint: Endpoint,
+        world: World,
+        files: Vec<Arc<dyn ServerSecurity>>,
+        locations: Vec<Arc<dyn ServerSecurity>>,
+        adjust: impl FnOnce(&mut Config),
+    ) -> Self {
         let address = endpoint.local_addr();
         let servers = Servers {
             world: Arc::new(Mutex::new(world)),
@@ -206,6 +249,10 @@ impl Cell {
         let client = Client::new(bind(), config).unwrap();
         Self { servers, client }
     }
+}
+
+fn bind() -> Endpoint {
+    Endpoint::bind(LOOPBACK, afar_net::Config::default()).unwrap()
 }
 
 fn serve_files(endpoint: &Endpoint, security: Vec<Arc<dyn ServerSecurity>>, servers: &Servers) {
@@ -246,6 +293,7 @@ impl Servers {
 
     /// What a real server does when it meets a client: asks who it is before it answers.
     async fn meet(&self, caller: &Caller) {
+        self.counts.first.get_or_init(|| caller.peer);
         if self.counts.introduced.fetch_add(1, Ordering::SeqCst) > 0 {
             return;
         }
@@ -260,6 +308,18 @@ impl Servers {
         back.init_call_back_state3(uuid).await.unwrap();
         assert_eq!(back.who_are_you().await.unwrap().host.uuid, uuid);
         back.probe().await.unwrap();
+    }
+
+    /// Counts what a host asks for.
+    fn count(&self, caller: &Caller, count: impl FnOnce(&mut Host)) {
+        count(
+            self.counts
+                .hosts
+                .lock()
+                .unwrap()
+                .entry(caller.peer)
+                .or_default(),
+        );
     }
 
     async fn send(
@@ -451,6 +511,7 @@ impl rxafs::Service for Servers {
         request: rxafs::fetch_status::Request,
     ) -> Result<rxafs::fetch_status::Reply, AbortCode> {
         self.meet(caller).await;
+        self.count(caller, |host| host.statuses += 1);
         Ok(rxafs::fetch_status::Reply {
             status: self.vnode(request.fid)?.status,
             callback: CallBack::default(),
@@ -494,6 +555,7 @@ impl rxafs::Service for Servers {
         data: &mut FetchSink<'_>,
     ) -> Result<rxafs::fetch_data64::Reply, AbortCode> {
         self.meet(caller).await;
+        self.count(caller, |host| host.fetches += 1);
         if self.world.lock().unwrap().old_server {
             return Err(AbortCode::RXGEN_OPCODE);
         }
@@ -642,11 +704,35 @@ impl rxafs::Service for Servers {
         })
     }
 
+    async fn get_capabilities(
+        &self,
+        caller: &Caller,
+        _: rxafs::get_capabilities::Request,
+    ) -> Result<rxafs::get_capabilities::Reply, AbortCode> {
+        self.meet(caller).await;
+        let is_first = self.counts.first.get() == Some(&caller.peer);
+        if self.world.lock().unwrap().one_host && !is_first {
+            std::future::pending::<()>().await;
+        }
+        let connection = self
+            .endpoint
+            .connect(caller.peer, rxafscb::SERVICE, Arc::new(RxNull));
+        let told = rxafscb::Client::new(connection)
+            .tell_me_about_yourself()
+            .await
+            .unwrap();
+        self.count(caller, |host| host.uuid = Some(told.host.uuid));
+        Ok(rxafs::get_capabilities::Reply {
+            capabilities: Capabilities::new(vec![]).unwrap(),
+        })
+    }
+
     async fn give_up_all_call_backs(
         &self,
-        _: &Caller,
+        caller: &Caller,
         _: rxafs::give_up_all_call_backs::Request,
     ) -> Result<rxafs::give_up_all_call_backs::Reply, AbortCode> {
+        self.count(caller, |host| host.gave_back += 1);
         self.counts.given_up.fetch_add(1, Ordering::SeqCst);
         Ok(rxafs::give_up_all_call_backs::Reply {})
     }

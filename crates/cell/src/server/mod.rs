@@ -1,57 +1,45 @@
 //! A file server as the client knows it: connections, liveness, calls at a time.
 //!
-//! An OpenAFS file server asks who the client is (TellMeAboutYourself) for each new connection, before
-//! it answers the first call on it; calls on other new connections meanwhile get VBUSY. So
-//! connections are introduced one after the other: the next one soon after the server has asked for
-//! the one before, which makes nearly one a round trip. A server begins no call while it asks, so those that
-//! will be needed are begun early, without a pause until it is known how many suffice, and few are
-//! added later.
+//! - `introduction`: how a server gets to know our connections; `lanes`: which of their channels are free
+//! - `hosts`: that it knows more of us than one
 
-use std::collections::VecDeque;
+mod hosts;
+mod introduction;
+mod lanes;
+
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use afar_net::{Endpoint, PeerStats};
+use afar_net::PeerStats;
 use afar_rpc::{RpcError, rxafs};
 use afar_types::error::{
     VBUSY, VMOVED, VNOSERVICE, VNOVOL, VOFFLINE, VRESTARTING, VSALVAGE, VSALVAGING,
 };
-use tokio::sync::{Mutex as AsyncMutex, MutexGuard, Semaphore};
+use tokio::sync::{Mutex as AsyncMutex, MutexGuard};
 use tokio::time::Instant;
 
-use crate::callback::CallbackService;
 use crate::class::Class;
 use crate::credentials::{Access, Secured, connect, is_refusal};
 use crate::error::Error;
 use crate::preferences::{Distance, Preferences, ServerKind};
 use crate::window::Window;
+use lanes::{CHANNELS, Lanes, Link};
 
-/// Calls that can run at a time on one Rx connection.
-const CHANNELS: usize = 4;
-/// Lanes there may be whatever the window is.
-const BASIC_LANES: usize = 16;
-/// When the window allows this many calls more, there are to be more.
-const LANES_SHORT: usize = 8;
+pub(crate) use hosts::{Host, Hosts};
+
 /// A round trip this short makes a link a short one.
 pub(crate) const NEAR: Duration = Duration::from_millis(2);
-/// Lanes that are enough there.
-const NEAR_LANES: usize = 16;
-/// Between our answer to a server's question and the next connection, at least.
-const ANSWER_TIME: Duration = Duration::from_millis(2);
-/// The part of a round trip that is left to the calls that have waited meanwhile: a server whose threads all
-/// wait begins few at a time. Of the parts tried at 230 ms, this one fills the link soonest.
-const ANSWER_TRIPS: f64 = 0.25;
-/// Times a busy server is asked to take a connection.
-const INTRODUCTIONS: usize = 6;
-/// The first pause between these.
-const BUSY_PAUSE: Duration = Duration::from_millis(20);
 /// How long a server that did not answer is asked last.
 const DOWN_TIME: Duration = Duration::from_secs(60);
 /// After so long it is tried again whether a server understands what it did not: it may be another
 /// program by now.
 const OLD_TIME: Duration = Duration::from_secs(3600);
+/// When nothing was read for so long, promises to those who read are given back.
+const READ_TIME: Duration = Duration::from_secs(20);
+/// An OpenAFS server forgets a connection that was not used for 700 s.
+const CONNECTION_TIME: Duration = Duration::from_secs(600);
 /// How often a server is asked for the same share again, as what is known of a path may have been forgotten.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// How long a server gets to take promises back.
@@ -61,15 +49,19 @@ const GIVE_UP_LIMIT: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub struct FileServer {
     address: SocketAddr,
-    endpoint: Endpoint,
-    callbacks: CallbackService,
+    hosts: Arc<Hosts>,
     access: Arc<Access>,
-    lanes: Mutex<Lanes>,
-    /// One permit for each free lane.
-    free_lanes: Semaphore,
+    /// Of the first host.
+    lanes: Lanes,
+    /// Of the hosts that only read data.
+    reading: Lanes,
+    /// When one of these was last taken, unless their promises were given back since.
+    read: Lately,
     /// Whether an RPC of this user was ever answered. Before, one at a time is sent.
     known: AtomicBool,
     introduction: AsyncMutex<()>,
+    /// Calls at a time that were to be made ready for.
+    prepared: AtomicUsize,
     peer: Arc<Peer>,
     window: Arc<Window>,
     /// For what gives way to all that the other is for.
@@ -86,6 +78,11 @@ struct Peer {
     /// When it last did not understand a request with 64-bit places.
     old: Lately,
     calls: AtomicU64,
+    /// When it was last found that data is best read from it by the first host: it is near, or an afar server, or
+    /// there is no other host.
+    direct: Lately,
+    /// When it last did not get to know the others.
+    refusing: Lately,
     /// More shares of the way than one that it was asked for, and when it last was.
     asked: Mutex<Option<(u8, Instant)>>,
 }
@@ -95,14 +92,14 @@ struct Peer {
 struct Lately(Mutex<Option<Instant>>);
 
 impl Lately {
-    /// It is so now.
-    fn note(&self) {
-        *self.lock() = Some(Instant::now());
+    /// It is so now. Says whether it ever was, unless that is forgotten.
+    fn note(&self) -> bool {
+        self.lock().replace(Instant::now()).is_some()
     }
 
-    /// It is no longer so.
-    fn forget(&self) {
-        *self.lock() = None;
+    /// It is no longer so. Says whether it was.
+    fn forget(&self) -> bool {
+        self.lock().take().is_some()
     }
 
     /// Whether it was so within this time.
@@ -115,32 +112,21 @@ impl Lately {
     }
 }
 
-/// Connections and their free channels.
-#[derive(Debug, Default)]
-struct Lanes {
-    connections: Vec<Link>,
-    /// The one to take next is in front.
-    free: VecDeque<usize>,
-    /// Lanes there should be.
-    wanted: usize,
-    /// Whether a task is introducing connections.
-    growing: bool,
-}
-
-/// A connection, and how it is secured.
-#[derive(Debug, Clone)]
-struct Link {
-    client: rxafs::Client,
-    secured: Option<Secured>,
-}
-
 /// A channel of a connection, for one call at a time.
 #[derive(Debug)]
 pub(crate) struct Lane {
     server: Arc<FileServer>,
+    by: By,
     number: usize,
     link: Link,
     failed: bool,
+}
+
+/// By which hosts a server is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum By {
+    First,
+    Readers,
 }
 
 /// What an RPC's failure means for where to go next.
@@ -160,21 +146,21 @@ pub(crate) enum Verdict {
 
 impl FileServer {
     pub(crate) fn new(
-        endpoint: Endpoint,
-        callbacks: CallbackService,
+        hosts: Arc<Hosts>,
         address: SocketAddr,
         access: Arc<Access>,
         calls: Option<usize>,
     ) -> Self {
         Self {
             address,
-            endpoint,
-            callbacks,
+            hosts,
             access,
-            lanes: Mutex::default(),
-            free_lanes: Semaphore::new(0),
+            lanes: Lanes::new(),
+            reading: Lanes::new(),
+            read: Lately::default(),
             known: AtomicBool::new(false),
             introduction: AsyncMutex::new(()),
+            prepared: AtomicUsize::new(0),
             peer: Arc::default(),
             window: Arc::new(Window::new(calls)),
             idle: Arc::new(Window::giving_way(calls)),
@@ -185,13 +171,14 @@ impl FileServer {
     pub(crate) fn seen_by(&self, access: Access) -> Self {
         Self {
             address: self.address,
-            endpoint: self.endpoint.clone(),
-            callbacks: self.callbacks.clone(),
+            hosts: Arc::clone(&self.hosts),
             access: Arc::new(access),
-            lanes: Mutex::default(),
-            free_lanes: Semaphore::new(0),
+            lanes: Lanes::new(),
+            reading: Lanes::new(),
+            read: Lately::default(),
             known: AtomicBool::new(false),
             introduction: AsyncMutex::new(()),
+            prepared: AtomicUsize::new(0),
             peer: Arc::clone(&self.peer),
             window: Arc::clone(&self.window),
             idle: Arc::clone(&self.idle),
@@ -248,17 +235,20 @@ impl FileServer {
             Some((before, at)) => before == shares && now.duration_since(at) < ASK_AGAIN,
         };
         if !is_asked {
-            self.endpoint.ask_for_shares(self.address, shares);
+            let endpoint = &self.hosts.first.endpoint;
+            endpoint.ask_for_shares(self.address, shares);
             *asked = (shares > 1).then_some((shares, now));
         }
     }
 
-    /// Tells the window how long the way is, while that tells it when it has started.
-    pub(crate) async fn watch_start(&self) {
-        if self.window.wants_round_trip()
-            && let Some(round_trip) = self.path().await.and_then(|path| path.rtt_ping)
-        {
-            self.window.note_round_trip(round_trip);
+    /// Tells the window how long the way is, while that tells it when it has started. A host measures it while
+    /// it has calls, so it is asked by that of this one.
+    pub(crate) async fn watch_start(&self, lane: &Lane) {
+        if self.window.wants_round_trip() {
+            let path = lane.link.host.endpoint.peer_stats(self.address).await;
+            if let Some(round_trip) = path.and_then(|path| path.rtt_ping) {
+                self.window.note_round_trip(round_trip);
+            }
         }
     }
 
@@ -303,7 +293,7 @@ impl FileServer {
 
     /// What is known of the path to it.
     pub async fn path(&self) -> Option<PeerStats> {
-        self.endpoint.peer_stats(self.address).await
+        self.hosts.first.endpoint.peer_stats(self.address).await
     }
 
     /// A channel for a call. Of a new server only one caller gets past this until a call was
@@ -322,53 +312,73 @@ impl FileServer {
 
     /// The first channel of a server not yet known.
     async fn first_lane(self: &Arc<Self>) -> Result<Lane, Error> {
-        if self.lock_lanes().connections.is_empty() {
-            let link = self.connect().await?;
-            // Only one caller at a time comes here.
-            self.lock_lanes().connections.push(link);
-        }
-        Ok(self.take(&self.lock_lanes(), 0))
+        let link = match self.lanes.first() {
+            Some(link) => link,
+            None => {
+                let link = self.connect(&self.hosts.first).await?;
+                // Only one caller at a time comes here.
+                self.lanes.add(link.clone());
+                link
+            }
+        };
+        Ok(self.lane_of(By::First, 0, link))
     }
 
     /// A free channel of a server that is known; connections are added if there is none.
-    pub(crate) async fn known_lane(self: &Arc<Self>) -> Lane {
-        if self.free_lanes.available_permits() == 0 {
-            let lanes = self.lock_lanes().connections.len() * CHANNELS;
-            let limit = self.window.limit().max(self.idle.limit());
-            if self.window.is_starting() && limit > lanes {
-                // Until it is known how many suffice, one after the other without a pause.
-                self.want(limit + LANES_SHORT);
-            } else if are_few(lanes, limit) {
-                self.want(lanes + 1);
-            }
+    async fn known_lane(self: &Arc<Self>) -> Lane {
+        if self.lanes.is_taken() {
+            self.want_more();
         }
-        // The semaphore is never closed.
-        if let Ok(permit) = self.free_lanes.acquire().await {
-            permit.forget();
-        }
-        let mut lanes = self.lock_lanes();
-        let number = lanes.free.pop_front().unwrap_or_default();
-        self.take(&lanes, number)
+        let (number, link) = self.lanes.take().await;
+        self.lane_of(By::First, number, link)
     }
 
-    fn take(self: &Arc<Self>, lanes: &Lanes, number: usize) -> Lane {
+    /// A free channel for a call that only reads data, and whose reply's promise is not used.
+    pub(crate) async fn data_lane(self: &Arc<Self>) -> Lane {
+        let are_open = self.reading.are_open();
+        if !self.is_read_by_readers() || !are_open && !self.lanes.is_taken() {
+            return self.known_lane().await;
+        }
+        self.want_readers();
+        let (by, (number, link)) = tokio::select! {
+            biased;
+            reading = self.reading.take() => (By::Readers, reading),
+            // Until the readers are introduced.
+            first = self.lanes.take(), if !are_open => (By::First, first),
+        };
+        if by == By::Readers && !self.read.note() {
+            let server = Arc::downgrade(self);
+            tokio::spawn(async move { give_back_later(&server).await });
+        }
+        self.lane_of(by, number, link)
+    }
+
+    fn lane_of(self: &Arc<Self>, by: By, number: usize, link: Link) -> Lane {
         self.peer.calls.fetch_add(1, Ordering::Relaxed);
         Lane {
             server: Arc::clone(self),
+            by,
             number,
-            link: lanes.connections[number / CHANNELS].clone(),
+            link,
             failed: false,
         }
     }
 
-    async fn connect(&self) -> Result<Link, Error> {
-        let secured = self.access.secured().await?;
-        Ok(self.link(secured))
+    fn lanes(&self, by: By) -> &Lanes {
+        match by {
+            By::First => &self.lanes,
+            By::Readers => &self.reading,
+        }
     }
 
-    fn link(&self, secured: Option<Secured>) -> Link {
+    async fn connect(&self, host: &Arc<Host>) -> Result<Link, Error> {
+        let secured = self.access.secured().await?;
+        Ok(self.link(host, secured))
+    }
+
+    fn link(&self, host: &Arc<Host>, secured: Option<Secured>) -> Link {
         let connection = connect(
-            &self.endpoint,
+            &host.endpoint,
             self.address,
             rxafs::SERVICE,
             secured.as_ref(),
@@ -376,123 +386,25 @@ impl FileServer {
         Link {
             client: rxafs::Client::new(connection),
             secured,
+            host: Arc::clone(host),
         }
     }
 
     /// Replaces the connections with a token that is refused by such with a newer one. Says whether
     /// there is one. Calls that run on the old connections end there.
     pub(crate) async fn renew(&self, refused: &Secured) -> Result<bool, Error> {
-        let is_refused = |link: &Link| link.secured.as_ref().is_some_and(|used| used.is(refused));
-        if !self.lock_lanes().connections.iter().any(is_refused) {
+        let all = [&self.lanes, &self.reading];
+        if !all.iter().any(|lanes| lanes.has(refused)) {
             // Another call was here before.
             return Ok(true);
         }
         let Some(newer) = self.access.newer(refused).await? else {
             return Ok(false);
         };
-        let mut lanes = self.lock_lanes();
-        for link in lanes.connections.iter_mut().filter(|link| is_refused(link)) {
-            *link = self.link(Some(newer.clone()));
+        for lanes in all {
+            lanes.replace(refused, |link| self.link(&link.host, Some(newer.clone())));
         }
         Ok(true)
-    }
-
-    /// Has connections introduced until there are so many lanes, in the background.
-    pub(crate) fn want(self: &Arc<Self>, number: usize) {
-        if !self.is_known() {
-            return;
-        }
-        let mut lanes = self.lock_lanes();
-        lanes.wanted = lanes.wanted.max(number);
-        let enough = lanes.connections.len() * CHANNELS >= lanes.wanted;
-        if !enough && !std::mem::replace(&mut lanes.growing, true) {
-            self.window.introducing(true);
-            let server = Arc::clone(self);
-            tokio::spawn(async move { server.grow().await });
-        }
-    }
-
-    /// Introduces connections, one after the other, until there are enough.
-    async fn grow(self: Arc<Self>) {
-        let mut questions = self.callbacks.questions();
-        let rtt = self.path().await.and_then(|path| path.rtt_min);
-        let most = match rtt {
-            Some(rtt) if rtt < NEAR => NEAR_LANES,
-            _ => usize::MAX,
-        };
-        let pause = rtt.unwrap_or_default().mul_f64(ANSWER_TRIPS);
-        let pause = pause.max(ANSWER_TIME);
-        loop {
-            if self.has_grown(most) {
-                return;
-            }
-            let link = match self.connect().await {
-                Ok(link) => link,
-                Err(error) => {
-                    tracing::debug!("no more connections to {}: {error}", self.address);
-                    self.lock_lanes().growing = false;
-                    self.window.introducing(false);
-                    return;
-                }
-            };
-            let connection = link.client.clone();
-            let number = {
-                let mut lanes = self.lock_lanes();
-                lanes.connections.push(link);
-                lanes.connections.len() - 1
-            };
-            let server = Arc::clone(&self);
-            let introduced =
-                tokio::spawn(async move { server.introduce(&connection, number).await });
-            let asked = async {
-                loop {
-                    match questions.recv().await {
-                        Ok(address) if address != self.address => {}
-                        _ => break,
-                    }
-                }
-                // The server must have our answer before it sees the next connection.
-                tokio::time::sleep(pause).await;
-            };
-            tokio::select! {
-                _ = introduced => {}
-                () = asked => {}
-            }
-        }
-    }
-
-    /// Whether there are as many lanes as there should be. If so, nobody is adding any more.
-    fn has_grown(&self, most: usize) -> bool {
-        let mut lanes = self.lock_lanes();
-        lanes.growing = lanes.connections.len() * CHANNELS < lanes.wanted.min(most);
-        self.window.introducing(lanes.growing);
-        !lanes.growing
-    }
-
-    /// Makes the first call on a connection, and its channels free for others then.
-    async fn introduce(&self, connection: &rxafs::Client, number: usize) {
-        let mut pause = BUSY_PAUSE;
-        for _ in 0..INTRODUCTIONS {
-            match connection.get_capabilities().await {
-                Err(error) if verdict(&error) == Verdict::Busy => {
-                    tokio::time::sleep(pause).await;
-                    pause *= 2;
-                }
-                // Other errors come again at the first call that matters, and are told then.
-                _ => break,
-            }
-        }
-        self.free(number * CHANNELS..(number + 1) * CHANNELS);
-    }
-
-    fn free(&self, numbers: std::ops::Range<usize>) {
-        let count = numbers.len();
-        self.lock_lanes().free.extend(numbers);
-        self.free_lanes.add_permits(count);
-    }
-
-    fn lock_lanes(&self) -> std::sync::MutexGuard<'_, Lanes> {
-        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Asks whether it is there, by what it must know its callers for (RXAFS GetCapabilities): one
@@ -521,7 +433,7 @@ impl FileServer {
         self.peer.met.store(true, Ordering::Release);
         if !self.known.swap(true, Ordering::AcqRel) {
             // The first channel is in use by the call that was answered.
-            self.free(1..CHANNELS);
+            self.lanes.free(1..CHANNELS);
         }
     }
 
@@ -547,17 +459,48 @@ impl FileServer {
 
     /// Gives all promises back, so that the server need not look for us when files change.
     pub(crate) async fn give_up_callbacks(self: &Arc<Self>) {
-        if !self.is_known() {
-            return;
+        if self.is_known() {
+            self.give_back(&self.known_lane().await.link).await;
         }
-        let lane = self.known_lane().await;
-        let asked =
-            tokio::time::timeout(GIVE_UP_LIMIT, lane.client().give_up_all_call_backs()).await;
-        match asked {
+    }
+
+    /// Gives back what those who read from it were promised.
+    pub(crate) async fn give_back_what_was_read(&self) {
+        if self.read.forget() {
+            for link in self.reading.of_each_host() {
+                self.give_back(&link).await;
+            }
+        }
+    }
+
+    async fn give_back(&self, link: &Link) {
+        let asked = link.client.give_up_all_call_backs();
+        match tokio::time::timeout(GIVE_UP_LIMIT, asked).await {
             Ok(Ok(_)) => {}
             Ok(Err(error)) => tracing::debug!("{error}: {}", error.cause),
             Err(_) => tracing::debug!("{} did not take promises back in time", self.address),
         }
+    }
+}
+
+/// Gives back what those who read from a server were promised, once nothing was read for a while, and forgets their
+/// connections when it has forgotten them.
+async fn give_back_later(server: &Weak<FileServer>) {
+    loop {
+        tokio::time::sleep(READ_TIME).await;
+        let Some(server) = server.upgrade() else {
+            return;
+        };
+        if !server.read.within(READ_TIME) {
+            server.give_back_what_was_read().await;
+            break;
+        }
+    }
+    tokio::time::sleep(CONNECTION_TIME).await;
+    if let Some(server) = server.upgrade()
+        && !server.read.within(CONNECTION_TIME)
+    {
+        server.reading.clear();
     }
 }
 
@@ -571,8 +514,7 @@ impl Lane {
         self.link.secured.as_ref()
     }
 
-    /// The call failed: the channel is to rest a while before it is used again, as the server's side
-    /// of it may still be busy with the call.
+    /// The call failed.
     pub(crate) fn failed(&mut self) {
         self.failed = true;
     }
@@ -581,26 +523,12 @@ impl Lane {
 impl Drop for Lane {
     fn drop(&mut self) {
         // Until a server is known its first channel is whoever's turn it is to try.
-        if !self.server.is_known() {
-            return;
+        if self.server.is_known() {
+            self.server
+                .lanes(self.by)
+                .put_back(self.number, self.failed);
         }
-        let mut lanes = self.server.lock_lanes();
-        if self.failed {
-            lanes.free.push_back(self.number);
-        } else {
-            // The one used last has its windows open.
-            lanes.free.push_front(self.number);
-        }
-        drop(lanes);
-        self.server.free_lanes.add_permits(1);
     }
-}
-
-/// Whether there should be another connection when all lanes are taken. While a server is introduced
-/// to one, it begins no call on any other, and those that waited burst together: that costs more
-/// than a few calls bring.
-fn are_few(lanes: usize, limit: usize) -> bool {
-    lanes < BASIC_LANES || limit >= lanes + LANES_SHORT
 }
 
 /// What a failure means.
@@ -638,7 +566,7 @@ pub(crate) fn may_be_done(error: &RpcError) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use afar_net::{AbortCode, CallError};
+    use afar_net::{AbortCode, CallError, Endpoint};
     use afar_rpc::RpcCause;
 
     use super::*;
@@ -681,26 +609,19 @@ mod tests {
         assert!(may_be_done(&failure(CallError::Dead)));
     }
 
-    #[test]
-    fn connections_are_added_for_many_calls_only() {
-        assert!(are_few(12, 4));
-        assert!(are_few(72, 80));
-        assert!(!are_few(72, 79) && !are_few(16, 16));
-    }
-
     #[tokio::test]
     async fn users_share_what_is_known_of_a_server_but_no_connection() {
         let loopback = "127.0.0.1:0".parse().unwrap();
         let endpoint = Endpoint::bind(loopback, afar_net::Config::default()).unwrap();
-        let callbacks = CallbackService::start(&endpoint);
+        let hosts = Arc::new(Hosts::new(Host::start(endpoint)));
         let address = "127.0.0.1:9".parse().unwrap();
         let access = || Access::new("example.org".parse().unwrap(), None);
-        let server = FileServer::new(endpoint, callbacks, address, Arc::new(access()), None);
+        let server = FileServer::new(hosts, address, Arc::new(access()), None);
         let (server, other) = (Arc::new(server.seen_by(access())), Arc::new(server));
         drop(server.lane().await.unwrap());
         server.answered();
         assert!(server.is_known() && other.is_met() && !other.is_known());
-        assert!(other.lock_lanes().connections.is_empty());
+        assert_eq!(other.lanes.count(), 0);
         other.silent();
         assert!(server.is_down());
         server.answered();
@@ -716,10 +637,10 @@ mod tests {
     async fn lanes_are_reused_and_failed_ones_rest() {
         let loopback = "127.0.0.1:0".parse().unwrap();
         let endpoint = Endpoint::bind(loopback, afar_net::Config::default()).unwrap();
-        let callbacks = CallbackService::start(&endpoint);
+        let hosts = Arc::new(Hosts::new(Host::start(endpoint)));
         let address = "127.0.0.1:9".parse().unwrap();
         let access = Arc::new(Access::new("example.org".parse().unwrap(), None));
-        let server = FileServer::new(endpoint, callbacks, address, access, None);
+        let server = FileServer::new(hosts, address, access, None);
         let server = Arc::new(server);
         // Of a server not known there is one channel.
         let (lane, guard) = server.lane().await.unwrap();
@@ -740,5 +661,31 @@ mod tests {
         lane.failed();
         drop(lane);
         assert_ne!(server.known_lane().await.number, first);
+    }
+
+    #[tokio::test]
+    async fn lanes_are_taken_away_when_none_is_in_use() {
+        let loopback = "127.0.0.1:0".parse().unwrap();
+        let endpoint = Endpoint::bind(loopback, afar_net::Config::default()).unwrap();
+        let hosts = Arc::new(Hosts::new(Host::start(endpoint)));
+        let address = "127.0.0.1:9".parse().unwrap();
+        let access = Arc::new(Access::new("example.org".parse().unwrap(), None));
+        let server = FileServer::new(Arc::clone(&hosts), address, access, None);
+        let lanes = &server.reading;
+        for number in [0, 1, 1] {
+            let host = hosts.reader(number).unwrap().unwrap();
+            assert_ne!(
+                host.endpoint.local_addr(),
+                hosts.first.endpoint.local_addr()
+            );
+            lanes.open(lanes.add(server.link(&host, None)));
+        }
+        assert_eq!((lanes.count(), lanes.of_each_host().len()), (12, 2));
+        let (number, _) = lanes.take().await;
+        lanes.clear();
+        assert_eq!(lanes.count(), 12);
+        lanes.put_back(number, false);
+        lanes.clear();
+        assert!(lanes.count() == 0 && lanes.is_taken() && !lanes.are_open());
     }
 }
