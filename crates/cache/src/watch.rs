@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use crate::cache::Inner;
 
-/// Asks servers that have not been asked for anything, as long as there is a cache.
+/// Asks servers that have not been asked for anything by which they tell that, as long as there is a cache.
 pub(crate) async fn watch(cache: Weak<Inner>) {
     // The calls each server had when it was looked at last.
     let mut calls = BTreeMap::new();
@@ -25,7 +25,7 @@ pub(crate) async fn watch(cache: Weak<Inner>) {
         };
         let mut asked = JoinSet::new();
         for server in cache.client.servers() {
-            let (address, before) = (server.address(), server.calls());
+            let (address, before) = (server.address(), server.telling_calls());
             let idle = calls.insert(address, before) == Some(before);
             if idle {
                 // This call does not count.

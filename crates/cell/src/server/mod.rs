@@ -78,6 +78,8 @@ struct Peer {
     /// When it last did not understand a request with 64-bit places.
     old: Lately,
     calls: AtomicU64,
+    /// Those of them of the first host.
+    first_calls: AtomicU64,
     /// When it was last found that data is best read from it by the first host: it is near, or an afar server, or
     /// there is no other host.
     direct: Lately,
@@ -205,6 +207,12 @@ impl FileServer {
     #[must_use]
     pub fn calls(&self) -> u64 {
         self.peer.calls.load(Ordering::Relaxed)
+    }
+
+    /// Those of them by which it tells that it has forgotten its promises, if it has.
+    #[must_use]
+    pub fn telling_calls(&self) -> u64 {
+        self.peer.first_calls.load(Ordering::Relaxed)
     }
 
     /// The most fetch calls it had at a time.
@@ -355,6 +363,9 @@ impl FileServer {
 
     fn lane_of(self: &Arc<Self>, by: By, number: usize, link: Link) -> Lane {
         self.peer.calls.fetch_add(1, Ordering::Relaxed);
+        if by == By::First {
+            self.peer.first_calls.fetch_add(1, Ordering::Relaxed);
+        }
         Lane {
             server: Arc::clone(self),
             by,

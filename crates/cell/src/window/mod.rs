@@ -78,11 +78,11 @@ const LOAD_TIME: f64 = 2.0;
 /// What those get who come first, compared with others.
 const FIRST_SHARES: u8 = 3;
 /// Calls they are allowed for each that would suffice: where hundreds do, [`BASIC`] ones make no difference.
-const FIRST_GAIN: f64 = 1.4;
+const FIRST_GAIN: f64 = 1.3;
 /// For how long they do after a call of theirs has begun.
 const FIRST_TIME: Duration = Duration::from_secs(10);
 /// Calls that may be allowed more in a round trip.
-const GROWTH: usize = 8;
+const GROWTH: usize = 6;
 /// A call of which nothing comes for so long, and so many round trips, is stuck, if other calls go on: a lost packet
 /// comes sooner.
 const STUCK: Duration = Duration::from_secs(1);

@@ -49,7 +49,16 @@ async fn much_data_is_read_by_others_than_the_first_host() {
         assert!(begun.elapsed() < PATIENCE, "nobody else reads");
     }
     let before = hosts(&cell).0.fetches;
+    let calls = |all: fn(&afar_cell::FileServer) -> u64| all(&cell.client.servers()[0]);
+    let (all, telling) = (
+        calls(|server| server.calls()),
+        calls(|server| server.telling_calls()),
+    );
     fetch(&cell, "file").await.unwrap();
+    // What others are told is not told to the first.
+    let pieces = LENGTH as u64 / PIECE;
+    assert!(calls(|server| server.calls()) > all + pieces);
+    assert!(calls(|server| server.telling_calls()) < telling + pieces);
     let (first, others) = hosts(&cell);
     assert_eq!(
         first.fetches, before,
