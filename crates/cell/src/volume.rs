@@ -177,6 +177,13 @@ impl Volume {
             .clone()
     }
 
+    /// Whether the server to ask first was seen to be afar's when much was last asked of it.
+    #[must_use]
+    pub fn is_at_afar(&self) -> bool {
+        let sites = self.sites.read().unwrap_or_else(PoisonError::into_inner);
+        sites.first().is_some_and(|site| site.is_afar())
+    }
+
     fn set_sites(&self, sites: Vec<Arc<FileServer>>) {
         *self.sites.write().unwrap_or_else(PoisonError::into_inner) = sites;
     }

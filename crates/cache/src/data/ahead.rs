@@ -36,8 +36,10 @@ const PART: u64 = 1 << 20;
 const TIME: f64 = 20.0;
 /// How many times the setting that may be.
 const TIMES_MOST: u64 = 8;
-/// As much is asked for ahead of it at a time when that much is missing: it comes as evenly as it is read.
-const STEP: u64 = 8 << 20;
+/// As much is asked for ahead of it at a time when that much is missing: it comes as evenly as it is read. What is
+/// asked of an OpenAFS server comes as a burst a second later; an afar server sends evenly by itself.
+const STEP: u64 = 2 << 20;
+const STEP_AFAR: u64 = 8 << 20;
 /// The most that is asked for at a time.
 const STEP_MOST: u64 = 32 << 20;
 /// A reader that waited is taken for one that never does after this time.
@@ -85,6 +87,8 @@ struct Read<'a> {
     most: u64,
     /// The same of one who is slower than the way.
     most_paced: u64,
+    /// What is asked for ahead of that one at a time.
+    step: u64,
     now: Instant,
 }
 
@@ -153,7 +157,7 @@ impl Run {
         let (from, to) = (self.asked, self.next.saturating_add(window));
         // Of one who waits in large parts, before half of what is ahead is used.
         let step = if self.is_paced(read.now) {
-            STEP.min(window / 2)
+            read.step.min(window / 2)
         } else {
             window / 2
         };
@@ -219,6 +223,11 @@ impl Cache {
             length: status.length,
             most: most.min(room),
             most_paced: most.saturating_mul(TIMES_MOST).min(room),
+            step: if open.spot.vnode.volume.is_at_afar() {
+                STEP_AFAR
+            } else {
+                STEP
+            },
             now: Instant::now(),
         };
         let (next, class) = {
@@ -258,6 +267,7 @@ mod tests {
             length,
             most: 32 * MIB,
             most_paced: 64 * MIB,
+            step: STEP_AFAR,
             now,
         }
     }
@@ -365,6 +375,32 @@ mod tests {
         for (pace, ahead) in [(1, 16..=23), (8, 48..=65)] {
             let most = most_ahead(pace * MIB) / MIB;
             assert!(ahead.contains(&most), "{most} MiB at {pace} MiB/s");
+        }
+    }
+
+    #[test]
+    fn who_never_waits_asks_for_as_much_as_a_step() {
+        for step in [STEP, STEP_AFAR] {
+            let mut ahead = Ahead::default();
+            let begun = Instant::now();
+            let mut largest = 0;
+            for block in 0..400 {
+                let range = block * MIB..(block + 1) * MIB;
+                let now = begun + Duration::from_millis(125 * block);
+                let read = Read {
+                    step,
+                    ..read(&range, 1 << 30, now)
+                };
+                if let Some((asked, _)) = ahead.note(&read)
+                    && block > 200
+                {
+                    largest = largest.max(asked.end - asked.start);
+                }
+            }
+            assert!(
+                (step..=step + MIB).contains(&largest),
+                "{largest} of {step}"
+            );
         }
     }
 

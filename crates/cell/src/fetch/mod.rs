@@ -328,6 +328,7 @@ impl Client {
             return FAR_PIECE;
         }
         let path = server.path().await;
+        server.set_afar(path.is_some_and(|path| path.afar));
         if let Some(round_trip) = path.and_then(|path| path.rtt_min) {
             server.window(self.class()).learn(round_trip);
         }

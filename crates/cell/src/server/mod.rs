@@ -77,6 +77,8 @@ struct Peer {
     met: AtomicBool,
     /// When it last did not understand a request with 64-bit places.
     old: Lately,
+    /// Whether it was seen to be an afar server when a piece was last asked of it.
+    afar: AtomicBool,
     calls: AtomicU64,
     /// Those of them of the first host.
     first_calls: AtomicU64,
@@ -201,6 +203,15 @@ impl FileServer {
     /// As whom it was asked last.
     pub(crate) fn who(&self) -> Arc<str> {
         self.access.who()
+    }
+
+    /// Whether it was seen to be an afar server when a piece was last asked of it.
+    pub(crate) fn is_afar(&self) -> bool {
+        self.peer.afar.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_afar(&self, afar: bool) {
+        self.peer.afar.store(afar, Ordering::Relaxed);
     }
 
     /// Calls made to it.
