@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use afar_net::PeerStats;
 use afar_rpc::rxafs;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -108,7 +109,7 @@ impl FileServer {
     /// Introduces connections of the first host, one after the other, until there are enough.
     async fn grow(self: Arc<Self>) {
         let host = &self.hosts.first;
-        let round_trip = self.round_trip().await;
+        let round_trip = round_trip(self.path().await);
         let most = if round_trip < NEAR {
             NEAR_LANES
         } else {
@@ -147,7 +148,7 @@ impl FileServer {
     /// Introduces those who read, until they have enough lanes.
     async fn grow_readers(self: Arc<Self>) {
         let path = self.path().await;
-        let round_trip = self.round_trip().await;
+        let round_trip = round_trip(path);
         // An afar server fills any way by a few calls.
         if round_trip < NEAR || path.is_some_and(|path| path.afar) {
             self.peer.direct.note();
@@ -235,12 +236,6 @@ impl FileServer {
         any
     }
 
-    /// How long the way to it is, as far as is known.
-    async fn round_trip(&self) -> Duration {
-        let path = self.path().await;
-        path.and_then(|path| path.rtt_min).unwrap_or_default()
-    }
-
     async fn try_connect(&self, host: &Arc<Host>) -> Option<Link> {
         match self.connect(host).await {
             Ok(link) => Some(link),
@@ -265,6 +260,11 @@ impl FileServer {
             tokio::time::sleep(pause).await;
         }
     }
+}
+
+/// How long a way is, as far as is known.
+fn round_trip(path: Option<PeerStats>) -> Duration {
+    path.and_then(|path| path.rtt_min).unwrap_or_default()
 }
 
 /// Makes the first call on a connection. Says whether the server answers.

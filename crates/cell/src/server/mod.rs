@@ -155,6 +155,25 @@ impl FileServer {
         access: Arc<Access>,
         calls: Option<usize>,
     ) -> Self {
+        let windows = [Window::new(calls), Window::giving_way(calls)].map(Arc::new);
+        Self::with(hosts, address, access, Arc::default(), windows)
+    }
+
+    /// The same server for somebody else of the same cell, with connections of his own.
+    pub(crate) fn seen_by(&self, access: Access) -> Self {
+        let windows = [&self.window, &self.idle].map(Arc::clone);
+        let (hosts, peer) = (Arc::clone(&self.hosts), Arc::clone(&self.peer));
+        Self::with(hosts, self.address, Arc::new(access), peer, windows)
+    }
+
+    /// One with no connection yet.
+    fn with(
+        hosts: Arc<Hosts>,
+        address: SocketAddr,
+        access: Arc<Access>,
+        peer: Arc<Peer>,
+        [window, idle]: [Arc<Window>; 2],
+    ) -> Self {
         Self {
             address,
             hosts,
@@ -165,27 +184,9 @@ impl FileServer {
             known: AtomicBool::new(false),
             introduction: AsyncMutex::new(()),
             prepared: AtomicUsize::new(0),
-            peer: Arc::default(),
-            window: Arc::new(Window::new(calls)),
-            idle: Arc::new(Window::giving_way(calls)),
-        }
-    }
-
-    /// The same server for somebody else of the same cell, with connections of his own.
-    pub(crate) fn seen_by(&self, access: Access) -> Self {
-        Self {
-            address: self.address,
-            hosts: Arc::clone(&self.hosts),
-            access: Arc::new(access),
-            lanes: Lanes::new(),
-            reading: Lanes::new(),
-            read: Lately::default(),
-            known: AtomicBool::new(false),
-            introduction: AsyncMutex::new(()),
-            prepared: AtomicUsize::new(0),
-            peer: Arc::clone(&self.peer),
-            window: Arc::clone(&self.window),
-            idle: Arc::clone(&self.idle),
+            peer,
+            window,
+            idle,
         }
     }
 
@@ -593,6 +594,19 @@ mod tests {
 
     use super::*;
 
+    fn access() -> Access {
+        Access::new("example.org".parse().unwrap(), None)
+    }
+
+    /// A server nobody has asked yet.
+    fn server() -> FileServer {
+        let loopback = "127.0.0.1:0".parse().unwrap();
+        let endpoint = Endpoint::bind(loopback, afar_net::Config::default()).unwrap();
+        let hosts = Arc::new(Hosts::new(Host::start(endpoint)));
+        let address = "127.0.0.1:9".parse().unwrap();
+        FileServer::new(hosts, address, Arc::new(access()), None)
+    }
+
     fn failure(error: CallError) -> RpcError {
         RpcError {
             operation: rxafs::fetch_status::OPERATION,
@@ -633,12 +647,7 @@ mod tests {
 
     #[tokio::test]
     async fn users_share_what_is_known_of_a_server_but_no_connection() {
-        let loopback = "127.0.0.1:0".parse().unwrap();
-        let endpoint = Endpoint::bind(loopback, afar_net::Config::default()).unwrap();
-        let hosts = Arc::new(Hosts::new(Host::start(endpoint)));
-        let address = "127.0.0.1:9".parse().unwrap();
-        let access = || Access::new("example.org".parse().unwrap(), None);
-        let server = FileServer::new(hosts, address, Arc::new(access()), None);
+        let server = server();
         let (server, other) = (Arc::new(server.seen_by(access())), Arc::new(server));
         drop(server.lane().await.unwrap());
         server.answered();
@@ -657,13 +666,7 @@ mod tests {
 
     #[tokio::test]
     async fn lanes_are_reused_and_failed_ones_rest() {
-        let loopback = "127.0.0.1:0".parse().unwrap();
-        let endpoint = Endpoint::bind(loopback, afar_net::Config::default()).unwrap();
-        let hosts = Arc::new(Hosts::new(Host::start(endpoint)));
-        let address = "127.0.0.1:9".parse().unwrap();
-        let access = Arc::new(Access::new("example.org".parse().unwrap(), None));
-        let server = FileServer::new(hosts, address, access, None);
-        let server = Arc::new(server);
+        let server = Arc::new(server());
         // Of a server not known there is one channel.
         let (lane, guard) = server.lane().await.unwrap();
         assert_eq!(lane.number, 0);
@@ -687,13 +690,8 @@ mod tests {
 
     #[tokio::test]
     async fn lanes_are_taken_away_when_none_is_in_use() {
-        let loopback = "127.0.0.1:0".parse().unwrap();
-        let endpoint = Endpoint::bind(loopback, afar_net::Config::default()).unwrap();
-        let hosts = Arc::new(Hosts::new(Host::start(endpoint)));
-        let address = "127.0.0.1:9".parse().unwrap();
-        let access = Arc::new(Access::new("example.org".parse().unwrap(), None));
-        let server = FileServer::new(Arc::clone(&hosts), address, access, None);
-        let lanes = &server.reading;
+        let server = server();
+        let (hosts, lanes) = (&server.hosts, &server.reading);
         for number in [0, 1, 1] {
             let host = hosts.reader(number).unwrap().unwrap();
             assert_ne!(

@@ -312,14 +312,8 @@ impl Servers {
 
     /// Counts what a host asks for.
     fn count(&self, caller: &Caller, count: impl FnOnce(&mut Host)) {
-        count(
-            self.counts
-                .hosts
-                .lock()
-                .unwrap()
-                .entry(caller.peer)
-                .or_default(),
-        );
+        let mut hosts = self.counts.hosts.lock().unwrap();
+        count(hosts.entry(caller.peer).or_default());
     }
 
     async fn send(
