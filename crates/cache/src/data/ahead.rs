@@ -36,9 +36,10 @@ const PART: u64 = 1 << 20;
 const TIME: f64 = 20.0;
 /// How many times the setting that may be.
 const TIMES_MOST: u64 = 8;
-/// As much is asked for ahead of it at a time when that much is missing: it comes as evenly as it is read. What is
-/// asked of an OpenAFS server comes as a burst a second later; an afar server sends evenly by itself.
+/// As much is asked for ahead at a time when that much is missing: it comes as evenly as it is read. What is asked of
+/// an OpenAFS server comes as a burst a second later.
 const STEP: u64 = 2 << 20;
+/// The same of an afar server, which sends evenly by itself, ahead of one who never waits.
 const STEP_AFAR: u64 = 8 << 20;
 /// The most that is asked for at a time.
 const STEP_MOST: u64 = 32 << 20;
@@ -87,9 +88,22 @@ struct Read<'a> {
     most: u64,
     /// The same of one who is slower than the way.
     most_paced: u64,
-    /// What is asked for ahead of that one at a time.
-    step: u64,
+    /// Whether an afar server has it.
+    at_afar: bool,
     now: Instant,
+}
+
+impl Read<'_> {
+    /// What is asked for at a time of the octets that are to be ahead.
+    fn step(&self, window: u64, is_paced: bool) -> u64 {
+        let half = window / 2;
+        match (self.at_afar, is_paced) {
+            (false, _) => STEP.min(half),
+            (true, true) => STEP_AFAR.min(half),
+            // In large parts, before half of what is ahead is used.
+            (true, false) => half,
+        }
+    }
 }
 
 impl Ahead {
@@ -155,12 +169,7 @@ impl Run {
     fn ahead(&mut self, read: &Read<'_>) -> Option<Range<u64>> {
         let window = self.window(read);
         let (from, to) = (self.asked, self.next.saturating_add(window));
-        // Of one who waits in large parts, before half of what is ahead is used.
-        let step = if self.is_paced(read.now) {
-            read.step.min(window / 2)
-        } else {
-            window / 2
-        };
+        let step = read.step(window, self.is_paced(read.now));
         if from > to.saturating_sub(step) || from >= read.length || to <= from {
             return None;
         }
@@ -223,11 +232,7 @@ impl Cache {
             length: status.length,
             most: most.min(room),
             most_paced: most.saturating_mul(TIMES_MOST).min(room),
-            step: if open.spot.vnode.volume.is_at_afar() {
-                STEP_AFAR
-            } else {
-                STEP
-            },
+            at_afar: open.spot.vnode.volume.is_at_afar(),
             now: Instant::now(),
         };
         let (next, class) = {
@@ -267,7 +272,7 @@ mod tests {
             length,
             most: 32 * MIB,
             most_paced: 64 * MIB,
-            step: STEP_AFAR,
+            at_afar: true,
             now,
         }
     }
@@ -379,16 +384,24 @@ mod tests {
     }
 
     #[test]
-    fn who_never_waits_asks_for_as_much_as_a_step() {
-        for step in [STEP, STEP_AFAR] {
+    fn as_much_as_a_step_is_asked_for_at_a_time() {
+        for (at_afar, never_waits, step) in [
+            (true, true, STEP_AFAR),
+            (true, false, 16 * MIB),
+            (false, true, STEP),
+            (false, false, STEP),
+        ] {
             let mut ahead = Ahead::default();
             let begun = Instant::now();
             let mut largest = 0;
             for block in 0..400 {
                 let range = block * MIB..(block + 1) * MIB;
                 let now = begun + Duration::from_millis(125 * block);
+                if !never_waits && let Some(run) = ahead.runs.first_mut() {
+                    run.waited = now;
+                }
                 let read = Read {
-                    step,
+                    at_afar,
                     ..read(&range, 1 << 30, now)
                 };
                 if let Some((asked, _)) = ahead.note(&read)

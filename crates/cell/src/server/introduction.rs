@@ -43,9 +43,12 @@ const READER_CONNECTIONS: usize = 8;
 /// Lanes of all who read.
 const READING_LANES: usize = READERS * READER_CONNECTIONS * CHANNELS;
 /// Those who read that are introduced at a time: each takes one of the server's threads.
-const READERS_AT_A_TIME: usize = 4;
+const READERS_AT_A_TIME: usize = 3;
 /// Lanes of theirs to make ready for each call that is allowed: at the start that grows as long as they take.
-const READER_LANES: usize = 4;
+const READER_LANES: usize = 8;
+/// How long after a reply the server has been told the window for certain: its last packet is acknowledged after a
+/// tenth of a second.
+const WINDOW_TIME: Duration = Duration::from_millis(150);
 /// A server that does not ask one of them who it is, for so long and so many round trips, cannot reach it.
 const READER_PATIENCE: Duration = Duration::from_secs(3);
 const READER_TRIPS: u32 = 6;
@@ -223,6 +226,7 @@ impl FileServer {
             if let Ok(Some(link)) = link {
                 used.spawn(async move {
                     use_channels(&link.client).await;
+                    tokio::time::sleep(WINDOW_TIME).await;
                     link
                 });
             }
@@ -287,7 +291,8 @@ async fn introduce(connection: &rxafs::Client) -> bool {
 }
 
 /// Makes a call on each channel of a connection. An OpenAFS server takes the window of a channel's last call for that
-/// of the next, and 16 packets for the first: a thread would then be busy with the first piece for a round trip.
+/// of the next, and 16 packets for the first: a thread would then be busy with the first piece for a round trip. A
+/// next call that begins before the reply is acknowledged takes the place of that, and tells no window.
 async fn use_channels(connection: &rxafs::Client) {
     let calls: JoinSet<_> = (0..CHANNELS)
         .map(|_| {
