@@ -32,9 +32,9 @@ const METHOD: &str = "
 - sshfs and NFSv4 (nfs-ganesha) give out the same files from the server's end of the link. TCP is the better of iperf3
   with CUBIC and with BBR on the same link in the same run.
 - The film is read at 8 MB/s by a player that begins after two seconds of film, while another mount copies an image over
-  the same link: as fast as it can, or as `ionice -c 3` has it, which gives way. The copy begins with the film or 30 s
-  later. Where the film is played first, its player has the class that `ionice -n 0` gives. The reserve is what the
-  player has ahead of the picture, two seconds at most.
+  the same link: as fast as it can, or as `ionice -c 3` has it, which gives way. The copy begins with the film, or 30 s
+  later, or 30 s before. Where the film is played first, its player has the class that `ionice -n 0` gives. The reserve
+  is what the player has ahead of the picture, two seconds at most.
 ";
 
 #[cfg(test)]

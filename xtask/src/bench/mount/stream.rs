@@ -25,7 +25,7 @@ const RATE: f64 = 8e6;
 const READ: usize = 256 << 10;
 /// The player begins to play when it has read this much.
 const BUFFER: Duration = Duration::from_secs(2);
-/// When a copy begins that does so later.
+/// When that of copy and film begins that does so later.
 const LATER: Duration = Duration::from_secs(30);
 /// The image is longer than what can be copied while the film plays.
 const IMAGE_SHARE: u32 = 2;
@@ -39,12 +39,45 @@ pub(super) enum Beside {
     Later,
     /// A copy begun with the film, which is played as by `ionice -n 0`.
     First,
+    /// The same, begun while the image is copied.
+    Joining,
     /// A copy begun with the film.
     Same,
 }
 
 impl Beside {
-    pub(super) const ALL: [Self; 4] = [Self::Idle, Self::Later, Self::First, Self::Same];
+    pub(super) const ALL: [Self; 5] = [
+        Self::Idle,
+        Self::Later,
+        Self::First,
+        Self::Joining,
+        Self::Same,
+    ];
+
+    /// How long the copy waits for the film.
+    const fn copy_waits(self) -> Duration {
+        match self {
+            Self::Later => LATER,
+            Self::Idle | Self::First | Self::Joining | Self::Same => Duration::ZERO,
+        }
+    }
+
+    /// How long the film waits for the copy.
+    const fn film_waits(self) -> Duration {
+        match self {
+            Self::Joining => LATER,
+            Self::Idle | Self::Later | Self::First | Self::Same => Duration::ZERO,
+        }
+    }
+
+    /// The I/O class of the copy and of the player, if it is said.
+    const fn classes(self) -> [Option<&'static str>; 2] {
+        match self {
+            Self::Idle => [Some("-c3"), None],
+            Self::First | Self::Joining => [None, Some("-n0")],
+            Self::Later | Self::Same => [None, None],
+        }
+    }
 }
 
 impl fmt::Display for Beside {
@@ -53,6 +86,7 @@ impl fmt::Display for Beside {
             Self::Idle => "beside an idle copy",
             Self::Later => "beside a copy begun later",
             Self::First => "beside a copy, played first",
+            Self::Joining => "begun beside a copy, played first",
             Self::Same => "beside a copy begun with it",
         })
     }
@@ -100,25 +134,26 @@ pub(super) fn play(server: &mut Server<'_>, kind: Kind, beside: Beside) -> Resul
     let copier = Mounted::new(kind, server, "copier")?;
     let stop = Arc::new(AtomicBool::new(false));
     let copied = Arc::new(AtomicU64::new(0));
-    let begun = Instant::now();
     let copy = {
         let (stop, copied) = (Arc::clone(&stop), Arc::clone(&copied));
         let image = copier.root.join("image");
         thread::spawn(move || copy(&image, beside, &stop, &copied))
     };
+    thread::sleep(beside.film_waits());
+    let (begun, before) = (Instant::now(), copied.load(Ordering::Relaxed));
     let (done, seen) = mpsc::channel();
     let film: PathBuf = player.root.join("film");
     thread::spawn(move || done.send(watch(&film, beside)));
     let seen = seen.recv_timeout(LIMIT).context("the film does not end")?;
-    let seconds = begun.elapsed().saturating_sub(wait(beside)).as_secs_f64();
+    let time = begun.elapsed().saturating_sub(beside.copy_waits());
     stop.store(true, Ordering::Relaxed);
-    let beside = copied.load(Ordering::Relaxed);
+    let beside = copied.load(Ordering::Relaxed) - before;
     // The copy ends with the read that is under way.
     let copied = copy.join().ok().context("the copy panicked")?;
     copied.context("the copy beside the film")?;
     let playback = seen?;
     #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
-    let beside = beside as f64 * 8e-6 / seconds;
+    let beside = beside as f64 * 8e-6 / time.as_secs_f64();
     Ok(Seen {
         stalled: playback.stalled,
         start: playback.start,
@@ -127,20 +162,10 @@ pub(super) fn play(server: &mut Server<'_>, kind: Kind, beside: Beside) -> Resul
     })
 }
 
-/// How long the copy waits.
-fn wait(beside: Beside) -> Duration {
-    if beside == Beside::Later {
-        LATER
-    } else {
-        Duration::ZERO
-    }
-}
-
 fn copy(image: &Path, beside: Beside, stop: &AtomicBool, copied: &AtomicU64) -> Result<()> {
-    if beside == Beside::Idle {
-        ionice("-c3")?;
-    }
-    thread::sleep(wait(beside));
+    let [class, _] = beside.classes();
+    class.map_or(Ok(()), ionice)?;
+    thread::sleep(beside.copy_waits());
     let mut file = File::open(image)?;
     let mut buffer = vec![0; 1 << 20];
     while !stop.load(Ordering::Relaxed) {
@@ -153,9 +178,8 @@ fn copy(image: &Path, beside: Beside, stop: &AtomicBool, copied: &AtomicU64) -> 
 }
 
 fn watch(film: &Path, beside: Beside) -> Result<Playback> {
-    if beside == Beside::First {
-        ionice("-n0")?;
-    }
+    let [_, class] = beside.classes();
+    class.map_or(Ok(()), ionice)?;
     let begun = Instant::now();
     let mut file = File::open(film)?;
     let mut buffer = vec![0; READ];
