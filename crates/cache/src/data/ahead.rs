@@ -36,10 +36,9 @@ const PART: u64 = 1 << 20;
 const TIME: f64 = 20.0;
 /// How many times the setting that may be.
 const TIMES_MOST: u64 = 8;
-/// As much is asked for ahead at a time when that much is missing: it comes as evenly as it is read. What is asked of
-/// an OpenAFS server comes as a burst a second later.
+/// As much is asked for ahead of who comes first at a time when that much is missing: it comes as evenly as it is read.
+/// What is asked of an OpenAFS server comes as a burst a second later; an afar server sends evenly by itself.
 const STEP: u64 = 2 << 20;
-/// The same of an afar server, which sends evenly by itself, ahead of one who never waits.
 const STEP_AFAR: u64 = 8 << 20;
 /// The most that is asked for at a time.
 const STEP_MOST: u64 = 32 << 20;
@@ -90,6 +89,8 @@ struct Read<'a> {
     most_paced: u64,
     /// Whether an afar server has it.
     at_afar: bool,
+    /// What the file was opened for.
+    class: Class,
     now: Instant,
 }
 
@@ -97,12 +98,13 @@ impl Read<'_> {
     /// What is asked for at a time of the octets that are to be ahead.
     fn step(&self, window: u64, is_paced: bool) -> u64 {
         let half = window / 2;
-        match (self.at_afar, is_paced) {
-            (false, _) => STEP.min(half),
-            (true, true) => STEP_AFAR.min(half),
+        let step = match (self.at_afar, is_paced, self.class) {
+            (true, true, _) => STEP_AFAR,
+            (false, true, _) | (false, false, Class::First) => STEP,
             // In large parts, before half of what is ahead is used.
-            (true, false) => half,
-        }
+            _ => half,
+        };
+        step.min(half)
     }
 }
 
@@ -233,6 +235,7 @@ impl Cache {
             most: most.min(room),
             most_paced: most.saturating_mul(TIMES_MOST).min(room),
             at_afar: open.spot.vnode.volume.is_at_afar(),
+            class: open.flags.class,
             now: Instant::now(),
         };
         let (next, class) = {
@@ -273,6 +276,7 @@ mod tests {
             most: 32 * MIB,
             most_paced: 64 * MIB,
             at_afar: true,
+            class: Class::BestEffort,
             now,
         }
     }
@@ -385,11 +389,13 @@ mod tests {
 
     #[test]
     fn as_much_as_a_step_is_asked_for_at_a_time() {
-        for (at_afar, never_waits, step) in [
-            (true, true, STEP_AFAR),
-            (true, false, 16 * MIB),
-            (false, true, STEP),
-            (false, false, STEP),
+        let half = 16 * MIB;
+        for (at_afar, class, never_waits, step) in [
+            (true, Class::BestEffort, true, STEP_AFAR),
+            (true, Class::First, false, half),
+            (false, Class::BestEffort, true, STEP),
+            (false, Class::BestEffort, false, half),
+            (false, Class::First, false, STEP),
         ] {
             let mut ahead = Ahead::default();
             let begun = Instant::now();
@@ -402,6 +408,7 @@ mod tests {
                 }
                 let read = Read {
                     at_afar,
+                    class,
                     ..read(&range, 1 << 30, now)
                 };
                 if let Some((asked, _)) = ahead.note(&read)
