@@ -13,6 +13,10 @@ const PIECE: u64 = 8 << 10;
 /// At a time: more than the first host has lanes for at first.
 const CALLS: usize = 32;
 const PATIENCE: Duration = Duration::from_secs(30);
+/// The last packet of a reply is acknowledged, and the window told with it, after so long at most.
+const ACKNOWLEDGED: Duration = Duration::from_millis(100);
+/// Calls that make a connection known, and use its channels.
+const USED: usize = 5;
 
 fn start(one_host: bool) -> Cell {
     let mut world = world();
@@ -65,6 +69,15 @@ async fn much_data_is_read_by_others_than_the_first_host() {
         "the first has to do with other things"
     );
     assert!(first.statuses > 0 && others.iter().all(|host| host.statuses == 0));
+    for host in &others {
+        let Some(read) = host.read else { continue };
+        let long_before = |at: &&Instant| **at + ACKNOWLEDGED <= read;
+        let answered = host.answered.iter().filter(long_before).count();
+        assert!(
+            answered > USED,
+            "{answered} calls before its windows are used"
+        );
+    }
     let uuids: BTreeSet<_> = others.iter().map(|host| host.uuid.unwrap()).collect();
     assert_eq!(uuids.len(), others.len(), "each is somebody else");
     assert!(!uuids.contains(&cell.client.callbacks().uuid()));

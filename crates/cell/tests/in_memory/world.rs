@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use afar_cell::{Client, Config};
 use afar_dir::{DirectoryBuilder, EntryId};
@@ -83,7 +83,7 @@ pub(crate) struct Counts {
 }
 
 /// What a host asked for.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Host {
     pub(crate) statuses: u64,
     pub(crate) fetches: u64,
@@ -91,6 +91,10 @@ pub(crate) struct Host {
     pub(crate) gave_back: u64,
     /// Who it said it is when its connection was new.
     pub(crate) uuid: Option<AfsUuid>,
+    /// When it was answered what the server can do.
+    pub(crate) answered: Vec<Instant>,
+    /// When it first read.
+    pub(crate) read: Option<Instant>,
 }
 
 /// Both services of the cell.
@@ -549,7 +553,10 @@ impl rxafs::Service for Servers {
         data: &mut FetchSink<'_>,
     ) -> Result<rxafs::fetch_data64::Reply, AbortCode> {
         self.meet(caller).await;
-        self.count(caller, |host| host.fetches += 1);
+        self.count(caller, |host| {
+            host.fetches += 1;
+            host.read.get_or_insert_with(Instant::now);
+        });
         if self.world.lock().unwrap().old_server {
             return Err(AbortCode::RXGEN_OPCODE);
         }
@@ -715,7 +722,10 @@ impl rxafs::Service for Servers {
             .tell_me_about_yourself()
             .await
             .unwrap();
-        self.count(caller, |host| host.uuid = Some(told.host.uuid));
+        self.count(caller, |host| {
+            host.uuid = Some(told.host.uuid);
+            host.answered.push(Instant::now());
+        });
         Ok(rxafs::get_capabilities::Reply {
             capabilities: Capabilities::new(vec![]).unwrap(),
         })
