@@ -54,19 +54,12 @@ impl Beside {
         Self::Same,
     ];
 
-    /// How long the copy waits for the film.
-    const fn copy_waits(self) -> Duration {
+    /// How long the copy and the player wait for each other.
+    const fn waits(self) -> [Duration; 2] {
         match self {
-            Self::Later => LATER,
-            Self::Idle | Self::First | Self::Joining | Self::Same => Duration::ZERO,
-        }
-    }
-
-    /// How long the film waits for the copy.
-    const fn film_waits(self) -> Duration {
-        match self {
-            Self::Joining => LATER,
-            Self::Idle | Self::Later | Self::First | Self::Same => Duration::ZERO,
+            Self::Later => [LATER, Duration::ZERO],
+            Self::Joining => [Duration::ZERO, LATER],
+            Self::Idle | Self::First | Self::Same => [Duration::ZERO; 2],
         }
     }
 
@@ -139,13 +132,14 @@ pub(super) fn play(server: &mut Server<'_>, kind: Kind, beside: Beside) -> Resul
         let image = copier.root.join("image");
         thread::spawn(move || copy(&image, beside, &stop, &copied))
     };
-    thread::sleep(beside.film_waits());
+    let [copy_waits, film_waits] = beside.waits();
+    thread::sleep(film_waits);
     let (begun, before) = (Instant::now(), copied.load(Ordering::Relaxed));
     let (done, seen) = mpsc::channel();
     let film: PathBuf = player.root.join("film");
     thread::spawn(move || done.send(watch(&film, beside)));
     let seen = seen.recv_timeout(LIMIT).context("the film does not end")?;
-    let time = begun.elapsed().saturating_sub(beside.copy_waits());
+    let time = begun.elapsed().saturating_sub(copy_waits);
     stop.store(true, Ordering::Relaxed);
     let beside = copied.load(Ordering::Relaxed) - before;
     // The copy ends with the read that is under way.
@@ -163,9 +157,9 @@ pub(super) fn play(server: &mut Server<'_>, kind: Kind, beside: Beside) -> Resul
 }
 
 fn copy(image: &Path, beside: Beside, stop: &AtomicBool, copied: &AtomicU64) -> Result<()> {
-    let [class, _] = beside.classes();
+    let ([class, _], [wait, _]) = (beside.classes(), beside.waits());
     class.map_or(Ok(()), ionice)?;
-    thread::sleep(beside.copy_waits());
+    thread::sleep(wait);
     let mut file = File::open(image)?;
     let mut buffer = vec![0; 1 << 20];
     while !stop.load(Ordering::Relaxed) {
