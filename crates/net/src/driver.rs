@@ -97,8 +97,10 @@ enum Next {
 impl<S: Socket> Driver<S> {
     pub(crate) fn new(socket: S, config: Config, mailbox: Arc<Mailbox>) -> Self {
         let now = socket.now();
+        let mut rx = config.rx;
+        rx.private |= socket.is_private();
         Self {
-            engine: afar_rx::Endpoint::new(config.rx, now),
+            engine: afar_rx::Endpoint::new(rx, now),
             mailbox,
             calls: CallTable::default(),
             connections: BTreeMap::new(),
@@ -241,7 +243,13 @@ impl<S: Socket> Driver<S> {
         } = self;
         let any = !datagrams.is_empty();
         for datagram in datagrams.drain(..) {
-            engine.handle(now, datagram.from, datagram.ecn, datagram.data);
+            let Received {
+                from,
+                to,
+                ecn,
+                data,
+            } = datagram;
+            engine.handle(now, from, to, ecn, data);
         }
         socket.refusals(|peer, kind| engine.handle_unreachable(now, peer, kind));
         any
@@ -301,7 +309,7 @@ impl<S: Socket> Driver<S> {
             Command::Connect(shared, security) => {
                 let id = self
                     .engine
-                    .connect(now, shared.peer, shared.service, &*security);
+                    .connect(now, shared.peer, shared.service, &security);
                 // A peer's call that is let finish may need others: a file server tells clients of a
                 // change before it answers who made it.
                 if self.closing.is_some() && !self.calls.is_any_served() {

@@ -211,6 +211,7 @@ impl Socket for Local {
             self.stats.datagrams_received += 1;
             sink(Received {
                 from,
+                to: None,
                 ecn: None,
                 data: Bytes::copy_from_slice(&self.buffer[..size]),
             });
@@ -277,6 +278,10 @@ impl Socket for Local {
             Err(error) => return Err(error.into()),
         }
         Ok(fds[0].revents().contains(PollFlags::IN))
+    }
+
+    fn is_private(&self) -> bool {
+        true
     }
 
     fn stats(&self) -> SocketStats {

@@ -1,5 +1,6 @@
 //! Settings of an endpoint.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::peer::congestion::CongestionKind;
@@ -7,7 +8,7 @@ use crate::peer::congestion::CongestionKind;
 /// Settings of an [`Endpoint`](crate::Endpoint). The defaults suit servers and clients alike.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Seed of everything random here: epoch, connection ids, the congestion controller's probing.
+    /// Seed of everything random here: epoch, connection ids, serials, the congestion controller's probing.
     /// A real endpoint must take it from the system's generator.
     pub seed: u64,
     /// The congestion controller of every path.
@@ -42,8 +43,16 @@ pub struct Config {
     /// How often an idle peer of our connections gets a packet that keeps NAT mappings alive, so that
     /// its callbacks reach us; `None` is never. Clients of file servers want 20 s.
     pub nat_keepalive: Option<Duration>,
-    /// What `rxdebug -version` prints; 64 octets are kept.
+    /// What `rxdebug -version` prints; 55 bytes are kept.
     pub version: String,
+    /// Whether DEBUG questions of strangers are answered, without what connections could be taken over with.
+    /// Servers say yes, so that `rxdebug` lists what they have; clients no.
+    pub debug_for_all: bool,
+    /// Addresses that DEBUG tells as much as this machine: everything.
+    pub monitors: Vec<IpAddr>,
+    /// Whether nobody can send here who may not, and addresses are made up by the shell, as between processes of
+    /// one machine: then they are believed.
+    pub private: bool,
 }
 
 impl Default for Config {
@@ -69,6 +78,9 @@ impl Default for Config {
             classic_window: 255,
             nat_keepalive: None,
             version: concat!("afar ", env!("CARGO_PKG_VERSION")).to_owned(),
+            debug_for_all: false,
+            monitors: Vec::new(),
+            private: false,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What goes in and out of an endpoint besides packets.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -24,6 +24,8 @@ pub enum Ecn {
 pub struct Transmit {
     /// Where to send.
     pub destination: SocketAddr,
+    /// Our address to send from, where there may be several; `None` leaves it to the system.
+    pub source: Option<IpAddr>,
     /// The ECN field to send with.
     pub ecn: Option<Ecn>,
     /// Octets in the buffer.
@@ -45,7 +47,9 @@ pub struct Service {
     pub max_calls: usize,
     /// How long a call may go without progress of the application; `None` is for ever.
     pub idle_limit: Option<Duration>,
-    /// Whether a new peer is pinged before its first call runs, as OpenAFS's file server does.
+    /// Whether a call runs only when its client has proved that it receives, as at OpenAFS's file server. For what
+    /// costs much or has the server ask the client; of other services only the reply waits for that, if it is
+    /// long.
     pub check_reach: bool,
 }
 

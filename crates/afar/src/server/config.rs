@@ -77,6 +77,8 @@ pub(crate) struct Config {
     pub(crate) listen: Listen,
     /// Addresses clients are told of.
     pub(crate) addresses: Vec<Ipv4Addr>,
+    /// Addresses that `rxdebug` tells everything.
+    pub(crate) monitors: Vec<IpAddr>,
     /// What is logged.
     pub(crate) log: LogFilter,
     /// Whether everybody is an administrator.

@@ -85,6 +85,12 @@ pub(crate) const KEYS: &[Key] = &[
          on, or if that is 0.0.0.0 all of the machine's but loopback.",
     ),
     key(
+        "monitors",
+        "addresses",
+        "Hosts that are told everything when they ask what a server is doing (rxdebug), as this machine is. Others are \
+         not told with what numbers connections could be taken over.",
+    ),
+    key(
         "log",
         "off, error, warn, info, debug, trace; or by part, such as \"info,afar_rx=debug\"",
         "What is logged, to standard error, where systemd's journal takes it. The part audit tells \

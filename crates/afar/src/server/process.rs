@@ -244,6 +244,7 @@ impl Process {
         let sockets = &self.sockets[&Role::File];
         let service = Service {
             max_calls: self.config.files.max_calls.0 as usize,
+            check_reach: true,
             ..Service::new(rxafs::SERVICE, rxafs::NAME)
         };
         sockets.serve(service, self.security.public(Role::File), |at, identity| {
@@ -258,7 +259,10 @@ impl Process {
             self.volser_config(),
         ));
         sockets.serve(
-            Service::new(afsvol::SERVICE, afsvol::NAME),
+            Service {
+                check_reach: true,
+                ..Service::new(afsvol::SERVICE, afsvol::NAME)
+            },
             self.security.public(Role::Vol),
             |_, identity| afsvol::Server::shared(&server, identity),
         );

@@ -71,6 +71,8 @@ impl<'c> Opener<'c> {
         net.receive_buffer = self.config.net.receive_buffer.0 as usize;
         net.send_buffer = self.config.net.send_buffer.0 as usize;
         net.hold = true;
+        net.rx.debug_for_all = true;
+        net.rx.monitors.clone_from(&self.config.monitors);
         let address = SocketAddr::new(self.config.listen.0, role.port());
         let udp = match self.given.remove(&role.port()) {
             Some(socket) => Udp::with_socket(socket, net.receive_buffer, net.send_buffer),

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use self::receive::Receiver;
 use self::send::Sender;
-use crate::packet::ack::Ack;
+use crate::packet::ack::{Ack, Reason};
 use crate::peer::Path;
 use crate::types::Key;
 use crate::{CallNumber, Config};
@@ -22,6 +22,8 @@ const PINGS_PER_DEAD_TIME: u32 = 6;
 /// How soon a peer is pinged again whose host says that nobody is there. If it still says so then,
 /// it is believed: hosts limit how often they say it, mostly to once a second.
 const REFUSED_PING: Duration = Duration::from_secs(1);
+/// How often a client is asked to prove that it receives; OpenAFS asks every 2 s.
+const REACH_EVERY: Duration = Duration::from_secs(1);
 
 /// Which side began the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +84,8 @@ pub(crate) struct Call {
     told: Told,
     /// A padded PING of that size is to be sent.
     pub(crate) probe_size: Option<usize>,
+    /// It goes on when its client has proved that it receives; when it was last asked to.
+    pub(crate) reach_asked: Option<Instant>,
 }
 
 impl Call {
@@ -123,7 +127,21 @@ impl Call {
             counted: None,
             told: Told::default(),
             probe_size: None,
+            reach_asked: None,
         }
+    }
+
+    /// It goes on when its client has proved that it receives. Asks it to, but not all the time.
+    pub(crate) fn await_reach(&mut self, now: Instant) {
+        if self.reach_asked.is_none_or(|at| at + REACH_EVERY <= now) {
+            self.reach_asked = Some(now);
+            self.receiver.request_ack(Reason::Ping);
+        }
+    }
+
+    /// When a client is to be asked once more to prove that it receives.
+    pub(crate) fn reach_due(&self) -> Option<Instant> {
+        self.reach_asked.map(|at| at + REACH_EVERY)
     }
 
     /// Whether an acknowledgement shows that the peer has lost what it had of our stream: it says less
@@ -161,6 +179,7 @@ impl Call {
                 Stage::Running => {
                     !self.receiver.is_complete()
                         || self.sender.has_begun() && !self.sender.is_done()
+                        || self.reach_asked.is_some()
                 }
                 Stage::Lingering => false,
             },

@@ -156,6 +156,17 @@ impl Receiver {
         self.last.is_some_and(|last| self.next > last)
     }
 
+    /// Whether this packet has not arrived, and may.
+    pub(crate) fn lacks(&self, sequence: u32) -> bool {
+        let is_within = self.last.is_none_or(|last| sequence <= last) && sequence < self.edge;
+        is_within && sequence >= self.next && !self.early.contains_key(&sequence)
+    }
+
+    /// The lowest sequence that has not arrived.
+    pub(crate) const fn next(&self) -> u32 {
+        self.next
+    }
+
     /// Whether any packet has arrived.
     pub(crate) const fn has_begun(&self) -> bool {
         self.highest > 0
@@ -446,14 +457,16 @@ impl Receiver {
         self.told = self.next.saturating_add(window);
         self.edge = self.edge.max(self.told);
         let (reason, serial, arrived) = match self.ack.ping.take() {
-            Some((serial, arrived)) => (Reason::PingResponse, serial, Some(arrived)),
-            None => (
-                self.ack.now.unwrap_or(Reason::Idle),
-                self.ack.serial,
-                self.ack.arrived,
-            ),
+            Some((serial, arrived)) => {
+                // Our own PING is another packet.
+                self.ack.now = self.ack.now.filter(|reason| *reason == Reason::Ping);
+                (Reason::PingResponse, serial, Some(arrived))
+            }
+            None => {
+                let reason = self.ack.now.take().unwrap_or(Reason::Idle);
+                (reason, self.ack.serial, self.ack.arrived)
+            }
         };
-        self.ack.now = None;
         self.ack.due = None;
         self.ack.packets = 0;
         self.ack.bytes = 0;

@@ -250,6 +250,15 @@ impl Sender {
         }
     }
 
+    /// Whether the whole stream is one packet, and known.
+    pub(crate) fn is_single(&self, payload_max: usize) -> bool {
+        match self.next {
+            1 => self.finishing && self.queued <= payload_max,
+            2 => self.last_assigned,
+            _ => false,
+        }
+    }
+
     /// What to send next and its payload's size; probes may go though the window is full.
     pub(crate) fn peek(&mut self, payload_max: usize) -> Option<(Pick, usize)> {
         while let Some(&sequence) = self.lost.front() {

@@ -4,15 +4,19 @@
 //! - `output`: which datagrams leave next
 //! - `timers`: what happens when nothing does
 //! - `answers`: VERSION and DEBUG, which need no connection
+//! - `moves`: clients that go on from another address
+//! - `successors`: new connections in the place of lost ones
 
 mod answers;
 mod input;
+mod moves;
 mod output;
+mod successors;
 mod timers;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -20,12 +24,14 @@ use bytes::Bytes;
 
 use self::answers::Answers;
 use self::timers::Timer;
+use crate::addresses::Addresses;
 use crate::arena::Arena;
 use crate::call::receive::WindowLimits;
 use crate::call::{Call, Role, Stage};
 use crate::connection::{Connection, Security};
-use crate::packet::{Header, PacketType};
+use crate::packet::{HEADER_SIZE, Header, PacketType};
 use crate::peer::Path;
+use crate::random::Random;
 use crate::security::{ClientSecurity, Identity, ServerSecurity};
 use crate::types::Key;
 use crate::{
@@ -35,6 +41,9 @@ use crate::{
 
 /// Answers to strangers waiting to be sent; more than that are dropped.
 const CONTROL_MAX: usize = 1024;
+/// Highest sequence that may begin a server call: what a peer sends before it hears of our window.
+/// A higher one belongs to a call this endpoint has forgotten.
+const FIRST_SEQUENCE_MAX: u32 = 64;
 /// Calls that may wait for a place in a service; further ones get VBUSY. OpenAFS's file server
 /// begins to refuse at 600.
 const WAITING_MAX: usize = 1024;
@@ -51,9 +60,8 @@ const RECEIVE_FLOOR: u64 = 64 << 10;
 #[derive(Debug)]
 pub struct Endpoint {
     config: Config,
-    random: fastrand::Rng,
+    random: Random,
     epoch: Epoch,
-    next_cid: u32,
     next_eviction: Instant,
     connections: Arena<Connection>,
     calls: Arena<Call>,
@@ -71,7 +79,7 @@ pub struct Endpoint {
     stats: Stats,
     server_connections: usize,
     releases: u64,
-    strangers: TokenBucket,
+    addresses: Addresses,
     answers: Answers,
     /// Unauthenticated packets kept for when their connection has proved itself.
     held_back: BTreeMap<Key, Vec<(Header, Bytes)>>,
@@ -158,50 +166,21 @@ fn has_room(most: usize, taken: usize, own: usize) -> bool {
 #[derive(Debug)]
 struct Control {
     destination: SocketAddr,
+    source: Option<IpAddr>,
     datagram: Vec<u8>,
-}
-
-/// Limits how many strangers' packets are answered: 1,000 a second, 200 at once.
-#[derive(Debug)]
-struct TokenBucket {
-    tokens: f64,
-    filled: Instant,
-}
-
-impl TokenBucket {
-    const RATE: f64 = 1000.0;
-    const DEPTH: f64 = 200.0;
-
-    const fn full(now: Instant) -> Self {
-        Self {
-            tokens: Self::DEPTH,
-            filled: now,
-        }
-    }
-
-    fn take(&mut self, now: Instant) -> bool {
-        let gained = now.saturating_duration_since(self.filled).as_secs_f64() * Self::RATE;
-        self.tokens = (self.tokens + gained).min(Self::DEPTH);
-        self.filled = now;
-        let allowed = self.tokens >= 1.0;
-        self.tokens -= f64::from(u8::from(allowed));
-        allowed
-    }
 }
 
 impl Endpoint {
     /// An endpoint without services or connections.
     #[must_use]
     pub fn new(config: Config, now: Instant) -> Self {
-        let mut random = fastrand::Rng::with_seed(config.seed);
+        let mut random = Random::new(config.seed);
         // Bit 31 lets the connection roam; OpenAFS keeps bit 30 clear.
-        let epoch = Epoch(random.u32(..) & 0x3fff_ffff | 0x8000_0000);
-        let next_cid = random.u32(..) & 0x3fff_fffc;
+        let epoch = Epoch(random.u32() & 0x3fff_ffff | 0x8000_0000);
         let mut endpoint = Self {
             config,
             random,
             epoch,
-            next_cid,
             next_eviction: now,
             connections: Arena::default(),
             calls: Arena::default(),
@@ -217,7 +196,7 @@ impl Endpoint {
             stats: Stats::default(),
             server_connections: 0,
             releases: 0,
-            strangers: TokenBucket::full(now),
+            addresses: Addresses::new(now),
             answers: Answers::new(now),
             held_back: BTreeMap::new(),
         };
@@ -243,20 +222,39 @@ impl Endpoint {
         now: Instant,
         peer: SocketAddr,
         service: ServiceId,
-        security: &dyn ClientSecurity,
+        security: &Arc<dyn ClientSecurity>,
     ) -> ConnectionId {
         let path = self.path_to(peer, now);
-        let cid = Cid(self.next_cid);
-        self.next_cid = self.next_cid.wrapping_add(4);
+        let cid = self.free_cid();
         let connection = Connection::new(
             (self.epoch, cid),
             path,
             service,
             security.index(),
-            Security::Client(security.connect(self.epoch, cid)),
+            Security::Client(security.connect(self.epoch, cid), Arc::clone(security)),
+            0,
             now,
         );
         ConnectionId(self.insert_connection(connection, peer))
+    }
+
+    /// A connection id that no other connection of ours has, and that cannot be guessed: who knows it can answer
+    /// in the peer's name.
+    fn free_cid(&mut self) -> Cid {
+        loop {
+            let cid = Cid(self.random.u32()).connection();
+            let index = ConnectionIndex {
+                epoch: self.epoch,
+                cid,
+                ours: true,
+                address: None,
+            };
+            // OpenAFS's tools take this one for the end of a list, and 0 for none.
+            let is_usable = cid.0 != 0 && cid.0 != Cid(u32::MAX).connection().0;
+            if is_usable && !self.by_id.contains_key(&index) {
+                return cid;
+            }
+        }
     }
 
     /// Who the client of a connection has proved to be.
@@ -296,6 +294,7 @@ impl Endpoint {
 
     /// Begins a call. `None` if all four channels are busy: [`Event::ChannelFree`] will follow.
     pub fn start_call(&mut self, now: Instant, connection: ConnectionId) -> Option<CallId> {
+        self.succeed(now, connection.0);
         let Self {
             connections, calls, ..
         } = self;
@@ -312,7 +311,7 @@ impl Endpoint {
         let channel = &mut known.channels[index];
         channel.number = channel.number.wrapping_add(1).max(1);
         let (number, lingering) = (CallNumber(channel.number), channel.call.take());
-        let (window, path, error) = (channel.window, known.path, known.error);
+        let (window, path) = (channel.window, known.path);
         if let Some(key) = lingering {
             self.remove_call(key);
         }
@@ -334,9 +333,6 @@ impl Endpoint {
         );
         let key = self.insert_call(call);
         self.stats.calls_started += 1;
-        if let Some(code) = error {
-            self.fail(key, CallError::ConnectionAborted(code));
-        }
         Some(CallId(key))
     }
 
@@ -511,12 +507,19 @@ impl Endpoint {
             .count()
     }
 
+    /// What a test is not about: the address has proved that it receives.
+    #[cfg(test)]
+    pub(crate) fn believe(&mut self, now: Instant, ip: IpAddr) {
+        self.addresses.on_reached(ip, now);
+    }
+
     /// The path to an address, made if there is none.
     fn path_to(&mut self, address: SocketAddr, now: Instant) -> Key {
         if let Some(key) = self.by_address.get(&address) {
             return *key;
         }
-        let path = Path::new(address, &self.config, now, self.random.u64(..));
+        let mut path = Path::new(address, &self.config, now, self.random.u64());
+        path.reached_at = self.addresses.reached_at(address.ip(), now);
         let key = self.paths.insert_with(|_| path);
         self.by_address.insert(address, key);
         key
@@ -606,6 +609,7 @@ impl Endpoint {
         if call.stage == Stage::Running {
             self.events.push_back(Event::Failed(CallId(key), error));
             self.stats.calls_failed += 1;
+            self.judge(key, error);
         }
         self.remove_call(key);
     }
@@ -661,7 +665,7 @@ impl Endpoint {
         let may_run = |key: &Key| {
             path(key).is_some_and(|path| {
                 let is_reached = !state.service.check_reach || path.reached_at.is_some();
-                is_reached && state.has_place(path.address)
+                (is_reached || self.config.private) && state.has_place(path.address)
             })
         };
         if let Some(key) = state.waiting.iter().copied().find(may_run) {
@@ -686,18 +690,20 @@ impl Endpoint {
         if call.stage != Stage::Waiting || !connection.security.is_authenticated() {
             return;
         }
-        if state.service.check_reach && path.reached_at.is_none() {
-            call.receiver.request_ack(crate::packet::ack::Reason::Ping);
+        // The connection was used just now.
+        let now = connection.last_used;
+        if state.service.check_reach && !self.config.private && !path.is_reached(now) {
+            call.await_reach(now);
             self.queue_ack(key);
             return;
         }
+        call.reach_asked = None;
         let address = path.address;
         if !state.has_place(address) {
             if call.in_line {
                 return;
             }
             if !state.has_place_in_line(address) {
-                let now = connection.last_used;
                 self.stats.refused += 1;
                 self.send_abort(now, key, AbortCode::VBUSY);
                 return self.remove_call(key);
@@ -744,18 +750,32 @@ impl Endpoint {
         connection.last_used = now;
         let header = connection.header(PacketType::Abort, index, number);
         let path = connection.path;
-        self.push_control(path, &header, &code.0.to_be_bytes());
+        self.push_control(now, path, &header, &code.0.to_be_bytes());
     }
 
-    fn push_control(&mut self, path: Key, header: &Header, body: &[u8]) {
-        let Some(path) = self.paths.get(path) else {
+    /// Sends a packet of a connection that belongs to no stream. One to a client must not be more than what may
+    /// be sent to its address.
+    fn push_control(&mut self, now: Instant, path: Key, header: &Header, body: &[u8]) {
+        let Some(path) = self.paths.get_mut(path) else {
             return;
         };
-        let destination = path.address;
-        self.push_datagram(destination, header, body);
+        let is_ours = header.from_client() && header.epoch == self.epoch;
+        let is_free = is_ours || self.config.private || path.is_reached(now);
+        if !is_free && !path.spend(HEADER_SIZE + body.len()) {
+            self.stats.unproved += 1;
+            return;
+        }
+        let (destination, source) = (path.address, path.local);
+        self.push_datagram(destination, source, header, body);
     }
 
-    fn push_datagram(&mut self, destination: SocketAddr, header: &Header, body: &[u8]) {
+    fn push_datagram(
+        &mut self,
+        destination: SocketAddr,
+        source: Option<IpAddr>,
+        header: &Header,
+        body: &[u8],
+    ) {
         if self.control.len() >= CONTROL_MAX {
             self.stats.refused += 1;
             return;
@@ -765,6 +785,7 @@ impl Endpoint {
         self.stats.packets_sent[header.packet_type.index()] += 1;
         self.control.push_back(Control {
             destination,
+            source,
             datagram,
         });
     }
@@ -779,7 +800,13 @@ fn connection_index(connection: &Connection, address: SocketAddr) -> ConnectionI
     }
 }
 
-/// Our own epoch is random, so replies are found by it whatever address they come from.
+/// Whether two addresses are one; what else IPv6 has in them may differ.
+fn is_same(a: SocketAddr, b: SocketAddr) -> bool {
+    a.ip() == b.ip() && a.port() == b.port()
+}
+
+/// Our own epoch is random, so replies are found by it; whether they come from where we called is looked at
+/// then.
 fn index_address(epoch: Epoch, ours: bool, address: SocketAddr) -> Option<SocketAddr> {
     (!ours && !epoch.may_roam()).then_some(address)
 }

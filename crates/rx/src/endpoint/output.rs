@@ -3,7 +3,7 @@
 //! Datagrams of one size to one address leave together, as the kernel's segmentation offload
 //! wants them: a run of one call's DATA as well as the small requests of many calls.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use super::{Control, Endpoint, window_limits};
@@ -78,9 +78,14 @@ impl<'a> Batch<'a> {
         self.count += 1;
     }
 
-    fn into_transmit(self, destination: SocketAddr, ecn: Option<Ecn>) -> Option<Transmit> {
+    fn into_transmit(
+        self,
+        (destination, source): (SocketAddr, Option<IpAddr>),
+        ecn: Option<Ecn>,
+    ) -> Option<Transmit> {
         (self.count > 0).then(|| Transmit {
             destination,
+            source,
             ecn,
             size: self.buf.len(),
             segment_size: (self.count > 1).then_some(self.segment),
@@ -111,12 +116,14 @@ impl Endpoint {
     fn poll_control(&mut self, buf: &mut Vec<u8>) -> Option<Transmit> {
         let Control {
             destination,
+            source,
             datagram,
         } = self.control.pop_front()?;
         buf.clear();
         buf.extend_from_slice(&datagram);
         Some(Transmit {
             destination,
+            source,
             ecn: None,
             size: buf.len(),
             segment_size: None,
@@ -161,7 +168,7 @@ impl Endpoint {
                 self.acks.pop_front();
                 continue;
             };
-            if destination.is_some_and(|address| address != path.address) {
+            if destination.is_some_and(|(address, _)| address != path.address) {
                 break;
             }
             if !call.receiver.wants_ack() {
@@ -172,10 +179,11 @@ impl Endpoint {
                 self.acks.pop_front();
                 call.in_acks = false;
                 if let Some(size) = call.probe_size.take() {
-                    let address = path.address;
+                    let (destination, source) = (path.address, path.local);
                     write_probe(now, call, connection, path, config, stats, batch.buf, size);
                     return Some(Transmit {
-                        destination: address,
+                        destination,
+                        source,
                         ecn: None,
                         size,
                         segment_size: None,
@@ -185,21 +193,29 @@ impl Endpoint {
                 continue;
             }
             // Sizes differ by what there is to say, so the octets are made first.
-            let octets = ack_packet(now, call, connection, path, config, stats);
-            if call.probe_size.is_none() {
+            let room = room_for(now, call, path, config);
+            let octets = ack_packet(now, call, connection, path, config, stats, room);
+            if call.probe_size.is_none() && !call.receiver.wants_ack() {
                 call.in_acks = false;
                 self.acks.pop_front();
             }
+            if octets.is_empty() {
+                stats.unproved += 1;
+                continue;
+            }
+            if room.is_some() {
+                path.spend(octets.len());
+            }
             if !batch.fits(octets.len()) {
                 // It leaves alone, right after this batch.
-                let destination = path.address;
                 self.control.push_front(Control {
-                    destination,
+                    destination: path.address,
+                    source: path.local,
                     datagram: octets,
                 });
                 break;
             }
-            destination = Some(path.address);
+            destination = Some((path.address, path.local));
             batch.buf.extend_from_slice(&octets);
             batch.added(octets.len());
         }
@@ -225,10 +241,11 @@ impl Endpoint {
         let Some(path) = paths.get_mut(connection.path) else {
             return;
         };
-        let datagram = ack_packet(now, call, connection, path, config, stats);
-        let destination = path.address;
+        // Only calls of ours linger.
+        let datagram = ack_packet(now, call, connection, path, config, stats, None);
         self.control.push_back(Control {
-            destination,
+            destination: path.address,
+            source: path.local,
             datagram,
         });
     }
@@ -268,7 +285,8 @@ impl Endpoint {
                 continue;
             };
             path.listed = false;
-            let (destination, ecn) = (path.address, path.ecn.enabled.then_some(Ecn::Ect0));
+            let addresses = (path.address, path.local);
+            let ecn = path.ecn.enabled.then_some(Ecn::Ect0);
             let mut batch = Batch::new(buf);
             let stop = self.fill(now, path_key, &mut batch);
             self.seal(&mut batch);
@@ -282,7 +300,7 @@ impl Endpoint {
                     .and_then(|p| p.pacer.next_release(now));
                 self.schedule_path(path_key, release.unwrap_or(now + PACE_AGAIN));
             }
-            if let Some(transmit) = batch.into_transmit(destination, ecn) {
+            if let Some(transmit) = batch.into_transmit(addresses, ecn) {
                 return Some(transmit);
             }
         }
@@ -344,6 +362,7 @@ impl Endpoint {
                 paths,
                 stats,
                 events,
+                config,
                 ..
             } = self;
             let Some(path) = paths.get_mut(path_key) else {
@@ -393,6 +412,20 @@ impl Endpoint {
             let size = HEADER_SIZE + connection.security.sealed_len(size);
             if !batch.fits(size) {
                 return Stop::BatchFull;
+            }
+            // Whoever has not proved that he receives gets a short reply, or has to do it first.
+            if let Some(room) = room_for(now, call, path, config) {
+                if !call.sender.is_single(payload_max) || room < size as u64 {
+                    path.ready.pop_front();
+                    call.in_ready = false;
+                    turn = 0;
+                    call.await_reach(now);
+                    self.queue_ack(key);
+                    continue;
+                }
+                path.spend(size);
+            } else {
+                call.reach_asked = None;
             }
             if connection.security.ready().is_err() {
                 path.ready.pop_front();
@@ -490,6 +523,8 @@ fn write_data(
         });
     }
     let size = batch.buf.len() - start;
+    connection.sealed.0 += 1;
+    connection.sealed.1 += outgoing.payload.len() as u64;
     path.counters.bytes_sent += size as u64;
     call.spoke = now;
     match call.role {
@@ -530,7 +565,14 @@ fn data_flags(call: &Call, path: &Path, outgoing: &Outgoing, more: bool) -> Flag
     }
 }
 
-/// An ACK packet of a call, for whatever reason it wants one.
+/// Octets that a call's packets may have for want of a proof that its client receives them; `None` if there is
+/// one.
+fn room_for(now: Instant, call: &Call, path: &Path, config: &Config) -> Option<u64> {
+    let is_free = call.role == Role::Client || config.private || path.is_reached(now);
+    (!is_free).then(|| path.room())
+}
+
+/// An ACK packet of a call, for whatever reason it wants one; empty if there is no room for it.
 fn ack_packet(
     now: Instant,
     call: &mut Call,
@@ -538,12 +580,17 @@ fn ack_packet(
     path: &mut Path,
     config: &Config,
     stats: &mut Stats,
+    room: Option<u64>,
 ) -> Vec<u8> {
     let mut out = Vec::with_capacity(160);
-    write_ack(now, call, connection, path, config, stats, &mut out);
+    write_ack(now, call, connection, path, config, stats, room, &mut out);
     out
 }
 
+#[expect(
+    clippy::too_many_arguments,
+    reason = "the parts of an endpoint that one packet touches"
+)]
 fn write_ack(
     now: Instant,
     call: &mut Call,
@@ -551,6 +598,7 @@ fn write_ack(
     path: &mut Path,
     config: &Config,
     stats: &mut Stats,
+    room: Option<u64>,
     out: &mut Vec<u8>,
 ) -> u32 {
     let mut report = call
@@ -560,7 +608,8 @@ fn write_ack(
         report.reason,
         Reason::Idle | Reason::Delay | Reason::Requested
     );
-    if says_nothing && path.wants_ping(now) {
+    // The answer to a PING is a proof that the client receives.
+    if says_nothing && (path.wants_ping(now) || room.is_some()) {
         report.reason = Reason::Ping;
     }
     let introduce = path.afar || path.classic_acks < CLASSIC_SURE;
@@ -575,14 +624,8 @@ fn write_ack(
             path.window_told = path.window_told.max(ext.window);
             ext
         });
-    let mut header: Header = connection.header(PacketType::Ack, call.channel, call.number);
-    header.flags = header.flags.with(Flags::SLOW_START_OK);
-    if report.reason == Reason::Ping {
-        header.flags = header.flags.with(Flags::REQUEST_ACK);
-        path.on_ping_sent(now, call.connection, header.serial);
-    }
     let classic_size = u32::try_from(CLASSIC_PACKET_SIZE).unwrap_or(u32::MAX);
-    let ack = Ack {
+    let mut ack = Ack {
         first: report.first,
         previous: report.previous,
         serial: if report.reason == Reason::Ping {
@@ -601,6 +644,27 @@ fn write_ack(
         },
         extension,
     };
+    if let Some(room) = room.map(|room| usize::try_from(room).unwrap_or(usize::MAX)) {
+        // What else there is to say must not cost the PING that asks for the proof. By the answer to its own a peer
+        // sees who we are.
+        let spare = if ack.reason == Reason::PingResponse {
+            1
+        } else {
+            2
+        };
+        if room < spare * (HEADER_SIZE + ack.size()) {
+            ack.extension = None;
+        }
+        if room < HEADER_SIZE + ack.size() {
+            return 0;
+        }
+    }
+    let mut header: Header = connection.header(PacketType::Ack, call.channel, call.number);
+    header.flags = header.flags.with(Flags::SLOW_START_OK);
+    if ack.reason == Reason::Ping {
+        header.flags = header.flags.with(Flags::REQUEST_ACK);
+        path.on_ping_sent(now, call.connection, header.serial);
+    }
     out.extend_from_slice(&header.encode());
     ack.encode(out);
     stats.packets_sent[PacketType::Ack.index()] += 1;
@@ -626,7 +690,7 @@ fn write_probe(
 ) {
     call.receiver.request_ack(Reason::Ping);
     out.clear();
-    let serial = write_ack(now, call, connection, path, config, stats, out);
+    let serial = write_ack(now, call, connection, path, config, stats, None, out);
     out.resize(size, 0);
     let expires = now + path.rtt.rto(Duration::from_millis(50)) * 2;
     path.mtu.on_sent(call.connection, serial, size, expires);

@@ -22,7 +22,7 @@ const PATH_IDLE: Duration = Duration::from_secs(60);
 /// Time between two CHALLENGEs.
 pub(super) const CHALLENGE_EVERY: Duration = Duration::from_secs(2);
 /// CHALLENGEs after which the client is taken for dead.
-const CHALLENGE_TRIES: u32 = 15;
+pub(super) const CHALLENGE_TRIES: u32 = 15;
 /// How often room for new connections is looked for.
 const EVICTION_EVERY: Duration = Duration::from_millis(100);
 /// The epoch of packets that belong to no connection.
@@ -37,6 +37,8 @@ pub(super) enum Timer {
     Challenge(Key),
     /// The connection's packets can no longer be sealed.
     Unsealable(Key),
+    /// Whether the connection's client is at another address by now.
+    Elsewhere(Key),
     Housekeeping,
 }
 
@@ -65,7 +67,8 @@ impl Endpoint {
                     }
                 }
                 Timer::Challenge(key) => self.on_challenge_timer(now, key),
-                Timer::Unsealable(key) => self.on_unsealable(key),
+                Timer::Unsealable(key) => self.on_unsealable(now, key),
+                Timer::Elsewhere(key) => self.on_elsewhere_timer(now, key),
                 Timer::Housekeeping => self.keep_house(now),
             }
         }
@@ -92,6 +95,7 @@ impl Endpoint {
             call.repeat_due(path),
             call.ping_due(&self.config),
             call.limit_due(&self.config),
+            call.reach_due(),
             blocked,
         ]
         .into_iter()
@@ -182,6 +186,11 @@ impl Endpoint {
         let Some(path) = self.paths.get_mut(path_key) else {
             return;
         };
+        if path.is_reached(now) {
+            call.reach_asked = None;
+        } else if call.reach_due().is_some_and(|due| due <= now) {
+            call.await_reach(now);
+        }
         if call.repeat_due(path).is_some_and(|due| due <= now) {
             call.receiver.repeat_ack();
             call.spoke = now;
@@ -196,6 +205,9 @@ impl Endpoint {
                 }
             }
             None => {}
+        }
+        if call.stage == Stage::Waiting {
+            self.admit(key);
         }
         self.make_ready(key);
         self.queue_ack(key);
@@ -223,10 +235,10 @@ impl Endpoint {
         self.timers.push(Reverse((now, Timer::Unsealable(key))));
     }
 
-    fn on_unsealable(&mut self, key: Key) {
+    fn on_unsealable(&mut self, now: Instant, key: Key) {
         let refused = self.connections.get(key).map(|c| c.security.ready());
         if let Some(Err(code)) = refused {
-            self.abort_connection(key, code);
+            self.abort_connection(now, key, code);
         }
     }
 
@@ -247,6 +259,16 @@ impl Endpoint {
             .collect();
         for key in idle {
             self.remove_connection(key);
+        }
+        let retired = self
+            .connections
+            .iter()
+            .filter(|(_, known)| known.is_retired);
+        let retired: Vec<Key> = retired.map(|(key, _)| key).collect();
+        for key in retired {
+            if !self.is_busy(key) {
+                self.remove_connection_and_calls(key, CallError::Closed);
+            }
         }
         let unused: Vec<(Key, std::net::SocketAddr)> = self
             .paths
@@ -302,7 +324,7 @@ impl Endpoint {
                 checksum: 0,
                 service_id: ServiceId(0),
             };
-            self.push_control(key, &header, &[0]);
+            self.push_control(now, key, &header, &[0]);
         }
     }
 

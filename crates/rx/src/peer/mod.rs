@@ -9,13 +9,14 @@ pub(crate) mod pacing;
 pub(crate) mod rtt;
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use self::congestion::Controller;
 use self::mtu::MtuSearch;
 use self::pacing::Pacer;
 use self::rtt::RttEstimator;
+use crate::addresses::{AMPLIFICATION, is_believed};
 use crate::packet::ack::{Extension, Trailer};
 use crate::packet::{CLASSIC_PACKET_SIZE, HEADER_SIZE};
 use crate::types::Key;
@@ -39,6 +40,8 @@ const UNPACED_PACKETS: u64 = 10;
 /// the peer's window makes the measured rate: a pace of that would only make each round trip longer
 /// by the time it takes.
 const UNPACED_OCTETS: u64 = 32 * CLASSIC_PACKET_SIZE as u64;
+/// The most that may be sent to an address that has not answered: what needs more needs an answer first.
+const CREDIT_MAX: u64 = 64 << 10;
 /// How far above its least an RTT must be, besides an eighth, to mean a queue.
 const QUEUE_SIGN: Duration = Duration::from_millis(1);
 /// Marked packets in a row without a count from the peer, after which ECN is given up.
@@ -75,13 +78,18 @@ pub(crate) struct Path {
     pub(crate) wake_at: Option<Instant>,
     /// Connections that use the path.
     pub(crate) connections: usize,
+    /// When a packet last came from it.
     pub(crate) last_used: Instant,
+    /// Our own address at which it asks us, to answer from.
+    pub(crate) local: Option<IpAddr>,
     /// When a packet only to keep a NAT mapping was last sent.
     pub(crate) kept_alive: Option<Instant>,
     /// When the peer last proved that it receives at this address.
     pub(crate) reached_at: Option<Instant>,
     pub(crate) ecn: EcnState,
     pub(crate) counters: PathCounters,
+    /// Bytes that may be sent before the peer has proved that it receives.
+    credit: u64,
     last_sent_at: Option<Instant>,
     /// The PING that measures the RTT, until it is answered: its connection and serial.
     ping: Option<(Key, u32)>,
@@ -142,10 +150,12 @@ impl Path {
             wake_at: None,
             connections: 0,
             last_used: now,
+            local: None,
             kept_alive: None,
             reached_at: None,
             ecn: EcnState::default(),
             counters: PathCounters::default(),
+            credit: 0,
             last_sent_at: None,
             ping: None,
             pinged_at: None,
@@ -193,6 +203,29 @@ impl Path {
         self.rtt_ping = Some(rtt.max(RTT_LEAST));
         self.sample_rtt(now, rtt);
         true
+    }
+
+    /// Lets an address that has not proved that it receives be sent more, as more came from it.
+    pub(crate) fn credit(&mut self, bytes: usize) {
+        let more = bytes.saturating_mul(AMPLIFICATION) as u64;
+        self.credit = (self.credit + more).min(CREDIT_MAX);
+    }
+
+    /// Bytes that may be sent to an address that has not.
+    pub(crate) const fn room(&self) -> u64 {
+        self.credit
+    }
+
+    /// Takes bytes off what may be sent there; false if there are not as many left.
+    pub(crate) fn spend(&mut self, bytes: usize) -> bool {
+        let left = self.credit.checked_sub(bytes as u64);
+        self.credit = left.unwrap_or(self.credit);
+        left.is_some()
+    }
+
+    /// Whether it is known that the peer receives at this address.
+    pub(crate) fn is_reached(&self, now: Instant) -> bool {
+        is_believed(self.reached_at, now)
     }
 
     /// Largest Rx packet to send, header included.

@@ -435,6 +435,6 @@ fn serials_are_fresh() {
         let len = serials.len();
         serials.sort_unstable();
         serials.dedup();
-        assert_eq!((serials.len(), serials[0]), (len, 1));
+        assert_eq!(serials.len(), len);
     }
 }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 
+use super::raw::rxnull;
 use crate::packet::ack::Ack;
 use crate::packet::{HEADER_SIZE, Header, PacketType};
 use crate::{
@@ -126,8 +127,6 @@ pub(super) struct Pair {
     pub(super) filter: Option<Filter>,
     /// The address under which the other side sees each one: what a NAT makes of it.
     pub(super) seen_as: [SocketAddr; 2],
-    /// What the server sends from the first address seems to come from the second.
-    pub(super) answers_from: Option<(SocketAddr, SocketAddr)>,
     /// Gives the server its services, also after a restart.
     setup: Setup,
     configs: [Config; 2],
@@ -176,7 +175,6 @@ impl Pair {
             configs,
             setup,
             filter: None,
-            answers_from: None,
             steps: 0,
             links: [link.clone(), link],
             scheduling: Scheduling::default(),
@@ -229,7 +227,7 @@ impl Pair {
     pub(super) fn inject(&mut self, to: usize, from: SocketAddr, octets: Vec<u8>) {
         self.sides[to]
             .endpoint
-            .handle(self.now, from, None, octets.into());
+            .handle(self.now, from, None, None, octets.into());
         self.work(to);
     }
 
@@ -300,7 +298,7 @@ impl Pair {
         let server = self.sides[SERVER].address;
         self.sides[CLIENT]
             .endpoint
-            .connect(self.now, server, SERVICE, &RxNull)
+            .connect(self.now, server, SERVICE, &rxnull())
     }
 
     /// Begins a call and queues its whole request.
@@ -394,7 +392,7 @@ impl Pair {
                 break;
             };
             let ecn = if packet.ce { Some(Ecn::Ce) } else { None };
-            endpoint.handle(self.now, packet.from, ecn, packet.octets.into());
+            endpoint.handle(self.now, packet.from, None, ecn, packet.octets.into());
         }
         endpoint.handle_timeout(self.now);
     }
@@ -532,10 +530,7 @@ impl Pair {
                 octets[index] ^= 1 << self.random.u8(0..8);
             }
             self.order += 1;
-            let from_address = match self.answers_from {
-                Some((known, other)) if known == self.seen_as[from] => other,
-                _ => self.seen_as[from],
-            };
+            let from_address = self.seen_as[from];
             self.wires[to].push(Reverse(InFlight {
                 at,
                 order: self.order,

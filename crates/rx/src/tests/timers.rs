@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::old_peer;
 use super::pair::{CLIENT, Link, Pair, SERVER, SERVICE, pattern};
 use super::raw::Raw;
-use crate::packet::ack::{Ack, Reason};
+use crate::packet::ack::Reason;
 use crate::packet::{Flags, PacketType};
 use crate::{CallError, Config, Event, RxNull, Service};
 
@@ -152,37 +152,6 @@ fn a_service_limits_idleness() {
     let call = pair.call(connection, pattern(100, 1));
     let error = pair.finish(call, 60 * SECOND).unwrap_err();
     assert_eq!(error, CallError::Aborted(crate::AbortCode::RX_CALL_TIMEOUT));
-}
-
-/// A new peer is pinged before its call runs; one that spoofs its address never gets further.
-#[test]
-fn reachability_is_checked_first() {
-    let mut raw = Raw::server(Config::default());
-    let service = Service {
-        check_reach: true,
-        ..Service::new(SERVICE, "careful")
-    };
-    raw.endpoint.add_service(service, vec![Arc::new(RxNull)]);
-    raw.data(1, Flags::LAST_PACKET, b"q");
-    assert_eq!(raw.events(), []);
-    let acks = raw.take_of(PacketType::Ack);
-    let ping = acks
-        .iter()
-        .find(|(_, body)| Ack::decode(body).unwrap().reason == Reason::Ping);
-    assert!(ping.is_some(), "{acks:?}");
-    // The ping was lost: it is sent again.
-    let again = raw.wait(10 * SECOND);
-    let pings = again.iter().filter(|(_, header, body)| {
-        header.packet_type == PacketType::Ack && Ack::decode(body).unwrap().reason == Reason::Ping
-    });
-    assert!(pings.count() >= 1, "{again:?}");
-    assert_eq!(raw.events(), []);
-    raw.ack(1, "", Reason::PingResponse, 32);
-    raw.incoming();
-    // The next call of the same peer runs at once.
-    raw.header.cid = crate::Cid(0x7000);
-    raw.data(1, Flags::LAST_PACKET, b"q");
-    raw.incoming();
 }
 
 #[test]
