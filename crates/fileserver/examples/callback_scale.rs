@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use afar_fileserver::hosts::{Host, Hosts, HostsConfig};
-use afar_net::{AbortCode, Config, Endpoint, Received, Socket, SocketStats, Udp};
+use afar_net::{AbortCode, Config, Endpoint, Ready, Received, Socket, SocketStats, Udp};
 use afar_rpc::{Caller, rxafscb};
 use afar_rx::Transmit;
 use afar_types::{AfsUuid, Capabilities, Fid, InterfaceAddr, VolumeId};
@@ -92,7 +92,7 @@ impl Socket for Multiplexer {
         wake: BorrowedFd<'_>,
         writable: bool,
         timeout: Option<Duration>,
-    ) -> io::Result<bool> {
+    ) -> io::Result<Ready> {
         self.udp.wait(wake, writable, timeout)
     }
 

@@ -94,8 +94,10 @@ impl Control {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .push((request, answer));
-        self.waiting.store(true, Ordering::Release);
+        // In this order, so that who finds `waiting` also finds the event to read: written later it
+        // would stay readable, and end every sleep of the emulator at once.
         rustix::io::write(&self.wake, &1_u64.to_ne_bytes()).context("waking the emulator")?;
+        self.waiting.store(true, Ordering::Release);
         Ok(answered)
     }
 
@@ -160,4 +162,32 @@ pub fn ask(link: &str, socket: &Path, request: Request) -> Result<Report> {
         .and_then(|()| stream.read_to_string(&mut text))
         .context(&what)?;
     serde_json::from_str(&text).context(format_args!("{what}: it said '{}'", text.trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_readable(control: &Control) -> bool {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let mut fds = [PollFd::from_borrowed_fd(control.wake(), PollFlags::IN)];
+        poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready == 1)
+    }
+
+    /// The emulator may take a request at any moment of its posting. The event that belongs to it is read
+    /// then: one that stays readable, with nothing to take, would end each of its sleeps at once.
+    #[test]
+    fn no_event_is_left_behind() {
+        let control = Control::new().expect("an event");
+        for round in 0..2_000 {
+            std::thread::scope(|scope| {
+                let posting = scope.spawn(|| control.post(Request::Report).is_ok());
+                while !posting.is_finished() {
+                    control.take();
+                }
+            });
+            control.take();
+            assert!(!is_readable(&control), "round {round}");
+        }
+    }
 }

@@ -53,8 +53,6 @@ pub(crate) struct Driver<S: Socket> {
     unsent: Option<Transmit>,
     /// Whether datagrams may have arrived since the last batch.
     readable: bool,
-    /// Writes of the mailbox's event that are promised and not read.
-    owed: u64,
     spin: Duration,
     last_work: Instant,
     shutdown_limit: Duration,
@@ -108,7 +106,6 @@ impl<S: Socket> Driver<S> {
             buffer: Vec::with_capacity(1 << 16),
             unsent: None,
             readable: true,
-            owed: 0,
             spin: config.spin,
             last_work: now,
             shutdown_limit: config.shutdown_limit,
@@ -209,14 +206,17 @@ impl<S: Socket> Driver<S> {
             .socket
             .wait(self.mailbox.event(), self.unsent.is_some(), timeout)
         {
-            Ok(readable) => self.readable = readable,
+            Ok(ready) => {
+                self.readable = ready.datagrams;
+                self.mailbox.wake_up(ready.wake);
+            }
             Err(error) => {
                 tracing::warn!("waiting for the socket failed: {error}");
                 std::thread::sleep(ERROR_PAUSE);
                 self.readable = true;
+                self.mailbox.wake_up(true);
             }
         }
-        self.mailbox.wake_up(&mut self.owed);
     }
 
     /// Takes one batch of datagrams. Says whether more may be there.

@@ -46,6 +46,6 @@ pub use connection::Connection;
 pub use endpoint::Endpoint;
 pub use local::Local;
 pub use server::{Handler, has_own_thread};
-pub use socket::{Received, Socket, SocketStats};
+pub use socket::{Ready, Received, Socket, SocketStats};
 pub use stats::Stats;
 pub use udp::Udp;

@@ -22,7 +22,7 @@ use bytes::Bytes;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::config::random;
-use crate::socket::{Received, Socket, SocketStats};
+use crate::socket::{Ready, Received, Socket, SocketStats};
 
 /// Largest datagram, which UDP could carry too.
 const DATAGRAM_MAX: usize = 65_536;
@@ -261,7 +261,7 @@ impl Socket for Local {
         wake: BorrowedFd<'_>,
         _writable: bool,
         timeout: Option<Duration>,
-    ) -> io::Result<bool> {
+    ) -> io::Result<Ready> {
         self.stats.wait_calls += 1;
         let timeout = if std::mem::take(&mut self.queue_full) {
             Some(timeout.map_or(QUEUE_PAUSE, |timeout| timeout.min(QUEUE_PAUSE)))
@@ -274,10 +274,14 @@ impl Socket for Local {
             PollFd::from_borrowed_fd(wake, PollFlags::IN),
         ];
         match poll(&mut fds, timeout.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Ok(_) => {}
+            Err(rustix::io::Errno::INTR) => return Ok(Ready::default()),
             Err(error) => return Err(error.into()),
         }
-        Ok(fds[0].revents().contains(PollFlags::IN))
+        Ok(Ready {
+            datagrams: fds[0].revents().contains(PollFlags::IN),
+            wake: fds[1].revents().contains(PollFlags::IN),
+        })
     }
 
     fn is_private(&self) -> bool {

@@ -76,16 +76,21 @@ impl Mailbox {
             }
             queue.commands.push(command);
         }
+        self.wake();
+        Ok(())
+    }
+
+    /// Ends the I/O thread's sleep, if it sleeps, after the queue has changed.
+    fn wake(&self) {
         // Either this sees that the thread goes to sleep, or the thread, which says so before it
         // looks at the queue under the lock, sees the command.
         if self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::Relaxed) {
             self.wakes.fetch_add(1, Ordering::Relaxed);
             if let Err(error) = rustix::io::write(&self.event, &1_u64.to_ne_bytes()) {
                 // EAGAIN: it is readable already.
-                debug_assert_eq!(error, Errno::AGAIN, "an eventfd takes 8 octets");
+                debug_assert_eq!(error, Errno::AGAIN, "an eventfd takes 8 bytes");
             }
         }
-        Ok(())
     }
 
     /// Swaps the requests that wait with an empty list.
@@ -95,6 +100,9 @@ impl Mailbox {
     }
 
     /// Announces that the I/O thread will sleep. It must not if this says false.
+    ///
+    /// Then a sender may have seen the announcement before it was taken back, and writes the event
+    /// now or later. That ends one later sleep early, after which [`wake_up`](Self::wake_up) reads it.
     pub(crate) fn prepare_sleep(&self) -> bool {
         self.asleep.store(true, Ordering::Relaxed);
         if self.lock().commands.is_empty() {
@@ -104,18 +112,14 @@ impl Mailbox {
         false
     }
 
-    /// The I/O thread is awake again. `owed` counts, for that thread, the writes of the event that
-    /// were promised and not read yet; a late one only cuts a later sleep short.
-    pub(crate) fn wake_up(&self, owed: &mut u64) {
-        if !self.asleep.swap(false, Ordering::Relaxed) {
-            *owed += 1;
-        }
-        if *owed > 0 {
-            let mut count = [0; 8];
-            match rustix::io::read(&self.event, &mut count) {
-                Ok(_) => *owed = owed.saturating_sub(u64::from_ne_bytes(count)),
-                Err(error) => debug_assert_eq!(error, Errno::AGAIN, "an eventfd gives 8 octets"),
-            }
+    /// The I/O thread is awake again; `readable` says that the event may have ended the sleep.
+    ///
+    /// What was polled readable is read, whoever wrote it and whenever: an event that nobody reads
+    /// ends every sleep at once. A count of writes to come is no substitute for that.
+    pub(crate) fn wake_up(&self, readable: bool) {
+        self.asleep.store(false, Ordering::Relaxed);
+        if readable && let Err(error) = rustix::io::read(&self.event, &mut [0; 8]) {
+            debug_assert_eq!(error, Errno::AGAIN, "an eventfd gives 8 bytes");
         }
     }
 
@@ -144,5 +148,60 @@ impl Mailbox {
     fn lock(&self) -> MutexGuard<'_, Queue> {
         // The queue is whole between any two of its operations.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+    use super::*;
+
+    /// Whether the event is readable, as the socket's wait finds it.
+    fn is_readable(mailbox: &Mailbox) -> bool {
+        let mut fds = [PollFd::from_borrowed_fd(mailbox.event(), PollFlags::IN)];
+        poll(&mut fds, Some(&Timespec::default())).unwrap();
+        fds[0].revents().contains(PollFlags::IN)
+    }
+
+    /// One sleep of the I/O thread; whether it would have lasted.
+    fn sleep(mailbox: &Mailbox) -> bool {
+        assert!(mailbox.prepare_sleep(), "no command waits");
+        let readable = is_readable(mailbox);
+        mailbox.wake_up(readable);
+        !readable
+    }
+
+    /// A sender sees the announcement of a sleep that is taken back, as its own command is there already. Its
+    /// event ends one sleep, and not all that follow.
+    #[test]
+    fn an_event_for_a_sleep_that_was_called_off_is_read() {
+        for late in [false, true] {
+            let mailbox = Arc::new(Mailbox::new().unwrap());
+            let mut queue = mailbox.lock();
+            let sleeper = Arc::clone(&mailbox);
+            let sleeper = std::thread::spawn(move || sleeper.prepare_sleep());
+            while !mailbox.asleep.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            // The sleeper has announced itself and waits for the lock that a sender holds.
+            queue.commands.push(Command::Close);
+            if late {
+                assert!(mailbox.asleep.swap(false, Ordering::Relaxed));
+            } else {
+                mailbox.wake();
+            }
+            drop(queue);
+            assert!(!sleeper.join().unwrap(), "there is a command");
+            mailbox.take(&mut Vec::new());
+            if late {
+                assert!(sleep(&mailbox), "nothing was written yet");
+                rustix::io::write(&mailbox.event, &1_u64.to_ne_bytes()).unwrap();
+            }
+            assert!(!sleep(&mailbox), "late {late}: one sleep ends early");
+            assert!(sleep(&mailbox), "late {late}: the event was read");
+        }
     }
 }

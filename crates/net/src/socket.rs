@@ -21,6 +21,15 @@ pub struct Received {
     pub data: Bytes,
 }
 
+/// What ended a [`Socket::wait`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ready {
+    /// Datagrams may have arrived.
+    pub datagrams: bool,
+    /// `wake` was readable. It stays so, and ends every later wait at once, until it is read.
+    pub wake: bool,
+}
+
 /// A network as one I/O thread sees it: datagrams in and out, and a clock.
 ///
 /// [`Udp`](crate::Udp) is the real one. A simulated network implements this to run the shipped code.
@@ -51,8 +60,7 @@ pub trait Socket: Send + 'static {
     fn refusals(&mut self, sink: impl FnMut(SocketAddr, io::ErrorKind));
 
     /// Sleeps until datagrams may have arrived, `wake` is readable, `timeout` has passed or, if
-    /// `writable`, there may be room to send. It may return early. Says whether datagrams may have
-    /// arrived.
+    /// `writable`, there may be room to send. It may return early.
     ///
     /// # Errors
     /// Those of the system.
@@ -61,7 +69,7 @@ pub trait Socket: Send + 'static {
         wake: BorrowedFd<'_>,
         writable: bool,
         timeout: Option<Duration>,
-    ) -> io::Result<bool>;
+    ) -> io::Result<Ready>;
 
     /// Whether only who may can send here, so that everybody is believed.
     fn is_private(&self) -> bool {

@@ -17,7 +17,7 @@ use quinn_udp::{BATCH_SIZE, EcnCodepoint, RecvMeta, UdpSockRef, UdpSocketState};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 
-use crate::socket::{Received, Socket, SocketStats};
+use crate::socket::{Ready, Received, Socket, SocketStats};
 use buffers::{BUFFER_SIZE, Pool};
 use refusals::{Refusal, is_refusal, take_refusals};
 use segments::Segmentation;
@@ -308,7 +308,7 @@ impl Socket for Udp {
         wake: BorrowedFd<'_>,
         writable: bool,
         timeout: Option<Duration>,
-    ) -> io::Result<bool> {
+    ) -> io::Result<Ready> {
         self.stats.wait_calls += 1;
         let queue_full = std::mem::take(&mut self.queue_full);
         let timeout = match timeout {
@@ -326,14 +326,22 @@ impl Socket for Udp {
         ];
         match poll(&mut fds, timeout.as_ref()) {
             Ok(_) => {}
-            Err(rustix::io::Errno::INTR) => return Ok(true),
+            Err(rustix::io::Errno::INTR) => {
+                return Ok(Ready {
+                    datagrams: true,
+                    wake: false,
+                });
+            }
             Err(error) => return Err(error.into()),
         }
         let ready = fds[0].revents();
         if ready.contains(PollFlags::ERR) {
             take_refusals(&self.socket, &mut self.refusals);
         }
-        Ok(ready.intersects(PollFlags::IN | PollFlags::ERR))
+        Ok(Ready {
+            datagrams: ready.intersects(PollFlags::IN | PollFlags::ERR),
+            wake: fds[1].revents().contains(PollFlags::IN),
+        })
     }
 
     fn stats(&self) -> SocketStats {

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use afar_net::{Config, Endpoint, Received, Socket, SocketStats, Udp};
+use afar_net::{Config, Endpoint, Ready, Received, Socket, SocketStats, Udp};
 use afar_rx::Transmit;
 use bytes::Bytes;
 use common::{Checksum, ECHO, Echo, PATIENCE, SINK, Sink, ask, connect, pattern};
@@ -54,7 +54,7 @@ impl Socket for Lossy {
         wake: BorrowedFd<'_>,
         writable: bool,
         timeout: Option<Duration>,
-    ) -> io::Result<bool> {
+    ) -> io::Result<Ready> {
         self.udp.wait(wake, writable, timeout)
     }
 

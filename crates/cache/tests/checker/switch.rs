@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-use afar_net::{Config, Endpoint, Received, Socket, SocketStats, Udp};
+use afar_net::{Config, Endpoint, Ready, Received, Socket, SocketStats, Udp};
 use afar_rx::Transmit;
 
 const WHOLE: u8 = 0;
@@ -108,7 +108,7 @@ impl Socket for Switched {
         wake: BorrowedFd<'_>,
         writable: bool,
         timeout: Option<Duration>,
-    ) -> io::Result<bool> {
+    ) -> io::Result<Ready> {
         match self.udp() {
             Some(udp) => udp.wait(
                 wake,
@@ -117,7 +117,7 @@ impl Socket for Switched {
             ),
             None => {
                 std::thread::sleep(timeout.map_or(NAP, |time| time.min(NAP)));
-                Ok(false)
+                Ok(Ready::default())
             }
         }
     }

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-use afar_net::{Received, Socket, SocketStats, Transmit, Udp};
+use afar_net::{Ready, Received, Socket, SocketStats, Transmit, Udp};
 
 /// A UDP socket to which all that arrives has been on its way for some time more.
 pub(crate) struct Slow {
@@ -44,14 +44,17 @@ impl Socket for Slow {
         wake: BorrowedFd<'_>,
         writable: bool,
         timeout: Option<Duration>,
-    ) -> io::Result<bool> {
+    ) -> io::Result<Ready> {
         let Some((at, _)) = self.coming.front() else {
             return self.udp.wait(wake, writable, timeout);
         };
         let left = at.saturating_duration_since(Instant::now());
         let timeout = timeout.map_or(left, |timeout| timeout.min(left));
-        self.udp.wait(wake, writable, Some(timeout))?;
-        Ok(true)
+        let ready = self.udp.wait(wake, writable, Some(timeout))?;
+        Ok(Ready {
+            datagrams: true,
+            ..ready
+        })
     }
 
     fn stats(&self) -> SocketStats {

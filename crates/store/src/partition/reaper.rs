@@ -144,7 +144,8 @@ impl Work<'_> {
     fn rounds(&self) {
         let mut used = Instant::now();
         let mut synced = Instant::now();
-        while let Some(round) = self.next_round() {
+        let mut failed = false;
+        while let Some(round) = self.next_round(failed) {
             let mut result = self.round(round);
             if used.elapsed() >= USAGE {
                 used = Instant::now();
@@ -154,6 +155,7 @@ impl Work<'_> {
                 synced = Instant::now();
                 result = result.and_then(|()| self.sync());
             }
+            failed = result.is_err();
             match result {
                 Ok(()) => {
                     let mut state = self.signal.state.lock();
@@ -172,10 +174,11 @@ impl Work<'_> {
         }
     }
 
-    /// Waits for something to do; `None` at the end.
-    fn next_round(&self) -> Option<u64> {
+    /// Waits for something to do; `None` at the end. After a round that failed there is something, but a
+    /// disk that is full, or a partition that has stopped, is the same a moment later.
+    fn next_round(&self, failed: bool) -> Option<u64> {
         let mut state = self.signal.state.lock();
-        if state.wanted == state.done && !state.stop {
+        if (failed || state.wanted == state.done) && !state.stop {
             self.signal.changed.wait_for(&mut state, ROUND);
         }
         (!state.stop).then_some(state.wanted)
@@ -622,6 +625,27 @@ mod tests {
     use crate::config::PartitionOptions;
     use crate::partition::Partition;
     use crate::volume::{Filling, NewVolume};
+
+    /// What cannot be done is tried again after a while, and not in a loop that takes a processor.
+    #[test]
+    fn a_round_that_failed_is_not_tried_again_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = PartitionOptions::default().map_size(1 << 28).unwrap();
+        let partition = Partition::init(dir.path(), &options).unwrap();
+        let signal = Signal::default();
+        let work = Work {
+            core: &partition.core,
+            queue: &partition.committer.queue(),
+            signal: &signal,
+        };
+        signal.state.lock().wanted = 1;
+        let began = Instant::now();
+        assert_eq!(work.next_round(false), Some(1));
+        assert_eq!(work.next_round(true), Some(1));
+        assert!(began.elapsed() >= ROUND, "{:?}", began.elapsed());
+        signal.state.lock().stop = true;
+        assert_eq!(work.next_round(true), None);
+    }
 
     #[test]
     fn what_was_doomed_when_it_was_looked_for_may_be_a_volume_by_now() {
