@@ -9,6 +9,7 @@ mod calls;
 
 use std::collections::BTreeMap;
 use std::io;
+use std::net::SocketAddr;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::task::Waker;
@@ -370,6 +371,13 @@ impl<S: Socket> Driver<S> {
                 Event::Failed(id, error) => self.calls.fail(id, error, &mut self.wakers),
                 Event::Completed(id) => self.calls.complete(id),
                 Event::ChannelFree(id) => self.start_waiting(now, id),
+                Event::Narrow { peer, size } => {
+                    let packet = size + ip_overhead(peer);
+                    tracing::warn!(
+                        "the path to {peer} seems to drop packets larger than {packet} bytes; \
+                         smaller ones are sent from now on"
+                    );
+                }
             }
         }
     }
@@ -458,6 +466,11 @@ impl<S: Socket> Driver<S> {
             ..self.stats
         }
     }
+}
+
+/// Bytes of the IP and UDP headers before a datagram's payload.
+const fn ip_overhead(peer: SocketAddr) -> usize {
+    if peer.is_ipv4() { 28 } else { 48 }
 }
 
 impl<S: Socket> Drop for Driver<S> {

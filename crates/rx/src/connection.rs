@@ -44,6 +44,9 @@ pub(crate) struct Connection {
     /// DATA that the security class opened and sealed: packets and octets.
     pub(crate) opened: (u64, u64),
     pub(crate) sealed: (u64, u64),
+    /// The highest serial received, and how many below it were not.
+    serial_received: u32,
+    missing: u32,
     serial: u32,
     /// Serials given out since nobody but who is at the peer's address can know them.
     given: u32,
@@ -170,6 +173,8 @@ impl Connection {
             elsewhere: None,
             opened: (0, 0),
             sealed: (0, 0),
+            serial_received: 0,
+            missing: 0,
             serial,
             given: 0,
         }
@@ -179,6 +184,25 @@ impl Connection {
         match self.security {
             Security::Client(..) => Role::Client,
             Security::Server(_) => Role::Server,
+        }
+    }
+
+    /// Packets the peer has sent that have not come, as their serials tell.
+    pub(crate) const fn missing(&self) -> u32 {
+        self.missing
+    }
+
+    /// Notes the serial of a packet that came.
+    pub(crate) const fn on_serial(&mut self, serial: u32) {
+        let newer = serial.wrapping_sub(self.serial_received);
+        if self.serial_received == 0 {
+            self.serial_received = serial;
+        } else if newer != 0 && newer < u32::MAX / 2 {
+            self.serial_received = serial;
+            self.missing = self.missing.wrapping_add(newer - 1);
+        } else {
+            // It was overtaken, or comes twice.
+            self.missing = self.missing.wrapping_sub(1);
         }
     }
 

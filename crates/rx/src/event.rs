@@ -95,6 +95,14 @@ pub enum Event {
     /// A connection on which [`Endpoint::start_call`](crate::Endpoint::start_call) found no channel
     /// free has one.
     ChannelFree(ConnectionId),
+    /// The path to a peer proved to drop packets as large as Rx has always sent. Smaller ones are sent
+    /// from now on.
+    Narrow {
+        /// The peer's address.
+        peer: SocketAddr,
+        /// The largest UDP payload that gets through, in bytes.
+        size: usize,
+    },
 }
 
 /// What a read gave.

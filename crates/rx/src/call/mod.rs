@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use self::receive::Receiver;
 use self::send::Sender;
+use crate::packet::CLASSIC_PACKET_SIZE;
 use crate::packet::ack::{Ack, Reason};
 use crate::peer::Path;
 use crate::types::Key;
@@ -24,6 +25,11 @@ const PINGS_PER_DEAD_TIME: u32 = 6;
 const REFUSED_PING: Duration = Duration::from_secs(1);
 /// How often a client is asked to prove that it receives; OpenAFS asks every 2 s.
 const REACH_EVERY: Duration = Duration::from_secs(1);
+
+/// How long no data of a reply comes before it may be stuck, and how often the peer is pinged then.
+pub(crate) const STUCK: Duration = Duration::from_secs(1);
+/// Packets that a peer has sent meanwhile in vain if it is.
+const STUCK_PACKETS: u32 = 4;
 
 /// Which side began the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +88,8 @@ pub(crate) struct Call {
     /// The address among whose calls it counts, once it waits or runs.
     pub(crate) counted: Option<SocketAddr>,
     told: Told,
+    /// Packets of the connection that were missing when data last came, or when the call began.
+    pub(crate) missing: u32,
     /// A padded PING of that size is to be sent.
     pub(crate) probe_size: Option<usize>,
     /// It goes on when its client has proved that it receives; when it was last asked to.
@@ -126,6 +134,7 @@ impl Call {
             in_line: false,
             counted: None,
             told: Told::default(),
+            missing: 0,
             probe_size: None,
             reach_asked: None,
         }
@@ -211,6 +220,54 @@ impl Call {
         };
         self.expects_peer()
             .then(|| self.heard.max(self.spoke) + every)
+    }
+
+    /// Probes the path for larger packets if that is due and worth it: for a client, whose server will send
+    /// what it is told gets through, and who has much to send.
+    pub(crate) fn look_for_size(&mut self, now: Instant, path: &mut Path) {
+        let most = if self.sender.is_bulk() && path.afar {
+            usize::MAX
+        } else if self.role == Role::Client || self.sender.is_long() || self.stage == Stage::Waiting
+        {
+            CLASSIC_PACKET_SIZE
+        } else {
+            0
+        };
+        let is_reached = self.role == Role::Client || path.is_reached(now);
+        if self.probe_size.is_some() || !is_reached {
+            return;
+        }
+        self.probe_size = path.probe_wanted(now, most);
+        if self.probe_size.is_some() && !self.receiver.wants_ack() {
+            // Only beside a PING that is answered does a probe that is not tell of its size. It leaves first,
+            // as peers may answer only the last of several. Another acknowledgement that is to leave now has
+            // more to say.
+            self.receiver.request_ack(Reason::Ping);
+        }
+    }
+
+    /// Whether the call cannot go on, as the path drops packets of the size its own were cut to.
+    pub(crate) fn is_too_large(&self, path: &Path) -> bool {
+        let stuck = self.sender.stuck(self.heard);
+        stuck.is_some_and(|size| path.mtu.is_too_large(size))
+    }
+
+    /// Since when an old peer's reply may be stuck, as the path drops packets of the size that such peers send:
+    /// what it had cut before it was told to send less does not get through any more.
+    pub(crate) fn may_be_stuck(&self, path: &Path) -> Option<Instant> {
+        let waits = self.role == Role::Client
+            && self.stage == Stage::Running
+            && !self.receiver.is_complete();
+        (waits && !path.afar && path.mtu.is_narrow()).then_some(self.progressed)
+    }
+
+    /// Whether it is: it has sent packets for a while, of which `missing` in all have not come, and none has.
+    pub(crate) fn is_stuck(&self, now: Instant, path: &Path, missing: u32) -> bool {
+        let lost = missing.wrapping_sub(self.missing);
+        self.may_be_stuck(path)
+            .is_some_and(|since| since + STUCK <= now)
+            && (STUCK_PACKETS..u32::MAX / 2).contains(&lost)
+            && !path.is_lossy()
     }
 
     /// When an old peer is to be told again what has come of its stream.

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 use std::net::{IpAddr, SocketAddr};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
@@ -252,6 +252,7 @@ impl Endpoint {
             return;
         };
         connection.last_used = now;
+        connection.on_serial(header.serial);
         let (path_key, role) = (connection.path, connection.role());
         if role == Role::Client {
             // Who knows epoch and connection id got what we sent to where we called.
@@ -434,6 +435,9 @@ impl Endpoint {
                 .get(*call)
                 .is_some_and(|call| call.number == header.call_number)
         }) else {
+            if header.packet_type == PacketType::Ack {
+                self.on_late_ack(now, key, &body);
+            }
             // The call is over here; a peer that still sends missed how it ended.
             let asks = match header.packet_type {
                 PacketType::Data => true,
@@ -461,6 +465,18 @@ impl Endpoint {
             _ => self.stats.violations += 1,
         }
         self.schedule_call(call);
+    }
+
+    /// An acknowledgement came for a call that is over: it may answer a probe of the path.
+    fn on_late_ack(&mut self, now: Instant, key: Key, body: &[u8]) {
+        let Some(ack) = Ack::decode(body).filter(|ack| ack.reason == Reason::PingResponse) else {
+            return;
+        };
+        let path = self.connections.get(key).map(|c| c.path);
+        if let Some(path) = path.and_then(|path| self.paths.get_mut(path)) {
+            // How long it was held back counts for nothing here: it did not wait for company.
+            path.on_ping_answer(now, key, ack.serial, Duration::ZERO);
+        }
     }
 
     fn resend_abort(
@@ -617,7 +633,10 @@ impl Endpoint {
         );
         self.stats.receive_memory += call.receiver.held() - before;
         match arrival {
-            Arrival::InOrder | Arrival::Early => call.progressed = now,
+            Arrival::InOrder | Arrival::Early => {
+                call.progressed = now;
+                call.missing = connection.missing();
+            }
             Arrival::Duplicate => self.stats.duplicates += 1,
             Arrival::Beyond | Arrival::Violation => self.stats.violations += 1,
         }
@@ -695,14 +714,7 @@ impl Endpoint {
         if ack.reason == Reason::Ping {
             call.receiver.on_ping(now, header.serial);
         }
-        if effect.progress
-            && call.sender.is_bulk()
-            && path.afar
-            && self.config.mtu_discovery
-            && (is_ours || path.is_reached(now))
-        {
-            call.probe_size = call.probe_size.or_else(|| path.mtu.wanted(now));
-        }
+        call.look_for_size(now, path);
         let (waiting, done) = (call.stage == Stage::Waiting, call.sender.is_done());
         let server = call.role == Role::Server;
         let awaited = call.reach_asked.is_some();
@@ -711,6 +723,9 @@ impl Endpoint {
         }
         if server && done {
             return self.complete_server_call(key);
+        }
+        if self.look_at_size(now, key) {
+            return;
         }
         self.make_ready(key);
         self.list_path(path_key);

@@ -312,6 +312,7 @@ impl Endpoint {
         channel.number = channel.number.wrapping_add(1).max(1);
         let (number, lingering) = (CallNumber(channel.number), channel.call.take());
         let (window, path) = (channel.window, known.path);
+        let missing = known.missing();
         if let Some(key) = lingering {
             self.remove_call(key);
         }
@@ -322,7 +323,7 @@ impl Endpoint {
                 window
             }
         });
-        let call = Call::new(
+        let mut call = Call::new(
             connection.0,
             index,
             number,
@@ -331,6 +332,7 @@ impl Endpoint {
             window,
             &self.config,
         );
+        call.missing = missing;
         let key = self.insert_call(call);
         self.stats.calls_started += 1;
         Some(CallId(key))

@@ -178,9 +178,14 @@ impl Endpoint {
                 }
                 self.acks.pop_front();
                 call.in_acks = false;
-                if let Some(size) = call.probe_size.take() {
+                // Calls that began together may all want to look; one probe at a time tells something. The peer
+                // answers none for a call that is over.
+                let may = call.expects_peer() && !path.mtu.is_probing();
+                let probe = call.probe_size.take().filter(|_| may);
+                if let Some(size) = probe {
                     let (destination, source) = (path.address, path.local);
                     write_probe(now, call, connection, path, config, stats, batch.buf, size);
+                    self.schedule_call(key);
                     return Some(Transmit {
                         destination,
                         source,
@@ -532,7 +537,16 @@ fn write_data(
         Role::Server if outgoing.sequence == 1 => call.receiver.ack_is_implied(),
         // A new peer hears at once what we are, so that its reply may begin with a full window, and
         // gives an RTT by its answer.
-        Role::Client if path.acks_sent == 0 => call.receiver.request_ack(Reason::Ping),
+        Role::Client if outgoing.sequence == 1 => {
+            // A server answers nothing before it knows who asks, nor when it has answered.
+            let is_known = connection.security.is_transparent() || path.acks_sent > 0;
+            if path.acks_sent == 0 {
+                call.receiver.request_ack(Reason::Ping);
+            }
+            if is_known {
+                call.look_for_size(now, path);
+            }
+        }
         _ => {}
     }
     call.sender
@@ -583,8 +597,21 @@ fn ack_packet(
     room: Option<u64>,
 ) -> Vec<u8> {
     let mut out = Vec::with_capacity(160);
-    write_ack(now, call, connection, path, config, stats, room, &mut out);
+    let written = write_ack(now, call, connection, path, config, stats, room, &mut out);
+    if out.is_empty() {
+        return out;
+    }
+    path.acks_sent = path.acks_sent.saturating_add(1);
+    if written.is_ping {
+        path.on_ping_sent(now, call.connection, written.serial);
+    }
     out
+}
+
+/// What became of an acknowledgement.
+struct Written {
+    serial: u32,
+    is_ping: bool,
 }
 
 #[expect(
@@ -600,7 +627,7 @@ fn write_ack(
     stats: &mut Stats,
     room: Option<u64>,
     out: &mut Vec<u8>,
-) -> u32 {
+) -> Written {
     let mut report = call
         .receiver
         .take_report(now, window_limits(config, stats, path, call));
@@ -624,7 +651,14 @@ fn write_ack(
             path.window_told = path.window_told.max(ext.window);
             ext
         });
-    let classic_size = u32::try_from(CLASSIC_PACKET_SIZE).unwrap_or(u32::MAX);
+    // Old peers do not look for sizes, but send what they are told: what does not get through from here will
+    // hardly get through from there.
+    let size = if path.mtu.is_narrow() {
+        path.packet_size()
+    } else {
+        CLASSIC_PACKET_SIZE
+    };
+    let size = u32::try_from(size).unwrap_or(u32::MAX);
     let mut ack = Ack {
         first: report.first,
         previous: report.previous,
@@ -636,8 +670,8 @@ fn write_ack(
         reason: report.reason,
         soft: report.soft,
         trailer: Trailer {
-            max_mtu: Some(classic_size),
-            interface_mtu: Some(classic_size),
+            max_mtu: Some(size),
+            interface_mtu: Some(size),
             window: Some(report.classic_window),
             // Jumbograms are received but not asked for: peers corrupted data in them.
             max_datagram_packets: Some(1),
@@ -656,21 +690,25 @@ fn write_ack(
             ack.extension = None;
         }
         if room < HEADER_SIZE + ack.size() {
-            return 0;
+            return Written {
+                serial: 0,
+                is_ping: false,
+            };
         }
     }
     let mut header: Header = connection.header(PacketType::Ack, call.channel, call.number);
     header.flags = header.flags.with(Flags::SLOW_START_OK);
     if ack.reason == Reason::Ping {
         header.flags = header.flags.with(Flags::REQUEST_ACK);
-        path.on_ping_sent(now, call.connection, header.serial);
     }
     out.extend_from_slice(&header.encode());
     ack.encode(out);
     stats.packets_sent[PacketType::Ack.index()] += 1;
-    path.acks_sent = path.acks_sent.saturating_add(1);
     call.spoke = now;
-    header.serial
+    Written {
+        serial: header.serial,
+        is_ping: report.reason == Reason::Ping,
+    }
 }
 
 /// A PING padded to `size`: if it is answered, packets of that size get through.
@@ -690,8 +728,9 @@ fn write_probe(
 ) {
     call.receiver.request_ack(Reason::Ping);
     out.clear();
-    let serial = write_ack(now, call, connection, path, config, stats, None, out);
+    let serial = write_ack(now, call, connection, path, config, stats, None, out).serial;
     out.resize(size, 0);
-    let expires = now + path.rtt.rto(Duration::from_millis(50)) * 2;
-    path.mtu.on_sent(call.connection, serial, size, expires);
+    let patience = path.rtt.rto(Duration::from_millis(50)) * 2;
+    path.mtu
+        .on_sent(now, call.connection, serial, size, patience);
 }

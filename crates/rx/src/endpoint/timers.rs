@@ -7,11 +7,11 @@ use std::cmp::Reverse;
 use std::time::{Duration, Instant};
 
 use super::Endpoint;
-use crate::call::{Role, Stage};
+use crate::call::{Role, STUCK, Stage};
 use crate::packet::ack::Reason;
 use crate::packet::{Flags, Header, PacketType};
 use crate::types::Key;
-use crate::{AbortCode, CallError, CallNumber, Cid, Epoch, SecurityIndex, ServiceId};
+use crate::{AbortCode, CallError, CallNumber, Cid, Epoch, Event, SecurityIndex, ServiceId};
 
 /// How often old connections and paths are looked for.
 const HOUSEKEEPING: Duration = Duration::from_secs(5);
@@ -96,7 +96,10 @@ impl Endpoint {
             call.ping_due(&self.config),
             call.limit_due(&self.config),
             call.reach_due(),
+            call.expects_peer().then(|| path.mtu.look_at()).flatten(),
             blocked,
+            call.may_be_stuck(path)
+                .map(|since| since.max(call.spoke) + STUCK),
         ]
         .into_iter()
         .flatten()
@@ -174,7 +177,11 @@ impl Endpoint {
         }
         call.receiver.on_ack_due(now);
         let blocked = call.sender.is_window_blocked() && call.spoke + WINDOW_PROBE <= now;
-        if blocked || call.ping_due(&self.config).is_some_and(|due| due <= now) {
+        let path = self.connections.get(call.connection).map(|c| c.path);
+        let stuck = path
+            .and_then(|path| call.may_be_stuck(self.paths.get(path)?))
+            .is_some_and(|since| since.max(call.spoke) + STUCK <= now);
+        if blocked || stuck || call.ping_due(&self.config).is_some_and(|due| due <= now) {
             call.receiver.request_ack(Reason::Ping);
             // It leaves next; until then it is not due again.
             call.spoke = now;
@@ -199,19 +206,57 @@ impl Endpoint {
             Some(1) => self.stats.probes += 1,
             Some(count) => {
                 self.stats.timeouts += 1;
-                if path.mtu.on_timeouts(now, count) {
+                // A small packet tells whether the peer is there and only large ones are lost.
+                call.receiver.request_ack(Reason::Ping);
+                let is_heard = call.sender.is_heard(call.heard);
+                if path.mtu.on_timeouts(count, is_heard) {
                     let size = path.packet_size();
                     path.controller.on_mtu_change(size);
                 }
+                call.look_for_size(now, path);
             }
             None => {}
         }
-        if call.stage == Stage::Waiting {
+        if path.mtu.look_at().is_some_and(|at| at <= now) {
+            // The peer may have been silent.
+            call.receiver.request_ack(Reason::Ping);
+            call.look_for_size(now, path);
+        }
+        let is_waiting = call.stage == Stage::Waiting;
+        if self.look_at_size(now, key) {
+            return;
+        }
+        if is_waiting {
             self.admit(key);
         }
         self.make_ready(key);
         self.queue_ack(key);
         self.schedule_call(key);
+    }
+
+    /// Acts on what was found of the path's packet size; true if the call is over for it.
+    pub(super) fn look_at_size(&mut self, now: Instant, key: Key) -> bool {
+        let Some(call) = self.calls.get_mut(key) else {
+            return true;
+        };
+        let Some(connection) = self.connections.get(call.connection) else {
+            return true;
+        };
+        let Some(path) = self.paths.get_mut(connection.path) else {
+            return true;
+        };
+        if let Some(size) = path.mtu.take_news() {
+            let peer = path.address;
+            self.events.push_back(Event::Narrow { peer, size });
+            // An old peer hears at once that it is to send smaller packets.
+            call.receiver.request_ack(Reason::Ping);
+        }
+        if call.is_too_large(path) || call.is_stuck(now, path, connection.missing()) {
+            self.send_abort(now, key, AbortCode::RX_MSGSIZE);
+            self.fail(key, CallError::TooLarge);
+            return true;
+        }
+        false
     }
 
     fn on_challenge_timer(&mut self, now: Instant, key: Key) {

@@ -44,6 +44,8 @@ const UNPACED_OCTETS: u64 = 32 * CLASSIC_PACKET_SIZE as u64;
 const CREDIT_MAX: u64 = 64 << 10;
 /// How far above its least an RTT must be, besides an eighth, to mean a queue.
 const QUEUE_SIGN: Duration = Duration::from_millis(1);
+/// One packet of so many is sent again on a path that counts as lossy.
+const LOSSY: u64 = 10;
 /// Marked packets in a row without a count from the peer, after which ECN is given up.
 const ECN_TRIAL_PACKETS: u32 = 64;
 
@@ -95,6 +97,8 @@ pub(crate) struct Path {
     ping: Option<(Key, u32)>,
     /// When the last one was sent.
     pinged_at: Option<Instant>,
+    /// When the peer last acknowledged anything, or answered a PING.
+    answered_at: Option<Instant>,
     /// The RTT by the last PING that was answered.
     rtt_ping: Option<Duration>,
     sampled_at: Option<Instant>,
@@ -137,7 +141,7 @@ impl Path {
                 seed,
             ),
             pacer: Pacer::new(now, CLASSIC_PACKET_SIZE),
-            mtu: MtuSearch::new(config.datagram_max),
+            mtu: MtuSearch::new(config.datagram_max, config.mtu_discovery),
             afar: false,
             classic_acks: 0,
             is_prompt: false,
@@ -159,6 +163,7 @@ impl Path {
             last_sent_at: None,
             ping: None,
             pinged_at: None,
+            answered_at: None,
             rtt_ping: None,
             sampled_at: None,
         }
@@ -184,7 +189,7 @@ impl Path {
         self.pinged_at = Some(now);
     }
 
-    /// A PING was answered; true if it gave an RTT sample.
+    /// A PING was answered, which may have been a probe of a size; true if it gave an RTT sample.
     pub(crate) fn on_ping_answer(
         &mut self,
         now: Instant,
@@ -192,10 +197,14 @@ impl Path {
         serial: u32,
         held: Duration,
     ) -> bool {
-        let Some(sent) = self
+        let probed = self.mtu.on_answer(connection, serial);
+        if probed.is_some() {
+            self.controller.on_mtu_change(self.mtu.packet_size());
+        }
+        let pinged = self
             .pinged_at
-            .filter(|_| self.ping == Some((connection, serial)))
-        else {
+            .filter(|_| self.ping == Some((connection, serial)));
+        let Some(sent) = probed.or(pinged) else {
             return false;
         };
         self.ping = None;
@@ -233,6 +242,17 @@ impl Path {
         self.mtu.packet_size()
     }
 
+    /// The size to probe now, if any, of those up to `most`.
+    pub(crate) fn probe_wanted(&mut self, now: Instant, most: usize) -> Option<usize> {
+        self.mtu
+            .wanted(now, most, self.answered_at, self.is_lossy())
+    }
+
+    /// Whether so much is lost that what a few packets meet tells nothing.
+    pub(crate) const fn is_lossy(&self) -> bool {
+        self.counters.data_resent * LOSSY > self.counters.data_sent
+    }
+
     /// How long the peer may hold an acknowledgement back.
     pub(crate) fn ack_allowance(&self) -> Duration {
         // afar peers acknowledge within 5 ms, OpenAFS within 100 ms.
@@ -259,6 +279,7 @@ impl Path {
         extension: Option<&Extension>,
         answers_ping: bool,
     ) {
+        self.answered_at = Some(now);
         let before = self.mtu.packet_size();
         match extension.filter(|_| config.extension) {
             Some(extension) => {
@@ -426,7 +447,7 @@ mod tests {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 7000));
         let mut path = Path::new(address, &config, now, 1);
         path.sample_rtt(now, Duration::from_millis(12));
-        let size = path.packet_size();
+        let size = CLASSIC_PACKET_SIZE;
         for packet in 0..32 {
             assert!(path.budget(now) >= size as u64, "packet {packet}");
             path.on_data_sent(now, size, false, false);

@@ -81,6 +81,8 @@ pub(super) struct Seen {
     pub(super) failed: BTreeMap<CallId, CallError>,
     pub(super) channel_free: Vec<ConnectionId>,
     pub(super) blocked: BTreeSet<CallId>,
+    /// Largest datagrams of paths that proved narrow.
+    pub(super) narrow: Vec<usize>,
 }
 
 /// One side: an endpoint, its address, and a small application.
@@ -450,6 +452,7 @@ impl Pair {
             Event::ChannelFree(connection) => {
                 self.sides[side].seen.channel_free.push(connection);
             }
+            Event::Narrow { size, .. } => self.sides[side].seen.narrow.push(size),
         }
         let _ = now;
     }

@@ -268,6 +268,7 @@ fn sealed_packets_fit_the_path() {
             };
             endpoint.add_service(Service::new(SERVICE, "toy"), vec![Arc::new(class)]);
         }));
+        // The handshake's answer is large.
         pair.links = [
             Link {
                 mtu: 12_100,
@@ -275,7 +276,6 @@ fn sealed_packets_fit_the_path() {
             },
             Link::default(),
         ];
-        let capture = pair.capture();
         let (server, now) = (pair.sides[SERVER].address, pair.now);
         let class = Toy {
             key: 7,
@@ -287,6 +287,12 @@ fn sealed_packets_fit_the_path() {
             SERVICE,
             &(Arc::new(class) as Arc<dyn ClientSecurity>),
         );
+        // Nothing is answered before the handshake; then sizes are looked for.
+        for _ in 0..3 {
+            pair.echo(connection, 100).unwrap();
+            pair.idle(SECOND);
+        }
+        let capture = pair.capture();
         pair.echo(connection, 60_000).unwrap();
         let data = capture.of(CLIENT, PacketType::Data);
         let largest = data

@@ -254,6 +254,36 @@ fn a_lost_short_request_to_an_old_peer_does_not_take_as_long_as_its_acknowledgem
     assert!(time < Duration::from_millis(200), "{time:?}");
 }
 
+/// While a flood takes every second packet, a call takes a few seconds at most: tries are not further and
+/// further apart, and neither is the question whether a new client is there.
+#[test]
+fn no_short_call_takes_long_through_a_flood() {
+    let mut slowest = Duration::ZERO;
+    for seed in 0..super::seeds(40) {
+        for config in [Config::default(), old_peer()] {
+            let link = Link {
+                loss: 0.5,
+                ..Link::default()
+            };
+            let mut pair = Pair::with_configs(seed, link, [config, Config::default()]);
+            pair.set_up(Box::new(|endpoint| {
+                let mut service = Service::new(SERVICE, "test");
+                service.check_reach = true;
+                endpoint.add_service(service, vec![Arc::new(RxNull)]);
+            }));
+            let connection = pair.connect();
+            for _ in 0..50 {
+                let at = pair.now;
+                while let Err(error) = pair.echo(connection, 100) {
+                    assert_eq!(error, CallError::TooLarge, "which is made once more");
+                }
+                slowest = slowest.max(pair.now - at);
+            }
+        }
+    }
+    assert!(slowest < Duration::from_secs(25), "{slowest:?}");
+}
+
 /// An endpoint with nothing to do wakes up for housekeeping only.
 #[test]
 fn idle_endpoints_sleep() {
