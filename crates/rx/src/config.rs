@@ -23,8 +23,9 @@ pub struct Config {
     pub hard_limit: Option<Duration>,
     /// Octets one call may hold unread, and so its largest receive window.
     pub receive_window_max: u64,
-    /// Octets all calls together may hold unread.
-    pub receive_memory_max: u64,
+    /// Bytes that peers may make this endpoint hold: what of all calls is unread, queued for clients, or
+    /// not acknowledged by them. One address, and one user, may take a third of it, strangers less.
+    pub memory_max: u64,
     /// Octets one call may have queued and unsent before writing must wait.
     pub send_buffer: usize,
     /// Connections kept that clients opened to us; idle ones make room first.
@@ -56,7 +57,7 @@ pub struct Config {
 }
 
 impl Default for Config {
-    /// Dead after 30 s, no other limits; 64 MiB a call and 1 GiB in all for receiving.
+    /// Dead after 30 s, no other limits; 64 MiB a call and 1 GiB in all for what peers cause.
     ///
     /// 64 MiB is two bandwidth-delay products of 1 Gbit/s at 250 ms.
     fn default() -> Self {
@@ -68,7 +69,7 @@ impl Default for Config {
             idle_limit: None,
             hard_limit: None,
             receive_window_max: 64 << 20,
-            receive_memory_max: 1 << 30,
+            memory_max: 1 << 30,
             send_buffer: 2 << 20,
             server_connections_max: 100_000,
             datagram_max: 65_507,

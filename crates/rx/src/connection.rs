@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::call::Role;
+use crate::endpoint::Source;
 use crate::packet::{Flags, Header, PacketType};
 use crate::security::{
     ClientConnection, ClientSecurity, Identity, Overhead, PacketSecurity, SecurityStatus,
@@ -27,6 +28,8 @@ pub(crate) struct Connection {
     pub(crate) epoch: Epoch,
     pub(crate) cid: Cid,
     pub(crate) path: Key,
+    /// Where it came from, as shares go; it counts there also when it has moved.
+    pub(crate) source: Source,
     pub(crate) service: ServiceId,
     pub(crate) security_index: SecurityIndex,
     pub(crate) security: Security,
@@ -150,7 +153,7 @@ pub(crate) struct Channel {
 impl Connection {
     pub(crate) fn new(
         header: (Epoch, Cid),
-        path: Key,
+        (path, source): (Key, Source),
         service: ServiceId,
         security_index: SecurityIndex,
         security: Security,
@@ -161,6 +164,7 @@ impl Connection {
             epoch: header.0,
             cid: header.1.connection(),
             path,
+            source,
             service,
             security_index,
             security,

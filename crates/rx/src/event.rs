@@ -45,7 +45,9 @@ pub struct Service {
     pub name: &'static str,
     /// How many of its calls may be in the application's hands; further ones wait, then get VBUSY.
     pub max_calls: usize,
-    /// How long a call may go without progress of the application; `None` is for ever.
+    /// How long a client may leave a call without bringing, or taking, any of its data; `None` is for
+    /// ever. It gains all its time back with every 32 KiB, so that a slow client is no idle one. Users have
+    /// twice as long, administrators ten times.
     pub idle_limit: Option<Duration>,
     /// Whether a call runs only when its client has proved that it receives, as at OpenAFS's file server. For what
     /// costs much or has the server ask the client; of other services only the reply waits for that, if it is
@@ -54,14 +56,14 @@ pub struct Service {
 }
 
 impl Service {
-    /// A service with the defaults: 4,096 calls at a time, no idle limit, no reach check.
+    /// A service with the defaults: 4,096 calls at a time, a minute for idle clients, no reach check.
     #[must_use]
     pub const fn new(id: ServiceId, name: &'static str) -> Self {
         Self {
             id,
             name,
             max_calls: 4096,
-            idle_limit: None,
+            idle_limit: Some(Duration::from_secs(60)),
             check_reach: false,
         }
     }

@@ -64,6 +64,12 @@ pub struct Stats {
     pub rtt_samples: u64,
     /// Octets of payload now held for reading by applications and out of order.
     pub receive_memory: u64,
+    /// Bytes that all calls of peers count for, of [`Config::memory_max`](crate::Config::memory_max).
+    pub memory: u64,
+    /// Bytes of packets that are held back until their connection has proved who it is.
+    pub held_back: u64,
+    /// Calls of clients that were ended because they did not get on, or to make room for others.
+    pub calls_evicted: u64,
 }
 
 /// What is known of the path to one peer.

@@ -250,6 +250,20 @@ pub(crate) const KEYS: &[Key] = &[
         "What a UDP socket holds until it is sent; the kernel's limit is net.core.wmem_max.",
     ),
     key(
+        "net.memory",
+        "67108864 to 1099511627776 bytes",
+        "What all clients together can make the servers keep in memory: data that they have not taken \
+         or that is not read yet, calls, connections. Beyond, reading from the store stops, windows \
+         become small, and calls wait or get VBUSY. One address, or user, gets a part of what is free. \
+         By default an eighth of the machine's memory, 512 MiB at most.",
+    ),
+    key(
+        "net.idle_seconds",
+        "10 to 86400",
+        "How long a client may leave a call without bringing, or taking, 32 KiB of data or the rest. \
+         Then the call ends. Users have twice as long, administrators ten times.",
+    ),
+    key(
         "partition.X.path",
         "a directory",
         "Where partition X (a to z, aa to iu) lies; clients call it /vicepX. It is made if it is \

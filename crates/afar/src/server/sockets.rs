@@ -6,6 +6,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use afar_net::{Endpoint, Handler, Identity, Local, Service, Udp};
 use anyhow::{Context, bail};
@@ -15,12 +16,19 @@ use nix::ifaddrs::getifaddrs;
 use super::config::{Config, Role};
 use super::security::Public;
 
+/// What a connection of a client takes at most, with what is remembered of the path to it.
+const BYTES_PER_CONNECTION: u64 = 4 << 10;
+/// Connections that each role keeps in any case.
+const CONNECTIONS_LEAST: usize = 4096;
+
 /// Where one role is served.
 pub(super) struct Sockets {
     /// For everybody.
     pub(super) public: Endpoint,
     /// For who may enter the directory of sockets.
     pub(super) local: Endpoint,
+    /// How long a client may leave a call alone.
+    idle_limit: Duration,
 }
 
 impl Sockets {
@@ -28,14 +36,17 @@ impl Sockets {
     /// nothing is this one.
     pub(super) fn serve<H: Handler>(
         &self,
-        service: Service,
+        mut service: Service,
         public: Public,
         handler: impl Fn(&Endpoint, Identity) -> H,
     ) {
+        service.idle_limit = Some(self.idle_limit);
         let everybody = handler(&self.public, public.identity);
         self.public
             .serve_secured(service.clone(), public.classes, everybody);
         let administration = handler(&self.local, Identity::Superuser);
+        // As long as an administrator has elsewhere.
+        service.idle_limit = Some(10 * self.idle_limit);
         self.local.serve_with(service, administration);
     }
 }
@@ -73,6 +84,10 @@ impl<'c> Opener<'c> {
         net.hold = true;
         net.rx.debug_for_all = true;
         net.rx.monitors.clone_from(&self.config.monitors);
+        let memory = self.config.net.memory_of(role);
+        net.rx.memory_max = memory / 4 * 3;
+        net.rx.server_connections_max =
+            usize::try_from(memory / 4 / BYTES_PER_CONNECTION)?.max(CONNECTIONS_LEAST);
         let address = SocketAddr::new(self.config.listen.0, role.port());
         let udp = match self.given.remove(&role.port()) {
             Some(socket) => Udp::with_socket(socket, net.receive_buffer, net.send_buffer),
@@ -90,6 +105,7 @@ impl<'c> Opener<'c> {
         Ok(Sockets {
             public: Endpoint::with_socket(udp, net.clone())?,
             local: Endpoint::with_socket(local, net)?,
+            idle_limit: Duration::from_secs(self.config.net.idle_seconds.0.into()),
         })
     }
 }

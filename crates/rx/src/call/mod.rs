@@ -3,15 +3,17 @@
 //! States are what the streams say they are. A client call sends its request and reads the reply;
 //! a server call the other way round. The first DATA of the reply acknowledges the whole request.
 
+mod patience;
 mod ranges;
 pub(crate) mod receive;
 pub(crate) mod send;
 
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+pub(crate) use self::patience::Patience;
 use self::receive::Receiver;
 use self::send::Sender;
+use crate::endpoint::{CALL_FLOOR, Owners};
 use crate::packet::CLASSIC_PACKET_SIZE;
 use crate::packet::ack::{Ack, Reason};
 use crate::peer::Path;
@@ -30,6 +32,14 @@ const REACH_EVERY: Duration = Duration::from_secs(1);
 pub(crate) const STUCK: Duration = Duration::from_secs(1);
 /// Packets that a peer has sent meanwhile in vain if it is.
 const STUCK_PACKETS: u32 = 4;
+/// How long a call waits for its client to show that it is there.
+const REACH_LIMIT: Duration = Duration::from_secs(15);
+/// For each byte that a call may have queued, so many are in memory: queued with the engine, on the way to
+/// it, in the program's hands, and read ahead.
+pub(crate) const BYTES_PER_GRANTED: u64 = 4;
+/// Bytes that each call may have queued, and all that a stranger's may have queued or unacknowledged.
+pub(crate) const GRANT_FLOOR: usize = 16 << 10;
+const _: () = assert!(BYTES_PER_GRANTED * GRANT_FLOOR as u64 == CALL_FLOOR);
 
 /// Which side began the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,8 +95,18 @@ pub(crate) struct Call {
     pub(crate) in_acks: bool,
     /// Whether the call waits for a place among its service's calls.
     pub(crate) in_line: bool,
-    /// The address among whose calls it counts, once it waits or runs.
-    pub(crate) counted: Option<SocketAddr>,
+    /// Of a client's call to us: among whose calls it counts.
+    pub(crate) owners: Option<Owners>,
+    /// Whether it counts among its service's calls, waiting or running.
+    pub(crate) counted: bool,
+    /// Its place among the calls of peers that have not shown that they are there.
+    pub(crate) stranger: Option<u64>,
+    /// Bytes that it may have queued.
+    pub(crate) granted: usize,
+    /// Bytes that it counts for in the endpoint's account.
+    pub(crate) charged: u64,
+    /// The time its client has left.
+    pub(crate) patience: Patience,
     told: Told,
     /// Packets of the connection that were missing when data last came, or when the call began.
     pub(crate) missing: u32,
@@ -123,16 +143,20 @@ impl Call {
             spoke: now,
             progressed: now,
             refused: None,
-            idle_limit: if role == Role::Client {
-                config.idle_limit
-            } else {
-                None
+            idle_limit: match role {
+                Role::Client => config.idle_limit,
+                Role::Server => None,
             },
             wake_at: None,
             in_ready: false,
             in_acks: false,
             in_line: false,
-            counted: None,
+            owners: None,
+            counted: false,
+            stranger: None,
+            granted: 0,
+            charged: 0,
+            patience: Patience::new(None),
             told: Told::default(),
             missing: 0,
             probe_size: None,
@@ -288,8 +312,28 @@ impl Call {
         let idle = self.idle_limit.map(|limit| self.progressed + limit);
         let hard = match self.role {
             Role::Client => config.hard_limit.map(|limit| self.started + limit),
-            Role::Server => None,
+            Role::Server if self.stranger.is_some() => Some(self.started + REACH_LIMIT),
+            Role::Server => self.patience.due(),
         };
         [dead, idle, hard].into_iter().flatten().min()
+    }
+
+    /// Whether the peer has something to do: to send more of its request, or to take our reply.
+    pub(crate) fn is_peers_turn(&self) -> bool {
+        let waits = self.receiver.waits_for_peer() || self.sender.waits_for_peer();
+        self.stage == Stage::Running && waits
+    }
+
+    /// Bytes that a client's call to us counts for: what it may have queued with all that comes of it, or
+    /// what it holds, if that is more. Of our own calls only what came counts: what we send is ours.
+    pub(crate) fn charge(&self) -> u64 {
+        let received = self.receiver.held();
+        match self.role {
+            Role::Client => received,
+            Role::Server => {
+                let holds = received + self.sender.held() as u64;
+                holds.max(BYTES_PER_GRANTED * self.granted as u64)
+            }
+        }
     }
 }

@@ -79,6 +79,14 @@ struct Transmission {
     time: Instant,
 }
 
+/// Bytes from which an application waits with its next write.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limit {
+    pub(crate) bytes: usize,
+    /// Whether what was sent and is not acknowledged counts, and not only what is queued.
+    pub(crate) is_strict: bool,
+}
+
 /// The sending half of a call.
 #[derive(Debug)]
 pub(crate) struct Sender {
@@ -90,13 +98,15 @@ pub(crate) struct Sender {
     last_assigned: bool,
     /// The application was told to wait.
     full: bool,
-    /// Queued octets from which the application waits, as of its last write.
-    limit: usize,
+    /// Bytes from which the application waits.
+    limit: Limit,
     /// The lowest sequence not acknowledged for good.
     first: u32,
     /// The next sequence to assign.
     next: u32,
     sent: VecDeque<Sent>,
+    /// Bytes of payload kept in these.
+    kept: usize,
     /// Of these, packets not known to have arrived.
     unacknowledged: usize,
     order: VecDeque<Transmission>,
@@ -172,10 +182,14 @@ impl Sender {
             finishing: false,
             last_assigned: false,
             full: false,
-            limit: 0,
+            limit: Limit {
+                bytes: 0,
+                is_strict: false,
+            },
             first: 1,
             next: 1,
             sent: VecDeque::new(),
+            kept: 0,
             unacknowledged: 0,
             order: VecDeque::new(),
             lost: VecDeque::new(),
@@ -196,14 +210,48 @@ impl Sender {
     }
 
     /// Queues octets; false if the application should wait before it writes more.
-    pub(crate) fn write(&mut self, data: Bytes, limit: usize) -> bool {
+    pub(crate) fn write(&mut self, data: Bytes) -> bool {
         if !data.is_empty() && !self.finishing {
             self.queued += data.len();
             self.chunks.push_back(data);
         }
-        self.limit = limit;
-        self.full = self.queued >= limit;
+        self.full = self.counted() >= self.limit.bytes;
         !self.full
+    }
+
+    /// Sets from how many bytes on the application waits. Says whether it need not.
+    pub(crate) const fn set_limit(&mut self, limit: Limit) -> bool {
+        self.limit = limit;
+        self.full = self.counted() >= limit.bytes;
+        !self.full
+    }
+
+    /// Whether the application was told to wait.
+    pub(crate) const fn is_full(&self) -> bool {
+        self.full
+    }
+
+    /// Bytes that count against the limit.
+    const fn counted(&self) -> usize {
+        match self.limit.is_strict {
+            true => self.queued + self.kept,
+            false => self.queued,
+        }
+    }
+
+    /// Whether anything was queued or sent, or the end was told.
+    pub(crate) const fn has_any(&self) -> bool {
+        self.has_begun() || self.queued > 0 || self.finishing
+    }
+
+    /// Bytes that are queued, or sent and kept until they are acknowledged.
+    pub(crate) const fn held(&self) -> usize {
+        self.queued + self.kept
+    }
+
+    /// Whether it is the peer that has to do something for the stream to go on.
+    pub(crate) fn waits_for_peer(&self) -> bool {
+        self.kept > 0 || self.is_last_sent() || self.is_window_blocked()
     }
 
     pub(crate) const fn finish(&mut self) {
@@ -212,7 +260,7 @@ impl Sender {
 
     /// Whether the application, told to wait, may go on; says so once.
     pub(crate) const fn take_room(&mut self) -> bool {
-        if self.full && self.queued < self.limit / 2 {
+        if self.full && self.counted() < self.limit.bytes / 2 {
             self.full = false;
             return true;
         }
@@ -434,6 +482,7 @@ impl Sender {
             }
             self.next += 1;
             self.unacknowledged += 1;
+            self.kept += outgoing.payload.len();
             self.sent.push_back(Sent {
                 payload: outgoing.payload.clone(),
                 last: outgoing.flags.has(Flags::LAST_PACKET),
@@ -694,9 +743,10 @@ impl Sender {
         packet.state = State::Acked;
         round.progress = true;
         // The peer may take soft acknowledgements back unless it is afar.
-        if afar {
-            packet.payload = Bytes::new();
-        }
+        let freed = match afar {
+            true => std::mem::take(&mut packet.payload).len(),
+            false => 0,
+        };
         // An acknowledgement that comes sooner than the path can bring one, or names an older
         // serial, is for the transmission that had been given up.
         let echo_is_older = round
@@ -710,6 +760,7 @@ impl Sender {
             _ => None,
         };
         let bytes = packet.size;
+        self.kept -= freed;
         self.unacknowledged -= 1;
         if was_lost {
             // It left the flight when it was declared lost.
@@ -751,7 +802,10 @@ impl Sender {
     }
 
     fn release_below(&mut self, first: u32) {
-        while self.first < first && self.sent.pop_front().is_some() {
+        while self.first < first
+            && let Some(packet) = self.sent.pop_front()
+        {
+            self.kept -= packet.payload.len();
             self.first += 1;
         }
         self.acked.remove_below(self.first);
@@ -962,6 +1016,7 @@ impl Sender {
             }
         }
         self.first = self.next;
+        self.kept = 0;
         self.unacknowledged = 0;
         self.order.clear();
         self.lost.clear();

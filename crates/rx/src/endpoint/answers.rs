@@ -169,10 +169,10 @@ impl Endpoint {
 
     fn debug_stats(&self) -> StatsAnswer {
         let packet = CLASSIC_PACKET_SIZE as u64;
-        let memory = self.config.receive_memory_max;
+        let memory = self.config.memory_max;
         let services = || self.services.values();
         StatsAnswer {
-            free_packets: memory.saturating_sub(self.stats.receive_memory) / packet,
+            free_packets: memory.saturating_sub(self.account.memory()) / packet,
             packets: memory / packet,
             calls_executed: self.stats.calls_received,
             waiting: services().map(|service| service.waiting.len() as u64).sum(),
@@ -194,8 +194,8 @@ impl Endpoint {
             rtt: least
                 .zip(greatest)
                 .map(|(least, greatest)| [least, sum / count, greatest]),
-            server_connections: self.server_connections,
-            client_connections: self.by_id.len().saturating_sub(self.server_connections),
+            server_connections: self.by_source.len(),
+            client_connections: self.by_id.len().saturating_sub(self.by_source.len()),
             peers: self.by_address.len(),
             calls: self.calls.iter().count(),
         }

@@ -6,8 +6,10 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
+use super::account::Source;
+use super::calls::window_limits;
 use super::timers::{CHALLENGE_EVERY, CHALLENGE_TRIES, Timer};
-use super::{ConnectionIndex, Endpoint, FIRST_SEQUENCE_MAX, index_address, is_same, window_limits};
+use super::{ConnectionIndex, Endpoint, FIRST_SEQUENCE_MAX, index_address, is_same};
 use crate::addresses::NOTE_EVERY;
 use crate::call::receive::Arrival;
 use crate::call::send::Refused;
@@ -19,8 +21,6 @@ use crate::packet::{Flags, HEADER_SIZE, Header, PacketType, abort_code};
 use crate::types::Key;
 use crate::{AbortCode, CallError, CallId, CallNumber, Ecn, Event};
 
-/// Packets kept of a connection that has not proved who it is; the rest is sent again by the peer.
-const HELD_BACK_MAX: usize = 32;
 /// Acknowledgements that introduce us to a new peer at once.
 const INTRODUCTIONS: u32 = 2;
 /// The first serials of a connection to a client lie between, and cannot be guessed: an acknowledgement
@@ -69,7 +69,11 @@ impl Endpoint {
             self.stats.violations += 1;
             return;
         }
-        let body = datagram.slice(HEADER_SIZE..);
+        let mut body = datagram.slice(HEADER_SIZE..);
+        if self.account.is_tight() {
+            // What arrived together lies in one large piece, which any part of it that is kept keeps.
+            body = Bytes::copy_from_slice(&body);
+        }
         if !is_home && !self.follow(now, key, from, &header, &body) {
             self.stats.elsewhere += 1;
             return;
@@ -142,16 +146,15 @@ impl Endpoint {
             self.stats.unmatched += 1;
             return None;
         }
-        if self.server_connections >= self.config.server_connections_max
-            && !self.evict_idle_connections(now)
-        {
+        let source = Source::from(from);
+        if !self.may_connect(now, source) {
             self.stats.refused += 1;
             return None;
         }
         let path = self.path_to(from, now);
         let connection = Connection::new(
             (header.epoch, header.cid),
-            path,
+            (path, source),
             header.service_id,
             header.security_index,
             Security::Server(security),
@@ -371,16 +374,11 @@ impl Endpoint {
     }
 
     /// Keeps a packet until its connection has proved who it is.
-    fn hold_back(&mut self, now: Instant, key: Key, header: Header, body: Bytes) {
-        let held = self.held_back.entry(key).or_default();
-        let known = held.iter().any(|(other, _)| {
-            (other.cid, other.call_number, other.sequence)
-                == (header.cid, header.call_number, header.sequence)
-        });
-        if known || held.len() >= HELD_BACK_MAX {
+    fn hold_back(&mut self, now: Instant, key: Key, header: Header, body: &Bytes) {
+        let Some(source) = self.connections.get(key).map(|c| c.source) else {
             return;
-        }
-        held.push((header, body));
+        };
+        self.held_back.keep(key, source, header, body);
         if self
             .connections
             .get(key)
@@ -391,7 +389,7 @@ impl Endpoint {
     }
 
     fn release_held_back(&mut self, now: Instant, key: Key) {
-        for (header, body) in self.held_back.remove(&key).unwrap_or_default() {
+        for (header, body) in self.held_back.take(key) {
             self.on_call_packet(now, key, header, body);
         }
     }
@@ -402,7 +400,7 @@ impl Endpoint {
         };
         if !connection.security.is_authenticated() {
             if header.packet_type == PacketType::Data {
-                self.hold_back(now, key, header, body);
+                self.hold_back(now, key, header, &body);
             }
             return;
         }
@@ -464,6 +462,7 @@ impl Endpoint {
             PacketType::Busy => {}
             _ => self.stats.violations += 1,
         }
+        self.settle(now, call);
         self.schedule_call(call);
     }
 
@@ -505,6 +504,13 @@ impl Endpoint {
         if let Some(old) = connection.channels[index].call {
             self.finish_server_call(now, old);
         }
+        let Some(connection) = self.connections.get(key) else {
+            return;
+        };
+        let Some(address) = self.paths.get(connection.path).map(|path| path.address) else {
+            return;
+        };
+        let owners = (self.account).owners(address, &connection.security.identity());
         let Some(connection) = self.connections.get_mut(key) else {
             return;
         };
@@ -517,7 +523,7 @@ impl Endpoint {
             .get(path)
             .filter(|path| path.afar)
             .map_or(0, |path| path.window_hint);
-        let call = Call::new(
+        let mut call = Call::new(
             key,
             index,
             header.call_number,
@@ -526,6 +532,7 @@ impl Endpoint {
             window.max(hint),
             &self.config,
         );
+        call.owners = Some(owners);
         self.insert_call(call);
     }
 
@@ -572,7 +579,7 @@ impl Endpoint {
             self.events.push_back(Event::Readable(CallId(key)));
         }
         if call.stage == Stage::Waiting {
-            self.admit(key);
+            self.admit(now, key);
             // Its data is read after the application has heard of the call.
         }
         self.queue_ack(key);
@@ -621,7 +628,7 @@ impl Endpoint {
             }
         }
         let path_key = connection.path;
-        let limits = window_limits(&self.config, &self.stats, path, call);
+        let limits = window_limits(&self.config, &self.account, path, call);
         let before = call.receiver.held();
         let arrival = call.receiver.on_data(
             now,
@@ -631,11 +638,13 @@ impl Endpoint {
             payload,
             limits,
         );
-        self.stats.receive_memory += call.receiver.held() - before;
+        let gained = call.receiver.held() - before;
+        self.stats.receive_memory += gained;
         match arrival {
             Arrival::InOrder | Arrival::Early => {
                 call.progressed = now;
                 call.missing = connection.missing();
+                call.patience.gain(now, gained);
             }
             Arrival::Duplicate => self.stats.duplicates += 1,
             Arrival::Beyond | Arrival::Violation => self.stats.violations += 1,
@@ -675,6 +684,7 @@ impl Endpoint {
         let Some(path) = self.paths.get_mut(path_key) else {
             return;
         };
+        let held_before = call.sender.held();
         if call.is_forgotten(&ack, path.afar) {
             self.send_abort(now, key, AbortCode::RX_CALL_DEAD);
             return self.fail(key, CallError::Dead);
@@ -710,6 +720,8 @@ impl Endpoint {
         self.stats.rtt_samples += u64::from(effect.sampled);
         if effect.progress {
             call.progressed = now;
+            let taken = held_before.saturating_sub(call.sender.held());
+            call.patience.gain(now, taken as u64);
         }
         if ack.reason == Reason::Ping {
             call.receiver.on_ping(now, header.serial);
@@ -717,12 +729,19 @@ impl Endpoint {
         call.look_for_size(now, path);
         let (waiting, done) = (call.stage == Stage::Waiting, call.sender.is_done());
         let server = call.role == Role::Server;
+        let source = call.owners.as_ref().map(|owners| owners.source);
         let awaited = call.reach_asked.is_some();
         if awaited && waiting {
-            self.admit(key);
+            self.admit(now, key);
         }
         if server && done {
+            if let Some(source) = source {
+                self.account.learn(source, now);
+            }
             return self.complete_server_call(key);
+        }
+        if effect.progress {
+            self.on_answer_taken(now, key);
         }
         if self.look_at_size(now, key) {
             return;

@@ -6,7 +6,9 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use super::{Control, Endpoint, window_limits};
+use super::account::Account;
+use super::calls::window_limits;
+use super::{Control, Endpoint};
 use crate::call::send::{Outgoing, Pick};
 use crate::call::{Call, Role};
 use crate::connection::Connection;
@@ -153,6 +155,7 @@ impl Endpoint {
                 paths,
                 stats,
                 config,
+                account,
                 ..
             } = self;
             let Some(call) = calls.get_mut(key) else {
@@ -184,7 +187,9 @@ impl Endpoint {
                 let probe = call.probe_size.take().filter(|_| may);
                 if let Some(size) = probe {
                     let (destination, source) = (path.address, path.local);
-                    write_probe(now, call, connection, path, config, stats, batch.buf, size);
+                    write_probe(
+                        now, call, connection, path, config, account, stats, batch.buf, size,
+                    );
                     self.schedule_call(key);
                     return Some(Transmit {
                         destination,
@@ -199,7 +204,7 @@ impl Endpoint {
             }
             // Sizes differ by what there is to say, so the octets are made first.
             let room = room_for(now, call, path, config);
-            let octets = ack_packet(now, call, connection, path, config, stats, room);
+            let octets = ack_packet(now, call, connection, path, config, account, stats, room);
             if call.probe_size.is_none() && !call.receiver.wants_ack() {
                 call.in_acks = false;
                 self.acks.pop_front();
@@ -235,6 +240,7 @@ impl Endpoint {
             paths,
             stats,
             config,
+            account,
             ..
         } = self;
         let Some(call) = calls.get_mut(key) else {
@@ -247,7 +253,7 @@ impl Endpoint {
             return;
         };
         // Only calls of ours linger.
-        let datagram = ack_packet(now, call, connection, path, config, stats, None);
+        let datagram = ack_packet(now, call, connection, path, config, account, stats, None);
         self.control.push_back(Control {
             destination: path.address,
             source: path.local,
@@ -453,6 +459,7 @@ impl Endpoint {
             if call.sender.take_room() {
                 events.push_back(Event::Writable(CallId(key)));
             }
+            call.patience.turn(now, true);
             let introduces = call.receiver.wants_ack();
             turn += 1;
             if turn >= TURN_PACKETS {
@@ -587,17 +594,24 @@ fn room_for(now: Instant, call: &Call, path: &Path, config: &Config) -> Option<u
 }
 
 /// An ACK packet of a call, for whatever reason it wants one; empty if there is no room for it.
+#[expect(
+    clippy::too_many_arguments,
+    reason = "the parts of an endpoint that one packet touches"
+)]
 fn ack_packet(
     now: Instant,
     call: &mut Call,
     connection: &mut Connection,
     path: &mut Path,
     config: &Config,
+    account: &Account,
     stats: &mut Stats,
     room: Option<u64>,
 ) -> Vec<u8> {
     let mut out = Vec::with_capacity(160);
-    let written = write_ack(now, call, connection, path, config, stats, room, &mut out);
+    let written = write_ack(
+        now, call, connection, path, config, account, stats, room, &mut out,
+    );
     if out.is_empty() {
         return out;
     }
@@ -624,13 +638,14 @@ fn write_ack(
     connection: &mut Connection,
     path: &mut Path,
     config: &Config,
+    account: &Account,
     stats: &mut Stats,
     room: Option<u64>,
     out: &mut Vec<u8>,
 ) -> Written {
     let mut report = call
         .receiver
-        .take_report(now, window_limits(config, stats, path, call));
+        .take_report(now, window_limits(config, account, path, call));
     let says_nothing = matches!(
         report.reason,
         Reason::Idle | Reason::Delay | Reason::Requested
@@ -722,13 +737,17 @@ fn write_probe(
     connection: &mut Connection,
     path: &mut Path,
     config: &Config,
+    account: &Account,
     stats: &mut Stats,
     out: &mut Vec<u8>,
     size: usize,
 ) {
     call.receiver.request_ack(Reason::Ping);
     out.clear();
-    let serial = write_ack(now, call, connection, path, config, stats, None, out).serial;
+    let serial = write_ack(
+        now, call, connection, path, config, account, stats, None, out,
+    )
+    .serial;
     out.resize(size, 0);
     let patience = path.rtt.rto(Duration::from_millis(50)) * 2;
     path.mtu

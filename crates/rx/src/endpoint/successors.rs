@@ -45,7 +45,7 @@ impl Endpoint {
         };
         let fresh = Connection::new(
             (self.epoch, cid),
-            old.path,
+            (old.path, old.source),
             old.service,
             old.security_index,
             Security::Client(class.connect(self.epoch, cid), Arc::clone(class)),

@@ -7,11 +7,15 @@ use std::cmp::Reverse;
 use std::time::{Duration, Instant};
 
 use super::Endpoint;
+use super::account::Source;
+use super::calls::stalled;
 use crate::call::{Role, STUCK, Stage};
 use crate::packet::ack::Reason;
 use crate::packet::{Flags, Header, PacketType};
 use crate::types::Key;
-use crate::{AbortCode, CallError, CallNumber, Cid, Epoch, Event, SecurityIndex, ServiceId};
+use crate::{
+    AbortCode, CallError, CallNumber, Cid, Epoch, Event, Identity, SecurityIndex, ServiceId,
+};
 
 /// How often old connections and paths are looked for.
 const HOUSEKEEPING: Duration = Duration::from_secs(5);
@@ -158,6 +162,7 @@ impl Endpoint {
     }
 
     fn on_call_timer(&mut self, now: Instant, at: Instant, key: Key) {
+        self.settle(now, key);
         let Some(call) = self.calls.get_mut(key) else {
             return;
         };
@@ -170,8 +175,7 @@ impl Endpoint {
             if dead {
                 self.fail(key, CallError::Dead);
             } else {
-                self.send_abort(now, key, AbortCode::RX_CALL_TIMEOUT);
-                self.fail(key, CallError::TimedOut);
+                self.time_out(now, key);
             }
             return;
         }
@@ -227,7 +231,8 @@ impl Endpoint {
             return;
         }
         if is_waiting {
-            self.admit(key);
+            // It may be there now, or others have made room by doing nothing.
+            self.admit(now, key);
         }
         self.make_ready(key);
         self.queue_ack(key);
@@ -327,6 +332,7 @@ impl Endpoint {
             self.paths.remove(key);
             self.by_address.remove(&address);
         }
+        self.account.keep_house(now);
         self.keep_nat_mappings(now);
         self.schedule_housekeeping(now);
     }
@@ -373,35 +379,52 @@ impl Endpoint {
         }
     }
 
-    /// Makes room for new connections: a sixteenth of them goes, those idle for longest first.
-    ///
-    /// Looking is not cheap, so a flood of connections makes it look only so often. False if there
-    /// is no room.
-    pub(super) fn evict_idle_connections(&mut self, now: Instant) -> bool {
+    /// Whether a client at that address may open a connection, for which idle ones make room: those of
+    /// all, or those of this address if it has its share.
+    pub(super) fn may_connect(&mut self, now: Instant, source: Source) -> bool {
+        if !self.account.may_connect(source) && self.account.has_connection() {
+            let own = (source, Key::LEAST)..=(source, Key::MOST);
+            let own: Vec<Key> = self.by_source.range(own).map(|(_, key)| *key).collect();
+            return self.evict_idle_connections(now, &own);
+        }
+        if self.account.has_connection() {
+            return true;
+        }
+        // Looking at all is not cheap, so a flood of connections makes it look only so often.
         if now < self.next_eviction {
             return false;
         }
         self.next_eviction = now + EVICTION_EVERY;
+        let all: Vec<Key> = self.by_source.iter().map(|(_, key)| *key).collect();
+        self.evict_idle_connections(now, &all)
+    }
+
+    /// Removes a sixteenth of these connections: only those without calls, or whose calls do not get on, and of
+    /// those first whose clients have not proved who they are, and that were not used for longest. False if there
+    /// are none.
+    fn evict_idle_connections(&mut self, now: Instant, keys: &[Key]) -> bool {
         let is_idle = |call: &Key| {
             self.calls
                 .get(*call)
-                .is_none_or(|call| call.stage == Stage::Lingering)
+                .is_none_or(|call| call.stage == Stage::Lingering || stalled(call, now).is_some())
         };
-        let mut idle: Vec<(Instant, Key)> = self
-            .connections
+        let mut idle: Vec<(bool, Instant, Key)> = keys
             .iter()
+            .filter_map(|key| Some((key, self.connections.get(*key)?)))
             .filter(|(_, connection)| {
-                connection.role() == Role::Server
-                    && connection
-                        .channels
-                        .iter()
-                        .all(|c| c.call.as_ref().is_none_or(is_idle))
+                connection
+                    .channels
+                    .iter()
+                    .all(|channel| channel.call.as_ref().is_none_or(is_idle))
             })
-            .map(|(key, connection)| (connection.last_used, key))
+            .map(|(key, connection)| {
+                let is_named = connection.security.identity() != Identity::Anonymous;
+                (is_named, connection.last_used, *key)
+            })
             .collect();
         idle.sort_unstable();
-        idle.truncate(self.config.server_connections_max / 16 + 1);
-        for (_, key) in &idle {
+        idle.truncate(keys.len() / 16 + 1);
+        for (.., key) in &idle {
             self.remove_connection_and_calls(*key, CallError::Closed);
         }
         !idle.is_empty()

@@ -88,6 +88,8 @@ pub(crate) struct Path {
     pub(crate) kept_alive: Option<Instant>,
     /// When the peer last proved that it receives at this address.
     pub(crate) reached_at: Option<Instant>,
+    /// Whether the peer has acknowledged data of an answer of ours.
+    pub(crate) took_answer: bool,
     pub(crate) ecn: EcnState,
     pub(crate) counters: PathCounters,
     /// Bytes that may be sent before the peer has proved that it receives.
@@ -157,6 +159,7 @@ impl Path {
             local: None,
             kept_alive: None,
             reached_at: None,
+            took_answer: false,
             ecn: EcnState::default(),
             counters: PathCounters::default(),
             credit: 0,
@@ -167,6 +170,11 @@ impl Path {
             rtt_ping: None,
             sampled_at: None,
         }
+    }
+
+    /// Whether nothing was learned of the peer that a later connection could use.
+    pub(crate) fn is_unknown(&self) -> bool {
+        !self.rtt.has_sample() && !self.afar && self.classic_acks == 0 && self.reached_at.is_none()
     }
 
     /// Takes an RTT sample.

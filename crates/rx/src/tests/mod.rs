@@ -14,6 +14,7 @@ mod raw;
 mod restart;
 mod roaming;
 mod security;
+mod shares;
 mod strangers;
 mod timers;
 mod transfer;

@@ -284,6 +284,13 @@ impl Pair {
         Ok(())
     }
 
+    /// Makes a small call of which so many bytes come back.
+    pub(super) fn echo_of(&mut self, connection: ConnectionId, len: usize) {
+        let call = self.call(connection, pattern(10, 1));
+        let reply = self.finish(call, Duration::from_secs(300)).unwrap();
+        assert_eq!(reply.len(), len);
+    }
+
     /// Keeps a copy of every datagram that leaves from now on.
     pub(super) fn capture(&mut self) -> Capture {
         let capture = Capture::default();
@@ -333,7 +340,8 @@ impl Pair {
                 to_write.remove(&call);
                 return;
             }
-            let part = data.split_to(data.len().min(100_000));
+            let most = endpoint.granted(call).min(100_000);
+            let part = data.split_to(data.len().min(most));
             match endpoint.write(now, call, part) {
                 Ok(true) => {}
                 Ok(false) => return,

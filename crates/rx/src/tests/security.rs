@@ -7,12 +7,14 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::pair::{CLIENT, Link, Pair, SERVER, SERVICE, pattern};
-use crate::packet::{HEADER_SIZE, Header, PacketType};
+use crate::packet::{Flags, HEADER_SIZE, Header, PacketType};
 use crate::security::{
     ClientConnection, ClientSecurity, Identity, Overhead, PacketSecurity, Sealing,
     ServerConnection, ServerSecurity,
 };
-use crate::{AbortCode, CallError, Cid, Config, ConnectionId, Epoch, SecurityIndex, Service};
+use crate::{
+    AbortCode, CallError, CallNumber, Cid, Config, ConnectionId, Epoch, SecurityIndex, Service,
+};
 
 const SECOND: Duration = Duration::from_secs(1);
 const INDEX: SecurityIndex = SecurityIndex(2);
@@ -232,6 +234,48 @@ fn a_client_that_never_answers_is_forgotten() {
     assert!((5..=50).contains(&challenges), "{challenges}");
     assert_eq!(pair.sides[SERVER].seen.incoming, []);
     assert_eq!(pair.sides[SERVER].endpoint.stats().receive_memory, 0);
+}
+
+/// Packets of connections that prove nothing fill what there is for them and no more, whatever their number, and
+/// a client that answers has its call as soon as ever.
+#[test]
+fn what_is_held_back_is_bounded() {
+    for addresses in [1, 50, 5000_u32] {
+        let (mut pair, connection) = pair(7);
+        let mut header = Header {
+            epoch: Epoch(0x8000_0001),
+            cid: Cid(0),
+            call_number: CallNumber(1),
+            sequence: 0,
+            serial: 0,
+            packet_type: PacketType::Data,
+            flags: Flags::CLIENT_INITIATED,
+            user_status: 0,
+            security_index: INDEX,
+            checksum: 0,
+            service_id: SERVICE,
+        };
+        for index in 0..8000_u32 {
+            header.cid = Cid(index << 2);
+            let [_, _, high, low] = (index % addresses).to_be_bytes();
+            let from = SocketAddr::from(([10, 3, high, low], 7001));
+            for sequence in 1..=32 {
+                (header.sequence, header.serial) = (sequence, sequence);
+                let mut datagram = header.encode().to_vec();
+                datagram.extend([0; 1400]);
+                pair.inject(SERVER, from, datagram);
+            }
+        }
+        let held = pair.sides[SERVER].endpoint.stats().held_back;
+        assert!(held <= Config::default().memory_max / 16, "{held}");
+        assert!(held > 1 << 20, "{held}");
+        let begun = pair.elapsed();
+        pair.echo(connection, 100).unwrap();
+        let took = pair.elapsed() - begun;
+        assert!(took < Duration::from_millis(21), "{took:?}");
+        pair.idle(60 * SECOND);
+        assert_eq!(pair.sides[SERVER].endpoint.stats().held_back, 0);
+    }
 }
 
 #[test]

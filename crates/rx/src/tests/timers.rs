@@ -147,11 +147,15 @@ fn a_service_limits_idleness() {
         };
         endpoint.add_service(service, vec![Arc::new(RxNull)]);
     }));
-    pair.sides[SERVER].reads = false;
     let connection = pair.connect();
-    let call = pair.call(connection, pattern(100, 1));
+    let (now, client) = (pair.now, &mut pair.sides[CLIENT].endpoint);
+    let call = client.start_call(now, connection).unwrap();
+    // The rest of the request never comes.
+    client.write(now, call, pattern(2000, 1)).unwrap();
     let error = pair.finish(call, 60 * SECOND).unwrap_err();
     assert_eq!(error, CallError::Aborted(crate::AbortCode::RX_CALL_TIMEOUT));
+    let took = pair.elapsed();
+    assert!((10..12).contains(&took.as_secs()), "{took:?}");
 }
 
 #[test]
