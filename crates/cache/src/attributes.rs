@@ -112,6 +112,7 @@ impl Cache {
         let time = self.0.begun;
         Attr {
             ino,
+            file: ino,
             kind: Kind::Dir,
             size: 2048,
             blocks: 4,

@@ -12,8 +12,11 @@ use crate::error::Errno;
 use crate::inodes::Spot;
 use crate::users::User;
 
-/// Mount points one below the other. A volume may have a mount point of itself in it.
-const DEPTH_MOST: u32 = 64;
+/// Mount points one below the other.
+const DEPTH_MOST: usize = 64;
+/// How often a volume may be below itself: two mount points that lead upwards make a tree of so many
+/// branches that no one sees its end.
+const SAME_MOST: usize = 4;
 /// The volume at the root of each cell.
 const ROOT_CELL: &str = "root.cell";
 
@@ -24,7 +27,34 @@ pub(crate) struct Mount {
     pub(crate) volume: Arc<Volume>,
     /// The mount point's text, if it is reached through one.
     pub(crate) text: Option<String>,
-    depth: u32,
+    /// What the mount point is in.
+    above: Option<Arc<Self>>,
+}
+
+impl Mount {
+    /// This one and those it is in, from below.
+    fn path(&self) -> impl Iterator<Item = &Self> {
+        std::iter::successors(Some(self), |mount| mount.above.as_deref())
+    }
+
+    /// Whether a mount point in this one may lead to that volume.
+    fn may_hold(&self, volume: &Volume) -> Result<(), Errno> {
+        // As OpenAFS: everybody who keeps his backup volume in his home directory has it in there, too.
+        if [self.volume.kind(), volume.kind()] == [VolumeType::Backup; 2] {
+            return Err(Errno::ENODEV);
+        }
+        let is_it = |mount: &&Self| {
+            let known = &mount.volume;
+            known.id() == volume.id() && known.cell_name() == volume.cell_name()
+        };
+        // Programs that go through all of a tree know a volume they are in by the number of its root
+        // (`Attr::file`). For those that do not look, the tree has an end.
+        let path = || self.path();
+        if path().filter(is_it).count() >= SAME_MOST || path().count() > DEPTH_MOST {
+            return Err(Errno::ELOOP);
+        }
+        Ok(())
+    }
 }
 
 /// Where a mount is.
@@ -53,7 +83,7 @@ impl Mounts {
         place: Where,
         volume: Arc<Volume>,
         text: Option<String>,
-        depth: u32,
+        above: Option<Arc<Mount>>,
     ) -> Arc<Mount> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (place, volume.cell_name().clone(), volume.id());
@@ -65,7 +95,7 @@ impl Mounts {
             id: self.last.fetch_add(1, Ordering::Relaxed) + 1,
             volume,
             text,
-            depth,
+            above,
         });
         known.insert(key, Arc::downgrade(&mount));
         mount
@@ -91,12 +121,12 @@ impl Cache {
         let found = client
             .volume(&cell, volume, Wanted::PreferReadWrite)
             .await?;
-        Ok(self.root_of(self.0.mounts.of(Where::Top, found, None, 0)))
+        Ok(self.root_of(self.0.mounts.of(Where::Top, found, None, None)))
     }
 
     /// The root of a volume as the directory of all volumes has it.
     pub(crate) fn volume_root(&self, volume: Arc<Volume>) -> Spot {
-        self.root_of(self.0.mounts.of(Where::Volumes, volume, None, 0))
+        self.root_of(self.0.mounts.of(Where::Volumes, volume, None, None))
     }
 
     /// The root of a cell, as a name at the top has it: with a dot, that of the read-write volume.
@@ -122,16 +152,12 @@ impl Cache {
             Errno::of(&error)
         })?;
         let place = Where::Cell(cell, dotted);
-        Ok(self.root_of(self.0.mounts.of(place, volume, None, 0)))
+        Ok(self.root_of(self.0.mounts.of(place, volume, None, None)))
     }
 
     /// What a mount point leads to.
     pub(crate) async fn cross(&self, user: &User, point: &Spot) -> Result<Spot, Errno> {
         let (parent, fid) = (&point.mount, point.vnode.fid);
-        if parent.depth >= DEPTH_MOST {
-            tracing::warn!(%fid, "mount points lead into each other {DEPTH_MOST} times");
-            return Err(Errno::ELOOP);
-        }
         let text = self.link_text(user, &point.vnode).await?;
         let mount = MountPoint::parse(&text).map_err(|error| {
             tracing::warn!(%fid, volume = %parent.volume, %error, "a wrong mount point");
@@ -155,8 +181,12 @@ impl Cache {
                 other => other,
             }
         })?;
+        parent.may_hold(&volume).inspect_err(|_| {
+            tracing::info!(%fid, %mount, "a mount point leads to a volume that it is in");
+        })?;
         let (place, text) = (Where::Point(parent.id, fid), Some(mount.to_string()));
-        let mount = self.0.mounts.of(place, volume, text, parent.depth + 1);
+        let above = Some(Arc::clone(parent));
+        let mount = self.0.mounts.of(place, volume, text, above);
         Ok(self.root_of(mount))
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use afar_cell::{Error, Promised};
-use afar_types::{FetchStatus, FileType, Rights, UnixTime, VolumeType};
+use afar_types::{FetchStatus, Fid, FileType, Rights, UnixTime, VolumeType};
 use bytes::Bytes;
 
 use crate::breaks::Mark;
@@ -183,7 +183,12 @@ impl Cache {
 
     /// The attributes of a vnode under a number.
     pub(crate) fn attr(&self, ino: Ino, vnode: &Vnode, status: &FetchStatus) -> Attr {
-        vnode.lock().attr(ino, status)
+        let state = vnode.lock();
+        let mut attr = state.attr(ino, status);
+        if vnode.fid == Fid::root(vnode.fid.volume) {
+            attr.file = state.numbers().next().unwrap_or(ino);
+        }
+        attr
     }
 
     /// The answer to a look-up of something with this status, which counts. `parent` is the directory

@@ -36,6 +36,10 @@ pub enum Kind {
 pub struct Attr {
     /// Its number.
     pub ino: Ino,
+    /// The number that programs see. It is that one, but for the root of a volume that is reached
+    /// through several mount points: this is the same for all of these, so that who goes through a whole
+    /// tree sees when a mount point leads back to where it is in.
+    pub file: Ino,
     /// What it is.
     pub kind: Kind,
     /// Octets of data, those not yet stored included.

@@ -517,6 +517,7 @@ impl State {
         }
         Attr {
             ino,
+            file: ino,
             kind,
             size,
             blocks: size.div_ceil(512),

@@ -117,7 +117,9 @@ impl Cache {
         if !spot.vnode.fid.vnode.is_directory() {
             return Err(Errno::ENOTDIR);
         }
-        let acl = Acl::parse(value).map_err(|_| Errno::EINVAL)?;
+        // Whoever writes it by hand leaves the last line feed out.
+        let text = [value, b"\n"].concat();
+        let acl = Acl::parse(&text).map_err(|_| Errno::EINVAL)?;
         let (client, vnode) = (&user.client, &spot.vnode);
         let stored = client.store_acl(&vnode.volume, vnode.fid, &acl).await;
         stored.map_err(|error| self.failed(vnode, "storing an access list", &error))?;

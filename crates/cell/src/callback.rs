@@ -4,9 +4,14 @@
 //! back before it answers. A command that reads once caches nothing beyond its run, so a broken
 //! promise needs no action but to be counted: replies tell the data version anyway. A cache manager
 //! has itself told, by a [`BreakHandler`].
+//!
+//! Who we are is told to the servers we talk to, and to this machine, where AFS's `cmdebug` may be asked. A
+//! stranger who knew it could claim to be us. It is answered like an old server is by a client that has no
+//! identity, so that a server that calls from an address nobody knows promises all the same.
 
+use std::collections::HashSet;
 use std::fmt;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -14,7 +19,10 @@ use std::time::Duration;
 
 use afar_net::{AbortCode, Endpoint};
 use afar_rpc::{Caller, rxafscb};
-use afar_types::{AfsUuid, CAPABILITY_ERROR_TRANSLATION, Capabilities, Fid, InterfaceAddr};
+use afar_types::{
+    AFS_MAX_INTERFACES, AfsUuid, CAPABILITY_ERROR_TRANSLATION, Capabilities, Fid, InterfaceAddr,
+};
+use nix::ifaddrs::getifaddrs;
 use rustix::rand::{GetRandomFlags, getrandom};
 use tokio::sync::broadcast;
 
@@ -42,13 +50,32 @@ pub trait BreakHandler: fmt::Debug + Send + Sync {
     }
 }
 
+/// The servers that may know who we are.
+#[derive(Debug, Default)]
+struct Servers(RwLock<HashSet<SocketAddr>>);
+
+impl Servers {
+    fn has(&self, address: SocketAddr) -> bool {
+        let servers = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        servers.contains(&plain(address))
+    }
+}
+
+/// An address without its mapping to IPv6.
+fn plain(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
 /// The cache manager that file servers see.
 #[derive(Debug, Clone)]
 pub struct CallbackService(Arc<State>);
 
 #[derive(Debug)]
 struct State {
-    host: InterfaceAddr,
+    uuid: AfsUuid,
+    /// The address of the endpoint, if it has just one.
+    address: Option<Ipv4Addr>,
+    servers: Arc<Servers>,
     broken: AtomicU64,
     handler: RwLock<Option<Arc<dyn BreakHandler>>>,
     /// Addresses of servers that asked who we are.
@@ -56,20 +83,30 @@ struct State {
 }
 
 impl CallbackService {
-    /// A cache manager with a new identity, served at the endpoint from now on.
+    /// A cache manager with a new identity, served at the endpoint from now on. Servers that are
+    /// not on this machine learn who it is only if they are [expected](Self::expect).
     ///
     /// # Panics
     /// Outside of a tokio runtime.
     #[must_use]
     pub fn start(endpoint: &Endpoint) -> Self {
+        Self::with(endpoint, Arc::default())
+    }
+
+    /// Another one, at another endpoint, for the same servers.
+    pub(crate) fn beside(&self, endpoint: &Endpoint) -> Self {
+        Self::with(endpoint, Arc::clone(&self.0.servers))
+    }
+
+    fn with(endpoint: &Endpoint, servers: Arc<Servers>) -> Self {
         let address = match endpoint.local_addr().ip() {
-            std::net::IpAddr::V4(address) if !address.is_unspecified() => address,
-            // File servers take the address a call comes from; they want one in the list.
-            _ => Ipv4Addr::LOCALHOST,
+            IpAddr::V4(address) if !address.is_unspecified() => Some(address),
+            _ => None,
         };
-        let host = InterfaceAddr::new(new_uuid(), &[address]);
         let service = Self(Arc::new(State {
-            host,
+            uuid: new_uuid(),
+            address,
+            servers,
             broken: AtomicU64::new(0),
             handler: RwLock::default(),
             asked: broadcast::Sender::new(64),
@@ -82,7 +119,29 @@ impl CallbackService {
     /// This cache manager's identity.
     #[must_use]
     pub fn uuid(&self) -> AfsUuid {
-        self.0.host.uuid
+        self.0.uuid
+    }
+
+    /// From now on the server at this address is told who we are when it asks.
+    pub fn expect(&self, server: SocketAddr) {
+        let servers = self.0.servers.0.write();
+        servers
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(plain(server));
+    }
+
+    /// Who we are, for one that may know.
+    fn interfaces(&self, caller: &Caller) -> Result<InterfaceAddr, AbortCode> {
+        let may_know = caller.peer.ip().to_canonical().is_loopback();
+        if !may_know && !self.0.servers.has(caller.peer) {
+            return Err(AbortCode::RXGEN_OPCODE);
+        }
+        // Asked for each time, as machines are taken from network to network.
+        let addresses = self
+            .0
+            .address
+            .map_or_else(own_addresses, |address| vec![address]);
+        Ok(InterfaceAddr::new(self.uuid(), &addresses))
     }
 
     /// The addresses of servers that ask who we are, from now on.
@@ -113,6 +172,22 @@ impl CallbackService {
     pub fn broken(&self) -> u64 {
         self.0.broken.load(Ordering::Relaxed)
     }
+}
+
+/// This machine's addresses. A server believes by them that a call from another of them is ours, too.
+fn own_addresses() -> Vec<Ipv4Addr> {
+    let interfaces = getifaddrs().into_iter().flatten();
+    let mut addresses: Vec<Ipv4Addr> = interfaces
+        .filter_map(|interface| Some(interface.address?.as_sockaddr_in()?.ip()))
+        .filter(|address| !address.is_loopback() && !address.is_link_local())
+        .collect();
+    addresses.dedup();
+    addresses.truncate(AFS_MAX_INTERFACES);
+    if addresses.is_empty() {
+        // File servers take the address a call comes from; they want one in the list.
+        addresses.push(Ipv4Addr::LOCALHOST);
+    }
+    addresses
 }
 
 /// Waits until what a server has broken is carried out, though not for long.
@@ -172,17 +247,17 @@ impl rxafscb::Service for CallbackService {
         caller: &Caller,
         _: rxafscb::init_call_back_state2::Request,
     ) -> Result<rxafscb::init_call_back_state2::Reply, AbortCode> {
+        let host = self.interfaces(caller)?;
         self.all_broken(caller).await;
-        let host = self.0.host.clone();
         Ok(rxafscb::init_call_back_state2::Reply { host })
     }
 
     async fn who_are_you(
         &self,
-        _: &Caller,
+        caller: &Caller,
         _: rxafscb::who_are_you::Request,
     ) -> Result<rxafscb::who_are_you::Reply, AbortCode> {
-        let host = self.0.host.clone();
+        let host = self.interfaces(caller)?;
         Ok(rxafscb::who_are_you::Reply { host })
     }
 
@@ -212,13 +287,61 @@ impl rxafscb::Service for CallbackService {
         caller: &Caller,
         _: rxafscb::tell_me_about_yourself::Request,
     ) -> Result<rxafscb::tell_me_about_yourself::Reply, AbortCode> {
+        let host = self.interfaces(caller)?;
         // Nobody may be waiting to know.
         let _listeners = self.0.asked.send(caller.peer);
         let capabilities = Capabilities::new(vec![CAPABILITY_ERROR_TRANSLATION])
             .map_err(|_| AbortCode::RXGEN_SS_MARSHAL)?;
-        Ok(rxafscb::tell_me_about_yourself::Reply {
-            host: self.0.host.clone(),
-            capabilities,
-        })
+        Ok(rxafscb::tell_me_about_yourself::Reply { host, capabilities })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use afar_net::Config;
+    use afar_rpc::Identity;
+    use afar_rpc::rxafscb::Service as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn strangers_do_not_learn_who_we_are() {
+        let endpoint = Endpoint::bind("0.0.0.0:0".parse().unwrap(), Config::default()).unwrap();
+        let service = CallbackService::start(&endpoint);
+        let other = service.beside(&endpoint);
+        let caller = |address: &str| Caller {
+            peer: address.parse().unwrap(),
+            service: rxafscb::SERVICE,
+            identity: Identity::Anonymous,
+        };
+        let ask = async |service: &CallbackService, address: &str| {
+            let caller = caller(address);
+            let (tell, who) = tokio::join!(
+                service
+                    .tell_me_about_yourself(&caller, rxafscb::tell_me_about_yourself::Request {}),
+                service.who_are_you(&caller, rxafscb::who_are_you::Request {}),
+            );
+            let second = service
+                .init_call_back_state2(&caller, rxafscb::init_call_back_state2::Request {})
+                .await;
+            let tell = tell.map(|reply| reply.host.uuid);
+            assert_eq!(tell, who.map(|reply| reply.host.uuid));
+            assert_eq!(tell, second.map(|reply| reply.host.uuid));
+            tell
+        };
+        let unknown = Err(AbortCode::RXGEN_OPCODE);
+        assert_eq!(ask(&service, "192.0.2.1:7000").await, unknown);
+        service.expect("192.0.2.1:7000".parse().unwrap());
+        assert_eq!(ask(&service, "192.0.2.1:7000").await, Ok(service.uuid()));
+        assert_eq!(
+            ask(&service, "[::ffff:192.0.2.1]:7000").await,
+            Ok(service.uuid())
+        );
+        assert_eq!(ask(&service, "192.0.2.1:7001").await, unknown);
+        assert_eq!(ask(&service, "192.0.2.2:7000").await, unknown);
+        // The hosts that only read have the same servers.
+        assert_eq!(ask(&other, "192.0.2.1:7000").await, Ok(other.uuid()));
+        // Whoever is on this machine, such as `cmdebug localhost`.
+        assert_eq!(ask(&service, "127.0.0.1:40000").await, Ok(service.uuid()));
     }
 }

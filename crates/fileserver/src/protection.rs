@@ -1,11 +1,12 @@
 //! What the protection service knows of users and hosts: ids, names, memberships.
 //!
 //! Answers are kept: a host's groups for two hours, as OpenAFS's file server keeps them, a user's
-//! memberships for ten minutes, as there is no new connection that would bring new ones. When they
-//! are too old and no server answers, the old ones hold on. Someone of whom nothing is known and
+//! memberships for ten minutes, as there is no new connection that would bring new ones. The names in
+//! access lists are asked for each time. When answers are too old and no server answers, the old ones hold on. Someone of whom nothing is known and
 //! nobody can be asked is anonymous until a server answers; after a question that no server
 //! answered, none is asked for ten seconds, lest every call waits for the dead.
 
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::fmt;
 use std::hash::Hash;
@@ -61,7 +62,8 @@ pub struct Protection {
     ids: Kept<Arc<str>, PtsId>,
     users: Kept<PtsId, Arc<Cps>>,
     hosts: Kept<Ipv4Addr, Arc<Cps>>,
-    names: Cache<PtsId, (Arc<str>, Instant)>,
+    /// The last ones told.
+    names: Cache<PtsId, Arc<str>>,
     anonymous: Arc<Cps>,
 }
 
@@ -159,42 +161,40 @@ impl Protection {
         self.hosts.get(address, asked).await.ok()
     }
 
-    /// Names by ids, one for each: the id's digits where there is none.
+    /// Names by ids, one for each: the id's digits where there is none. They are asked for each time,
+    /// since users are renamed and removed; the last ones known stand in while no server answers.
     pub(crate) async fn names(&self, ids: &[PtsId]) -> Result<Vec<Arc<str>>, Unanswered> {
-        let now = Instant::now();
-        let known = |id: &PtsId| {
-            let fixed = WELL_KNOWN.iter().find(|(known, _)| known == id);
-            let kept = || {
-                self.names
-                    .get(id)
-                    .filter(|(_, since)| now - *since < NAME_LIFE)
-            };
-            fixed
-                .map(|(_, name)| Arc::from(*name))
-                .or_else(|| kept().map(|(name, _)| name))
+        let fixed = |id: &PtsId| {
+            let found = WELL_KNOWN.iter().find(|(known, _)| known == id);
+            found.map(|(_, name)| Arc::from(*name))
         };
-        let missing: Vec<_> = ids
-            .iter()
-            .copied()
-            .filter(|id| known(id).is_none())
-            .collect();
-        let mut asked = Vec::new();
-        if !missing.is_empty() && !self.servers.is_empty() {
-            let list = PrIds::new(missing.clone()).map_err(|_| Unanswered)?;
+        let asked = ids.iter().copied().filter(|id| fixed(id).is_none());
+        let asked: Vec<_> = asked.collect();
+        let mut answers = HashMap::new();
+        if !asked.is_empty() && !self.servers.is_empty() {
+            let list = PrIds::new(asked.clone()).map_err(|_| Unanswered)?;
             let reply = self.ask(|server| {
                 let list = list.clone();
                 async move { server.id_to_name(list).await }
             });
-            for (id, name) in missing.iter().zip(&reply.await?.names) {
-                let name: Arc<str> = Arc::from(name.to_string());
-                self.names.insert(*id, (Arc::clone(&name), now));
-                asked.push((*id, name));
+            match reply.await {
+                Ok(reply) => {
+                    for (id, name) in asked.iter().zip(&reply.names) {
+                        let name: Arc<str> = Arc::from(name.to_string());
+                        self.names.insert(*id, Arc::clone(&name));
+                        answers.insert(*id, name);
+                    }
+                }
+                Err(unanswered) => {
+                    for id in &asked {
+                        answers.insert(*id, self.names.get(id).ok_or(unanswered)?);
+                    }
+                }
             }
         }
         let name = |id: &PtsId| {
-            let told = || asked.iter().find(|(asked, _)| asked == id);
-            known(id)
-                .or_else(|| told().map(|(_, name)| Arc::clone(name)))
+            fixed(id)
+                .or_else(|| answers.get(id).cloned())
                 .unwrap_or_else(|| Arc::from(id.to_string()))
         };
         Ok(ids.iter().map(name).collect())

@@ -35,7 +35,7 @@ pub(crate) fn file_type(kind: Kind) -> FileType {
 /// Attributes as the kernel takes them. AFS has no time of access: it is that of the last change.
 pub(crate) fn file_attr(attr: &Attr) -> FileAttr {
     FileAttr {
-        ino: INodeNo(attr.ino.0),
+        ino: INodeNo(attr.file.0),
         // What is more than the kernel can count, it takes for a malformed answer.
         size: attr.size.min(i64::MAX as u64),
         blocks: attr.blocks,
@@ -51,6 +51,24 @@ pub(crate) fn file_attr(attr: &Attr) -> FileAttr {
         rdev: 0,
         blksize: BLOCK_SIZE,
         flags: 0,
+    }
+}
+
+/// The attributes of an entry. The kernel takes the number in them for the one to ask by, so it must not
+/// use them where programs see another: see [`attr_valid`].
+pub(crate) fn entry_attr(entry: &Entry) -> FileAttr {
+    FileAttr {
+        ino: INodeNo(entry.attr.ino.0),
+        ..file_attr(&entry.attr)
+    }
+}
+
+/// How long the attributes of an entry may be used without asking.
+pub(crate) fn attr_valid(entry: &Entry) -> Duration {
+    if entry.attr.file == entry.attr.ino {
+        entry.attr.valid
+    } else {
+        Duration::ZERO
     }
 }
 
@@ -102,9 +120,9 @@ impl Answer<Entry> for ReplyEntry {
     fn answer(self, result: Result<Entry, Errno>) {
         match result {
             Ok(entry) => self.entry_with_ttls(
-                &entry.attr.valid,
+                &attr_valid(&entry),
                 &entry.valid,
-                &file_attr(&entry.attr),
+                &entry_attr(&entry),
                 generation(&entry),
             ),
             Err(error) => self.error(errno(error)),
@@ -140,7 +158,7 @@ pub(crate) fn xattr(reply: ReplyXattr, room: u32, result: Result<impl AsRef<[u8]
 /// The shorter of how long a name holds and how long its attributes do, where the kernel is told
 /// both as one.
 pub(crate) fn both(entry: &Entry) -> Duration {
-    entry.valid.min(entry.attr.valid)
+    entry.valid.min(attr_valid(entry))
 }
 
 #[cfg(test)]
@@ -159,6 +177,7 @@ mod tests {
     fn attributes_fit_the_kernel() {
         let attr = Attr {
             ino: Ino(7),
+            file: Ino(7),
             kind: Kind::Dir,
             size: u64::MAX,
             blocks: 2,

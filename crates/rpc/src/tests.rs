@@ -1,3 +1,4 @@
+mod openafs;
 mod servers;
 
 use afar_types::{AfsUuid, CallBack, CallBackType, CallBacks, Fid, Fids, StoreStatus, VolumeName};

@@ -81,24 +81,33 @@ impl Acl {
     /// Bytes a name may have.
     pub const MAX_NAME: usize = 63;
 
-    /// Reads the text of a FetchACL reply or StoreACL request: two counts, then `name<TAB>rights`
-    /// lines, positive ones first. Bytes from the first NUL on are ignored, as old clients leave
+    /// Whether a name can be in an ACL's text, where white space ends it.
+    #[must_use]
+    pub fn carries(name: &str) -> bool {
+        let ends = |c| is_space(c) || c == '\0';
+        !name.is_empty() && name.len() <= Self::MAX_NAME && !name.contains(ends)
+    }
+
+    /// Reads the text of a FetchACL reply or StoreACL request: two counts, then lines of a name and
+    /// rights, positive ones first. Bytes from the first NUL on are ignored, as old clients leave
     /// anything there.
+    ///
+    /// It takes what OpenAFS takes (`acl_Internalize_pr`, which reads by `sscanf`): any white space
+    /// between the two, such as the blank of its `fs` or the tab of its servers; rights as a signed
+    /// number of 32 bits, and anything after that in the line. Of a name that is too long it would
+    /// take the beginning, for which nobody asked.
     ///
     /// # Errors
     /// With the line at fault.
     pub fn parse(text: &[u8]) -> Result<Self, AclError> {
-        let end = text
-            .iter()
-            .position(|&byte| byte == 0)
-            .unwrap_or(text.len());
-        let text = std::str::from_utf8(&text[..end]).map_err(|_| AclError::NotUtf8)?;
+        let end = text.iter().position(|&byte| byte == 0);
+        let text = &text[..end.unwrap_or(text.len())];
+        let text = std::str::from_utf8(text).map_err(|_| AclError::NotUtf8)?;
         let mut lines = Lines {
-            lines: text.split('\n'),
+            rest: text,
             number: 0,
         };
-        let positive = lines.count()?;
-        let negative = lines.count()?;
+        let (positive, negative) = lines.counts()?;
         let total = positive.saturating_add(negative);
         if total > Self::MAX_ENTRIES {
             return Err(AclError::TooManyEntries(total));
@@ -124,7 +133,7 @@ impl Acl {
         }
         let mut text = format!("{}\n{}\n", self.positive.len(), self.negative.len());
         for entry in self.positive.iter().chain(&self.negative) {
-            if !is_name(&entry.name) {
+            if !Self::carries(&entry.name) {
                 return Err(AclError::Name(entry.name.clone()));
             }
             // Writing to a string cannot fail.
@@ -135,21 +144,45 @@ impl Acl {
     }
 }
 
-fn is_name(name: &str) -> bool {
-    !name.is_empty() && name.len() <= Acl::MAX_NAME && !name.contains(['\t', '\n', '\0'])
+/// White space to `sscanf`.
+fn is_space(c: char) -> bool {
+    c.is_ascii_whitespace() || c == '\x0b'
 }
 
+/// The number that a text begins with, after white space, and the rest (`%d` of `sscanf`). One that is too long
+/// is cut to 32 bits of the largest of 64.
+fn number(text: &str) -> Option<(i32, &str)> {
+    let text = text.trim_start_matches(is_space);
+    let sign = usize::from(text.starts_with(['-', '+']));
+    let digits = text[sign..].find(|c: char| !c.is_ascii_digit());
+    let end = digits.map_or(text.len(), |digits| sign + digits);
+    if end == sign {
+        return None;
+    }
+    let largest = if text.starts_with('-') {
+        i64::MIN
+    } else {
+        i64::MAX
+    };
+    let value: i64 = text[..end].parse().unwrap_or(largest);
+    #[expect(clippy::cast_possible_truncation, reason = "as sscanf does it")]
+    let value = value as i32;
+    Some((value, &text[end..]))
+}
+
+/// Lines that are left to read.
 struct Lines<'a> {
-    lines: std::str::Split<'a, char>,
+    rest: &'a str,
     number: usize,
 }
 
 impl<'a> Lines<'a> {
-    fn next(&mut self) -> Result<&'a str, AclError> {
+    /// The next line. `None` if no line feed ends it.
+    fn next(&mut self) -> Option<&'a str> {
         self.number += 1;
-        self.lines
-            .next()
-            .ok_or(AclError::Truncated { line: self.number })
+        let (line, rest) = self.rest.split_once('\n')?;
+        self.rest = rest;
+        Some(line)
     }
 
     fn wrong(&self, text: &str, expected: &'static str) -> AclError {
@@ -160,34 +193,44 @@ impl<'a> Lines<'a> {
         }
     }
 
-    fn count(&mut self) -> Result<usize, AclError> {
-        let line = self.next()?;
-        line.trim()
-            .parse()
-            .map_err(|_| self.wrong(line, "a number of entries"))
+    /// Both counts. The last line of an empty list need not end.
+    fn counts(&mut self) -> Result<(usize, usize), AclError> {
+        let mut count = || {
+            let text = self.rest;
+            let line = self.next().unwrap_or_else(|| {
+                self.rest = "";
+                text
+            });
+            let count = number(line).and_then(|(count, rest)| {
+                // The second count follows in the next line, or anything in that of the second.
+                let ended = self.number == 2 || rest.chars().all(is_space);
+                usize::try_from(count).ok().filter(|_| ended)
+            });
+            count.ok_or_else(|| match line {
+                "" => AclError::Truncated { line: self.number },
+                _ => self.wrong(line, "a number of entries"),
+            })
+        };
+        Ok((count()?, count()?))
     }
 
     fn entry(&mut self) -> Result<AclEntry, AclError> {
-        let expected = "a name, a tab and rights";
-        let line = self.next()?;
-        let (name, rights) = line
-            .split_once('\t')
-            .ok_or_else(|| self.wrong(line, expected))?;
-        // Servers print the 32 bits with %d, so rights with the highest bit look negative.
-        let rights: i64 = rights
-            .trim()
-            .parse()
-            .map_err(|_| self.wrong(line, expected))?;
-        let bits = u32::try_from(rights)
-            .or_else(|_| i32::try_from(rights).map(i32::cast_unsigned))
-            .map_err(|_| self.wrong(line, expected))?;
-        if !is_name(name) {
-            return Err(self.wrong(line, expected));
+        let expected = "a name, white space and rights";
+        let rest = self.rest;
+        let line = self.next().ok_or_else(|| match rest {
+            "" => AclError::Truncated { line: self.number },
+            _ => self.wrong(rest, "a whole line"),
+        })?;
+        let text = line.trim_start_matches(is_space);
+        let (name, rights) = text.split_once(is_space).unwrap_or((text, ""));
+        match number(rights) {
+            Some((rights, _)) if Acl::carries(name) => Ok(AclEntry {
+                name: name.to_owned(),
+                // Servers print the 32 bits with %d, so rights with the highest bit look negative.
+                rights: Rights(rights.cast_unsigned()),
+            }),
+            _ => Err(self.wrong(line, expected)),
         }
-        Ok(AclEntry {
-            name: name.to_owned(),
-            rights: Rights(bits),
-        })
     }
 }
 
@@ -222,31 +265,81 @@ mod tests {
         );
         assert_eq!(error(b"1\n0"), "the ACL ends before line 3");
         assert_eq!(
-            error(b"1\n0\nalice 127\n"),
-            "line 3 of the ACL, \"alice 127\", is not a name, a tab and rights"
+            error(b"1\n0\nalice\n"),
+            "line 3 of the ACL, \"alice\", is not a name, white space and rights"
         );
         assert_eq!(
-            error(b"4000000000\n4000000000\n"),
-            "the ACL has 8000000000 entries; a directory has room for 20"
+            error(b"1\n0\nalice 127"),
+            "line 3 of the ACL, \"alice 127\", is not a whole line"
         );
+        assert_eq!(
+            error(b"2000000000\n2000000000\n"),
+            "the ACL has 4000000000 entries; a directory has room for 20"
+        );
+        for text in [
+            "-1\n0\n",
+            "1 0\nalice 1\n",
+            "1x\n0\nalice 1\n",
+            "",
+            "1\n0\nalice x\n",
+        ] {
+            assert!(Acl::parse(text.as_bytes()).is_err(), "{text:?}");
+        }
+        let long = format!("1\n0\n{} 1\n", "a".repeat(64));
+        assert!(Acl::parse(long.as_bytes()).is_err());
+    }
+
+    #[test]
+    fn text_of_openafs_clients() {
+        // AclToString of src/venus/fs.c: "%d\n%d\n", then "%s %d\n" for each entry.
+        let acl = Acl::parse(b"2\n1\nsystem:administrators 127\nalice 9\nmallory 2\n\0").unwrap();
+        assert_eq!(acl.positive[1].name, "alice");
+        assert_eq!(acl.positive[1].rights, Rights(9));
+        assert_eq!(acl.negative[0].name, "mallory");
+    }
+
+    #[test]
+    fn whatever_sscanf_reads_is_read() {
+        // acl_Internalize_pr of src/libacl/aclprocs.c: "%d\n%d\n", then "%63s\t%d\n".
+        let entry = |text: &[u8]| {
+            let acl = Acl::parse(text).unwrap();
+            (acl.positive[0].name.clone(), acl.positive[0].rights.0)
+        };
+        for line in [
+            "alice\t7",
+            "alice 7",
+            " alice \t 7 ",
+            "alice +7",
+            "alice 7rl",
+            "alice 7 x y",
+        ] {
+            let text = format!(" 1 \n0 of them\n{line}\n");
+            assert_eq!(entry(text.as_bytes()), ("alice".to_owned(), 7), "{line}");
+        }
+        assert_eq!(entry(b"1\n0\na -1\n").1, u32::MAX);
+        assert_eq!(entry(b"1\n0\na 4294967297\n").1, 1);
+        assert_eq!(entry(b"1\n0\na 99999999999999999999\n").1, u32::MAX);
+        for text in [&b"0\n0"[..], b"0\n0\n", b"+0\n-0\n\0\xff"] {
+            assert_eq!(Acl::parse(text), Ok(Acl::default()), "{text:?}");
+        }
     }
 
     #[test]
     fn names_that_would_break_the_text_are_refused() {
         let entry = AclEntry {
-            name: "a\tb".to_owned(),
+            name: "a b".to_owned(),
             rights: Rights::ALL,
         };
         let acl = Acl {
             positive: vec![entry],
             negative: vec![],
         };
-        assert_eq!(acl.to_text(), Err(AclError::Name("a\tb".to_owned())));
+        assert_eq!(acl.to_text(), Err(AclError::Name("a b".to_owned())));
     }
 
     proptest::proptest! {
         #[test]
-        fn parsed_acls_are_written_back(text in "[0-3\n]{0,6}([a-c:]{1,4}\t-?[0-9]{1,3}\n){0,4}") {
+        fn parsed_acls_are_written_back(text in "[0-3\n]{0,6}([a-c:]{1,4}[ \t]{1,2}-?[0-9]{1,3}\n){0,4}") {
             if let Ok(acl) = Acl::parse(text.as_bytes()) {
                 proptest::prop_assert_eq!(Acl::parse(&acl.to_text().unwrap()).unwrap(), acl);
             }

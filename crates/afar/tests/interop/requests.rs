@@ -548,8 +548,8 @@ fn notes(net: &Net) -> Vec<(String, String)> {
         runtime.block_on(async {
             let here = SocketAddr::new(net.address("cli").parse().unwrap(), 7001);
             let endpoint = Endpoint::bind(here, afar_net::Config::default()).unwrap();
-            let _callbacks = CallbackService::start(&endpoint);
             let server = SocketAddr::new(net.address("srv").parse().unwrap(), 7000);
+            CallbackService::start(&endpoint).expect(server);
             let connection = endpoint.connect(server, rxafs::SERVICE, Arc::new(RxNull));
             let mut asker = Asker {
                 client: rxafs::Client::new(connection),

@@ -1,7 +1,7 @@
 //! A cell in one process, whose file server can be stopped and killed and whose machines can be cut
 //! off, and which knows which machine may not know what is new.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,7 @@ const NAME: &str = "root.cell";
 const VOLUME: VolumeId = VolumeId(10);
 /// Rx gives a silent peer up after this; shorter than usual, so that both outcomes are met.
 const DEAD_TIME: Duration = Duration::from_secs(2);
-/// A change waits for a machine that does not answer, beside three of its round trips.
+/// A change waits for a machine that does not answer.
 const BREAK_WAIT: Duration = Duration::from_millis(1200);
 /// When a machine that does not answer counts as down.
 const BREAK_LIMIT: Duration = Duration::from_millis(2500);
@@ -36,6 +36,9 @@ const BREAK_LIMIT: Duration = Duration::from_millis(2500);
 const SYNC: Duration = Duration::from_secs(8);
 /// How long after a trouble requests may fail because of it.
 const AFTERMATH: Duration = Duration::from_secs(6);
+
+/// Machines so far.
+static MACHINES: AtomicU8 = AtomicU8::new(1);
 
 /// The location server.
 #[derive(Clone)]
@@ -227,7 +230,9 @@ impl Cell {
         let switch = Switch::default();
         let mut network = afar_net::Config::default();
         network.rx.dead_time = DEAD_TIME;
-        let endpoint = switch.bind("127.0.0.1:0".parse().unwrap(), network);
+        // To a server, hosts at one address are of one machine.
+        let number = MACHINES.fetch_add(1, Ordering::Relaxed);
+        let endpoint = switch.bind(([127, 0, 1, number], 0).into(), network);
         let client = Client::new(endpoint.unwrap(), config).unwrap();
         let own = format!("cache-{}", client.endpoint().local_addr().port());
         let mut config = CacheConfig::new(self.directory.path().join(own));

@@ -241,6 +241,12 @@ async fn mount_points_may_lead_in_a_circle() {
     assert_eq!(machine.at("user/lost").await.err(), Some(Errno::ENODEV));
     let deep = machine.attr("user/back/user").await.unwrap();
     assert_ne!(deep.ino, user.ino, "no directory is below itself");
+    // Programs see that they are where they were.
+    assert_eq!(deep.file, user.file);
+    let top = machine.cache.getattr(WHO, Ino::ROOT).await.unwrap();
+    assert_eq!(machine.attr("user/back").await.unwrap().file, top.file);
+    let file = machine.attr("user/back/user/file").await.unwrap();
+    assert_eq!(file.file, file.ino);
     let data = machine.get("user/back/user/back/user/file").await.unwrap();
     assert_eq!(data, b"in the user's volume");
     let point = machine
@@ -256,7 +262,35 @@ async fn mount_points_may_lead_in_a_circle() {
         }
     };
     assert_eq!(error, Errno::ELOOP);
+    assert!(path.len() < 100, "trees with several loops end: {path}");
     let _ = home;
+}
+
+#[tokio::test]
+async fn a_backup_volume_is_in_no_backup_volume() {
+    let world = World::new().await;
+    let home = world.volume("user", 20);
+    let machine = world.cache().await;
+    let name = crate::world::CELL.parse().unwrap();
+    let cell = machine.client.cell(&name).await.unwrap();
+    let wanted = afar_cell::Wanted::PreferReadWrite;
+    for (volume, name, text) in [
+        ("root.cell", &b"user"[..], "#user."),
+        ("user", b"OldFiles", "#user.backup."),
+    ] {
+        let volume = machine.client.volume(&cell, volume, wanted).await.unwrap();
+        let mount = afar_cell::MountPoint::parse(text.as_bytes()).unwrap();
+        let root = afar_types::Fid::root(volume.id());
+        let made = machine.client.make_mount(&volume, root, name, &mount);
+        made.await.unwrap();
+    }
+    machine.put("user/file", b"of yesterday").await.unwrap();
+    world.back_up(&home, "user", 22);
+    let machine = world.cache().await;
+    let old = machine.get("user/OldFiles/file").await.unwrap();
+    assert_eq!(old, b"of yesterday");
+    let again = machine.at("user/OldFiles/OldFiles").await;
+    assert_eq!(again.err(), Some(Errno::ENODEV));
 }
 
 #[tokio::test]

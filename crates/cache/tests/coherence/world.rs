@@ -15,10 +15,10 @@ use afar_fileserver::server::FileServer;
 use afar_fileserver::volumes::Volumes;
 use afar_net::{AbortCode, Endpoint};
 use afar_rpc::{Caller, rxafs, vl};
-use afar_store::{NewVolume, Partition, PartitionOptions, Volume, VolumeChange};
+use afar_store::{NewClone, NewVolume, Partition, PartitionOptions, Volume, VolumeChange};
 use afar_types::{
     AclRecord, AclRecordEntry, AfsUuid, NvldbEntry, PartitionId, PtsId, SiteFlags, VldbFlags,
-    VolumeId,
+    VolumeId, VolumeType,
 };
 use afar_xdr::CharArray;
 
@@ -47,16 +47,19 @@ impl vl::Service for Locations {
         request: vl::get_entry_by_name_n::Request,
     ) -> Result<vl::get_entry_by_name_n::Reply, AbortCode> {
         let asked = String::from_utf8(request.name.as_bytes().to_vec()).unwrap();
+        let asked = asked.trim_end_matches(".backup").to_owned();
         let number = asked.parse::<u32>().ok();
         let names = self.0.lock().unwrap();
         let mut all = names.iter();
         let found = all.find(|(name, id)| **name == asked || number == Some(**id));
         let (name, id) = found.ok_or(AbortCode(363_524))?;
+        let backup = names.get(&format!("{name}.backup"));
+        let kinds = 0x1000 | backup.map_or(0, |_| 0x4000);
         let mut entry = NvldbEntry {
             name: CharArray::new(name).unwrap(),
             n_servers: 1,
-            volume_id: [VolumeId(*id), VolumeId(0), VolumeId(0)],
-            flags: VldbFlags(0x1000),
+            volume_id: [*id, 0, backup.copied().unwrap_or(0)].map(VolumeId),
+            flags: VldbFlags(kinds),
             ..NvldbEntry::default()
         };
         entry.server_number[0] = u32::from_be_bytes([127, 0, 0, 1]);
@@ -132,6 +135,14 @@ impl World {
     /// Adds a volume in which anyone may do anything.
     pub(crate) fn volume(&self, name: &str, id: u32) -> Volume {
         make_volume(&self.names, &self.volumes, name, id)
+    }
+
+    /// Adds the backup volume of a volume.
+    pub(crate) fn back_up(&self, volume: &Volume, name: &str, id: u32) {
+        let name = format!("{name}.backup");
+        let new = NewClone::new(VolumeId(id), name.clone(), VolumeType::Backup);
+        volume.make_clone(&new).unwrap();
+        self.names.lock().unwrap().insert(name, id);
     }
 
     /// A client machine.

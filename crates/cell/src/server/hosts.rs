@@ -63,7 +63,11 @@ impl Hosts {
             let Some(endpoint) = self.first.endpoint.another()? else {
                 break;
             };
-            readers.push(Arc::new(Host::start(endpoint)));
+            let callbacks = self.first.callbacks.beside(&endpoint);
+            readers.push(Arc::new(Host {
+                endpoint,
+                callbacks,
+            }));
         }
         Ok(readers.get(number).cloned())
     }

@@ -43,7 +43,11 @@ async fn text_of(visit: &Visit, record: &AclRecord) -> Result<AclText, AbortCode
         let pairs = list.iter().zip(names);
         pairs
             .map(|(entry, name)| AclEntry {
-                name: name.to_string(),
+                // A name that the text cannot carry must not make the list unreadable.
+                name: match Acl::carries(name) {
+                    true => name.to_string(),
+                    false => entry.id.to_string(),
+                },
                 rights: entry.rights,
             })
             .collect()
@@ -78,6 +82,10 @@ async fn replace(
     fid: Fid,
     text: &[u8],
 ) -> Result<(FetchStatus, VolSync), AbortCode> {
+    // As OpenAFS: a text that does not end may have been cut on its way (check_acl).
+    if !text.contains(&0) {
+        return Err(AbortCode(errno::EINVAL));
+    }
     let acl = Acl::parse(text).map_err(|_| AbortCode(errno::EINVAL))?;
     // Names are not looked up for those who may not use them.
     visit
@@ -106,7 +114,13 @@ async fn record_of(visit: &Visit, acl: &Acl) -> Result<AclRecord, AbortCode> {
     let names: Vec<Arc<str>> = all.map(|entry| Arc::from(&*entry.name)).collect();
     let ids = visit.server.protection.ids(&names).await;
     let ids = ids.map_err(|_| AbortCode(errno::EIO))?;
-    // What stands for a name that is not known.
+    let id = |(id, name): (&PtsId, &Arc<str>)| match *id {
+        // A name that is not known. That of one who is gone is its id, as lists tell it: whoever
+        // changes a list sends it back.
+        PtsId::ANONYMOUS => name.parse().unwrap_or(PtsId::ANONYMOUS),
+        id => id,
+    };
+    let ids: Vec<_> = ids.iter().zip(&names).map(id).collect();
     if ids.contains(&PtsId::ANONYMOUS) {
         return Err(AbortCode(errno::EINVAL));
     }

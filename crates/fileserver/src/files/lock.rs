@@ -9,7 +9,7 @@ use afar_types::{Fid, VolSync, VolumeType};
 use super::visit::{Place, Visit};
 use crate::abort::errno;
 use crate::access::may_lock;
-use crate::locks::LockError;
+use crate::locks::{LockError, MayRelease};
 
 const READ: i32 = 0;
 const WRITE: i32 = 1;
@@ -20,6 +20,7 @@ impl From<LockError> for AbortCode {
             LockError::Held => errno::EAGAIN,
             LockError::NotHeld => errno::EINVAL,
             LockError::TooMany => errno::ENOLCK,
+            LockError::Denied => errno::EACCES,
         })
     }
 }
@@ -58,18 +59,21 @@ async fn set(visit: &Visit, fid: Fid, kind: i32) -> Result<VolSync, AbortCode> {
             };
         }
         may_lock(&person, &look.vnode, look.grant, exclusive)?;
-        Ok(locked.server.locks.set(fid, exclusive, Instant::now())?)
+        let locks = &locked.server.locks;
+        Ok(locks.set(fid, locked.lock_owner(), exclusive, Instant::now())?)
     })
     .await?;
     Ok(vol_sync)
 }
 
+/// Keeps the locks of a host. No right is asked for: OpenAFS's client keeps its locks as anonymous.
 async fn extend(visit: &Visit, fid: Fid) -> Result<VolSync, AbortCode> {
     let locked = visit.clone();
     let ((), vol_sync) = step(visit, fid, move |place, changeable| {
         place.look(fid)?;
         if changeable {
-            locked.server.locks.extend(fid, Instant::now())?;
+            let locks = &locked.server.locks;
+            locks.extend(fid, &locked.lock_owner(), Instant::now())?;
         }
         Ok(())
     })
@@ -81,8 +85,17 @@ async fn extend(visit: &Visit, fid: Fid) -> Result<VolSync, AbortCode> {
 async fn release(visit: &Visit, fid: Fid) -> Result<VolSync, AbortCode> {
     let locked = visit.clone();
     let (free, vol_sync) = step(visit, fid, move |place, changeable| {
-        place.look(fid)?;
-        Ok(changeable && locked.server.locks.release(fid))
+        let look = place.look(fid)?;
+        if !changeable {
+            return Ok(false);
+        }
+        let may = |exclusive| may_lock(&locked.person, &look.vnode, look.grant, exclusive).is_ok();
+        let may = MayRelease {
+            shared: may(false),
+            exclusive: may(true),
+        };
+        let locks = &locked.server.locks;
+        Ok(locks.release(fid, &locked.lock_owner(), may)?)
     })
     .await?;
     if free {

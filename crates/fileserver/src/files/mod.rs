@@ -96,6 +96,7 @@ impl Files {
             server: Arc::clone(&self.server),
             host,
             person,
+            peer: caller.peer,
             row,
             began,
         }
@@ -120,7 +121,7 @@ macro_rules! operations {
         ) -> Result<rxafs::$name::Reply, AbortCode> {
             let visit = self.visit(caller, const { row_of(rxafs::$name::OPERATION) }).await;
             let result = $function(&visit, request).await;
-            visit.end(result)
+            visit.end(result).await
         }
     )*};
 }
@@ -136,7 +137,7 @@ macro_rules! data_operations {
         ) -> Result<rxafs::$name::Reply, AbortCode> {
             let visit = self.visit(caller, const { row_of(rxafs::$name::OPERATION) }).await;
             let result = $function(&visit, request, data).await;
-            visit.end(result)
+            visit.end(result).await
         }
     )*};
 }

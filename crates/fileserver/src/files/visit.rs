@@ -1,5 +1,6 @@
 //! A call while it is served: who calls, from where, and its way into a volume.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -15,6 +16,7 @@ use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
 use crate::abort::{errno, store_code, translated};
 use crate::access::{Grant, Person, may_fetch_status};
 use crate::hosts::{Host, Promise};
+use crate::locks::Owner;
 use crate::server::FileServer;
 use crate::volumes::{Entered, Intent};
 
@@ -24,14 +26,18 @@ pub(super) struct Visit {
     pub(super) server: Arc<FileServer>,
     pub(super) host: Arc<Host>,
     pub(super) person: Person,
+    /// Where it is called from.
+    pub(super) peer: SocketAddr,
     /// Which row of the interface's table it is.
     pub(super) row: usize,
     pub(super) began: Instant,
 }
 
 impl Visit {
-    /// Counts the call, and puts a refusal into the client's codes.
-    pub(super) fn end<T>(self, result: Result<T, AbortCode>) -> Result<T, AbortCode> {
+    /// Counts the call, and puts a refusal into the client's codes. The answer waits until the host
+    /// knows of all changes that did not wait for it: what was read may be newer.
+    pub(super) async fn end<T>(self, result: Result<T, AbortCode>) -> Result<T, AbortCode> {
+        self.server.hosts.settle(&self.host).await;
         let code = result.as_ref().err().copied();
         self.server
             .stats
@@ -53,6 +59,15 @@ impl Visit {
         }
         let visit = self.clone();
         blocking(move || work(&visit)).await
+    }
+
+    /// Whose the locks are that this call takes.
+    pub(super) fn lock_owner(&self) -> Owner {
+        Owner {
+            host: self.host.uuid(),
+            address: self.peer,
+            user: self.person.id,
+        }
     }
 
     /// Enters a volume to read.

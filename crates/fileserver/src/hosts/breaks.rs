@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use afar_net::{Endpoint, RxNull};
 use afar_rpc::rxafscb;
-use afar_types::{CallBack, CallBackType, CallBacks, Fid, Fids};
+use afar_types::{CallBacks, Fid, Fids};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::Shared;
@@ -46,8 +46,9 @@ impl Shared {
             }
         };
         // Every host has a limit of its own. This one is for thousands of them on a machine that
-        // is too slow for its clients: a change is never held up for longer.
-        if timeout(self.config.break_limit, all).await.is_err() {
+        // is too slow for its clients, and for hosts that take one call after the other: a change
+        // is never held up for longer. Those that have not heard by then are behind, and not served.
+        if timeout(self.config.change_wait, all).await.is_err() {
             tracing::warn!("a change did not wait for all breaks: too many are under way");
         }
     }
@@ -111,10 +112,10 @@ impl Shared {
     /// Tells a host of broken promises. Returns whether it has answered. When it is overdue,
     /// those who wait for it, and for what is in its queue, are let go first.
     async fn deliver(&self, host: &Host, fids: Vec<Fid>, gates: &mut Vec<Arc<Gate>>) -> bool {
-        let (endpoint, peers, patience) = {
+        let (endpoint, peers) = {
             let state = host.lock();
             let endpoint = state.endpoint.clone().or_else(|| self.endpoint());
-            (endpoint, state.peers.clone(), state.patience(&self.config))
+            (endpoint, state.peers.clone())
         };
         let (Some(endpoint), Ok(fids)) = (endpoint, Fids::new(fids)) else {
             return false;
@@ -123,21 +124,46 @@ impl Shared {
         let begun = Instant::now();
         let call = self.tell_one_of(host, &endpoint, &peers, &fids);
         tokio::pin!(call);
-        if let Ok(answered) = timeout(SLOT_TIME, &mut call).await {
-            return answered;
-        }
+        let soon = timeout(SLOT_TIME, &mut call).await;
         drop(slot);
-        if let Ok(answered) = timeout_at(begun + patience, &mut call).await {
+        let wait = self.config.break_wait;
+        let in_time = match soon {
+            Ok(answered) => Ok(answered),
+            Err(_) => timeout_at(begun + wait, &mut call).await,
+        };
+        if let Ok(answered) = in_time {
+            if answered {
+                host.punctuality.answered(begun.elapsed(), wait);
+            }
             return answered;
         }
         count(&self.counters.breaks_late, 1);
+        if !gates.is_empty() {
+            host.punctuality.late();
+        }
         {
             let mut state = host.lock();
             state.late = true;
             gates.extend(state.breaks.iter_mut().filter_map(|one| one.gate.take()));
         }
         gates.drain(..).for_each(|gate| gate.arrive());
-        call.await
+        let answered = call.await;
+        if answered {
+            self.try_again(host, &endpoint).await;
+        }
+        answered
+    }
+
+    /// A host that was late is back: whether it is quick again is seen before the next change.
+    async fn try_again(&self, host: &Host, endpoint: &Endpoint) {
+        let Some(peer) = host.lock().peers.first().copied() else {
+            return;
+        };
+        let (begun, wait) = (Instant::now(), self.config.break_wait);
+        let client = callback_client(endpoint, peer);
+        if let Ok(Ok(_)) = timeout(wait, client.probe()).await {
+            host.punctuality.answered(begun.elapsed(), wait);
+        }
     }
 
     /// Tries the addresses of a host, the usual one first. The one that answers is the usual one
@@ -150,13 +176,13 @@ impl Shared {
         fids: &Fids,
     ) -> bool {
         for &peer in peers.iter().take(ADDRESSES_TRIED) {
-            let begun = Instant::now();
             let client = callback_client(endpoint, peer);
-            let call = client.call_back(fids.clone(), dropped(fids.len()));
+            // As OpenAFS sends it. The list may say of each fid that its promise is dropped; Linux's
+            // client refuses every break that does.
+            let call = client.call_back(fids.clone(), CallBacks::default());
             if let Ok(Ok(_)) = timeout(self.config.break_limit, call).await {
                 count(&self.counters.break_calls, 1);
                 let mut state = host.lock();
-                state.note_round_trip(begun.elapsed());
                 if let Some(place) = state.peers.iter().position(|known| *known == peer) {
                     state.peers.swap(0, place);
                 }
@@ -217,6 +243,9 @@ fn queue(host: &Host, promises: &[(HostIndex, Fid)], gate: &Arc<Gate>) -> bool {
         gate: None,
     });
     state.breaks.extend(all);
+    // A change that is answered while this host does not know of it: no call of the host is served
+    // until it does.
+    state.late |= !host.punctuality.is_waited_for();
     if !state.late
         && let Some(last) = state.breaks.back_mut()
     {
@@ -229,14 +258,4 @@ fn queue(host: &Host, promises: &[(HostIndex, Fid)], gate: &Arc<Gate>) -> bool {
 /// A host's callback service, at the address it calls from.
 pub(super) fn callback_client(endpoint: &Endpoint, peer: SocketAddr) -> rxafscb::Client {
     rxafscb::Client::new(endpoint.connect(peer, rxafscb::SERVICE, Arc::new(RxNull)))
-}
-
-/// What OpenAFS sends beside the fids: each promise is over.
-fn dropped(number: usize) -> CallBacks {
-    let callback = CallBack {
-        version: 1,
-        expires_in: 0,
-        kind: CallBackType::Dropped,
-    };
-    CallBacks::new(vec![callback; number.min(CallBacks::MAX)]).unwrap_or_default()
 }

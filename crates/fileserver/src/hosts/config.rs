@@ -20,9 +20,11 @@ pub struct HostsConfig {
     /// How many hosts are called at a time. A host that has not answered within 100 ms no longer
     /// counts, so that the dead do not keep the living waiting.
     pub breaks_at_once: usize,
-    /// How long a change waits for a host that does not answer, beside three of the host's round
-    /// trips.
+    /// How long a change waits for a host that does not answer. It is the same for all, since a
+    /// host could make its round trips seem as long as it likes.
     pub break_wait: Duration,
+    /// How long a change waits at most, however many hosts have to be told, and in how many calls.
+    pub change_wait: Duration,
     /// How long a host has to answer on each of its addresses until it counts as down. OpenAFS
     /// allows 4 s.
     pub break_limit: Duration,
@@ -51,7 +53,8 @@ impl HostsConfig {
             hosts_max: 100_000,
             promises_max: 4_000_000,
             breaks_at_once: 512,
-            break_wait: Duration::from_millis(300),
+            break_wait: Duration::from_millis(500),
+            change_wait: Duration::from_secs(2),
             break_limit: Duration::from_secs(4),
             introduction_wait: Duration::from_secs(1),
             introduction_limit: Duration::from_secs(8),

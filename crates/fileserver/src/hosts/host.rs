@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
 
 use afar_net::Endpoint;
 use afar_types::{AfsUuid, Fid};
@@ -13,6 +12,7 @@ use tokio::time::Instant;
 
 use super::config::HostsConfig;
 use super::gate::Gate;
+use super::punctuality::Punctuality;
 use super::table::HostIndex;
 
 /// Addresses a host is known to call from; older ones are forgotten.
@@ -22,6 +22,7 @@ pub(super) const ADDRESSES_MAX: usize = 16;
 pub struct Host {
     index: HostIndex,
     state: Mutex<HostState>,
+    pub(super) punctuality: Punctuality,
     /// Told when questions have been answered, and when overdue breaks have.
     pub(super) changed: Notify,
 }
@@ -53,8 +54,6 @@ pub(super) struct HostState {
     pub(super) endpoint: Option<Endpoint>,
     /// When it last called.
     pub(super) active: Instant,
-    /// How long it takes to answer: the longest time seen lately.
-    pub(super) round_trip: Duration,
     /// When it was last asked who it is.
     pub(super) asked: Option<Instant>,
     /// It is being asked who it is.
@@ -67,7 +66,8 @@ pub(super) struct HostState {
     pub(super) breaking: bool,
     /// While it is: since when the oldest of them is due.
     pub(super) due: Instant,
-    /// The break under way is overdue, and those that had to wait for it were let go.
+    /// It has not heard of a change that did not wait for it, or no longer does: none of its calls is
+    /// served.
     pub(super) late: bool,
 }
 
@@ -96,7 +96,12 @@ pub(super) enum Step {
 }
 
 impl Host {
-    pub(super) fn new(index: HostIndex, peers: Vec<SocketAddr>, now: Instant) -> Arc<Self> {
+    pub(super) fn new(
+        index: HostIndex,
+        peers: Vec<SocketAddr>,
+        punctuality: Punctuality,
+        now: Instant,
+    ) -> Arc<Self> {
         Arc::new(Self {
             index,
             state: Mutex::new(HostState {
@@ -107,7 +112,6 @@ impl Host {
                 translates_errors: false,
                 endpoint: None,
                 active: now,
-                round_trip: Duration::ZERO,
                 asked: None,
                 asking: false,
                 silent: false,
@@ -116,6 +120,7 @@ impl Host {
                 due: now,
                 late: false,
             }),
+            punctuality,
             changed: Notify::new(),
         })
     }
@@ -162,9 +167,7 @@ impl HostState {
         if self.standing == Standing::Gone {
             return Step::Again;
         }
-        // No change waits for so long; those who made them may have had their replies.
-        let overdue = self.breaking && now.duration_since(self.due) >= config.break_limit;
-        if self.late || overdue {
+        if self.is_behind(config, now) {
             return Step::Settle;
         }
         // A host that was in good standing must hear of what it missed before it is served; of one
@@ -195,17 +198,11 @@ impl HostState {
         }
     }
 
-    /// How long somebody may be kept waiting for this host's answer to a break.
-    pub(super) fn patience(&self, config: &HostsConfig) -> Duration {
-        let patience = self.round_trip.saturating_mul(3) + config.break_wait;
-        patience.min(config.break_limit)
-    }
-
-    /// Notes how long an answer took. Longer times count at once and fade slowly: a host that is
-    /// not waited for long enough gets a change told too late.
-    pub(super) fn note_round_trip(&mut self, sample: Duration) {
-        let faded = (self.round_trip * 7 + sample) / 8;
-        self.round_trip = sample.max(faded);
+    /// Whether there are changes that it has not heard of and that may have been answered.
+    pub(super) fn is_behind(&self, config: &HostsConfig, now: Instant) -> bool {
+        // No change waits for longer.
+        let overdue = self.breaking && now.duration_since(self.due) >= config.change_wait;
+        self.late || overdue
     }
 
     /// Notes that it calls from this address too. Returns one that is forgotten for it.
@@ -234,7 +231,8 @@ mod tests {
     use super::*;
 
     fn host(now: Instant) -> Arc<Host> {
-        Host::new(0, vec!["192.0.2.1:7001".parse().unwrap()], now)
+        let peers = vec!["192.0.2.1:7001".parse().unwrap()];
+        Host::new(0, peers, Punctuality::default(), now)
     }
 
     fn config() -> HostsConfig {
@@ -280,7 +278,7 @@ mod tests {
         state.standing = Standing::Ready;
         (state.breaking, state.due) = (true, now);
         assert_eq!(state.step(&config, now), Step::Serve, "changes wait for it");
-        let overdue = now + config.break_limit;
+        let overdue = now + config.change_wait;
         assert_eq!(state.step(&config, overdue), Step::Settle);
         (state.breaking, state.late) = (false, true);
         assert_eq!(state.step(&config, now), Step::Settle);
@@ -290,20 +288,6 @@ mod tests {
         assert_eq!(state.step(&config, now), Step::Ask { wait });
         state.standing = Standing::Gone;
         assert_eq!(state.step(&config, now), Step::Again);
-    }
-
-    #[test]
-    fn long_round_trips_count_at_once_and_fade_slowly() {
-        let config = config();
-        let host = host(Instant::now());
-        let mut state = host.lock();
-        state.note_round_trip(Duration::from_millis(800));
-        let patience = Duration::from_millis(3 * 800) + config.break_wait;
-        assert_eq!(state.patience(&config), patience);
-        state.note_round_trip(Duration::ZERO);
-        assert_eq!(state.round_trip, Duration::from_millis(700));
-        state.note_round_trip(Duration::from_secs(60));
-        assert_eq!(state.patience(&config), config.break_limit);
     }
 
     #[test]

@@ -3,9 +3,14 @@
 //! A new address is asked who it is (TellMeAboutYourself, or WhoAreYou of cache managers that do
 //! not know that). Three answers are possible. The identity is new: then the host has to drop the
 //! promises it may hold from before this server started (InitCallBackState3). It is that of a known
-//! host: then the address is added to that host's, and takes the place of the one that was known so
-//! far if that one does not answer any more (ProbeUuid), as after a change of a NAT's port. Or none
-//! comes: then the caller is served without any promise, and asked again after a while.
+//! host: then that one is asked at its own addresses (ProbeUuid), since everybody can claim to be it.
+//! Or none comes: then the caller is served without any promise, and asked again after a while.
+//!
+//! Of a known host, the new address takes the place of the old one if nobody answers there, as after
+//! a change of a NAT's port. If the old one answers, and says that the new address is one of its own,
+//! it is added. If it does not say so, the caller is a host by itself without an identity: it gets
+//! promises where it is, and nothing of the host whose identity it claims, which it may not give up
+//! either. So machines that were copied with their identity are served well, too.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -16,10 +21,15 @@ use afar_rpc::RpcError;
 use afar_types::{AfsUuid, CAPABILITY_ERROR_TRANSLATION, InterfaceAddr};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::Shared;
 use super::breaks::callback_client;
 use super::config::count;
 use super::host::{Host, Standing, Step};
+use super::questions::Question;
+use super::{Shared, State};
+
+/// How often it is looked whether a host that has missed breaks can be asked, while many others of its
+/// machine are.
+const ASKED_LATER: Duration = Duration::from_millis(50);
 
 /// What a host says of itself.
 #[derive(Debug, Clone)]
@@ -27,8 +37,27 @@ struct Answer {
     uuid: Option<AfsUuid>,
     interfaces: Vec<IpAddr>,
     translates_errors: bool,
-    /// How long it took.
-    round_trip: Duration,
+}
+
+/// What the host at an address told.
+#[derive(Debug)]
+struct Told {
+    endpoint: Endpoint,
+    peer: SocketAddr,
+    answer: Answer,
+    /// It has dropped all promises.
+    reset: bool,
+}
+
+/// What becomes of an address whose host says that it is one that is known at another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Claim {
+    /// Nobody is at the other address any more.
+    Moved,
+    /// The host at the other address says that this is its own, too.
+    Shared,
+    /// It does not.
+    Denied,
 }
 
 impl Answer {
@@ -38,7 +67,6 @@ impl Answer {
             uuid: Some(host.uuid),
             interfaces: host.addresses().map(IpAddr::from).collect(),
             translates_errors: flags & CAPABILITY_ERROR_TRANSLATION != 0,
-            round_trip: Duration::ZERO,
         }
     }
 }
@@ -50,6 +78,7 @@ impl Shared {
         endpoint: &Endpoint,
         peer: SocketAddr,
     ) -> Arc<Host> {
+        let begun = Instant::now();
         loop {
             let host = self.host_at(peer);
             let changed = host.changed.notified();
@@ -67,16 +96,29 @@ impl Shared {
                 Step::Serve => return Arc::clone(&host),
                 Step::Again => continue,
                 Step::Settle => {
-                    // Whether it was told or the limit has passed, it is looked at again.
-                    let _told = timeout(self.config.break_limit, changed).await;
+                    self.settle(&host).await;
                     continue;
                 }
                 Step::Wait(until) => until,
                 Step::Ask { wait } => {
+                    let standing = host.lock().standing;
+                    let known = standing != Standing::Unknown;
+                    let Some(question) = self.questions.begin(peer.ip(), known) else {
+                        // It is asked when it calls again.
+                        host.take_question_back();
+                        // It must hear of what it missed.
+                        if standing == Standing::Down && begun.elapsed() < self.config.break_limit {
+                            tokio::time::sleep(ASKED_LATER).await;
+                            continue;
+                        }
+                        return Arc::clone(&host);
+                    };
                     let (shared, asked, endpoint) =
                         (Arc::clone(self), Arc::clone(&host), endpoint.clone());
                     // A task of its own: others may wait for it when this caller has gone.
-                    tokio::spawn(async move { shared.introduce(asked, endpoint, peer).await });
+                    tokio::spawn(async move {
+                        shared.introduce(question, asked, endpoint, peer).await;
+                    });
                     match wait {
                         Some(until) => until,
                         None => return Arc::clone(&host),
@@ -133,10 +175,28 @@ impl Shared {
         host
     }
 
+    /// See [`Hosts::settle`](super::Hosts::settle).
+    pub(super) async fn settle(&self, host: &Host) {
+        loop {
+            let changed = host.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if !host.lock().is_behind(&self.config, Instant::now()) {
+                return;
+            }
+            // Whether it was told or the limit has passed, it is looked at again.
+            let _told = timeout(self.config.break_limit, changed).await;
+        }
+    }
+
     /// Asks a host who it is and enters the answer into the tables.
-    async fn introduce(self: Arc<Self>, host: Arc<Host>, endpoint: Endpoint, peer: SocketAddr) {
-        // A flood of forged addresses must not become a flood of questions.
-        let _question = self.questions.acquire().await;
+    async fn introduce(
+        self: Arc<Self>,
+        question: Question,
+        host: Arc<Host>,
+        endpoint: Endpoint,
+        peer: SocketAddr,
+    ) {
         let (standing, alone) = {
             let state = self.state.lock();
             let alone = !state.registry.shares_machine(peer.ip());
@@ -145,13 +205,29 @@ impl Shared {
         // From a machine that nobody has called from, it is most likely new: both in one round
         // trip. A known host's other address then drops its promises for nothing.
         let early = standing == Standing::Down || (standing == Standing::Unknown && alone);
-        let (answer, reset) = if early {
-            tokio::join!(self.ask(&endpoint, peer), self.reset(&endpoint, peer))
-        } else {
-            (self.ask(&endpoint, peer).await, false)
+        let asked = async {
+            if early {
+                tokio::join!(self.ask(&endpoint, peer), self.reset(&endpoint, peer))
+            } else {
+                (self.ask(&endpoint, peer).await, false)
+            }
         };
+        let (answer, reset) = tokio::select! {
+            asked = asked => asked,
+            () = question.ended() => (None, false),
+        };
+        // Who has answered takes nobody's place any more.
+        drop(question);
         match answer {
-            Some(answer) => self.enter(&host, &endpoint, peer, answer, reset).await,
+            Some(answer) => {
+                let told = Told {
+                    endpoint,
+                    peer,
+                    answer,
+                    reset,
+                };
+                self.enter(&host, told).await;
+            }
             None if standing == Standing::Ready => self.mark_down(&host),
             None => {}
         }
@@ -176,20 +252,14 @@ impl Shared {
                 uuid: None,
                 interfaces: Vec::new(),
                 translates_errors: false,
-                round_trip: Duration::ZERO,
             })
         };
-        let begun = Instant::now();
         let answer: Result<Answer, RpcError> = timeout(self.config.introduction_limit, question)
             .await
             .ok()?;
         answer
             .inspect_err(|error| tracing::debug!(%peer, %error, "a caller did not say who it is"))
             .ok()
-            .map(|answer| Answer {
-                round_trip: begun.elapsed(),
-                ..answer
-            })
     }
 
     /// Makes a host drop all promises of this server. Returns whether it has.
@@ -211,35 +281,78 @@ impl Shared {
         done
     }
 
-    /// Enters what the host at an address says of itself. `reset`: it has dropped all promises.
-    async fn enter(
-        self: &Arc<Self>,
-        host: &Arc<Host>,
-        endpoint: &Endpoint,
-        peer: SocketAddr,
-        answer: Answer,
-        reset: bool,
-    ) {
-        let known = answer.uuid.and_then(|uuid| {
+    /// Enters what the host at an address says of itself.
+    async fn enter(self: &Arc<Self>, host: &Arc<Host>, told: Told) {
+        let other = told.answer.uuid.and_then(|uuid| {
             let state = self.state.lock();
-            state.registry.with_uuid(uuid).cloned()
+            let known = state.registry.with_uuid(uuid).cloned();
+            known.filter(|known| !Arc::ptr_eq(known, host))
         });
-        match known {
-            Some(known) if !Arc::ptr_eq(&known, host) => {
-                self.enter_address(&known, host, endpoint, peer, answer, reset)
-                    .await;
-            }
-            Some(_) if host.lock().standing == Standing::Ready => {
-                host.lock().describe(endpoint, &answer);
-            }
-            _ => {
-                let host = self.host_for(host, peer, answer.uuid);
-                if reset || self.reset(endpoint, peer).await {
-                    self.admit(&host, endpoint, &answer);
+        if let Some(known) = other {
+            match self.check(&known, &told).await {
+                Claim::Denied => {
+                    let answer = Answer {
+                        uuid: None,
+                        ..told.answer
+                    };
+                    self.enter_alone(host, Told { answer, ..told }).await;
                 }
-                host.end_question();
+                claim => self.enter_address(&known, host, &told, claim).await,
             }
+        } else {
+            self.enter_alone(host, told).await;
         }
+    }
+
+    /// Enters a host of which no other address is known.
+    async fn enter_alone(self: &Arc<Self>, host: &Arc<Host>, told: Told) {
+        let host = self.host_for(host, told.peer, told.answer.uuid);
+        let is_known = {
+            let mut known = host.lock();
+            let is_known = known.standing == Standing::Ready && known.uuid == told.answer.uuid;
+            if is_known {
+                known.describe(&told);
+            }
+            is_known
+        };
+        if !is_known && (told.reset || self.reset(&told.endpoint, told.peer).await) {
+            self.admit(&host, &told);
+        }
+        host.end_question();
+    }
+
+    /// Asks a known host at its own addresses whether it is still there, and whether that of the one
+    /// that claims to be it is another of them.
+    async fn check(&self, known: &Host, told: &Told) -> Claim {
+        let uuid = told.answer.uuid.unwrap_or_default();
+        let peers = known.lock().peers.clone();
+        let mut former = peers.into_iter().filter(|former| *former != told.peer);
+        let ask = |former: Option<SocketAddr>| async move {
+            let Some(former) = former else {
+                return Claim::Moved;
+            };
+            let wait = self.config.break_wait;
+            let client = callback_client(&told.endpoint, former);
+            if !matches!(timeout(wait, client.probe_uuid(uuid)).await, Ok(Ok(_))) {
+                return Claim::Moved;
+            }
+            let answer = timeout(wait, self.ask(&told.endpoint, former)).await;
+            let address = told.peer.ip().to_canonical();
+            let own = |answer: Answer| answer.interfaces.contains(&address);
+            // A cache manager has the same port at all its addresses.
+            if former.port() == told.peer.port() && answer.ok().flatten().is_some_and(own) {
+                Claim::Shared
+            } else {
+                Claim::Denied
+            }
+        };
+        let (first, second, third) = (former.next(), former.next(), former.next());
+        let claims = tokio::join!(ask(first), ask(second), ask(third));
+        let claims = [claims.0, claims.1, claims.2];
+        let told = |claim| claims.contains(&claim).then_some(claim);
+        told(Claim::Shared)
+            .or_else(|| told(Claim::Denied))
+            .unwrap_or(Claim::Moved)
     }
 
     /// The host to enter an identity for: another than the one that was at the address if that
@@ -269,18 +382,21 @@ impl Shared {
     }
 
     /// From now on the host may hold promises.
-    fn admit(&self, host: &Arc<Host>, endpoint: &Endpoint, answer: &Answer) {
+    fn admit(&self, host: &Arc<Host>, told: &Told) {
         let mut state = self.state.lock();
         if !state.registry.knows(host) {
             return;
         }
-        if let Some(uuid) = answer.uuid {
+        if let Some(uuid) = told.answer.uuid {
             state.registry.set_uuid(uuid, host);
         }
         state.table.open_host(host.index());
+        // It has just answered.
+        let answered = Duration::ZERO;
+        (host.punctuality).answered(answered, self.config.break_wait);
         let mut known = host.lock();
         (known.standing, known.silent) = (Standing::Ready, false);
-        known.describe(endpoint, answer);
+        known.describe(told);
     }
 
     /// A known host calls from another address, so far taken for `newcomer`.
@@ -288,66 +404,74 @@ impl Shared {
         self: &Arc<Self>,
         known: &Arc<Host>,
         newcomer: &Arc<Host>,
-        endpoint: &Endpoint,
-        peer: SocketAddr,
-        answer: Answer,
-        reset: bool,
+        told: &Told,
+        claim: Claim,
     ) {
-        let (former, patience) = {
-            let state = known.lock();
-            let former = state.peers.first().copied();
-            (former, state.patience(&self.config))
-        };
-        let former_answers = match (former, answer.uuid) {
-            (Some(former), Some(uuid)) => {
-                let client = callback_client(endpoint, former);
-                let probe = timeout(patience, client.probe_uuid(uuid));
-                matches!(probe.await, Ok(Ok(_)))
-            }
-            _ => false,
-        };
-        {
+        let held = {
             let mut state = self.state.lock();
             let state = &mut *state;
             if !state.registry.knows(known) {
                 return;
             }
-            // The newcomer may be a host of standing whose address another took over.
-            let others = {
-                let mut newcomer = newcomer.lock();
-                newcomer.peers.retain(|other| *other != peer);
-                newcomer.peers.len()
-            };
-            state.registry.set_peer(peer, known);
-            if others == 0 {
-                state.registry.remove(newcomer, &mut state.table);
+            // It may have been a host by itself, and trust what it was promised as such.
+            let held = state.table.held(newcomer.index()) > 0;
+            state.take_over(known, newcomer, told, claim);
+            held
+        };
+        let down = known.lock().standing == Standing::Down;
+        if down || held {
+            if told.reset || self.reset(&told.endpoint, told.peer).await {
+                self.admit(known, told);
+            } else if !down {
+                self.mark_down(known);
             }
-            let mut host = known.lock();
-            let mut forgotten = host.add_peer(peer, !former_answers);
-            if let Some(former) = former
-                && !former_answers
-            {
-                host.peers.retain(|other| *other != former);
-                forgotten = forgotten.or(Some(former));
-            }
-            host.describe(endpoint, &answer);
-            drop(host);
-            for address in forgotten
-                .into_iter()
-                .chain(former.filter(|_| !former_answers))
-            {
-                state.registry.forget_peer(address, known);
-            }
-        }
-        if known.lock().standing == Standing::Down && (reset || self.reset(endpoint, peer).await) {
-            self.admit(known, endpoint, &answer);
         }
         known.changed.notify_waiters();
         newcomer.changed.notify_waiters();
     }
 }
 
+impl State {
+    /// An address that was the newcomer's is a known host's.
+    fn take_over(&mut self, known: &Arc<Host>, newcomer: &Arc<Host>, told: &Told, claim: Claim) {
+        // The newcomer may be a host of standing whose address another took over.
+        let others = {
+            let mut newcomer = newcomer.lock();
+            newcomer.peers.retain(|other| *other != told.peer);
+            newcomer.peers.len()
+        };
+        self.registry.set_peer(told.peer, known);
+        if others == 0 {
+            self.registry.remove(newcomer, &mut self.table);
+        }
+        let mut host = known.lock();
+        let moved = claim == Claim::Moved;
+        let mut forgotten = if moved {
+            std::mem::take(&mut host.peers)
+        } else {
+            Vec::new()
+        };
+        forgotten.extend(host.add_peer(told.peer, moved));
+        host.describe(told);
+        drop(host);
+        for address in forgotten {
+            if address != told.peer {
+                self.registry.forget_peer(address, known);
+            }
+        }
+    }
+}
+
 impl Host {
+    /// It was not asked after all.
+    fn take_question_back(&self) {
+        {
+            let mut state = self.lock();
+            (state.asking, state.asked) = (false, None);
+        }
+        self.changed.notify_waiters();
+    }
+
     /// It has answered, or did not.
     fn end_question(&self) {
         {
@@ -361,11 +485,10 @@ impl Host {
 
 impl super::host::HostState {
     /// Takes over what a host says of itself.
-    fn describe(&mut self, endpoint: &Endpoint, answer: &Answer) {
-        self.uuid = answer.uuid;
-        self.interfaces.clone_from(&answer.interfaces);
-        self.translates_errors = answer.translates_errors;
-        self.note_round_trip(answer.round_trip);
-        self.endpoint = Some(endpoint.clone());
+    fn describe(&mut self, told: &Told) {
+        self.uuid = told.answer.uuid;
+        self.interfaces.clone_from(&told.answer.interfaces);
+        self.translates_errors = told.answer.translates_errors;
+        self.endpoint = Some(told.endpoint.clone());
     }
 }

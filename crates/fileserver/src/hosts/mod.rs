@@ -12,11 +12,12 @@
 //!   after that, the break may overtake the reply; clients know of that race since AFS has callbacks,
 //!   and distrust a promise that comes with a reply to a call during which they got a break.
 //! - A change is answered when all hosts concerned have said that they know. A host that does not
-//!   answer is waited for a moment only: three of its round trips and 300 ms. Then the change
-//!   goes on, and the host is *late*: no call of it is served before it has answered. After 4 s it is
-//!   *down*: by our account it has no promises any more, and when it calls it is told to drop all it
-//!   has (InitCallBackState3) before that call is served. So a client that can reach this server
-//!   never learns anything new while it trusts something old.
+//!   answer is waited for a moment only, 500 ms, and not at all if it made changes wait before and
+//!   has not made good for it (`punctuality`); no change waits for more than 2 s in all. Then it
+//!   goes on, and the host is *late*: no call of it is served, and no call under way is answered,
+//!   before it has answered. After 4 s it is *down*: by our account it has no promises any more, and
+//!   when it calls it is told to drop all it has (InitCallBackState3) before that call is served. So a
+//!   client that can reach this server never learns anything new while it trusts something old.
 //! - A client that cannot reach this server trusts its promises until they end, 4 h at most. That is
 //!   how AFS has always been. It is the price of going on without the dead.
 //! - The server remembers a promise for 3 minutes longer than it was given for.
@@ -29,8 +30,9 @@
 //!
 //! - `table`: the promises, as plain data; `slab`: where they lie
 //! - `host`, `registry`: the hosts, by number, address and identity
-//! - `introduce`: who calls
-//! - `breaks`: telling hosts that promises are broken; `gate`: waiting until they know
+//! - `introduce`: who calls; `questions`: how many are asked that at a time
+//! - `breaks`: telling hosts that promises are broken; `gate`: waiting until they know;
+//!   `punctuality`: who is waited for
 //! - `save`: keeping all of it while the server is restarted
 
 mod breaks;
@@ -38,6 +40,8 @@ mod config;
 mod gate;
 mod host;
 mod introduce;
+mod punctuality;
+mod questions;
 mod registry;
 mod save;
 mod slab;
@@ -58,6 +62,7 @@ use tokio::time::Instant;
 use config::{Counters, count};
 use gate::{Gate, Underway};
 use host::Standing;
+use questions::Questions;
 use registry::Registry;
 use table::{Handle, HostIndex, TICK, Table, whole_volume};
 
@@ -77,9 +82,6 @@ const BULK_HOLDERS: u32 = 22;
 /// Promises that ended and are cleared away whenever one is made.
 const SWEPT_AT_ONCE: usize = 8;
 
-/// Hosts that are asked who they are at a time; others wait for their turn.
-const QUESTIONS_AT_ONCE: usize = 1024;
-
 /// Files of a volume whose promises are broken under one lock.
 const FILES_AT_ONCE: usize = 256;
 
@@ -97,8 +99,7 @@ struct Shared {
     endpoint: Mutex<Option<Endpoint>>,
     /// One permit for each host that may be called at a time.
     slots: Semaphore,
-    /// One permit for each host that may be asked who it is at a time.
-    questions: Semaphore,
+    questions: Arc<Questions>,
     counters: Counters,
 }
 
@@ -142,7 +143,7 @@ impl Hosts {
             state: Mutex::new(state),
             endpoint: Mutex::new(None),
             slots: Semaphore::new(config.breaks_at_once.clamp(1, Semaphore::MAX_PERMITS)),
-            questions: Semaphore::new(QUESTIONS_AT_ONCE),
+            questions: Arc::default(),
             counters: Counters::default(),
             config,
         };
@@ -163,11 +164,19 @@ impl Hosts {
         self.shared.identify(endpoint, peer).await
     }
 
+    /// Waits until a host has heard of all changes that were answered without waiting for it. To be
+    /// called before the answer to a call of that host: what the call has read may be newer than such
+    /// a change.
+    pub async fn settle(&self, host: &Host) {
+        self.shared.settle(host).await;
+    }
+
     /// A host for a caller that cannot be called back, such as one at a local socket. It is in no
     /// table and gets no promises.
     #[must_use]
     pub fn nobody(&self, peer: SocketAddr) -> Arc<Host> {
-        Host::new(HostIndex::MAX, vec![peer], Instant::now())
+        let punctuality = punctuality::Punctuality::default();
+        Host::new(HostIndex::MAX, vec![peer], punctuality, Instant::now())
     }
 
     /// Promises a host word of a change of a file. To be called before the file's status is read.

@@ -10,6 +10,7 @@ use afar_types::AfsUuid;
 use tokio::time::Instant;
 
 use super::host::{Host, Standing};
+use super::punctuality::{self, Punctuality};
 use super::table::{HostIndex, Table};
 
 /// Hosts. A host is in here as long as the table of promises may know its number.
@@ -18,9 +19,16 @@ pub(super) struct Registry {
     by_number: Vec<Option<Arc<Host>>>,
     free: Vec<HostIndex>,
     by_peer: HashMap<SocketAddr, Arc<Host>>,
-    /// How many of the addresses are of one machine.
-    machines: HashMap<IpAddr, usize>,
+    machines: HashMap<IpAddr, Machine>,
     by_uuid: HashMap<AfsUuid, Arc<Host>>,
+}
+
+/// The address of a machine, whatever the port.
+#[derive(Debug, Default)]
+struct Machine {
+    /// How many of the ports call.
+    ports: usize,
+    punctuality: Arc<punctuality::Machine>,
 }
 
 impl Registry {
@@ -53,7 +61,8 @@ impl Registry {
 
     /// Whether calls come from other ports of that machine too.
     pub(super) fn shares_machine(&self, address: IpAddr) -> bool {
-        self.machines.get(&address).is_some_and(|&ports| ports > 1)
+        let machine = self.machines.get(&address);
+        machine.is_some_and(|machine| machine.ports > 1)
     }
 
     /// A new host that calls from there.
@@ -63,7 +72,12 @@ impl Registry {
             // Numbers are bounded by the configuration and by memory, far below.
             HostIndex::try_from(self.by_number.len() - 1).unwrap_or(HostIndex::MAX)
         });
-        let host = Host::new(index, peers.clone(), now);
+        let first = peers
+            .first()
+            .map(|peer| self.machines.entry(peer.ip()).or_default());
+        let machine = first.map(|machine| Arc::clone(&machine.punctuality));
+        let punctuality = Punctuality::new(machine.unwrap_or_default());
+        let host = Host::new(index, peers.clone(), punctuality, now);
         for peer in peers {
             self.set_peer(peer, &host);
         }
@@ -74,7 +88,7 @@ impl Registry {
     /// From now on calls from there are this host's.
     pub(super) fn set_peer(&mut self, peer: SocketAddr, host: &Arc<Host>) {
         if self.by_peer.insert(peer, Arc::clone(host)).is_none() {
-            *self.machines.entry(peer.ip()).or_insert(0) += 1;
+            self.machines.entry(peer.ip()).or_default().ports += 1;
         }
     }
 
@@ -82,9 +96,9 @@ impl Registry {
     pub(super) fn forget_peer(&mut self, peer: SocketAddr, host: &Arc<Host>) {
         if self.at(peer).is_some_and(|known| Arc::ptr_eq(known, host)) {
             self.by_peer.remove(&peer);
-            if let Some(ports) = self.machines.get_mut(&peer.ip()) {
-                *ports -= 1;
-                if *ports == 0 {
+            if let Some(machine) = self.machines.get_mut(&peer.ip()) {
+                machine.ports -= 1;
+                if machine.ports == 0 {
                     self.machines.remove(&peer.ip());
                 }
             }

@@ -8,7 +8,6 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use afar_types::{AfsUuid, Fid};
 use tokio::time::Instant;
@@ -37,9 +36,6 @@ const HOST_MAX: u64 = 20 + 19 * (ADDRESSES_MAX as u64 + INTERFACES_MAX as u64) +
 
 /// Octets a promise takes.
 const PROMISE: u64 = 16;
-
-/// What is taken for a host's round trip until it has answered.
-const ROUND_TRIP: Duration = Duration::from_millis(250);
 
 mod flag {
     pub(super) const HAS_UUID: u8 = 1;
@@ -253,7 +249,6 @@ fn enter(state: &mut State, saved: Saved) {
         known.uuid = saved.uuid;
         known.interfaces = saved.interfaces;
         known.translates_errors = saved.translates_errors;
-        known.round_trip = ROUND_TRIP;
         known.standing = if saved.down {
             Standing::Down
         } else {

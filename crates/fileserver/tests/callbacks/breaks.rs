@@ -248,6 +248,71 @@ async fn nobody_waits_for_the_dead() {
 }
 
 #[tokio::test]
+async fn who_is_late_again_is_not_waited_for() {
+    let wait = Duration::from_secs(2);
+    let server = Server::new(HostsConfig {
+        break_wait: wait,
+        change_wait: 2 * wait,
+        break_limit: Duration::from_secs(30),
+        ..config()
+    });
+    let (slow, other) = (Client::new(1), Client::new(2));
+    let host = server.holder(&slow, &[file(1), file(2), file(3)]).await;
+    let maker = server.holder(&other, &[]).await;
+    let change = async |number| {
+        let begun = Instant::now();
+        server.hosts.break_fids(&[file(number)], Some(&maker)).await;
+        begun.elapsed()
+    };
+    for number in 1..=2 {
+        slow.set_deaf(true);
+        assert!(change(number).await >= wait);
+        slow.set_deaf(false);
+        server.hosts.settle(&host).await;
+        // Whether it is quick again is tried at once.
+        let told = Heard::Break(vec![file(number)]);
+        assert_eq!(slow.heard(), [told, Heard::Probe]);
+    }
+
+    slow.set_deaf(true);
+    let waited = change(3).await;
+    assert!(waited < wait, "{waited:?}");
+    // Nothing that was read since is told to it.
+    let settled = server.hosts.settle(&host);
+    tokio::pin!(settled);
+    let early = tokio::time::timeout(Duration::from_millis(200), &mut settled).await;
+    assert!(early.is_err(), "answered before it heard");
+    slow.set_deaf(false);
+    settled.await;
+    assert!(slow.heard().contains(&Heard::Break(vec![file(3)])));
+}
+
+#[tokio::test]
+async fn a_host_does_not_choose_how_long_it_is_waited_for() {
+    let server = Server::new(HostsConfig {
+        break_limit: Duration::from_secs(10),
+        introduction_wait: Duration::from_secs(5),
+        introduction_limit: Duration::from_secs(10),
+        ..config()
+    });
+    let slow = Client::new(1);
+    slow.set_deaf(true);
+    let identified = server.identify(&slow);
+    tokio::pin!(identified);
+    let early = tokio::time::timeout(Duration::from_millis(1500), &mut identified).await;
+    assert!(early.is_err());
+    // Its round trip is long by what it did.
+    slow.set_deaf(false);
+    let host = identified.await;
+    assert!(server.give(&host, file(1)) > 0);
+    slow.set_deaf(true);
+    let begun = Instant::now();
+    server.hosts.break_fids(&[file(1)], None).await;
+    let waited = begun.elapsed();
+    assert!(waited < Duration::from_millis(2500), "{waited:?}");
+}
+
+#[tokio::test]
 async fn who_was_down_drops_all_before_it_is_served() {
     let server = Server::new(config());
     let client = Client::new(1);

@@ -6,3 +6,4 @@ mod breaks;
 mod identity;
 mod restart;
 mod support;
+mod wire;

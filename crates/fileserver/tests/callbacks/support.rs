@@ -1,6 +1,6 @@
 //! A server that knows hosts, and cache managers that can be made to fail.
 
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,6 +37,8 @@ pub(crate) struct Service(Arc<Shared>);
 struct Shared {
     age: Age,
     uuid: Mutex<AfsUuid>,
+    /// The addresses it tells of.
+    interfaces: Vec<Ipv4Addr>,
     heard: Mutex<Vec<Heard>>,
     /// While this is true no call is answered.
     deaf: watch::Sender<bool>,
@@ -53,7 +55,7 @@ impl Service {
     }
 
     fn interfaces(&self) -> InterfaceAddr {
-        InterfaceAddr::new(*self.0.uuid.lock(), &["192.0.2.77".parse().unwrap()])
+        InterfaceAddr::new(*self.0.uuid.lock(), &self.0.interfaces)
     }
 }
 
@@ -65,7 +67,7 @@ impl rxafscb::Service for Service {
         _: &Caller,
         request: rxafscb::call_back::Request,
     ) -> Result<rxafscb::call_back::Reply, AbortCode> {
-        assert_eq!(request.fids.len(), request.callbacks.len());
+        assert_eq!(request.callbacks.len(), 0, "as OpenAFS sends it");
         self.hear(Heard::Break(request.fids.into_vec())).await;
         Ok(rxafscb::call_back::Reply {})
     }
@@ -154,14 +156,30 @@ impl Client {
     }
 
     pub(crate) fn of_age(uuid: u8, age: Age) -> Self {
+        Self::at(endpoint(), uuid, age, &["192.0.2.77".parse().unwrap()])
+    }
+
+    /// One that is called by its usual port at these addresses of its machine.
+    pub(crate) fn multihomed(uuid: u8, addresses: [Ipv4Addr; 2]) -> [Self; 2] {
+        let first = bind(addresses[0], 0);
+        let second = bind(addresses[1], first.local_addr().port());
+        [first, second].map(|endpoint| Self::at(endpoint, uuid, Age::Current, &addresses))
+    }
+
+    /// One at an address, where no other test's is.
+    pub(crate) fn of_machine(uuid: u8, address: Ipv4Addr) -> Self {
+        Self::at(bind(address, 0), uuid, Age::Current, &[address])
+    }
+
+    fn at(endpoint: Endpoint, uuid: u8, age: Age, interfaces: &[Ipv4Addr]) -> Self {
         let service = Service(Arc::new(Shared {
             age,
             uuid: Mutex::new(AfsUuid::from_random([uuid; 16])),
+            interfaces: interfaces.to_vec(),
             heard: Mutex::default(),
             deaf: watch::Sender::new(false),
             calls: watch::Sender::new(0),
         }));
-        let endpoint = endpoint();
         let server = rxafscb::Server::new(service.clone());
         endpoint.serve(rxafscb::SERVICE, rxafscb::NAME, server);
         Self { endpoint, service }
@@ -206,7 +224,11 @@ impl Client {
 }
 
 pub(crate) fn endpoint() -> Endpoint {
-    Endpoint::bind("127.0.0.1:0".parse().unwrap(), Config::default()).unwrap()
+    bind(Ipv4Addr::LOCALHOST, 0)
+}
+
+fn bind(address: Ipv4Addr, port: u16) -> Endpoint {
+    Endpoint::bind((address, port).into(), Config::default()).unwrap()
 }
 
 /// A socket that nothing ever comes from.
@@ -223,6 +245,7 @@ pub(crate) struct Server {
 pub(crate) fn config() -> HostsConfig {
     HostsConfig {
         break_wait: Duration::from_millis(200),
+        change_wait: Duration::from_millis(800),
         break_limit: Duration::from_millis(1500),
         introduction_wait: Duration::from_millis(400),
         introduction_limit: Duration::from_millis(1500),

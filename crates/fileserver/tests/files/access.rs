@@ -68,6 +68,56 @@ async fn acls_by_name() {
 }
 
 #[tokio::test]
+async fn acls_as_clients_of_openafs_write_them() {
+    let cell = Cell::new().await;
+    let admin = cell.admin();
+    // AclToString of src/venus/fs.c; the client sends its NUL, too.
+    let sent = AclText::new(b"2\n1\nsystem:anyuser 9\nann 127\nstaff 2\n\0").unwrap();
+    let stored = admin.files.store_acl(cell.root(), sent).await;
+    stored.unwrap();
+    let expected = text(
+        &[("system:anyuser", "rl"), ("ann", "rlidwka")],
+        &[("staff", "w")],
+    );
+    let fetched = admin.files.fetch_acl(cell.root()).await.unwrap();
+    assert_eq!(fetched.acl, expected);
+}
+
+#[tokio::test]
+async fn who_is_gone_is_a_number_in_acls_and_who_is_renamed_has_the_new_name() {
+    let cell = Cell::new().await;
+    let admin = cell.admin();
+    let acl = async || admin.files.fetch_acl(cell.root()).await.unwrap().acl;
+    cell.allow(cell.root(), &[(ANN, "rl")]);
+    assert_eq!(acl().await, text(&[("ann", "rl")], &[]));
+    cell.rename(ANN, Some("anna"));
+    assert_eq!(acl().await, text(&[("anna", "rl")], &[]));
+    cell.rename(ANN, None);
+    assert_eq!(acl().await, text(&[("7", "rl")], &[]));
+    // The list as it was told, and somebody else.
+    let changed = text(&[("staff", "rl"), ("7", "rl")], &[]);
+    let stored = admin.files.store_acl(cell.root(), changed.clone()).await;
+    stored.unwrap();
+    assert_eq!(acl().await, changed);
+    let old = text(&[("ann", "rl")], &[]);
+    assert_eq!(code(admin.files.store_acl(cell.root(), old).await), EINVAL);
+    let nobody = text(&[("32766", "rl")], &[]);
+    assert_eq!(
+        code(admin.files.store_acl(cell.root(), nobody).await),
+        EINVAL
+    );
+    // A name that the text cannot carry.
+    cell.rename(ANN, Some("ann b"));
+    assert_eq!(acl().await, changed);
+    // Without a server the last names known are told.
+    cell.rename(ANN, Some("anna"));
+    let named = text(&[("staff", "rl"), ("anna", "rl")], &[]);
+    assert_eq!(acl().await, named);
+    cell.protection.shutdown().await;
+    assert_eq!(acl().await, named);
+}
+
+#[tokio::test]
 async fn acls_that_are_refused() {
     let cell = Cell::new().await;
     let (client, admin) = (cell.client(), cell.admin());
@@ -85,7 +135,14 @@ async fn acls_that_are_refused() {
     ] {
         assert_eq!(code(admin.files.store_acl(root, bad).await), EINVAL);
     }
-    for bad in [&b"rubbish"[..], b"", b"3\n0\nann\t1\n", b"\xff\xff"] {
+    let unended = &b"1\n0\nann\t1\n"[..];
+    for bad in [
+        &b"rubbish\0"[..],
+        b"",
+        b"3\n0\nann\t1\n\0",
+        b"\xff\xff\0",
+        unended,
+    ] {
         let bad = AclText::new(bad).unwrap();
         assert_eq!(code(admin.files.store_acl(root, bad).await), EINVAL);
     }

@@ -57,6 +57,7 @@ pub(crate) struct Cell {
     admin: Endpoint,
     /// The protection server.
     pub(crate) protection: Endpoint,
+    names: Names,
     /// Endpoints of clients: connections do not keep them.
     clients: Mutex<Vec<Endpoint>>,
     _directory: tempfile::TempDir,
@@ -92,7 +93,9 @@ impl Cell {
         };
         volume.change(unlimited).unwrap();
         let protection = bind();
-        protection.serve(pr::SERVICE, pr::NAME, pr::Server::new(Groups));
+        let names = Names::default();
+        let groups = Groups(Arc::clone(&names));
+        protection.serve(pr::SERVICE, pr::NAME, pr::Server::new(groups));
         let asker = bind();
         let asks = asker.connect(protection.local_addr(), pr::SERVICE, Arc::new(RxNull));
         let known = Arc::new(Protection::new(vec![pr::Client::new(asks)]));
@@ -119,6 +122,7 @@ impl Cell {
             ann,
             admin,
             protection,
+            names,
             clients: Mutex::new(vec![asker]),
             _directory: directory,
         };
@@ -128,6 +132,12 @@ impl Cell {
 
     pub(crate) fn root(&self) -> Fid {
         Fid::root(VOLUME)
+    }
+
+    /// From now on somebody has another name, or is gone.
+    pub(crate) fn rename(&self, id: PtsId, name: Option<&str>) {
+        let name = name.map(str::to_owned);
+        self.names.lock().unwrap().insert(id, name);
     }
 
     /// Sets an ACL without asking the server.
@@ -242,8 +252,22 @@ pub(crate) fn code<T: std::fmt::Debug>(result: Result<T, RpcError>) -> AbortCode
         .unwrap_or_else(|| panic!("refused by an abort: {error:?}"))
 }
 
+/// Names that are not what they were; none of those who are gone.
+type Names = Arc<Mutex<HashMap<PtsId, Option<String>>>>;
+
 /// A protection server that knows `ann`, of the group `staff`.
-struct Groups;
+struct Groups(Names);
+
+impl Groups {
+    fn name(&self, id: PtsId) -> Option<String> {
+        let changed = self.0.lock().unwrap().get(&id).cloned();
+        changed.unwrap_or_else(|| match id {
+            ANN => Some("ann".to_owned()),
+            STAFF => Some("staff".to_owned()),
+            _ => None,
+        })
+    }
+}
 
 impl pr::Service for Groups {
     async fn name_to_id(
@@ -251,8 +275,11 @@ impl pr::Service for Groups {
         _: &Caller,
         request: pr::name_to_id::Request,
     ) -> Result<pr::name_to_id::Reply, AbortCode> {
-        let known = HashMap::from([("ann", ANN), ("staff", STAFF)]);
-        let id = |name: &PrName| known.get(&*name.to_string()).copied();
+        let id = |name: &PrName| {
+            let known = [ANN, STAFF].into_iter();
+            let named = |id: &PtsId| self.name(*id) == Some(name.to_string());
+            { known }.find(named)
+        };
         let ids = request
             .names
             .iter()
@@ -266,10 +293,9 @@ impl pr::Service for Groups {
         _: &Caller,
         request: pr::id_to_name::Request,
     ) -> Result<pr::id_to_name::Reply, AbortCode> {
-        let name = |id: &PtsId| match *id {
-            ANN => PrName::new("ann").unwrap(),
-            STAFF => PrName::new("staff").unwrap(),
-            other => PrName::new(other.to_string()).unwrap(),
+        let name = |id: &PtsId| {
+            let name = self.name(*id).unwrap_or_else(|| id.to_string());
+            PrName::new(name).unwrap()
         };
         let names = request.ids.iter().map(name).collect::<Vec<_>>();
         let names = PrNames::new(names).unwrap();

@@ -8,7 +8,7 @@ use afar_cache::{Cache, DirEntry, Errno, Handle, Kind};
 use fuser::{FileAttr, FileType, Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
 
 use super::{Asked, kept};
-use crate::reply::{both, errno, file_attr, file_type, generation};
+use crate::reply::{both, entry_attr, errno, file_type, generation};
 
 /// Marks numbers of what is listed and was not looked up.
 const UNKNOWN: u64 = 1 << 63;
@@ -85,7 +85,7 @@ pub(super) async fn entries(
 fn add(reply: &mut ReplyDirectoryPlus, entry: &DirEntry) -> bool {
     let name = OsStr::from_bytes(&entry.name);
     let (valid, attr, generation) = match &entry.entry {
-        Some(entry) => (both(entry), file_attr(&entry.attr), generation(entry)),
+        Some(entry) => (both(entry), entry_attr(entry), generation(entry)),
         None => (Duration::ZERO, unknown(entry), Generation(0)),
     };
     reply.add(attr.ino, entry.offset, name, &valid, &attr, generation)

@@ -28,7 +28,7 @@ use fuser::{
 use tokio::runtime::Handle as Runtime;
 
 use crate::order::Order;
-use crate::reply::{self, Answer, errno, file_attr, generation, ino, who};
+use crate::reply::{self, Answer, entry_attr, errno, generation, ino, who};
 
 /// Octets of the greatest write, and so of the greatest read.
 const WRITE_MAX: u32 = 1 << 20;
@@ -387,7 +387,7 @@ impl Filesystem for Requests {
                     let entry = kept(entry, fresh);
                     reply.created(
                         &reply::both(&entry),
-                        &file_attr(&entry.attr),
+                        &entry_attr(&entry),
                         generation(&entry),
                         FileHandle(handle.0),
                         open_flags(false),

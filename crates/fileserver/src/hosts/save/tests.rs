@@ -1,5 +1,7 @@
 //! What is saved is what is restored; what was changed is refused.
 
+use std::time::Duration;
+
 use proptest::prelude::*;
 
 use super::*;
