@@ -253,6 +253,17 @@ pub(crate) fn config() -> HostsConfig {
     }
 }
 
+/// Long times, where nothing is about them.
+pub(crate) fn patient() -> HostsConfig {
+    HostsConfig {
+        break_wait: Duration::from_secs(10),
+        change_wait: Duration::from_secs(20),
+        introduction_wait: Duration::from_secs(10),
+        introduction_limit: Duration::from_secs(20),
+        ..config()
+    }
+}
+
 impl Server {
     pub(crate) fn new(config: HostsConfig) -> Self {
         let (endpoint, hosts) = (endpoint(), Hosts::new(config));

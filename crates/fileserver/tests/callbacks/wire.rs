@@ -99,14 +99,8 @@ fn interfaces(uuid: u8) -> Vec<u8> {
     words(&all)
 }
 
-/// Patient, as nothing here is about time.
 fn server() -> Server {
-    Server::new(afar_fileserver::hosts::HostsConfig {
-        introduction_wait: Duration::from_secs(10),
-        break_wait: Duration::from_secs(10),
-        change_wait: Duration::from_secs(20),
-        ..config()
-    })
+    Server::new(patient())
 }
 
 fn current(uuid: u8) -> impl Fn(u32) -> Option<Vec<u8>> + Send + 'static {
