@@ -10,7 +10,7 @@ use crate::support::*;
 
 #[tokio::test]
 async fn a_change_is_told_to_all_but_its_maker() {
-    let server = Server::new(config());
+    let server = Server::new(patient());
     let clients = [1, 2, 3].map(Client::new);
     let maker = server.holder(&clients[0], &[file(1), file(2)]).await;
     server.holder(&clients[1], &[file(1)]).await;
@@ -94,7 +94,7 @@ async fn a_call_that_fails_leaves_no_promise() {
 
 #[tokio::test]
 async fn many_breaks_go_in_few_calls() {
-    let server = Server::new(config());
+    let server = Server::new(patient());
     let client = Client::new(1);
     let fids: Vec<Fid> = (1..=120).map(file).collect();
     server.holder(&client, &fids).await;
@@ -112,7 +112,7 @@ async fn many_breaks_go_in_few_calls() {
 
 #[tokio::test]
 async fn what_comes_while_a_break_is_under_way_goes_together() {
-    let server = Server::new(config());
+    let server = Server::new(patient());
     let client = Client::new(1);
     let fids: Vec<Fid> = (1..=10).map(file).collect();
     server.holder(&client, &fids).await;
@@ -138,7 +138,7 @@ async fn what_comes_while_a_break_is_under_way_goes_together() {
 
 #[tokio::test]
 async fn a_change_waits_for_those_who_are_being_told_of_the_one_before() {
-    let server = Server::new(config());
+    let server = Server::new(patient());
     let client = Client::new(1);
     server.holder(&client, &[file(1)]).await;
     client.set_deaf(true);
