@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use ssh_key::public::KeyData;
+use aws_lc_rs::signature::{
+    RSA_PKCS1_2048_8192_SHA256, RSA_PKCS1_2048_8192_SHA512, RsaPublicKeyComponents,
+};
+use ssh_key::public::{KeyData, RsaPublicKey};
 use ssh_key::{Algorithm, EcdsaCurve, HashAlg, PublicKey, SshSig};
 
 use crate::proof::NAMESPACE;
@@ -116,9 +119,38 @@ pub(crate) fn signer(signature: &[u8], message: &[u8]) -> Option<KeyData> {
         return None;
     }
     check(decoded.public_key()).ok()?;
-    let key = PublicKey::from(decoded.public_key().clone());
-    let valid = key.verify(NAMESPACE, message, &decoded).is_ok();
+    let valid = match decoded.public_key().rsa() {
+        Some(key) => is_signed_by_rsa(key, &decoded, message)?,
+        None => {
+            let key = PublicKey::from(decoded.public_key().clone());
+            key.verify(NAMESPACE, message, &decoded).is_ok()
+        }
+    };
     valid.then(|| decoded.public_key().clone())
+}
+
+/// Whether an RSA key has made this signature over `message`. SHA-1, which the oldest clients sign with,
+/// is not taken.
+fn is_signed_by_rsa(key: &RsaPublicKey, signature: &SshSig, message: &[u8]) -> Option<bool> {
+    let parameters = match signature.signature().algorithm() {
+        Algorithm::Rsa {
+            hash: Some(HashAlg::Sha256),
+        } => &RSA_PKCS1_2048_8192_SHA256,
+        Algorithm::Rsa {
+            hash: Some(HashAlg::Sha512),
+        } => &RSA_PKCS1_2048_8192_SHA512,
+        _ => return None,
+    };
+    if signature.namespace() != NAMESPACE {
+        return None;
+    }
+    let data = SshSig::signed_data(NAMESPACE, signature.hash_alg(), message).ok()?;
+    let components = RsaPublicKeyComponents {
+        n: key.n.as_positive_bytes()?,
+        e: key.e.as_positive_bytes()?,
+    };
+    let verified = components.verify(parameters, &data, signature.signature_bytes());
+    Some(verified.is_ok())
 }
 
 /// Whether these octets are a signature over `message`: for the fuzz target, which has none.

@@ -5,14 +5,9 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use rand_core::OsRng;
-use rsa::pkcs1v15::SigningKey;
-use rsa::sha2::Sha512;
-use rsa::signature::{RandomizedSigner, SignatureEncoding};
-use rsa::{BigUint, RsaPrivateKey};
 use ssh_encoding::Encode;
 use ssh_key::public::KeyData;
-use ssh_key::{Algorithm, HashAlg, Mpint, PrivateKey, PublicKey, Signature, SshSig};
+use ssh_key::{HashAlg, PrivateKey, PublicKey, SshSig};
 use zeroize::Zeroizing;
 
 use super::LoginError;
@@ -73,8 +68,8 @@ impl SshKeys {
         Ok(some.then_some(Self(Source::Agent(agent, keys))))
     }
 
-    /// The key in a file: a private one in OpenSSH's form, or a public one (`.pub`) whose private
-    /// one the agent has. `passphrase` is asked if the file is encrypted.
+    /// The key in a file: a private one in OpenSSH's form, or a public one (`.pub`) or one of RSA,
+    /// with which the agent signs. `passphrase` is asked if the file is encrypted.
     ///
     /// # Errors
     /// When the file is no key that is taken, cannot be decrypted, or the agent lacks it.
@@ -99,6 +94,11 @@ impl SshKeys {
             )
         })?;
         sshkey::check(key.public_key().key_data())?;
+        if key.public_key().key_data().is_rsa() {
+            // No code here handles private RSA keys: the free libraries that do leak them by the
+            // time they take (RUSTSEC-2023-0071).
+            return Self::of_public(key.public_key().key_data(), &unusable);
+        }
         if key.is_encrypted() {
             let passphrase = passphrase().map_err(|error| unusable(error.to_string()))?;
             key = key
@@ -115,11 +115,16 @@ impl SshKeys {
     ) -> Result<Self, LoginError> {
         let agent = Agent::of_session().map_err(|error| unusable(error.to_string()))?;
         let mut agent = agent.ok_or_else(|| {
-            unusable("it is a public key, and there is no SSH agent (SSH_AUTH_SOCK)".to_owned())
+            unusable(
+                "with a public key, or one of RSA, an SSH agent signs, and there is none \
+                 (SSH_AUTH_SOCK): start one and add the key (`ssh-add FILE`), or use an Ed25519 key"
+                    .to_owned(),
+            )
         })?;
         if !agent_keys(&mut agent)?.contains(public) {
             return Err(unusable(
-                "it is a public key, and the SSH agent does not have its private one (ssh-add)"
+                "with a public key, or one of RSA, the SSH agent signs, and it does not have \
+                 this one: add it (`ssh-add FILE`)"
                     .to_owned(),
             ));
         }
@@ -130,7 +135,10 @@ impl SshKeys {
     pub(super) fn sign(&mut self, message: &[u8]) -> Result<Vec<Vec<u8>>, LoginError> {
         let mut signatures = Vec::new();
         match &mut self.0 {
-            Source::File(key) => signatures.extend(sign_with(key, message)),
+            Source::File(key) => {
+                // One that is damaged signs nothing.
+                signatures.extend(key.sign(NAMESPACE, HashAlg::Sha512, message).ok());
+            }
             Source::Agent(agent, keys) => {
                 let Ok(data) = SshSig::signed_data(NAMESPACE, HashAlg::Sha512, message) else {
                     return Ok(Vec::new());
@@ -153,30 +161,6 @@ impl SshKeys {
         });
         Ok(octets.collect())
     }
-}
-
-/// A signature of a key from a file; `None` if the key is damaged.
-fn sign_with(key: &PrivateKey, message: &[u8]) -> Option<SshSig> {
-    let Some(pair) = key.key_data().rsa() else {
-        return key.sign(NAMESPACE, HashAlg::Sha512, message).ok();
-    };
-    // ssh-key 0.6 takes the first prime for both.
-    let number = |of: &Mpint| of.as_positive_bytes().map(BigUint::from_bytes_be);
-    let private = RsaPrivateKey::from_components(
-        number(&pair.public.n)?,
-        number(&pair.public.e)?,
-        number(&pair.private.d)?,
-        vec![number(&pair.private.p)?, number(&pair.private.q)?],
-    );
-    let data = SshSig::signed_data(NAMESPACE, HashAlg::Sha512, message).ok()?;
-    let signing = SigningKey::<Sha512>::new(private.ok()?);
-    let signature = signing.try_sign_with_rng(&mut OsRng, &data).ok()?;
-    let algorithm = Algorithm::Rsa {
-        hash: Some(HashAlg::Sha512),
-    };
-    let signature = Signature::new(algorithm, signature.to_vec()).ok()?;
-    let public = key.public_key().key_data().clone();
-    SshSig::new(public, NAMESPACE, HashAlg::Sha512, signature).ok()
 }
 
 /// The agent's keys of types that are taken.

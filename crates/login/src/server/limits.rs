@@ -91,6 +91,15 @@ impl Limits {
         Ok(())
     }
 
+    /// Whether somebody has logged in from this address lately.
+    pub(super) fn is_known(&self, address: IpAddr, now: Instant) -> bool {
+        let address = network(address);
+        let tables = self.tables.lock();
+        let mut welcome = tables.welcome.iter();
+        welcome
+            .any(|((_, from), &at)| *from == address && now.saturating_duration_since(at) < WELCOME)
+    }
+
     /// Takes back the count of an attempt, and forgets the failures of this user from here.
     pub(super) fn succeeded(&self, user: &str, address: IpAddr, now: Instant) {
         let mut tables = self.tables.lock();
@@ -254,6 +263,8 @@ mod tests {
         });
         assert_eq!(tried.count(), USER.free as usize);
         assert_eq!(limits.begin("alice", HOME, now), Ok(()));
+        assert!(limits.is_known(HOME, now) && !limits.is_known(elsewhere(1), now));
+        assert!(!limits.is_known(HOME, now + WELCOME));
     }
 
     #[test]

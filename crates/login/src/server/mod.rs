@@ -150,7 +150,9 @@ impl<D: Directory> LoginServer<D> {
                 }
             };
             // Who has enough connections already gets no more of them.
-            let Some(pass) = server.gate.enter(peer.ip()) else {
+            let (now, address) = (Instant::now(), peer.ip());
+            let is_known = || server.limits.is_known(address, now);
+            let Some(pass) = server.gate.enter(address, now, is_known) else {
                 tracing::debug!(%peer, "too many connections for logins");
                 continue;
             };

@@ -123,7 +123,8 @@ async fn a_signature_is_worth_nothing_in_another_session_or_for_another_user() {
         .users
         .set("alice", 7, None, std::slice::from_ref(&key));
     service.users.set("bob", 8, None, &[key]);
-    let private = ssh_key::PrivateKey::read_openssh_file(&path).unwrap();
+    let text = std::fs::read(&path).unwrap();
+    let private = ssh_key::PrivateKey::from_openssh(text).unwrap();
     let sign = |binding: &Binding| {
         let message = binding.of_signature(CELL.as_bytes(), b"alice");
         let signed = private.sign("afar-login", ssh_key::HashAlg::Sha512, &message);
