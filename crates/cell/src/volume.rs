@@ -279,6 +279,8 @@ impl Client {
             tried,
             last: Box::new(error),
         };
+        // The limit is one for all sites and both rounds: nobody waits for their sum.
+        let patience = Instant::now() + self.config().busy_limit;
         let mut looked_up_again = false;
         let (mut tried, mut last) = (0, None);
         loop {
@@ -288,7 +290,7 @@ impl Client {
             for site in sites {
                 tried += 1;
                 let own = self.own(&site);
-                match self.on_server(&own, request, repeat).await {
+                match self.on_server(&own, request, repeat, patience).await {
                     Ok(reply) => {
                         if tried > 1 {
                             volume.prefer(&site);
@@ -326,19 +328,19 @@ impl Client {
         }
     }
 
-    /// Makes an RPC to one server, again while it is busy, and once more with a newer token when
-    /// it refuses the one there was.
+    /// Makes an RPC to one server, again while it is busy and patience lasts, and once more with a newer
+    /// token when it refuses the one there was.
     async fn on_server<T, Q, F>(
         &self,
         server: &Arc<FileServer>,
         request: &Q,
         repeat: Repeat,
+        patience: Instant,
     ) -> Result<T, Trouble>
     where
         Q: Fn(rxafs::Client) -> F + Sync,
         F: Future<Output = Result<T, RpcError>> + Send,
     {
-        let begin = Instant::now();
         let (mut pause, mut renewed) = (BUSY_PAUSE, false);
         loop {
             let (mut lane, introduction) = server.lane().await.map_err(Trouble::Token)?;
@@ -370,11 +372,12 @@ impl Client {
                 renewed = true;
                 continue;
             }
-            if verdict(&error) != Verdict::Busy || begin.elapsed() > self.config().busy_limit {
+            let left = patience.saturating_duration_since(Instant::now());
+            if verdict(&error) != Verdict::Busy || left.is_zero() {
                 return Err(Trouble::Call(error));
             }
             tracing::debug!("{} is busy: {}", server.address(), error.cause);
-            tokio::time::sleep(pause).await;
+            tokio::time::sleep(pause.min(left)).await;
             pause = (2 * pause).min(BUSY_PAUSE_MOST);
         }
     }

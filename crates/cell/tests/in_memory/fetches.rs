@@ -207,6 +207,28 @@ async fn busy_servers_are_asked_again() {
 }
 
 #[tokio::test]
+async fn servers_that_stay_busy_are_given_up_after_the_limit() {
+    let limit = Duration::from_secs(2);
+    let cell = Cell::start(world(), |config| config.busy_limit = limit);
+    let node = find(&cell, "file").await;
+    let busy = &cell.servers.counts.busy;
+    busy.store(u64::MAX, Ordering::SeqCst);
+    let begun = Instant::now();
+    let sink = Arc::new(Memory::default());
+    let fetch = cell
+        .client
+        .fetch(&node.volume, node.fid, node.status, &sink);
+    let error = tokio::time::timeout(Duration::from_secs(60), fetch).await;
+    let error = error.expect("it is given up").unwrap_err();
+    let took = begun.elapsed();
+    assert!(matches!(error, Error::Volume { .. }), "{error}");
+    // The volume is looked up again on the way, which is no reason to wait again.
+    assert!(took >= limit && took < 2 * limit, "{took:?}");
+    let asked = u64::MAX - busy.load(Ordering::SeqCst);
+    assert!((3..60).contains(&asked), "asked {asked} times");
+}
+
+#[tokio::test]
 async fn a_file_that_changes_is_fetched_anew() {
     let cell = Cell::start(world(), |config| config.piece = Some(100_000));
     cell.servers.counts.change_after.store(12, Ordering::SeqCst);
