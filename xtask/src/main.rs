@@ -1,9 +1,11 @@
-//! The project's routines: `cargo xtask tidy|test|posix|openafs|bench`.
+//! The project's routines: `cargo xtask tidy|test|posix|openafs|kafs|fuzz-live|bench`.
 //!
 //! Each subcommand is a module with a `run` function; `sh` starts other programs and
 //! `output` is the only place that prints.
 
 mod bench;
+mod fuzz_live;
+mod kafs;
 mod openafs;
 mod output;
 mod posix;
@@ -34,6 +36,10 @@ enum Command {
     Bench(bench::Args),
     /// Run a real OpenAFS cell to test against.
     Openafs(openafs::Args),
+    /// Test with Linux's own AFS client, in an emulated machine.
+    Kafs(kafs::Args),
+    /// Send a live cell a million changed packets.
+    FuzzLive(fuzz_live::Args),
 }
 
 fn main() -> ExitCode {
@@ -43,6 +49,8 @@ fn main() -> ExitCode {
         Command::Posix(args) => posix::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Openafs(args) => openafs::run(args),
+        Command::Kafs(args) => kafs::run(&args),
+        Command::FuzzLive(args) => fuzz_live::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

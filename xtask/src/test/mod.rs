@@ -81,6 +81,8 @@ enum Step {
     Fmt,
     /// The house rules
     Tidy,
+    /// Licences of what is depended on, and advisories against it
+    Deny,
     /// Lints, warnings are errors
     Clippy,
     /// Documentation, warnings are errors
@@ -130,6 +132,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             Step::Packages => packages::run(),
             Step::Fmt => steps::fmt(),
             Step::Tidy => steps::tidy(),
+            Step::Deny => steps::deny(),
             Step::Clippy => steps::clippy(),
             Step::Doc => steps::doc(),
             Step::Unit => steps::unit(args.crash_points()),

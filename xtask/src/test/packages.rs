@@ -65,6 +65,13 @@ const OTHER: &[Need] = &[
     need("git-annex", "git-annex", "what users do on a mount"),
     need("sqlite3", "sqlite3", "what users do on a mount"),
     need("c++", "g++", "building the fuzz targets"),
+    need(
+        "qemu-system-x86_64",
+        "qemu-system-x86",
+        "tests with Linux's own client",
+    ),
+    need("depmod", "kmod", "tests with Linux's own client"),
+    need("zstd", "zstd", "tests with Linux's own client"),
 ];
 
 /// Installs what is missing, where that is possible, and says what stays missing.

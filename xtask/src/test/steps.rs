@@ -9,6 +9,7 @@ use super::count::{self, Counts};
 use super::packages;
 use super::{Outcome, Verdict};
 use crate::openafs;
+use crate::output;
 use crate::sh;
 use crate::tidy;
 
@@ -60,6 +61,28 @@ pub(super) fn doc() -> Result<Outcome> {
         "--locked",
     ];
     plain(sh::cargo(args).env("RUSTDOCFLAGS", "-D warnings"))
+}
+
+/// What is depended on: licences, sources, and what is known against it.
+pub(super) fn deny() -> Result<Outcome> {
+    if !sh::has_program("cargo-deny") {
+        let how = "no cargo-deny: `cargo install --locked cargo-deny`";
+        return Ok((Verdict::Skipped(how.to_owned()), Counts::default()));
+    }
+    let mut run = Runner::default();
+    let check = ["deny", "--offline", "--locked", "check"];
+    run.follow(sh::cargo(check).args(["bans", "licenses", "sources"]))?;
+    // The database of advisories is somewhere else, and not everybody reaches it.
+    match sh::capture(&mut sh::cargo(["deny", "fetch", "db"])) {
+        Ok(_) => run.follow(sh::cargo(check).arg("advisories"))?,
+        Err(why) => {
+            output::line(&format!(
+                "LEFT OUT: advisories against what is depended on: {why:#}"
+            ));
+            run.counts.skipped += 1;
+        }
+    }
+    Ok(run.outcome())
 }
 
 /// The house rules, in this process.

@@ -19,7 +19,7 @@ use crate::server::Server;
 const LIMIT: Duration = Duration::from_secs(50);
 
 /// The port of a service in a cell.
-fn port(interface: &Interface) -> Option<u16> {
+pub(crate) fn port(interface: &Interface) -> Option<u16> {
     match interface.name {
         "RXAFS" => Some(7000),
         "PR" | "USERS" => Some(7002),
@@ -48,7 +48,7 @@ fn words(rng: &mut Rng, root: Fid, count: usize) -> Vec<u8> {
 }
 
 /// A request for an operation: octets as they come, or made well-formed, whole or cut short.
-fn request(rng: &mut Rng, interface: &Interface, row: &Operation, root: Fid) -> Vec<u8> {
+pub(crate) fn request(rng: &mut Rng, interface: &Interface, row: &Operation, root: Fid) -> Vec<u8> {
     let mut request = row.opcode.to_be_bytes().to_vec();
     if rng.bool() {
         for word in [root.volume.0, root.vnode.0, root.uniquifier.0] {

@@ -5,7 +5,10 @@
 mod client;
 mod full;
 mod junk;
+mod live;
+mod mutation;
 mod raw;
+mod relay;
 #[path = "../killed/server.rs"]
 mod server;
 

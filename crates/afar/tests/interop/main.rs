@@ -8,6 +8,7 @@
 //! - `client`: a mounted afar cell under work, and two that look at each other
 //! - `joining`: an afar server in an OpenAFS cell, volumes that move between them
 //! - `kerberos`: the same with keys and tickets: a realm's users on both kinds of servers
+//! - `kafs`: Linux's own client, in an emulated machine, which `AFAR_TEST_KAFS` names
 //!
 //! Needs root, OpenAFS's programs, and in `AFAR_TEST_XTASK` the path of the xtask program, which
 //! `cargo xtask test --only interop` sets.
@@ -21,6 +22,7 @@
 mod client;
 mod content;
 mod joining;
+mod kafs;
 mod kerberos;
 mod mount;
 mod net;

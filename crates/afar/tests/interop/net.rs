@@ -56,6 +56,16 @@ impl Net {
         found.unwrap_or_else(|| panic!("no member {member}")).1
     }
 
+    /// Adds a machine that is emulated: the name of a device of the namespace `hub`, which is the
+    /// machine's end of its cable.
+    pub(crate) fn tap(&self) -> &'static str {
+        const NAME: &str = "guest0";
+        let hub = self.namespace("hub");
+        ip(&["-n", &hub, "tuntap", "add", "dev", NAME, "mode", "tap"]);
+        ip(&["-n", &hub, "link", "set", NAME, "master", "br0", "up"]);
+        NAME
+    }
+
     /// Names of all hosts, as in /etc/hosts.
     pub(crate) fn hosts(&self, cell: &str) -> String {
         let mut hosts = "127.0.0.1 localhost\n".to_owned();
