@@ -23,7 +23,7 @@ use crate::users::UserTable;
 use crate::vnode::Vnode;
 use crate::vnodes::Vnodes;
 use crate::walk::Walks;
-use crate::watch::watch;
+use crate::watch::{follow, watch};
 
 /// Invalidations that wait for a slow listener before it is told that it missed some.
 const INVALIDATIONS: usize = 65_536;
@@ -134,6 +134,7 @@ impl Cache {
         }
         tokio::spawn(store_again(Arc::downgrade(&cache.0)));
         tokio::spawn(watch(Arc::downgrade(&cache.0)));
+        tokio::spawn(follow(Arc::downgrade(&cache.0)));
         Ok(cache)
     }
 

@@ -43,8 +43,9 @@ pub struct CacheConfig {
     pub read_ahead: u64,
     /// Who the users of this machine are to cells. Without it all who ask are whoever the client is.
     pub users: Option<Arc<dyn Users>>,
-    /// A file server not heard of for so long is asked whether it is there: one that was killed and
-    /// runs again has forgotten what it promised, and says so when it is asked.
+    /// A file server that was asked for nothing for so long is asked whether it is there. One that was killed and
+    /// runs again has forgotten what it promised, and says so when it is asked; and one that we reach through a NAT
+    /// which gave us another port since learns of that.
     pub probe: Duration,
     /// Whether what is cached may be used when its promise has ended and no server can be reached.
     pub disconnected: bool,
@@ -69,7 +70,7 @@ impl CacheConfig {
             store_behind: 0,
             read_ahead: 32 << 20,
             users: None,
-            probe: Duration::from_secs(60),
+            probe: Duration::from_secs(20),
             disconnected: false,
         }
     }

@@ -411,14 +411,36 @@ impl Client {
 
     /// Has all volumes looked up again when they are used next, and their sites put in order.
     pub fn check_volumes(&self) {
-        for cell in lock(&self.inner.cells)
-            .values()
-            .filter_map(|slot| slot.get())
-        {
+        for cell in self.known_cells() {
             cell.forget_volumes();
         }
         for volume in lock(&self.inner.volumes).values() {
             volume.check();
+        }
+    }
+
+    /// The cells that were asked for anything.
+    fn known_cells(&self) -> Vec<Arc<Cell>> {
+        let cells = lock(&self.inner.cells);
+        let known = cells.values().filter_map(|slot| slot.get());
+        known.cloned().collect()
+    }
+
+    /// The location servers of all cells that were asked for anything.
+    pub(crate) fn location_servers(&self) -> Vec<SocketAddr> {
+        let cells = self.known_cells();
+        cells.iter().flat_map(|cell| cell.servers()).collect()
+    }
+
+    /// Makes new connections to these servers.
+    pub(crate) fn reconnect(&self, which: impl Fn(SocketAddr) -> bool) {
+        for server in self.servers() {
+            if which(server.address()) {
+                server.reconnect();
+            }
+        }
+        for cell in self.known_cells() {
+            cell.reconnect(&which);
         }
     }
 

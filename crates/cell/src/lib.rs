@@ -9,6 +9,7 @@
 //!   `preferences`: which are asked first
 //! - [`Credentials`]: who the client is to servers
 //! - `callback`: what servers ask back
+//! - [`Moves`]: this machine at another address
 //! - [`Place`], [`Node`] (`path`): mount points, symlinks, `@sys`
 //! - `fetch`: a file in pieces, by many calls at a time
 //! - `store`: a file's data the other way
@@ -31,6 +32,7 @@ mod fetch;
 mod files;
 mod lock;
 mod mountpoint;
+mod moves;
 mod nearby;
 mod path;
 mod preferences;
@@ -56,6 +58,7 @@ pub use fetch::{Fetched, Memory, Ordered, Sink};
 pub use files::{Contents, DirEntry};
 pub use lock::{LOCK_TIME, LockType};
 pub use mountpoint::{MountPoint, MountPointError, Wanted};
+pub use moves::Moves;
 pub use nearby::{Nearby, NearbyFile, Waiting};
 pub use path::{LastLink, Node, Place};
 pub use preferences::{ServerKind, parse_rank};

@@ -218,6 +218,16 @@ impl Cell {
         }
     }
 
+    /// Replaces the connections to these servers.
+    pub(crate) fn reconnect(&self, which: impl Fn(SocketAddr) -> bool) {
+        for server in self.all() {
+            if which(server.address) {
+                let mut link = server.link.lock().unwrap_or_else(PoisonError::into_inner);
+                *link = Link::new(&self.endpoint, server.address, link.secured.clone());
+            }
+        }
+    }
+
     /// Has all volumes looked up again.
     pub(crate) fn forget_volumes(&self) {
         self.lock_entries().clear();
@@ -238,7 +248,25 @@ impl Cell {
     ) -> Result<Found, Error> {
         let (base, suffix) = split_suffix(volume);
         let wanted = suffix.map_or(wanted, Wanted::Exactly);
-        let entry = self.entry(base, effort).await?;
+        let (entry, remembered) = self.entry(base, effort).await?;
+        match self.member(&entry, volume, wanted).await {
+            // It may have been made since: the first release of a volume makes its read-only copy.
+            Err(Error::NoSuchMember { .. } | Error::NoSite { .. }) if remembered => {
+                let entry = self.look_up(base, effort).await?;
+                self.member(&entry, volume, wanted).await
+            }
+            found => found,
+        }
+    }
+
+    /// The wanted member of a volume group.
+    async fn member(
+        &self,
+        entry: &VldbEntry,
+        volume: &str,
+        wanted: Wanted,
+    ) -> Result<Found, Error> {
+        let (base, _) = split_suffix(volume);
         // A number says itself which member it means, unless that is the usual one.
         let by_number = base
             .parse()
@@ -281,8 +309,12 @@ impl Cell {
         })
     }
 
-    /// The entry of a volume group.
-    async fn entry(self: &Arc<Self>, base: &str, effort: Effort) -> Result<Arc<VldbEntry>, Error> {
+    /// The entry of a volume group, and whether it is one from memory.
+    async fn entry(
+        self: &Arc<Self>,
+        base: &str,
+        effort: Effort,
+    ) -> Result<(Arc<VldbEntry>, bool), Error> {
         let mut old = false;
         let known = match (self.lock_entries().get_mut(base), effort) {
             (Some(known), Effort::Quick) => {
@@ -295,7 +327,7 @@ impl Cell {
             _ => None,
         };
         let Some(known) = known else {
-            return self.look_up(base, effort).await;
+            return Ok((self.look_up(base, effort).await?, false));
         };
         if old {
             let (cell, base) = (Arc::clone(self), base.to_owned());
@@ -307,7 +339,7 @@ impl Cell {
                 }
             });
         }
-        Ok(known)
+        Ok((known, true))
     }
 
     /// The entry of a volume group as the servers have it now.

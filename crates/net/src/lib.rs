@@ -8,6 +8,7 @@
 //! - `driver`: the I/O thread, which alone owns the engine: no lock is taken for a packet
 //! - [`Socket`]: the seam where a simulated network can take the place of UDP
 //! - [`Udp`]: GSO, GRO, ECN, ICMP errors and socket buffers of Linux
+//! - [`Routes`]: when this machine's own addresses change
 //! - [`Local`]: Unix sockets, for the administration of a server on its own machine
 //!
 //! ```no_run
@@ -31,6 +32,7 @@ mod driver;
 mod endpoint;
 mod local;
 mod mailbox;
+mod routes;
 mod server;
 mod socket;
 mod stats;
@@ -45,6 +47,7 @@ pub use config::Config;
 pub use connection::Connection;
 pub use endpoint::Endpoint;
 pub use local::Local;
+pub use routes::{Routes, source_of};
 pub use server::{Handler, has_own_thread};
 pub use socket::{Ready, Received, Socket, SocketStats};
 pub use stats::Stats;

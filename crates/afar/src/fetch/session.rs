@@ -26,6 +26,9 @@ use crate::tokens::{
 const INTERRUPTED: u8 = 130;
 /// A server is given up when nothing was heard of it for so long. People wait for these commands.
 const DEAD_TIME: Duration = Duration::from_secs(15);
+/// How often a server with nothing to say hears of us, so that a NAT between us lets its callbacks through: as often
+/// as with OpenAFS. Many NATs forget after 30 s.
+const NAT_KEEPALIVE: Duration = Duration::from_secs(20);
 /// UDP port of volume location servers.
 const VL_PORT: u16 = 7003;
 
@@ -124,6 +127,7 @@ pub(crate) async fn open(
     }
     let mut net = afar_net::Config::default();
     net.rx.dead_time = DEAD_TIME;
+    net.rx.nat_keepalive = Some(NAT_KEEPALIVE);
     let keys = keys_of(&reach, &local);
     let endpoint = if reach.localauth && keys.is_none() {
         let cell = administered(&local, reach.cell.as_ref())?;

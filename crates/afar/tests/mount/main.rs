@@ -19,6 +19,7 @@ mod crash;
 mod files;
 mod mapping;
 mod model;
+mod moves;
 mod names;
 mod nearby;
 mod posix;

@@ -176,12 +176,12 @@ impl Lanes {
         state.connections.iter().any(|link| link.is(secured))
     }
 
-    /// Puts others in the place of connections secured like this. Calls that run on those end there.
-    pub(super) fn replace(&self, secured: &Secured, other: impl Fn(&Link) -> Link) {
-        let mut state = self.lock();
-        let old = state.connections.iter_mut();
-        for link in old.filter(|link| link.is(secured)) {
-            *link = other(link);
+    /// Puts others in the place of connections. Calls that run on those end there.
+    pub(super) fn replace(&self, other: impl Fn(&Link) -> Option<Link>) {
+        for link in &mut self.lock().connections {
+            if let Some(other) = other(link) {
+                *link = other;
+            }
         }
     }
 
@@ -191,7 +191,8 @@ impl Lanes {
 }
 
 impl Link {
-    fn is(&self, secured: &Secured) -> bool {
+    /// Whether it is secured like this.
+    pub(super) fn is(&self, secured: &Secured) -> bool {
         self.secured.as_ref().is_some_and(|used| used.is(secured))
     }
 }

@@ -427,9 +427,20 @@ impl FileServer {
             return Ok(false);
         };
         for lanes in all {
-            lanes.replace(refused, |link| self.link(&link.host, Some(newer.clone())));
+            lanes.replace(|link| {
+                let old = link.is(refused);
+                old.then(|| self.link(&link.host, Some(newer.clone())))
+            });
         }
         Ok(true)
+    }
+
+    /// Replaces all connections: packets to it leave from another address now. Calls that run on the old ones end
+    /// there.
+    pub(crate) fn reconnect(&self) {
+        for lanes in [&self.lanes, &self.reading] {
+            lanes.replace(|link| Some(self.link(&link.host, link.secured.clone())));
+        }
     }
 
     /// Asks whether it is there, by what it must know its callers for (RXAFS GetCapabilities): one
@@ -443,6 +454,8 @@ impl FileServer {
             Err(error) if verdict(&error) == Verdict::Down => {
                 lane.failed();
                 self.silent();
+                // It may answer where we were when the connections were made.
+                self.reconnect();
                 false
             }
             _ => {

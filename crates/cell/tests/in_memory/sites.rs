@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use afar_cell::{Client, ServerKind, Volume, Wanted};
-use afar_types::{Fid, VolumeId};
+use afar_cell::{Client, Error, ServerKind, Volume, Wanted};
+use afar_types::{Fid, VolumeId, VolumeType};
 
 use crate::world::{Cell, Servers, World};
 
@@ -73,6 +73,31 @@ async fn the_site_of_the_least_rank_is_asked() {
         ranks.into_iter().collect::<Vec<_>>(),
         [(FIRST, 0), (SECOND.into(), 1)]
     );
+}
+
+/// The first release of a volume makes its read-only copy.
+#[tokio::test]
+async fn a_member_that_was_made_since_is_found() {
+    let mut world = World::default();
+    world.volume("root.cell", VOLUME, None);
+    let cell = Cell::start(world, |_| {});
+    let name = "test.example".parse().unwrap();
+    let known = cell.client.cell(&name).await.unwrap();
+    let find = async |name: &str, wanted| cell.client.volume(&known, name, wanted).await;
+    let read_only = Wanted::Exactly(VolumeType::ReadOnly);
+    find("root.cell", Wanted::PreferReadOnly).await.unwrap();
+    let none = find("root.cell", read_only).await;
+    assert!(matches!(none, Err(Error::NoSuchMember { .. })), "{none:?}");
+    let root = Fid::root(VolumeId(READ_ONLY));
+    {
+        let mut world = cell.servers.world.lock().unwrap();
+        world.volumes[0].2 = Some(READ_ONLY);
+        world.directory(root, &[]);
+    }
+    for name in ["root.cell", "root.cell.readonly"] {
+        let found = find(name, read_only).await.unwrap();
+        assert_eq!(found.id(), root.volume, "{name}");
+    }
 }
 
 #[tokio::test]
