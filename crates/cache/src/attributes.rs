@@ -134,7 +134,7 @@ impl Cache {
     pub async fn statfs(&self, who: Who, ino: Ino) -> Result<StatFs, Errno> {
         let inode = self.inode(ino)?;
         let spot = match &inode.place {
-            Place::Cells | Place::Volumes => return Ok(StatFs { blocks: 0, free: 0 }),
+            Place::Cells | Place::Volumes => return Ok(StatFs::new(0, 0, 0, 0)),
             Place::Vnode(spot) => spot,
         };
         let user = self.user(who.uid).await;
@@ -142,19 +142,12 @@ impl Cache {
         let status = status
             .map_err(|error| self.failed(&spot.vnode, "asking for space", &error))?
             .status;
-        let partition_free = u64::from(status.partition_blocks_available);
-        let (quota, used) = (status.max_quota.into(), status.blocks_in_use.into());
-        if quota == 0 {
-            return Ok(StatFs {
-                blocks: status.partition_max_blocks.into(),
-                free: partition_free,
-            });
-        }
-        let free = partition_free.min(u64::saturating_sub(quota, used));
-        Ok(StatFs {
-            blocks: quota,
-            free,
-        })
+        Ok(StatFs::new(
+            status.max_quota.into(),
+            status.blocks_in_use.into(),
+            status.partition_max_blocks.into(),
+            status.partition_blocks_available.into(),
+        ))
     }
 }
 

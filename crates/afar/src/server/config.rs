@@ -101,6 +101,9 @@ pub(crate) struct Config {
     pub(crate) net: Net,
     /// Partitions by letter.
     pub(crate) partition: BTreeMap<String, Partition>,
+    /// The file it was read from.
+    #[serde(skip)]
+    pub(crate) file: Option<PathBuf>,
 }
 
 macro_rules! with_default {
@@ -279,7 +282,9 @@ impl Config {
                 path.display()
             )
         })?;
-        Self::parse(&text).with_context(|| format!("{}", path.display()))
+        let mut config = Self::parse(&text).with_context(|| format!("{}", path.display()))?;
+        config.file = Some(path.to_owned());
+        Ok(config)
     }
 
     /// Understands the text of a file and checks what it says.

@@ -1,10 +1,8 @@
 //! The sockets of a server: UDP for everybody, Unix sockets for the administration on this machine.
 
 use std::collections::HashMap;
-use std::fs::{DirBuilder, File};
-use std::io;
+use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -15,6 +13,7 @@ use nix::ifaddrs::getifaddrs;
 
 use super::config::{Config, Role};
 use super::security::Public;
+use crate::private;
 
 /// What a connection of a client takes at most, with what is remembered of the path to it.
 const BYTES_PER_CONNECTION: u64 = 4 << 10;
@@ -120,15 +119,8 @@ impl RunDir {
     /// Makes the directory, and sees that no other server uses it.
     pub(super) fn take(path: &Path) -> anyhow::Result<Self> {
         let context = || format!("cannot use {} for sockets", path.display());
-        let parent = path.parent().with_context(context)?;
-        std::fs::create_dir_all(parent).with_context(context)?;
         // Others may enter, to read where the servers listen; the sockets themselves are ours.
-        match DirBuilder::new().mode(0o755).create(path) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                return Err(error).with_context(context);
-            }
-            _ => {}
-        }
+        private::public_dir(path).with_context(context)?;
         let lock = File::create(path.join("lock")).with_context(context)?;
         let lock = nix::fcntl::Flock::lock(lock, nix::fcntl::FlockArg::LockExclusiveNonblock);
         let Ok(lock) = lock else {
@@ -144,6 +136,29 @@ impl RunDir {
             _lock: lock,
         })
     }
+}
+
+/// The addresses at which this server, and no other one, is reached.
+pub(super) fn own_addresses(config: &Config, told: &[Ipv4Addr]) -> Vec<IpAddr> {
+    let mut own: Vec<IpAddr> = told.iter().copied().map(IpAddr::V4).collect();
+    let mut add = |address: IpAddr| {
+        if !own.contains(&address) {
+            own.push(address);
+        }
+    };
+    match config.listen.0 {
+        address if !address.is_unspecified() => add(address),
+        _ => {
+            add(Ipv4Addr::LOCALHOST.into());
+            for interface in getifaddrs().into_iter().flatten() {
+                let address = interface.address;
+                if let Some(address) = address.and_then(|a| a.as_sockaddr_in().map(|a| a.ip())) {
+                    add(address.into());
+                }
+            }
+        }
+    }
+    own
 }
 
 /// The addresses that clients are told.

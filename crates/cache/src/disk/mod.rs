@@ -25,6 +25,7 @@ mod index;
 mod instances;
 mod kept;
 mod open;
+mod private;
 mod read;
 mod recent;
 mod record;

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::kept;
+use super::{kept, private};
 use crate::ranges::RangeSet;
 use crate::storage::{FileKey, Kept, Left};
 
@@ -72,7 +72,7 @@ impl Written {
             open: 0,
             octets: 0,
         };
-        fs::create_dir_all(&written.dir)?;
+        private::make_dir(&written.dir)?;
         let mut data = Vec::new();
         for entry in fs::read_dir(&written.dir)? {
             let name = entry?.file_name();
@@ -147,7 +147,7 @@ impl Written {
         if !self.files.contains_key(key) {
             let number = self.next;
             let path = self.path(number);
-            let mut options = OpenOptions::new();
+            let mut options = private::options();
             let file = options.read(true).write(true).create_new(true).open(path)?;
             self.next += 1;
             let mut entry = Entry {
@@ -331,7 +331,7 @@ impl Written {
     }
 
     fn move_to_lost(&self, number: u64, name: &str, length: Option<u64>) -> io::Result<PathBuf> {
-        fs::create_dir_all(&self.lost)?;
+        private::make_dir(&self.lost)?;
         let mut place = self.lost.join(name);
         let mut count = 1_u32;
         while place.try_exists()? {
@@ -365,7 +365,8 @@ impl Recording {
     pub(super) fn write(&self, data: &File, key: &FileKey, kept: &Kept) -> io::Result<()> {
         data.sync_all()?;
         let new = self.record.with_extension(NEW);
-        let mut file = File::create(&new)?;
+        let mut options = private::options();
+        let mut file = options.write(true).create(true).truncate(true).open(&new)?;
         file.write_all(&kept::encode(key, kept))?;
         file.sync_all()?;
         fs::rename(&new, &self.record)?;

@@ -562,7 +562,7 @@ impl Filesystem for Requests {
                 Ok(space) => reply.statfs(
                     space.blocks,
                     space.free,
-                    space.free,
+                    space.available,
                     0,
                     0,
                     StatFs::BLOCK,
