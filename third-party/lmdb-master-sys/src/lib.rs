@@ -1,3 +1,5 @@
+//! LMDB for Rust: see README.md.
+
 #![allow(warnings)]
 #![allow(rustdoc::broken_intra_doc_links)]
 #![allow(rustdoc::invalid_html_tags)]

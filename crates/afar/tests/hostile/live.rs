@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use afar_net::{ClientSecurity, Config, Endpoint, RxNull};
+use afar_net::{ClientSecurity, RxNull};
 use afar_rpc::{INTERFACES, Interface, rxafscb, rxstats};
 use afar_security::{KeyRing, Level, rxkad, ticket};
 use afar_types::Fid;

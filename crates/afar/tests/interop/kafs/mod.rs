@@ -28,7 +28,7 @@ use guest::Guest;
 const SOON: Duration = Duration::from_secs(20);
 /// What everybody may change, as the guest sees it.
 const WORK: &str = "/afs/test.example/work";
-/// Takes an exclusive lock on a file without waiting, says so, and holds it until /tmp/go is there;
+/// Takes an exclusive lock on a file without waiting, says so, and holds it until /run/go is there;
 /// then appends a line and closes it. Words: the file; `flock` or `fcntl`.
 const LOCKER: &str = r#"
 use Fcntl qw(:flock F_SETLK F_WRLCK);
@@ -37,8 +37,8 @@ open(my $file, "+<", $path) or die "open: $!\n";
 my $wanted = pack("s s x![q] q q i x![q]", F_WRLCK, 0, 0, 0, 0);
 my $got = $kind eq "flock" ? flock($file, LOCK_EX | LOCK_NB) : fcntl($file, F_SETLK, $wanted);
 $got or die "lock: $!\n";
-open(my $mark, ">", "/tmp/locked") or die; close($mark);
-select(undef, undef, undef, 0.05) until -e "/tmp/go";
+open(my $mark, ">", "/run/locked") or die; close($mark);
+select(undef, undef, undef, 0.05) until -e "/run/go";
 seek($file, 0, 2); print $file "appended by $kind\n";
 close($file) or die "close: $!\n";
 "#;
@@ -193,7 +193,7 @@ fn what_is_large_arrives_whole(stage: &Stage<'_>) {
     let seen = stage.guest("sha256sum <ours");
     assert_eq!(seen.split_whitespace().next(), Some(sum(&data).as_str()));
     let made = stage.guest(
-        "head -c 6000001 /dev/urandom >/tmp/data; cp /tmp/data theirs; sha256sum </tmp/data",
+        "head -c 6000001 /dev/urandom >/run/data; cp /run/data theirs; sha256sum </run/data",
     );
     let stored = fs::read(stage.at("theirs")).unwrap();
     assert_eq!(stored.len(), 6_000_001);
@@ -310,12 +310,12 @@ fn kept_open(stage: &Stage<'_>) {
     fs::write(stage.at("open"), "before").unwrap();
     stage.guest_sees("test \"$(cat open)\" = before");
     std::thread::scope(|scope| {
-        let script = "rm -f /tmp/opened; exec 5<open; cat <&5; : >/tmp/opened
+        let script = "rm -f /run/opened; exec 5<open; cat <&5; : >/run/opened
             i=0; while ! grep -q after /proc/self/fd/5 && [ $i -lt 200 ]; do
                 sleep 0.1; i=$((i + 1)); done
             cat /proc/self/fd/5";
         let reader = scope.spawn(|| stage.guest(script));
-        stage.guest_sees("test -e /tmp/opened");
+        stage.guest_sees("test -e /run/opened");
         fs::write(stage.at("open"), "after all").unwrap();
         assert_eq!(reader.join().unwrap(), "beforeafter all");
     });
@@ -341,21 +341,21 @@ fn locks(stage: &Stage<'_>) {
             .unwrap()
     };
     let mut expected = "begun\n".to_owned();
-    stage.guest(&format!("cat >/tmp/locker <<'END'\n{LOCKER}\nEND"));
+    stage.guest(&format!("cat >/run/locker <<'END'\n{LOCKER}\nEND"));
     for kind in ["flock", "fcntl"] {
-        let lock = format!("perl /tmp/locker {WORK}/locked {kind}");
-        stage.guest("rm -f /tmp/locked /tmp/go; cat locked >/dev/null");
+        let lock = format!("perl /run/locker {WORK}/locked {kind}");
+        stage.guest("rm -f /run/locked /run/go; cat locked >/dev/null");
         std::thread::scope(|scope| {
             let holder = scope.spawn(|| stage.guest(&lock));
-            stage.guest_sees("test -e /tmp/locked");
+            stage.guest_sees("test -e /run/locked");
             let mine = open();
             assert!(mine.try_lock().is_err(), "{kind}: the guest has it");
-            stage.guest(": >/tmp/go");
+            stage.guest(": >/run/go");
             holder.join().unwrap();
             soon("it is given up", || mine.try_lock().is_ok());
             expected.push_str(&format!("appended by {kind}\n"));
             assert_eq!(read(stage.at("locked")), expected);
-            // The other way round; /tmp/go is there, so nothing waits.
+            // The other way round; /run/go is there, so nothing waits.
             let (status, said) = stage.guest.run(&lock);
             assert!(status != 0 && said.contains("lock: "), "{kind}: {said}");
             (&mine).write_all(b"appended by a mount\n").unwrap();
