@@ -11,7 +11,6 @@ mod local_cell;
 mod mount;
 mod output;
 mod password;
-mod private;
 mod pts;
 mod resolve;
 mod rxperf;
@@ -31,6 +30,5 @@ use mimalloc::MiMalloc;
 static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
-    private::process();
     cli::run()
 }

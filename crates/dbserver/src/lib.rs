@@ -5,4 +5,3 @@ pub mod kv;
 pub mod pr;
 pub mod users;
 pub mod vl;
-pub mod vote;

@@ -22,4 +22,3 @@ pub mod registration;
 mod abort;
 mod access;
 mod locks;
-mod space;

@@ -18,8 +18,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "cell",
         &["rpc", "net", "rx", "security", "dir", "types", "xdr"],
     ),
-    ("lmdb", &[]),
-    ("store", &["dir", "lmdb", "types"]),
+    ("store", &["dir", "types"]),
     (
         "fileserver",
         &[
@@ -35,16 +34,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     (
         "dbserver",
-        &[
-            "lmdb",
-            "login",
-            "cell",
-            "rpc",
-            "net",
-            "types",
-            "xdr",
-            "telemetry",
-        ],
+        &["login", "cell", "rpc", "net", "types", "xdr", "telemetry"],
     ),
     ("cache", &["cell", "rpc", "dir", "types", "telemetry"]),
     ("fuse", &["cache", "types"]),

@@ -14,8 +14,6 @@ mod raw;
 mod restart;
 mod roaming;
 mod security;
-mod shares;
-mod strangers;
 mod timers;
 mod transfer;
 mod vectors;

@@ -11,6 +11,7 @@ mod image;
 mod key;
 mod log;
 mod memtable;
+mod pages;
 mod record;
 mod rows;
 #[cfg(test)]
