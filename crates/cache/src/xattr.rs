@@ -117,7 +117,7 @@ impl Cache {
         if !spot.vnode.fid.vnode.is_directory() {
             return Err(Errno::ENOTDIR);
         }
-        // Whoever writes it by hand leaves the last line feed out.
+        // People who type the text leave the last line feed out.
         let text = [value, b"\n"].concat();
         let acl = Acl::parse(&text).map_err(|_| Errno::EINVAL)?;
         let (client, vnode) = (&user.client, &spot.vnode);

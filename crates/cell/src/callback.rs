@@ -5,7 +5,7 @@
 //! promise needs no action but to be counted: replies tell the data version anyway. A cache manager
 //! has itself told, by a [`BreakHandler`].
 //!
-//! Who we are is told to the servers we talk to, and to this machine, where AFS's `cmdebug` may be asked. A
+//! The service tells its identity to the servers we talk to, and to this machine, where AFS's `cmdebug` may be asked. A
 //! stranger who knew it could claim to be us. It is answered like an old server is by a client that has no
 //! identity, so that a server that calls from an address nobody knows promises all the same.
 
@@ -130,7 +130,7 @@ impl CallbackService {
             .insert(plain(server));
     }
 
-    /// Who we are, for one that may know.
+    /// Identity and addresses, for a caller that may know them.
     fn interfaces(&self, caller: &Caller) -> Result<InterfaceAddr, AbortCode> {
         let may_know = caller.peer.ip().to_canonical().is_loopback();
         if !may_know && !self.0.servers.has(caller.peer) {
@@ -341,7 +341,7 @@ mod tests {
         assert_eq!(ask(&service, "192.0.2.2:7000").await, unknown);
         // The hosts that only read have the same servers.
         assert_eq!(ask(&other, "192.0.2.1:7000").await, Ok(other.uuid()));
-        // Whoever is on this machine, such as `cmdebug localhost`.
+        // Any program on this machine, such as `cmdebug localhost`.
         assert_eq!(ask(&service, "127.0.0.1:40000").await, Ok(service.uuid()));
     }
 }

@@ -27,7 +27,7 @@ use super::host::{Host, Standing, Step};
 use super::questions::Question;
 use super::{Shared, State};
 
-/// How often it is looked whether a host that has missed breaks can be asked, while many others of its
+/// How often the server checks whether a host that has missed breaks can be asked, while many others of its
 /// machine are.
 const ASKED_LATER: Duration = Duration::from_millis(50);
 
@@ -184,7 +184,7 @@ impl Shared {
             if !host.lock().is_behind(&self.config, Instant::now()) {
                 return;
             }
-            // Whether it was told or the limit has passed, it is looked at again.
+            // The loop checks the host again, whether the host was told or the limit has passed.
             let _told = timeout(self.config.break_limit, changed).await;
         }
     }
@@ -216,7 +216,7 @@ impl Shared {
             asked = asked => asked,
             () = question.ended() => (None, false),
         };
-        // Who has answered takes nobody's place any more.
+        // A host that has answered no longer takes a place.
         drop(question);
         match answer {
             Some(answer) => {
