@@ -2,8 +2,8 @@
 //!
 //! A caller that never answers costs a question that lasts as long as questions may. So one machine, that is one
 //! address whatever the port, has few of them at a time; and when there are too many in all, the one that has
-//! waited for longest ends: a host that answers does so within a round trip, and nobody who does ever waits for
-//! those who do not.
+//! waited for longest ends: a host that answers does so within a round trip, and never waits for hosts that do
+//! not.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
