@@ -8,4 +8,6 @@ pub mod pts;
 mod servers;
 pub mod vos;
 
-pub use servers::{BOS_PORT, FILE_PORT, PR_PORT, Security, Servers, VL_PORT, VOLUME_PORT};
+pub use servers::{
+    BOS_PORT, FILE_PORT, LocalServers, PR_PORT, Security, Servers, VL_PORT, VOLUME_PORT,
+};

@@ -29,14 +29,79 @@ pub const FILE_PORT: u16 = 7000;
 pub struct Servers(Arc<Inner>);
 
 struct Inner {
-    endpoint: Endpoint,
-    security: Security,
+    reach: Reach,
     vl: Database<vl::Client>,
     pr: Database<pr::Client>,
     /// Beside them, of afar's only.
     users: Database<users::Client>,
     volume_port: u16,
     volume_servers: Mutex<BTreeMap<Ipv4Addr, afsvol::Client>>,
+}
+
+/// How servers are reached.
+struct Reach {
+    endpoint: Endpoint,
+    security: Security,
+    /// The servers of this machine that are reached otherwise.
+    local: Option<LocalServers>,
+}
+
+/// Servers of this machine, which know an administrator by the endpoint he uses.
+#[derive(Clone)]
+pub struct LocalServers {
+    endpoint: Endpoint,
+    serves: Arc<dyn Fn(SocketAddr) -> bool + Send + Sync>,
+}
+
+impl LocalServers {
+    /// The servers at the addresses of which `serves` says so.
+    #[must_use]
+    pub fn new(
+        endpoint: Endpoint,
+        serves: impl Fn(SocketAddr) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            endpoint,
+            serves: Arc::new(serves),
+        }
+    }
+}
+
+impl fmt::Debug for LocalServers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LocalServers").finish_non_exhaustive()
+    }
+}
+
+impl Reach {
+    fn others(&self, server: SocketAddr, service: ServiceId) -> Connection {
+        self.connect(server, service, &self.security.others)
+    }
+
+    fn protection(&self, server: SocketAddr, service: ServiceId) -> Connection {
+        self.connect(server, service, &self.security.protection)
+    }
+
+    fn connect(
+        &self,
+        server: SocketAddr,
+        service: ServiceId,
+        security: &Arc<dyn ClientSecurity>,
+    ) -> Connection {
+        match self.local_to(server) {
+            Some(local) => local.endpoint.connect(server, service, Arc::new(RxNull)),
+            None => connect(&self.endpoint, server, service, security),
+        }
+    }
+
+    fn local_to(&self, server: SocketAddr) -> Option<&LocalServers> {
+        self.local.as_ref().filter(|local| (local.serves)(server))
+    }
+
+    fn endpoint_for(&self, server: SocketAddr) -> &Endpoint {
+        self.local_to(server)
+            .map_or(&self.endpoint, |local| &local.endpoint)
+    }
 }
 
 /// How calls are secured: with a token, or not at all. Then who calls is known by the endpoint, which
@@ -74,17 +139,27 @@ impl Servers {
     /// volume location services. Of each host the protection service is at its usual port.
     #[must_use]
     pub fn new(endpoint: Endpoint, database_servers: &[SocketAddr], security: Security) -> Self {
+        Self::beside(endpoint, database_servers, security, None)
+    }
+
+    /// The same, where some servers of this machine are reached otherwise.
+    #[must_use]
+    pub fn beside(
+        endpoint: Endpoint,
+        database_servers: &[SocketAddr],
+        security: Security,
+        local: Option<LocalServers>,
+    ) -> Self {
         let protection = database_servers
             .iter()
             .map(|server| SocketAddr::new(server.ip(), PR_PORT));
         let protection: Vec<_> = protection.collect();
-        Self::with_addresses(
+        let reach = Reach {
             endpoint,
-            database_servers,
-            &protection,
-            VOLUME_PORT,
             security,
-        )
+            local,
+        };
+        Self::reached(reach, database_servers, &protection, VOLUME_PORT)
     }
 
     /// The same, with every address given, and the UDP port all volume servers have.
@@ -96,16 +171,24 @@ impl Servers {
         volume_port: u16,
         security: Security,
     ) -> Self {
-        let others = |&server| connect(&endpoint, server, vl::SERVICE, &security.others);
+        let reach = Reach {
+            endpoint,
+            security,
+            local: None,
+        };
+        Self::reached(reach, vl, pr, volume_port)
+    }
+
+    fn reached(reach: Reach, vl: &[SocketAddr], pr: &[SocketAddr], volume_port: u16) -> Self {
+        let others = |&server| reach.others(server, vl::SERVICE);
         let vl = vl.iter().map(others).map(vl::Client::new);
-        let protection = |&server| connect(&endpoint, server, pr::SERVICE, &security.protection);
-        let users = |&server| connect(&endpoint, server, users::SERVICE, &security.protection);
+        let protection = |&server| reach.protection(server, pr::SERVICE);
+        let users = |&server| reach.protection(server, users::SERVICE);
         let users = Database::new(pr.iter().map(users).map(users::Client::new));
         let pr = pr.iter().map(protection).map(pr::Client::new);
         let (vl, pr) = (Database::new(vl), Database::new(pr));
         Self(Arc::new(Inner {
-            endpoint,
-            security,
+            reach,
             vl,
             pr,
             users,
@@ -114,10 +197,13 @@ impl Servers {
         }))
     }
 
-    /// The endpoint calls are made from.
-    #[must_use]
-    pub fn endpoint(&self) -> &Endpoint {
-        &self.0.endpoint
+    /// Ends the endpoints calls are made from, when the last packets have left.
+    pub async fn shutdown(&self) {
+        let reach = &self.0.reach;
+        match &reach.local {
+            Some(local) => _ = tokio::join!(reach.endpoint.shutdown(), local.endpoint.shutdown()),
+            None => reach.endpoint.shutdown().await,
+        }
     }
 
     /// Addresses of the volume location servers.
@@ -187,6 +273,13 @@ impl Servers {
         self.0.volume_port
     }
 
+    /// Whether the volume server at this address, which has answered, is one of afar's.
+    pub async fn is_afar(&self, address: Ipv4Addr) -> bool {
+        let server = SocketAddr::new(IpAddr::V4(address), self.0.volume_port);
+        let path = self.0.reach.endpoint_for(server).peer_stats(server).await;
+        path.is_some_and(|path| path.afar)
+    }
+
     /// The file server at this address.
     #[must_use]
     pub fn file_server(&self, address: SocketAddr) -> rxafs::Client {
@@ -200,7 +293,7 @@ impl Servers {
     }
 
     fn connect(&self, server: SocketAddr, service: ServiceId) -> Connection {
-        connect(&self.0.endpoint, server, service, &self.0.security.others)
+        self.0.reach.others(server, service)
     }
 }
 

@@ -11,6 +11,7 @@ mod local_cell;
 mod mount;
 mod output;
 mod password;
+mod private;
 mod pts;
 mod resolve;
 mod rxperf;
@@ -30,5 +31,6 @@ use mimalloc::MiMalloc;
 static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
+    private::process();
     cli::run()
 }

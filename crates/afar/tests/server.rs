@@ -320,3 +320,210 @@ fn old_options_are_answered_and_everybody_is_warned_of() {
     );
     server.stop();
 }
+
+#[test]
+fn a_socket_is_used_for_the_server_that_is_named_only() {
+    let site = Site::new("127.83.0.6");
+    let first = Server::start(site.up());
+    first.until("is up at");
+    let second = "127.83.0.7";
+    let file = site.path("second.toml");
+    let text = format!(
+        "cell = \"{CELL}\"\nroles = [\"file\", \"vol\", \"bos\"]\ndata = {data:?}\nrun = {run:?}\n\
+         listen = \"{second}\"\n[partition.a]\npath = {a:?}\n[location]\nservers = [\"{first}\"]\n\
+         [protection]\nservers = [\"{first}\"]\n[security]\nkeys = [{keys:?}]\n",
+        first = site.address,
+        data = site.path("data2"),
+        run = site.path("run").join("second"),
+        a = site.path("second"),
+        keys = site.path("cell/data/KeyFileExt"),
+    );
+    std::fs::write(&file, text).unwrap();
+    let mut command = site.command();
+    command.arg("server").arg("--config").arg(&file);
+    let server = Server::start(command);
+    server.until("registered");
+    site.say(&["vos", "create", second, "a", "x"]);
+    let listed = |address| site.say(&["vos", "listvol", address, "a"]);
+    assert!(listed(second).contains("\nx "), "{}", listed(second));
+    assert!(
+        !listed(site.address).contains("\nx "),
+        "{}",
+        listed(site.address)
+    );
+    let examined = site.say(&["vos", "examine", "x"]);
+    assert!(
+        examined.contains("On-line") && examined.contains(second),
+        "{examined}"
+    );
+    site.say(&["vos", "create", site.address, "a", "y"]);
+    assert!(listed(site.address).contains("\ny ") && !listed(second).contains("\ny "));
+    site.say(&["vos", "move", "y", site.address, "a", second, "a"]);
+    assert!(listed(second).contains("\ny "));
+    // Nobody else's socket is used for one that does not run.
+    server.stop();
+    let mut command = site.command();
+    command.args(["vos", "listvol", "127.83.0.8", "a", "-noresolve"]);
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    std::thread::sleep(Duration::from_secs(1));
+    let ended = child.try_wait().unwrap();
+    assert!(
+        ended.is_none_or(|status| !status.success()),
+        "another server answered"
+    );
+    child.kill().unwrap();
+    child.wait().unwrap();
+    first.stop();
+}
+
+/// Fills all pages of a database but those that begin it with noise.
+fn spoil(database: &Path) {
+    let file = std::fs::File::options().write(true).open(database).unwrap();
+    let len = file.metadata().unwrap().len();
+    for page in 2..len / 4096 {
+        std::os::unix::fs::FileExt::write_all_at(&file, &[0xa5; 4096], page * 4096).unwrap();
+    }
+}
+
+#[test]
+fn what_is_damaged_is_left_out_told_and_gone_back_from() {
+    let site = Site::new("127.83.0.9");
+    let server = Server::start(site.up());
+    server.until("is up at");
+    site.say(&["vos", "create", site.address, "a", "user.ann"]);
+    site.say(&["pts", "createuser", "ann"]);
+    server.stop();
+    for (service, other, query) in [
+        (
+            "vl",
+            &["pts", "examine", "ann"] as &[&str],
+            &["vos", "listvldb"] as &[&str],
+        ),
+        ("pt", &["vos", "listvldb"], &["pts", "examine", "ann"]),
+    ] {
+        let expected = {
+            let server = Server::start(site.up());
+            server.until("is up at");
+            let expected = site.say(query);
+            server.stop();
+            expected
+        };
+        spoil(&site.path("cell/data").join(service).join("data.mdb"));
+        let server = Server::start(site.up());
+        let line = server.until("is damaged and not served");
+        assert!(
+            line.contains("data.mdb: page ") && line.contains("--restore"),
+            "{line}"
+        );
+        server.until("is up at");
+        site.say(other);
+        assert!(
+            site.say(&["vos", "listvol", site.address, "a"])
+                .contains("user.ann")
+        );
+        server.stop();
+        let config = site.path("cell/afar.toml");
+        let config = config.to_str().unwrap();
+        site.say(&["server", "--config", config, "--restore", service]);
+        let server = Server::start(site.up());
+        server.until("is up at");
+        assert_eq!(site.say(query), expected);
+        server.stop();
+    }
+    // Of a partition.
+    spoil(&site.path("cell/vicepa/meta/data.mdb"));
+    let server = Server::start(site.up());
+    let line = server.until("/vicepa is not served");
+    assert!(line.contains("data.mdb: page "), "{line}");
+    server.until("is up at");
+    site.say(&["vos", "listvldb"]);
+    site.say(&["pts", "examine", "ann"]);
+    server.stop();
+}
+
+/// The permission bits of all below a directory that others have.
+fn open_to_others(dir: &Path, found: &mut Vec<PathBuf>) {
+    use std::os::unix::fs::PermissionsExt;
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        let metadata = path.symlink_metadata().unwrap();
+        if metadata.permissions().mode() & 0o077 != 0 {
+            found.push(path.clone());
+        }
+        if metadata.is_dir() {
+            open_to_others(&path, found);
+        }
+    }
+}
+
+#[test]
+fn nobody_else_on_the_machine_reads_what_servers_write() {
+    use std::os::unix::fs::PermissionsExt;
+    let site = Site::new("127.83.0.10");
+    let run = || {
+        let server = Server::start(site.up());
+        server.until("is up at");
+        site.say(&["vos", "create", site.address, "a", "user.ann"]);
+        site.say(&["vos", "remove", "-id", "user.ann"]);
+        server.stop();
+        let mut found = Vec::new();
+        open_to_others(&site.path("cell"), &mut found);
+        found
+    };
+    assert_eq!(run(), [] as [PathBuf; 0]);
+    // What an older server left is mended.
+    for name in ["data", "data/vl", "vicepa", "vicepa/seg", "vicepa/meta"] {
+        let open = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(site.path("cell").join(name), open).unwrap();
+    }
+    for name in [
+        "data/vl/data.mdb",
+        "data/KeyFileExt",
+        "vicepa/meta/log.0",
+        "vicepa/format",
+    ] {
+        let open = std::fs::Permissions::from_mode(0o644);
+        std::fs::set_permissions(site.path("cell").join(name), open).unwrap();
+    }
+    assert_eq!(run(), [] as [PathBuf; 0]);
+    // Everybody may read where the server is.
+    let mode = |path: PathBuf| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let place = site.path("run").join(CELL);
+    assert_eq!(
+        (mode(place.clone()), mode(place.join("CellServDB"))),
+        (0o755, 0o644)
+    );
+}
+
+#[test]
+#[ignore = "needs root: it becomes somebody else"]
+fn a_process_leaves_no_core_and_is_not_traced() {
+    use std::os::unix::fs::MetadataExt;
+    use std::os::unix::process::CommandExt;
+    const NOBODY: u32 = 65_534;
+    let owner = |debug: bool| {
+        let mut command = Command::new(AFAR);
+        command
+            .args(["rxperf", "server", "-p", "7911"])
+            .uid(NOBODY)
+            .gid(NOBODY);
+        if debug {
+            command.env("AFAR_DEBUG_PROCESS", "1");
+        }
+        let mut child = command
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(Duration::from_millis(500));
+        // Files of processes that can be traced are their user's, of others root's.
+        let owner = std::fs::metadata(format!("/proc/{}/environ", child.id()))
+            .unwrap()
+            .uid();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        owner
+    };
+    assert_eq!((owner(false), owner(true)), (0, NOBODY));
+}

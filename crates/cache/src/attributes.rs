@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use afar_types::{DataVersion, FileType, PtsId, StoreStatus, UnixTime, VolumeType};
 
+use crate::access::may_write;
 use crate::cache::Cache;
 use crate::error::Errno;
 use crate::inodes::Place;
@@ -50,6 +51,16 @@ impl Cache {
         let vnode = &spot.vnode;
         if spot.mount.volume.kind() != VolumeType::ReadWrite {
             return Err(Errno::EROFS);
+        }
+        let writer = vnode.lock().rare.dirty.as_ref().map(|dirty| dirty.writer);
+        // What waits to be stored takes times and modes with it, and then nobody asks whose they are.
+        let goes_along = writer.is_some_and(|writer| writer != uid)
+            && (set.mtime.is_some() || set.mode.is_some());
+        if (set.size.is_some() || goes_along)
+            && handle.is_none()
+            && !may_write(&self.rights_for(&user, vnode, may_write).await?)
+        {
+            return Err(Errno::EACCES);
         }
         if let Some(size) = set.size {
             let status = self.fresh(&user, vnode).await?;
@@ -134,7 +145,7 @@ impl Cache {
     pub async fn statfs(&self, who: Who, ino: Ino) -> Result<StatFs, Errno> {
         let inode = self.inode(ino)?;
         let spot = match &inode.place {
-            Place::Cells | Place::Volumes => return Ok(StatFs { blocks: 0, free: 0 }),
+            Place::Cells | Place::Volumes => return Ok(StatFs::new(0, 0, 0, 0)),
             Place::Vnode(spot) => spot,
         };
         let user = self.user(who.uid).await;
@@ -142,19 +153,12 @@ impl Cache {
         let status = status
             .map_err(|error| self.failed(&spot.vnode, "asking for space", &error))?
             .status;
-        let partition_free = u64::from(status.partition_blocks_available);
-        let (quota, used) = (status.max_quota.into(), status.blocks_in_use.into());
-        if quota == 0 {
-            return Ok(StatFs {
-                blocks: status.partition_max_blocks.into(),
-                free: partition_free,
-            });
-        }
-        let free = partition_free.min(u64::saturating_sub(quota, used));
-        Ok(StatFs {
-            blocks: quota,
-            free,
-        })
+        Ok(StatFs::new(
+            status.max_quota.into(),
+            status.blocks_in_use.into(),
+            status.partition_max_blocks.into(),
+            status.partition_blocks_available.into(),
+        ))
     }
 }
 

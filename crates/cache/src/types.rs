@@ -115,7 +115,7 @@ pub struct OpenFlags {
     pub read: bool,
     /// For writing.
     pub write: bool,
-    /// Every write goes to the end.
+    /// Every write goes to the end: it is to be [appended](crate::Cache::append).
     pub append: bool,
     /// Its data is dropped first.
     pub truncate: bool,
@@ -175,8 +175,26 @@ pub struct SetAttr {
 pub struct StatFs {
     /// Blocks there are: the quota, or the partition's if there is none.
     pub blocks: u64,
-    /// Blocks left.
+    /// Blocks that the volume does not use.
     pub free: u64,
+    /// Blocks that can be written: of the former, what its partition has room for.
+    pub available: u64,
+}
+
+impl StatFs {
+    /// The space of a volume that uses so many blocks of its quota, 0 for none, where so many of the
+    /// partition's are free.
+    pub(crate) fn new(quota: u64, used: u64, partition: u64, partition_free: u64) -> Self {
+        let most = if quota == 0 { partition } else { quota };
+        let available = partition_free.min(most.saturating_sub(used));
+        // A volume may use more than its quota, or than it takes on the disk.
+        let blocks = most.max(used.saturating_add(available));
+        Self {
+            blocks,
+            free: blocks - used,
+            available,
+        }
+    }
 }
 
 impl StatFs {
@@ -230,4 +248,39 @@ pub enum Invalidation {
     /// Nothing: whoever [acknowledges](crate::Acknowledger) this has carried out all that came
     /// before it.
     Mark(u64),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_used_of_a_volume_is_what_it_uses() {
+        let used = |space: StatFs| space.blocks - space.free;
+        // A quota larger than what the partition has left.
+        let space = StatFs::new(2_000_000, 1_000, 500_000, 100_000);
+        assert_eq!(
+            (used(space), space.blocks, space.available),
+            (1_000, 2_000_000, 100_000)
+        );
+        let space = StatFs::new(5_000, 1_000, 500_000, 100_000);
+        assert_eq!(
+            (used(space), space.blocks, space.available),
+            (1_000, 5_000, 4_000)
+        );
+        // No quota: the partition's size.
+        let space = StatFs::new(0, 1_000, 500_000, 100_000);
+        assert_eq!(
+            (used(space), space.blocks, space.available),
+            (1_000, 500_000, 100_000)
+        );
+        // Over the quota, and more than it takes on the disk.
+        let space = StatFs::new(5_000, 6_000, 500_000, 100_000);
+        assert_eq!(
+            (used(space), space.blocks, space.available),
+            (6_000, 6_000, 0)
+        );
+        let space = StatFs::new(0, 600_000, 500_000, 100_000);
+        assert_eq!((used(space), space.available), (600_000, 0));
+    }
 }

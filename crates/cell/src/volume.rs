@@ -24,7 +24,7 @@ use crate::vldb::{Cell, Effort};
 /// The first pause before a busy server is asked again; it doubles each time.
 const BUSY_PAUSE: Duration = Duration::from_millis(50);
 /// The longest pause.
-const BUSY_PAUSE_MOST: Duration = Duration::from_secs(5);
+const BUSY_PAUSE_MOST: Duration = Duration::from_secs(1);
 /// How long several sites of a volume get to show which is nearest.
 const RACE: Duration = Duration::from_secs(3);
 /// Directories kept a volume. They are kept for paths with common parts, which are few.

@@ -5,3 +5,4 @@ pub mod kv;
 pub mod pr;
 pub mod users;
 pub mod vl;
+pub mod vote;

@@ -22,3 +22,4 @@ pub mod registration;
 mod abort;
 mod access;
 mod locks;
+mod space;

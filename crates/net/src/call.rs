@@ -20,8 +20,6 @@ pub(crate) use state::{CallShared, CallState, Interest};
 /// Queued octets from which the I/O thread is told at once; fewer wait for [`Call::finish`] or
 /// [`Call::recv`], as they do not fill a packet.
 const PACKET: usize = 1412;
-/// Queued octets, besides what the engine has taken, from which [`Call::send`] waits.
-const SEND_QUEUE: usize = 256 << 10;
 /// Octets read from which the I/O thread is told, so that the peer's window opens.
 const CONSUMED: usize = 64 << 10;
 /// The same when the application has read all there was, and is about to wait.
@@ -112,6 +110,34 @@ impl Call {
         }
         let mut data = Some(data);
         poll_fn(|cx| self.poll_send(cx, &mut data)).await
+    }
+
+    /// Waits until [`send`](Self::send) would not wait, and gives the bytes of an answer to have ready by then:
+    /// a reader of something large should have no more in memory. They are few as long as the client has
+    /// taken nothing of an answer, and while memory is short.
+    ///
+    /// # Errors
+    /// Why the call is over, if it is.
+    pub async fn room(&mut self) -> Result<usize, CallError> {
+        poll_fn(|cx| {
+            let mut state = self.shared.lock();
+            if let Some(error) = self.failed.or(state.error) {
+                drop(state);
+                return Poll::Ready(Err(self.fail(error)));
+            }
+            if state.is_full() {
+                state.wait(Interest::Write, cx);
+                return Poll::Pending;
+            }
+            Poll::Ready(Ok(state.granted))
+        })
+        .await
+    }
+
+    /// What [`room`](Self::room) gives, now.
+    #[must_use]
+    pub fn granted(&self) -> usize {
+        self.shared.lock().granted
     }
 
     /// Ends our stream: the octets queued are followed by the mark of the last packet. Does not wait
@@ -210,7 +236,7 @@ impl Call {
             drop(state);
             return Poll::Ready(Err(self.fail(error)));
         }
-        if state.outgoing_bytes >= SEND_QUEUE {
+        if state.is_full() {
             state.wait(Interest::Write, cx);
             return Poll::Pending;
         }

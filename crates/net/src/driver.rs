@@ -9,6 +9,7 @@ mod calls;
 
 use std::collections::BTreeMap;
 use std::io;
+use std::net::SocketAddr;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::task::Waker;
@@ -95,8 +96,10 @@ enum Next {
 impl<S: Socket> Driver<S> {
     pub(crate) fn new(socket: S, config: Config, mailbox: Arc<Mailbox>) -> Self {
         let now = socket.now();
+        let mut rx = config.rx;
+        rx.private |= socket.is_private();
         Self {
-            engine: afar_rx::Endpoint::new(config.rx, now),
+            engine: afar_rx::Endpoint::new(rx, now),
             mailbox,
             calls: CallTable::default(),
             connections: BTreeMap::new(),
@@ -241,7 +244,13 @@ impl<S: Socket> Driver<S> {
         } = self;
         let any = !datagrams.is_empty();
         for datagram in datagrams.drain(..) {
-            engine.handle(now, datagram.from, datagram.ecn, datagram.data);
+            let Received {
+                from,
+                to,
+                ecn,
+                data,
+            } = datagram;
+            engine.handle(now, from, to, ecn, data);
         }
         socket.refusals(|peer, kind| engine.handle_unreachable(now, peer, kind));
         any
@@ -301,7 +310,7 @@ impl<S: Socket> Driver<S> {
             Command::Connect(shared, security) => {
                 let id = self
                     .engine
-                    .connect(now, shared.peer, shared.service, &*security);
+                    .connect(now, shared.peer, shared.service, &security);
                 // A peer's call that is let finish may need others: a file server tells clients of a
                 // change before it answers who made it.
                 if self.closing.is_some() && !self.calls.is_any_served() {
@@ -362,6 +371,13 @@ impl<S: Socket> Driver<S> {
                 Event::Failed(id, error) => self.calls.fail(id, error, &mut self.wakers),
                 Event::Completed(id) => self.calls.complete(id),
                 Event::ChannelFree(id) => self.start_waiting(now, id),
+                Event::Narrow { peer, size } => {
+                    let packet = size + ip_overhead(peer);
+                    tracing::warn!(
+                        "the path to {peer} seems to drop packets larger than {packet} bytes; \
+                         smaller ones are sent from now on"
+                    );
+                }
             }
         }
     }
@@ -450,6 +466,11 @@ impl<S: Socket> Driver<S> {
             ..self.stats
         }
     }
+}
+
+/// Bytes of the IP and UDP headers before a datagram's payload.
+const fn ip_overhead(peer: SocketAddr) -> usize {
+    if peer.is_ipv4() { 28 } else { 48 }
 }
 
 impl<S: Socket> Drop for Driver<S> {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
@@ -123,7 +123,7 @@ impl Endpoint {
         service: ServiceId,
         security: Arc<dyn ClientSecurity>,
     ) -> Connection {
-        let shared = Arc::new(ConnectionShared::new(peer, service));
+        let shared = Arc::new(ConnectionShared::new(reachable(peer), service));
         if self
             .0
             .mailbox
@@ -228,6 +228,16 @@ impl Endpoint {
             tracing::error!("the I/O thread of {} panicked", self.0.local_addr);
         }
     }
+}
+
+/// The address from which a peer's replies come: one of IPv4 as such, and this machine's where none is named.
+fn reachable(peer: SocketAddr) -> SocketAddr {
+    let ip = match peer.ip().to_canonical() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, peer.port())
 }
 
 impl Drop for Handle {

@@ -2,7 +2,7 @@
 //!
 //! Each server has a socket there, named after the UDP port it would have (`7003.sock`), and each
 //! client one of its own; who may do so is decided by the permissions of files and directory.
-//! Addresses stay what they are elsewhere: a datagram to any host's port 7003 goes to `7003.sock`. A
+//! Addresses stay what they are elsewhere: a datagram to the server's port 7003 goes to `7003.sock`. A
 //! server sees its clients under made-up addresses in 127.254.0.0/16.
 //!
 //! Names in the abstract space would need no tidying up, but are not seen from another network
@@ -43,6 +43,8 @@ pub struct Local {
     bound: PathBuf,
     is_server: bool,
     clients: Clients,
+    /// Of a client: the addresses of the server whose sockets these are, if they are known.
+    only: Option<Vec<IpAddr>>,
     /// Of a client: under which address it knows the server of a port.
     servers: HashMap<u16, SocketAddr>,
     buffer: Vec<u8>,
@@ -110,6 +112,14 @@ impl Local {
         Self::new(dir, dir.join(name), address, false)
     }
 
+    /// Reaches these addresses only: those of the server whose sockets are in the directory. A datagram
+    /// to another one is refused, as there is no telling whose it would be.
+    #[must_use]
+    pub fn only(mut self, addresses: &[IpAddr]) -> Self {
+        self.only = Some(addresses.to_vec());
+        self
+    }
+
     /// Removes the sockets of clients that ended without doing so.
     ///
     /// # Errors
@@ -148,6 +158,7 @@ impl Local {
             bound,
             is_server,
             clients: Clients::default(),
+            only: None,
             servers: HashMap::new(),
             buffer: vec![0; DATAGRAM_MAX],
             resume: 0,
@@ -173,6 +184,13 @@ impl Local {
     fn send_one(&self, destination: SocketAddr, datagram: &[u8]) -> io::Result<usize> {
         match self.clients.names.get(&destination) {
             Some(client) => self.socket.send_to(datagram, client),
+            None if self
+                .only
+                .as_ref()
+                .is_some_and(|only| !only.contains(&destination.ip())) =>
+            {
+                Err(io::ErrorKind::ConnectionRefused.into())
+            }
             None => {
                 let server = socket_path(&self.dir, destination.port());
                 self.socket.send_to(datagram, server)
@@ -211,6 +229,7 @@ impl Socket for Local {
             self.stats.datagrams_received += 1;
             sink(Received {
                 from,
+                to: None,
                 ecn: None,
                 data: Bytes::copy_from_slice(&self.buffer[..size]),
             });
@@ -281,6 +300,10 @@ impl Socket for Local {
             datagrams: fds[0].revents().contains(PollFlags::IN),
             wake: fds[1].revents().contains(PollFlags::IN),
         })
+    }
+
+    fn is_private(&self) -> bool {
+        true
     }
 
     fn stats(&self) -> SocketStats {

@@ -1,7 +1,7 @@
 //! The seam between the shell and a network.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,8 @@ use bytes::Bytes;
 pub struct Received {
     /// Who sent it.
     pub from: SocketAddr,
+    /// Our address that it was sent to, if that is known.
+    pub to: Option<IpAddr>,
     /// Its ECN field.
     pub ecn: Option<Ecn>,
     /// Its payload.
@@ -68,6 +70,11 @@ pub trait Socket: Send + 'static {
         writable: bool,
         timeout: Option<Duration>,
     ) -> io::Result<Ready>;
+
+    /// Whether only who may can send here, so that everybody is believed.
+    fn is_private(&self) -> bool {
+        false
+    }
 
     /// Counters.
     fn stats(&self) -> SocketStats;

@@ -47,6 +47,8 @@ pub struct Udp {
     resume: usize,
     /// A queue below the socket was full.
     queue_full: bool,
+    /// An address that was ours, and is not any more.
+    gone: Option<IpAddr>,
     /// Where datagrams are received, each of [`BUFFER_SIZE`].
     slots: [Vec<u8>; BATCH_SIZE],
     /// How many of them to offer next time.
@@ -85,6 +87,7 @@ impl Udp {
             segmentation: Segmentation::default(),
             resume: 0,
             queue_full: false,
+            gone: None,
             slots: array::from_fn(|_| vec![0; BUFFER_SIZE]),
             batch: BATCH_SIZE,
             pool: Pool::default(),
@@ -156,6 +159,7 @@ impl Udp {
     fn send_pieces(&mut self, transmit: &Transmit, contents: &[u8]) -> io::Result<()> {
         let destination = self.to_socket_family(transmit.destination);
         let segment = transmit.segment_size.unwrap_or(contents.len()).max(1);
+        let mut source = self.source(transmit);
         while self.resume < contents.len() {
             let rest = &contents[self.resume..];
             let most = self
@@ -167,12 +171,17 @@ impl Udp {
                 ecn: transmit.ecn.map(to_codepoint),
                 contents: piece,
                 segment_size: Some(segment),
-                src_ip: None,
+                src_ip: source,
             });
             match attempt {
                 Ok(()) => {
                     self.stats.datagrams_sent += piece.len().div_ceil(segment) as u64;
                     self.resume += piece.len();
+                }
+                Err(error) if source.is_some() && is_no_source(&error) => {
+                    self.gone = source.take();
+                    self.state = options::prepare(&self.socket)?;
+                    self.dont_fragment = false;
                 }
                 Err(error) if piece.len() > segment && segments::is_refusal(&error) => {
                     self.stats.segmentation_refused += 1;
@@ -193,6 +202,12 @@ impl Udp {
             self.dont_fragment = dont_fragment;
         }
         Ok(())
+    }
+
+    /// The address to send from, where the socket has several. A client takes answers only from the one it asked.
+    fn source(&self, transmit: &Transmit) -> Option<IpAddr> {
+        let is_several = self.local_addr.ip().is_unspecified();
+        (transmit.source).filter(|ip| is_several && self.gone != Some(*ip))
     }
 
     /// A socket of IPv6 reaches IPv4 under mapped addresses.
@@ -221,6 +236,8 @@ impl Socket for Udp {
         for (slot, meta) in meta[..received].iter().enumerate() {
             octets += meta.len;
             let from = SocketAddr::new(meta.addr.ip().to_canonical(), meta.addr.port());
+            let to = meta.dst_ip.map(|ip| ip.to_canonical());
+            self.gone = self.gone.filter(|ip| to != Some(*ip));
             // Nobody can be answered at port 0.
             if meta.len == 0 || from.port() == 0 {
                 continue;
@@ -236,6 +253,7 @@ impl Socket for Udp {
                 self.stats.datagrams_received += 1;
                 sink(Received {
                     from,
+                    to,
                     ecn: meta.ecn.map(from_codepoint),
                     data,
                 });
@@ -339,6 +357,16 @@ impl AsFd for Udp {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
+}
+
+/// Whether the system says that an address to send from is not this machine's.
+fn is_no_source(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(
+        errno,
+        Some(Errno::INVAL | Errno::ADDRNOTAVAIL | Errno::NETUNREACH)
+    )
 }
 
 fn to_codepoint(ecn: Ecn) -> EcnCodepoint {

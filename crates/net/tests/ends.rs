@@ -309,3 +309,24 @@ impl Handler for Late {
             .map_err(|e| e.code())
     }
 }
+
+/// A client takes replies only from the address it called, and a server may have several: from each it answers what
+/// was asked there, also when it has more to say.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_with_several_addresses_answers_from_the_one_that_was_asked() {
+    for any in ["0.0.0.0:0", "[::]:0"] {
+        let server = Endpoint::bind(any.parse().unwrap(), Config::default()).unwrap();
+        server.serve(ECHO, "echo", common::Echo);
+        let port = server.local_addr().port();
+        for last in [1, 2, 77] {
+            let client = endpoint();
+            let connection = connect(&client, ([127, 0, 0, last], port).into(), ECHO);
+            for request in ["short".into(), common::pattern()] {
+                let asked = ask(&connection, Bytes::clone(&request));
+                let reply = timeout(PATIENCE, asked).await.unwrap();
+                assert!(reply == request, "{any} {last}");
+            }
+            assert_eq!(client.stats().await.engine.elsewhere, 0, "{any} {last}");
+        }
+    }
+}

@@ -123,6 +123,11 @@ const RULES: &[Rule] = &[
         ],
     },
     Rule {
+        interface: "VOTE",
+        shown: SHOWN,
+        queries: &["debug_old", "debug", "s_debug", "x_debug", "xs_debug"],
+    },
+    Rule {
         interface: "USERS",
         shown: SHOWN_ID,
         queries: &["register_start", "list_keys"],

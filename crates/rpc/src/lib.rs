@@ -54,6 +54,7 @@ pub mod rxstats;
 mod server;
 pub mod users;
 pub mod vl;
+pub mod vote;
 
 pub use afar_net::Identity;
 pub use client::{Download, Fetch, Store, Upload};
@@ -62,7 +63,7 @@ pub use interface::{Interface, Kind, Operation};
 pub use server::{Caller, DownloadSink, FetchSink, StoreSource, UploadSource};
 
 /// Every interface there is a table of.
-pub const INTERFACES: [&Interface; 8] = [
+pub const INTERFACES: [&Interface; 9] = [
     rxafs::INTERFACE,
     rxafscb::INTERFACE,
     vl::INTERFACE,
@@ -71,6 +72,7 @@ pub const INTERFACES: [&Interface; 8] = [
     bozo::INTERFACE,
     rxstats::INTERFACE,
     users::INTERFACE,
+    vote::INTERFACE,
 ];
 
 #[cfg(test)]

@@ -141,6 +141,20 @@ impl<'a> FetchSink<'a> {
         self.call.send(word).await.map_err(|error| error.code())
     }
 
+    /// Bytes that may be ready for the client now, sent or to be sent: see [`Call::room`].
+    #[must_use]
+    pub fn granted(&self) -> usize {
+        self.call.granted()
+    }
+
+    /// The same once the call's send queue has room.
+    ///
+    /// # Errors
+    /// When the call has failed.
+    pub async fn room(&mut self) -> Result<usize, AbortCode> {
+        self.call.room().await.map_err(|error| error.code())
+    }
+
     /// Sends the next bytes; waits while the call's send queue is full.
     ///
     /// # Errors

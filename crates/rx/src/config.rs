@@ -1,5 +1,6 @@
 //! Settings of an endpoint.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::peer::congestion::CongestionKind;
@@ -7,7 +8,7 @@ use crate::peer::congestion::CongestionKind;
 /// Settings of an [`Endpoint`](crate::Endpoint). The defaults suit servers and clients alike.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Seed of everything random here: epoch, connection ids, the congestion controller's probing.
+    /// Seed of everything random here: epoch, connection ids, serials, the congestion controller's probing.
     /// A real endpoint must take it from the system's generator.
     pub seed: u64,
     /// The congestion controller of every path.
@@ -22,8 +23,9 @@ pub struct Config {
     pub hard_limit: Option<Duration>,
     /// Octets one call may hold unread, and so its largest receive window.
     pub receive_window_max: u64,
-    /// Octets all calls together may hold unread.
-    pub receive_memory_max: u64,
+    /// Bytes that peers may make this endpoint hold: what of all calls is unread, queued for clients, or
+    /// not acknowledged by them. One address, and one user, may take a third of it, strangers less.
+    pub memory_max: u64,
     /// Octets one call may have queued and unsent before writing must wait.
     pub send_buffer: usize,
     /// Connections kept that clients opened to us; idle ones make room first.
@@ -42,12 +44,20 @@ pub struct Config {
     /// How often an idle peer of our connections gets a packet that keeps NAT mappings alive, so that
     /// its callbacks reach us; `None` is never. Clients of file servers want 20 s.
     pub nat_keepalive: Option<Duration>,
-    /// What `rxdebug -version` prints; 64 octets are kept.
+    /// What `rxdebug -version` prints; 55 bytes are kept.
     pub version: String,
+    /// Whether DEBUG questions of strangers are answered, without what connections could be taken over with.
+    /// Servers say yes, so that `rxdebug` lists what they have; clients no.
+    pub debug_for_all: bool,
+    /// Addresses that DEBUG tells as much as this machine: everything.
+    pub monitors: Vec<IpAddr>,
+    /// Whether nobody can send here who may not, and addresses are made up by the shell, as between processes of
+    /// one machine: then they are believed.
+    pub private: bool,
 }
 
 impl Default for Config {
-    /// Dead after 30 s, no other limits; 64 MiB a call and 1 GiB in all for receiving.
+    /// Dead after 30 s, no other limits; 64 MiB a call and 1 GiB in all for what peers cause.
     ///
     /// 64 MiB is two bandwidth-delay products of 1 Gbit/s at 250 ms.
     fn default() -> Self {
@@ -59,7 +69,7 @@ impl Default for Config {
             idle_limit: None,
             hard_limit: None,
             receive_window_max: 64 << 20,
-            receive_memory_max: 1 << 30,
+            memory_max: 1 << 30,
             send_buffer: 2 << 20,
             server_connections_max: 100_000,
             datagram_max: 65_507,
@@ -69,6 +79,9 @@ impl Default for Config {
             classic_window: 255,
             nat_keepalive: None,
             version: concat!("afar ", env!("CARGO_PKG_VERSION")).to_owned(),
+            debug_for_all: false,
+            monitors: Vec::new(),
+            private: false,
         }
     }
 }

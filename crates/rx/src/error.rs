@@ -102,6 +102,10 @@ pub enum CallError {
     /// The peer broke the protocol.
     #[error("the peer broke the Rx protocol")]
     Protocol,
+    /// The path drops packets of the size this call's were cut to, and packets that have their number
+    /// cannot be cut again. The same call, made once more, uses smaller ones.
+    #[error("the path to the peer drops packets as large as this call's")]
+    TooLarge,
     /// This side gave the call up with that code.
     #[error("cancelled with {0}")]
     Cancelled(AbortCode),
@@ -125,6 +129,7 @@ impl CallError {
             Self::Dead | Self::Unreachable(_) => AbortCode::RX_CALL_DEAD,
             Self::TimedOut => AbortCode::RX_CALL_TIMEOUT,
             Self::Protocol => AbortCode::RX_PROTOCOL_ERROR,
+            Self::TooLarge => AbortCode::RX_MSGSIZE,
             Self::UnexpectedEnd => AbortCode::RX_EOF,
             Self::TooLong => AbortCode::RXGEN_CC_UNMARSHAL,
             Self::Closed => AbortCode::RX_USER_ABORT,

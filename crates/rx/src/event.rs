@@ -1,6 +1,6 @@
 //! What goes in and out of an endpoint besides packets.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -24,6 +24,8 @@ pub enum Ecn {
 pub struct Transmit {
     /// Where to send.
     pub destination: SocketAddr,
+    /// Our address to send from, where there may be several; `None` leaves it to the system.
+    pub source: Option<IpAddr>,
     /// The ECN field to send with.
     pub ecn: Option<Ecn>,
     /// Octets in the buffer.
@@ -43,21 +45,25 @@ pub struct Service {
     pub name: &'static str,
     /// How many of its calls may be in the application's hands; further ones wait, then get VBUSY.
     pub max_calls: usize,
-    /// How long a call may go without progress of the application; `None` is for ever.
+    /// How long a client may leave a call without bringing, or taking, any of its data; `None` is for
+    /// ever. It gains all its time back with every 32 KiB, so that a slow client is no idle one. Users have
+    /// twice as long, administrators ten times.
     pub idle_limit: Option<Duration>,
-    /// Whether a new peer is pinged before its first call runs, as OpenAFS's file server does.
+    /// Whether a call runs only when its client has proved that it receives, as at OpenAFS's file server. For what
+    /// costs much or has the server ask the client; of other services only the reply waits for that, if it is
+    /// long.
     pub check_reach: bool,
 }
 
 impl Service {
-    /// A service with the defaults: 4,096 calls at a time, no idle limit, no reach check.
+    /// A service with the defaults: 4,096 calls at a time, a minute for idle clients, no reach check.
     #[must_use]
     pub const fn new(id: ServiceId, name: &'static str) -> Self {
         Self {
             id,
             name,
             max_calls: 4096,
-            idle_limit: None,
+            idle_limit: Some(Duration::from_secs(60)),
             check_reach: false,
         }
     }
@@ -91,6 +97,14 @@ pub enum Event {
     /// A connection on which [`Endpoint::start_call`](crate::Endpoint::start_call) found no channel
     /// free has one.
     ChannelFree(ConnectionId),
+    /// The path to a peer proved to drop packets as large as Rx has always sent. Smaller ones are sent
+    /// from now on.
+    Narrow {
+        /// The peer's address.
+        peer: SocketAddr,
+        /// The largest UDP payload that gets through, in bytes.
+        size: usize,
+    },
 }
 
 /// What a read gave.

@@ -12,6 +12,7 @@
 //!
 //! - [`packet`]: headers, acknowledgements, jumbograms, debug answers on the wire
 //! - `endpoint`: which connection a packet belongs to; services; timers; what to send next
+//! - `addresses`: who has proved to receive at an address, and what others may be sent
 //! - `connection`: four channels, call numbers, serials, security
 //! - `call`: one call's two byte streams, sending and receiving
 //! - `peer`: the path to an address: RTT, congestion, pacing, MTU, capabilities
@@ -22,6 +23,7 @@
     allow(clippy::cast_possible_truncation, reason = "tests build small packets")
 )]
 
+mod addresses;
 mod arena;
 mod call;
 mod config;
@@ -31,6 +33,7 @@ mod error;
 mod event;
 pub mod packet;
 mod peer;
+mod random;
 pub mod security;
 mod stats;
 mod types;

@@ -61,6 +61,21 @@ impl std::fmt::Display for Identity {
     }
 }
 
+/// What is told of a connection's security by DEBUG, in the terms of OpenAFS's classes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SecurityStatus {
+    /// The kind: 1 is rxnull, 3 rxkad.
+    pub kind: u8,
+    /// The level, of rxkad: 0 clear, 1 auth, 2 crypt.
+    pub level: u8,
+    /// Whether the client has proved who it is.
+    pub authenticated: bool,
+    /// Whether headers carry checksums.
+    pub checksums: bool,
+    /// When that ends, in seconds since 1970; 0 is unknown.
+    pub expires: u32,
+}
+
 /// One packet to seal, in place.
 #[derive(Debug)]
 pub struct Sealing<'a> {
@@ -82,6 +97,17 @@ pub trait PacketSecurity: Debug + Send {
         false
     }
 
+    /// Whether a packet that can be opened was sealed by who holds the connection's key, but for a chance
+    /// far too small to try. A checksum of 16 bits alone is none.
+    fn authenticates(&self) -> bool {
+        false
+    }
+
+    /// What is told of it by DEBUG.
+    fn status(&self) -> SecurityStatus {
+        SecurityStatus::default()
+    }
+
     /// Octets of the sealed body of a payload so long: no more than [`overhead`](Self::overhead)
     /// above it.
     fn sealed_len(&self, payload: usize) -> usize;
@@ -99,7 +125,7 @@ pub trait PacketSecurity: Debug + Send {
     /// Opens one packet and gives its plain payload.
     ///
     /// # Errors
-    /// The code to abort the connection with.
+    /// What is wrong with it, for the log. It is dropped: anybody can send one.
     fn open(&mut self, header: &Header, body: Bytes) -> Result<Bytes, AbortCode>;
 }
 
@@ -161,6 +187,13 @@ impl PacketSecurity for RxNull {
 
     fn is_transparent(&self) -> bool {
         true
+    }
+
+    fn status(&self) -> SecurityStatus {
+        SecurityStatus {
+            kind: 1,
+            ..SecurityStatus::default()
+        }
     }
 
     fn sealed_len(&self, payload: usize) -> usize {

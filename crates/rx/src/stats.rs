@@ -38,6 +38,14 @@ pub struct Stats {
     pub unmatched: u64,
     /// Packets that broke a rule: acknowledged what was not sent, outside the window, wrong direction.
     pub violations: u64,
+    /// Packets of connections that came from another address than the connection's peer, and were dropped.
+    pub elsewhere: u64,
+    /// DATA packets that their security class did not open, and were dropped.
+    pub unsealed: u64,
+    /// Connections whose client went on from another address.
+    pub moved: u64,
+    /// Packets not sent because their address had not answered yet.
+    pub unproved: u64,
     /// New connections or calls refused because a limit was reached.
     pub refused: u64,
     /// Calls begun by this side.
@@ -50,12 +58,18 @@ pub struct Stats {
     pub calls_completed: u64,
     /// Calls that ended otherwise.
     pub calls_failed: u64,
-    /// ABORT packets held back by the rate limit.
-    pub aborts_limited: u64,
+    /// Answers that belong to no call held back by the rate limits.
+    pub answers_limited: u64,
     /// RTT samples taken.
     pub rtt_samples: u64,
     /// Octets of payload now held for reading by applications and out of order.
     pub receive_memory: u64,
+    /// Bytes that all calls of peers count for, of [`Config::memory_max`](crate::Config::memory_max).
+    pub memory: u64,
+    /// Bytes of packets that are held back until their connection has proved who it is.
+    pub held_back: u64,
+    /// Calls of clients that were ended because they did not get on, or to make room for others.
+    pub calls_evicted: u64,
 }
 
 /// What is known of the path to one peer.

@@ -59,6 +59,18 @@ pub(crate) struct Key {
     pub(crate) generation: u32,
 }
 
+impl Key {
+    /// Before and behind all others, for ranges.
+    pub(crate) const LEAST: Self = Self {
+        slot: 0,
+        generation: 0,
+    };
+    pub(crate) const MOST: Self = Self {
+        slot: u32::MAX,
+        generation: u32::MAX,
+    };
+}
+
 impl fmt::Debug for ConnectionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "connection {}.{}", self.0.slot, self.0.generation)

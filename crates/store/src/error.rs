@@ -96,6 +96,17 @@ pub enum StoreError {
         /// What was found.
         what: String,
     },
+    /// A page of the database is damaged, so it is not read.
+    #[error(
+        "partition {}: {what}; put its meta/ back from a copy, or move its volumes here from dumps",
+        .partition.display()
+    )]
+    Damaged {
+        /// Where the partition is.
+        partition: PathBuf,
+        /// The file and the page.
+        what: String,
+    },
     /// A directory's pages are damaged.
     #[error("directory {vnode}: {source}")]
     Directory {

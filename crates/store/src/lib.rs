@@ -62,5 +62,6 @@ pub use vnode::{
     StoreOptions, StoredRecord, VnodeStatus,
 };
 pub use volume::{
-    MAX_VOLUME_NAME, NewClone, NewVolume, Volume, VolumeChange, VolumeState, VolumeSummary,
+    MAX_VOLUME_NAME, NewClone, NewVolume, RemovedVolume, Volume, VolumeChange, VolumeState,
+    VolumeSummary,
 };

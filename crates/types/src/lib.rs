@@ -20,6 +20,7 @@ mod rights;
 mod rpc_stats;
 mod statistics;
 mod status;
+mod ubik;
 mod uuid;
 mod vldb;
 mod volser;
@@ -43,6 +44,7 @@ pub use rights::{Rights, RightsError};
 pub use rpc_stats::{RpcStat, RpcStatWords, RpcTimes, RxTime};
 pub use statistics::{AfsVolumeInfo, ViceDisk, ViceStatistics, ViceStatistics64, VolumeInfo};
 pub use status::{CallBack, CallBackType, FetchStatus, FileType, StoreStatus, VolSync};
+pub use ubik::{UbikDebug, UbikPeer, UbikState, UbikVersion};
 pub use uuid::{AfsUuid, UuidError};
 pub use vldb::{
     AddrsU, Chain, EntryError, FormError, ListAddrByAttributes, ListByAttributes, NvldbEntries,

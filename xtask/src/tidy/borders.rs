@@ -18,7 +18,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "cell",
         &["rpc", "net", "rx", "security", "dir", "types", "xdr"],
     ),
-    ("store", &["dir", "types"]),
+    ("lmdb", &[]),
+    ("store", &["dir", "lmdb", "types"]),
     (
         "fileserver",
         &[
@@ -34,7 +35,16 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     (
         "dbserver",
-        &["login", "cell", "rpc", "net", "types", "xdr", "telemetry"],
+        &[
+            "lmdb",
+            "login",
+            "cell",
+            "rpc",
+            "net",
+            "types",
+            "xdr",
+            "telemetry",
+        ],
     ),
     ("cache", &["cell", "rpc", "dir", "types", "telemetry"]),
     ("fuse", &["cache", "types"]),

@@ -40,7 +40,9 @@ pub struct RestoreOptions {
     pub id: Option<VolumeId>,
     /// Its read-write volume's id, if that is another one.
     pub parent: Option<VolumeId>,
-    /// A volume that is there goes first; else an incremental dump is brought into it.
+    /// What a volume that is there has goes; else an incremental dump is brought into it. With a server of
+    /// afar the dump is to be a full one then, and what goes stays until all of it has come; with others the
+    /// volume is removed first.
     pub full: bool,
     /// It does not come on line.
     pub offline: bool,
@@ -211,7 +213,8 @@ impl Vos {
     ) -> Result<(TransactionId, VolserStatus), Failure> {
         let Restoring { id, to, .. } = *restoring;
         let mut status = VolserStatus::default();
-        if options.full {
+        // A server of afar takes the place of what it has when the dump is there as a whole and sound.
+        if options.full && !self.servers.is_afar(to.server).await {
             let how = Removing {
                 what: Some("the previous"),
                 status: true,

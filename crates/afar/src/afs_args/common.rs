@@ -9,10 +9,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use afar_admin::{Security, Servers, VL_PORT};
+use afar_admin::{LocalServers, Security, Servers, VL_PORT};
 use afar_cell::{Client, Config};
 use afar_net::Endpoint;
-use afar_security::{Level, rxkad};
+use afar_security::{KeyRing, Level, rxkad};
 use afar_types::CellName;
 use anyhow::{Context, ensure};
 use clap::Args;
@@ -135,7 +135,7 @@ pub(crate) fn run(
             }
         };
         // The last acknowledgement leaves too: without it the server keeps the call for a while.
-        session.servers.endpoint().shutdown().await;
+        session.servers.shutdown().await;
         result
     })
 }
@@ -152,15 +152,14 @@ async fn open(common: &Common) -> anyhow::Result<Servers> {
     if named.is_none()
         && let Some(local) = local(common)
     {
-        let endpoint = local.endpoint(net)?;
-        return Ok(Servers::new(
-            endpoint,
-            &local.entry.servers,
-            Security::none(),
-        ));
+        let sockets = local.endpoint(net.clone())?;
+        let security = beside(common, &local).await?;
+        let servers = local.entry.servers.clone();
+        let sockets = LocalServers::new(sockets, move |address| local.serves(address));
+        let endpoint = bind(net)?;
+        return Ok(Servers::beside(endpoint, &servers, security, Some(sockets)));
     }
-    let any = ([0, 0, 0, 0], 0).into();
-    let endpoint = Endpoint::bind(any, net).context("cannot open a UDP socket")?;
+    let endpoint = bind(net)?;
     let addresses = database_servers(common, &endpoint).await?;
     let security = if common.noauth {
         Security::none()
@@ -170,6 +169,22 @@ async fn open(common: &Common) -> anyhow::Result<Servers> {
         of_user(common).await?
     };
     Ok(Servers::new(endpoint, &addresses, security))
+}
+
+fn bind(net: afar_net::Config) -> anyhow::Result<Endpoint> {
+    let any = ([0, 0, 0, 0], 0).into();
+    Endpoint::bind(any, net).context("cannot open a UDP socket")
+}
+
+/// Who we are to the cell's servers that are not behind the sockets of this one: the cell itself, if we
+/// may read the keys that this one has.
+async fn beside(common: &Common, local: &LocalCell) -> anyhow::Result<Security> {
+    for path in &local.server.keys {
+        if let Ok(keys) = open_keys(path) {
+            return printed(common, keys);
+        }
+    }
+    of_user(common).await
 }
 
 /// How much of a call is protected. What concerns users is always encrypted, as by OpenAFS's `pts`;
@@ -197,7 +212,11 @@ fn of_keys(common: &Common, named: Option<PathBuf>) -> anyhow::Result<Security> 
          directory of its KeyFileExt with -config",
         path.display()
     );
-    let printed = Printed::new(None, open_keys(&path)?, Level::Crypt);
+    printed(common, open_keys(&path)?)
+}
+
+fn printed(common: &Common, keys: KeyRing) -> anyhow::Result<Security> {
+    let printed = Printed::new(None, keys, Level::Crypt);
     Ok(Security::new(
         printed.class(Level::Crypt)?,
         printed.class(level(common))?,

@@ -77,6 +77,8 @@ pub(crate) struct Config {
     pub(crate) listen: Listen,
     /// Addresses clients are told of.
     pub(crate) addresses: Vec<Ipv4Addr>,
+    /// Addresses that `rxdebug` tells everything.
+    pub(crate) monitors: Vec<IpAddr>,
     /// What is logged.
     pub(crate) log: LogFilter,
     /// Whether everybody is an administrator.
@@ -99,6 +101,9 @@ pub(crate) struct Config {
     pub(crate) net: Net,
     /// Partitions by letter.
     pub(crate) partition: BTreeMap<String, Partition>,
+    /// The file it was read from.
+    #[serde(skip)]
+    pub(crate) file: Option<PathBuf>,
 }
 
 macro_rules! with_default {
@@ -146,6 +151,14 @@ with_default! {
 with_default! {
     /// Octets of a socket buffer.
     BufferSize(u32) = 8 << 20
+}
+with_default! {
+    /// Bytes that clients may make the servers keep.
+    Memory(u64) = default_memory()
+}
+with_default! {
+    /// Seconds a client may leave a call alone.
+    IdleLimit(u32) = 60
 }
 with_default! {
     /// Seconds a volume transaction may be idle.
@@ -196,6 +209,33 @@ pub(crate) struct Net {
     pub(crate) receive_buffer: BufferSize,
     /// Octets.
     pub(crate) send_buffer: BufferSize,
+    /// Bytes in memory for what clients cause.
+    pub(crate) memory: Memory,
+    /// Seconds a client may leave a call alone.
+    pub(crate) idle_seconds: IdleLimit,
+}
+
+impl Net {
+    /// Bytes of the memory for a role's clients. Files and volumes are most of it; the others' answers
+    /// are small.
+    pub(crate) const fn memory_of(&self, role: Role) -> u64 {
+        let sixteenths = match role {
+            Role::File => 8,
+            Role::Vol => 3,
+            Role::Vl | Role::Pt => 2,
+            Role::Bos => 1,
+        };
+        self.memory.0 / 16 * sixteenths
+    }
+}
+
+/// An eighth of the machine's memory, from 64 to 512 MiB.
+fn default_memory() -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let kib = total.and_then(|total| total.trim().trim_end_matches(" kB").parse::<u64>().ok());
+    let bytes = kib.unwrap_or_default() << 10;
+    (bytes / 8).clamp(64 << 20, 512 << 20)
 }
 
 /// A partition.
@@ -242,7 +282,9 @@ impl Config {
                 path.display()
             )
         })?;
-        Self::parse(&text).with_context(|| format!("{}", path.display()))
+        let mut config = Self::parse(&text).with_context(|| format!("{}", path.display()))?;
+        config.file = Some(path.to_owned());
+        Ok(config)
     }
 
     /// Understands the text of a file and checks what it says.
@@ -323,6 +365,8 @@ impl Config {
         ] {
             within(name, size.0, 64 << 10, 1 << 30)?;
         }
+        within("net.memory", self.net.memory.0, 64 << 20, 1 << 40)?;
+        within("net.idle_seconds", self.net.idle_seconds.0, 10, 86_400)?;
         let elsewhere = |role, peers: &Peers, section| {
             ensure!(
                 peers.servers.is_empty() || !self.has(role),

@@ -85,6 +85,12 @@ pub(crate) const KEYS: &[Key] = &[
          on, or if that is 0.0.0.0 all of the machine's but loopback.",
     ),
     key(
+        "monitors",
+        "addresses",
+        "Hosts that are told everything when they ask what a server is doing (rxdebug), as this machine is. Others are \
+         not told with what numbers connections could be taken over.",
+    ),
+    key(
         "log",
         "off, error, warn, info, debug, trace; or by part, such as \"info,afar_rx=debug\"",
         "What is logged, to standard error, where systemd's journal takes it. The part audit tells \
@@ -242,6 +248,20 @@ pub(crate) const KEYS: &[Key] = &[
         "net.send_buffer",
         "65536 to 1073741824 octets",
         "What a UDP socket holds until it is sent; the kernel's limit is net.core.wmem_max.",
+    ),
+    key(
+        "net.memory",
+        "67108864 to 1099511627776 bytes",
+        "What all clients together can make the servers keep in memory: data that they have not taken \
+         or that is not read yet, calls, connections. Beyond, reading from the store stops, windows \
+         become small, and calls wait or get VBUSY. One address, or user, gets a part of what is free. \
+         By default an eighth of the machine's memory, 512 MiB at most.",
+    ),
+    key(
+        "net.idle_seconds",
+        "10 to 86400",
+        "How long a client may leave a call without bringing, or taking, 32 KiB of data or the rest. \
+         Then the call ends. Users have twice as long, administrators ten times.",
     ),
     key(
         "partition.X.path",

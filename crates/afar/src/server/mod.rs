@@ -79,6 +79,10 @@ pub(crate) struct ServerArgs {
     /// Let everybody who reaches this server administer it: for tests, in a network of their own
     #[arg(long)]
     insecure_noauth: bool,
+    /// Go back to the last copy of a damaged database of locations (vl) or of users and groups (pt),
+    /// and end; the server must not run
+    #[arg(long, value_name = "DATABASE", value_parser = ["vl", "pt"])]
+    restore: Option<String>,
     /// Options of OpenAFS's fileserver, such as `-p 128 -busyat 600`; each is answered with what
     /// takes its place
     #[arg(
@@ -91,7 +95,11 @@ pub(crate) struct ServerArgs {
 
 /// Serves until told to stop.
 pub(crate) fn run(args: &ServerArgs) -> anyhow::Result<ExitCode> {
+    crate::private::files();
     let mut config = Config::read(&args.config)?;
+    if let Some(service) = &args.restore {
+        return process::restore(&config, service);
+    }
     config.insecure_noauth |= args.insecure_noauth;
     start_log(&config.log.0)?;
     for remark in old_options::apply(&args.old, &mut config)? {

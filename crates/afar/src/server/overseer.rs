@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use afar_net::AbortCode;
-use afar_rpc::{Caller, bozo};
+use afar_rpc::{Caller, DownloadSink, bozo};
 use afar_types::{BozoState, BozoStatus, BozoText, BozoTime, UnixTime};
 
 use super::config::Role;
@@ -20,6 +20,9 @@ const END_OF_USERS: AbortCode = AbortCode(1);
 /// BOZO: only for administrators.
 const BZACCESS: AbortCode = AbortCode(39_430);
 
+/// ENOENT: there is no such log.
+const NO_LOG: AbortCode = AbortCode(2);
+
 /// The status of a server.
 #[derive(Debug)]
 pub(super) struct Overseer {
@@ -28,6 +31,8 @@ pub(super) struct Overseer {
     database_hosts: Vec<String>,
     instances: Vec<Instance>,
     started: UnixTime,
+    /// When the program was installed.
+    installed: UnixTime,
 }
 
 /// What the overseer of OpenAFS calls a process, or a group of them.
@@ -73,6 +78,7 @@ impl Overseer {
             database_hosts,
             instances,
             started: UnixTime::from(SystemTime::now()),
+            installed: installed(),
         }
     }
 
@@ -83,6 +89,12 @@ impl Overseer {
             .find(|instance| instance.name.as_bytes() == name.as_bytes());
         found.ok_or(BZNOENT)
     }
+}
+
+/// When this program was put where it is; 0 if that is not known.
+fn installed() -> UnixTime {
+    let program = std::env::current_exe().and_then(|path| path.metadata()?.modified());
+    program.map_or(UnixTime(0), UnixTime::from)
 }
 
 /// The element a client asks for by number.
@@ -186,6 +198,40 @@ impl bozo::Service for Overseer {
     ) -> Result<bozo::get_cell_host::Reply, AbortCode> {
         Ok(bozo::get_cell_host::Reply {
             name: text(nth(&self.database_hosts, request.number)?)?,
+        })
+    }
+
+    async fn get_dates(
+        &self,
+        _: &Caller,
+        request: bozo::get_dates::Request,
+    ) -> Result<bozo::get_dates::Reply, AbortCode> {
+        let path = request.path.as_bytes();
+        let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+        let mut programs = self
+            .instances
+            .iter()
+            .flat_map(|instance| &instance.programs);
+        // All of them are this one; none is kept of earlier ones.
+        let is_ours = programs.any(|program| program.as_bytes() == name) || name == b"bosserver";
+        Ok(bozo::get_dates::Reply {
+            new_time: if is_ours { self.installed } else { UnixTime(0) },
+            bak_time: UnixTime(0),
+            old_time: UnixTime(0),
+        })
+    }
+
+    async fn get_log(
+        &self,
+        caller: &Caller,
+        _: bozo::get_log::Request,
+        _: &mut DownloadSink<'_>,
+    ) -> Result<bozo::get_log::Reply, AbortCode> {
+        // What is logged goes to standard error, which no file here has.
+        Err(if caller.identity.is_superuser() {
+            NO_LOG
+        } else {
+            BZACCESS
         })
     }
 

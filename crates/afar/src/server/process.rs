@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use afar_dbserver::kv::{Database, Options};
-use afar_dbserver::pr::{ProtectionConfig, ProtectionServer};
+use afar_dbserver::kv::{Database, DbError, Options};
+use afar_dbserver::pr::{PrError, ProtectionConfig, ProtectionServer};
 use afar_dbserver::vl::{LocationConfig, LocationServer};
+use afar_dbserver::vote::VoteServer;
 use afar_fileserver::hosts::{Hosts, HostsConfig};
 use afar_fileserver::protection::Protection;
 use afar_fileserver::registration;
@@ -16,7 +18,7 @@ use afar_fileserver::server::FileServer;
 use afar_fileserver::volser::{VolserConfig, VolumeServer};
 use afar_fileserver::volumes::Volumes;
 use afar_net::{Endpoint, Service};
-use afar_rpc::{afsvol, bozo, pr, rxafs, vl};
+use afar_rpc::{afsvol, bozo, pr, rxafs, vl, vote};
 use afar_store::Partition;
 use afar_types::{AfsUuid, CellName, PartitionId};
 use anyhow::Context;
@@ -30,12 +32,17 @@ use super::identity;
 use super::login::Login;
 use super::overseer::Overseer;
 use super::peers::Peers;
-use super::security::Security;
-use super::sockets::{Opener, RunDir, Sockets, addresses};
-use crate::local_cell;
+use super::security::{self, Security};
+use super::sockets::{Opener, RunDir, Sockets, addresses, own_addresses};
+use crate::local_cell::{self, LocalServer};
+use crate::{output, private};
 
 /// Where hosts and promises are kept between a stop and the next start.
 const CALLBACKS: &str = "callbacks";
+/// What is in the data directory.
+const DATA: [&str; 5] = ["vl", "pt", "uuid", "KeyFileExt", CALLBACKS];
+/// What is in a partition's directory.
+const PARTITION: [&str; 4] = ["format", "lock", "meta", "seg"];
 /// How long running calls have when the server stops.
 const STOP_LIMIT: Duration = Duration::from_secs(10);
 
@@ -55,6 +62,8 @@ pub(super) struct Process {
     addresses: Vec<Ipv4Addr>,
     files: Option<Files>,
     background: JoinSet<()>,
+    /// What is damaged, and not served.
+    refused: Vec<String>,
 }
 
 /// What a file server keeps.
@@ -79,9 +88,18 @@ impl Process {
             None => local_cell::run_dir(&cell)?,
         };
         let run = RunDir::take(&run)?;
+        private::files();
         let data = config.data.0.clone();
         std::fs::create_dir_all(&data)
-            .with_context(|| format!("cannot make the data directory {}", data.display()))?;
+            .and_then(|()| private::mend(&data, &DATA))
+            .with_context(|| format!("cannot use the data directory {}", data.display()))?;
+        let addresses = addresses(&config)?;
+        LocalServer {
+            addresses: own_addresses(&config, &addresses),
+            keys: security::key_files(&config),
+        }
+        .write(&run.path)
+        .with_context(|| format!("cannot write to {}", run.path.display()))?;
         let security = Arc::new(Security::open(&config)?);
         let mut opener = Opener::new(&config, &run.path)?;
         let mut sockets = BTreeMap::new();
@@ -96,7 +114,6 @@ impl Process {
         } else {
             client_endpoint(&config)?
         };
-        let addresses = addresses(&config)?;
         let listen = listen(&config, &addresses);
         let peers = async |role, elsewhere: &config::Peers| {
             if config.has(role) {
@@ -118,8 +135,12 @@ impl Process {
             home,
             files: None,
             background: JoinSet::new(),
+            refused: Vec::new(),
         };
-        process.serve_databases(&data).await?;
+        let served = process.serve_location(&data);
+        process.go_on_without("vl", served)?;
+        let served = process.serve_protection(&data).await;
+        process.go_on_without("pt", served)?;
         if process.config.has(Role::File) {
             process.serve_files(&data, &protection)?;
         }
@@ -156,42 +177,93 @@ impl Process {
         Ok(())
     }
 
-    async fn serve_databases(&mut self, data: &Path) -> anyhow::Result<()> {
-        if let Some(sockets) = self.sockets.get(&Role::Vl) {
-            let database = self.database(data, "vl")?;
-            let server = LocationServer::open(database, LocationConfig::default())?;
-            let server = Arc::new(server);
-            sockets.serve(
-                Service::new(vl::SERVICE, vl::NAME),
-                self.security.public(Role::Vl),
-                |_, identity| vl::Server::shared(&server, identity),
-            );
-        }
-        if let Some(sockets) = self.sockets.get(&Role::Pt) {
-            let database = self.database(data, "pt")?;
-            let mut local_realms = self.config.security.realms.clone();
-            local_realms.push(self.cell.to_string());
-            let config = ProtectionConfig {
-                local_realms,
-                ..ProtectionConfig::default()
-            };
-            let server = Arc::new(ProtectionServer::open(database, config).await?);
-            sockets.serve(
-                Service::new(pr::SERVICE, pr::NAME),
-                self.security.public(Role::Pt),
-                |_, identity| pr::Server::shared(&server, identity),
-            );
-            let login = Login {
-                cell: &self.cell,
-                config: &self.config,
-                security: &self.security,
-                listen: self.listen(),
-                run: &self.run.path,
-            };
-            let served = login.serve(server, sockets, &mut self.background);
-            served.await?;
-        }
+    fn serve_location(&self, data: &Path) -> anyhow::Result<()> {
+        let Some(sockets) = self.sockets.get(&Role::Vl) else {
+            return Ok(());
+        };
+        let database = self.database(data, "vl")?;
+        self.serve_votes(Role::Vl, sockets, &database);
+        let server = LocationServer::open(database, LocationConfig::default())?;
+        let server = Arc::new(server);
+        sockets.serve(
+            Service::new(vl::SERVICE, vl::NAME),
+            self.security.public(Role::Vl),
+            |_, identity| vl::Server::shared(&server, identity),
+        );
         Ok(())
+    }
+
+    async fn serve_protection(&mut self, data: &Path) -> anyhow::Result<()> {
+        let Some(sockets) = self.sockets.get(&Role::Pt) else {
+            return Ok(());
+        };
+        let database = self.database(data, "pt")?;
+        self.serve_votes(Role::Pt, sockets, &database);
+        let mut local_realms = self.config.security.realms.clone();
+        local_realms.push(self.cell.to_string());
+        let config = ProtectionConfig {
+            local_realms,
+            ..ProtectionConfig::default()
+        };
+        let server = Arc::new(ProtectionServer::open(database, config).await?);
+        sockets.serve(
+            Service::new(pr::SERVICE, pr::NAME),
+            self.security.public(Role::Pt),
+            |_, identity| pr::Server::shared(&server, identity),
+        );
+        let login = Login {
+            cell: &self.cell,
+            config: &self.config,
+            security: &self.security,
+            listen: self.listen(),
+            run: &self.run.path,
+        };
+        let served = login.serve(server, sockets, &mut self.background);
+        served.await
+    }
+
+    /// Tells `udebug` of a database.
+    fn serve_votes(&self, role: Role, sockets: &Sockets, database: &Database) {
+        let server = Arc::new(VoteServer::new(database.clone(), self.addresses.clone()));
+        sockets.serve(
+            Service::new(vote::SERVICE, vote::NAME),
+            self.security.public(role),
+            |_, identity| vote::Server::shared(&server, identity),
+        );
+    }
+
+    /// Goes on without the service of a database that is damaged. Other errors are for who starts the
+    /// server to mend.
+    fn go_on_without(&mut self, service: &str, served: anyhow::Result<()>) -> anyhow::Result<()> {
+        let Err(error) = served else {
+            return Ok(());
+        };
+        if !is_damaged(&error) {
+            return Err(error);
+        }
+        let back = self.way_back(service);
+        tracing::error!("the database {service} is damaged and not served: {error:#}; {back}");
+        self.refused.push(service.to_owned());
+        Ok(())
+    }
+
+    /// What to do about a damaged database.
+    fn way_back(&self, service: &str) -> String {
+        let dir = self.config.data.0.join(service);
+        let Some(made) = Database::copy_made(&dir) else {
+            return format!(
+                "there is no whole copy of it: put {} back from a backup",
+                dir.display()
+            );
+        };
+        let file = self.config.file.as_deref();
+        let file = file.unwrap_or_else(|| Path::new(config::DEFAULT_PATH));
+        let age = made.elapsed().unwrap_or_default().as_secs();
+        format!(
+            "to go back to the copy of {age} s ago, stop the server and run: afar server --config {} \
+             --restore {service}",
+            file.display()
+        )
     }
 
     /// The rows of a service, this server's alone or agreed through etcd.
@@ -244,6 +316,7 @@ impl Process {
         let sockets = &self.sockets[&Role::File];
         let service = Service {
             max_calls: self.config.files.max_calls.0 as usize,
+            check_reach: true,
             ..Service::new(rxafs::SERVICE, rxafs::NAME)
         };
         sockets.serve(service, self.security.public(Role::File), |at, identity| {
@@ -258,7 +331,10 @@ impl Process {
             self.volser_config(),
         ));
         sockets.serve(
-            Service::new(afsvol::SERVICE, afsvol::NAME),
+            Service {
+                check_reach: true,
+                ..Service::new(afsvol::SERVICE, afsvol::NAME)
+            },
             self.security.public(Role::Vol),
             |_, identity| afsvol::Server::shared(&server, identity),
         );
@@ -272,32 +348,53 @@ impl Process {
     }
 
     fn volser_config(&self) -> VolserConfig {
-        let mut own = self.addresses.clone();
-        own.push(Ipv4Addr::LOCALHOST);
+        let own = own_addresses(&self.config, &self.addresses).into_iter();
+        let own = own.filter_map(|address| match address {
+            IpAddr::V4(address) => Some(address),
+            IpAddr::V6(_) => None,
+        });
         let idle = self.config.volumes.idle_seconds.0;
         let security = Arc::clone(&self.security);
         VolserConfig::default()
-            .home(own, self.home.clone())
+            .home(own.collect(), self.home.clone())
             .security(move || security.localauth(security.forward_level()))
             .restricted_query(self.config.volumes.restricted_query)
             .idle_limit(Duration::from_secs(idle.into()))
     }
 
-    fn open_partitions(&self) -> anyhow::Result<Vec<(PartitionId, Arc<Partition>)>> {
+    /// Opens the partitions that are not damaged.
+    fn open_partitions(&mut self) -> anyhow::Result<Vec<(PartitionId, Arc<Partition>)>> {
         let mut opened = Vec::new();
+        let mut first = None;
         for (id, partition) in self.config.partitions()? {
             let (path, options) = (&partition.path, partition.options()?);
             std::fs::create_dir_all(path)
-                .with_context(|| format!("cannot make {} for {id}", path.display()))?;
+                .and_then(|()| private::mend(path, &PARTITION))
+                .with_context(|| format!("cannot use {} for {id}", path.display()))?;
             let is_new = std::fs::read_dir(path)?.next().is_none();
             let partition = if is_new {
                 Partition::init(path, &options)
             } else {
                 Partition::open(path, &options)
             };
-            opened.push((id, Arc::new(partition.with_context(|| format!("{id}"))?)));
+            match partition {
+                Ok(partition) => opened.push((id, Arc::new(partition))),
+                Err(error) => {
+                    tracing::error!("{id} is not served: {error}");
+                    self.refused.push(id.to_string());
+                    first = first.or(Some((id, error)));
+                }
+            }
         }
-        Ok(opened)
+        match first {
+            // There is nothing to go on with.
+            Some((id, error))
+                if opened.is_empty() && self.config.roles.0.iter().all(is_of_files) =>
+            {
+                Err(error).with_context(|| format!("{id}"))
+            }
+            _ => Ok(opened),
+        }
     }
 
     /// Tells the location servers where this file server is, again until they know.
@@ -335,8 +432,23 @@ impl Process {
             text.push_str(&format!("{address} #{address}\n"));
         }
         let path = self.run.path.join(local_cell::CELLSERVDB);
-        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
+        private::write_public(&path, &text)
+            .with_context(|| format!("cannot write {}", path.display()))
     }
+}
+
+/// Whether a role serves what lies on partitions.
+fn is_of_files(role: &Role) -> bool {
+    matches!(role, Role::File | Role::Vol | Role::Bos)
+}
+
+/// Whether an error is of a database that is damaged.
+fn is_damaged(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        let of_rows = matches!(cause.downcast_ref(), Some(DbError::Damaged { .. }));
+        let of_users = cause.downcast_ref();
+        of_rows || matches!(of_users, Some(PrError::Database(DbError::Damaged { .. })))
+    })
 }
 
 /// An endpoint for questions to database servers elsewhere.
@@ -360,6 +472,10 @@ fn listen(config: &Config, addresses: &[Ipv4Addr]) -> IpAddr {
 impl Process {
     /// Makes the root volumes of a cell that has none.
     pub(super) async fn found_cell(&self) -> anyhow::Result<()> {
+        if !self.refused.is_empty() {
+            // It has them, where they cannot be seen now.
+            return Ok(());
+        }
         let location = self.location.location();
         let (Some(files), Some(location), Some(&address)) =
             (&self.files, location.first(), self.addresses.first())
@@ -368,4 +484,27 @@ impl Process {
         };
         found(&self.cell, &files.volumes, location, address).await
     }
+}
+
+/// Goes back to the copy of a service's database.
+pub(super) fn restore(config: &Config, service: &str) -> anyhow::Result<ExitCode> {
+    let run = match &config.run {
+        Some(run) => run.clone(),
+        None => local_cell::run_dir(&config.cell()?)?,
+    };
+    // No server uses the database as long as this is kept.
+    let _run = RunDir::take(&run)?;
+    let dir = config.data.0.join(service);
+    let made = Database::copy_made(&dir);
+    Database::restore(&dir)
+        .with_context(|| format!("cannot go back to the copy of {}", dir.display()))?;
+    let age = made
+        .and_then(|made| made.elapsed().ok())
+        .unwrap_or_default();
+    output::note(&format_args!(
+        "{} is as it was {} s ago; the damaged files are beside it, with names that end in .damaged",
+        dir.display(),
+        age.as_secs()
+    ));
+    Ok(ExitCode::SUCCESS)
 }

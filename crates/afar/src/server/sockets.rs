@@ -1,11 +1,10 @@
 //! The sockets of a server: UDP for everybody, Unix sockets for the administration on this machine.
 
 use std::collections::HashMap;
-use std::fs::{DirBuilder, File};
-use std::io;
+use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use afar_net::{Endpoint, Handler, Identity, Local, Service, Udp};
 use anyhow::{Context, bail};
@@ -14,6 +13,12 @@ use nix::ifaddrs::getifaddrs;
 
 use super::config::{Config, Role};
 use super::security::Public;
+use crate::private;
+
+/// What a connection of a client takes at most, with what is remembered of the path to it.
+const BYTES_PER_CONNECTION: u64 = 4 << 10;
+/// Connections that each role keeps in any case.
+const CONNECTIONS_LEAST: usize = 4096;
 
 /// Where one role is served.
 pub(super) struct Sockets {
@@ -21,6 +26,8 @@ pub(super) struct Sockets {
     pub(super) public: Endpoint,
     /// For who may enter the directory of sockets.
     pub(super) local: Endpoint,
+    /// How long a client may leave a call alone.
+    idle_limit: Duration,
 }
 
 impl Sockets {
@@ -28,14 +35,17 @@ impl Sockets {
     /// nothing is this one.
     pub(super) fn serve<H: Handler>(
         &self,
-        service: Service,
+        mut service: Service,
         public: Public,
         handler: impl Fn(&Endpoint, Identity) -> H,
     ) {
+        service.idle_limit = Some(self.idle_limit);
         let everybody = handler(&self.public, public.identity);
         self.public
             .serve_secured(service.clone(), public.classes, everybody);
         let administration = handler(&self.local, Identity::Superuser);
+        // As long as an administrator has elsewhere.
+        service.idle_limit = Some(10 * self.idle_limit);
         self.local.serve_with(service, administration);
     }
 }
@@ -71,6 +81,12 @@ impl<'c> Opener<'c> {
         net.receive_buffer = self.config.net.receive_buffer.0 as usize;
         net.send_buffer = self.config.net.send_buffer.0 as usize;
         net.hold = true;
+        net.rx.debug_for_all = true;
+        net.rx.monitors.clone_from(&self.config.monitors);
+        let memory = self.config.net.memory_of(role);
+        net.rx.memory_max = memory / 4 * 3;
+        net.rx.server_connections_max =
+            usize::try_from(memory / 4 / BYTES_PER_CONNECTION)?.max(CONNECTIONS_LEAST);
         let address = SocketAddr::new(self.config.listen.0, role.port());
         let udp = match self.given.remove(&role.port()) {
             Some(socket) => Udp::with_socket(socket, net.receive_buffer, net.send_buffer),
@@ -88,6 +104,7 @@ impl<'c> Opener<'c> {
         Ok(Sockets {
             public: Endpoint::with_socket(udp, net.clone())?,
             local: Endpoint::with_socket(local, net)?,
+            idle_limit: Duration::from_secs(self.config.net.idle_seconds.0.into()),
         })
     }
 }
@@ -102,15 +119,8 @@ impl RunDir {
     /// Makes the directory, and sees that no other server uses it.
     pub(super) fn take(path: &Path) -> anyhow::Result<Self> {
         let context = || format!("cannot use {} for sockets", path.display());
-        let parent = path.parent().with_context(context)?;
-        std::fs::create_dir_all(parent).with_context(context)?;
         // Others may enter, to read where the servers listen; the sockets themselves are ours.
-        match DirBuilder::new().mode(0o755).create(path) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                return Err(error).with_context(context);
-            }
-            _ => {}
-        }
+        private::public_dir(path).with_context(context)?;
         let lock = File::create(path.join("lock")).with_context(context)?;
         let lock = nix::fcntl::Flock::lock(lock, nix::fcntl::FlockArg::LockExclusiveNonblock);
         let Ok(lock) = lock else {
@@ -126,6 +136,29 @@ impl RunDir {
             _lock: lock,
         })
     }
+}
+
+/// The addresses at which this server, and no other one, is reached.
+pub(super) fn own_addresses(config: &Config, told: &[Ipv4Addr]) -> Vec<IpAddr> {
+    let mut own: Vec<IpAddr> = told.iter().copied().map(IpAddr::V4).collect();
+    let mut add = |address: IpAddr| {
+        if !own.contains(&address) {
+            own.push(address);
+        }
+    };
+    match config.listen.0 {
+        address if !address.is_unspecified() => add(address),
+        _ => {
+            add(Ipv4Addr::LOCALHOST.into());
+            for interface in getifaddrs().into_iter().flatten() {
+                let address = interface.address;
+                if let Some(address) = address.and_then(|a| a.as_sockaddr_in().map(|a| a.ip())) {
+                    add(address.into());
+                }
+            }
+        }
+    }
+    own
 }
 
 /// The addresses that clients are told.

@@ -46,6 +46,7 @@ pub(crate) struct UpArgs {
 /// Makes the cell if it is not there, and serves it until told to stop.
 pub(crate) fn run(args: &UpArgs) -> anyhow::Result<ExitCode> {
     let begun = Instant::now();
+    crate::private::files();
     let dir = match &args.dir {
         Some(dir) => dir.clone(),
         None => default_dir()?,

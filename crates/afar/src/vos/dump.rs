@@ -1,20 +1,25 @@
 //! `vos dump`, `restore` and `size`.
 
+use std::fmt::Display;
+use std::io::{BufReader, Cursor};
 use std::path::Path;
 
 use afar_admin::vos::words::parse_date;
 use afar_admin::vos::{
     DumpOptions, Location, Place, RestoreDate, RestoreOptions, base_name, is_name_valid,
 };
+use afar_store::dump::{DumpReader, Limits};
 use afar_types::{SiteFlags, UnixTime, VldbEntry, VolumeId, VolumeType};
 use serde_json::json as object;
-use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
 
 use super::args::{DumpArgs, RestoreArgs, SizeArgs};
 use super::change::{answer, has_no_suffix};
 use super::{Context, Outcome, Quit, err, json, out};
 
 const CANT_FIND: &str = "vos: can't find volume";
+/// Bytes of a dump in which its header is: two texts of at most 1024 and some words.
+const HEAD: u64 = 4096;
 /// What a dump ends with.
 const DUMP_END: [u8; 4] = 0x3A21_4B6E_u32.to_be_bytes();
 
@@ -225,8 +230,9 @@ impl Context<'_> {
             }),
             last_update: last_update.unwrap_or(RestoreDate::Dump),
         };
+        let replaces = full && options.id.is_some();
         self.session.stop_in_order();
-        self.restore_from(args.file.as_deref(), name, to, &options)
+        self.restore_from(args.file.as_deref(), name, to, &options, replaces)
             .await?;
         out!(
             "Restored volume {name} on {} {}\n",
@@ -283,24 +289,80 @@ impl Context<'_> {
         name: &str,
         to: Place,
         options: &RestoreOptions,
+        replaces: bool,
     ) -> Outcome {
         let restored = match path {
             None => {
+                let mut dump = begin(tokio::io::stdin(), replaces).await?;
                 self.told.begin(None);
-                let mut stdin = tokio::io::stdin();
-                self.vos.restore(name, to, options, &mut stdin).await
+                self.vos.restore(name, to, options, &mut dump).await
             }
             Some(path) => {
-                let mut file = open_dump(path).await?;
+                let file = open_dump(path).await?;
                 let length = file.metadata().await.ok().map(|data| data.len());
+                if replaces && !self.session.servers.is_afar(to.server).await {
+                    // Such a server removes the volume before it sees the dump.
+                    whole(path).await?;
+                }
+                let mut dump = begin(file, replaces).await?;
                 self.told.begin(length);
-                self.vos.restore(name, to, options, &mut file).await
+                self.vos.restore(name, to, options, &mut dump).await
             }
         };
         self.told.end();
         restored.map_err(|code| self.diagnose("restore", code, Quit::EXIT))?;
         Ok(())
     }
+}
+
+/// Begins to read a dump. One that is to take the place of a volume is refused here if it does not begin
+/// as one that can.
+async fn begin(
+    mut dump: impl AsyncRead + Unpin,
+    replaces: bool,
+) -> Result<impl AsyncRead + Unpin, Quit> {
+    let mut head = Vec::new();
+    if replaces {
+        let read = (&mut dump).take(HEAD).read_to_end(&mut head).await;
+        read.map_err(|error| {
+            err!("Could not read the dump: {error}\n");
+            Quit::EXIT
+        })?;
+        match DumpReader::new(&head[..], Limits::default()) {
+            Ok((_, header)) if header.is_incremental() => {
+                err!(
+                    "The dump has only what changed; it cannot take the place of the volume. Restore it \
+                     with -overwrite incremental\n"
+                );
+                return Err(Quit::EXIT);
+            }
+            Ok(_) => {}
+            Err(error) => return Err(damaged(&error)),
+        }
+    }
+    Ok(Cursor::new(head).chain(dump))
+}
+
+/// Goes through a dump, and refuses one that is damaged.
+async fn whole(path: &Path) -> Outcome {
+    let path = path.to_owned();
+    let checked = tokio::task::spawn_blocking(move || {
+        let file = std::fs::File::open(path)?;
+        let (mut dump, _) = DumpReader::new(BufReader::new(file), Limits::default())?;
+        dump.volume_header()?;
+        while dump.next_vnode()?.is_some() {}
+        dump.finish().map(drop).map_err(anyhow::Error::from)
+    });
+    match checked.await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => Err(damaged(&error)),
+        Err(error) => Err(damaged(&error)),
+    }
+}
+
+fn damaged(error: &dyn Display) -> Quit {
+    err!("The dump is damaged: {error}. The volume stays as it is\n");
+    Quit::EXIT
 }
 
 fn has_site(entry: &VldbEntry, kind: VolumeType) -> bool {

@@ -1,9 +1,10 @@
-//! A peer whose packets are written one by one, and that reads nothing.
+//! A peer whose packets are written one by one, and that takes nothing of what it asks for.
 
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
 use afar_net::ServiceId;
-use afar_rx::packet::{Flags, Header, PacketType};
+use afar_rx::packet::ack::{Ack, Reason};
+use afar_rx::packet::{Flags, HEADER_SIZE, Header, PacketType};
 use afar_rx::{CallNumber, Cid, Epoch, SecurityIndex};
 use afar_xdr::{Encode, to_bytes};
 
@@ -15,9 +16,14 @@ pub(crate) struct Raw {
 }
 
 impl Raw {
-    pub(crate) fn new(server: SocketAddr) -> Self {
+    /// One of a host with an address of its own: those of one address share what there is for it.
+    pub(crate) fn new(server: SocketAddr, host: u16) -> Self {
+        let [high, low] = host.to_be_bytes();
+        let address = Ipv4Addr::new(127, 32, high, low);
+        let socket = UdpSocket::bind((address, 0)).unwrap();
+        socket.set_nonblocking(true).unwrap();
         Self {
-            socket: UdpSocket::bind("127.0.0.1:0").unwrap(),
+            socket,
             server,
             epoch: Epoch(fastrand::u32(1..1 << 31)),
         }
@@ -41,8 +47,44 @@ impl Raw {
         };
         let mut datagram = header.encode().to_vec();
         datagram.extend_from_slice(request);
-        // What a full socket buffer loses is sent again later.
-        self.socket.send_to(&datagram, self.server).unwrap();
+        self.send(&datagram);
+    }
+
+    /// Answers what asks whether it is there, and drops the rest of what has come.
+    pub(crate) fn show_up(&self) {
+        let mut datagram = vec![0; 1 << 16];
+        while let Ok(size) = self.socket.recv(&mut datagram) {
+            let (Ok(header), Some(ack)) = (
+                Header::decode(&datagram[..size]),
+                datagram[..size].get(HEADER_SIZE..).and_then(Ack::decode),
+            ) else {
+                continue;
+            };
+            if header.packet_type != PacketType::Ack || ack.reason != Reason::Ping {
+                continue;
+            }
+            let header = Header {
+                serial: header.serial + 1,
+                flags: Flags::CLIENT_INITIATED,
+                ..header
+            };
+            let answer = Ack {
+                serial: header.serial - 1,
+                reason: Reason::PingResponse,
+                first: 1,
+                previous: 0,
+                extension: None,
+                ..ack
+            };
+            let mut datagram = header.encode().to_vec();
+            answer.encode(&mut datagram);
+            self.send(&datagram);
+        }
+    }
+
+    fn send(&self, datagram: &[u8]) {
+        // What a full socket buffer loses is sent again later, or not: it is no good client.
+        let _sent = self.socket.send_to(datagram, self.server);
     }
 }
 

@@ -1,14 +1,13 @@
 //! The directory of a cache: whose it is, and of which format.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-use super::{instances, slots};
+use super::{instances, private, slots, written};
 use crate::error::CacheError;
 
 /// What tells the format.
@@ -37,9 +36,8 @@ impl Directory {
             source,
         };
         // What it holds is for its owner only.
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
-        made.map_err(failed)?;
-        let mut options = OpenOptions::new();
+        private::make_dir(dir).map_err(failed)?;
+        let mut options = private::options();
         let options = options.read(true).write(true).create(true).truncate(false);
         let lock = options.open(dir.join(LOCK)).map_err(failed)?;
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
@@ -51,6 +49,7 @@ impl Directory {
             }
             Err(error) => return Err(failed(error.into())),
         }
+        mend(dir).map_err(failed)?;
         match version(dir).map_err(failed)? {
             Some(VERSION) => {}
             Some(found) if found > VERSION => {
@@ -77,6 +76,24 @@ impl Directory {
     pub(super) fn clear(dir: &Path) -> io::Result<()> {
         clear(dir)
     }
+}
+
+/// Takes from others what older versions let them do with a cache. What else is in its directory is not
+/// ours, nor is a directory that is no cache yet.
+fn mend(dir: &Path) -> io::Result<()> {
+    if !dir.join(FORMAT).exists() {
+        return Ok(());
+    }
+    private::restrict(dir)?;
+    let names = [FORMAT, LOCK, instances::NAME, written::NAME, written::LOST];
+    let names = names.map(str::to_owned).into_iter().chain(slots::names());
+    for path in names
+        .map(|name| dir.join(name))
+        .filter(|path| path.exists())
+    {
+        private::mend(&path)?;
+    }
+    Ok(())
 }
 
 /// The version of the format, if one is told.
@@ -107,7 +124,7 @@ fn clear(dir: &Path) -> io::Result<()> {
         }
     }
     let new = dir.join(format!("{FORMAT}.new"));
-    fs::write(&new, format!("{NAME}{VERSION}\n"))?;
+    private::write(&new, format!("{NAME}{VERSION}\n").as_bytes())?;
     File::open(&new)?.sync_all()?;
     fs::rename(new, dir.join(FORMAT))?;
     File::open(dir)?.sync_all()

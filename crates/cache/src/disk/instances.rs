@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use afar_types::{CellName, UnixTime, VolumeId};
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::private;
+
 /// The file of the instances.
 pub(super) const NAME: &str = "volumes";
 /// More than this is not read of the file.
@@ -85,7 +87,7 @@ impl Instances {
                 text.extend(line(cell, *volume, *instance));
             }
         }
-        fs::write(&new, text)?;
+        private::write(&new, &text)?;
         fs::rename(&new, &self.path)?;
         self.file = Some(OpenOptions::new().append(true).open(&self.path)?);
         Ok(())

@@ -1,6 +1,6 @@
 //! Slots of a few sizes, in one sparse file for each size; beside it the file of their records.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, IoSliceMut};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
+use super::private;
 use super::record::{RECORD, Record};
 use crate::storage::Wait;
 
@@ -66,7 +67,7 @@ impl Slots {
     pub(super) fn open(dir: &Path) -> io::Result<Self> {
         let open = |kind: &str| {
             let all = NAMES.iter().map(|size| {
-                let mut options = OpenOptions::new();
+                let mut options = private::options();
                 let options = options.read(true).write(true).create(true).truncate(false);
                 options.open(dir.join(format!("{kind}.{size}")))
             });

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::kept;
+use super::{kept, private};
 use crate::ranges::RangeSet;
 use crate::storage::{FileKey, Kept, Left};
 
@@ -72,7 +73,7 @@ impl Written {
             open: 0,
             octets: 0,
         };
-        fs::create_dir_all(&written.dir)?;
+        private::make_dir(&written.dir)?;
         let mut data = Vec::new();
         for entry in fs::read_dir(&written.dir)? {
             let name = entry?.file_name();
@@ -147,7 +148,7 @@ impl Written {
         if !self.files.contains_key(key) {
             let number = self.next;
             let path = self.path(number);
-            let mut options = OpenOptions::new();
+            let mut options = private::options();
             let file = options.read(true).write(true).create_new(true).open(path)?;
             self.next += 1;
             let mut entry = Entry {
@@ -330,8 +331,45 @@ impl Written {
         Ok(place)
     }
 
+    /// Moves what was written to a file to where a user finds it, and drops it here. None if nothing was written, or
+    /// there would be more than `most` octets there.
+    pub(super) fn set_aside(
+        &mut self,
+        key: &FileKey,
+        length: u64,
+        most: u64,
+    ) -> io::Result<Option<PathBuf>> {
+        let Some(entry) = self.files.get(key).filter(|entry| !entry.dirty.is_empty()) else {
+            return Ok(None);
+        };
+        let (number, octets) = (entry.number, entry.dirty.octets() + entry.settled.octets());
+        if self.in_lost()?.saturating_add(octets) > most {
+            return Ok(None);
+        }
+        let name = format!("{}.{}", key.cell, key.fid);
+        let place = self.move_to_lost(number, &name, Some(length))?;
+        if let Some(entry) = self.files.remove(key) {
+            self.octets -= octets;
+            self.open -= usize::from(entry.file.is_some());
+        }
+        Ok(Some(place))
+    }
+
+    /// Octets of the disk that are taken there.
+    fn in_lost(&self) -> io::Result<u64> {
+        let entries = match fs::read_dir(&self.lost) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+            entries => entries?,
+        };
+        let mut octets = 0;
+        for entry in entries {
+            octets += entry?.metadata()?.blocks() * 512;
+        }
+        Ok(octets)
+    }
+
     fn move_to_lost(&self, number: u64, name: &str, length: Option<u64>) -> io::Result<PathBuf> {
-        fs::create_dir_all(&self.lost)?;
+        private::make_dir(&self.lost)?;
         let mut place = self.lost.join(name);
         let mut count = 1_u32;
         while place.try_exists()? {
@@ -348,7 +386,11 @@ impl Written {
         fs::rename(path, &place)?;
         File::open(&self.lost)?.sync_all()?;
         // Not before it has its new place for good.
-        fs::remove_file(self.record(number))?;
+        match fs::remove_file(self.record(number)) {
+            // It needed none while this process was there.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            removed => removed?,
+        }
         Ok(place)
     }
 }
@@ -365,7 +407,8 @@ impl Recording {
     pub(super) fn write(&self, data: &File, key: &FileKey, kept: &Kept) -> io::Result<()> {
         data.sync_all()?;
         let new = self.record.with_extension(NEW);
-        let mut file = File::create(&new)?;
+        let mut options = private::options();
+        let mut file = options.write(true).create(true).truncate(true).open(&new)?;
         file.write_all(&kept::encode(key, kept))?;
         file.sync_all()?;
         fs::rename(&new, &self.record)?;

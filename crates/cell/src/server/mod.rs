@@ -577,12 +577,15 @@ pub(crate) fn verdict(error: &RpcError) -> Verdict {
     }
     let Some(code) = error.aborted() else {
         return match error.cause {
+            // It is made again at once, with packets that get through.
+            afar_rpc::RpcCause::Call(afar_net::CallError::TooLarge) => Verdict::Busy,
             afar_rpc::RpcCause::Call(_) => Verdict::Down,
             _ => Verdict::Final,
         };
     };
     match code.0 {
-        VBUSY | VRESTARTING => Verdict::Busy,
+        // RX_MSGSIZE: the server's packets were too large for the path; it has found smaller ones.
+        VBUSY | VRESTARTING | -8 => Verdict::Busy,
         VNOVOL | VMOVED | VOFFLINE | VSALVAGE | VSALVAGING | VNOSERVICE => Verdict::OtherSite,
         // RX_CALL_TIMEOUT: the server lives.
         -3 => Verdict::OtherSite,
@@ -635,6 +638,8 @@ mod tests {
         let aborted = |code| verdict(&failure(CallError::Aborted(AbortCode(code))));
         assert_eq!(aborted(110), Verdict::Busy);
         assert_eq!(aborted(-100), Verdict::Busy);
+        assert_eq!(aborted(-8), Verdict::Busy);
+        assert_eq!(verdict(&failure(CallError::TooLarge)), Verdict::Busy);
         for code in [103, 111, 106, 105, -3] {
             assert_eq!(aborted(code), Verdict::OtherSite, "{code}");
         }

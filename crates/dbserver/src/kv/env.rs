@@ -3,7 +3,9 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use afar_lmdb::{Durability, OpenError, Watch};
 use heed::types::Bytes;
 use heed::{CommitOrAbort, EnvOpenOptions, RoTxn, RwTxn, WithoutTls};
 
@@ -22,7 +24,10 @@ const MAP_SIZE_MIN: usize = 1 << 28;
 const FORMAT_KEY: &[u8] = b"format";
 
 /// The format that this code reads and writes.
-const FORMAT: &[u8] = b"1";
+const FORMAT: &[u8] = b"2";
+
+/// The one before, whose pages have no checksums.
+const FORMAT_BEFORE: &[u8] = b"1";
 
 /// Readers at once. Each takes a cache line of the lock file.
 const READERS: u32 = 1024;
@@ -34,6 +39,9 @@ pub(super) struct Env {
     rows: Table,
     state: Table,
     path: Arc<PathBuf>,
+    watch: Watch,
+    /// The operator was told that it is damaged.
+    told: Arc<AtomicBool>,
 }
 
 impl Env {
@@ -45,8 +53,8 @@ impl Env {
             source: Arc::new(source),
         })?;
         let path = Arc::new(dir.to_owned());
-        let named = |source| rows_error(&path, source);
-        let env = open_map(dir).map_err(named)?;
+        let (env, watch) = open_map(&path)?;
+        let named = |source| rows_error(&path, &watch, source);
         let txn = env.write_txn().map_err(named)?;
         let (rows, state) = env
             .create_databases_and_commit(txn, |options, txn| {
@@ -60,7 +68,9 @@ impl Env {
             env,
             rows,
             state,
-            path,
+            path: Arc::clone(&path),
+            watch: watch.clone(),
+            told: Arc::default(),
         };
         env.check_format()?;
         Ok(env)
@@ -75,11 +85,11 @@ impl Env {
             .map_err(|e| self.error(e))?;
         match found {
             Some(found) if found == FORMAT => Ok(()),
-            Some(found) => Err(DbError::Format {
+            Some(found) if found != FORMAT_BEFORE => Err(DbError::Format {
                 path: self.path.as_ref().clone(),
                 found: found.escape_ascii().to_string(),
             }),
-            None => {
+            _ => {
                 self.state
                     .put(&mut txn, FORMAT_KEY, FORMAT)
                     .map_err(|e| self.error(e))?;
@@ -109,19 +119,26 @@ impl Env {
     }
 
     /// What the store notes for itself.
-    #[cfg(feature = "etcd")]
     pub(super) fn state(&self) -> Table {
         self.state
     }
 
     /// The database's directory.
-    #[cfg(feature = "etcd")]
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
     pub(super) fn error(&self, source: heed::Error) -> DbError {
-        rows_error(&self.path, source)
+        let error = rows_error(&self.path, &self.watch, source);
+        if matches!(error, DbError::Damaged { .. }) && !self.told.swap(true, Ordering::Relaxed) {
+            let name = self.path.file_name().unwrap_or_default();
+            tracing::error!(
+                "{error}; stop the server, and go back to the last copy with `afar server --restore \
+                 {}`",
+                name.display()
+            );
+        }
+        error
     }
 }
 
@@ -131,39 +148,51 @@ impl fmt::Debug for Env {
     }
 }
 
-fn rows_error(path: &Arc<PathBuf>, source: heed::Error) -> DbError {
-    DbError::Rows {
-        path: Arc::clone(path),
-        source: Arc::new(source),
+fn rows_error(path: &Arc<PathBuf>, watch: &Watch, source: heed::Error) -> DbError {
+    match (&source, watch.fault()) {
+        (heed::Error::Mdb(heed::MdbError::Corrupted), Some(what)) => DbError::Damaged {
+            path: path.as_ref().clone(),
+            what,
+        },
+        _ => DbError::Rows {
+            path: Arc::clone(path),
+            source: Arc::new(source),
+        },
     }
 }
 
 /// Maps the file with as much address space as there is.
-fn open_map(dir: &Path) -> heed::Result<heed::Env<WithoutTls>> {
+fn open_map(dir: &Arc<PathBuf>) -> Result<(afar_lmdb::Env, Watch), DbError> {
     let mut size = MAP_SIZE;
     loop {
         let mut options = EnvOpenOptions::new().read_txn_without_tls();
-        options.map_size(size).max_dbs(2).max_readers(READERS);
-        match open_with(&options, dir) {
-            Err(heed::Error::Io(error))
+        options.max_dbs(2).max_readers(READERS);
+        match afar_lmdb::open(dir, &options, size, Durability::EachCommit) {
+            Err(OpenError::Lmdb(heed::Error::Io(error)))
                 if error.kind() == std::io::ErrorKind::OutOfMemory && size > MAP_SIZE_MIN =>
             {
                 size /= 2;
             }
-            opened => return opened,
+            Ok(opened) => return Ok(opened),
+            Err(error) => return Err(open_error(dir, error)),
         }
     }
 }
 
-#[expect(
-    unsafe_code,
-    reason = "a memory map is unsafe to make: the file could be changed by others"
-)]
-fn open_with(
-    options: &EnvOpenOptions<WithoutTls>,
-    dir: &Path,
-) -> heed::Result<heed::Env<WithoutTls>> {
-    // SAFETY: only LMDB itself writes to the files in this directory, which it guards by its own
-    // lock file; nobody else has business there.
-    unsafe { options.open(dir) }
+fn open_error(dir: &Arc<PathBuf>, error: OpenError) -> DbError {
+    match error {
+        OpenError::Damaged { .. } => DbError::Damaged {
+            path: dir.as_ref().clone(),
+            what: error.to_string(),
+        },
+        OpenError::Io { file, source } => DbError::Open {
+            path: file,
+            what: "reading and writing it",
+            source: Arc::new(source),
+        },
+        OpenError::Lmdb(source) => DbError::Rows {
+            path: Arc::clone(dir),
+            source: Arc::new(source),
+        },
+    }
 }

@@ -22,7 +22,7 @@ pub enum DbError {
         source: Arc<io::Error>,
     },
     /// It was written by a later version.
-    #[error("database {path} has format {found}, and this version of afar knows only 1")]
+    #[error("database {path} has format {found}, and this version of afar knows 1 and 2")]
     Format {
         /// The database's directory.
         path: PathBuf,
@@ -35,6 +35,22 @@ pub enum DbError {
          export of this one"
     )]
     NotReplica(PathBuf),
+    /// A page of it is damaged, so it is not read.
+    #[error("database {}: {what}", .path.display())]
+    Damaged {
+        /// The database's directory.
+        path: PathBuf,
+        /// The file and the page.
+        what: String,
+    },
+    /// There is no whole copy of it to go back to.
+    #[error("there is no copy to go back to: {}: {why}", .path.display())]
+    NoCopy {
+        /// The copy's file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
     /// LMDB failed.
     #[error("database {path}")]
     Rows {
@@ -71,9 +87,12 @@ impl DbError {
     pub fn code(&self) -> AbortCode {
         match self {
             Self::NoQuorum => UNOQUORUM,
-            Self::Open { .. } | Self::Format { .. } | Self::NotReplica(_) | Self::Rows { .. } => {
-                UIOERROR
-            }
+            Self::Open { .. }
+            | Self::Format { .. }
+            | Self::NotReplica(_)
+            | Self::Damaged { .. }
+            | Self::NoCopy { .. }
+            | Self::Rows { .. } => UIOERROR,
             Self::Key(_) | Self::TooLarge { .. } | Self::Fault | Self::Closed => UINTERNAL,
         }
     }

@@ -7,6 +7,7 @@
 //! The first byte of a key tells whose row it is: `V` for the location server, `P` for the
 //! protection server. docs/formats/databases.md tells what is in the rows.
 
+mod copy;
 mod env;
 mod error;
 #[cfg(feature = "etcd")]
@@ -21,6 +22,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::SystemTime;
 
 use tokio::sync::{mpsc, oneshot};
 
@@ -59,6 +61,8 @@ struct Inner {
     /// Gone only while the database is closed.
     queue: Option<mpsc::Sender<Box<dyn Job>>>,
     committer: Option<JoinHandle<()>>,
+    /// Dropped last: it copies what the committer did.
+    _copier: copy::Copier,
     #[cfg(feature = "etcd")]
     health: Option<Arc<health::Health>>,
 }
@@ -122,16 +126,38 @@ impl Database {
                 what: "starting its committer",
                 source: Arc::new(source),
             })?;
+        let copier = copy::Copier::start(env.clone()).map_err(|source| DbError::Open {
+            path: dir.to_owned(),
+            what: "starting what copies it",
+            source: Arc::new(source),
+        })?;
         let inner = Inner {
             env,
             queue: Some(queue),
             committer: Some(thread),
+            _copier: copier,
             #[cfg(feature = "etcd")]
             health: committer.health,
         };
         Ok(Self {
             inner: Arc::new(inner),
         })
+    }
+
+    /// When the copy in this directory was made to which [`restore`](Self::restore) goes back; `None` if
+    /// there is no whole one. It is made some seconds after a change, and when the database is closed.
+    #[must_use]
+    pub fn copy_made(dir: &Path) -> Option<SystemTime> {
+        copy::made(dir)
+    }
+
+    /// Puts the rows of the copy in the place of those of a database that is not open. The files that are
+    /// replaced stay under other names.
+    ///
+    /// # Errors
+    /// There is no whole copy, or the files cannot be written.
+    pub fn restore(dir: &Path) -> Result<(), DbError> {
+        copy::restore(dir)
     }
 
     /// Reads rows as of one moment. Takes microseconds and may be called from any thread; as long
@@ -149,6 +175,14 @@ impl Database {
         }
         let txn = self.inner.env.read()?;
         f(&View::new(&self.inner.env, &txn))
+    }
+
+    /// The number of the last commit.
+    ///
+    /// # Errors
+    /// When the database cannot be read.
+    pub fn commit(&self) -> Result<u64, DbError> {
+        Ok(self.inner.env.read()?.id() as u64)
     }
 
     /// Rows that one change may touch at most.

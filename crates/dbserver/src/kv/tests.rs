@@ -151,3 +151,105 @@ fn a_place_that_cannot_be_a_directory_is_named() {
         "{error}"
     );
 }
+
+async fn put_many(database: &Database, count: u32) {
+    let put = move |change: &mut super::Change<'_>| {
+        (0..count).try_for_each(|n| change.put(&n.to_be_bytes(), &[n.to_le_bytes()[0]; 100]))
+    };
+    database.write(put).await.unwrap();
+}
+
+/// Fills some pages with noise: not those that begin the file.
+fn spoil_pages(dir: &Path, which: impl FnOnce(u64) -> std::ops::Range<u64>) {
+    let file = std::fs::File::options()
+        .write(true)
+        .open(dir.join("data.mdb"))
+        .unwrap();
+    for page in which(file.metadata().unwrap().len() / 4096) {
+        std::os::unix::fs::FileExt::write_all_at(&file, &[0xa5; 4096], page * 4096).unwrap();
+    }
+}
+
+fn spoil(dir: &Path) {
+    spoil_pages(dir, |pages| 2..pages);
+}
+
+#[tokio::test]
+async fn a_damaged_database_is_refused_and_goes_back_to_its_copy() {
+    let dir = tempfile::tempdir().unwrap();
+    let database = open(dir.path());
+    put_many(&database, 5_000).await;
+    let expected = rows(&database, b"", b"");
+    drop(database);
+    assert!(Database::copy_made(dir.path()).is_some());
+    spoil(dir.path());
+    let error = Database::open(dir.path(), &Options::default()).unwrap_err();
+    assert!(matches!(error, DbError::Damaged { .. }), "{error}");
+    assert!(error.to_string().contains("data.mdb: page "), "{error}");
+    for _ in 0..2 {
+        Database::restore(dir.path()).unwrap();
+        assert!(dir.path().join("data.mdb.damaged").exists());
+        let database = open(dir.path());
+        assert_eq!(rows(&database, b"", b""), expected);
+        // Changes after that are in the next copy, whatever the numbers of their commits.
+        database
+            .write(|change| change.put(b"new", b"row"))
+            .await
+            .unwrap();
+        drop(database);
+        spoil(dir.path());
+        Database::restore(dir.path()).unwrap();
+        let database = open(dir.path());
+        assert_eq!(rows(&database, b"new", b"new").len(), 1);
+        database
+            .write(|change| change.delete(b"new"))
+            .await
+            .unwrap();
+        drop(database);
+        spoil(dir.path());
+    }
+}
+
+#[tokio::test]
+async fn a_copy_that_is_damaged_or_cut_off_is_not_gone_back_to() {
+    let dir = tempfile::tempdir().unwrap();
+    let database = open(dir.path());
+    put_many(&database, 2_000).await;
+    drop(database);
+    let copy = dir.path().join("copy");
+    let whole = std::fs::read(&copy).unwrap();
+    let data = std::fs::read(dir.path().join("data.mdb")).unwrap();
+    let mut random = fastrand::Rng::with_seed(1);
+    for _ in 0..50 {
+        let mut bytes = whole.clone();
+        let at = random.usize(..bytes.len());
+        if random.bool() {
+            bytes.truncate(at);
+        } else {
+            bytes[at] ^= 1 << random.u8(..8);
+        }
+        std::fs::write(&copy, bytes).unwrap();
+        assert!(Database::copy_made(dir.path()).is_none());
+        let error = Database::restore(dir.path()).unwrap_err();
+        assert!(matches!(error, DbError::NoCopy { .. }), "{error}");
+    }
+    assert!(data == std::fs::read(dir.path().join("data.mdb")).unwrap());
+}
+
+#[tokio::test]
+async fn a_database_that_is_damaged_while_it_is_open_says_so_and_lives() {
+    let dir = tempfile::tempdir().unwrap();
+    put_many(&open(dir.path()), 20_000).await;
+    let database = open(dir.path());
+    // Leaves: what leads to them has been looked at, and stays in the system's memory.
+    spoil_pages(dir.path(), |pages| pages / 4..pages / 2);
+    let read = database.read(|view| {
+        let mut range = view.range(b"", b"");
+        range.try_for_each(|row| row.map(|_| ()))
+    });
+    assert!(matches!(read, Err(DbError::Damaged { .. })), "{read:?}");
+    let wrote = database
+        .write(|change| (0..20_000_u32).try_for_each(|n| change.put(&n.to_be_bytes(), b"new")));
+    let wrote = wrote.await;
+    assert!(matches!(wrote, Err(DbError::Damaged { .. })), "{wrote:?}");
+}

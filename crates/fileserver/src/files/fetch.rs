@@ -4,6 +4,7 @@ use afar_net::AbortCode;
 use afar_rpc::{FetchSink, rxafs};
 use afar_types::{CallBack, FetchStatus, Fid, VolSync};
 use bytes::Bytes;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::JoinHandle;
 
 use super::snapshot::Snapshot;
@@ -48,8 +49,14 @@ struct Opened {
     first: Vec<Bytes>,
 }
 
+/// Bytes that a call must be granted for the next piece to be read while one is sent.
+const AHEAD: usize = 512 << 10;
+/// Reads at a time for calls that are granted less. Each has a whole record in memory for a moment, of which
+/// a small part is kept.
+static SMALL_READS: Semaphore = Semaphore::const_new(32);
+
 /// Sends what of a vnode's data the client asked for and there is. While one piece is sent the
-/// next is read; no more of a call is in memory.
+/// next is read; no more of a call is in memory, and less while the client has taken nothing yet.
 async fn fetch(
     visit: &Visit,
     fid: Fid,
@@ -63,54 +70,86 @@ async fn fetch(
         .checked_add(asked)
         .and_then(|end| i64::try_from(end).ok());
     end.ok_or(too_big)?;
+    let granted = data.granted();
+    let turn = small_read(granted).await;
     let opened = visit
-        .step(move |visit| open(visit, fid, position, asked))
+        .step(move |visit| open(visit, fid, position, asked, granted))
         .await?;
+    drop(turn);
     let Opened {
-        snapshot,
+        mut snapshot,
         status,
         promise,
         vol_sync,
         first,
     } = opened;
     let count = |pieces: &[Bytes]| pieces.iter().map(|piece| piece.len() as u64).sum::<u64>();
-    let mut left = snapshot.remaining();
-    data.announce(left + count(&first)).await?;
-    let mut reading = (left > 0).then(|| read_ahead(snapshot));
+    data.announce(snapshot.remaining() + count(&first)).await?;
     let mut pieces = first;
     loop {
         visit.server.stats.add_fetched(count(&pieces));
-        for piece in pieces {
-            data.send(piece).await?;
+        if snapshot.remaining() == 0 {
+            for piece in pieces {
+                data.send(piece).await?;
+            }
+            break;
         }
-        let Some(read) = reading else { break };
-        let read = read.await.unwrap_or(Err(AbortCode(errno::EIO)));
-        let (snapshot, next) = read?;
-        left = snapshot.remaining();
-        reading = (left > 0).then(|| read_ahead(snapshot));
-        pieces = next;
+        let granted = data.granted();
+        let mut turn = None;
+        let reading = if granted >= AHEAD {
+            let reading = read(snapshot, granted);
+            for piece in pieces {
+                data.send(piece).await?;
+            }
+            reading
+        } else {
+            for piece in pieces {
+                data.send(piece).await?;
+            }
+            let granted = data.room().await?;
+            turn = small_read(granted).await;
+            read(snapshot, granted)
+        };
+        let read = reading.await.unwrap_or(Err(AbortCode(errno::EIO)));
+        drop(turn);
+        (snapshot, pieces) = read?;
     }
     Ok((status, visit.callback(&promise), vol_sync))
+}
+
+/// Waits for a turn to read a small piece; a large one needs none.
+async fn small_read(granted: usize) -> Option<SemaphorePermit<'static>> {
+    if granted >= AHEAD {
+        return None;
+    }
+    // It is never closed.
+    SMALL_READS.acquire().await.ok()
 }
 
 /// A snapshot and its next pieces.
 type Read = Result<(Snapshot, Vec<Bytes>), AbortCode>;
 
 /// Reads the next pieces beside what is going on.
-fn read_ahead(mut snapshot: Snapshot) -> JoinHandle<Read> {
+fn read(mut snapshot: Snapshot, granted: usize) -> JoinHandle<Read> {
     tokio::task::spawn_blocking(move || {
-        let pieces = snapshot.next()?;
+        let pieces = snapshot.next(granted)?;
         Ok((snapshot, pieces))
     })
 }
 
-fn open(visit: &Visit, fid: Fid, position: u64, asked: u64) -> Result<Opened, AbortCode> {
+fn open(
+    visit: &Visit,
+    fid: Fid,
+    position: u64,
+    asked: u64,
+    granted: usize,
+) -> Result<Opened, AbortCode> {
     let mut place = visit.enter(fid.volume)?;
     let look = place.look(fid)?;
     may_fetch_data(&visit.person, &look.vnode, look.grant, place.state.owner)?;
     let promise = place.promise(fid, false);
-    let (mut snapshot, vnode) = Snapshot::take(place.volume(), fid, position, asked)?;
-    let first = snapshot.next()?;
+    let (mut snapshot, vnode) = Snapshot::take(place.volume(), fid, position, asked, granted)?;
+    let first = snapshot.next(granted)?;
     Ok(Opened {
         status: place.status(&vnode, look.grant),
         vol_sync: place.vol_sync(),

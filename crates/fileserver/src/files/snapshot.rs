@@ -21,9 +21,10 @@ use crate::abort::errno;
 const AT_ONCE: u64 = 256 << 10;
 /// What is read ahead while data is sent.
 const PIECE: usize = 512 << 10;
-/// Records that are collected at once: of 128 KiB or 1 MiB, so that 2 or 16 GiB of a file are of
+/// Bytes a call must be granted for each record that is collected: as many as it takes, and as much
+/// again. Of 512 KiB that are 2,048 records of 128 KiB or 1 MiB, so that 256 MiB or 2 GiB of a file are of
 /// one version whatever happens.
-const MAX_RECORDS: usize = 16_384;
+const BYTES_PER_RECORD: usize = 256;
 /// Records that are asked for at a time.
 const BATCH: usize = 512;
 /// How often a vnode may change while it is looked at.
@@ -43,6 +44,8 @@ pub(super) struct Snapshot {
 enum Source {
     /// All there is.
     Whole(Bytes),
+    /// Nothing yet: it is read as it is sent, for a client that may not have all of it in memory.
+    Unread { version: VnodeStatus },
     /// The records up to `covered`; where there is none are zeros.
     Records {
         records: VecDeque<StoredRecord>,
@@ -52,7 +55,8 @@ enum Source {
 }
 
 impl Snapshot {
-    /// Takes what of `length` bytes at `position` there is, and the status it belongs to.
+    /// Takes what of `length` bytes at `position` there is, and the status it belongs to. Of the data no more
+    /// than `granted` bytes are in memory.
     ///
     /// # Errors
     /// VBUSY if the vnode changes all the time; the store's.
@@ -61,6 +65,7 @@ impl Snapshot {
         fid: Fid,
         position: u64,
         length: u64,
+        granted: usize,
     ) -> Result<(Self, VnodeStatus), AbortCode> {
         for _ in 0..TRIES {
             let vnode = volume.status(fid).map_err(failed)?;
@@ -68,7 +73,7 @@ impl Snapshot {
                 .saturating_add(length)
                 .min(vnode.length)
                 .max(position);
-            let source = read(volume, &vnode, position, end)?;
+            let source = read(volume, &vnode, (position, end), granted)?;
             // Versions only grow, so what was read in between is of this one.
             if let Some(source) = source
                 && is_same(volume, &vnode)?
@@ -91,15 +96,20 @@ impl Snapshot {
         self.end - self.position
     }
 
-    /// The next bytes, 512 KiB or so; none after the last. Blocks.
+    /// The next bytes, 512 KiB or so, or as many as are granted; none after the last. Blocks.
     ///
     /// # Errors
     /// VBUSY if the file is larger than what is of one version for sure, and has changed.
-    pub(super) fn next(&mut self) -> Result<Vec<Bytes>, AbortCode> {
+    pub(super) fn next(&mut self, granted: usize) -> Result<Vec<Bytes>, AbortCode> {
         let mut pieces = Vec::new();
         let mut length = 0;
-        while self.position < self.end && length < PIECE {
-            let piece = self.piece()?;
+        let most = PIECE.min(granted);
+        while self.position < self.end && length < most {
+            let mut piece = self.piece(granted)?;
+            if most < PIECE && piece.len() > most - length {
+                // A copy, as a part keeps the whole.
+                piece = Bytes::copy_from_slice(&piece[..most - length]);
+            }
             self.position += piece.len() as u64;
             length += piece.len();
             pieces.push(piece);
@@ -107,9 +117,10 @@ impl Snapshot {
         Ok(pieces)
     }
 
-    fn piece(&mut self) -> Result<Bytes, AbortCode> {
+    fn piece(&mut self, granted: usize) -> Result<Bytes, AbortCode> {
         let (records, covered) = match &mut self.source {
             Source::Whole(data) => return Ok(std::mem::take(data)),
+            Source::Unread { .. } => return self.read_part(granted),
             Source::Records {
                 records, covered, ..
             } => (records, *covered),
@@ -131,17 +142,33 @@ impl Snapshot {
             }
             Some(record) => Ok(zeros(record.offset().min(limit) - self.position)),
             None if self.position < limit => Ok(zeros(limit - self.position)),
-            None => self.collect_more(),
+            None => self.collect_more(granted),
         }
     }
 
+    /// Reads a part of what is not collected, if it is still of the same version.
+    fn read_part(&mut self, granted: usize) -> Result<Bytes, AbortCode> {
+        let Source::Unread { version } = &self.source else {
+            return Err(AbortCode(errno::EIO));
+        };
+        let left = usize::try_from(self.remaining()).unwrap_or(usize::MAX);
+        let mut data = vec![0; left.min(granted)];
+        let read = (self.volume).read(self.fid, self.position, &mut data);
+        let read = read.map_err(failed)?;
+        if read < data.len() || !is_same(&self.volume, version)? {
+            return Err(AbortCode(VBUSY));
+        }
+        Ok(Bytes::from(data))
+    }
+
     /// Collects the records after those that are sent, if they are still of the same version.
-    fn collect_more(&mut self) -> Result<Bytes, AbortCode> {
+    fn collect_more(&mut self, granted: usize) -> Result<Bytes, AbortCode> {
         let Source::Records { version, .. } = &self.source else {
             return Err(AbortCode(errno::EIO));
         };
         let version = version.clone();
-        let (records, covered) = collect(&self.volume, self.fid, self.position, self.end)?;
+        let part = (self.position, self.end);
+        let (records, covered) = collect(&self.volume, self.fid, part, granted)?;
         if !is_same(&self.volume, &version)? {
             return Err(AbortCode(VBUSY));
         }
@@ -150,7 +177,7 @@ impl Snapshot {
             covered,
             version,
         };
-        self.piece()
+        self.piece(granted)
     }
 }
 
@@ -165,12 +192,20 @@ fn is_same(volume: &Volume, vnode: &VnodeStatus) -> Result<bool, AbortCode> {
 fn read(
     volume: &Volume,
     vnode: &VnodeStatus,
-    position: u64,
-    end: u64,
+    (position, end): (u64, u64),
+    granted: usize,
 ) -> Result<Option<Source>, AbortCode> {
     let length = end - position;
-    if length <= AT_ONCE || vnode.file_type == FileType::Directory {
-        // A directory has 2 MiB at most.
+    let at_once = AT_ONCE.min(granted as u64);
+    // A directory has 2 MiB at most, and no records. One that changes all the time is whole for clients
+    // that take what they are sent; others get it as it is, or come again.
+    let is_directory = vnode.file_type == FileType::Directory;
+    if is_directory && granted < PIECE && length > at_once {
+        return Ok(Some(Source::Unread {
+            version: vnode.clone(),
+        }));
+    }
+    if length <= at_once || is_directory {
         let length = usize::try_from(length).map_err(|_| AbortCode(errno::EFBIG))?;
         let mut data = vec![0; length];
         let read = volume
@@ -178,7 +213,7 @@ fn read(
             .map_err(failed)?;
         return Ok((read == length).then(|| Source::Whole(Bytes::from(data))));
     }
-    let (records, covered) = collect(volume, vnode.fid, position, end)?;
+    let (records, covered) = collect(volume, vnode.fid, (position, end), granted)?;
     Ok(Some(Source::Records {
         records,
         covered,
@@ -190,14 +225,16 @@ fn read(
 fn collect(
     volume: &Volume,
     fid: Fid,
-    position: u64,
-    end: u64,
+    (position, end): (u64, u64),
+    granted: usize,
 ) -> Result<(VecDeque<StoredRecord>, u64), AbortCode> {
+    let most = (granted / BYTES_PER_RECORD).max(1);
+    let asked = BATCH.min(most);
     let mut records: VecDeque<StoredRecord> = VecDeque::new();
     let mut from = position;
-    while records.len() < MAX_RECORDS {
-        let batch = volume.stored_records(fid, from, BATCH).map_err(failed)?;
-        let whole = batch.len() == BATCH;
+    while records.len() < most {
+        let batch = volume.stored_records(fid, from, asked).map_err(failed)?;
+        let whole = batch.len() == asked;
         let last = records.back().map(StoredRecord::offset);
         // A short record is found again from where it ends.
         let new = batch

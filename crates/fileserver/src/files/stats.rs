@@ -215,14 +215,14 @@ pub(super) async fn statistics(
 }
 
 fn disk(name: &str, path: &std::path::Path) -> Result<ViceDisk, AbortCode> {
-    let (free, size) = disk_space(path)?;
+    let space = disk_space(path)?;
     let mut letters = [0; 32];
     for (slot, letter) in letters.iter_mut().zip(name.bytes().take(31)) {
         *slot = letter;
     }
     Ok(ViceDisk {
-        blocks_available: signed(free),
-        total_blocks: signed(size),
+        blocks_available: signed(space.free),
+        total_blocks: signed(space.total),
         name: FixedOpaque(letters),
     })
 }

@@ -10,20 +10,19 @@ use afar_xdr::XdrString;
 
 use super::visit::{Visit, failed};
 use crate::abort::errno;
+use crate::space::DiskSpace;
 
 /// KiB as status words carry them: 31 bits, as old clients take the words for signed.
 fn clamped(kib: u64) -> u32 {
     u32::try_from(kib.min(i32::MAX.unsigned_abs().into())).unwrap_or_default()
 }
 
-/// A partition's free space and size in KiB.
-pub(super) fn disk_space(path: &Path) -> Result<(u64, u64), AbortCode> {
-    let found = rustix::fs::statvfs(path).map_err(|error| {
+/// A partition's space, as the volume server tells it too.
+pub(super) fn disk_space(path: &Path) -> Result<DiskSpace, AbortCode> {
+    DiskSpace::of(path).map_err(|error| {
         tracing::error!(path = %path.display(), %error, "looking at a partition's disk");
         AbortCode(errno::EIO)
-    })?;
-    let kib = |blocks: u64| blocks.saturating_mul(found.f_frsize) / 1024;
-    Ok((kib(found.f_bavail), kib(found.f_blocks)))
+    })
 }
 
 /// The part of a text that fits.
@@ -43,7 +42,7 @@ pub(super) async fn get_volume_status(
         .step(move |visit| {
             let place = visit.enter(request.volume)?;
             let state = place.volume().state().map_err(failed)?;
-            let (free, size) = disk_space(place.volume().partition().path())?;
+            let disk = disk_space(place.volume().partition().path())?;
             let status = FetchVolumeStatus {
                 volume: state.id,
                 parent: state.parent,
@@ -55,8 +54,8 @@ pub(super) async fn get_volume_status(
                 min_quota: clamped(state.min_quota),
                 max_quota: clamped(state.max_quota),
                 blocks_in_use: clamped(state.disk_used),
-                partition_blocks_available: clamped(free),
-                partition_max_blocks: clamped(size),
+                partition_blocks_available: clamped(disk.free),
+                partition_max_blocks: clamped(disk.total),
             };
             Ok(rxafs::get_volume_status::Reply {
                 status,

@@ -114,6 +114,11 @@ impl Volser {
         let transaction = self
             .transactions
             .open(reservation, volume, flags, held, "CreateVolume");
+        if let Some(previous) = self.removed.take(number, id)
+            && let Ok(used) = self.transactions.find(transaction, "CreateVolume")
+        {
+            used.keep(previous);
+        }
         Ok(afsvol::create_volume::Reply {
             volume: id,
             transaction,
@@ -128,13 +133,8 @@ impl Volser {
         superuser(caller)?;
         let used = self.transactions.find(transaction, "DeleteVolume")?;
         used.writable()?;
-        let volume = used.transaction.volume.clone();
-        let id = volume.id();
-        blocking(move || match volume.partition().remove_volume(id) {
-            Ok(()) | Err(StoreError::NoVolume(_)) => Ok(()),
-            Err(error) => Err(failed("removing a volume", id, &error)),
-        })
-        .await?;
+        let id = used.transaction.volume.id();
+        self.remove_for_now(&used).await?;
         used.set_deleted();
         tracing::info!(volume = %id, partition = %used.transaction.partition,
             caller = %caller.peer, who = %caller.identity, "volume removed");
@@ -175,6 +175,13 @@ impl Volser {
         superuser(caller)?;
         let used = self.transactions.find(transaction, "SetFlags")?;
         used.writable()?;
+        if flags.contains(TransactionFlags::DELETE_ON_SALVAGE) {
+            let volume = used.transaction.volume.clone();
+            let state = blocking(move || Ok(volume.state().ok())).await?;
+            if let Some(state) = state.filter(|state| !state.destroy_me) {
+                used.note_in_service(state.in_service);
+            }
+        }
         let change = VolumeChange {
             destroy_me: Some(flags.contains(TransactionFlags::DELETE_ON_SALVAGE)),
             in_service: Some(!flags.contains(TransactionFlags::OUT_OF_SERVICE)),

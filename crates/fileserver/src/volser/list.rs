@@ -14,6 +14,7 @@ use afar_xdr::CharArray;
 
 use super::streams::blocking;
 use super::{Volser, codes, failed};
+use crate::space::DiskSpace;
 
 /// Volumes looked up at a time.
 const PAGE: usize = 1_000;
@@ -250,18 +251,18 @@ fn one_of_many<T: Listed>(state: &VolumeState, busy: &BTreeSet<VolumeId>) -> Opt
 
 /// Size and free space in KiB, without what the file system keeps for root.
 fn usage(number: PartitionId, partition: &Partition) -> Result<DiskPartition64, AbortCode> {
-    let found = rustix::fs::statvfs(partition.path()).map_err(|error| {
+    let space = DiskSpace::of(partition.path()).map_err(|error| {
         tracing::warn!(partition = %number, "asking for its space failed: {error}");
         codes::EIO
     })?;
-    let kib = |blocks: u64| {
-        let octets = u128::from(blocks) * u128::from(found.f_frsize);
-        i64::try_from(octets / 1024).unwrap_or(i64::MAX)
-    };
-    let reserved = found.f_bfree.saturating_sub(found.f_bavail);
-    let total = kib(found.f_blocks.saturating_sub(reserved));
+    let kib = |kib| i64::try_from(kib).unwrap_or(i64::MAX);
     let name = CharArray::new(number.to_string()).unwrap_or_default();
-    Ok(DiskPartition64::new(name, name, total, kib(found.f_bavail)))
+    Ok(DiskPartition64::new(
+        name,
+        name,
+        kib(space.total),
+        kib(space.free),
+    ))
 }
 
 /// A volume's header as GetStatus gives it.

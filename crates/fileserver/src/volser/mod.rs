@@ -9,6 +9,7 @@
 //! - `service`: the operations, one method each
 //! - `change`, `clone`: making, removing and changing volumes
 //! - `dump`, `forward`, `restore`: volumes into dump streams and out of them
+//! - `previous`: what stays until what replaces it is complete
 //! - `list`: volumes and partitions as tools show them
 //! - `streams`: between the store's threads and calls
 //!
@@ -22,6 +23,7 @@ mod config;
 mod dump;
 mod forward;
 mod list;
+mod previous;
 mod restore;
 mod service;
 mod streams;
@@ -41,6 +43,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::hosts::Hosts;
 use crate::volumes::Volumes;
+use previous::JustRemoved;
 use streams::blocking;
 use transactions::{Transactions, Use};
 
@@ -67,6 +70,7 @@ pub struct VolumeServer(Arc<Volser>);
 struct Volser {
     volumes: Arc<Volumes>,
     transactions: Arc<Transactions>,
+    removed: Arc<JustRemoved>,
     callbacks: Arc<dyn BreakVolume>,
     endpoint: Endpoint,
     config: VolserConfig,
@@ -95,6 +99,7 @@ impl VolumeServer {
         let volser = Arc::new(Volser {
             volumes,
             transactions: Arc::new(transactions),
+            removed: Arc::default(),
             callbacks: Arc::new(callbacks),
             endpoint,
             outgoing: Arc::new(Semaphore::new(config.max_streams)),
@@ -138,6 +143,7 @@ impl Volser {
         if expired.flags().contains(TransactionFlags::DELETED) {
             return;
         }
+        self.settle(&expired).await;
         let volume = expired.transaction.volume.clone();
         let id = volume.id();
         let removed = blocking(move || {

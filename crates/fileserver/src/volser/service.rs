@@ -54,6 +54,10 @@ impl afsvol::Service for VolumeServer {
         request: afsvol::end_trans::Request,
     ) -> Answer<afsvol::end_trans::Reply> {
         superuser(caller)?;
+        // Kept until the end, so that nobody else gets the volume meanwhile.
+        if let Ok(used) = self.0.transactions.find(request.transaction, "EndTrans") {
+            self.0.settle(&used).await;
+        }
         self.0.transactions.end(request.transaction)?;
         Ok(afsvol::end_trans::Reply { return_code: 0 })
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use afar_net::AbortCode;
-use afar_store::Volume;
+use afar_store::{RemovedVolume, Volume};
 use afar_types::{
     AttachFlags, PartitionId, TransDebugInfo, TransactionFlags, TransactionId, UnixTime, VolumeId,
 };
@@ -54,6 +54,16 @@ struct Entry {
     ended: bool,
     forwarded: bool,
     warned: bool,
+    /// Whether the volume was in service before the caller said that it is to go.
+    in_service: Option<bool>,
+    /// The volume in whose place this one was made.
+    previous: Option<Previous>,
+}
+
+/// A volume that was removed, and may be made anew from a dump.
+pub(super) struct Previous {
+    pub(super) volume: RemovedVolume,
+    pub(super) in_service: bool,
 }
 
 /// What stays the same of a transaction.
@@ -154,6 +164,8 @@ impl Transactions {
             ended: false,
             forwarded: false,
             warned: false,
+            in_service: None,
+            previous: None,
         };
         table.entries.insert(id, entry);
         id
@@ -382,6 +394,26 @@ impl Use {
     /// Clients have been told that the volume moved.
     pub(super) fn set_forwarded(&self) {
         self.change(|entry| entry.forwarded = true);
+    }
+
+    /// Notes whether the volume is in service, if it was not noted before.
+    pub(super) fn note_in_service(&self, in_service: bool) {
+        self.change(|entry| _ = entry.in_service.get_or_insert(in_service));
+    }
+
+    /// Whether the volume was in service before the caller said otherwise.
+    pub(super) fn was_in_service(&self) -> Option<bool> {
+        self.change(|entry| entry.in_service).flatten()
+    }
+
+    /// Keeps what the transaction's volume takes the place of, until it is known to be whole.
+    pub(super) fn keep(&self, previous: Previous) {
+        self.change(|entry| entry.previous = Some(previous));
+    }
+
+    /// Takes what the volume takes the place of.
+    pub(super) fn take_previous(&self) -> Option<Previous> {
+        self.change(|entry| entry.previous.take()).flatten()
     }
 
     /// Whether the transaction lets the volume be changed.

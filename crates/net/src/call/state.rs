@@ -10,6 +10,10 @@ use bytes::Bytes;
 
 use crate::connection::ConnectionShared;
 
+/// Bytes queued, besides what the engine has taken, from which an application waits, unless it is to have
+/// even fewer ready.
+const SEND_QUEUE: usize = 256 << 10;
+
 /// What a task and the I/O thread share about one call.
 pub(crate) struct CallShared {
     state: Mutex<CallState>,
@@ -43,6 +47,8 @@ pub(crate) struct CallState {
     pub(crate) id: Option<CallId>,
     /// The engine takes more octets.
     pub(crate) room: bool,
+    /// Bytes to have ready for the engine, as it said last.
+    pub(crate) granted: usize,
     /// The engine was told of the stream's end.
     pub(crate) finish_told: bool,
     /// Chunks that arrived.
@@ -72,8 +78,12 @@ pub(crate) enum Interest {
 
 impl CallShared {
     pub(crate) fn client(connection: &Arc<ConnectionShared>) -> Self {
+        let state = CallState {
+            granted: SEND_QUEUE,
+            ..CallState::default()
+        };
         Self {
-            state: Mutex::default(),
+            state: Mutex::new(state),
             peer: connection.peer,
             service: connection.service,
             identity: Identity::Anonymous,
@@ -86,10 +96,12 @@ impl CallShared {
         peer: SocketAddr,
         service: ServiceId,
         identity: Identity,
+        granted: usize,
     ) -> Self {
         let state = CallState {
             id: Some(id),
             room: true,
+            granted,
             ..CallState::default()
         };
         Self {
@@ -119,6 +131,11 @@ impl CallShared {
 }
 
 impl CallState {
+    /// Whether the task is to wait before it sends more.
+    pub(crate) fn is_full(&self) -> bool {
+        self.outgoing_bytes >= SEND_QUEUE.min(self.granted)
+    }
+
     /// Notes what the task waits for, under the same lock as it looked.
     pub(crate) fn wait(&mut self, interest: Interest, cx: &Context<'_>) {
         self.interest = interest;
@@ -139,7 +156,9 @@ impl CallState {
     /// Whom to wake as there is room.
     pub(crate) fn take_writer(&mut self) -> Option<Waker> {
         match self.interest {
-            Interest::Write => self.take_waker(),
+            Interest::Write if self.outgoing_bytes <= SEND_QUEUE.min(self.granted) / 2 => {
+                self.take_waker()
+            }
             _ => None,
         }
     }

@@ -11,9 +11,6 @@ use afar_rx::{AbortCode, CallError, CallId, ConnectionId, Endpoint, Identity, Re
 
 use crate::call::{CallShared, CallState};
 
-/// Queued octets below which a task that waits to send is woken.
-const SEND_QUEUE_LOW: usize = 128 << 10;
-
 /// The calls that run.
 #[derive(Default)]
 pub(super) struct CallTable {
@@ -133,7 +130,8 @@ impl CallTable {
         (peer, identity): (SocketAddr, Identity),
         service: ServiceId,
     ) -> Arc<CallShared> {
-        let shared = Arc::new(CallShared::server(id, peer, service, identity));
+        let granted = engine.granted(id);
+        let shared = Arc::new(CallShared::server(id, peer, service, identity, granted));
         pass_incoming(engine, id, &mut shared.lock());
         self.insert(id, Arc::clone(&shared));
         shared
@@ -314,7 +312,6 @@ fn pass_outgoing(
         state.finish_told = true;
         engine.finish(now, id);
     }
-    if state.outgoing_bytes <= SEND_QUEUE_LOW {
-        wakers.extend(state.take_writer());
-    }
+    state.granted = engine.granted(id);
+    wakers.extend(state.take_writer());
 }

@@ -30,8 +30,6 @@ const WINDOW_INITIAL: u64 = 4 << 20;
 const WINDOW_KNOWN: u64 = 16 << 20;
 /// The window in round trips' worth of what the application takes.
 const WINDOW_ROUNDS: u64 = 6;
-/// A reader that has less than this is given the next packet though memory is short.
-const STARVING: u64 = 64 << 10;
 /// Payload size assumed before any packet was seen.
 const PAYLOAD_GUESS: usize = 1412;
 
@@ -113,6 +111,8 @@ pub(crate) struct WindowLimits {
     pub(crate) call: u64,
     /// Octets this call could hold if it took all that is left for all calls.
     pub(crate) memory: u64,
+    /// A reader that has less than this is given the next packet though memory is short.
+    pub(crate) floor: u64,
     /// Packets towards old peers.
     pub(crate) classic: u32,
     /// Whether the peer is afar.
@@ -156,6 +156,22 @@ impl Receiver {
         self.last.is_some_and(|last| self.next > last)
     }
 
+    /// Whether this packet has not arrived, and may.
+    pub(crate) fn lacks(&self, sequence: u32) -> bool {
+        let is_within = self.last.is_none_or(|last| sequence <= last) && sequence < self.edge;
+        is_within && sequence >= self.next && !self.early.contains_key(&sequence)
+    }
+
+    /// The lowest sequence that has not arrived.
+    pub(crate) const fn next(&self) -> u32 {
+        self.next
+    }
+
+    /// Whether the peer has more to send and is allowed to.
+    pub(crate) fn waits_for_peer(&self) -> bool {
+        !self.is_complete() && self.told > self.next
+    }
+
     /// Whether any packet has arrived.
     pub(crate) const fn has_begun(&self) -> bool {
         self.highest > 0
@@ -191,7 +207,7 @@ impl Receiver {
         // Windows are promises of more than there is. When all calls take what they were promised,
         // packets are dropped; never the one that a reader with nothing to read waits for.
         let held = self.held() + payload.len() as u64;
-        let starves = sequence == self.next && self.unconsumed < STARVING;
+        let starves = sequence == self.next && self.unconsumed < limits.floor;
         if !starves && held > limits.memory.min(limits.call.saturating_mul(2)) {
             self.note(now, serial, Some(Reason::NoSpace));
             return Arrival::Beyond;
@@ -346,8 +362,7 @@ impl Receiver {
     /// Times an old peer has been told again what has come, if it is to be once more when nothing
     /// comes: it waits for long, as it does at the end of each of its windows, if an acknowledgement was lost.
     pub(crate) fn repeats(&self) -> Option<u32> {
-        let may_send = self.told > self.next;
-        let owes = self.has_begun() && !self.is_complete() && may_send;
+        let owes = self.has_begun() && self.waits_for_peer();
         (owes && self.ack.repeats < REPEATS).then_some(self.ack.repeats)
     }
 
@@ -446,14 +461,16 @@ impl Receiver {
         self.told = self.next.saturating_add(window);
         self.edge = self.edge.max(self.told);
         let (reason, serial, arrived) = match self.ack.ping.take() {
-            Some((serial, arrived)) => (Reason::PingResponse, serial, Some(arrived)),
-            None => (
-                self.ack.now.unwrap_or(Reason::Idle),
-                self.ack.serial,
-                self.ack.arrived,
-            ),
+            Some((serial, arrived)) => {
+                // Our own PING is another packet.
+                self.ack.now = self.ack.now.filter(|reason| *reason == Reason::Ping);
+                (Reason::PingResponse, serial, Some(arrived))
+            }
+            None => {
+                let reason = self.ack.now.take().unwrap_or(Reason::Idle);
+                (reason, self.ack.serial, self.ack.arrived)
+            }
         };
-        self.ack.now = None;
         self.ack.due = None;
         self.ack.packets = 0;
         self.ack.bytes = 0;
@@ -516,6 +533,7 @@ mod tests {
         let limits = WindowLimits {
             call: 64 << 20,
             memory: 512 << 20,
+            floor: 64 << 10,
             classic: 64,
             afar: true,
         };

@@ -4,7 +4,7 @@
 //! is lost when one sent later has arrived and a reordering window has passed. Window, pacing and
 //! RTT belong to the path.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
@@ -31,8 +31,15 @@ const CLASSIC_UNASKED: usize = 3;
 const CLASSIC_RTO_MIN: Duration = Duration::from_millis(200);
 /// What OpenAFS adds for the last packet of a direction, whose acknowledgement it delays.
 const CLASSIC_LAST_ALLOWANCE: Duration = Duration::from_millis(400);
-/// Longest time between two tries.
-const RTO_MAX: Duration = Duration::from_secs(60);
+/// Longest time between two tries, on paths with shorter round trips. TCP waits for up to a minute; but a call
+/// is dead after some seconds, and somebody waits for it: of a thousand calls through a flood that
+/// takes every second packet, one is lost ten times in a row.
+const RTO_MAX: Duration = Duration::from_secs(1);
+/// Times a packet is sent again as soon as it is found lost. One that is lost once more, while others
+/// arrive, is lost for a reason of its own: it rests longer and longer.
+const PROMPT_RESENDS: u8 = 4;
+/// Timeouts in a row after which what is lost counts as stuck.
+const STUCK_TIMEOUTS: u32 = 3;
 /// Packets sent before larger sizes are looked for.
 const BULK_PACKETS: u32 = 24;
 /// PINGs or answers with older serials than one seen, after which the peer counts as restarted.
@@ -53,6 +60,8 @@ struct Sent {
     size: usize,
     /// When the transmission before the newest left, if there was one that was declared lost.
     lost_transmission: Option<Instant>,
+    /// Times it was declared lost.
+    losses: u8,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +79,14 @@ struct Transmission {
     time: Instant,
 }
 
+/// Bytes from which an application waits with its next write.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limit {
+    pub(crate) bytes: usize,
+    /// Whether what was sent and is not acknowledged counts, and not only what is queued.
+    pub(crate) is_strict: bool,
+}
+
 /// The sending half of a call.
 #[derive(Debug)]
 pub(crate) struct Sender {
@@ -81,17 +98,21 @@ pub(crate) struct Sender {
     last_assigned: bool,
     /// The application was told to wait.
     full: bool,
-    /// Queued octets from which the application waits, as of its last write.
-    limit: usize,
+    /// Bytes from which the application waits.
+    limit: Limit,
     /// The lowest sequence not acknowledged for good.
     first: u32,
     /// The next sequence to assign.
     next: u32,
     sent: VecDeque<Sent>,
+    /// Bytes of payload kept in these.
+    kept: usize,
     /// Of these, packets not known to have arrived.
     unacknowledged: usize,
     order: VecDeque<Transmission>,
     lost: VecDeque<u32>,
+    /// Lost packets that are not sent again before a time.
+    resting: BTreeSet<(Instant, u32)>,
     acked: RangeSet,
     /// The peer's window in packets from `first` on.
     window: u32,
@@ -101,6 +122,8 @@ pub(crate) struct Sender {
     reorder_deadline: Option<Instant>,
     /// Timeouts without any acknowledgement in between.
     timeouts: u32,
+    /// When the first of them was.
+    silent_since: Instant,
     probe: Option<u32>,
     /// The newest transmission asked for an acknowledgement.
     asked: bool,
@@ -159,19 +182,25 @@ impl Sender {
             finishing: false,
             last_assigned: false,
             full: false,
-            limit: 0,
+            limit: Limit {
+                bytes: 0,
+                is_strict: false,
+            },
             first: 1,
             next: 1,
             sent: VecDeque::new(),
+            kept: 0,
             unacknowledged: 0,
             order: VecDeque::new(),
             lost: VecDeque::new(),
+            resting: BTreeSet::new(),
             acked: RangeSet::default(),
             window: window.max(INITIAL_WINDOW),
             newest_arrived: None,
             reorder_scale: 1,
             reorder_deadline: None,
             timeouts: 0,
+            silent_since: now,
             probe: None,
             asked: false,
             timer_base: now,
@@ -181,14 +210,48 @@ impl Sender {
     }
 
     /// Queues octets; false if the application should wait before it writes more.
-    pub(crate) fn write(&mut self, data: Bytes, limit: usize) -> bool {
+    pub(crate) fn write(&mut self, data: Bytes) -> bool {
         if !data.is_empty() && !self.finishing {
             self.queued += data.len();
             self.chunks.push_back(data);
         }
-        self.limit = limit;
-        self.full = self.queued >= limit;
+        self.full = self.counted() >= self.limit.bytes;
         !self.full
+    }
+
+    /// Sets from how many bytes on the application waits. Says whether it need not.
+    pub(crate) const fn set_limit(&mut self, limit: Limit) -> bool {
+        self.limit = limit;
+        self.full = self.counted() >= limit.bytes;
+        !self.full
+    }
+
+    /// Whether the application was told to wait.
+    pub(crate) const fn is_full(&self) -> bool {
+        self.full
+    }
+
+    /// Bytes that count against the limit.
+    const fn counted(&self) -> usize {
+        match self.limit.is_strict {
+            true => self.queued + self.kept,
+            false => self.queued,
+        }
+    }
+
+    /// Whether anything was queued or sent, or the end was told.
+    pub(crate) const fn has_any(&self) -> bool {
+        self.has_begun() || self.queued > 0 || self.finishing
+    }
+
+    /// Bytes that are queued, or sent and kept until they are acknowledged.
+    pub(crate) const fn held(&self) -> usize {
+        self.queued + self.kept
+    }
+
+    /// Whether it is the peer that has to do something for the stream to go on.
+    pub(crate) fn waits_for_peer(&self) -> bool {
+        self.kept > 0 || self.is_last_sent() || self.is_window_blocked()
     }
 
     pub(crate) const fn finish(&mut self) {
@@ -197,7 +260,7 @@ impl Sender {
 
     /// Whether the application, told to wait, may go on; says so once.
     pub(crate) const fn take_room(&mut self) -> bool {
-        if self.full && self.queued < self.limit / 2 {
+        if self.full && self.counted() < self.limit.bytes / 2 {
             self.full = false;
             return true;
         }
@@ -226,7 +289,7 @@ impl Sender {
 
     /// Packets in flight or lost.
     fn has_unacknowledged(&self) -> bool {
-        !self.order.is_empty() || !self.lost.is_empty()
+        !self.order.is_empty() || !self.lost.is_empty() || !self.resting.is_empty()
     }
 
     /// Whether DATA waits only for the peer's window.
@@ -247,6 +310,15 @@ impl Sender {
         } else {
             // A packet that fills up exactly is kept back as well: it may prove to be the last.
             None
+        }
+    }
+
+    /// Whether the whole stream is one packet, and known.
+    pub(crate) fn is_single(&self, payload_max: usize) -> bool {
+        match self.next {
+            1 => self.finishing && self.queued <= payload_max,
+            2 => self.last_assigned,
+            _ => false,
         }
     }
 
@@ -293,6 +365,27 @@ impl Sender {
         sequence + 1 >= self.first.saturating_add(self.window)
     }
 
+    /// Whether more than one packet was sent, so that their size matters.
+    pub(crate) const fn is_long(&self) -> bool {
+        self.next > 2
+    }
+
+    /// The size of the packet that the peer waits for, if it was sent in vain again and again though the
+    /// peer, of which was heard last at `heard`, is there.
+    pub(crate) fn stuck(&self, heard: Instant) -> Option<usize> {
+        let packet = self
+            .sent
+            .iter()
+            .find(|packet| packet.state != State::Acked)?;
+        let waits = self.timeouts >= STUCK_TIMEOUTS && heard > self.silent_since;
+        (waits || packet.losses > PROMPT_RESENDS).then_some(packet.size)
+    }
+
+    /// Whether the peer was heard of since the timeouts in a row began.
+    pub(crate) fn is_heard(&self, heard: Instant) -> bool {
+        heard > self.silent_since
+    }
+
     /// Whether enough was sent that larger packets would pay.
     pub(crate) const fn is_bulk(&self) -> bool {
         self.next > BULK_PACKETS
@@ -307,6 +400,7 @@ impl Sender {
                 self.lost.push_back(sequence);
             }
         }
+        self.wake_all();
         self.order.clear();
         self.newest_arrived = None;
         self.reorder_deadline = None;
@@ -388,6 +482,7 @@ impl Sender {
             }
             self.next += 1;
             self.unacknowledged += 1;
+            self.kept += outgoing.payload.len();
             self.sent.push_back(Sent {
                 payload: outgoing.payload.clone(),
                 last: outgoing.flags.has(Flags::LAST_PACKET),
@@ -397,6 +492,7 @@ impl Sender {
                 token,
                 size,
                 lost_transmission: None,
+                losses: 0,
             });
         }
         self.timer_base = self.timer_base.max(now);
@@ -457,6 +553,7 @@ impl Sender {
         self.release_below(self.next);
         self.order.clear();
         self.lost.clear();
+        self.resting.clear();
         self.timeouts = 0;
         self.probe = None;
         self.reorder_deadline = None;
@@ -481,9 +578,6 @@ impl Sender {
         let mut round = AckRound::default();
         if ack.reason != Reason::Ping {
             round.echo = self.transmission(ack.serial);
-        }
-        if ack.reason == Reason::PingResponse && path.mtu.on_answer(connection, ack.serial) {
-            path.controller.on_mtu_change(path.packet_size());
         }
         // afar peers say how long they held the acknowledgement back; classic ones do not.
         let held = (ack.extension.as_ref().filter(|_| path.afar)).map_or(Duration::ZERO, |ext| {
@@ -649,9 +743,10 @@ impl Sender {
         packet.state = State::Acked;
         round.progress = true;
         // The peer may take soft acknowledgements back unless it is afar.
-        if afar {
-            packet.payload = Bytes::new();
-        }
+        let freed = match afar {
+            true => std::mem::take(&mut packet.payload).len(),
+            false => 0,
+        };
         // An acknowledgement that comes sooner than the path can bring one, or names an older
         // serial, is for the transmission that had been given up.
         let echo_is_older = round
@@ -665,6 +760,7 @@ impl Sender {
             _ => None,
         };
         let bytes = packet.size;
+        self.kept -= freed;
         self.unacknowledged -= 1;
         if was_lost {
             // It left the flight when it was declared lost.
@@ -706,7 +802,10 @@ impl Sender {
     }
 
     fn release_below(&mut self, first: u32) {
-        while self.first < first && self.sent.pop_front().is_some() {
+        while self.first < first
+            && let Some(packet) = self.sent.pop_front()
+        {
+            self.kept -= packet.payload.len();
             self.first += 1;
         }
         self.acked.remove_below(self.first);
@@ -781,7 +880,15 @@ impl Sender {
             time_sent: packet.time,
             bytes: packet.size,
         };
-        self.lost.push_back(sequence);
+        packet.losses = packet.losses.saturating_add(1);
+        let losses = packet.losses;
+        if losses > PROMPT_RESENDS {
+            let doublings = u32::from(losses - PROMPT_RESENDS - 1).min(12);
+            let rest = path.rtt.rto(AFAR_RTO_MIN).saturating_mul(1 << doublings);
+            self.resting.insert((now + rest.min(RTO_MAX), sequence));
+        } else {
+            self.lost.push_back(sequence);
+        }
         path.counters.lost += 1;
         path.controller
             .on_loss(now, &lost, new_burst, false, &path.rtt);
@@ -793,10 +900,28 @@ impl Sender {
             .order
             .front()
             .map(|_| self.timer_base + self.timeout(path));
-        match (self.reorder_deadline, timeout) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
+        let rested = self.resting.first().map(|(at, _)| *at);
+        [self.reorder_deadline, timeout, rested]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// What has rested long enough is sent again.
+    fn wake_rested(&mut self, now: Instant) {
+        while let Some((at, sequence)) = self.resting.first().copied()
+            && at <= now
+        {
+            self.resting.pop_first();
+            self.lost.push_back(sequence);
         }
+    }
+
+    /// Nothing rests any longer.
+    fn wake_all(&mut self) {
+        let resting = std::mem::take(&mut self.resting);
+        self.lost
+            .extend(resting.into_iter().map(|(_, sequence)| sequence));
     }
 
     fn timeout(&self, path: &Path) -> Duration {
@@ -823,7 +948,7 @@ impl Sender {
         };
         first
             .saturating_mul(1 << self.timeouts.min(12))
-            .min(RTO_MAX)
+            .min(RTO_MAX.max(first))
     }
 
     /// Whether an old peer that has what is in flight has no reason to hold the acknowledgement back.
@@ -833,6 +958,7 @@ impl Sender {
 
     /// Acts on a deadline that has passed; if it was a timeout, gives their number in a row.
     pub(crate) fn on_deadline(&mut self, now: Instant, path: &mut Path) -> Option<u32> {
+        self.wake_rested(now);
         if self
             .reorder_deadline
             .is_some_and(|deadline| deadline <= now)
@@ -842,6 +968,9 @@ impl Sender {
         }
         if self.order.is_empty() || self.timer_base + self.timeout(path) > now {
             return None;
+        }
+        if self.timeouts == 0 {
+            self.silent_since = now;
         }
         self.timeouts += 1;
         self.timer_base = now;
@@ -867,6 +996,7 @@ impl Sender {
             };
             if packet.serial == transmission.serial && packet.state == State::InFlight {
                 packet.state = State::Lost;
+                packet.losses = packet.losses.saturating_add(1);
                 path.controller.on_discarded(packet.token, packet.size);
                 self.lost.push_back(transmission.sequence);
                 lost += 1;
@@ -886,9 +1016,11 @@ impl Sender {
             }
         }
         self.first = self.next;
+        self.kept = 0;
         self.unacknowledged = 0;
         self.order.clear();
         self.lost.clear();
+        self.resting.clear();
         self.chunks.clear();
         self.queued = 0;
         self.probe = None;

@@ -1,30 +1,36 @@
 //! Answers that need no connection: VERSION, and DEBUG for `rxdebug`.
 //!
-//! Anybody may ask, so answers are limited by rate, never larger than their fixed layouts, and
-//! walking the tables costs no more than stepping from one entry to the next.
+//! Anybody may ask, so answers are limited by rate, to strangers by size too, and walking the tables costs no more
+//! than stepping from one entry to the next. Strangers are not told what connections could be taken over with.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::Bound;
 use std::time::{Duration, Instant};
 
-use super::{ConnectionIndex, Endpoint, TokenBucket};
+use super::{ConnectionIndex, Endpoint};
+use crate::addresses::{AMPLIFICATION, Addresses, TokenBucket};
+use crate::arena::Arena;
 use crate::call::{Call, Role, Stage};
 use crate::connection::{Channel, Connection};
 use crate::packet::debug::{
     BAD_TYPE, ChannelAnswer, ConnectionAnswer, PeerAnswer, Question, RxStatsAnswer, StatsAnswer,
     flag, mode, state,
 };
-use crate::packet::{CLASSIC_PACKET_SIZE, Flags, Header};
+use crate::packet::{CLASSIC_PACKET_SIZE, Flags, HEADER_SIZE, Header};
 use crate::types::Key;
 
-/// Octets of a version answer, NUL-padded.
-const VERSION_SIZE: usize = 65;
+/// Octets of a version answer, NUL-padded. OpenAFS sends 65, which with the header is more than three times an
+/// empty question.
+const VERSION_SIZE: usize = 56;
+/// Answers a second, and at once, to this machine and to monitors.
+const TRUSTED_RATE: (f64, f64) = (1000.0, 200.0);
 /// Entries of a table that are passed over for one answer; asking further costs more of the rate.
 const STEPS_PER_ANSWER: usize = 256;
 
 /// What answering strangers needs to remember.
 #[derive(Debug)]
 pub(super) struct Answers {
+    /// Of this machine and monitors.
     rate: TokenBucket,
     /// The connection told last, its running number, and whether all were counted.
     last_connection: Option<(ConnectionIndex, u32, bool)>,
@@ -35,27 +41,57 @@ pub(super) struct Answers {
 /// The question is not answered, as too many are asked; tools ask again.
 struct RateLimited;
 
+/// Who asks.
+#[derive(Clone, Copy, Debug)]
+enum Asker {
+    /// This machine, or a monitor: it is told everything.
+    Trusted,
+    Stranger(IpAddr),
+}
+
 impl Answers {
     pub(super) const fn new(now: Instant) -> Self {
         Self {
-            rate: TokenBucket::full(now),
+            rate: TokenBucket::full(TRUSTED_RATE, now),
             last_connection: None,
             last_peer: None,
+        }
+    }
+
+    /// Whether one more question is answered, or the search for an answer goes on.
+    fn may_tell(&mut self, now: Instant, asker: Asker, addresses: &mut Addresses) -> bool {
+        match asker {
+            Asker::Trusted => self.rate.take(now),
+            Asker::Stranger(ip) => addresses.may_answer(now, ip),
         }
     }
 }
 
 impl Endpoint {
-    /// Answers a VERSION request; those without CLIENT_INITIATED are answers or NAT keep-alives.
-    pub(super) fn on_version(&mut self, now: Instant, from: SocketAddr, header: &Header) {
-        if !header.from_client() || !self.answers.rate.take(now) {
+    /// Answers a VERSION request. Those without CLIENT_INITIATED are answers or NAT keep-alives, and show at least
+    /// that somebody is there.
+    pub(super) fn on_version(
+        &mut self,
+        now: Instant,
+        from: SocketAddr,
+        to: Option<IpAddr>,
+        header: &Header,
+    ) {
+        if !header.from_client() {
+            let path = self.by_address.get(&from).copied();
+            if let Some(path) = path.and_then(|key| self.paths.get_mut(key)) {
+                path.last_used = now;
+            }
+            return;
+        }
+        if !self.may_tell(now, self.asker(from, to)) {
             return;
         }
         let mut body = [0; VERSION_SIZE];
         let text = self.config.version.as_bytes();
         let len = text.len().min(VERSION_SIZE - 1);
         body[..len].copy_from_slice(&text[..len]);
-        self.answer(from, header, &body);
+        self.answer(from, to, header, &body);
     }
 
     /// Answers a DEBUG request of `rxdebug`; those without CLIENT_INITIATED are answers.
@@ -63,6 +99,7 @@ impl Endpoint {
         &mut self,
         now: Instant,
         from: SocketAddr,
+        to: Option<IpAddr>,
         header: &Header,
         body: &[u8],
     ) {
@@ -70,41 +107,72 @@ impl Endpoint {
             self.stats.malformed += 1;
             return;
         };
-        if !header.from_client() || !self.answers.rate.take(now) {
+        let asker = self.asker(from, to);
+        let is_told = self.config.debug_for_all || matches!(asker, Asker::Trusted);
+        if !header.from_client() || !is_told || !self.may_tell(now, asker) {
             return;
         }
-        match question {
-            Question::Stats => self.answer(from, header, &self.debug_stats().encode()),
-            Question::RxStats => self.answer(from, header, &self.debug_rx_stats().encode()),
+        let Some(mut answer) = self.tell(now, asker, question) else {
+            return;
+        };
+        if matches!(asker, Asker::Stranger(ip) if self.addresses.reached_at(ip, now).is_none()) {
+            // What is missing counts as 0 with those who ask.
+            let size = HEADER_SIZE + body.len();
+            answer.truncate(AMPLIFICATION * size - HEADER_SIZE);
+        }
+        self.answer(from, to, header, &answer);
+    }
+
+    fn tell(&mut self, now: Instant, asker: Asker, question: Question) -> Option<Vec<u8>> {
+        Some(match question {
+            Question::Stats => self.debug_stats().encode().to_vec(),
+            Question::RxStats => self.debug_rx_stats().encode().to_vec(),
             Question::Connection { index, all } => {
-                let Ok(answer) = self.debug_connection(now, index, all) else {
-                    return;
-                };
-                let body = answer.map_or_else(ConnectionAnswer::end, |answer| answer.encode());
-                self.answer(from, header, &body);
+                let answer = self.debug_connection(now, asker, index, all).ok()?;
+                let told = answer.map(|answer| match asker {
+                    Asker::Trusted => answer,
+                    Asker::Stranger(_) => answer.without_secrets(),
+                });
+                told.map_or_else(ConnectionAnswer::end, |answer| answer.encode())
+                    .to_vec()
             }
             Question::Peer { index } => {
-                let Ok(answer) = self.debug_peer(now, index) else {
-                    return;
-                };
-                let body = answer.map_or_else(PeerAnswer::end, |answer| answer.encode());
-                self.answer(from, header, &body);
+                let answer = self.debug_peer(now, asker, index).ok()?;
+                (answer.map_or_else(PeerAnswer::end, |answer| answer.encode())).to_vec()
             }
-            Question::Unknown => self.answer(from, header, &BAD_TYPE),
+            Question::Unknown => BAD_TYPE.to_vec(),
+        })
+    }
+
+    /// Who asks. The answer to a question from our own address does not leave this machine.
+    fn asker(&self, from: SocketAddr, to: Option<IpAddr>) -> Asker {
+        let ip = from.ip();
+        let is_here = self.config.private || ip.is_loopback() || to == Some(ip);
+        if is_here || self.config.monitors.contains(&ip) {
+            Asker::Trusted
+        } else {
+            Asker::Stranger(ip)
         }
     }
 
-    fn answer(&mut self, from: SocketAddr, question: &Header, body: &[u8]) {
+    /// Whether one more question is answered.
+    fn may_tell(&mut self, now: Instant, asker: Asker) -> bool {
+        let may = self.answers.may_tell(now, asker, &mut self.addresses);
+        self.stats.answers_limited += u64::from(!may);
+        may
+    }
+
+    fn answer(&mut self, from: SocketAddr, to: Option<IpAddr>, question: &Header, body: &[u8]) {
         let flags = question.flags.without(Flags::CLIENT_INITIATED);
-        self.push_datagram(from, &Header { flags, ..*question }, body);
+        self.push_datagram(from, to, &Header { flags, ..*question }, body);
     }
 
     fn debug_stats(&self) -> StatsAnswer {
         let packet = CLASSIC_PACKET_SIZE as u64;
-        let memory = self.config.receive_memory_max;
+        let memory = self.config.memory_max;
         let services = || self.services.values();
         StatsAnswer {
-            free_packets: memory.saturating_sub(self.stats.receive_memory) / packet,
+            free_packets: memory.saturating_sub(self.account.memory()) / packet,
             packets: memory / packet,
             calls_executed: self.stats.calls_received,
             waiting: services().map(|service| service.waiting.len() as u64).sum(),
@@ -126,8 +194,8 @@ impl Endpoint {
             rtt: least
                 .zip(greatest)
                 .map(|(least, greatest)| [least, sum / count, greatest]),
-            server_connections: self.server_connections,
-            client_connections: self.by_id.len().saturating_sub(self.server_connections),
+            server_connections: self.by_source.len(),
+            client_connections: self.by_id.len().saturating_sub(self.by_source.len()),
             peers: self.by_address.len(),
             calls: self.calls.iter().count(),
         }
@@ -138,11 +206,20 @@ impl Endpoint {
     fn debug_connection(
         &mut self,
         now: Instant,
+        asker: Asker,
         index: u32,
         all: bool,
     ) -> Result<Option<ConnectionAnswer>, RateLimited> {
+        let Self {
+            by_id,
+            connections,
+            calls,
+            answers,
+            addresses,
+            ..
+        } = self;
         let (mut from, mut number) = (Bound::Unbounded, 0);
-        if let Some((last, its_number, its_all)) = self.answers.last_connection
+        if let Some((last, its_number, its_all)) = answers.last_connection
             && its_all == all
             && its_number < index
         {
@@ -150,15 +227,15 @@ impl Endpoint {
         }
         let mut steps = 0;
         let mut found = None;
-        for (id, key) in self.by_id.range((from, Bound::Unbounded)) {
+        for (id, key) in by_id.range((from, Bound::Unbounded)) {
             steps += 1;
-            if steps % STEPS_PER_ANSWER == 0 && !self.answers.rate.take(now) {
+            if steps % STEPS_PER_ANSWER == 0 && !answers.may_tell(now, asker, addresses) {
                 return Err(RateLimited);
             }
-            let Some(connection) = self.connections.get(*key) else {
+            let Some(connection) = connections.get(*key) else {
                 continue;
             };
-            if !all && !self.is_interesting(connection) {
+            if !all && !is_interesting(connection, calls) {
                 continue;
             }
             if number == index {
@@ -172,16 +249,6 @@ impl Endpoint {
         };
         self.answers.last_connection = Some((id, index, all));
         Ok(self.describe_connection(key))
-    }
-
-    /// Whether a connection has something to do, in the sense of `rxdebug` without `-allconnections`.
-    fn is_interesting(&self, connection: &Connection) -> bool {
-        connection.wants_channel
-            || connection
-                .channels
-                .iter()
-                .filter_map(|channel| self.calls.get(channel.call?))
-                .any(|call| call.stage != Stage::Lingering)
     }
 
     fn describe_connection(&self, key: Key) -> Option<ConnectionAnswer> {
@@ -202,7 +269,6 @@ impl Endpoint {
             epoch: connection.epoch,
             cid: connection.cid,
             serial: connection.serial(),
-            error: connection.error,
             flags,
             is_server: connection.role() == Role::Server,
             security_index: connection.security_index,
@@ -210,6 +276,9 @@ impl Endpoint {
                 .channels
                 .map(|channel| self.describe_channel(&channel)),
             packet_size: path.packet_size(),
+            status: connection.security.status(),
+            opened: connection.opened,
+            sealed: connection.sealed,
         })
     }
 
@@ -222,22 +291,32 @@ impl Endpoint {
     }
 
     /// The peer with that running number, searched as connections are.
-    fn debug_peer(&mut self, now: Instant, index: u32) -> Result<Option<PeerAnswer>, RateLimited> {
+    fn debug_peer(
+        &mut self,
+        now: Instant,
+        asker: Asker,
+        index: u32,
+    ) -> Result<Option<PeerAnswer>, RateLimited> {
+        let Self {
+            answers, addresses, ..
+        } = self;
         let (mut from, mut number) = (Bound::Unbounded, 0);
-        if let Some((last, its_number)) = self.answers.last_peer
+        if let Some((last, its_number)) = answers.last_peer
             && its_number < index
         {
             (from, number) = (Bound::Excluded(last), its_number + 1);
         }
         for (steps, (address, key)) in self.by_address.range((from, Bound::Unbounded)).enumerate() {
-            if steps % STEPS_PER_ANSWER == STEPS_PER_ANSWER - 1 && !self.answers.rate.take(now) {
+            if steps % STEPS_PER_ANSWER == STEPS_PER_ANSWER - 1
+                && !answers.may_tell(now, asker, addresses)
+            {
                 return Err(RateLimited);
             }
             if number < index {
                 number += 1;
                 continue;
             }
-            self.answers.last_peer = Some((*address, index));
+            answers.last_peer = Some((*address, index));
             let Some(path) = self.paths.get(*key) else {
                 continue;
             };
@@ -261,6 +340,12 @@ impl Endpoint {
         }
         Ok(None)
     }
+}
+
+/// Whether a connection has something to do, in the sense of `rxdebug` without `-allconnections`.
+fn is_interesting(connection: &Connection, calls: &Arena<Call>) -> bool {
+    let mut known = (connection.channels.iter()).filter_map(|channel| calls.get(channel.call?));
+    connection.wants_channel || known.any(|call| call.stage != Stage::Lingering)
 }
 
 /// State, mode and flags of a call in OpenAFS's terms.

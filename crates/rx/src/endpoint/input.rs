@@ -1,13 +1,16 @@
 //! From a datagram to the call it belongs to.
 
 use std::cmp::Reverse;
-use std::net::SocketAddr;
-use std::time::Instant;
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use super::timers::{CHALLENGE_EVERY, Timer};
-use super::{ConnectionIndex, Endpoint, index_address, window_limits};
+use super::account::Source;
+use super::calls::window_limits;
+use super::timers::{CHALLENGE_EVERY, CHALLENGE_TRIES, Timer};
+use super::{ConnectionIndex, Endpoint, FIRST_SEQUENCE_MAX, index_address, is_same};
+use crate::addresses::NOTE_EVERY;
 use crate::call::receive::Arrival;
 use crate::call::send::Refused;
 use crate::call::{Call, Role, Stage};
@@ -18,17 +21,23 @@ use crate::packet::{Flags, HEADER_SIZE, Header, PacketType, abort_code};
 use crate::types::Key;
 use crate::{AbortCode, CallError, CallId, CallNumber, Ecn, Event};
 
-/// Packets kept of a connection that has not proved who it is; the rest is sent again by the peer.
-const HELD_BACK_MAX: usize = 32;
-/// Highest sequence that may begin a server call: what a peer sends before it hears of our window.
-/// A higher one belongs to a call this endpoint has forgotten.
-const FIRST_SEQUENCE_MAX: u32 = 64;
 /// Acknowledgements that introduce us to a new peer at once.
 const INTRODUCTIONS: u32 = 2;
+/// The first serials of a connection to a client lie between, and cannot be guessed: an acknowledgement
+/// that names one was made by who got the packet. Peers that compare serials as they are have room above.
+const FIRST_SERIAL_MIN: u32 = 1 << 16;
+const FIRST_SERIAL_MAX: u32 = (1 << 30) - 1;
 
 impl Endpoint {
-    /// Takes a datagram in.
-    pub fn handle(&mut self, now: Instant, from: SocketAddr, ecn: Option<Ecn>, datagram: Bytes) {
+    /// Takes a datagram in, that came from that address to this one of ours, if that is known.
+    pub fn handle(
+        &mut self,
+        now: Instant,
+        from: SocketAddr,
+        to: Option<IpAddr>,
+        ecn: Option<Ecn>,
+        datagram: Bytes,
+    ) {
         self.stats.datagrams_received += 1;
         self.stats.bytes_received += datagram.len() as u64;
         let Ok(header) = Header::decode(&datagram) else {
@@ -36,16 +45,22 @@ impl Endpoint {
             return;
         };
         self.stats.packets_received[header.packet_type.index()] += 1;
+        let known = self.known_connection(from, &header);
+        let is_home = known.is_some_and(|key| self.is_home(key, from));
         match header.packet_type {
-            PacketType::Version => return self.on_version(now, from, &header),
+            PacketType::Version => return self.on_version(now, from, to, &header),
             PacketType::Debug => {
-                return self.on_debug(now, from, &header, &datagram[HEADER_SIZE..]);
+                return self.on_debug(now, from, to, &header, &datagram[HEADER_SIZE..]);
             }
             PacketType::Params => return,
             _ => {}
         }
-        let Some(key) = self.connection_of(now, from, &header) else {
-            return;
+        let (key, is_home) = match known {
+            Some(key) => (key, is_home),
+            None => match self.open_connection(now, (from, to), &header) {
+                Some(key) => (key, true),
+                None => return,
+            },
         };
         let Some(connection) = self.connections.get_mut(key) else {
             return;
@@ -54,15 +69,16 @@ impl Endpoint {
             self.stats.violations += 1;
             return;
         }
-        connection.last_used = now;
-        if let Some(code) = connection.error
-            && header.packet_type != PacketType::Abort
-        {
-            return self.answer_connection_error(now, key, code);
+        let mut body = datagram.slice(HEADER_SIZE..);
+        if self.account.is_tight() {
+            // What arrived together lies in one large piece, which any part of it that is kept keeps.
+            body = Bytes::copy_from_slice(&body);
         }
-        self.roam(key, from, &header);
-        self.count_arrival(key, now, ecn, &header, datagram.len());
-        let body = datagram.slice(HEADER_SIZE..);
+        if !is_home && !self.follow(now, key, from, &header, &body) {
+            self.stats.elsewhere += 1;
+            return;
+        }
+        self.count_arrival(key, now, to, ecn, &header, datagram.len());
         if header.call_number.0 == 0 {
             self.on_connection_packet(now, key, &header, &body);
         } else {
@@ -70,8 +86,7 @@ impl Endpoint {
         }
     }
 
-    /// The connection a packet belongs to, made if a client opens one.
-    fn connection_of(&mut self, now: Instant, from: SocketAddr, header: &Header) -> Option<Key> {
+    fn known_connection(&self, from: SocketAddr, header: &Header) -> Option<Key> {
         let ours = !header.from_client();
         let index = ConnectionIndex {
             epoch: header.epoch,
@@ -79,20 +94,38 @@ impl Endpoint {
             ours,
             address: index_address(header.epoch, ours, from),
         };
-        if let Some(key) = self.by_id.get(&index) {
-            return Some(*key);
-        }
+        self.by_id.get(&index).copied()
+    }
+
+    /// Whether a connection's packets are to come from that address: where we called, or where its client is.
+    fn is_home(&self, key: Key, from: SocketAddr) -> bool {
+        let Some(connection) = self.connections.get(key) else {
+            return false;
+        };
+        let is_believed = self.config.private && connection.role() == Role::Client;
+        let path = self.paths.get(connection.path);
+        is_believed || path.is_some_and(|path| is_same(path.address, from))
+    }
+
+    /// The connection a client opens with a packet, if it does.
+    fn open_connection(
+        &mut self,
+        now: Instant,
+        addresses: (SocketAddr, Option<IpAddr>),
+        header: &Header,
+    ) -> Option<Key> {
+        let ours = !header.from_client();
         if ours || header.packet_type != PacketType::Data || header.call_number.0 == 0 {
             self.stats.unmatched += 1;
             return None;
         }
-        self.accept_connection(now, from, header)
+        self.accept_connection(now, addresses, header)
     }
 
     fn accept_connection(
         &mut self,
         now: Instant,
-        from: SocketAddr,
+        (from, to): (SocketAddr, Option<IpAddr>),
         header: &Header,
     ) -> Option<Key> {
         let security = self
@@ -106,26 +139,26 @@ impl Endpoint {
             .map(|class| class.accept(header.epoch, header.cid.connection()));
         let Some(security) = security else {
             self.stats.unmatched += 1;
-            self.answer_stranger(now, from, header, AbortCode::RX_INVALID_OPERATION);
+            self.answer_stranger(now, (from, to), header, AbortCode::RX_INVALID_OPERATION);
             return None;
         };
         if header.sequence == 0 || header.sequence > FIRST_SEQUENCE_MAX {
             self.stats.unmatched += 1;
             return None;
         }
-        if self.server_connections >= self.config.server_connections_max
-            && !self.evict_idle_connections(now)
-        {
+        let source = Source::from(from);
+        if !self.may_connect(now, source) {
             self.stats.refused += 1;
             return None;
         }
         let path = self.path_to(from, now);
         let connection = Connection::new(
             (header.epoch, header.cid),
-            path,
+            (path, source),
             header.service_id,
             header.security_index,
             Security::Server(security),
+            self.random.u32() & FIRST_SERIAL_MAX | FIRST_SERIAL_MIN,
             now,
         );
         Some(self.insert_connection(connection, from))
@@ -135,15 +168,14 @@ impl Endpoint {
     fn answer_stranger(
         &mut self,
         now: Instant,
-        from: SocketAddr,
+        (from, to): (SocketAddr, Option<IpAddr>),
         header: &Header,
         code: AbortCode,
     ) {
         if header.packet_type == PacketType::Abort {
             return;
         }
-        if !self.strangers.take(now) {
-            self.stats.aborts_limited += 1;
+        if !self.may_answer(now, from.ip()) {
             return;
         }
         let flags = if header.from_client() {
@@ -160,80 +192,53 @@ impl Endpoint {
             checksum: 0,
             ..*header
         };
-        self.push_datagram(from, &answer, &code.0.to_be_bytes());
+        self.push_datagram(from, to, &answer, &code.0.to_be_bytes());
     }
 
-    fn answer_connection_error(&mut self, now: Instant, key: Key, code: AbortCode) {
-        if !self.strangers.take(now) {
-            self.stats.aborts_limited += 1;
-            return;
-        }
-        self.send_connection_abort(key, code);
-    }
-
-    fn send_connection_abort(&mut self, key: Key, code: AbortCode) {
+    fn send_connection_abort(&mut self, now: Instant, key: Key, code: AbortCode) {
         let Some(connection) = self.connections.get_mut(key) else {
             return;
         };
         let header = connection.header(PacketType::Abort, 0, CallNumber(0));
         let path = connection.path;
-        self.push_control(path, &header, &code.0.to_be_bytes());
+        self.push_control(now, path, &header, &code.0.to_be_bytes());
     }
 
-    /// A client whose NAT mapping changed goes on from its new address: packets newer than all
-    /// before decide, as only who holds epoch and connection id can send them.
-    fn roam(&mut self, key: Key, from: SocketAddr, header: &Header) {
-        let Some(connection) = self.connections.get_mut(key) else {
-            return;
-        };
-        let newer = header.serial.wrapping_sub(connection.serial_received);
-        let is_newer = newer != 0 && newer < u32::MAX / 2;
-        let old_path = connection.path;
-        if is_newer {
-            connection.serial_received = header.serial;
-        }
-        let address = self.paths.get(old_path).map(|path| path.address);
-        let may_roam = connection.role() == Role::Server
-            && header.epoch.may_roam()
-            && is_newer
-            && matches!(header.packet_type, PacketType::Data | PacketType::Ack);
-        if !may_roam || address == Some(from) {
-            return;
-        }
-        let now_used = connection.last_used;
-        let new_path = self.path_to(from, now_used);
-        self.move_connection(key, old_path, new_path);
+    /// Whether one more packet of a peer is answered that belongs to no call that runs.
+    fn may_answer_peer(&mut self, now: Instant, key: Key) -> bool {
+        let path = (self.connections.get(key)).and_then(|known| self.paths.get(known.path));
+        let ip = path.map(|path| path.address.ip());
+        ip.is_some_and(|ip| self.may_answer(now, ip))
     }
 
-    fn move_connection(&mut self, key: Key, old_path: Key, new_path: Key) {
-        let Some(connection) = self.connections.get_mut(key) else {
+    /// Whether one more packet from an address is answered that belongs to no call that runs.
+    pub(super) fn may_answer(&mut self, now: Instant, ip: IpAddr) -> bool {
+        let may = self.config.private || self.addresses.may_answer(now, ip);
+        self.stats.answers_limited += u64::from(!may);
+        may
+    }
+
+    /// Whether a client is asked who it is, once more.
+    fn may_challenge(&mut self, now: Instant, path: Key) -> bool {
+        let Some(path) = self.paths.get(path) else {
+            return false;
+        };
+        let may = self.config.private
+            || path.is_reached(now)
+            || self.addresses.may_challenge(now, path.address.ip());
+        self.stats.answers_limited += u64::from(!may);
+        may
+    }
+
+    /// The peer of a connection has proved that it receives where it is.
+    pub(super) fn on_proof(&mut self, now: Instant, path: Key) {
+        let Some(path) = self.paths.get_mut(path) else {
             return;
         };
-        connection.path = new_path;
-        let calls: Vec<Key> = connection.channels.iter().filter_map(|c| c.call).collect();
-        let known = self
-            .paths
-            .get(old_path)
-            .map(|p| (p.afar, p.window_hint, p.window_told));
-        if let Some(path) = self.paths.get_mut(new_path) {
-            path.connections += 1;
-            if let Some((afar, window, told)) = known {
-                path.afar |= afar;
-                path.window_hint = path.window_hint.max(window);
-                path.window_told = path.window_told.max(told);
-            }
-        }
-        for call in calls {
-            let Some(call) = self.calls.get_mut(call) else {
-                continue;
-            };
-            call.in_ready = false;
-            if let Some(path) = self.paths.get_mut(old_path) {
-                call.sender.leave_path(path);
-            }
-        }
-        if let Some(path) = self.paths.get_mut(old_path) {
-            path.connections -= 1;
+        // Each packet would prove it once more.
+        if path.reached_at.is_none_or(|at| at + NOTE_EVERY <= now) {
+            path.reached_at = Some(now);
+            self.addresses.on_reached(path.address.ip(), now);
         }
     }
 
@@ -241,17 +246,29 @@ impl Endpoint {
         &mut self,
         key: Key,
         now: Instant,
+        to: Option<IpAddr>,
         ecn: Option<Ecn>,
         header: &Header,
         len: usize,
     ) {
-        let Some(connection) = self.connections.get(key) else {
+        let Some(connection) = self.connections.get_mut(key) else {
             return;
         };
-        let Some(path) = self.paths.get_mut(connection.path) else {
+        connection.last_used = now;
+        connection.on_serial(header.serial);
+        let (path_key, role) = (connection.path, connection.role());
+        if role == Role::Client {
+            // Who knows epoch and connection id got what we sent to where we called.
+            self.on_proof(now, path_key);
+        }
+        let Some(path) = self.paths.get_mut(path_key) else {
             return;
         };
         path.last_used = now;
+        path.credit(len);
+        if role == Role::Server {
+            path.local = to;
+        }
         path.counters.bytes_received += len as u64;
         if header.packet_type == PacketType::Data {
             match ecn {
@@ -274,7 +291,7 @@ impl Endpoint {
                 let code = abort_code(body);
                 self.fail_all(key, CallError::ConnectionAborted(code));
             }
-            (PacketType::Challenge, Security::Client(client)) => {
+            (PacketType::Challenge, Security::Client(client, _)) => {
                 let answer = client.respond(calls, body);
                 let active = connection
                     .channels
@@ -284,7 +301,7 @@ impl Endpoint {
                     Ok(response) if active => {
                         let header = connection.header(PacketType::Response, 0, CallNumber(0));
                         let path = connection.path;
-                        self.push_control(path, &header, &response);
+                        self.push_control(now, path, &header, &response);
                     }
                     Ok(_) => {}
                     Err(code) => self.fail_all(key, CallError::ConnectionAborted(code)),
@@ -296,12 +313,19 @@ impl Endpoint {
                 match server.check(body) {
                     Ok(calls) => {
                         connection.adopt_call_numbers(calls);
+                        // It repeats what the challenge said.
+                        let path = connection.path;
+                        self.on_proof(now, path);
                         self.release_held_back(now, key);
                     }
+                    // Who it comes from is not known. A client with a bad key gives up when it is told;
+                    // of one that somebody else wanted to end so, the right answer still counts.
                     Err(code) => {
-                        connection.error = Some(code);
-                        self.held_back.remove(&key);
-                        self.send_connection_abort(key, code);
+                        let challenge = &mut connection.challenge;
+                        challenge.tries = challenge.tries.max(CHALLENGE_TRIES - 1);
+                        if self.may_answer_peer(now, key) {
+                            self.send_connection_abort(now, key, code);
+                        }
                     }
                 }
             }
@@ -310,8 +334,8 @@ impl Endpoint {
     }
 
     /// Ends all calls of a connection, and tells the peer why.
-    pub(super) fn abort_connection(&mut self, key: Key, code: AbortCode) {
-        self.send_connection_abort(key, code);
+    pub(super) fn abort_connection(&mut self, now: Instant, key: Key, code: AbortCode) {
+        self.send_connection_abort(now, key, code);
         self.fail_all(key, CallError::ConnectionAborted(code));
     }
 
@@ -342,22 +366,19 @@ impl Endpoint {
         connection.challenge.next = Some(now + CHALLENGE_EVERY);
         let header = connection.header(PacketType::Challenge, 0, CallNumber(0));
         let path = connection.path;
-        self.push_control(path, &header, &body);
+        if self.may_challenge(now, path) {
+            self.push_control(now, path, &header, &body);
+        }
         self.timers
             .push(Reverse((now + CHALLENGE_EVERY, Timer::Challenge(key))));
     }
 
     /// Keeps a packet until its connection has proved who it is.
-    fn hold_back(&mut self, now: Instant, key: Key, header: Header, body: Bytes) {
-        let held = self.held_back.entry(key).or_default();
-        let known = held.iter().any(|(other, _)| {
-            (other.cid, other.call_number, other.sequence)
-                == (header.cid, header.call_number, header.sequence)
-        });
-        if known || held.len() >= HELD_BACK_MAX {
+    fn hold_back(&mut self, now: Instant, key: Key, header: Header, body: &Bytes) {
+        let Some(source) = self.connections.get(key).map(|c| c.source) else {
             return;
-        }
-        held.push((header, body));
+        };
+        self.held_back.keep(key, source, header, body);
         if self
             .connections
             .get(key)
@@ -368,7 +389,7 @@ impl Endpoint {
     }
 
     fn release_held_back(&mut self, now: Instant, key: Key) {
-        for (header, body) in self.held_back.remove(&key).unwrap_or_default() {
+        for (header, body) in self.held_back.take(key) {
             self.on_call_packet(now, key, header, body);
         }
     }
@@ -379,7 +400,7 @@ impl Endpoint {
         };
         if !connection.security.is_authenticated() {
             if header.packet_type == PacketType::Data {
-                self.hold_back(now, key, header, body);
+                self.hold_back(now, key, header, &body);
             }
             return;
         }
@@ -412,6 +433,9 @@ impl Endpoint {
                 .get(*call)
                 .is_some_and(|call| call.number == header.call_number)
         }) else {
+            if header.packet_type == PacketType::Ack {
+                self.on_late_ack(now, key, &body);
+            }
             // The call is over here; a peer that still sends missed how it ended.
             let asks = match header.packet_type {
                 PacketType::Data => true,
@@ -419,9 +443,9 @@ impl Endpoint {
                 _ => false,
             };
             if let (Some(code), true) = (channel.aborted, asks)
-                && self.strangers.take(now)
+                && self.may_answer_peer(now, key)
             {
-                self.resend_abort(key, index, header.call_number, code);
+                self.resend_abort(now, key, index, header.call_number, code);
             } else {
                 self.stats.unmatched += 1;
             }
@@ -438,16 +462,36 @@ impl Endpoint {
             PacketType::Busy => {}
             _ => self.stats.violations += 1,
         }
+        self.settle(now, call);
         self.schedule_call(call);
     }
 
-    fn resend_abort(&mut self, key: Key, index: usize, number: CallNumber, code: AbortCode) {
+    /// An acknowledgement came for a call that is over: it may answer a probe of the path.
+    fn on_late_ack(&mut self, now: Instant, key: Key, body: &[u8]) {
+        let Some(ack) = Ack::decode(body).filter(|ack| ack.reason == Reason::PingResponse) else {
+            return;
+        };
+        let path = self.connections.get(key).map(|c| c.path);
+        if let Some(path) = path.and_then(|path| self.paths.get_mut(path)) {
+            // How long it was held back counts for nothing here: it did not wait for company.
+            path.on_ping_answer(now, key, ack.serial, Duration::ZERO);
+        }
+    }
+
+    fn resend_abort(
+        &mut self,
+        now: Instant,
+        key: Key,
+        index: usize,
+        number: CallNumber,
+        code: AbortCode,
+    ) {
         let Some(connection) = self.connections.get_mut(key) else {
             return;
         };
         let header = connection.header(PacketType::Abort, index, number);
         let path = connection.path;
-        self.push_control(path, &header, &code.0.to_be_bytes());
+        self.push_control(now, path, &header, &code.0.to_be_bytes());
     }
 
     /// A client begins a call. What ran on the channel before is over: a new call acknowledges the
@@ -460,6 +504,13 @@ impl Endpoint {
         if let Some(old) = connection.channels[index].call {
             self.finish_server_call(now, old);
         }
+        let Some(connection) = self.connections.get(key) else {
+            return;
+        };
+        let Some(address) = self.paths.get(connection.path).map(|path| path.address) else {
+            return;
+        };
+        let owners = (self.account).owners(address, &connection.security.identity());
         let Some(connection) = self.connections.get_mut(key) else {
             return;
         };
@@ -472,7 +523,7 @@ impl Endpoint {
             .get(path)
             .filter(|path| path.afar)
             .map_or(0, |path| path.window_hint);
-        let call = Call::new(
+        let mut call = Call::new(
             key,
             index,
             header.call_number,
@@ -481,6 +532,7 @@ impl Endpoint {
             window.max(hint),
             &self.config,
         );
+        call.owners = Some(owners);
         self.insert_call(call);
     }
 
@@ -527,7 +579,7 @@ impl Endpoint {
             self.events.push_back(Event::Readable(CallId(key)));
         }
         if call.stage == Stage::Waiting {
-            self.admit(key);
+            self.admit(now, key);
             // Its data is read after the application has heard of the call.
         }
         self.queue_ack(key);
@@ -548,11 +600,18 @@ impl Endpoint {
             payload
         } else {
             match connection.security.packets().open(header, payload) {
-                Ok(payload) => payload,
-                Err(code) => {
-                    let connection = call.connection;
-                    self.stats.violations += 1;
-                    self.abort_connection(connection, code);
+                Ok(payload) => {
+                    connection.opened.0 += 1;
+                    connection.opened.1 += payload.len() as u64;
+                    payload
+                }
+                Err(_) => {
+                    self.stats.unsealed += 1;
+                    let connection_key = call.connection;
+                    // Anybody could end the connection if a bad packet did.
+                    if let Err(code) = connection.security.ready() {
+                        self.abort_connection(now, connection_key, code);
+                    }
                     return false;
                 }
             }
@@ -569,7 +628,7 @@ impl Endpoint {
             }
         }
         let path_key = connection.path;
-        let limits = window_limits(&self.config, &self.stats, path, call);
+        let limits = window_limits(&self.config, &self.account, path, call);
         let before = call.receiver.held();
         let arrival = call.receiver.on_data(
             now,
@@ -579,9 +638,14 @@ impl Endpoint {
             payload,
             limits,
         );
-        self.stats.receive_memory += call.receiver.held() - before;
+        let gained = call.receiver.held() - before;
+        self.stats.receive_memory += gained;
         match arrival {
-            Arrival::InOrder | Arrival::Early => call.progressed = now,
+            Arrival::InOrder | Arrival::Early => {
+                call.progressed = now;
+                call.missing = connection.missing();
+                call.patience.gain(now, gained);
+            }
             Arrival::Duplicate => self.stats.duplicates += 1,
             Arrival::Beyond | Arrival::Violation => self.stats.violations += 1,
         }
@@ -609,10 +673,18 @@ impl Endpoint {
             self.stats.violations += 1;
             return;
         }
+        let serial = connection.serial();
+        let (is_ours, is_proof) = (call.role == Role::Client, connection.is_proof(ack.serial));
+        if !is_ours && is_proof {
+            self.on_proof(now, path_key);
+        }
+        let Some(call) = self.calls.get_mut(key) else {
+            return;
+        };
         let Some(path) = self.paths.get_mut(path_key) else {
             return;
         };
-        let serial = connection.serial();
+        let held_before = call.sender.held();
         if call.is_forgotten(&ack, path.afar) {
             self.send_abort(now, key, AbortCode::RX_CALL_DEAD);
             return self.fail(key, CallError::Dead);
@@ -648,24 +720,31 @@ impl Endpoint {
         self.stats.rtt_samples += u64::from(effect.sampled);
         if effect.progress {
             call.progressed = now;
+            let taken = held_before.saturating_sub(call.sender.held());
+            call.patience.gain(now, taken as u64);
         }
         if ack.reason == Reason::Ping {
             call.receiver.on_ping(now, header.serial);
         }
-        let newly_reached = ack.reason == Reason::PingResponse && path.reached_at.is_none();
-        if ack.reason == Reason::PingResponse {
-            path.reached_at = Some(now);
-        }
-        if effect.progress && call.sender.is_bulk() && path.afar && self.config.mtu_discovery {
-            call.probe_size = call.probe_size.or_else(|| path.mtu.wanted(now));
-        }
+        call.look_for_size(now, path);
         let (waiting, done) = (call.stage == Stage::Waiting, call.sender.is_done());
         let server = call.role == Role::Server;
-        if newly_reached && waiting {
-            self.admit(key);
+        let source = call.owners.as_ref().map(|owners| owners.source);
+        let awaited = call.reach_asked.is_some();
+        if awaited && waiting {
+            self.admit(now, key);
         }
         if server && done {
+            if let Some(source) = source {
+                self.account.learn(source, now);
+            }
             return self.complete_server_call(key);
+        }
+        if effect.progress {
+            self.on_answer_taken(now, key);
+        }
+        if self.look_at_size(now, key) {
+            return;
         }
         self.make_ready(key);
         self.list_path(path_key);

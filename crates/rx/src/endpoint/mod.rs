@@ -1,31 +1,45 @@
 //! One UDP port's worth of Rx: tables of connections, calls and paths, and what the driver calls.
 //!
+//! - `account`: what peers make it hold, and whose it is
+//! - `calls`: which calls of clients may run, how much each may hold, and which go when there is no room
+//! - `held`: packets that wait until their connection has proved who it is
 //! - `input`: from a datagram to the call it belongs to
 //! - `output`: which datagrams leave next
 //! - `timers`: what happens when nothing does
 //! - `answers`: VERSION and DEBUG, which need no connection
+//! - `moves`: clients that go on from another address
+//! - `successors`: new connections in the place of lost ones
 
+mod account;
 mod answers;
+mod calls;
+mod held;
 mod input;
+mod moves;
 mod output;
+mod successors;
 mod timers;
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
-use std::net::SocketAddr;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
 
+use self::account::Account;
 use self::answers::Answers;
+use self::calls::{ServiceState, window_limits};
+use self::held::HeldBack;
 use self::timers::Timer;
+use crate::addresses::Addresses;
 use crate::arena::Arena;
-use crate::call::receive::WindowLimits;
 use crate::call::{Call, Role, Stage};
 use crate::connection::{Connection, Security};
-use crate::packet::{Header, PacketType};
+use crate::packet::{HEADER_SIZE, Header, PacketType};
 use crate::peer::Path;
+use crate::random::Random;
 use crate::security::{ClientSecurity, Identity, ServerSecurity};
 use crate::types::Key;
 use crate::{
@@ -35,25 +49,20 @@ use crate::{
 
 /// Answers to strangers waiting to be sent; more than that are dropped.
 const CONTROL_MAX: usize = 1024;
-/// Calls that may wait for a place in a service; further ones get VBUSY. OpenAFS's file server
-/// begins to refuse at 600.
-const WAITING_MAX: usize = 1024;
-/// Calls of one address that may run, or wait, while there is room, however many it has already.
-const SHARE_MIN: usize = 64;
-/// Octets that all calls of one address together may have queued and unsent, as far as a few
-/// packets for each allow.
-const SHARE_SEND_MAX: usize = 64 << 20;
-const SEND_FLOOR: usize = 32 << 10;
-/// What a call may always hold, however short memory is, so that none starves.
-const RECEIVE_FLOOR: u64 = 64 << 10;
+/// Highest sequence that may begin a server call: what a peer sends before it hears of our window.
+/// A higher one belongs to a call this endpoint has forgotten.
+const FIRST_SEQUENCE_MAX: u32 = 64;
+/// Of the memory for what peers cause, the part for packets of connections that have not proved who they are.
+const HELD_BACK_PART: u64 = 16;
+
+pub(crate) use self::account::{CALL_FLOOR, Owners, Source};
 
 /// An Rx endpoint. See the crate's documentation for how to drive it.
 #[derive(Debug)]
 pub struct Endpoint {
     config: Config,
-    random: fastrand::Rng,
+    random: Random,
     epoch: Epoch,
-    next_cid: u32,
     next_eviction: Instant,
     connections: Arena<Connection>,
     calls: Arena<Call>,
@@ -69,12 +78,18 @@ pub struct Endpoint {
     sendable: VecDeque<Key>,
     timers: BinaryHeap<Reverse<(Instant, Timer)>>,
     stats: Stats,
-    server_connections: usize,
     releases: u64,
-    strangers: TokenBucket,
+    addresses: Addresses,
     answers: Answers,
     /// Unauthenticated packets kept for when their connection has proved itself.
-    held_back: BTreeMap<Key, Vec<(Header, Bytes)>>,
+    held_back: HeldBack,
+    account: Account,
+    /// Connections of clients by where they came from.
+    by_source: BTreeSet<(Source, Key)>,
+    /// Calls of peers that have not shown that they are there, in the order in which they came.
+    strangers: BTreeMap<u64, Key>,
+    strangers_counted: u64,
+    next_call_eviction: Instant,
 }
 
 /// How packets find their connection. The address counts only for epochs that may not roam.
@@ -87,121 +102,25 @@ struct ConnectionIndex {
 }
 
 #[derive(Debug)]
-struct ServiceState {
-    service: Service,
-    security: Vec<Arc<dyn ServerSecurity>>,
-    running: usize,
-    waiting: VecDeque<Key>,
-    /// By whose they are; nobody is listed without a call.
-    shares: BTreeMap<SocketAddr, Share>,
-}
-
-/// The calls of one address to a service.
-#[derive(Debug, Default)]
-struct Share {
-    running: usize,
-    waiting: usize,
-}
-
-impl ServiceState {
-    /// Whether a call of this address may run. An address may have an eighth as many as are free
-    /// beside them, or a few in any case: whoever asks for everything leaves most of it to others.
-    fn has_place(&self, address: SocketAddr) -> bool {
-        let own = self.shares.get(&address).map_or(0, |share| share.running);
-        has_room(self.service.max_calls, self.running, own)
-    }
-
-    /// Whether a call of this address may wait, by the same rule.
-    fn has_place_in_line(&self, address: SocketAddr) -> bool {
-        let own = self.shares.get(&address).map_or(0, |share| share.waiting);
-        has_room(WAITING_MAX, self.waiting.len(), own)
-    }
-
-    /// Puts a call in line for a place.
-    fn join_line(&mut self, key: Key, address: SocketAddr) {
-        self.waiting.push_back(key);
-        self.change_share(address, |share| share.waiting += 1);
-    }
-
-    /// Takes a call out of the line.
-    fn leave_line(&mut self, key: Key, address: SocketAddr) {
-        self.waiting.retain(|waiting| *waiting != key);
-        self.change_share(address, |share| share.waiting -= 1);
-    }
-
-    /// Gives a call a place.
-    fn enter(&mut self, address: SocketAddr) {
-        self.running += 1;
-        self.change_share(address, |share| share.running += 1);
-    }
-
-    /// Takes a call's place back.
-    fn leave(&mut self, address: SocketAddr) {
-        self.running = self.running.saturating_sub(1);
-        self.change_share(address, |share| share.running -= 1);
-    }
-
-    fn change_share(&mut self, address: SocketAddr, change: impl FnOnce(&mut Share)) {
-        let share = self.shares.entry(address).or_default();
-        change(share);
-        if share.running == 0 && share.waiting == 0 {
-            self.shares.remove(&address);
-        }
-    }
-}
-
-fn has_room(most: usize, taken: usize, own: usize) -> bool {
-    let free = most.saturating_sub(taken);
-    free > 0 && own < (free / 8).max(SHARE_MIN)
-}
-
-#[derive(Debug)]
 struct Control {
     destination: SocketAddr,
+    source: Option<IpAddr>,
     datagram: Vec<u8>,
-}
-
-/// Limits how many strangers' packets are answered: 1,000 a second, 200 at once.
-#[derive(Debug)]
-struct TokenBucket {
-    tokens: f64,
-    filled: Instant,
-}
-
-impl TokenBucket {
-    const RATE: f64 = 1000.0;
-    const DEPTH: f64 = 200.0;
-
-    const fn full(now: Instant) -> Self {
-        Self {
-            tokens: Self::DEPTH,
-            filled: now,
-        }
-    }
-
-    fn take(&mut self, now: Instant) -> bool {
-        let gained = now.saturating_duration_since(self.filled).as_secs_f64() * Self::RATE;
-        self.tokens = (self.tokens + gained).min(Self::DEPTH);
-        self.filled = now;
-        let allowed = self.tokens >= 1.0;
-        self.tokens -= f64::from(u8::from(allowed));
-        allowed
-    }
 }
 
 impl Endpoint {
     /// An endpoint without services or connections.
     #[must_use]
     pub fn new(config: Config, now: Instant) -> Self {
-        let mut random = fastrand::Rng::with_seed(config.seed);
+        let mut random = Random::new(config.seed);
         // Bit 31 lets the connection roam; OpenAFS keeps bit 30 clear.
-        let epoch = Epoch(random.u32(..) & 0x3fff_ffff | 0x8000_0000);
-        let next_cid = random.u32(..) & 0x3fff_fffc;
+        let epoch = Epoch(random.u32() & 0x3fff_ffff | 0x8000_0000);
+        let held_back = usize::try_from(config.memory_max / HELD_BACK_PART).unwrap_or(usize::MAX);
+        let account = Account::new(config.memory_max, config.server_connections_max);
         let mut endpoint = Self {
             config,
             random,
             epoch,
-            next_cid,
             next_eviction: now,
             connections: Arena::default(),
             calls: Arena::default(),
@@ -215,11 +134,15 @@ impl Endpoint {
             sendable: VecDeque::new(),
             timers: BinaryHeap::new(),
             stats: Stats::default(),
-            server_connections: 0,
             releases: 0,
-            strangers: TokenBucket::full(now),
+            addresses: Addresses::new(now),
             answers: Answers::new(now),
-            held_back: BTreeMap::new(),
+            held_back: HeldBack::new(held_back),
+            account,
+            by_source: BTreeSet::new(),
+            strangers: BTreeMap::new(),
+            strangers_counted: 0,
+            next_call_eviction: now,
         };
         endpoint.schedule_housekeeping(now);
         endpoint
@@ -227,13 +150,7 @@ impl Endpoint {
 
     /// Answers for a service from now on, with any of these security classes.
     pub fn add_service(&mut self, service: Service, security: Vec<Arc<dyn ServerSecurity>>) {
-        let state = ServiceState {
-            service,
-            security,
-            running: 0,
-            waiting: VecDeque::new(),
-            shares: BTreeMap::new(),
-        };
+        let state = ServiceState::new(service, security);
         self.services.insert(state.service.id, state);
     }
 
@@ -243,20 +160,40 @@ impl Endpoint {
         now: Instant,
         peer: SocketAddr,
         service: ServiceId,
-        security: &dyn ClientSecurity,
+        security: &Arc<dyn ClientSecurity>,
     ) -> ConnectionId {
         let path = self.path_to(peer, now);
-        let cid = Cid(self.next_cid);
-        self.next_cid = self.next_cid.wrapping_add(4);
+        let cid = self.free_cid();
+        let source = Source::from(peer);
         let connection = Connection::new(
             (self.epoch, cid),
-            path,
+            (path, source),
             service,
             security.index(),
-            Security::Client(security.connect(self.epoch, cid)),
+            Security::Client(security.connect(self.epoch, cid), Arc::clone(security)),
+            0,
             now,
         );
         ConnectionId(self.insert_connection(connection, peer))
+    }
+
+    /// A connection id that no other connection of ours has, and that cannot be guessed: who knows it can answer
+    /// in the peer's name.
+    fn free_cid(&mut self) -> Cid {
+        loop {
+            let cid = Cid(self.random.u32()).connection();
+            let index = ConnectionIndex {
+                epoch: self.epoch,
+                cid,
+                ours: true,
+                address: None,
+            };
+            // OpenAFS's tools take this one for the end of a list, and 0 for none.
+            let is_usable = cid.0 != 0 && cid.0 != Cid(u32::MAX).connection().0;
+            if is_usable && !self.by_id.contains_key(&index) {
+                return cid;
+            }
+        }
     }
 
     /// Who the client of a connection has proved to be.
@@ -296,6 +233,7 @@ impl Endpoint {
 
     /// Begins a call. `None` if all four channels are busy: [`Event::ChannelFree`] will follow.
     pub fn start_call(&mut self, now: Instant, connection: ConnectionId) -> Option<CallId> {
+        self.succeed(now, connection.0);
         let Self {
             connections, calls, ..
         } = self;
@@ -312,7 +250,8 @@ impl Endpoint {
         let channel = &mut known.channels[index];
         channel.number = channel.number.wrapping_add(1).max(1);
         let (number, lingering) = (CallNumber(channel.number), channel.call.take());
-        let (window, path, error) = (channel.window, known.path, known.error);
+        let (window, path) = (channel.window, known.path);
+        let missing = known.missing();
         if let Some(key) = lingering {
             self.remove_call(key);
         }
@@ -323,7 +262,7 @@ impl Endpoint {
                 window
             }
         });
-        let call = Call::new(
+        let mut call = Call::new(
             connection.0,
             index,
             number,
@@ -332,11 +271,9 @@ impl Endpoint {
             window,
             &self.config,
         );
+        call.missing = missing;
         let key = self.insert_call(call);
         self.stats.calls_started += 1;
-        if let Some(code) = error {
-            self.fail(key, CallError::ConnectionAborted(code));
-        }
         Some(CallId(key))
     }
 
@@ -346,26 +283,27 @@ impl Endpoint {
     /// # Errors
     /// [`CallError::Closed`] if the call is over.
     pub fn write(&mut self, now: Instant, call: CallId, data: Bytes) -> Result<bool, CallError> {
-        let limit = self.send_limit(call.0);
         let known = self.running_mut(call).ok_or(CallError::Closed)?;
         known.progressed = now;
-        let room = known.sender.write(data, limit);
+        if !known.sender.has_any() {
+            known.patience.begin_again();
+        }
+        let mut room = known.sender.write(data);
+        if !room {
+            room = self.grant_more(call.0);
+        }
         self.make_ready(call.0);
+        self.settle(now, call.0);
         Ok(room)
     }
 
-    /// Octets a call may have queued and unsent: fewer, if its client has many calls.
-    fn send_limit(&self, key: Key) -> usize {
-        let most = self.config.send_buffer;
-        let share = self.calls.get(key).and_then(|call| {
-            let service = self.connections.get(call.connection)?.service;
-            let shares = &self.services.get(&service)?.shares;
-            shares.get(&call.counted?)
-        });
-        share.map_or(most, |share| {
-            let each = SHARE_SEND_MAX / share.running.max(1);
-            each.max(SEND_FLOOR).min(most)
-        })
+    /// Bytes of its answer that an application should have ready for a call: as much as may be queued.
+    /// It grows when the client takes what it is sent. Of our own calls, as much as there may be at all.
+    #[must_use]
+    pub fn granted(&self, call: CallId) -> usize {
+        let own = |call: &Call| call.owners.as_ref().map(|_| call.granted);
+        let granted = self.calls.get(call.0).and_then(own);
+        granted.unwrap_or(self.config.send_buffer)
     }
 
     /// Ends our stream: what is queued is followed by the last packet.
@@ -374,6 +312,9 @@ impl Endpoint {
             return;
         };
         known.progressed = now;
+        if !known.sender.has_any() {
+            known.patience.begin_again();
+        }
         known.sender.finish();
         self.make_ready(call.0);
     }
@@ -399,13 +340,11 @@ impl Endpoint {
         let Some(known) = self.calls.get_mut(call.0) else {
             return;
         };
-        let Some(connection) = self.connections.get(known.connection) else {
+        let connection = self.connections.get(known.connection);
+        let Some(path) = connection.and_then(|c| self.paths.get(c.path)) else {
             return;
         };
-        let Some(path) = self.paths.get(connection.path) else {
-            return;
-        };
-        let limits = window_limits(&self.config, &self.stats, path, known);
+        let limits = window_limits(&self.config, &self.account, path, known);
         let before = known.receiver.held();
         known.progressed = now;
         known
@@ -413,6 +352,7 @@ impl Endpoint {
             .consume(now, bytes as u64, path.rtt.smoothed(), limits);
         let freed = before - known.receiver.held();
         self.stats.receive_memory = self.stats.receive_memory.saturating_sub(freed);
+        self.settle(now, call.0);
         self.queue_ack(call.0);
     }
 
@@ -474,8 +414,12 @@ impl Endpoint {
 
     /// Counters since the endpoint was made.
     #[must_use]
-    pub const fn stats(&self) -> Stats {
-        self.stats
+    pub fn stats(&self) -> Stats {
+        Stats {
+            memory: self.account.memory(),
+            held_back: self.held_back.bytes() as u64,
+            ..self.stats
+        }
     }
 
     /// What is known of the path to a peer.
@@ -511,12 +455,19 @@ impl Endpoint {
             .count()
     }
 
+    /// What a test is not about: the address has proved that it receives.
+    #[cfg(test)]
+    pub(crate) fn believe(&mut self, now: Instant, ip: IpAddr) {
+        self.addresses.on_reached(ip, now);
+    }
+
     /// The path to an address, made if there is none.
     fn path_to(&mut self, address: SocketAddr, now: Instant) -> Key {
         if let Some(key) = self.by_address.get(&address) {
             return *key;
         }
-        let path = Path::new(address, &self.config, now, self.random.u64(..));
+        let mut path = Path::new(address, &self.config, now, self.random.u64());
+        path.reached_at = self.addresses.reached_at(address.ip(), now);
         let key = self.paths.insert_with(|_| path);
         self.by_address.insert(address, key);
         key
@@ -527,8 +478,13 @@ impl Endpoint {
         if let Some(path) = self.paths.get_mut(connection.path) {
             path.connections += 1;
         }
-        self.server_connections += usize::from(connection.role() == Role::Server);
+        let is_clients = connection.role() == Role::Server;
+        let source = connection.source;
         let key = self.connections.insert_with(|_| connection);
+        if is_clients {
+            self.account.connected(source);
+            self.by_source.insert((source, key));
+        }
         self.by_id.insert(index, key);
         key
     }
@@ -537,14 +493,23 @@ impl Endpoint {
         let Some(connection) = self.connections.remove(key) else {
             return;
         };
-        self.held_back.remove(&key);
-        self.server_connections -= usize::from(connection.role() == Role::Server);
+        self.held_back.take(key);
+        if connection.role() == Role::Server {
+            self.account.disconnected(connection.source);
+            self.by_source.remove(&(connection.source, key));
+        }
         let Some(path) = self.paths.get_mut(connection.path) else {
             return;
         };
         path.connections -= 1;
-        let index = connection_index(&connection, path.address);
+        let (address, unused) = (path.address, path.connections == 0 && path.is_unknown());
+        let index = connection_index(&connection, address);
         self.by_id.remove(&index);
+        // Of a peer that never answered there is nothing to remember; a flood makes many of these.
+        if unused {
+            self.paths.remove(connection.path);
+            self.by_address.remove(&address);
+        }
     }
 
     fn insert_call(&mut self, mut call: Call) -> Key {
@@ -579,6 +544,8 @@ impl Endpoint {
         call.stage = Stage::Lingering;
         let held = call.receiver.let_go();
         self.stats.receive_memory = self.stats.receive_memory.saturating_sub(held);
+        self.account
+            .recount(None, std::mem::take(&mut call.charged), 0);
         let (connection, channel) = (call.connection, call.channel);
         self.stats.calls_completed += 1;
         self.events.push_back(Event::Completed(CallId(key)));
@@ -606,6 +573,7 @@ impl Endpoint {
         if call.stage == Stage::Running {
             self.events.push_back(Event::Failed(CallId(key), error));
             self.stats.calls_failed += 1;
+            self.judge(key, error);
         }
         self.remove_call(key);
     }
@@ -619,6 +587,11 @@ impl Endpoint {
             .stats
             .receive_memory
             .saturating_sub(call.receiver.held());
+        self.account.recount(call.owners.as_ref(), call.charged, 0);
+        if let (Some(order), Some(owners)) = (call.stranger, &call.owners) {
+            self.strangers.remove(&order);
+            self.account.stranger_left(owners.source);
+        }
         let Some(connection) = self.connections.get_mut(call.connection) else {
             return;
         };
@@ -626,6 +599,10 @@ impl Endpoint {
         channel.window = call.sender.window();
         if channel.call == Some(key) {
             channel.call = None;
+            if call.stranger.is_some() {
+                // It never ran, and may come again.
+                channel.number = call.number.0.wrapping_sub(1);
+            }
         }
         let (service, path) = (connection.service, connection.path);
         if let Some(path_state) = self.paths.get_mut(path) {
@@ -635,96 +612,7 @@ impl Endpoint {
             }
         }
         self.release_channel(call.connection, call.channel);
-        let Some(address) = call.counted else {
-            return;
-        };
-        if let Some(state) = self.services.get_mut(&service) {
-            if call.in_line {
-                state.leave_line(key, address);
-            } else {
-                state.leave(address);
-            }
-        }
-        self.admit_next(service);
-    }
-
-    /// A place among the service's calls may be free: for the first in line whose share allows it.
-    fn admit_next(&mut self, service: ServiceId) {
-        let Some(state) = self.services.get(&service) else {
-            return;
-        };
-        // Where the client is now counts, as it does in `admit`.
-        let path = |key: &Key| {
-            let connection = self.calls.get(*key)?.connection;
-            self.paths.get(self.connections.get(connection)?.path)
-        };
-        let may_run = |key: &Key| {
-            path(key).is_some_and(|path| {
-                let is_reached = !state.service.check_reach || path.reached_at.is_some();
-                is_reached && state.has_place(path.address)
-            })
-        };
-        if let Some(key) = state.waiting.iter().copied().find(may_run) {
-            self.admit(key);
-        }
-    }
-
-    /// Offers a waiting call to the application if nothing stands in its way.
-    fn admit(&mut self, key: Key) {
-        let Some(call) = self.calls.get_mut(key) else {
-            return;
-        };
-        let Some(connection) = self.connections.get(call.connection) else {
-            return;
-        };
-        let Some(path) = self.paths.get(connection.path) else {
-            return;
-        };
-        let Some(state) = self.services.get_mut(&connection.service) else {
-            return;
-        };
-        if call.stage != Stage::Waiting || !connection.security.is_authenticated() {
-            return;
-        }
-        if state.service.check_reach && path.reached_at.is_none() {
-            call.receiver.request_ack(crate::packet::ack::Reason::Ping);
-            self.queue_ack(key);
-            return;
-        }
-        let address = path.address;
-        if !state.has_place(address) {
-            if call.in_line {
-                return;
-            }
-            if !state.has_place_in_line(address) {
-                let now = connection.last_used;
-                self.stats.refused += 1;
-                self.send_abort(now, key, AbortCode::VBUSY);
-                return self.remove_call(key);
-            }
-            call.in_line = true;
-            call.counted = Some(address);
-            state.join_line(key, address);
-            self.stats.calls_waited += 1;
-            return;
-        }
-        // It may have been in line, and come to the front by itself.
-        if std::mem::take(&mut call.in_line)
-            && let Some(counted) = call.counted
-        {
-            state.leave_line(key, counted);
-        }
-        call.counted = Some(address);
-        state.enter(address);
-        call.stage = Stage::Running;
-        call.idle_limit = state.service.idle_limit;
-        self.stats.calls_received += 1;
-        self.events.push_back(Event::Incoming {
-            call: CallId(key),
-            connection: ConnectionId(call.connection),
-            peer: path.address,
-            service: connection.service,
-        });
+        self.give_place_back(service, key, &call);
     }
 
     /// Sends an ABORT for a call, and remembers it for packets of the call that come later.
@@ -744,18 +632,32 @@ impl Endpoint {
         connection.last_used = now;
         let header = connection.header(PacketType::Abort, index, number);
         let path = connection.path;
-        self.push_control(path, &header, &code.0.to_be_bytes());
+        self.push_control(now, path, &header, &code.0.to_be_bytes());
     }
 
-    fn push_control(&mut self, path: Key, header: &Header, body: &[u8]) {
-        let Some(path) = self.paths.get(path) else {
+    /// Sends a packet of a connection that belongs to no stream. One to a client must not be more than what may
+    /// be sent to its address.
+    fn push_control(&mut self, now: Instant, path: Key, header: &Header, body: &[u8]) {
+        let Some(path) = self.paths.get_mut(path) else {
             return;
         };
-        let destination = path.address;
-        self.push_datagram(destination, header, body);
+        let is_ours = header.from_client() && header.epoch == self.epoch;
+        let is_free = is_ours || self.config.private || path.is_reached(now);
+        if !is_free && !path.spend(HEADER_SIZE + body.len()) {
+            self.stats.unproved += 1;
+            return;
+        }
+        let (destination, source) = (path.address, path.local);
+        self.push_datagram(destination, source, header, body);
     }
 
-    fn push_datagram(&mut self, destination: SocketAddr, header: &Header, body: &[u8]) {
+    fn push_datagram(
+        &mut self,
+        destination: SocketAddr,
+        source: Option<IpAddr>,
+        header: &Header,
+        body: &[u8],
+    ) {
         if self.control.len() >= CONTROL_MAX {
             self.stats.refused += 1;
             return;
@@ -765,6 +667,7 @@ impl Endpoint {
         self.stats.packets_sent[header.packet_type.index()] += 1;
         self.control.push_back(Control {
             destination,
+            source,
             datagram,
         });
     }
@@ -779,23 +682,13 @@ fn connection_index(connection: &Connection, address: SocketAddr) -> ConnectionI
     }
 }
 
-/// Our own epoch is random, so replies are found by it whatever address they come from.
-fn index_address(epoch: Epoch, ours: bool, address: SocketAddr) -> Option<SocketAddr> {
-    (!ours && !epoch.may_roam()).then_some(address)
+/// Whether two addresses are one; what else IPv6 has in them may differ.
+fn is_same(a: SocketAddr, b: SocketAddr) -> bool {
+    a.ip() == b.ip() && a.port() == b.port()
 }
 
-/// What a call may hold: its own limit, or half of what is left for all.
-fn window_limits(config: &Config, stats: &Stats, path: &Path, call: &Call) -> WindowLimits {
-    let left = config
-        .receive_memory_max
-        .saturating_sub(stats.receive_memory);
-    WindowLimits {
-        call: config
-            .receive_window_max
-            .min(call.receiver.held() + left / 2)
-            .max(RECEIVE_FLOOR),
-        memory: (call.receiver.held() + left).max(RECEIVE_FLOOR),
-        classic: u32::from(config.classic_window.max(1)),
-        afar: path.afar,
-    }
+/// Our own epoch is random, so replies are found by it; whether they come from where we called is looked at
+/// then.
+fn index_address(epoch: Epoch, ours: bool, address: SocketAddr) -> Option<SocketAddr> {
+    (!ours && !epoch.may_roam()).then_some(address)
 }

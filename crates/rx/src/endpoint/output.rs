@@ -3,10 +3,12 @@
 //! Datagrams of one size to one address leave together, as the kernel's segmentation offload
 //! wants them: a run of one call's DATA as well as the small requests of many calls.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use super::{Control, Endpoint, window_limits};
+use super::account::Account;
+use super::calls::window_limits;
+use super::{Control, Endpoint};
 use crate::call::send::{Outgoing, Pick};
 use crate::call::{Call, Role};
 use crate::connection::Connection;
@@ -78,9 +80,14 @@ impl<'a> Batch<'a> {
         self.count += 1;
     }
 
-    fn into_transmit(self, destination: SocketAddr, ecn: Option<Ecn>) -> Option<Transmit> {
+    fn into_transmit(
+        self,
+        (destination, source): (SocketAddr, Option<IpAddr>),
+        ecn: Option<Ecn>,
+    ) -> Option<Transmit> {
         (self.count > 0).then(|| Transmit {
             destination,
+            source,
             ecn,
             size: self.buf.len(),
             segment_size: (self.count > 1).then_some(self.segment),
@@ -111,12 +118,14 @@ impl Endpoint {
     fn poll_control(&mut self, buf: &mut Vec<u8>) -> Option<Transmit> {
         let Control {
             destination,
+            source,
             datagram,
         } = self.control.pop_front()?;
         buf.clear();
         buf.extend_from_slice(&datagram);
         Some(Transmit {
             destination,
+            source,
             ecn: None,
             size: buf.len(),
             segment_size: None,
@@ -146,6 +155,7 @@ impl Endpoint {
                 paths,
                 stats,
                 config,
+                account,
                 ..
             } = self;
             let Some(call) = calls.get_mut(key) else {
@@ -161,7 +171,7 @@ impl Endpoint {
                 self.acks.pop_front();
                 continue;
             };
-            if destination.is_some_and(|address| address != path.address) {
+            if destination.is_some_and(|(address, _)| address != path.address) {
                 break;
             }
             if !call.receiver.wants_ack() {
@@ -171,11 +181,19 @@ impl Endpoint {
                 }
                 self.acks.pop_front();
                 call.in_acks = false;
-                if let Some(size) = call.probe_size.take() {
-                    let address = path.address;
-                    write_probe(now, call, connection, path, config, stats, batch.buf, size);
+                // Calls that began together may all want to look; one probe at a time tells something. The peer
+                // answers none for a call that is over.
+                let may = call.expects_peer() && !path.mtu.is_probing();
+                let probe = call.probe_size.take().filter(|_| may);
+                if let Some(size) = probe {
+                    let (destination, source) = (path.address, path.local);
+                    write_probe(
+                        now, call, connection, path, config, account, stats, batch.buf, size,
+                    );
+                    self.schedule_call(key);
                     return Some(Transmit {
-                        destination: address,
+                        destination,
+                        source,
                         ecn: None,
                         size,
                         segment_size: None,
@@ -185,21 +203,29 @@ impl Endpoint {
                 continue;
             }
             // Sizes differ by what there is to say, so the octets are made first.
-            let octets = ack_packet(now, call, connection, path, config, stats);
-            if call.probe_size.is_none() {
+            let room = room_for(now, call, path, config);
+            let octets = ack_packet(now, call, connection, path, config, account, stats, room);
+            if call.probe_size.is_none() && !call.receiver.wants_ack() {
                 call.in_acks = false;
                 self.acks.pop_front();
             }
+            if octets.is_empty() {
+                stats.unproved += 1;
+                continue;
+            }
+            if room.is_some() {
+                path.spend(octets.len());
+            }
             if !batch.fits(octets.len()) {
                 // It leaves alone, right after this batch.
-                let destination = path.address;
                 self.control.push_front(Control {
-                    destination,
+                    destination: path.address,
+                    source: path.local,
                     datagram: octets,
                 });
                 break;
             }
-            destination = Some(path.address);
+            destination = Some((path.address, path.local));
             batch.buf.extend_from_slice(&octets);
             batch.added(octets.len());
         }
@@ -214,6 +240,7 @@ impl Endpoint {
             paths,
             stats,
             config,
+            account,
             ..
         } = self;
         let Some(call) = calls.get_mut(key) else {
@@ -225,10 +252,11 @@ impl Endpoint {
         let Some(path) = paths.get_mut(connection.path) else {
             return;
         };
-        let datagram = ack_packet(now, call, connection, path, config, stats);
-        let destination = path.address;
+        // Only calls of ours linger.
+        let datagram = ack_packet(now, call, connection, path, config, account, stats, None);
         self.control.push_back(Control {
-            destination,
+            destination: path.address,
+            source: path.local,
             datagram,
         });
     }
@@ -268,7 +296,8 @@ impl Endpoint {
                 continue;
             };
             path.listed = false;
-            let (destination, ecn) = (path.address, path.ecn.enabled.then_some(Ecn::Ect0));
+            let addresses = (path.address, path.local);
+            let ecn = path.ecn.enabled.then_some(Ecn::Ect0);
             let mut batch = Batch::new(buf);
             let stop = self.fill(now, path_key, &mut batch);
             self.seal(&mut batch);
@@ -282,7 +311,7 @@ impl Endpoint {
                     .and_then(|p| p.pacer.next_release(now));
                 self.schedule_path(path_key, release.unwrap_or(now + PACE_AGAIN));
             }
-            if let Some(transmit) = batch.into_transmit(destination, ecn) {
+            if let Some(transmit) = batch.into_transmit(addresses, ecn) {
                 return Some(transmit);
             }
         }
@@ -344,6 +373,7 @@ impl Endpoint {
                 paths,
                 stats,
                 events,
+                config,
                 ..
             } = self;
             let Some(path) = paths.get_mut(path_key) else {
@@ -394,6 +424,20 @@ impl Endpoint {
             if !batch.fits(size) {
                 return Stop::BatchFull;
             }
+            // Whoever has not proved that he receives gets a short reply, or has to do it first.
+            if let Some(room) = room_for(now, call, path, config) {
+                if !call.sender.is_single(payload_max) || room < size as u64 {
+                    path.ready.pop_front();
+                    call.in_ready = false;
+                    turn = 0;
+                    call.await_reach(now);
+                    self.queue_ack(key);
+                    continue;
+                }
+                path.spend(size);
+            } else {
+                call.reach_asked = None;
+            }
             if connection.security.ready().is_err() {
                 path.ready.pop_front();
                 call.in_ready = false;
@@ -415,6 +459,7 @@ impl Endpoint {
             if call.sender.take_room() {
                 events.push_back(Event::Writable(CallId(key)));
             }
+            call.patience.turn(now, true);
             let introduces = call.receiver.wants_ack();
             turn += 1;
             if turn >= TURN_PACKETS {
@@ -490,6 +535,8 @@ fn write_data(
         });
     }
     let size = batch.buf.len() - start;
+    connection.sealed.0 += 1;
+    connection.sealed.1 += outgoing.payload.len() as u64;
     path.counters.bytes_sent += size as u64;
     call.spoke = now;
     match call.role {
@@ -497,7 +544,16 @@ fn write_data(
         Role::Server if outgoing.sequence == 1 => call.receiver.ack_is_implied(),
         // A new peer hears at once what we are, so that its reply may begin with a full window, and
         // gives an RTT by its answer.
-        Role::Client if path.acks_sent == 0 => call.receiver.request_ack(Reason::Ping),
+        Role::Client if outgoing.sequence == 1 => {
+            // A server answers nothing before it knows who asks, nor when it has answered.
+            let is_known = connection.security.is_transparent() || path.acks_sent > 0;
+            if path.acks_sent == 0 {
+                call.receiver.request_ack(Reason::Ping);
+            }
+            if is_known {
+                call.look_for_size(now, path);
+            }
+        }
         _ => {}
     }
     call.sender
@@ -530,37 +586,72 @@ fn data_flags(call: &Call, path: &Path, outgoing: &Outgoing, more: bool) -> Flag
     }
 }
 
-/// An ACK packet of a call, for whatever reason it wants one.
+/// Octets that a call's packets may have for want of a proof that its client receives them; `None` if there is
+/// one.
+fn room_for(now: Instant, call: &Call, path: &Path, config: &Config) -> Option<u64> {
+    let is_free = call.role == Role::Client || config.private || path.is_reached(now);
+    (!is_free).then(|| path.room())
+}
+
+/// An ACK packet of a call, for whatever reason it wants one; empty if there is no room for it.
+#[expect(
+    clippy::too_many_arguments,
+    reason = "the parts of an endpoint that one packet touches"
+)]
 fn ack_packet(
     now: Instant,
     call: &mut Call,
     connection: &mut Connection,
     path: &mut Path,
     config: &Config,
+    account: &Account,
     stats: &mut Stats,
+    room: Option<u64>,
 ) -> Vec<u8> {
     let mut out = Vec::with_capacity(160);
-    write_ack(now, call, connection, path, config, stats, &mut out);
+    let written = write_ack(
+        now, call, connection, path, config, account, stats, room, &mut out,
+    );
+    if out.is_empty() {
+        return out;
+    }
+    path.acks_sent = path.acks_sent.saturating_add(1);
+    if written.is_ping {
+        path.on_ping_sent(now, call.connection, written.serial);
+    }
     out
 }
 
+/// What became of an acknowledgement.
+struct Written {
+    serial: u32,
+    is_ping: bool,
+}
+
+#[expect(
+    clippy::too_many_arguments,
+    reason = "the parts of an endpoint that one packet touches"
+)]
 fn write_ack(
     now: Instant,
     call: &mut Call,
     connection: &mut Connection,
     path: &mut Path,
     config: &Config,
+    account: &Account,
     stats: &mut Stats,
+    room: Option<u64>,
     out: &mut Vec<u8>,
-) -> u32 {
+) -> Written {
     let mut report = call
         .receiver
-        .take_report(now, window_limits(config, stats, path, call));
+        .take_report(now, window_limits(config, account, path, call));
     let says_nothing = matches!(
         report.reason,
         Reason::Idle | Reason::Delay | Reason::Requested
     );
-    if says_nothing && path.wants_ping(now) {
+    // The answer to a PING is a proof that the client receives.
+    if says_nothing && (path.wants_ping(now) || room.is_some()) {
         report.reason = Reason::Ping;
     }
     let introduce = path.afar || path.classic_acks < CLASSIC_SURE;
@@ -575,14 +666,15 @@ fn write_ack(
             path.window_told = path.window_told.max(ext.window);
             ext
         });
-    let mut header: Header = connection.header(PacketType::Ack, call.channel, call.number);
-    header.flags = header.flags.with(Flags::SLOW_START_OK);
-    if report.reason == Reason::Ping {
-        header.flags = header.flags.with(Flags::REQUEST_ACK);
-        path.on_ping_sent(now, call.connection, header.serial);
-    }
-    let classic_size = u32::try_from(CLASSIC_PACKET_SIZE).unwrap_or(u32::MAX);
-    let ack = Ack {
+    // Old peers do not look for sizes, but send what they are told: what does not get through from here will
+    // hardly get through from there.
+    let size = if path.mtu.is_narrow() {
+        path.packet_size()
+    } else {
+        CLASSIC_PACKET_SIZE
+    };
+    let size = u32::try_from(size).unwrap_or(u32::MAX);
+    let mut ack = Ack {
         first: report.first,
         previous: report.previous,
         serial: if report.reason == Reason::Ping {
@@ -593,20 +685,45 @@ fn write_ack(
         reason: report.reason,
         soft: report.soft,
         trailer: Trailer {
-            max_mtu: Some(classic_size),
-            interface_mtu: Some(classic_size),
+            max_mtu: Some(size),
+            interface_mtu: Some(size),
             window: Some(report.classic_window),
             // Jumbograms are received but not asked for: peers corrupted data in them.
             max_datagram_packets: Some(1),
         },
         extension,
     };
+    if let Some(room) = room.map(|room| usize::try_from(room).unwrap_or(usize::MAX)) {
+        // What else there is to say must not cost the PING that asks for the proof. By the answer to its own a peer
+        // sees who we are.
+        let spare = if ack.reason == Reason::PingResponse {
+            1
+        } else {
+            2
+        };
+        if room < spare * (HEADER_SIZE + ack.size()) {
+            ack.extension = None;
+        }
+        if room < HEADER_SIZE + ack.size() {
+            return Written {
+                serial: 0,
+                is_ping: false,
+            };
+        }
+    }
+    let mut header: Header = connection.header(PacketType::Ack, call.channel, call.number);
+    header.flags = header.flags.with(Flags::SLOW_START_OK);
+    if ack.reason == Reason::Ping {
+        header.flags = header.flags.with(Flags::REQUEST_ACK);
+    }
     out.extend_from_slice(&header.encode());
     ack.encode(out);
     stats.packets_sent[PacketType::Ack.index()] += 1;
-    path.acks_sent = path.acks_sent.saturating_add(1);
     call.spoke = now;
-    header.serial
+    Written {
+        serial: header.serial,
+        is_ping: report.reason == Reason::Ping,
+    }
 }
 
 /// A PING padded to `size`: if it is answered, packets of that size get through.
@@ -620,14 +737,19 @@ fn write_probe(
     connection: &mut Connection,
     path: &mut Path,
     config: &Config,
+    account: &Account,
     stats: &mut Stats,
     out: &mut Vec<u8>,
     size: usize,
 ) {
     call.receiver.request_ack(Reason::Ping);
     out.clear();
-    let serial = write_ack(now, call, connection, path, config, stats, out);
+    let serial = write_ack(
+        now, call, connection, path, config, account, stats, None, out,
+    )
+    .serial;
     out.resize(size, 0);
-    let expires = now + path.rtt.rto(Duration::from_millis(50)) * 2;
-    path.mtu.on_sent(call.connection, serial, size, expires);
+    let patience = path.rtt.rto(Duration::from_millis(50)) * 2;
+    path.mtu
+        .on_sent(now, call.connection, serial, size, patience);
 }

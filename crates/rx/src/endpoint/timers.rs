@@ -7,11 +7,15 @@ use std::cmp::Reverse;
 use std::time::{Duration, Instant};
 
 use super::Endpoint;
-use crate::call::{Role, Stage};
+use super::account::Source;
+use super::calls::stalled;
+use crate::call::{Role, STUCK, Stage};
 use crate::packet::ack::Reason;
 use crate::packet::{Flags, Header, PacketType};
 use crate::types::Key;
-use crate::{AbortCode, CallError, CallNumber, Cid, Epoch, SecurityIndex, ServiceId};
+use crate::{
+    AbortCode, CallError, CallNumber, Cid, Epoch, Event, Identity, SecurityIndex, ServiceId,
+};
 
 /// How often old connections and paths are looked for.
 const HOUSEKEEPING: Duration = Duration::from_secs(5);
@@ -22,7 +26,7 @@ const PATH_IDLE: Duration = Duration::from_secs(60);
 /// Time between two CHALLENGEs.
 pub(super) const CHALLENGE_EVERY: Duration = Duration::from_secs(2);
 /// CHALLENGEs after which the client is taken for dead.
-const CHALLENGE_TRIES: u32 = 15;
+pub(super) const CHALLENGE_TRIES: u32 = 15;
 /// How often room for new connections is looked for.
 const EVICTION_EVERY: Duration = Duration::from_millis(100);
 /// The epoch of packets that belong to no connection.
@@ -37,6 +41,8 @@ pub(super) enum Timer {
     Challenge(Key),
     /// The connection's packets can no longer be sealed.
     Unsealable(Key),
+    /// Whether the connection's client is at another address by now.
+    Elsewhere(Key),
     Housekeeping,
 }
 
@@ -65,7 +71,8 @@ impl Endpoint {
                     }
                 }
                 Timer::Challenge(key) => self.on_challenge_timer(now, key),
-                Timer::Unsealable(key) => self.on_unsealable(key),
+                Timer::Unsealable(key) => self.on_unsealable(now, key),
+                Timer::Elsewhere(key) => self.on_elsewhere_timer(now, key),
                 Timer::Housekeeping => self.keep_house(now),
             }
         }
@@ -92,7 +99,11 @@ impl Endpoint {
             call.repeat_due(path),
             call.ping_due(&self.config),
             call.limit_due(&self.config),
+            call.reach_due(),
+            call.expects_peer().then(|| path.mtu.look_at()).flatten(),
             blocked,
+            call.may_be_stuck(path)
+                .map(|since| since.max(call.spoke) + STUCK),
         ]
         .into_iter()
         .flatten()
@@ -151,6 +162,7 @@ impl Endpoint {
     }
 
     fn on_call_timer(&mut self, now: Instant, at: Instant, key: Key) {
+        self.settle(now, key);
         let Some(call) = self.calls.get_mut(key) else {
             return;
         };
@@ -163,14 +175,17 @@ impl Endpoint {
             if dead {
                 self.fail(key, CallError::Dead);
             } else {
-                self.send_abort(now, key, AbortCode::RX_CALL_TIMEOUT);
-                self.fail(key, CallError::TimedOut);
+                self.time_out(now, key);
             }
             return;
         }
         call.receiver.on_ack_due(now);
         let blocked = call.sender.is_window_blocked() && call.spoke + WINDOW_PROBE <= now;
-        if blocked || call.ping_due(&self.config).is_some_and(|due| due <= now) {
+        let path = self.connections.get(call.connection).map(|c| c.path);
+        let stuck = path
+            .and_then(|path| call.may_be_stuck(self.paths.get(path)?))
+            .is_some_and(|since| since.max(call.spoke) + STUCK <= now);
+        if blocked || stuck || call.ping_due(&self.config).is_some_and(|due| due <= now) {
             call.receiver.request_ack(Reason::Ping);
             // It leaves next; until then it is not due again.
             call.spoke = now;
@@ -182,6 +197,11 @@ impl Endpoint {
         let Some(path) = self.paths.get_mut(path_key) else {
             return;
         };
+        if path.is_reached(now) {
+            call.reach_asked = None;
+        } else if call.reach_due().is_some_and(|due| due <= now) {
+            call.await_reach(now);
+        }
         if call.repeat_due(path).is_some_and(|due| due <= now) {
             call.receiver.repeat_ack();
             call.spoke = now;
@@ -190,16 +210,58 @@ impl Endpoint {
             Some(1) => self.stats.probes += 1,
             Some(count) => {
                 self.stats.timeouts += 1;
-                if path.mtu.on_timeouts(now, count) {
+                // A small packet tells whether the peer is there and only large ones are lost.
+                call.receiver.request_ack(Reason::Ping);
+                let is_heard = call.sender.is_heard(call.heard);
+                if path.mtu.on_timeouts(count, is_heard) {
                     let size = path.packet_size();
                     path.controller.on_mtu_change(size);
                 }
+                call.look_for_size(now, path);
             }
             None => {}
+        }
+        if path.mtu.look_at().is_some_and(|at| at <= now) {
+            // The peer may have been silent.
+            call.receiver.request_ack(Reason::Ping);
+            call.look_for_size(now, path);
+        }
+        let is_waiting = call.stage == Stage::Waiting;
+        if self.look_at_size(now, key) {
+            return;
+        }
+        if is_waiting {
+            // It may be there now, or others have made room by doing nothing.
+            self.admit(now, key);
         }
         self.make_ready(key);
         self.queue_ack(key);
         self.schedule_call(key);
+    }
+
+    /// Acts on what was found of the path's packet size; true if the call is over for it.
+    pub(super) fn look_at_size(&mut self, now: Instant, key: Key) -> bool {
+        let Some(call) = self.calls.get_mut(key) else {
+            return true;
+        };
+        let Some(connection) = self.connections.get(call.connection) else {
+            return true;
+        };
+        let Some(path) = self.paths.get_mut(connection.path) else {
+            return true;
+        };
+        if let Some(size) = path.mtu.take_news() {
+            let peer = path.address;
+            self.events.push_back(Event::Narrow { peer, size });
+            // An old peer hears at once that it is to send smaller packets.
+            call.receiver.request_ack(Reason::Ping);
+        }
+        if call.is_too_large(path) || call.is_stuck(now, path, connection.missing()) {
+            self.send_abort(now, key, AbortCode::RX_MSGSIZE);
+            self.fail(key, CallError::TooLarge);
+            return true;
+        }
+        false
     }
 
     fn on_challenge_timer(&mut self, now: Instant, key: Key) {
@@ -223,10 +285,10 @@ impl Endpoint {
         self.timers.push(Reverse((now, Timer::Unsealable(key))));
     }
 
-    fn on_unsealable(&mut self, key: Key) {
+    fn on_unsealable(&mut self, now: Instant, key: Key) {
         let refused = self.connections.get(key).map(|c| c.security.ready());
         if let Some(Err(code)) = refused {
-            self.abort_connection(key, code);
+            self.abort_connection(now, key, code);
         }
     }
 
@@ -248,6 +310,16 @@ impl Endpoint {
         for key in idle {
             self.remove_connection(key);
         }
+        let retired = self
+            .connections
+            .iter()
+            .filter(|(_, known)| known.is_retired);
+        let retired: Vec<Key> = retired.map(|(key, _)| key).collect();
+        for key in retired {
+            if !self.is_busy(key) {
+                self.remove_connection_and_calls(key, CallError::Closed);
+            }
+        }
         let unused: Vec<(Key, std::net::SocketAddr)> = self
             .paths
             .iter()
@@ -260,6 +332,7 @@ impl Endpoint {
             self.paths.remove(key);
             self.by_address.remove(&address);
         }
+        self.account.keep_house(now);
         self.keep_nat_mappings(now);
         self.schedule_housekeeping(now);
     }
@@ -302,39 +375,56 @@ impl Endpoint {
                 checksum: 0,
                 service_id: ServiceId(0),
             };
-            self.push_control(key, &header, &[0]);
+            self.push_control(now, key, &header, &[0]);
         }
     }
 
-    /// Makes room for new connections: a sixteenth of them goes, those idle for longest first.
-    ///
-    /// Looking is not cheap, so a flood of connections makes it look only so often. False if there
-    /// is no room.
-    pub(super) fn evict_idle_connections(&mut self, now: Instant) -> bool {
+    /// Whether a client at that address may open a connection, for which idle ones make room: those of
+    /// all, or those of this address if it has its share.
+    pub(super) fn may_connect(&mut self, now: Instant, source: Source) -> bool {
+        if !self.account.may_connect(source) && self.account.has_connection() {
+            let own = (source, Key::LEAST)..=(source, Key::MOST);
+            let own: Vec<Key> = self.by_source.range(own).map(|(_, key)| *key).collect();
+            return self.evict_idle_connections(now, &own);
+        }
+        if self.account.has_connection() {
+            return true;
+        }
+        // Looking at all is not cheap, so a flood of connections makes it look only so often.
         if now < self.next_eviction {
             return false;
         }
         self.next_eviction = now + EVICTION_EVERY;
+        let all: Vec<Key> = self.by_source.iter().map(|(_, key)| *key).collect();
+        self.evict_idle_connections(now, &all)
+    }
+
+    /// Removes a sixteenth of these connections: only those without calls, or whose calls do not get on, and of
+    /// those first whose clients have not proved who they are, and that were not used for longest. False if there
+    /// are none.
+    fn evict_idle_connections(&mut self, now: Instant, keys: &[Key]) -> bool {
         let is_idle = |call: &Key| {
             self.calls
                 .get(*call)
-                .is_none_or(|call| call.stage == Stage::Lingering)
+                .is_none_or(|call| call.stage == Stage::Lingering || stalled(call, now).is_some())
         };
-        let mut idle: Vec<(Instant, Key)> = self
-            .connections
+        let mut idle: Vec<(bool, Instant, Key)> = keys
             .iter()
+            .filter_map(|key| Some((key, self.connections.get(*key)?)))
             .filter(|(_, connection)| {
-                connection.role() == Role::Server
-                    && connection
-                        .channels
-                        .iter()
-                        .all(|c| c.call.as_ref().is_none_or(is_idle))
+                connection
+                    .channels
+                    .iter()
+                    .all(|channel| channel.call.as_ref().is_none_or(is_idle))
             })
-            .map(|(key, connection)| (connection.last_used, key))
+            .map(|(key, connection)| {
+                let is_named = connection.security.identity() != Identity::Anonymous;
+                (is_named, connection.last_used, *key)
+            })
             .collect();
         idle.sort_unstable();
-        idle.truncate(self.config.server_connections_max / 16 + 1);
-        for (_, key) in &idle {
+        idle.truncate(keys.len() / 16 + 1);
+        for (.., key) in &idle {
             self.remove_connection_and_calls(*key, CallError::Closed);
         }
         !idle.is_empty()

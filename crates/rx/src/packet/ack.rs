@@ -203,6 +203,14 @@ impl Ack {
         })
     }
 
+    /// Octets of the body with all words of the trailer.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        let extension = self.extension.as_ref();
+        let block = |known: &Extension| EXTENSION_FIXED + 8 * known.ranges.len().min(RANGES_MAX);
+        18 + usize::from(self.soft.len) + 3 + 16 + extension.map_or(0, block)
+    }
+
     /// Appends the body to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend([0; 4]);

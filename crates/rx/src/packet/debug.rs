@@ -7,7 +7,8 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use crate::{AbortCode, Cid, Epoch, SecurityIndex, Stats};
+use crate::security::SecurityStatus;
+use crate::{Cid, Epoch, SecurityIndex, Stats};
 
 /// Octets of a question.
 pub const QUESTION_SIZE: usize = 8;
@@ -184,8 +185,6 @@ pub struct ConnectionAnswer {
     pub cid: Cid,
     /// The last serial sent.
     pub serial: u32,
-    /// How the connection was aborted, if it was.
-    pub error: Option<AbortCode>,
     /// See [`flag`].
     pub flags: u8,
     /// Whether a client opened it to this side.
@@ -196,9 +195,32 @@ pub struct ConnectionAnswer {
     pub channels: [ChannelAnswer; 4],
     /// Largest packet sent to the peer.
     pub packet_size: usize,
+    /// What its security class says of it.
+    pub status: SecurityStatus,
+    /// DATA that the class opened: packets and octets of payload.
+    pub opened: (u64, u64),
+    /// The same of what it sealed.
+    pub sealed: (u64, u64),
 }
 
 impl ConnectionAnswer {
+    /// The same without what packets of the connection could be made with.
+    #[must_use]
+    pub fn without_secrets(self) -> Self {
+        Self {
+            epoch: Epoch(0),
+            cid: Cid(0),
+            serial: 0,
+            channels: self.channels.map(|channel| ChannelAnswer {
+                call_number: 0,
+                ..channel
+            }),
+            opened: (0, 0),
+            sealed: (0, 0),
+            ..self
+        }
+    }
+
     /// The answer's octets.
     #[must_use]
     pub fn encode(&self) -> [u8; CONNECTION_SIZE] {
@@ -206,7 +228,6 @@ impl ConnectionAnswer {
         out.address(0, 32, self.peer);
         out.word(4, self.cid.0);
         out.word(8, self.serial);
-        out.word(28, self.error.map_or(0, |code| code.0.cast_unsigned()));
         out.0[34] = self.flags;
         out.0[35] = u8::from(self.is_server);
         out.0[36] = self.security_index.0;
@@ -217,8 +238,26 @@ impl ConnectionAnswer {
             out.0[48 + index] = channel.flags;
             out.0[52 + index] = channel.other;
         }
-        // The kind of security statistics: 1 is rxnull's, which are empty, 0 that there are none.
-        out.0[56] = u8::from(self.security_index.0 == 0);
+        let SecurityStatus {
+            kind,
+            level,
+            authenticated,
+            checksums,
+            expires,
+        } = self.status;
+        (out.0[56], out.0[57]) = (kind, level);
+        out.word(
+            68,
+            u32::from(authenticated) << 1 | u32::from(checksums) << 3,
+        );
+        out.word(72, expires);
+        // OpenAFS counts what its rxkad sealed and opened.
+        if kind > 1 {
+            out.count(76, self.opened.0);
+            out.count(80, self.sealed.0);
+            out.count(84, self.opened.1);
+            out.count(88, self.sealed.1);
+        }
         out.word(132, self.epoch.0);
         out.count(136, self.packet_size as u64);
         out.0
@@ -469,18 +508,38 @@ mod tests {
             epoch: Epoch(0x9a5b_3c21),
             cid: Cid(0x4c6d_8e70),
             serial: 77,
-            error: Some(AbortCode(-3)),
             flags: 9,
             is_server: true,
             security_index: SecurityIndex(2),
             channels: [ChannelAnswer::default(), channel, channel, channel],
             packet_size: 1444,
+            status: SecurityStatus {
+                kind: 3,
+                level: 2,
+                authenticated: true,
+                checksums: true,
+                expires: 0x6a5b_3c21,
+            },
+            opened: (3, 1000),
+            sealed: (4, 2000),
         };
+        let told = connection.without_secrets();
+        assert_eq!((told.peer, told.channels[1].state), (peer, 2));
+        let secrets = (
+            told.epoch,
+            told.cid,
+            told.serial,
+            told.channels[1].call_number,
+        );
+        assert_eq!(secrets, (Epoch(0), Cid(0), 0, 0));
         let octets = connection.encode();
+        // OpenAFS's rx_securityObjectStats: kind, level, flags, end, packets and bytes in and out.
+        assert_eq!(octets[56..58], [3, 2]);
+        let status = [68, 72, 76, 80, 84, 88].map(|at| word(&octets, at));
+        assert_eq!(status, [2 | 8, 0x6a5b_3c21, 3, 4, 1000, 2000]);
         assert_eq!(octets[..4], [192, 0, 2, 1]);
         assert_eq!((word(&octets, 4), word(&octets, 8)), (0x4c6d_8e70, 77));
         assert_eq!((word(&octets, 12), word(&octets, 16)), (0, 4));
-        assert_eq!(word(&octets, 28), 0xffff_fffd);
         assert_eq!(octets[32..37], [0x1b, 0x59, 9, 1, 2]);
         assert_eq!(
             octets[40..56],

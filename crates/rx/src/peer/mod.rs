@@ -9,13 +9,14 @@ pub(crate) mod pacing;
 pub(crate) mod rtt;
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use self::congestion::Controller;
 use self::mtu::MtuSearch;
 use self::pacing::Pacer;
 use self::rtt::RttEstimator;
+use crate::addresses::{AMPLIFICATION, is_believed};
 use crate::packet::ack::{Extension, Trailer};
 use crate::packet::{CLASSIC_PACKET_SIZE, HEADER_SIZE};
 use crate::types::Key;
@@ -39,8 +40,12 @@ const UNPACED_PACKETS: u64 = 10;
 /// the peer's window makes the measured rate: a pace of that would only make each round trip longer
 /// by the time it takes.
 const UNPACED_OCTETS: u64 = 32 * CLASSIC_PACKET_SIZE as u64;
+/// The most that may be sent to an address that has not answered: what needs more needs an answer first.
+const CREDIT_MAX: u64 = 64 << 10;
 /// How far above its least an RTT must be, besides an eighth, to mean a queue.
 const QUEUE_SIGN: Duration = Duration::from_millis(1);
+/// One packet of so many is sent again on a path that counts as lossy.
+const LOSSY: u64 = 10;
 /// Marked packets in a row without a count from the peer, after which ECN is given up.
 const ECN_TRIAL_PACKETS: u32 = 64;
 
@@ -75,18 +80,27 @@ pub(crate) struct Path {
     pub(crate) wake_at: Option<Instant>,
     /// Connections that use the path.
     pub(crate) connections: usize,
+    /// When a packet last came from it.
     pub(crate) last_used: Instant,
+    /// Our own address at which it asks us, to answer from.
+    pub(crate) local: Option<IpAddr>,
     /// When a packet only to keep a NAT mapping was last sent.
     pub(crate) kept_alive: Option<Instant>,
     /// When the peer last proved that it receives at this address.
     pub(crate) reached_at: Option<Instant>,
+    /// Whether the peer has acknowledged data of an answer of ours.
+    pub(crate) took_answer: bool,
     pub(crate) ecn: EcnState,
     pub(crate) counters: PathCounters,
+    /// Bytes that may be sent before the peer has proved that it receives.
+    credit: u64,
     last_sent_at: Option<Instant>,
     /// The PING that measures the RTT, until it is answered: its connection and serial.
     ping: Option<(Key, u32)>,
     /// When the last one was sent.
     pinged_at: Option<Instant>,
+    /// When the peer last acknowledged anything, or answered a PING.
+    answered_at: Option<Instant>,
     /// The RTT by the last PING that was answered.
     rtt_ping: Option<Duration>,
     sampled_at: Option<Instant>,
@@ -129,7 +143,7 @@ impl Path {
                 seed,
             ),
             pacer: Pacer::new(now, CLASSIC_PACKET_SIZE),
-            mtu: MtuSearch::new(config.datagram_max),
+            mtu: MtuSearch::new(config.datagram_max, config.mtu_discovery),
             afar: false,
             classic_acks: 0,
             is_prompt: false,
@@ -142,16 +156,25 @@ impl Path {
             wake_at: None,
             connections: 0,
             last_used: now,
+            local: None,
             kept_alive: None,
             reached_at: None,
+            took_answer: false,
             ecn: EcnState::default(),
             counters: PathCounters::default(),
+            credit: 0,
             last_sent_at: None,
             ping: None,
             pinged_at: None,
+            answered_at: None,
             rtt_ping: None,
             sampled_at: None,
         }
+    }
+
+    /// Whether nothing was learned of the peer that a later connection could use.
+    pub(crate) fn is_unknown(&self) -> bool {
+        !self.rtt.has_sample() && !self.afar && self.classic_acks == 0 && self.reached_at.is_none()
     }
 
     /// Takes an RTT sample.
@@ -174,7 +197,7 @@ impl Path {
         self.pinged_at = Some(now);
     }
 
-    /// A PING was answered; true if it gave an RTT sample.
+    /// A PING was answered, which may have been a probe of a size; true if it gave an RTT sample.
     pub(crate) fn on_ping_answer(
         &mut self,
         now: Instant,
@@ -182,10 +205,14 @@ impl Path {
         serial: u32,
         held: Duration,
     ) -> bool {
-        let Some(sent) = self
+        let probed = self.mtu.on_answer(connection, serial);
+        if probed.is_some() {
+            self.controller.on_mtu_change(self.mtu.packet_size());
+        }
+        let pinged = self
             .pinged_at
-            .filter(|_| self.ping == Some((connection, serial)))
-        else {
+            .filter(|_| self.ping == Some((connection, serial)));
+        let Some(sent) = probed.or(pinged) else {
             return false;
         };
         self.ping = None;
@@ -195,9 +222,43 @@ impl Path {
         true
     }
 
+    /// Lets an address that has not proved that it receives be sent more, as more came from it.
+    pub(crate) fn credit(&mut self, bytes: usize) {
+        let more = bytes.saturating_mul(AMPLIFICATION) as u64;
+        self.credit = (self.credit + more).min(CREDIT_MAX);
+    }
+
+    /// Bytes that may be sent to an address that has not.
+    pub(crate) const fn room(&self) -> u64 {
+        self.credit
+    }
+
+    /// Takes bytes off what may be sent there; false if there are not as many left.
+    pub(crate) fn spend(&mut self, bytes: usize) -> bool {
+        let left = self.credit.checked_sub(bytes as u64);
+        self.credit = left.unwrap_or(self.credit);
+        left.is_some()
+    }
+
+    /// Whether it is known that the peer receives at this address.
+    pub(crate) fn is_reached(&self, now: Instant) -> bool {
+        is_believed(self.reached_at, now)
+    }
+
     /// Largest Rx packet to send, header included.
     pub(crate) fn packet_size(&self) -> usize {
         self.mtu.packet_size()
+    }
+
+    /// The size to probe now, if any, of those up to `most`.
+    pub(crate) fn probe_wanted(&mut self, now: Instant, most: usize) -> Option<usize> {
+        self.mtu
+            .wanted(now, most, self.answered_at, self.is_lossy())
+    }
+
+    /// Whether so much is lost that what a few packets meet tells nothing.
+    pub(crate) const fn is_lossy(&self) -> bool {
+        self.counters.data_resent * LOSSY > self.counters.data_sent
     }
 
     /// How long the peer may hold an acknowledgement back.
@@ -226,6 +287,7 @@ impl Path {
         extension: Option<&Extension>,
         answers_ping: bool,
     ) {
+        self.answered_at = Some(now);
         let before = self.mtu.packet_size();
         match extension.filter(|_| config.extension) {
             Some(extension) => {
@@ -393,7 +455,7 @@ mod tests {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 7000));
         let mut path = Path::new(address, &config, now, 1);
         path.sample_rtt(now, Duration::from_millis(12));
-        let size = path.packet_size();
+        let size = CLASSIC_PACKET_SIZE;
         for packet in 0..32 {
             assert!(path.budget(now) >= size as u64, "packet {packet}");
             path.on_data_sent(now, size, false, false);

@@ -1,55 +1,103 @@
 //! How large packets to one peer may be.
 //!
-//! Every path starts at 1,444 octets, which all peers take and networks fragment if they must. For
-//! afar peers larger sizes are probed with padded PING acknowledgements that must not be
-//! fragmented: a full Ethernet frame, jumbo frames, and the 64 KiB of a loopback device. Data
-//! never depends on an unproved size. If full-sized packets stop arriving the size falls back.
+//! Every path starts at a size that gets through nearly everywhere. Larger ones are probed with padded PING
+//! acknowledgements that must not be fragmented, which all peers answer: first the 1,444 bytes that Rx
+//! has always sent, and for afar peers a full Ethernet frame, jumbo frames, and the 64 KiB of a loopback
+//! device. Data never depends on an unproved size. What a packet was cut to stays: Rx numbers packets, and a
+//! receiver that has one copy of a number takes no other. So a path that drops large packets without a
+//! word must be known before they are cut. If full-sized packets stop arriving, the size falls back and is
+//! looked for again.
+//!
+//! spec: RFC 8899 (packetization-layer path MTU discovery)
 
 use std::time::{Duration, Instant};
 
 use crate::packet::CLASSIC_PACKET_SIZE;
+use crate::types::Key;
 
-/// Sizes worth knowing, ascending: Ethernet less IPv4 and UDP headers, half and whole jumbo
-/// frames, 16 KiB loopback, and the largest UDP payload of IPv4.
-const CANDIDATES: [usize; 6] = [1452, 1472, 4052, 8972, 16_356, 65_507];
-/// Packets that get through where nothing else is known to: 1,280 less IPv6 and UDP headers.
-const FALLBACK_SIZE: usize = 1232;
-/// Tries for each size.
-const TRIES: u8 = 2;
+/// What gets through nearly everywhere: 1,200 bytes less IPv4 and UDP headers (RFC 8899 §5.1.2).
+const BASE_SIZE: usize = 1172;
+/// What every host must take, 576 bytes less headers: where not even the base gets through.
+const LEAST_SIZE: usize = 548;
+/// Sizes worth knowing, ascending: the least MTU of IPv6, tunnels, Rx's own, Ethernet, half and whole
+/// jumbo frames, 16 KiB loopback, and the largest UDP payload of IPv4.
+const CANDIDATES: [usize; 9] = [
+    BASE_SIZE,
+    1252,
+    1372,
+    CLASSIC_PACKET_SIZE,
+    1452,
+    1472,
+    4052,
+    8972,
+    16_356,
+];
+/// The largest UDP payload of IPv4.
+const LARGEST: usize = 65_507;
+/// Tries for each size (RFC 8899 §5.1.2, MAX_PROBES).
+const TRIES: u8 = 3;
+/// The same where much is lost that is not large.
+const TRIES_LOSSY: u8 = 10;
 /// Timeouts in a row with nothing acknowledged, after which full-sized packets are suspected.
 const BLACK_HOLE_TIMEOUTS: u32 = 3;
-/// How long until a size that failed is tried again.
-const RETRY_AFTER: Duration = Duration::from_secs(600);
+/// The same after which even the base is, of a peer that is there.
+const BASE_TIMEOUTS: u32 = 5;
+/// How long until a size that failed is tried again. RFC 8899 has 600 s; a probe that congestion took is
+/// more frequent than a path that changes, and costs three packets.
+const RETRY_AFTER: Duration = Duration::from_secs(60);
 
 /// The search for one path's packet size.
 #[derive(Debug)]
 pub(crate) struct MtuSearch {
+    /// Proved, or where it begins.
     size: usize,
     limit: usize,
-    /// Index into [`CANDIDATES`] of the next size to try.
-    next: usize,
+    /// The least size that did not get through.
+    failed: Option<Failed>,
     tries: u8,
+    /// Probes in a row that met a silent peer.
+    silences: u32,
     probe: Option<Probe>,
-    done_at: Option<Instant>,
+    enabled: bool,
+    /// People were told that the path is narrow.
+    told: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Failed {
+    size: usize,
+    at: Instant,
+    /// It is time to try it again; until it gets through it counts as failed.
+    again: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Probe {
     serial: u32,
-    connection: crate::types::Key,
+    connection: Key,
     size: usize,
+    sent: Instant,
     expires: Instant,
+    /// It expired while the peer was silent, and tells nothing.
+    void: bool,
 }
 
 impl MtuSearch {
-    pub(crate) const fn new(limit: usize) -> Self {
+    /// `limit` is the largest packet we take and send; `enabled`, whether sizes are looked for.
+    pub(crate) const fn new(limit: usize, enabled: bool) -> Self {
         Self {
-            size: CLASSIC_PACKET_SIZE,
+            size: if enabled {
+                BASE_SIZE
+            } else {
+                CLASSIC_PACKET_SIZE
+            },
             limit,
-            next: 0,
+            failed: None,
             tries: 0,
+            silences: 0,
             probe: None,
-            done_at: None,
+            enabled,
+            told: false,
         }
     }
 
@@ -63,90 +111,153 @@ impl MtuSearch {
         self.limit = limit;
     }
 
-    /// The size to probe now, if any.
-    pub(crate) fn wanted(&mut self, now: Instant) -> Option<usize> {
-        if let Some(probe) = self.probe {
-            if now < probe.expires {
+    /// The size to probe now, if any, of those up to `most`; `answered` is when the peer last acknowledged
+    /// anything, and `is_lossy` whether small packets are lost on the path, too.
+    pub(crate) fn wanted(
+        &mut self,
+        now: Instant,
+        most: usize,
+        answered: Option<Instant>,
+        is_lossy: bool,
+    ) -> Option<usize> {
+        if !self.enabled {
+            return None;
+        }
+        if let Some(probe) = &mut self.probe {
+            let is_silent = answered.is_none_or(|at| at <= probe.sent);
+            if now < probe.expires && (is_silent || !probe.void) {
                 return None;
             }
+            if is_silent && !probe.void {
+                // That says nothing of sizes.
+                probe.void = true;
+                probe.expires = now + now.saturating_duration_since(probe.sent);
+                return None;
+            }
+            let (size, void) = (probe.size, probe.void);
             self.probe = None;
-            self.tries += 1;
-            if self.tries >= TRIES {
-                self.done_at = Some(now);
+            self.silences = if is_silent { self.silences + 1 } else { 0 };
+            self.tries += u8::from(!void);
+            if self.tries >= if is_lossy { TRIES_LOSSY } else { TRIES } {
+                self.fail(now, size);
             }
         }
-        if let Some(done_at) = self.done_at {
-            if now.saturating_duration_since(done_at) < RETRY_AFTER {
-                return None;
-            }
-            self.done_at = None;
-            self.tries = 0;
+        if let Some(failed) = &mut self.failed {
+            failed.again |= now.saturating_duration_since(failed.at) >= RETRY_AFTER;
         }
-        while CANDIDATES
-            .get(self.next)
-            .is_some_and(|size| *size <= self.size)
-        {
-            self.next += 1;
-        }
-        CANDIDATES
-            .get(self.next)
-            .copied()
-            .filter(|size| *size <= self.limit)
+        self.next().filter(|size| *size <= most)
     }
 
-    /// A probe left.
-    pub(crate) const fn on_sent(
+    fn fail(&mut self, now: Instant, size: usize) {
+        self.failed = Some(Failed {
+            size,
+            at: now,
+            again: false,
+        });
+        self.tries = 0;
+    }
+
+    /// The next size to try: what most paths take, else step by step upwards.
+    fn next(&self) -> Option<usize> {
+        let usual = CLASSIC_PACKET_SIZE.min(self.limit);
+        let may_be = |size: &usize| {
+            *size > self.size
+                && *size <= self.limit
+                && self
+                    .failed
+                    .is_none_or(|failed| failed.again || *size < failed.size)
+        };
+        let mut steps = CANDIDATES.into_iter().chain([LARGEST]);
+        Some(usual).filter(may_be).or_else(|| steps.find(may_be))
+    }
+
+    /// Whether a probe may yet be answered.
+    pub(crate) const fn is_probing(&self) -> bool {
+        self.probe.is_some()
+    }
+
+    /// When an unanswered probe is to be looked at.
+    pub(crate) fn look_at(&self) -> Option<Instant> {
+        self.probe.map(|probe| probe.expires)
+    }
+
+    /// A probe left, to which the peer answers within `patience` if it is there.
+    pub(crate) fn on_sent(
         &mut self,
-        connection: crate::types::Key,
+        now: Instant,
+        connection: Key,
         serial: u32,
         size: usize,
-        expires: Instant,
+        patience: Duration,
     ) {
+        // A peer that is not there gets few.
+        let expires = now + patience * (1 << self.silences.min(6));
         self.probe = Some(Probe {
             serial,
             connection,
             size,
+            sent: now,
             expires,
+            void: false,
         });
     }
 
-    /// The local network refused a probe of that size.
-    pub(crate) const fn on_refused(&mut self, now: Instant) {
-        if self.probe.take().is_some() {
-            self.done_at = Some(now);
+    /// The local network refused a probe.
+    pub(crate) fn on_refused(&mut self, now: Instant) {
+        if let Some(probe) = self.probe.take() {
+            self.fail(now, probe.size);
         }
     }
 
-    /// An answer to the PING with that serial came; true if the size grew.
-    pub(crate) fn on_answer(&mut self, connection: crate::types::Key, serial: u32) -> bool {
+    /// An answer to the PING with that serial came; if that was a probe, the size grew, and this is when it
+    /// left.
+    pub(crate) fn on_answer(&mut self, connection: Key, serial: u32) -> Option<Instant> {
         match self.probe {
             Some(probe) if probe.serial == serial && probe.connection == connection => {
                 self.probe = None;
                 self.tries = 0;
-                self.next += 1;
                 self.size = probe.size;
-                true
+                self.failed = self.failed.filter(|failed| failed.size > probe.size);
+                self.told &= self.is_narrow();
+                Some(probe.sent)
             }
-            _ => false,
+            _ => None,
         }
     }
 
-    /// Timeouts in a row were seen; true if the size was reduced for it.
-    pub(crate) fn on_timeouts(&mut self, now: Instant, count: u32) -> bool {
-        if count < BLACK_HOLE_TIMEOUTS || self.packet_size() <= FALLBACK_SIZE {
-            return false;
-        }
-        // A size that worked may have been lost to a route change; the least one cannot be helped.
-        let smaller = if self.size > CLASSIC_PACKET_SIZE {
-            CLASSIC_PACKET_SIZE
+    /// So many timeouts in a row were seen, while the peer was heard of or not; true if the size was reduced for it.
+    pub(crate) fn on_timeouts(&mut self, count: u32, is_heard: bool) -> bool {
+        let smaller = if count >= BLACK_HOLE_TIMEOUTS && self.size > BASE_SIZE {
+            BASE_SIZE
+        } else if count >= BASE_TIMEOUTS && self.size > LEAST_SIZE && is_heard {
+            LEAST_SIZE
         } else {
-            FALLBACK_SIZE
+            return false;
         };
+        let before = self.packet_size();
         self.size = smaller;
-        self.next = 0;
         self.tries = 0;
         self.probe = None;
-        self.done_at = Some(now);
-        true
+        self.packet_size() < before
+    }
+
+    /// Whether a packet of that size, sent again and again, is known not to get through: it is larger than all
+    /// sizes that do, and none is left to try.
+    pub(crate) fn is_too_large(&self, size: usize) -> bool {
+        let is_settled = self.failed.is_some() && self.next().is_none_or(|next| next > size);
+        size > self.packet_size() && is_settled
+    }
+
+    /// Whether the path is known to drop packets that Rx peers have always sent.
+    pub(crate) fn is_narrow(&self) -> bool {
+        let classic = CLASSIC_PACKET_SIZE.min(self.limit);
+        self.failed.is_some_and(|failed| failed.size <= classic)
+    }
+
+    /// The largest packet that gets through, if the path proved narrow and people were not told of it yet.
+    pub(crate) fn take_news(&mut self) -> Option<usize> {
+        let is_news = !self.told && self.is_narrow() && self.next().is_none();
+        self.told |= is_news;
+        is_news.then(|| self.packet_size())
     }
 }

@@ -26,13 +26,13 @@ fn every_kind_of_nonsense_is_counted() {
     };
     for len in [0, 1, 27] {
         raw.endpoint
-            .handle(raw.now, raw.peer, None, vec![1; len].into());
+            .handle(raw.now, raw.peer, None, None, vec![1; len].into());
         check(&mut raw, "truncated header", |stats| stats.malformed);
     }
     let mut octets = raw.header.encode();
     octets[20] = 12;
     raw.endpoint
-        .handle(raw.now, raw.peer, None, octets.to_vec().into());
+        .handle(raw.now, raw.peer, None, None, octets.to_vec().into());
     check(&mut raw, "unknown type", |stats| stats.malformed);
     raw.put(PacketType::Ack, 0, Flags(0), &[0; 17]);
     check(&mut raw, "truncated ACK", |stats| stats.malformed);

@@ -102,7 +102,7 @@ fn calls_wait_for_a_place_then_are_refused() {
     );
     // Most of the line is free for others.
     let refused = raw.endpoint.stats().refused;
-    assert!((1060..1400).contains(&refused), "{refused}");
+    assert!((1060..1500).contains(&refused), "{refused}");
     assert!(aborts.len() >= 1000);
     assert_eq!(raw.events(), []);
     // A waiting call that its client gives up leaves the line.
@@ -140,7 +140,7 @@ fn who_has_taken_many_places_leaves_some_to_others() {
     };
     let greedy = begun(&mut raw, 0x1000, 1000);
     assert_eq!(greedy.len(), 64);
-    raw.peer.set_port(7009);
+    raw.peer = SocketAddr::from(([192, 0, 2, 8], 7009));
     let modest = begun(&mut raw, 0x10_0000, 50);
     assert_eq!(modest.len(), 50, "all at once, though others wait");
     // What the modest one gives back goes to nobody who has a share.
@@ -153,7 +153,7 @@ fn who_has_taken_many_places_leaves_some_to_others() {
     }
     assert_eq!(raw.events(), []);
     let waited = raw.endpoint.stats().calls_waited;
-    assert!((100..130).contains(&waited), "{waited}");
+    assert!((80..130).contains(&waited), "{waited}");
 }
 
 /// The most that was held at any time, in octets.
@@ -213,7 +213,7 @@ fn a_call_that_waits_does_not_hold_the_next_one_back() {
 fn all_calls_together_stay_within_memory() {
     let max = 8 << 20;
     let server = Config {
-        receive_memory_max: max,
+        memory_max: max,
         ..Config::default()
     };
     let mut pair = Pair::with_configs(1, Link::default(), [Config::default(), server]);
@@ -227,7 +227,7 @@ fn all_calls_together_stay_within_memory() {
     let most = most_held(&mut pair, SERVER, 10 * SECOND);
     // Every call has a floor, so that none starves.
     assert!(
-        (max / 2..=max + 40 * (66 << 10)).contains(&most),
+        (max / 4..=max + 40 * (66 << 10)).contains(&most),
         "{most} of {max}"
     );
     pair.unblock(SERVER);

@@ -14,6 +14,8 @@ mod raw;
 mod restart;
 mod roaming;
 mod security;
+mod shares;
+mod strangers;
 mod timers;
 mod transfer;
 mod vectors;

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 
+use super::raw::rxnull;
 use crate::packet::ack::Ack;
 use crate::packet::{HEADER_SIZE, Header, PacketType};
 use crate::{
@@ -80,6 +81,8 @@ pub(super) struct Seen {
     pub(super) failed: BTreeMap<CallId, CallError>,
     pub(super) channel_free: Vec<ConnectionId>,
     pub(super) blocked: BTreeSet<CallId>,
+    /// Largest datagrams of paths that proved narrow.
+    pub(super) narrow: Vec<usize>,
 }
 
 /// One side: an endpoint, its address, and a small application.
@@ -126,8 +129,6 @@ pub(super) struct Pair {
     pub(super) filter: Option<Filter>,
     /// The address under which the other side sees each one: what a NAT makes of it.
     pub(super) seen_as: [SocketAddr; 2],
-    /// What the server sends from the first address seems to come from the second.
-    pub(super) answers_from: Option<(SocketAddr, SocketAddr)>,
     /// Gives the server its services, also after a restart.
     setup: Setup,
     configs: [Config; 2],
@@ -176,7 +177,6 @@ impl Pair {
             configs,
             setup,
             filter: None,
-            answers_from: None,
             steps: 0,
             links: [link.clone(), link],
             scheduling: Scheduling::default(),
@@ -229,7 +229,7 @@ impl Pair {
     pub(super) fn inject(&mut self, to: usize, from: SocketAddr, octets: Vec<u8>) {
         self.sides[to]
             .endpoint
-            .handle(self.now, from, None, octets.into());
+            .handle(self.now, from, None, None, octets.into());
         self.work(to);
     }
 
@@ -284,6 +284,13 @@ impl Pair {
         Ok(())
     }
 
+    /// Makes a small call of which so many bytes come back.
+    pub(super) fn echo_of(&mut self, connection: ConnectionId, len: usize) {
+        let call = self.call(connection, pattern(10, 1));
+        let reply = self.finish(call, Duration::from_secs(300)).unwrap();
+        assert_eq!(reply.len(), len);
+    }
+
     /// Keeps a copy of every datagram that leaves from now on.
     pub(super) fn capture(&mut self) -> Capture {
         let capture = Capture::default();
@@ -300,7 +307,7 @@ impl Pair {
         let server = self.sides[SERVER].address;
         self.sides[CLIENT]
             .endpoint
-            .connect(self.now, server, SERVICE, &RxNull)
+            .connect(self.now, server, SERVICE, &rxnull())
     }
 
     /// Begins a call and queues its whole request.
@@ -333,7 +340,8 @@ impl Pair {
                 to_write.remove(&call);
                 return;
             }
-            let part = data.split_to(data.len().min(100_000));
+            let most = endpoint.granted(call).min(100_000);
+            let part = data.split_to(data.len().min(most));
             match endpoint.write(now, call, part) {
                 Ok(true) => {}
                 Ok(false) => return,
@@ -394,7 +402,7 @@ impl Pair {
                 break;
             };
             let ecn = if packet.ce { Some(Ecn::Ce) } else { None };
-            endpoint.handle(self.now, packet.from, ecn, packet.octets.into());
+            endpoint.handle(self.now, packet.from, None, ecn, packet.octets.into());
         }
         endpoint.handle_timeout(self.now);
     }
@@ -452,6 +460,7 @@ impl Pair {
             Event::ChannelFree(connection) => {
                 self.sides[side].seen.channel_free.push(connection);
             }
+            Event::Narrow { size, .. } => self.sides[side].seen.narrow.push(size),
         }
         let _ = now;
     }
@@ -532,10 +541,7 @@ impl Pair {
                 octets[index] ^= 1 << self.random.u8(0..8);
             }
             self.order += 1;
-            let from_address = match self.answers_from {
-                Some((known, other)) if known == self.seen_as[from] => other,
-                _ => self.seen_as[from],
-            };
+            let from_address = self.seen_as[from];
             self.wires[to].push(Reverse(InFlight {
                 at,
                 order: self.order,

@@ -98,7 +98,7 @@ proptest! {
     #[test]
     fn endpoints(packets in vec((0u8..14, any::<u8>(), 0u32..3, 0u32..40, vec(any::<u8>(), 0..80)), 1..60)) {
         for is_server in [true, false] {
-            let config = Config { receive_memory_max: 1 << 20, ..Config::default() };
+            let config = Config { memory_max: 1 << 20, ..Config::default() };
             let mut raw = if is_server {
                 Raw::server(config)
             } else {

@@ -1,6 +1,6 @@
 //! One endpoint, and a peer whose every packet the test writes itself.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -9,12 +9,15 @@ use bytes::Bytes;
 use super::pair::SERVICE;
 use crate::packet::ack::{Ack, Extension, Reason, SoftAcks, Trailer};
 use crate::packet::{Flags, HEADER_SIZE, Header, PacketType};
+use crate::security::ClientSecurity;
 use crate::{
     CallNumber, Cid, Config, ConnectionId, Endpoint, Epoch, Event, RxNull, SecurityIndex, Service,
 };
 
 pub(super) const EPOCH: Epoch = Epoch(0x9a5b_3c21);
 pub(super) const CID: Cid = Cid(0x4c6d_8e70);
+pub(super) const STRANGER: SocketAddr =
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::new(198, 51, 100, 66)), 7001);
 
 /// An endpoint and the state of the scripted peer.
 pub(super) struct Raw {
@@ -38,7 +41,7 @@ impl Raw {
     /// has sent something that [`Self::take`] gave.
     pub(super) fn client(config: Config) -> (Self, ConnectionId) {
         let mut raw = Self::new(config, Flags(0));
-        let connection = raw.endpoint.connect(raw.now, raw.peer, SERVICE, &RxNull);
+        let connection = raw.endpoint.connect(raw.now, raw.peer, SERVICE, &rxnull());
         (raw, connection)
     }
 
@@ -62,12 +65,21 @@ impl Raw {
             service_id: SERVICE,
         };
         let peer = SocketAddr::from((Ipv4Addr::new(192, 0, 2, 7), 7001));
+        let mut endpoint = Endpoint::new(config, now);
+        // Tests of what is asked of strangers take another address.
+        endpoint.believe(now, peer.ip());
         Self {
-            endpoint: Endpoint::new(config, now),
+            endpoint,
             now,
             peer,
             header,
         }
+    }
+
+    /// The same from an address that is not known.
+    pub(super) fn stranger(mut self) -> Self {
+        self.peer = STRANGER;
+        self
     }
 
     /// Gives the endpoint a packet with the next serial.
@@ -92,7 +104,15 @@ impl Raw {
         let mut datagram = header.encode().to_vec();
         datagram.extend_from_slice(body);
         self.endpoint
-            .handle(self.now, self.peer, None, datagram.into());
+            .handle(self.now, self.peer, None, None, datagram.into());
+    }
+
+    /// Gives it as if it came from there.
+    pub(super) fn from<R>(&mut self, address: SocketAddr, give: impl FnOnce(&mut Self) -> R) -> R {
+        let home = std::mem::replace(&mut self.peer, address);
+        let given = give(self);
+        self.peer = home;
+        given
     }
 
     pub(super) fn data(&mut self, sequence: u32, flags: Flags, body: &[u8]) {
@@ -108,14 +128,13 @@ impl Raw {
 
     /// What the endpoint sends now.
     pub(super) fn take(&mut self) -> Vec<(Header, Bytes)> {
-        let (mut packets, mut buf) = (Vec::new(), Vec::new());
-        while let Some(transmit) = self.endpoint.poll_transmit(self.now, &mut buf) {
-            assert_eq!(transmit.destination, self.peer);
-            for datagram in buf.chunks(transmit.segment_size.unwrap_or(transmit.size)) {
-                let header = Header::decode(datagram).unwrap();
-                packets.push((header, Bytes::copy_from_slice(&datagram[HEADER_SIZE..])));
-            }
-        }
+        let sent = self.take_all().into_iter();
+        let packets: Vec<_> = sent
+            .map(|(to, header, body)| {
+                assert_eq!(to, self.peer);
+                (header, body)
+            })
+            .collect();
         if let (Some((header, _)), false) = (packets.first(), self.header.from_client()) {
             let serial = self.header.serial;
             self.header = Header {
@@ -123,6 +142,19 @@ impl Raw {
                 flags: Flags(0),
                 ..*header
             };
+        }
+        packets
+    }
+
+    /// What the endpoint sends now, and where.
+    pub(super) fn take_all(&mut self) -> Vec<(SocketAddr, Header, Bytes)> {
+        let (mut packets, mut buf) = (Vec::new(), Vec::new());
+        while let Some(transmit) = self.endpoint.poll_transmit(self.now, &mut buf) {
+            for datagram in buf.chunks(transmit.segment_size.unwrap_or(transmit.size)) {
+                let header = Header::decode(datagram).unwrap();
+                let body = Bytes::copy_from_slice(&datagram[HEADER_SIZE..]);
+                packets.push((transmit.destination, header, body));
+            }
         }
         packets
     }
@@ -168,6 +200,11 @@ impl Raw {
         });
         call.unwrap_or_else(|| panic!("no incoming call in {events:?}"))
     }
+}
+
+/// The class of connections that prove nothing.
+pub(super) fn rxnull() -> Arc<dyn ClientSecurity> {
+    Arc::new(RxNull)
 }
 
 /// An acknowledgement's body as old peers make it, or with afar's extension.

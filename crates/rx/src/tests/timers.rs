@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::old_peer;
 use super::pair::{CLIENT, Link, Pair, SERVER, SERVICE, pattern};
 use super::raw::Raw;
-use crate::packet::ack::{Ack, Reason};
+use crate::packet::ack::Reason;
 use crate::packet::{Flags, PacketType};
 use crate::{CallError, Config, Event, RxNull, Service};
 
@@ -147,42 +147,15 @@ fn a_service_limits_idleness() {
         };
         endpoint.add_service(service, vec![Arc::new(RxNull)]);
     }));
-    pair.sides[SERVER].reads = false;
     let connection = pair.connect();
-    let call = pair.call(connection, pattern(100, 1));
+    let (now, client) = (pair.now, &mut pair.sides[CLIENT].endpoint);
+    let call = client.start_call(now, connection).unwrap();
+    // The rest of the request never comes.
+    client.write(now, call, pattern(2000, 1)).unwrap();
     let error = pair.finish(call, 60 * SECOND).unwrap_err();
     assert_eq!(error, CallError::Aborted(crate::AbortCode::RX_CALL_TIMEOUT));
-}
-
-/// A new peer is pinged before its call runs; one that spoofs its address never gets further.
-#[test]
-fn reachability_is_checked_first() {
-    let mut raw = Raw::server(Config::default());
-    let service = Service {
-        check_reach: true,
-        ..Service::new(SERVICE, "careful")
-    };
-    raw.endpoint.add_service(service, vec![Arc::new(RxNull)]);
-    raw.data(1, Flags::LAST_PACKET, b"q");
-    assert_eq!(raw.events(), []);
-    let acks = raw.take_of(PacketType::Ack);
-    let ping = acks
-        .iter()
-        .find(|(_, body)| Ack::decode(body).unwrap().reason == Reason::Ping);
-    assert!(ping.is_some(), "{acks:?}");
-    // The ping was lost: it is sent again.
-    let again = raw.wait(10 * SECOND);
-    let pings = again.iter().filter(|(_, header, body)| {
-        header.packet_type == PacketType::Ack && Ack::decode(body).unwrap().reason == Reason::Ping
-    });
-    assert!(pings.count() >= 1, "{again:?}");
-    assert_eq!(raw.events(), []);
-    raw.ack(1, "", Reason::PingResponse, 32);
-    raw.incoming();
-    // The next call of the same peer runs at once.
-    raw.header.cid = crate::Cid(0x7000);
-    raw.data(1, Flags::LAST_PACKET, b"q");
-    raw.incoming();
+    let took = pair.elapsed();
+    assert!((10..12).contains(&took.as_secs()), "{took:?}");
 }
 
 #[test]
@@ -283,6 +256,36 @@ fn the_lost_end_of_a_long_request_to_an_old_peer_comes_soon() {
 fn a_lost_short_request_to_an_old_peer_does_not_take_as_long_as_its_acknowledgement_may() {
     let time = echo_without_its_last(100);
     assert!(time < Duration::from_millis(200), "{time:?}");
+}
+
+/// While a flood takes every second packet, a call takes a few seconds at most: tries are not further and
+/// further apart, and neither is the question whether a new client is there.
+#[test]
+fn no_short_call_takes_long_through_a_flood() {
+    let mut slowest = Duration::ZERO;
+    for seed in 0..super::seeds(40) {
+        for config in [Config::default(), old_peer()] {
+            let link = Link {
+                loss: 0.5,
+                ..Link::default()
+            };
+            let mut pair = Pair::with_configs(seed, link, [config, Config::default()]);
+            pair.set_up(Box::new(|endpoint| {
+                let mut service = Service::new(SERVICE, "test");
+                service.check_reach = true;
+                endpoint.add_service(service, vec![Arc::new(RxNull)]);
+            }));
+            let connection = pair.connect();
+            for _ in 0..50 {
+                let at = pair.now;
+                while let Err(error) = pair.echo(connection, 100) {
+                    assert_eq!(error, CallError::TooLarge, "which is made once more");
+                }
+                slowest = slowest.max(pair.now - at);
+            }
+        }
+    }
+    assert!(slowest < Duration::from_secs(25), "{slowest:?}");
 }
 
 /// An endpoint with nothing to do wakes up for housekeeping only.

@@ -1,5 +1,6 @@
 //! Octets of packets as peers send them, and as they must leave here.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -220,7 +221,7 @@ fn version_and_nat_pings() {
         (header.packet_type, header.flags),
         (PacketType::Version, Flags(0))
     );
-    assert_eq!(body.len(), 65);
+    assert_eq!(body.len(), 56);
     assert_eq!(&body[..10], b"afar test\0");
     // NAT keep-alives of OpenAFS and Linux have no CLIENT_INITIATED.
     raw.header.flags = Flags(0);
@@ -246,7 +247,10 @@ fn unknown_services_are_refused_and_aborts_never_answered() {
 #[test]
 fn debug_questions() {
     use crate::packet::debug::Question;
-    let mut raw = Raw::server(Config::default());
+    let mut raw = Raw::server(Config {
+        monitors: vec![[192, 0, 2, 7].into()],
+        ..Config::default()
+    });
     raw.endpoint
         .add_service(Service::new(ServiceId(1), "other"), Vec::new());
     raw.data(1, Flags(0), b"unfinished");
@@ -300,10 +304,72 @@ fn debug_questions() {
     );
 }
 
+/// What connections could be taken over with is told to this machine and to monitors, and of a client's endpoint
+/// nothing to anybody else.
+#[test]
+fn secrets_are_told_to_this_machine_and_to_monitors() {
+    use crate::packet::debug::Question;
+    let host = |last| IpAddr::from([192, 0, 2, last]);
+    let (stranger, monitor, ours) = (host(7), host(8), host(9));
+    for debug_for_all in [true, false] {
+        let mut raw = Raw::server(Config {
+            debug_for_all,
+            monitors: vec![monitor],
+            ..Config::default()
+        });
+        raw.data(1, Flags(0), b"unfinished");
+        raw.take();
+        raw.header.flags = Flags::CLIENT_INITIATED;
+        let question = Question::Connection {
+            index: 0,
+            all: true,
+        }
+        .encode();
+        for (from, is_trusted) in [
+            (stranger, false),
+            (monitor, true),
+            (ours, true),
+            (IpAddr::from([127, 0, 0, 1]), true),
+        ] {
+            let header = Header {
+                packet_type: PacketType::Debug,
+                ..raw.header
+            };
+            let datagram = [&header.encode()[..], &question].concat();
+            raw.endpoint.handle(
+                raw.now,
+                (from, 7001).into(),
+                Some(ours),
+                None,
+                datagram.into(),
+            );
+            let answer = raw.take_all().pop().map(|(_, _, body)| body);
+            let Some(body) = answer else {
+                assert!(!debug_for_all && !is_trusted);
+                continue;
+            };
+            assert!(debug_for_all || is_trusted);
+            // Listed it is in any case, with where it comes from and what it does.
+            assert_eq!((&body[..4], body[40]), (&[192, 0, 2, 7][..], 2));
+            let mut words = body
+                .chunks(4)
+                .map(|word| u32::from_be_bytes(word.try_into().unwrap()));
+            let is_told = words.any(|word| [EPOCH.0, CID.0].contains(&word));
+            let numbers = body[8..28].iter().any(|byte| *byte != 0);
+            assert_eq!((is_told, numbers), (is_trusted, is_trusted), "{from}");
+        }
+        raw.put(PacketType::Version, 0, Flags(0), &[0]);
+        assert_eq!(raw.take().len(), 1);
+    }
+}
+
 /// Many questions at once are not all answered; the rate recovers.
 #[test]
 fn debug_answers_are_limited() {
-    let mut raw = Raw::server(Config::default());
+    let mut raw = Raw::server(Config {
+        debug_for_all: true,
+        ..Config::default()
+    });
     let body = crate::packet::debug::Question::Stats.encode();
     let mut answered = 0;
     for _ in 0..10_000 {

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use afar_rx::packet::Header;
-use afar_rx::security::{ClientConnection, ClientSecurity, Overhead, PacketSecurity, Sealing};
+use afar_rx::security::{
+    ClientConnection, ClientSecurity, Overhead, PacketSecurity, Sealing, SecurityStatus,
+};
 use afar_rx::{AbortCode, Cid, Epoch, SecurityIndex};
 use bytes::Bytes;
 use tracing::debug;
@@ -113,6 +115,14 @@ impl ClientConnection for Connection {
 impl PacketSecurity for Connection {
     fn overhead(&self) -> Overhead {
         packet::overhead(self.packets.level())
+    }
+
+    fn authenticates(&self) -> bool {
+        self.packets.authenticates()
+    }
+
+    fn status(&self) -> SecurityStatus {
+        self.packets.status()
     }
 
     fn sealed_len(&self, payload: usize) -> usize {

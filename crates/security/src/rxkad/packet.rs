@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use afar_rx::packet::Header;
-use afar_rx::security::{Overhead, Sealing};
+use afar_rx::security::{Overhead, Sealing, SecurityStatus};
 use afar_rx::{Cid, Epoch};
 use bytes::{Buf, Bytes, BytesMut};
 use subtle::ConstantTimeEq;
@@ -16,6 +16,9 @@ use crate::{Level, RxkadError};
 
 /// The most payload a packet's word for its length can tell; more does not fit a datagram either.
 const PAYLOAD_MAX: usize = 0xffff;
+
+/// rxkad among the kinds of security that DEBUG knows.
+pub(super) const KIND: u8 = 3;
 
 /// Seals and opens the packets of one connection. Secrets are wiped when it is dropped, and never
 /// printed.
@@ -69,6 +72,24 @@ impl Protection {
         match (self.clock)() < self.expires {
             true => Ok(()),
             false => Err(RxkadError::Expired),
+        }
+    }
+
+    /// Whether what opens was sealed by who has the key. At *clear* there is only the header's checksum, of which
+    /// one in 65,535 guesses is right.
+    pub(super) fn authenticates(&self) -> bool {
+        self.level != Level::Clear
+    }
+
+    /// What DEBUG tells.
+    pub(super) fn status(&self) -> SecurityStatus {
+        let expires = self.expires.duration_since(SystemTime::UNIX_EPOCH);
+        SecurityStatus {
+            kind: KIND,
+            level: u8::try_from(self.level.number()).unwrap_or(0),
+            authenticated: false,
+            checksums: true,
+            expires: expires.map_or(0, |time| u32::try_from(time.as_secs()).unwrap_or(u32::MAX)),
         }
     }
 

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use afar_rx::packet::Header;
-use afar_rx::security::{Overhead, PacketSecurity, Sealing, ServerConnection, ServerSecurity};
+use afar_rx::security::{
+    Overhead, PacketSecurity, Sealing, SecurityStatus, ServerConnection, ServerSecurity,
+};
 use afar_rx::{AbortCode, Cid, Epoch, Identity, SecurityIndex};
 use bytes::Bytes;
 use tracing::debug;
@@ -194,6 +196,23 @@ impl ServerConnection for Connection {
 impl PacketSecurity for Connection {
     fn overhead(&self) -> Overhead {
         packet::overhead(self.level())
+    }
+
+    fn authenticates(&self) -> bool {
+        self.packets().is_ok_and(Protection::authenticates)
+    }
+
+    fn status(&self) -> SecurityStatus {
+        match self.packets() {
+            Ok(packets) => SecurityStatus {
+                authenticated: true,
+                ..packets.status()
+            },
+            Err(_) => SecurityStatus {
+                kind: packet::KIND,
+                ..SecurityStatus::default()
+            },
+        }
     }
 
     fn sealed_len(&self, payload: usize) -> usize {

@@ -76,7 +76,15 @@ impl Base {
 
     /// Puts the database's file back into this state.
     pub(crate) fn restore(&self, dir: &Path) -> io::Result<()> {
-        let file = File::options().write(true).open(dir.join(DATABASE))?;
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .open(dir.join(DATABASE))?;
+        let mut head = vec![0; self.head.len()];
+        // Where the file was cut off, what is put back says so.
+        if file.read_exact_at(&mut head, 0).is_ok() && head == self.head {
+            return Ok(());
+        }
         file.write_all_at(&self.head, 0)?;
         file.sync_data()
     }

@@ -1,12 +1,12 @@
 //! The LMDB environment: its tables, and reading them.
 
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use afar_lmdb::{Durability, OpenError, Watch};
 use heed::types::Bytes;
-use heed::{CommitOrAbort, EnvFlags, EnvOpenOptions, RoTxn, WithoutTls};
+use heed::{CommitOrAbort, EnvOpenOptions, RoTxn, WithoutTls};
 use parking_lot::Mutex;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
@@ -14,7 +14,6 @@ use super::hold::Holds;
 use super::image::{Images, images};
 use super::key::{At, Item};
 use super::memtable::{Layers, Memtable};
-use super::pages::{self, MetaPage};
 use crate::error::{Result, StoreError};
 
 type Database = heed::Database<'static, Bytes, Bytes>;
@@ -83,9 +82,6 @@ impl Table {
     }
 }
 
-/// The file LMDB keeps everything in.
-const DATA_FILE: &str = "data.mdb";
-
 impl Table {
     /// The table of a number in the log.
     pub(crate) fn from_byte(byte: u8) -> Option<Self> {
@@ -111,7 +107,7 @@ pub(crate) struct Env {
     tables: [Database; TABLES],
     recent: Arc<Mutex<Recent>>,
     path: Arc<PathBuf>,
-    data: Arc<Path>,
+    watch: Watch,
     pages: Arc<PageCache>,
     images: Arc<Images>,
     holds: Holds,
@@ -122,14 +118,14 @@ impl Env {
     /// what the database can grow to; it costs address space only.
     pub(crate) fn open(partition: &Path, dir: &Path, map_size: usize) -> Result<Self> {
         let path = Arc::new(partition.to_owned());
-        guard(&path, dir, map_size)?;
         let mut options = EnvOpenOptions::new().read_txn_without_tls();
         options
-            .map_size(map_size)
             .max_readers(4096)
             .max_dbs(u32::try_from(TABLES).unwrap_or(u32::MAX));
-        let env = open_map(&mut options, dir).map_err(|e| database(&path, e))?;
-        let txn = env.write_txn().map_err(|e| database(&path, e))?;
+        let opened = afar_lmdb::open(dir, &options, map_size, Durability::Checkpoints);
+        let (env, watch) = opened.map_err(|e| refused(&path, e))?;
+        let failed = |e| database(&path, &watch, e);
+        let txn = env.write_txn().map_err(failed)?;
         let tables = env
             .create_databases_and_commit(txn, |options, txn| {
                 let mut make = |table: usize| {
@@ -157,11 +153,11 @@ impl Env {
                     ),
                 )))
             })
-            .map_err(|e| database(&path, e))?
+            .map_err(failed)?
             .unwrap_commit();
         let ((a, b, c, d, e, f, g), (h, i, j, k, l, m, n, o)) = tables;
         let tables = [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o];
-        let stored = commit_of(&env).map_err(|e| database(&path, e))?;
+        let stored = commit_of(&env).map_err(failed)?;
         Ok(Self {
             env,
             tables,
@@ -171,7 +167,7 @@ impl Env {
                 newest: Arc::default(),
             })),
             path,
-            data: dir.join(DATA_FILE).into(),
+            watch,
             pages: Arc::new(PageCache::new(PAGES)),
             images: Arc::new(images()),
             holds: Holds::default(),
@@ -249,7 +245,10 @@ impl Env {
 
     /// Puts on the disk what was written to the database's file.
     pub(crate) fn sync(&self) -> Result<()> {
-        self.env.force_sync().map_err(|e| self.database(e))
+        self.env.force_sync().map_err(|e| self.database(e))?;
+        self.watch
+            .sync()
+            .map_err(|e| self.io("syncing the checksums of pages", e))
     }
 
     /// Where the database's files are.
@@ -296,21 +295,13 @@ impl Env {
     /// Goes through all pages of the database without LMDB. Returns what is wrong, in words: then
     /// nothing should be read from it any more.
     pub(crate) fn verify_pages(&self) -> Result<Vec<String>> {
-        let named = |e| StoreError::io(self.data.display().to_string(), e);
-        let file = File::open(&self.data).map_err(named)?;
         loop {
             // The view keeps its pages from being used again.
             let view = self.view()?;
-            let commit = view.txn.id() as u64;
-            let metas = MetaPage::read(&file).map_err(named)?;
-            if let Some(meta) = metas.iter().find(|meta| meta.commit == commit) {
-                return pages::verify(&file, meta).map_err(named);
-            }
-            // Two commits have gone by since, and its meta page is another's.
-            if metas.iter().all(|meta| meta.commit < commit) {
-                return Ok(vec![
-                    "the page that tells of the last commit is damaged".to_owned(),
-                ]);
+            let found = self.watch.verify(view.txn.id() as u64);
+            // If two commits have gone by since, its meta page is another's.
+            if let Some(problems) = found.map_err(|e| self.io("reading data.mdb", e))? {
+                return Ok(problems);
             }
         }
     }
@@ -321,7 +312,7 @@ impl Env {
     }
 
     pub(crate) fn database(&self, source: heed::Error) -> StoreError {
-        database(&self.path, source)
+        database(&self.path, &self.watch, source)
     }
 
     pub(crate) fn corrupt(&self, what: impl Into<String>) -> StoreError {
@@ -329,62 +320,28 @@ impl Env {
     }
 }
 
-#[expect(
-    unsafe_code,
-    reason = "a memory map is unsafe to make: the file could be changed by others"
-)]
-fn open_map(
-    options: &mut EnvOpenOptions<WithoutTls>,
-    dir: &Path,
-) -> heed::Result<heed::Env<WithoutTls>> {
-    let flags = EnvFlags::NO_READ_AHEAD | EnvFlags::NO_SYNC;
-    // SAFETY: NO_SYNC leaves the file inconsistent if power fails; `base` and `log` see to it that
-    // such a file is never opened. NO_READ_AHEAD is advice.
-    unsafe { options.flags(flags) };
-    // SAFETY: the partition's lock file, held by the caller, keeps other processes of ours out;
-    // nobody else has business in the directory.
-    unsafe { options.open(dir) }
-}
-
-/// Refuses a database whose file was cut off: LMDB would run into the end of it.
-///
-/// The file may end before its last page if that is a free one which was never written.
-fn guard(path: &Arc<PathBuf>, dir: &Path, map_size: usize) -> Result<()> {
-    let data = dir.join(DATA_FILE);
-    let named = |e| StoreError::io(data.display().to_string(), e);
-    let file = match File::options().read(true).write(true).open(&data) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        file => file.map_err(named)?,
-    };
-    let len = file.metadata().map_err(named)?.len();
-    let metas = MetaPage::read(&file).map_err(named)?;
-    // What is no database at all, LMDB will say itself.
-    let Some(meta) = metas.iter().max_by_key(|meta| meta.commit) else {
-        return Ok(());
-    };
-    let needed = meta
-        .file_len()
-        .filter(|needed| *needed <= map_size.max(1 << 40) as u64);
-    if needed.is_some_and(|needed| len >= needed) {
-        return Ok(());
-    }
-    let problems = pages::verify(&file, meta).map_err(named)?;
-    match (needed, problems.first()) {
-        (Some(needed), None) => file.set_len(needed).map_err(named),
-        (_, problem) => Err(corrupt(
-            path,
-            format!(
-                "the database file {} has {len} octets and needs {}: it was cut off ({}); put it \
-                 back from a copy",
-                data.display(),
-                needed.map_or_else(|| "more".to_owned(), |needed| needed.to_string()),
-                problem.map_or("its meta page is damaged", String::as_str),
-            ),
-        )),
+fn refused(path: &Arc<PathBuf>, error: OpenError) -> StoreError {
+    match error {
+        OpenError::Damaged { .. } => damaged(path, error.to_string()),
+        OpenError::Lmdb(source) => lmdb(path, source),
+        OpenError::Io { source, .. } if crate::segment::is_no_space(&source) => {
+            StoreError::NoSpace(path.as_ref().clone())
+        }
+        OpenError::Io { file, source } => StoreError::io(file.display().to_string(), source),
     }
 }
 
-fn database(path: &Arc<PathBuf>, source: heed::Error) -> StoreError {
+fn database(path: &Arc<PathBuf>, watch: &Watch, source: heed::Error) -> StoreError {
+    match source {
+        heed::Error::Mdb(heed::MdbError::Corrupted) => {
+            let found = watch.fault();
+            damaged(path, found.unwrap_or_else(|| source.to_string()))
+        }
+        source => lmdb(path, source),
+    }
+}
+
+fn lmdb(path: &Arc<PathBuf>, source: heed::Error) -> StoreError {
     let full = match &source {
         heed::Error::Mdb(heed::MdbError::MapFull) => true,
         heed::Error::Io(error) => crate::segment::is_no_space(error),
@@ -396,6 +353,13 @@ fn database(path: &Arc<PathBuf>, source: heed::Error) -> StoreError {
     StoreError::Database {
         path: path.as_ref().clone(),
         source: Arc::new(source),
+    }
+}
+
+fn damaged(path: &Arc<PathBuf>, what: String) -> StoreError {
+    StoreError::Damaged {
+        partition: path.as_ref().clone(),
+        what,
     }
 }
 

@@ -11,7 +11,6 @@ mod image;
 mod key;
 mod log;
 mod memtable;
-mod pages;
 mod record;
 mod rows;
 #[cfg(test)]

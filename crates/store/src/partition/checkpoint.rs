@@ -1,5 +1,6 @@
 //! Checkpoints: bringing the database's file up to what the log has, so that the log stays short.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -105,16 +106,25 @@ pub(super) fn prepare(path: &Path) -> Result<Base> {
             why: "its meta/base files are missing or damaged; put meta/ back from a copy"
                 .to_owned(),
         })?;
-    if !base.clean {
-        base.restore(&dir)
-            .map_err(|error| StoreError::NotPartition {
-                path: path.to_owned(),
-                why: format!(
-                    "its database cannot be restored ({error}); put meta/ back from a copy"
-                ),
-            })?;
-    }
+    // Also after a run that ended well: its pages are as they were, unless they are damaged.
+    base.restore(&dir)
+        .map_err(|error| StoreError::NotPartition {
+            path: path.to_owned(),
+            why: format!("its database cannot be restored ({error}); put meta/ back from a copy"),
+        })?;
     Ok(base)
+}
+
+/// Removes checksums of pages, so that they are made from the pages: an older version of this program, which
+/// knows of none, may have written to the database since.
+pub(super) fn forget_sums(path: &Path) -> Result<()> {
+    let sums = directory(path).join(afar_lmdb::SUMS);
+    match std::fs::remove_file(&sums) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(StoreError::io(sums.display().to_string(), error))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Does again what the log has beyond the base. Returns how many commits that were.

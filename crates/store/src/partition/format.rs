@@ -11,7 +11,9 @@ use crate::error::{Result, StoreError};
 /// What the file `format` says before the version.
 const MARK: &str = "afar-store";
 /// The format this code writes. See docs/formats/store.md for its history.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
+/// The first one that has checksums of the database's pages.
+pub(super) const SUMS: u32 = 3;
 /// The oldest one it reads.
 const OLDEST: u32 = 1;
 

@@ -160,6 +160,9 @@ impl Partition {
         let version = format::check(path)?;
         let lock = Lock::take(path)?;
         let base = checkpoint::prepare(path)?;
+        if version < format::SUMS {
+            checkpoint::forget_sums(path)?;
+        }
         let env = open_env(path, options)?;
         checkpoint::replay(&env, &base)?;
         // Segments the database does not know are deleted: a database that is not ours, or lost
@@ -180,8 +183,8 @@ impl Partition {
         Ok(partition)
     }
 
-    /// Keeps older versions of this program, which would not see all of a directory, from opening
-    /// the partition. Nothing else has to be done for what they wrote.
+    /// Keeps older versions of this program, which would not see all of a directory or write pages
+    /// without their checksums, from opening the partition. Nothing else has to be done for what they wrote.
     fn upgrade(&self) -> Result<()> {
         let version = format::VERSION.to_be_bytes().to_vec();
         self.commit(move |change| {

@@ -5,6 +5,7 @@ mod copy;
 mod create;
 mod filling;
 mod list;
+mod removed;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -22,6 +23,7 @@ pub(crate) use clone::freeze;
 pub use create::NewVolume;
 pub(crate) use create::remove_unfinished;
 pub(crate) use filling::Filling;
+pub use removed::RemovedVolume;
 pub use state::{VolumeChange, VolumeState, VolumeSummary};
 
 /// A volume of an open partition.

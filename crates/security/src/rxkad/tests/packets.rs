@@ -29,6 +29,18 @@ fn a_body_has_what_its_level_adds() {
     }
 }
 
+/// By a checksum of 16 bits alone nobody takes a connection along to another address.
+#[test]
+fn what_opens_is_a_proof_but_at_clear() {
+    for level in Level::ALL {
+        let protection = protection(level);
+        assert_eq!(protection.authenticates(), level != Level::Clear, "{level}");
+        let status = protection.status();
+        assert_eq!((status.kind, i32::from(status.level)), (3, level.number()));
+        assert_eq!(status.expires, END);
+    }
+}
+
 #[test]
 fn a_body_of_any_length_may_come() {
     for level in Level::ALL {

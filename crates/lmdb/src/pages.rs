@@ -1,15 +1,19 @@
-//! Looking at the database's pages without LMDB, which trusts them.
+//! Looking at the database's pages without LMDB.
 //!
-//! LMDB maps its file and follows what its pages say. A page that was torn or overwritten can
-//! lead it outside the map, and a file that was cut off ends the process with SIGBUS. So a file
-//! that is shorter than its last page is gone through before it is mapped, and a check goes
-//! through all pages before it reads rows. What the rows hold has checksums of its own.
+//! What is used before LMDB asks about pages is read here: the two that begin the file. A database that
+//! has no checksums yet is gone through before it gets them, and so is all of it in a check.
 //!
 //! Numbers are in the machine's own byte order, as LMDB writes them.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::sums::Sums;
+use crate::{OpenError, SUMS, damaged};
 
 const MAGIC: u32 = 0xbeef_c0de;
 /// The one format of data files there is.
@@ -18,6 +22,8 @@ const VERSION: u32 = 1;
 const HEADER: usize = 16;
 /// Octets of a meta page that are used.
 const META: usize = HEADER + 136;
+/// Where a meta page's body has what each commit writes.
+const WRITTEN: usize = 16;
 /// Octets of what is said of one tree.
 const TREE: usize = 48;
 /// Octets before a node's key.
@@ -51,6 +57,8 @@ pub(crate) struct MetaPage {
     last_page: u64,
     free: Tree,
     main: Tree,
+    /// The checksum of what a commit writes of it.
+    sum: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,7 +107,18 @@ impl MetaPage {
             last_page: u64_at(body, 120)?,
             free: Tree::parse(body.get(24..24 + TREE)?)?,
             main: Tree::parse(body.get(24 + TREE..24 + 2 * TREE)?)?,
+            sum: xxh3_64(body.get(WRITTEN..)?),
         })
+    }
+
+    /// Bytes of a page.
+    pub(crate) fn page_size(&self) -> u64 {
+        self.page_size
+    }
+
+    /// The checksum of what a commit writes of it.
+    pub(crate) fn sum(&self) -> u64 {
+        self.sum
     }
 
     /// Octets of the file with all pages that were ever used.
@@ -121,12 +140,43 @@ impl Tree {
     }
 }
 
-/// Goes through all pages that can be reached from a meta page. They must not change meanwhile.
-/// Returns what is wrong, in words.
-pub(crate) fn verify(file: &File, meta: &MetaPage) -> io::Result<Vec<String>> {
+/// Refuses a database without checksums whose pages are damaged or cut off, and gives its file the length
+/// that it has to have.
+///
+/// The file may end before its last page if that is a free one which was never written.
+pub(crate) fn lengthen(
+    file: &File,
+    path: &Path,
+    meta: &MetaPage,
+    map_size: u64,
+) -> Result<(), OpenError> {
+    let named = |source| OpenError::Io {
+        file: path.to_owned(),
+        source,
+    };
+    let len = file.metadata().map_err(named)?.len();
+    if let Some(problem) = verify(file, meta, None).map_err(named)?.first() {
+        return Err(damaged(path, problem));
+    }
+    let Some(needed) = meta
+        .file_len()
+        .filter(|needed| *needed <= map_size.max(1 << 40))
+    else {
+        return Err(damaged(path, "its meta page is damaged"));
+    };
+    if len < needed {
+        file.set_len(needed).map_err(named)?;
+    }
+    Ok(())
+}
+
+/// Goes through all pages that can be reached from a meta page, and compares them with their
+/// checksums if there are any. They must not change meanwhile. Returns what is wrong, in words.
+pub(crate) fn verify(file: &File, meta: &MetaPage, sums: Option<&Sums>) -> io::Result<Vec<String>> {
     let file_len = file.metadata()?.len();
     let mut walk = Walk {
         file,
+        sums,
         size: usize::try_from(meta.page_size).unwrap_or(usize::MAX),
         // Pages behind the end of the file are never used ones.
         pages: (meta.last_page.saturating_add(1)).min(file_len / meta.page_size),
@@ -149,6 +199,7 @@ pub(crate) fn verify(file: &File, meta: &MetaPage) -> io::Result<Vec<String>> {
 
 struct Walk<'f> {
     file: &'f File,
+    sums: Option<&'f Sums>,
     size: usize,
     /// Pages there are; those behind must not be used.
     pages: u64,
@@ -170,6 +221,14 @@ impl Walk<'_> {
         if self.problems.len() < LIMIT {
             self.problems.push(what);
         }
+    }
+
+    /// Whether a page has the checksum it has to have.
+    fn is_right(&self, page: u64, bytes: &[u8]) -> io::Result<bool> {
+        let Some(sums) = self.sums else {
+            return Ok(true);
+        };
+        Ok(sums.expected(page)? == Some(sums.sum(page, bytes)))
     }
 
     /// Takes a page that nothing else may refer to.
@@ -215,6 +274,12 @@ impl Walk<'_> {
             }
             self.file
                 .read_exact_at(&mut bytes, page * self.size as u64)?;
+            if !self.is_right(page, &bytes)? {
+                self.note(format!(
+                    "tree {name}: page {page} does not match its checksum in {SUMS}"
+                ));
+                continue;
+            }
             let sort = if height == 1 { LEAF } else { BRANCH };
             let Some(nodes) = nodes(&bytes, page, sort) else {
                 self.note(format!("tree {name}: page {page} is damaged"));
@@ -295,6 +360,16 @@ impl Walk<'_> {
             ));
         }
         counts.overflow += needed;
+        let mut bytes = vec![0; self.size];
+        for page in first..first + if right { has } else { 0 } {
+            self.file
+                .read_exact_at(&mut bytes, page * self.size as u64)?;
+            if !self.is_right(page, &bytes)? {
+                self.note(format!(
+                    "tree {name}: page {page} does not match its checksum in {SUMS}"
+                ));
+            }
+        }
         Ok(())
     }
 }
