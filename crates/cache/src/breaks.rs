@@ -168,13 +168,7 @@ impl Breaks {
     }
 
     fn break_one(&self, vnode: &Arc<Vnode>) {
-        let promised = {
-            let mut state = vnode.lock();
-            let promised = state.promise.take().is_some();
-            state.dropped |= promised;
-            promised
-        };
-        if promised {
+        if vnode.lock().promise.take().is_some() {
             self.invalidate(vnode);
         }
     }

@@ -17,7 +17,6 @@ mod coherence;
 mod commands;
 mod crash;
 mod files;
-mod handover;
 mod mapping;
 mod model;
 mod moves;

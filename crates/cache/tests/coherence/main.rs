@@ -5,6 +5,5 @@
 mod data;
 mod names;
 mod restart;
-mod rights;
 mod users;
 mod world;
