@@ -59,8 +59,8 @@ pub(crate) struct Connection {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Elsewhere {
     pub(crate) address: SocketAddr,
-    /// What it has to repeat: the serial of the PING it was sent.
-    pub(crate) serial: u32,
+    /// What it has to repeat one of: the serials of the PINGs it was sent, the last one and the one before.
+    pub(crate) serials: [u32; 2],
     pub(crate) asked_at: Instant,
     pub(crate) answered: bool,
 }

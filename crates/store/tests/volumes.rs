@@ -60,7 +60,9 @@ fn partitions_of_an_older_format_are_taken_over() {
         file(&volume(&partition, 1), "a", b"text")
     };
     let format = dir.path().join("format");
-    assert_eq!(fs::read_to_string(&format).unwrap(), "afar-store 2\n");
+    assert_eq!(fs::read_to_string(&format).unwrap(), "afar-store 3\n");
+    // Those had no checksums of the database's pages.
+    fs::remove_file(dir.path().join("meta").join("data.sums")).unwrap();
     fs::write(&format, "afar-store 1\n").unwrap();
     {
         let partition = open(dir.path());
@@ -68,13 +70,13 @@ fn partitions_of_an_older_format_are_taken_over() {
         assert_eq!(read(&volume, fid), b"text");
         file(&volume, "b", b"more");
     }
-    assert_eq!(fs::read_to_string(&format).unwrap(), "afar-store 2\n");
+    assert_eq!(fs::read_to_string(&format).unwrap(), "afar-store 3\n");
     drop(open(dir.path()));
-    fs::write(&format, "afar-store 3\n").unwrap();
+    fs::write(&format, "afar-store 4\n").unwrap();
     let error = Partition::open(dir.path(), &options()).err();
     let said = error.unwrap().to_string();
     assert!(
-        said.contains("version 3") && said.contains("1 to 2"),
+        said.contains("version 4") && said.contains("1 to 3"),
         "{said}"
     );
 }

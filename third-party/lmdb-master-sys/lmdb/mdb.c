@@ -6624,7 +6624,9 @@ mapped:
 			if (rc == MDB_SUCCESS && IS_OVERFLOW(p) && p->mp_pages > 1)
 				rc = env->me_hooks.check(env->me_hooks.ctx, pgno + 1, p->mp_pages - 1);
 			if (rc) {
-				txn->mt_flags |= MDB_TXN_ERROR;
+				/* Other pages can be read all the same. */
+				if (!F_ISSET(txn->mt_flags, MDB_TXN_RDONLY))
+					txn->mt_flags |= MDB_TXN_ERROR;
 				return rc;
 			}
 		}

@@ -161,7 +161,7 @@ impl Server {
         let volume: VolumeId = found.entry.volume_id[0];
         let root = Fid::root(volume);
         let files = rxafs::Client::new(connect(7000, rxafs::SERVICE));
-        let acl = AclText::new(&b"2\n0\nsystem:administrators\t127\nsystem:anyuser\t63\n"[..]);
+        let acl = AclText::new(&b"2\n0\nsystem:administrators\t127\nsystem:anyuser\t63\n\0"[..]);
         files.store_acl(root, acl.unwrap()).await.unwrap();
         let unlimited = StoreVolumeStatus {
             mask: StoreVolumeStatus::SET_MAX_QUOTA,

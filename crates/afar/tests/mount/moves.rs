@@ -154,7 +154,7 @@ fn a_machine_behind_a_nat_hears_of_changes_when_it_was_idle() {
     space.ip(&["route", "add", "default", "via", "10.88.82.1"]);
     // A mapping takes another port each time it is made.
     let rules = "table ip n { chain p { type nat hook postrouting priority 100; oifname \"far0\" meta l4proto \
-                 udp masquerade to :20000-40000 random; } }";
+                 udp masquerade to :20000-40000 random; }; }";
     let output = router.inside("nft").arg(rules).output().unwrap();
     assert!(output.status.success(), "{}", told(&output));
     for setting in [

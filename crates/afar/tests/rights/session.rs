@@ -169,7 +169,7 @@ impl Session {
     }
 
     pub(crate) async fn set_acl(&self, directory: Fid, text: &str) -> Result<(), RpcError> {
-        let text = AclText::new(text.as_bytes()).unwrap();
+        let text = AclText::new([text.as_bytes(), b"\0"].concat()).unwrap();
         self.files.store_acl(directory, text).await.map(drop)
     }
 

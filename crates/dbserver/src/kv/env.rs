@@ -150,10 +150,13 @@ impl fmt::Debug for Env {
 
 fn rows_error(path: &Arc<PathBuf>, watch: &Watch, source: heed::Error) -> DbError {
     match (&source, watch.fault()) {
-        (heed::Error::Mdb(heed::MdbError::Corrupted), Some(what)) => DbError::Damaged {
-            path: path.as_ref().clone(),
-            what,
-        },
+        // LMDB says of some pages only that the transaction must end.
+        (heed::Error::Mdb(heed::MdbError::Corrupted | heed::MdbError::BadTxn), Some(what)) => {
+            DbError::Damaged {
+                path: path.as_ref().clone(),
+                what,
+            }
+        }
         _ => DbError::Rows {
             path: Arc::clone(path),
             source: Arc::new(source),

@@ -88,14 +88,15 @@ async fn replace(
     }
     let acl = Acl::parse(text).map_err(|_| AbortCode(errno::EINVAL))?;
     // Names are not looked up for those who may not use them.
-    visit
+    let present = visit
         .step(move |visit| {
             let mut place = visit.change(fid.volume)?;
             let look = place.directory(fid)?;
-            Ok(may_store_acl(&visit.person, look.grant, place.state.owner)?)
+            may_store_acl(&visit.person, look.grant, place.state.owner)?;
+            Ok(look.acl)
         })
         .await?;
-    let record = record_of(visit, &acl).await?;
+    let record = record_of(visit, &acl, &present).await?;
     let stored = visit
         .step(move |visit| {
             let mut place = visit.change_alone(fid.volume)?;
@@ -109,15 +110,20 @@ async fn replace(
     Ok(stored)
 }
 
-async fn record_of(visit: &Visit, acl: &Acl) -> Result<AclRecord, AbortCode> {
+/// The ids of a list that is to take the place of the one that is `present`.
+async fn record_of(visit: &Visit, acl: &Acl, present: &AclRecord) -> Result<AclRecord, AbortCode> {
     let all = acl.positive.iter().chain(&acl.negative);
     let names: Vec<Arc<str>> = all.map(|entry| Arc::from(&*entry.name)).collect();
     let ids = visit.server.protection.ids(&names).await;
     let ids = ids.map_err(|_| AbortCode(errno::EIO))?;
+    let there = |id: &PtsId| {
+        let mut all = present.positive().iter().chain(present.negative());
+        all.any(|entry| entry.id == *id)
+    };
     let id = |(id, name): (&PtsId, &Arc<str>)| match *id {
-        // A name that is not known. That of one who is gone is its id, as lists tell it: whoever
-        // changes a list sends it back.
-        PtsId::ANONYMOUS => name.parse().unwrap_or(PtsId::ANONYMOUS),
+        // A name that is not known. That of a user who is gone is the id, as lists tell it: a client that
+        // changes a list sends it back. Numbers that were not there are refused, as OpenAFS does.
+        PtsId::ANONYMOUS => name.parse().ok().filter(there).unwrap_or(PtsId::ANONYMOUS),
         id => id,
     };
     let ids: Vec<_> = ids.iter().zip(&names).map(id).collect();

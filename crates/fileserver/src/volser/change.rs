@@ -31,6 +31,7 @@ impl Volser {
         let hold = hold_of(flags).ok_or(codes::EINVAL)?;
         let reservation = self.transactions.reserve(partition, id)?;
         let volume = self.volume_on(partition, id).await?;
+        self.forget_removed(partition, &volume).await?;
         let held = match hold {
             Some(hold) => self.hold(&volume, hold).await?,
             None => None,

@@ -100,6 +100,7 @@ impl Volser {
         })
         .await?;
         let _reservation = self.transactions.reserve(number, id)?;
+        self.forget_removed(number, &volume).await?;
         let _held = self
             .volumes
             .hold(id, Hold::Offline)

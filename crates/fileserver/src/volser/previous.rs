@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use afar_net::AbortCode;
+use afar_store::Volume;
 use afar_types::{PartitionId, VolumeId};
 use parking_lot::Mutex;
 
@@ -76,6 +77,14 @@ impl JustRemoved {
             .rposition(|removed| removed.partition == partition && removed.id == id)?;
         Some(kept.remove(at).previous)
     }
+
+    /// Takes what was just removed of a group.
+    fn take_group(&self, partition: PartitionId, group: VolumeId) -> Vec<Removed> {
+        let is_of = |removed: &mut Removed| {
+            removed.partition == partition && removed.previous.volume.group() == Some(group)
+        };
+        self.kept.lock().extract_if(.., is_of).collect()
+    }
 }
 
 impl Volser {
@@ -101,6 +110,22 @@ impl Volser {
             self.removed.keep(partition, id, previous);
         }
         Ok(())
+    }
+
+    /// Gives up what was just removed of a volume's group: while it is kept, nothing of the group can be cloned.
+    pub(super) async fn forget_removed(
+        &self,
+        partition: PartitionId,
+        volume: &Volume,
+    ) -> Result<(), AbortCode> {
+        let (volume, removed) = (volume.clone(), Arc::clone(&self.removed));
+        blocking(move || {
+            let state = volume.state();
+            let state = state.map_err(|error| failed("reading a header", volume.id(), &error))?;
+            drop(removed.take_group(partition, state.parent));
+            Ok(())
+        })
+        .await
     }
 
     /// Before a transaction ends: what its volume took the place of is put back if the volume is not

@@ -63,6 +63,7 @@ fn services_and_numbers_of_rows() {
             ("BOZO", 1, 13, 83, 115),
             ("RXSTATS", 409, 11, 0, 10),
             ("USERS", 24934, 5, 1, 5),
+            ("VOTE", 50, 5, 10001, 10007),
         ]
     );
 }

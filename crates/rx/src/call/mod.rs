@@ -26,7 +26,7 @@ const PINGS_PER_DEAD_TIME: u32 = 6;
 /// it is believed: hosts limit how often they say it, mostly to once a second.
 const REFUSED_PING: Duration = Duration::from_secs(1);
 /// How often a client is asked to prove that it receives; OpenAFS asks every 2 s.
-const REACH_EVERY: Duration = Duration::from_secs(1);
+const REACH_EVERY: Duration = Duration::from_millis(250);
 
 /// How long no data of a reply comes before it may be stuck, and how often the peer is pinged then.
 pub(crate) const STUCK: Duration = Duration::from_secs(1);

@@ -373,12 +373,19 @@ impl Sender {
     /// The size of the packet that the peer waits for, if it was sent in vain again and again though the
     /// peer, of which was heard last at `heard`, is there.
     pub(crate) fn stuck(&self, heard: Instant) -> Option<usize> {
-        let packet = self
-            .sent
-            .iter()
-            .find(|packet| packet.state != State::Acked)?;
+        let packet = self.unacknowledged()?;
         let waits = self.timeouts >= STUCK_TIMEOUTS && heard > self.silent_since;
         (waits || packet.losses > PROMPT_RESENDS).then_some(packet.size)
+    }
+
+    /// The size of the packet that the peer waits for.
+    pub(crate) fn oldest(&self) -> Option<usize> {
+        self.unacknowledged().map(|packet| packet.size)
+    }
+
+    fn unacknowledged(&self) -> Option<&Sent> {
+        let mut sent = self.sent.iter();
+        sent.find(|packet| packet.state != State::Acked)
     }
 
     /// Whether the peer was heard of since the timeouts in a row began.

@@ -61,7 +61,7 @@ impl Endpoint {
                 false
             }
             PacketType::Ack => {
-                if !self.is_answer(key, from, body) {
+                if !self.is_answer(now, key, from, body) {
                     self.ask(now, key, from, header);
                 }
                 false
@@ -96,16 +96,22 @@ impl Endpoint {
     }
 
     /// Whether this is the answer of an address that was asked.
-    fn is_answer(&mut self, key: Key, from: SocketAddr, body: &[u8]) -> bool {
+    fn is_answer(&mut self, now: Instant, key: Key, from: SocketAddr, body: &[u8]) -> bool {
         let Some(connection) = self.connections.get_mut(key) else {
             return false;
         };
         let Some(asked) = &mut connection.elsewhere else {
             return false;
         };
-        let answers = |ack: Ack| ack.reason == Reason::PingResponse && ack.serial == asked.serial;
+        let answers =
+            |ack: Ack| ack.reason == Reason::PingResponse && asked.serials.contains(&ack.serial);
         let is_its = is_same(asked.address, from) && Ack::decode(body).is_some_and(answers);
-        asked.answered |= is_its;
+        if is_its && !asked.answered {
+            asked.answered = true;
+            // The old address may have had its time already.
+            let at = now.max(asked.asked_at + SILENCE);
+            self.timers.push(Reverse((at, Timer::Elsewhere(key))));
+        }
         is_its
     }
 
@@ -114,7 +120,17 @@ impl Endpoint {
         let Some(connection) = self.connections.get_mut(key) else {
             return;
         };
-        let asked = connection.elsewhere.as_ref();
+        let (index, number) = (header.cid.channel(), header.call_number);
+        let ended = &connection.channels[index];
+        if let (Some(code), None, true) = (ended.aborted, ended.call, ended.number == number.0) {
+            // It missed how its call ended. A PING for that would be an old acknowledgement, which nobody answers.
+            let abort = connection.header(PacketType::Abort, index, number);
+            if self.may_answer(now, from.ip()) {
+                self.push_datagram(from, None, &abort, &code.0.to_be_bytes());
+            }
+            return;
+        }
+        let asked = connection.elsewhere;
         if asked.is_some_and(|asked| asked.answered || now < asked.asked_at + ASK_EVERY) {
             return;
         }
@@ -129,9 +145,12 @@ impl Endpoint {
             .flags
             .with(Flags::SLOW_START_OK)
             .with(Flags::REQUEST_ACK);
+        // The answer to the last question may take longer than it is waited for before the next.
+        let last = asked.filter(|asked| is_same(asked.address, from));
+        let last = last.map_or(ping.serial, |asked| asked.serials[0]);
         connection.elsewhere = Some(Elsewhere {
             address: from,
-            serial: ping.serial,
+            serials: [ping.serial, last],
             asked_at: now,
             answered: false,
         });
@@ -141,8 +160,6 @@ impl Endpoint {
         self.push_datagram(from, None, &ping, &body);
         // To somebody who has no call there a PING says nothing, but everybody answers this.
         self.push_control(now, old_path, &version_request(), &[0]);
-        self.timers
-            .push(Reverse((now + SILENCE, Timer::Elsewhere(key))));
     }
 
     /// An acknowledgement that says what one said before, for the sake of its answer.

@@ -750,6 +750,7 @@ fn write_probe(
     .serial;
     out.resize(size, 0);
     let patience = path.rtt.rto(Duration::from_millis(50)) * 2;
+    let beside = path.unanswered_ping(call.connection);
     path.mtu
-        .on_sent(now, call.connection, serial, size, patience);
+        .on_sent(now, call.connection, serial, beside, size, patience);
 }

@@ -213,7 +213,8 @@ impl Endpoint {
                 // A small packet tells whether the peer is there and only large ones are lost.
                 call.receiver.request_ack(Reason::Ping);
                 let is_heard = call.sender.is_heard(call.heard);
-                if path.mtu.on_timeouts(count, is_heard) {
+                let lost = call.sender.oldest().unwrap_or_default();
+                if path.mtu.on_timeouts(count, lost, is_heard) {
                     let size = path.packet_size();
                     path.controller.on_mtu_change(size);
                 }

@@ -197,6 +197,12 @@ impl Path {
         self.pinged_at = Some(now);
     }
 
+    /// The serial of the last PING on a connection, if it was not answered yet.
+    pub(crate) fn unanswered_ping(&self, connection: Key) -> Option<u32> {
+        let (key, serial) = self.ping?;
+        (key == connection).then_some(serial)
+    }
+
     /// A PING was answered, which may have been a probe of a size; true if it gave an RTT sample.
     pub(crate) fn on_ping_answer(
         &mut self,

@@ -17,7 +17,8 @@ use crate::types::Key;
 
 /// What gets through nearly everywhere: 1,200 bytes less IPv4 and UDP headers (RFC 8899 §5.1.2).
 const BASE_SIZE: usize = 1172;
-/// What every host must take, 576 bytes less headers: where not even the base gets through.
+/// What every host must take, 576 bytes less headers: while it is looked for what gets through to a peer that is
+/// there, and takes no large packets any more.
 const LEAST_SIZE: usize = 548;
 /// Sizes worth knowing, ascending: the least MTU of IPv6, tunnels, Rx's own, Ethernet, half and whole
 /// jumbo frames, 16 KiB loopback, and the largest UDP payload of IPv4.
@@ -36,12 +37,11 @@ const CANDIDATES: [usize; 9] = [
 const LARGEST: usize = 65_507;
 /// Tries for each size (RFC 8899 §5.1.2, MAX_PROBES).
 const TRIES: u8 = 3;
-/// The same where much is lost that is not large.
-const TRIES_LOSSY: u8 = 10;
+/// The same where much is lost that is not large, and for a size that got through before: calls whose packets were
+/// cut to it end if it is given up.
+const TRIES_PROVED: u8 = 10;
 /// Timeouts in a row with nothing acknowledged, after which full-sized packets are suspected.
 const BLACK_HOLE_TIMEOUTS: u32 = 3;
-/// The same after which even the base is, of a peer that is there.
-const BASE_TIMEOUTS: u32 = 5;
 /// How long until a size that failed is tried again. RFC 8899 has 600 s; a probe that congestion took is
 /// more frequent than a path that changes, and costs three packets.
 const RETRY_AFTER: Duration = Duration::from_secs(60);
@@ -51,6 +51,8 @@ const RETRY_AFTER: Duration = Duration::from_secs(60);
 pub(crate) struct MtuSearch {
     /// Proved, or where it begins.
     size: usize,
+    /// The largest that packets were cut to.
+    largest: usize,
     limit: usize,
     /// The least size that did not get through.
     failed: Option<Failed>,
@@ -78,19 +80,24 @@ struct Probe {
     size: usize,
     sent: Instant,
     expires: Instant,
-    /// It expired while the peer was silent, and tells nothing.
-    void: bool,
+    /// The small PING that left with it, and whether that was answered: if not, this tells nothing.
+    beside: Option<u32>,
+    heard: bool,
+    /// It expired before that was known.
+    late: bool,
 }
 
 impl MtuSearch {
     /// `limit` is the largest packet we take and send; `enabled`, whether sizes are looked for.
     pub(crate) const fn new(limit: usize, enabled: bool) -> Self {
+        let size = if enabled {
+            BASE_SIZE
+        } else {
+            CLASSIC_PACKET_SIZE
+        };
         Self {
-            size: if enabled {
-                BASE_SIZE
-            } else {
-                CLASSIC_PACKET_SIZE
-            },
+            size,
+            largest: size,
             limit,
             failed: None,
             tries: 0,
@@ -124,21 +131,30 @@ impl MtuSearch {
             return None;
         }
         if let Some(probe) = &mut self.probe {
-            let is_silent = answered.is_none_or(|at| at <= probe.sent);
-            if now < probe.expires && (is_silent || !probe.void) {
+            let is_back = probe.late && answered.is_some_and(|at| at > probe.sent);
+            if now < probe.expires && !is_back {
                 return None;
             }
-            if is_silent && !probe.void {
-                // That says nothing of sizes.
-                probe.void = true;
+            if !probe.heard && !probe.late {
+                // The answer to the small one may be on its way.
+                probe.late = true;
                 probe.expires = now + now.saturating_duration_since(probe.sent);
                 return None;
             }
-            let (size, void) = (probe.size, probe.void);
+            let (size, heard) = (probe.size, probe.heard);
             self.probe = None;
-            self.silences = if is_silent { self.silences + 1 } else { 0 };
-            self.tries += u8::from(!void);
-            if self.tries >= if is_lossy { TRIES_LOSSY } else { TRIES } {
+            self.silences = if heard || is_back {
+                0
+            } else {
+                self.silences + 1
+            };
+            self.tries += u8::from(heard);
+            let tries = if is_lossy || size <= self.largest {
+                TRIES_PROVED
+            } else {
+                TRIES
+            };
+            if self.tries >= tries {
                 self.fail(now, size);
             }
         }
@@ -181,12 +197,14 @@ impl MtuSearch {
         self.probe.map(|probe| probe.expires)
     }
 
-    /// A probe left, to which the peer answers within `patience` if it is there.
+    /// A probe left, to which the peer answers within `patience` if it is there; `beside` is the PING that left
+    /// just before.
     pub(crate) fn on_sent(
         &mut self,
         now: Instant,
         connection: Key,
         serial: u32,
+        beside: Option<u32>,
         size: usize,
         patience: Duration,
     ) {
@@ -198,7 +216,9 @@ impl MtuSearch {
             size,
             sent: now,
             expires,
-            void: false,
+            beside,
+            heard: false,
+            late: false,
         });
     }
 
@@ -212,28 +232,35 @@ impl MtuSearch {
     /// An answer to the PING with that serial came; if that was a probe, the size grew, and this is when it
     /// left.
     pub(crate) fn on_answer(&mut self, connection: Key, serial: u32) -> Option<Instant> {
-        match self.probe {
-            Some(probe) if probe.serial == serial && probe.connection == connection => {
-                self.probe = None;
-                self.tries = 0;
-                self.size = probe.size;
-                self.failed = self.failed.filter(|failed| failed.size > probe.size);
-                self.told &= self.is_narrow();
-                Some(probe.sent)
-            }
-            _ => None,
+        let probe = self.probe.as_mut()?;
+        if probe.connection != connection {
+            return None;
         }
+        if probe.serial != serial {
+            probe.heard |= probe.beside == Some(serial);
+            return None;
+        }
+        let (size, sent) = (probe.size, probe.sent);
+        self.probe = None;
+        self.tries = 0;
+        self.size = size;
+        self.largest = self.largest.max(size);
+        self.failed = self.failed.filter(|failed| failed.size > size);
+        self.told &= self.is_narrow();
+        Some(sent)
     }
 
-    /// So many timeouts in a row were seen, while the peer was heard of or not; true if the size was reduced for it.
-    pub(crate) fn on_timeouts(&mut self, count: u32, is_heard: bool) -> bool {
-        let smaller = if count >= BLACK_HOLE_TIMEOUTS && self.size > BASE_SIZE {
-            BASE_SIZE
-        } else if count >= BASE_TIMEOUTS && self.size > LEAST_SIZE && is_heard {
-            LEAST_SIZE
-        } else {
+    /// So many timeouts in a row were seen of packets of a size, while the peer was heard of or not; true if the size
+    /// was reduced for it.
+    pub(crate) fn on_timeouts(&mut self, count: u32, lost: usize, is_heard: bool) -> bool {
+        if lost > self.size {
+            // They were cut before. Sizes that are looked for since are not in doubt.
             return false;
-        };
+        }
+        let smaller = if is_heard { LEAST_SIZE } else { BASE_SIZE };
+        if count < BLACK_HOLE_TIMEOUTS || self.size <= smaller {
+            return false;
+        }
         let before = self.packet_size();
         self.size = smaller;
         self.tries = 0;
@@ -241,11 +268,13 @@ impl MtuSearch {
         self.packet_size() < before
     }
 
-    /// Whether a packet of that size, sent again and again, is known not to get through: it is larger than all
-    /// sizes that do, and none is left to try.
+    /// Whether a packet of that size, sent again and again, is known not to get through: the least size that would
+    /// prove that it does has failed.
     pub(crate) fn is_too_large(&self, size: usize) -> bool {
-        let is_settled = self.failed.is_some() && self.next().is_none_or(|next| next > size);
-        size > self.packet_size() && is_settled
+        let mut sizes = CANDIDATES.into_iter().chain([LARGEST]);
+        let proof = sizes.find(|candidate| *candidate >= size);
+        let has_failed = (self.failed).is_some_and(|failed| Some(failed.size) <= proof);
+        size > self.packet_size() && has_failed
     }
 
     /// Whether the path is known to drop packets that Rx peers have always sent.

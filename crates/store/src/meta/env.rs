@@ -333,7 +333,8 @@ fn refused(path: &Arc<PathBuf>, error: OpenError) -> StoreError {
 
 fn database(path: &Arc<PathBuf>, watch: &Watch, source: heed::Error) -> StoreError {
     match source {
-        heed::Error::Mdb(heed::MdbError::Corrupted) => {
+        // LMDB says of some pages only that the transaction must end.
+        heed::Error::Mdb(heed::MdbError::Corrupted | heed::MdbError::BadTxn) => {
             let found = watch.fault();
             damaged(path, found.unwrap_or_else(|| source.to_string()))
         }

@@ -45,6 +45,13 @@ impl Partition {
 }
 
 impl RemovedVolume {
+    /// The read-write volume of its group. As long as this is there, none of the group can be cloned or made
+    /// read-write.
+    #[must_use]
+    pub fn group(&self) -> Option<VolumeId> {
+        self.kept.as_ref().map(|kept| VolumeId(kept.row.parent))
+    }
+
     /// Puts the volume back, meant to be used or not.
     ///
     /// # Errors
