@@ -142,7 +142,7 @@ fn a_partition_is_made_once() {
     let path = dir.path().join("vicepb");
     let path = path.to_str().unwrap();
     let said = done(&["init", path]);
-    assert_eq!(said, format!("{path}: a partition of format version 2\n"));
+    assert_eq!(said, format!("{path}: a partition of format version 3\n"));
     let error = refused(&["init", path], 1);
     assert!(
         error.contains("a new partition needs an empty directory"),

@@ -20,9 +20,9 @@ use crate::sh;
 use apt::Apt;
 
 /// Tells the tests where the guest's kernel and archive are.
-const IMAGE_ENV: &str = "AFAR_TEST_KAFS";
+pub(crate) const IMAGE_ENV: &str = "AFAR_TEST_KAFS";
 /// The kernel of Debian's stable release.
-const STABLE: &str = "6.12";
+pub(crate) const STABLE: &str = "6.12";
 /// Where images are kept, below the top of the checkout.
 const FOLDER: &str = "target/kafs";
 /// Programs it takes to make and to run a guest.
@@ -75,7 +75,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 ///
 /// # Errors
 /// A program is missing, or Debian's mirror cannot be reached.
-fn image(series: &str) -> Result<PathBuf> {
+pub(crate) fn image(series: &str) -> Result<PathBuf> {
     let missing: Vec<&str> = PROGRAMS
         .into_iter()
         .filter(|program| !sh::has_program(program))

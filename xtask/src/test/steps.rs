@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use super::count::{self, Counts};
 use super::packages;
 use super::{Outcome, Verdict};
+use crate::kafs;
 use crate::openafs;
 use crate::output;
 use crate::sh;
@@ -141,7 +142,14 @@ pub(super) fn interop() -> Result<Outcome> {
         run.fail("the stock tools do not find the cell as it should be".to_owned());
     }
     let this = std::env::current_exe().context("finding this program")?;
-    let env = [(CELL_ENV, cell.description()), (XTASK_ENV, this)];
+    let mut env = vec![(CELL_ENV, cell.description()), (XTASK_ENV, this)];
+    match kafs::image(kafs::STABLE) {
+        Ok(image) => env.push((kafs::IMAGE_ENV, image)),
+        Err(why) => {
+            output::line(&format!("LEFT OUT: tests with Linux's own client: {why:#}"));
+            run.counts.skipped += 1;
+        }
+    }
     run.tests(
         &["--workspace", "--exclude", "afar-rx"],
         &env,

@@ -23,7 +23,7 @@ pub(crate) fn port(interface: &Interface) -> Option<u16> {
     match interface.name {
         "RXAFS" => Some(7000),
         "PR" | "USERS" => Some(7002),
-        "VL" => Some(7003),
+        "VL" | "VOTE" => Some(7003),
         "AFSVol" => Some(7005),
         "BOZO" => Some(7007),
         name => {

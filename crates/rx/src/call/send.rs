@@ -231,6 +231,11 @@ impl Sender {
         self.full
     }
 
+    /// Whether so little is queued that the application should write more.
+    const fn has_room(&self) -> bool {
+        self.counted() < self.limit.bytes / 2
+    }
+
     /// Bytes that count against the limit.
     const fn counted(&self) -> usize {
         match self.limit.is_strict {
@@ -260,7 +265,7 @@ impl Sender {
 
     /// Whether the application, told to wait, may go on; says so once.
     pub(crate) const fn take_room(&mut self) -> bool {
-        if self.full && self.counted() < self.limit.bytes / 2 {
+        if self.full && self.has_room() {
             self.full = false;
             return true;
         }
@@ -306,6 +311,9 @@ impl Sender {
         if self.queued > payload_max {
             Some(payload_max)
         } else if self.finishing && !self.last_assigned {
+            Some(self.queued)
+        } else if self.queued > 0 && self.full && !self.has_room() {
+            // The application may write no more before this is sent, however little of a packet it fills.
             Some(self.queued)
         } else {
             // A packet that fills up exactly is kept back as well: it may prove to be the last.

@@ -301,3 +301,24 @@ fn the_connections_of_an_address_make_room_for_each_other() {
     assert!(known <= 600, "{known}");
     assert_eq!(pair.sides[CLIENT].seen.failed.len(), 0);
 }
+
+/// A network of large packets, and so little memory that a call may have less queued than fills one.
+#[test]
+fn an_answer_goes_on_that_may_not_fill_a_packet() {
+    let link = Link {
+        mtu: 65_507,
+        ..Link::default()
+    };
+    let tight = Config {
+        memory_max: 1 << 20,
+        ..Config::default()
+    };
+    let mut pair = Pair::with_configs(1, link, [Config::default(), tight]);
+    pair.serve = |_| Ok(pattern(1_000_000, 1));
+    let connection = pair.connect();
+    for _ in 0..5 {
+        let call = pair.call(connection, pattern(100, 1));
+        let reply = pair.finish(call, 10 * SECOND);
+        assert_eq!(reply.map(|reply| reply.len()), Ok(1_000_000));
+    }
+}
