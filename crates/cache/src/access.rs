@@ -20,6 +20,10 @@ const EXECUTE: u32 = 1;
 const WRITE: u32 = 2;
 const READ: u32 = 4;
 
+const OWNER_READ: u32 = 0o400;
+const OWNER_WRITE: u32 = 0o200;
+const OWNER_EXECUTE: u32 = 0o100;
+
 /// Users whose rights to one file are remembered, besides the last one.
 const OTHERS_MOST: usize = 62;
 
@@ -184,8 +188,13 @@ impl Cache {
             let Some(one) = vnode.lock().rights_of(id) else {
                 continue;
             };
+            let mut own = one.rights.rights();
+            if id == UserId::ANYBODY && status.file_type != FileType::Directory {
+                // Only the one who asks can be the owner.
+                own = Rights(own.0 & !Rights::ADMINISTER.0);
+            }
             let status = FetchStatus {
-                caller_access: one.rights.rights(),
+                caller_access: own,
                 ..status
             };
             if id == UserId::ANYBODY && !enough(&status) {
@@ -258,6 +267,26 @@ pub(crate) fn rights(status: &FetchStatus) -> Rights {
     status.caller_access | status.anonymous_access
 }
 
+/// Whether the caller owns a file and may add files to its directory. He may read and fill it with no more than
+/// that: so a file is made that others are not to see. That he is the owner a server says by a right to administer
+/// the file, which to files no access list gives.
+fn fills(status: &FetchStatus) -> bool {
+    let owner = status.caller_access.contains(Rights::ADMINISTER);
+    owner && rights(status).contains(Rights::INSERT)
+}
+
+/// Whether the caller may read a file, by his rights.
+pub(crate) fn may_read(status: &FetchStatus) -> bool {
+    rights(status).contains(Rights::READ) || fills(status)
+}
+
+/// Whether a server takes what the caller writes to a file. Of the permission bits the owner's counts, but not for
+/// who fills his own.
+pub(crate) fn may_write(status: &FetchStatus) -> bool {
+    fills(status)
+        || rights(status).contains(Rights::WRITE) && status.unix_mode_bits & OWNER_WRITE != 0
+}
+
 fn allowed(status: &FetchStatus, mask: u32) -> bool {
     let has = rights(status);
     let wants = |bit| mask & bit != 0;
@@ -269,14 +298,10 @@ fn allowed(status: &FetchStatus, mask: u32) -> bool {
     if status.file_type == FileType::Symlink {
         return has.contains(Rights::LOOKUP) || has.contains(Rights::READ);
     }
-    // A server sets this for files of which the caller is the owner.
-    let owner = has.contains(Rights::ADMINISTER);
-    let mode = status.unix_mode_bits;
-    let reads = has.contains(Rights::READ) || owner && has.contains(Rights::INSERT);
-    let writes = has.contains(Rights::WRITE) || owner && has.contains(Rights::INSERT);
-    (!wants(READ) || reads && mode & 0o400 != 0)
-        && (!wants(WRITE) || writes && mode & 0o200 != 0)
-        && (!wants(EXECUTE) || reads && mode & 0o100 != 0)
+    let (reads, mode) = (may_read(status), status.unix_mode_bits);
+    (!wants(READ) || reads && mode & OWNER_READ != 0)
+        && (!wants(WRITE) || may_write(status) && mode & OWNER_WRITE != 0)
+        && (!wants(EXECUTE) || reads && mode & OWNER_EXECUTE != 0)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use afar_types::{DataVersion, FileType, PtsId, StoreStatus, UnixTime, VolumeType};
 
+use crate::access::may_write;
 use crate::cache::Cache;
 use crate::error::Errno;
 use crate::inodes::Place;
@@ -50,6 +51,16 @@ impl Cache {
         let vnode = &spot.vnode;
         if spot.mount.volume.kind() != VolumeType::ReadWrite {
             return Err(Errno::EROFS);
+        }
+        let writer = vnode.lock().rare.dirty.as_ref().map(|dirty| dirty.writer);
+        // What waits to be stored takes times and modes with it, and then nobody asks whose they are.
+        let goes_along = writer.is_some_and(|writer| writer != uid)
+            && (set.mtime.is_some() || set.mode.is_some());
+        if (set.size.is_some() || goes_along)
+            && handle.is_none()
+            && !may_write(&self.rights_for(&user, vnode, may_write).await?)
+        {
+            return Err(Errno::EACCES);
         }
         if let Some(size) = set.size {
             let status = self.fresh(&user, vnode).await?;

@@ -168,7 +168,13 @@ impl Breaks {
     }
 
     fn break_one(&self, vnode: &Arc<Vnode>) {
-        if vnode.lock().promise.take().is_some() {
+        let promised = {
+            let mut state = vnode.lock();
+            let promised = state.promise.take().is_some();
+            state.dropped |= promised;
+            promised
+        };
+        if promised {
             self.invalidate(vnode);
         }
     }

@@ -456,7 +456,7 @@ impl Cache {
         let dirty = state.rare.dirty.is_some();
         drop(state);
         if dirty {
-            self.discard(vnode);
+            self.drop_removed(vnode);
         } else {
             self.0.storage.forget(&vnode.key());
         }

@@ -1,6 +1,6 @@
 //! Open files and directories.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::data::Ahead;
@@ -10,6 +10,8 @@ use crate::types::{Handle, OpenFlags};
 
 /// Files and directories open at a time.
 const OPEN_MOST: usize = 1 << 20;
+/// Owners of locks that are remembered of an open file.
+const LOCKERS_MOST: usize = 64;
 
 /// What a handle stands for.
 #[derive(Debug, Clone)]
@@ -40,6 +42,40 @@ pub(crate) struct OpenFile {
     /// The user of this machine who opened it. It is read and written as him, whoever does it.
     pub(crate) opener: u32,
     pub(crate) ahead: Mutex<Ahead>,
+    /// Owners of locks that were asked for through this.
+    lockers: Mutex<BTreeSet<u64>>,
+}
+
+impl OpenFile {
+    pub(crate) fn new(spot: Spot, flags: OpenFlags, opener: u32) -> Self {
+        Self {
+            spot,
+            flags,
+            opener,
+            ahead: Mutex::default(),
+            lockers: Mutex::default(),
+        }
+    }
+
+    fn lock_lockers(&self) -> MutexGuard<'_, BTreeSet<u64>> {
+        self.lockers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An owner of locks asks for one through this.
+    pub(crate) fn note_locker(&self, owner: u64) {
+        let mut lockers = self.lock_lockers();
+        if lockers.len() >= LOCKERS_MOST {
+            // Processes that inherited it, most of them gone: the kernel says when these close it.
+            lockers.pop_first();
+        }
+        lockers.insert(owner);
+    }
+
+    /// Those that did, which have no lock any more when this is closed. A kernel does not say so of locks that
+    /// belong to an open file (F_OFD_SETLK).
+    pub(crate) fn take_lockers(&self) -> BTreeSet<u64> {
+        std::mem::take(&mut *self.lock_lockers())
+    }
 }
 
 /// All handles.

@@ -13,12 +13,16 @@
 //! writing is had by one only who is alone, and both try again at the same time. So where a lock for
 //! reading was to become one for writing lately, the server is asked for one for writing at once, and for
 //! one for reading only if that is not free.
+//!
+//! A program that gets a lock sees all that was stored before the lock was given up, in the kernel too: length and
+//! pages of a file that it has kept open are not from before. A lock is given up only when what was written under
+//! it is stored.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use afar_cell::{BreakHandler as _, Client, LOCK_TIME, LockType};
-use afar_types::VolumeType;
+use afar_types::{FetchStatus, VolumeType};
 use tokio::sync::{Mutex as AsyncMutex, Notify};
 
 use crate::cache::Cache;
@@ -181,7 +185,8 @@ impl Cache {
     ///
     /// # Errors
     /// [`EAGAIN`](Errno::EAGAIN) when it is not free; [`EDEADLK`](Errno::EDEADLK) instead of waiting for
-    /// what cannot be had before others are given up; others as servers say.
+    /// what cannot be had before others are given up; others as servers say. A lock that is given up is given up
+    /// even if what was written under it cannot be stored, which is the error then.
     pub async fn setlk(
         &self,
         handle: Handle,
@@ -196,9 +201,9 @@ impl Cache {
             return Err(Errno::EINVAL);
         }
         if lock.kind == LockKind::Unlock {
-            self.unlock(spot, owner, lock).await;
-            return Ok(());
+            return self.unlock(spot, owner, lock).await;
         }
+        open.note_locker(owner);
         let mut pause = PAUSE;
         let work = vnode.work();
         loop {
@@ -258,7 +263,7 @@ impl Cache {
                     self.take(user, &spot.vnode, LockType::Read).await?;
                 }
             }
-            (None, _) => self.take(user, &spot.vnode, wanted).await?,
+            (None, _) => drop(self.take(user, &spot.vnode, wanted).await?),
             (Some(LockType::Read), LockType::Write) => {
                 self.strengthen(user, &spot.vnode, is_whole(&lock)).await?;
             }
@@ -275,6 +280,8 @@ impl Cache {
         whole: bool,
     ) -> Result<(), Errno> {
         vnode.work().locks.lock().strengthened = Some(Instant::now());
+        // Others may have the file while the lock is changed, and must find what was written here.
+        self.store_unasked(vnode).await?;
         let before = self.ask(user, vnode).await?;
         if before.lock_count > 1 && !whole {
             // It cannot be had while others read, so what there is need not be given up.
@@ -282,14 +289,12 @@ impl Cache {
         }
         self.give_back(vnode).await;
         let taken = self.take(user, vnode, LockType::Write).await;
-        let has = match taken {
-            Ok(()) => Ok(()),
+        let after = match taken {
+            Ok(status) => Ok(status),
             Err(_) => self.take(user, vnode, LockType::Read).await,
         };
-        // Who changed the file has had the promise broken before he gave up his lock.
-        let after = self.fresh(user, vnode).await;
-        let same = after.is_ok_and(|after| after.data_version == before.data_version);
-        if has.is_ok() && same {
+        let taken = taken.map(drop);
+        if after.is_ok_and(|after| after.data_version == before.data_version) {
             return taken;
         }
         tracing::info!(fid = %vnode.fid, "a lock for reading was lost to another machine");
@@ -298,24 +303,28 @@ impl Cache {
     }
 
     /// Gives up all locks of an owner.
-    pub(crate) async fn unlock_all(&self, spot: &Spot, owner: u64) {
+    ///
+    /// # Errors
+    /// When what was written under them cannot be stored.
+    pub(crate) async fn unlock_all(&self, spot: &Spot, owner: u64) -> Result<(), Errno> {
         let has = {
             let work = spot.vnode.work();
             let table = work.locks.lock();
             table.held.iter().any(|(other, _)| *other == owner)
         };
-        if has {
-            let all = Lock {
-                kind: LockKind::Unlock,
-                start: 0,
-                end: u64::MAX,
-                pid: 0,
-            };
-            self.unlock(spot, owner, all).await;
+        if !has {
+            return Ok(());
         }
+        let all = Lock {
+            kind: LockKind::Unlock,
+            start: 0,
+            end: u64::MAX,
+            pid: 0,
+        };
+        self.unlock(spot, owner, all).await
     }
 
-    async fn unlock(&self, spot: &Spot, owner: u64, lock: Lock) {
+    async fn unlock(&self, spot: &Spot, owner: u64, lock: Lock) -> Result<(), Errno> {
         let work = spot.vnode.work();
         let locks = &work.locks;
         let _one = locks.serial.lock().await;
@@ -324,20 +333,23 @@ impl Cache {
             table.set(owner, lock);
             table.server.is_some() && table.needed().is_none()
         };
+        let mut stored = Ok(());
         if last {
-            // Who gets the lock next must see what was written under it.
-            self.try_store(&spot.vnode).await;
+            // The program that gets the lock next must see what was written under it.
+            stored = self.store_unasked(&spot.vnode).await;
             self.give_back(&spot.vnode).await;
         }
         locks.freed.notify_waiters();
+        stored
     }
 
+    /// Takes a lock from the server. Returns the status of the file under it.
     async fn take(
         &self,
         user: &Arc<User>,
         vnode: &Arc<Vnode>,
         kind: LockType,
-    ) -> Result<(), Errno> {
+    ) -> Result<FetchStatus, Errno> {
         let client = &user.client;
         let taken = client.set_lock(&vnode.volume, vnode.fid, kind).await;
         taken.map_err(|error| self.failed(vnode, "locking a file", &error))?;
@@ -350,14 +362,25 @@ impl Cache {
             table.given
         };
         tokio::spawn(extend(client.clone(), Arc::downgrade(vnode), given));
-        // Who had the lock before may have changed the file, and the server does not wait for long until
-        // the kernel has heard that: what is read under this lock must not be from before.
+        let known = self.catch_up(user, vnode).await;
+        if known.is_err() {
+            self.give_back(vnode).await;
+        }
+        known
+    }
+
+    /// Has this machine, and its kernel, know all that was stored before now.
+    async fn catch_up(&self, user: &User, vnode: &Arc<Vnode>) -> Result<FetchStatus, Errno> {
+        // A promise does not count here: a server that breaks it does not wait for long until that is heard.
+        let status = self.ask(user, vnode).await?;
+        // If the kernel were told later, it would be so while the program asks for the length, and the kernel
+        // takes no attributes that were asked for before it was told: the old length would stay.
         let told = tokio::time::timeout(TELL_MOST, self.0.breaks.carried_out());
         if told.await.is_err() {
             let (cell, fid) = (vnode.cell(), vnode.fid);
             tracing::warn!(%cell, %fid, "locked, though the kernel may still show what was there before");
         }
-        Ok(())
+        Ok(status)
     }
 
     async fn give_back(&self, vnode: &Arc<Vnode>) {

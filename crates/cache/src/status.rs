@@ -98,6 +98,9 @@ impl Cache {
         let changed = state
             .status()
             .is_some_and(|old| old.data_version != status.data_version);
+        // The kernel takes no attributes that were asked for before it was told to drop some. So it is not told
+        // again: this may be on its way to it, and the old length would stay.
+        let dropped = std::mem::take(&mut state.dropped);
         if !state.holds() {
             state.clear_rights();
         }
@@ -115,7 +118,7 @@ impl Cache {
             state.take_status(status);
         }
         drop(state);
-        if changed {
+        if changed && !dropped {
             self.0.breaks.invalidate(vnode);
         }
         Ok(status)

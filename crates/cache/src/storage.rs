@@ -129,6 +129,10 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
     /// Puts something that was left where a user finds it; returns where.
     fn put_aside(&self, left: &Left) -> io::Result<PathBuf>;
 
+    /// Puts what was written to a file, and will not be stored, where a user finds it; returns where. None if
+    /// nothing was written, or too much is there already.
+    fn set_aside(&self, key: &FileKey, length: u64) -> io::Result<Option<PathBuf>>;
+
     /// A server has these dirty octets now, as part of version `to`. If that version has what version
     /// `from` had before `limit` and nothing else was changed, `from` is given: the octets become
     /// clean, and the clean ones before `limit` are of the new version too. Otherwise all of them are

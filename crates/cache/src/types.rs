@@ -115,7 +115,7 @@ pub struct OpenFlags {
     pub read: bool,
     /// For writing.
     pub write: bool,
-    /// Every write goes to the end.
+    /// Every write goes to the end: it is to be [appended](crate::Cache::append).
     pub append: bool,
     /// Its data is dropped first.
     pub truncate: bool,

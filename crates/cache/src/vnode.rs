@@ -47,6 +47,8 @@ pub(crate) struct State {
     status: Option<Brief>,
     /// While this is there and not over, the status is as it is on the server.
     pub(crate) promise: Option<Promise>,
+    /// A promise was broken, and so the kernel told to drop what it has; nothing was taken from a server since.
+    pub(crate) dropped: bool,
     /// What users may do, as the server told them with the status.
     pub(crate) rights: Known,
     pub(crate) rare: Rarely,
@@ -420,6 +422,7 @@ impl Default for State {
         Self {
             status: None,
             promise: None,
+            dropped: false,
             rights: Known::default(),
             rare: Rarely::default(),
             number: inodes::NONE,

@@ -17,6 +17,7 @@ mod coherence;
 mod commands;
 mod crash;
 mod files;
+mod handover;
 mod mapping;
 mod model;
 mod moves;

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use afar_types::{FetchStatus, FileType, Rights, VolumeType};
+use afar_types::{FetchStatus, FileType, VolumeType};
 
-use crate::access::rights;
+use crate::access::{may_read, may_write};
 use crate::cache::Cache;
 use crate::error::Errno;
 use crate::handles::{Open, OpenFile};
@@ -70,12 +70,8 @@ impl Cache {
         flags: OpenFlags,
     ) -> Result<Handle, Errno> {
         let vnode = Arc::clone(&spot.vnode);
-        let handle = self.0.handles.add(Open::File(Arc::new(OpenFile {
-            spot,
-            flags,
-            opener,
-            ahead: std::sync::Mutex::default(),
-        })))?;
+        let file = Arc::new(OpenFile::new(spot, flags, opener));
+        let handle = self.0.handles.add(Open::File(file))?;
         let mut state = vnode.lock();
         let rare = &mut *state.rare;
         rare.opens += 1;
@@ -98,8 +94,8 @@ impl Cache {
         } else {
             self.store_and_tell(&open).await
         };
-        self.unlock_all(&open.spot, owner).await;
-        stored
+        let unlocked = self.unlock_all(&open.spot, owner).await;
+        stored.and(unlocked)
     }
 
     /// Stores what was written, on the server's disk.
@@ -142,8 +138,10 @@ impl Cache {
             return;
         };
         let vnode = &open.spot.vnode;
-        if let Some(owner) = owner {
-            self.unlock_all(&open.spot, owner).await;
+        for owner in open.take_lockers().into_iter().chain(owner) {
+            if let Err(error) = self.unlock_all(&open.spot, owner).await {
+                tracing::debug!(fid = %vnode.fid, %error, "unlocked, and to be stored again later");
+            }
         }
         let (last, hidden) = {
             let mut state = vnode.lock();
@@ -172,12 +170,8 @@ impl Cache {
     }
 }
 
-/// Whether the rights in a status let a file be opened so.
+/// Whether the rights in a status let a file be opened so. A program that is let write what the server will refuse is
+/// told by `close`, which many do not look at.
 fn may_open(status: &FetchStatus, flags: OpenFlags) -> bool {
-    let has = rights(status);
-    let one_of = |right: Rights| has.contains(right) || has.contains(Rights::ADMINISTER);
-    let reads = !flags.read || one_of(Rights::READ);
-    // The owner of a file may fill it with no more than the right to insert.
-    let writes = one_of(Rights::WRITE) || has.contains(Rights::INSERT);
-    reads && (writes || !(flags.write || flags.truncate))
+    (!flags.read || may_read(status)) && (!(flags.write || flags.truncate) || may_write(status))
 }

@@ -6,11 +6,12 @@
 //! - **Refused for good** (the quota is used up, the disk is full, the volume is read-only, the file too
 //!   large): as long as the file is open for writing all stays, so that a program may make room and
 //!   try again. When it is closed last, what was written is dropped, and all see what the server has:
-//!   nobody would expect it to be stored a day later, perhaps over something newer.
+//!   nobody would expect it to be stored a day later, perhaps over something newer. If nobody was told, as a
+//!   process has ended without closing it, or a mapping was written to after that, it is put into `lost+found`.
 //! - **Anything else** (no server answers, no token any more): it stays, is seen here, and is tried again
 //!   every half minute.
 //! - If somebody else has changed the file before it could be stored, theirs was stored in good order
-//!   and stays; what was written here is dropped then, and the log says so.
+//!   and stays; what was written here is put into `lost+found` then, and the log says so.
 
 use std::sync::Arc;
 
@@ -18,6 +19,7 @@ use afar_types::{DataVersion, FetchStatus};
 
 use crate::cache::Cache;
 use crate::error::Errno;
+use crate::types::Handle;
 use crate::vnode::{Dirty, State, Vnode};
 
 /// How storing what was written failed last.
@@ -59,6 +61,16 @@ impl State {
     }
 }
 
+impl Cache {
+    /// What [`flush`](Self::flush) said came to nobody: the file was not closed by close(2), but by the end of a
+    /// process, or in passing. So it is told again.
+    pub fn nobody_heard(&self, handle: Handle, error: Errno) {
+        if let Ok(open) = self.0.handles.file(handle) {
+            open.spot.vnode.lock().rare.failed = Some(error);
+        }
+    }
+}
+
 impl State {
     /// How storing failed since somebody was told last.
     pub(super) fn take_failure(&mut self) -> Result<(), Errno> {
@@ -71,13 +83,15 @@ impl Cache {
     /// Drops what a server refused for good, if nobody has the file open for writing any more.
     /// Returns whether that is so.
     pub(crate) fn drop_refused(&self, vnode: &Arc<Vnode>) -> bool {
-        let refused = {
+        let (refused, untold) = {
             let state = vnode.lock();
             let failed = state.rare.dirty.as_ref().and_then(|dirty| dirty.failed);
-            state.rare.writers == 0 && failed.is_some_and(|failed| failed.for_good)
+            let refused = state.rare.writers == 0 && failed.is_some_and(|failed| failed.for_good);
+            (refused, state.rare.failed.is_some())
         };
         if refused {
-            self.drop_written(vnode, "its server refused it, and it was closed");
+            vnode.lock().take_failure().ok();
+            self.drop_written(vnode, "its server refused it, and it was closed", untold);
         }
         refused
     }
@@ -91,18 +105,43 @@ impl Cache {
             state.rare.writers == 0 && dirty.is_some_and(|dirty| dirty.is_overtaken(status))
         };
         if overtaken {
-            self.drop_written(vnode, "somebody else changed it before it could be stored");
+            let why = "somebody else changed it before it could be stored";
+            self.drop_written(vnode, why, true);
         }
         overtaken
     }
 
-    /// Drops what was written to a file; says why.
-    fn drop_written(&self, vnode: &Arc<Vnode>, why: &str) {
+    /// Drops what was written to a file that is no more: there is nowhere it could ever be stored. If it was not
+    /// removed from here, nobody here knows.
+    pub(crate) fn drop_removed(&self, vnode: &Arc<Vnode>) {
+        let known = vnode.lock().rare.gone;
+        self.drop_written(vnode, "the file was removed", !known);
+    }
+
+    /// Drops what was written to a file; says why. What nobody was told of is put where a user finds it.
+    pub(super) fn drop_written(&self, vnode: &Arc<Vnode>, why: &str, untold: bool) {
         let Some(dirty) = vnode.lock().rare.dirty.take() else {
             return;
         };
         let (cell, fid, octets) = (vnode.cell(), vnode.fid, dirty.ranges.octets());
-        tracing::error!(%cell, %fid, octets, "what was written to a file is dropped: {why}");
+        let aside = match untold {
+            true => self.0.storage.set_aside(&vnode.key(), dirty.length),
+            false => Ok(None),
+        };
+        match aside {
+            Ok(Some(path)) => tracing::error!(
+                %cell, %fid, octets, path = %path.display(),
+                "what was written to a file is not stored: {why}; it is kept here, with zeroes for the rest"
+            ),
+            Ok(None) if octets == 0 => tracing::debug!(%cell, %fid, "{why}"),
+            Ok(None) => {
+                tracing::error!(%cell, %fid, octets, "what was written to a file is dropped: {why}");
+            }
+            Err(error) => tracing::error!(
+                %cell, %fid, octets, %error,
+                "what was written to a file is dropped, as it cannot be kept elsewhere: {why}"
+            ),
+        }
         self.0.storage.forget(&vnode.key());
         self.drop_dirty(vnode);
         self.data_changed(vnode);

@@ -123,7 +123,7 @@ impl Cache {
             Err(error) => {
                 self.store_failed(vnode, error);
                 if error == Errno::ENOENT {
-                    self.discard(vnode);
+                    self.drop_removed(vnode);
                 } else {
                     self.keep(vnode).await;
                 }
@@ -178,19 +178,6 @@ impl Cache {
             Some(uid) => self.store(&*self.user(uid).await, vnode).await,
             None => Ok(()),
         }
-    }
-
-    /// Drops what was written to a file that is no more: there is nowhere it could ever be stored.
-    pub(crate) fn discard(&self, vnode: &Vnode) {
-        let Some(dirty) = vnode.lock().rare.dirty.take() else {
-            return;
-        };
-        let (cell, fid, octets) = (vnode.cell(), vnode.fid, dirty.ranges.octets());
-        if octets > 0 {
-            tracing::error!(%cell, %fid, octets, "written to a file that was removed; dropped");
-        }
-        self.0.storage.forget(&vnode.key());
-        self.drop_dirty(vnode);
     }
 
     /// Has the one who closes the file told.

@@ -39,6 +39,23 @@ impl Cache {
     /// # Errors
     /// When there is no room in the cache, or too much was written that could not be stored.
     pub async fn write(&self, handle: Handle, offset: u64, data: &[u8]) -> Result<u32, Errno> {
+        self.write_to(handle, Some(offset), data).await
+    }
+
+    /// Writes octets at the end of a file, wherever that is by now.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub async fn append(&self, handle: Handle, data: &[u8]) -> Result<u32, Errno> {
+        self.write_to(handle, None, data).await
+    }
+
+    async fn write_to(
+        &self,
+        handle: Handle,
+        offset: Option<u64>,
+        data: &[u8],
+    ) -> Result<u32, Errno> {
         let open = self.0.handles.file(handle)?;
         if !open.flags.write {
             return Err(Errno::EBADF);
@@ -47,7 +64,6 @@ impl Cache {
         let vnode = &open.spot.vnode;
         let user = self.user(open.opener).await;
         self.fresh(&user, vnode).await?;
-        let offset = (!open.flags.append).then_some(offset);
         let mut written = self.write_here(&open, offset, data);
         if written == Err(Errno::ENOSPC) && vnode.lock().rare.dirty.is_some() {
             // What is stored needs no room here any more.

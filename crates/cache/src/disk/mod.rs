@@ -59,6 +59,8 @@ use self::written::Written;
 use crate::ranges::RangeSet;
 use crate::storage::{FileKey, Kept, Left, Pieces, Storage, Usage, Wait};
 
+/// The part of the limit, over it, that may be taken by what was put aside while the cache was in use.
+const LOST_SHARE: u64 = 16;
 /// A failing disk is told of in the log so often.
 const TELL: Duration = Duration::from_secs(30);
 
@@ -226,6 +228,11 @@ impl Storage for Disk {
 
     fn put_aside(&self, left: &Left) -> io::Result<PathBuf> {
         self.shared.lock().written.put_aside(left)
+    }
+
+    fn set_aside(&self, key: &FileKey, length: u64) -> io::Result<Option<PathBuf>> {
+        let most = self.shared.limit() / LOST_SHARE;
+        self.shared.lock().written.set_aside(key, length, most)
     }
 
     fn stored(

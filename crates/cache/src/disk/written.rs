@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -330,6 +331,43 @@ impl Written {
         Ok(place)
     }
 
+    /// Moves what was written to a file to where a user finds it, and drops it here. None if nothing was written, or
+    /// there would be more than `most` octets there.
+    pub(super) fn set_aside(
+        &mut self,
+        key: &FileKey,
+        length: u64,
+        most: u64,
+    ) -> io::Result<Option<PathBuf>> {
+        let Some(entry) = self.files.get(key).filter(|entry| !entry.dirty.is_empty()) else {
+            return Ok(None);
+        };
+        let (number, octets) = (entry.number, entry.dirty.octets() + entry.settled.octets());
+        if self.in_lost()?.saturating_add(octets) > most {
+            return Ok(None);
+        }
+        let name = format!("{}.{}", key.cell, key.fid);
+        let place = self.move_to_lost(number, &name, Some(length))?;
+        if let Some(entry) = self.files.remove(key) {
+            self.octets -= octets;
+            self.open -= usize::from(entry.file.is_some());
+        }
+        Ok(Some(place))
+    }
+
+    /// Octets of the disk that are taken there.
+    fn in_lost(&self) -> io::Result<u64> {
+        let entries = match fs::read_dir(&self.lost) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+            entries => entries?,
+        };
+        let mut octets = 0;
+        for entry in entries {
+            octets += entry?.metadata()?.blocks() * 512;
+        }
+        Ok(octets)
+    }
+
     fn move_to_lost(&self, number: u64, name: &str, length: Option<u64>) -> io::Result<PathBuf> {
         private::make_dir(&self.lost)?;
         let mut place = self.lost.join(name);
@@ -348,7 +386,11 @@ impl Written {
         fs::rename(path, &place)?;
         File::open(&self.lost)?.sync_all()?;
         // Not before it has its new place for good.
-        fs::remove_file(self.record(number))?;
+        match fs::remove_file(self.record(number)) {
+            // It needed none while this process was there.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            removed => removed?,
+        }
         Ok(place)
     }
 }

@@ -21,6 +21,7 @@ use afar_types::{
 use afar_xdr::CharArray;
 
 use crate::history::{Tick, tick};
+use crate::kernel::Kernel;
 use crate::switch::Switch;
 
 const NAME: &str = "root.cell";
@@ -75,6 +76,7 @@ struct Sight {
 /// A client machine.
 pub(crate) struct Machine {
     pub(crate) cache: Cache,
+    pub(crate) kernel: Arc<Kernel>,
     pub(crate) switch: Switch,
     sight: Mutex<Sight>,
 }
@@ -238,8 +240,10 @@ impl Cell {
         let mut config = CacheConfig::new(self.directory.path().join(own));
         config.root = Root::Volume("test.example".parse().unwrap(), NAME.to_owned());
         adjust(&mut config);
+        let cache = Cache::open(client, config).await.unwrap();
         Machine {
-            cache: Cache::open(client, config).await.unwrap(),
+            kernel: Kernel::start(&cache),
+            cache,
             switch,
             sight: Mutex::default(),
         }

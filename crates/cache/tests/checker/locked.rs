@@ -126,7 +126,6 @@ impl Worker {
         let begun = self.now();
         let flags = OpenFlags {
             write: true,
-            append: true,
             ..READ
         };
         let known = match self.lookup(Ino::ROOT, &format!("log{place}")).await {
@@ -181,7 +180,7 @@ impl Worker {
         }
         let line = format!("{} {}\n", self.number, self.world.number());
         let begun = self.now();
-        if let Err(error) = self.cache().write(handle, 0, line.as_bytes()).await {
+        if let Err(error) = self.cache().append(handle, line.as_bytes()).await {
             return self.excuse("writing into a log", begun, error);
         }
         lines.extend_from_slice(line.as_bytes());

@@ -17,7 +17,8 @@
 //!   promised what: nothing is excused by that.
 //! - **What is acknowledged is there.** Counters that are counted on under a lock, and lines at the end of
 //!   logs that are locked by AFS, are exactly as many as were acknowledged, at every step, cut off or
-//!   not: who was given a lock knows everything before.
+//!   not: a machine that was given a lock knows everything before. So does its kernel, of files that were kept
+//!   open: their length, what is read of them, and where their end is.
 //! - What failed was done, or not, or, where nobody said, may still come; until the same machine has
 //!   done something else with it. It fails only during a trouble, or shortly after.
 //! - In the end all machines and the server agree.
@@ -29,6 +30,8 @@
 
 mod cell;
 mod history;
+mod kept;
+mod kernel;
 mod locked;
 mod names;
 mod own;
@@ -79,6 +82,9 @@ async fn check(machines: usize, workers: usize, share: u64) {
     let (time, failed) = (begun.elapsed(), world.failed.load(Ordering::SeqCst));
     eprintln!("{operations} operations in {time:?}, {failed} failed; {troubles:?}");
     settle(&workers).await;
+    for worker in &mut workers {
+        worker.close_kept().await;
+    }
     agree(&world, &mut workers).await;
 }
 
@@ -107,7 +113,8 @@ async fn agree(world: &Arc<World>, workers: &mut [Worker]) {
     let mut seen: Vec<Vec<Vec<u8>>> = Vec::new();
     let mut names: Vec<String> = (0..world.files.len()).map(|n| format!("file{n}")).collect();
     names.extend((0..world.own.len()).map(|n| format!("own{n}")));
-    names.extend((0..LOCKED).flat_map(|n| [format!("counter{n}"), format!("log{n}")]));
+    let locked = |n| ["counter", "log", "kept"].map(|name| format!("{name}{n}"));
+    names.extend((0..LOCKED).flat_map(locked));
     for worker in workers.iter() {
         let mut contents = Vec::new();
         for name in &names {
@@ -137,6 +144,12 @@ async fn agree(world: &Arc<World>, workers: &mut [Worker]) {
     for (place, log) in world.logs.iter().enumerate() {
         let at = names.iter().position(|name| *name == format!("log{place}"));
         assert!(seen[0][at.unwrap()] == *log.lock().await, "log{place}");
+    }
+    for (place, kept) in world.kept.iter().enumerate() {
+        let at = names
+            .iter()
+            .position(|name| *name == format!("kept{place}"));
+        assert!(seen[0][at.unwrap()] == *kept.read().await, "kept{place}");
     }
     for name in &names {
         let found = fresh

@@ -10,6 +10,7 @@ use tokio::sync::{Mutex, RwLock};
 
 use crate::cell::{Cell, Machine};
 use crate::history::{Register, Tick};
+use crate::kept::AllKept;
 use crate::names::{DIRECTORIES, NAMES, Name};
 use crate::own::Own;
 
@@ -45,6 +46,8 @@ pub(crate) struct World {
     pub(crate) own: Vec<Register<u64>>,
     pub(crate) counters: Vec<Mutex<u64>>,
     pub(crate) logs: Vec<Mutex<Vec<u8>>>,
+    /// What is in files that are kept open and changed under locks.
+    pub(crate) kept: Vec<RwLock<Vec<u8>>>,
     /// Held by those whose locks a server that starts again would forget.
     pub(crate) quiet: RwLock<()>,
     numbers: AtomicU64,
@@ -78,6 +81,7 @@ impl World {
                 .collect(),
             counters: (0..LOCKED).map(|_| Mutex::new(0)).collect(),
             logs: (0..LOCKED).map(|_| Mutex::default()).collect(),
+            kept: (0..LOCKED).map(|_| RwLock::new(b"0".to_vec())).collect(),
             quiet: RwLock::new(()),
             numbers: AtomicU64::new(1),
             done: AtomicU64::new(0),
@@ -98,7 +102,7 @@ impl World {
         let mut names: Vec<String> = (0..FILES).map(|place| format!("file{place}")).collect();
         names.extend((0..workers).map(|worker| format!("own{worker}")));
         for place in 0..LOCKED {
-            names.extend([format!("counter{place}"), format!("log{place}")]);
+            names.extend(["counter", "log", "kept"].map(|name| format!("{name}{place}")));
         }
         let flags = OpenFlags {
             write: true,
@@ -109,6 +113,9 @@ impl World {
             let (_, handle) = made.await.unwrap();
             if name.starts_with("counter") {
                 cache.write(handle, 0, &0_u64.to_le_bytes()).await.unwrap();
+            }
+            if name.starts_with("kept") {
+                cache.write(handle, 0, b"0").await.unwrap();
             }
             cache.flush(handle, 1).await.unwrap();
             cache.release(handle, None).await;
@@ -143,6 +150,7 @@ pub(crate) struct Worker {
     /// What he believes his names to be; `None` if that is in doubt.
     pub(crate) beliefs: Vec<Vec<Option<Name>>>,
     pub(crate) own: Own,
+    pub(crate) kept: AllKept,
 }
 
 impl Worker {
@@ -154,6 +162,7 @@ impl Worker {
             rng: Rng::with_seed(seed ^ (number as u64 + 1) << 32),
             beliefs: vec![vec![Some(Name::Absent); NAMES]; DIRECTORIES],
             own: Own::default(),
+            kept: AllKept::default(),
         }
     }
 
@@ -170,6 +179,8 @@ impl Worker {
                 830..860 => self.count().await,
                 860..890 => self.log().await,
                 890..920 => self.edit_own().await,
+                920..945 => self.work_under_lock().await,
+                945..960 => self.glance().await,
                 _ => self.read_own().await,
             }
             if self.rng.u32(0..64) == 0 {

@@ -5,5 +5,6 @@
 mod data;
 mod names;
 mod restart;
+mod rights;
 mod users;
 mod world;

@@ -15,9 +15,11 @@ use afar_fileserver::server::FileServer;
 use afar_fileserver::volumes::Volumes;
 use afar_net::{AbortCode, Endpoint};
 use afar_rpc::{Caller, rxafs, vl};
-use afar_store::{NewClone, NewVolume, Partition, PartitionOptions, Volume, VolumeChange};
+use afar_store::{
+    NewClone, NewVolume, Partition, PartitionOptions, SetAttributes, Volume, VolumeChange,
+};
 use afar_types::{
-    AclRecord, AclRecordEntry, AfsUuid, NvldbEntry, PartitionId, PtsId, SiteFlags, VldbFlags,
+    AclRecord, AclRecordEntry, AfsUuid, Fid, NvldbEntry, PartitionId, PtsId, SiteFlags, VldbFlags,
     VolumeId, VolumeType,
 };
 use afar_xdr::CharArray;
@@ -130,6 +132,18 @@ impl World {
     /// Sets what anyone may do in the root volume.
     pub(crate) fn set_rights(&self, rights: &str) {
         allow(&self.root, rights);
+    }
+
+    /// Gives a file of the root volume, by its fid, to this user; `protected`: nobody may write to it.
+    pub(crate) fn give(&self, fid: &str, owner: PtsId, protected: bool) {
+        let wanted = SetAttributes {
+            owner: Some(owner),
+            mode: protected.then_some(0o444),
+            ..SetAttributes::default()
+        };
+        let numbers: Vec<u32> = fid.split('.').map(|part| part.parse().unwrap()).collect();
+        let fid = Fid::new(numbers[0], numbers[1], numbers[2]);
+        self.root.set_attributes(fid, &wanted).unwrap();
     }
 
     /// Adds a volume in which anyone may do anything.

@@ -194,6 +194,46 @@ async fn what_is_refused_for_good_is_dropped_when_it_is_closed() {
     assert!(server.state.lock().unwrap().stored.is_empty());
 }
 
+/// What is in `lost+found` of the only cache.
+fn lost(server: &Server) -> Vec<Vec<u8>> {
+    let state = server.state.lock().unwrap();
+    let place = state.directories[0].path().join("lost+found");
+    let Ok(entries) = std::fs::read_dir(place) else {
+        return Vec::new();
+    };
+    let mut all: Vec<_> = entries
+        .map(|entry| std::fs::read(entry.unwrap().path()).unwrap())
+        .collect();
+    all.sort_unstable();
+    all
+}
+
+#[tokio::test]
+async fn what_is_refused_for_good_is_put_aside_if_nobody_is_told() {
+    let (server, cache, handle) = with_file("old data").await;
+    server.state.lock().unwrap().store_fails = Some((Phase::End, AbortCode(109)));
+    cache.write(handle, 0, b"TOLD").await.unwrap();
+    assert_eq!(cache.flush(handle, 1).await, Err(Errno::EDQUOT));
+    cache.release(handle, None).await;
+    assert!(lost(&server).is_empty());
+    // A mapping is written to after the last close; and a process ends.
+    let handle = open(&cache, "file").await.unwrap();
+    assert_eq!(cache.flush(handle, 1).await, Ok(()));
+    cache.write(handle, 4, b"MAPS").await.unwrap();
+    cache.release(handle, None).await;
+    assert_eq!(lost(&server), [b"\0\0\0\0MAPS"]);
+    let handle = open(&cache, "file").await.unwrap();
+    cache.write(handle, 0, b"ENDS").await.unwrap();
+    assert_eq!(cache.flush(handle, 1).await, Err(Errno::EDQUOT));
+    cache.nobody_heard(handle, Errno::EDQUOT);
+    cache.release(handle, None).await;
+    assert_eq!(lost(&server), [b"\0\0\0\0MAPS", b"ENDS\0\0\0\0"]);
+    // Neither is seen any more.
+    let handle = open(&cache, "file").await.unwrap();
+    assert_eq!(cache.read(handle, 0, 100).await.unwrap(), "old data");
+    assert_eq!(cache.flush(handle, 1).await, Ok(()));
+}
+
 #[tokio::test]
 async fn what_could_not_be_stored_does_not_replace_what_is_newer() {
     let (server, cache, handle) = with_file("old data").await;

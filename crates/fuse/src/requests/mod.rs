@@ -6,6 +6,7 @@
 mod directory;
 mod lock;
 mod privileges;
+mod told;
 
 use std::ffi::OsStr;
 use std::io;
@@ -63,6 +64,8 @@ pub(crate) struct Requests {
     cache: Cache,
     runtime: Runtime,
     order: Arc<Order>,
+    /// Whether a file that is read and written past the kernel's pages can be mapped all the same.
+    maps_direct: bool,
 }
 
 /// When an answer was asked for that the kernel may use for a time.
@@ -95,7 +98,15 @@ impl Requests {
             cache,
             runtime,
             order,
+            maps_direct: false,
         }
+    }
+
+    /// Whether a file is to be read and written past the kernel's pages. The kernel puts what is appended into
+    /// the page where it believes the end to be: where another machine has appended meanwhile, that is the wrong
+    /// place, and would be shown there.
+    fn is_direct(&self, flags: OpenFlags) -> bool {
+        flags.append && flags.write && self.maps_direct
     }
 
     fn asked(&self) -> Asked {
@@ -157,9 +168,10 @@ fn asked_for(who: Who, flags: i32) -> OpenFlags {
 }
 
 /// What is opened may keep its pages, if they are still good, and be written to directly by several.
-fn open_flags(keep: bool) -> FopenFlags {
+fn open_flags(keep: bool, direct: bool) -> FopenFlags {
     let mut flags = FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES;
     flags.set(FopenFlags::FOPEN_KEEP_CACHE, keep);
+    flags.set(FopenFlags::FOPEN_DIRECT_IO, direct);
     flags
 }
 
@@ -177,6 +189,9 @@ impl Filesystem for Requests {
                 tracing::debug!(?flag, "the kernel cannot do this");
             }
         }
+        // Kernels that know this also drop the pages of what is written past them.
+        let direct = InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP;
+        self.maps_direct = config.add_capabilities(direct).is_ok();
         let invalid = |nearest| io::Error::other(format!("a limit is refused, {nearest} is not"));
         config.set_max_write(WRITE_MAX).map_err(invalid)?;
         config
@@ -358,10 +373,11 @@ impl Filesystem for Requests {
 
     fn open(&self, request: &Request, number: INodeNo, flags: fuser::OpenFlags, reply: ReplyOpen) {
         let (cache, who) = (self.cache.clone(), who(request));
+        let flags = asked_for(who, flags.0);
+        let direct = self.is_direct(flags);
         self.run(async move {
-            let flags = asked_for(who, flags.0);
             match cache.open_file(who, ino(number), flags).await {
-                Ok((handle, keep)) => reply.opened(FileHandle(handle.0), open_flags(keep)),
+                Ok((handle, keep)) => reply.opened(FileHandle(handle.0), open_flags(keep, direct)),
                 Err(error) => reply.error(errno(error)),
             }
         });
@@ -379,8 +395,9 @@ impl Filesystem for Requests {
     ) {
         let (cache, who, name) = (self.cache.clone(), who(request), owned(name));
         let asked = self.asked();
+        let flags = asked_for(who, flags);
+        let direct = self.is_direct(flags);
         self.run(async move {
-            let flags = asked_for(who, flags);
             let made = cache.create(who, ino(parent), &name, mode & 0o7777, flags);
             match made.await {
                 Ok((entry, handle)) => asked.give(|fresh| {
@@ -390,7 +407,7 @@ impl Filesystem for Requests {
                         &entry_attr(&entry),
                         generation(&entry),
                         FileHandle(handle.0),
-                        open_flags(false),
+                        open_flags(false, direct),
                     );
                 }),
                 Err(error) => reply.error(errno(error)),
@@ -423,16 +440,25 @@ impl Filesystem for Requests {
         offset: u64,
         data: &[u8],
         flags: WriteFlags,
-        _open_flags: fuser::OpenFlags,
+        open_flags: fuser::OpenFlags,
         _owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
         let (cache, who) = (self.cache.clone(), who(request));
+        // The kernel writes a mapping's pages through any handle for writing, and these belong where they are.
+        let mapped = flags.contains(WriteFlags::FUSE_WRITE_CACHE);
+        let appends = !mapped && OpenFlags::from_linux(open_flags.0).append;
         // The buffer is the reader's, who is to read the next request into it.
         let data = Bytes::copy_from_slice(data);
         let drop_privileges = flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         self.run(async move {
-            match cache.write(Handle(handle.0), offset, &data).await {
+            let handle = Handle(handle.0);
+            let written = match appends {
+                // The kernel's place is that of a length which others may have changed.
+                true => cache.append(handle, &data).await,
+                false => cache.write(handle, offset, &data).await,
+            };
+            match written {
                 Ok(written) => {
                     if drop_privileges {
                         privileges::drop_now(&cache, who, ino(number)).await;
@@ -446,15 +472,22 @@ impl Filesystem for Requests {
 
     fn flush(
         &self,
-        _request: &Request,
+        request: &Request,
         _number: INodeNo,
         handle: FileHandle,
         owner: LockOwner,
         reply: ReplyEmpty,
     ) {
-        let cache = self.cache.clone();
+        let (cache, asker) = (self.cache.clone(), request.pid());
+        let handle = Handle(handle.0);
         self.answer(reply, async move {
-            cache.flush(Handle(handle.0), owner.0).await
+            let flushed = cache.flush(handle, owner.0).await;
+            if let Err(error) = flushed
+                && !told::hears_of_close(asker)
+            {
+                cache.nobody_heard(handle, error);
+            }
+            flushed
         });
     }
 

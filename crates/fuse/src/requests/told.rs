@@ -1,0 +1,38 @@
+//! Who hears that a file could not be closed in order.
+//!
+//! The kernel flushes a file when any of its descriptors is closed. But only close(2) tells what came of that; when
+//! a process ends, or dup2(2) puts another file in the place of a descriptor, nobody hears it.
+
+/// Whether a thread that waits for a file to be flushed will be told what comes of it. Where that cannot be seen, it
+/// counts as told.
+pub(super) fn hears_of_close(tid: u32) -> bool {
+    let call = std::fs::read_to_string(format!("/proc/{tid}/syscall"));
+    call.map_or(true, |call| is_close(&call))
+}
+
+/// Whether the line of a thread, as in proc_pid_syscall(5), may be that of close(2).
+fn is_close(line: &str) -> bool {
+    let number = line.split_whitespace().next();
+    let number = number.and_then(|number| number.parse::<i64>().ok());
+    number.is_none_or(|number| number == libc::SYS_close)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_close_tells() {
+        let line = |call: i64| format!("{call} 0x5 0x0 0x0 0x0 0x0 0x0 0x7ffd 0x7f12\n");
+        assert!(is_close(&line(libc::SYS_close)));
+        for call in [
+            libc::SYS_dup3,
+            libc::SYS_exit_group,
+            libc::SYS_close_range,
+            -1,
+        ] {
+            assert!(!is_close(&line(call)), "{call}");
+        }
+        assert!(is_close("running\n") && is_close(""), "it cannot be seen");
+    }
+}
