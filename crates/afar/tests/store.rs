@@ -149,7 +149,7 @@ fn a_partition_is_made_once() {
         "{error}"
     );
     let stat = reports(&["stat", path]).remove(0);
-    assert_eq!(stat["format_version"], 2);
+    assert_eq!(stat["format_version"], 3);
     assert_eq!(stat["dedup"], false);
     assert_eq!(stat["volumes"]["total"], 0);
 

@@ -171,7 +171,7 @@ impl Breaks {
         let promised = {
             let mut state = vnode.lock();
             let promised = state.promise.take().is_some();
-            state.dropped |= promised;
+            vnode.dropped.fetch_or(promised, Ordering::Relaxed);
             promised
         };
         if promised {

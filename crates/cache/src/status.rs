@@ -1,6 +1,7 @@
 //! Statuses, which are used while they are promised and asked for again after that.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use afar_cell::{Error, Promised};
@@ -100,7 +101,7 @@ impl Cache {
             .is_some_and(|old| old.data_version != status.data_version);
         // The kernel takes no attributes that were asked for before it was told to drop some. So it is not told
         // again: this may be on its way to it, and the old length would stay.
-        let dropped = std::mem::take(&mut state.dropped);
+        let dropped = vnode.dropped.swap(false, Ordering::Relaxed);
         if !state.holds() {
             state.clear_rights();
         }

@@ -37,6 +37,9 @@ pub(crate) struct Vnode {
     pub(crate) volume: Arc<Volume>,
     /// Whether it was used since the table looked last.
     pub(crate) used: AtomicBool,
+    /// A promise was broken, and so the kernel told to drop what it has; nothing was taken from a server since. It
+    /// changes with the state locked only.
+    pub(crate) dropped: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -47,8 +50,6 @@ pub(crate) struct State {
     status: Option<Brief>,
     /// While this is there and not over, the status is as it is on the server.
     pub(crate) promise: Option<Promise>,
-    /// A promise was broken, and so the kernel told to drop what it has; nothing was taken from a server since.
-    pub(crate) dropped: bool,
     /// What users may do, as the server told them with the status.
     pub(crate) rights: Known,
     pub(crate) rare: Rarely,
@@ -387,6 +388,7 @@ impl Vnode {
             fid,
             volume,
             used: AtomicBool::new(true),
+            dropped: AtomicBool::new(false),
             state: Mutex::default(),
         }
     }
@@ -422,7 +424,6 @@ impl Default for State {
         Self {
             status: None,
             promise: None,
-            dropped: false,
             rights: Known::default(),
             rare: Rarely::default(),
             number: inodes::NONE,

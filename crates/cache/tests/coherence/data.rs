@@ -191,7 +191,7 @@ async fn appends_go_to_the_end() {
     };
     for (machine, text) in [(&one, b"b\n"), (&other, b"c\n"), (&one, b"d\n")] {
         let handle = machine.open("log", append).await.unwrap();
-        machine.cache.write(handle, 0, text).await.unwrap();
+        machine.cache.append(handle, text).await.unwrap();
         machine.close(handle).await.unwrap();
     }
     assert_eq!(other.get("log").await.unwrap(), b"a\nb\nc\nd\n");

@@ -58,7 +58,7 @@ pub(crate) struct State {
     /// Octets of the stores that went well.
     pub(crate) stored: Vec<(u64, Vec<u8>)>,
     /// Those of its caches.
-    directories: Vec<tempfile::TempDir>,
+    pub(crate) directories: Vec<tempfile::TempDir>,
 }
 
 /// The server.

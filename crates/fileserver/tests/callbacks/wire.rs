@@ -69,10 +69,11 @@ impl Raw {
                         reply.extend(RXGEN_OPCODE.to_be_bytes());
                     }
                 }
-                socket.send_to(&reply, from).unwrap();
+                // The test may look as soon as the reply is there.
                 if sender.send(body).is_err() {
                     return;
                 }
+                socket.send_to(&reply, from).unwrap();
             }
         });
         Self { address, asked }

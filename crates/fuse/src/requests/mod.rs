@@ -483,7 +483,7 @@ impl Filesystem for Requests {
         self.answer(reply, async move {
             let flushed = cache.flush(handle, owner.0).await;
             if let Err(error) = flushed
-                && !told::hears_of_close(asker)
+                && !told::hears_of_close(asker).await
             {
                 cache.nobody_heard(handle, error);
             }

@@ -3,11 +3,23 @@
 //! The kernel flushes a file when any of its descriptors is closed. But only close(2) tells what came of that; when
 //! a process ends, or dup2(2) puts another file in the place of a descriptor, nobody hears it.
 
+use std::time::Duration;
+
+/// How long it may take to see what a thread does.
+const LOOK: Duration = Duration::from_millis(200);
+
 /// Whether a thread that waits for a file to be flushed will be told what comes of it. Where that cannot be seen, it
 /// counts as told.
-pub(super) fn hears_of_close(tid: u32) -> bool {
-    let call = std::fs::read_to_string(format!("/proc/{tid}/syscall"));
-    call.map_or(true, |call| is_close(&call))
+pub(super) async fn hears_of_close(tid: u32) -> bool {
+    let line = tokio::task::spawn_blocking(move || {
+        std::fs::read_to_string(format!("/proc/{tid}/syscall"))
+    });
+    match tokio::time::timeout(LOOK, line).await {
+        Ok(Ok(Ok(line))) => is_close(&line),
+        Ok(_) => true,
+        // While a thread executes another program, which closes files, nobody can look at it.
+        Err(_) => false,
+    }
 }
 
 /// Whether the line of a thread, as in proc_pid_syscall(5), may be that of close(2).
