@@ -69,6 +69,12 @@ pub(crate) const AFAR_SERVERS: &[Difference] = &[
         reason: "it says where was looked, and what to do",
     },
     Difference {
+        command: "vos restore srv a test.open -file open.dump -verbose",
+        openafs: "..Deleting the previous volume 536870920 ... done\n",
+        afar: ".. done\n",
+        reason: "a server of afar keeps the previous volume until the dump is there",
+    },
+    Difference {
         command: "vos restore srv a other -file /etc/openafs/ThisCell",
         openafs: "Restoring volume other Id 536870922 on server srv.test.example partition \
                   /vicepa ..",
