@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use afar_rx::packet::{Flags, HEADER_SIZE, Header, PacketType};
 use afar_rx::{
-    CallId, CallNumber, Cid, Config, Endpoint, Epoch, Event, Read, RxNull, SecurityIndex, Service,
-    ServiceId,
+    CallId, CallNumber, Cid, ClientSecurity, Config, Endpoint, Epoch, Event, Read, RxNull,
+    SecurityIndex, Service, ServiceId,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -68,7 +68,8 @@ impl Driver {
         if is_server {
             endpoint.add_service(Service::new(SERVICE, "fuzz"), vec![Arc::new(RxNull)]);
         } else {
-            let connection = endpoint.connect(now, peer(0), SERVICE, &RxNull);
+            let security: Arc<dyn ClientSecurity> = Arc::new(RxNull);
+            let connection = endpoint.connect(now, peer(0), SERVICE, &security);
             let call = endpoint
                 .start_call(now, connection)
                 .expect("a channel is free");
@@ -133,7 +134,7 @@ impl Driver {
             datagram.resize(HEADER_SIZE + 1412 + usize::from(wait), kind);
         }
         self.endpoint
-            .handle(self.now, peer(from & 1), None, datagram.into());
+            .handle(self.now, peer(from & 1), None, None, datagram.into());
         self.pass(Duration::from_millis(u64::from(wait) * u64::from(wait) / 4));
         rest
     }

@@ -15,7 +15,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr as UnixAddr, UnixDatagram};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use afar_rx::Transmit;
 use bytes::Bytes;
@@ -30,6 +30,8 @@ const DATAGRAM_MAX: usize = 65_536;
 const BATCH: usize = 64;
 /// How long to wait while the other side's queue is full: nothing tells when it is not any more.
 const QUEUE_PAUSE: Duration = Duration::from_micros(200);
+/// How long the same datagram is tried while it is.
+const QUEUE_PATIENCE: Duration = Duration::from_millis(200);
 /// Clients a server remembers.
 const CLIENTS_MAX: usize = 4096;
 
@@ -51,6 +53,8 @@ pub struct Local {
     /// Octets of the transmit at hand that were sent before the queue was full.
     resume: usize,
     queue_full: bool,
+    /// Since when the receiver's queue has been for the datagram that is to be sent.
+    full_since: Option<Instant>,
     refusals: Vec<(SocketAddr, io::ErrorKind)>,
     stats: SocketStats,
 }
@@ -163,6 +167,7 @@ impl Local {
             buffer: vec![0; DATAGRAM_MAX],
             resume: 0,
             queue_full: false,
+            full_since: None,
             refusals: Vec::new(),
             stats: SocketStats::default(),
         })
@@ -250,8 +255,17 @@ impl Socket for Local {
                 Ok(_) => {
                     self.stats.datagrams_sent += 1;
                     self.resume = end;
+                    self.full_since = None;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let since = *self.full_since.get_or_insert_with(Instant::now);
+                    if since.elapsed() > QUEUE_PATIENCE {
+                        // It is lost: others are not to wait for one receiver that does not read.
+                        self.stats.send_failed += 1;
+                        self.full_since = None;
+                        self.resume = end;
+                        continue;
+                    }
                     self.stats.send_blocked += 1;
                     self.queue_full = true;
                     return Err(error);

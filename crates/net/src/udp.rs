@@ -9,7 +9,7 @@ use std::array;
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use afar_rx::{Ecn, Transmit};
 use bytes::Bytes;
@@ -30,6 +30,8 @@ const IN_PLACE: usize = BUFFER_SIZE / 4;
 const LARGE_BATCH: usize = 8;
 /// How long to wait when a queue below the socket is full: nothing tells when it is not any more.
 const QUEUE_PAUSE: Duration = Duration::from_micros(200);
+/// How long the same datagrams are tried while it is.
+const QUEUE_PATIENCE: Duration = Duration::from_millis(20);
 /// Largest UDP payload over IPv4.
 const PAYLOAD_MAX: usize = 65_507;
 
@@ -47,6 +49,8 @@ pub struct Udp {
     resume: usize,
     /// A queue below the socket was full.
     queue_full: bool,
+    /// Since when it has been for the datagrams that are to be sent.
+    full_since: Option<Instant>,
     /// An address that was ours, and is not any more.
     gone: Option<IpAddr>,
     /// Where datagrams are received, each of [`BUFFER_SIZE`].
@@ -87,6 +91,7 @@ impl Udp {
             segmentation: Segmentation::default(),
             resume: 0,
             queue_full: false,
+            full_since: None,
             gone: None,
             slots: array::from_fn(|_| vec![0; BUFFER_SIZE]),
             batch: BATCH_SIZE,
@@ -269,6 +274,7 @@ impl Socket for Udp {
         match self.send_pieces(transmit, data) {
             Ok(()) => {
                 self.resume = 0;
+                self.full_since = None;
                 Ok(())
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -276,6 +282,15 @@ impl Socket for Udp {
                 Err(error)
             }
             Err(error) if options::is_queue_full(&error) => {
+                let since = *self.full_since.get_or_insert_with(Instant::now);
+                if transmit.dont_fragment || since.elapsed() > QUEUE_PATIENCE {
+                    // Some devices say so of a datagram that is too large for them. It is lost, as others
+                    // are, and those behind it are not to wait for it.
+                    self.stats.send_failed += 1;
+                    self.resume = 0;
+                    self.full_since = None;
+                    return Ok(());
+                }
                 self.stats.send_blocked += 1;
                 self.queue_full = true;
                 Err(io::ErrorKind::WouldBlock.into())

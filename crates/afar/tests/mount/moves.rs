@@ -57,6 +57,25 @@ fn wire(space: &Space, device: &str, here: &str, there: &str) {
     space.ip(&["link", "set", "far0", "up"]);
 }
 
+/// A wire between a router and a namespace, which has all its routes there.
+fn beyond(router: &Space, space: &Space, network: &str) {
+    let [near, far] = [1, 2].map(|host| format!("{network}.{host}"));
+    let peer = ["type", "veth", "peer", "name", "far0", "netns", &space.0];
+    router.ip(&[&["link", "add", "in0"], &peer[..]].concat());
+    router.ip(&["addr", "add", &format!("{near}/24"), "dev", "in0"]);
+    router.ip(&["link", "set", "in0", "up"]);
+    space.ip(&["addr", "add", &format!("{far}/24"), "dev", "far0"]);
+    space.ip(&["link", "set", "far0", "up"]);
+    space.ip(&["route", "add", "default", "via", &near]);
+    sets(router, "net.ipv4.ip_forward=1");
+}
+
+fn sets(space: &Space, setting: &str) {
+    let output = space.inside("sysctl").args(["-qw", setting]).output();
+    let output = output.unwrap();
+    assert!(output.status.success(), "{}", told(&output));
+}
+
 /// A cell at an address, in which anybody may do anything.
 fn site(address: &'static str) -> Site {
     let site = Site::new(address);
@@ -145,26 +164,17 @@ fn a_machine_behind_a_nat_hears_of_changes_when_it_was_idle() {
     }
     let (router, space) = (Space::new("router"), Space::new("behind"));
     wire(&router, "afarmv1", "10.77.82.1/24", "10.77.82.2/24");
-    let peer = ["type", "veth", "peer", "name", "far0", "netns", &space.0];
-    router.ip(&[&["link", "add", "in0"], &peer[..]].concat());
-    router.ip(&["addr", "add", "10.88.82.1/24", "dev", "in0"]);
-    router.ip(&["link", "set", "in0", "up"]);
-    space.ip(&["addr", "add", "10.88.82.2/24", "dev", "far0"]);
-    space.ip(&["link", "set", "far0", "up"]);
-    space.ip(&["route", "add", "default", "via", "10.88.82.1"]);
+    beyond(&router, &space, "10.88.82");
     // A mapping takes another port each time it is made.
     let rules = "table ip n { chain p { type nat hook postrouting priority 100; oifname \"far0\" meta l4proto \
                  udp masquerade to :20000-40000 random; }; }";
     let output = router.inside("nft").arg(rules).output().unwrap();
     assert!(output.status.success(), "{}", told(&output));
-    for setting in [
-        "net.ipv4.ip_forward=1",
-        "net.netfilter.nf_conntrack_udp_timeout=30",
-        "net.netfilter.nf_conntrack_udp_timeout_stream=30",
-    ] {
-        let output = router.inside("sysctl").args(["-qw", setting]).output();
-        let output = output.unwrap();
-        assert!(output.status.success(), "{}", told(&output));
+    for setting in ["timeout", "timeout_stream"] {
+        sets(
+            &router,
+            &format!("net.netfilter.nf_conntrack_udp_{setting}=30"),
+        );
     }
     let site = site("10.77.82.1");
     let (here, far) = (site.mount("near"), mount(&site, &space));
@@ -172,5 +182,41 @@ fn a_machine_behind_a_nat_hears_of_changes_when_it_was_idle() {
     thread::sleep(NAT_FORGETS + Duration::from_secs(8));
     change(&here, &far, "after a while");
     far.stop();
+    here.stop();
+}
+
+/// Of a link with a small MTU, of which nobody is told, in the middle of the path.
+#[test]
+#[ignore = "mounts: needs root and /dev/fuse"]
+fn files_come_and_go_on_a_path_that_drops_large_packets() {
+    if !can_mount() {
+        return;
+    }
+    if Command::new("nft").arg("--version").output().is_err() {
+        eprintln!("skipped: dropping ICMP needs nft");
+        return;
+    }
+    let (router, space) = (Space::new("narrow"), Space::new("beyond"));
+    wire(&router, "afarmv2", "10.77.83.1/24", "10.77.83.2/24");
+    beyond(&router, &space, "10.88.83");
+    ip(&["route", "add", "10.88.83.0/24", "via", "10.77.83.2"]);
+    let rules = "table ip n { chain o { type filter hook output priority 0; icmp type \
+                 destination-unreachable drop; }; }";
+    let output = router.inside("nft").arg(rules).output().unwrap();
+    assert!(output.status.success(), "{}", told(&output));
+    let site = site("10.77.83.1");
+    let here = site.mount("near");
+    let data: Vec<u8> = (0..=250).cycle().take(1_000_000).collect();
+    fs::write(here.path("large"), &data).unwrap();
+    for mtu in ["1200", "1280", "1400"] {
+        router.ip(&["link", "set", "in0", "mtu", mtu]);
+        let far = mount(&site, &space);
+        assert!(fs::read(far.path("large")).unwrap() == data, "{mtu}");
+        fs::write(far.path(mtu), &data).unwrap();
+        soon(mtu, || {
+            fs::read(here.path(mtu)).is_ok_and(|read| read == data)
+        });
+        far.stop();
+    }
     here.stop();
 }

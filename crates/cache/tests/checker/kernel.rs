@@ -15,7 +15,8 @@ use tokio::sync::broadcast::error::RecvError;
 
 use crate::worker::WHO;
 
-const PAGE: u64 = 4096;
+const PAGE_BYTES: u32 = 4096;
+const PAGE: u64 = PAGE_BYTES as u64;
 /// An answer is on its way to the kernel for so long, now and then.
 const ON_ITS_WAY: Duration = Duration::from_millis(1);
 
@@ -126,9 +127,9 @@ impl Kernel {
         if let Some(page) = known {
             return Ok(page);
         }
-        let read = self.cache.read(handle, number * PAGE, PAGE as u32).await?;
+        let read = self.cache.read(handle, number * PAGE, PAGE_BYTES).await?;
         let mut page = read.to_vec();
-        page.resize(PAGE as usize, 0);
+        page.resize(PAGE_BYTES as usize, 0);
         self.with(ino, |inode| {
             // What is read while pages are dropped is dropped when it is there.
             if inode.drops == drops {
