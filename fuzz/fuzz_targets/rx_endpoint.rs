@@ -9,9 +9,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use afar_rx::packet::{Flags, HEADER_SIZE, Header, PacketType};
+use afar_rx::security::ClientSecurity;
 use afar_rx::{
-    CallId, CallNumber, Cid, ClientSecurity, Config, Endpoint, Epoch, Event, Read, RxNull,
-    SecurityIndex, Service, ServiceId,
+    CallId, CallNumber, Cid, Config, Endpoint, Epoch, Event, Read, RxNull, SecurityIndex, Service,
+    ServiceId,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -47,7 +48,7 @@ impl Driver {
         let now = Instant::now();
         let config = Config {
             extension,
-            receive_memory_max: MEMORY,
+            memory_max: MEMORY,
             ..Config::default()
         };
         let mut endpoint = Endpoint::new(config, now);
