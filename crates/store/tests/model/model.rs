@@ -243,7 +243,7 @@ impl Model {
             compression: from.compression,
             backup_date: from.backup_date,
             owner: from.owner,
-            creation_date: UnixTime(now),
+            creation_date: UnixTime(now.max(old.state.creation_date.0 + 1)),
             ..old.state
         };
         clone.offline = false;
