@@ -10,8 +10,8 @@ use crate::world::{Cell, Host};
 
 const DELAY: Duration = Duration::from_millis(8);
 const PIECE: u64 = 8 << 10;
-/// At a time: more than the first host has lanes for at first.
-const CALLS: usize = 32;
+/// At a time: more than one host that reads has lanes for, so that several must read.
+const CALLS: usize = 40;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The last packet of a reply is acknowledged, and the window told with it, after so long at most.
 const ACKNOWLEDGED: Duration = Duration::from_millis(100);
