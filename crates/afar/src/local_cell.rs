@@ -31,7 +31,7 @@ pub(crate) struct LocalCell {
     pub(crate) entry: CellEntry,
     /// The directory of its sockets.
     pub(crate) run: PathBuf,
-    /// Who serves there.
+    /// What its server on this machine says of itself.
     pub(crate) server: LocalServer,
 }
 

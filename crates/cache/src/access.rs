@@ -275,13 +275,13 @@ fn fills(status: &FetchStatus) -> bool {
     owner && rights(status).contains(Rights::INSERT)
 }
 
-/// Whether the caller may read a file, by his rights.
+/// Whether the caller's rights allow reading a file.
 pub(crate) fn may_read(status: &FetchStatus) -> bool {
     rights(status).contains(Rights::READ) || fills(status)
 }
 
-/// Whether a server takes what the caller writes to a file. Of the permission bits the owner's counts, but not for
-/// who fills his own.
+/// Whether a server takes what the caller writes to a file. Of the permission bits the owner's counts, except for an
+/// owner who fills a file of their own.
 pub(crate) fn may_write(status: &FetchStatus) -> bool {
     fills(status)
         || rights(status).contains(Rights::WRITE) && status.unix_mode_bits & OWNER_WRITE != 0

@@ -7,7 +7,7 @@ use std::fmt;
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use afar_rx::{AbortCode, CallError, Identity, ServiceId};
 use bytes::{Bytes, BytesMut};
@@ -119,19 +119,7 @@ impl Call {
     /// # Errors
     /// Why the call is over, if it is.
     pub async fn room(&mut self) -> Result<usize, CallError> {
-        poll_fn(|cx| {
-            let mut state = self.shared.lock();
-            if let Some(error) = self.failed.or(state.error) {
-                drop(state);
-                return Poll::Ready(Err(self.fail(error)));
-            }
-            if state.is_full() {
-                state.wait(Interest::Write, cx);
-                return Poll::Pending;
-            }
-            Poll::Ready(Ok(state.granted))
-        })
-        .await
+        poll_fn(|cx| self.poll_room(cx, |state| state.granted)).await
     }
 
     /// What [`room`](Self::room) gives, now.
@@ -231,6 +219,23 @@ impl Call {
         cx: &mut Context<'_>,
         data: &mut Option<Bytes>,
     ) -> Poll<Result<(), CallError>> {
+        let full = ready!(self.poll_room(cx, |state| {
+            if let Some(data) = data.take() {
+                state.unannounced += data.len();
+                state.outgoing_bytes += data.len();
+                state.outgoing.push_back(data);
+            }
+            state.unannounced >= PACKET
+        }))?;
+        Poll::Ready(if full { self.announce(|_| {}) } else { Ok(()) })
+    }
+
+    /// Waits until the task may send more, and then looks at the state or changes it.
+    fn poll_room<T>(
+        &mut self,
+        cx: &Context<'_>,
+        then: impl FnOnce(&mut CallState) -> T,
+    ) -> Poll<Result<T, CallError>> {
         let mut state = self.shared.lock();
         if let Some(error) = self.failed.or(state.error) {
             drop(state);
@@ -240,14 +245,7 @@ impl Call {
             state.wait(Interest::Write, cx);
             return Poll::Pending;
         }
-        if let Some(data) = data.take() {
-            state.unannounced += data.len();
-            state.outgoing_bytes += data.len();
-            state.outgoing.push_back(data);
-        }
-        let full = state.unannounced >= PACKET;
-        drop(state);
-        Poll::Ready(if full { self.announce(|_| {}) } else { Ok(()) })
+        Poll::Ready(Ok(then(&mut state)))
     }
 
     fn poll_recv(

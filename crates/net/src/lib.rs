@@ -5,6 +5,7 @@
 //!
 //! - [`Endpoint`], [`Connection`], [`Call`], [`Handler`]: the async face, for any task of tokio
 //! - `mailbox`: what applications ask of the I/O thread, and how they wake it
+//! - `queue`: when a queue below a socket is full
 //! - `driver`: the I/O thread, which alone owns the engine: no lock is taken for a packet
 //! - [`Socket`]: the seam where a simulated network can take the place of UDP
 //! - [`Udp`]: GSO, GRO, ECN, ICMP errors and socket buffers of Linux
@@ -32,6 +33,7 @@ mod driver;
 mod endpoint;
 mod local;
 mod mailbox;
+mod queue;
 mod routes;
 mod server;
 mod socket;

@@ -15,23 +15,20 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr as UnixAddr, UnixDatagram};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use afar_rx::Transmit;
 use bytes::Bytes;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::config::random;
+use crate::queue::Queue;
 use crate::socket::{Ready, Received, Socket, SocketStats};
 
 /// Largest datagram, which UDP could carry too.
 const DATAGRAM_MAX: usize = 65_536;
 /// Datagrams taken at a time.
 const BATCH: usize = 64;
-/// How long to wait while the other side's queue is full: nothing tells when it is not any more.
-const QUEUE_PAUSE: Duration = Duration::from_micros(200);
-/// How long the same datagram is tried while it is.
-const QUEUE_PATIENCE: Duration = Duration::from_millis(200);
 /// Clients a server remembers.
 const CLIENTS_MAX: usize = 4096;
 
@@ -52,9 +49,7 @@ pub struct Local {
     buffer: Vec<u8>,
     /// Octets of the transmit at hand that were sent before the queue was full.
     resume: usize,
-    queue_full: bool,
-    /// Since when the receiver's queue has been for the datagram that is to be sent.
-    full_since: Option<Instant>,
+    queue: Queue,
     refusals: Vec<(SocketAddr, io::ErrorKind)>,
     stats: SocketStats,
 }
@@ -166,8 +161,7 @@ impl Local {
             servers: HashMap::new(),
             buffer: vec![0; DATAGRAM_MAX],
             resume: 0,
-            queue_full: false,
-            full_since: None,
+            queue: Queue::default(),
             refusals: Vec::new(),
             stats: SocketStats::default(),
         })
@@ -255,19 +249,15 @@ impl Socket for Local {
                 Ok(_) => {
                     self.stats.datagrams_sent += 1;
                     self.resume = end;
-                    self.full_since = None;
+                    self.queue.passed();
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    let since = *self.full_since.get_or_insert_with(Instant::now);
-                    if since.elapsed() > QUEUE_PATIENCE {
-                        // It is lost: others are not to wait for one receiver that does not read.
+                    if self.queue.found_full() {
                         self.stats.send_failed += 1;
-                        self.full_since = None;
                         self.resume = end;
                         continue;
                     }
                     self.stats.send_blocked += 1;
-                    self.queue_full = true;
                     return Err(error);
                 }
                 Err(error) => {
@@ -295,10 +285,9 @@ impl Socket for Local {
         timeout: Option<Duration>,
     ) -> io::Result<Ready> {
         self.stats.wait_calls += 1;
-        let timeout = if std::mem::take(&mut self.queue_full) {
-            Some(timeout.map_or(QUEUE_PAUSE, |timeout| timeout.min(QUEUE_PAUSE)))
-        } else {
-            timeout
+        let timeout = match self.queue.take_full() {
+            true => Some(Queue::pause(timeout)),
+            false => timeout,
         };
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
         let mut fds = [

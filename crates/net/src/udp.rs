@@ -9,7 +9,7 @@ use std::array;
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use afar_rx::{Ecn, Transmit};
 use bytes::Bytes;
@@ -17,6 +17,7 @@ use quinn_udp::{BATCH_SIZE, EcnCodepoint, RecvMeta, UdpSockRef, UdpSocketState};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 
+use crate::queue::Queue;
 use crate::socket::{Ready, Received, Socket, SocketStats};
 use buffers::{BUFFER_SIZE, Pool};
 use refusals::{Refusal, is_refusal, take_refusals};
@@ -28,10 +29,6 @@ const IN_PLACE: usize = BUFFER_SIZE / 4;
 /// Buffers offered at a time while large datagrams arrive: enough to save system calls, and few
 /// enough to stay in the processor's cache.
 const LARGE_BATCH: usize = 8;
-/// How long to wait when a queue below the socket is full: nothing tells when it is not any more.
-const QUEUE_PAUSE: Duration = Duration::from_micros(200);
-/// How long the same datagrams are tried while it is.
-const QUEUE_PATIENCE: Duration = Duration::from_millis(20);
 /// Largest UDP payload over IPv4.
 const PAYLOAD_MAX: usize = 65_507;
 
@@ -48,9 +45,7 @@ pub struct Udp {
     /// Octets of the transmit at hand that were sent before the socket had no more room.
     resume: usize,
     /// A queue below the socket was full.
-    queue_full: bool,
-    /// Since when it has been for the datagrams that are to be sent.
-    full_since: Option<Instant>,
+    queue: Queue,
     /// An address that was ours, and is not any more.
     gone: Option<IpAddr>,
     /// Where datagrams are received, each of [`BUFFER_SIZE`].
@@ -90,8 +85,7 @@ impl Udp {
             dont_fragment: false,
             segmentation: Segmentation::default(),
             resume: 0,
-            queue_full: false,
-            full_since: None,
+            queue: Queue::default(),
             gone: None,
             slots: array::from_fn(|_| vec![0; BUFFER_SIZE]),
             batch: BATCH_SIZE,
@@ -274,7 +268,7 @@ impl Socket for Udp {
         match self.send_pieces(transmit, data) {
             Ok(()) => {
                 self.resume = 0;
-                self.full_since = None;
+                self.queue.passed();
                 Ok(())
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -282,17 +276,14 @@ impl Socket for Udp {
                 Err(error)
             }
             Err(error) if options::is_queue_full(&error) => {
-                let since = *self.full_since.get_or_insert_with(Instant::now);
-                if transmit.dont_fragment || since.elapsed() > QUEUE_PATIENCE {
-                    // Some devices say so of a datagram that is too large for them. It is lost, as others
-                    // are, and those behind it are not to wait for it.
+                // A probe that is too large for the device is lost at once.
+                if transmit.dont_fragment || self.queue.found_full() {
                     self.stats.send_failed += 1;
                     self.resume = 0;
-                    self.full_since = None;
+                    self.queue.passed();
                     return Ok(());
                 }
                 self.stats.send_blocked += 1;
-                self.queue_full = true;
                 Err(io::ErrorKind::WouldBlock.into())
             }
             Err(error) => {
@@ -325,11 +316,10 @@ impl Socket for Udp {
         timeout: Option<Duration>,
     ) -> io::Result<Ready> {
         self.stats.wait_calls += 1;
-        let queue_full = std::mem::take(&mut self.queue_full);
-        let timeout = match timeout {
-            Some(timeout) if queue_full => Some(timeout.min(QUEUE_PAUSE)),
-            None if queue_full => Some(QUEUE_PAUSE),
-            timeout => timeout,
+        let queue_full = self.queue.take_full();
+        let timeout = match queue_full {
+            true => Some(Queue::pause(timeout)),
+            false => timeout,
         };
         // A wait too long for the system's type is as good as one without end.
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());

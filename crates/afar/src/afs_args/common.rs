@@ -176,8 +176,8 @@ fn bind(net: afar_net::Config) -> anyhow::Result<Endpoint> {
     Endpoint::bind(any, net).context("cannot open a UDP socket")
 }
 
-/// Who we are to the cell's servers that are not behind the sockets of this one: the cell itself, if we
-/// may read the keys that this one has.
+/// The identity that a command shows to the cell's servers on other machines: the cell's own, if it may read the
+/// keys of this machine's server, and the user's otherwise.
 async fn beside(common: &Common, local: &LocalCell) -> anyhow::Result<Security> {
     for path in &local.server.keys {
         if let Ok(keys) = open_keys(path) {

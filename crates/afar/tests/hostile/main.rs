@@ -15,7 +15,7 @@ mod server;
 use std::time::{Duration, Instant};
 
 use afar_rpc::rxafs;
-use afar_types::StoreStatus;
+use afar_types::{Fid, StoreStatus};
 use bytes::Bytes;
 
 use client::{Client, PATIENCE};
@@ -35,15 +35,21 @@ fn run(test: impl Future<Output = ()>) {
     runtime.block_on(test);
 }
 
+/// A server with one file that is to become large, and a client that may do anything.
+async fn with_large() -> (Server, Fid, Client, Fid) {
+    let mut server = Server::new(&[]);
+    server.start();
+    let root = server.open_to_all().await;
+    let client = Client::new(server.files()).await;
+    let large = client.create(root, "large").await.unwrap();
+    (server, root, client, large)
+}
+
 #[test]
 fn ten_thousand_calls_that_nobody_reads_delay_no_other_client() {
     const CALLS: u32 = 10_000;
     run(async {
-        let mut server = Server::new(&[]);
-        server.start();
-        let root = server.open_to_all().await;
-        let client = Client::new(server.files()).await;
-        let large = client.create(root, "large").await.unwrap();
+        let (mut server, root, client, large) = with_large().await;
         let data: Vec<u8> = (0..2_u32 << 20).flat_map(u32::to_le_bytes).collect();
         let data = Bytes::from(data);
         client.store(large, data.clone()).await.unwrap();
@@ -78,7 +84,7 @@ fn ten_thousand_calls_that_nobody_reads_delay_no_other_client() {
             }
             most = most.max(server.memory());
             assert!(slowest < BOUND, "{slowest:?}, alone {alone:?}");
-            assert!(most < before + (512 << 20), "{before} octets became {most}");
+            assert!(most < before + (512 << 20), "{before} bytes became {most}");
         }
         assert!(most > before + (4 << 20), "nobody attacks: {most}");
         let fresh = Client::new(server.files()).await;
@@ -98,11 +104,7 @@ fn ten_thousand_calls_that_nobody_reads_delay_no_other_client() {
 fn answers_that_nobody_takes_cost_little_memory_wherever_they_go() {
     const CALLS: u32 = 3000;
     run(async {
-        let mut server = Server::new(&[]);
-        server.start();
-        let root = server.open_to_all().await;
-        let client = Client::new(server.files()).await;
-        let large = client.create(root, "large").await.unwrap();
+        let (mut server, root, client, large) = with_large().await;
         // It does not become smaller when it is packed.
         let mut random = fastrand::Rng::with_seed(1);
         let data: Bytes = (0..16 << 20).map(|_| random.u8(..)).collect();

@@ -16,7 +16,7 @@ use crate::site::{Mounted, Site, can_mount, soon};
 
 /// Turns of each machine.
 const TURNS: usize = 40;
-/// Octets of a record that fills a page.
+/// Bytes of a record that fills a page.
 const PAGE: usize = 4096;
 
 #[derive(Debug, Clone, Copy)]
@@ -72,8 +72,8 @@ type Turn = fn(&File, usize);
 fn reads_all(file: &File, number: usize) {
     let mut data = vec![0; 100_000];
     let read = file.read_at(&mut data, 0).unwrap();
-    assert_eq!(read, number, "octets read");
-    assert!(data[..read].iter().all(|octet| *octet == b'x'));
+    assert_eq!(read, number, "bytes read");
+    assert!(data[..read].iter().all(|byte| *byte == b'x'));
     file.write_all_at(b"x", number as u64).unwrap();
 }
 

@@ -123,22 +123,22 @@ impl Cache {
         let Some(dirty) = vnode.lock().rare.dirty.take() else {
             return;
         };
-        let (cell, fid, octets) = (vnode.cell(), vnode.fid, dirty.ranges.octets());
+        let (cell, fid, bytes) = (vnode.cell(), vnode.fid, dirty.ranges.octets());
         let aside = match untold {
             true => self.0.storage.set_aside(&vnode.key(), dirty.length),
             false => Ok(None),
         };
         match aside {
             Ok(Some(path)) => tracing::error!(
-                %cell, %fid, octets, path = %path.display(),
+                %cell, %fid, bytes, path = %path.display(),
                 "what was written to a file is not stored: {why}; it is kept here, with zeroes for the rest"
             ),
-            Ok(None) if octets == 0 => tracing::debug!(%cell, %fid, "{why}"),
+            Ok(None) if bytes == 0 => tracing::debug!(%cell, %fid, "{why}"),
             Ok(None) => {
-                tracing::error!(%cell, %fid, octets, "what was written to a file is dropped: {why}");
+                tracing::error!(%cell, %fid, bytes, "what was written to a file is dropped: {why}");
             }
             Err(error) => tracing::error!(
-                %cell, %fid, octets, %error,
+                %cell, %fid, bytes, %error,
                 "what was written to a file is dropped, as it cannot be kept elsewhere: {why}"
             ),
         }

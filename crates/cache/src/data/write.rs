@@ -42,7 +42,7 @@ impl Cache {
         self.write_to(handle, Some(offset), data).await
     }
 
-    /// Writes octets at the end of a file, wherever that is by now.
+    /// Writes bytes at the end of a file, wherever that is by now.
     ///
     /// # Errors
     /// As [`write`](Self::write).

@@ -78,6 +78,10 @@ impl JustRemoved {
         Some(kept.remove(at).previous)
     }
 
+    fn is_empty(&self) -> bool {
+        self.kept.lock().is_empty()
+    }
+
     /// Takes what was just removed of a group.
     fn take_group(&self, partition: PartitionId, group: VolumeId) -> Vec<Removed> {
         let is_of = |removed: &mut Removed| {
@@ -118,11 +122,15 @@ impl Volser {
         partition: PartitionId,
         volume: &Volume,
     ) -> Result<(), AbortCode> {
+        if self.removed.is_empty() {
+            return Ok(());
+        }
         let (volume, removed) = (volume.clone(), Arc::clone(&self.removed));
         blocking(move || {
-            let state = volume.state();
-            let state = state.map_err(|error| failed("reading a header", volume.id(), &error))?;
-            drop(removed.take_group(partition, state.parent));
+            // A volume whose header cannot be read may still be removed.
+            if let Ok(state) = volume.state() {
+                drop(removed.take_group(partition, state.parent));
+            }
             Ok(())
         })
         .await

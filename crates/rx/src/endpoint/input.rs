@@ -437,12 +437,7 @@ impl Endpoint {
                 self.on_late_ack(now, key, &body);
             }
             // The call is over here; a peer that still sends missed how it ended.
-            let asks = match header.packet_type {
-                PacketType::Data => true,
-                PacketType::Ack => header.flags.has(Flags::REQUEST_ACK),
-                _ => false,
-            };
-            if let (Some(code), true) = (channel.aborted, asks)
+            if let (Some(code), true) = (channel.aborted, header.asks())
                 && self.may_answer_peer(now, key)
             {
                 self.resend_abort(now, key, index, header.call_number, code);

@@ -125,7 +125,7 @@ impl Endpoint {
         if let (Some(code), None, true) = (ended.aborted, ended.call, ended.number == number.0) {
             // It missed how its call ended. A PING for that would be an old acknowledgement, which nobody answers.
             let abort = connection.header(PacketType::Abort, index, number);
-            if self.may_answer(now, from.ip()) {
+            if header.asks() && self.may_answer(now, from.ip()) {
                 self.push_datagram(from, None, &abort, &code.0.to_be_bytes());
             }
             return;

@@ -195,6 +195,15 @@ impl Header {
     pub const fn from_client(&self) -> bool {
         self.flags.has(Flags::CLIENT_INITIATED)
     }
+
+    /// Whether the sender wants to hear how its call goes on: it sends data, or asks.
+    pub(crate) fn asks(&self) -> bool {
+        match self.packet_type {
+            PacketType::Data => true,
+            PacketType::Ack => self.flags.has(Flags::REQUEST_ACK),
+            _ => false,
+        }
+    }
 }
 
 /// The code of an ABORT's body; a body without one counts as a protocol error, as peers take it.

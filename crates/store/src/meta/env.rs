@@ -332,13 +332,12 @@ fn refused(path: &Arc<PathBuf>, error: OpenError) -> StoreError {
 }
 
 fn database(path: &Arc<PathBuf>, watch: &Watch, source: heed::Error) -> StoreError {
-    match source {
+    use heed::MdbError::{BadTxn, Corrupted};
+    match (&source, watch.fault()) {
         // LMDB says of some pages only that the transaction must end.
-        heed::Error::Mdb(heed::MdbError::Corrupted | heed::MdbError::BadTxn) => {
-            let found = watch.fault();
-            damaged(path, found.unwrap_or_else(|| source.to_string()))
-        }
-        source => lmdb(path, source),
+        (heed::Error::Mdb(Corrupted | BadTxn), Some(found)) => damaged(path, found),
+        (heed::Error::Mdb(Corrupted), None) => damaged(path, source.to_string()),
+        _ => lmdb(path, source),
     }
 }
 
