@@ -47,6 +47,7 @@ mod error;
 mod interface;
 pub mod afsvol;
 pub mod bozo;
+mod lists;
 pub mod pr;
 pub mod rxafs;
 pub mod rxafscb;
@@ -60,6 +61,7 @@ pub use afar_net::Identity;
 pub use client::{Download, Fetch, Store, Upload};
 pub use error::{RpcCause, RpcError};
 pub use interface::{Interface, Kind, Operation};
+pub use lists::Lists;
 pub use server::{Caller, DownloadSink, FetchSink, StoreSource, UploadSource};
 
 /// Every interface there is a table of.

@@ -27,8 +27,8 @@ mod update;
 use std::sync::Arc;
 
 use afar_net::AbortCode;
+use afar_rpc::Lists;
 use afar_types::{AddrsU, ListAddrByAttributes, VldbEntry, VolumeId, VolumeType};
-use tokio::sync::Semaphore;
 
 pub use db0::{Db0Error, decode as decode_vldb, export_vldb, import_vldb};
 pub use load::Vldb;
@@ -39,23 +39,12 @@ use form::Naming;
 use stats::Stats;
 
 /// How the location server behaves.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LocationConfig {
     /// Whether only administrators may list entries and read the counters. Off by default, as in
     /// OpenAFS (`-restricted_query`).
     pub restricted_query: bool,
-    /// Lists of entries that are made at once; others wait. One may take 125 MB.
-    pub lists: usize,
-}
-
-impl Default for LocationConfig {
-    fn default() -> Self {
-        Self {
-            restricted_query: false,
-            lists: 4,
-        }
-    }
 }
 
 /// A location server; its clones are the same one.
@@ -64,7 +53,7 @@ pub struct LocationServer {
     database: Database,
     config: LocationConfig,
     stats: Arc<Stats>,
-    lists: Arc<Semaphore>,
+    lists: Lists,
 }
 
 impl LocationServer {
@@ -74,12 +63,11 @@ impl LocationServer {
     /// When the database cannot be read, or holds something else.
     pub fn open(database: Database, config: LocationConfig) -> Result<Self, DbError> {
         database.read(|view| view.get(row::HEADER).map(|_| ()))?;
-        let lists = Arc::new(Semaphore::new(config.lists.max(1)));
         Ok(Self {
             database,
             config,
             stats: Arc::new(Stats::new()),
-            lists,
+            lists: Lists::default(),
         })
     }
 

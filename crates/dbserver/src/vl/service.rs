@@ -79,21 +79,18 @@ impl LocationServer {
         self.database.write(f).await
     }
 
-    /// Reads what may take long, beside the tasks that answer others.
-    async fn long_read<T: Send + 'static>(
+    /// Reads what may take long, and may be long.
+    async fn list<T: Send + 'static>(
         &self,
+        caller: &Caller,
         f: impl FnOnce(&View<'_>) -> Result<T, AbortCode> + Send + 'static,
     ) -> Result<T, AbortCode> {
-        let closed = |_| AbortCode::from(crate::kv::DbError::Closed);
-        let permit = self.lists.acquire().await.map_err(closed)?;
         let database = self.database.clone();
-        let read = tokio::task::spawn_blocking(move || database.read(f));
-        let result = read.await.map_err(|error| {
+        let made = self.lists.make(caller, move || database.read(f)).await;
+        made.map_err(|error| {
             tracing::error!(%error, "a list could not be made");
             crate::kv::UINTERNAL
-        })?;
-        drop(permit);
-        result
+        })?
     }
 
     async fn replace_with(
@@ -287,7 +284,7 @@ impl vl::Service for LocationServer {
             this.query(caller)?;
             let wanted = request.attributes;
             let entries = this
-                .long_read(move |view| list::list_o(view, &wanted, LIST_MAX))
+                .list(caller, move |view| list::list_o(view, &wanted, LIST_MAX))
                 .await?;
             Ok(vl::list_attributes::Reply {
                 count: count(&entries),
@@ -299,7 +296,7 @@ impl vl::Service for LocationServer {
             this.query(caller)?;
             let wanted = request.attributes;
             let entries = this
-                .long_read(move |view| list::list_n(view, &wanted, LIST_MAX))
+                .list(caller, move |view| list::list_n(view, &wanted, LIST_MAX))
                 .await?;
             Ok(vl::list_attributes_n::Reply {
                 count: count(&entries),
@@ -311,7 +308,7 @@ impl vl::Service for LocationServer {
             this.query(caller)?;
             let wanted = request.attributes;
             let entries = this
-                .long_read(move |view| list::list_o(view, &wanted, LIST_MAX))
+                .list(caller, move |view| list::list_o(view, &wanted, LIST_MAX))
                 .await?;
             Ok(vl::linked_list::Reply {
                 count: count(&entries),
@@ -323,7 +320,7 @@ impl vl::Service for LocationServer {
             this.query(caller)?;
             let wanted = request.attributes;
             let entries = this
-                .long_read(move |view| list::list_n(view, &wanted, LIST_MAX))
+                .list(caller, move |view| list::list_n(view, &wanted, LIST_MAX))
                 .await?;
             Ok(vl::linked_list_n::Reply {
                 count: count(&entries),
@@ -342,7 +339,7 @@ impl vl::Service for LocationServer {
                 Some(pattern::compile(pattern)?)
             };
             let (wanted, start) = (request.attributes, request.start_index);
-            let part = this.long_read(move |view| {
+            let part = this.list(caller, move |view| {
                 let last = tables::header(view)?.last_entry;
                 match u32::try_from(start) {
                     Ok(start) if start <= last => {

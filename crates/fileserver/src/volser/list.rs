@@ -131,7 +131,7 @@ impl Volser {
         self.may_query(caller)?;
         let partition = Arc::clone(self.partition(number)?);
         let transactions = Arc::clone(&self.transactions);
-        blocking(move || {
+        let made = self.lists.make(caller, move || {
             let fail = |error: StoreError| failed("listing volumes", VolumeId(0), &error);
             let mut listed = Vec::new();
             if flags == 0 {
@@ -149,8 +149,8 @@ impl Volser {
                 let busy = transactions.busy(number);
                 listed.extend(page.iter().filter_map(|state| one_of_many(state, &busy)));
             }
-        })
-        .await
+        });
+        made.await.unwrap_or(Err(codes::EIO))
     }
 
     async fn list_one<T: Listed>(

@@ -35,7 +35,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Weak};
 
 use afar_net::{AbortCode, Endpoint};
-use afar_rpc::Caller;
+use afar_rpc::{Caller, Lists};
 use afar_store::{Partition, StoreError, VolumeChange};
 use afar_types::{PartitionId, TransactionFlags, VolumeId};
 use tokio::sync::Semaphore;
@@ -79,6 +79,7 @@ struct Volser {
     outgoing: Arc<Semaphore>,
     /// Dumps that may be restored at a time.
     incoming: Arc<Semaphore>,
+    lists: Lists,
 }
 
 impl VolumeServer {
@@ -104,6 +105,7 @@ impl VolumeServer {
             endpoint,
             outgoing: Arc::new(Semaphore::new(config.max_streams)),
             incoming: Arc::new(Semaphore::new(config.max_streams)),
+            lists: Lists::default(),
             config,
         });
         tokio::spawn(sweep(Arc::downgrade(&volser)));
