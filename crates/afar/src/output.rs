@@ -1,6 +1,6 @@
 //! All that the binary prints: text or JSON from the same data, and errors.
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
@@ -50,25 +50,27 @@ impl Output {
 }
 
 /// Prints an error and its causes on standard error, in one line.
-#[expect(clippy::print_stderr, reason = "this module does the printing")]
 pub(crate) fn error(error: &anyhow::Error) {
-    eprintln!("afar: {error:#}");
+    say(io::stderr(), format_args!("afar: {error:#}\n"));
 }
 
 /// Prints a remark on standard error, in one line.
-#[expect(clippy::print_stderr, reason = "this module does the printing")]
 pub(crate) fn note(text: &impl Display) {
-    eprintln!("afar: {text}");
+    say(io::stderr(), format_args!("afar: {text}\n"));
 }
 
 /// Prints text as it is: help, on standard output.
-#[expect(clippy::print_stdout, reason = "this module does the printing")]
 pub(crate) fn help(text: &str) {
-    print!("{text}");
+    say(io::stdout(), format_args!("{text}"));
 }
 
 /// Prints text as it is on standard error: what is wrong with a command line.
-#[expect(clippy::print_stderr, reason = "this module does the printing")]
 pub(crate) fn usage(text: &str) {
-    eprint!("{text}");
+    say(io::stderr(), format_args!("{text}"));
+}
+
+/// A command that changes something does not stop halfway because nobody reads what it says of it
+/// (`afar vos move -verbose | head`), so an error is no reason to end, and `print!` would panic.
+fn say(mut to: impl Write, text: fmt::Arguments<'_>) {
+    let _ = to.write_fmt(text);
 }

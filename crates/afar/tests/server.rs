@@ -362,6 +362,10 @@ fn a_socket_is_used_for_the_server_that_is_named_only() {
     assert!(listed(second).contains("\ny "));
     // Nobody else's socket is used for one that does not run.
     server.stop();
+    // A site is noted there all the same.
+    site.say(&["vos", "addsite", second, "a", "x"]);
+    let sites = site.say(&["vos", "listvldb", "x"]);
+    assert!(sites.contains("RO Site"), "{sites}");
     let mut command = site.command();
     command.args(["vos", "listvol", "127.83.0.8", "a", "-noresolve"]);
     command.stdout(Stdio::null()).stderr(Stdio::null());
@@ -375,6 +379,23 @@ fn a_socket_is_used_for_the_server_that_is_named_only() {
     child.kill().unwrap();
     child.wait().unwrap();
     first.stop();
+}
+
+#[test]
+fn what_nobody_reads_ends_no_command() {
+    let site = Site::new("127.83.0.11");
+    for words in [&["vos", "help"] as &[&str], &["vos", "create"]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let status = |out: Stdio, err: Stdio| {
+            let mut command = site.command();
+            command.args(words).stdout(out).stderr(err);
+            command.status().unwrap().code()
+        };
+        let read = status(Stdio::null(), Stdio::null());
+        let other = writer.try_clone().unwrap();
+        assert_eq!(status(writer.into(), other.into()), read, "{words:?}");
+    }
 }
 
 /// Fills all pages of a database but those that begin it with noise.

@@ -343,7 +343,7 @@ impl Context<'_> {
         };
         let server = self.server(&args.server, "server", Quit::EXIT)?;
         let at = self
-            .partition_there(server, &args.partition, Quit::EXIT)
+            .partition_to_note(server, &args.partition, Quit::EXIT)
             .await?;
         let added = self.vos.add_site(at, id, read_only, args.valid).await;
         added.map_err(|code| self.diagnose("addsite", code, Quit::EXIT))?;
@@ -391,7 +391,7 @@ impl Context<'_> {
             .await?;
         let server = self.server(&args.server, "server", Quit::EXIT)?;
         let at = self
-            .partition_there(server, &args.partition, Quit::EXIT)
+            .partition_to_note(server, &args.partition, Quit::EXIT)
             .await?;
         let changed = self.vos.change_location(at, id).await;
         changed.map_err(|code| self.diagnose("changeloc", code, Quit::EXIT))?;

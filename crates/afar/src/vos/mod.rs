@@ -20,6 +20,7 @@ use std::sync::Arc;
 
 use afar_admin::vos::words::error_text;
 use afar_admin::vos::{Failure, Place, Vos};
+use afar_net::AbortCode;
 use afar_types::{PartitionId, VolumeId};
 
 use crate::afs_args::{self, Common, Session};
@@ -181,17 +182,53 @@ impl<'a> Context<'a> {
         quit: Quit,
     ) -> Result<Place, Quit> {
         let partition = self.partition(name, quit)?;
-        match self.vos.partitions(server).await {
-            Err(Failure(code)) => {
-                err!("{}", error_text(code));
-                Err(quit)
-            }
-            Ok(partitions) if !partitions.contains(&partition) => {
-                err!("vos : partition {name} does not exist on the server\n");
-                Err(quit)
-            }
-            Ok(_) => Ok(Place { server, partition }),
+        let has = self.has_partition(server, partition).await;
+        self.place(server, partition, name, has, quit)
+    }
+
+    /// A partition that the server has, as far as can be found out: what is only a note in the
+    /// database is not kept from the administrator by a server that is down.
+    async fn partition_to_note(
+        &self,
+        server: Ipv4Addr,
+        name: &str,
+        quit: Quit,
+    ) -> Result<Place, Quit> {
+        let partition = self.partition(name, quit)?;
+        let mut has = self.has_partition(server, partition).await;
+        if has == Err(Failure(AbortCode::RX_CALL_DEAD.0)) {
+            err!(
+                "vos: server {server} does not answer, so nobody knows whether it has partition \
+                 {name}; going on\n"
+            );
+            has = Ok(true);
         }
+        self.place(server, partition, name, has, quit)
+    }
+
+    async fn has_partition(
+        &self,
+        server: Ipv4Addr,
+        partition: PartitionId,
+    ) -> Result<bool, Failure> {
+        let partitions = self.vos.partitions(server).await?;
+        Ok(partitions.contains(&partition))
+    }
+
+    fn place(
+        &self,
+        server: Ipv4Addr,
+        partition: PartitionId,
+        name: &str,
+        has: Result<bool, Failure>,
+        quit: Quit,
+    ) -> Result<Place, Quit> {
+        match has {
+            Err(Failure(code)) => err!("{}", error_text(code)),
+            Ok(false) => err!("vos : partition {name} does not exist on the server\n"),
+            Ok(true) => return Ok(Place { server, partition }),
+        }
+        Err(quit)
     }
 
     /// The id that a number or name stands for; `unknown` is said if it stands for none.
