@@ -157,6 +157,10 @@ impl Endpoint {
         if self.is_full(service, key) {
             self.make_room(now, service);
         }
+        // Room goes to the first in line at once, which may be this call.
+        if (self.calls.get(key)).is_none_or(|call| call.stage != Stage::Waiting) {
+            return;
+        }
         if self.has_place(service, key) {
             self.run(key);
         } else {

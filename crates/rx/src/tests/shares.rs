@@ -112,6 +112,23 @@ fn calls_of_strangers_that_do_nothing_make_room() {
     assert!(raw.endpoint.stats().calls_evicted > 0);
 }
 
+/// The place that comes free may be given at once to the very call that asked for it, which was in line.
+#[test]
+fn a_call_in_line_for_which_room_is_made_runs_once() {
+    let mut raw = narrow(Config::default(), places(100));
+    for index in 0..75 {
+        begin(&mut raw, address(index), index, Flags(0));
+    }
+    assert_eq!(incoming(&mut raw).len(), 75);
+    begin(&mut raw, address(500), 500, Flags::LAST_PACKET);
+    assert_eq!(incoming(&mut raw), []);
+    discard(&mut raw);
+    raw.now += 2 * SECOND;
+    // It is sent once more.
+    begin(&mut raw, address(500), 500, Flags::LAST_PACKET);
+    assert_eq!(incoming(&mut raw).len(), 1);
+}
+
 /// A client that has taken nothing yet is not sent, and nothing is kept ready for it, but a few packets.
 #[test]
 fn an_answer_that_nobody_takes_is_small() {
