@@ -129,6 +129,10 @@ fn a_cell_is_made_written_to_stopped_and_there_again() {
     assert!(told(&refused).contains("--localauth"), "{}", told(&refused));
     let hello = hello.to_str().unwrap().to_owned();
     site.say(&["cp", "--localauth", &hello, &format!("{root}/hello")]);
+    // More than the 5000 KiB that OpenAFS gives a volume.
+    std::fs::write(site.path("film"), vec![7; 7 << 20]).unwrap();
+    let film = site.path("film").to_str().unwrap().to_owned();
+    site.say(&["cp", "--localauth", &film, &format!("{root}/film")]);
     site.say(&["vos", "create", site.address, "a", "user.ann"]);
     site.say(&["pts", "createuser", "ann"]);
     site.say(&[
@@ -151,7 +155,7 @@ fn a_cell_is_made_written_to_stopped_and_there_again() {
     let server = Server::start(site.up());
     server.until("is up at");
     assert_eq!(site.say(&["cat", &format!("{root}/hello")]), "Hello.\n");
-    assert_eq!(site.say(&["ls", &root]), "ann\nhello\n");
+    assert_eq!(site.say(&["ls", &root]), "ann\nfilm\nhello\n");
     assert!(site.say(&["vos", "listvldb"]).contains("user.ann"));
     assert!(
         site.say(&["pts", "examine", "ann"])

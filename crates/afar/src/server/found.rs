@@ -70,7 +70,8 @@ impl Founder<'_> {
             .with_context(context)?;
         let id = ids.first;
         let partition = Arc::clone(&self.partition);
-        let new = NewVolume::new(id, name);
+        // A new user fills them before anybody has heard of quotas.
+        let new = NewVolume::new(id, name).max_quota(0);
         tokio::task::spawn_blocking(move || fill(&partition, &new, &mounts))
             .await?
             .with_context(context)?;

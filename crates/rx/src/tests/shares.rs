@@ -11,7 +11,7 @@ use super::pair::{CLIENT, Link, Pair, SERVER, SERVICE, pattern};
 use super::raw::{Raw, ack};
 use crate::packet::ack::Reason;
 use crate::packet::{Flags, PacketType};
-use crate::{CallId, Cid, Config, Event, RxNull, Service};
+use crate::{AbortCode, CallId, CallNumber, Cid, Config, Event, RxNull, Service};
 
 const SECOND: Duration = Duration::from_secs(1);
 static ANSWER: [u8; 4_000_000] = [7; 4_000_000];
@@ -127,6 +127,83 @@ fn a_call_in_line_for_which_room_is_made_runs_once() {
     // It is sent once more.
     begin(&mut raw, address(500), 500, Flags::LAST_PACKET);
     assert_eq!(incoming(&mut raw).len(), 1);
+}
+
+/// Whatever clients and the application do, a call is offered once and ends once, and its place comes back.
+#[test]
+fn places_come_back() {
+    for seed in 0..100 {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let mut raw = narrow(Config::default(), places(20));
+        let mut running = Vec::new();
+        for step in 0..400 {
+            let index = rng.u32(0..40);
+            raw.header.call_number = CallNumber(1 + step / 50);
+            match rng.u8(0..10) {
+                0..=4 => {
+                    let flags = Flags(rng.u8(0..2) * Flags::LAST_PACKET.0);
+                    begin(&mut raw, address(index % 12), index, flags);
+                }
+                5 => pass(&mut raw, SECOND * rng.u32(0..4)),
+                6 => {
+                    raw.peer = address(index % 12);
+                    raw.header.cid = Cid(0x10_0000 + (index << 2));
+                    raw.put(PacketType::Abort, 0, Flags(0), &7_i32.to_be_bytes());
+                }
+                7 if !running.is_empty() => {
+                    let call = running.swap_remove(rng.usize(0..running.len()));
+                    raw.endpoint.abort(raw.now, call, AbortCode(7));
+                }
+                _ => {
+                    if let Some(call) = rng.choice(&running) {
+                        let answer = Bytes::from_static(b"ok");
+                        let _ = raw.endpoint.write(raw.now, *call, answer);
+                        raw.endpoint.finish(raw.now, *call);
+                    }
+                }
+            }
+            discard(&mut raw);
+            follow(&mut raw, &mut running, seed);
+        }
+        while let Some(call) = running.pop() {
+            raw.endpoint.abort(raw.now, call, AbortCode(7));
+            follow(&mut raw, &mut running, seed);
+        }
+        pass(&mut raw, 120 * SECOND);
+        assert_eq!(raw.endpoint.active_calls(), 0, "seed {seed}");
+        for index in 100..200 {
+            begin(&mut raw, address(index), index, Flags(0));
+        }
+        assert_eq!(incoming(&mut raw).len(), 15, "seed {seed}");
+    }
+}
+
+/// Lets time go by, in which nobody hears what is sent.
+fn pass(raw: &mut Raw, time: Duration) {
+    let until = raw.now + time;
+    while let Some(at) = raw.endpoint.poll_timeout().filter(|at| *at <= until) {
+        raw.now = raw.now.max(at);
+        raw.endpoint.handle_timeout(raw.now);
+        discard(raw);
+    }
+    raw.now = until;
+}
+
+/// Keeps the list of the calls that the application has.
+fn follow(raw: &mut Raw, running: &mut Vec<CallId>, seed: u64) {
+    for event in raw.events() {
+        match event {
+            Event::Incoming { call, .. } => {
+                assert!(!running.contains(&call), "seed {seed}: offered twice");
+                running.push(call);
+            }
+            Event::Failed(call, _) | Event::Completed(call) => {
+                let place = running.iter().position(|known| *known == call);
+                running.swap_remove(place.expect("a call ends that runs"));
+            }
+            _ => {}
+        }
+    }
 }
 
 /// A client that has taken nothing yet is not sent, and nothing is kept ready for it, but a few packets.
