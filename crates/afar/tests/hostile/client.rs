@@ -43,6 +43,13 @@ impl Client {
         Ok(made.fid)
     }
 
+    /// Makes a directory.
+    pub(crate) async fn directory(&self, parent: Fid, file: &str) -> Fid {
+        let plain = StoreStatus::default();
+        let made = self.files.make_dir(parent, name(file), plain).await;
+        made.unwrap().fid
+    }
+
     pub(crate) async fn store(&self, fid: Fid, data: Bytes) -> Result<(), RpcError> {
         let length = data.len() as u64;
         let plain = StoreStatus::default();

@@ -1,6 +1,6 @@
 //! Changed captures to a live cell and a live client: none ends or grows, and others go on.
 //!
-//! `AFAR_TEST_FUZZ_PACKETS` says how many datagrams, which `cargo xtask fuzz-live` sets.
+//! `AFAR_TEST_FUZZ_PACKETS` says how many datagrams, which `cargo xtask fuzz-live` sets; without it they are few.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -23,6 +23,8 @@ use crate::relay::{Capture, Relay};
 use crate::server::Server;
 use crate::{BOUND, run};
 
+/// Datagrams of an ordinary run.
+const IN_PASSING: u32 = 30_000;
 /// Datagrams a second: more than a client sends that only looks around, less than a processor's work.
 const RATE: f64 = 5_000.0;
 /// Ports they come from.
@@ -235,10 +237,8 @@ async fn turns(client: &Client, root: Fid, ended: &AtomicBool) -> (Duration, Dur
 #[test]
 fn changed_captures_of_all_services_harm_nobody() {
     run(async {
-        let Ok(packets) = std::env::var("AFAR_TEST_FUZZ_PACKETS") else {
-            return eprintln!("skipped: `cargo xtask fuzz-live` sets AFAR_TEST_FUZZ_PACKETS");
-        };
-        let packets: u32 = packets.parse().unwrap();
+        let asked = std::env::var("AFAR_TEST_FUZZ_PACKETS").ok();
+        let packets: u32 = asked.as_ref().map_or(IN_PASSING, |n| n.parse().unwrap());
         let seed = std::env::var("AFAR_TEST_SEED")
             .map_or_else(|_| fastrand::u64(..), |text| text.parse().unwrap());
         eprintln!("again: AFAR_TEST_SEED={seed}");
@@ -247,10 +247,12 @@ fn changed_captures_of_all_services_harm_nobody() {
         server.start();
         let root = server.open_to_all().await;
         let good = Client::new(server.files()).await;
+        // What was captured names files in the root, which all may remove.
+        let place = good.directory(root, "place").await;
         let (mut targets, to_clients) = captures(&server, root, &mut rng).await;
         // One who is a client only: whatever comes to it, it goes on.
         let victim = Client::new(server.files()).await;
-        victim.turn(root).await;
+        victim.turn(place).await;
         let mut datagrams = to_client(&mut rng, root);
         datagrams.extend(to_clients);
         targets.push(Target {
@@ -259,7 +261,7 @@ fn changed_captures_of_all_services_harm_nobody() {
         });
         let targets = Arc::new(targets);
         let hello = hello();
-        let (alone, _) = turns(&good, root, &AtomicBool::new(true)).await;
+        let (alone, _) = turns(&good, place, &AtomicBool::new(true)).await;
 
         let mut memory = Vec::new();
         let mut slowest = Duration::ZERO;
@@ -276,7 +278,7 @@ fn changed_captures_of_all_services_harm_nobody() {
                     ended.store(true, Ordering::Relaxed);
                 })
             };
-            let (usual, worst) = turns(&good, root, &ended).await;
+            let (usual, worst) = turns(&good, place, &ended).await;
             sender.join().expect("all was sent");
             (median, slowest) = (median.max(usual), slowest.max(worst));
             memory.push(server.memory());
@@ -288,8 +290,12 @@ fn changed_captures_of_all_services_harm_nobody() {
         );
         assert!(slowest < BOUND, "{slowest:?}, alone {alone:?}");
         assert!(memory[2] < memory[0] + GROWTH, "{memory:?}");
-        assert!(median <= 2 * alone, "{median:?}, alone {alone:?}");
-        victim.turn(root).await;
+        // Beside other tests, times tell nothing.
+        assert!(
+            asked.is_none() || median <= 2 * alone,
+            "{median:?}, alone {alone:?}"
+        );
+        victim.turn(place).await;
         let log = server.log();
         assert!(!log.contains("panicked at"), "{log}");
         server.stop();
