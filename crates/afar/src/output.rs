@@ -72,5 +72,5 @@ pub(crate) fn usage(text: &str) {
 /// A command that changes something does not stop halfway because nobody reads what it says of it
 /// (`afar vos move -verbose | head`), so an error is no reason to end, and `print!` would panic.
 fn say(mut to: impl Write, text: fmt::Arguments<'_>) {
-    let _ = to.write_fmt(text);
+    let _unread = to.write_fmt(text);
 }

@@ -157,7 +157,7 @@ fn places_come_back() {
                 _ => {
                     if let Some(call) = rng.choice(&running) {
                         let answer = Bytes::from_static(b"ok");
-                        let _ = raw.endpoint.write(raw.now, *call, answer);
+                        let _ended = raw.endpoint.write(raw.now, *call, answer);
                         raw.endpoint.finish(raw.now, *call);
                     }
                 }
