@@ -29,6 +29,8 @@ use crate::socket::{Ready, Received, Socket, SocketStats};
 const DATAGRAM_MAX: usize = 65_536;
 /// Datagrams taken at a time.
 const BATCH: usize = 64;
+/// How long a datagram is tried whose receiver does not read.
+const PATIENCE: Duration = Duration::from_millis(200);
 /// Clients a server remembers.
 const CLIENTS_MAX: usize = 4096;
 
@@ -161,7 +163,7 @@ impl Local {
             servers: HashMap::new(),
             buffer: vec![0; DATAGRAM_MAX],
             resume: 0,
-            queue: Queue::default(),
+            queue: Queue::new(PATIENCE),
             refusals: Vec::new(),
             stats: SocketStats::default(),
         })

@@ -4,23 +4,31 @@ use std::time::{Duration, Instant};
 
 /// How long to wait while it is: nothing tells when it is not any more.
 const PAUSE: Duration = Duration::from_micros(200);
-/// How long the same datagrams are tried. Some devices say of a datagram that is too large for them that their queue
-/// is full, and some receivers never read; those behind it are not to wait for it for ever.
-const PATIENCE: Duration = Duration::from_millis(200);
 
 /// What a socket knows of such a queue.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Queue {
+    /// How long the same datagrams are tried. Some devices say of a datagram that is too large for them that their
+    /// queue is full, and some receivers never read; those behind it are not to wait for it for ever.
+    patience: Duration,
     is_full: bool,
     /// Since when it has been, for what is to be sent.
     since: Option<Instant>,
 }
 
 impl Queue {
+    pub(crate) const fn new(patience: Duration) -> Self {
+        Self {
+            patience,
+            is_full: false,
+            since: None,
+        }
+    }
+
     /// It is full. Says whether it has been for so long that what is to be sent counts as lost.
     pub(crate) fn found_full(&mut self) -> bool {
         let since = *self.since.get_or_insert_with(Instant::now);
-        self.is_full = since.elapsed() <= PATIENCE;
+        self.is_full = since.elapsed() <= self.patience;
         if !self.is_full {
             self.since = None;
         }

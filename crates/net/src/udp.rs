@@ -29,6 +29,8 @@ const IN_PLACE: usize = BUFFER_SIZE / 4;
 /// Buffers offered at a time while large datagrams arrive: enough to save system calls, and few
 /// enough to stay in the processor's cache.
 const LARGE_BATCH: usize = 8;
+/// How long a datagram is tried that the device does not take.
+const PATIENCE: Duration = Duration::from_millis(20);
 /// Largest UDP payload over IPv4.
 const PAYLOAD_MAX: usize = 65_507;
 
@@ -85,7 +87,7 @@ impl Udp {
             dont_fragment: false,
             segmentation: Segmentation::default(),
             resume: 0,
-            queue: Queue::default(),
+            queue: Queue::new(PATIENCE),
             gone: None,
             slots: array::from_fn(|_| vec![0; BUFFER_SIZE]),
             batch: BATCH_SIZE,
