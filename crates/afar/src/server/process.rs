@@ -324,19 +324,19 @@ impl Process {
         });
         hosts.attach(&sockets.public);
         let sockets = &self.sockets[&Role::Vol];
-        let server = Arc::new(VolumeServer::new(
+        let server = VolumeServer::new(
             Arc::clone(&volumes),
             Arc::clone(&hosts),
             sockets.public.clone(),
             self.volser_config(),
-        ));
+        );
         sockets.serve(
             Service {
                 check_reach: true,
                 ..Service::new(afsvol::SERVICE, afsvol::NAME)
             },
             self.security.public(Role::Vol),
-            |_, identity| afsvol::Server::shared(&server, identity),
+            |at, identity| afsvol::Server::with_identity(server.at(at.clone()), identity),
         );
         self.register(uuid);
         self.files = Some(Files {
@@ -355,7 +355,9 @@ impl Process {
         });
         let idle = self.config.volumes.idle_seconds.0;
         let security = Arc::clone(&self.security);
+        let location = self.location.clone();
         VolserConfig::default()
+            .location(move || location.location())
             .home(own.collect(), self.home.clone())
             .security(move || security.localauth(security.forward_level()))
             .restricted_query(self.config.volumes.restricted_query)

@@ -1,6 +1,6 @@
 //! Beginning transactions; making, removing and changing volumes.
 
-use afar_net::AbortCode;
+use afar_net::{AbortCode, Endpoint};
 use afar_rpc::{Caller, afsvol};
 use afar_store::{NewVolume, StoreError, Volume, VolumeChange};
 use afar_types::error::VNOVOL;
@@ -8,6 +8,7 @@ use afar_types::{
     AttachFlags, PartitionId, TransactionFlags, TransactionId, VolintNameText, VolumeId, VolumeType,
 };
 
+use super::origin::Origin;
 use super::streams::blocking;
 use super::transactions::Use;
 use super::{Volser, codes, failed, superuser};
@@ -20,6 +21,7 @@ impl Volser {
     pub(super) async fn trans_create(
         &self,
         caller: &Caller,
+        at: &Endpoint,
         request: afsvol::trans_create::Request,
     ) -> Result<TransactionId, AbortCode> {
         superuser(caller)?;
@@ -39,7 +41,8 @@ impl Volser {
         tracing::info!(volume = %id, %partition, flags = flags.0, caller = %caller.peer,
             who = %caller.identity, "transaction begun");
         let transactions = &self.transactions;
-        Ok(transactions.open(reservation, volume, flags, held, "TransCreate"))
+        let begun = (Origin::of(caller, at), "TransCreate");
+        Ok(transactions.open(reservation, volume, flags, held, begun))
     }
 
     /// A volume of a partition.
@@ -71,6 +74,7 @@ impl Volser {
     pub(super) async fn create_volume(
         &self,
         caller: &Caller,
+        at: &Endpoint,
         request: afsvol::create_volume::Request,
     ) -> Result<afsvol::create_volume::Reply, AbortCode> {
         let name = name(&request.name)?;
@@ -112,9 +116,10 @@ impl Volser {
         tracing::info!(volume = %id, name, %kind, partition = %number, caller = %caller.peer,
             who = %caller.identity, "volume made");
         let flags = AttachFlags::default();
+        let begun = (Origin::of(caller, at), "CreateVolume");
         let transaction = self
             .transactions
-            .open(reservation, volume, flags, held, "CreateVolume");
+            .open(reservation, volume, flags, held, begun);
         if let Some(previous) = self.removed.take(number, id)
             && let Ok(used) = self.transactions.find(transaction, "CreateVolume")
         {
@@ -176,16 +181,20 @@ impl Volser {
         superuser(caller)?;
         let used = self.transactions.find(transaction, "SetFlags")?;
         used.writable()?;
-        if flags.contains(TransactionFlags::DELETE_ON_SALVAGE) {
-            let volume = used.transaction.volume.clone();
-            let state = blocking(move || Ok(volume.state().ok())).await?;
-            if let Some(state) = state.filter(|state| !state.destroy_me) {
+        let doomed = flags.contains(TransactionFlags::DELETE_ON_SALVAGE);
+        let out = flags.contains(TransactionFlags::OUT_OF_SERVICE);
+        let volume = used.transaction.volume.clone();
+        let state = blocking(move || Ok(volume.state().ok())).await?;
+        if let Some(state) = state.filter(|state| !state.destroy_me) {
+            if doomed {
                 used.note_in_service(state.in_service);
             }
+            let taken_out = state.in_service || used.was_taken_out();
+            used.note_taken_out(taken_out && out && !doomed);
         }
         let change = VolumeChange {
-            destroy_me: Some(flags.contains(TransactionFlags::DELETE_ON_SALVAGE)),
-            in_service: Some(!flags.contains(TransactionFlags::OUT_OF_SERVICE)),
+            destroy_me: Some(doomed),
+            in_service: Some(!out),
             ..VolumeChange::default()
         };
         self.change_header(&used, "setting a volume's flags", change)

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use afar_net::{ClientSecurity, Endpoint, RxNull};
+use afar_rpc::vl;
 
 /// Settings of a [`VolumeServer`](super::VolumeServer). The default serves everybody.
 #[derive(Clone)]
@@ -19,6 +20,7 @@ pub struct VolserConfig {
     pub(super) max_streams: usize,
     pub(super) security: Arc<dyn Fn() -> Arc<dyn ClientSecurity> + Send + Sync>,
     pub(super) home: Option<Home>,
+    pub(super) location: Arc<dyn Fn() -> Vec<vl::Client> + Send + Sync>,
 }
 
 /// Where this server itself is reached as by its administrator.
@@ -40,6 +42,7 @@ impl Default for VolserConfig {
             max_streams: 64,
             security: Arc::new(|| Arc::new(RxNull)),
             home: None,
+            location: Arc::new(Vec::new),
         }
     }
 }
@@ -107,6 +110,16 @@ impl VolserConfig {
             addresses,
             endpoint,
         });
+        self
+    }
+
+    /// Connections to the location servers, asked for each time. By default there are none.
+    #[must_use]
+    pub fn location(
+        mut self,
+        location: impl Fn() -> Vec<vl::Client> + Send + Sync + 'static,
+    ) -> Self {
+        self.location = Arc::new(location);
         self
     }
 

@@ -1,7 +1,7 @@
 //! The volume server: AFSVol on a volume store.
 //!
 //! A volume is worked on in a transaction, which keeps other transactions from it and clients away
-//! from it, until the caller ends it or forgets it for ten minutes. What is done is durable when it
+//! from it, until the caller ends it, is gone, or forgets it for ten minutes. What is done is durable when it
 //! is answered; what must not be seen half done is out of service meanwhile, and removed if the
 //! server stops.
 //!
@@ -9,6 +9,8 @@
 //! - `service`: the operations, one method each
 //! - `change`, `clone`: making, removing and changing volumes
 //! - `dump`, `forward`, `restore`: volumes into dump streams and out of them
+//! - `origin`: whether clients that began transactions are still there
+//! - `location`: what the location servers say of a volume that is left out of service
 //! - `previous`: what stays until what replaces it is complete
 //! - `list`: volumes and partitions as tools show them
 //! - `streams`: between the store's threads and calls
@@ -23,6 +25,8 @@ mod config;
 mod dump;
 mod forward;
 mod list;
+mod location;
+mod origin;
 mod previous;
 mod restore;
 mod service;
@@ -43,6 +47,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::hosts::Hosts;
 use crate::volumes::Volumes;
+use origin::Refusals;
 use previous::JustRemoved;
 use streams::blocking;
 use transactions::{Transactions, Use};
@@ -62,9 +67,9 @@ impl BreakVolume for Arc<Hosts> {
     }
 }
 
-/// The volume server. Cheap to clone; clones are the same server.
+/// The volume server, at an endpoint. Cheap to clone; clones are the same server.
 #[derive(Clone)]
-pub struct VolumeServer(Arc<Volser>);
+pub struct VolumeServer(Arc<Volser>, Endpoint);
 
 /// All there is of a volume server.
 struct Volser {
@@ -109,7 +114,15 @@ impl VolumeServer {
             config,
         });
         tokio::spawn(sweep(Arc::downgrade(&volser)));
-        Self(volser)
+        tokio::spawn(attend(Arc::downgrade(&volser)));
+        let endpoint = volser.endpoint.clone();
+        Self(volser, endpoint)
+    }
+
+    /// The same server at another endpoint, from which its clients there are reached.
+    #[must_use]
+    pub fn at(&self, endpoint: Endpoint) -> Self {
+        Self(Arc::clone(&self.0), endpoint)
     }
 }
 
@@ -139,13 +152,37 @@ async fn sweep(volser: Weak<Volser>) {
     }
 }
 
+/// Ends transactions whose clients are gone, until the server is.
+async fn attend(volser: Weak<Volser>) {
+    let mut ticks = interval(origin::PERIOD);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut refusals = Refusals::default();
+    loop {
+        ticks.tick().await;
+        let Some(volser) = volser.upgrade() else {
+            return;
+        };
+        for id in refusals.ask(&volser.transactions).await {
+            if let Some(orphan) = volser.transactions.orphan(id) {
+                let volume = orphan.transaction.volume.id();
+                tracing::warn!(transaction = id.0, %volume, "the client of a transaction is gone");
+                volser.abandon(orphan).await;
+            }
+        }
+    }
+}
+
 impl Volser {
-    /// Removes the volume of a transaction that nobody ended, if it was not to stay.
+    /// Puts right what a transaction has left that nobody ended: its volume is removed if it was not
+    /// to stay, and is back in service if it was taken out and is still where clients look for it.
     async fn abandon(&self, expired: Use) {
         if expired.flags().contains(TransactionFlags::DELETED) {
             return;
         }
         self.settle(&expired).await;
+        if expired.was_taken_out() {
+            return self.put_back_in_service(&expired).await;
+        }
         let volume = expired.transaction.volume.clone();
         let id = volume.id();
         let removed = blocking(move || {

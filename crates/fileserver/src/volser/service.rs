@@ -17,7 +17,7 @@ impl afsvol::Service for VolumeServer {
         caller: &Caller,
         request: afsvol::create_volume::Request,
     ) -> Answer<afsvol::create_volume::Reply> {
-        self.0.create_volume(caller, request).await
+        self.0.create_volume(caller, &self.1, request).await
     }
 
     async fn delete_volume(
@@ -97,7 +97,7 @@ impl afsvol::Service for VolumeServer {
         caller: &Caller,
         request: afsvol::trans_create::Request,
     ) -> Answer<afsvol::trans_create::Reply> {
-        let transaction = self.0.trans_create(caller, request).await?;
+        let transaction = self.0.trans_create(caller, &self.1, request).await?;
         Ok(afsvol::trans_create::Reply { transaction })
     }
 

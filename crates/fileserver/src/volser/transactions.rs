@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::codes;
+use super::origin::Origin;
 use crate::volumes::{Held, Volumes};
 
 /// Idle time from which a transaction is mentioned in the log.
@@ -44,6 +45,7 @@ type Place = (PartitionId, VolumeId);
 
 struct Entry {
     transaction: Arc<Transaction>,
+    origin: Origin,
     /// Keeps clients away; none where they may go on.
     _held: Option<Held>,
     flags: TransactionFlags,
@@ -56,6 +58,8 @@ struct Entry {
     warned: bool,
     /// Whether the volume was in service before the caller said that it is to go.
     in_service: Option<bool>,
+    /// Whether a volume that is whole was taken out of service in it.
+    taken_out: bool,
     /// The volume in whose place this one was made.
     previous: Option<Previous>,
 }
@@ -132,14 +136,14 @@ impl Transactions {
         })
     }
 
-    /// Begins a transaction on a volume that was reserved.
+    /// Begins a transaction on a volume that was reserved, by this client's call of this name.
     pub(super) fn open(
         &self,
         mut reservation: Reservation,
         volume: Volume,
         attach: AttachFlags,
         held: Option<Held>,
-        procedure: &'static str,
+        begun: (Origin, &'static str),
     ) -> TransactionId {
         let mut table = self.table.lock();
         let id = table.next_id();
@@ -153,8 +157,10 @@ impl Transactions {
             created_at: now(),
             traffic: Traffic::default(),
         };
+        let (origin, procedure) = begun;
         let entry = Entry {
             transaction: Arc::new(transaction),
+            origin,
             _held: held,
             flags: TransactionFlags::default(),
             calls: 0,
@@ -165,6 +171,7 @@ impl Transactions {
             forwarded: false,
             warned: false,
             in_service: None,
+            taken_out: false,
             previous: None,
         };
         table.entries.insert(id, entry);
@@ -234,8 +241,7 @@ impl Transactions {
             let volume = entry.transaction.volume.id();
             if entry.calls == 0 && idle > limit {
                 tracing::warn!(transaction = entry.transaction.id.0, %volume, "transaction timed out");
-                entry.ended = true;
-                expired.push(self.use_of(entry));
+                expired.push(self.give_up(entry));
             } else if idle > WARNING && !entry.warned {
                 entry.warned = true;
                 tracing::warn!(
@@ -245,6 +251,27 @@ impl Transactions {
             }
         }
         expired
+    }
+
+    /// Transactions that no call has used for so long, and the clients that began them.
+    pub(super) fn idle(&self, limit: Duration) -> Vec<(TransactionId, Origin)> {
+        let table = self.table.lock();
+        let is_idle = |entry: &&Entry| entry.calls == 0 && entry.used.elapsed() >= limit;
+        let idle = table.entries.values().filter(is_idle);
+        idle.map(|entry| (entry.transaction.id, entry.origin.clone()))
+            .collect()
+    }
+
+    /// A transaction whose client is gone, unless a call uses it. It ends with the use returned.
+    pub(super) fn orphan(self: &Arc<Self>, id: TransactionId) -> Option<Use> {
+        let mut table = self.table.lock();
+        let entry = table.entries.get_mut(&id)?;
+        (entry.calls == 0).then(|| self.give_up(entry))
+    }
+
+    fn give_up(self: &Arc<Self>, entry: &mut Entry) -> Use {
+        entry.ended = true;
+        self.use_of(entry)
     }
 
     /// Whether a volume is being worked on.
@@ -404,6 +431,16 @@ impl Use {
     /// Whether the volume was in service before the caller said otherwise.
     pub(super) fn was_in_service(&self) -> Option<bool> {
         self.change(|entry| entry.in_service).flatten()
+    }
+
+    /// Notes whether a volume that is whole is out of service by what this transaction did.
+    pub(super) fn note_taken_out(&self, taken_out: bool) {
+        self.change(|entry| entry.taken_out = taken_out);
+    }
+
+    /// Whether a volume that is whole is out of service by what this transaction did.
+    pub(super) fn was_taken_out(&self) -> bool {
+        self.change(|entry| entry.taken_out).unwrap_or_default()
     }
 
     /// Keeps what the transaction's volume takes the place of, until it is known to be whole.

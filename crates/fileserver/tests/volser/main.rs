@@ -8,6 +8,7 @@ mod clones;
 mod crowd;
 mod lists;
 mod moves;
+mod orphans;
 mod releases;
 mod transactions;
 mod vos;
@@ -136,6 +137,13 @@ impl Site {
     /// Another connection.
     pub(crate) fn connect(&self) -> afsvol::Client {
         connect(&self.client, &self.server)
+    }
+
+    /// Another client, and a connection of it.
+    pub(crate) fn another_client(&self) -> (Endpoint, afsvol::Client) {
+        let client = bind_beside(&self.server);
+        let vol = connect(&client, &self.server);
+        (client, vol)
     }
 
     /// What is left on disk of a partition after the server has stopped.

@@ -17,7 +17,7 @@ const EROFS: i32 = 30;
 const NO_MEMORY: i32 = 1_492_325_134;
 
 /// The codes clients get who read and who change.
-fn clients(site: &Site) -> [i32; 2] {
+pub(crate) fn clients(site: &Site) -> [i32; 2] {
     [Intent::Read, Intent::Change].map(|intent| match site.volumes.enter(RW, intent) {
         Ok(_) => 0,
         Err(code) => code.0,
