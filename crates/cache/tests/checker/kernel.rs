@@ -28,7 +28,7 @@ struct Inode {
     until: Option<Instant>,
     /// Counts changes of these two.
     changes: u64,
-    /// Counts how often pages were dropped.
+    /// Counts how often pages were dropped or written: a page that was asked for before is not kept.
     drops: u64,
     pages: BTreeMap<u64, Vec<u8>>,
 }
@@ -149,6 +149,9 @@ impl Kernel {
     ) -> Result<(), Errno> {
         self.cache.write(handle, at, data).await?;
         self.with(ino, |inode| {
+            // A kernel locks a page while it is read. Here another program may just be reading what was
+            // there before.
+            inode.drops += 1;
             for (place, octet) in (at..).zip(data) {
                 if let Some(page) = inode.pages.get_mut(&(place / PAGE)) {
                     page[(place % PAGE) as usize] = *octet;
