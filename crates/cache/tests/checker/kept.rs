@@ -134,25 +134,35 @@ impl Worker {
             Ok((end, read)) => {
                 let machine = self.machine;
                 let length = content.len();
-                assert_eq!(
-                    end.unwrap_or(length as u64),
-                    length as u64,
-                    "machine {machine} is told a wrong end of kept{place} under a lock"
-                );
+                if end.unwrap_or(length as u64) == length as u64 && read == content {
+                    return true;
+                }
                 let same = read.iter().zip(content).take_while(|(a, b)| a == b).count();
-                assert!(
-                    read == content,
-                    "machine {machine} reads {} octets of kept{place} under a lock, and not {length}; {same} \
-                     are right",
-                    read.len()
+                let now = self.what_all_see(place).await;
+                panic!(
+                    "machine {machine} is told the end {end:?} of kept{place} under a lock, and reads {} bytes, \
+                     and not {length}; {same} are right; its kernel has {}; {now}",
+                    read.len(),
+                    kernel.describe(ino)
                 );
-                true
             }
             Err(error) => {
                 self.excuse("reading under a lock", begun, error);
                 false
             }
         }
+    }
+
+    /// What the machines say of a file now, in words.
+    async fn what_all_see(&self, place: usize) -> String {
+        let mut seen = String::new();
+        for (number, machine) in self.world.cell.machines.iter().enumerate() {
+            let name = format!("kept{place}");
+            let found = machine.cache.lookup(WHO, Ino::ROOT, name.as_bytes()).await;
+            let found = found.map(|entry| (entry.attr.size, entry.attr.data_version));
+            seen.push_str(&format!("machine {number} says {found:?}; "));
+        }
+        seen
     }
 
     async fn change_kept(&mut self, place: usize, ino: Ino, handle: Handle) {

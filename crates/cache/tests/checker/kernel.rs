@@ -72,6 +72,16 @@ impl Kernel {
         work(self.lock().entry(ino).or_default())
     }
 
+    /// What is kept of a file, in words.
+    pub(crate) fn describe(&self, ino: Ino) -> String {
+        self.with(ino, |inode| {
+            let left = inode.until.map(|until| until.saturating_duration_since(Instant::now()));
+            let Inode { length, changes, drops, .. } = inode;
+            let pages: Vec<u64> = inode.pages.keys().copied().collect();
+            format!("{length} bytes, known for {left:?}, {changes} changes, {drops} drops, pages {pages:?}")
+        })
+    }
+
     /// A file's length, as whoever asks for its end is told (SEEK_END).
     pub(crate) async fn end(&self, ino: Ino) -> Result<u64, Errno> {
         let (known, changes) = self.with(ino, |inode| {
