@@ -100,18 +100,14 @@ fn length(octets: &[u8]) -> Option<(usize, &[u8])> {
     (len >= 0x80).then_some((len, rest))
 }
 
-/// An integer's content as a number, if it is within 64 bits and in its shortest form.
+/// An integer's content as a number, if it is within 64 bits. OpenAFS's server takes longer forms than the
+/// shortest one too.
 pub(super) fn integer(content: &[u8]) -> Option<i64> {
-    let (&first, rest) = content.split_first()?;
-    let negative = first >= 0x80;
-    if let Some(&second) = rest.first() {
-        let second_negative = second >= 0x80;
-        let needless = (first == 0 && !second_negative) || (first == 0xff && second_negative);
-        if needless || rest.len() >= 8 {
-            return None;
-        }
+    let &first = content.first()?;
+    if content.len() > 8 {
+        return None;
     }
-    let start = if negative { -1 } else { 0 };
+    let start = if first >= 0x80 { -1 } else { 0 };
     let all = content.iter();
     Some(all.fold(start, |number, &octet| number << 8 | i64::from(octet)))
 }
@@ -185,11 +181,11 @@ mod tests {
     }
 
     #[test]
-    fn numbers_have_one_form() {
+    fn numbers_may_be_longer_than_they_need() {
         assert_eq!(integer(&[5]), Some(5));
-        assert_eq!(integer(&[0, 5]), None);
+        assert_eq!(integer(&[0, 5]), Some(5));
         assert_eq!(integer(&[0, 0x80]), Some(128));
-        assert_eq!(integer(&[0xff, 0x80]), None);
+        assert_eq!(integer(&[0xff, 0x80]), Some(-128));
         assert_eq!(integer(&[0xff, 0x7f]), Some(-129));
         assert_eq!(integer(&[]), None);
         assert_eq!(integer(&[1; 9]), None);
