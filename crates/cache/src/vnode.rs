@@ -511,6 +511,10 @@ impl State {
             FileType::Symlink => Kind::Symlink,
             _ => Kind::File,
         };
+        // What was asked for before something newer was known, such as what was stored meanwhile, is not what is
+        // promised.
+        let newest = self.status().map(|known| known.data_version);
+        let is_newest = newest == Some(status.data_version);
         let (mut size, mut mtime) = (status.length, status.client_mod_time);
         let mut ctime = status.server_mod_time;
         let mut mode = status.unix_mode_bits;
@@ -536,7 +540,11 @@ impl State {
             uid: local_owner(status.owner),
             gid: status.group.0.unsigned_abs(),
             data_version: status.data_version,
-            valid: self.valid(),
+            valid: if is_newest {
+                self.valid()
+            } else {
+                Duration::ZERO
+            },
         }
     }
 
@@ -578,6 +586,20 @@ mod tests {
     fn a_vnode_that_was_only_listed_takes_little() {
         // With the counts before it and the allocator's word it fills 144 octets.
         assert!(size_of::<Vnode>() <= 120, "{}", size_of::<Vnode>());
+    }
+
+    #[test]
+    fn attributes_from_before_what_is_promised_are_not_promised() {
+        let of_version = |version| FetchStatus {
+            data_version: DataVersion(version),
+            ..FetchStatus::default()
+        };
+        let mut state = State::default();
+        state.set_status(of_version(7));
+        state.promise = Promise::new(1, Instant::now() + Duration::from_secs(60));
+        let valid = |version| state.attr(Ino::ROOT, &of_version(version)).valid;
+        assert!(valid(6).is_zero());
+        assert!(!valid(7).is_zero());
     }
 
     #[test]
