@@ -96,6 +96,14 @@ impl Cache {
             Promise::new(server, until)
         });
         let mut state = vnode.lock();
+        if self.0.breaks.mark(fid) != mark
+            && let Some(known) = state.promised()
+            && known.data_version > status.data_version
+        {
+            // Somebody who asked later was answered first. If the kernel were told of this as of a change, it
+            // would not take what it is being told of the newer one.
+            return Ok(known);
+        }
         let changed = state
             .status()
             .is_some_and(|old| old.data_version != status.data_version);

@@ -5,14 +5,15 @@
 mod server;
 mod sites;
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use afar_cache::{Cache, Errno, Handle, Ino, OpenFlags, Who};
+use afar_cache::{Cache, Errno, Handle, Ino, Lock, LockKind, OpenFlags, Who};
 use afar_net::AbortCode;
 use afar_types::FileType;
 
-use server::{Phase, ROOT, Server, fid, start};
+use server::{Delay, Phase, ROOT, Server, fid, start};
 
 const WHO: Who = Who {
     uid: 0,
@@ -67,6 +68,46 @@ async fn a_promise_broken_on_its_way_counts_for_nothing() {
     let before = asked();
     fresh.getattr(WHO, ino).await.unwrap();
     assert_eq!(asked(), before);
+}
+
+/// A kernel takes no attributes that it asked for before it was told to drop some. So if it were told once
+/// more, a program that has just got a lock would be shown the length from before.
+#[tokio::test]
+async fn an_answer_that_was_overtaken_is_no_change() {
+    let (server, cache) = start(|state| {
+        state.directory(ROOT, &[("file".into(), 2)]);
+        state.file(fid(2), "old");
+    })
+    .await;
+    let handle = open(&cache, "file").await.unwrap();
+    let found = cache.lookup(WHO, Ino::ROOT, b"file").await.unwrap();
+    let peer = server.peer.lock().unwrap().unwrap();
+    server.tell(peer, Some(vec![fid(2)])).await;
+    let delay = Arc::new(Delay::default());
+    server.state.lock().unwrap().delayed = Some((fid(2), Arc::clone(&delay)));
+    let asking = {
+        let cache = cache.clone();
+        tokio::spawn(async move { cache.getattr(WHO, found.attr.ino).await })
+    };
+    delay.made.notified().await;
+    {
+        let mut state = server.state.lock().unwrap();
+        state.file(fid(2), "and newer");
+        state.vnodes.get_mut(&fid(2)).unwrap().0.data_version = 2.into();
+    }
+    server.tell(peer, Some(vec![fid(2)])).await;
+    let lock = Lock {
+        kind: LockKind::Write,
+        start: 0,
+        end: u64::MAX,
+        pid: 1,
+    };
+    cache.setlk(handle, 1, lock, false).await.unwrap();
+    let mut told = cache.invalidations();
+    delay.ended.notify_one();
+    let attr = asking.await.unwrap().unwrap();
+    assert_eq!(attr.size, 9, "what is known by now is the answer");
+    assert!(told.try_recv().is_err(), "the kernel was told before");
 }
 
 #[tokio::test]

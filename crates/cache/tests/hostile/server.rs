@@ -16,6 +16,7 @@ use afar_types::{
 };
 use afar_xdr::CharArray;
 use bytes::Bytes;
+use tokio::sync::Notify;
 
 pub(crate) const VOLUME: u32 = 10;
 pub(crate) const ROOT: Fid = Fid::root(VolumeId(VOLUME));
@@ -43,6 +44,8 @@ pub(crate) struct State {
     pub(crate) vnodes: BTreeMap<Fid, (FetchStatus, Bytes)>,
     /// Break the promise on this file before the answer that gives it leaves.
     pub(crate) break_first: Option<Fid>,
+    /// The next answer to a question for this file's status that waits on its way.
+    pub(crate) delayed: Option<(Fid, Arc<Delay>)>,
     /// Octets left out at the end of each fetch of a file.
     pub(crate) short: usize,
     /// Whether the volume is a read-only one, with sites at 127.0.0.1 and 127.0.0.2.
@@ -59,6 +62,15 @@ pub(crate) struct State {
     pub(crate) stored: Vec<(u64, Vec<u8>)>,
     /// Those of its caches.
     pub(crate) directories: Vec<tempfile::TempDir>,
+}
+
+/// An answer on its way.
+#[derive(Debug, Default)]
+pub(crate) struct Delay {
+    /// Told when the server has made it.
+    pub(crate) made: Notify,
+    /// Told when it may go on.
+    pub(crate) ended: Notify,
 }
 
 /// The server.
@@ -287,6 +299,14 @@ impl rxafs::Service for Server {
         self.statuses.fetch_add(1, Ordering::SeqCst);
         *self.peer.lock().unwrap() = Some(caller.peer);
         let (status, _) = self.vnode(request.fid)?;
+        let delayed = {
+            let mut state = self.state.lock().unwrap();
+            state.delayed.take_if(|(fid, _)| *fid == request.fid)
+        };
+        if let Some((_, delay)) = delayed {
+            delay.made.notify_one();
+            delay.ended.notified().await;
+        }
         let first = self.state.lock().unwrap().break_first;
         if first == Some(request.fid) {
             self.tell(caller.peer, Some(vec![request.fid])).await;
@@ -296,6 +316,24 @@ impl rxafs::Service for Server {
             callback: self.promise(),
             vol_sync: self.sync(),
         })
+    }
+
+    async fn set_lock(
+        &self,
+        _: &Caller,
+        _: rxafs::set_lock::Request,
+    ) -> Result<rxafs::set_lock::Reply, AbortCode> {
+        let vol_sync = self.sync();
+        Ok(rxafs::set_lock::Reply { vol_sync })
+    }
+
+    async fn release_lock(
+        &self,
+        _: &Caller,
+        _: rxafs::release_lock::Request,
+    ) -> Result<rxafs::release_lock::Reply, AbortCode> {
+        let vol_sync = self.sync();
+        Ok(rxafs::release_lock::Reply { vol_sync })
     }
 
     async fn inline_bulk_status(
