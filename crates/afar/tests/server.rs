@@ -272,7 +272,17 @@ fn a_configuration_is_explained_and_mistakes_are_refused() {
             &["-vhashsize", "40"],
             "6 to 28",
         ),
-        (&partition(Path::new("/proc/none")), &[], "/vicepa"),
+        // With nothing else to serve there is nothing to go on with.
+        (
+            &format!(
+                "roles = [\"file\", \"vol\"]\ndata = {:?}\n{}[location]\nservers = [\"127.83.0.4\"]\n\
+                 [protection]\nservers = [\"127.83.0.4\"]\n",
+                site.path("data"),
+                partition(&site.path("not/there"))
+            ),
+            &[],
+            "nor the one above it",
+        ),
     ] {
         let refused = serve(text, more);
         assert!(!refused.status.success());
@@ -301,7 +311,8 @@ fn old_options_are_answered_and_everybody_is_warned_of() {
         .args(["-p", "128", "-busyat", "600"]);
     let server = Server::start(command);
     server.until("-p 128: not needed");
-    server.until("taken as files.max_calls = 600");
+    // Never less than without a word.
+    server.until("-busyat 600: not taken; files.max_calls is 4096");
     server.until("insecure_noauth: everybody");
     server.until("there is no key of the cell");
     server.until("registered");
@@ -464,6 +475,82 @@ fn what_is_damaged_is_left_out_told_and_gone_back_from() {
     server.until("is up at");
     site.say(&["vos", "listvldb"]);
     site.say(&["pts", "examine", "ann"]);
+    server.stop();
+}
+
+#[test]
+fn a_partition_whose_disk_is_not_mounted_is_left_alone_and_told() {
+    let site = Site::new("127.83.0.44");
+    let (a, b) = (site.path("a"), site.path("b"));
+    let file = site.path("afar.toml");
+    let text = format!(
+        "cell = \"{CELL}\"\ndata = {data:?}\nlisten = \"{}\"\n[partition.a]\npath = {a:?}\n\
+         [partition.b]\npath = {b:?}\n[partition.c]\npath = {c:?}\n",
+        site.address,
+        data = site.path("data"),
+        c = site.path("not/there"),
+    );
+    std::fs::write(&file, text).unwrap();
+    let start = || {
+        let mut command = site.command();
+        command.arg("server").arg("--config").arg(&file);
+        Server::start(command)
+    };
+    let parts = || site.say(&["vos", "listpart", site.address]);
+    std::fs::create_dir_all(b.join("lost+found")).unwrap();
+    let server = start();
+    // A slip in a path stops nothing else, and makes nothing.
+    server.until("/vicepc is not served: there is no directory");
+    server.until("registered");
+    assert!(!site.path("not").exists());
+    site.say(&["vos", "create", site.address, "a", "user.ann"]);
+    site.say(&["vos", "create", site.address, "b", "user.bob"]);
+    server.stop();
+    let disk = site.path("disk");
+    std::fs::rename(&b, &disk).unwrap();
+    for is_there in [true, false] {
+        if is_there {
+            std::fs::create_dir(&b).unwrap();
+        }
+        let server = start();
+        let line = server.until("/vicepb is not served");
+        assert!(
+            line.contains("is empty, but was not before") && line.contains("afar store init"),
+            "{line}"
+        );
+        let line = server.until("1 volume of the VLDB");
+        assert!(
+            line.contains("/vicepb") && line.contains("user.bob"),
+            "{line}"
+        );
+        // The other partition and the databases are there, and nothing was made.
+        assert!(
+            site.say(&["vos", "listvol", site.address])
+                .contains("user.ann")
+        );
+        assert!(parts().contains("/vicepa") && !parts().contains("/vicepb"));
+        site.say(&["pts", "listentries"]);
+        server.stop();
+        if is_there {
+            assert!(std::fs::read_dir(&b).unwrap().next().is_none());
+            std::fs::remove_dir(&b).unwrap();
+        }
+    }
+    assert!(!b.exists());
+    std::fs::rename(&disk, &b).unwrap();
+    let server = start();
+    server.until("registered");
+    assert!(
+        site.say(&["vos", "listvol", site.address, "b"])
+            .contains("user.bob")
+    );
+    server.stop();
+    // A partition that is to be empty is one by the user's own word.
+    std::fs::remove_dir_all(&b).unwrap();
+    site.say(&["store", "init", b.to_str().unwrap()]);
+    let server = start();
+    server.until("registered");
+    assert!(parts().contains("/vicepb"));
     server.stop();
 }
 

@@ -67,7 +67,7 @@ const PLACES: [&[(char, PrAccess)]; 5] = [
 ];
 
 /// Access as `SOMar`, with a dash for what nobody may, or as an octal number.
-fn parse(text: &str) -> Result<PrAccess, String> {
+pub(crate) fn parse(text: &str) -> Result<PrAccess, String> {
     if text.contains(|letter: char| letter.is_digit(8)) {
         let number = u32::from_str_radix(text, 8).ok();
         let access = number.filter(|number| *number <= 0xff).map(PrAccess);

@@ -11,6 +11,7 @@ use afar_types::{CellName, PartitionId};
 use anyhow::{Context, bail, ensure};
 use serde::{Deserialize, Serialize};
 
+pub(crate) use databases::{LocationSection, ProtectionSection};
 pub(crate) use login::LoginSection;
 pub(crate) use security::{Minimum, SecuritySection};
 
@@ -83,10 +84,10 @@ pub(crate) struct Config {
     pub(crate) log: LogFilter,
     /// Whether everybody is an administrator.
     pub(crate) insecure_noauth: bool,
-    /// Location servers of a cell that has others.
-    pub(crate) location: Peers,
-    /// Protection servers of a cell that has others.
-    pub(crate) protection: Peers,
+    /// Volume locations: here, or at others.
+    pub(crate) location: LocationSection,
+    /// Users and groups: here, or at others.
+    pub(crate) protection: ProtectionSection,
     /// Where the databases are kept.
     pub(crate) database: Database,
     /// The file server.
@@ -121,7 +122,8 @@ macro_rules! with_default {
     };
 }
 
-// Behind the macro, which it uses.
+// Behind the macro, which they use.
+mod databases;
 mod login;
 
 with_default! {
@@ -163,14 +165,6 @@ with_default! {
 with_default! {
     /// Seconds a volume transaction may be idle.
     IdleSeconds(u32) = 600
-}
-
-/// Database servers that are not this one.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct Peers {
-    /// Their hosts.
-    pub(crate) servers: Vec<String>,
 }
 
 /// Where the databases are kept.
@@ -334,6 +328,7 @@ impl Config {
         );
         self.security.check()?;
         self.login.check()?;
+        self.protection.check()?;
         for (id, partition) in self.partitions()? {
             partition.options().with_context(|| format!("{id}"))?;
         }
@@ -367,23 +362,23 @@ impl Config {
         }
         within("net.memory", self.net.memory.0, 64 << 20, 1 << 40)?;
         within("net.idle_seconds", self.net.idle_seconds.0, 10, 86_400)?;
-        let elsewhere = |role, peers: &Peers, section| {
+        let elsewhere = |role, servers: &[String], section| {
             ensure!(
-                peers.servers.is_empty() || !self.has(role),
+                servers.is_empty() || !self.has(role),
                 "[{section}] servers names others, and this server has that role itself: take \
                  one of the two away"
             );
             Ok(())
         };
-        elsewhere(Role::Vl, &self.location, "location")?;
-        elsewhere(Role::Pt, &self.protection, "protection")?;
+        elsewhere(Role::Vl, &self.location.servers, "location")?;
+        elsewhere(Role::Pt, &self.protection.servers, "protection")?;
         if stores {
-            for (role, peers, section) in [
-                (Role::Vl, &self.location, "location"),
-                (Role::Pt, &self.protection, "protection"),
+            for (role, servers, section) in [
+                (Role::Vl, &self.location.servers, "location"),
+                (Role::Pt, &self.protection.servers, "protection"),
             ] {
                 ensure!(
-                    self.has(role) || !peers.servers.is_empty(),
+                    self.has(role) || !servers.is_empty(),
                     "a file server needs to know where the cell's {}s are: [{section}] \
                      servers = [\"HOST\"]",
                     role.program()

@@ -109,10 +109,40 @@ pub(crate) const KEYS: &[Key] = &[
          file server registers its addresses there.",
     ),
     key(
+        "location.restricted_query",
+        "true or false",
+        "Whether only administrators may list what is in the database of volume locations.",
+    ),
+    key(
         "protection.servers",
         "HOST or HOST:PORT, several",
         "Protection servers of the cell, afar's or OpenAFS's, if this server is none. The file \
          server asks them for users and groups.",
+    ),
+    key(
+        "protection.restricted",
+        "true or false",
+        "Whether only administrators may change users and groups. Else users may make groups of their own.",
+    ),
+    key(
+        "protection.restrict_anonymous",
+        "true or false",
+        "Whether callers who prove nothing may only ask which name has which number.",
+    ),
+    key(
+        "protection.group_depth",
+        "1 to 64",
+        "How many levels of groups in groups count.",
+    ),
+    key(
+        "protection.user_access",
+        "five letters as `pts examine` shows them, or an octal number",
+        "Who may see a user, if nothing else is set for that user.",
+    ),
+    key(
+        "protection.group_access",
+        "five letters as `pts examine` shows them, or an octal number",
+        "Who may see and change a group, if nothing else is set for that group.",
     ),
     key(
         "database.etcd",
@@ -266,8 +296,9 @@ pub(crate) const KEYS: &[Key] = &[
     key(
         "partition.X.path",
         "a directory",
-        "Where partition X (a to z, aa to iu) lies; clients call it /vicepX. It is made if it is \
-         missing or empty.",
+        "Where partition X (a to z, aa to iu) lies; clients call it /vicepX. The first time it is made, if \
+         it is missing or empty; later that is taken for a disk that is not mounted, and the \
+         partition is not served.",
     ),
     key(
         "partition.X.durability",

@@ -6,6 +6,7 @@
 //! - `peers`: the database servers that are asked
 //! - `login`: tokens for users without a KDC
 //! - `process`: starting and stopping the roles
+//! - `partitions`, `missing`: what is served of a server's partitions; what is lost for a time
 //! - `overseer`: what `bos status` is told
 //! - `up`, `found`: a first cell: its configuration; its root volumes and mount points
 
@@ -14,8 +15,10 @@ mod explain;
 mod found;
 mod identity;
 mod login;
+mod missing;
 mod old_options;
 mod overseer;
+mod partitions;
 mod peers;
 mod process;
 mod security;
@@ -83,8 +86,8 @@ pub(crate) struct ServerArgs {
     /// and end; the server must not run
     #[arg(long, value_name = "DATABASE", value_parser = ["vl", "pt"])]
     restore: Option<String>,
-    /// Options of OpenAFS's fileserver, such as `-p 128 -busyat 600`; each is answered with what
-    /// takes its place
+    /// Command lines of OpenAFS's servers, such as `-p 128 -busyat 600`, or with their programs as in
+    /// BosConfig: `vlserver -p 16`; each option is answered with what takes its place
     #[arg(
         trailing_var_arg = true,
         allow_hyphen_values = true,

@@ -1,242 +1,161 @@
-//! Options of OpenAFS's file server, for those who bring their command lines: each is understood,
-//! checked, and answered with what takes its place here.
+//! Command lines of OpenAFS's servers, for those who bring them: every option of its fileserver,
+//! vlserver, ptserver, volserver and salvager, and of their demand-attach kin, is understood, checked, and
+//! answered with what takes its place here.
+//!
+//! A number that OpenAFS needs to be told raises a limit here and never lowers one: what suits a pool of
+//! 128 threads would only slow this server down. An option that keeps somebody out is never passed over.
 
-use anyhow::{Context, bail};
+mod table;
+
+use anyhow::{Context, bail, ensure};
 
 use super::config::{Config, within};
+use table::{OPTIONS, PROGRAMS};
 
-/// What became of an option.
-enum Meaning {
-    /// It is this key now.
-    Key(&'static str, fn(&mut Config, u64) -> anyhow::Result<()>),
-    /// It needs no setting any more, for this reason.
-    Automatic(&'static str),
-}
-
-/// An option, and what it takes.
+/// An option of one or several programs.
 struct OldOption {
     name: &'static str,
+    /// Bits of [`PROGRAMS`].
+    of: u8,
     takes: Takes,
+    meaning: Meaning,
 }
 
 /// What an option takes.
+#[derive(Clone, Copy)]
 enum Takes {
+    Nothing,
     /// A number in these bounds.
-    Number(u64, u64, Meaning),
-    /// A word: it is this key now.
-    Word(&'static str, fn(&mut Config, &str)),
-    /// A word, and needs no setting any more, for this reason.
-    NeedlessWord(&'static str),
-    /// Nothing: it is this key now.
-    Nothing(&'static str, fn(&mut Config)),
+    Number(i64, i64),
+    /// One of these words.
+    OneOf(&'static [&'static str]),
+    /// Any word.
+    Word,
+    /// A number or nothing.
+    MaybeNumber,
+    /// Words, up to the next option.
+    Words,
 }
 
-const fn automatic(name: &'static str, least: u64, most: u64, why: &'static str) -> OldOption {
-    OldOption {
-        name,
-        takes: Takes::Number(least, most, Meaning::Automatic(why)),
-    }
+/// What became of an option.
+#[derive(Clone, Copy)]
+enum Meaning {
+    /// It sets something; this tells what, or that it stays.
+    Set(fn(&mut Config, &[String]) -> anyhow::Result<String>),
+    /// It is not needed any more, for this reason.
+    Needless(&'static str),
+    /// It has no effect; this is to be done or known instead.
+    Instead(&'static str),
+    /// A server that takes no notice of it would let through what it is to stop.
+    Refused(&'static str),
 }
-
-const fn number(
-    name: &'static str,
-    (least, most): (u64, u64),
-    key: &'static str,
-    set: fn(&mut Config, u64) -> anyhow::Result<()>,
-) -> OldOption {
-    OldOption {
-        name,
-        takes: Takes::Number(least, most, Meaning::Key(key, set)),
-    }
-}
-
-/// Why there is no file of its own for the audit.
-const AUDIT: &str = "who did what is in the log, as its part audit: `afar config explain log`";
-
-/// The largest number OpenAFS reads.
-const INT_MAX: u64 = i32::MAX as u64;
-
-const OPTIONS: &[OldOption] = &[
-    automatic(
-        "-p",
-        6,
-        16_384,
-        "a call is a task, not a thread; calls at a time are bounded by files.max_calls",
-    ),
-    number(
-        "-busyat",
-        (10, 1 << 20),
-        "files.max_calls",
-        |config, value| {
-            config.files.max_calls.0 = u32::try_from(value)?;
-            Ok(())
-        },
-    ),
-    number(
-        "-cb",
-        (10_000, INT_MAX),
-        "files.max_callbacks",
-        |config, value| {
-            config.files.max_callbacks.0 = value;
-            Ok(())
-        },
-    ),
-    number(
-        "-udpsize",
-        (65_536, 1 << 30),
-        "net.receive_buffer",
-        |config, value| {
-            config.net.receive_buffer.0 = u32::try_from(value)?;
-            Ok(())
-        },
-    ),
-    OldOption {
-        name: "-realm",
-        takes: Takes::Word("security.realms", |config, realm| {
-            config.security.realms.push(realm.to_owned());
-        }),
-    },
-    OldOption {
-        name: "-allow-dotted-principals",
-        takes: Takes::Nothing("security.allow_dotted_principals", |config| {
-            config.security.allow_dotted_principals = true;
-        }),
-    },
-    OldOption {
-        name: "-auditlog",
-        takes: Takes::NeedlessWord(AUDIT),
-    },
-    OldOption {
-        name: "-audit-interface",
-        takes: Takes::NeedlessWord(AUDIT),
-    },
-    automatic(
-        "-rxpck",
-        0,
-        INT_MAX,
-        "packets are not taken from a pool of fixed size",
-    ),
-    automatic(
-        "-s",
-        0,
-        INT_MAX,
-        "vnodes are read from the system's page cache, which grows and shrinks by itself",
-    ),
-    automatic(
-        "-l",
-        0,
-        INT_MAX,
-        "vnodes are read from the system's page cache, which grows and shrinks by itself",
-    ),
-    automatic(
-        "-b",
-        0,
-        INT_MAX,
-        "directory pages are read from the system's page cache",
-    ),
-    automatic(
-        "-vc",
-        0,
-        INT_MAX,
-        "a volume costs memory only while it is in use",
-    ),
-    automatic(
-        "-sendsize",
-        16_384,
-        INT_MAX,
-        "data is read in pieces that fit the call's window",
-    ),
-    automatic(
-        "-vhashsize",
-        6,
-        28,
-        "volumes are found through an index on disk; no table has a size to choose",
-    ),
-];
 
 /// Takes old options off a command line into the configuration. Returns a remark for each.
+///
+/// A word that names a program, as in a line of BosConfig, says whose the options after it are; without
+/// one they are the file server's first.
 pub(crate) fn apply(options: &[String], config: &mut Config) -> anyhow::Result<Vec<String>> {
     let mut remarks = Vec::new();
-    let mut rest = options.iter();
-    while let Some(name) = rest.next() {
-        let Some(option) = OPTIONS.iter().find(|option| option.name == name) else {
-            let known: Vec<_> = OPTIONS.iter().map(|option| option.name).collect();
-            bail!(
-                "{name}: of the options of OpenAFS's fileserver these are understood: {}; `afar \
-                 config explain` tells what else can be set",
-                known.join(" ")
-            );
-        };
-        let mut word = |takes: &str| rest.next().with_context(|| format!("{name} takes {takes}"));
-        remarks.push(match &option.takes {
-            Takes::Number(least, most, meaning) => {
-                let text = word("a number")?;
-                let value: u64 = text
-                    .parse()
-                    .with_context(|| format!("{name} {text}: not a number"))?;
-                within(name, value, *least, *most)?;
-                match meaning {
-                    Meaning::Key(key, set) => {
-                        set(config, value)?;
-                        format!("{name} {value}: taken as {key} = {value}")
-                    }
-                    Meaning::Automatic(why) => format!("{name} {value}: not needed; {why}"),
-                }
+    let mut program = table::FILE;
+    let mut rest = options;
+    while let [name, more @ ..] = rest {
+        rest = more;
+        if let Some(named) = program_of(name) {
+            program = named;
+            continue;
+        }
+        let option = find(name, program)?;
+        let (values, more) = option.values(more)?;
+        rest = more;
+        let shown = [std::slice::from_ref(name), values].concat().join(" ");
+        remarks.push(match option.meaning {
+            Meaning::Set(set) => {
+                let what = set(config, values).with_context(|| shown.clone())?;
+                format!("{shown}: {what}")
             }
-            Takes::Word(key, set) => {
-                let text = word("a word")?;
-                set(config, text);
-                format!("{name} {text}: taken as {key} = {text:?}")
-            }
-            Takes::NeedlessWord(why) => {
-                let text = word("a word")?;
-                format!("{name} {text}: not needed; {why}")
-            }
-            Takes::Nothing(key, set) => {
-                set(config);
-                format!("{name}: taken as {key} = true")
-            }
+            Meaning::Needless(why) => format!("{shown}: not needed; {why}"),
+            Meaning::Instead(what) => format!("{shown}: not taken; {what}"),
+            Meaning::Refused(what) => bail!("{shown}: {what}"),
         });
     }
     Ok(remarks)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// The program that a word names, by itself or with a path.
+fn program_of(word: &str) -> Option<u8> {
+    let name = word.rsplit('/').next().unwrap_or(word);
+    let found = PROGRAMS.iter().find(|(known, _)| *known == name);
+    found.map(|(_, bit)| *bit)
+}
 
-    fn words(text: &str) -> Vec<String> {
-        text.split_whitespace().map(str::to_owned).collect()
+/// The option of this name: of the program, else of any; as in OpenAFS the beginning of a name is enough
+/// where it is the only one.
+fn find(name: &str, program: u8) -> anyhow::Result<&'static OldOption> {
+    let of_program = |option: &&OldOption| option.of & program != 0;
+    let exact = |option: &&OldOption| option.name == name;
+    let mut own = OPTIONS.iter().filter(of_program);
+    if let Some(option) = own.find(exact).or_else(|| OPTIONS.iter().find(exact)) {
+        return Ok(option);
     }
-
-    #[test]
-    fn a_command_line_of_a_large_site_is_understood() {
-        let mut config = Config::default();
-        let line = "-p 128 -busyat 600 -rxpck 400 -s 1200 -l 1200 -cb 65535 -b 240 -vc 1200 \
-                    -sendsize 4000000 -udpsize 4000000 -vhashsize 11 -realm OTHER.ORG \
-                    -allow-dotted-principals -auditlog /var/log/openafs/FileAuditLog";
-        let remarks = apply(&words(line), &mut config).unwrap();
-        assert_eq!(remarks.len(), 14);
-        assert_eq!(config.security.realms, ["OTHER.ORG"]);
-        assert!(config.security.allow_dotted_principals);
-        assert_eq!(config.files.max_calls.0, 600);
-        assert_eq!(config.files.max_callbacks.0, 65_535);
-        assert_eq!(config.net.receive_buffer.0, 4_000_000);
+    let own = OPTIONS.iter().filter(of_program);
+    let mut begin = own.filter(|option| name.len() > 1 && option.name.starts_with(name));
+    match (begin.next(), begin.next()) {
+        (Some(option), None) => Ok(option),
+        (Some(one), Some(other)) => {
+            bail!("{name}: is it {} or {}? Write it out", one.name, other.name)
+        }
+        _ => bail!(
+            "{name}: no option of OpenAFS's fileserver, vlserver, ptserver, volserver or salvager; \
+             `afar config explain` tells what can be set in the configuration"
+        ),
     }
+}
 
-    #[test]
-    fn what_is_out_of_range_is_refused_with_the_range() {
-        for (line, says) in [
-            ("-vhashsize 30", "6 to 28"),
-            ("-p 5", "6 to 16384"),
-            ("-cb 64", "10000 to"),
-            ("-busyat x", "not a number"),
-            ("-busyat", "takes a number"),
-            ("-realm", "takes a word"),
-            ("-jumbo", "are understood"),
-        ] {
-            let error = apply(&words(line), &mut Config::default()).unwrap_err();
-            assert!(format!("{error:#}").contains(says), "{line}: {error:#}");
+impl OldOption {
+    /// Takes what belongs to the option, and returns the rest.
+    fn values<'w>(&self, rest: &'w [String]) -> anyhow::Result<(&'w [String], &'w [String])> {
+        let name = self.name;
+        let one = |what: &str| {
+            let first = rest.split_at_checked(1);
+            first.with_context(|| format!("{name} takes {what}"))
+        };
+        let is_value = |word: &&String| !word.starts_with('-') && program_of(word).is_none();
+        match self.takes {
+            Takes::Nothing => Ok((&[], rest)),
+            Takes::Number(least, most) => {
+                let (value, rest) = one("a number")?;
+                check_number(name, value, least, most)?;
+                Ok((value, rest))
+            }
+            Takes::OneOf(known) => {
+                let what = format!("one of {}", known.join(", "));
+                let (value, rest) = one(&what)?;
+                let is_known = value.iter().all(|word| known.contains(&word.as_str()));
+                ensure!(is_known, "{name} {}: it takes {what}", value.concat());
+                Ok((value, rest))
+            }
+            Takes::Word => one("a word"),
+            Takes::MaybeNumber => {
+                let number = rest.first().is_some_and(|word| word.parse::<u32>().is_ok());
+                Ok(rest.split_at(usize::from(number)))
+            }
+            Takes::Words => {
+                let count = rest.iter().take_while(is_value).count();
+                ensure!(count > 0, "{name} takes a word, or several");
+                Ok(rest.split_at(count))
+            }
         }
     }
 }
+
+/// Refuses what is no number, or out of range.
+fn check_number(name: &str, value: &[String], least: i64, most: i64) -> anyhow::Result<()> {
+    let text = value.concat();
+    let number: i64 = text
+        .parse()
+        .with_context(|| format!("{name} {text}: not a number"))?;
+    within(name, number, least, most)
+}
+
+#[cfg(test)]
+mod tests;

@@ -9,7 +9,7 @@ use afar_rpc::{pr, vl};
 use afar_security::Level;
 use anyhow::Context;
 
-use super::config::{self, Role};
+use super::config::Role;
 use super::security::Security;
 use crate::resolve;
 
@@ -40,12 +40,12 @@ impl Peers {
     /// Those that the configuration names.
     pub(super) async fn elsewhere(
         role: Role,
-        peers: &config::Peers,
+        servers: &[String],
         endpoint: &Endpoint,
         security: &Arc<Security>,
     ) -> anyhow::Result<Self> {
         let mut addresses = Vec::new();
-        for server in &peers.servers {
+        for server in servers {
             let found = resolve::addresses(server, role.port())
                 .await
                 .with_context(|| format!("cannot find the {} {server}", role.program()))?;

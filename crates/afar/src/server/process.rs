@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use afar_dbserver::kv::{Database, DbError, Options};
-use afar_dbserver::pr::{PrError, ProtectionConfig, ProtectionServer};
-use afar_dbserver::vl::{LocationConfig, LocationServer};
+use afar_dbserver::pr::{PrError, ProtectionServer};
+use afar_dbserver::vl::LocationServer;
 use afar_dbserver::vote::VoteServer;
 use afar_fileserver::hosts::{Hosts, HostsConfig};
 use afar_fileserver::protection::Protection;
@@ -30,7 +30,9 @@ use super::config::{self, Config, Role};
 use super::found::found;
 use super::identity;
 use super::login::Login;
+use super::missing;
 use super::overseer::Overseer;
+use super::partitions::{self, Partitions};
 use super::peers::Peers;
 use super::security::{self, Security};
 use super::sockets::{Opener, RunDir, Sockets, addresses, own_addresses};
@@ -40,9 +42,14 @@ use crate::{output, private};
 /// Where hosts and promises are kept between a stop and the next start.
 const CALLBACKS: &str = "callbacks";
 /// What is in the data directory.
-const DATA: [&str; 5] = ["vl", "pt", "uuid", "KeyFileExt", CALLBACKS];
-/// What is in a partition's directory.
-const PARTITION: [&str; 4] = ["format", "lock", "meta", "seg"];
+const DATA: [&str; 6] = [
+    "vl",
+    "pt",
+    "uuid",
+    "KeyFileExt",
+    CALLBACKS,
+    partitions::NOTE,
+];
 /// How long running calls have when the server stops.
 const STOP_LIMIT: Duration = Duration::from_secs(10);
 
@@ -115,14 +122,14 @@ impl Process {
             client_endpoint(&config)?
         };
         let listen = listen(&config, &addresses);
-        let peers = async |role, elsewhere: &config::Peers| {
+        let peers = async |role, elsewhere: &[String]| {
             if config.has(role) {
                 return Ok(Peers::here(SocketAddr::new(listen, role.port()), &home));
             }
             Peers::elsewhere(role, elsewhere, &client, &security).await
         };
-        let location = peers(Role::Vl, &config.location).await?;
-        let protection = peers(Role::Pt, &config.protection).await?;
+        let location = peers(Role::Vl, &config.location.servers).await?;
+        let protection = peers(Role::Pt, &config.protection.servers).await?;
         let mut process = Self {
             addresses,
             location,
@@ -183,7 +190,7 @@ impl Process {
         };
         let database = self.database(data, "vl")?;
         self.serve_votes(Role::Vl, sockets, &database);
-        let server = LocationServer::open(database, LocationConfig::default())?;
+        let server = LocationServer::open(database, self.config.location.serving())?;
         let server = Arc::new(server);
         sockets.serve(
             Service::new(vl::SERVICE, vl::NAME),
@@ -201,10 +208,7 @@ impl Process {
         self.serve_votes(Role::Pt, sockets, &database);
         let mut local_realms = self.config.security.realms.clone();
         local_realms.push(self.cell.to_string());
-        let config = ProtectionConfig {
-            local_realms,
-            ..ProtectionConfig::default()
-        };
+        let config = self.config.protection.serving(local_realms)?;
         let server = Arc::new(ProtectionServer::open(database, config).await?);
         sockets.serve(
             Service::new(pr::SERVICE, pr::NAME),
@@ -364,38 +368,26 @@ impl Process {
             .idle_limit(Duration::from_secs(idle.into()))
     }
 
-    /// Opens the partitions that are not damaged.
+    /// Opens the partitions that can be served, tells of the others, and goes on with the databases in any
+    /// case.
     fn open_partitions(&mut self) -> anyhow::Result<Vec<(PartitionId, Arc<Partition>)>> {
-        let mut opened = Vec::new();
-        let mut first = None;
-        for (id, partition) in self.config.partitions()? {
-            let (path, options) = (&partition.path, partition.options()?);
-            std::fs::create_dir_all(path)
-                .and_then(|()| private::mend(path, &PARTITION))
-                .with_context(|| format!("cannot use {} for {id}", path.display()))?;
-            let is_new = std::fs::read_dir(path)?.next().is_none();
-            let partition = if is_new {
-                Partition::init(path, &options)
-            } else {
-                Partition::open(path, &options)
-            };
-            match partition {
-                Ok(partition) => opened.push((id, Arc::new(partition))),
-                Err(error) => {
-                    tracing::error!("{id} is not served: {error}");
-                    self.refused.push(id.to_string());
-                    first = first.or(Some((id, error)));
-                }
-            }
+        let Partitions { open, refused } = partitions::open(&self.config)?;
+        for (id, error) in &refused {
+            tracing::error!("{id} is not served: {error:#}");
+            self.refused.push(id.to_string());
         }
-        match first {
+        if let Some(&address) = self.addresses.first() {
+            let peers = self.location.clone();
+            let refused = refused.iter().map(|(id, _)| *id).collect();
+            self.background
+                .spawn(missing::tell(move || peers.location(), address, refused));
+        }
+        match refused.into_iter().next() {
             // There is nothing to go on with.
-            Some((id, error))
-                if opened.is_empty() && self.config.roles.0.iter().all(is_of_files) =>
-            {
+            Some((id, error)) if open.is_empty() && self.config.roles.0.iter().all(is_of_files) => {
                 Err(error).with_context(|| format!("{id}"))
             }
-            _ => Ok(opened),
+            _ => Ok(open),
         }
     }
 

@@ -1,0 +1,82 @@
+//! The sections `[location]` and `[protection]`: database servers that are elsewhere, and what this one's
+//! answer to whom.
+
+use afar_dbserver::pr::ProtectionConfig;
+use afar_dbserver::vl::LocationConfig;
+use serde::{Deserialize, Serialize};
+
+use super::within;
+use crate::pts;
+
+/// Volume locations.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct LocationSection {
+    /// Hosts of a cell that has others.
+    pub(crate) servers: Vec<String>,
+    /// Whether only administrators may list volumes.
+    pub(crate) restricted_query: bool,
+}
+
+impl LocationSection {
+    /// What the location server is told.
+    pub(crate) fn serving(&self) -> LocationConfig {
+        let mut config = LocationConfig::default();
+        config.restricted_query = self.restricted_query;
+        config
+    }
+}
+
+/// Users and groups.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ProtectionSection {
+    /// Hosts of a cell that has others.
+    pub(crate) servers: Vec<String>,
+    /// Whether only administrators may change anything.
+    pub(crate) restricted: bool,
+    /// Whether anonymous callers may look up names only.
+    pub(crate) restrict_anonymous: bool,
+    /// Levels of groups in groups that count.
+    pub(crate) group_depth: GroupDepth,
+    /// Who may see and change a user that says nothing of it.
+    pub(crate) user_access: UserAccess,
+    /// The same of a group.
+    pub(crate) group_access: GroupAccess,
+}
+
+with_default! {
+    /// Levels of groups in groups.
+    GroupDepth(u32) = 5
+}
+with_default! {
+    /// Access to users, as `pts` shows it.
+    UserAccess(String) = "S----".to_owned()
+}
+with_default! {
+    /// Access to groups, as `pts` shows it.
+    GroupAccess(String) = "S-M--".to_owned()
+}
+
+impl ProtectionSection {
+    /// What the protection server is told.
+    pub(crate) fn serving(&self, local_realms: Vec<String>) -> anyhow::Result<ProtectionConfig> {
+        let access = |key: &str, text: &str| {
+            pts::parse_access(text).map_err(|why| anyhow::anyhow!("protection.{key}: {why}"))
+        };
+        Ok(ProtectionConfig {
+            local_realms,
+            restricted: self.restricted,
+            restrict_anonymous: self.restrict_anonymous,
+            supergroup_depth: self.group_depth.0,
+            user_access: access("user_access", &self.user_access.0)?,
+            group_access: access("group_access", &self.group_access.0)?,
+        })
+    }
+
+    /// Whether what is written makes sense.
+    pub(super) fn check(&self) -> anyhow::Result<()> {
+        within("protection.group_depth", self.group_depth.0, 1, 64)?;
+        self.serving(Vec::new()).map(|_| ())
+    }
+}
