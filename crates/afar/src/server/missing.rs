@@ -108,7 +108,7 @@ async fn list(
             .list_attributes_n2(place, VolumeName::default(), from)
             .await?;
         for entry in part.entries.iter() {
-            volumes.add(&entry.name);
+            volumes.add(entry.name);
         }
         from = part.next_index;
         if from == -1 {
