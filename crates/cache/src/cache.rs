@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 use afar_cell::Client;
 use afar_types::{CellName, UnixTime, VolumeId};
 use tokio::sync::{Semaphore, broadcast};
+use tokio::task::JoinHandle;
 
 use crate::breaks::Breaks;
 use crate::config::{CacheConfig, Root};
@@ -138,9 +139,16 @@ impl Cache {
         Ok(cache)
     }
 
-    /// Stores what is not stored yet and gives all promises back. What cannot be stored, or is not
+    /// Whether a server is waited for that does not answer.
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        self.0.client.waiting().is_some()
+    }
+
+    /// Stores what is not stored yet and gives all promises back. Servers that do not answer are not waited for. What cannot be stored, or is not
     /// when this is given up, is stored by the next who opens the cache in this directory.
     pub async fn close(&self) {
+        self.0.client.hurry();
         let dirty = self.0.all_dirty();
         for vnode in &dirty {
             self.keep(vnode).await;
@@ -235,19 +243,29 @@ async fn open_storage(config: &CacheConfig) -> Result<Arc<dyn Storage>, CacheErr
     Ok(Arc::new(opened?))
 }
 
-/// Tries again to store what failed, as long as there is a cache.
+/// Tries again to store what failed, as long as there is a cache. A server may be waited for as long as it takes, so
+/// what is for others does not wait for that.
 async fn store_again(cache: Weak<Inner>) {
+    let mut recovering = tokio::spawn(async {});
+    let mut storing: BTreeMap<FileKey, JoinHandle<()>> = BTreeMap::new();
     loop {
         tokio::time::sleep(STORE_AGAIN).await;
         let Some(inner) = cache.upgrade() else {
             return;
         };
         let cache = Cache(inner);
-        cache.recover().await;
+        if recovering.is_finished() {
+            let cache = cache.clone();
+            recovering = tokio::spawn(async move { cache.recover().await });
+        }
+        storing.retain(|_, task| !task.is_finished());
         for vnode in cache.0.all_dirty() {
             let closed = vnode.lock().rare.writers == 0;
-            if closed {
-                cache.try_store(&vnode).await;
+            let key = vnode.key();
+            if closed && storing.len() < BEHIND && !storing.contains_key(&key) {
+                let cache = cache.clone();
+                let task = tokio::spawn(async move { cache.try_store(&vnode).await });
+                storing.insert(key, task);
             }
         }
     }

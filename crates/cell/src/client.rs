@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use afar_net::Endpoint;
 use afar_types::{CellName, VolumeId};
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, watch};
 use tokio::task::JoinSet;
 
 use crate::callback::CallbackService;
@@ -19,9 +19,10 @@ use crate::dns::{self, DnsError};
 use crate::error::{DnsErrorOrOff, Error};
 use crate::mountpoint::Wanted;
 use crate::nearby::Nearby;
+use crate::patience::Patience;
 use crate::preferences::{Preferences, ServerKind};
 use crate::server::{FileServer, Host, Hosts};
-use crate::vldb::{Cell, Effort, file_server};
+use crate::vldb::{Cell, file_server};
 use crate::volume::Volume;
 
 /// A client of all cells: what it learns of cells, volumes and servers is kept for its life. Cheap
@@ -59,6 +60,8 @@ struct Inner {
     servers: Mutex<Servers>,
     /// The other users there were and still may be.
     others: Mutex<Vec<Weak<Identity>>>,
+    /// Whether nobody waits any more for servers that do not answer.
+    hurried: watch::Sender<bool>,
 }
 
 impl Client {
@@ -93,6 +96,7 @@ impl Client {
             volumes: Mutex::default(),
             servers: Mutex::default(),
             others: Mutex::default(),
+            hurried: watch::Sender::new(false),
         });
         Ok(Self {
             inner,
@@ -174,6 +178,26 @@ impl Client {
         &self.inner.config
     }
 
+    /// From now on nobody waits for servers that do not answer, as it ends.
+    pub fn hurry(&self) {
+        self.inner.hurried.send_replace(true);
+    }
+
+    /// Returns when nobody waits any more.
+    pub(crate) async fn hurried(&self) {
+        let mut hurried = self.inner.hurried.subscribe();
+        // It is not dropped before the client.
+        let _hurried = hurried.wait_for(|hurried| *hurried).await;
+    }
+
+    /// How long a request waits for servers that do not answer.
+    pub(crate) fn patience(&self) -> Patience {
+        match *self.inner.hurried.borrow() {
+            true => Patience::NONE,
+            false => self.config().patience,
+        }
+    }
+
     /// Its endpoint.
     #[must_use]
     pub fn endpoint(&self) -> &Endpoint {
@@ -201,6 +225,22 @@ impl Client {
         let listed = database.iter().flat_map(|database| &database.cells);
         let listed = listed.filter(|cell| own.iter().all(|known| known.name != cell.name));
         own.iter().chain(listed).cloned().collect()
+    }
+
+    /// Whether this is one of [`cells`](Self::cells).
+    #[must_use]
+    pub fn lists(&self, name: &CellName) -> bool {
+        let own = &self.config().cells;
+        let is_own = own.iter().any(|cell| cell.name == *name);
+        is_own || (self.database()).is_some_and(|database| database.find(name).is_some())
+    }
+
+    /// Whether a location server of this cell has ever answered.
+    #[must_use]
+    pub fn has_reached(&self, name: &CellName) -> bool {
+        let cells = lock(&self.inner.cells);
+        let cell = cells.get(name).and_then(|slot| slot.get());
+        cell.is_some_and(|cell| cell.is_met())
     }
 
     /// The cell of this name: its servers from the configuration, the CellServDB or DNS. After
@@ -243,7 +283,7 @@ impl Client {
     }
 
     /// Looks which servers a cell has. Says whether they are others than before.
-    async fn has_moved(&self, cell: &Cell) -> bool {
+    pub(crate) async fn has_moved(&self, cell: &Cell) -> bool {
         match self.vl_servers(cell.name()).await {
             Ok(servers) => cell.set_servers(&servers),
             Err(error) => {
@@ -309,12 +349,7 @@ impl Client {
         name: &str,
         wanted: Wanted,
     ) -> Result<Arc<Volume>, Error> {
-        let found = match cell.find(name, wanted, Effort::Quick).await {
-            Err(Error::VlUnreachable { .. }) if self.has_moved(cell).await => {
-                cell.find(name, wanted, Effort::Quick).await?
-            }
-            found => found?,
-        };
+        let found = self.find(cell, name, wanted).await?;
         let key = (cell.name().clone(), found.id);
         let sites = found.addresses.iter();
         let sites: Vec<_> = sites.map(|&address| self.server(cell, address)).collect();
@@ -420,7 +455,7 @@ impl Client {
     }
 
     /// The cells that were asked for anything.
-    fn known_cells(&self) -> Vec<Arc<Cell>> {
+    pub(crate) fn known_cells(&self) -> Vec<Arc<Cell>> {
         let cells = lock(&self.inner.cells);
         let known = cells.values().filter_map(|slot| slot.get());
         known.cloned().collect()
@@ -447,12 +482,18 @@ impl Client {
     /// The file servers that answered a call; one that several users asked is there for each.
     #[must_use]
     pub fn servers(&self) -> Vec<Arc<FileServer>> {
+        let mut all = self.all_servers();
+        all.retain(|server| server.is_known());
+        all
+    }
+
+    /// The file servers that were to be asked by anybody.
+    pub(crate) fn all_servers(&self) -> Vec<Arc<FileServer>> {
         let mut all: Vec<_> = lock(&self.inner.servers).values().cloned().collect();
         let others: Vec<_> = lock(&self.inner.others).clone();
         for other in others.iter().filter_map(Weak::upgrade) {
             all.extend(lock(&other.servers).values().cloned());
         }
-        all.retain(|server| server.is_known());
         all
     }
 

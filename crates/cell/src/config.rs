@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::cellservdb::CellEntry;
 use crate::credentials::Credentials;
+use crate::patience::Patience;
 use crate::preferences::ServerKind;
 use crate::sysname::default_sysnames;
 
@@ -46,10 +47,12 @@ pub struct Config {
     pub fresh: Duration,
     /// How long a busy server or volume is asked again before that is an error.
     pub busy_limit: Duration,
+    /// How long a request waits for servers that do not answer before that is an error.
+    pub patience: Patience,
 }
 
 impl Default for Config {
-    /// CellServDB and DNS, anonymous, port 7000, a minute of patience with busy servers.
+    /// CellServDB and DNS, anonymous, port 7000, a minute of patience with busy servers, none with silent ones.
     fn default() -> Self {
         Self {
             cellservdb: None,
@@ -66,6 +69,7 @@ impl Default for Config {
             ranks: Vec::new(),
             fresh: Duration::from_secs(600),
             busy_limit: Duration::from_secs(60),
+            patience: Patience::NONE,
         }
     }
 }

@@ -9,7 +9,7 @@
 //!   `preferences`: which are asked first
 //! - [`Credentials`]: who the client is to servers
 //! - `callback`: what servers ask back
-//! - [`Moves`]: this machine at another address
+//! - [`Moves`]: this machine at another address; [`Patience`]: servers that do not answer
 //! - [`Place`], [`Node`] (`path`): mount points, symlinks, `@sys`
 //! - `fetch`: a file in pieces, by many calls at a time
 //! - `store`: a file's data the other way
@@ -30,15 +30,18 @@ mod entry;
 mod error;
 mod fetch;
 mod files;
+mod lately;
 mod lock;
 mod mountpoint;
 mod moves;
 mod nearby;
 mod path;
+mod patience;
 mod preferences;
 mod promise;
 mod quota;
 mod server;
+mod silence;
 mod store;
 mod sysname;
 mod vldb;
@@ -61,6 +64,7 @@ pub use mountpoint::{MountPoint, MountPointError, Wanted};
 pub use moves::Moves;
 pub use nearby::{Nearby, NearbyFile, Waiting};
 pub use path::{LastLink, Node, Place};
+pub use patience::Patience;
 pub use preferences::{ServerKind, parse_rank};
 pub use promise::Promised;
 pub use quota::VolumeStatus;

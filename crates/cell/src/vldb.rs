@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use tokio::time::Instant;
 
 use crate::credentials::{Access, Secured, connect, is_refusal};
 use crate::error::Error;
+use crate::lately::Lately;
 use crate::mountpoint::{Wanted, split_suffix};
 use crate::preferences::{Distance, Preferences, ServerKind, in_order};
 
@@ -25,7 +27,7 @@ const HEDGE: Duration = Duration::from_secs(2);
 /// How long servers get to show how far away they are.
 const PROBE: Duration = Duration::from_secs(3);
 /// For so long addresses of a server that were asked for are not asked for again.
-const ADDRESSES_FRESH: Duration = Duration::from_secs(30);
+const ADDRESSES_FRESH: Duration = Duration::from_secs(3);
 /// VL codes for a name that cannot be a volume's, or an id without an entry.
 const VL_BADNAME: i32 = 363_527;
 
@@ -42,6 +44,10 @@ pub struct Cell {
     entries: Mutex<BTreeMap<String, Known<Arc<VldbEntry>>>>,
     addresses: Mutex<BTreeMap<AfsUuid, Known<Vec<Ipv4Addr>>>>,
     fresh: Duration,
+    /// Whether any of its servers ever answered.
+    met: AtomicBool,
+    /// Since when somebody waits for one of them to answer again.
+    awaited: Lately,
 }
 
 /// What a server said, and when.
@@ -101,6 +107,8 @@ impl Cell {
             entries: Mutex::default(),
             addresses: Mutex::default(),
             fresh,
+            met: AtomicBool::new(false),
+            awaited: Lately::default(),
         }
     }
 
@@ -225,6 +233,35 @@ impl Cell {
                 let mut link = server.link.lock().unwrap_or_else(PoisonError::into_inner);
                 *link = Link::new(&self.endpoint, server.address, link.secured.clone());
             }
+        }
+    }
+
+    /// Whether any of its servers ever answered.
+    pub(crate) fn is_met(&self) -> bool {
+        self.met.load(Ordering::Relaxed)
+    }
+
+    /// Says that somebody waits for its servers, unless that was said.
+    pub(crate) fn awaited(&self) {
+        if self.awaited.note_first() {
+            let cell = &self.name;
+            tracing::warn!("cell {cell}: no volume location server answers, waiting");
+        }
+    }
+
+    /// For how long somebody has waited for them to answer.
+    pub(crate) fn awaited_for(&self) -> Option<Duration> {
+        self.awaited.time()
+    }
+
+    /// One of them has answered.
+    fn answered(&self) {
+        self.met.store(true, Ordering::Relaxed);
+        if let Some(time) = self.awaited.take() {
+            let (cell, seconds) = (&self.name, time.as_secs());
+            tracing::warn!(
+                "cell {cell}: a volume location server answers again, after {seconds} s"
+            );
         }
     }
 
@@ -490,6 +527,7 @@ impl Cell {
                 };
                 match joined {
                     (index, Ok(reply)) => {
+                        self.answered();
                         self.prefer(&servers[index]);
                         return Ok(reply);
                     }
@@ -504,6 +542,7 @@ impl Cell {
                     }
                     (index, Err(error)) => match vl_verdict(&error) {
                         VlVerdict::Final => {
+                            self.answered();
                             self.prefer(&servers[index]);
                             return Err(error);
                         }

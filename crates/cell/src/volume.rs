@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
+use afar_net::AbortCode;
 use afar_rpc::{RpcError, rxafs};
 use afar_types::error::RXKADEXPIRED;
 use afar_types::{CellName, Fid, VolumeId, VolumeType};
@@ -53,6 +54,10 @@ pub struct Volume {
     ranked: AsyncMutex<Ranked>,
     /// Whether it is to be looked up again in any case.
     check: AtomicBool,
+    /// Whether a server of it ever answered.
+    met: AtomicBool,
+    /// When it was looked where it is, as its servers did not answer.
+    looked: AsyncMutex<Option<Instant>>,
     directories: Mutex<BTreeMap<Fid, Bytes>>,
 }
 
@@ -122,6 +127,8 @@ impl Volume {
             sites: RwLock::new(sites),
             ranked: AsyncMutex::default(),
             check: AtomicBool::new(false),
+            met: AtomicBool::new(false),
+            looked: AsyncMutex::default(),
             directories: Mutex::default(),
         }
     }
@@ -207,6 +214,22 @@ impl Volume {
         self.check.store(true, Ordering::Release);
     }
 
+    /// Whether a server of it ever answered.
+    pub(crate) fn is_met(&self) -> bool {
+        self.met.load(Ordering::Relaxed)
+    }
+
+    /// Whether none of its servers answered when it was asked last.
+    fn is_down(&self) -> bool {
+        let sites = self.sites.read().unwrap_or_else(PoisonError::into_inner);
+        sites.iter().all(|site| site.is_down())
+    }
+
+    /// When it was looked where it is, as its servers did not answer.
+    pub(crate) fn looked(&self) -> &AsyncMutex<Option<Instant>> {
+        &self.looked
+    }
+
     /// Has this site asked first from now on.
     fn prefer(&self, server: &Arc<FileServer>) {
         let mut sites = self.sites.write().unwrap_or_else(PoisonError::into_inner);
@@ -282,16 +305,26 @@ impl Client {
         // The limit is one for all sites and both rounds: nobody waits for their sum.
         let patience = Instant::now() + self.config().busy_limit;
         let mut looked_up_again = false;
-        let (mut tried, mut last) = (0, None);
+        let (began, mut pause) = (Instant::now(), BUSY_PAUSE);
+        let mut last = None;
+        if repeat == Repeat::NeverTwice && self.waits_for(volume) && volume.is_down() {
+            // What is not begun is not in doubt.
+            self.wait(volume).await;
+        }
         loop {
+            let (mut tried, mut silent) = (0, false);
             self.rank(volume).await;
             let mut sites = volume.sites();
             sites.sort_by_key(|site| site.is_down());
             for site in sites {
                 tried += 1;
                 let own = self.own(&site);
-                match self.on_server(&own, request, repeat, patience).await {
+                match self
+                    .on_server(volume, &own, request, repeat, patience)
+                    .await
+                {
                     Ok(reply) => {
+                        volume.met.store(true, Ordering::Relaxed);
                         if tried > 1 {
                             volume.prefer(&site);
                         }
@@ -308,11 +341,21 @@ impl Client {
                         _ if repeat == Repeat::NeverTwice && may_be_done(&error) => {
                             return Err(Failure::InDoubt(failed(tried, error)));
                         }
-                        Verdict::Busy | Verdict::OtherSite | Verdict::Down => last = Some(error),
+                        Verdict::Busy | Verdict::OtherSite | Verdict::Down => {
+                            silent |= error.code() == AbortCode::RX_CALL_DEAD;
+                            last = Some(error);
+                        }
                     },
                 }
             }
-            if !looked_up_again {
+            if silent && self.waits_for(volume) {
+                let in_time = !self.patience().is_over(began.elapsed());
+                if in_time && self.wait(volume).await {
+                    tokio::time::sleep(pause).await;
+                    pause = (2 * pause).min(BUSY_PAUSE_MOST);
+                    continue;
+                }
+            } else if !looked_up_again {
                 looked_up_again = true;
                 self.look_up_again(volume).await.map_err(Failure::Sure)?;
                 continue;
@@ -332,6 +375,7 @@ impl Client {
     /// token when it refuses the one there was.
     async fn on_server<T, Q, F>(
         &self,
+        volume: &Arc<Volume>,
         server: &Arc<FileServer>,
         request: &Q,
         repeat: Repeat,
@@ -344,7 +388,8 @@ impl Client {
         let (mut pause, mut renewed) = (BUSY_PAUSE, false);
         loop {
             let (mut lane, introduction) = server.lane().await.map_err(Trouble::Token)?;
-            let error = match request(lane.client()).await {
+            let call = request(lane.client());
+            let error = match self.unless_elsewhere(volume, &lane, call).await {
                 Ok(reply) => {
                     server.answered();
                     server.prepare(self.config().lanes);
@@ -492,7 +537,7 @@ impl Client {
 
     /// Looks the volume's sites up again, with all addresses of their servers. Those that it had
     /// keep their places, and new ones come behind.
-    async fn look_up_again(&self, volume: &Arc<Volume>) -> Result<(), Error> {
+    pub(crate) async fn look_up_again(&self, volume: &Arc<Volume>) -> Result<(), Error> {
         let wanted = Wanted::Exactly(volume.kind);
         let number = volume.id.to_string();
         let found = volume.cell.find(&number, wanted, Effort::Thorough).await?;

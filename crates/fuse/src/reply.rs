@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use afar_cache::{Attr, Entry, Errno, Ino, Kind, Who};
 use fuser::{
     FileAttr, FileType, Generation, INodeNo, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry,
-    ReplyXattr, Request,
+    ReplyWrite, ReplyXattr, Request,
 };
 
 /// What stat(2) says is a good size to read or write.
@@ -102,6 +102,15 @@ impl Answer<()> for ReplyEmpty {
     fn answer(self, result: Result<(), Errno>) {
         match result {
             Ok(()) => self.ok(),
+            Err(error) => self.error(errno(error)),
+        }
+    }
+}
+
+impl Answer<u32> for ReplyWrite {
+    fn answer(self, result: Result<u32, Errno>) {
+        match result {
+            Ok(written) => self.written(written),
             Err(error) => self.error(errno(error)),
         }
     }

@@ -23,6 +23,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use afar_cell::Patience;
 use afar_security::Level;
 use afar_types::CellName;
 use clap::Args;
@@ -80,6 +81,10 @@ pub(crate) struct Reach {
     /// again [default: by the way to it, 20000 and 10 for each millisecond that a small file takes]
     #[arg(long, value_name = "HOST=RANK")]
     serverprefs: Vec<String>,
+    /// How many seconds to wait for servers that do not answer before that is an error, or hard to wait until
+    /// they do [default: 60, for servers that have answered before]
+    #[arg(long, value_name = "SECONDS|hard")]
+    patience: Option<Patience>,
     /// Do not look unknown cells up in DNS
     #[arg(long)]
     no_dns: bool,
@@ -124,6 +129,12 @@ impl Reach {
     /// How connections of somebody with a token are protected.
     pub(crate) fn level(&self) -> Level {
         self.level
+    }
+
+    /// The same without waiting for servers, unless that was said.
+    pub(crate) fn impatient(mut self) -> Self {
+        self.patience.get_or_insert(Patience::NONE);
+        self
     }
 
     /// The same for a command about these paths.

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use afar_cell::{Class, Client, Config, Error, PathCause, PathError, ServerKind};
+use afar_cell::{Class, Client, Config, Error, PathCause, PathError, Patience, ServerKind};
 use afar_net::Endpoint;
 use afar_types::CellName;
 use anyhow::{Context, bail, ensure};
@@ -112,6 +112,7 @@ pub(crate) async fn open(
         calls: calls.map(NonZeroUsize::get),
         lanes: calls.map_or(lanes, NonZeroUsize::get),
         piece: reach.piece.map(NonZeroU64::get),
+        patience: reach.patience.unwrap_or(Patience::USUAL),
         ..Config::default()
     };
     if !reach.sysname.is_empty() {

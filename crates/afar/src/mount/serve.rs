@@ -114,6 +114,11 @@ async fn open(args: &MountArgs, source: &Source, place: &Path) -> anyhow::Result
 /// How cells are reached, and which one it is about.
 fn reach(args: &MountArgs, source: &Source) -> Reach {
     let reach = args.reach.clone();
+    // What is cached is used at once.
+    let reach = match args.disconnected {
+        true => reach.impatient(),
+        false => reach,
+    };
     match source {
         Source::Volume(cell, _) => reach.about([&PathBuf::from(format!("/afs/{cell}"))]),
         Source::Dynamic => reach,

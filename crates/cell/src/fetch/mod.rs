@@ -248,7 +248,9 @@ impl Client {
         running.spawn(async move {
             // A server nobody has talked to yet gets one call at first, as `retry` makes it.
             if server.is_known()
-                && let Some(outcome) = first_try(&server, permit, piece, &sink).await?
+                && let Some(outcome) = client
+                    .first_try(&volume, &server, permit, piece, &sink)
+                    .await?
             {
                 return Ok(Part::Asked(outcome, 1, server.address()));
             }
@@ -283,6 +285,53 @@ impl Client {
             }
         })
         .await
+    }
+
+    /// The first try of a piece, which the server's window counts. `None` if it failed in a way that
+    /// another try, or another server, may mend.
+    async fn first_try<S: Sink>(
+        &self,
+        volume: &Arc<Volume>,
+        server: &Arc<FileServer>,
+        mut permit: Permit,
+        piece: Piece,
+        sink: &Arc<S>,
+    ) -> Result<Option<Outcome>, Error> {
+        let mut lane = server.data_lane().await;
+        permit.begin();
+        server.ask_for_shares();
+        server.watch_start(&lane).await;
+        let (client, old) = (lane.client(), server.is_old());
+        let call = piece::fetch(&client, old, piece, sink, Some(&mut permit));
+        match self.unless_elsewhere(volume, &lane, call).await {
+            Ok(outcome) => Ok(Some(outcome)),
+            Err(error) => {
+                lane.failed();
+                tracing::debug!("{error}: {}", error.cause);
+                match verdict(&error) {
+                    Verdict::Down => {
+                        permit.refused();
+                        server.silent();
+                        Ok(None)
+                    }
+                    Verdict::Busy => {
+                        permit.refused();
+                        Ok(None)
+                    }
+                    Verdict::Token if let Some(refused) = lane.secured() => {
+                        // Another try asks for a newer token as well, and tells why there is none.
+                        server.renew(refused).await.ok();
+                        Ok(None)
+                    }
+                    Verdict::OtherSite => Ok(None),
+                    Verdict::Final if error.is_unknown_operation() && !old => {
+                        server.set_old();
+                        Ok(None)
+                    }
+                    Verdict::Final | Verdict::Token => Err(Error::refused(error, server.who())),
+                }
+            }
+        }
     }
 
     /// Data from the beginning of a file, at most `length` octets, with its status.
@@ -341,50 +390,6 @@ impl Client {
                 share.clamp(FAR_PIECE, NEAR_PIECE)
             }
             _ => FAR_PIECE,
-        }
-    }
-}
-
-/// The first try of a piece, which the server's window counts. `None` if it failed in a way that
-/// another try, or another server, may mend.
-async fn first_try<S: Sink>(
-    server: &Arc<FileServer>,
-    mut permit: Permit,
-    piece: Piece,
-    sink: &Arc<S>,
-) -> Result<Option<Outcome>, Error> {
-    let mut lane = server.data_lane().await;
-    permit.begin();
-    server.ask_for_shares();
-    server.watch_start(&lane).await;
-    let (client, old) = (lane.client(), server.is_old());
-    match piece::fetch(&client, old, piece, sink, Some(&mut permit)).await {
-        Ok(outcome) => Ok(Some(outcome)),
-        Err(error) => {
-            lane.failed();
-            tracing::debug!("{error}: {}", error.cause);
-            match verdict(&error) {
-                Verdict::Down => {
-                    permit.refused();
-                    server.silent();
-                    Ok(None)
-                }
-                Verdict::Busy => {
-                    permit.refused();
-                    Ok(None)
-                }
-                Verdict::Token if let Some(refused) = lane.secured() => {
-                    // Another try asks for a newer token as well, and tells why there is none.
-                    server.renew(refused).await.ok();
-                    Ok(None)
-                }
-                Verdict::OtherSite => Ok(None),
-                Verdict::Final if error.is_unknown_operation() && !old => {
-                    server.set_old();
-                    Ok(None)
-                }
-                Verdict::Final | Verdict::Token => Err(Error::refused(error, server.who())),
-            }
         }
     }
 }

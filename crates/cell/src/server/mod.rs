@@ -1,11 +1,12 @@
 //! A file server as the client knows it: connections, liveness, calls at a time.
 //!
 //! - `introduction`: how a server gets to know our connections; `lanes`: which of their channels are free
-//! - `hosts`: that it knows more of us than one
+//! - `hosts`: that it knows more of us than one; `silence`: what is done when it does not answer
 
 mod hosts;
 mod introduction;
 mod lanes;
+mod silence;
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -23,6 +24,7 @@ use tokio::time::Instant;
 use crate::class::Class;
 use crate::credentials::{Access, Secured, connect, is_refusal};
 use crate::error::Error;
+use crate::lately::Lately;
 use crate::preferences::{Distance, Preferences, ServerKind};
 use crate::window::Window;
 use lanes::{CHANNELS, Lanes, Link};
@@ -73,6 +75,10 @@ pub struct FileServer {
 struct Peer {
     /// When it last did not answer, unless it has answered since.
     silent: Lately,
+    /// Since when somebody waits for it to answer again.
+    awaited: Lately,
+    /// Held by the one who asks it whether it is there.
+    asking: AsyncMutex<()>,
     /// Whether it ever answered any of them.
     met: AtomicBool,
     /// When it last did not understand a request with 64-bit places.
@@ -89,31 +95,6 @@ struct Peer {
     refusing: Lately,
     /// More shares of the way than one that it was asked for, and when it last was.
     asked: Mutex<Option<(u8, Instant)>>,
-}
-
-/// When something was last so.
-#[derive(Debug, Default)]
-struct Lately(Mutex<Option<Instant>>);
-
-impl Lately {
-    /// It is so now. Says whether it ever was, unless that is forgotten.
-    fn note(&self) -> bool {
-        self.lock().replace(Instant::now()).is_some()
-    }
-
-    /// It is no longer so. Says whether it was.
-    fn forget(&self) -> bool {
-        self.lock().take().is_some()
-    }
-
-    /// Whether it was so within this time.
-    fn within(&self, time: Duration) -> bool {
-        self.lock().is_some_and(|since| since.elapsed() < time)
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Instant>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// A channel of a connection, for one call at a time.
@@ -468,6 +449,7 @@ impl FileServer {
     /// A call was answered, if only with an abort.
     pub(crate) fn answered(&self) {
         self.peer.silent.forget();
+        self.is_back();
         self.peer.met.store(true, Ordering::Release);
         if !self.known.swap(true, Ordering::AcqRel) {
             // The first channel is in use by the call that was answered.

@@ -5,6 +5,7 @@ mod credentials;
 mod fetches;
 mod paths;
 mod readers;
+mod silence;
 mod sites;
 mod slow;
 mod world;

@@ -48,6 +48,8 @@ pub(crate) struct World {
     pub(crate) old_server: bool,
     /// No GetEntryByNameN.
     pub(crate) no_entry_n: bool,
+    /// Where all volumes are, if not at 127.0.0.1.
+    pub(crate) site: Option<Ipv4Addr>,
     /// More sites of the volumes' read-only members than 127.0.0.1.
     pub(crate) more_sites: Vec<Ipv4Addr>,
     /// No host but the first gets to be known.
@@ -240,8 +242,7 @@ impl Cell {
             endpoint: endpoint.clone(),
         };
         serve_files(&endpoint, files, &servers);
-        let service = Service::new(vl::SERVICE, "locations");
-        endpoint.serve_secured(service, locations, vl::Server::new(servers.clone()));
+        serve_locations(&endpoint, locations, &servers);
         let mut config = Config {
             cellservdb: Some("/dev/null".into()),
             vl_servers: vec![address],
@@ -257,6 +258,11 @@ impl Cell {
 
 fn bind() -> Endpoint {
     Endpoint::bind(LOOPBACK, afar_net::Config::default()).unwrap()
+}
+
+fn serve_locations(endpoint: &Endpoint, security: Vec<Arc<dyn ServerSecurity>>, servers: &Servers) {
+    let service = Service::new(vl::SERVICE, "locations");
+    endpoint.serve_secured(service, security, vl::Server::new(servers.clone()));
 }
 
 fn serve_files(endpoint: &Endpoint, security: Vec<Arc<dyn ServerSecurity>>, servers: &Servers) {
@@ -276,6 +282,24 @@ impl Servers {
         };
         serve_files(&endpoint, vec![Arc::new(RxNull)], &other);
         other
+    }
+
+    /// They end, as when their process does.
+    pub(crate) async fn stop(&self) {
+        self.endpoint.shutdown().await;
+    }
+
+    /// They are started again where they were, and know no client.
+    pub(crate) fn start_again(&self) -> Self {
+        let endpoint = Endpoint::bind(self.address(), afar_net::Config::default()).unwrap();
+        let again = Self {
+            world: Arc::clone(&self.world),
+            counts: Arc::default(),
+            endpoint: endpoint.clone(),
+        };
+        serve_files(&endpoint, vec![Arc::new(RxNull)], &again);
+        serve_locations(&endpoint, vec![Arc::new(RxNull)], &again);
+        again
     }
 
     /// Where the location server answers.
@@ -483,7 +507,8 @@ impl vl::Service for Servers {
             volume_id: [VolumeId(*id), VolumeId(read_only.unwrap_or(0)), VolumeId(0)],
             ..NvldbEntry::default()
         };
-        entry.server_number[0] = u32::from_be_bytes([127, 0, 0, 1]);
+        let site = world.site.unwrap_or(Ipv4Addr::LOCALHOST);
+        entry.server_number[0] = u32::from_be_bytes(site.octets());
         let (flags, exists) = if read_only.is_some() {
             (0x6, 0x3000)
         } else {

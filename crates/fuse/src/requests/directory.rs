@@ -8,6 +8,7 @@ use afar_cache::{Cache, DirEntry, Errno, Handle, Kind};
 use fuser::{FileAttr, FileType, Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
 
 use super::{Asked, kept};
+use crate::interrupt::{Asker, nothing, or_go_on};
 use crate::reply::{both, entry_attr, errno, file_type, generation};
 
 /// Marks numbers of what is listed and was not looked up.
@@ -23,8 +24,10 @@ pub(super) fn is_unknown(number: INodeNo) -> bool {
 /// Only a file's status tells a file from a symlink and from a mount point. The library cannot say
 /// "unknown" to the kernel, and a wrong type would lead find(1) and others astray; so where a type
 /// is missing, status is asked for, as `ls -l` would.
-pub(super) async fn names(cache: &Cache, handle: Handle, offset: u64, mut reply: ReplyDirectory) {
-    match with_kinds(cache, handle, offset).await {
+pub(super) async fn names(asker: Asker, handle: Handle, offset: u64, mut reply: ReplyDirectory) {
+    let cache = asker.cache.clone();
+    let listed = async move { with_kinds(&cache, handle, offset).await };
+    match or_go_on(asker, listed, nothing).await {
         Ok(entries) => {
             for entry in entries {
                 let kind = file_type(entry.kind.unwrap_or(Kind::File));
@@ -57,13 +60,24 @@ async fn with_kinds(cache: &Cache, handle: Handle, offset: u64) -> Result<Vec<Di
 /// Answers with names and, where they are known, what a look-up would answer. What does not fit was
 /// not given out.
 pub(super) async fn entries(
-    cache: &Cache,
+    asker: Asker,
     handle: Handle,
     offset: u64,
     asked: &Asked,
     mut reply: ReplyDirectoryPlus,
 ) {
-    match cache.readdir(handle, offset, true).await {
+    let cache = asker.cache.clone();
+    let list = cache.clone();
+    let list = async move { list.readdir(handle, offset, true).await };
+    let not_told = cache.clone();
+    let forget = async move |listed: Result<Vec<DirEntry>, Errno>| {
+        for entry in listed.into_iter().flatten() {
+            if let Some(looked_up) = entry.entry {
+                not_told.forget(looked_up.attr.ino, 1);
+            }
+        }
+    };
+    match or_go_on(asker, list, forget).await {
         Ok(entries) => asked.give(|fresh| {
             let mut is_full = false;
             for mut entry in entries {

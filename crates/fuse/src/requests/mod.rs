@@ -28,6 +28,7 @@ use fuser::{
 };
 use tokio::runtime::Handle as Runtime;
 
+use crate::interrupt::{Asker, By, nothing, or_go_on};
 use crate::order::Order;
 use crate::reply::{self, Answer, entry_attr, errno, generation, ino, who};
 
@@ -121,11 +122,18 @@ impl Requests {
     fn answer_entry(
         &self,
         reply: ReplyEntry,
+        asker: Asker,
         request: impl Future<Output = Result<Entry, Errno>> + Send + 'static,
     ) {
         let asked = self.asked();
+        let cache = self.cache.clone();
+        let forget = async move |entry: Result<Entry, Errno>| {
+            if let Ok(entry) = entry {
+                cache.forget(entry.attr.ino, 1);
+            }
+        };
         self.run(async move {
-            let entry = request.await;
+            let entry = or_go_on(asker, request, forget).await;
             asked.give(|fresh| reply.answer(entry.map(|entry| kept(entry, fresh))));
         });
     }
@@ -141,16 +149,35 @@ impl Requests {
         }
     }
 
-    /// The same for requests with one answer.
+    /// Who makes a request that changes something.
+    fn changer(&self, request: &Request) -> Asker {
+        self.asker(request, By::Ending)
+    }
+
+    /// Who makes a request that changes nothing.
+    fn reader(&self, request: &Request) -> Asker {
+        self.asker(request, By::Asking)
+    }
+
+    fn asker(&self, request: &Request, by: By) -> Asker {
+        Asker {
+            tid: request.pid(),
+            by,
+            cache: self.cache.clone(),
+        }
+    }
+
+    /// The same for requests with one answer, by which nothing is handed out that must come back.
     fn answer<T, R>(
         &self,
         reply: R,
+        asker: Asker,
         request: impl Future<Output = Result<T, Errno>> + Send + 'static,
     ) where
         R: Answer<T> + Send + 'static,
         T: Send + 'static,
     {
-        self.run(async move { reply.answer(request.await) });
+        self.run(async move { reply.answer(or_go_on(asker, request, nothing).await) });
     }
 }
 
@@ -206,7 +233,9 @@ impl Filesystem for Requests {
     fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let (cache, who, parent, name) =
             (self.cache.clone(), who(request), ino(parent), owned(name));
-        self.answer_entry(reply, async move { cache.lookup(who, parent, &name).await });
+        self.answer_entry(reply, self.reader(request), async move {
+            cache.lookup(who, parent, &name).await
+        });
     }
 
     fn forget(&self, _request: &Request, number: INodeNo, count: u64) {
@@ -223,7 +252,9 @@ impl Filesystem for Requests {
         reply: ReplyAttr,
     ) {
         let (cache, who) = (self.cache.clone(), who(request));
-        self.answer(reply, async move { cache.getattr(who, ino(number)).await });
+        self.answer(reply, self.reader(request), async move {
+            cache.getattr(who, ino(number)).await
+        });
     }
 
     fn setattr(
@@ -253,7 +284,7 @@ impl Filesystem for Requests {
             gid,
         };
         let handle = handle.map(|handle| Handle(handle.0));
-        self.answer(reply, async move {
+        self.answer(reply, self.changer(request), async move {
             privileges::drop_by(&cache, who, ino(number), &mut set).await;
             cache.setattr(who, ino(number), set, handle).await
         });
@@ -261,7 +292,9 @@ impl Filesystem for Requests {
 
     fn readlink(&self, request: &Request, number: INodeNo, reply: ReplyData) {
         let (cache, who) = (self.cache.clone(), who(request));
-        self.answer(reply, async move { cache.readlink(who, ino(number)).await });
+        self.answer(reply, self.reader(request), async move {
+            cache.readlink(who, ino(number)).await
+        });
     }
 
     fn mknod(
@@ -284,7 +317,7 @@ impl Filesystem for Requests {
             exclusive: true,
             ..OpenFlags::default()
         };
-        self.answer_entry(reply, async move {
+        self.answer_entry(reply, self.changer(request), async move {
             let made = cache.create(who, ino(parent), &name, mode & 0o7777, flags);
             let (entry, handle) = made.await?;
             cache.release(handle, None).await;
@@ -302,25 +335,23 @@ impl Filesystem for Requests {
         reply: ReplyEntry,
     ) {
         let (cache, who, name) = (self.cache.clone(), who(request), owned(name));
-        self.answer_entry(reply, async move {
+        self.answer_entry(reply, self.changer(request), async move {
             cache.mkdir(who, ino(parent), &name, mode & 0o7777).await
         });
     }
 
     fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let (cache, who, name) = (self.cache.clone(), who(request), owned(name));
-        self.answer(
-            reply,
-            async move { cache.unlink(who, ino(parent), &name).await },
-        );
+        self.answer(reply, self.changer(request), async move {
+            cache.unlink(who, ino(parent), &name).await
+        });
     }
 
     fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let (cache, who, name) = (self.cache.clone(), who(request), owned(name));
-        self.answer(
-            reply,
-            async move { cache.rmdir(who, ino(parent), &name).await },
-        );
+        self.answer(reply, self.changer(request), async move {
+            cache.rmdir(who, ino(parent), &name).await
+        });
     }
 
     fn symlink(
@@ -333,7 +364,7 @@ impl Filesystem for Requests {
     ) {
         let (cache, who, name) = (self.cache.clone(), who(request), owned(name));
         let target = owned(target.as_os_str());
-        self.answer_entry(reply, async move {
+        self.answer_entry(reply, self.changer(request), async move {
             cache.symlink(who, ino(parent), &name, &target).await
         });
     }
@@ -352,7 +383,7 @@ impl Filesystem for Requests {
         let (name, new_name) = (owned(name), owned(new_name));
         let (from, to) = (ino(parent), ino(new_parent));
         let flags = RenameFlags(flags.bits());
-        self.answer(reply, async move {
+        self.answer(reply, self.changer(request), async move {
             cache.rename(who, from, &name, to, &new_name, flags).await
         });
     }
@@ -366,7 +397,7 @@ impl Filesystem for Requests {
         reply: ReplyEntry,
     ) {
         let (cache, who, name) = (self.cache.clone(), who(request), owned(new_name));
-        self.answer_entry(reply, async move {
+        self.answer_entry(reply, self.changer(request), async move {
             cache.link(who, ino(number), ino(new_parent), &name).await
         });
     }
@@ -375,8 +406,20 @@ impl Filesystem for Requests {
         let (cache, who) = (self.cache.clone(), who(request));
         let flags = asked_for(who, flags.0);
         let direct = self.is_direct(flags);
+        let asker = if flags.truncate {
+            self.changer(request)
+        } else {
+            self.reader(request)
+        };
         self.run(async move {
-            match cache.open_file(who, ino(number), flags).await {
+            let open = cache.clone();
+            let open = async move { open.open_file(who, ino(number), flags).await };
+            let close = async move |opened: Result<(Handle, bool), Errno>| {
+                if let Ok((handle, _)) = opened {
+                    cache.release(handle, None).await;
+                }
+            };
+            match or_go_on(asker, open, close).await {
                 Ok((handle, keep)) => reply.opened(FileHandle(handle.0), open_flags(keep, direct)),
                 Err(error) => reply.error(errno(error)),
             }
@@ -397,9 +440,18 @@ impl Filesystem for Requests {
         let asked = self.asked();
         let flags = asked_for(who, flags);
         let direct = self.is_direct(flags);
+        let asker = self.changer(request);
         self.run(async move {
-            let made = cache.create(who, ino(parent), &name, mode & 0o7777, flags);
-            match made.await {
+            let make = cache.clone();
+            let parent = ino(parent);
+            let make = async move { make.create(who, parent, &name, mode & 0o7777, flags).await };
+            let close = async move |made: Result<(Entry, Handle), Errno>| {
+                if let Ok((entry, handle)) = made {
+                    cache.release(handle, None).await;
+                    cache.forget(entry.attr.ino, 1);
+                }
+            };
+            match or_go_on(asker, make, close).await {
                 Ok((entry, handle)) => asked.give(|fresh| {
                     let entry = kept(entry, fresh);
                     reply.created(
@@ -417,7 +469,7 @@ impl Filesystem for Requests {
 
     fn read(
         &self,
-        _request: &Request,
+        request: &Request,
         _number: INodeNo,
         handle: FileHandle,
         offset: u64,
@@ -427,7 +479,7 @@ impl Filesystem for Requests {
         reply: ReplyData,
     ) {
         let cache = self.cache.clone();
-        self.answer(reply, async move {
+        self.answer(reply, self.reader(request), async move {
             cache.read(Handle(handle.0), offset, size).await
         });
     }
@@ -451,22 +503,17 @@ impl Filesystem for Requests {
         // The buffer is the reader's, who is to read the next request into it.
         let data = Bytes::copy_from_slice(data);
         let drop_privileges = flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
-        self.run(async move {
+        self.answer(reply, self.changer(request), async move {
             let handle = Handle(handle.0);
             let written = match appends {
                 // The kernel's place is that of a length which others may have changed.
-                true => cache.append(handle, &data).await,
-                false => cache.write(handle, offset, &data).await,
+                true => cache.append(handle, &data).await?,
+                false => cache.write(handle, offset, &data).await?,
             };
-            match written {
-                Ok(written) => {
-                    if drop_privileges {
-                        privileges::drop_now(&cache, who, ino(number)).await;
-                    }
-                    reply.written(written);
-                }
-                Err(error) => reply.error(errno(error)),
+            if drop_privileges {
+                privileges::drop_now(&cache, who, ino(number)).await;
             }
+            Ok(written)
         });
     }
 
@@ -480,7 +527,8 @@ impl Filesystem for Requests {
     ) {
         let (cache, asker) = (self.cache.clone(), request.pid());
         let handle = Handle(handle.0);
-        self.answer(reply, async move {
+        let later = cache.clone();
+        let flush = async move {
             let flushed = cache.flush(handle, owner.0).await;
             if let Err(error) = flushed
                 && !told::hears_of_close(asker).await
@@ -488,7 +536,15 @@ impl Filesystem for Requests {
                 cache.nobody_heard(handle, error);
             }
             flushed
-        });
+        };
+        // What is to be stored is stored in any case.
+        let after = async move |flushed: Result<(), Errno>| {
+            if let Err(error) = flushed {
+                later.nobody_heard(handle, error);
+            }
+        };
+        let asker = self.reader(request);
+        self.run(async move { reply.answer(or_go_on(asker, flush, after).await) });
     }
 
     fn release(
@@ -502,23 +558,26 @@ impl Filesystem for Requests {
         reply: ReplyEmpty,
     ) {
         let cache = self.cache.clone();
-        self.answer(reply, async move {
+        // Nobody waits for it.
+        self.run(async move {
             let owner = owner.map(|owner| owner.0);
             cache.release(Handle(handle.0), owner).await;
-            Ok(())
+            reply.ok();
         });
     }
 
     fn fsync(
         &self,
-        _request: &Request,
+        request: &Request,
         _number: INodeNo,
         handle: FileHandle,
         _data_only: bool,
         reply: ReplyEmpty,
     ) {
         let cache = self.cache.clone();
-        self.answer(reply, async move { cache.fsync(Handle(handle.0)).await });
+        self.answer(reply, self.reader(request), async move {
+            cache.fsync(Handle(handle.0)).await
+        });
     }
 
     fn opendir(
@@ -529,8 +588,16 @@ impl Filesystem for Requests {
         reply: ReplyOpen,
     ) {
         let (cache, who) = (self.cache.clone(), who(request));
+        let asker = self.reader(request);
         self.run(async move {
-            match cache.opendir(who, ino(number)).await {
+            let open = cache.clone();
+            let open = async move { open.opendir(who, ino(number)).await };
+            let close = async move |opened: Result<Handle, Errno>| {
+                if let Ok(handle) = opened {
+                    cache.releasedir(handle);
+                }
+            };
+            match or_go_on(asker, open, close).await {
                 Ok(handle) => reply.opened(FileHandle(handle.0), FopenFlags::empty()),
                 Err(error) => reply.error(errno(error)),
             }
@@ -539,27 +606,27 @@ impl Filesystem for Requests {
 
     fn readdir(
         &self,
-        _request: &Request,
+        request: &Request,
         _number: INodeNo,
         handle: FileHandle,
         offset: u64,
         reply: ReplyDirectory,
     ) {
-        let cache = self.cache.clone();
-        self.run(async move { directory::names(&cache, Handle(handle.0), offset, reply).await });
+        let asker = self.reader(request);
+        self.run(async move { directory::names(asker, Handle(handle.0), offset, reply).await });
     }
 
     fn readdirplus(
         &self,
-        _request: &Request,
+        request: &Request,
         _number: INodeNo,
         handle: FileHandle,
         offset: u64,
         reply: ReplyDirectoryPlus,
     ) {
-        let (cache, asked) = (self.cache.clone(), self.asked());
+        let (asker, asked) = (self.reader(request), self.asked());
         self.run(async move {
-            directory::entries(&cache, Handle(handle.0), offset, &asked, reply).await;
+            directory::entries(asker, Handle(handle.0), offset, &asked, reply).await;
         });
     }
 
@@ -589,8 +656,10 @@ impl Filesystem for Requests {
 
     fn statfs(&self, request: &Request, number: INodeNo, reply: ReplyStatfs) {
         let (cache, who) = (self.cache.clone(), who(request));
+        let asker = self.reader(request);
         self.run(async move {
-            match cache.statfs(who, ino(number)).await {
+            let space = async move { cache.statfs(who, ino(number)).await };
+            match or_go_on(asker, space, nothing).await {
                 // AFS does not count files in advance: 0 is how others say so.
                 Ok(space) => reply.statfs(
                     space.blocks,
@@ -622,7 +691,7 @@ impl Filesystem for Requests {
         }
         let (cache, who, name) = (self.cache.clone(), who(request), owned(name));
         let value = value.to_vec();
-        self.answer(reply, async move {
+        self.answer(reply, self.changer(request), async move {
             cache.setxattr(who, ino(number), &name, &value).await
         });
     }
@@ -640,16 +709,20 @@ impl Filesystem for Requests {
             return reply.error(fuser::Errno::ENODATA);
         }
         let (cache, who, name) = (self.cache.clone(), who(request), owned(name));
+        let asker = self.reader(request);
         self.run(async move {
-            let value = cache.getxattr(who, ino(number), &name).await;
+            let value = async move { cache.getxattr(who, ino(number), &name).await };
+            let value = or_go_on(asker, value, nothing).await;
             reply::xattr(reply, size, value);
         });
     }
 
     fn listxattr(&self, request: &Request, number: INodeNo, size: u32, reply: ReplyXattr) {
         let (cache, who) = (self.cache.clone(), who(request));
+        let asker = self.reader(request);
         self.run(async move {
-            let names = cache.listxattr(who, ino(number)).await;
+            let names = async move { cache.listxattr(who, ino(number)).await };
+            let names = or_go_on(asker, names, nothing).await;
             let list = names.map(|names| {
                 let ended = names
                     .into_iter()
@@ -671,10 +744,9 @@ impl Filesystem for Requests {
     fn access(&self, request: &Request, number: INodeNo, mask: AccessFlags, reply: ReplyEmpty) {
         let (cache, who) = (self.cache.clone(), who(request));
         let mask = u32::try_from(mask.bits() & 7).unwrap_or(0);
-        self.answer(
-            reply,
-            async move { cache.access(who, ino(number), mask).await },
-        );
+        self.answer(reply, self.reader(request), async move {
+            cache.access(who, ino(number), mask).await
+        });
     }
 
     fn getlk(
@@ -714,8 +786,8 @@ impl Filesystem for Requests {
         };
         let (cache, asker) = (self.cache.clone(), request.pid());
         let wait = sleep.then_some(asker);
-        self.answer(reply, async move {
-            lock::set(&cache, Handle(handle.0), owner.0, lock, wait).await
+        self.run(async move {
+            reply.answer(lock::set(&cache, Handle(handle.0), owner.0, lock, wait).await);
         });
     }
 

@@ -1,0 +1,174 @@
+//! Volumes whose servers do not answer: they are waited for, and looked for elsewhere.
+//!
+//! A server that gets another address registers it with the volume location servers, and a client that knows the
+//! old one would not hear of that by itself. So while a server is silent, it is looked now and then where the volume
+//! is. A call to an address that the volume has no more, or for which another answers, ends there: its request is
+//! made again as after any lost answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use afar_net::CallError;
+use afar_rpc::{RpcCause, RpcError, rxafs};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use crate::client::Client;
+use crate::error::Error;
+use crate::mountpoint::Wanted;
+use crate::patience;
+use crate::server::{FileServer, Lane};
+use crate::vldb::{Cell, Effort, Found};
+use crate::volume::Volume;
+
+/// How often it is looked where a volume is whose servers are silent.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// The first pause before location servers are asked again; it doubles each time.
+const PAUSE: Duration = Duration::from_millis(50);
+/// The longest pause.
+const PAUSE_MOST: Duration = Duration::from_secs(1);
+
+impl Client {
+    /// For how long something has been waited for by now, if anything is.
+    #[must_use]
+    pub fn waiting(&self) -> Option<Duration> {
+        let servers = self.all_servers();
+        let files = servers.iter().filter_map(|server| server.awaited_for());
+        let cells = self.known_cells();
+        let locations = cells.iter().filter_map(|cell| cell.awaited_for());
+        files.chain(locations).max()
+    }
+
+    /// Whether the servers of a volume are waited for when they do not answer.
+    pub(crate) fn waits_for(&self, volume: &Volume) -> bool {
+        let sites = volume.sites();
+        let patience = self.patience();
+        let met = volume.is_met() || sites.iter().any(|site| site.is_met());
+        !sites.is_empty() && patience.is_for(met)
+    }
+
+    /// Waits until one of the servers of a volume answers, or it has others. Says whether that is so in time.
+    pub(crate) async fn wait(&self, volume: &Arc<Volume>) -> bool {
+        let sites = volume.sites();
+        let waited = sites.iter().filter_map(|site| site.awaited_for()).min();
+        let until = self.patience().until(waited.unwrap_or_default());
+        let mut back = JoinSet::new();
+        for site in &sites {
+            let own = self.own(site);
+            back.spawn(async move { own.back().await });
+        }
+        let elsewhere = async {
+            loop {
+                self.look_where(volume).await;
+                if !is_same(&volume.sites(), &sites) {
+                    return;
+                }
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            _ = back.join_next() => true,
+            () = elsewhere => true,
+            () = patience::at(until) => false,
+            () = self.hurried() => false,
+        }
+    }
+
+    /// Makes a call, unless its server falls silent and the volume is found elsewhere meanwhile: then it ends as if
+    /// the server were dead.
+    pub(crate) async fn unless_elsewhere<T>(
+        &self,
+        volume: &Arc<Volume>,
+        lane: &Lane,
+        call: impl Future<Output = Result<T, RpcError>>,
+    ) -> Result<T, RpcError> {
+        if !self.waits_for(volume) {
+            return call.await;
+        }
+        tokio::select! {
+            biased;
+            answer = call => answer,
+            () = self.moves_away(volume, lane) => Err(RpcError {
+                // Whatever it was: nobody is told more than the cause.
+                operation: rxafs::get_capabilities::OPERATION,
+                peer: lane.server().address(),
+                cause: RpcCause::Call(CallError::Dead),
+            }),
+        }
+    }
+
+    /// Returns when a server that has a call is silent, and there is another for the volume.
+    async fn moves_away(&self, volume: &Arc<Volume>, lane: &Lane) {
+        let server = lane.server();
+        loop {
+            lane.falls_silent().await;
+            server.awaited();
+            self.look_where(volume).await;
+            let sites = volume.sites();
+            let is_other = |site: &&Arc<FileServer>| site.address() != server.address();
+            if sites.iter().filter(is_other).any(|site| !site.is_down()) {
+                return;
+            }
+        }
+    }
+
+    /// Looks where a volume is, unless that was done a moment ago.
+    async fn look_where(&self, volume: &Arc<Volume>) {
+        let mut looked = volume.looked().lock().await;
+        if looked.is_some_and(|since| since.elapsed() < LOOK_EVERY) {
+            return;
+        }
+        let before = volume.sites();
+        if let Err(error) = self.look_up_again(volume).await {
+            tracing::debug!("{volume} stays where it was: {error}");
+            if matches!(error, Error::VlUnreachable { .. }) {
+                self.has_moved(volume.cell()).await;
+            }
+        }
+        *looked = Some(Instant::now());
+        let now = volume.sites();
+        for site in before {
+            if !now.iter().any(|other| other.address() == site.address()) {
+                site.left();
+            }
+        }
+    }
+
+    /// Finds a volume by name (with or without suffix) or number; waits for the location servers if none answers.
+    pub(crate) async fn find(
+        &self,
+        cell: &Arc<Cell>,
+        volume: &str,
+        wanted: Wanted,
+    ) -> Result<Found, Error> {
+        let mut pause = PAUSE;
+        loop {
+            let error = match cell.find(volume, wanted, Effort::Quick).await {
+                Err(error @ Error::VlUnreachable { .. }) => error,
+                found => return found,
+            };
+            let moved = self.has_moved(cell).await;
+            let patience = self.patience();
+            if moved && pause == PAUSE {
+                pause *= 2;
+                continue;
+            }
+            let is_over = patience.is_over(cell.awaited_for().unwrap_or_default());
+            if is_over || !patience.is_for(cell.is_met()) {
+                return Err(error);
+            }
+            cell.awaited();
+            tokio::time::sleep(pause).await;
+            pause = (2 * pause).min(PAUSE_MOST);
+        }
+    }
+}
+
+fn is_same(now: &[Arc<FileServer>], before: &[Arc<FileServer>]) -> bool {
+    let are_in = |some: &[Arc<FileServer>], others: &[Arc<FileServer>]| {
+        let is_in = |one: &Arc<FileServer>| others.iter().any(|other| Arc::ptr_eq(one, other));
+        some.iter().all(is_in)
+    };
+    are_in(now, before) && are_in(before, now)
+}
