@@ -131,8 +131,14 @@ impl Site {
 
     /// Interrupts a run once it has come as far as it is asked for.
     fn interrupt(&self, words: &[&str], signal: Signal, far_enough: impl Fn(&Child) -> bool) {
-        let mut command = self.command(&["sync"]);
-        let mut child = command.args(words).stdout(Stdio::null()).spawn().unwrap();
+        let words = [&["sync"][..], words].concat();
+        self.interrupt_any(&words, signal, far_enough);
+    }
+
+    /// The same for any command.
+    fn interrupt_any(&self, words: &[&str], signal: Signal, far_enough: impl Fn(&Child) -> bool) {
+        let mut command = self.command(words);
+        let mut child = command.stdout(Stdio::null()).spawn().unwrap();
         let begin = Instant::now();
         while !far_enough(&child) {
             assert!(child.try_wait().unwrap().is_none(), "it was done before");
@@ -398,16 +404,11 @@ fn one_kind_of_thing_takes_the_place_of_another() {
 #[test]
 fn wrong_ways_are_told() {
     let site = Site::start("127.83.1.5");
-    let file = site.path("file");
-    write(&file, b"x", 1);
-    let (file, root) = (site.local("file"), afs(""));
+    let root = afs("");
     for (words, says) in [
         (&["a", "b"] as &[&str], "neither a nor b is under /afs"),
         (&[&root, &afs("x")], "one is in the other"),
-        (
-            &[&file, &root],
-            "not a directory; afar cp copies single files",
-        ),
+        (&["/dev/null", &root], "neither a directory nor a file"),
         (&["/afs", "here"], "take from /afs/CELL"),
         (
             &[&root, "here", "--exclude", "[a"],
@@ -512,4 +513,91 @@ fn an_interrupted_copy_into_afs_goes_on_where_it_was() {
     write(&here, &data, 3);
     assert_eq!(site.sync(&[&up, &there])["kept"], 0);
     assert!(!site.listed(&there).contains("afar-part"));
+}
+
+#[test]
+fn a_single_file_becomes_the_same() {
+    let site = Site::start("127.83.1.8");
+    let (here, there, down) = (site.local("film"), afs("film"), site.local("copies"));
+    write(&site.path("film"), b"a film", 1);
+    assert_eq!(site.sync(&[&here, &there])["files"], 1);
+    assert_eq!(site.sync(&[&here, &there])["unchanged"], 1);
+    // Into a directory under its own name, and nothing else there is touched.
+    fs::create_dir(&down).unwrap();
+    write(&site.path("copies/other"), b"mine", 1);
+    assert_eq!(site.sync(&[&there, &down, "--delete"])["files"], 1);
+    assert_eq!(fs::read(site.path("copies/film")).unwrap(), b"a film");
+    assert_eq!(site.sync(&[&there, &down])["unchanged"], 1);
+    assert!(site.path("copies/other").exists());
+    // Another version, another name, and only said.
+    write(&site.path("film"), b"a longer film", 2);
+    let other = afs("other");
+    assert_eq!(site.sync(&[&here, &other, "-n"])["files"], 1);
+    assert_eq!(site.sync(&[&here, &other])["files"], 1);
+    let report = site.sync(&[&here, &there]);
+    assert_eq!(
+        (&report["files"], &report["bytes"]),
+        (&1.into(), &13.into())
+    );
+    assert!(!site.listed(&afs("")).contains("afar-part"));
+    let nowhere = site.command(&["sync", &here, &afs("no/where")]).output();
+    let nowhere = nowhere.unwrap();
+    assert_eq!(nowhere.status.code(), Some(1));
+    assert!(told(&nowhere).contains("no such directory; make it first"));
+}
+
+#[test]
+fn an_interrupted_cp_goes_on_where_it_was() {
+    let site = Site::start("127.83.1.9");
+    let (here, there, down) = (site.local("here/big"), afs("big"), site.local("down"));
+    let mut data = random(160 * MIB);
+    write(&site.path("here/big"), &data, 1);
+    let some = |child: &Child| {
+        let io = fs::read_to_string(format!("/proc/{}/io", child.id())).unwrap_or_default();
+        let read = io.lines().find_map(|line| line.strip_prefix("rchar: "));
+        read.is_some_and(|read| read.parse::<u64>().unwrap() > 48 * MIB)
+    };
+    let slowly = ["cp", "--piece", "1048576"];
+    site.interrupt_any(
+        &[&slowly[..], &[here.as_str(), there.as_str()]].concat(),
+        Signal::KILL,
+        some,
+    );
+    assert!(
+        !site.listed(&afs("")).contains("big"),
+        "nobody sees half a file"
+    );
+    let cp = |words: &[&str]| -> Value {
+        serde_json::from_str(&site.say(&[&["cp", "--json"][..], words].concat())).unwrap()
+    };
+    let report = cp(&[&here, &there]);
+    assert_eq!(
+        (&report["kept"], &report["bytes"]),
+        (&(32 * MIB).into(), &(128 * MIB).into())
+    );
+    fs::create_dir(&down).unwrap();
+    let slowly = [&slowly[..], &["-j", "1", there.as_str(), down.as_str()]].concat();
+    let half = |_: &Child| in_the_making(&site.path("down")) > 24 * MIB;
+    site.interrupt_any(&slowly, Signal::INT, half);
+    assert!(!site.path("down/big").exists());
+    let report = cp(&[&there, &down]);
+    let kept = report["kept"].as_u64().unwrap();
+    assert!(kept > 16 * MIB, "{kept}");
+    assert_eq!(report["bytes"].as_u64().unwrap(), 160 * MIB - kept);
+    assert!(fs::read(site.path("down/big")).unwrap() == data);
+    assert_eq!(in_the_making(&site.path("down")), 0);
+    // A new file has the mode of the other less the umask, and the time of now; one that is there keeps its mode.
+    let metadata = fs::metadata(site.path("down/big")).unwrap();
+    assert!(metadata.mtime() > 1_700_001_000, "{}", metadata.mtime());
+    fs::set_permissions(site.path("down/big"), Permissions::from_mode(0o601)).unwrap();
+
+    // What is there of another version is worth nothing.
+    site.interrupt_any(&slowly, Signal::INT, half);
+    data[0] ^= 1;
+    write(&site.path("here/big"), &data, 2);
+    site.say(&["cp", &here, &there]);
+    assert_eq!(cp(&[&there, &down])["kept"], 0);
+    assert!(fs::read(site.path("down/big")).unwrap() == data);
+    let mode = fs::metadata(site.path("down/big")).unwrap().mode();
+    assert_eq!(mode & 0o777, 0o601);
 }

@@ -14,7 +14,7 @@ impl Progress {
     pub(crate) fn of_things(total: u64) -> Self {
         Self::new(
             total,
-            "{msg:10} {wide_bar} {human_pos}/{human_len} {eta} left",
+            "{msg} {percent}% {human_pos}/{human_len} {elapsed} {eta} left {wide_bar}",
         )
     }
 
@@ -22,13 +22,13 @@ impl Progress {
     pub(crate) fn of_octets(total: u64) -> Self {
         Self::new(
             total,
-            "{msg:10} {wide_bar} {bytes}/{total_bytes} {binary_bytes_per_sec} {eta} left",
+            "{msg} {percent}% {binary_bytes_per_sec} {elapsed} {eta} left {wide_bar} {bytes}/{total_bytes}",
         )
     }
 
     /// Of octets, nobody knows how many.
     pub(crate) fn of_unknown() -> Self {
-        let template = "{msg} {spinner} {bytes} {binary_bytes_per_sec}";
+        let template = "{msg} {spinner} {bytes} {binary_bytes_per_sec} {elapsed}";
         Self::bar(ProgressBar::no_length(), template)
     }
 

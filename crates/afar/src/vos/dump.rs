@@ -1,7 +1,7 @@
 //! `vos dump`, `restore` and `size`.
 
 use std::fmt::Display;
-use std::io::{BufReader, Cursor};
+use std::io::{BufReader, Cursor, IsTerminal};
 use std::path::Path;
 
 use afar_admin::vos::words::parse_date;
@@ -103,7 +103,7 @@ impl Context<'_> {
             omit_directories: args.omitdirs,
         };
         self.session.stop_in_order();
-        self.told.begin(None);
+        self.told.begin(self.about(at, id, options.since).await);
         let dumped = match &args.file {
             Some(path) => {
                 let mut file = match tokio::fs::File::create(path).await {
@@ -142,6 +142,16 @@ impl Context<'_> {
             None => err!("Dumped volume {} in stdout \n", args.id),
         }
         Ok(())
+    }
+
+    /// How long a dump will be, about, for who looks at it: a whole one is as long as what its volume takes.
+    async fn about(&self, at: Place, id: VolumeId, since: UnixTime) -> Option<u64> {
+        if since != UnixTime(0) || !std::io::stderr().is_terminal() {
+            return None;
+        }
+        let info = self.vos.volume(at, id).await.ok()?;
+        let kilobytes = u64::try_from(info.size).ok()?;
+        Some(kilobytes * 1024)
     }
 
     pub(super) async fn size(&self, args: &SizeArgs) -> Outcome {

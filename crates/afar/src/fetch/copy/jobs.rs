@@ -94,6 +94,7 @@ pub(crate) async fn run<W: Worker>(
             let worker = Arc::clone(&worker);
             running.spawn(async move { worker.work(job).await });
         }
+        worker.progress().waiting(waiting.len());
         let Some(joined) = running.join_next().await else {
             break;
         };

@@ -91,7 +91,7 @@ mod tests {
     async fn files_are_read_at_any_place() {
         let mut file = tempfile::tempfile().unwrap();
         io::Write::write_all(&mut file, b"0123456789").unwrap();
-        let source = LocalFile::new(file, 10, Arc::new(Progress::new(false)));
+        let source = LocalFile::new(file, 10, Arc::new(Progress::new(false, None)));
         assert_eq!(source.length(), 10);
         assert_eq!(source.read_at(0, 4).await.unwrap(), "0123");
         assert_eq!(source.read_at(2, 100).await.unwrap(), "23456789");

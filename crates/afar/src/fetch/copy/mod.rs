@@ -1,12 +1,16 @@
-//! What `afar cp` and `afar sync` share: many jobs at a time, both ends of a copy, progress and
-//! totals.
+//! What `afar cp` and `afar sync` share: many jobs at a time, both ends of a copy, files in the making that outlive
+//! an interruption, progress and totals.
 
 mod directory;
+mod extents;
 mod facts;
 mod jobs;
 mod local;
 mod origin;
+mod part;
 mod progress;
+mod resume;
+mod segments;
 mod store;
 mod target;
 mod totals;
@@ -15,9 +19,12 @@ pub(super) use directory::{make_directory, set_attributes};
 pub(super) use facts::{Facts, Kind};
 pub(super) use jobs::{Done, Limits, Worker, run};
 pub(super) use origin::{Origin, children};
+pub(super) use part::{KEEP_LEAST, Part, part_name, part_name_of, part_of};
 pub(super) use progress::Progress;
+pub(super) use resume::{Publish, fetch_into};
+pub(super) use segments::{SEGMENT, Segments, stored_before, version_of};
 pub(super) use store::{Storing, spooled};
-pub(super) use target::{Target, is_special, symlink};
+pub(super) use target::{Target, is_special, replaced, symlink};
 pub(super) use totals::{Report, Totals, Traffic};
 
 use std::path::Path;

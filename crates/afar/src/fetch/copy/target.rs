@@ -38,13 +38,7 @@ pub(crate) struct Target {
 impl Target {
     /// Makes the temporary file. `mode` is what a new file gets, less the umask.
     pub(crate) fn create(path: &Path, mode: u32, progress: Arc<Progress>) -> io::Result<Self> {
-        // As cp does, what a symlink leads to is replaced, not the symlink.
-        let path = match fs::symlink_metadata(path) {
-            Ok(metadata) if metadata.is_symlink() => {
-                fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
-            }
-            _ => path.to_owned(),
-        };
+        let path = replaced(path);
         let replaced = fs::metadata(&path)
             .ok()
             .map(|metadata| metadata.permissions());
@@ -83,6 +77,19 @@ impl Target {
             progress,
             written: AtomicU64::new(0),
         }
+    }
+
+    /// Gives it the mode of the file it replaces; if there is none, this one less the umask.
+    pub(crate) fn take_mode(&mut self, mode: u32) -> io::Result<()> {
+        match fs::metadata(&self.path) {
+            Ok(metadata) => self.replaced = Some(metadata.permissions()),
+            Err(_) => {
+                let mode = mode & 0o777 & !crate::fetch::mkdir::umask();
+                let mode = Permissions::from_mode(mode);
+                self.file.set_permissions(mode)?;
+            }
+        }
+        Ok(())
     }
 
     /// Whether it has its name.
@@ -156,6 +163,16 @@ impl Sink for Target {
     }
 }
 
+/// What is replaced by one who writes to this path: as with cp, what a symlink leads to, not the symlink.
+pub(crate) fn replaced(path: &Path) -> PathBuf {
+    match fs::symlink_metadata(path) {
+        Ok(metadata) if metadata.is_symlink() => {
+            fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+        }
+        _ => path.to_owned(),
+    }
+}
+
 fn write_all(file: &File, mut offset: u64, chunks: &[Bytes]) -> io::Result<u64> {
     let begin = offset;
     for some in chunks.chunks(SLICES) {
@@ -216,7 +233,7 @@ mod tests {
     async fn a_file_appears_whole_or_not_at_all() {
         let directory = directory("whole");
         let path = directory.join("file");
-        let progress = || Arc::new(Progress::new(false));
+        let progress = || Arc::new(Progress::new(false, None));
         let abandoned = Target::create(&path, 0o644, progress()).unwrap();
         abandoned.begin(&status(10)).unwrap();
         drop(abandoned);
@@ -249,7 +266,7 @@ mod tests {
         fs::write(directory.join("real"), "old").unwrap();
         fs::set_permissions(directory.join("real"), Permissions::from_mode(0o604)).unwrap();
         symlink(Path::new("real"), &directory.join("link")).unwrap();
-        let progress = Arc::new(Progress::new(false));
+        let progress = Arc::new(Progress::new(false, None));
         let mut target = Target::create(&directory.join("link"), 0o644, progress).unwrap();
         target.begin(&status(0)).unwrap();
         target.publish(&status(0), false, false).unwrap();

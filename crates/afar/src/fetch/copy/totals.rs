@@ -78,6 +78,8 @@ pub(crate) struct Report {
     bytes: u64,
     /// Octets of these that a mount of this machine had in its cache.
     cached: u64,
+    /// Octets that an interrupted copy had left, and that were not copied again.
+    kept: u64,
     /// From when the paths are known to the last rename.
     seconds: f64,
     /// From the start of the first file to the end of the last.
@@ -125,6 +127,7 @@ impl Report {
             failed: failures.count,
             bytes: totals.bytes,
             cached: totals.cached,
+            kept: totals.kept,
             seconds: totals.whole.as_secs_f64(),
             transfer_seconds: totals.transfer.as_secs_f64(),
             rate: totals.rate(),

@@ -12,7 +12,8 @@ use anyhow::Context;
 
 use super::CpArgs;
 use crate::fetch::copy::{
-    self, Progress, Target, Worker, is_special, make_directory, set_attributes, symlink,
+    self, KEEP_LEAST, Progress, Publish, Target, Worker, fetch_into, is_special, make_directory,
+    replaced, set_attributes, symlink,
 };
 
 /// Octets that may wait for those before them, on the way to a pipe or device.
@@ -74,17 +75,40 @@ impl Copier {
             return Ok(());
         }
         let status = job.node.status;
-        self.progress.expect(status.length);
+        let _current = self.progress.file(&job.path);
         let begin = Instant::now();
-        let fetched = if is_special(&job.to) {
-            self.stream(job).await?
+        if status.length >= KEEP_LEAST && !is_special(&job.to) {
+            self.go_on(job, done).await?;
         } else {
-            self.replace(job).await?
-        };
+            self.progress.expect(status.length);
+            let fetched = if is_special(&job.to) {
+                self.stream(job).await?
+            } else {
+                self.replace(job).await?
+            };
+            done.totals.fetched(&fetched);
+        }
         done.transfer = Some((begin, Instant::now()));
         done.totals.files += 1;
-        done.totals.fetched(&fetched);
         Ok(())
+    }
+
+    /// Fetches a long file, from where an interrupted copy of the same version left off.
+    async fn go_on(&self, job: &Job, done: &mut Done) -> anyhow::Result<()> {
+        refuse_directory(&job.to)?;
+        let to = replaced(&job.to);
+        let name = to.file_name().with_context(|| cannot_write(&to))?;
+        let directory = match to.parent() {
+            Some(directory) if !directory.as_os_str().is_empty() => directory,
+            _ => Path::new("."),
+        };
+        let publish = Publish {
+            preserve: self.preserve,
+            fsync: self.fsync,
+        };
+        let by = (&self.client, &self.progress);
+        let place = (directory, name.as_bytes());
+        fetch_into(by, &job.node, place, publish, &mut done.totals).await
     }
 
     /// Fetches a file under a temporary name, and renames it.
@@ -95,12 +119,7 @@ impl Copier {
             status,
             ..
         } = &job.node;
-        if job.to.is_dir() {
-            anyhow::bail!(
-                "{} is a directory; a file cannot replace it",
-                job.to.display()
-            );
-        }
+        refuse_directory(&job.to)?;
         let mode = status.unix_mode_bits;
         let made = Target::create(&job.to, mode, Arc::clone(&self.progress));
         let target = Arc::new(made.with_context(|| cannot_write(&job.to))?);
@@ -258,6 +277,15 @@ impl Worker for Copier {
     fn progress(&self) -> &Progress {
         &self.progress
     }
+}
+
+fn refuse_directory(path: &Path) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        !path.is_dir(),
+        "{} is a directory; a file cannot replace it",
+        path.display()
+    );
+    Ok(())
 }
 
 fn cannot_write(path: &Path) -> String {

@@ -60,7 +60,7 @@ pub(crate) struct CpArgs {
 }
 
 pub(super) async fn run(args: &CpArgs, client: &Client) -> anyhow::Result<ExitCode> {
-    let progress = Arc::new(Progress::new(!args.json && !args.no_progress));
+    let progress = Arc::new(Progress::new(!args.json && !args.no_progress, Some(client)));
     let mut failures = Failures::new(&args.reach);
     let last = args.target_directory.as_ref().or_else(|| args.paths.last());
     let totals = if last.is_some_and(|last| is_afs(last)) {

@@ -1,12 +1,10 @@
-//! `afar sync`: a directory made the same as another, one or both of them in AFS.
+//! `afar sync`: a directory or file made the same as another, one or both of them in AFS.
 
 mod compare;
 mod contents;
 mod directory;
 mod download;
 mod exclude;
-mod extents;
-mod part;
 mod remove;
 mod report;
 mod upload;
@@ -15,22 +13,22 @@ mod work;
 use std::ffi::OsString;
 use std::fs;
 use std::num::NonZeroUsize;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use afar_cell::{Client, LastLink, Node, PathCause, Place};
-use afar_types::FileType;
+use afar_cell::{Client, LastLink, PathCause, Place};
 use anyhow::{Context, bail, ensure};
 
-use super::copy::{self, Facts, Limits, Origin, Progress, is_afs, make_directory};
+use super::copy::{self, Facts, Kind, Limits, Origin, Progress, is_afs, make_directory};
 use super::format::Lines;
 use super::{Failures, Reach, bytes, shown};
 use compare::Rules;
 use directory::{Directory, make_in_afs};
 use exclude::Exclude;
 use report::{Changes, Report, summary};
-use work::{Job, Root, Syncer};
+use work::{Item, Job, Root, Syncer};
 
 /// Files stored at a time, if nothing else is said. A server takes a call at a time for each, and of
 /// the three that a short file takes, only one brings data.
@@ -39,7 +37,8 @@ const FILES: usize = 24;
 const ABOUT: &str = "\
 Make the directory DEST the same as the directory SOURCE. One of them is under /afs, or both \
 are; no mount is needed. What is in SOURCE comes into DEST itself, whether or not the paths \
-end with a slash.
+end with a slash. If SOURCE is a file, its copy is DEST, or has its name in DEST if that is a \
+directory.
 
 Only differences are copied. Files are the same if they have the same length and the same \
 modification time, in whole seconds, as AFS has them; symlinks, if they say the same. Modes \
@@ -73,6 +72,7 @@ time) and delete, each with a path below DEST.
 Examples:
   afar sync ~/thesis /afs/example.org/home/alice/thesis
   afar sync -n --delete /afs/example.org/data /srv/data
+  afar sync debian.iso /afs/example.org/pub/
   afar sync --delete --exclude '*.o' --exclude /target/ src /afs/example.org/src
 
 Exit status: 0 all is the same now, 1 something failed (one line each on standard error), 2 \
@@ -81,15 +81,15 @@ wrong usage, 130 interrupted.";
 /// Options of `afar sync`.
 #[derive(Debug, clap::Args)]
 #[command(
-    about = "Make a directory the same as another, one or both in AFS, without a mount",
+    about = "Make a directory or file the same as another, one or both in AFS, without a mount",
     long_about = ABOUT,
     after_long_help = EXAMPLES
 )]
 pub(crate) struct SyncArgs {
-    /// The directory to take from
+    /// The directory or file to take from
     #[arg(value_name = "SOURCE")]
     pub(super) source: PathBuf,
-    /// The directory that becomes the same; it is made if it is not there
+    /// What becomes the same; it is made if it is not there
     #[arg(value_name = "DEST")]
     pub(super) dest: PathBuf,
     /// Change nothing; print what would be changed
@@ -139,32 +139,40 @@ pub(super) async fn run(args: &SyncArgs, client: &Client) -> anyhow::Result<Exit
         shown(to)
     );
     let exclude = Exclude::new(&args.exclude)?;
-    let (source, facts) = source(client, from).await?;
-    let dest = dest(args, client, facts).await?;
+    let rules = Rules {
+        delete: args.delete,
+        checksum: args.checksum,
+    };
+    let source = source(client, from).await?;
+    let plan = match source.1.kind {
+        Kind::Directory => Plan::directory(args, client, source).await?,
+        _ => Plan::file(args, client, source, rules).await?,
+    };
     let progress = Arc::new(Progress::new(
         !args.json && !args.no_progress && !args.dry_run,
+        Some(client),
     ));
     let mut failures = Failures::new(&args.reach);
     let syncer = Syncer {
         client: client.clone(),
         progress: Arc::clone(&progress),
-        rules: Rules {
-            delete: args.delete,
-            checksum: args.checksum,
-        },
+        rules,
         exclude: Arc::new(exclude),
         changes: Changes::new(args.dry_run || args.verbose, args.json),
         dry_run: args.dry_run,
         fsync: args.fsync,
-        source: Root::new(from, Some(&source)),
-        dest: Root::new(to, dest.at.as_ref()),
+        source: plan.source,
+        dest: plan.dest,
     };
     let limits = if is_afs(to) {
         Limits::afs(args.calls.map_or(FILES, NonZeroUsize::get))
     } else {
         Limits::local()
     };
-    let totals = copy::run(syncer, vec![Job::root(source, dest)], limits, &mut failures).await;
+    let is_same = plan.job.is_none();
+    let jobs = plan.job.into_iter().collect();
+    let mut totals = copy::run(syncer, jobs, limits, &mut failures).await;
+    totals.unchanged += u64::from(is_same);
     progress.finish();
     let mut lines = Lines::new();
     if args.json {
@@ -178,63 +186,139 @@ pub(super) async fn run(args: &SyncArgs, client: &Client) -> anyhow::Result<Exit
     Ok(failures.exit_code())
 }
 
-/// SOURCE, which must be a directory.
-async fn source(client: &Client, path: &Path) -> anyhow::Result<(Origin, Facts)> {
-    if is_afs(path) {
-        return match client.walk(bytes(path), LastLink::Follow).await? {
-            Place::Node(node) => directory_node(node, path),
+/// What is to be done.
+struct Plan {
+    source: Root,
+    dest: Root,
+    /// `None` if all is the same.
+    job: Option<Job>,
+}
+
+impl Plan {
+    /// A directory is made the same.
+    async fn directory(
+        args: &SyncArgs,
+        client: &Client,
+        (source, facts): Item,
+    ) -> anyhow::Result<Self> {
+        let (at, there) = match existing(client, &args.dest).await? {
+            Some((at, there)) => (Some(at), Some(there)),
+            None if args.dry_run => (None, None),
+            None => {
+                let made = make(client, &args.dest, &facts).await;
+                let made = made.with_context(|| format!("cannot make {}", shown(&args.dest)))?;
+                (Some(made), None)
+            }
+        };
+        let dest = Directory::new(at, args.dest.clone(), facts, there);
+        Ok(Self {
+            source: Root::new(&args.source, Some(&source)),
+            dest: Root::new(&args.dest, dest.at.as_ref()),
+            job: Some(Job::root(source, dest)),
+        })
+    }
+
+    /// A file is: into DEST if that is a directory, else as DEST.
+    async fn file(
+        args: &SyncArgs,
+        client: &Client,
+        source: Item,
+        rules: Rules,
+    ) -> anyhow::Result<Self> {
+        let no_name = || format!("{}: names no file", shown(&args.dest));
+        let (directory, name, found) = match existing_directory(client, &args.dest).await? {
+            Some(found) => {
+                let name = args.source.file_name().with_context(no_name)?;
+                (args.dest.clone(), name, found)
+            }
+            None => {
+                ensure!(
+                    !bytes(&args.dest).ends_with(b"/"),
+                    "{}: not a directory; make it first",
+                    shown(&args.dest)
+                );
+                let name = args.dest.file_name().with_context(no_name)?;
+                let directory = match args.dest.parent() {
+                    Some(parent) if parent != Path::new("") => parent,
+                    _ => Path::new("."),
+                };
+                let found = existing(client, directory).await?;
+                let found = found.with_context(|| {
+                    format!("{}: no such directory; make it first", shown(directory))
+                })?;
+                (directory.to_owned(), name, found)
+            }
+        };
+        let (at, facts) = found;
+        let root = Root::new(&directory, Some(&at));
+        let dest = Directory::new(Some(at), directory, facts, Some(facts));
+        let job = Job::single(client, source, dest, name.as_bytes(), rules).await?;
+        Ok(Self {
+            source: Root::file(&args.source),
+            dest: root,
+            job,
+        })
+    }
+}
+
+/// SOURCE, a directory or a file.
+async fn source(client: &Client, path: &Path) -> anyhow::Result<Item> {
+    let (origin, facts) = if is_afs(path) {
+        match client.walk(bytes(path), LastLink::Follow).await? {
+            Place::Node(node) => {
+                let facts = Facts::from(&node.status);
+                (Origin::Afs(node), facts)
+            }
             Place::Afs => bail!("/afs: has all cells there are; take from /afs/CELL"),
+        }
+    } else {
+        let metadata = fs::metadata(path).with_context(|| shown(path))?;
+        (Origin::Local(path.to_owned()), Facts::from(&metadata))
+    };
+    ensure!(
+        matches!(facts.kind, Kind::Directory | Kind::File(_)),
+        "{}: neither a directory nor a file; afar cp copies what comes out of a pipe",
+        shown(path)
+    );
+    Ok((origin, facts))
+}
+
+/// The directory at this path, if anything is there.
+async fn existing(client: &Client, path: &Path) -> anyhow::Result<Option<Item>> {
+    let found = there(client, path).await?;
+    if let Some((_, facts)) = &found {
+        ensure!(facts.is_directory(), "{}: not a directory", shown(path));
+    }
+    Ok(found)
+}
+
+/// The directory at this path, if it is one.
+async fn existing_directory(client: &Client, path: &Path) -> anyhow::Result<Option<Item>> {
+    let found = there(client, path).await?;
+    Ok(found.filter(|(_, facts)| facts.is_directory()))
+}
+
+/// What is at a path, if anything is.
+async fn there(client: &Client, path: &Path) -> anyhow::Result<Option<Item>> {
+    if is_afs(path) {
+        return match client.walk(bytes(path), LastLink::Follow).await {
+            Ok(Place::Node(node)) => {
+                let facts = Facts::from(&node.status);
+                Ok(Some((Origin::Afs(node), facts)))
+            }
+            Ok(Place::Afs) => bail!("/afs: has cells only; choose a directory below /afs/CELL"),
+            Err(error) if matches!(error.cause, PathCause::NotFound) => Ok(None),
+            Err(error) => Err(error.into()),
         };
     }
-    let metadata = fs::metadata(path).with_context(|| shown(path))?;
-    ensure!(
-        metadata.is_dir(),
-        "{}: not a directory; afar cp copies single files",
-        shown(path)
-    );
-    Ok((Origin::Local(path.to_owned()), Facts::from(&metadata)))
-}
-
-fn directory_node(node: Node, path: &Path) -> anyhow::Result<(Origin, Facts)> {
-    ensure!(
-        node.status.file_type == FileType::Directory,
-        "{}: not a directory; afar cp copies single files",
-        shown(path)
-    );
-    let facts = Facts::from(&node.status);
-    Ok((Origin::Afs(node), facts))
-}
-
-/// DEST, which is made if it is not there, unless nothing is to be changed.
-async fn dest(args: &SyncArgs, client: &Client, wanted: Facts) -> anyhow::Result<Directory> {
-    let path = &args.dest;
-    let found = if is_afs(path) {
-        match client.walk(bytes(path), LastLink::Follow).await {
-            Ok(Place::Node(node)) => Some(directory_node(node, path)?),
-            Ok(Place::Afs) => bail!("/afs: has cells only; choose a directory below /afs/CELL"),
-            Err(error) if matches!(error.cause, PathCause::NotFound) => None,
-            Err(error) => return Err(error.into()),
-        }
-    } else {
-        match fs::metadata(path) {
-            Ok(metadata) => {
-                ensure!(metadata.is_dir(), "{}: not a directory", shown(path));
-                Some((Origin::Local(path.clone()), Facts::from(&metadata)))
-            }
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
-            Err(error) => return Err(error).with_context(|| shown(path)),
-        }
-    };
-    if let Some((at, has)) = found {
-        return Ok(Directory::new(Some(at), path.clone(), wanted, Some(has)));
+    match fs::metadata(path) {
+        Ok(metadata) => Ok(Some((
+            Origin::Local(path.to_owned()),
+            Facts::from(&metadata),
+        ))),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).with_context(|| shown(path)),
     }
-    let at = if args.dry_run {
-        None
-    } else {
-        let made = make(client, path, &wanted).await;
-        Some(made.with_context(|| format!("cannot make {}", shown(path)))?)
-    };
-    Ok(Directory::new(at, path.clone(), wanted, None))
 }
 
 async fn make(client: &Client, path: &Path, wanted: &Facts) -> anyhow::Result<Origin> {

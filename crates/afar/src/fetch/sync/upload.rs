@@ -1,32 +1,20 @@
 //! A file into AFS.
 //!
-//! It is stored under the name of a [file in the making](super::part), which also tells which version
-//! of which file it is of, and renamed when it is complete: a server gives a file its length with the
-//! first octets of it, so by length and time nobody could tell that the rest is missing.
-//!
-//! A large file is stored in segments, one after the other. Until it is complete, its time is no time:
-//! it says how many MiB were there for certain when the segment under way was begun. A later run goes
-//! on from there.
+//! It is stored under the name of a file in the making, which also tells which version of which file it is of, and
+//! renamed when it is complete. A large file is stored in [segments](Segments); a later run goes on from there.
 
 use std::fs::File;
-use std::os::unix::fs::MetadataExt;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use afar_cell::{DirEntry, Node, Stored};
-use afar_types::{FetchStatus, Fid, StoreStatus, UnixTime};
+use afar_types::{FetchStatus, Fid, StoreStatus};
 use anyhow::{Context, bail};
 
-use super::part::part_name_of;
 use super::work::{Difference, Done, Parts, Syncer};
-use crate::fetch::copy::{FILL_FILE, Facts, Kind, Origin, Storing, spooled};
-
-/// The unit in which is said how much is there.
-const MIB: u64 = 1 << 20;
-/// Octets of the first segment, and of the shortest.
-const SEGMENT: u64 = 32 * MIB;
-const SEGMENT_MOST: u64 = 4096 * MIB;
-/// What a segment is to take: between two, nothing is under way for a round trip or two.
-const SEGMENT_TIME: Duration = Duration::from_secs(20);
+use crate::fetch::copy::{
+    FILL_FILE, Facts, Kind, Origin, SEGMENT, Segments, Storing, part_name_of, spooled,
+    stored_before, version_of,
+};
 
 /// A local file to be stored.
 struct Open {
@@ -67,12 +55,7 @@ impl Syncer {
                 let Kind::File(length) = facts.kind else {
                     bail!("was replaced while it was looked at; run this again");
                 };
-                let version = format!(
-                    "{length} {}.{:09} {}",
-                    metadata.mtime(),
-                    metadata.mtime_nsec(),
-                    metadata.ino()
-                );
+                let version = version_of(&metadata);
                 Ok(Open {
                     file,
                     length,
@@ -140,7 +123,12 @@ impl Syncer {
         let long = open.length >= SEGMENT;
         let result = async {
             let stored = if long {
-                self.store_long(&storing, open, at, attributes).await?
+                let segments = Segments {
+                    storing,
+                    file: open.file,
+                    length: open.length,
+                };
+                segments.store(at, attributes).await?
             } else {
                 storing.whole(open.file, open.length, attributes).await?
             };
@@ -194,49 +182,6 @@ impl Syncer {
         Ok(left)
     }
 
-    /// Stores a file in segments, from `at` on.
-    async fn store_long(
-        &self,
-        storing: &Storing<'_>,
-        open: Open,
-        mut at: u64,
-        attributes: StoreStatus,
-    ) -> anyhow::Result<Stored> {
-        self.progress.expect(open.length);
-        self.progress.advance(at);
-        let source = storing.source(open.file, open.length);
-        let mut all = Stored::default();
-        let mut length = SEGMENT;
-        while at < open.length {
-            let end = open.length.min(at.saturating_add(length));
-            let attributes = StoreStatus {
-                mask: StoreStatus::SET_MOD_TIME | attributes.mask & StoreStatus::FSYNC,
-                ..mark(at)
-            };
-            let begin = Instant::now();
-            let stored = storing.part(&source, at..end, attributes).await?;
-            all.bytes += stored.bytes;
-            all.calls += stored.calls;
-            length = segment_after(end - at, begin.elapsed());
-            at = end;
-            // The next call says the same, but not before it is done.
-            if at < open.length {
-                self.client
-                    .set_attributes(storing.volume, storing.fid, mark(at))
-                    .await?;
-            }
-        }
-        let attributes = StoreStatus {
-            mask: attributes.mask & !StoreStatus::FSYNC,
-            ..attributes
-        };
-        all.status = self
-            .client
-            .set_attributes(storing.volume, storing.fid, attributes)
-            .await?;
-        Ok(all)
-    }
-
     /// Removes a short file that could not be stored.
     async fn take_back(&self, directory: &Node, name: Vec<u8>, fid: Fid, done: &mut Done) {
         let shown = String::from_utf8_lossy(&name).into_owned();
@@ -256,77 +201,4 @@ impl Syncer {
 fn directory_path(difference: &Difference, name: &[u8]) -> String {
     let directory = difference.within.path.display();
     format!("{directory}/{}", String::from_utf8_lossy(name))
-}
-
-/// The time that says that so many octets are there.
-fn mark(there: u64) -> StoreStatus {
-    StoreStatus {
-        mask: StoreStatus::SET_MOD_TIME,
-        client_mod_time: UnixTime(u32::try_from(there / MIB).unwrap_or(u32::MAX)),
-        ..StoreStatus::default()
-    }
-}
-
-/// How much of a file in the making, as long as this one when it is complete, was there when an
-/// interrupted run began its last segment; all of it, if it has the time of this one already.
-fn stored_before(status: &FetchStatus, facts: &Facts) -> u64 {
-    let Kind::File(length @ SEGMENT..) = facts.kind else {
-        return 0;
-    };
-    let there = u64::from(status.client_mod_time.0) * MIB;
-    if there <= length {
-        return if there <= status.length { there } else { 0 };
-    }
-    // It is a true time, which long files get last.
-    let complete = status.client_mod_time == facts.modified && status.length == length;
-    if complete { length } else { 0 }
-}
-
-/// How long the next segment is to be, if one of this length took so long.
-fn segment_after(length: u64, took: Duration) -> u64 {
-    let took = took.as_millis().max(1);
-    let next = u128::from(length) * SEGMENT_TIME.as_millis() / took;
-    let next = u64::try_from(next).unwrap_or(SEGMENT_MOST);
-    (next / MIB * MIB).clamp(SEGMENT, SEGMENT_MOST)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_was_stored_before_is_believed_only_if_it_can_be() {
-        let status = |seconds, length| FetchStatus {
-            client_mod_time: UnixTime(seconds),
-            length,
-            ..FetchStatus::default()
-        };
-        let facts = |length| Facts {
-            kind: Kind::File(length),
-            mode: 0o644,
-            modified: UnixTime(1_795_267_507),
-        };
-        let (short, long) = (SEGMENT - 1, 100 * MIB);
-        for (left, of, there) in [
-            (status(32, 64 * MIB), long, 32 * MIB),
-            (status(0, 64 * MIB), long, 0),
-            // Not as long as it says.
-            (status(64, 32 * MIB), long, 0),
-            (status(1_795_267_507, long), long, long),
-            (status(1_795_267_506, long), long, 0),
-            (status(1_795_267_507, 64 * MIB), long, 0),
-            (status(1_795_267_507, short), short, 0),
-        ] {
-            assert_eq!(stored_before(&left, &facts(of)), there, "{left:?}");
-        }
-    }
-
-    #[test]
-    fn segments_take_some_seconds() {
-        let seconds = Duration::from_secs;
-        assert_eq!(segment_after(SEGMENT, seconds(40)), SEGMENT);
-        assert_eq!(segment_after(SEGMENT, seconds(5)), 4 * SEGMENT);
-        assert_eq!(segment_after(SEGMENT, Duration::ZERO), SEGMENT_MOST);
-        assert_eq!(segment_after(100 * MIB, seconds(7)) % MIB, 0);
-    }
 }

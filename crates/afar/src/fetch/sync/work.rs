@@ -14,10 +14,10 @@ use super::compare::{Action, Rules, action, same_contents};
 use super::contents;
 use super::directory::{Directory, make_in_afs};
 use super::exclude::Exclude;
-use super::part::{part_name, part_of};
 use super::report::{Change, Changes};
 use crate::fetch::copy::{
-    self, Facts, Kind, Origin, Progress, Worker, children, make_directory, set_attributes, symlink,
+    self, Facts, Kind, Origin, Progress, Worker, children, make_directory, part_name, part_of,
+    set_attributes, symlink,
 };
 use crate::fetch::{bytes, shown};
 
@@ -74,6 +74,8 @@ pub(super) struct Root {
     pub(super) path: Vec<u8>,
     /// If it is in AFS.
     pub(super) node: Option<(Arc<Volume>, Fid)>,
+    /// Whether it is a file itself.
+    is_file: bool,
 }
 
 impl Root {
@@ -87,6 +89,7 @@ impl Root {
         Self {
             path: path[..end.map_or(0, |end| end + 1)].to_vec(),
             node,
+            is_file: false,
         }
     }
 
@@ -96,7 +99,18 @@ impl Root {
         })
     }
 
+    /// A file.
+    pub(super) fn file(path: &Path) -> Self {
+        Self {
+            is_file: true,
+            ..Self::new(path, None)
+        }
+    }
+
     fn join(&self, path: &[u8]) -> Vec<u8> {
+        if self.is_file {
+            return self.path.clone();
+        }
         [&self.path, b"/".as_slice(), path].concat()
     }
 }
@@ -109,6 +123,43 @@ impl Job {
             above: Vec::new(),
             task: Task::Fill(source, Arc::new(dest)),
         }
+    }
+
+    /// The only one, for a file that becomes the one of this name in a directory; `None` if it is the same.
+    ///
+    /// # Errors
+    /// When the directory cannot be read.
+    pub(super) async fn single(
+        client: &Client,
+        source: Item,
+        dest: Directory,
+        name: &[u8],
+        rules: Rules,
+    ) -> anyhow::Result<Option<Self>> {
+        let (mut there, mut parts) = (None, Parts::new());
+        let part = part_name(name);
+        if let Some(at) = &dest.at {
+            for (other, child) in children(client, at, bytes(&dest.path)).await? {
+                if other == name {
+                    there = Some(child?);
+                } else if part_of(&other) == Some(part.as_bytes()) {
+                    parts.push((other, child?));
+                }
+            }
+        }
+        let action = action(&source.1, there.as_ref().map(|(_, facts)| facts), rules);
+        let difference = Difference {
+            source,
+            there,
+            action,
+            within: Arc::new(dest),
+            parts,
+        };
+        Ok((difference.action != Action::Nothing).then(|| Self {
+            path: name.to_vec(),
+            above: Vec::new(),
+            task: Task::Change(Box::new(difference)),
+        }))
     }
 }
 
@@ -396,6 +447,7 @@ impl Syncer {
             done.totals.symlinks += 1;
             return self.changes.note(&self.progress, Change::Link, path);
         }
+        let _current = self.progress.file(path);
         match (source, &within.at) {
             (Origin::Afs(node), Some(Origin::Local(directory))) => {
                 self.download(node, directory, last(path), done).await?;

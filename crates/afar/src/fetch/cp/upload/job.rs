@@ -8,14 +8,15 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use afar_cell::{Client, LastLink, Node, Place, Volume};
+use afar_cell::{Client, LastLink, Node, Place, Stored, Volume};
 use afar_types::{Fid, StoreStatus, VolumeId};
 use anyhow::{Context, bail};
 
 use super::super::CpArgs;
 use super::place::Target;
 use crate::fetch::copy::{
-    self, FILL_DIRECTORY, FILL_FILE, Facts, Kind, Origin, Progress, Storing, Worker, children,
+    self, FILL_DIRECTORY, FILL_FILE, Facts, Kind, Origin, Progress, SEGMENT, Segments, Storing,
+    Worker, children, part_name_of, stored_before, version_of,
 };
 use crate::fetch::mkdir::umask;
 use crate::fetch::{bytes, shown};
@@ -73,6 +74,13 @@ fn cannot_write(to: &Target) -> String {
     format!("cannot write {}", shown(&to.path))
 }
 
+fn count(stored: Stored, begin: Instant, done: &mut Done) {
+    done.transfer = Some((begin, Instant::now()));
+    done.totals.files += 1;
+    done.totals.bytes += stored.bytes;
+    done.totals.calls += stored.calls;
+}
+
 impl Uploader {
     pub(super) fn new(client: Client, args: &CpArgs, progress: Arc<Progress>) -> Self {
         Self {
@@ -122,7 +130,18 @@ impl Uploader {
             Origin::Local(path) => Some(File::open(path)?),
             Origin::Afs(_) => None,
         };
+        let _current = self.progress.file(&job.path);
         let mut attributes = facts.attributes(self.preserve, self.umask);
+        if self.fsync {
+            attributes.mask |= StoreStatus::FSYNC;
+        }
+        if let (Some(file), Kind::File(SEGMENT..), None) = (&opened, facts.kind, job.to.existing) {
+            let begin = Instant::now();
+            let stored = self.long(job, file.try_clone()?, attributes, done).await;
+            let stored = stored.with_context(|| cannot_write(&job.to))?;
+            count(stored, begin, done);
+            return Ok(());
+        }
         let (volume, fid) = match job.to.existing {
             Some(existing) => {
                 // A file that is replaced keeps its mode, unless that of the other is wanted.
@@ -147,9 +166,6 @@ impl Uploader {
                 (Arc::clone(volume), made.fid)
             }
         };
-        if self.fsync {
-            attributes.mask |= StoreStatus::FSYNC;
-        }
         let begin = Instant::now();
         let storing = Storing {
             client: &self.client,
@@ -171,11 +187,59 @@ impl Uploader {
                 return Err(error.context(cannot_write(&job.to)));
             }
         };
-        done.transfer = Some((begin, Instant::now()));
-        done.totals.files += 1;
-        done.totals.bytes += stored.bytes;
-        done.totals.calls += stored.calls;
+        count(stored, begin, done);
         Ok(())
+    }
+
+    /// Stores a new long file under a name of its own, from where an interrupted copy of the same version left off,
+    /// and renames it.
+    async fn long(
+        &self,
+        job: &Job,
+        file: File,
+        attributes: StoreStatus,
+        done: &mut Done,
+    ) -> anyhow::Result<Stored> {
+        let (client, to) = (&self.client, &job.to);
+        let (volume, directory) = (&to.volume, to.directory);
+        let metadata = file.metadata()?;
+        let (facts, length) = (Facts::from(&metadata), metadata.len());
+        let part = part_name_of(&to.name, &version_of(&metadata)).into_bytes();
+        let left = match client.lookup(volume, directory, &part).await? {
+            Some(fid) => Some((fid, client.status(volume, fid).await?)),
+            None => None,
+        };
+        // Into one that has its own mode already nothing more can be stored, if that says so.
+        let left = left.filter(|(_, status)| status.unix_mode_bits & FILL_FILE != 0);
+        let (fid, at) = match left {
+            Some((fid, status)) => (fid, stored_before(&status, &facts)),
+            None => {
+                let new = StoreStatus {
+                    unix_mode_bits: attributes.unix_mode_bits | FILL_FILE,
+                    ..attributes
+                };
+                (
+                    client.create_file(volume, directory, &part, new).await?.fid,
+                    0,
+                )
+            }
+        };
+        let segments = Segments {
+            storing: Storing {
+                client,
+                progress: &self.progress,
+                volume,
+                fid,
+            },
+            file,
+            length,
+        };
+        let stored = segments.store(at, attributes).await?;
+        let entry = afar_cell::DirEntry { name: part, fid };
+        let named = client.rename(volume, directory, &entry, directory, &to.name);
+        named.await?;
+        done.totals.kept += at;
+        Ok(stored)
     }
 
     /// The file that a copy replaces, where symlinks lead to it.

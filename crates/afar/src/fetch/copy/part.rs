@@ -20,12 +20,12 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::extents::Extents;
-use crate::fetch::copy::{Progress, Target};
+use super::{Progress, Target};
 
 /// How the names of files in the making begin, here and in AFS.
 const PREFIX: &[u8] = b".afar-part.";
 /// Of less than this nothing is kept: it is copied anew.
-const KEEP_LEAST: u64 = 1 << 20;
+pub(crate) const KEEP_LEAST: u64 = 1 << 20;
 /// After so many octets more the record is written again, for those who pull plugs.
 const RECORD_EVERY: u64 = 64 << 20;
 /// Ranges in a record, and octets of the longest there can be.
@@ -33,18 +33,18 @@ const RANGES_MOST: usize = 1000;
 const RECORD_MOST: u64 = 128 << 10;
 
 /// The name under which a file is made.
-pub(super) fn part_name(name: &[u8]) -> String {
+pub(crate) fn part_name(name: &[u8]) -> String {
     let prefix = String::from_utf8_lossy(PREFIX);
     format!("{prefix}{:016x}", xxh3_64(name))
 }
 
 /// The name under which a file is made in AFS out of one that these words tell from all others.
-pub(super) fn part_name_of(name: &[u8], source: &str) -> String {
+pub(crate) fn part_name_of(name: &[u8], source: &str) -> String {
     format!("{}.{:016x}", part_name(name), xxh3_64(source.as_bytes()))
 }
 
 /// Of the name of a file in the making, what [`part_name`] gives; `None` for all other names.
-pub(super) fn part_of(name: &[u8]) -> Option<&[u8]> {
+pub(crate) fn part_of(name: &[u8]) -> Option<&[u8]> {
     let rest = name.strip_prefix(PREFIX)?;
     let digits = rest.split(|&byte| byte == b'.').next()?;
     let end = PREFIX.len() + digits.len();
@@ -54,7 +54,7 @@ pub(super) fn part_of(name: &[u8]) -> Option<&[u8]> {
 
 /// A version of a file in AFS.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Version {
+pub(crate) struct Version {
     cell: String,
     fid: String,
     data_version: u64,
@@ -81,7 +81,7 @@ struct Record {
 
 /// A file in the making, locked against others.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(crate) struct Part {
     target: Target,
     recorder: Arc<Recorder>,
 }
@@ -108,7 +108,7 @@ impl Part {
     ///
     /// # Errors
     /// When it cannot be made, or another process is at it.
-    pub(super) fn open(
+    pub(crate) fn open(
         directory: &Path,
         name: &[u8],
         path: &Path,
@@ -140,20 +140,29 @@ impl Part {
     }
 
     /// Octets that are there.
-    pub(super) fn there(&self) -> u64 {
+    pub(crate) fn there(&self) -> u64 {
         self.recorder.lock().there.total()
     }
 
     /// What is missing.
-    pub(super) fn gaps(&self) -> Vec<Range<u64>> {
+    pub(crate) fn gaps(&self) -> Vec<Range<u64>> {
         let state = self.recorder.lock();
         state.there.gaps(state.of.length)
     }
 
-    /// Gives the file, which is complete, its attributes and its name.
-    pub(super) fn publish(&mut self, status: &FetchStatus, fsync: bool) -> io::Result<()> {
+    /// Gives the file, which is complete, its name; if `preserve`, with the mode and time it has in AFS, else with
+    /// the mode of what it replaces, or that one less the umask.
+    pub(crate) fn publish(
+        &mut self,
+        status: &FetchStatus,
+        preserve: bool,
+        fsync: bool,
+    ) -> io::Result<()> {
         self.recorder.file.set_len(status.length)?;
-        self.target.publish(status, true, fsync)
+        if !preserve {
+            self.target.take_mode(status.unix_mode_bits)?;
+        }
+        self.target.publish(status, preserve, fsync)
     }
 }
 
@@ -274,7 +283,7 @@ fn open_or_create(path: &Path) -> anyhow::Result<File> {
         Err(TryLockError::Error(_)) => false,
     };
     if busy {
-        bail!("another afar sync copies it at this moment; run this one again when that has ended");
+        bail!("another afar copies it at this moment; run this one again when that has ended");
     }
     Ok(file)
 }
@@ -321,7 +330,7 @@ mod tests {
     }
 
     fn open(directory: &Path, data_version: u64) -> anyhow::Result<Part> {
-        let progress = Arc::new(Progress::new(false));
+        let progress = Arc::new(Progress::new(false, None));
         let path = directory.join("file");
         Part::open(directory, b"file", &path, version(data_version), progress)
     }
@@ -353,12 +362,12 @@ mod tests {
             open(dir.path(), 5)
                 .unwrap_err()
                 .to_string()
-                .contains("another afar sync")
+                .contains("another afar")
         );
         let chunks = vec![Bytes::from(vec![b'1'; 1 << 20])];
         part.write(gap.start, chunks).await.unwrap();
         assert!(part.gaps().is_empty());
-        part.publish(&status(5), true).unwrap();
+        part.publish(&status(5), true, true).unwrap();
         drop(part);
         let data = fs::read(dir.path().join("file")).unwrap();
         let expected = ["0", "1", "2"].map(|third| third.repeat(1 << 20)).concat();

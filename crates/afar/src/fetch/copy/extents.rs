@@ -6,11 +6,11 @@ use rangemap::RangeSet;
 
 /// Ranges that neither overlap nor touch.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Extents(RangeSet<u64>);
+pub(crate) struct Extents(RangeSet<u64>);
 
 impl Extents {
     /// Those of a list, unless they are none of a file of this length.
-    pub(super) fn from_list(list: &[(u64, u64)], length: u64) -> Option<Self> {
+    pub(crate) fn from_list(list: &[(u64, u64)], length: u64) -> Option<Self> {
         let mut extents = Self::default();
         for &(begin, end) in list {
             if begin >= end || end > length {
@@ -22,25 +22,25 @@ impl Extents {
     }
 
     /// The first so many of them, each as its begin and end.
-    pub(super) fn list(&self, most: usize) -> Vec<(u64, u64)> {
+    pub(crate) fn list(&self, most: usize) -> Vec<(u64, u64)> {
         let ranges = self.0.iter().take(most);
         ranges.map(|range| (range.start, range.end)).collect()
     }
 
     /// These octets are there too.
-    pub(super) fn insert(&mut self, range: Range<u64>) {
+    pub(crate) fn insert(&mut self, range: Range<u64>) {
         if !range.is_empty() {
             self.0.insert(range);
         }
     }
 
     /// How many octets are there.
-    pub(super) fn total(&self) -> u64 {
+    pub(crate) fn total(&self) -> u64 {
         self.0.iter().map(|range| range.end - range.start).sum()
     }
 
     /// What is missing of a file of this length.
-    pub(super) fn gaps(&self, length: u64) -> Vec<Range<u64>> {
+    pub(crate) fn gaps(&self, length: u64) -> Vec<Range<u64>> {
         self.0.gaps(&(0..length)).collect()
     }
 }
