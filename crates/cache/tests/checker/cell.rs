@@ -286,6 +286,13 @@ impl Cell {
         drop(held);
     }
 
+    /// What the file server has counted, in words.
+    pub(crate) fn counted(&self) -> String {
+        let running = self.running.lock().unwrap();
+        let hosts = running.as_ref().map(|running| running.server.hosts());
+        format!("{:?}", hosts.map(|hosts| hosts.stats()))
+    }
+
     pub(crate) fn trouble_begins(&self) {
         self.troubles.fetch_add(1, Ordering::SeqCst);
     }

@@ -96,10 +96,11 @@ impl Worker {
         assert!(
             !matching.is_empty() || number.is_none() && partly,
             "machine {} read of file{place} {number:?} ({} octets: {}), looking from {from}, having seen \
-             {seen}; it might see {allowed:?}",
+             {seen}; it might see {allowed:?}; the server has counted {}",
             self.machine,
             octets.len(),
             description(&octets),
+            self.world.cell.counted(),
         );
         register.saw(self.machine, &matching);
     }
@@ -126,8 +127,9 @@ impl Worker {
         assert!(
             !matching.is_empty() || size == 0 && allowed.unsettled || allowed.doubtful,
             "machine {} found file{place} {size} octets long, looking from {from}, having seen {seen}; \
-             it might see {allowed:?}",
+             it might see {allowed:?}; the server has counted {}",
             self.machine,
+            self.world.cell.counted(),
         );
     }
 
