@@ -53,7 +53,7 @@ pub(crate) struct Asker {
 
 impl Asker {
     /// Returns when it has a signal to act on while a server is waited for.
-    async fn gives_up(&self) {
+    pub(crate) async fn gives_up(&self) {
         loop {
             tokio::time::sleep(PAUSE).await;
             if self.cache.is_waiting() && is_interrupted(self.tid, self.by) {
@@ -84,7 +84,8 @@ pub(crate) async fn or_go_on<T: Send + 'static>(
     unless(async move { asker.gives_up().await }, work, after).await
 }
 
-async fn unless<T: Send + 'static>(
+/// Does `work`, unless `given_up` returns meanwhile; then `work` goes on, and `after` gets what comes of it.
+pub(crate) async fn unless<T: Send + 'static>(
     given_up: impl Future<Output = ()>,
     work: impl Future<Output = Result<T, Errno>> + Send + 'static,
     after: impl AsyncAfter<T>,

@@ -28,7 +28,7 @@ use fuser::{
 };
 use tokio::runtime::Handle as Runtime;
 
-use crate::interrupt::{Asker, By, nothing, or_go_on};
+use crate::interrupt::{Asker, By, nothing, or_go_on, unless};
 use crate::order::Order;
 use crate::reply::{self, Answer, entry_attr, errno, generation, ino, who};
 
@@ -543,8 +543,14 @@ impl Filesystem for Requests {
                 later.nobody_heard(handle, error);
             }
         };
-        let asker = self.reader(request);
-        self.run(async move { reply.answer(or_go_on(asker, flush, after).await) });
+        let (waiting, cache) = (self.reader(request), self.cache.clone());
+        let given_up = async move {
+            tokio::select! {
+                () = waiting.gives_up() => {}
+                () = told::waits_in_vain(&cache, asker) => {}
+            }
+        };
+        self.run(async move { reply.answer(unless(given_up, flush, after).await) });
     }
 
     fn release(

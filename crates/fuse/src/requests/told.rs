@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use afar_cache::Cache;
+
 /// How long it may take to see what a thread does.
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -19,6 +21,17 @@ pub(super) async fn hears_of_close(tid: u32) -> bool {
         Ok(_) => true,
         // While a thread executes another program, which closes files, nobody can look at it.
         Err(_) => false,
+    }
+}
+
+/// Returns when a server is waited for while a thread waits in vain for a file to be flushed, as it is not told what
+/// comes of it. It may even be the server's own process that is being started.
+pub(super) async fn waits_in_vain(cache: &Cache, tid: u32) {
+    loop {
+        tokio::time::sleep(LOOK).await;
+        if cache.is_waiting() && !hears_of_close(tid).await {
+            return;
+        }
     }
 }
 
