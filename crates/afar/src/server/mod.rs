@@ -3,7 +3,7 @@
 //! - `config`, `explain`, `old_options`: what can be configured, and telling it
 //! - `sockets`, `identity`: where a server listens, who it is
 //! - `security`: keys, who callers are, what they must do at least
-//! - `peers`: the database servers that are asked
+//! - `peers`: the database servers that are asked; `whereabouts`: who is told where this server is
 //! - `login`: tokens for users without a KDC
 //! - `process`: starting and stopping the roles
 //! - `partitions`, `missing`: what is served of a server's partitions; what is lost for a time
@@ -24,6 +24,7 @@ mod process;
 mod security;
 mod sockets;
 mod up;
+mod whereabouts;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

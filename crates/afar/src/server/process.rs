@@ -13,7 +13,6 @@ use afar_dbserver::vl::LocationServer;
 use afar_dbserver::vote::VoteServer;
 use afar_fileserver::hosts::{Hosts, HostsConfig};
 use afar_fileserver::protection::Protection;
-use afar_fileserver::registration;
 use afar_fileserver::server::FileServer;
 use afar_fileserver::volser::{VolserConfig, VolumeServer};
 use afar_fileserver::volumes::Volumes;
@@ -34,9 +33,10 @@ use super::missing;
 use super::overseer::Overseer;
 use super::partitions::{self, Partitions};
 use super::peers::Peers;
-use super::security::{self, Security};
+use super::security::Security;
 use super::sockets::{Opener, RunDir, Sockets, addresses, own_addresses};
-use crate::local_cell::{self, LocalServer};
+use super::whereabouts::Whereabouts;
+use crate::local_cell;
 use crate::{output, private};
 
 /// Where hosts and promises are kept between a stop and the next start.
@@ -75,6 +75,7 @@ pub(super) struct Process {
 
 /// What a file server keeps.
 struct Files {
+    uuid: AfsUuid,
     volumes: Arc<Volumes>,
     hosts: Arc<Hosts>,
     state: PathBuf,
@@ -101,12 +102,6 @@ impl Process {
             .and_then(|()| private::mend(&data, &DATA))
             .with_context(|| format!("cannot use the data directory {}", data.display()))?;
         let addresses = addresses(&config)?;
-        LocalServer {
-            addresses: own_addresses(&config, &addresses),
-            keys: security::key_files(&config),
-        }
-        .write(&run.path)
-        .with_context(|| format!("cannot write to {}", run.path.display()))?;
         let security = Arc::new(Security::open(&config)?);
         let mut opener = Opener::new(&config, &run.path)?;
         let mut sockets = BTreeMap::new();
@@ -152,7 +147,7 @@ impl Process {
             process.serve_files(&data, &protection)?;
         }
         process.serve_status();
-        process.write_cellservdb()?;
+        process.tell_where()?;
         Ok(process)
     }
 
@@ -342,8 +337,8 @@ impl Process {
             self.security.public(Role::Vol),
             |at, identity| afsvol::Server::with_identity(server.at(at.clone()), identity),
         );
-        self.register(uuid);
         self.files = Some(Files {
+            uuid,
             volumes,
             hosts,
             state,
@@ -391,12 +386,19 @@ impl Process {
         }
     }
 
-    /// Tells the location servers where this file server is, again until they know.
-    fn register(&mut self, uuid: AfsUuid) {
-        let (peers, addresses) = (self.location.clone(), self.addresses.clone());
-        let servers = move || peers.location();
+    /// Tells clients on this machine, and the location servers if this is a file server, where it is, from now on.
+    fn tell_where(&mut self) -> anyhow::Result<()> {
+        let whereabouts = Whereabouts {
+            cell: self.cell.clone(),
+            config: self.config.clone(),
+            run: self.run.path.clone(),
+            location: self.location.clone(),
+            uuid: self.files.as_ref().map(|files| files.uuid),
+        };
+        whereabouts.write(&self.addresses)?;
         self.background
-            .spawn(registration::keep_trying(servers, uuid, addresses));
+            .spawn(whereabouts.follow(self.addresses.clone()));
+        Ok(())
     }
 
     fn serve_status(&self) {
@@ -416,18 +418,6 @@ impl Process {
             self.security.public(Role::Bos),
             |_, identity| bozo::Server::shared(&overseer, identity),
         );
-    }
-
-    /// Writes where the location servers are, for clients on this machine.
-    fn write_cellservdb(&self) -> anyhow::Result<()> {
-        let mut text = format!(">{} #by afar on this machine\n", self.cell);
-        for address in self.location.addresses() {
-            let address = address.ip();
-            text.push_str(&format!("{address} #{address}\n"));
-        }
-        let path = self.run.path.join(local_cell::CELLSERVDB);
-        private::write_public(&path, &text)
-            .with_context(|| format!("cannot write {}", path.display()))
     }
 }
 
@@ -456,7 +446,7 @@ fn client_endpoint(config: &Config) -> anyhow::Result<Endpoint> {
 }
 
 /// The address a client on this machine would use.
-fn listen(config: &Config, addresses: &[Ipv4Addr]) -> IpAddr {
+pub(super) fn listen(config: &Config, addresses: &[Ipv4Addr]) -> IpAddr {
     match config.listen.0 {
         address if !address.is_unspecified() => address,
         _ => addresses.first().map_or(Ipv4Addr::LOCALHOST, |a| *a).into(),

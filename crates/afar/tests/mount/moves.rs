@@ -1,9 +1,11 @@
 //! A machine whose address changes, and one behind a NAT that forgets: what others change is seen soon.
 
 use std::fs;
-use std::process::Command;
+use std::process::{Child, Command};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::site::{CELL, Mounted, Process, Site, can_mount, soon, told};
 
@@ -101,8 +103,12 @@ fn site(address: &'static str) -> Site {
 
 /// A mount by a machine in a namespace, over the network.
 fn mount(site: &Site, space: &Space) -> Mounted {
+    mount_by(site, space.inside(env!("CARGO_BIN_EXE_afar")))
+}
+
+/// The same by this program.
+fn mount_by(site: &Site, mut command: Command) -> Mounted {
     let place = site.place("far");
-    let mut command = space.inside(env!("CARGO_BIN_EXE_afar"));
     command.env("AFAR_RUN_DIR", site.path("far-run"));
     command.args(["mount", "--noauth", "--no-dns", "--foreground", "--server"]);
     command.arg(site.address()).arg("--cache");
@@ -158,6 +164,101 @@ fn a_machine_whose_address_changes_goes_on_hearing_of_changes() {
     change(&here, &far, "back");
     far.stop();
     here.stop();
+}
+
+/// The location server stays where it is; the file server's machine gets another address.
+#[test]
+#[ignore = "mounts: needs root and /dev/fuse"]
+fn a_server_is_found_at_its_new_address() {
+    if !can_mount() {
+        return;
+    }
+    let space = Space::new("server");
+    wire(&space, "afarmv2", "10.77.83.1/24", "10.77.83.2/24");
+    let site = site("10.77.83.1");
+    let mut server = Server::start(&site, &space);
+    let volume = ["vos", "create", "10.77.83.2", "a", "away", "--localauth"];
+    soon("the server is known", || {
+        let created = site.command().args(volume).status();
+        created.is_ok_and(|done| done.success())
+    });
+    let root = format!("/afs/.{CELL}");
+    site.say(&[
+        "fs",
+        "mkmount",
+        &format!("{root}/away"),
+        "away",
+        "-rw",
+        "--localauth",
+    ]);
+    let keys = site.path("cell/data/KeyFileExt");
+    let rights = ["fs", "setacl", &format!("{root}/away"), "system:anyuser"];
+    let by_keys = ["rlidwk", "--localauth", "--keys", keys.to_str().unwrap()];
+    site.say(&[&rights[..], &by_keys[..]].concat());
+    let here = mount_by(&site, Command::new(env!("CARGO_BIN_EXE_afar")));
+    fs::write(here.path("away/file"), "before").unwrap();
+    space.ip(&["addr", "add", "10.77.83.3/24", "dev", "far0"]);
+    space.ip(&["addr", "del", "10.77.83.2/24", "dev", "far0"]);
+    space.ip(&["addr", "replace", "10.77.83.3/24", "dev", "far0"]);
+    let moved = Instant::now();
+    fs::write(here.path("away/file"), "after").unwrap();
+    assert_eq!(fs::read_dir(here.path("away")).unwrap().count(), 1);
+    assert!(
+        moved.elapsed() < Duration::from_secs(15),
+        "{:?}",
+        moved.elapsed()
+    );
+    assert_eq!(fs::read(here.path("away/file")).unwrap(), b"after");
+    // It is started again before the machine has an address, and gets one later.
+    server.stop();
+    space.ip(&["addr", "flush", "dev", "far0"]);
+    let mut server = Server::start(&site, &space);
+    thread::sleep(Duration::from_secs(1));
+    space.ip(&["addr", "add", "10.77.83.4/24", "dev", "far0"]);
+    let got = Instant::now();
+    fs::write(here.path("away/file"), "again").unwrap();
+    assert!(
+        got.elapsed() < Duration::from_secs(15),
+        "{:?}",
+        got.elapsed()
+    );
+    here.stop();
+    server.stop();
+}
+
+/// A file server on a machine of its own, in the cell of a site.
+struct Server(Child);
+
+impl Server {
+    fn start(site: &Site, space: &Space) -> Self {
+        let config = site.path("server.toml");
+        let text = format!(
+            "cell = \"{CELL}\"\nroles = [\"file\", \"vol\", \"bos\"]\ndata = {data:?}\nrun = {run:?}\n\
+             [partition.a]\npath = {part:?}\n[location]\nservers = [\"{first}\"]\n\
+             [protection]\nservers = [\"{first}\"]\n[security]\nkeys = [{keys:?}]\n",
+            data = site.path("data2"),
+            run = site.path("run").join("second"),
+            part = site.path("second"),
+            first = site.address(),
+            keys = site.path("cell/data/KeyFileExt"),
+        );
+        fs::write(&config, text).unwrap();
+        let mut command = space.inside(env!("CARGO_BIN_EXE_afar"));
+        command.args(["server", "--config"]).arg(config);
+        Self(command.spawn().unwrap())
+    }
+
+    fn stop(&mut self) {
+        // An error of either is that it has ended already.
+        let _gone = kill_process(Pid::from_child(&self.0), Signal::TERM);
+        let _gone = self.0.wait();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop();
+    }
 }
 
 #[test]
