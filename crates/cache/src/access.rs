@@ -149,13 +149,13 @@ impl Cache {
     /// # Errors
     /// [`EACCES`](Errno::EACCES) when it may not; others as servers say.
     pub async fn access(&self, who: Who, ino: Ino, mask: u32) -> Result<(), Errno> {
-        let inode = self.inode(ino)?;
-        let spot = match &inode.place {
-            Place::Cells | Place::Volumes if mask & WRITE != 0 => return Err(Errno::EROFS),
-            Place::Cells | Place::Volumes => return Ok(()),
-            Place::Vnode(spot) => spot,
-        };
         let user = self.user(who.uid).await;
+        let inode = self.visit(&user, ino).await?;
+        let spot = match &inode.place {
+            Place::Vnode(spot) => spot,
+            _ if mask & WRITE != 0 => return Err(Errno::EROFS),
+            _ => return Ok(()),
+        };
         let status = self.rights_for(&user, &spot.vnode, |status| allowed(status, mask));
         let status = status.await?;
         if mask & WRITE != 0 && spot.mount.volume.kind() != VolumeType::ReadWrite {

@@ -23,10 +23,14 @@ impl Cache {
         let inode = self.inode(ino)?;
         let spot = match &inode.place {
             Place::Cells | Place::Volumes => return Ok(self.made_up(ino)),
+            Place::Cell(_) => return Ok(self.unvisited(ino)),
             Place::Vnode(spot) => spot,
         };
         let user = self.user(who.uid).await;
         let status = self.fresh(&user, &spot.vnode).await?;
+        if status.is_mount_point() {
+            return Ok(self.unvisited(ino));
+        }
         Ok(self.attr(ino, &spot.vnode, &status))
     }
 
@@ -47,7 +51,7 @@ impl Cache {
             _ => who.uid,
         };
         let user = self.user(uid).await;
-        let spot = self.spot(ino)?;
+        let spot = self.spot(&user, ino).await?;
         let vnode = &spot.vnode;
         if spot.mount.volume.kind() != VolumeType::ReadWrite {
             return Err(Errno::EROFS);
@@ -143,12 +147,12 @@ impl Cache {
     /// # Errors
     /// As servers say.
     pub async fn statfs(&self, who: Who, ino: Ino) -> Result<StatFs, Errno> {
-        let inode = self.inode(ino)?;
-        let spot = match &inode.place {
-            Place::Cells | Place::Volumes => return Ok(StatFs::new(0, 0, 0, 0)),
-            Place::Vnode(spot) => spot,
-        };
         let user = self.user(who.uid).await;
+        let inode = self.visit(&user, ino).await?;
+        let spot = match &inode.place {
+            Place::Vnode(spot) => spot,
+            _ => return Ok(StatFs::new(0, 0, 0, 0)),
+        };
         let status = user.client.volume_status(&spot.mount.volume).await;
         let status = status
             .map_err(|error| self.failed(&spot.vnode, "asking for space", &error))?

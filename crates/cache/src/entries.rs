@@ -31,7 +31,7 @@ impl Cache {
         mode: u32,
     ) -> Result<Entry, Errno> {
         let user = self.user(who.uid).await;
-        let (inode, directory) = self.changeable(parent)?;
+        let (inode, directory) = self.changeable(&user, parent).await?;
         let (client, volume) = (&user.client, &directory.vnode.volume);
         let at = directory.vnode.fid;
         let mut empty = None;
@@ -63,7 +63,7 @@ impl Cache {
         flags: OpenFlags,
     ) -> Result<(Entry, Handle), Errno> {
         let user = self.user(who.uid).await;
-        let (inode, directory) = self.changeable(parent)?;
+        let (inode, directory) = self.changeable(&user, parent).await?;
         let (client, volume) = (&user.client, &directory.vnode.volume);
         let at = directory.vnode.fid;
         let made = client.create_file(volume, at, name, of_mode(mode));
@@ -106,7 +106,7 @@ impl Cache {
         target: &[u8],
     ) -> Result<Entry, Errno> {
         let user = self.user(who.uid).await;
-        let (inode, directory) = self.changeable(parent)?;
+        let (inode, directory) = self.changeable(&user, parent).await?;
         let (client, volume) = (&user.client, &directory.vnode.volume);
         let at = directory.vnode.fid;
         let made = client.symlink(volume, at, name, target);
@@ -120,8 +120,8 @@ impl Cache {
     /// [`EXDEV`](Errno::EXDEV) for another directory; others as servers say.
     pub async fn link(&self, who: Who, ino: Ino, parent: Ino, name: &[u8]) -> Result<Entry, Errno> {
         let user = self.user(who.uid).await;
-        let (inode, directory) = self.changeable(parent)?;
-        let file = self.spot(ino)?;
+        let (inode, directory) = self.changeable(&user, parent).await?;
+        let file = self.spot(&user, ino).await?;
         if file.mount.id != directory.mount.id {
             return Err(Errno::EXDEV);
         }
@@ -145,7 +145,7 @@ impl Cache {
     /// As servers say.
     pub async fn unlink(&self, who: Who, parent: Ino, name: &[u8]) -> Result<(), Errno> {
         let user = self.user(who.uid).await;
-        let (_, directory) = self.changeable(parent)?;
+        let (_, directory) = self.changeable(&user, parent).await?;
         let fid = self.find(&user, &directory, name).await?;
         let fid = fid.ok_or(Errno::ENOENT)?;
         if fid.vnode.is_directory() {
@@ -165,7 +165,7 @@ impl Cache {
     /// [`ENOTEMPTY`](Errno::ENOTEMPTY) when it is not empty; others as servers say.
     pub async fn rmdir(&self, who: Who, parent: Ino, name: &[u8]) -> Result<(), Errno> {
         let user = self.user(who.uid).await;
-        let (_, directory) = self.changeable(parent)?;
+        let (_, directory) = self.changeable(&user, parent).await?;
         let fid = self.find(&user, &directory, name).await?;
         let fid = fid.ok_or(Errno::ENOENT)?;
         if !fid.vnode.is_directory() {
@@ -211,8 +211,8 @@ impl Cache {
         if flags.0 & !RenameFlags::NO_REPLACE != 0 {
             return Err(Errno::EINVAL);
         }
-        let (_, from) = self.changeable(parent)?;
-        let (_, to) = self.changeable(new_parent)?;
+        let (_, from) = self.changeable(&user, parent).await?;
+        let (_, to) = self.changeable(&user, new_parent).await?;
         if from.mount.id != to.mount.id {
             return Err(Errno::EXDEV);
         }
@@ -298,10 +298,10 @@ impl Cache {
     }
 
     /// A directory in which something is to be changed.
-    fn changeable(&self, ino: Ino) -> Result<(Inode, Spot), Errno> {
-        let inode = self.inode(ino)?;
+    async fn changeable(&self, user: &User, ino: Ino) -> Result<(Inode, Spot), Errno> {
+        let inode = self.visit(user, ino).await?;
         let spot = match &inode.place {
-            Place::Cells | Place::Volumes => return Err(Errno::EROFS),
+            Place::Cells | Place::Volumes | Place::Cell(_) => return Err(Errno::EROFS),
             Place::Vnode(spot) => spot.clone(),
         };
         if spot.mount.volume.kind() != VolumeType::ReadWrite {

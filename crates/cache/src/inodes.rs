@@ -8,6 +8,7 @@ use afar_types::DataVersion;
 
 use crate::mount::Mount;
 use crate::types::Ino;
+use crate::unvisited::kept;
 use crate::vnode::{State, Vnode};
 
 /// Numbers in a row that are kept together.
@@ -27,7 +28,9 @@ pub(crate) enum Place {
     Cells,
     /// All volumes, by name or number: a directory that lists none.
     Volumes,
-    /// Something in a volume.
+    /// A cell by its name at the top, into which nobody went.
+    Cell(Arc<Vec<u8>>),
+    /// Something in a volume; one that is a mount point itself is one through which nobody went.
     Vnode(Spot),
 }
 
@@ -36,6 +39,13 @@ pub(crate) enum Place {
 pub(crate) struct Spot {
     pub(crate) mount: Arc<Mount>,
     pub(crate) vnode: Arc<Vnode>,
+}
+
+impl Place {
+    /// Whether it is something that is reached through this mount.
+    fn is_in(&self, mount: &Mount) -> bool {
+        matches!(self, Self::Vnode(spot) if spot.mount.id == mount.id)
+    }
 }
 
 /// A number and what it stands for.
@@ -60,7 +70,7 @@ impl Inode {
     /// Whether the kernel can be told to forget every name it knows.
     pub(crate) fn has_room(&self) -> bool {
         match &self.place {
-            Place::Cells | Place::Volumes => true,
+            Place::Cells | Place::Volumes | Place::Cell(_) => true,
             Place::Vnode(spot) => {
                 let state = spot.vnode.lock();
                 state.has_number(self.ino) && state.rare.names.has_room()
@@ -121,15 +131,26 @@ struct Table {
     /// By number, [`ROW`] in a row: as numbers are given out one after the other, most rows are full.
     rows: BTreeMap<u64, Box<Row>>,
     last: u64,
+    /// The numbers of cells into which nobody went.
+    cells: BTreeMap<Arc<Vec<u8>>, Ino>,
 }
 
 /// What numbers stand for, and how many times each was given out.
-type Row = [Option<(Spot, u64)>; ROW_LENGTH];
+type Row = [Option<(Place, u64)>; ROW_LENGTH];
 
 impl Table {
-    fn get_mut(&mut self, ino: Ino) -> Option<&mut (Spot, u64)> {
+    fn get_mut(&mut self, ino: Ino) -> Option<&mut (Place, u64)> {
         let row = self.rows.get_mut(&(ino.0 / ROW))?;
         row[(ino.0 % ROW) as usize].as_mut()
+    }
+
+    /// Gives a place a new number.
+    fn add(&mut self, place: Place) -> Ino {
+        self.last += 1;
+        let ino = Ino(self.last);
+        let row = self.rows.entry(ino.0 / ROW).or_default();
+        row[(ino.0 % ROW) as usize] = Some((place, 1));
+        ino
     }
 
     /// The number of a place, if it has one.
@@ -138,7 +159,7 @@ impl Table {
         let mut numbers = state.numbers();
         numbers.find(|ino| match (*ino, &self.root) {
             (Ino::ROOT, Some(Place::Vnode(spot))) => spot.mount.id == mount.id,
-            _ => (self.get_mut(*ino)).is_some_and(|(spot, _)| spot.mount.id == mount.id),
+            _ => (self.get_mut(*ino)).is_some_and(|(place, _)| place.is_in(mount)),
         })
     }
 }
@@ -167,9 +188,7 @@ impl Inodes {
                 Some(Place::Cells) => Some(Place::Volumes),
                 _ => None,
             },
-            _ => table
-                .get_mut(ino)
-                .map(|(spot, _)| Place::Vnode(spot.clone())),
+            _ => table.get_mut(ino).map(|(place, _)| place.clone()),
         };
         place.map(|place| Inode { ino, place })
     }
@@ -183,12 +202,50 @@ impl Inodes {
             }
             return ino;
         }
-        table.last += 1;
-        let ino = Ino(table.last);
-        let row = table.rows.entry(ino.0 / ROW).or_default();
-        row[(ino.0 % ROW) as usize] = Some((spot.clone(), 1));
+        let ino = table.add(Place::Vnode(spot.clone()));
         spot.vnode.lock().add_number(ino);
         ino
+    }
+
+    /// The number of a cell into which nobody went, given out once more.
+    pub(crate) fn give_cell(&self, name: &[u8]) -> Ino {
+        let mut table = self.lock();
+        if let Some(ino) = table.cells.get(&name.to_vec()).copied() {
+            if let Some((_, count)) = table.get_mut(ino) {
+                *count += 1;
+            }
+            return ino;
+        }
+        let name = kept(name);
+        let ino = table.add(Place::Cell(Arc::clone(&name)));
+        table.cells.insert(name, ino);
+        ino
+    }
+
+    /// The number of a cell into which nobody went, if it has one.
+    pub(crate) fn number_of_cell(&self, name: &[u8]) -> Option<Ino> {
+        self.lock().cells.get(&name.to_vec()).copied()
+    }
+
+    /// What was not visited is found to be this.
+    pub(crate) fn visited(&self, ino: Ino, spot: &Spot) {
+        let mut table = self.lock();
+        let Some((place, _)) = table.get_mut(ino) else {
+            return;
+        };
+        // Another may have been here before.
+        if matches!(place, Place::Vnode(now) if Arc::ptr_eq(&now.vnode, &spot.vnode)) {
+            return;
+        }
+        let before = std::mem::replace(place, Place::Vnode(spot.clone()));
+        match &before {
+            Place::Cell(name) => drop(table.cells.remove(name)),
+            Place::Vnode(point) => point.vnode.lock().remove_number(ino),
+            Place::Cells | Place::Volumes => {}
+        }
+        spot.vnode.lock().add_number(ino);
+        drop(table);
+        drop(before);
     }
 
     /// The number of a place, if it has one.
@@ -200,14 +257,21 @@ impl Inodes {
     pub(crate) fn forget(&self, ino: Ino, times: u64) {
         let mut guard = self.lock();
         let table = &mut *guard;
-        let Some((spot, count)) = table.get_mut(ino) else {
+        let Some((place, count)) = table.get_mut(ino) else {
             return;
         };
         *count = count.saturating_sub(times);
         if *count > 0 {
             return;
         }
-        spot.vnode.lock().remove_number(ino);
+        match place {
+            Place::Vnode(spot) => spot.vnode.lock().remove_number(ino),
+            Place::Cell(name) => {
+                let name = Arc::clone(name);
+                table.cells.remove(&name);
+            }
+            Place::Cells | Place::Volumes => {}
+        }
         let mut forgotten = None;
         if let Some(row) = table.rows.get_mut(&(ino.0 / ROW)) {
             forgotten = row[(ino.0 % ROW) as usize].take();

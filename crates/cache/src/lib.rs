@@ -43,6 +43,7 @@ mod recover;
 mod status;
 mod storage;
 mod types;
+mod unvisited;
 mod users;
 mod vnode;
 mod vnodes;

@@ -36,9 +36,9 @@ impl Cache {
     /// As servers say.
     pub async fn opendir(&self, who: Who, ino: Ino) -> Result<Handle, Errno> {
         let user = self.user(who.uid).await;
-        let inode = self.inode(ino)?;
+        let inode = self.visit(&user, ino).await?;
         let open = match &inode.place {
-            Place::Volumes => Open::Cells(Arc::default()),
+            Place::Volumes | Place::Cell(_) => Open::Cells(Arc::default()),
             Place::Cells => {
                 let mut names: Vec<Vec<u8>> = Vec::new();
                 for cell in self.0.client.cells() {

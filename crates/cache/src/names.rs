@@ -28,17 +28,25 @@ impl Cache {
     /// [`ENOENT`](Errno::ENOENT) when there is no such name; others as servers say.
     pub async fn lookup(&self, who: Who, parent: Ino, name: &[u8]) -> Result<Entry, Errno> {
         let user = self.user(who.uid).await;
-        let directory = self.inode(parent)?;
+        let directory = self.visit(&user, parent).await?;
         let (spot, status) = match &directory.place {
             Place::Cells if name == VOLUMES.as_bytes() => return Ok(self.volumes_entry()),
+            Place::Cells if self.unreached_cell(name) => return Ok(self.unvisited_cell(name)),
             Place::Cells => {
                 let spot = self.cell_root(name).await?;
+                if let Some(ino) = self.0.inodes.number_of_cell(name) {
+                    self.0.inodes.visited(ino, &spot);
+                }
                 let status = self.fresh(&user, &spot.vnode).await?;
                 (spot, status)
             }
             Place::Volumes => self.place_named(&user, name).await?,
             Place::Vnode(place) => self.enter_name(&user, place, name).await?,
+            Place::Cell(_) => return Err(Errno::ESTALE),
         };
+        if status.is_mount_point() {
+            return Ok(self.unvisited_point(&directory, name, &spot, &status));
+        }
         Ok(self.entry(&directory, name, &spot, &status))
     }
 
@@ -53,7 +61,7 @@ impl Cache {
     /// [`EINVAL`](Errno::EINVAL) when it is none; others as servers say.
     pub async fn readlink(&self, who: Who, ino: Ino) -> Result<bytes::Bytes, Errno> {
         let user = self.user(who.uid).await;
-        let spot = self.spot(ino)?;
+        let spot = self.spot(&user, ino).await?;
         let status = self.fresh(&user, &spot.vnode).await?;
         if status.file_type != FileType::Symlink {
             return Err(Errno::EINVAL);
@@ -67,9 +75,9 @@ impl Cache {
     }
 
     /// What a number stands for, if it is in a volume.
-    pub(crate) fn spot(&self, ino: Ino) -> Result<Spot, Errno> {
-        match &self.inode(ino)?.place {
-            Place::Cells | Place::Volumes => Err(Errno::EPERM),
+    pub(crate) async fn spot(&self, user: &User, ino: Ino) -> Result<Spot, Errno> {
+        match &self.visit(user, ino).await?.place {
+            Place::Cells | Place::Volumes | Place::Cell(_) => Err(Errno::EPERM),
             Place::Vnode(spot) => Ok(spot.clone()),
         }
     }
@@ -111,14 +119,15 @@ impl Cache {
         self.through(user, spot, status).await
     }
 
-    /// Goes through something with this status if it is a mount point.
+    /// Goes through something with this status if it is a mount point, and not one that leads to a cell which was
+    /// never reached.
     pub(crate) async fn through(
         &self,
         user: &User,
         spot: Spot,
         status: FetchStatus,
     ) -> Result<(Spot, FetchStatus), Errno> {
-        if !status.is_mount_point() {
+        if !status.is_mount_point() || self.leads_to_unreached(user, &spot).await? {
             return Ok((spot, status));
         }
         let root = self.cross(user, &spot).await?;

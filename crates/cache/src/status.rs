@@ -217,7 +217,7 @@ impl Cache {
         let ino = self.0.inodes.give(spot);
         let attr = self.attr(ino, &spot.vnode, status);
         let holds = match &parent.place {
-            Place::Cells | Place::Volumes => MADE_UP_VALID,
+            Place::Cells | Place::Volumes | Place::Cell(_) => MADE_UP_VALID,
             Place::Vnode(directory) => self.names_valid(&directory.vnode),
         };
         Entry {

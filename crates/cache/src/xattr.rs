@@ -35,7 +35,7 @@ impl Cache {
             return Ok(version.ok_or(Errno::ENODATA)?.to_string().into());
         }
         let user = self.user(who.uid).await;
-        let inode = self.inode(ino)?;
+        let inode = self.visit(&user, ino).await?;
         let Place::Vnode(spot) = &inode.place else {
             return Err(Errno::ENODATA);
         };
@@ -102,7 +102,7 @@ impl Cache {
             return changed;
         }
         let user = self.user(who.uid).await;
-        let spot = self.spot(ino)?;
+        let spot = self.spot(&user, ino).await?;
         match name {
             xattr_name::ACL => {}
             xattr_name::FLUSH | xattr_name::FLUSH_VOLUME => {

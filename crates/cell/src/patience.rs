@@ -1,6 +1,6 @@
 //! How long requests wait for servers that do not answer.
 //!
-//! A server that is started anew is silent for a second or two, one whose machine is, for a minute. Nobody need
+//! A server that is started again is silent for a second or two, one whose machine is, for a minute. Nobody need
 //! hear of that: requests wait, and are made again when the server answers. One of those who wait asks it now and
 //! then whether it is there; the others wait for what comes of that.
 

@@ -31,7 +31,7 @@ impl Cache {
         flags: OpenFlags,
     ) -> Result<(Handle, KeepCache), Errno> {
         let user = self.user(who.uid).await;
-        let spot = self.spot(ino)?;
+        let spot = self.spot(&user, ino).await?;
         let enough = |status: &FetchStatus| may_open(status, flags);
         let status = match self.rights_for(&user, &spot.vnode, enough).await {
             // Another may have its name by now; Linux looks the name up again upon this.

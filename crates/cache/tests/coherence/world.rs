@@ -159,6 +159,11 @@ impl World {
         self.names.lock().unwrap().insert(name, id);
     }
 
+    /// Where the location server is, and the port of file servers.
+    pub(crate) fn servers(&self) -> (std::net::SocketAddr, u16) {
+        (self.locations.local_addr(), self.port)
+    }
+
     /// A client machine.
     pub(crate) async fn cache(&self) -> Machine {
         self.cache_with(|_| {}).await
@@ -208,6 +213,11 @@ pub(crate) async fn machine(
         busy_limit: Duration::from_secs(5),
         ..Config::default()
     };
+    machine_of(config, adjust).await
+}
+
+/// A cache of a client with these settings.
+pub(crate) async fn machine_of(config: Config, adjust: impl FnOnce(&mut CacheConfig)) -> Machine {
     let client = Client::new(bind(), config).unwrap();
     let directory = tempfile::tempdir().unwrap();
     let mut config = CacheConfig::new(directory.path());
