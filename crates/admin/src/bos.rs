@@ -1,5 +1,7 @@
 //! What a server's overseer tells: which processes there are, and how they are.
 
+use std::io::{self, Write};
+
 use afar_net::AbortCode;
 use afar_rpc::{RpcError, bozo};
 use afar_types::{BozoState, BozoStatus, BozoText, BozoTime};
@@ -104,6 +106,38 @@ pub async fn restart_times(server: &bozo::Client) -> Result<[BozoTime; 2], RpcEr
     let all = server.get_restart_time(1).await?.time;
     let new = server.get_restart_time(2).await?.time;
     Ok([all, new])
+}
+
+/// The server's keys, as far as they are told, and why no more of them.
+pub async fn keys(server: &bozo::Client) -> (Vec<bozo::list_keys::Reply>, Result<(), RpcError>) {
+    let mut found = Vec::new();
+    for number in 0..LIST_MAX {
+        match server.list_keys(number).await {
+            Ok(key) => found.push(key),
+            Err(error) if error.code() == BZDOM => break,
+            Err(error) => return (found, Err(error)),
+        }
+    }
+    (found, Ok(()))
+}
+
+/// Writes a log of the server, up to the NUL that ends it.
+///
+/// # Errors
+/// When the server does not answer, or refuses; inside, what the writer says.
+pub async fn log(
+    server: &bozo::Client,
+    name: BozoText,
+    out: &mut impl Write,
+) -> Result<io::Result<()>, RpcError> {
+    let mut data = server.get_log(name).await?;
+    while let Some(chunk) = data.chunk().await? {
+        let end = chunk.iter().position(|byte| *byte == 0);
+        if let Err(error) = out.write_all(&chunk[..end.unwrap_or(chunk.len())]) {
+            return Ok(Err(error));
+        }
+    }
+    Ok(Ok(()))
 }
 
 /// What is asked for by number, from 0 until the server says that there is no more.

@@ -16,6 +16,7 @@ mod pts;
 mod resolve;
 mod rxperf;
 mod server;
+mod service;
 mod store;
 mod tokens;
 mod vos;

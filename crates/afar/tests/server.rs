@@ -93,9 +93,12 @@ impl Server {
         }
     }
 
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
     fn stop(mut self) {
-        let pid = Pid::from_child(&self.child);
-        kill_process(pid, Signal::TERM).unwrap();
+        self.signal(Signal::TERM);
         assert!(self.child.wait().unwrap().success());
     }
 }
@@ -551,6 +554,136 @@ fn a_partition_whose_disk_is_not_mounted_is_left_alone_and_told() {
     let server = start();
     server.until("registered");
     assert!(parts().contains("/vicepb"));
+    server.stop();
+}
+
+#[test]
+fn a_hangup_reads_the_configuration_again_and_ends_nothing() {
+    let site = Site::new("127.83.0.45");
+    let file = site.path("afar.toml");
+    let write = |more: &str| {
+        let text = format!(
+            "cell = \"{CELL}\"\ndata = {data:?}\nlisten = \"{}\"\n{more}\n[partition.a]\npath = {a:?}\n",
+            site.address,
+            data = site.path("data"),
+            a = site.path("a"),
+        );
+        std::fs::write(&file, text).unwrap();
+    };
+    write("");
+    let mut command = site.command();
+    command.arg("server").arg("--config").arg(&file);
+    let server = Server::start(command);
+    server.until("registered");
+    server.signal(Signal::HUP);
+    server.until("nothing has changed");
+    // A mistake changes nothing.
+    write("colour = 1");
+    server.signal(Signal::HUP);
+    let line = server.until("stays as it is");
+    assert!(line.contains("colour"), "{line}");
+    write(
+        "log = \"info,afar_rx=warn\"\n[security]\nsuperusers = [\"ann\"]\n[files]\nmax_calls = 5000",
+    );
+    server.signal(Signal::HUP);
+    let line = server.until("files.max_calls has changed");
+    assert!(line.contains("the next start"), "{line}");
+    server.until("log is taken");
+    server.until("security.superusers is taken");
+    assert!(
+        site.say(&["bos", "listusers", site.address])
+            .contains("ann")
+    );
+    write("log = \"error\"");
+    server.signal(Signal::HUP);
+    // Nothing is said any more; and everything is written down at the end.
+    site.say(&["vos", "create", site.address, "a", "user.ann"]);
+    server.stop();
+    assert!(site.path("data/callbacks").exists());
+}
+
+#[test]
+fn a_terminal_that_goes_ends_a_cell_in_good_order() {
+    let site = Site::new("127.83.0.46");
+    let mut server = Server::start(site.up());
+    server.until("is up at");
+    server.signal(Signal::HUP);
+    assert!(server.child.wait().unwrap().success());
+    assert!(site.path("cell/data/callbacks").exists());
+}
+
+#[test]
+fn a_service_manager_hears_that_the_server_lives() {
+    let site = Site::new("127.83.0.47");
+    let notified = UnixDatagram::bind(site.path("notify")).unwrap();
+    notified
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
+    let mut command = site.up();
+    command.env("NOTIFY_SOCKET", site.path("notify"));
+    command.env("WATCHDOG_USEC", "200000");
+    let mut server = Server::start(command);
+    let mut lives = 0;
+    let mut message = [0; 64];
+    while lives < 3 {
+        let size = notified.recv(&mut message).unwrap();
+        lives += usize::from(message[..size].trim_ascii() == b"WATCHDOG=1");
+    }
+    // It asks to be started again by the way it ends.
+    site.say(&["bos", "restart", site.address, "-all"]);
+    assert_eq!(server.child.wait().unwrap().code(), Some(75));
+    let unit = include_str!("../../../dist/systemd/afar.service");
+    assert!(unit.contains("RestartForceExitStatus=75"));
+}
+
+#[test]
+fn what_bos_changes_is_changed_and_what_it_cannot_it_says() {
+    let site = Site::new("127.83.0.48");
+    let server = Server::start(site.up());
+    server.until("is up at");
+    let bos = |words: &[&str]| site.say(&[&["bos", words[0], site.address], &words[1..]].concat());
+    let refused = |words: &[&str]| {
+        let words = [&["bos", words[0], site.address], &words[1..]].concat();
+        let output = site.command().args(&words).output().unwrap();
+        assert!(!output.status.success(), "{words:?}");
+        told(&output)
+    };
+    let keys = bos(&["listkeys"]);
+    assert!(
+        keys.contains("key 1 has cksum ") && keys.ends_with("All done.\n"),
+        "{keys}"
+    );
+    bos(&["adduser", "ann", "bob.admin"]);
+    assert_eq!(bos(&["listusers"]).trim_end(), "SUsers are: ann bob.admin");
+    assert!(refused(&["adduser", "ann"]).contains("failed to add user 'ann'"));
+    bos(&["removeuser", "ann"]);
+    assert_eq!(bos(&["listusers"]).trim_end(), "SUsers are: bob.admin");
+    assert!(refused(&["removeuser", "ann"]).contains("(no such user)"));
+    let log = bos(&["getlog", "/usr/afs/logs/FileLog"]);
+    assert!(log.starts_with("Fetching log file '/usr/afs/logs/FileLog'...\n"));
+    assert!(log.contains("BOZO.add_s_user"), "{log}");
+    assert!(bos(&["getlog", "SalvageLog"]).contains("afar store check"));
+    refused(&["getlog", "/etc/shadow"]);
+    assert!(bos(&["getdate", "fileserver"]).contains("/usr/afs/bin/fileserver dated "));
+    assert!(bos(&["getdate", "nothing"]).contains("does not exist"));
+    for (verb, says) in [
+        ("salvage", "no salvage is needed"),
+        ("exec", "run no commands"),
+        ("stop", "systemctl"),
+        ("addkey", "afar keys"),
+        ("install", "packages"),
+    ] {
+        let said = refused(&[verb, "-whatever", "x"]);
+        assert!(
+            said.starts_with("bos: ") && said.contains(says),
+            "{verb}: {said}"
+        );
+    }
+    // Without a service manager it starts again by itself.
+    bos(&["restart", "-all"]);
+    server.until("is up at");
+    site.say(&["ls", &format!("/afs/{CELL}")]);
+    assert_eq!(bos(&["listusers"]).trim_end(), "SUsers are: bob.admin");
     server.stop();
 }
 

@@ -1,5 +1,5 @@
-//! BOZO, the basic overseer's interface (service 1, port 7007): the part that tells how servers
-//! and their cell are.
+//! BOZO, the basic overseer's interface (service 1, port 7007): what tells how servers and their cell
+//! are, and what of the rest a server without an overseer can do.
 //!
 //! What is listed by a number is asked for from 0 on, until the server answers BZDOM (39429).
 
@@ -8,6 +8,9 @@ use afar_types::{BozoKey, BozoKeyInfo, BozoState, BozoStatus, BozoText, BozoTime
 interface! {
     service 1 "BOZO";
 
+    /// Makes a process: of type `cron` at a time, for one. Programs and parameters are six at most.
+    call 80 create_bnode(kind: BozoText, instance: BozoText, p1: BozoText, p2: BozoText,
+        p3: BozoText, p4: BozoText, p5: BozoText, p6: BozoText) -> ();
     /// Tells what a process is doing, and more about it in words.
     call 83 get_status(instance: BozoText) -> (state: BozoState, description: BozoText);
     /// Tells the name of a process by its number.
@@ -16,6 +19,10 @@ interface! {
     call 85 get_instance_info(instance: BozoText) -> (kind: BozoText, status: BozoStatus);
     /// Tells a command of a process by its number; number 999 is the one that is told of exits.
     call 86 get_instance_parm(instance: BozoText, number: i32) -> (parameter: BozoText);
+    /// Makes somebody an administrator.
+    call 87 add_s_user(name: BozoText) -> ();
+    /// Takes an administrator's rights away.
+    call 88 delete_s_user(name: BozoText) -> ();
     /// Tells the name of an administrator by its number.
     call 89 list_s_users(number: i32) -> (name: BozoText);
     /// Tells about a key by its number; the key itself comes as zeros, if need be.
@@ -24,9 +31,17 @@ interface! {
     call 94 get_cell_name() -> (name: BozoText);
     /// Tells the name of a database server by its number, in brackets if it has no vote.
     call 95 get_cell_host(number: u32) -> (name: BozoText);
+    /// Stops all processes and starts them again.
+    call 100 restart_all() -> ();
+    /// Starts the overseer again, and all processes with it.
+    call 103 re_bozo() -> ();
+    /// Stops a process and starts it again.
+    call 104 restart(instance: BozoText) -> ();
     /// Tells when a program was installed, and the two versions before; 0 where there is none.
     call 107 get_dates(path: BozoText)
         -> (new_time: UnixTime, bak_time: UnixTime, old_time: UnixTime);
+    /// Runs a command of the shell.
+    call 108 exec(command: BozoText) -> ();
     /// Tells when servers are restarted: type 1 all, 2 those with a new program.
     call 111 get_restart_time(kind: i32) -> (time: BozoTime);
     /// Reads a log file. The data is its text without NULs, and one NUL at the end.

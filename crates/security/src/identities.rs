@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use afar_rx::Identity;
+use parking_lot::RwLock;
 
 use crate::Principal;
 use crate::reload::{self, Watched};
@@ -35,11 +36,17 @@ pub struct IdentityError {
 #[derive(Debug)]
 pub struct Identities {
     cell: String,
-    realms: Vec<String>,
+    named: RwLock<Named>,
     realms_file: Option<Lines>,
     exclusions_file: Option<Lines>,
-    superusers: Vec<String>,
     superusers_file: Option<Lines>,
+}
+
+/// What is not in files.
+#[derive(Debug, Default)]
+struct Named {
+    realms: Vec<String>,
+    superusers: Vec<String>,
 }
 
 impl Identities {
@@ -48,10 +55,9 @@ impl Identities {
     pub fn new(cell: impl Into<String>) -> Self {
         Self {
             cell: cell.into(),
-            realms: Vec::new(),
+            named: RwLock::default(),
             realms_file: None,
             exclusions_file: None,
-            superusers: Vec::new(),
             superusers_file: None,
         }
     }
@@ -59,7 +65,7 @@ impl Identities {
     /// Makes a realm the cell's own.
     #[must_use]
     pub fn realm(mut self, realm: impl Into<String>) -> Self {
-        self.realms.push(realm.into());
+        self.named.get_mut().realms.push(realm.into());
         self
     }
 
@@ -85,7 +91,7 @@ impl Identities {
     /// Lets a user administer servers: `name`, `name.instance`, or with `@realm` if he is foreign.
     #[must_use]
     pub fn superuser(mut self, name: impl Into<String>) -> Self {
-        self.superusers.push(name.into());
+        self.named.get_mut().superusers.push(name.into());
         self
     }
 
@@ -97,6 +103,22 @@ impl Identities {
     pub fn superusers_file(mut self, path: impl Into<PathBuf>) -> Result<Self, IdentityError> {
         self.superusers_file = Some(Watched::open(path.into(), first_words)?);
         Ok(self)
+    }
+
+    /// Puts other realms and superusers in the place of those that were named one by one; those in files
+    /// stay.
+    pub fn set(&self, realms: &[String], superusers: &[String]) {
+        *self.named.write() = Named {
+            realms: realms.to_vec(),
+            superusers: superusers.to_vec(),
+        };
+    }
+
+    /// Reads the file of superusers again if it has changed, at once.
+    pub fn look_again(&self) {
+        if let Some(file) = &self.superusers_file {
+            file.look_now();
+        }
     }
 
     /// Who the owner of a ticket is. Somebody with a name that the protection database cannot have,
@@ -132,7 +154,7 @@ impl Identities {
     /// Who may administer servers, as the files are now.
     #[must_use]
     pub fn superusers(&self) -> Vec<String> {
-        let mut users = self.superusers.clone();
+        let mut users = self.named.read().superusers.clone();
         if let Some(file) = &self.superusers_file {
             users.extend(file.get().iter().cloned());
         }
@@ -145,7 +167,7 @@ impl Identities {
             return true;
         }
         let is = |own: &str| own.eq_ignore_ascii_case(realm);
-        listed(&self.realms, self.realms_file.as_ref(), is) && {
+        listed(&self.named.read().realms, self.realms_file.as_ref(), is) && {
             let name = client.to_string();
             !listed(&[], self.exclusions_file.as_ref(), |excluded| {
                 excluded == name
@@ -155,7 +177,9 @@ impl Identities {
 
     fn is_superuser(&self, name: &str) -> bool {
         let file = self.superusers_file.as_ref();
-        listed(&self.superusers, file, |superuser| superuser == name)
+        listed(&self.named.read().superusers, file, |superuser| {
+            superuser == name
+        })
     }
 }
 

@@ -70,6 +70,13 @@ impl<T, E: Error + 'static> Watched<T, E> {
         self
     }
 
+    /// Looks at the file at once, as this process has changed it.
+    pub(crate) fn look_now(&self) {
+        let mut state = self.state.lock();
+        self.look(&mut state);
+        state.checked = Instant::now();
+    }
+
     /// What the file says now, or said when it could last be read.
     pub(crate) fn get(&self) -> Arc<T> {
         let mut state = self.state.lock();

@@ -1,5 +1,8 @@
-//! `afar bos`: how the servers of a machine are, in the words of OpenAFS's bos.
+//! `afar bos`: how the servers of a machine are, and who may administer them, in the words of OpenAFS's
+//! bos.
 
+mod change;
+mod elsewhere;
 mod status;
 mod words;
 
@@ -15,6 +18,7 @@ use serde::Serialize;
 
 use crate::afs_args::{self, Common, Session};
 use crate::output::Output;
+use elsewhere::{ElsewhereArgs, Instead};
 
 /// `afar bos …`.
 #[derive(Debug, Subcommand)]
@@ -29,6 +33,56 @@ pub(crate) enum BosCommand {
     Getrestart(ServerArgs),
     /// get restrict mode
     Getrestricted(ServerArgs),
+    /// add users to super-user list
+    Adduser(change::UserArgs),
+    /// remove users from super-user list
+    Removeuser(change::UserArgs),
+    /// list keys
+    Listkeys(change::KeysArgs),
+    /// restart processes
+    Restart(change::RestartArgs),
+    /// examine log file
+    Getlog(change::LogArgs),
+    /// get dates for programs
+    Getdate(change::DateArgs),
+    /// start running a server
+    Start(ElsewhereArgs),
+    /// halt a server instance
+    Stop(ElsewhereArgs),
+    /// shutdown all processes
+    Shutdown(ElsewhereArgs),
+    /// start all processes
+    Startup(ElsewhereArgs),
+    /// create a new server instance
+    Create(ElsewhereArgs),
+    /// delete a server instance
+    Delete(ElsewhereArgs),
+    /// add keys to key dbase (kvno 999 is bcrypt)
+    Addkey(ElsewhereArgs),
+    /// remove keys from key dbase
+    Removekey(ElsewhereArgs),
+    /// set cell name
+    Setcellname(ElsewhereArgs),
+    /// add host to cell dbase
+    Addhost(ElsewhereArgs),
+    /// remove host from cell dbase
+    Removehost(ElsewhereArgs),
+    /// set authentication required flag
+    Setauth(ElsewhereArgs),
+    /// install program
+    Install(ElsewhereArgs),
+    /// revert program to former version
+    Uninstall(ElsewhereArgs),
+    /// execute shell command on server
+    Exec(ElsewhereArgs),
+    /// prune server files
+    Prune(ElsewhereArgs),
+    /// set restart times
+    Setrestart(ElsewhereArgs),
+    /// salvage partition or volumes
+    Salvage(ElsewhereArgs),
+    /// set restrict mode
+    Setrestricted(ElsewhereArgs),
 }
 
 /// Options of all commands.
@@ -67,6 +121,32 @@ pub(crate) fn run(command: BosCommand) -> anyhow::Result<ExitCode> {
                 restricted: mode != 0,
             })
         }),
+        BosCommand::Adduser(args) => change::add_users(&args),
+        BosCommand::Removeuser(args) => change::remove_users(&args),
+        BosCommand::Listkeys(args) => change::list_keys(&args),
+        BosCommand::Restart(args) => change::restart(&args),
+        BosCommand::Getlog(args) => change::get_log(&args),
+        BosCommand::Getdate(args) => change::get_dates(&args),
+        other => Ok(elsewhere::tell(instead(&other))),
+    }
+}
+
+/// What takes the place of a command that afar's servers have no use for.
+const fn instead(command: &BosCommand) -> Instead {
+    match command {
+        BosCommand::Create(_) | BosCommand::Delete(_) | BosCommand::Setcellname(_) => {
+            Instead::Roles
+        }
+        BosCommand::Addkey(_) | BosCommand::Removekey(_) => Instead::Keys,
+        BosCommand::Addhost(_) | BosCommand::Removehost(_) => Instead::Hosts,
+        BosCommand::Setauth(_) => Instead::Auth,
+        BosCommand::Install(_) | BosCommand::Uninstall(_) | BosCommand::Prune(_) => {
+            Instead::Programs
+        }
+        BosCommand::Exec(_) | BosCommand::Setrestricted(_) => Instead::Exec,
+        BosCommand::Setrestart(_) => Instead::Times,
+        BosCommand::Salvage(_) => Instead::Salvage,
+        _ => Instead::Processes,
     }
 }
 

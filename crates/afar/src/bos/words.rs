@@ -35,6 +35,40 @@ pub(super) fn failed(what: &str, error: &RpcError) {
     output::usage(&format!("bos: failed to {what} ({why})\n"));
 }
 
+/// Tells that somebody stays an administrator.
+pub(super) fn not_removed(user: &str, error: &RpcError, unknown: bool) {
+    let why = if unknown {
+        "no such user".to_owned()
+    } else {
+        BZ.text(error.code().0)
+    };
+    output::usage(&format!("bos: failed to delete user '{user}', ({why})\n"));
+}
+
+/// Tells that two things do not go together.
+pub(super) fn not_both(what: &str) {
+    output::usage(&format!("bos: can't specify both {what}.\n"));
+}
+
+/// Tells that it is not said what is to be restarted.
+pub(super) fn no_instance() {
+    output::usage("bos: specify at least one instance to restart, or -all, or -bosserver.\n");
+}
+
+/// Tells why a list of keys ends.
+pub(super) fn keys_ended(error: &RpcError) {
+    let why = BZ.text(error.code().0);
+    output::usage(&format!(
+        "bos: {why} error encountered while listing keys\n"
+    ));
+}
+
+/// Tells why a log is not there, or not whole.
+pub(super) fn log_ended(error: &RpcError) {
+    let why = BZ.text(error.code().0);
+    output::usage(&format!("bos: {why} (while reading log)\n"));
+}
+
 /// Tells that an overseer does not say what processes it has.
 pub(super) fn no_overseer(error: &RpcError) {
     let why = BZ.text(error.code().0);

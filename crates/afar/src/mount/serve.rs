@@ -29,6 +29,7 @@ use super::{MountArgs, Source};
 use crate::fetch::{Reach, Seen, session};
 use crate::output;
 use crate::server::start_log;
+use crate::service::{self, notify};
 
 /// Calls at a time to make ready for at a server: enough to fill a long path.
 const LANES: usize = 16;
@@ -192,6 +193,8 @@ async fn serve(
 ) -> anyhow::Result<()> {
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot catch signals")?;
     let mut terminate = signal(SignalKind::terminate()).context("cannot catch signals")?;
+    // A terminal that goes takes nothing away that was written: the mount ends in good order.
+    let mut hangups = service::hangups().context("cannot catch signals")?;
     let fuse = fuse_options(args, source, options);
     let mut mount = Mount::new(cache.clone(), &Handle::current(), place, &fuse)?;
     read_ahead(place);
@@ -207,6 +210,8 @@ async fn serve(
     notify(NotifyState::Ready);
     tokio::select! {
         ended = mount.ended() => return Ok(ended?),
+        () = service::keep() => {}
+        () = service::hangup(&mut hangups) => {}
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}
     }
@@ -301,13 +306,6 @@ async fn close(cache: &Cache) {
         Some(()) = told => tracing::warn!(
             "interrupted while storing what was written; the next mount with this cache goes on"
         ),
-    }
-}
-
-/// Tells the service manager, if there is one.
-fn notify(state: NotifyState<'_>) {
-    if let Err(error) = sd_notify::notify(&[state]) {
-        tracing::warn!(%error, "cannot tell the service manager");
     }
 }
 

@@ -194,7 +194,8 @@ pub(crate) const KEYS: &[Key] = &[
     key(
         "security.userlist",
         "a file",
-        "A UserList of OpenAFS: more such users, one a line. A changed file is noticed.",
+        "A UserList of OpenAFS: more such users, one a line, which `bos adduser` and `bos removeuser` \
+         change. By default UserList in the directory data. A changed file is noticed.",
     ),
     key(
         "security.allow_dotted_principals",

@@ -6,14 +6,17 @@
 //! - `peers`: the database servers that are asked; `whereabouts`: who is told where this server is
 //! - `login`: tokens for users without a KDC
 //! - `process`: starting and stopping the roles
+//! - `reload`: what is taken from a changed configuration without a restart
 //! - `partitions`, `missing`: what is served of a server's partitions; what is lost for a time
-//! - `overseer`: what `bos status` is told
+//! - `log`: what is logged, and its last lines
+//! - `overseer`, `userlist`: what `bos` is told, and may change
 //! - `up`, `found`: a first cell: its configuration; its root volumes and mount points
 
 mod config;
 mod explain;
 mod found;
 mod identity;
+mod log;
 mod login;
 mod missing;
 mod old_options;
@@ -21,9 +24,11 @@ mod overseer;
 mod partitions;
 mod peers;
 mod process;
+mod reload;
 mod security;
 mod sockets;
 mod up;
+mod userlist;
 mod whereabouts;
 
 use std::path::{Path, PathBuf};
@@ -33,15 +38,16 @@ use anyhow::Context;
 use clap::Args;
 use sd_notify::NotifyState;
 use tokio::runtime::{Builder, Runtime};
-use tokio::signal::unix::{SignalKind, signal};
-use tracing_subscriber::EnvFilter;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 pub(crate) use explain::{ConfigCommand, run as run_config};
+pub(crate) use log::start_log;
 pub(crate) use up::{UpArgs, run as run_up};
 
-use crate::output;
+use crate::service::{self, notify};
 use config::{Config, DEFAULT_PATH};
 use process::Process;
+use reload::Reload;
 
 /// The files of keys of the server with this configuration; by default the one of this machine.
 ///
@@ -104,6 +110,7 @@ pub(crate) fn run(args: &ServerArgs) -> anyhow::Result<ExitCode> {
     if let Some(service) = &args.restore {
         return process::restore(&config, service);
     }
+    let reload = Reload::of(&config);
     config.insecure_noauth |= args.insecure_noauth;
     start_log(&config.log.0)?;
     for remark in old_options::apply(&args.old, &mut config)? {
@@ -111,34 +118,76 @@ pub(crate) fn run(args: &ServerArgs) -> anyhow::Result<ExitCode> {
     }
     config.check()?;
     runtime()?.block_on(async {
+        let signals = Signals::catch(reload)?;
         let process = Process::start(config).await?;
-        serve(process, || ()).await
+        serve(process, signals, || ()).await
     })
 }
 
-/// Serves until a signal to stop; `ready` is called first.
+/// What this process is told by signals. They are caught from before the first client on, so that none ends
+/// the server without writing down who was promised what.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    /// None if a hangup is nothing to this process.
+    hangups: Option<Signal>,
+    /// What a hangup has read again; none if it ends the server.
+    reload: Option<Reload>,
+}
+
+impl Signals {
+    fn catch(reload: Option<Reload>) -> anyhow::Result<Self> {
+        let context = "cannot catch signals";
+        let hangups = match reload {
+            Some(_) => signal(SignalKind::hangup()).map(Some),
+            None => service::hangups(),
+        };
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt()).context(context)?,
+            terminate: signal(SignalKind::terminate()).context(context)?,
+            hangups: hangups.context(context)?,
+            reload,
+        })
+    }
+
+    /// Returns when the server is to stop.
+    async fn stop(&mut self, process: &Process) {
+        loop {
+            tokio::select! {
+                _ = self.interrupt.recv() => return,
+                _ = self.terminate.recv() => return,
+                () = service::hangup(&mut self.hangups) => match &mut self.reload {
+                    Some(reload) => reload.run(process),
+                    None => return,
+                }
+            }
+        }
+    }
+}
+
+/// Serves until a signal to stop, or `bos restart`; `ready` is called first.
 ///
 /// What `ready` returns is kept until then.
-async fn serve<T>(process: Process, ready: impl FnOnce() -> T) -> anyhow::Result<ExitCode> {
-    let mut interrupt = signal(SignalKind::interrupt()).context("cannot catch signals")?;
-    let mut terminate = signal(SignalKind::terminate()).context("cannot catch signals")?;
+async fn serve<T>(
+    process: Process,
+    mut signals: Signals,
+    ready: impl FnOnce() -> T,
+) -> anyhow::Result<ExitCode> {
     let beside = ready();
     notify(NotifyState::Ready);
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-    }
+    let watchdog = tokio::spawn(service::keep());
+    let again = tokio::select! {
+        () = signals.stop(&process) => false,
+        () = process.restart() => true,
+    };
+    watchdog.abort();
     notify(NotifyState::Stopping);
     drop(beside);
     process.stop().await?;
-    Ok(ExitCode::SUCCESS)
-}
-
-/// Tells the service manager, if there is one.
-fn notify(state: NotifyState<'_>) {
-    if let Err(error) = sd_notify::notify(&[state]) {
-        tracing::warn!(%error, "cannot tell the service manager");
+    if again {
+        return service::start_again();
     }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn runtime() -> anyhow::Result<Runtime> {
@@ -146,24 +195,4 @@ fn runtime() -> anyhow::Result<Runtime> {
         .enable_all()
         .build()
         .context("cannot start the runtime; is a limit on threads reached?")
-}
-
-pub(crate) fn start_log(filter: &str) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_new(filter)
-        .with_context(|| format!("log = {filter:?}: not understood; `afar config explain log`"))?;
-    let under_systemd = std::env::var_os("JOURNAL_STREAM").is_some();
-    let log = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()));
-    // The journal has the time already.
-    let started = if under_systemd {
-        log.without_time().try_init()
-    } else {
-        log.try_init()
-    };
-    if let Err(error) = started {
-        output::note(&format_args!("logging is set up already: {error}"));
-    }
-    Ok(())
 }

@@ -1,15 +1,20 @@
 //! What `bos status` and its kin are told: the roles of this process, as OpenAFS's overseer would
 //! tell of its programs.
 
+use std::io;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use afar_net::AbortCode;
 use afar_rpc::{Caller, DownloadSink, bozo};
-use afar_types::{BozoState, BozoStatus, BozoText, BozoTime, UnixTime};
+use afar_security::keys::KeyInfo;
+use afar_types::{BozoKey, BozoKeyInfo, BozoState, BozoStatus, BozoText, BozoTime, UnixTime};
+use tokio::sync::Notify;
 
 use super::config::Role;
+use super::log::last_lines;
 use super::security::Security;
+use super::userlist;
 
 /// BOZO: there is nothing of that name.
 const BZNOENT: AbortCode = AbortCode(39_425);
@@ -20,8 +25,32 @@ const END_OF_USERS: AbortCode = AbortCode(1);
 /// BOZO: only for administrators.
 const BZACCESS: AbortCode = AbortCode(39_430);
 
-/// ENOENT: there is no such log.
-const NO_LOG: AbortCode = AbortCode(2);
+/// EPERM: what the configuration says is changed there.
+const NOT_HERE: AbortCode = AbortCode(1);
+/// ENOENT: there is no such log, or user.
+const ENOENT: AbortCode = AbortCode(2);
+/// EEXIST: there is such a user.
+const EEXIST: AbortCode = AbortCode(17);
+/// EINVAL: that is no name.
+const EINVAL: AbortCode = AbortCode(22);
+/// EIO.
+const EIO: AbortCode = AbortCode(5);
+
+/// The logs of OpenAFS's servers, which are all one here.
+const LOGS: [&[u8]; 7] = [
+    b"BosLog",
+    b"FileLog",
+    b"PtLog",
+    b"SalvageLog",
+    b"SalsrvLog",
+    b"VLLog",
+    b"VolserLog",
+];
+/// What OpenAFS's `bos salvage` calls the salvager's process.
+const SALVAGE: &[u8] = b"salvage-tmp";
+/// What the log of a salvage says.
+const NO_SALVAGE: &str = "afar has no salvager, and needs none: changes are made whole or not at all. `afar store \
+                          check` looks whether a partition is sound.\n";
 
 /// The status of a server.
 #[derive(Debug)]
@@ -33,6 +62,8 @@ pub(super) struct Overseer {
     started: UnixTime,
     /// When the program was installed.
     installed: UnixTime,
+    /// Told when the server is to start again.
+    restart: Arc<Notify>,
 }
 
 /// What the overseer of OpenAFS calls a process, or a group of them.
@@ -51,6 +82,7 @@ impl Overseer {
         database_hosts: Vec<String>,
         roles: &[Role],
         security: Arc<Security>,
+        restart: Arc<Notify>,
     ) -> Self {
         let simple = |role: Role| Instance {
             name: role.program(),
@@ -79,7 +111,16 @@ impl Overseer {
             instances,
             started: UnixTime::from(SystemTime::now()),
             installed: installed(),
+            restart,
         }
+    }
+
+    /// Has the whole server start again: its services are one process.
+    fn start_again(&self, caller: &Caller) -> Result<(), AbortCode> {
+        administers(caller)?;
+        tracing::info!("asked to start again");
+        self.restart.notify_one();
+        Ok(())
     }
 
     fn instance(&self, name: &BozoText) -> Result<&Instance, AbortCode> {
@@ -88,6 +129,30 @@ impl Overseer {
             .iter()
             .find(|instance| instance.name.as_bytes() == name.as_bytes());
         found.ok_or(BZNOENT)
+    }
+}
+
+fn administers(caller: &Caller) -> Result<(), AbortCode> {
+    if caller.identity.is_superuser() {
+        Ok(())
+    } else {
+        Err(BZACCESS)
+    }
+}
+
+/// The name of a user.
+fn name(name: &BozoText) -> io::Result<String> {
+    let name = String::from_utf8(name.as_bytes().to_vec());
+    name.map_err(|_| io::ErrorKind::InvalidInput.into())
+}
+
+/// The code for what became of a list of users.
+pub(super) fn code(error: &io::Error) -> AbortCode {
+    match error.kind() {
+        io::ErrorKind::NotFound => ENOENT,
+        io::ErrorKind::AlreadyExists => EEXIST,
+        io::ErrorKind::InvalidInput => EINVAL,
+        _ => EIO,
     }
 }
 
@@ -172,13 +237,105 @@ impl bozo::Service for Overseer {
     async fn list_keys(
         &self,
         caller: &Caller,
-        _: bozo::list_keys::Request,
+        request: bozo::list_keys::Request,
     ) -> Result<bozo::list_keys::Reply, AbortCode> {
-        Err(if caller.identity.is_superuser() {
-            BZDOM
-        } else {
-            BZACCESS
+        administers(caller)?;
+        let keys = self.security.keys().list();
+        let usable: Vec<_> = keys.into_iter().filter(KeyInfo::is_usable).collect();
+        let key = nth(&usable, request.number)?;
+        let changed = std::fs::metadata(&key.source).and_then(|file| file.modified());
+        Ok(bozo::list_keys::Reply {
+            kvno: i32::try_from(key.kvno).map_err(|_| EINVAL)?,
+            // It leaves this machine for nobody.
+            key: BozoKey::default(),
+            info: BozoKeyInfo {
+                modified: changed.map_or(UnixTime(0), UnixTime::from),
+                checksum: key.checksum,
+                ..BozoKeyInfo::default()
+            },
         })
+    }
+
+    async fn add_s_user(
+        &self,
+        caller: &Caller,
+        request: bozo::add_s_user::Request,
+    ) -> Result<bozo::add_s_user::Reply, AbortCode> {
+        administers(caller)?;
+        self.security
+            .change_users(|path| userlist::add(path, &name(&request.name)?))?;
+        Ok(bozo::add_s_user::Reply {})
+    }
+
+    async fn delete_s_user(
+        &self,
+        caller: &Caller,
+        request: bozo::delete_s_user::Request,
+    ) -> Result<bozo::delete_s_user::Reply, AbortCode> {
+        administers(caller)?;
+        let name = name(&request.name).map_err(|error| code(&error))?;
+        let removed = self
+            .security
+            .change_users(|path| userlist::remove(path, &name));
+        match removed {
+            Err(ENOENT) if self.security.superusers().contains(&name) => {
+                tracing::warn!("{name} is one of security.superusers: take the name away there");
+                Err(NOT_HERE)
+            }
+            removed => removed.map(|()| bozo::delete_s_user::Reply {}),
+        }
+    }
+
+    async fn restart_all(
+        &self,
+        caller: &Caller,
+        _: bozo::restart_all::Request,
+    ) -> Result<bozo::restart_all::Reply, AbortCode> {
+        self.start_again(caller)?;
+        Ok(bozo::restart_all::Reply {})
+    }
+
+    async fn re_bozo(
+        &self,
+        caller: &Caller,
+        _: bozo::re_bozo::Request,
+    ) -> Result<bozo::re_bozo::Reply, AbortCode> {
+        self.start_again(caller)?;
+        Ok(bozo::re_bozo::Reply {})
+    }
+
+    async fn restart(
+        &self,
+        caller: &Caller,
+        request: bozo::restart::Request,
+    ) -> Result<bozo::restart::Reply, AbortCode> {
+        administers(caller)?;
+        self.instance(&request.instance)?;
+        self.start_again(caller)?;
+        Ok(bozo::restart::Reply {})
+    }
+
+    async fn exec(
+        &self,
+        _: &Caller,
+        _: bozo::exec::Request,
+    ) -> Result<bozo::exec::Reply, AbortCode> {
+        // As an overseer of OpenAFS in restricted mode.
+        Err(BZACCESS)
+    }
+
+    async fn create_bnode(
+        &self,
+        caller: &Caller,
+        request: bozo::create_bnode::Request,
+    ) -> Result<bozo::create_bnode::Reply, AbortCode> {
+        administers(caller)?;
+        // The salvage of a volume: it is over at once, and its log says why.
+        if request.instance.as_bytes() != SALVAGE {
+            return Err(BZACCESS);
+        }
+        tracing::info!("asked for a salvage: {}", NO_SALVAGE.trim_end());
+        Ok(bozo::create_bnode::Reply {})
     }
 
     async fn get_cell_name(
@@ -224,15 +381,22 @@ impl bozo::Service for Overseer {
     async fn get_log(
         &self,
         caller: &Caller,
-        _: bozo::get_log::Request,
-        _: &mut DownloadSink<'_>,
+        request: bozo::get_log::Request,
+        sink: &mut DownloadSink<'_>,
     ) -> Result<bozo::get_log::Reply, AbortCode> {
-        // What is logged goes to standard error, which no file here has.
-        Err(if caller.identity.is_superuser() {
-            NO_LOG
-        } else {
-            BZACCESS
-        })
+        administers(caller)?;
+        let path = request.name.as_bytes();
+        let log = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+        if !LOGS.contains(&log) {
+            return Err(ENOENT);
+        }
+        let mut text = match log {
+            b"SalvageLog" | b"SalsrvLog" => NO_SALVAGE.into(),
+            _ => last_lines(),
+        };
+        text.push(0);
+        sink.send(text.into()).await?;
+        Ok(bozo::get_log::Reply {})
     }
 
     async fn get_restart_time(

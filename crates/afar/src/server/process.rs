@@ -23,6 +23,7 @@ use afar_types::{AfsUuid, CellName, PartitionId};
 use anyhow::Context;
 #[cfg(not(feature = "etcd"))]
 use anyhow::ensure;
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use super::config::{self, Config, Role};
@@ -35,20 +36,22 @@ use super::partitions::{self, Partitions};
 use super::peers::Peers;
 use super::security::Security;
 use super::sockets::{Opener, RunDir, Sockets, addresses, own_addresses};
+use super::userlist;
 use super::whereabouts::Whereabouts;
-use crate::local_cell;
+use crate::local_cell::{self, LocalServer};
 use crate::{output, private};
 
 /// Where hosts and promises are kept between a stop and the next start.
 const CALLBACKS: &str = "callbacks";
 /// What is in the data directory.
-const DATA: [&str; 6] = [
+const DATA: [&str; 7] = [
     "vl",
     "pt",
     "uuid",
     "KeyFileExt",
     CALLBACKS,
     partitions::NOTE,
+    userlist::USERLIST,
 ];
 /// How long running calls have when the server stops.
 const STOP_LIMIT: Duration = Duration::from_secs(10);
@@ -69,6 +72,8 @@ pub(super) struct Process {
     addresses: Vec<Ipv4Addr>,
     files: Option<Files>,
     background: JoinSet<()>,
+    /// Told when an administrator wants the server to start again.
+    restart: Arc<Notify>,
     /// What is damaged, and not served.
     refused: Vec<String>,
 }
@@ -137,6 +142,7 @@ impl Process {
             home,
             files: None,
             background: JoinSet::new(),
+            restart: Arc::default(),
             refused: Vec::new(),
         };
         let served = process.serve_location(&data);
@@ -154,6 +160,16 @@ impl Process {
     /// The address a client on this machine would use.
     pub(super) fn listen(&self) -> IpAddr {
         listen(&self.config, &self.addresses)
+    }
+
+    /// Who callers are.
+    pub(super) fn security(&self) -> &Security {
+        &self.security
+    }
+
+    /// Returns when an administrator wants the server to start again.
+    pub(super) async fn restart(&self) {
+        self.restart.notified().await;
     }
 
     /// Finishes running calls, writes down who has which promises, and closes everything.
@@ -412,6 +428,7 @@ impl Process {
             hosts.collect(),
             &self.config.roles.0,
             Arc::clone(&self.security),
+            Arc::clone(&self.restart),
         ));
         sockets.serve(
             Service::new(bozo::SERVICE, bozo::NAME),

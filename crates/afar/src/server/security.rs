@@ -7,13 +7,15 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use afar_net::{ClientSecurity, Identity, RxNull, ServerSecurity};
+use afar_net::{AbortCode, ClientSecurity, Identity, RxNull, ServerSecurity};
 use afar_security::keys::edit;
 use afar_security::ticket::{self, TicketPolicy};
 use afar_security::{EncryptionType, Identities, KeyRing, Level, rxkad};
 use anyhow::Context;
+use parking_lot::Mutex;
 
 use super::config::{Config, Minimum, Role};
+use super::{overseer, userlist};
 
 /// A server's own keys, in its data directory.
 const KEY_FILE: &str = "KeyFileExt";
@@ -28,6 +30,8 @@ pub(super) struct Security {
     policy: TicketPolicy,
     minimum: Minimum,
     insecure_noauth: bool,
+    /// Where `bos adduser` notes users.
+    userlist: Mutex<PathBuf>,
 }
 
 /// How a role is served to everybody.
@@ -61,6 +65,7 @@ impl Security {
             },
             minimum: config.security.minimum,
             insecure_noauth: config.insecure_noauth,
+            userlist: Mutex::new(userlist::path(config)),
         })
     }
 
@@ -72,6 +77,27 @@ impl Security {
     /// The users who may administer this server, as they are now.
     pub(super) fn superusers(&self) -> Vec<String> {
         self.identities.superusers()
+    }
+
+    /// Changes the file of users who may administer this server, one change at a time.
+    pub(super) fn change_users(
+        &self,
+        change: impl FnOnce(&Path) -> io::Result<()>,
+    ) -> Result<(), AbortCode> {
+        let path = self.userlist.lock();
+        change(&path).map_err(|error| {
+            tracing::warn!("{}: not changed: {error}", path.display());
+            overseer::code(&error)
+        })?;
+        self.identities.look_again();
+        Ok(())
+    }
+
+    /// Takes realms and administrators from a configuration that was read again. Who is connected
+    /// stays who he was.
+    pub(super) fn reload(&self, config: &Config) {
+        let section = &config.security;
+        self.identities.set(&section.realms, &section.superusers);
     }
 
     /// How a role is served to everybody.
@@ -202,9 +228,7 @@ fn identities(config: &Config) -> anyhow::Result<Identities> {
     for user in &section.superusers {
         identities = identities.superuser(user);
     }
-    if let Some(path) = &section.userlist {
-        identities = identities.superusers_file(path)?;
-    }
+    identities = identities.superusers_file(userlist::path(config))?;
     let openafs = Path::new(OPENAFS);
     if is_cell_of(openafs, config) {
         identities = identities

@@ -57,10 +57,12 @@ pub(crate) fn run(args: &UpArgs) -> anyhow::Result<ExitCode> {
     let cell = config.cell()?;
     super::security::first_key(&config).context("cannot make the cell's key")?;
     super::runtime()?.block_on(async {
+        // When its terminal goes, it ends as by Ctrl-C.
+        let signals = super::Signals::catch(None)?;
         let process = Process::start(config).await?;
         process.found_cell().await?;
         let listen = process.listen();
-        super::serve(process, || {
+        super::serve(process, signals, || {
             output::note(&format_args!(
                 "cell {cell} is up at {listen} after {:.1?}, its data in {}; Ctrl-C stops it",
                 begun.elapsed(),

@@ -3,12 +3,13 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
+use std::process::Command;
 use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::process::{Signal, kill_process};
 
-use crate::site::{Site, can_mount, is_mounted};
+use crate::site::{Site, can_mount, is_mounted, soon};
 
 /// How long is written before each kill.
 const WRITING: Duration = Duration::from_millis(150);
@@ -43,6 +44,54 @@ fn a_killed_mount_answers_at_once_and_the_next_takes_its_place() {
     assert!(read.starts_with(b"synced"), "{read:?}");
     again.stop();
     assert!(!is_mounted(&site.path("a")));
+}
+
+#[test]
+#[ignore = "mounts: needs root and /dev/fuse"]
+fn the_unit_mounts_again_after_a_kill() {
+    if !can_mount() {
+        return;
+    }
+    let unit = include_str!("../../../../dist/systemd/afar-mount.service");
+    let site = Site::new("127.84.0.44");
+    let mut mount = site.mount("a");
+    mount.kill();
+    let place = site.path("a");
+    let before: Vec<_> = unit
+        .lines()
+        .filter_map(|line| line.strip_prefix("ExecStartPre="))
+        .collect();
+    assert!(!before.is_empty());
+    for line in before {
+        // As systemd reads it: after a dash a failure is none.
+        let (may_fail, command) = match line.strip_prefix('-') {
+            Some(command) => (true, command),
+            None => (false, line),
+        };
+        let command = command.replace("/afs", place.to_str().unwrap());
+        let done = Command::new("sh").args(["-c", &command]).status().unwrap();
+        assert!(done.success() || may_fail, "{line}");
+    }
+    site.mount("a").stop();
+}
+
+#[test]
+#[ignore = "mounts: needs root and /dev/fuse"]
+fn a_hangup_ends_a_mount_in_good_order() {
+    if !can_mount() {
+        return;
+    }
+    let site = Site::new("127.84.0.45");
+    let mut mount = site.mount("a");
+    let mut file = fs::File::create(mount.path("written")).unwrap();
+    file.write_all(b"written").unwrap();
+    mount.process.signal(Signal::HUP);
+    soon("unmounted", || !is_mounted(&site.path("a")));
+    drop(file);
+    assert!(mount.process.end(), "{:#?}", mount.process.told());
+    let again = site.mount("b");
+    assert_eq!(fs::read(again.path("written")).unwrap(), b"written");
+    again.stop();
 }
 
 #[test]

@@ -18,6 +18,10 @@ use std::fmt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use des::Des;
+use des::cipher::{Block, BlockEncrypt, KeyInit};
+use sha2::{Digest, Sha256};
+
 use crate::kerberos::{EncryptionKey, EncryptionType, Secret};
 use crate::reload;
 
@@ -89,6 +93,9 @@ pub struct KeyInfo {
     pub etype: i32,
     /// The file it is in; empty if it is in none.
     pub source: PathBuf,
+    /// By which two keys can be compared without showing them: of DES keys as OpenAFS's `bos listkeys` has
+    /// it, of others the first four bytes of their SHA-256.
+    pub checksum: u32,
 }
 
 impl KeyInfo {
@@ -98,6 +105,7 @@ impl KeyInfo {
             kvno: record.kvno,
             etype: record.etype,
             source: source.to_owned(),
+            checksum: record.checksum(),
         }
     }
 
@@ -151,6 +159,15 @@ impl Record {
         }
     }
 
+    /// See [`KeyInfo::checksum`].
+    fn checksum(&self) -> u32 {
+        let start = match self.kind {
+            KeyKind::Rxkad => des_checksum(&self.octets),
+            _ => Sha256::digest(&self.octets[..]).first_chunk().copied(),
+        };
+        start.map_or(0, u32::from_be_bytes)
+    }
+
     /// What tells keys of a file apart.
     const fn id(&self) -> (KeyKind, u32, i32) {
         (self.kind, self.kvno, self.etype)
@@ -163,6 +180,13 @@ impl Record {
             key: EncryptionKey::new(etype, self.octets.to_vec()),
         }
     }
+}
+
+/// The start of a block of zeros under this key.
+fn des_checksum(key: &[u8]) -> Option<[u8; 4]> {
+    let mut block = Block::<Des>::default();
+    Des::new_from_slice(key).ok()?.encrypt_block(&mut block);
+    block.first_chunk().copied()
 }
 
 impl fmt::Debug for Record {
