@@ -24,6 +24,31 @@ pub(crate) use common::{Common, OWN, Session, run};
 /// The commands with this grammar.
 const SUITES: [&str; 4] = ["vos", "pts", "bos", "fs"];
 
+/// Whether a command has this grammar.
+pub(crate) fn is_suite(verb: &str) -> bool {
+    SUITES.contains(&verb)
+}
+
+/// The usage of a suite's command in the suites' own form, on one line.
+pub(crate) fn synopsis(suite: &str, command: &Command) -> String {
+    let usage = usage::syntax(suite, command);
+    let words: Vec<&str> = usage.split_whitespace().skip(1).collect();
+    format!("afar {}", words.join(" "))
+}
+
+/// What a suite's exit status says.
+pub(crate) fn exit_status(suite: &str) -> String {
+    let wrong = match Wrong::Command.code(suite) {
+        same if same == Wrong::TooFew.code(suite) => same.to_string(),
+        _ => format!("{} to {}", Wrong::Values as u8, Wrong::TooFew as u8),
+    };
+    format!(
+        "As with OpenAFS's {suite}: 0 done, another one failed (standard error says what and why); \
+         {wrong} is wrong usage. {} interrupted before it was done.",
+        common::INTERRUPTED
+    )
+}
+
 /// What is to be done about a command line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Rewritten {

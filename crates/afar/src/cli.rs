@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use afar_link::cli::{self as link_cli, LinkCommand};
 use clap::{CommandFactory, Parser, Subcommand};
 
+use crate::about;
 use crate::afs_args::{self, Rewritten};
 use crate::bos::{self, BosCommand};
 use crate::fs::{self, FsCommand};
@@ -20,6 +21,7 @@ use crate::{fetch, output, rxperf, server, tokens};
 #[command(
     name = "afar",
     version,
+    long_version = about::VERSION,
     max_term_width = 100,
     arg_required_else_help = true
 )]
@@ -95,11 +97,22 @@ enum Command {
     /// Try a long or lossy link: an emulated WAN between two network namespaces.
     #[command(subcommand)]
     Link(LinkCommand),
+    /// Print the version, and what is built in.
+    Version(about::VersionArgs),
+    /// Print what a shell needs to complete command lines of afar.
+    Completions(about::CompletionsArgs),
+    /// Show the manual page of a command.
+    Man(about::ManArgs),
+}
+
+/// All commands.
+pub(crate) fn command() -> clap::Command {
+    Cli::command()
 }
 
 /// Parses the command line, does what it says and reports an error in one line.
 pub(crate) fn run() -> ExitCode {
-    let root = Cli::command();
+    let root = command();
     let argv = mount::rewrite(&root, std::env::args_os());
     let argv = match afs_args::rewrite(&root, argv) {
         Rewritten::Parse(argv) => argv,
@@ -139,6 +152,9 @@ pub(crate) fn run() -> ExitCode {
         Command::Bos(command) => bos::run(command),
         Command::Fs(command) => fs::run(command),
         Command::Link(command) => link(command),
+        Command::Version(args) => about::version(&args),
+        Command::Completions(args) => about::completions(root, &args),
+        Command::Man(args) => about::man(root, &args),
     };
     result.unwrap_or_else(|error| {
         output::error(&error);

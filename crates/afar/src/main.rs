@@ -1,5 +1,6 @@
 //! The one binary: flags, wiring, output.
 
+mod about;
 mod afs_args;
 mod bos;
 mod cli;

@@ -59,6 +59,18 @@ pub(crate) fn note(text: &impl Display) {
     say(io::stderr(), format_args!("afar: {text}\n"));
 }
 
+/// Prints a document on standard output, to its end.
+///
+/// # Errors
+/// The disk is full, say; that its reader has gone is none.
+pub(crate) fn document(text: &[u8]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        done => done,
+    }
+}
+
 /// Prints text as it is: help, on standard output.
 pub(crate) fn help(text: &str) {
     say(io::stdout(), format_args!("{text}"));

@@ -38,7 +38,7 @@ const DEAD_TIME: Duration = Duration::from_secs(50);
 /// How long calls may still run when the command is done.
 const PARTING: Duration = Duration::from_secs(1);
 /// What an interrupted program returns, as shells count it: 128 + SIGINT.
-const INTERRUPTED: u8 = 130;
+pub(super) const INTERRUPTED: u8 = 130;
 
 /// Options of all commands of the suites.
 #[derive(Debug, Clone, Default, Args)]
