@@ -1,9 +1,10 @@
-//! The project's routines: `cargo xtask tidy|test|posix|openafs|kafs|fuzz-live|bench`.
+//! The project's routines: `cargo xtask tidy|test|posix|openafs|kafs|fuzz-live|bench|dist`.
 //!
 //! Each subcommand is a module with a `run` function; `sh` starts other programs and
 //! `output` is the only place that prints.
 
 mod bench;
+mod dist;
 mod fuzz_live;
 mod kafs;
 mod openafs;
@@ -40,6 +41,8 @@ enum Command {
     Kafs(kafs::Args),
     /// Send a live cell a million changed packets.
     FuzzLive(fuzz_live::Args),
+    /// Make Debian packages.
+    Dist(dist::Args),
 }
 
 fn main() -> ExitCode {
@@ -51,6 +54,7 @@ fn main() -> ExitCode {
         Command::Openafs(args) => openafs::run(args),
         Command::Kafs(args) => kafs::run(&args),
         Command::FuzzLive(args) => fuzz_live::run(&args),
+        Command::Dist(args) => dist::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
