@@ -16,7 +16,7 @@ ok() {
     passed=$((passed + 1))
 }
 inside() {
-    chroot "$root" /usr/bin/env -i HOME=/root LC_ALL=C.UTF-8 PATH=/usr/sbin:/usr/bin:/sbin:/bin \
+    chroot "$root" /usr/bin/env -i HOME=/root LC_ALL=C.UTF-8 PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
         DEBIAN_FRONTEND=noninteractive "$@"
 }
 # Waits up to a minute for a command to succeed.
@@ -69,6 +69,25 @@ ok "completions and ${#pages[@]} manual pages are there"
 inside dpkg --verify afar afar-openafs-names || fail "files are not as packaged"
 [ "$(inside sh -c 'dpkg-query -W -f "\${Conffiles}" afar | grep -c etc')" = 2 ] || fail "conffiles"
 
+# A minimal Debian has no systemd: this says what is asked of one that runs all of afar's units.
+mkdir -p "$root/run/systemd/system" "$root/usr/local/bin"
+cat >"$root/usr/local/bin/systemctl" <<'END'
+#!/bin/sh
+case "$*" in
+*list-units*afar-mount*) echo afar-mount.service loaded active running ;;
+*list-units*.socket*) echo afar.socket loaded active running ;;
+*list-units*) printf '%s loaded active running\n' afar-mount.service afar.service afar@b.service ;;
+*is-enabled*) echo enabled ;;
+*) echo "$*" >>/root/asked ;;
+esac
+END
+chmod +x "$root/usr/local/bin/systemctl"
+# What was asked of it since the last time, without words that say nothing here.
+asked() {
+    sed 's/--[a-z]* //g; s/^is-active .*//; /^daemon-reload/d; /^$/d; s/ *--$//' "$root/root/asked" | tr '\n' ';'
+    : >"$root/root/asked"
+}
+
 echo "== a cell and a mount =="
 start_cell
 inside vos create 127.0.0.1 a user.ann
@@ -85,9 +104,13 @@ ok "a cell, a volume, and a mount by mount(8)"
 
 echo "== update =="
 inside dpkg -r afar-dbgsym
+: >"$root/root/asked"
 said=$(inside sh -c 'dpkg -i /debs/new-afar_*.deb /debs/new-afar-openafs-names_*.deb 2>&1')
 echo "$said"
 grep -q '/mnt/afs is still served by the version' <<<"$said" || fail "it does not tell of the mount"
+asked=$(asked)
+[ "$asked" = "try-restart afar.service;try-restart afar@b.service;" ] ||
+    fail "the update does not restart the servers, and them alone: $asked"
 inside cmp /root/file /mnt/afs/ann/file
 inside vos examine user.ann | grep -q user.ann
 ok "an update leaves the cell and the mount as they are"
@@ -105,6 +128,7 @@ grep -q 'is in use by sleep' <<<"$said" || fail "who uses the mount is not told"
 grep -q 'still mounted, so the package is not removed: /mnt/afs' <<<"$said" || fail "no reason is told"
 inside cmp /root/file /mnt/afs/ann/file
 [ "$(inside dpkg-query -W -f '${db:Status-Status}' afar)" = installed ] || fail "half removed"
+[ -z "$(asked)" ] || fail "units are stopped though nothing is removed"
 ok "a mount in use keeps the package, and says so"
 
 echo "== remove =="
@@ -116,6 +140,11 @@ inside dpkg -r afar
 ! grep -q 'fuse\.afar' /proc/mounts || fail "a mount is left"
 [ -s "$root/etc/afar/CellServDB" ] || fail "the configuration is gone already"
 [ -d "$root/var/lib/afar" ] || fail "volumes are gone"
+asked=$(asked)
+case "$asked" in
+"stop afar-mount.service;stop afar.socket;"*"stop afar.service;stop afar@b.service;"*) ;;
+*) fail "units are not stopped in order: $asked" ;;
+esac
 stop_cell
 ok "removal unmounts, and leaves configuration and volumes"
 

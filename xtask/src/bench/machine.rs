@@ -78,9 +78,7 @@ impl Session {
                 .unwrap_or(0.0),
             kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
             iperf: String::new(),
-            afar: sh::capture(Command::new(afar).arg("-V"))?
-                .trim()
-                .to_owned(),
+            afar: sh::capture(Command::new(afar).arg("-V"))?.trim().to_owned(),
             options: options.to_owned(),
         })
     }

@@ -12,6 +12,8 @@ use crate::sh;
 
 /// The Debian whose root is made.
 const SUITE: &str = "bookworm";
+/// What images are made of here, instead of what a registry has.
+const BASE: &str = "localhost/debian:base";
 /// A network, mounts and processes of its own, which end with it.
 const APART: [&str; 7] = [
     "--net",
@@ -63,7 +65,40 @@ pub(super) fn run(out: &Path, packages: &[PathBuf]) -> Result<()> {
             root.display()
         );
     }
-    fs::remove_dir_all(&root).with_context(|| format!("removing {}", root.display()))
+    fs::remove_dir_all(&root).with_context(|| format!("removing {}", root.display()))?;
+    images(out, &archive)
+}
+
+/// Builds the images of `dist/oci` on the clean root, by buildah, which needs no daemon.
+fn images(out: &Path, archive: &Path) -> Result<()> {
+    if !sh::has_program("buildah") {
+        output::note("LEFT OUT: images, as there is no buildah");
+        return Ok(());
+    }
+    let store = out.join("images");
+    let buildah = |command: &str| {
+        let mut buildah = Command::new("buildah");
+        buildah.args(["--storage-driver", "vfs", "--root"]);
+        buildah.arg(&store).arg("--runroot").arg(store.join("run"));
+        buildah.arg(command).current_dir(out);
+        buildah
+    };
+    let container = sh::capture(buildah("from").arg("scratch"))?;
+    let container = container.trim();
+    sh::capture(buildah("add").arg(container).arg(archive).arg("/"))?;
+    sh::capture(buildah("commit").args(["--rm", container, BASE]))?;
+    let file = sh::root().join("dist/oci/Dockerfile");
+    for target in ["server", "mount"] {
+        let mut build = buildah("build");
+        build.args(["--isolation", "chroot", "--build-arg"]);
+        build.arg(format!("BASE={BASE}")).arg("-f").arg(&file);
+        build.args(["--target", target, "-t", target, "."]);
+        ensure!(
+            sh::follow(&mut build)?.success,
+            "no image can be made for {target}"
+        );
+    }
+    fs::remove_dir_all(&store).with_context(|| format!("removing {}", store.display()))
 }
 
 /// Makes the archive of a clean root.
