@@ -161,9 +161,9 @@ pub(super) fn well_known(rows: &mut Change<'_>, context: Context<'_>) -> Result<
         };
         create(rows, context, PtsId::ADMINISTRATORS, new)?;
     }
-    // Users are numbered from 1, though anonymous has an id.
+    // Users are numbered from the first on, though anonymous has an id.
     let mut header = header(rows.view())?;
-    header.max_user = PtsId(0);
+    header.max_user = PtsId(context.config.first_user.0.saturating_sub(1).max(0));
     rows.put_header(&header)
 }
 

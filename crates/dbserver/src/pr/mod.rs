@@ -18,7 +18,7 @@ mod user;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use afar_types::PrAccess;
+use afar_types::{PrAccess, PtsId};
 
 use crate::kv::{Change, Database};
 
@@ -46,6 +46,10 @@ pub struct ProtectionConfig {
     pub user_access: PrAccess,
     /// Access to groups that have none of their own.
     pub group_access: PrAccess,
+    /// The id of the first user of a new database. Below 1000 most systems number what is no
+    /// person, and an id that is also a local user's shows up as that one's wherever ids are not
+    /// translated.
+    pub first_user: PtsId,
 }
 
 impl Default for ProtectionConfig {
@@ -57,6 +61,8 @@ impl Default for ProtectionConfig {
             supergroup_depth: 5,
             user_access: PrAccess::USER_DEFAULT,
             group_access: PrAccess::GROUP_DEFAULT,
+            // As OpenAFS's ptserver counts.
+            first_user: PtsId(1),
         }
     }
 }

@@ -245,3 +245,19 @@ async fn users_of_other_cells_register_themselves() {
     assert_eq!(cell.id_of("alice@Example.org").await, 1);
     assert!(cell.entry(As::User("alice@example.org"), 1).await.is_ok());
 }
+
+#[tokio::test]
+async fn users_of_a_new_database_are_numbered_from_where_it_is_told() {
+    let cell = Cell::with(ProtectionConfig {
+        first_user: PtsId(1000),
+        ..ProtectionConfig::default()
+    })
+    .await;
+    assert_eq!(cell.max().await, (999, -205));
+    assert_eq!(cell.make(As::Admin, "alice", 0, 0).await, Ok(1000));
+    assert_eq!(cell.make(As::Admin, "bob", 0, 0).await, Ok(1001));
+    // Groups are not, nor is who is given an id.
+    assert_eq!(cell.make(As::Admin, "alice:x", GROUP, 1000).await, Ok(-206));
+    cell.make_with_id(As::Admin, "carol", 7, 0).await.unwrap();
+    assert_eq!(cell.make(As::Admin, "dave", 0, 0).await, Ok(1002));
+}
