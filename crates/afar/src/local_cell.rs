@@ -4,14 +4,17 @@
 //! its services, a CellServDB with the addresses of its cell's location servers, and a file that
 //! says which addresses are its own.
 
+use std::fs::File;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use afar_cell::cellservdb::{CellEntry, CellServDb};
 use afar_net::{Config, Endpoint, Local};
 use afar_types::CellName;
 use anyhow::Context;
+use nix::fcntl::{Flock, FlockArg};
 
 /// Names a directory to use instead of the usual ones.
 pub(crate) const BASE_VARIABLE: &str = "AFAR_RUN_DIR";
@@ -19,6 +22,13 @@ pub(crate) const BASE_VARIABLE: &str = "AFAR_RUN_DIR";
 const VL_PORT: u16 = 7003;
 /// The file in a cell's directory that says where its servers listen.
 pub(crate) const CELLSERVDB: &str = "CellServDB";
+
+/// The file in a cell's directory that its server holds a lock on.
+pub(crate) const LOCK: &str = "lock";
+/// The others that a server makes there, besides sockets.
+const FILES: [&str; 3] = [CELLSERVDB, SERVER, "login"];
+/// How long after its server ended a directory is still looked at: it may be starting again.
+const RESTART: Duration = Duration::from_secs(10);
 
 /// The file in a cell's directory that says who serves there: a line `address ADDRESS` for each
 /// address of the server whose sockets they are, and `keys FILE` for each file of the cell's keys.
@@ -57,6 +67,17 @@ impl LocalServer {
             }
         }
         server
+    }
+
+    /// The address by which others know this server, if one that means this machine to whoever uses it
+    /// is none by which they do.
+    pub(crate) fn known_as(&self, address: Ipv4Addr) -> Option<Ipv4Addr> {
+        let own = address == Ipv4Addr::LOCALHOST || self.addresses.contains(&address.into());
+        let told = self.addresses.iter().find_map(|known| match known {
+            IpAddr::V4(known) => Some(*known),
+            IpAddr::V6(_) => None,
+        });
+        told.filter(|told| address.is_loopback() && own && !told.is_loopback())
     }
 
     /// Says it in this directory.
@@ -105,6 +126,11 @@ pub(crate) fn all() -> Vec<LocalCell> {
             continue;
         };
         for run in entries.flatten().map(|entry| entry.path()) {
+            if is_left(&run) {
+                // Its owner's next command does, if we may not.
+                let _kept = remove(&run);
+                continue;
+            }
             if let Ok(database) = CellServDb::read(&run.join(CELLSERVDB)) {
                 cells.extend(database.cells.into_iter().map(|entry| LocalCell {
                     entry,
@@ -119,6 +145,45 @@ pub(crate) fn all() -> Vec<LocalCell> {
     cells.sort_by_cached_key(order);
     cells.dedup_by(|later, first| later.entry.name == first.entry.name);
     cells
+}
+
+/// Whether the server of this directory has ended, and not just to start again.
+fn is_left(run: &Path) -> bool {
+    // A socket that comes or goes is noted in the directory.
+    let changed = std::fs::metadata(run).and_then(|found| found.modified());
+    let age = changed.ok().and_then(|changed| changed.elapsed().ok());
+    age.is_some_and(|age| age >= RESTART) && Local::is_abandoned(run)
+}
+
+/// Removes a directory whose server has ended, unless another has taken it meanwhile.
+///
+/// # Errors
+/// The system's: above all that we may not, or that something else is in it.
+fn remove(run: &Path) -> io::Result<()> {
+    let lock = File::options().write(true).open(run.join(LOCK))?;
+    let _lock = Flock::lock(lock, FlockArg::LockExclusiveNonblock).map_err(|(_, error)| error)?;
+    if !Local::is_abandoned(run) {
+        return Ok(());
+    }
+    clear(run)
+}
+
+/// Removes what a server has in its directory, and the directory. Whoever calls this has its lock.
+///
+/// # Errors
+/// The system's.
+pub(crate) fn clear(run: &Path) -> io::Result<()> {
+    for entry in std::fs::read_dir(run)? {
+        let path = entry?.path();
+        let is_socket = path.extension().is_some_and(|end| end == "sock");
+        let name = path.file_name().and_then(|name| name.to_str());
+        if is_socket || name.is_some_and(|name| FILES.contains(&name)) {
+            std::fs::remove_file(&path)?;
+        }
+    }
+    // The lock goes last: without it somebody else might take the directory.
+    std::fs::remove_file(run.join(LOCK))?;
+    std::fs::remove_dir(run)
 }
 
 /// The local cell of this name; without a name, the only one there is.
@@ -164,4 +229,27 @@ pub(crate) fn endpoint(run: &Path, config: Config) -> io::Result<Endpoint> {
         false => socket.only(&addresses),
     };
     Endpoint::with_socket(socket, config)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_known_by_the_address_that_others_reach() {
+        let server = |addresses: &[[u8; 4]]| LocalServer {
+            addresses: addresses.iter().map(|a| IpAddr::from(*a)).collect(),
+            keys: Vec::new(),
+        };
+        let (home, own) = (Ipv4Addr::LOCALHOST, Ipv4Addr::new(10, 0, 0, 1));
+        for listens in [&[[10, 0, 0, 1], [127, 0, 0, 1]] as &[_], &[[10, 0, 0, 1]]] {
+            assert_eq!(server(listens).known_as(home), Some(own));
+            assert_eq!(server(listens).known_as(own), None);
+            assert_eq!(server(listens).known_as(Ipv4Addr::new(127, 9, 9, 9)), None);
+        }
+        // A cell of this machine alone.
+        assert_eq!(server(&[[127, 0, 0, 1]]).known_as(home), None);
+        assert_eq!(server(&[[127, 83, 0, 1]]).known_as(home), None);
+        assert_eq!(server(&[]).known_as(home), None);
+    }
 }

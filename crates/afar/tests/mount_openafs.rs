@@ -53,6 +53,8 @@ impl Cell {
         command.args(exec).arg(program);
         command
             .env("AFAR_CELLSERVDB", self.text("cellservdb"))
+            // Cells of this machine are none of this test's.
+            .env("AFAR_RUN_DIR", "/nonexistent")
             .env("AFAR_TOKENS", self.local.join("tokens"))
             .env("KRB5CCNAME", "FILE:/nonexistent");
         command

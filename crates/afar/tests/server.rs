@@ -162,7 +162,7 @@ fn a_cell_is_made_written_to_stopped_and_there_again() {
     assert!(site.say(&["vos", "listvldb"]).contains("user.ann"));
     assert!(
         site.say(&["pts", "examine", "ann"])
-            .contains("Name: ann, id: 1,")
+            .contains("Name: ann, id: 1000,")
     );
     let status = site.say(&["bos", "status", site.address]);
     assert!(

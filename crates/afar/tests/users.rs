@@ -188,7 +188,7 @@ fn passwords_and_keys_open_what_their_users_may() {
         &["pts", "createuser", "-name", "alice", "--password-stdin"],
         "correct horse\n",
     );
-    assert_eq!(made, "User alice has id 1\n");
+    assert_eq!(made, "User alice has id 1000\n");
     let root = format!("/afs/{CELL}");
     for (user, rights) in [("alice", "all"), ("bob", "read")] {
         let dir = format!("{root}/{user}");
@@ -286,7 +286,7 @@ fn ssh_keys_are_listed_added_and_removed() {
         ],
         "",
     );
-    assert_eq!(made, "User bob has id 1\n");
+    assert_eq!(made, "User bob has id 1000\n");
     let login = |key: &PathBuf| cell.login("bob", &["--ssh-key", &file(key)], "");
     let granted = login(&first);
     assert!(granted.status.success(), "{}", told(&granted));

@@ -143,6 +143,24 @@ impl Local {
         is_bound(&socket_path(dir, port))
     }
 
+    /// Whether no server has its socket in `dir`. Where we may not use what is there, one may have.
+    #[must_use]
+    pub fn is_abandoned(dir: &Path) -> bool {
+        let Ok(entries) = std::fs::read_dir(dir) else {
+            return false;
+        };
+        let is_server = |path: &Path| {
+            let port = path.file_stem().and_then(|stem| stem.to_str());
+            let is_socket = path.extension().is_some_and(|end| end == "sock");
+            is_socket && port.is_some_and(|port| port.parse::<u16>().is_ok())
+        };
+        let mut servers = entries
+            .flatten()
+            .map(|entry| entry.path())
+            .filter(|path| is_server(path));
+        servers.all(|path| is_dead(&path))
+    }
+
     fn new(
         dir: &Path,
         bound: PathBuf,
@@ -205,6 +223,17 @@ fn is_bound(path: &Path) -> bool {
     UnixDatagram::unbound()
         .and_then(|socket| socket.connect(path))
         .is_ok()
+}
+
+/// Whether what had a socket of this name has ended.
+fn is_dead(path: &Path) -> bool {
+    let connected = UnixDatagram::unbound().and_then(|socket| socket.connect(path));
+    connected.is_err_and(|error| {
+        matches!(
+            error.kind(),
+            io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound
+        )
+    })
 }
 
 fn socket_path(dir: &Path, port: u16) -> PathBuf {

@@ -154,7 +154,13 @@ impl Process {
         }
         process.serve_status();
         process.tell_where()?;
+        process.run.is_told = true;
         Ok(process)
+    }
+
+    /// Where its sockets are.
+    pub(super) fn run_dir(&self) -> &Path {
+        &self.run.path
     }
 
     /// The address a client on this machine would use.

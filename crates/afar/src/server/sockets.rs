@@ -2,18 +2,21 @@
 
 use std::collections::HashMap;
 use std::fs::File;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use afar_net::{Endpoint, Handler, Identity, Local, Service, Udp};
 use anyhow::{Context, bail};
 use listenfd::ListenFd;
+use nix::fcntl::{Flock, FlockArg};
 use nix::ifaddrs::getifaddrs;
 
 use super::config::{Config, Role};
 use super::security::Public;
-use crate::private;
+use crate::{local_cell, private};
 
 /// What a connection of a client takes at most, with what is remembered of the path to it.
 const BYTES_PER_CONNECTION: u64 = 4 << 10;
@@ -112,30 +115,68 @@ impl<'c> Opener<'c> {
 /// The directory of the Unix sockets, ours alone while this is kept.
 pub(super) struct RunDir {
     pub(super) path: PathBuf,
-    _lock: nix::fcntl::Flock<File>,
+    /// Whether it says where a server is; else it goes when this does.
+    pub(super) is_told: bool,
+    _lock: Flock<File>,
 }
+
+/// How often the lock of a directory is tried, and how long between: a command that removes what a
+/// server has left has it for a moment.
+const LOCK_TRIES: u32 = 10;
+const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
 impl RunDir {
     /// Makes the directory, and sees that no other server uses it.
     pub(super) fn take(path: &Path) -> anyhow::Result<Self> {
         let context = || format!("cannot use {} for sockets", path.display());
-        // Others may enter, to read where the servers listen; the sockets themselves are ours.
-        private::public_dir(path).with_context(context)?;
-        let lock = File::create(path.join("lock")).with_context(context)?;
-        let lock = nix::fcntl::Flock::lock(lock, nix::fcntl::FlockArg::LockExclusiveNonblock);
-        let Ok(lock) = lock else {
-            bail!(
-                "{}: a server of this cell is running already; stop it, or set run or AFAR_RUN_DIR \
-                 to another directory",
-                path.display()
-            );
+        let mut tries = 0;
+        let lock = loop {
+            if let Some(lock) = lock(path).with_context(context)? {
+                break lock;
+            }
+            tries += 1;
+            if tries == LOCK_TRIES {
+                bail!(
+                    "{}: a server of this cell is running already; stop it, or set run or \
+                     AFAR_RUN_DIR to another directory",
+                    path.display()
+                );
+            }
+            std::thread::sleep(LOCK_PAUSE);
         };
         Local::sweep(path).with_context(context)?;
         Ok(Self {
             path: path.to_owned(),
+            is_told: false,
             _lock: lock,
         })
     }
+}
+
+impl Drop for RunDir {
+    fn drop(&mut self) {
+        // A server that did not start leaves nothing for others to find.
+        if !self.is_told
+            && let Err(error) = local_cell::clear(&self.path)
+        {
+            tracing::debug!(%error, path = %self.path.display(), "a run directory stays");
+        }
+    }
+}
+
+/// Makes the directory, and takes its lock; `None` if another has it.
+fn lock(path: &Path) -> io::Result<Option<Flock<File>>> {
+    // Others may enter, to read where the servers listen; the sockets themselves are ours.
+    private::public_dir(path)?;
+    let name = path.join(local_cell::LOCK);
+    let file = File::create(&name)?;
+    let inode = file.metadata()?.ino();
+    let Ok(lock) = Flock::lock(file, FlockArg::LockExclusiveNonblock) else {
+        return Ok(None);
+    };
+    // One who removed the directory meanwhile has left us a lock that nobody else sees.
+    let is_there = std::fs::metadata(&name).is_ok_and(|found| found.ino() == inode);
+    Ok(is_there.then_some(lock))
 }
 
 /// The addresses at which this server, and no other one, is reached.

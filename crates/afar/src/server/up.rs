@@ -51,7 +51,7 @@ pub(crate) fn run(args: &UpArgs) -> anyhow::Result<ExitCode> {
         Some(dir) => dir.clone(),
         None => default_dir()?,
     };
-    let mut config = load(&dir, args)?;
+    let (mut config, first) = load(&dir, args)?;
     config.insecure_noauth |= args.insecure_noauth;
     super::start_log(args.log.as_deref().unwrap_or(&config.log.0))?;
     let cell = config.cell()?;
@@ -61,21 +61,76 @@ pub(crate) fn run(args: &UpArgs) -> anyhow::Result<ExitCode> {
         let signals = super::Signals::catch(None)?;
         let process = Process::start(config).await?;
         process.found_cell().await?;
-        let listen = process.listen();
+        if let Some(first) = first {
+            first.keep();
+        }
+        let is_up = told(&cell, &process, &dir, begun);
         super::serve(process, signals, || {
-            output::note(&format_args!(
-                "cell {cell} is up at {listen} after {:.1?}, its data in {}; Ctrl-C stops it",
-                begun.elapsed(),
-                dir.display()
-            ));
-            output::note(&format_args!(
-                "try: afar ls /afs/{cell}    afar cp --localauth FILE /afs/{cell}/    afar vos \
-                 listvol {listen}"
-            ));
+            output::usage(&is_up);
             args.mount.as_ref().and_then(|place| mount(&cell, place))
         })
         .await
     })
+}
+
+/// What is said of a cell that is up: what there is, how to get a token, what to do next.
+fn told(cell: &CellName, process: &Process, dir: &Path, begun: Instant) -> String {
+    let (listen, dir, time) = (process.listen(), dir.display(), begun.elapsed());
+    let login = match afar_login::client::local(process.run_dir()) {
+        Some((address, fingerprint)) => {
+            format!("afar login USER --cell {cell} --server {address} --fingerprint {fingerprint}")
+        }
+        None => format!("afar login USER --cell {cell}"),
+    };
+    format!(
+        "afar: cell {cell} is up at {listen} after {time:.1?}; Ctrl-C stops it\n\
+         data:  {dir}\n\
+         login: {login}\n\
+         next:  afar pts createuser -name ann --password\n       \
+                afar vos create {listen} a user.ann\n       \
+                afar fs mkmount --localauth /afs/{cell}/ann user.ann\n"
+    )
+}
+
+/// A cell at its first start. Unless it is kept, what was made of it goes again, so that the next try
+/// may say something else.
+struct First {
+    dir: PathBuf,
+    /// Whether the directory was there.
+    was_there: bool,
+    kept: bool,
+}
+
+impl First {
+    fn keep(mut self) {
+        self.kept = true;
+    }
+}
+
+impl Drop for First {
+    fn drop(&mut self) {
+        if self.kept {
+            return;
+        }
+        // It was empty before.
+        let names = fs::read_dir(&self.dir).into_iter().flatten().flatten();
+        let removed = names
+            .map(|entry| entry.path())
+            .try_for_each(|path| match path.is_dir() {
+                true => fs::remove_dir_all(path),
+                false => fs::remove_file(path),
+            })
+            .and_then(|()| match self.was_there {
+                true => Ok(()),
+                false => fs::remove_dir(&self.dir),
+            });
+        if let Err(error) = removed {
+            let dir = self.dir.display();
+            output::note(&format_args!(
+                "{dir} has the beginning of a cell, which cannot be removed: {error}; empty it"
+            ));
+        }
+    }
 }
 
 /// Mounts the cell. A cell that cannot be mounted is served all the same.
@@ -92,8 +147,8 @@ fn mount(cell: &CellName, place: &Path) -> Option<Beside> {
     }
 }
 
-/// The configuration of the cell in `dir`; written there if there is none.
-fn load(dir: &Path, args: &UpArgs) -> anyhow::Result<Config> {
+/// The configuration of the cell in `dir`; written there if there is none, which is the first start.
+fn load(dir: &Path, args: &UpArgs) -> anyhow::Result<(Config, Option<First>)> {
     let path = dir.join(CONFIG);
     if path.exists() {
         let config = Config::read(&path)?;
@@ -113,9 +168,10 @@ fn load(dir: &Path, args: &UpArgs) -> anyhow::Result<Config> {
                 config.listen.0
             );
         }
-        return Ok(config);
+        return Ok((config, None));
     }
     let context = || format!("cannot begin a cell in {}", dir.display());
+    let was_there = dir.exists();
     fs::create_dir_all(dir).with_context(context)?;
     let dir = dir.canonicalize().with_context(context)?;
     let empty = fs::read_dir(&dir).with_context(context)?.next().is_none();
@@ -124,12 +180,17 @@ fn load(dir: &Path, args: &UpArgs) -> anyhow::Result<Config> {
         "{} has files but no {CONFIG}; give an empty directory, or one of a cell",
         dir.display()
     );
+    let first = First {
+        dir: dir.clone(),
+        was_there,
+        kept: false,
+    };
     let cell = args.cell.as_ref().map(ToString::to_string);
     let mut config = Config {
         cell: cell.unwrap_or_else(|| DEFAULT_CELL.to_owned()),
         data: DataDir(dir.join("data")),
         listen: Listen(args.listen.unwrap_or_else(|| Ipv4Addr::LOCALHOST.into())),
-        log: LogFilter("warn,audit=info".to_owned()),
+        log: LogFilter("warn".to_owned()),
         ..Config::default()
     };
     config
@@ -138,12 +199,16 @@ fn load(dir: &Path, args: &UpArgs) -> anyhow::Result<Config> {
     config.check()?;
     let text = toml::to_string(&config)?;
     let text = text.replace(
+        "log = ",
+        "# \"warn,audit=info\" tells who changed what, and who was refused.\nlog = ",
+    );
+    let text = text.replace(
         "superusers = []",
         "# Users who may administer the cell's servers, such as \"ann\".\nsuperusers = []",
     );
     let text = format!("# `afar config explain` tells what each key means.\n{text}");
     fs::write(dir.join(CONFIG), text).with_context(context)?;
-    Ok(config)
+    Ok((config, Some(first)))
 }
 
 /// The configuration of the cell of those who name no directory.

@@ -3,6 +3,7 @@
 
 use afar_dbserver::pr::ProtectionConfig;
 use afar_dbserver::vl::LocationConfig;
+use afar_types::PtsId;
 use serde::{Deserialize, Serialize};
 
 use super::within;
@@ -26,6 +27,9 @@ impl LocationSection {
         config
     }
 }
+
+/// The id of a new cell's first user: where Linux's distributions begin to number people, too.
+const FIRST_USER: PtsId = PtsId(1000);
 
 /// Users and groups.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -71,6 +75,7 @@ impl ProtectionSection {
             supergroup_depth: self.group_depth.0,
             user_access: access("user_access", &self.user_access.0)?,
             group_access: access("group_access", &self.group_access.0)?,
+            first_user: FIRST_USER,
         })
     }
 

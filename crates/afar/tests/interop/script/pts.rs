@@ -12,6 +12,8 @@ pub(super) fn rows() -> Vec<Row> {
 
 fn creating() -> Vec<Row> {
     vec![
+        // Where a new cell begins to number users, both kinds of servers differ.
+        row("pts setmax -user 999"),
         row("pts listmax"),
         row("pts listentries -users -groups"),
         row("pts examine system:administrators"),
