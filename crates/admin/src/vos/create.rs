@@ -21,10 +21,10 @@ pub struct CreateOptions {
 }
 
 impl Default for CreateOptions {
-    /// 5000 KiB and new ids.
+    /// No limit and new ids: OpenAFS's 5000 KiB are from when that was a disk's share of a user.
     fn default() -> Self {
         Self {
-            max_quota: 5000,
+            max_quota: 0,
             id: None,
             read_only_id: None,
         }

@@ -20,7 +20,7 @@ use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-use crate::local_cell::{self, LocalCell};
+use crate::local_cell::{self, LocalCell, LocalServer};
 use crate::output;
 use crate::resolve;
 use crate::tokens::{Finder, Printed, SERVER_KEYS, open_keys};
@@ -87,6 +87,8 @@ pub(crate) struct OwnArgs {
 pub(crate) struct Session {
     /// Its servers.
     pub(crate) servers: Servers,
+    /// Its server on this machine, if that is administered.
+    pub(crate) here: Option<LocalServer>,
     /// Whether a signal asked to stop.
     pub(crate) interrupt: watch::Receiver<bool>,
     orderly: Cell<bool>,
@@ -115,9 +117,10 @@ pub(crate) fn run(
         .context("cannot start the runtime; is a limit on threads reached?")?;
     runtime.block_on(async {
         let (stop, interrupt) = watch::channel(false);
-        let servers = open(common).await?;
+        let (servers, here) = open(common).await?;
         let session = Session {
             servers,
+            here,
             interrupt,
             orderly: Cell::new(false),
         };
@@ -140,7 +143,8 @@ pub(crate) fn run(
     })
 }
 
-async fn open(common: &Common) -> anyhow::Result<Servers> {
+/// The cell's servers, and what its server on this machine says of itself.
+async fn open(common: &Common) -> anyhow::Result<(Servers, Option<LocalServer>)> {
     ensure!(
         !(common.noauth && common.localauth),
         "-noauth and -localauth contradict each other; give one of them"
@@ -155,9 +159,11 @@ async fn open(common: &Common) -> anyhow::Result<Servers> {
         let sockets = local.endpoint(net.clone())?;
         let security = beside(common, &local).await?;
         let servers = local.entry.servers.clone();
+        let here = Some(local.server.clone());
         let sockets = LocalServers::new(sockets, move |address| local.serves(address));
         let endpoint = bind(net)?;
-        return Ok(Servers::beside(endpoint, &servers, security, Some(sockets)));
+        let servers = Servers::beside(endpoint, &servers, security, Some(sockets));
+        return Ok((servers, here));
     }
     let endpoint = bind(net)?;
     let addresses = database_servers(common, &endpoint).await?;
@@ -168,7 +174,7 @@ async fn open(common: &Common) -> anyhow::Result<Servers> {
     } else {
         of_user(common).await?
     };
-    Ok(Servers::new(endpoint, &addresses, security))
+    Ok((Servers::new(endpoint, &addresses, security), None))
 }
 
 fn bind(net: afar_net::Config) -> anyhow::Result<Endpoint> {

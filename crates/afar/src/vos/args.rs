@@ -325,7 +325,7 @@ pub(crate) struct CreateArgs {
     /// volume name
     #[arg(long, value_name = "volume name", required = true)]
     pub(super) name: String,
-    /// initial quota (KB)
+    /// initial quota (KB) [default: no limit]
     #[arg(long, value_name = "initial quota (KB)")]
     pub(super) maxquota: Option<String>,
     /// volume ID

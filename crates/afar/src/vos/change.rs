@@ -97,6 +97,12 @@ impl Context<'_> {
             at.partition,
             args.server
         );
+        if args.maxquota.is_none() {
+            out!(
+                "It has no quota; `afar vos setfields {} -maxquota KIB` gives it one\n",
+                args.name
+            );
+        }
         Ok(())
     }
 
@@ -372,7 +378,7 @@ impl Context<'_> {
 
     pub(super) async fn remsite(&self, args: &RemsiteArgs) -> Outcome {
         let id = self.site_volume(base_name(&args.id), &args.id).await?;
-        let server = self.server(&args.server, "server", Quit::EXIT)?;
+        let server = self.server_as_typed(&args.server, "server", Quit::EXIT)?;
         let partition = self.partition(&args.partition, Quit::EXIT)?;
         let at = Place { server, partition };
         let removed = self.vos.remove_site(at, id).await;

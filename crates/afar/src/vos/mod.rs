@@ -159,8 +159,18 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The address a server's name stands for; `what` is what the message calls it.
+    /// The address a server's name stands for; `what` is what the message calls it. The server of this
+    /// machine is meant as others know it: the loopback address would be another server to them.
     fn server(&self, name: &str, what: &str, quit: Quit) -> Result<Ipv4Addr, Quit> {
+        let address = self.server_as_typed(name, what, quit)?;
+        let here = self.session.here.as_ref();
+        Ok(here
+            .and_then(|here| here.known_as(address))
+            .unwrap_or(address))
+    }
+
+    /// The same, for what may be in the database from a time when it was not so.
+    fn server_as_typed(&self, name: &str, what: &str, quit: Quit) -> Result<Ipv4Addr, Quit> {
         self.hosts.address_of(name).ok_or_else(|| {
             err!("vos: {what} '{name}' not found in host table\n");
             quit

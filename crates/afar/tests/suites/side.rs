@@ -50,6 +50,15 @@ impl Side {
             words.push("-noauth");
         }
         if of_a_suite && self.suites == Suites::Afar {
+            // OpenAFS's gives a volume so much without being asked to; afar's no quota, and says so.
+            if words.starts_with(&["vos", "create"])
+                && !row.bare
+                && !row.line.contains("quota")
+                && !row.line.ends_with('8')
+            {
+                words.push("-maxquota");
+                words.push("5000");
+            }
             words.insert(0, env!("CARGO_BIN_EXE_afar"));
         }
         let mut command = self.place.command(&[], &words);

@@ -9,8 +9,8 @@ use super::codes::{
 };
 use super::row::{ADDRESSES_MAX, Identity, SERVER_MAX, Server};
 use super::tables::{
-    Servers, entries_after, free_number, header, numbered, put_header, put_server,
-    server_by_address, servers,
+    Servers, entries_after, free_number, header, is_loopback, is_others_loopback, numbered,
+    put_header, put_server, server_by_address, servers,
 };
 use crate::kv::{Change, View};
 
@@ -70,20 +70,30 @@ fn has_uuid(server: &Server, uuid: &AfsUuid) -> bool {
 /// A server known by its UUID gets these addresses. One that is not takes over the only other
 /// server that has one of them, if there is such, UUID and all. Others lose the addresses, unless
 /// nothing would be left of one: then, or if it is not clear which to take over, nothing is
-/// registered. OpenAFS also takes a nil UUID, by which nothing can be found.
+/// registered. OpenAFS also takes a nil UUID, by which nothing can be found, and loopback addresses.
 pub(super) fn register(
     change: &mut Change<'_>,
     uuid: AfsUuid,
     addresses: &[u32],
 ) -> Result<(), AbortCode> {
-    let addresses = distinct(addresses);
+    let mut addresses = distinct(addresses);
     if addresses.is_empty() {
         return Err(VL_INDEXERANGE);
+    }
+    if addresses.iter().any(|&address| !is_loopback(address)) {
+        addresses.retain(|&address| !is_loopback(address));
     }
     if uuid == AfsUuid::default() {
         return Err(VL_BADSERVER);
     }
     let servers = servers(&change.view())?;
+    // A server that starts before the network has only the loopback, and asks again.
+    if addresses
+        .first()
+        .is_some_and(|&first| is_others_loopback(&servers, first))
+    {
+        return Err(VL_BADSERVER);
+    }
     let known = numbered(&servers).find(|(_, server)| has_uuid(server, &uuid));
     let touched: Vec<(u8, &Server)> = numbered(&servers)
         .filter(|(_, server)| !has_uuid(server, &uuid))
@@ -205,6 +215,9 @@ pub(super) fn change_address(change: &mut Change<'_>, old: u32, new: u32) -> Res
         return remove(change, &servers, address);
     }
     let number = server_by_address(&servers, old).ok_or(VL_NOENT)?;
+    if is_others_loopback(&servers, new) {
+        return Err(VL_BADSERVER);
+    }
     if server_by_address(&servers, new).is_some_and(|taken| taken != number) {
         return Err(VL_MULTIPADDR);
     }

@@ -210,16 +210,36 @@ pub(super) fn free_number(servers: &Servers) -> Option<u8> {
     (0..=SERVER_MAX).find(|&number| servers[usize::from(number)].is_none())
 }
 
+/// Whether this is a loopback address in a cell whose servers listen elsewhere. It would mean another
+/// machine to each one that asks. OpenAFS takes it.
+pub(super) fn is_others_loopback(servers: &Servers, address: u32) -> bool {
+    let elsewhere = |server: &Server| server.addresses.iter().any(|&known| !is_loopback(known));
+    let found = is_loopback(address) && numbered(servers).any(|(_, server)| elsewhere(server));
+    if found {
+        tracing::warn!(
+            address = %std::net::Ipv4Addr::from(address),
+            "refused: the cell's servers have addresses that others reach; name the server by that"
+        );
+    }
+    found
+}
+
+/// Whether an address leads to the very machine that uses it.
+pub(super) fn is_loopback(address: u32) -> bool {
+    std::net::Ipv4Addr::from(address).is_loopback()
+}
+
 /// The number of the server with this address, which is noted if no server has it.
 ///
 /// The addresses 0 and those from 255.0.0.0 up are refused: OpenAFS takes them for a free place
-/// and for a server with several addresses, and damages its database.
+/// and for a server with several addresses, and damages its database. So are those of
+/// [`is_others_loopback`].
 pub(super) fn server_for_address(change: &mut Change<'_>, address: u32) -> Result<u8, AbortCode> {
     let servers = servers(&change.view())?;
     if let Some(number) = server_by_address(&servers, address) {
         return Ok(number);
     }
-    if address == 0 || address >= 0xff00_0000 {
+    if address == 0 || address >= 0xff00_0000 || is_others_loopback(&servers, address) {
         return Err(VL_BADSERVER);
     }
     let number = free_number(&servers).ok_or(VL_BADSERVER)?;

@@ -209,3 +209,32 @@ async fn there_is_room_for_255_servers() {
     );
     assert_eq!(all(&cell).await[252], 0xff03_003f);
 }
+
+#[tokio::test]
+async fn a_loopback_address_is_for_a_cell_of_one_machine() {
+    let home = u32::from(std::net::Ipv4Addr::LOCALHOST);
+    let at = |text: &str, volume, server| {
+        let mut entry = entry(text, volume, &[1]);
+        entry.server_number[0] = server;
+        entry
+    };
+    // Where there is nothing else it is as good as another.
+    let alone = Fixture::new();
+    alone.register(1, &[home]).await.unwrap();
+    alone.create(at("a", 100, home)).await.unwrap();
+
+    let cell = Fixture::new();
+    cell.register(1, &[home, address(1)]).await.unwrap();
+    assert_eq!(by_uuid(&cell, 1).await.unwrap().1, [address(1)]);
+    assert_eq!(cell.register(1, &[home]).await, Err(VL_BADSERVER));
+    assert_eq!(cell.register(2, &[home + 1]).await, Err(VL_BADSERVER));
+    assert_eq!(by_uuid(&cell, 1).await.unwrap().1, [address(1)]);
+    let refused = cell.create(at("a", 100, home)).await;
+    assert_eq!(refused, Err(VL_BADSERVER));
+    cell.create(at("a", 100, address(1))).await.unwrap();
+    let refused = cell.replace(100, at("a", 100, home), 0).await;
+    assert_eq!(refused, Err(VL_BADSERVER));
+    cell.create(at("b", 200, address(2))).await.unwrap();
+    assert_eq!(change(&cell, address(2), home).await, Err(VL_BADSERVER));
+    assert_eq!(all(&cell).await, [0xff00_0001, address(2)]);
+}
