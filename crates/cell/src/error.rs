@@ -15,6 +15,7 @@ use afar_xdr::LengthError;
 use crate::credentials;
 use crate::dns::DnsError;
 use crate::mountpoint::MountPointError;
+use crate::quota::NoRoom;
 
 /// A cell, volume or file that could not be reached or read. The text says what, why and what to
 /// do next, in one line.
@@ -178,6 +179,9 @@ pub enum Error {
         /// Which one it is.
         kind: VolumeType,
     },
+    /// A volume has no room for something.
+    #[error("{0}")]
+    NoRoom(Box<NoRoom>),
     /// A server did not answer, nor later tell, whether it has done something.
     #[error("{0}; it may be done or not: look before you try again")]
     InDoubt(Box<Self>),
@@ -250,7 +254,33 @@ impl Error {
         match self {
             Self::Gone => Some(ENOENT),
             Self::ReadOnly { .. } => Some(EROFS),
+            Self::NoRoom(found) => Some(found.errno()),
             _ => self.code().and_then(errno_of),
+        }
+    }
+
+    /// What has happened, if other files of the volume, the server or the cell meet the same: two errors
+    /// with the same answer need not be told twice.
+    #[must_use]
+    pub fn event(&self) -> Option<String> {
+        match self {
+            Self::NoRoom(found) => Some(format!("{} {} is full", found.cell, found.volume)),
+            Self::Refused(error) if error.aborted().is_none() => Some(self.to_string()),
+            Self::InDoubt(error) => error.event(),
+            Self::CellServDb { .. }
+            | Self::UnknownCell { .. }
+            | Self::NoServers { .. }
+            | Self::OutOfReach { .. }
+            | Self::VlUnreachable { .. }
+            | Self::Vl { .. }
+            | Self::NoSuchVolume { .. }
+            | Self::NoSuchMember { .. }
+            | Self::NoSite { .. }
+            | Self::Volume { .. }
+            | Self::Token { .. }
+            | Self::NoToken { .. }
+            | Self::ReadOnly { .. } => Some(self.to_string()),
+            _ => None,
         }
     }
 

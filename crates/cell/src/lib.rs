@@ -67,7 +67,7 @@ pub use path::{LastLink, Node, Place};
 pub use patience::Patience;
 pub use preferences::{ServerKind, parse_rank};
 pub use promise::Promised;
-pub use quota::VolumeStatus;
+pub use quota::{NoRoom, VolumeStatus};
 pub use server::FileServer;
 pub use store::{Source, Stored};
 pub use sysname::default_sysnames;

@@ -23,7 +23,7 @@ pub(super) use part::{KEEP_LEAST, Part, part_name, part_name_of, part_of};
 pub(super) use progress::Progress;
 pub(super) use resume::{Publish, fetch_into};
 pub(super) use segments::{SEGMENT, Segments, stored_before, version_of};
-pub(super) use store::{Storing, spooled};
+pub(super) use store::{Storing, room_for, spooled};
 pub(super) use target::{Target, is_special, replaced, symlink};
 pub(super) use totals::{Report, Totals, Traffic};
 

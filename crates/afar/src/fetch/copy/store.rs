@@ -11,6 +11,10 @@ use anyhow::{Context, bail};
 use super::local::{LocalFile, Spool};
 use super::{Facts, Kind, Progress};
 
+/// Bytes of a file from which on it is asked first whether there is room for it: with shorter ones the
+/// question would take longer than the refusal.
+const LARGE: u64 = 1 << 20;
+
 /// Where a file is stored.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Storing<'a> {
@@ -36,7 +40,9 @@ impl Storing<'_> {
         let stored = self
             .client
             .store_stream(self.volume, self.fid, &mut stream, attributes)
-            .await?;
+            .await;
+        // Nobody knows how much was still to come.
+        let stored = self.or_no_room(stored, 0).await?;
         self.progress.expect(stored.bytes);
         self.progress.advance(stored.bytes);
         Ok(stored)
@@ -67,8 +73,8 @@ impl Storing<'_> {
         let stored = self
             .client
             .store(self.volume, self.fid, &source, attributes)
-            .await?;
-        Ok(stored)
+            .await;
+        self.or_no_room(stored, length).await
     }
 
     /// Stores a part of a file; it is as long as the part's end then.
@@ -78,17 +84,48 @@ impl Storing<'_> {
         part: Range<u64>,
         attributes: StoreStatus,
     ) -> anyhow::Result<Stored> {
-        let end = part.end;
+        let (end, length) = (part.end, part.end - part.start);
         let stored = self
             .client
             .store_range(self.volume, self.fid, part, end, source, attributes)
-            .await?;
-        Ok(stored)
+            .await;
+        self.or_no_room(stored, length).await
+    }
+
+    /// What was stored, or why it was not: where there is no room, with what was needed and what there
+    /// is.
+    async fn or_no_room(
+        &self,
+        stored: Result<Stored, afar_cell::Error>,
+        needed: u64,
+    ) -> anyhow::Result<Stored> {
+        match stored {
+            Ok(stored) => Ok(stored),
+            Err(error) => {
+                let explained = self.client.explain_full(self.volume, needed, error);
+                Err(explained.await.into())
+            }
+        }
     }
 
     /// A local file to store.
     pub(crate) fn source(&self, file: File, length: u64) -> Arc<LocalFile> {
         Arc::new(LocalFile::new(file, length, Arc::clone(self.progress)))
+    }
+}
+
+/// Finds out whether a volume has room for a new file, before it is made and much of it is sent.
+///
+/// # Errors
+/// There is none.
+pub(crate) async fn room_for(
+    client: &Client,
+    volume: &Arc<Volume>,
+    kind: Kind,
+) -> Result<(), afar_cell::Error> {
+    match kind {
+        Kind::File(length @ LARGE..) => client.check_room(volume, length).await,
+        _ => Ok(()),
     }
 }
 

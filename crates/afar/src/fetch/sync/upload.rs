@@ -4,15 +4,16 @@
 //! renamed when it is complete. A large file is stored in [segments](Segments); a later run goes on from there.
 
 use std::fs::File;
+use std::sync::Arc;
 use std::time::Instant;
 
-use afar_cell::{DirEntry, Node, Stored};
+use afar_cell::{DirEntry, Node, Stored, Volume};
 use afar_types::{FetchStatus, Fid, StoreStatus};
 use anyhow::{Context, bail};
 
 use super::work::{Difference, Done, Parts, Syncer};
 use crate::fetch::copy::{
-    FILL_FILE, Facts, Kind, Origin, SEGMENT, Segments, Storing, part_name_of, spooled,
+    FILL_FILE, Facts, Kind, Origin, SEGMENT, Segments, Storing, part_name_of, room_for, spooled,
     stored_before, version_of,
 };
 
@@ -103,6 +104,7 @@ impl Syncer {
         let (fid, at) = match left {
             Some((fid, status)) => (fid, stored_before(&status, &open.facts)),
             None => {
+                room_for(&self.client, volume, open.facts.kind).await?;
                 let new = StoreStatus {
                     unix_mode_bits: attributes.unix_mode_bits | FILL_FILE,
                     ..attributes
@@ -146,13 +148,19 @@ impl Syncer {
                 done.totals.kept += at;
                 Ok((stored, begin))
             }
-            // A later run goes on with it.
-            Err(error) if long => Err(error),
+            // A later run goes on with it, if there is anything to go on with.
+            Err(error) if long && self.has_data(volume, fid).await => Err(error),
             Err(error) => {
                 self.take_back(directory, part, fid, done).await;
                 Err(error)
             }
         }
+    }
+
+    /// Whether a file has any data, or may have.
+    async fn has_data(&self, volume: &Arc<Volume>, fid: Fid) -> bool {
+        let status = self.client.status(volume, fid).await;
+        status.is_ok_and(|status| status.length > 0)
     }
 
     /// What an interrupted run has left of this version; what is left of others is removed.

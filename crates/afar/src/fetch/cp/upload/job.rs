@@ -16,7 +16,7 @@ use super::super::CpArgs;
 use super::place::Target;
 use crate::fetch::copy::{
     self, FILL_DIRECTORY, FILL_FILE, Facts, Kind, Origin, Progress, SEGMENT, Segments, Storing,
-    Worker, children, part_name_of, stored_before, version_of,
+    Worker, children, part_name_of, room_for, stored_before, version_of,
 };
 use crate::fetch::mkdir::umask;
 use crate::fetch::{bytes, shown};
@@ -157,6 +157,8 @@ impl Uploader {
                     name,
                     ..
                 } = &job.to;
+                let room = room_for(&self.client, volume, facts.kind).await;
+                room.with_context(|| cannot_write(&job.to))?;
                 let new = StoreStatus {
                     unix_mode_bits: attributes.unix_mode_bits | FILL_FILE,
                     ..attributes
