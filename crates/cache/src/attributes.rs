@@ -1,5 +1,6 @@
 //! Attributes, and space.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use afar_types::{DataVersion, FileType, PtsId, StoreStatus, UnixTime, VolumeType};
@@ -9,10 +10,14 @@ use crate::cache::Cache;
 use crate::error::Errno;
 use crate::inodes::Place;
 use crate::types::{Attr, Handle, Ino, Kind, SetAttr, StatFs, Who};
+use crate::users::User;
 use crate::vnode::Vnode;
 
 /// How long the attributes of directories that are made up may be used without asking.
 const ATTRIBUTES_VALID: Duration = Duration::from_secs(3600);
+
+/// The administrator of this machine.
+const ROOT: u32 = 0;
 
 impl Cache {
     /// The attributes of something.
@@ -98,28 +103,96 @@ impl Cache {
                 attributes.client_mod_time = time;
             }
         }
-        if let Some(uid) = set.uid {
-            attributes.mask |= StoreStatus::SET_OWNER;
-            attributes.owner = PtsId(i32::try_from(uid).map_err(|_| Errno::EINVAL)?);
+        if set.uid.is_some() || set.gid.is_some() {
+            let status = self.fresh(&user, vnode).await?;
+            let shown = self.attr(ino, vnode, &status);
+            self.give(who, vnode, &shown, set, &mut attributes)?;
         }
-        if let Some(gid) = set.gid {
+        if attributes.mask != 0 {
+            self.set_status(who, &user, vnode, attributes).await?;
+        }
+        self.getattr(who, ino).await
+    }
+
+    /// Adds to attributes that the owner and the group are to be others than those shown: programs that
+    /// copy set what is so already.
+    fn give(
+        &self,
+        who: Who,
+        vnode: &Vnode,
+        shown: &Attr,
+        set: SetAttr,
+        attributes: &mut StoreStatus,
+    ) -> Result<(), Errno> {
+        if let Some(uid) = set.uid.filter(|uid| *uid != shown.uid) {
+            match self.0.owners.id_of(vnode.cell(), uid) {
+                Some(id) => {
+                    attributes.mask |= StoreStatus::SET_OWNER;
+                    attributes.owner = id;
+                }
+                None => may_not_give(who)?,
+            }
+        }
+        if let Some(gid) = set.gid.filter(|gid| *gid != shown.gid) {
             attributes.mask |= StoreStatus::SET_GROUP;
             attributes.group = PtsId(i32::try_from(gid).map_err(|_| Errno::EINVAL)?);
         }
-        if attributes.mask != 0 {
-            let fid = vnode.fid;
-            let (client, volume) = (&user.client, &vnode.volume);
-            let stored = client.set_attributes(volume, fid, attributes).await;
-            let stored =
-                stored.map_err(|error| self.failed(vnode, "setting attributes", &error))?;
-            self.0.breaks.count(fid);
-            let mut state = vnode.lock();
-            let version = state.status().map(|status| status.data_version);
-            if version <= Some(stored.data_version) {
-                state.take_status(stored);
-            }
+        Ok(())
+    }
+
+    /// Sets attributes at the server.
+    ///
+    /// Only a cell's administrators may give files away. Where the server refuses that:
+    ///
+    /// - A group means nothing in AFS, so that it stays as it is harms nobody, and nobody is told.
+    /// - Root of this machine is told that it was done. He is whoever his token says, and programs
+    ///   that restore owners because they run as root (`tar x`, `rsync -a`) take a refusal for a failure, though all
+    ///   that could be stored is stored. Linux does the same for him on cifs and on vfat with `quiet`; on
+    ///   NFS with root_squash he is refused, and it is what makes `tar` fail there. Access goes by access
+    ///   lists, so that nobody gets or keeps any right by it.
+    /// - Anybody else is told that it is not permitted (EPERM), which programs expect of him.
+    async fn set_status(
+        &self,
+        who: Who,
+        user: &User,
+        vnode: &Arc<Vnode>,
+        attributes: StoreStatus,
+    ) -> Result<(), Errno> {
+        let gives = StoreStatus::SET_OWNER | StoreStatus::SET_GROUP;
+        match self.set_at_server(user, vnode, attributes).await {
+            Err(Errno::EPERM | Errno::EACCES) if attributes.mask & gives != 0 => {}
+            set => return set,
         }
-        self.getattr(who, ino).await
+        if attributes.mask & StoreStatus::SET_OWNER != 0 {
+            may_not_give(who)?;
+        }
+        let rest = StoreStatus {
+            mask: attributes.mask & !gives,
+            ..attributes
+        };
+        match rest.mask {
+            0 => Ok(()),
+            _ => self.set_at_server(user, vnode, rest).await,
+        }
+    }
+
+    async fn set_at_server(
+        &self,
+        user: &User,
+        vnode: &Arc<Vnode>,
+        attributes: StoreStatus,
+    ) -> Result<(), Errno> {
+        let fid = vnode.fid;
+        let (client, volume) = (&user.client, &vnode.volume);
+        let stored = client.set_attributes(volume, fid, attributes).await;
+        let stored = stored.map_err(|error| self.failed(vnode, "setting attributes", &error))?;
+        self.0.breaks.count(fid);
+        let mut state = vnode.lock();
+        let version = state.status().map(|status| status.data_version);
+        if version <= Some(stored.data_version) {
+            state.take_status(stored);
+        }
+        Ok(())
     }
 
     /// The attributes of a directory that is in no volume.
@@ -163,6 +236,14 @@ impl Cache {
             status.partition_max_blocks.into(),
             status.partition_blocks_available.into(),
         ))
+    }
+}
+
+/// What one is told who may not give a file to another.
+fn may_not_give(who: Who) -> Result<(), Errno> {
+    match who.uid {
+        ROOT => Ok(()),
+        _ => Err(Errno::EPERM),
     }
 }
 

@@ -17,7 +17,9 @@ use crate::error::CacheError;
 use crate::handles::Handles;
 use crate::inodes::{Inodes, Place};
 use crate::mount::Mounts;
+use crate::owners::OwnerTable;
 use crate::pages::Pages;
+use crate::said::Said;
 use crate::storage::{FileKey, Storage};
 use crate::types::Invalidation;
 use crate::users::UserTable;
@@ -63,6 +65,7 @@ impl Acknowledger {
 pub(crate) struct Inner {
     pub(crate) client: Client,
     pub(crate) users: UserTable,
+    pub(crate) owners: OwnerTable,
     pub(crate) config: CacheConfig,
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) vnodes: Arc<Vnodes>,
@@ -79,6 +82,8 @@ pub(crate) struct Inner {
     pub(crate) behind: Semaphore,
     /// Octets of a file that may have to be stored when it is closed.
     pub(crate) store_behind: AtomicU64,
+    /// Errors that the log has already.
+    pub(crate) said: Said,
     /// Files with something written that is not stored.
     dirty: Mutex<BTreeMap<FileKey, Arc<Vnode>>>,
 }
@@ -96,10 +101,12 @@ impl Cache {
         let breaks = Arc::new(breaks);
         client.callbacks().set_handler(Arc::clone(&breaks) as _);
         let users = UserTable::new(&client, config.users.clone());
+        let owners = OwnerTable::new(config.owners.clone());
         let store_behind = AtomicU64::new(config.store_behind);
         let cache = Self(Arc::new(Inner {
             client,
             users,
+            owners,
             pages: Pages::new(config.directories),
             walks: Walks::default(),
             config,
@@ -113,6 +120,7 @@ impl Cache {
             volumes: Mutex::default(),
             behind: Semaphore::new(BEHIND),
             store_behind,
+            said: Said::default(),
             dirty: Mutex::default(),
         }));
         let root = match &cache.0.config.root {

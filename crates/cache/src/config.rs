@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use afar_types::CellName;
 
+use crate::owners::Owners;
 use crate::users::Users;
 
 /// What the top directory is.
@@ -43,6 +44,8 @@ pub struct CacheConfig {
     pub read_ahead: u64,
     /// Who the users of this machine are to cells. Without it all who ask are whoever the client is.
     pub users: Option<Arc<dyn Users>>,
+    /// Which users of cells are users of this machine. Without it owners are shown by their cells' numbers.
+    pub owners: Option<Arc<dyn Owners>>,
     /// A file server that was asked for nothing for so long is asked whether it is there. One that was killed and
     /// runs again has forgotten what it promised, and says so when it is asked; and one that we reach through a NAT
     /// which gave us another port since learns of that.
@@ -70,6 +73,7 @@ impl CacheConfig {
             store_behind: 0,
             read_ahead: 32 << 20,
             users: None,
+            owners: None,
             probe: Duration::from_secs(20),
             disconnected: false,
         }

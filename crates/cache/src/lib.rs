@@ -36,10 +36,12 @@ mod listing;
 mod lock;
 mod mount;
 mod names;
+mod owners;
 mod pages;
 mod place_name;
 mod ranges;
 mod recover;
+mod said;
 mod status;
 mod storage;
 mod types;
@@ -57,6 +59,7 @@ pub use cache::{Acknowledger, Cache};
 pub use config::{CacheConfig, Root};
 pub use error::{CacheError, Errno};
 pub use held::{Held, HeldError};
+pub use owners::{Owner, Owners, OwnersOfCell};
 pub use place_name::{Object, PlaceName, PlaceNameError, VOLUMES};
 pub use types::{
     Attr, DirEntry, Entry, Handle, Ino, Invalidation, KeepCache, Kind, Lock, LockKind, OpenFlags,

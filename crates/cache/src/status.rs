@@ -52,6 +52,7 @@ impl Cache {
     /// Asks a server for a status, whatever is known.
     pub(crate) async fn ask(&self, user: &User, vnode: &Arc<Vnode>) -> Result<FetchStatus, Errno> {
         let fid = vnode.fid;
+        self.0.owners.ready(vnode.cell()).await;
         let mark = self.0.breaks.mark(fid);
         match user.client.promised(&vnode.volume, fid).await {
             Ok(promised) => self.accept(user, vnode, &promised, mark),
@@ -182,9 +183,10 @@ impl Cache {
         let number = Errno::of(error);
         let (cell, fid) = (vnode.cell(), vnode.fid);
         match number {
-            Errno::ENOENT | Errno::EACCES | Errno::EEXIST | Errno::EAGAIN => {
+            Errno::ENOENT | Errno::EACCES | Errno::EPERM | Errno::EEXIST | Errno::EAGAIN => {
                 tracing::debug!(%cell, %fid, %error, "{doing}");
             }
+            _ if !self.0.said.is_news(error) => tracing::debug!(%cell, %fid, %error, "{doing}"),
             _ => tracing::warn!(%cell, %fid, %error, "{doing}"),
         }
         if matches!(error, Error::Gone) {
@@ -197,6 +199,7 @@ impl Cache {
     pub(crate) fn attr(&self, ino: Ino, vnode: &Vnode, status: &FetchStatus) -> Attr {
         let state = vnode.lock();
         let mut attr = state.attr(ino, status);
+        self.0.owners.show(vnode.cell(), status.owner, &mut attr);
         if vnode.fid == Fid::root(vnode.fid.volume) {
             attr.file = state.numbers().next().unwrap_or(ino);
         }

@@ -55,9 +55,9 @@ pub struct Attr {
     pub mode: u32,
     /// Names it has.
     pub nlink: u32,
-    /// AFS's number of the owner.
+    /// The owner's number on this machine, if he is one of its [users](crate::Owners); else AFS's.
     pub uid: u32,
-    /// AFS's number of the group, which means nothing.
+    /// That user's group; else AFS's number of the group, which means nothing.
     pub gid: u32,
     /// Counts the changes of its data.
     pub data_version: DataVersion,
@@ -164,9 +164,9 @@ pub struct SetAttr {
     pub size: Option<u64>,
     /// When the data was changed.
     pub mtime: Option<SystemTime>,
-    /// The owner, by AFS's number; for administrators.
+    /// The owner, as [`Attr::uid`] shows him.
     pub uid: Option<u32>,
-    /// The group, by AFS's number; for administrators.
+    /// The group, by AFS's number.
     pub gid: Option<u32>,
 }
 

@@ -571,7 +571,7 @@ impl State {
 /// The owner as programs are shown it. What is made with a cell's own key belongs to the group of its
 /// administrators, who are to a cell what root is to a machine; some programs, such as git, do nothing
 /// where they find an owner they do not know.
-fn local_owner(owner: PtsId) -> u32 {
+pub(crate) fn local_owner(owner: PtsId) -> u32 {
     match owner {
         PtsId::ADMINISTRATORS => 0,
         owner => owner.0.unsigned_abs(),

@@ -5,6 +5,7 @@
 //! - `serve`: from the client to the mount, and everything back in order at the end
 //! - `room`: how much of the disk a cache takes
 //! - `users`: the tokens of those who use it
+//! - `owners`: whose files are shown as whose
 //! - `background`: a process that goes on when the command has ended
 //! - `table`, `record`: what the kernel has mounted; which process serves it
 //! - `attribute`: what it tells of its files and of itself
@@ -13,6 +14,7 @@
 mod attribute;
 mod background;
 mod options;
+mod owners;
 mod record;
 mod room;
 mod serve;
@@ -75,6 +77,11 @@ pub(crate) struct MountArgs {
     /// a little later [default: nothing]
     #[arg(long, value_name = "AMOUNT", value_parser = parse_bytes)]
     store_behind: Option<u64>,
+    /// Show the files of a user of the cell as those of a user of this machine, both by name or number;
+    /// may be given again. With self, the files of who mounts are his; with none, numbers are the cell's
+    /// [default: self where nobody else may use the mount, else none]
+    #[arg(long, value_name = "PTS=LOCAL|self|none")]
+    map_owner: Vec<owners::MapOwner>,
     /// When no server can be reached, go on with what is cached, even if their promises to tell of
     /// changes have ended
     #[arg(long)]

@@ -20,6 +20,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::background;
 use super::options::Options;
+use super::owners::{self, MountOwners};
 use super::record::{self, Record};
 use super::room;
 use super::table::{self, KIND, Kept, Manner};
@@ -85,7 +86,7 @@ pub(super) fn run(
     start_log(&format!("{},fuser::session=error", args.log))?;
     let _record = Record::take(place)?;
     runtime()?.block_on(async {
-        let cache = open(args, &source, place).await?;
+        let cache = open(args, &source, place, options).await?;
         let served = serve(args, &source, place, options, &cache).await;
         close(&cache).await;
         served
@@ -103,13 +104,36 @@ fn runtime() -> anyhow::Result<Runtime> {
         .context("cannot start the runtime; is a limit on threads reached?")
 }
 
-async fn open(args: &MountArgs, source: &Source, place: &Path) -> anyhow::Result<Cache> {
+async fn open(
+    args: &MountArgs,
+    source: &Source,
+    place: &Path,
+    options: &Options,
+) -> anyhow::Result<Cache> {
+    let mut config = config(args, source, place)?;
     let client = session::open(reach(args, source), None, LANES).await?;
-    let cache = Cache::open(client.clone(), config(args, source, place)?).await;
+    let seen = reach(args, source).seen_as();
+    let of_one_user = !is_for_others(args, source, options);
+    let owners = MountOwners::new(&args.map_owner, of_one_user, client.clone(), seen)?;
+    let owners = owners.map(Arc::new);
+    config.owners = owners.clone().map(|owners| owners as _);
+    let cache = Cache::open(client.clone(), config).await;
     if cache.is_err() {
         client.close().await;
     }
-    Ok(cache?)
+    let cache = cache?;
+    if let Some(owners) = owners {
+        owners::follow(cache.clone(), owners);
+    }
+    Ok(cache)
+}
+
+/// Whether others than who mounts may use it. By sockets everybody would be the administrator.
+fn is_for_others(args: &MountArgs, source: &Source, options: &Options) -> bool {
+    let by_sockets = reach(args, source).seen_as() == Seen::Sockets;
+    options
+        .allow_other
+        .unwrap_or_else(|| geteuid().is_root() && !by_sockets)
 }
 
 /// How cells are reached, and which one it is about.
@@ -224,11 +248,8 @@ async fn serve(
 }
 
 fn fuse_options(args: &MountArgs, source: &Source, options: &Options) -> FuseOptions {
-    // Everybody would be the administrator.
     let by_sockets = reach(args, source).seen_as() == Seen::Sockets;
-    let others = options
-        .allow_other
-        .unwrap_or_else(|| geteuid().is_root() && !by_sockets);
+    let others = is_for_others(args, source, options);
     if others && by_sockets {
         tracing::warn!("with --localauth all who may use the mount are the cell's administrator");
     }

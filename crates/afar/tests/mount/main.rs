@@ -23,6 +23,7 @@ mod model;
 mod moves;
 mod names;
 mod nearby;
+mod owners;
 mod posix;
 mod random;
 mod site;

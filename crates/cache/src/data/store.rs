@@ -151,7 +151,13 @@ impl Cache {
                 self.0.breaks.count(vnode.fid);
                 vnode.lock().promise = None;
                 let (cell, fid) = (vnode.cell(), vnode.fid);
-                tracing::error!(%cell, %fid, %error, "what was written cannot be stored; it is kept");
+                let bytes = plan.dirty.ranges.octets();
+                let error = user.client.explain_full(&vnode.volume, bytes, error).await;
+                if self.0.said.is_news(&error) {
+                    tracing::error!(%cell, %fid, %error, "what was written cannot be stored; it is kept");
+                } else {
+                    tracing::debug!(%cell, %fid, %error, "what was written cannot be stored; it is kept");
+                }
                 let number = Errno::of(&error);
                 self.store_failed(vnode, number);
                 self.keep(vnode).await;
