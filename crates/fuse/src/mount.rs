@@ -82,6 +82,15 @@ pub enum MountError {
          the device"
     )]
     NoFuse,
+    /// The program by which users mount is missing.
+    #[error(
+        "mounting on {place} needs the program fusermount3, which is not there; install it (Debian, \
+         Ubuntu: apt install fuse3; Fedora: dnf install fuse3), or be root and leave auto_unmount away"
+    )]
+    NoFusermount {
+        /// Where.
+        place: PathBuf,
+    },
     /// Only root may do it.
     #[error("mounting on {place} is refused: {source}")]
     Refused {
@@ -128,13 +137,7 @@ impl Mount {
         if !Path::new("/dev/fuse").exists() {
             return Err(MountError::NoFuse);
         }
-        let refused = |source: io::Error| {
-            let place = place.to_owned();
-            match source.to_string() {
-                text if text.contains("user_allow_other") => MountError::AllowOther,
-                _ => MountError::Refused { place, source },
-            }
-        };
+        let refused = |source| refused(place, source);
         let order = Arc::new(Order::default());
         let requests = Requests::new(cache.clone(), runtime.clone(), Arc::clone(&order));
         let session = Session::new(requests, place, &options.config()).map_err(refused)?;
@@ -177,9 +180,33 @@ impl Mount {
     }
 }
 
+/// Why the library did not mount.
+fn refused(place: &Path, source: io::Error) -> MountError {
+    let missing = source.kind() == io::ErrorKind::NotFound;
+    let place = place.to_owned();
+    match source.to_string() {
+        text if text.contains("user_allow_other") => MountError::AllowOther,
+        // What is not there is the directory, else the program.
+        _ if missing && place.is_dir() => MountError::NoFusermount { place },
+        _ => MountError::Refused { place, source },
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_missing_program_is_named_and_where_it_comes_from() {
+        let missing = || io::Error::from(io::ErrorKind::NotFound);
+        let text = refused(Path::new("/"), missing()).to_string();
+        assert!(
+            text.contains("fusermount3") && text.contains("apt install fuse3"),
+            "{text}"
+        );
+        let other = refused(Path::new("/no such place"), missing());
+        assert!(matches!(other, MountError::Refused { .. }), "{other}");
+    }
 
     #[test]
     fn options_do_not_exclude_each_other() {

@@ -19,11 +19,12 @@ pub(crate) mod session;
 mod stat;
 mod sync;
 
+use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use afar_cell::Patience;
+use afar_cell::{PathCause, PathError, Patience};
 use afar_security::Level;
 use afar_types::CellName;
 use clap::Args;
@@ -245,6 +246,15 @@ struct Failures {
     count: u64,
     /// Whether we act as administrator already.
     localauth: bool,
+    /// What was told already that more files met, and how many of them.
+    again: BTreeMap<String, Again>,
+}
+
+/// An event that more than one file met.
+#[derive(Debug)]
+struct Again {
+    told: String,
+    count: u64,
 }
 
 impl Failures {
@@ -252,16 +262,38 @@ impl Failures {
         Self {
             count: 0,
             localauth: reach.localauth,
+            again: BTreeMap::new(),
         }
     }
 
     fn note(&mut self, error: impl Into<anyhow::Error>) {
         self.count += 1;
         let error = error.into();
+        if self.is_told(&error) {
+            return;
+        }
         match session::advice(&error).filter(|_| !self.localauth) {
             Some(advice) => output::error(&anyhow::anyhow!("{error:#}; {advice}")),
             None => output::error(&error),
         }
+    }
+
+    /// Whether the same was told of another file: one event is one line, whatever it keeps from being
+    /// done.
+    fn is_told(&mut self, error: &anyhow::Error) -> bool {
+        let Some((event, cause)) = event(error) else {
+            return false;
+        };
+        if let Some(again) = self.again.get_mut(&event) {
+            again.count += 1;
+            return true;
+        }
+        let again = Again {
+            told: cause,
+            count: 0,
+        };
+        self.again.insert(event, again);
+        false
     }
 
     fn exit_code(&self) -> ExitCode {
@@ -271,6 +303,30 @@ impl Failures {
             ExitCode::FAILURE
         }
     }
+}
+
+impl Drop for Failures {
+    fn drop(&mut self) {
+        for again in self.again.values().filter(|again| again.count > 0) {
+            let Again { told, count } = again;
+            output::note(&format_args!(
+                "and {count} more for the same reason: {told}"
+            ));
+        }
+    }
+}
+
+/// The event behind an error, and what is said of it.
+fn event(error: &anyhow::Error) -> Option<(String, String)> {
+    error.chain().find_map(|cause| {
+        let of_cell = cause.downcast_ref::<afar_cell::Error>();
+        let of_path = || match &cause.downcast_ref::<PathError>()?.cause {
+            PathCause::Cell(error) => Some(error),
+            _ => None,
+        };
+        let error = of_cell.or_else(of_path)?;
+        Some((error.event()?, error.to_string()))
+    })
 }
 
 /// A path's bytes, as AFS takes them.
@@ -286,6 +342,26 @@ fn shown(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_many_files_meet_is_told_once() {
+        let mut failures = Failures::default();
+        let full = || {
+            let error = afar_cell::Error::NoToken {
+                cell: "a.org".parse().unwrap(),
+                problem: "none".to_owned(),
+            };
+            anyhow::Error::from(error)
+        };
+        let told = (0..77)
+            .filter(|number| !failures.is_told(&full().context(format!("file {number}"))))
+            .count();
+        assert_eq!(told, 1);
+        let gone = || anyhow::Error::from(afar_cell::Error::Gone);
+        assert!(!failures.is_told(&gone()) && !failures.is_told(&gone()));
+        let again: Vec<_> = failures.again.values().map(|again| again.count).collect();
+        assert_eq!(again, [76]);
+    }
 
     #[test]
     fn paths_tell_their_cell() {

@@ -1,8 +1,7 @@
 //! `afar pts`: users and groups of a cell, with OpenAFS's verbs, words and exit codes.
 //!
 //! Output is that of OpenAFS's `pts`, to the blank; errors, too, begin as its do. Commands of its
-//! interactive mode are not here. What OpenAFS's has not, its own help does not list: passwords and
-//! SSH keys of users (`users`).
+//! interactive mode are not here. OpenAFS's has no passwords and SSH keys of users (`users`).
 
 mod access;
 mod entries;
@@ -60,10 +59,8 @@ pub(crate) enum PtsCommand {
     /// set max id
     Setmax(entries::SetmaxArgs),
     /// set the password with which a user logs in where there is no KDC
-    #[command(hide = true)]
     Setpassword(users::SetpasswordArgs),
     /// list, add and remove the SSH keys with which a user logs in
-    #[command(hide = true)]
     Sshkeys(users::SshkeysArgs),
 }
 

@@ -103,8 +103,9 @@ pub(crate) const AFAR_SERVERS: &[Difference] = &[
     Difference {
         command: "pts help",
         openafs: "sleep           pause for a bit\nsource          read commands from file\n",
-        afar: "",
-        reason: "they are of the interactive mode",
+        afar: "setpassword     set the password with which a user logs in where there is no KDC\n\
+               sshkeys         list, add and remove the SSH keys with which a user logs in\n",
+        reason: "the former are of the interactive mode, the latter afar's own",
     },
 ];
 
