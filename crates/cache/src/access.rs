@@ -6,8 +6,10 @@
 //! directory: so they are of use only while those to the directory are what they were.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use afar_types::{FetchStatus, Fid, FileType, Rights, VolumeType};
+use tokio::time::Instant;
 
 use crate::cache::Cache;
 use crate::error::Errno;
@@ -23,6 +25,9 @@ const READ: u32 = 4;
 const OWNER_READ: u32 = 0o400;
 const OWNER_WRITE: u32 = 0o200;
 const OWNER_EXECUTE: u32 = 0o100;
+
+/// How often rights that are too little are asked for once more.
+const ASK_AGAIN_EVERY: Duration = Duration::from_secs(1);
 
 /// Users whose rights to one file are remembered, besides the last one.
 const OTHERS_MOST: usize = 62;
@@ -88,6 +93,7 @@ impl State {
         self.rights = Known::default();
         if let Some(rare) = self.rare.if_any() {
             rare.rights = Vec::new();
+            rare.asked_again = None;
         }
     }
 
@@ -176,12 +182,32 @@ impl Cache {
     }
 
     /// A status with the rights of this user in it. What anybody may do is not looked past if that
-    /// is enough.
+    /// is enough. What is known to be too little is asked for once more: nobody tells a client that its
+    /// user was added to a group.
     pub(crate) async fn rights_for(
         &self,
         user: &User,
         vnode: &Arc<Vnode>,
         enough: impl Fn(&FetchStatus) -> bool,
+    ) -> Result<FetchStatus, Errno> {
+        let known = vnode.lock().promised().is_some();
+        let status = self.known_rights(user, vnode, &enough).await?;
+        if enough(&status) || !known || !may_ask_again(vnode, user.id, Instant::now()) {
+            return Ok(status);
+        }
+        match self.ask(user, vnode).await {
+            // What was known holds on while no server answers.
+            Err(Errno::ETIMEDOUT) => Ok(status),
+            asked => asked,
+        }
+    }
+
+    /// A status with the rights of this user in it, as they are known; asked for if they are not.
+    async fn known_rights(
+        &self,
+        user: &User,
+        vnode: &Arc<Vnode>,
+        enough: &impl Fn(&FetchStatus) -> bool,
     ) -> Result<FetchStatus, Errno> {
         let status = self.fresh(user, vnode).await?;
         for id in [UserId::ANYBODY, user.id] {
@@ -250,6 +276,23 @@ impl Cache {
             anybody: promised.map(|status| status.anonymous_access),
         }
     }
+}
+
+/// Whether a server may be asked once more for rights that are too little: once a second for a user, as
+/// programs look many files over that they may not read.
+fn may_ask_again(vnode: &Vnode, user: UserId, now: Instant) -> bool {
+    if vnode.volume.sites().iter().all(|site| site.is_down()) {
+        return false;
+    }
+    let mut state = vnode.lock();
+    let lately = |(who, at): (UserId, Instant)| {
+        who == user && now.saturating_duration_since(at) < ASK_AGAIN_EVERY
+    };
+    if state.rare.asked_again.is_some_and(lately) {
+        return false;
+    }
+    state.rare.asked_again = Some((user, now));
+    true
 }
 
 /// The directory of a file.

@@ -23,6 +23,7 @@ use crate::lock::Locks;
 use crate::ranges::RangeSet;
 use crate::storage::FileKey;
 use crate::types::{Attr, Ino, Kind};
+use crate::users::UserId;
 
 /// The longest the kernel may use something without asking.
 const VALID_MOST: Duration = Duration::from_secs(3600);
@@ -90,6 +91,8 @@ pub(crate) struct Rare {
     pub(crate) flights: Vec<Arc<Flight>>,
     /// What users may do besides the one who asked last.
     pub(crate) rights: Vec<One>,
+    /// Who was asked for once more, as his rights were not enough, and when.
+    pub(crate) asked_again: Option<(UserId, Instant)>,
     /// Numbers besides the first one.
     pub(crate) numbers: Vec<Number>,
     /// Names in it that the kernel may know, if it is a directory.
@@ -116,6 +119,7 @@ impl Rare {
             hidden: None,
             flights: Vec::new(),
             rights: Vec::new(),
+            asked_again: None,
             numbers: Vec::new(),
             names: Names::new(),
             work: None,
@@ -130,7 +134,8 @@ impl Rare {
             && self.flights.is_empty()
             && (self.opens, self.writers, self.store_pace) == (0, 0, 0)
             && !self.emptied;
-        let known = !self.numbers.is_empty() || !self.names.is_empty() || !self.rights.is_empty();
+        let rights = !self.rights.is_empty() || self.asked_again.is_some();
+        let known = !self.numbers.is_empty() || !self.names.is_empty() || rights;
         let cached = self.pages.is_some() || self.link.is_some() || known;
         let used = self.work.is_some() || self.changing > 0 || !self.early.is_empty();
         !self.gone && file && !cached && !used

@@ -1,37 +1,42 @@
 //! What the protection service knows of users and hosts: ids, names, memberships.
 //!
-//! Answers are kept: a host's groups for two hours, as OpenAFS's file server keeps them, a user's
-//! memberships for ten minutes, as there is no new connection that would bring new ones. The names in
-//! access lists are asked for each time. When answers are too old and no server answers, the old ones hold on. Someone of whom nothing is known and
-//! nobody can be asked is anonymous until a server answers; after a question that no server
+//! Answers are kept for as long as nothing has changed there: each time that somebody calls, the answers
+//! must be of the version that the database has now. A protection server in this process tells it at
+//! once; one elsewhere is asked for it, twice a second at most, by the call that `udebug` makes. A server
+//! that does not tell it makes answers short-lived. The names in access lists are asked for each time.
+//!
+//! When answers are too old and no server answers, the old ones hold on. Someone of whom nothing is
+//! known and nobody can be asked is anonymous until a server answers; after a question that no server
 //! answered, none is asked for ten seconds, lest every call waits for the dead.
+//!
+//! - `servers`: asking them, the first that answers
+//! - `version`: whether anything has changed
+//! - `kept`: the answers
+
+mod kept;
+mod servers;
+mod version;
 
 use std::collections::HashMap;
-use std::convert::Infallible;
 use std::fmt;
-use std::hash::Hash;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use afar_net::AbortCode;
-use afar_rpc::{Caller, Identity, RpcError, pr};
-use afar_types::error::{PRNOENT, RXKADILLEGALLEVEL, RXKADINCONSISTENCY};
+use afar_rpc::{Caller, Identity, pr};
+use afar_types::error::PRNOENT;
 use afar_types::{PrIds, PrName, PrNamesAsked, PtsId};
-use parking_lot::Mutex;
 use quick_cache::sync::Cache;
-use tokio::time::{Instant, timeout};
 
 use crate::access::{Cps, Person};
 
-const USER_LIFE: Duration = Duration::from_secs(10 * 60);
-const HOST_LIFE: Duration = Duration::from_secs(2 * 60 * 60);
-const NAME_LIFE: Duration = Duration::from_secs(10 * 60);
-/// What one server has to answer.
-const PATIENCE: Duration = Duration::from_secs(3);
-/// For how long nobody is asked after nobody answered.
-const REST: Duration = Duration::from_secs(10);
+pub use servers::{Clients, Connect};
+pub use version::LastChange;
+
+use kept::Kept;
+use servers::Servers;
+use version::{Version, Watch};
+
 /// Answers kept, of each sort.
 const KEPT: usize = 65_536;
 
@@ -50,15 +55,10 @@ const WELL_KNOWN: [(PtsId, &str); 6] = [
 #[error("no protection server answered")]
 pub(crate) struct Unanswered;
 
-/// Connects to a protection server anew.
-pub type Connect = Box<dyn Fn() -> pr::Client + Send + Sync>;
-
 /// The protection service, as a file server uses it.
 pub struct Protection {
-    servers: Vec<Server>,
-    /// The one that answered last.
-    preferred: AtomicUsize,
-    rest_until: Mutex<Option<Instant>>,
+    servers: Arc<Servers>,
+    watch: Watch,
     ids: Kept<Arc<str>, PtsId>,
     users: Kept<PtsId, Arc<Cps>>,
     hosts: Kept<Ipv4Addr, Arc<Cps>>,
@@ -73,7 +73,13 @@ impl Protection {
     /// Without any, only the ids that every cell has are known.
     #[must_use]
     pub fn new(servers: Vec<pr::Client>) -> Self {
-        let same = |server: pr::Client| Box::new(move || server.clone()) as Connect;
+        let same = |users: pr::Client| {
+            let clients = Clients {
+                users,
+                versions: None,
+            };
+            Box::new(move || clients.clone()) as Connect
+        };
         Self::connecting(servers.into_iter().map(same).collect())
     }
 
@@ -82,15 +88,22 @@ impl Protection {
     #[must_use]
     pub fn connecting(servers: Vec<Connect>) -> Self {
         Self {
-            servers: servers.into_iter().map(Server::new).collect(),
-            preferred: AtomicUsize::new(0),
-            rest_until: Mutex::default(),
-            ids: Kept::new(NAME_LIFE),
-            users: Kept::new(USER_LIFE),
-            hosts: Kept::new(HOST_LIFE),
+            servers: Arc::new(Servers::new(servers)),
+            watch: Watch::default(),
+            ids: Kept::default(),
+            users: Kept::default(),
+            hosts: Kept::default(),
             names: Cache::new(KEPT),
             anonymous: Arc::new(Cps::anonymous()),
         }
+    }
+
+    /// The protection server is in this process, and so is told of each change at once: by the number of
+    /// the last one, if that can be read.
+    #[must_use]
+    pub fn told_by(mut self, last_change: LastChange) -> Self {
+        self.watch = Watch::here(last_change);
+        self
     }
 
     /// Forgets a user's memberships (AFS-3 RXAFS FlushCPS).
@@ -110,7 +123,8 @@ impl Protection {
         }
         // An operator's rights in directories are those of any user.
         let name = caller.identity.name();
-        let (user, host) = tokio::join!(self.user(name), self.host(caller.peer));
+        let version = self.watch.version(&self.servers).await;
+        let (user, host) = tokio::join!(self.user(name, version), self.host(caller.peer, version));
         let (id, cps) = user.unwrap_or_else(|| (PtsId::ANONYMOUS, Arc::clone(&self.anonymous)));
         Person {
             id,
@@ -120,20 +134,24 @@ impl Protection {
         }
     }
 
-    async fn user(&self, name: Option<&Arc<str>>) -> Option<(PtsId, Arc<Cps>)> {
+    async fn user(
+        &self,
+        name: Option<&Arc<str>>,
+        version: Option<Version>,
+    ) -> Option<(PtsId, Arc<Cps>)> {
         let name = name?;
         let asked = self.ids(std::slice::from_ref(name));
         let first = async { asked.await.map(|ids| ids.first().copied()) };
-        let id = self.ids.get(Arc::clone(name), async {
+        let id = self.ids.get(Arc::clone(name), version, async {
             first.await.map(|id| id.unwrap_or(PtsId::ANONYMOUS))
         });
         let id = id.await.ok().filter(|id| *id != PtsId::ANONYMOUS)?;
-        let cps = self.users.get(id, self.ask_cps(id)).await.ok()?;
+        let cps = self.users.get(id, version, self.ask_cps(id)).await.ok()?;
         Some((id, cps))
     }
 
     async fn ask_cps(&self, id: PtsId) -> Result<Arc<Cps>, Unanswered> {
-        let answer = self.ask(|server| async move {
+        let answer = self.servers.ask(|server| async move {
             match server.get_cps(id).await {
                 // Removed since: what anyone may do is left.
                 Err(error) if error.aborted() == Some(AbortCode(PRNOENT)) => Ok(None),
@@ -146,7 +164,7 @@ impl Protection {
         ))
     }
 
-    async fn host(&self, peer: SocketAddr) -> Option<Arc<Cps>> {
+    async fn host(&self, peer: SocketAddr, version: Option<Version>) -> Option<Arc<Cps>> {
         let IpAddr::V4(address) = peer.ip().to_canonical() else {
             return None;
         };
@@ -155,10 +173,12 @@ impl Protection {
         }
         let asked = async {
             let number = u32::from(address);
-            let reply = self.ask(|server| async move { server.get_host_cps(number).await });
+            let reply = self
+                .servers
+                .ask(|server| async move { server.get_host_cps(number).await });
             Ok(Arc::new(Cps::new(reply.await?.cps)))
         };
-        self.hosts.get(address, asked).await.ok()
+        self.hosts.get(address, version, asked).await.ok()
     }
 
     /// Names by ids, one for each: the id's digits where there is none. They are asked for each time,
@@ -173,7 +193,7 @@ impl Protection {
         let mut answers = HashMap::new();
         if !asked.is_empty() && !self.servers.is_empty() {
             let list = PrIds::new(asked.clone()).map_err(|_| Unanswered)?;
-            let reply = self.ask(|server| {
+            let reply = self.servers.ask(|server| {
                 let list = list.clone();
                 async move { server.id_to_name(list).await }
             });
@@ -222,7 +242,7 @@ impl Protection {
                 .iter()
                 .map(|name| PrName::new(name.as_bytes()).unwrap_or_default());
             let list = PrNamesAsked::new(list.collect::<Vec<_>>()).map_err(|_| Unanswered)?;
-            let reply = self.ask(|server| {
+            let reply = self.servers.ask(|server| {
                 let list = list.clone();
                 async move { server.name_to_id(list).await }
             });
@@ -237,127 +257,12 @@ impl Protection {
             .map(|id| id.unwrap_or(PtsId::ANONYMOUS))
             .collect())
     }
-
-    /// Asks one server after the other until one answers.
-    async fn ask<T, F>(&self, question: impl Fn(pr::Client) -> F) -> Result<T, Unanswered>
-    where
-        F: Future<Output = Result<T, RpcError>>,
-    {
-        let resting = |until: &Option<Instant>| until.is_some_and(|until| Instant::now() < until);
-        if resting(&self.rest_until.lock()) {
-            return Err(Unanswered);
-        }
-        let first = self.preferred.load(Ordering::Relaxed);
-        for turn in 0..self.servers.len() {
-            let number = (first + turn) % self.servers.len();
-            if let Some(answer) = self.servers[number].ask(&question).await {
-                self.preferred.store(number, Ordering::Relaxed);
-                *self.rest_until.lock() = None;
-                return Ok(answer);
-            }
-        }
-        *self.rest_until.lock() = Some(Instant::now() + REST);
-        Err(Unanswered)
-    }
 }
 
 impl fmt::Debug for Protection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let servers = self.servers.iter();
-        let servers = servers.map(|server| server.client.lock().connection().peer());
         f.debug_struct("Protection")
-            .field("servers", &servers.collect::<Vec<_>>())
+            .field("servers", &self.servers)
             .finish_non_exhaustive()
-    }
-}
-
-/// A protection server.
-struct Server {
-    connect: Connect,
-    client: Mutex<pr::Client>,
-}
-
-impl Server {
-    fn new(connect: Connect) -> Self {
-        let client = Mutex::new(connect());
-        Self { connect, client }
-    }
-
-    /// Its answer, if it gives one. One that does not like our ticket is shown a new one.
-    async fn ask<T, F>(&self, question: &impl Fn(pr::Client) -> F) -> Option<T>
-    where
-        F: Future<Output = Result<T, RpcError>>,
-    {
-        let mut again = true;
-        loop {
-            let client = self.client.lock().clone();
-            let peer = client.connection().peer();
-            match timeout(PATIENCE, question(client)).await {
-                Ok(Ok(answer)) => return Some(answer),
-                Ok(Err(error)) => {
-                    *self.client.lock() = (self.connect)();
-                    let disliked = is_rxkad(error.code());
-                    if disliked && std::mem::take(&mut again) {
-                        continue;
-                    }
-                    tracing::warn!(%peer, %error, "asking a protection server");
-                }
-                Err(_) => tracing::warn!(%peer, "a protection server does not answer"),
-            }
-            return None;
-        }
-    }
-}
-
-/// Whether a code is rxkad's: it is about the ticket, not about the question.
-fn is_rxkad(code: AbortCode) -> bool {
-    (RXKADINCONSISTENCY..=RXKADILLEGALLEVEL).contains(&code.0)
-}
-
-type Slot<V> = Arc<tokio::sync::Mutex<Option<(V, Instant)>>>;
-
-/// Answers that hold for a while. Of those who want the same one, one asks and the others wait.
-struct Kept<K, V> {
-    slots: Cache<K, Slot<V>>,
-    life: Duration,
-}
-
-impl<K: Hash + Eq + Clone, V: Clone> Kept<K, V> {
-    fn new(life: Duration) -> Self {
-        Self {
-            slots: Cache::new(KEPT),
-            life,
-        }
-    }
-
-    /// The kept answer if it is young enough, else a new one, else an old one.
-    async fn get(
-        &self,
-        key: K,
-        ask: impl Future<Output = Result<V, Unanswered>>,
-    ) -> Result<V, Unanswered> {
-        let made = self
-            .slots
-            .get_or_insert_with(&key, || Ok::<_, Infallible>(Slot::default()));
-        let Ok(slot) = made;
-        let mut slot = slot.lock().await;
-        match &*slot {
-            Some((value, since)) if since.elapsed() < self.life => return Ok(value.clone()),
-            _ => {}
-        }
-        match ask.await {
-            Ok(value) => {
-                *slot = Some((value.clone(), Instant::now()));
-                Ok(value)
-            }
-            Err(unanswered) => slot
-                .as_ref()
-                .map(|(value, _)| value.clone())
-                .ok_or(unanswered),
-        }
-    }
-
-    fn forget(&self, key: &K) {
-        self.slots.remove(key);
     }
 }

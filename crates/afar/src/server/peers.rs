@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use afar_fileserver::protection::Connect;
+use afar_fileserver::protection::{Clients, Connect};
 use afar_net::{Connection, Endpoint, RxNull, ServiceId};
-use afar_rpc::{pr, vl};
+use afar_rpc::{pr, vl, vote};
 use afar_security::Level;
 use anyhow::Context;
 
@@ -86,7 +86,10 @@ impl Peers {
         addresses
             .map(|&address| {
                 let peers = self.clone();
-                let connect = move || pr::Client::new(peers.connect(address, pr::SERVICE));
+                let connect = move || Clients {
+                    users: pr::Client::new(peers.connect(address, pr::SERVICE)),
+                    versions: Some(vote::Client::new(peers.connect(address, vote::SERVICE))),
+                };
                 Box::new(connect) as Connect
             })
             .collect()

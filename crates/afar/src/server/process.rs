@@ -69,6 +69,8 @@ pub(super) struct Process {
     /// For what this process asks of itself.
     home: Endpoint,
     location: Peers,
+    /// The database of users and groups, if it is here.
+    users: Option<Database>,
     addresses: Vec<Ipv4Addr>,
     files: Option<Files>,
     background: JoinSet<()>,
@@ -140,6 +142,7 @@ impl Process {
             sockets,
             client,
             home,
+            users: None,
             files: None,
             background: JoinSet::new(),
             restart: Arc::default(),
@@ -223,6 +226,7 @@ impl Process {
         };
         let database = self.database(data, "pt")?;
         self.serve_votes(Role::Pt, sockets, &database);
+        self.users = Some(database.clone());
         let mut local_realms = self.config.security.realms.clone();
         local_realms.push(self.cell.to_string());
         let config = self.config.protection.serving(local_realms)?;
@@ -332,7 +336,11 @@ impl Process {
             restore: Some(state.clone()),
             ..HostsConfig::new(uuid)
         });
-        let protection = Arc::new(Protection::connecting(protection.protection()));
+        let mut protection = Protection::connecting(protection.protection());
+        if let Some(users) = self.users.clone() {
+            protection = protection.told_by(Box::new(move || users.commit().ok()));
+        }
+        let protection = Arc::new(protection);
         let files = FileServer::new(Arc::clone(&volumes), Arc::clone(&hosts), protection);
         let sockets = &self.sockets[&Role::File];
         let service = Service {

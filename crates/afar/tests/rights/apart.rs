@@ -55,6 +55,17 @@ async fn forward(from: &Session, content: &Content, to: &Session, address: Ipv4A
     sent
 }
 
+/// What there is, with a secret of ann's on a server elsewhere.
+pub(crate) async fn filled_away(away: &Session, content: Content) -> Content {
+    let transaction = begin(away, "user.ann", VolumeId(0), ANN).await;
+    end(away, transaction).await;
+    let root = Fid::root(ANN);
+    let secret = away.file(root).await;
+    // Its names are asked for there, and then who is in which group.
+    away.set_acl(root, PRIVATE).await.unwrap();
+    Content { secret, ..content }
+}
+
 #[test]
 fn a_file_server_elsewhere_is_known_by_the_key_it_has() {
     run(async {
@@ -68,13 +79,7 @@ fn a_file_server_elsewhere_is_known_by_the_key_it_has() {
             client.session(&cell, &admin),
             client.session_at(address, &admin),
         );
-        let transaction = begin(&away, "user.ann", VolumeId(0), ANN).await;
-        end(&away, transaction).await;
-        let root = Fid::root(ANN);
-        let secret = away.file(root).await;
-        // Its names are asked for there, and then who is in which group.
-        away.set_acl(root, PRIVATE).await.unwrap();
-        let content_away = Content { secret, ..content };
+        let content_away = filled_away(&away, content).await;
         for (user, word) in [("ann", "ok"), ("oper", "EACCES")] {
             let token = security(Some(&cell.token(user, REALM)), Level::Crypt);
             let session = client.session_at(address, &token);

@@ -4,6 +4,7 @@
 
 mod apart;
 mod cell;
+mod changes;
 mod session;
 
 use afar_security::{Level, Token};

@@ -75,3 +75,21 @@ async fn one_who_may_only_insert_fills_what_he_makes() {
     let handle = fresh.open("dropped", READ).await.unwrap();
     fresh.close(handle).await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rights_that_nobody_tells_of_are_there_upon_the_next_try() {
+    // The access list changes in the store, and no promise is broken, as when a user is added to a group.
+    let world = World::new().await;
+    let maker = world.cache().await;
+    maker.put("file", b"text").await.unwrap();
+    world.set_rights("l");
+    let machine = world.cache().await;
+    let (cache, root) = (&machine.cache, afar_cache::Ino::ROOT);
+    let ino = machine.attr("file").await.unwrap().ino;
+    cache.access(WHO, root, 1).await.unwrap();
+    world.set_rights("rlidwk");
+    cache.access(WHO, root, 2).await.unwrap();
+    cache.access(WHO, ino, 4).await.unwrap();
+    assert_eq!(machine.get("file").await.unwrap(), b"text");
+    machine.put("file", b"more").await.unwrap();
+}
