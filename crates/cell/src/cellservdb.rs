@@ -3,6 +3,10 @@
 //! A line `>cell #comment` begins a cell (with further cells between the two, its linked cell);
 //! lines `address #host name` that follow are its servers. An address in brackets is a clone, which
 //! does not vote but answers queries. The form is that of OpenAFS's CellServDB(5).
+//!
+//! Beside the machine's file a user has one of his own (`own`), whose cells come first.
+
+mod own;
 
 use std::fmt;
 use std::fs;
@@ -13,6 +17,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use afar_types::CellName;
+
+pub use own::{own_path, teach};
 
 /// UDP port of the volume location service.
 pub const VL_PORT: u16 = 7003;
@@ -71,18 +77,37 @@ impl CellServDb {
         Ok(Self::parse(path, &text))
     }
 
-    /// Reads the first of the [default places](DEFAULT_PATHS) that has a file; `None` if none has.
+    /// Reads the user's own, and the first of the [default places](DEFAULT_PATHS) that has a file; `None`
+    /// if there is neither. What the user's own says of a cell counts.
     ///
     /// # Errors
     /// The system's, when a file is there and cannot be read.
     pub fn read_default() -> io::Result<Option<Self>> {
+        let own = Self::read_own()?;
         for path in DEFAULT_PATHS.map(Path::new) {
             match Self::read(path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                other => return other.map(Some),
+                found => return found.map(|found| Some(found.behind(own))),
             }
         }
-        Ok(None)
+        Ok(own)
+    }
+
+    /// These cells, behind those of the user's own.
+    fn behind(mut self, own: Option<Self>) -> Self {
+        let Some(mut own) = own else {
+            return self;
+        };
+        self.cells.retain(|cell| own.find(&cell.name).is_none());
+        own.cells.append(&mut self.cells);
+        self.cells = own.cells;
+        let place = own.path.display();
+        let bad = own.bad_lines.into_iter().map(|line| BadLine {
+            problem: format!("{} (in {place})", line.problem),
+            ..line
+        });
+        self.bad_lines.extend(bad);
+        self
     }
 
     /// Understands the text of a file; `path` is for messages.
@@ -170,9 +195,9 @@ pub(crate) struct Watched {
     state: Mutex<(Stamp, Option<Arc<CellServDb>>)>,
 }
 
-/// What tells whether a file is another: its place, inode, length, and time of change in
-/// nanoseconds. None if there is no file.
-type Stamp = Option<(PathBuf, u64, u64, i64)>;
+/// What tells whether files are others: of each its place, inode, length, and time of change in
+/// nanoseconds.
+type Stamp = Vec<(PathBuf, u64, u64, i64)>;
 
 impl Watched {
     /// Reads a file, or the first of the [default places](DEFAULT_PATHS) that has one.
@@ -199,7 +224,7 @@ impl Watched {
     pub(crate) fn now(&self) -> Option<Arc<CellServDb>> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let stamp = stamp(self.named.as_deref());
-        if stamp.is_some() && stamp != state.0 {
+        if !stamp.is_empty() && stamp != state.0 {
             match read(self.named.as_deref()) {
                 Ok(Some(database)) => {
                     for line in &database.bad_lines {
@@ -230,8 +255,13 @@ fn stamp(named: Option<&Path>) -> Stamp {
         Some((path.to_owned(), found.ino(), found.len(), changed))
     };
     match named {
-        Some(path) => stamp(path),
-        None => DEFAULT_PATHS.iter().map(Path::new).find_map(stamp),
+        Some(path) => stamp(path).into_iter().collect(),
+        None => {
+            let own = own_path().filter(|path| own::is_own(path));
+            let own = own.and_then(|path| stamp(&path));
+            let system = DEFAULT_PATHS.iter().map(Path::new).find_map(stamp);
+            own.into_iter().chain(system).collect()
+        }
     }
 }
 
@@ -286,6 +316,29 @@ nonsense
         );
         let early = CellServDb::parse(Path::new("x"), "10.0.0.1\n>a.b\n");
         assert!(early.bad_lines[0].to_string().starts_with("line 1: "));
+    }
+
+    #[test]
+    fn the_users_own_cells_come_first() {
+        let system = CellServDb::parse(Path::new("x"), TEXT);
+        let text = ">mine.example\n192.0.2.9\n>example.org #moved\n192.0.2.8\nnonsense\n";
+        let own = CellServDb::parse(Path::new("own"), text);
+        let both = system.behind(Some(own));
+        let names: Vec<_> = both.cells.iter().map(|cell| cell.name.as_str()).collect();
+        let all = [
+            "mine.example",
+            "example.org",
+            "other.example",
+            "empty.example",
+        ];
+        assert_eq!(names, all);
+        assert_eq!(both.cells[1].comment, "moved");
+        assert_eq!(both.path, Path::new("x"));
+        let last = both.bad_lines.last().unwrap().to_string();
+        assert!(
+            last.starts_with("line 5: ") && last.ends_with("(in own)"),
+            "{last}"
+        );
     }
 
     #[test]

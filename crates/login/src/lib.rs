@@ -9,6 +9,7 @@
 //! - [`password`]: passwords that are never told to the server (OPAQUE, RFC 9807)
 //! - [`sshkey`]: which SSH keys may stand for a user
 //! - [`wire`]: the messages, for both sides
+//! - [`uri`]: the line that tells another machine of a cell
 //!
 //! **Invariant:** the server keeps nothing by which somebody could log in elsewhere, and a server
 //! that is not the right one learns nothing to try passwords against. Each proof is bound to the TLS
@@ -22,6 +23,7 @@ mod proof;
 pub mod server;
 pub mod sshkey;
 mod tls;
+pub mod uri;
 pub mod wire;
 
 #[cfg(test)]

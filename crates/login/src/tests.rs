@@ -280,6 +280,30 @@ async fn a_server_is_believed_once_and_for_all() {
     assert!(matches!(error, LoginError::Fingerprint { .. }), "{error}");
 }
 
+#[tokio::test]
+async fn a_fingerprint_that_was_given_is_remembered_for_the_cell() {
+    let service = Service::start().await;
+    let known = service.dir.path().join("config/known_cells");
+    let given = Trust {
+        known_cells: Some(known.clone()),
+        fingerprint: Some(service.fingerprint),
+    };
+    for _ in 0..2 {
+        service.server().trust(&given, |_| false).await.unwrap();
+    }
+    let text = std::fs::read_to_string(&known).unwrap();
+    assert_eq!(text.lines().count(), 1, "{text}");
+    let later = Trust {
+        fingerprint: None,
+        ..given
+    };
+    service.server().trust(&later, |_| false).await.unwrap();
+    // The machine has another address now.
+    let place = service.address.to_string();
+    std::fs::write(&known, text.replace(&place, "192.0.2.1:7002")).unwrap();
+    service.server().trust(&later, |_| false).await.unwrap();
+}
+
 /// Makes a key with ssh-keygen; `None`, and says so, where that is missing.
 fn ssh_key(dir: &Path, kind: &[&str], passphrase: &str) -> Option<(std::path::PathBuf, SshKey)> {
     let path = dir.join(format!("id_{}", kind[0]));

@@ -23,7 +23,7 @@ use tokio::sync::watch;
 use crate::local_cell::{self, LocalCell, LocalServer};
 use crate::output;
 use crate::resolve;
-use crate::tokens::{Finder, Printed, SERVER_KEYS, open_keys};
+use crate::tokens::{Finder, Printed, SERVER_KEYS, open_keys, own_cell};
 
 /// The heading of options that the suites do not have elsewhere. No value goes to them by its
 /// place, and the suites' own form of help does not show them.
@@ -310,5 +310,6 @@ fn this_cell(common: &Common) -> Option<CellName> {
     }
     let servers = SERVER_DIRS.iter().filter(|_| common.localauth);
     let mut dirs = servers.chain(&CONFIG_DIRS).map(Path::new);
-    dirs.find_map(read)
+    let own = || own_cell().filter(|_| !common.localauth);
+    dirs.find_map(read).or_else(own)
 }

@@ -71,8 +71,8 @@ pub(crate) struct Reach {
     /// How file servers' connections are protected with a token: clear, auth or crypt
     #[arg(long, value_name = "LEVEL", default_value_t)]
     level: Level,
-    /// CellServDB to read [default: the first of /etc/openafs/CellServDB,
-    /// /usr/vice/etc/CellServDB, /etc/afar/CellServDB]
+    /// CellServDB to read [default: ~/.config/afar/CellServDB, where `afar login` notes cells, and the
+    /// first of /etc/openafs/CellServDB, /usr/vice/etc/CellServDB, /etc/afar/CellServDB]
     #[arg(long, value_name = "FILE", env = "AFAR_CELLSERVDB")]
     cellservdb: Option<PathBuf>,
     /// Ask this volume location server, whatever CellServDB and DNS say; may be given again

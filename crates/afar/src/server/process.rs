@@ -16,6 +16,7 @@ use afar_fileserver::protection::Protection;
 use afar_fileserver::server::FileServer;
 use afar_fileserver::volser::{VolserConfig, VolumeServer};
 use afar_fileserver::volumes::Volumes;
+use afar_login::uri::CellUri;
 use afar_net::{Endpoint, Service};
 use afar_rpc::{afsvol, bozo, pr, rxafs, vl, vote};
 use afar_store::Partition;
@@ -161,11 +162,6 @@ impl Process {
         Ok(process)
     }
 
-    /// Where its sockets are.
-    pub(super) fn run_dir(&self) -> &Path {
-        &self.run.path
-    }
-
     /// The address a client on this machine would use.
     pub(super) fn listen(&self) -> IpAddr {
         listen(&self.config, &self.addresses)
@@ -179,6 +175,18 @@ impl Process {
     /// Returns when an administrator wants the server to start again.
     pub(super) async fn restart(&self) {
         self.restart.notified().await;
+    }
+
+    /// The line by which other machines are told of the cell, if there is a login service.
+    pub(super) fn login_line(&self) -> Option<CellUri> {
+        let (address, fingerprint) = afar_login::client::local(&self.run.path)?;
+        match address.ip() {
+            IpAddr::V4(ip) => {
+                let cell = self.cell.clone();
+                Some(CellUri::new(cell, ip, address.port(), fingerprint))
+            }
+            IpAddr::V6(_) => None,
+        }
     }
 
     /// Finishes running calls, writes down who has which promises, and closes everything.

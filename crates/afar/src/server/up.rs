@@ -18,7 +18,7 @@ use crate::output;
 /// The cell of those who name none: a name for home networks (RFC 8375).
 const DEFAULT_CELL: &str = "home.arpa";
 /// The configuration in the directory of a cell.
-const CONFIG: &str = "afar.toml";
+pub(super) const CONFIG: &str = "afar.toml";
 
 /// Options of `afar up`.
 #[derive(Debug, Args)]
@@ -76,19 +76,20 @@ pub(crate) fn run(args: &UpArgs) -> anyhow::Result<ExitCode> {
 /// What is said of a cell that is up: what there is, how to get a token, what to do next.
 fn told(cell: &CellName, process: &Process, dir: &Path, begun: Instant) -> String {
     let (listen, dir, time) = (process.listen(), dir.display(), begun.elapsed());
-    let login = match afar_login::client::local(process.run_dir()) {
-        Some((address, fingerprint)) => {
-            format!("afar login USER --cell {cell} --server {address} --fingerprint {fingerprint}")
-        }
+    let line = process.login_line();
+    let login = match &line {
+        Some(line) => format!("afar login USER {line}"),
         None => format!("afar login USER --cell {cell}"),
     };
+    let picture = line.as_ref().and_then(super::login::picture);
+    let picture = picture.map_or(String::new(), |picture| picture + "\n");
     format!(
         "afar: cell {cell} is up at {listen} after {time:.1?}; Ctrl-C stops it\n\
          data:  {dir}\n\
          login: {login}\n\
          next:  afar pts createuser -name ann --password\n       \
                 afar vos create {listen} a user.ann\n       \
-                afar fs mkmount --localauth /afs/{cell}/ann user.ann\n"
+                afar fs mkmount --localauth /afs/{cell}/ann user.ann\n{picture}"
     )
 }
 
@@ -197,7 +198,13 @@ fn load(dir: &Path, args: &UpArgs) -> anyhow::Result<(Config, Option<First>)> {
         .partition
         .insert("a".to_owned(), Partition::new(dir.join("vicepa")));
     config.check()?;
-    let text = toml::to_string(&config)?;
+    fs::write(dir.join(CONFIG), text(&config)?).with_context(context)?;
+    Ok((config, Some(first)))
+}
+
+/// A configuration as it is written.
+pub(super) fn text(config: &Config) -> anyhow::Result<String> {
+    let text = toml::to_string(config)?;
     let text = text.replace(
         "log = ",
         "# \"warn,audit=info\" tells who changed what, and who was refused.\nlog = ",
@@ -206,9 +213,9 @@ fn load(dir: &Path, args: &UpArgs) -> anyhow::Result<(Config, Option<First>)> {
         "superusers = []",
         "# Users who may administer the cell's servers, such as \"ann\".\nsuperusers = []",
     );
-    let text = format!("# `afar config explain` tells what each key means.\n{text}");
-    fs::write(dir.join(CONFIG), text).with_context(context)?;
-    Ok((config, Some(first)))
+    Ok(format!(
+        "# `afar config explain` tells what each key means.\n{text}"
+    ))
 }
 
 /// The configuration of the cell of those who name no directory.

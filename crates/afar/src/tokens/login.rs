@@ -7,11 +7,12 @@ use std::process::ExitCode;
 
 use afar_cell::{Client, Config};
 use afar_login::Fingerprint;
+use afar_login::uri::CellUri;
 use afar_net::Endpoint;
 use afar_security::libkrb5::{Krb5, Krb5Error, realms_of};
 use afar_security::tokens::{Held, Store};
 use afar_types::CellName;
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow, bail, ensure};
 use clap::Args;
 use tokio::runtime::{Builder, Runtime};
 use zeroize::Zeroizing;
@@ -25,11 +26,14 @@ use crate::{local_cell, password};
 #[derive(Debug, Clone, Args)]
 #[command(
     after_help = "A ticket that is there already is used without asking for a password. \
-    Else a KDC is asked, if the cell has one, and then the login service of the cell."
+    Else a KDC is asked, if the cell has one, and then the login service of the cell. With a line, \
+    only the login service is."
 )]
 pub(crate) struct LoginArgs {
-    /// Who you are: NAME or NAME@REALM [default: whose the tickets are, or your name here]
-    pub(super) user: Option<String>,
+    /// Who you are: NAME or NAME@REALM [default: whose the tickets are, or your name here]; and, to
+    /// log in to a cell that is not known here yet, the line afar://… that `afar up` prints
+    #[arg(value_name = "USER | LINE", num_args = 0..=2)]
+    who: Vec<String>,
     /// The cell [default: that of ThisCell, or the one that runs on this machine]
     #[arg(long, short)]
     pub(super) cell: Option<CellName>,
@@ -45,23 +49,32 @@ pub(crate) struct LoginArgs {
     /// Take the password from standard input, and use no ticket that is there
     #[arg(long)]
     password_stdin: bool,
-    /// The host of the cell's own login service [default: its database servers]
+    /// The host of the cell's own login service [default: its database servers]. A cell that is not
+    /// known here gets this server in your own CellServDB
     #[arg(long, value_name = "HOST[:PORT]")]
-    pub(super) server: Option<String>,
-    /// The fingerprint of that service's key
+    server: Option<String>,
+    /// The fingerprint of that service's key; it is remembered
     #[arg(long, value_name = "SHA256:…")]
-    pub(super) fingerprint: Option<Fingerprint>,
+    fingerprint: Option<Fingerprint>,
     /// CellServDB to read
     #[arg(long, value_name = "FILE", env = "AFAR_CELLSERVDB")]
-    cellservdb: Option<PathBuf>,
+    pub(super) cellservdb: Option<PathBuf>,
 }
 
 /// Gets a token and keeps it.
 pub(crate) fn login(args: &LoginArgs) -> anyhow::Result<ExitCode> {
-    let cell = args.cell.clone().or_else(super::this_cell);
-    let cell = cell.context("no cell is named, and no ThisCell file names one; give --cell")?;
+    let words = Words::of(args)?;
+    let cell = words.line.as_ref().map(|line| line.cell().clone());
+    let cell = cell.or_else(|| args.cell.clone());
+    let cell = cell.or_else(super::this_cell).context(
+        "no cell is named, and no ThisCell file names one; give --cell, or the line afar://… that \
+         `afar up` prints",
+    )?;
     let login = Login {
         args,
+        place: words.place(args)?,
+        by_line: words.line.is_some(),
+        user: words.user,
         finder: Finder {
             store: Store::new(),
             realm: args.realm.clone(),
@@ -80,9 +93,106 @@ pub(crate) fn login(args: &LoginArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Who logs in where, as the words say that belong to no option.
+#[derive(Debug)]
+struct Words {
+    user: Option<String>,
+    line: Option<CellUri>,
+}
+
+impl Words {
+    fn of(args: &LoginArgs) -> anyhow::Result<Self> {
+        let (mut user, mut line) = (None, None);
+        for word in &args.who {
+            if word.contains("://") {
+                let read: CellUri = word.parse()?;
+                let second = line.replace(read).is_some();
+                ensure!(
+                    !second,
+                    "there are two lines of cells; log in to one at a time"
+                );
+            } else {
+                ensure!(
+                    !word.is_empty() && !word.contains(char::is_control),
+                    "{word:?} is no user's name; give the one you have in the cell"
+                );
+                if let Some(first) = user.replace(word.clone()) {
+                    bail!("two users are named, {first:?} and {word:?}; log in as one at a time");
+                }
+            }
+        }
+        let words = Self { user, line };
+        words.check(args)?;
+        Ok(words)
+    }
+
+    /// Whether options do not say otherwise than the line.
+    fn check(&self, args: &LoginArgs) -> anyhow::Result<()> {
+        let Some(line) = &self.line else {
+            return Ok(());
+        };
+        ensure!(
+            args.server.is_none() && args.fingerprint.is_none(),
+            "the line {line} says which server it is and which key it has; leave --server and \
+             --fingerprint away"
+        );
+        if let Some(cell) = args.cell.as_ref().filter(|cell| *cell != line.cell()) {
+            bail!(
+                "the line {line} is of cell {}, and --cell names {cell}; leave --cell away, or take \
+                 the line that the server of {cell} prints",
+                line.cell()
+            );
+        }
+        Ok(())
+    }
+
+    /// The server that is named, and its key if that is.
+    fn place(&self, args: &LoginArgs) -> anyhow::Result<Place> {
+        if let Some(line) = &self.line {
+            return Ok(Place {
+                server: Some((line.host().to_owned(), line.port())),
+                fingerprint: Some(line.fingerprint()),
+            });
+        }
+        let server = args.server.as_deref().map(host_and_port).transpose()?;
+        Ok(Place {
+            server,
+            fingerprint: args.fingerprint,
+        })
+    }
+}
+
+/// What `--server` names.
+fn host_and_port(named: &str) -> anyhow::Result<(String, u16)> {
+    let wrong = || anyhow!("--server {named:?}: give a host's name or address, or HOST:PORT");
+    let (host, port) = match named.rsplit_once(':') {
+        Some((host, port)) if !host.contains(':') => (host, port.parse().map_err(|_| wrong())?),
+        _ => (named, afar_login::PORT),
+    };
+    let strange = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '/' | '@' | '#');
+    ensure!(
+        !host.is_empty() && port != 0 && !host.contains(strange),
+        wrong()
+    );
+    Ok((host.to_owned(), port))
+}
+
+/// A login service that is named.
+#[derive(Debug)]
+pub(super) struct Place {
+    /// Its host and port.
+    pub(super) server: Option<(String, u16)>,
+    /// Its key.
+    pub(super) fingerprint: Option<Fingerprint>,
+}
+
 /// A login under way.
 pub(super) struct Login<'a> {
     pub(super) args: &'a LoginArgs,
+    pub(super) place: Place,
+    /// Whether a line named the place.
+    pub(super) by_line: bool,
+    user: Option<String>,
     pub(super) cell: CellName,
     pub(super) runtime: Runtime,
     finder: Finder,
@@ -94,7 +204,7 @@ impl Login<'_> {
             return service::with_key(self, &self.user()?, file.as_deref());
         }
         let mut tried = Vec::new();
-        if !self.args.password_stdin {
+        if !self.args.password_stdin && !self.by_line {
             match self.with_ticket() {
                 Ok(Some(held)) => return Ok(held),
                 Ok(None) => {}
@@ -125,8 +235,8 @@ impl Login<'_> {
 
     /// Whether a token is of the user who logs in.
     fn is_wanted(&self, held: &Held) -> bool {
-        let (Some(wanted), Some(user)) = (&self.args.user, &held.user) else {
-            return self.args.user.is_none();
+        let (Some(wanted), Some(user)) = (&self.user, &held.user) else {
+            return self.user.is_none();
         };
         let name = user
             .rsplit_once('@')
@@ -149,7 +259,7 @@ impl Login<'_> {
                 }
             }
         };
-        let own = self.args.server.is_some() || service::announced(&self.cell).is_some();
+        let own = self.place.server.is_some() || service::announced(&self.cell).is_some();
         if !own {
             match self.with_kdc(&user, &password) {
                 Ok(held) => return Ok(held),
@@ -214,7 +324,7 @@ impl Login<'_> {
                 .filter_map(|name| std::env::var(name).ok())
                 .find(|name| !name.is_empty())
         };
-        let user = self.args.user.clone().or_else(own);
+        let user = self.user.clone().or_else(own);
         user.context("who you are is not known here; give your name in the cell")
     }
 
@@ -223,17 +333,20 @@ impl Login<'_> {
         if let Some(local) = local_cell::find(Some(&self.cell)) {
             return Ok(local.entry.servers);
         }
-        self.runtime.block_on(async {
-            let net = afar_net::Config::default();
-            let endpoint = Endpoint::bind(([0, 0, 0, 0], 0).into(), net);
-            let config = Config {
-                cellservdb: self.args.cellservdb.clone(),
-                ..Config::default()
-            };
-            let endpoint = endpoint.context("cannot open a UDP socket")?;
-            let client = Client::new(endpoint, config)?;
-            Ok(client.cell(&self.cell).await?.servers().collect())
-        })
+        self.runtime.block_on(self.listed_servers())
+    }
+
+    /// Those that CellServDB and DNS tell.
+    pub(super) async fn listed_servers(&self) -> anyhow::Result<Vec<SocketAddr>> {
+        let net = afar_net::Config::default();
+        let endpoint = Endpoint::bind(([0, 0, 0, 0], 0).into(), net);
+        let config = Config {
+            cellservdb: self.args.cellservdb.clone(),
+            ..Config::default()
+        };
+        let endpoint = endpoint.context("cannot open a UDP socket")?;
+        let client = Client::new(endpoint, config)?;
+        Ok(client.cell(&self.cell).await?.servers().collect())
     }
 
     /// Their names, as far as there are any.

@@ -1,5 +1,6 @@
 //! Tokens: where a command's come from, and `afar login`, `afar tokens` and `afar logout`.
 
+mod cells;
 mod credentials;
 mod find;
 mod keep;
@@ -15,6 +16,7 @@ use afar_types::{CellName, UnixTime};
 
 use crate::local_cell;
 
+pub(crate) use cells::own_cell;
 pub(crate) use credentials::{AsAdministrator, LOOK_EVERY, UserTokens};
 pub(crate) use find::Finder;
 pub(crate) use list::{TokensArgs, tokens};
@@ -26,7 +28,7 @@ pub(crate) use logout::{LogoutArgs, logout};
 const CONFIG_DIRS: [&str; 3] = ["/etc/openafs", "/usr/vice/etc", "/etc/afar"];
 
 /// The cell of this machine: that of the environment, of its `ThisCell` file, or the only one that
-/// runs on it.
+/// runs on it; else the only one that the user has logged in to by naming its server.
 pub(crate) fn this_cell() -> Option<CellName> {
     let named = std::env::var("AFSCELL")
         .ok()
@@ -38,6 +40,7 @@ pub(crate) fn this_cell() -> Option<CellName> {
     named
         .or_else(|| CONFIG_DIRS.iter().find_map(read))
         .or_else(|| local_cell::find(None).map(|cell| cell.entry.name))
+        .or_else(own_cell)
 }
 
 /// A time as OpenAFS's `tokens` prints it: `Nov 22 15:30`.

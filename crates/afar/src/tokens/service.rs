@@ -12,9 +12,10 @@ use afar_login::client::{
 use afar_security::ccache::{Ccache, Credential, Name};
 use afar_security::tokens::Held;
 use afar_types::CellName;
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use zeroize::Zeroizing;
 
+use super::cells;
 use super::login::Login;
 use crate::{local_cell, password};
 
@@ -64,50 +65,55 @@ fn name_of(user: &str) -> &str {
     user.split_once('@').map_or(user, |(name, _)| name)
 }
 
-/// Where the service may be, and its key's fingerprint if that is known.
-fn servers(login: &Login<'_>) -> anyhow::Result<Vec<(Server, Option<Fingerprint>)>> {
+/// Where the service may be, and by what it is believed there.
+fn servers(login: &Login<'_>) -> anyhow::Result<Vec<(Server, Trust)>> {
     let server = |host: String, port| Server {
         cell: login.cell.clone(),
         host,
         port,
     };
-    let given = login.args.fingerprint;
-    if let Some(named) = &login.args.server {
-        let wrong = || anyhow!("--server {named}: give a host's name or address, or HOST:PORT");
-        let (host, port) = match named.rsplit_once(':') {
-            Some((host, port)) if !host.contains(':') => (host, port.parse().map_err(|_| wrong())?),
-            _ => (named.as_str(), afar_login::PORT),
+    let given = login.place.fingerprint;
+    let known_cells = known_cells();
+    if let Some((host, port)) = &login.place.server {
+        let trust = Trust {
+            fingerprint: given,
+            known_cells,
         };
-        return Ok(vec![(server(host.to_owned(), port), given)]);
+        return Ok(vec![(server(host.clone(), *port), trust)]);
     }
     if let Some((address, fingerprint)) = announced(&login.cell) {
         let host = address.ip().to_string();
-        let known = given.unwrap_or(fingerprint);
-        return Ok(vec![(server(host, address.port()), Some(known))]);
+        let trust = Trust {
+            fingerprint: Some(given.unwrap_or(fingerprint)),
+            // What the server says of itself need not be remembered.
+            known_cells: None,
+        };
+        return Ok(vec![(server(host, address.port()), trust)]);
     }
     let addresses = login.servers()?;
     let hosts = addresses.iter().map(|address| address.ip().to_string());
+    let trust = Trust {
+        fingerprint: given,
+        known_cells,
+    };
     Ok(hosts
-        .map(|host| (server(host, afar_login::PORT), given))
+        .map(|host| (server(host, afar_login::PORT), trust.clone()))
         .collect())
 }
 
 /// The first of these that answers, if it is believed.
-async fn trusted(
-    login: &Login<'_>,
-    servers: Vec<(Server, Option<Fingerprint>)>,
-) -> Result<Trusted, LoginError> {
+async fn trusted(login: &Login<'_>, servers: Vec<(Server, Trust)>) -> Result<Trusted, LoginError> {
     let mut unreached = None;
-    for (server, fingerprint) in servers {
-        let trust = Trust {
-            fingerprint,
-            known_cells: known_cells(),
-        };
+    for (server, trust) in servers {
         match server.trust(&trust, confirm).await {
             Err(error @ LoginError::Unreachable { .. }) => {
                 unreached.get_or_insert(error);
             }
-            other => return other,
+            Ok(trusted) => {
+                cells::learn(login, trusted.server()).await;
+                return Ok(trusted);
+            }
+            Err(error) => return Err(error),
         }
     }
     Err(unreached.unwrap_or_else(|| LoginError::Unreachable {
@@ -118,9 +124,13 @@ async fn trusted(
 }
 
 fn confirm(unknown: &Unknown) -> bool {
+    let others = match unknown.others {
+        0 => "",
+        _ => " The servers of the cell that you have logged in to have other keys.",
+    };
     let question = format!(
-        "{} is not known as a server of {}. Its key has the fingerprint {}.\nIs that the one that \
-         the cell's administrator tells?",
+        "{} is not known as a server of {}. Its key has the fingerprint {}.{others}\nIs that the \
+         one that the cell's administrator tells?",
         unknown.host, unknown.cell, unknown.fingerprint
     );
     let ask = || -> io::Result<bool> {

@@ -74,6 +74,8 @@ pub struct Unknown {
     pub port: u16,
     /// Its key's fingerprint.
     pub fingerprint: Fingerprint,
+    /// Other keys by which servers of the cell are known.
+    pub others: usize,
 }
 
 /// A server that is believed to be the right one.

@@ -9,15 +9,17 @@ use rustls::client::danger::ServerCertVerifier;
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 
-use super::{LoginError, Server, Trusted, Unknown, connect, known};
+use super::known::{self, Found};
+use super::{LoginError, Server, Trusted, Unknown, connect};
 use crate::Fingerprint;
 
 /// By what a server is believed. The first that applies decides.
 #[derive(Clone, Debug, Default)]
 pub struct Trust {
-    /// It has this fingerprint; else it is refused.
+    /// It has this fingerprint, which is noted in the file of known cells; else it is refused.
     pub fingerprint: Option<Fingerprint>,
-    /// A file that says what fingerprint it had before; if it has another one, it is refused.
+    /// A file that says which fingerprints the cell's servers had before; if this one had another, it
+    /// is refused.
     pub known_cells: Option<PathBuf>,
 }
 
@@ -41,21 +43,34 @@ impl Server {
         };
         let first = chain.first().ok_or_else(|| damaged("it shows no key"))?;
         let found = Fingerprint::of(first).map_err(|_| damaged("its certificate is damaged"))?;
-        let believed = self.is_known(trust, found)? || is_signed(chain, &self.host, roots());
+        let standing = self.standing(trust, found)?;
+        let signed = is_signed(chain, &self.host, roots());
         drop(stream);
-        if !believed {
-            let unknown = Unknown {
-                cell: self.cell.clone(),
-                host: self.host.clone(),
-                port: self.port,
-                fingerprint: found,
-            };
-            if !confirm(&unknown) {
-                return Err(LoginError::NotTrusted(unknown));
+        let noted = || match &trust.known_cells {
+            Some(path) => known::add(path, &self, found),
+            None => Ok(()),
+        };
+        match standing {
+            Standing::Asked => {
+                // Without a place to note it, it is still the server that was asked for.
+                if let Err(error) = noted() {
+                    tracing::warn!(%error, "the fingerprint is not remembered");
+                }
             }
-            if let Some(path) = &trust.known_cells {
-                known::add(path, &self, found)?;
+            Standing::Unknown(others) if !signed => {
+                let unknown = Unknown {
+                    cell: self.cell.clone(),
+                    host: self.host.clone(),
+                    port: self.port,
+                    fingerprint: found,
+                    others,
+                };
+                if !confirm(&unknown) {
+                    return Err(LoginError::NotTrusted(unknown));
+                }
+                noted()?;
             }
+            Standing::Unknown(_) | Standing::Believed => {}
         }
         Ok(Trusted {
             server: self,
@@ -63,8 +78,8 @@ impl Server {
         })
     }
 
-    /// Whether the server is believed by what is known of it; fails if that says the contrary.
-    fn is_known(&self, trust: &Trust, found: Fingerprint) -> Result<bool, LoginError> {
+    /// What is known of the server; fails if that says that it is another one.
+    fn standing(&self, trust: &Trust, found: Fingerprint) -> Result<Standing, LoginError> {
         if let Some(expected) = trust.fingerprint {
             if expected != found {
                 return Err(LoginError::Fingerprint {
@@ -73,23 +88,34 @@ impl Server {
                     found,
                 });
             }
-            return Ok(true);
+            return Ok(Standing::Asked);
         }
         let Some(path) = &trust.known_cells else {
-            return Ok(false);
+            return Ok(Standing::Unknown(0));
         };
-        match known::find(path, self)? {
-            Some((_, expected)) if expected == found => Ok(true),
-            Some((line, expected)) => Err(LoginError::Mismatch {
+        match known::find(path, self, found)? {
+            Found::Known => Ok(Standing::Believed),
+            Found::Other(line, expected) => Err(LoginError::Mismatch {
                 host: self.host.clone(),
                 path: path.clone(),
                 line,
                 expected,
                 found,
             }),
-            None => Ok(false),
+            Found::Unknown(others) => Ok(Standing::Unknown(others)),
         }
     }
+}
+
+/// What is known of a server by its key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    /// It is the one whose fingerprint was given.
+    Asked,
+    /// The file of known cells has it.
+    Believed,
+    /// Nothing but that its cell has so many other keys.
+    Unknown(usize),
 }
 
 fn roots() -> RootCertStore {
