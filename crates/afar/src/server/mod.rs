@@ -11,13 +11,17 @@
 //! - `log`: what is logged, and its last lines
 //! - `overseer`, `userlist`: what `bos` is told, and may change
 //! - `up`, `found`: a first cell: its configuration; its root volumes and mount points
+//! - `init`, `units`: a server in earnest: how it begins, how systemd runs it; `made`: taking back what was
+//!   made when that fails
 
 mod config;
 mod explain;
 mod found;
 mod identity;
+mod init;
 mod log;
 mod login;
+mod made;
 mod missing;
 mod old_options;
 mod overseer;
@@ -27,6 +31,7 @@ mod process;
 mod reload;
 mod security;
 mod sockets;
+mod units;
 mod up;
 mod userlist;
 mod whereabouts;
@@ -35,7 +40,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::Args;
+use clap::{Args, Subcommand};
 use sd_notify::NotifyState;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -49,7 +54,8 @@ use config::{Config, DEFAULT_PATH};
 use process::Process;
 use reload::Reload;
 
-/// The files of keys of the server with this configuration; by default the one of this machine.
+/// The files of keys of the server with this configuration; by default the one of this machine that does
+/// not run.
 ///
 /// # Errors
 /// There is no configuration, or it cannot be read.
@@ -80,9 +86,18 @@ fn configured(path: Option<&Path>) -> anyhow::Result<Config> {
     }
 }
 
+/// `afar server …`.
+#[derive(Debug, Subcommand)]
+enum ServerCommand {
+    Init(init::InitArgs),
+}
+
 /// Options of `afar server`.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct ServerArgs {
+    #[command(subcommand)]
+    command: Option<ServerCommand>,
     /// The configuration; `afar config explain` tells what can be in it
     #[arg(long, value_name = "FILE", default_value = DEFAULT_PATH, env = "AFAR_CONFIG")]
     config: PathBuf,
@@ -105,6 +120,9 @@ pub(crate) struct ServerArgs {
 
 /// Serves until told to stop.
 pub(crate) fn run(args: &ServerArgs) -> anyhow::Result<ExitCode> {
+    if let Some(ServerCommand::Init(args)) = &args.command {
+        return init::run(args);
+    }
     crate::private::files();
     let mut config = Config::read(&args.config)?;
     if let Some(service) = &args.restore {
