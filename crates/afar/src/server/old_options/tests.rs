@@ -17,13 +17,13 @@ const EVERY: &[(&str, &str)] = &[
          file:/var/log/audit:host=/tmp|-audit-interface sysvmq|-d 5|-mrafslogs|-transarc-logs|-p \
          128|-syslog|-syslog 24|-enable_peer_stats|-enable_process_stats|-nojumbo|-jumbo|-rxbind|-rxdbg|-rxdbge|-rxpck \
          400|-rxmaxmtu 1400|-udpsize 1048576|-allow-dotted-principals|-realm A.ORG B.ORG|-sync \
-         onclose|-logfile /tmp/FileLog|-config /etc/openafs/server",
+         onclose|-logfile /var/log/FileLog|-config /etc/openafs/server",
     ),
     (
         "vlserver",
         "-noauth|-smallmem|-auditlog /var/log/audit|-audit-interface file|-config /etc/x|-d 1|-database \
          /var/x/vldb|-db /var/x/vldb|-logfile /x|-p 9|-syslog 3|-syslog|-transarc-logs|-enable_peer_stats|-enable_process_stats|-nojumbo|-jumbo|-rxbind|-rxmaxmtu \
-         1400|-trace /tmp/trace|-restricted_query admin|-allow-dotted-principals|-s2scrypt rxgk-crypt",
+         1400|-trace /var/log/trace|-restricted_query admin|-allow-dotted-principals|-s2scrypt rxgk-crypt",
     ),
     (
         "ptserver",
