@@ -95,11 +95,11 @@ inside pts createuser ann
 inside fs mkmount --localauth /afs/check.test/ann user.ann
 inside mkdir -p /mnt/afs
 inside mount -t afar check.test /mnt/afs -o localauth,server=127.0.0.1
-head -c 3000000 /dev/urandom >"$root/root/file"
-inside cp /root/file /mnt/afs/ann/file
-inside cmp /root/file /mnt/afs/ann/file
-inside afar cp --localauth /afs/check.test/ann/file /root/again
-inside cmp /root/file /root/again
+head -c 3000000 /dev/urandom >"$root/srv/file"
+inside cp /srv/file /mnt/afs/ann/file
+inside cmp /srv/file /mnt/afs/ann/file
+inside afar cp --localauth /afs/check.test/ann/file /srv/again
+inside cmp /srv/file /srv/again
 ok "a cell, a volume, and a mount by mount(8)"
 
 echo "== update =="
@@ -111,7 +111,7 @@ grep -q '/mnt/afs is still served by the version' <<<"$said" || fail "it does no
 asked=$(asked)
 [ "$asked" = "try-restart afar.service;try-restart afar@b.service;" ] ||
     fail "the update does not restart the servers, and them alone: $asked"
-inside cmp /root/file /mnt/afs/ann/file
+inside cmp /srv/file /mnt/afs/ann/file
 inside vos examine user.ann | grep -q user.ann
 ok "an update leaves the cell and the mount as they are"
 
@@ -126,7 +126,7 @@ echo "$said"
 grep -q 'rc 0' <<<"$said" && fail "it is removed while a mount is in use"
 grep -q 'is in use by sleep' <<<"$said" || fail "who uses the mount is not told"
 grep -q 'still mounted, so the package is not removed: /mnt/afs' <<<"$said" || fail "no reason is told"
-inside cmp /root/file /mnt/afs/ann/file
+inside cmp /srv/file /mnt/afs/ann/file
 [ "$(inside dpkg-query -W -f '${db:Status-Status}' afar)" = installed ] || fail "half removed"
 [ -z "$(asked)" ] || fail "units are stopped though nothing is removed"
 ok "a mount in use keeps the package, and says so"
@@ -152,7 +152,7 @@ echo "== install again =="
 inside sh -c 'dpkg -i /debs/new-afar_*.deb'
 start_cell
 [ "$(inside afar cat --localauth /afs/check.test/ann/last)" = "written last" ] || fail "what was written last is lost"
-inside afar cat --localauth /afs/check.test/ann/file | cmp - "$root/root/file"
+inside afar cat --localauth /afs/check.test/ann/file | cmp - "$root/srv/file"
 stop_cell
 ok "the cell is there again with all that was written"
 

@@ -157,7 +157,7 @@ const BEGIN: &str = r#"
 set -eu
 trap 'code=$?; [ $code = 0 ] || echo "$at: exit status $code" >&2; kill $(jobs -p) 2>/dev/null || :' EXIT
 unset KRB5CCNAME XDG_RUNTIME_DIR XDG_CONFIG_HOME XDG_DATA_HOME NOTIFY_SOCKET AFAR_RUN_DIR AFAR_CONFIG
-export PATH=/usr/bin:$PATH HOME=/home/reader
+export PATH=/usr/bin:$PATH HOME=/srv/reader
 rm -rf /var/lib/afar /var/cache/afar /etc/afar /etc/openafs "$HOME"
 mkdir -p "$HOME"
 cd "$HOME"

@@ -115,12 +115,12 @@ fn a_mount_of_one_user_shows_his_files_as_his() {
     );
     sh(
         &dir,
-        "mkdir -p /tmp/afar-owners-$$; cd /tmp/afar-owners-$$; mkdir tree; echo x > tree/file
+        "from=$(mktemp -d); cd $from; mkdir tree; echo x > tree/file
          chown -R 4321:4322 tree; tar cf tree.tar tree; cd -
-         tar xf /tmp/afar-owners-$$/tree.tar
-         cp -a /tmp/afar-owners-$$/tree copied
-         rsync -a /tmp/afar-owners-$$/tree/ synced/
-         rm -r /tmp/afar-owners-$$",
+         tar xf $from/tree.tar
+         cp -a $from/tree copied
+         rsync -a $from/tree/ synced/
+         rm -r $from",
     );
     assert_eq!(owner(dir.join("tree/file")), (0, 0), "it is still hers");
     // With somebody else's token the files are his.
