@@ -3,14 +3,15 @@
 //!
 //! What is listed by a number is asked for from 0 on, until the server answers BZDOM (39429).
 
-use afar_types::{BozoKey, BozoKeyInfo, BozoState, BozoStatus, BozoText, BozoTime, UnixTime};
+use afar_types::{
+    BozoKey, BozoKeyInfo, BozoParameters, BozoState, BozoStatus, BozoText, BozoTime, UnixTime,
+};
 
 interface! {
     service 1 "BOZO";
 
     /// Makes a process: of type `cron` at a time, for one. Programs and parameters are six at most.
-    call 80 create_bnode(kind: BozoText, instance: BozoText, p1: BozoText, p2: BozoText,
-        p3: BozoText, p4: BozoText, p5: BozoText, p6: BozoText) -> ();
+    call 80 create_bnode(kind: BozoText, instance: BozoText, parameters: BozoParameters) -> ();
     /// Tells what a process is doing, and more about it in words.
     call 83 get_status(instance: BozoText) -> (state: BozoState, description: BozoText);
     /// Tells the name of a process by its number.

@@ -9,6 +9,23 @@ use crate::UnixTime;
 /// A string of the basic overseer (BOZO_BSSIZE).
 pub type BozoText = XdrString<256>;
 
+/// Programs and parameters of a process, as many as its type takes; the others are empty.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode)]
+pub struct BozoParameters {
+    /// The first.
+    pub p1: BozoText,
+    /// The second.
+    pub p2: BozoText,
+    /// The third.
+    pub p3: BozoText,
+    /// The fourth.
+    pub p4: BozoText,
+    /// The fifth.
+    pub p5: BozoText,
+    /// The sixth.
+    pub p6: BozoText,
+}
+
 /// What the overseer knows of a process it runs (AFS-3 bozo_status, 17 words).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Encode, Decode)]
 pub struct BozoStatus {

@@ -27,7 +27,7 @@ mod volser;
 mod volume;
 
 pub use acl::{Acl, AclEntry, AclError, AclRecord, AclRecordEntry};
-pub use bozo::{BozoKey, BozoKeyInfo, BozoState, BozoStatus, BozoText, BozoTime};
+pub use bozo::{BozoKey, BozoKeyInfo, BozoParameters, BozoState, BozoStatus, BozoText, BozoTime};
 pub use cache_debug::{DbCacheEntry, DbCacheEntry64, DbLock, DbLockDesc};
 pub use cell::{CellName, CellNameError};
 pub use fid::{DataVersion, Fid, PtsId, TransactionId, Uniquifier, UnixTime, VnodeId, VolumeId};
