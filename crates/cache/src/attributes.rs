@@ -222,9 +222,8 @@ impl Cache {
     pub async fn statfs(&self, who: Who, ino: Ino) -> Result<StatFs, Errno> {
         let user = self.user(who.uid).await;
         let inode = self.visit(&user, ino).await?;
-        let spot = match &inode.place {
-            Place::Vnode(spot) => spot,
-            _ => return Ok(StatFs::new(0, 0, 0, 0)),
+        let Place::Vnode(spot) = &inode.place else {
+            return Ok(StatFs::new(0, 0, 0, 0));
         };
         let status = user.client.volume_status(&spot.mount.volume).await;
         let status = status

@@ -210,7 +210,7 @@ impl Inodes {
     /// The number of a cell into which nobody went, given out once more.
     pub(crate) fn give_cell(&self, name: &[u8]) -> Ino {
         let mut table = self.lock();
-        if let Some(ino) = table.cells.get(&name.to_vec()).copied() {
+        if let Some(ino) = table.cells.get(name).copied() {
             if let Some((_, count)) = table.get_mut(ino) {
                 *count += 1;
             }
@@ -224,7 +224,7 @@ impl Inodes {
 
     /// The number of a cell into which nobody went, if it has one.
     pub(crate) fn number_of_cell(&self, name: &[u8]) -> Option<Ino> {
-        self.lock().cells.get(&name.to_vec()).copied()
+        self.lock().cells.get(name).copied()
     }
 
     /// What was not visited is found to be this.
