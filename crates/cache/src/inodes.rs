@@ -132,7 +132,7 @@ struct Table {
     rows: BTreeMap<u64, Box<Row>>,
     last: u64,
     /// The numbers of cells into which nobody went.
-    cells: BTreeMap<Arc<Vec<u8>>, Ino>,
+    cells: BTreeMap<Vec<u8>, Ino>,
 }
 
 /// What numbers stand for, and how many times each was given out.
@@ -216,9 +216,8 @@ impl Inodes {
             }
             return ino;
         }
-        let name = kept(name);
-        let ino = table.add(Place::Cell(Arc::clone(&name)));
-        table.cells.insert(name, ino);
+        let ino = table.add(Place::Cell(kept(name)));
+        table.cells.insert(name.to_vec(), ino);
         ino
     }
 
@@ -239,7 +238,7 @@ impl Inodes {
         }
         let before = std::mem::replace(place, Place::Vnode(spot.clone()));
         match &before {
-            Place::Cell(name) => drop(table.cells.remove(name)),
+            Place::Cell(name) => drop(table.cells.remove(name.as_slice())),
             Place::Vnode(point) => point.vnode.lock().remove_number(ino),
             Place::Cells | Place::Volumes => {}
         }
@@ -268,7 +267,7 @@ impl Inodes {
             Place::Vnode(spot) => spot.vnode.lock().remove_number(ino),
             Place::Cell(name) => {
                 let name = Arc::clone(name);
-                table.cells.remove(&name);
+                table.cells.remove(name.as_slice());
             }
             Place::Cells | Place::Volumes => {}
         }
