@@ -16,7 +16,7 @@ ok() {
     passed=$((passed + 1))
 }
 inside() {
-    chroot "$root" /usr/bin/env -i HOME=/root LC_ALL=C.UTF-8 PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+    chroot "$root" /usr/bin/env -i HOME=/srv LC_ALL=C.UTF-8 PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
         DEBIAN_FRONTEND=noninteractive "$@"
 }
 # Waits up to a minute for a command to succeed.
@@ -78,14 +78,14 @@ case "$*" in
 *list-units*.socket*) echo afar.socket loaded active running ;;
 *list-units*) printf '%s loaded active running\n' afar-mount.service afar.service afar@b.service ;;
 *is-enabled*) echo enabled ;;
-*) echo "$*" >>/root/asked ;;
+*) echo "$*" >>/srv/asked ;;
 esac
 END
 chmod +x "$root/usr/local/bin/systemctl"
 # What was asked of it since the last time, without words that say nothing here.
 asked() {
-    sed 's/--[a-z]* //g; s/^is-active .*//; /^daemon-reload/d; /^$/d; s/ *--$//' "$root/root/asked" | tr '\n' ';'
-    : >"$root/root/asked"
+    sed 's/--[a-z]* //g; s/^is-active .*//; /^daemon-reload/d; /^$/d; s/ *--$//' "$root/srv/asked" | tr '\n' ';'
+    : >"$root/srv/asked"
 }
 
 echo "== a cell and a mount =="
@@ -104,7 +104,7 @@ ok "a cell, a volume, and a mount by mount(8)"
 
 echo "== update =="
 inside dpkg -r afar-dbgsym
-: >"$root/root/asked"
+: >"$root/srv/asked"
 said=$(inside sh -c 'dpkg -i /debs/new-afar_*.deb /debs/new-afar-openafs-names_*.deb 2>&1')
 echo "$said"
 grep -q '/mnt/afs is still served by the version' <<<"$said" || fail "it does not tell of the mount"
