@@ -197,9 +197,10 @@ impl Session {
 
     /// Fills a new cell, as its administrator.
     pub(crate) async fn fill(&self) -> Content {
-        for name in ["ann", "oper", "root"] {
+        for (id, name) in [(1, "ann"), (2, "oper"), (3, "root")] {
             let name = XdrString::new(name).unwrap();
-            self.users.new_entry(name, 0, PtsId(0)).await.unwrap();
+            let made = self.users.i_new_entry(name, PtsId(id), PtsId(0));
+            made.await.unwrap();
         }
         let administrators = PtsId::ADMINISTRATORS;
         let root = PtsId(3);
