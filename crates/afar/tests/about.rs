@@ -63,7 +63,6 @@ fn what_cannot_be_written_is_an_error() {
 }
 
 #[test]
-#[expect(clippy::print_stderr, reason = "a skipped test says so")]
 fn shells_understand_their_completions() {
     for shell in ["bash", "zsh", "fish"] {
         let script = text(&afar(&["completions", shell]));
