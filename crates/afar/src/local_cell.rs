@@ -178,7 +178,11 @@ pub(crate) fn clear(run: &Path) -> io::Result<()> {
         let is_socket = path.extension().is_some_and(|end| end == "sock");
         let name = path.file_name().and_then(|name| name.to_str());
         if is_socket || name.is_some_and(|name| FILES.contains(&name)) {
-            std::fs::remove_file(&path)?;
+            // A socket goes with its server too, which may be ending just now.
+            match std::fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
         }
     }
     // The lock goes last: without it somebody else might take the directory.
