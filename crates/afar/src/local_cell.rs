@@ -246,7 +246,7 @@ mod tests {
             keys: Vec::new(),
         };
         let (home, own) = (Ipv4Addr::LOCALHOST, Ipv4Addr::new(10, 0, 0, 1));
-        for listens in [&[[10, 0, 0, 1], [127, 0, 0, 1]] as &[_], &[[10, 0, 0, 1]]] {
+        for listens in [&[[10, 0, 0, 1], [127, 0, 0, 1]][..], &[[10, 0, 0, 1]]] {
             assert_eq!(server(listens).known_as(home), Some(own));
             assert_eq!(server(listens).known_as(own), None);
             assert_eq!(server(listens).known_as(Ipv4Addr::new(127, 9, 9, 9)), None);

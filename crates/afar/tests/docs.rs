@@ -172,6 +172,7 @@ until_says() {
 "#;
 
 /// Whether pages can be typed here; if not that is said.
+#[expect(clippy::print_stderr, reason = "a skipped test says so")]
 fn can_type() -> bool {
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: namespaces need root");

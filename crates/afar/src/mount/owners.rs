@@ -116,7 +116,7 @@ impl MountOwners {
         for (user, local) in &self.pairs {
             match user.parse() {
                 Ok(id) => add(PtsId(id), *local),
-                Err(_) => match self.id_of(cell, &[user.clone()]).await? {
+                Err(_) => match self.id_of(cell, std::slice::from_ref(user)).await? {
                     PtsId::ANONYMOUS => {
                         tracing::warn!("--map-owner: cell {cell} has no user {user}");
                     }

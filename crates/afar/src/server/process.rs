@@ -39,7 +39,7 @@ use super::security::Security;
 use super::sockets::{Opener, RunDir, Sockets, addresses, own_addresses};
 use super::userlist;
 use super::whereabouts::Whereabouts;
-use crate::local_cell::{self, LocalServer};
+use crate::local_cell;
 use crate::{output, private};
 
 /// Where hosts and promises are kept between a stop and the next start.

@@ -83,7 +83,7 @@ fn a_hangup_ends_a_mount_in_good_order() {
     }
     let site = Site::new("127.84.0.45");
     let mut mount = site.mount("a");
-    let mut file = fs::File::create(mount.path("written")).unwrap();
+    let mut file = File::create(mount.path("written")).unwrap();
     file.write_all(b"written").unwrap();
     mount.process.signal(Signal::HUP);
     soon("unmounted", || !is_mounted(&site.path("a")));
@@ -119,7 +119,7 @@ fn a_helper_unmounts_behind_one_that_asked_for_it() {
     let mut mount = site.mount_with("a", &["-o", "auto_unmount,allow_other"]);
     fs::write(mount.path("file"), b"x").unwrap();
     mount.kill();
-    crate::site::soon("it is unmounted", || !is_mounted(&mount.path("")));
+    soon("it is unmounted", || !is_mounted(&mount.path("")));
     let again = site.mount("a");
     assert_eq!(fs::read(again.path("file")).unwrap(), b"x");
     again.stop();
