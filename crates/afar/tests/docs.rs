@@ -158,7 +158,7 @@ set -eu
 trap 'code=$?; [ $code = 0 ] || echo "$at: exit status $code" >&2; kill $(jobs -p) 2>/dev/null || :' EXIT
 unset KRB5CCNAME XDG_RUNTIME_DIR XDG_CONFIG_HOME XDG_DATA_HOME NOTIFY_SOCKET AFAR_RUN_DIR AFAR_CONFIG
 export PATH=/usr/bin:$PATH HOME=/srv/reader
-rm -rf /var/lib/afar /var/cache/afar /etc/afar /etc/openafs "$HOME"
+rm -rf /var/lib/afar /var/cache/afar /etc/afar /etc/openafs /vicep? "$HOME"
 mkdir -p "$HOME"
 cd "$HOME"
 until_says() {
@@ -199,6 +199,9 @@ const NAMESPACES: [&str; 7] = [
     "--propagation=private",
 ];
 
+/// Pages that another test types, and which one.
+const ELSEWHERE: [(&str, &str); 1] = [("install.md", "the test of the package")];
+
 fn pages() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut pages = vec![root.join("README.md")];
@@ -223,6 +226,10 @@ fn every_command_of_the_pages_works_as_written() {
     let mut wrong = String::new();
     for page in pages() {
         let name = page.file_name().unwrap().to_str().unwrap();
+        if let Some((_, test)) = ELSEWHERE.iter().find(|(elsewhere, _)| *elsewhere == name) {
+            eprintln!("{name}: not typed: {test} does it");
+            continue;
+        }
         let (script, skipped) = script(name, &fs::read_to_string(&page).unwrap());
         for skipped in skipped {
             eprintln!("{skipped}");
