@@ -173,7 +173,6 @@ mod tests {
     }
 
     #[test]
-    #[expect(clippy::print_stderr, reason = "a skipped test says so")]
     fn man_has_nothing_to_say_against_any_page() {
         let dir = pages();
         let mut judge = process::Command::new("man");
