@@ -102,6 +102,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         Some(debug) => packages.push(contents::symbols(&release, &debug, &stage)?.build(&out)?),
         None => output::note("no symbols in the binary, so no package of them"),
     }
+    // Else docker would send it to its daemon with the packages when it builds an image.
+    fs::remove_dir_all(&stage).with_context(|| format!("removing {}", stage.display()))?;
     for package in &packages {
         let size = fs::metadata(package)?.len();
         output::line(&format!("{} ({} kB)", package.display(), size / 1000));
