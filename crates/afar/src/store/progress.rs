@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// A bar on standard error, if that is a terminal.
+/// A line on standard error, if that is a terminal, of which 40 columns show what matters.
 #[derive(Debug)]
 pub(crate) struct Progress(ProgressBar);
 
@@ -14,7 +14,7 @@ impl Progress {
     pub(crate) fn of_things(total: u64) -> Self {
         Self::new(
             total,
-            "{msg} {percent}% {human_pos}/{human_len} {elapsed} {eta} left {wide_bar}",
+            "{percent}% {human_pos}/{human_len} {eta} left {wide_msg}",
         )
     }
 
@@ -22,13 +22,13 @@ impl Progress {
     pub(crate) fn of_octets(total: u64) -> Self {
         Self::new(
             total,
-            "{msg} {percent}% {binary_bytes_per_sec} {elapsed} {eta} left {wide_bar} {bytes}/{total_bytes}",
+            "{percent}% of {total_bytes} {binary_bytes_per_sec} {eta} left {wide_msg}",
         )
     }
 
     /// Of octets, nobody knows how many.
     pub(crate) fn of_unknown() -> Self {
-        let template = "{msg} {spinner} {bytes} {binary_bytes_per_sec} {elapsed}";
+        let template = "{spinner} {bytes} {binary_bytes_per_sec} {elapsed} {wide_msg}";
         Self::bar(ProgressBar::no_length(), template)
     }
 
