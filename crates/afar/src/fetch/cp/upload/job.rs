@@ -216,6 +216,7 @@ impl Uploader {
         let (fid, at) = match left {
             Some((fid, status)) => (fid, stored_before(&status, &facts)),
             None => {
+                room_for(client, volume, facts.kind).await?;
                 let new = StoreStatus {
                     unix_mode_bits: attributes.unix_mode_bits | FILL_FILE,
                     ..attributes
