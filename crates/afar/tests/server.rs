@@ -639,7 +639,9 @@ fn a_service_manager_hears_that_the_server_lives() {
 #[test]
 fn what_bos_changes_is_changed_and_what_it_cannot_it_says() {
     let site = Site::new("127.83.0.48");
-    let server = Server::start(site.up());
+    let mut command = site.up();
+    command.args(["--log", "warn,audit=info"]);
+    let server = Server::start(command);
     server.until("is up at");
     let bos = |words: &[&str]| site.say(&[&["bos", words[0], site.address], &words[1..]].concat());
     let refused = |words: &[&str]| {

@@ -32,7 +32,9 @@ impl Reload {
     /// file with a mistake changes nothing.
     pub(super) fn run(&mut self, process: &Process) {
         if let Err(error) = self.try_run(process) {
-            tracing::error!("the configuration is not read again, and stays as it is: {error:#}");
+            // What is wrong with TOML is told in several lines.
+            let error = format!("{error:#}").lines().collect::<Vec<_>>().join(" ");
+            tracing::error!("the configuration is not read again, and stays as it is: {error}");
         }
     }
 

@@ -20,10 +20,9 @@ fn what_is_up_says_how_to_log_in_and_what_to_do_next() {
         &format!("cell {CELL} is up at {}", site.address),
         &format!("data:  {}", site.text("cell")),
         &format!(
-            "login: afar login USER --cell {CELL} --server {}",
+            "login: afar login USER afar://{CELL}@{}#SHA256:",
             site.address
         ),
-        "--fingerprint SHA256:",
         "next:  afar pts createuser",
         "afar vos create",
     ] {

@@ -59,7 +59,7 @@ const RIGHTS: &[(Act, [&str; 8])] = {
         (ListVolumes,     ["ok",      "ok",       "ok",       "ok",       "ok",       "ok",      "ok",       "ok"]),
         (WorkOnVolume,    ["VOLACCESS", "VOLACCESS", "VOLACCESS", "VOLACCESS", "VOLACCESS", "ok", "VOLACCESS", "ok"]),
         (ShowServers,     ["ok",      "ok",       "ok",       "ok",       "ok",       "ok",      "ok",       "ok"]),
-        (ListKeys,        ["BZACCESS", "BZACCESS", "BZACCESS", "BZACCESS", "BZACCESS", "BZDOM",  "BZACCESS", "BZDOM"]),
+        (ListKeys,        ["BZACCESS", "BZACCESS", "BZACCESS", "BZACCESS", "BZACCESS", "ok",     "BZACCESS", "ok"]),
     ]
 };
 
