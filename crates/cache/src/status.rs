@@ -55,7 +55,13 @@ impl Cache {
         self.0.owners.ready(vnode.cell()).await;
         let mark = self.0.breaks.mark(fid);
         match user.client.promised(&vnode.volume, fid).await {
-            Ok(promised) => self.accept(user, vnode, &promised, mark),
+            Ok(promised) => {
+                let status = self.accept(user, vnode, &promised, mark)?;
+                // Somebody who asked later may have been answered first.
+                let newer = vnode.lock().promised();
+                let newer = newer.filter(|known| known.data_version > status.data_version);
+                Ok(newer.unwrap_or(status))
+            }
             Err(error) => Err(self.failed(vnode, "asking for a status", &error)),
         }
     }
@@ -101,9 +107,9 @@ impl Cache {
             && let Some(known) = state.promised()
             && known.data_version > status.data_version
         {
-            // Somebody who asked later was answered first. If the kernel were told of this as of a change, it
-            // would not take what it is being told of the newer one.
-            return Ok(known);
+            // It was overtaken. If the kernel were told of this as of a change, it would not take what it is
+            // being told of the newer one.
+            return Ok(status);
         }
         let changed = state
             .status()

@@ -1,6 +1,6 @@
 //! One random operation on whole volumes.
 
-use afar_store::{NewClone, NewVolume, Result, VolumeChange};
+use afar_store::{NewClone, NewVolume, Result, VolumeChange, VolumeState};
 use afar_types::{PtsId, VolumeId, VolumeType};
 
 use crate::compare::agree;
@@ -102,6 +102,17 @@ impl Driver {
         store: impl FnOnce(&mut Self) -> Result<()>,
         model: impl FnOnce(&mut Model, u32) -> Outcome<()>,
     ) {
+        self.volumes_at(id, |made| made.creation_date.0, store, model);
+    }
+
+    /// The same, where something else tells when it was done.
+    fn volumes_at(
+        &mut self,
+        id: u32,
+        when: impl FnOnce(&VolumeState) -> u32,
+        store: impl FnOnce(&mut Self) -> Result<()>,
+        model: impl FnOnce(&mut Model, u32) -> Outcome<()>,
+    ) {
         let before = clock();
         let ours = store(self);
         let after = clock();
@@ -109,7 +120,7 @@ impl Driver {
             .partition()
             .volume(VolumeId(id))
             .and_then(|volume| volume.state());
-        let told = made.ok().map(|state| state.creation_date.0);
+        let told = made.ok().map(|state| when(&state));
         let now = told
             .filter(|now| (before..=after).contains(now))
             .unwrap_or(before);
@@ -211,8 +222,13 @@ impl Driver {
             _ => self.any_volume(),
         };
         self.doing("reclone");
-        self.volumes(
+        self.volumes_at(
             id,
+            // A clone that is brought up to date twice within a second is made in the next one.
+            |made| match made.kind {
+                VolumeType::Backup => made.backup_date.0,
+                _ => made.creation_date.0,
+            },
             |driver| {
                 driver
                     .partition()
