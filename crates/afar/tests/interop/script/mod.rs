@@ -232,7 +232,7 @@ fn nobody_is_an_administrator_by_default() {
         &refused::rows(),
         Side::new(&openafs, place(&openafs), Some("-noauth")),
         Side::new(&afar, place(&afar), Some("-noauth")),
-        differences::REFUSED,
+        &[differences::REFUSED, differences::NEW_CELL].concat(),
     );
     ours.stop();
 }
