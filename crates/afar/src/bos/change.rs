@@ -12,8 +12,8 @@ use afar_types::{BozoText, UnixTime};
 use clap::Args;
 use serde::Serialize;
 
-use super::{overseer, words};
-use crate::afs_args::{self, Common};
+use super::{at, words};
+use crate::afs_args::Common;
 use crate::output::{self, Output};
 
 /// Where OpenAFS's programs are, as overseers know it.
@@ -35,10 +35,7 @@ pub(crate) struct UserArgs {
 }
 
 pub(super) fn add_users(args: &UserArgs) -> anyhow::Result<ExitCode> {
-    afs_args::run(&args.common, async |session| {
-        let Some(server) = overseer(session, &args.server).await else {
-            return Ok(ExitCode::FAILURE);
-        };
+    at(&args.common, &args.server, async |server| {
         let mut code = ExitCode::SUCCESS;
         for user in &args.user {
             let name = BozoText::new(user.as_bytes())?;
@@ -52,10 +49,7 @@ pub(super) fn add_users(args: &UserArgs) -> anyhow::Result<ExitCode> {
 }
 
 pub(super) fn remove_users(args: &UserArgs) -> anyhow::Result<ExitCode> {
-    afs_args::run(&args.common, async |session| {
-        let Some(server) = overseer(session, &args.server).await else {
-            return Ok(ExitCode::FAILURE);
-        };
+    at(&args.common, &args.server, async |server| {
         let mut code = ExitCode::SUCCESS;
         for user in &args.user {
             let name = BozoText::new(user.as_bytes())?;
@@ -98,10 +92,7 @@ pub(super) fn restart(args: &RestartArgs) -> anyhow::Result<ExitCode> {
         words::no_instance();
         return Ok(ExitCode::FAILURE);
     }
-    afs_args::run(&args.common, async |session| {
-        let Some(server) = overseer(session, &args.server).await else {
-            return Ok(ExitCode::FAILURE);
-        };
+    at(&args.common, &args.server, async |server| {
         if args.bosserver {
             return Ok(done("restart bosserver", server.re_bozo().await.map(drop)));
         }
@@ -160,10 +151,7 @@ impl fmt::Display for Key {
 }
 
 pub(super) fn list_keys(args: &KeysArgs) -> anyhow::Result<ExitCode> {
-    afs_args::run(&args.common, async |session| {
-        let Some(server) = overseer(session, &args.server).await else {
-            return Ok(ExitCode::FAILURE);
-        };
+    at(&args.common, &args.server, async |server| {
         let mut reports = Output::new(args.common.own.json, None)?;
         let (keys, end) = bos::keys(&server).await;
         for key in &keys {
@@ -206,10 +194,7 @@ pub(crate) struct LogArgs {
 }
 
 pub(super) fn get_log(args: &LogArgs) -> anyhow::Result<ExitCode> {
-    afs_args::run(&args.common, async |session| {
-        let Some(server) = overseer(session, &args.server).await else {
-            return Ok(ExitCode::FAILURE);
-        };
+    at(&args.common, &args.server, async |server| {
         let mut out = std::io::stdout();
         writeln!(out, "Fetching log file '{}'...", args.file)?;
         let name = BozoText::new(args.file.as_bytes())?;
@@ -272,10 +257,7 @@ impl fmt::Display for Dates {
 }
 
 pub(super) fn get_dates(args: &DateArgs) -> anyhow::Result<ExitCode> {
-    afs_args::run(&args.common, async |session| {
-        let Some(server) = overseer(session, &args.server).await else {
-            return Ok(ExitCode::FAILURE);
-        };
+    at(&args.common, &args.server, async |server| {
         let mut output = Output::new(args.common.own.json, None)?;
         let dir = args.dir.as_deref().unwrap_or(PROGRAMS);
         for file in &args.file {

@@ -160,10 +160,7 @@ impl ServerArgs {
         what: &str,
         ask: impl AsyncFnOnce(&bozo::Client, &str) -> Result<T, RpcError>,
     ) -> anyhow::Result<ExitCode> {
-        afs_args::run(&self.common, async |session| {
-            let Some(server) = overseer(session, &self.server).await else {
-                return Ok(ExitCode::FAILURE);
-            };
+        at(&self.common, &self.server, async |server| {
             let answer = match ask(&server, &self.server).await {
                 Ok(answer) => answer,
                 Err(error) => {
@@ -175,6 +172,20 @@ impl ServerArgs {
             Ok(ExitCode::SUCCESS)
         })
     }
+}
+
+/// Does something at the overseer of a machine, if there is such a machine.
+fn at(
+    common: &Common,
+    machine: &str,
+    work: impl AsyncFnOnce(bozo::Client) -> anyhow::Result<ExitCode>,
+) -> anyhow::Result<ExitCode> {
+    afs_args::run(common, async |session| {
+        match overseer(session, machine).await {
+            Some(server) => work(server).await,
+            None => Ok(ExitCode::FAILURE),
+        }
+    })
 }
 
 /// The overseer of a machine; none, and that is said, if there is no such machine.

@@ -9,8 +9,8 @@ use afar_types::{BozoState, BozoStatus, BozoText, UnixTime};
 use clap::Args;
 use serde::Serialize;
 
-use super::{overseer, words};
-use crate::afs_args::{self, Common};
+use super::{at, words};
+use crate::afs_args::Common;
 use crate::output::Output;
 
 /// The signal by which a process is told to stop.
@@ -33,10 +33,7 @@ pub(crate) struct StatusArgs {
 }
 
 pub(super) fn run(args: StatusArgs) -> anyhow::Result<ExitCode> {
-    afs_args::run(&args.common, async |session| {
-        let Some(server) = overseer(session, &args.server).await else {
-            return Ok(ExitCode::FAILURE);
-        };
+    at(&args.common, &args.server, async |server| {
         // As bos has it: what fails from here on is told, and is no failure of the command.
         let names = if args.instance.is_empty() {
             match bos::instance_names(&server).await {
