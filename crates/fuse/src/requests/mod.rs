@@ -28,7 +28,7 @@ use fuser::{
 };
 use tokio::runtime::Handle as Runtime;
 
-use crate::interrupt::{Asker, By, nothing, or_go_on, unless};
+use crate::interrupt::{Asker, AsyncAfter, By, nothing, or_go_on, unless};
 use crate::order::Order;
 use crate::reply::{self, Answer, entry_attr, errno, generation, ino, who};
 
@@ -91,6 +91,17 @@ fn kept(entry: Entry, fresh: bool) -> Entry {
         (entry.valid, entry.attr.valid) = (Duration::ZERO, Duration::ZERO);
     }
     entry
+}
+
+/// Has what storing ends in told at the next close: a program that was interrupted does not hear of it, and what is
+/// to be stored is stored in any case.
+fn tell_later(cache: &Cache, handle: Handle) -> impl AsyncAfter<()> + use<> {
+    let cache = cache.clone();
+    async move |stored: Result<(), Errno>| {
+        if let Err(error) = stored {
+            cache.nobody_heard(handle, error);
+        }
+    }
 }
 
 impl Requests {
@@ -527,7 +538,7 @@ impl Filesystem for Requests {
     ) {
         let (cache, asker) = (self.cache.clone(), request.pid());
         let handle = Handle(handle.0);
-        let later = cache.clone();
+        let after = tell_later(&cache, handle);
         let flush = async move {
             let flushed = cache.flush(handle, owner.0).await;
             if let Err(error) = flushed
@@ -536,12 +547,6 @@ impl Filesystem for Requests {
                 cache.nobody_heard(handle, error);
             }
             flushed
-        };
-        // What is to be stored is stored in any case.
-        let after = async move |flushed: Result<(), Errno>| {
-            if let Err(error) = flushed {
-                later.nobody_heard(handle, error);
-            }
         };
         let (waiting, cache) = (self.reader(request), self.cache.clone());
         let given_up = async move {
@@ -580,9 +585,11 @@ impl Filesystem for Requests {
         _data_only: bool,
         reply: ReplyEmpty,
     ) {
-        let cache = self.cache.clone();
-        self.answer(reply, self.reader(request), async move {
-            cache.fsync(Handle(handle.0)).await
+        let (cache, handle) = (self.cache.clone(), Handle(handle.0));
+        let (asker, after) = (self.reader(request), tell_later(&cache, handle));
+        self.run(async move {
+            let synced = async move { cache.fsync(handle).await };
+            reply.answer(or_go_on(asker, synced, after).await);
         });
     }
 
