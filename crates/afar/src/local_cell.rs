@@ -69,8 +69,7 @@ impl LocalServer {
         server
     }
 
-    /// The address by which others know this server, if one that means this machine to whoever uses it
-    /// is none by which they do.
+    /// The address by which others know this server, if this one means only the machine that uses it.
     pub(crate) fn known_as(&self, address: Ipv4Addr) -> Option<Ipv4Addr> {
         let own = address == Ipv4Addr::LOCALHOST || self.addresses.contains(&address.into());
         let told = self.addresses.iter().find_map(|known| match known {
@@ -168,7 +167,7 @@ fn remove(run: &Path) -> io::Result<()> {
     clear(run)
 }
 
-/// Removes what a server has in its directory, and the directory. Whoever calls this has its lock.
+/// Removes a server's files and its directory. The caller holds the lock.
 ///
 /// # Errors
 /// The system's.

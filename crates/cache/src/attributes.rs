@@ -145,12 +145,12 @@ impl Cache {
     /// Only a cell's administrators may give files away. Where the server refuses that:
     ///
     /// - A group means nothing in AFS, so that it stays as it is harms nobody, and nobody is told.
-    /// - Root of this machine is told that it was done. He is whoever his token says, and programs
+    /// - Root of this machine is told that it was done. Its token says who it is to the cell, and programs
     ///   that restore owners because they run as root (`tar x`, `rsync -a`) take a refusal for a failure, though all
-    ///   that could be stored is stored. Linux does the same for him on cifs and on vfat with `quiet`; on
-    ///   NFS with root_squash he is refused, and it is what makes `tar` fail there. Access goes by access
+    ///   that could be stored is stored. Linux does the same for root on cifs and on vfat with `quiet`; NFS with
+    ///   root_squash refuses it, and that is what makes `tar` fail there. Access goes by access
     ///   lists, so that nobody gets or keeps any right by it.
-    /// - Anybody else is told that it is not permitted (EPERM), which programs expect of him.
+    /// - Anybody else is told that it is not permitted (EPERM), which programs expect.
     async fn set_status(
         &self,
         who: Who,
@@ -238,7 +238,7 @@ impl Cache {
     }
 }
 
-/// What one is told who may not give a file to another.
+/// The error for a user who may not give a file away.
 fn may_not_give(who: Who) -> Result<(), Errno> {
     match who.uid {
         ROOT => Ok(()),

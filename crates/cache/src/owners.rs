@@ -18,20 +18,20 @@ use crate::cache::Cache;
 use crate::types::Attr;
 use crate::vnode::local_owner;
 
-/// How long a cell is asked who its users are before numbers are shown as they are.
+/// How long the mount waits for a cell's users before it shows numbers as they are.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Who is shown in place of another cell's user whose number is, by chance, that of a user here who is
 /// somebody else in the cell (Linux's overflow uid).
 const NOBODY: u32 = 65_534;
 
-/// A user of a cell who is one of this machine.
+/// A user of a cell that stands for a user of this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Owner {
-    /// His number in the cell.
+    /// The number in the cell.
     pub id: PtsId,
-    /// His number on this machine.
+    /// The number on this machine.
     pub uid: u32,
-    /// His group there: AFS has none that would mean anything.
+    /// The group there: AFS has none that means anything.
     pub gid: u32,
 }
 
@@ -108,7 +108,7 @@ impl OwnerTable {
         changed
     }
 
-    /// Shows an owner's number of this machine in attributes that have his of the cell.
+    /// Puts an owner's number on this machine in place of the number in the cell.
     pub(crate) fn show(&self, cell: &CellName, id: PtsId, attr: &mut Attr) {
         let Some(owners) = self.known(cell) else {
             return;
@@ -116,7 +116,7 @@ impl OwnerTable {
         if let Some(owner) = owners.iter().find(|owner| owner.id == id) {
             (attr.uid, attr.gid) = (owner.uid, owner.gid);
         } else if attr.uid != 0 && owners.iter().any(|owner| owner.uid == attr.uid) {
-            // Not those who are shown as root: they are to the cell what he is to this machine.
+            // Not administrators, shown as root: they are to the cell what root is to this machine.
             attr.uid = NOBODY;
         }
     }

@@ -55,7 +55,7 @@ pub struct Attr {
     pub mode: u32,
     /// Names it has.
     pub nlink: u32,
-    /// The owner's number on this machine, if he is one of its [users](crate::Owners); else AFS's.
+    /// The owner's number on this machine, if it has that [user](crate::Owners); else AFS's.
     pub uid: u32,
     /// That user's group; else AFS's number of the group, which means nothing.
     pub gid: u32,
@@ -164,7 +164,7 @@ pub struct SetAttr {
     pub size: Option<u64>,
     /// When the data was changed.
     pub mtime: Option<SystemTime>,
-    /// The owner, as [`Attr::uid`] shows him.
+    /// The owner, as [`Attr::uid`] shows it.
     pub uid: Option<u32>,
     /// The group, by AFS's number.
     pub gid: Option<u32>,

@@ -91,7 +91,7 @@ pub(crate) struct Rare {
     pub(crate) flights: Vec<Arc<Flight>>,
     /// What users may do besides the one who asked last.
     pub(crate) rights: Vec<One>,
-    /// Who was asked for once more, as his rights were not enough, and when.
+    /// Users whose cached rights were not enough and were asked for again, and when.
     pub(crate) asked_again: Option<(UserId, Instant)>,
     /// Numbers besides the first one.
     pub(crate) numbers: Vec<Number>,

@@ -1,8 +1,8 @@
 //! How long requests wait for servers that do not answer.
 //!
 //! A server that is started again is silent for a second or two, one whose machine is, for a minute. Nobody need
-//! hear of that: requests wait, and are made again when the server answers. One of those who wait asks it now and
-//! then whether it is there; the others wait for what comes of that.
+//! hear of that: requests wait, and are made again when the server answers. One of the requests asks it now and
+//! then whether it is there; the others wait for the answer.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -58,7 +58,7 @@ impl Patience {
 impl FromStr for Patience {
     type Err = String;
 
-    /// `hard`, or a number of seconds. Whoever says it means all servers.
+    /// `hard`, or a number of seconds; a limit that is given is for all servers.
     fn from_str(text: &str) -> Result<Self, String> {
         let limit = match text {
             "hard" => None,

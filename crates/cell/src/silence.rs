@@ -1,9 +1,9 @@
 //! Volumes whose servers do not answer: they are waited for, and looked for elsewhere.
 //!
 //! A server that gets another address registers it with the volume location servers, and a client that knows the
-//! old one would not hear of that by itself. So while a server is silent, it is looked now and then where the volume
-//! is. A call to an address that the volume has no more, or for which another answers, ends there: its request is
-//! made again as after any lost answer.
+//! old one would not hear of that by itself. So while a server is silent, the client looks the volume up now and
+//! then. A call to an address that the volume no longer has, or for which another answers, ends there: the client
+//! makes its request again as after any lost answer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::server::{FileServer, Lane};
 use crate::vldb::{Cell, Effort, Found};
 use crate::volume::Volume;
 
-/// How often it is looked where a volume is whose servers are silent.
+/// How often the client looks up a volume whose servers are silent.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// The first pause before location servers are asked again; it doubles each time.
 const PAUSE: Duration = Duration::from_millis(50);

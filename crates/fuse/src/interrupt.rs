@@ -1,11 +1,11 @@
-//! Who waits and is to be interrupted.
+//! Interrupting requests that wait.
 //!
 //! The kernel sends an interrupt behind a request whose process has a signal, but the library
 //! answers these itself, and then the process waits until the request is done, unkillable. For locks, and where
-//! servers are waited for, that may be for ever. So while somebody waits, we look whether the one who waits has a
-//! signal that he would act on.
+//! servers are waited for, that may be for ever. So while a request waits, the mount checks whether its thread has
+//! a signal to act on.
 //!
-//! Who waits for a lock is told of any such signal. Other requests are interrupted while a server is waited for: as
+//! Any such signal ends waiting for a lock. Other requests are interrupted while a server is waited for: as
 //! with NFS, by what ends the process; those that change nothing also by the signals with which people ask programs
 //! to end. What was begun goes on: nobody would know what is done of it if it were dropped.
 
@@ -16,7 +16,7 @@ use tokio::sync::Semaphore;
 
 /// How often to look.
 const PAUSE: Duration = Duration::from_millis(200);
-/// Most requests are done before it is looked.
+/// Most requests end before the first check.
 const BEGINNING: Duration = Duration::from_secs(1);
 /// Requests that take longer and can be interrupted, and those that go on after that, at a time.
 const SLOW_MOST: usize = 1024;
@@ -43,7 +43,7 @@ pub(crate) enum By {
     Ending,
 }
 
-/// Who makes a request that is interrupted while its servers are waited for.
+/// The thread whose request may be interrupted while the request waits for servers.
 #[derive(Debug, Clone)]
 pub(crate) struct Asker {
     pub(crate) tid: u32,

@@ -14,7 +14,7 @@ const STATUS: &str = "Exit status: ";
 /// Where it shows how it is used.
 const EXAMPLE: &str = "Example";
 
-/// What else one may want to read who reads of a command: commands of afar.
+/// Related commands of afar, for SEE ALSO.
 const RELATED: &[(&str, &[&str])] = &[
     (
         "afar",

@@ -78,7 +78,7 @@ pub(crate) struct MountArgs {
     #[arg(long, value_name = "AMOUNT", value_parser = parse_bytes)]
     store_behind: Option<u64>,
     /// Show the files of a user of the cell as those of a user of this machine, both by name or number;
-    /// may be given again. With self, the files of who mounts are his; with none, numbers are the cell's
+    /// may be given again. self shows the mounting user's files as that user's, none shows the cell's numbers
     /// [default: self where nobody else may use the mount, else none]
     #[arg(long, value_name = "PTS=LOCAL|self|none")]
     map_owner: Vec<owners::MapOwner>,

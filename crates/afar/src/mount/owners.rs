@@ -16,7 +16,7 @@ use nix::unistd::{Uid, User, getegid, geteuid};
 use crate::fetch::Seen;
 use crate::tokens::Finder;
 
-/// How often it is looked whether the user has another token.
+/// How often the mount checks whether the user has another token.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// So many looks after a cell could not be asked, it is asked again.
 const ASK_AGAIN: u32 = 30;
@@ -179,7 +179,7 @@ fn names(user: &str, cell: &CellName) -> Vec<String> {
 impl Owners for MountOwners {
     fn of<'a>(&'a self, cell: &'a CellName) -> OwnersOfCell<'a> {
         Box::pin(async move {
-            // Until it is answered, as who asks may not wait for the answer.
+            // Until it is answered, as the caller may not wait for the answer.
             self.failed.store(true, Ordering::Relaxed);
             match self.find(cell).await {
                 Ok(owners) => {

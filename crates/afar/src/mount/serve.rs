@@ -128,7 +128,7 @@ async fn open(
     Ok(cache)
 }
 
-/// Whether others than who mounts may use it. By sockets everybody would be the administrator.
+/// Whether users other than the mount's may use it. Through sockets everybody would be the administrator.
 fn is_for_others(args: &MountArgs, source: &Source, options: &Options) -> bool {
     let by_sockets = reach(args, source).seen_as() == Seen::Sockets;
     options

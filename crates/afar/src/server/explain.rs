@@ -137,12 +137,12 @@ pub(crate) const KEYS: &[Key] = &[
     key(
         "protection.user_access",
         "five letters as `pts examine` shows them, or an octal number",
-        "Who may see a user, if nothing else is set for that user.",
+        "Default rights to see a user.",
     ),
     key(
         "protection.group_access",
         "five letters as `pts examine` shows them, or an octal number",
-        "Who may see and change a group, if nothing else is set for that group.",
+        "Default rights to see and change a group.",
     ),
     key(
         "database.etcd",

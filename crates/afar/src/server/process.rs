@@ -167,7 +167,7 @@ impl Process {
         listen(&self.config, &self.addresses)
     }
 
-    /// Who callers are.
+    /// The identities of callers.
     pub(super) fn security(&self) -> &Security {
         &self.security
     }

@@ -93,8 +93,8 @@ impl Security {
         Ok(())
     }
 
-    /// Takes realms and administrators from a configuration that was read again. Who is connected
-    /// stays who he was.
+    /// Takes realms and administrators from a configuration that was read again. Open connections keep
+    /// their identities.
     pub(super) fn reload(&self, config: &Config) {
         let section = &config.security;
         self.identities.set(&section.realms, &section.superusers);

@@ -174,7 +174,7 @@ fn lock(path: &Path) -> io::Result<Option<Flock<File>>> {
     let Ok(lock) = Flock::lock(file, FlockArg::LockExclusiveNonblock) else {
         return Ok(None);
     };
-    // One who removed the directory meanwhile has left us a lock that nobody else sees.
+    // A process that removed the directory meanwhile has left a lock that nobody else sees.
     let is_there = std::fs::metadata(&name).is_ok_and(|found| found.ino() == inode);
     Ok(is_there.then_some(lock))
 }

@@ -23,7 +23,7 @@ use crate::private;
 
 /// Changes come several at a time: a link, its address, its routes.
 const SETTLE: Duration = Duration::from_millis(500);
-/// How often it is looked where the system does not tell of changes.
+/// How often the server lists its addresses where the system does not report changes.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
 /// Where a server is, and who is told.

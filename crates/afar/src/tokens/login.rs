@@ -30,8 +30,8 @@ use crate::{local_cell, password};
     only the login service is."
 )]
 pub(crate) struct LoginArgs {
-    /// Who you are: NAME or NAME@REALM [default: whose the tickets are, or your name here]; and, to
-    /// log in to a cell that is not known here yet, the line afar://… that `afar up` prints
+    /// The user, NAME or NAME@REALM [default: that of the tickets, or your name here]; for a cell that
+    /// is not known here yet, also the line afar://… that `afar up` prints
     #[arg(value_name = "USER | LINE", num_args = 0..=2)]
     who: Vec<String>,
     /// The cell [default: that of ThisCell, or the one that runs on this machine]
@@ -93,7 +93,7 @@ pub(crate) fn login(args: &LoginArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Who logs in where, as the words say that belong to no option.
+/// The user and the cell that the positional arguments name.
 #[derive(Debug)]
 struct Words {
     user: Option<String>,

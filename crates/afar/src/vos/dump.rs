@@ -144,7 +144,7 @@ impl Context<'_> {
         Ok(())
     }
 
-    /// How long a dump will be, about, for who looks at it: a whole one is as long as what its volume takes.
+    /// An estimate of a dump's length, for progress: a whole one is as long as what its volume takes.
     async fn about(&self, at: Place, id: VolumeId, since: UnixTime) -> Option<u64> {
         if since != UnixTime(0) || !std::io::stderr().is_terminal() {
             return None;

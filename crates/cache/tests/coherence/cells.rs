@@ -57,7 +57,7 @@ async fn dead_cells_are_listed_with_their_attributes_at_once() {
         !was_asked(&silent),
         "cells were asked that nobody went into"
     );
-    // Whoever goes into one waits for it.
+    // A program that goes into one waits for it.
     let dead = machine.attr("dead7.example").await.unwrap().ino;
     let opened = machine.cache.opendir(WHO, dead);
     let opened = tokio::time::timeout(Duration::from_millis(500), opened).await;

@@ -77,7 +77,7 @@ struct Peer {
     silent: Lately,
     /// Since when somebody waits for it to answer again.
     awaited: Lately,
-    /// Held by the one who asks it whether it is there.
+    /// Held by the request that asks the server whether it is there.
     asking: AsyncMutex<()>,
     /// Whether it ever answered any of them.
     met: AtomicBool,

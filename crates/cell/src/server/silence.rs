@@ -1,4 +1,4 @@
-//! A server that does not answer: it is said once, waited for by all who want it, and asked by one of them.
+//! A server that does not answer: the client logs it once, all requests wait, and one of them asks the server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ const PAUSE_MOST: Duration = Duration::from_secs(1);
 /// For how long its answer to that is waited for. The next question reaches it sooner than this one, sent again,
 /// would.
 const ANSWER: Duration = Duration::from_secs(5);
-/// Most calls are done before it is looked whether their server is heard of.
+/// Most calls end before the client checks whether their server is silent.
 const BEGINNING: Duration = Duration::from_secs(1);
 /// A server that lives answers pings, of which one goes five seconds after it was heard last at the latest. One of
 /// which nothing was heard for so long, while it has a call, is silent.
@@ -27,7 +27,7 @@ impl FileServer {
         tracing::warn!("server {} does not answer, waiting", self.address);
     }
 
-    /// It has answered: says so to those who were told that it does not.
+    /// It has answered: logs that, if its silence was logged.
     pub(super) fn is_back(&self) {
         if let Some(time) = self.peer.awaited.take() {
             let seconds = time.as_secs();
@@ -92,7 +92,7 @@ impl Lane {
         &self.server
     }
 
-    /// Returns when nothing was heard of its server for a while, by one who has a call there.
+    /// Returns when nothing has come from its server for a while during a call.
     pub(crate) async fn falls_silent(&self) {
         tokio::time::sleep(BEGINNING).await;
         if self.server.is_down() {

@@ -30,7 +30,7 @@ impl<V> Answer<V> {
 
 type Slot<V> = Arc<tokio::sync::Mutex<Option<Answer<V>>>>;
 
-/// Answers that hold for a while. Of those who want the same one, one asks and the others wait.
+/// Answers that hold for a while. Of several callers that want the same one, one asks and the others wait.
 pub(super) struct Kept<K, V> {
     slots: Cache<K, Slot<V>>,
 }

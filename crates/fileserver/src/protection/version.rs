@@ -82,7 +82,7 @@ impl Watch {
             seen.next = Some(now + PATIENCE + EVERY);
         }
         let (servers, seen) = (Arc::clone(servers), Arc::clone(&self.seen));
-        // Goes on without the caller who does not wait for it.
+        // Goes on without a caller that does not wait for it.
         let asked = tokio::spawn(async move {
             let version = servers.version().await;
             let pause = if version.is_some() { EVERY } else { REST };

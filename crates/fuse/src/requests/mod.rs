@@ -160,12 +160,12 @@ impl Requests {
         }
     }
 
-    /// Who makes a request that changes something.
+    /// The asker of a request that changes something.
     fn changer(&self, request: &Request) -> Asker {
         self.asker(request, By::Ending)
     }
 
-    /// Who makes a request that changes nothing.
+    /// The asker of a request that changes nothing.
     fn reader(&self, request: &Request) -> Asker {
         self.asker(request, By::Asking)
     }

@@ -139,7 +139,7 @@ impl Part {
         })
     }
 
-    /// Octets that are there.
+    /// Bytes that are there.
     pub(crate) fn there(&self) -> u64 {
         self.recorder.lock().there.total()
     }

@@ -1,7 +1,7 @@
 //! A long file into AFS, in segments, so that an interrupted copy goes on where it was.
 //!
 //! Until it is complete, its time is no time: it says how many MiB were there for certain when the segment under way
-//! was begun. A server gives a file its length with the first octets of it, so by length and time nobody could tell
+//! was begun. A server sets a file's length with its first bytes, so length and time do not tell
 //! that the rest is missing; it has a name of its own till then, which tells which version of which file it is of.
 
 use std::fs::{File, Metadata};
@@ -15,7 +15,7 @@ use super::{Facts, Kind, Storing};
 
 /// The unit in which is said how much is there.
 const MIB: u64 = 1 << 20;
-/// Octets of the first segment, and of the shortest.
+/// Bytes of the first segment, and of the shortest.
 pub(crate) const SEGMENT: u64 = 32 * MIB;
 const SEGMENT_MOST: u64 = 4096 * MIB;
 /// What a segment is to take: between two, nothing is under way for a round trip or two.
@@ -88,7 +88,7 @@ impl Segments<'_> {
     }
 }
 
-/// The time that says that so many octets are there.
+/// The time that records that so many bytes are there.
 fn mark(there: u64) -> StoreStatus {
     StoreStatus {
         mask: StoreStatus::SET_MOD_TIME,

@@ -163,7 +163,7 @@ impl Sink for Target {
     }
 }
 
-/// What is replaced by one who writes to this path: as with cp, what a symlink leads to, not the symlink.
+/// The file that a write to this path replaces: as with cp, the target of a symlink, not the symlink.
 pub(crate) fn replaced(path: &Path) -> PathBuf {
     match fs::symlink_metadata(path) {
         Ok(metadata) if metadata.is_symlink() => {

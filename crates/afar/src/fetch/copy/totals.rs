@@ -24,7 +24,7 @@ pub(crate) struct Totals {
     /// Files of which only mode or time was set.
     pub(crate) attributes: u64,
     pub(crate) deleted: u64,
-    /// Octets that an interrupted copy had left, and that were not copied again.
+    /// Bytes that an interrupted copy left behind and this run did not copy again.
     pub(crate) kept: u64,
     /// From the start of the first file to the end of the last.
     pub(crate) transfer: Duration,
@@ -78,7 +78,7 @@ pub(crate) struct Report {
     bytes: u64,
     /// Octets of these that a mount of this machine had in its cache.
     cached: u64,
-    /// Octets that an interrupted copy had left, and that were not copied again.
+    /// Bytes that an interrupted copy left behind and this run did not copy again.
     kept: u64,
     /// From when the paths are known to the last rename.
     seconds: f64,

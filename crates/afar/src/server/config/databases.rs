@@ -43,7 +43,7 @@ pub(crate) struct ProtectionSection {
     pub(crate) restrict_anonymous: bool,
     /// Levels of groups in groups that count.
     pub(crate) group_depth: GroupDepth,
-    /// Who may see and change a user that says nothing of it.
+    /// Default rights to see and change a user.
     pub(crate) user_access: UserAccess,
     /// The same of a group.
     pub(crate) group_access: GroupAccess,

@@ -256,7 +256,7 @@ async fn users_of_a_new_database_are_numbered_from_where_it_is_told() {
     assert_eq!(cell.max().await, (999, -205));
     assert_eq!(cell.make(As::Admin, "alice", 0, 0).await, Ok(1000));
     assert_eq!(cell.make(As::Admin, "bob", 0, 0).await, Ok(1001));
-    // Groups are not, nor is who is given an id.
+    // Groups are not, nor are users with a given id.
     assert_eq!(cell.make(As::Admin, "alice:x", GROUP, 1000).await, Ok(-206));
     cell.make_with_id(As::Admin, "carol", 7, 0).await.unwrap();
     assert_eq!(cell.make(As::Admin, "dave", 0, 0).await, Ok(1002));
