@@ -37,6 +37,7 @@ mod moves;
 mod nearby;
 mod path;
 mod patience;
+mod pauses;
 mod preferences;
 mod promise;
 mod quota;

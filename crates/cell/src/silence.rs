@@ -17,16 +17,13 @@ use crate::client::Client;
 use crate::error::Error;
 use crate::mountpoint::Wanted;
 use crate::patience;
+use crate::pauses::Pauses;
 use crate::server::{FileServer, Lane};
 use crate::vldb::{Cell, Effort, Found};
 use crate::volume::Volume;
 
 /// How often the client looks up a volume whose servers are silent.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// The first pause before location servers are asked again; it doubles each time.
-const PAUSE: Duration = Duration::from_millis(50);
-/// The longest pause.
-const PAUSE_MOST: Duration = Duration::from_secs(1);
 
 impl Client {
     /// For how long something has been waited for by now, if anything is.
@@ -142,25 +139,22 @@ impl Client {
         volume: &str,
         wanted: Wanted,
     ) -> Result<Found, Error> {
-        let mut pause = PAUSE;
+        let (mut pauses, mut moved) = (Pauses::default(), false);
         loop {
             let error = match cell.find(volume, wanted, Effort::Quick).await {
                 Err(error @ Error::VlUnreachable { .. }) => error,
                 found => return found,
             };
-            let moved = self.has_moved(cell).await;
-            let patience = self.patience();
-            if moved && pause == PAUSE {
-                pause *= 2;
+            if self.has_moved(cell).await && !std::mem::replace(&mut moved, true) {
                 continue;
             }
+            let patience = self.patience();
             let is_over = patience.is_over(cell.awaited_for().unwrap_or_default());
             if is_over || !patience.is_for(cell.is_met()) {
                 return Err(error);
             }
             cell.awaited();
-            tokio::time::sleep(pause).await;
-            pause = (2 * pause).min(PAUSE_MOST);
+            tokio::time::sleep(pauses.next()).await;
         }
     }
 }

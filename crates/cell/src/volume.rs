@@ -18,14 +18,11 @@ use tokio::time::Instant;
 use crate::client::Client;
 use crate::error::Error;
 use crate::mountpoint::Wanted;
+use crate::pauses::Pauses;
 use crate::preferences::{ServerKind, in_order};
 use crate::server::{FileServer, NEAR, Verdict, may_be_done, verdict};
 use crate::vldb::{Cell, Effort};
 
-/// The first pause before a busy server is asked again; it doubles each time.
-const BUSY_PAUSE: Duration = Duration::from_millis(50);
-/// The longest pause.
-const BUSY_PAUSE_MOST: Duration = Duration::from_secs(1);
 /// How long several sites of a volume get to show which is nearest.
 const RACE: Duration = Duration::from_secs(3);
 /// Directories kept a volume. They are kept for paths with common parts, which are few.
@@ -305,7 +302,7 @@ impl Client {
         // The limit is one for all sites and both rounds: nobody waits for their sum.
         let patience = Instant::now() + self.config().busy_limit;
         let mut looked_up_again = false;
-        let (began, mut pause) = (Instant::now(), BUSY_PAUSE);
+        let (began, mut pauses) = (Instant::now(), Pauses::default());
         let mut last = None;
         if repeat == Repeat::NeverTwice && self.waits_for(volume) && volume.is_down() {
             // What is not begun is not in doubt.
@@ -351,8 +348,7 @@ impl Client {
             if silent && self.waits_for(volume) {
                 let in_time = !self.patience().is_over(began.elapsed());
                 if in_time && self.wait(volume).await {
-                    tokio::time::sleep(pause).await;
-                    pause = (2 * pause).min(BUSY_PAUSE_MOST);
+                    tokio::time::sleep(pauses.next()).await;
                     continue;
                 }
             } else if !looked_up_again {
@@ -385,7 +381,7 @@ impl Client {
         Q: Fn(rxafs::Client) -> F + Sync,
         F: Future<Output = Result<T, RpcError>> + Send,
     {
-        let (mut pause, mut renewed) = (BUSY_PAUSE, false);
+        let (mut pauses, mut renewed) = (Pauses::default(), false);
         loop {
             let (mut lane, introduction) = server.lane().await.map_err(Trouble::Token)?;
             let call = request(lane.client());
@@ -422,8 +418,7 @@ impl Client {
                 return Err(Trouble::Call(error));
             }
             tracing::debug!("{} is busy: {}", server.address(), error.cause);
-            tokio::time::sleep(pause.min(left)).await;
-            pause = (2 * pause).min(BUSY_PAUSE_MOST);
+            tokio::time::sleep(pauses.next().min(left)).await;
         }
     }
 

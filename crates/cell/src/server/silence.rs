@@ -4,11 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{FileServer, Lane, Verdict, verdict};
+use crate::pauses::Pauses;
 
-/// The first pause before it is asked whether it is there; it doubles each time.
-const PAUSE: Duration = Duration::from_millis(50);
-/// The longest pause.
-const PAUSE_MOST: Duration = Duration::from_secs(1);
 /// For how long its answer to that is waited for. The next question reaches it sooner than this one, sent again,
 /// would.
 const ANSWER: Duration = Duration::from_secs(5);
@@ -48,10 +45,9 @@ impl FileServer {
         self.awaited();
         // One asks, the others wait for what comes of that.
         let _asking = self.peer.asking.lock().await;
-        let mut pause = PAUSE;
+        let mut pauses = Pauses::default();
         while self.peer.silent.time().is_some() {
-            tokio::time::sleep(pause).await;
-            pause = (2 * pause).min(PAUSE_MOST);
+            tokio::time::sleep(pauses.next()).await;
             if !self.ask().await {
                 return;
             }
