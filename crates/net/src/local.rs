@@ -56,6 +56,15 @@ pub struct Local {
     stats: SocketStats,
 }
 
+/// The port of the addresses that clients are given: that of cache managers.
+const GIVEN_PORT: u16 = 7001;
+
+/// The address that a server gives a client.
+fn given(number: u16) -> SocketAddr {
+    let [high, low] = number.to_be_bytes();
+    SocketAddr::new(Ipv4Addr::new(127, 254, high, low).into(), GIVEN_PORT)
+}
+
 /// The clients of a server: their sockets' names, and the addresses they go by.
 #[derive(Debug, Default)]
 struct Clients {
@@ -77,8 +86,7 @@ impl Clients {
             self.addresses.remove(&name);
         }
         self.given = self.given.wrapping_add(1);
-        let [high, low] = self.given.to_be_bytes();
-        let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 254, high, low)), 7001);
+        let address = given(self.given);
         self.addresses.insert(name.to_owned(), address);
         self.names.insert(address, name.to_owned());
         self.order.push_back(address);
@@ -100,6 +108,16 @@ impl Local {
             _ => {}
         }
         Self::new(dir, path, addr, true)
+    }
+
+    /// Whether this is an address of the kind that a server's local socket gives its clients. It stands for a
+    /// client only as long as that server runs: the next one gives it to whichever client comes first.
+    #[must_use]
+    pub fn is_given(address: SocketAddr) -> bool {
+        let IpAddr::V4(ip) = address.ip() else {
+            return false;
+        };
+        address.port() == GIVEN_PORT && matches!(ip.octets(), [127, 254, ..])
     }
 
     /// A client of the servers in `dir`.
@@ -356,5 +374,18 @@ impl Drop for Local {
         // Another server that took the name meanwhile loses it: two in one directory is a mistake
         // that the lock of their data shows.
         let _gone = std::fs::remove_file(&self.bound);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_that_are_given_are_known() {
+        assert!([0, 1, u16::MAX].map(given).into_iter().all(Local::is_given));
+        for other in ["127.254.0.1:7000", "127.0.0.1:7001", "[::1]:7001"] {
+            assert!(!Local::is_given(other.parse().unwrap()), "{other}");
+        }
     }
 }

@@ -9,6 +9,7 @@ use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use afar_net::Local;
 use afar_types::{AfsUuid, Fid};
 use tokio::time::Instant;
 use xxhash_rust::xxh3::xxh3_64;
@@ -89,20 +90,12 @@ pub(super) fn write(state: &State, config: &HostsConfig, now: u32) -> Vec<u8> {
     out
 }
 
-/// Whether a server's local socket has given a client this address. The next server gives it to whichever
-/// client of this machine comes first, so nothing is known by it after a restart.
-fn is_given(peer: &SocketAddr) -> bool {
-    let IpAddr::V4(address) = peer.ip() else {
-        return false;
-    };
-    peer.port() == 7001 && matches!(address.octets(), [127, 254, ..])
-}
-
 fn saved_hosts(state: &State, now: u32) -> Vec<Saved> {
     let mut hosts = Vec::new();
     for host in state.registry.iter() {
         let known = host.lock();
-        if known.peers.iter().any(is_given) {
+        // Nothing is known by such an address after a restart.
+        if known.peers.iter().any(|peer| Local::is_given(*peer)) {
             continue;
         }
         // What is in its queue it has not heard of.
