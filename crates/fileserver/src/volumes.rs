@@ -31,6 +31,9 @@ pub enum Intent {
 pub enum Hold {
     /// They may read; changes get VBUSY.
     Busy,
+    /// Everything gets VBUSY: in a moment the volume is found elsewhere, or here again. VOFFLINE
+    /// would be an error to whoever reads a volume while it moves.
+    Moving,
     /// Everything gets VOFFLINE.
     Offline,
 }
@@ -58,6 +61,7 @@ impl Entry {
         match (self.hold, intent) {
             (Some(Hold::Offline), _) => Some(AbortCode(VOFFLINE)),
             (Some(Hold::Busy), Intent::Change) => Some(AbortCode(VBUSY)),
+            (Some(Hold::Moving), _) if !self.moved => Some(AbortCode(VBUSY)),
             _ if self.moved => Some(AbortCode(VMOVED)),
             _ => None,
         }
@@ -294,11 +298,15 @@ impl Held {
         self.id
     }
 
-    /// Changes what clients get meanwhile.
-    pub async fn set(&self, hold: Hold) {
-        self.volumes
-            .change(self.id, |entry| entry.hold = Some(hold));
-        self.settle(hold).await;
+    /// What may be read meanwhile may not be while the volume moves, or may be again.
+    pub fn set_moving(&self, moving: bool) {
+        self.volumes.change(self.id, |entry| {
+            entry.hold = match entry.hold {
+                Some(Hold::Busy) if moving => Some(Hold::Moving),
+                Some(Hold::Moving) if !moving => Some(Hold::Busy),
+                hold => hold,
+            };
+        });
     }
 
     async fn settle(&self, hold: Hold) {

@@ -185,6 +185,10 @@ impl Volser {
         let out = flags.contains(TransactionFlags::OUT_OF_SERVICE);
         let volume = used.transaction.volume.clone();
         let state = blocking(move || Ok(volume.state().ok())).await?;
+        // Before the header says so, so that nobody sees the volume out of service in between.
+        if out && state.as_ref().is_some_and(|state| state.in_service) {
+            used.set_moving(true);
+        }
         if let Some(state) = state.filter(|state| !state.destroy_me) {
             if doomed {
                 used.note_in_service(state.in_service);
@@ -199,6 +203,9 @@ impl Volser {
         };
         self.change_header(&used, "setting a volume's flags", change)
             .await?;
+        if !out {
+            used.set_moving(false);
+        }
         // That the volume is gone is not for callers to say.
         used.set_flags(TransactionFlags(flags.0 & !TransactionFlags::DELETED.0));
         tracing::info!(volume = %used.transaction.volume.id(), flags = flags.0,

@@ -47,7 +47,7 @@ struct Entry {
     transaction: Arc<Transaction>,
     origin: Origin,
     /// Keeps clients away; none where they may go on.
-    _held: Option<Held>,
+    held: Option<Held>,
     flags: TransactionFlags,
     calls: u32,
     used: Instant,
@@ -161,7 +161,7 @@ impl Transactions {
         let entry = Entry {
             transaction: Arc::new(transaction),
             origin,
-            _held: held,
+            held,
             flags: TransactionFlags::default(),
             calls: 0,
             used: Instant::now(),
@@ -441,6 +441,15 @@ impl Use {
     /// Whether a volume that is whole is out of service by what this transaction did.
     pub(super) fn was_taken_out(&self) -> bool {
         self.change(|entry| entry.taken_out).unwrap_or_default()
+    }
+
+    /// Keeps clients from reading the volume too, or lets them again, where they may now.
+    pub(super) fn set_moving(&self, moving: bool) {
+        self.change(|entry| {
+            if let Some(held) = &entry.held {
+                held.set_moving(moving);
+            }
+        });
     }
 
     /// Keeps what the transaction's volume takes the place of, until it is known to be whole.

@@ -60,7 +60,8 @@ async fn volumes_that_are_held_or_away() {
         .create_file(cell.root(), name("a"), mode(0o644))
         .await;
     assert_eq!(code(made), VBUSY);
-    held.set(Hold::Offline).await;
+    drop(held);
+    let held = volumes.hold(VOLUME, Hold::Offline).await.unwrap();
     assert_eq!(code(client.files.fetch_status(cell.root()).await), VOFFLINE);
     drop(held);
     volumes.set_moved(VOLUME, true);

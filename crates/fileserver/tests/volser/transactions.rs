@@ -115,6 +115,37 @@ async fn flags_decide_what_becomes_of_a_volume() {
 }
 
 #[tokio::test]
+async fn clients_wait_for_a_volume_that_is_taken_out_of_service_to_move() {
+    let site = Site::new().await;
+    site.create(A, RW, "one").await;
+    let out = TransactionFlags::OUT_OF_SERVICE;
+    let transaction = site.begin(RW, AttachFlags::BUSY).await;
+    for flags in [out, UNFINISHED] {
+        site.set_flags(transaction, flags).await;
+        assert_eq!(clients(&site), [VBUSY, VBUSY], "{flags:?}");
+        site.set_flags(transaction, FINISHED).await;
+        assert_eq!(clients(&site), [0, VBUSY], "{flags:?}");
+    }
+    site.set_flags(transaction, out).await;
+    site.end(transaction).await;
+    assert!(!site.volume(A, RW).state().unwrap().online);
+    // What was out of service before is not about to come back: its header answers for it.
+    let transaction = site.begin(RW, AttachFlags::BUSY).await;
+    site.set_flags(transaction, out).await;
+    assert_eq!(clients(&site), [0, VBUSY]);
+    site.end(transaction).await;
+    // It has moved: no reason to wait.
+    let transaction = site.begin(RW, AttachFlags::BUSY).await;
+    site.set_flags(transaction, FINISHED).await;
+    site.set_flags(transaction, out).await;
+    site.vol
+        .set_forwarding(transaction, 0x0100_007f)
+        .await
+        .unwrap();
+    assert_eq!(clients(&site), [VMOVED, VMOVED]);
+}
+
+#[tokio::test]
 async fn a_deleted_volume_leaves_only_the_end() {
     let site = Site::new().await;
     site.create(A, RW, "one").await;
