@@ -532,6 +532,16 @@ fn a_partition_whose_disk_is_not_mounted_is_left_alone_and_told() {
                 .contains("user.ann")
         );
         assert!(parts().contains("/vicepa") && !parts().contains("/vicepb"));
+        // Nobody takes what cannot be seen now for gone.
+        for words in [
+            &["vos", "syncserv", site.address][..],
+            &["vos", "remove", site.address, "b", "user.bob"],
+        ] {
+            let refused = site.command().args(words).output().unwrap();
+            assert!(!refused.status.success(), "{words:?}: {}", told(&refused));
+        }
+        let entry = site.say(&["vos", "listvldb", "user.bob"]);
+        assert!(entry.contains("partition /vicepb RW Site"), "{entry}");
         site.say(&["pts", "listentries"]);
         server.stop();
         if is_there {

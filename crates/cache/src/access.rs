@@ -18,9 +18,9 @@ use crate::types::{Ino, Who};
 use crate::users::{User, UserId};
 use crate::vnode::{State, Vnode};
 
-const EXECUTE: u32 = 1;
-const WRITE: u32 = 2;
-const READ: u32 = 4;
+pub(crate) const EXECUTE: u32 = 1;
+pub(crate) const WRITE: u32 = 2;
+pub(crate) const READ: u32 = 4;
 
 const OWNER_READ: u32 = 0o400;
 const OWNER_WRITE: u32 = 0o200;
@@ -150,7 +150,7 @@ pub(crate) struct Above {
 
 impl Cache {
     /// Whether something may be read (4), written (2) and executed or entered (1), by the rights the
-    /// server gives. Of a file's permission bits those of the owner take away from these.
+    /// server gives. Of a file's permission bits those of the owner take away from these, but for root.
     ///
     /// # Errors
     /// [`EACCES`](Errno::EACCES) when it may not; others as servers say.
@@ -162,12 +162,12 @@ impl Cache {
             _ if mask & WRITE != 0 => return Err(Errno::EROFS),
             _ => return Ok(()),
         };
-        let status = self.rights_for(&user, &spot.vnode, |status| allowed(status, mask));
-        let status = status.await?;
+        let may = |status: &FetchStatus| allowed(status, mask);
+        let status = self.rights_for(&user, &spot.vnode, may).await?;
         if mask & WRITE != 0 && spot.mount.volume.kind() != VolumeType::ReadWrite {
             return Err(Errno::EROFS);
         }
-        if allowed(&status, mask) {
+        if may(&status) && has_bits(who, &status, mask) {
             Ok(())
         } else {
             Err(Errno::EACCES)
@@ -341,39 +341,67 @@ fn allowed(status: &FetchStatus, mask: u32) -> bool {
     if status.file_type == FileType::Symlink {
         return has.contains(Rights::LOOKUP) || has.contains(Rights::READ);
     }
-    let (reads, mode) = (may_read(status), status.unix_mode_bits);
-    (!wants(READ) || reads && mode & OWNER_READ != 0)
-        && (!wants(WRITE) || may_write(status) && mode & OWNER_WRITE != 0)
-        && (!wants(EXECUTE) || reads && mode & OWNER_EXECUTE != 0)
+    let reads = may_read(status);
+    (!wants(READ | EXECUTE) || reads) && (!wants(WRITE) || may_write(status))
+}
+
+/// Whether a file's permission bits leave this to the one who asks. The file server lets an owner write to what is
+/// protected from writing; programs that protect a file from themselves count on clients to refuse it, as OpenAFS's
+/// does. Root reads and writes what no bit allows, as on a local disk.
+pub(crate) fn has_bits(who: Who, status: &FetchStatus, mask: u32) -> bool {
+    if status.file_type != FileType::File {
+        return true;
+    }
+    let has = |asked, bits| mask & asked == 0 || status.unix_mode_bits & bits != 0;
+    let may_use = who.uid == 0 || has(READ, OWNER_READ) && has(WRITE, OWNER_WRITE);
+    may_use && has(EXECUTE, OWNER_EXECUTE)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn may(file_type: FileType, rights: &str, mode: u32, mask: u32) -> bool {
+    /// Whether an ordinary user may, and root.
+    fn may(file_type: FileType, rights: &str, mode: u32, mask: u32) -> [bool; 2] {
         let status = FetchStatus {
             file_type,
             caller_access: rights.parse().unwrap(),
             unix_mode_bits: mode,
             ..FetchStatus::default()
         };
-        allowed(&status, mask)
+        let is = |uid| {
+            let who = Who {
+                uid,
+                ..Who::default()
+            };
+            allowed(&status, mask) && has_bits(who, &status, mask)
+        };
+        [is(1000), is(0)]
     }
 
     #[test]
     fn rights_decide_and_the_owners_bits_take_away() {
         use FileType::{Directory, File};
-        assert!(may(File, "rl", 0o444, READ));
-        assert!(!may(File, "rl", 0o044, READ));
-        assert!(!may(File, "l", 0o777, READ));
-        assert!(!may(File, "rlw", 0o444, WRITE));
-        assert!(may(File, "rlw", 0o644, READ | WRITE));
-        assert!(!may(File, "rl", 0o644, EXECUTE));
-        assert!(may(File, "rl", 0o755, READ | EXECUTE));
-        assert!(may(File, "ia", 0o644, WRITE), "an owner in a drop box");
-        assert!(may(Directory, "l", 0o000, READ | EXECUTE));
-        assert!(!may(Directory, "rl", 0o777, WRITE));
-        assert!(may(Directory, "li", 0o000, WRITE));
+        const YES: [bool; 2] = [true; 2];
+        const NO: [bool; 2] = [false; 2];
+        const ROOT: [bool; 2] = [false, true];
+        for (file_type, rights, mode, mask, expected) in [
+            (File, "rl", 0o444, READ, YES),
+            (File, "rl", 0o044, READ, ROOT),
+            (File, "l", 0o777, READ, NO),
+            (File, "rlw", 0o444, WRITE, NO),
+            (File, "rlwia", 0o444, WRITE, ROOT),
+            (File, "rlw", 0o644, READ | WRITE, YES),
+            (File, "rl", 0o644, EXECUTE, NO),
+            (File, "rl", 0o755, READ | EXECUTE, YES),
+            // An owner in a drop box.
+            (File, "ia", 0o644, WRITE, YES),
+            (Directory, "l", 0o000, READ | EXECUTE, YES),
+            (Directory, "rl", 0o777, WRITE, NO),
+            (Directory, "li", 0o000, WRITE, YES),
+        ] {
+            let found = may(file_type, rights, mode, mask);
+            assert_eq!(found, expected, "{file_type:?} {rights} {mode:o} {mask}");
+        }
     }
 }

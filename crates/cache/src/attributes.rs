@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use afar_types::{DataVersion, FileType, PtsId, StoreStatus, UnixTime, VolumeType};
 
-use crate::access::may_write;
+use crate::access::{self, has_bits, may_write};
 use crate::cache::Cache;
 use crate::error::Errno;
 use crate::inodes::Place;
@@ -65,11 +65,12 @@ impl Cache {
         // What waits to be stored takes times and modes with it, and then nobody asks whose they are.
         let goes_along = writer.is_some_and(|writer| writer != uid)
             && (set.mtime.is_some() || set.mode.is_some());
-        if (set.size.is_some() || goes_along)
-            && handle.is_none()
-            && !may_write(&self.rights_for(&user, vnode, may_write).await?)
-        {
-            return Err(Errno::EACCES);
+        if (set.size.is_some() || goes_along) && handle.is_none() {
+            let status = self.rights_for(&user, vnode, may_write).await?;
+            let cuts = set.size.is_some();
+            if !may_write(&status) || cuts && !has_bits(who, &status, access::WRITE) {
+                return Err(Errno::EACCES);
+            }
         }
         if let Some(size) = set.size {
             let status = self.fresh(&user, vnode).await?;

@@ -23,6 +23,9 @@ pub use own::{own_path, teach};
 /// UDP port of the volume location service.
 pub const VL_PORT: u16 = 7003;
 
+/// Hosts of a cell that are looked up at most: it has a handful of database servers.
+const HOSTS_MAX: usize = 16;
+
 /// Where the file is looked for if nothing else is said, in this order.
 pub const DEFAULT_PATHS: [&str; 3] = [
     "/etc/openafs/CellServDB",
@@ -39,6 +42,9 @@ pub struct CellEntry {
     pub comment: String,
     /// Its volume location servers.
     pub servers: Vec<SocketAddr>,
+    /// Names of their hosts, to be looked up when no server answers at its address. The machine's file has
+    /// comments in their place, which may be as old as the addresses: those of its cells have none.
+    pub hosts: Vec<String>,
 }
 
 /// The cells of a CellServDB file, in its order.
@@ -95,6 +101,9 @@ impl CellServDb {
 
     /// These cells, behind those of the user's own.
     fn behind(mut self, own: Option<Self>) -> Self {
+        for cell in &mut self.cells {
+            cell.hosts.clear();
+        }
         let Some(mut own) = own else {
             return self;
         };
@@ -132,7 +141,7 @@ impl CellServDb {
             } else if orphaned {
                 Ok(())
             } else {
-                this.add_server(content)
+                this.add_server(content, comment)
             };
             if let Err(problem) = result {
                 this.bad_lines.push(BadLine {
@@ -162,11 +171,12 @@ impl CellServDb {
             name,
             comment: comment.to_owned(),
             servers: Vec::new(),
+            hosts: Vec::new(),
         });
         Ok(())
     }
 
-    fn add_server(&mut self, content: &str) -> Result<(), String> {
+    fn add_server(&mut self, content: &str, comment: &str) -> Result<(), String> {
         let word = content.split_whitespace().next().unwrap_or_default();
         let plain = word
             .strip_prefix('[')
@@ -183,8 +193,20 @@ impl CellServDb {
         if !cell.servers.contains(&server) {
             cell.servers.push(server);
         }
+        let host = comment.split_whitespace().next().unwrap_or_default();
+        let is_new = !cell.hosts.iter().any(|known| known == host);
+        if is_new && cell.hosts.len() < HOSTS_MAX && is_host_name(host) {
+            cell.hosts.push(host.to_owned());
+        }
         Ok(())
     }
+}
+
+/// Whether resolvers may be asked for this, and do not take it for an address.
+fn is_host_name(text: &str) -> bool {
+    let is_letter = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
+    let last = text.rsplit('.').next().unwrap_or_default();
+    text.bytes().all(is_letter) && last.bytes().any(|b| b.is_ascii_alphabetic())
 }
 
 /// A CellServDB that is read again when its file has changed.
@@ -300,6 +322,7 @@ nonsense
         assert_eq!(servers, ["192.0.2.1:7003", "192.0.2.2:7003"]);
         assert_eq!(db.cells[1].servers.len(), 1);
         assert!(db.cells[2].servers.is_empty());
+        assert_eq!(db.cells[0].hosts, ["db1.example.org", "a", "again"]);
     }
 
     #[test]

@@ -166,3 +166,40 @@ fn is_same(now: &[Arc<FileServer>], before: &[Arc<FileServer>]) -> bool {
     };
     are_in(now, before) && are_in(before, now)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use afar_types::CellName;
+
+    use crate::cellservdb::VL_PORT;
+    use crate::{Client, Config};
+
+    /// At home addresses change, and what stays is a name.
+    #[tokio::test]
+    async fn the_name_a_user_gave_is_looked_up_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("CellServDB");
+        let text =
+            ">named.example\n192.0.2.1 #localhost\n>numbered.example\n192.0.2.1 #192.0.2.1\n";
+        std::fs::write(&path, text).unwrap();
+        let address = "127.0.0.1:0".parse().unwrap();
+        let endpoint = afar_net::Endpoint::bind(address, afar_net::Config::default()).unwrap();
+        let config = Config {
+            cellservdb: Some(path),
+            ..Config::default()
+        };
+        let client = Client::new(endpoint, config).unwrap();
+        for (cell, moves) in [("named.example", true), ("numbered.example", false)] {
+            let name: CellName = cell.parse().unwrap();
+            let cell = client.cell(&name).await.unwrap();
+            assert_eq!(client.has_moved(&cell).await, moves, "{name}");
+            assert!(!client.has_moved(&cell).await, "{name}: and stays there");
+            let here = SocketAddr::from(([127, 0, 0, 1], VL_PORT));
+            let servers = cell.ranks(client.preferences()).await;
+            let found = servers.iter().any(|&(address, _)| address == here);
+            assert_eq!(found, moves, "{name}");
+        }
+    }
+}

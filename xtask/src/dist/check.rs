@@ -12,6 +12,8 @@ use crate::sh;
 
 /// The Debian whose root is made.
 const SUITE: &str = "bookworm";
+/// What the user of a laptop has besides a minimal Debian, and the script needs to move a server.
+const USERS_PACKAGES: [&str; 5] = ["fuse3", "git", "git-annex", "iproute2", "procps"];
 /// What images are made of here, instead of what a registry has.
 const BASE: &str = "localhost/debian:base";
 /// A network, mounts and processes of its own, which end with it.
@@ -41,16 +43,7 @@ pub(super) fn run(out: &Path, packages: &[PathBuf]) -> Result<()> {
         output::note("LEFT OUT: lintian, which is not installed");
     }
     let archive = out.join(format!("{SUITE}.tar"));
-    if !archive.exists() {
-        bootstrap(&archive)?;
-    }
-    let root = out.join("root");
-    if root.exists() {
-        fs::remove_dir_all(&root).with_context(|| format!("removing {}", root.display()))?;
-    }
-    fs::create_dir_all(&root)?;
-    let mut tar = Command::new("tar");
-    sh::capture(tar.arg("-xpf").arg(&archive).arg("-C").arg(&root))?;
+    let root = fresh_root(&archive, &[])?;
     let script = sh::root().join("dist/debian/check.sh");
     let mut check = Command::new("unshare");
     check
@@ -67,6 +60,49 @@ pub(super) fn run(out: &Path, packages: &[PathBuf]) -> Result<()> {
     }
     fs::remove_dir_all(&root).with_context(|| format!("removing {}", root.display()))?;
     images(out, &archive)
+}
+
+/// The first hour of a new user with these packages, on two machines with roots of their own
+/// (`dist/debian/first-hour.sh`).
+///
+/// # Errors
+/// Something of it does not go as users expect, or cannot be tried here.
+pub(super) fn first_hour(out: &Path, packages: &[PathBuf]) -> Result<()> {
+    ensure!(
+        rustix::process::geteuid().is_root(),
+        "--first-hour needs root"
+    );
+    let archive = out.join(format!("{SUITE}-first-hour.tar"));
+    let root = fresh_root(&archive, &USERS_PACKAGES)?;
+    let mut install = Command::new("dpkg");
+    install.arg("--root").arg(&root).arg("-i").args(packages);
+    ensure!(
+        sh::follow(&mut install)?.success,
+        "the packages cannot be installed"
+    );
+    let mut script = Command::new("bash");
+    script.arg(sh::root().join("dist/debian/first-hour.sh"));
+    ensure!(
+        sh::follow(script.arg(&root))?.success,
+        "the first hour does not go as users expect; the root is left in {}",
+        root.display()
+    );
+    fs::remove_dir_all(&root).with_context(|| format!("removing {}", root.display()))
+}
+
+/// A clean root beside its archive, with these of Debian's packages besides the least.
+fn fresh_root(archive: &Path, included: &[&str]) -> Result<PathBuf> {
+    if !archive.exists() {
+        bootstrap(archive, included)?;
+    }
+    let root = archive.with_extension("root");
+    if root.exists() {
+        fs::remove_dir_all(&root).with_context(|| format!("removing {}", root.display()))?;
+    }
+    fs::create_dir_all(&root)?;
+    let mut tar = Command::new("tar");
+    sh::capture(tar.arg("-xpf").arg(archive).arg("-C").arg(&root))?;
+    Ok(root)
 }
 
 /// Builds the images of `dist/oci` on the clean root, by buildah, which needs no daemon.
@@ -102,7 +138,7 @@ fn images(out: &Path, archive: &Path) -> Result<()> {
 }
 
 /// Makes the archive of a clean root.
-fn bootstrap(archive: &Path) -> Result<()> {
+fn bootstrap(archive: &Path, included: &[&str]) -> Result<()> {
     ensure!(
         sh::has_program("debootstrap"),
         "debootstrap is missing: apt-get install debootstrap"
@@ -112,7 +148,11 @@ fn bootstrap(archive: &Path) -> Result<()> {
         fs::remove_dir_all(&fresh)?;
     }
     let mut make = Command::new("debootstrap");
-    make.args(["--variant=minbase", SUITE]).arg(&fresh);
+    make.arg("--variant=minbase");
+    if !included.is_empty() {
+        make.arg(format!("--include={}", included.join(",")));
+    }
+    make.arg(SUITE).arg(&fresh);
     ensure!(sh::follow(&mut make)?.success, "debootstrap failed");
     let unfinished = archive.with_extension("tar.new");
     let mut tar = Command::new("tar");

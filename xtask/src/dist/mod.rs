@@ -47,6 +47,10 @@ pub(crate) struct Args {
     /// purge; needs root and debootstrap
     #[arg(long)]
     check: bool,
+    /// Then have a new user's first hour on two machines with such roots, 20 ms apart: a cell, a film,
+    /// git, git-annex, another address, a closed lid; needs root, debootstrap and three minutes
+    #[arg(long)]
+    first_hour: bool,
 }
 
 /// What all packages of a run have in common.
@@ -110,6 +114,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     if args.check {
         check::run(&out, &packages)?;
+    }
+    if args.first_hour {
+        check::first_hour(&out, &packages)?;
     }
     Ok(())
 }

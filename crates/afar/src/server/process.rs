@@ -79,6 +79,8 @@ pub(super) struct Process {
     restart: Arc<Notify>,
     /// What is damaged, and not served.
     refused: Vec<String>,
+    /// Of these, the partitions.
+    not_served: Vec<PartitionId>,
 }
 
 /// What a file server keeps.
@@ -148,6 +150,7 @@ impl Process {
             background: JoinSet::new(),
             restart: Arc::default(),
             refused: Vec::new(),
+            not_served: Vec::new(),
         };
         let served = process.serve_location(&data);
         process.go_on_without("vl", served)?;
@@ -398,6 +401,7 @@ impl Process {
             .home(own.collect(), self.home.clone())
             .security(move || security.localauth(security.forward_level()))
             .restricted_query(self.config.volumes.restricted_query)
+            .not_served(self.not_served.clone())
             .idle_limit(Duration::from_secs(idle.into()))
     }
 
@@ -408,6 +412,7 @@ impl Process {
         for (id, error) in &refused {
             tracing::error!("{id} is not served: {error:#}");
             self.refused.push(id.to_string());
+            self.not_served.push(*id);
         }
         if let Some(&address) = self.addresses.first() {
             let peers = self.location.clone();

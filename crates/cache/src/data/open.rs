@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use afar_types::{FetchStatus, FileType, VolumeType};
 
-use crate::access::{may_read, may_write};
+use crate::access::{self, has_bits, may_read, may_write};
 use crate::cache::Cache;
 use crate::error::Errno;
 use crate::handles::{Open, OpenFile};
@@ -48,7 +48,7 @@ impl Cache {
         if writes && spot.mount.volume.kind() != VolumeType::ReadWrite {
             return Err(Errno::EROFS);
         }
-        if !may_open(&status, flags) {
+        if !may_open(&status, flags) || !bits_let_open(who, &status, flags) {
             return Err(Errno::EACCES);
         }
         if flags.truncate {
@@ -174,4 +174,11 @@ impl Cache {
 /// told by `close`, which many do not look at.
 fn may_open(status: &FetchStatus, flags: OpenFlags) -> bool {
     (!flags.read || may_read(status)) && (!(flags.write || flags.truncate) || may_write(status))
+}
+
+/// Whether a file's permission bits let it be opened so. One that may be executed is opened for that as if to be read.
+fn bits_let_open(who: Who, status: &FetchStatus, flags: OpenFlags) -> bool {
+    let has = |mask| has_bits(who, status, mask);
+    let reads = !flags.read || has(access::READ) || has(access::EXECUTE);
+    reads && (!(flags.write || flags.truncate) || has(access::WRITE))
 }

@@ -20,6 +20,7 @@ async fn among_dead(world: &World, silent: &UdpSocket) -> Machine {
         name: name.parse().unwrap(),
         comment: String::new(),
         servers: vec![server],
+        hosts: Vec::new(),
     };
     let dead = (0..DEAD).map(|number| format!("dead{number}.example"));
     let silent = silent.local_addr().unwrap();

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use afar_cache::{Errno, OpenFlags, SetAttr};
+use afar_cache::{Errno, OpenFlags, SetAttr, Who};
 use afar_types::PtsId;
 
 use crate::world::{Machine, READ, REPLACE, WHO, WRITE, World};
@@ -58,6 +58,54 @@ async fn a_file_is_opened_for_writing_only_if_it_can_be_stored() {
     assert_eq!(opened.unwrap_err(), Errno::EACCES, "its mode");
     machine.put("theirs", b"new").await.unwrap();
     assert_eq!(world.cache().await.get("theirs").await.unwrap(), b"new");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_owner_is_kept_from_what_he_protected_and_root_is_not() {
+    // The server would let its owner write to it.
+    let world = World::new().await;
+    world.set_rights("rlidwka");
+    let machine = world.cache().await;
+    let handle = machine.create("protected").await.unwrap();
+    let ino = machine.attr("protected").await.unwrap().ino;
+    let cache = &machine.cache;
+    let cut = |size| SetAttr {
+        size: Some(size),
+        ..SetAttr::default()
+    };
+    let mode = |mode| SetAttr {
+        mode: Some(mode),
+        ..SetAttr::default()
+    };
+    let protect = cache.setattr(WHO, ino, mode(0o444), Some(handle));
+    assert_eq!(protect.await.unwrap().mode, 0o444);
+    let user = Who { uid: 1000, ..WHO };
+    // What is open stays so.
+    cache.write(handle, 0, b"text").await.unwrap();
+    machine.close(handle).await.unwrap();
+    for flags in [WRITE, ONLY_WRITE] {
+        let opened = cache.open_file(user, ino, flags).await;
+        assert_eq!(opened.unwrap_err(), Errno::EACCES);
+    }
+    let refused = cache.setattr(user, ino, cut(0), None).await;
+    assert_eq!(refused.unwrap_err(), Errno::EACCES);
+    assert_eq!(cache.access(user, ino, 2).await, Err(Errno::EACCES));
+    let (handle, _) = cache.open_file(user, ino, READ).await.unwrap();
+    machine.close(handle).await.unwrap();
+    cache.access(WHO, ino, 2).await.unwrap();
+    let (handle, _) = cache.open_file(WHO, ino, WRITE).await.unwrap();
+    cache.write(handle, 0, b"root").await.unwrap();
+    machine.close(handle).await.unwrap();
+    assert_eq!(machine.get("protected").await.unwrap(), b"root");
+    // Nothing may be read where no bit allows it; what may only be executed may be opened for that.
+    for (bits, may) in [(0o000, false), (0o111, true)] {
+        cache.setattr(user, ino, mode(bits), None).await.unwrap();
+        let opened = cache.open_file(user, ino, READ).await;
+        assert_eq!(opened.is_ok(), may, "{bits:o}");
+        if let Ok((handle, _)) = opened {
+            machine.close(handle).await.unwrap();
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -50,7 +50,7 @@ impl Volser {
         if i32::try_from(partition.0).is_err() {
             return Err(codes::EINVAL);
         }
-        let partition = self.volumes.partition(partition).cloned();
+        let partition = self.served(partition)?.cloned();
         let partition = partition.ok_or(AbortCode(VNOVOL))?;
         blocking(move || match partition.volume(id) {
             // Callers make the volume then, which is no failure.
@@ -158,7 +158,7 @@ impl Volser {
         if number.0 >= PartitionId::COUNT {
             return Err(codes::NOVOL);
         }
-        let partition = self.volumes.partition(number).cloned();
+        let partition = self.served(number)?.cloned();
         let partition = partition.filter(|_| !id.is_none()).ok_or(codes::EINVAL)?;
         blocking(move || match partition.remove_volume(id) {
             Ok(()) => Ok(()),

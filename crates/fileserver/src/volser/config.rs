@@ -7,11 +7,13 @@ use std::time::Duration;
 
 use afar_net::{ClientSecurity, Endpoint, RxNull};
 use afar_rpc::vl;
+use afar_types::PartitionId;
 
 /// Settings of a [`VolumeServer`](super::VolumeServer). The default serves everybody.
 #[derive(Clone)]
 pub struct VolserConfig {
     pub(super) restricted_query: bool,
+    pub(super) not_served: Vec<PartitionId>,
     pub(super) idle_limit: Duration,
     pub(super) sweep_interval: Duration,
     pub(super) callback_wait: Duration,
@@ -34,6 +36,7 @@ impl Default for VolserConfig {
     fn default() -> Self {
         Self {
             restricted_query: false,
+            not_served: Vec::new(),
             idle_limit: Duration::from_secs(600),
             sweep_interval: Duration::from_secs(30),
             callback_wait: Duration::from_millis(500),
@@ -53,6 +56,14 @@ impl VolserConfig {
     #[must_use]
     pub fn restricted_query(mut self, restricted: bool) -> Self {
         self.restricted_query = restricted;
+        self
+    }
+
+    /// Partitions that cannot be served now, with what is on them: callers get EIO for them. Were they told that there
+    /// is no such partition or volume, `vos syncserv` and `vos remove` would have the location servers forget it.
+    #[must_use]
+    pub fn not_served(mut self, partitions: Vec<PartitionId>) -> Self {
+        self.not_served = partitions;
         self
     }
 

@@ -211,8 +211,18 @@ impl Volser {
 
     /// A partition by its number.
     fn partition(&self, id: PartitionId) -> Result<&Arc<Partition>, AbortCode> {
-        let partition = self.volumes.partition(id);
-        partition.ok_or(codes::ILLEGAL_PARTITION)
+        self.served(id)?.ok_or(codes::ILLEGAL_PARTITION)
+    }
+
+    /// A partition by its number, if the server has it.
+    ///
+    /// # Errors
+    /// EIO if it has, and cannot serve it.
+    fn served(&self, id: PartitionId) -> Result<Option<&Arc<Partition>>, AbortCode> {
+        match self.volumes.partition(id) {
+            None if self.config.not_served.contains(&id) => Err(codes::EIO),
+            partition => Ok(partition),
+        }
     }
 
     /// Changes the header of a transaction's volume.
