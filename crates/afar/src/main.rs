@@ -8,13 +8,10 @@ mod codes;
 mod fetch;
 mod fs;
 mod keys;
-mod local_cell;
 mod mount;
 mod output;
 mod password;
-mod private;
 mod pts;
-mod resolve;
 mod rxperf;
 mod server;
 mod service;
@@ -33,6 +30,10 @@ use mimalloc::MiMalloc;
 static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
-    private::process();
+    if let Err(error) = afar_server::private::process() {
+        output::note(&format_args!(
+            "a crash of this process may leave its memory in a core: {error}"
+        ));
+    }
     cli::run()
 }

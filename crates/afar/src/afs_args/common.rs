@@ -13,6 +13,8 @@ use afar_admin::{LocalServers, Security, Servers, VL_PORT};
 use afar_cell::{Client, Config};
 use afar_net::Endpoint;
 use afar_security::{KeyRing, Level, rxkad};
+use afar_server::local_cell::{self, LocalCell, LocalServer};
+use afar_server::resolve;
 use afar_types::CellName;
 use anyhow::{Context, ensure};
 use clap::Args;
@@ -20,9 +22,7 @@ use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-use crate::local_cell::{self, LocalCell, LocalServer};
 use crate::output;
-use crate::resolve;
 use crate::tokens::{Finder, Printed, SERVER_KEYS, open_keys, own_cell};
 
 /// The heading of options that the suites do not have elsewhere. No value goes to them by its

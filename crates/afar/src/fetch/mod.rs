@@ -26,6 +26,7 @@ use std::process::ExitCode;
 
 use afar_cell::{PathCause, PathError, Patience};
 use afar_security::Level;
+use afar_server::local_cell;
 use afar_types::CellName;
 use clap::Args;
 
@@ -39,7 +40,6 @@ pub(crate) use rm::{RmArgs, RmdirArgs};
 pub(crate) use stat::StatArgs;
 pub(crate) use sync::SyncArgs;
 
-use crate::local_cell;
 use crate::output;
 
 /// The heading of [`Reach`].

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use afar_cell::{Class, Client, Config, Error, PathCause, PathError, Patience, ServerKind};
 use afar_net::Endpoint;
+use afar_server::local_cell::{self, LocalCell};
+use afar_server::resolve;
 use afar_types::CellName;
 use anyhow::{Context, bail, ensure};
 use tokio::runtime::{Builder, Runtime};
@@ -16,8 +18,6 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::Reach;
 use super::mounts::Mounts;
-use crate::local_cell::{self, LocalCell};
-use crate::resolve;
 use crate::tokens::{
     AsAdministrator, Finder, LOOK_EVERY, Printed, SERVER_KEYS, UserTokens, open_keys,
 };

@@ -10,6 +10,7 @@ use std::process::ExitCode;
 
 use afar_cache::xattr_name;
 use afar_cell::parse_rank;
+use afar_server::resolve::addresses;
 use anyhow::Context;
 use clap::Args;
 use serde::Serialize;
@@ -19,7 +20,6 @@ use super::report::Report;
 use super::setting::OfMount;
 use crate::fetch::session;
 use crate::output;
-use crate::resolve::addresses;
 
 /// What is wrong with ranks that a mount refuses.
 const NOT_RANKS: &str = "a rank is a number from 0 to 65535";

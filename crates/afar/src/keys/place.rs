@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
+use afar_server::local_cell::{self, LocalCell};
 use afar_types::CellName;
 use anyhow::{Context, bail};
 use clap::Args;
 
-use crate::local_cell::{self, LocalCell};
 use crate::server;
 
 /// The UDP ports of AFS's servers.

@@ -7,9 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use afar_server::local_cell;
 use anyhow::{Context, bail};
-
-use crate::local_cell;
 
 /// Where the files are, beside the directories of cells. No cell's name starts with a dot.
 const FOLDER: &str = ".mounts";

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use afar_cache::{Cache, CacheConfig, Root};
 use afar_fuse::{Mount, Options as FuseOptions};
+use afar_server::start_log;
 use afar_types::CellName;
 use anyhow::{Context, bail, ensure};
 use rustix::process::{Pid, Signal, geteuid, kill_process, set_parent_process_death_signal};
@@ -29,7 +30,6 @@ use super::users::MountUsers;
 use super::{MountArgs, Source};
 use crate::fetch::{Reach, Seen, session};
 use crate::output;
-use crate::server::start_log;
 use crate::service::{self, notify};
 
 /// Calls at a time to make ready for at a server: enough to fill a long path.

@@ -10,8 +10,6 @@ mod report;
 mod users;
 mod words;
 
-pub(crate) use access::parse as parse_access;
-
 use std::process::ExitCode;
 
 use afar_admin::Servers;

@@ -4,10 +4,10 @@ use std::fmt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use afar_server::config::{Config, DEFAULT_PATH};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use super::config::{Config, DEFAULT_PATH};
 use crate::output::Output;
 
 /// What can be done with a configuration.
@@ -401,7 +401,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::server::config::Partition;
+    use afar_server::config::Partition;
 
     fn leaves(prefix: &str, value: &toml::Value, found: &mut BTreeSet<String>) {
         match value {

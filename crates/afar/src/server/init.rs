@@ -7,18 +7,17 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use afar_login::uri::CellUri;
+use afar_server::config::{Config, DEFAULT_PATH, DataDir, Listen, Partition};
+use afar_server::{Process, private};
 use afar_types::{CellName, PartitionId};
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use serde::Serialize;
 
-use super::config::{Config, DEFAULT_PATH, DataDir, Listen, Partition};
 use super::made::Made;
-use super::process::Process;
 use super::units::{self, Units};
 use super::up;
 use crate::output::Output;
-use crate::private;
 
 /// Where the databases of a server lie.
 const DATA: &str = "/var/lib/afar";
@@ -156,7 +155,7 @@ pub(super) fn run(args: &InitArgs) -> anyhow::Result<ExitCode> {
         partitions: partitions
             .map(|(id, partition)| (id.to_string(), partition.path.clone()))
             .collect(),
-        keys: super::security::key_files(&config),
+        keys: afar_server::key_files(&config),
         login: login.map(|uri| uri.to_string()),
         units: written,
         started,
@@ -207,7 +206,7 @@ fn fresh(args: &InitArgs) -> anyhow::Result<Config> {
         );
     }
     config.check()?;
-    let (databases, keys) = (args.data.join("vl"), super::security::own_keys(&config));
+    let (databases, keys) = (args.data.join("vl"), afar_server::own_keys(&config));
     ensure!(
         !databases.exists() && !keys.exists(),
         "{} has the databases of a cell already; take that cell with --from, or give an empty \
@@ -255,7 +254,7 @@ fn begin(path: &Path, config: &Config) -> anyhow::Result<Option<CellUri>> {
     }
     private::write_public(path, &up::text(config)?).with_context(context)?;
     super::start_log("warn")?;
-    super::security::first_key(config).context("cannot make the cell's key")?;
+    afar_server::first_key(config).context("cannot make the cell's key")?;
     // As it will be served: what does not work then does not work now.
     let config = config.clone();
     super::runtime()?.block_on(async {

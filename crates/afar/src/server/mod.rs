@@ -1,44 +1,22 @@
 //! `afar up` and `afar server`: a cell's servers in one process.
 //!
-//! - `config`, `explain`, `old_options`: what can be configured, and telling it
-//! - `sockets`, `identity`: where a server listens, who it is
-//! - `security`: keys, who callers are, what they must do at least
-//! - `peers`: the database servers that are asked; `whereabouts`: who is told where this server is
-//! - `login`: tokens for users without a KDC
-//! - `process`: starting and stopping the roles
-//! - `reload`: what is taken from a changed configuration without a restart
-//! - `partitions`, `missing`: what is served of a server's partitions; what is lost for a time
-//! - `log`: what is logged, and its last lines
-//! - `overseer`, `userlist`: what `bos` is told, and may change
-//! - `up`, `found`: a first cell: its configuration; its root volumes and mount points
+//! - `explain`, `old_options`: what can be configured, and telling it
+//! - `up`: a first cell
 //! - `init`, `units`: a server in earnest: how it begins, how systemd runs it; `made`: taking back what was
 //!   made when that fails
 
-mod config;
 mod explain;
-mod found;
-mod identity;
 mod init;
-mod log;
-mod login;
 mod made;
-mod missing;
 mod old_options;
-mod overseer;
-mod partitions;
-mod peers;
-mod process;
-mod reload;
-mod security;
-mod sockets;
 mod units;
 mod up;
-mod userlist;
-mod whereabouts;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use afar_server::config::{Config, DEFAULT_PATH};
+use afar_server::{Process, Reload, Restored, private, start_log};
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use sd_notify::NotifyState;
@@ -46,13 +24,10 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 pub(crate) use explain::{ConfigCommand, run as run_config};
-pub(crate) use log::start_log;
 pub(crate) use up::{UpArgs, run as run_up};
 
+use crate::output;
 use crate::service::{self, notify};
-use config::{Config, DEFAULT_PATH};
-use process::Process;
-use reload::Reload;
 
 /// The files of keys of the server with this configuration; by default the one of this machine that does
 /// not run.
@@ -60,7 +35,7 @@ use reload::Reload;
 /// # Errors
 /// There is no configuration, or it cannot be read.
 pub(crate) fn key_files(config: Option<&Path>) -> anyhow::Result<Vec<PathBuf>> {
-    Ok(security::key_files(&configured(config)?))
+    Ok(afar_server::key_files(&configured(config)?))
 }
 
 /// The file of keys that is changed for the server with this configuration.
@@ -70,7 +45,7 @@ pub(crate) fn key_files(config: Option<&Path>) -> anyhow::Result<Vec<PathBuf>> {
 pub(crate) fn own_key_file(config: Option<&Path>) -> anyhow::Result<PathBuf> {
     let config = configured(config)?;
     let named = config.security.keys.first().cloned();
-    Ok(named.unwrap_or_else(|| security::own_keys(&config)))
+    Ok(named.unwrap_or_else(|| afar_server::own_keys(&config)))
 }
 
 /// The configuration of a server of this machine.
@@ -123,10 +98,10 @@ pub(crate) fn run(args: &ServerArgs) -> anyhow::Result<ExitCode> {
     if let Some(ServerCommand::Init(args)) = &args.command {
         return init::run(args);
     }
-    crate::private::files();
+    private::files();
     let mut config = Config::read(&args.config)?;
     if let Some(service) = &args.restore {
-        return process::restore(&config, service);
+        return restore(&config, service);
     }
     let reload = Reload::of(&config);
     config.insecure_noauth |= args.insecure_noauth;
@@ -140,6 +115,17 @@ pub(crate) fn run(args: &ServerArgs) -> anyhow::Result<ExitCode> {
         let process = Process::start(config).await?;
         serve(process, signals, || ()).await
     })
+}
+
+/// Goes back to the copy of a service's database, and tells of it.
+fn restore(config: &Config, service: &str) -> anyhow::Result<ExitCode> {
+    let Restored { dir, age } = afar_server::restore(config, service)?;
+    output::note(&format_args!(
+        "{} is as it was {} s ago; the damaged files are beside it, with names that end in .damaged",
+        dir.display(),
+        age.as_secs()
+    ));
+    Ok(ExitCode::SUCCESS)
 }
 
 /// What this process is told by signals. They are caught from before the first client on, so that none ends

@@ -7,9 +7,9 @@
 
 mod table;
 
+use afar_server::config::{Config, within};
 use anyhow::{Context, bail, ensure};
 
-use super::config::{Config, within};
 use table::{OPTIONS, PROGRAMS};
 
 /// An option of one or several programs.

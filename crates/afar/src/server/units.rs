@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use afar_server::config::DEFAULT_PATH;
 use anyhow::{Context, bail};
 
-use super::config::DEFAULT_PATH;
 use super::made::Made;
 
 const SERVICE: &str = include_str!("../../../../dist/systemd/afar.service");
@@ -91,8 +91,8 @@ pub(super) fn write(
         let path = dir.join(name);
         made.file(&path);
         let parent = path.parent().unwrap_or(dir);
-        crate::private::public_dir(parent)
-            .and_then(|()| crate::private::write_public(&path, text))
+        afar_server::private::public_dir(parent)
+            .and_then(|()| afar_server::private::write_public(&path, text))
             .with_context(|| format!("cannot write the unit {}", path.display()))?;
         written.push(path);
         anyhow::Ok(())

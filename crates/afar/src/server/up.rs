@@ -1,17 +1,21 @@
 //! `afar up`: a whole cell in one process, made at the first start.
 
 use std::fs;
+use std::io::{self, IsTerminal};
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
+use afar_login::uri::CellUri;
+use afar_server::Process;
+use afar_server::config::{Config, DataDir, Listen, LogFilter, Partition};
 use afar_types::CellName;
 use anyhow::{Context, ensure};
 use clap::Args;
+use qrcode::QrCode;
+use qrcode::render::unicode::Dense1x2;
 
-use super::config::{Config, DataDir, Listen, LogFilter, Partition};
-use super::process::Process;
 use crate::mount::Beside;
 use crate::output;
 
@@ -46,7 +50,7 @@ pub(crate) struct UpArgs {
 /// Makes the cell if it is not there, and serves it until told to stop.
 pub(crate) fn run(args: &UpArgs) -> anyhow::Result<ExitCode> {
     let begun = Instant::now();
-    crate::private::files();
+    afar_server::private::files();
     let dir = match &args.dir {
         Some(dir) => dir.clone(),
         None => default_dir()?,
@@ -55,7 +59,7 @@ pub(crate) fn run(args: &UpArgs) -> anyhow::Result<ExitCode> {
     config.insecure_noauth |= args.insecure_noauth;
     super::start_log(args.log.as_deref().unwrap_or(&config.log.0))?;
     let cell = config.cell()?;
-    super::security::first_key(&config).context("cannot make the cell's key")?;
+    afar_server::first_key(&config).context("cannot make the cell's key")?;
     super::runtime()?.block_on(async {
         // When its terminal goes, it ends as by Ctrl-C.
         let signals = super::Signals::catch(None)?;
@@ -81,7 +85,7 @@ fn told(cell: &CellName, process: &Process, dir: &Path, begun: Instant) -> Strin
         Some(line) => format!("afar login USER {line}"),
         None => format!("afar login USER --cell {cell}"),
     };
-    let picture = line.as_ref().and_then(super::login::picture);
+    let picture = line.as_ref().and_then(picture);
     let picture = picture.map_or(String::new(), |picture| picture + "\n");
     format!(
         "afar: cell {cell} is up at {listen} after {time:.1?}; Ctrl-C stops it\n\
@@ -233,4 +237,13 @@ fn default_dir() -> anyhow::Result<PathBuf> {
         .or_else(home)
         .context("there is no home directory to keep a cell in; name a directory: afar up DIR")?;
     Ok(base.join("afar"))
+}
+
+/// The line by which other machines are told of the cell as a picture, for a telephone's camera; on a
+/// terminal, unless only this machine gets there.
+fn picture(line: &CellUri) -> Option<String> {
+    let here = line.host().parse::<IpAddr>();
+    let picture = io::stderr().is_terminal() && !here.is_ok_and(|host| host.is_loopback());
+    let code = QrCode::new(line.to_string()).ok().filter(|_| picture)?;
+    Some(code.render::<Dense1x2>().build())
 }

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use afar_cell::cellservdb::{CellServDb, VL_PORT, own_path, teach};
 use afar_login::client::Server;
+use afar_server::{local_cell, resolve};
 use afar_types::CellName;
 use anyhow::{Context, ensure};
 use tokio::time::timeout;
 
 use super::login::Login;
-use crate::{local_cell, output, resolve};
+use crate::output;
 
 /// How long CellServDB and DNS may take to tell of a cell.
 const LOOK: Duration = Duration::from_secs(5);

@@ -11,6 +11,7 @@ use afar_login::uri::CellUri;
 use afar_net::Endpoint;
 use afar_security::libkrb5::{Krb5, Krb5Error, realms_of};
 use afar_security::tokens::{Held, Store};
+use afar_server::local_cell;
 use afar_types::CellName;
 use anyhow::{Context, anyhow, bail, ensure};
 use clap::Args;
@@ -20,7 +21,7 @@ use zeroize::Zeroizing;
 use super::find::Finder;
 use super::keep::keep;
 use super::service;
-use crate::{local_cell, password};
+use crate::password;
 
 /// Options of `afar login`.
 #[derive(Debug, Clone, Args)]

@@ -12,9 +12,8 @@ mod service;
 
 use std::path::Path;
 
+use afar_server::local_cell;
 use afar_types::{CellName, UnixTime};
-
-use crate::local_cell;
 
 pub(crate) use cells::own_cell;
 pub(crate) use credentials::{AsAdministrator, LOOK_EVERY, UserTokens};

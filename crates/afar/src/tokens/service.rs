@@ -11,13 +11,14 @@ use afar_login::client::{
 };
 use afar_security::ccache::{Ccache, Credential, Name};
 use afar_security::tokens::Held;
+use afar_server::local_cell;
 use afar_types::CellName;
 use anyhow::Context;
 use zeroize::Zeroizing;
 
 use super::cells;
 use super::login::Login;
-use crate::{local_cell, password};
+use crate::password;
 
 /// Where the login service of a cell on this machine is, and by which key it is known.
 pub(super) fn announced(cell: &CellName) -> Option<(SocketAddr, Fingerprint)> {

@@ -40,7 +40,56 @@ impl PrAccess {
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
+
+    /// Access as `SOMar`, with a dash for what nobody may, or as an octal number.
+    ///
+    /// # Errors
+    /// What is wrong with the text, in the words of OpenAFS's `pts setfields`.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        if text.contains(|letter: char| letter.is_digit(8)) {
+            let number = u32::from_str_radix(text, 8).ok();
+            let access = number.filter(|number| *number <= 0xff).map(Self);
+            return access
+                .ok_or_else(|| format!("Access bits must be octal digits up to 377, not {text}"));
+        }
+        // A small letter or a dash at least, as pts wants it.
+        if text.chars().count() != PLACES.len() || !text.contains(['s', 'o', 'm', 'a', 'r', '-']) {
+            return Err(format!(
+                "Access bits must be of the form 'somar', not {text}"
+            ));
+        }
+        let mut access = Self::default();
+        for (letter, place) in text.chars().zip(PLACES) {
+            let known = place.iter().find(|(known, _)| *known == letter);
+            match known {
+                Some((_, bit)) => access.0 |= bit.0,
+                None if letter == '-' => {}
+                None => {
+                    return Err(format!(
+                        "Access bits out of order or illegal:\n  must be a combination of letters \
+                         from 'SOMA ' or 's mar' or hyphen, not {text}"
+                    ));
+                }
+            }
+        }
+        Ok(access)
+    }
 }
+
+/// The letters of access in their order: a capital for everyone, a small one for members.
+const PLACES: [&[(char, PrAccess)]; 5] = [
+    &[
+        ('S', PrAccess::STATUS_ANYONE),
+        ('s', PrAccess::STATUS_MEMBERS),
+    ],
+    &[('O', PrAccess::OWNED_ANYONE)],
+    &[
+        ('M', PrAccess::MEMBERSHIP_ANYONE),
+        ('m', PrAccess::MEMBERSHIP_MEMBERS),
+    ],
+    &[('A', PrAccess::ADD_ANYONE), ('a', PrAccess::ADD_MEMBERS)],
+    &[('r', PrAccess::REMOVE_MEMBERS)],
+];
 
 impl fmt::Display for PrAccess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -123,3 +123,19 @@ proptest! {
         check::<PrDebugEntry>(&noise);
     }
 }
+
+#[test]
+fn access_is_read_as_it_is_shown() {
+    for bits in [0, 0x80, 0x90, 0x40, 0x48, 0x20, 0xb3, 0xab, 0xb5, 0x01] {
+        let access = PrAccess(bits);
+        assert_eq!(PrAccess::parse(&access.to_string()), Ok(access));
+        assert_eq!(PrAccess::parse(&format!("{bits:o}")), Ok(access));
+    }
+}
+
+#[test]
+fn what_is_not_access_is_refused() {
+    for text in ["", "SOMA", "SOMarr", "rSOMA", "xOMAr", "400", "19", "So-ar"] {
+        assert!(PrAccess::parse(text).is_err(), "{text}");
+    }
+}

@@ -2,12 +2,12 @@
 //! `src/ptserver/ptserver.c`, `src/volser/volmain.c`, `src/vol/salvager.c`, `src/vol/salvaged.c`; 1.8 and
 //! the branch after it).
 
+use afar_server::config::Config;
+use afar_types::PrAccess;
 use anyhow::{Context, bail};
 
 use super::Takes::{MaybeNumber, Nothing, Number, OneOf, Word, Words};
 use super::{Meaning, OldOption, Takes};
-use crate::pts;
-use crate::server::config::Config;
 
 /// fileserver and dafileserver.
 pub(super) const FILE: u8 = 1;
@@ -416,7 +416,7 @@ fn default_access(config: &mut Config, value: &[String]) -> anyhow::Result<Strin
         bail!("it takes two words, access to users and to groups, such as S---- S-M--");
     };
     for text in [user, group] {
-        pts::parse_access(text).map_err(anyhow::Error::msg)?;
+        PrAccess::parse(text).map_err(anyhow::Error::msg)?;
     }
     config.protection.user_access.0.clone_from(user);
     config.protection.group_access.0.clone_from(group);

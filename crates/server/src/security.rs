@@ -14,8 +14,8 @@ use afar_security::{EncryptionType, Identities, KeyRing, Level, rxkad};
 use anyhow::Context;
 use parking_lot::Mutex;
 
-use super::config::{Config, Minimum, Role};
-use super::{overseer, userlist};
+use crate::config::{Config, Minimum, Role};
+use crate::{overseer, userlist};
 
 /// A server's own keys, in its data directory.
 const KEY_FILE: &str = "KeyFileExt";
@@ -24,7 +24,7 @@ const OPENAFS: &str = "/etc/openafs/server";
 
 /// What a server knows of its callers.
 #[derive(Debug)]
-pub(super) struct Security {
+pub(crate) struct Security {
     keys: Arc<KeyRing>,
     identities: Arc<Identities>,
     policy: TicketPolicy,
@@ -35,16 +35,16 @@ pub(super) struct Security {
 }
 
 /// How a role is served to everybody.
-pub(super) struct Public {
+pub(crate) struct Public {
     /// The classes that clients may use.
-    pub(super) classes: Vec<Arc<dyn ServerSecurity>>,
+    pub(crate) classes: Vec<Arc<dyn ServerSecurity>>,
     /// Who somebody is that proves nothing.
-    pub(super) identity: Identity,
+    pub(crate) identity: Identity,
 }
 
 impl Security {
     /// Reads what the configuration names.
-    pub(super) fn open(config: &Config) -> anyhow::Result<Self> {
+    pub(crate) fn open(config: &Config) -> anyhow::Result<Self> {
         if config.security.keys.is_empty() {
             begin_keys(&own_keys(config))?;
         }
@@ -70,17 +70,17 @@ impl Security {
     }
 
     /// The cell's keys, as they are now: changed files are read again.
-    pub(super) fn keys(&self) -> &Arc<KeyRing> {
+    pub(crate) fn keys(&self) -> &Arc<KeyRing> {
         &self.keys
     }
 
     /// The users who may administer this server, as they are now.
-    pub(super) fn superusers(&self) -> Vec<String> {
+    pub(crate) fn superusers(&self) -> Vec<String> {
         self.identities.superusers()
     }
 
     /// Changes the file of users who may administer this server, one change at a time.
-    pub(super) fn change_users(
+    pub(crate) fn change_users(
         &self,
         change: impl FnOnce(&Path) -> io::Result<()>,
     ) -> Result<(), AbortCode> {
@@ -95,13 +95,13 @@ impl Security {
 
     /// Takes realms and administrators from a configuration that was read again. Open connections keep
     /// their identities.
-    pub(super) fn reload(&self, config: &Config) {
+    pub(crate) fn reload(&self, config: &Config) {
         let section = &config.security;
         self.identities.set(&section.realms, &section.superusers);
     }
 
     /// How a role is served to everybody.
-    pub(super) fn public(&self, role: Role) -> Public {
+    pub(crate) fn public(&self, role: Role) -> Public {
         let minimum = self.minimum.of(role).level();
         let mut classes: Vec<Arc<dyn ServerSecurity>> = Vec::new();
         if minimum.is_none() {
@@ -120,7 +120,7 @@ impl Security {
     }
 
     /// How a service is served to everybody that nobody may listen in to.
-    pub(super) fn private(&self) -> Public {
+    pub(crate) fn private(&self) -> Public {
         Public {
             classes: vec![self.rxkad(Level::Crypt)],
             identity: Identity::Anonymous,
@@ -136,7 +136,7 @@ impl Security {
 
     /// How this server proves to another one of the cell that it is one too: by a ticket that it
     /// prints with the newest key. Without keys it does not.
-    pub(super) fn localauth(&self, level: Level) -> Arc<dyn ClientSecurity> {
+    pub(crate) fn localauth(&self, level: Level) -> Arc<dyn ClientSecurity> {
         if self.keys.newest().is_none() {
             return Arc::new(RxNull);
         }
@@ -151,14 +151,14 @@ impl Security {
 
     /// The level at which a volume is sent to another server: that what a packet says of itself
     /// cannot be changed, or more if that is asked of callers here.
-    pub(super) fn forward_level(&self) -> Level {
+    pub(crate) fn forward_level(&self) -> Level {
         let asked = self.minimum.of(Role::Vol).level();
         asked.map_or(Level::Auth, |asked| asked.max(Level::Auth))
     }
 }
 
 /// The files with the cell's keys, as the configuration names them or by default.
-pub(super) fn key_files(config: &Config) -> Vec<PathBuf> {
+pub fn key_files(config: &Config) -> Vec<PathBuf> {
     key_files_beside(config, Path::new(OPENAFS))
 }
 
@@ -177,7 +177,7 @@ fn key_files_beside(config: &Config, openafs: &Path) -> Vec<PathBuf> {
 }
 
 /// Where a server's own keys are, unless the configuration says otherwise.
-pub(super) fn own_keys(config: &Config) -> PathBuf {
+pub fn own_keys(config: &Config) -> PathBuf {
     config.data.0.join(KEY_FILE)
 }
 
@@ -207,7 +207,7 @@ fn begin_keys(path: &Path) -> anyhow::Result<()> {
 }
 
 /// Makes the first key of a cell that has none.
-pub(super) fn first_key(config: &Config) -> anyhow::Result<()> {
+pub fn first_key(config: &Config) -> anyhow::Result<()> {
     let keys = KeyRing::open(key_files(config).into_iter().filter(|path| path.exists()))?;
     if keys.is_empty() && config.security.keys.is_empty() {
         let path = own_keys(config);

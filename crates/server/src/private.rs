@@ -8,32 +8,29 @@ use std::path::Path;
 use rustix::fs::Mode;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior, umask};
 
-use crate::output;
-
 /// Set to leave processes open to debuggers.
 const DEBUG_VARIABLE: &str = "AFAR_DEBUG_PROCESS";
 
 /// Keeps others from this process's memory, which has keys, tokens and what files hold: it leaves no
 /// core, and only root may trace it.
-pub(crate) fn process() {
+///
+/// # Errors
+/// The system's: a crash may leave this process's memory in a core.
+pub fn process() -> io::Result<()> {
     if std::env::var_os(DEBUG_VARIABLE).is_some() {
-        return;
+        return Ok(());
     }
-    if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
-        output::note(&format_args!(
-            "a crash of this process may leave its memory in a core: {error}"
-        ));
-    }
+    Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
 }
 
 /// Has what this process makes from now on be for its user alone.
-pub(crate) fn files() {
+pub fn files() {
     umask(Mode::RWXG | Mode::RWXO);
 }
 
 /// Takes from others what they may do with a directory of ours, and with all that is in it under these
 /// names: what else is there is not ours.
-pub(crate) fn mend(dir: &Path, names: &[&str]) -> io::Result<()> {
+pub fn mend(dir: &Path, names: &[&str]) -> io::Result<()> {
     take(dir, false)?;
     names
         .iter()
@@ -62,7 +59,7 @@ fn take(path: &Path, all: bool) -> io::Result<()> {
 }
 
 /// Makes a directory that everybody may enter, and those above it.
-pub(crate) fn public_dir(path: &Path) -> io::Result<()> {
+pub fn public_dir(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
     }
@@ -76,7 +73,7 @@ pub(crate) fn public_dir(path: &Path) -> io::Result<()> {
 }
 
 /// Writes a file that everybody may read.
-pub(crate) fn write_public(path: &Path, text: &str) -> io::Result<()> {
+pub fn write_public(path: &Path, text: &str) -> io::Result<()> {
     fs::write(path, text)?;
     fs::set_permissions(path, Permissions::from_mode(0o644))
 }

@@ -11,39 +11,44 @@ use super::Role;
 /// Who callers can be, and how they prove it.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct SecuritySection {
+pub struct SecuritySection {
     /// Files of keys; none: where a server's own key lies.
-    pub(crate) keys: Vec<PathBuf>,
+    pub keys: Vec<PathBuf>,
     /// Realms whose users are users of the cell, besides the one of its name.
-    pub(crate) realms: Vec<String>,
+    pub realms: Vec<String>,
     /// Users who may administer servers.
-    pub(crate) superusers: Vec<String>,
+    pub superusers: Vec<String>,
     /// A file with more of them.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) userlist: Option<PathBuf>,
+    pub userlist: Option<PathBuf>,
     /// Whether names of users may have dots.
-    pub(crate) allow_dotted_principals: bool,
+    pub allow_dotted_principals: bool,
     /// Whether tickets of single DES are taken.
-    pub(crate) danger_allow_des: bool,
+    pub danger_allow_des: bool,
     /// The least that callers must do, by role.
-    pub(crate) minimum: Minimum,
+    pub minimum: Minimum,
 }
 
 /// The least that callers must do, by role.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Minimum {
-    pub(crate) file: Floor,
-    pub(crate) vol: Floor,
-    pub(crate) vl: Floor,
-    pub(crate) pt: Floor,
-    pub(crate) bos: Floor,
+pub struct Minimum {
+    /// The file server.
+    pub file: Floor,
+    /// The volume server.
+    pub vol: Floor,
+    /// The volume location server.
+    pub vl: Floor,
+    /// The protection server.
+    pub pt: Floor,
+    /// The overseer's status.
+    pub bos: Floor,
 }
 
 /// The least that callers of a role must do.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Floor {
+pub enum Floor {
     /// Nothing: they may stay anonymous.
     #[default]
     None,
@@ -57,7 +62,7 @@ pub(crate) enum Floor {
 
 impl Floor {
     /// The level of rxkad; `None` if callers may do without.
-    pub(crate) const fn level(self) -> Option<Level> {
+    pub const fn level(self) -> Option<Level> {
         match self {
             Self::None => None,
             Self::Clear => Some(Level::Clear),
@@ -69,7 +74,7 @@ impl Floor {
 
 impl Minimum {
     /// Of a role.
-    pub(crate) const fn of(&self, role: Role) -> Floor {
+    pub const fn of(&self, role: Role) -> Floor {
         match role {
             Role::File => self.file,
             Role::Vol => self.vol,
@@ -82,7 +87,7 @@ impl Minimum {
 
 impl SecuritySection {
     /// Whether what is written makes sense.
-    pub(super) fn check(&self) -> anyhow::Result<()> {
+    pub fn check(&self) -> anyhow::Result<()> {
         let single = |text: &String| !text.is_empty() && !text.contains(char::is_whitespace);
         for realm in &self.realms {
             ensure!(

@@ -20,7 +20,7 @@ const BY_PLACE: u32 = 1 | 2;
 
 /// Asks the location servers, until one answers, which volumes lie on partitions that are not served, and
 /// logs it.
-pub(super) async fn tell(
+pub(crate) async fn tell(
     servers: impl Fn() -> Vec<vl::Client>,
     address: Ipv4Addr,
     refused: Vec<PartitionId>,

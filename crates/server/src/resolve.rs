@@ -11,7 +11,7 @@ use tokio::net::lookup_host;
 ///
 /// # Errors
 /// Those of looking the name up.
-pub(crate) async fn addresses(server: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+pub async fn addresses(server: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     let target = if server.contains(':') {
         server.to_owned()
     } else {
@@ -25,11 +25,7 @@ pub(crate) async fn addresses(server: &str, port: u16) -> io::Result<Vec<SocketA
 ///
 /// # Errors
 /// Names the option, and what it takes.
-pub(crate) async fn of_option(
-    option: &str,
-    server: &str,
-    port: u16,
-) -> anyhow::Result<Vec<SocketAddr>> {
+pub async fn of_option(option: &str, server: &str, port: u16) -> anyhow::Result<Vec<SocketAddr>> {
     let wrong = || format!("{option} {server}: give a host's name or address, or HOST:PORT");
     let found = addresses(server, port).await.with_context(wrong)?;
     ensure!(!found.is_empty(), "{}: it has no IPv4 address", wrong());

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,20 +26,20 @@ use anyhow::ensure;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-use super::config::{self, Config, Role};
-use super::found::found;
-use super::identity;
-use super::login::Login;
-use super::missing;
-use super::overseer::Overseer;
-use super::partitions::{self, Partitions};
-use super::peers::Peers;
-use super::security::Security;
-use super::sockets::{Opener, RunDir, Sockets, addresses, own_addresses};
-use super::userlist;
-use super::whereabouts::Whereabouts;
+use crate::config::{self, Config, Role};
+use crate::found::found;
+use crate::identity;
 use crate::local_cell;
-use crate::{output, private};
+use crate::login::Login;
+use crate::missing;
+use crate::overseer::Overseer;
+use crate::partitions::{self, Partitions};
+use crate::peers::Peers;
+use crate::private;
+use crate::security::Security;
+use crate::sockets::{Opener, RunDir, Sockets, addresses, own_addresses};
+use crate::userlist;
+use crate::whereabouts::Whereabouts;
 
 /// Where hosts and promises are kept between a stop and the next start.
 const CALLBACKS: &str = "callbacks";
@@ -58,7 +57,7 @@ const DATA: [&str; 7] = [
 const STOP_LIMIT: Duration = Duration::from_secs(10);
 
 /// A server's roles, running.
-pub(super) struct Process {
+pub struct Process {
     cell: CellName,
     config: Config,
     run: RunDir,
@@ -93,7 +92,7 @@ struct Files {
 
 impl Process {
     /// Starts what the configuration says. When this returns the roles answer.
-    pub(super) async fn start(config: Config) -> anyhow::Result<Self> {
+    pub async fn start(config: Config) -> anyhow::Result<Self> {
         let cell = config.cell()?;
         if config.insecure_noauth {
             tracing::warn!(
@@ -166,22 +165,24 @@ impl Process {
     }
 
     /// The address a client on this machine would use.
-    pub(super) fn listen(&self) -> IpAddr {
+    #[must_use]
+    pub fn listen(&self) -> IpAddr {
         listen(&self.config, &self.addresses)
     }
 
     /// The identities of callers.
-    pub(super) fn security(&self) -> &Security {
+    pub(crate) fn security(&self) -> &Security {
         &self.security
     }
 
     /// Returns when an administrator wants the server to start again.
-    pub(super) async fn restart(&self) {
+    pub async fn restart(&self) {
         self.restart.notified().await;
     }
 
     /// The line by which other machines are told of the cell, if there is a login service.
-    pub(super) fn login_line(&self) -> Option<CellUri> {
+    #[must_use]
+    pub fn login_line(&self) -> Option<CellUri> {
         let (address, fingerprint) = afar_login::client::local(&self.run.path)?;
         match address.ip() {
             IpAddr::V4(ip) => {
@@ -193,7 +194,7 @@ impl Process {
     }
 
     /// Finishes running calls, writes down who has which promises, and closes everything.
-    pub(super) async fn stop(mut self) -> anyhow::Result<()> {
+    pub async fn stop(mut self) -> anyhow::Result<()> {
         tracing::info!("stopping");
         self.background.shutdown().await;
         let mut closing = JoinSet::new();
@@ -490,7 +491,7 @@ fn client_endpoint(config: &Config) -> anyhow::Result<Endpoint> {
 }
 
 /// The address a client on this machine would use.
-pub(super) fn listen(config: &Config, addresses: &[Ipv4Addr]) -> IpAddr {
+pub(crate) fn listen(config: &Config, addresses: &[Ipv4Addr]) -> IpAddr {
     match config.listen.0 {
         address if !address.is_unspecified() => address,
         _ => addresses.first().map_or(Ipv4Addr::LOCALHOST, |a| *a).into(),
@@ -499,7 +500,7 @@ pub(super) fn listen(config: &Config, addresses: &[Ipv4Addr]) -> IpAddr {
 
 impl Process {
     /// Makes the root volumes of a cell that has none.
-    pub(super) async fn found_cell(&self) -> anyhow::Result<()> {
+    pub async fn found_cell(&self) -> anyhow::Result<()> {
         if !self.refused.is_empty() {
             // It has them, where they cannot be seen now.
             return Ok(());
@@ -514,8 +515,20 @@ impl Process {
     }
 }
 
+/// What a database went back to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Restored {
+    /// Its directory. The damaged files are beside it, with names that end in `.damaged`.
+    pub dir: PathBuf,
+    /// How long ago the copy was made.
+    pub age: Duration,
+}
+
 /// Goes back to the copy of a service's database.
-pub(super) fn restore(config: &Config, service: &str) -> anyhow::Result<ExitCode> {
+///
+/// # Errors
+/// The server runs, or there is no copy that can be used.
+pub fn restore(config: &Config, service: &str) -> anyhow::Result<Restored> {
     let run = match &config.run {
         Some(run) => run.clone(),
         None => local_cell::run_dir(&config.cell()?)?,
@@ -529,10 +542,5 @@ pub(super) fn restore(config: &Config, service: &str) -> anyhow::Result<ExitCode
     let age = made
         .and_then(|made| made.elapsed().ok())
         .unwrap_or_default();
-    output::note(&format_args!(
-        "{} is as it was {} s ago; the damaged files are beside it, with names that end in .damaged",
-        dir.display(),
-        age.as_secs()
-    ));
-    Ok(ExitCode::SUCCESS)
+    Ok(Restored { dir, age })
 }

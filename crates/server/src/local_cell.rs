@@ -17,14 +17,14 @@ use anyhow::Context;
 use nix::fcntl::{Flock, FlockArg};
 
 /// Names a directory to use instead of the usual ones.
-pub(crate) const BASE_VARIABLE: &str = "AFAR_RUN_DIR";
+pub const BASE_VARIABLE: &str = "AFAR_RUN_DIR";
 /// UDP port of volume location servers.
 const VL_PORT: u16 = 7003;
 /// The file in a cell's directory that says where its servers listen.
-pub(crate) const CELLSERVDB: &str = "CellServDB";
+pub const CELLSERVDB: &str = "CellServDB";
 
 /// The file in a cell's directory that its server holds a lock on.
-pub(crate) const LOCK: &str = "lock";
+pub const LOCK: &str = "lock";
 /// The others that a server makes there, besides sockets.
 const FILES: [&str; 3] = [CELLSERVDB, SERVER, "login"];
 /// How long after its server ended a directory is still looked at: it may be starting again.
@@ -36,27 +36,27 @@ const SERVER: &str = "server";
 
 /// A cell with a server on this machine.
 #[derive(Debug, Clone)]
-pub(crate) struct LocalCell {
+pub struct LocalCell {
     /// Its name and the addresses of its location servers.
-    pub(crate) entry: CellEntry,
+    pub entry: CellEntry,
     /// The directory of its sockets.
-    pub(crate) run: PathBuf,
+    pub run: PathBuf,
     /// What its server on this machine says of itself.
-    pub(crate) server: LocalServer,
+    pub server: LocalServer,
 }
 
 /// What a server on this machine says of itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct LocalServer {
+pub struct LocalServer {
     /// Where it is reached; none if it is of a version that does not say so.
-    pub(crate) addresses: Vec<IpAddr>,
+    pub addresses: Vec<IpAddr>,
     /// The files of its cell's keys.
-    pub(crate) keys: Vec<PathBuf>,
+    pub keys: Vec<PathBuf>,
 }
 
 impl LocalServer {
     /// What the server in this directory says.
-    pub(crate) fn read(run: &Path) -> Self {
+    pub fn read(run: &Path) -> Self {
         let text = std::fs::read_to_string(run.join(SERVER)).unwrap_or_default();
         let mut server = Self::default();
         for line in text.lines() {
@@ -70,7 +70,7 @@ impl LocalServer {
     }
 
     /// The address by which others know this server, if this one means only the machine that uses it.
-    pub(crate) fn known_as(&self, address: Ipv4Addr) -> Option<Ipv4Addr> {
+    pub fn known_as(&self, address: Ipv4Addr) -> Option<Ipv4Addr> {
         let own = address == Ipv4Addr::LOCALHOST || self.addresses.contains(&address.into());
         let told = self.addresses.iter().find_map(|known| match known {
             IpAddr::V4(known) => Some(*known),
@@ -80,7 +80,7 @@ impl LocalServer {
     }
 
     /// Says it in this directory.
-    pub(crate) fn write(&self, run: &Path) -> io::Result<()> {
+    pub fn write(&self, run: &Path) -> io::Result<()> {
         let addresses = self
             .addresses
             .iter()
@@ -97,7 +97,7 @@ impl LocalServer {
 }
 
 /// Where cells keep their directories; a new one goes to the first.
-pub(crate) fn bases() -> Vec<PathBuf> {
+pub fn bases() -> Vec<PathBuf> {
     if let Some(base) = std::env::var_os(BASE_VARIABLE) {
         return vec![base.into()];
     }
@@ -111,14 +111,14 @@ pub(crate) fn bases() -> Vec<PathBuf> {
 }
 
 /// The directory for a cell's sockets.
-pub(crate) fn run_dir(cell: &CellName) -> anyhow::Result<PathBuf> {
+pub fn run_dir(cell: &CellName) -> anyhow::Result<PathBuf> {
     let base = bases().into_iter().next();
     let base = base.context("there is no place for sockets; set AFAR_RUN_DIR to a directory")?;
     Ok(base.join(cell.to_string()))
 }
 
 /// The cells with a server on this machine, whether or not we may administer them.
-pub(crate) fn all() -> Vec<LocalCell> {
+pub fn all() -> Vec<LocalCell> {
     let mut cells = Vec::new();
     for base in bases() {
         let Ok(entries) = std::fs::read_dir(&base) else {
@@ -171,7 +171,7 @@ fn remove(run: &Path) -> io::Result<()> {
 ///
 /// # Errors
 /// The system's.
-pub(crate) fn clear(run: &Path) -> io::Result<()> {
+pub fn clear(run: &Path) -> io::Result<()> {
     for entry in std::fs::read_dir(run)? {
         let path = entry?.path();
         let is_socket = path.extension().is_some_and(|end| end == "sock");
@@ -190,7 +190,7 @@ pub(crate) fn clear(run: &Path) -> io::Result<()> {
 }
 
 /// The local cell of this name; without a name, the only one there is.
-pub(crate) fn find(cell: Option<&CellName>) -> Option<LocalCell> {
+pub fn find(cell: Option<&CellName>) -> Option<LocalCell> {
     let mut cells = all();
     match cell {
         Some(name) => cells.into_iter().find(|cell| cell.entry.name == *name),
@@ -201,18 +201,18 @@ pub(crate) fn find(cell: Option<&CellName>) -> Option<LocalCell> {
 
 impl LocalCell {
     /// Whether a server for this port is there, and we may administer it.
-    pub(crate) fn is_served(&self, port: u16) -> bool {
+    pub fn is_served(&self, port: u16) -> bool {
         Local::is_served(&self.run, port)
     }
 
     /// Whether a socket of this server is what this address stands for, and we may use it.
-    pub(crate) fn serves(&self, address: SocketAddr) -> bool {
+    pub fn serves(&self, address: SocketAddr) -> bool {
         let server = &self.server.addresses;
         (server.is_empty() || server.contains(&address.ip())) && self.is_served(address.port())
     }
 
     /// An endpoint that reaches the servers of this machine as their administrator.
-    pub(crate) fn endpoint(&self, config: Config) -> anyhow::Result<Endpoint> {
+    pub fn endpoint(&self, config: Config) -> anyhow::Result<Endpoint> {
         endpoint(&self.run, config).with_context(|| {
             format!(
                 "cannot reach the servers of {} through {}",
@@ -224,7 +224,7 @@ impl LocalCell {
 }
 
 /// An endpoint that reaches the servers whose sockets are in `run` as their administrator.
-pub(crate) fn endpoint(run: &Path, config: Config) -> io::Result<Endpoint> {
+pub fn endpoint(run: &Path, config: Config) -> io::Result<Endpoint> {
     let addresses = LocalServer::read(run).addresses;
     let socket = Local::client(run)?;
     let socket = match addresses.is_empty() {

@@ -1,7 +1,6 @@
 //! The login service of a server with users and groups, and the service by which passwords and SSH
 //! keys are set.
 
-use std::io::{self, IsTerminal};
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
@@ -11,46 +10,34 @@ use afar_dbserver::pr::ProtectionServer;
 use afar_dbserver::users::UserServer;
 use afar_login::client::announce;
 use afar_login::server::{Certificate, LoginConfig, LoginServer};
-use afar_login::uri::CellUri;
 use afar_net::Service;
 use afar_rpc::users;
 use afar_types::CellName;
 use anyhow::Context;
-use qrcode::QrCode;
-use qrcode::render::unicode::Dense1x2;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
-use super::config::Config;
-use super::security::Security;
-use super::sockets::Sockets;
+use crate::config::Config;
+use crate::security::Security;
+use crate::sockets::Sockets;
 
 /// The server's own certificate and key, in its data directory.
 const CERTIFICATE: &str = "login.pem";
 
-/// The line by which other machines are told of the cell as a picture, for a telephone's camera; on a
-/// terminal, unless only this machine gets there.
-pub(super) fn picture(line: &CellUri) -> Option<String> {
-    let here = line.host().parse::<IpAddr>();
-    let picture = io::stderr().is_terminal() && !here.is_ok_and(|host| host.is_loopback());
-    let code = QrCode::new(line.to_string()).ok().filter(|_| picture)?;
-    Some(code.render::<Dense1x2>().build())
-}
-
 /// What the services need.
-pub(super) struct Login<'a> {
-    pub(super) cell: &'a CellName,
-    pub(super) config: &'a Config,
-    pub(super) security: &'a Security,
+pub(crate) struct Login<'a> {
+    pub(crate) cell: &'a CellName,
+    pub(crate) config: &'a Config,
+    pub(crate) security: &'a Security,
     /// The address a client on this machine would use.
-    pub(super) listen: IpAddr,
+    pub(crate) listen: IpAddr,
     /// The directory of sockets.
-    pub(super) run: &'a Path,
+    pub(crate) run: &'a Path,
 }
 
 impl Login<'_> {
     /// Serves both; the login service in `background`, if it is wanted and there is a key.
-    pub(super) async fn serve(
+    pub(crate) async fn serve(
         &self,
         protection: Arc<ProtectionServer>,
         sockets: &Sockets,

@@ -3,25 +3,24 @@
 
 use afar_dbserver::pr::ProtectionConfig;
 use afar_dbserver::vl::LocationConfig;
-use afar_types::PtsId;
+use afar_types::{PrAccess, PtsId};
 use serde::{Deserialize, Serialize};
 
 use super::within;
-use crate::pts;
 
 /// Volume locations.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct LocationSection {
+pub struct LocationSection {
     /// Hosts of a cell that has others.
-    pub(crate) servers: Vec<String>,
+    pub servers: Vec<String>,
     /// Whether only administrators may list volumes.
-    pub(crate) restricted_query: bool,
+    pub restricted_query: bool,
 }
 
 impl LocationSection {
     /// What the location server is told.
-    pub(crate) fn serving(&self) -> LocationConfig {
+    pub fn serving(&self) -> LocationConfig {
         let mut config = LocationConfig::default();
         config.restricted_query = self.restricted_query;
         config
@@ -34,19 +33,19 @@ const FIRST_USER: PtsId = PtsId(1000);
 /// Users and groups.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct ProtectionSection {
+pub struct ProtectionSection {
     /// Hosts of a cell that has others.
-    pub(crate) servers: Vec<String>,
+    pub servers: Vec<String>,
     /// Whether only administrators may change anything.
-    pub(crate) restricted: bool,
+    pub restricted: bool,
     /// Whether anonymous callers may look up names only.
-    pub(crate) restrict_anonymous: bool,
+    pub restrict_anonymous: bool,
     /// Levels of groups in groups that count.
-    pub(crate) group_depth: GroupDepth,
+    pub group_depth: GroupDepth,
     /// Default rights to see and change a user.
-    pub(crate) user_access: UserAccess,
+    pub user_access: UserAccess,
     /// The same of a group.
-    pub(crate) group_access: GroupAccess,
+    pub group_access: GroupAccess,
 }
 
 with_default! {
@@ -64,9 +63,9 @@ with_default! {
 
 impl ProtectionSection {
     /// What the protection server is told.
-    pub(crate) fn serving(&self, local_realms: Vec<String>) -> anyhow::Result<ProtectionConfig> {
+    pub fn serving(&self, local_realms: Vec<String>) -> anyhow::Result<ProtectionConfig> {
         let access = |key: &str, text: &str| {
-            pts::parse_access(text).map_err(|why| anyhow::anyhow!("protection.{key}: {why}"))
+            PrAccess::parse(text).map_err(|why| anyhow::anyhow!("protection.{key}: {why}"))
         };
         Ok(ProtectionConfig {
             local_realms,
@@ -80,7 +79,7 @@ impl ProtectionSection {
     }
 
     /// Whether what is written makes sense.
-    pub(super) fn check(&self) -> anyhow::Result<()> {
+    pub fn check(&self) -> anyhow::Result<()> {
         within("protection.group_depth", self.group_depth.0, 1, 64)?;
         self.serving(Vec::new()).map(|_| ())
     }

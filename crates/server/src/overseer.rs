@@ -11,10 +11,10 @@ use afar_security::keys::KeyInfo;
 use afar_types::{BozoKey, BozoKeyInfo, BozoState, BozoStatus, BozoText, BozoTime, UnixTime};
 use tokio::sync::Notify;
 
-use super::config::Role;
-use super::log::last_lines;
-use super::security::Security;
-use super::userlist;
+use crate::config::Role;
+use crate::log::last_lines;
+use crate::security::Security;
+use crate::userlist;
 
 /// BOZO: there is nothing of that name.
 const BZNOENT: AbortCode = AbortCode(39_425);
@@ -54,7 +54,7 @@ const NO_SALVAGE: &str = "afar has no salvager, and needs none: changes are made
 
 /// The status of a server.
 #[derive(Debug)]
-pub(super) struct Overseer {
+pub(crate) struct Overseer {
     cell: String,
     security: Arc<Security>,
     database_hosts: Vec<String>,
@@ -77,7 +77,7 @@ struct Instance {
 
 impl Overseer {
     /// Of a server with these roles that has just started.
-    pub(super) fn new(
+    pub(crate) fn new(
         cell: String,
         database_hosts: Vec<String>,
         roles: &[Role],
@@ -147,7 +147,7 @@ fn name(name: &BozoText) -> io::Result<String> {
 }
 
 /// The code for what became of a list of users.
-pub(super) fn code(error: &io::Error) -> AbortCode {
+pub(crate) fn code(error: &io::Error) -> AbortCode {
     match error.kind() {
         io::ErrorKind::NotFound => ENOENT,
         io::ErrorKind::AlreadyExists => EEXIST,

@@ -10,22 +10,22 @@ use super::{Listen, within};
 /// The service for logins.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct LoginSection {
+pub struct LoginSection {
     /// Whether it is there; by default, if this server has users and groups, and there is a key.
-    pub(crate) enabled: Enabled,
+    pub enabled: Enabled,
     /// The address to listen on, if it is another one than the servers'.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) listen: Option<Listen>,
+    pub listen: Option<Listen>,
     /// The TCP port.
-    pub(crate) port: Port,
+    pub port: Port,
     /// A certificate in PEM, with its chain.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) certificate: Option<PathBuf>,
+    pub certificate: Option<PathBuf>,
     /// Its private key in PEM.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) certificate_key: Option<PathBuf>,
+    pub certificate_key: Option<PathBuf>,
     /// Minutes that tokens hold.
-    pub(crate) lifetime_minutes: Minutes,
+    pub lifetime_minutes: Minutes,
 }
 
 with_default! {
@@ -43,7 +43,7 @@ with_default! {
 
 impl LoginSection {
     /// Whether what is written makes sense.
-    pub(super) fn check(&self) -> anyhow::Result<()> {
+    pub fn check(&self) -> anyhow::Result<()> {
         within("login.lifetime_minutes", self.lifetime_minutes.0, 5, 43_200)?;
         ensure!(self.port.0 != 0, "login.port is 0; leave it away for 7002");
         ensure!(

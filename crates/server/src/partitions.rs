@@ -15,26 +15,26 @@ use afar_store::Partition;
 use afar_types::PartitionId;
 use anyhow::{Context, bail};
 
-use super::config::{self, Config};
+use crate::config::{self, Config};
 use crate::private;
 
 /// The note in the data directory: a line for each partition, its name and its directory.
-pub(super) const NOTE: &str = "partitions";
+pub(crate) const NOTE: &str = "partitions";
 /// What is in a partition's directory.
 const CONTENT: [&str; 4] = ["format", "lock", "meta", "seg"];
 /// What a new file system has in it.
 const LOST_AND_FOUND: &str = "lost+found";
 
 /// What became of the partitions of a configuration.
-pub(super) struct Partitions {
+pub(crate) struct Partitions {
     /// Those that are served.
-    pub(super) open: Vec<(PartitionId, Arc<Partition>)>,
+    pub(crate) open: Vec<(PartitionId, Arc<Partition>)>,
     /// Those that are not, and why.
-    pub(super) refused: Vec<(PartitionId, anyhow::Error)>,
+    pub(crate) refused: Vec<(PartitionId, anyhow::Error)>,
 }
 
 /// Opens the partitions that can be served, and makes those that are new.
-pub(super) fn open(config: &Config) -> anyhow::Result<Partitions> {
+pub(crate) fn open(config: &Config) -> anyhow::Result<Partitions> {
     let mut note = Note::read(&config.data.0);
     let (mut open, mut refused) = (Vec::new(), Vec::new());
     for (id, partition) in config.partitions()? {

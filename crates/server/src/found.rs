@@ -19,7 +19,7 @@ use anyhow::Context;
 const MOUNT_POINT: u16 = 0o644;
 
 /// Makes `root.afs` and `root.cell` where the cell has none.
-pub(super) async fn found(
+pub(crate) async fn found(
     cell: &CellName,
     volumes: &Arc<Volumes>,
     location: &vl::Client,

@@ -9,13 +9,13 @@ use afar_rpc::{pr, vl, vote};
 use afar_security::Level;
 use anyhow::Context;
 
-use super::config::Role;
-use super::security::Security;
+use crate::config::Role;
 use crate::resolve;
+use crate::security::Security;
 
 /// Servers of one kind, and how they are reached.
 #[derive(Debug, Clone)]
-pub(super) struct Peers {
+pub(crate) struct Peers {
     addresses: Vec<SocketAddr>,
     way: Way,
 }
@@ -30,7 +30,7 @@ enum Way {
 
 impl Peers {
     /// The one in this process, which is known by this address.
-    pub(super) fn here(address: SocketAddr, home: &Endpoint) -> Self {
+    pub(crate) fn here(address: SocketAddr, home: &Endpoint) -> Self {
         Self {
             addresses: vec![address],
             way: Way::Home(home.clone()),
@@ -38,7 +38,7 @@ impl Peers {
     }
 
     /// Those that the configuration names.
-    pub(super) async fn elsewhere(
+    pub(crate) async fn elsewhere(
         role: Role,
         servers: &[String],
         endpoint: &Endpoint,
@@ -58,7 +58,7 @@ impl Peers {
     }
 
     /// Their addresses.
-    pub(super) fn addresses(&self) -> &[SocketAddr] {
+    pub(crate) fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
@@ -73,7 +73,7 @@ impl Peers {
     }
 
     /// New connections to all of them, as location servers.
-    pub(super) fn location(&self) -> Vec<vl::Client> {
+    pub(crate) fn location(&self) -> Vec<vl::Client> {
         let addresses = self.addresses.iter();
         addresses
             .map(|&address| vl::Client::new(self.connect(address, vl::SERVICE)))
@@ -81,7 +81,7 @@ impl Peers {
     }
 
     /// Ways to connect to each of them, as protection servers.
-    pub(super) fn protection(&self) -> Vec<Connect> {
+    pub(crate) fn protection(&self) -> Vec<Connect> {
         let addresses = self.addresses.iter();
         addresses
             .map(|&address| {

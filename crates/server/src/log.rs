@@ -10,8 +10,6 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, Registry, fmt, reload};
 
-use crate::output;
-
 /// Bytes of the log that are kept for `bos getlog`.
 const KEPT: usize = 256 << 10;
 
@@ -19,7 +17,7 @@ static FILTER: OnceLock<reload::Handle<EnvFilter, Registry>> = OnceLock::new();
 static LINES: Mutex<VecDeque<u8>> = Mutex::new(VecDeque::new());
 
 /// Begins the log, with this filter.
-pub(crate) fn start_log(filter: &str) -> anyhow::Result<()> {
+pub fn start_log(filter: &str) -> anyhow::Result<()> {
     let (filter, handle) = reload::Layer::new(understood(filter)?);
     let lines = fmt::layer()
         .with_writer(io::stderr)
@@ -36,15 +34,16 @@ pub(crate) fn start_log(filter: &str) -> anyhow::Result<()> {
         .with(kept)
         .try_init();
     if let Err(error) = started {
-        output::note(&format_args!("logging is set up already: {error}"));
-    } else if FILTER.set(handle).is_err() {
+        bail!("logging is set up already: {error}");
+    }
+    if FILTER.set(handle).is_err() {
         bail!("logging was set up twice");
     }
     Ok(())
 }
 
 /// Changes what is logged from now on.
-pub(super) fn set_log(filter: &str) -> anyhow::Result<()> {
+pub(crate) fn set_log(filter: &str) -> anyhow::Result<()> {
     let filter = understood(filter)?;
     let handle = FILTER.get().context("this process has no log")?;
     Ok(handle.reload(filter)?)
@@ -56,7 +55,7 @@ fn understood(filter: &str) -> anyhow::Result<EnvFilter> {
 }
 
 /// The last lines of the log, without NULs.
-pub(super) fn last_lines() -> Vec<u8> {
+pub(crate) fn last_lines() -> Vec<u8> {
     LINES.lock().iter().copied().collect()
 }
 

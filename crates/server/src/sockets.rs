@@ -14,8 +14,8 @@ use listenfd::ListenFd;
 use nix::fcntl::{Flock, FlockArg};
 use nix::ifaddrs::getifaddrs;
 
-use super::config::{Config, Role};
-use super::security::Public;
+use crate::config::{Config, Role};
+use crate::security::Public;
 use crate::{local_cell, private};
 
 /// What a connection of a client takes at most, with what is remembered of the path to it.
@@ -24,11 +24,11 @@ const BYTES_PER_CONNECTION: u64 = 4 << 10;
 const CONNECTIONS_LEAST: usize = 4096;
 
 /// Where one role is served.
-pub(super) struct Sockets {
+pub(crate) struct Sockets {
     /// For everybody.
-    pub(super) public: Endpoint,
+    pub(crate) public: Endpoint,
     /// For who may enter the directory of sockets.
-    pub(super) local: Endpoint,
+    pub(crate) local: Endpoint,
     /// How long a client may leave a call alone.
     idle_limit: Duration,
 }
@@ -36,7 +36,7 @@ pub(super) struct Sockets {
 impl Sockets {
     /// Serves a service at both. `handler` makes what serves an endpoint, where somebody that proves
     /// nothing is this one.
-    pub(super) fn serve<H: Handler>(
+    pub(crate) fn serve<H: Handler>(
         &self,
         mut service: Service,
         public: Public,
@@ -54,7 +54,7 @@ impl Sockets {
 }
 
 /// Opens sockets.
-pub(super) struct Opener<'c> {
+pub(crate) struct Opener<'c> {
     config: &'c Config,
     run: &'c Path,
     /// Sockets a service manager has opened for us, by port.
@@ -63,7 +63,7 @@ pub(super) struct Opener<'c> {
 
 impl<'c> Opener<'c> {
     /// Takes what the service manager has opened.
-    pub(super) fn new(config: &'c Config, run: &'c Path) -> anyhow::Result<Self> {
+    pub(crate) fn new(config: &'c Config, run: &'c Path) -> anyhow::Result<Self> {
         let mut given = HashMap::new();
         let mut handed = ListenFd::from_env();
         for index in 0..handed.len() {
@@ -79,7 +79,7 @@ impl<'c> Opener<'c> {
     }
 
     /// The sockets of a role.
-    pub(super) fn open(&mut self, role: Role) -> anyhow::Result<Sockets> {
+    pub(crate) fn open(&mut self, role: Role) -> anyhow::Result<Sockets> {
         let mut net = afar_net::Config::default();
         net.receive_buffer = self.config.net.receive_buffer.0 as usize;
         net.send_buffer = self.config.net.send_buffer.0 as usize;
@@ -113,10 +113,10 @@ impl<'c> Opener<'c> {
 }
 
 /// The directory of the Unix sockets, ours alone while this is kept.
-pub(super) struct RunDir {
-    pub(super) path: PathBuf,
+pub(crate) struct RunDir {
+    pub(crate) path: PathBuf,
     /// Whether it says where a server is; else it goes when this does.
-    pub(super) is_told: bool,
+    pub(crate) is_told: bool,
     _lock: Flock<File>,
 }
 
@@ -127,7 +127,7 @@ const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
 impl RunDir {
     /// Makes the directory, and sees that no other server uses it.
-    pub(super) fn take(path: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn take(path: &Path) -> anyhow::Result<Self> {
         let context = || format!("cannot use {} for sockets", path.display());
         let mut tries = 0;
         let lock = loop {
@@ -180,7 +180,7 @@ fn lock(path: &Path) -> io::Result<Option<Flock<File>>> {
 }
 
 /// The addresses at which this server, and no other one, is reached.
-pub(super) fn own_addresses(config: &Config, told: &[Ipv4Addr]) -> Vec<IpAddr> {
+pub(crate) fn own_addresses(config: &Config, told: &[Ipv4Addr]) -> Vec<IpAddr> {
     let mut own: Vec<IpAddr> = told.iter().copied().map(IpAddr::V4).collect();
     let mut add = |address: IpAddr| {
         if !own.contains(&address) {
@@ -203,7 +203,7 @@ pub(super) fn own_addresses(config: &Config, told: &[Ipv4Addr]) -> Vec<IpAddr> {
 }
 
 /// The addresses that clients are told.
-pub(super) fn addresses(config: &Config) -> anyhow::Result<Vec<Ipv4Addr>> {
+pub(crate) fn addresses(config: &Config) -> anyhow::Result<Vec<Ipv4Addr>> {
     if !config.addresses.is_empty() {
         return Ok(config.addresses.clone());
     }

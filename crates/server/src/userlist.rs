@@ -4,15 +4,15 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use super::config::Config;
+use crate::config::Config;
 
 /// Its name in the data directory, unless the configuration names another file.
-pub(super) const USERLIST: &str = "UserList";
+pub(crate) const USERLIST: &str = "UserList";
 /// What OpenAFS's overseer keeps of a name.
 const NAME_MAX: usize = 255;
 
 /// The file of a server with this configuration.
-pub(super) fn path(config: &Config) -> PathBuf {
+pub(crate) fn path(config: &Config) -> PathBuf {
     let named = config.security.userlist.clone();
     named.unwrap_or_else(|| config.data.0.join(USERLIST))
 }
@@ -21,7 +21,7 @@ pub(super) fn path(config: &Config) -> PathBuf {
 ///
 /// # Errors
 /// `InvalidInput` if that is no name, `AlreadyExists` if it is there, or what the file system says.
-pub(super) fn add(path: &Path, name: &str) -> io::Result<()> {
+pub(crate) fn add(path: &Path, name: &str) -> io::Result<()> {
     let is_name = !name.is_empty()
         && name.len() <= NAME_MAX
         && !name.starts_with('@')
@@ -45,7 +45,7 @@ pub(super) fn add(path: &Path, name: &str) -> io::Result<()> {
 ///
 /// # Errors
 /// `NotFound` if it is not there, or what the file system says.
-pub(super) fn remove(path: &Path, name: &str) -> io::Result<()> {
+pub(crate) fn remove(path: &Path, name: &str) -> io::Result<()> {
     let text = read(path)?;
     let left = text.lines().filter(|line| *line != name);
     let left: String = left.flat_map(|line| [line, "\n"]).collect();

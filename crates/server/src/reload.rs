@@ -5,15 +5,15 @@
 
 use std::path::PathBuf;
 
-use super::config::Config;
-use super::log::set_log;
-use super::process::Process;
+use crate::config::Config;
+use crate::log::set_log;
+use crate::process::Process;
 
 /// Keys that are taken without a restart.
 const TAKEN: [&str; 3] = ["log", "security.realms", "security.superusers"];
 
 /// A configuration that can be read again.
-pub(super) struct Reload {
+pub struct Reload {
     file: PathBuf,
     /// As it was read last, before a command line changed it.
     read: Config,
@@ -21,7 +21,7 @@ pub(super) struct Reload {
 
 impl Reload {
     /// Of what was read from a file.
-    pub(super) fn of(config: &Config) -> Option<Self> {
+    pub fn of(config: &Config) -> Option<Self> {
         Some(Self {
             file: config.file.clone()?,
             read: config.clone(),
@@ -30,7 +30,7 @@ impl Reload {
 
     /// Reads the file again, takes what can be taken, and logs what became of each key that has changed. A
     /// file with a mistake changes nothing.
-    pub(super) fn run(&mut self, process: &Process) {
+    pub fn run(&mut self, process: &Process) {
         if let Err(error) = self.try_run(process) {
             // What is wrong with TOML is told in several lines.
             let error = format!("{error:#}").lines().collect::<Vec<_>>().join(" ");

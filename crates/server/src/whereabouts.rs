@@ -13,13 +13,13 @@ use afar_net::Routes;
 use afar_types::{AfsUuid, CellName};
 use anyhow::Context;
 
-use super::config::{Config, Role};
-use super::peers::Peers;
-use super::process::listen;
-use super::security;
-use super::sockets::{addresses, own_addresses};
+use crate::config::{Config, Role};
 use crate::local_cell::{self, LocalServer};
+use crate::peers::Peers;
 use crate::private;
+use crate::process::listen;
+use crate::security;
+use crate::sockets::{addresses, own_addresses};
 
 /// Changes come several at a time: a link, its address, its routes.
 const SETTLE: Duration = Duration::from_millis(500);
@@ -27,19 +27,19 @@ const SETTLE: Duration = Duration::from_millis(500);
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
 /// Where a server is, and who is told.
-pub(super) struct Whereabouts {
-    pub(super) cell: CellName,
-    pub(super) config: Config,
+pub(crate) struct Whereabouts {
+    pub(crate) cell: CellName,
+    pub(crate) config: Config,
     /// The directory of its sockets, where clients on this machine look.
-    pub(super) run: PathBuf,
-    pub(super) location: Peers,
+    pub(crate) run: PathBuf,
+    pub(crate) location: Peers,
     /// The file server, if it is one.
-    pub(super) uuid: Option<AfsUuid>,
+    pub(crate) uuid: Option<AfsUuid>,
 }
 
 impl Whereabouts {
     /// Writes where the servers are, for clients on this machine.
-    pub(super) fn write(&self, addresses: &[Ipv4Addr]) -> anyhow::Result<()> {
+    pub(crate) fn write(&self, addresses: &[Ipv4Addr]) -> anyhow::Result<()> {
         let local = LocalServer {
             addresses: own_addresses(&self.config, addresses),
             keys: security::key_files(&self.config),
@@ -58,7 +58,7 @@ impl Whereabouts {
     }
 
     /// Tells of the addresses there are and will be, as long as this is polled.
-    pub(super) async fn follow(self, started: Vec<Ipv4Addr>) {
+    pub(crate) async fn follow(self, started: Vec<Ipv4Addr>) {
         let mut routes = Routes::watch()
             .inspect_err(|error| {
                 tracing::warn!(%error, "changes of this machine's addresses are noticed late");

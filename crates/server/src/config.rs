@@ -11,17 +11,17 @@ use afar_types::{CellName, PartitionId};
 use anyhow::{Context, bail, ensure};
 use serde::{Deserialize, Serialize};
 
-pub(crate) use databases::{LocationSection, ProtectionSection};
-pub(crate) use login::LoginSection;
-pub(crate) use security::{Minimum, SecuritySection};
+pub use databases::{GroupAccess, GroupDepth, LocationSection, ProtectionSection, UserAccess};
+pub use login::{Enabled, LoginSection, Minutes, Port};
+pub use security::{Floor, Minimum, SecuritySection};
 
 /// Where `afar server` looks for its configuration.
-pub(crate) const DEFAULT_PATH: &str = "/etc/afar/afar.toml";
+pub const DEFAULT_PATH: &str = "/etc/afar/afar.toml";
 
 /// What a server does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Role {
+pub enum Role {
     /// The file server (port 7000).
     File,
     /// The volume server (port 7005).
@@ -36,10 +36,10 @@ pub(crate) enum Role {
 
 impl Role {
     /// All of them.
-    pub(crate) const ALL: [Self; 5] = [Self::Vl, Self::Pt, Self::File, Self::Vol, Self::Bos];
+    pub const ALL: [Self; 5] = [Self::Vl, Self::Pt, Self::File, Self::Vol, Self::Bos];
 
     /// The UDP port AFS clients expect it on.
-    pub(crate) const fn port(self) -> u16 {
+    pub const fn port(self) -> u16 {
         match self {
             Self::File => 7000,
             Self::Pt => 7002,
@@ -50,7 +50,7 @@ impl Role {
     }
 
     /// What OpenAFS calls the program.
-    pub(crate) const fn program(self) -> &'static str {
+    pub const fn program(self) -> &'static str {
         match self {
             Self::File => "fileserver",
             Self::Vol => "volserver",
@@ -64,47 +64,47 @@ impl Role {
 /// The configuration file. A key that is missing has its default.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Config {
+pub struct Config {
     /// The cell's name.
-    pub(crate) cell: String,
+    pub cell: String,
     /// What this server does.
-    pub(crate) roles: Roles,
+    pub roles: Roles,
     /// Where databases and what the server remembers lie.
-    pub(crate) data: DataDir,
+    pub data: DataDir,
     /// Where the sockets for local administration lie.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) run: Option<PathBuf>,
+    pub run: Option<PathBuf>,
     /// The address to listen on.
-    pub(crate) listen: Listen,
+    pub listen: Listen,
     /// Addresses clients are told of.
-    pub(crate) addresses: Vec<Ipv4Addr>,
+    pub addresses: Vec<Ipv4Addr>,
     /// Addresses that `rxdebug` tells everything.
-    pub(crate) monitors: Vec<IpAddr>,
+    pub monitors: Vec<IpAddr>,
     /// What is logged.
-    pub(crate) log: LogFilter,
+    pub log: LogFilter,
     /// Whether everybody is an administrator.
-    pub(crate) insecure_noauth: bool,
+    pub insecure_noauth: bool,
     /// Volume locations: here, or at others.
-    pub(crate) location: LocationSection,
+    pub location: LocationSection,
     /// Users and groups: here, or at others.
-    pub(crate) protection: ProtectionSection,
+    pub protection: ProtectionSection,
     /// Where the databases are kept.
-    pub(crate) database: Database,
+    pub database: Database,
     /// The file server.
-    pub(crate) files: Files,
+    pub files: Files,
     /// The volume server.
-    pub(crate) volumes: Volumes,
+    pub volumes: Volumes,
     /// Who callers can be, and how they prove it.
-    pub(crate) security: SecuritySection,
+    pub security: SecuritySection,
     /// The service for logins.
-    pub(crate) login: LoginSection,
+    pub login: LoginSection,
     /// UDP sockets.
-    pub(crate) net: Net,
+    pub net: Net,
     /// Partitions by letter.
-    pub(crate) partition: BTreeMap<String, Partition>,
+    pub partition: BTreeMap<String, Partition>,
     /// The file it was read from.
     #[serde(skip)]
-    pub(crate) file: Option<PathBuf>,
+    pub file: Option<PathBuf>,
 }
 
 macro_rules! with_default {
@@ -112,7 +112,7 @@ macro_rules! with_default {
         $(#[$doc])*
         #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(transparent)]
-        pub(crate) struct $name(pub(crate) $ty);
+        pub struct $name(pub $ty);
 
         impl Default for $name {
             fn default() -> Self {
@@ -170,49 +170,49 @@ with_default! {
 /// Where the databases are kept.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Database {
+pub struct Database {
     /// etcd members; none: this server alone.
-    pub(crate) etcd: Vec<String>,
+    pub etcd: Vec<String>,
 }
 
 /// The file server.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Files {
+pub struct Files {
     /// Calls in progress before others get VBUSY.
-    pub(crate) max_calls: MaxCalls,
+    pub max_calls: MaxCalls,
     /// Promises kept.
-    pub(crate) max_callbacks: MaxCallbacks,
+    pub max_callbacks: MaxCallbacks,
 }
 
 /// The volume server.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Volumes {
+pub struct Volumes {
     /// Seconds a transaction may be idle.
-    pub(crate) idle_seconds: IdleSeconds,
+    pub idle_seconds: IdleSeconds,
     /// Whether only administrators may list volumes.
-    pub(crate) restricted_query: bool,
+    pub restricted_query: bool,
 }
 
 /// UDP sockets.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Net {
+pub struct Net {
     /// Octets.
-    pub(crate) receive_buffer: BufferSize,
+    pub receive_buffer: BufferSize,
     /// Octets.
-    pub(crate) send_buffer: BufferSize,
+    pub send_buffer: BufferSize,
     /// Bytes in memory for what clients cause.
-    pub(crate) memory: Memory,
+    pub memory: Memory,
     /// Seconds a client may leave a call alone.
-    pub(crate) idle_seconds: IdleLimit,
+    pub idle_seconds: IdleLimit,
 }
 
 impl Net {
     /// Bytes of the memory for a role's clients. Files and volumes are most of it; the others' answers
     /// are small.
-    pub(crate) const fn memory_of(&self, role: Role) -> u64 {
+    pub const fn memory_of(&self, role: Role) -> u64 {
         let sixteenths = match role {
             Role::File => 8,
             Role::Vol => 3,
@@ -235,12 +235,12 @@ fn default_memory() -> u64 {
 /// A partition.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Partition {
+pub struct Partition {
     /// Its directory.
-    pub(crate) path: PathBuf,
+    pub path: PathBuf,
     /// `full`, `metadata` or `async`.
     #[serde(default = "full")]
-    pub(crate) durability: String,
+    pub durability: String,
 }
 
 fn full() -> String {
@@ -249,7 +249,7 @@ fn full() -> String {
 
 impl Partition {
     /// In this directory, else as by default.
-    pub(crate) fn new(path: PathBuf) -> Self {
+    pub fn new(path: PathBuf) -> Self {
         Self {
             path,
             durability: full(),
@@ -257,7 +257,7 @@ impl Partition {
     }
 
     /// What the store is to do with it.
-    pub(crate) fn options(&self) -> anyhow::Result<PartitionOptions> {
+    pub fn options(&self) -> anyhow::Result<PartitionOptions> {
         let durability: Durability = self
             .durability
             .parse()
@@ -268,7 +268,7 @@ impl Partition {
 
 impl Config {
     /// Reads a file and checks what it says.
-    pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
+    pub fn read(path: &Path) -> anyhow::Result<Self> {
         let text = std::fs::read_to_string(path).with_context(|| {
             format!(
                 "cannot read the configuration {}; name another with --config, or begin with \
@@ -282,7 +282,7 @@ impl Config {
     }
 
     /// Understands the text of a file and checks what it says.
-    pub(crate) fn parse(text: &str) -> anyhow::Result<Self> {
+    pub fn parse(text: &str) -> anyhow::Result<Self> {
         let config: Self = toml::from_str(text)
             .map_err(|error| anyhow::anyhow!("{}", error.to_string().trim_end()))?;
         config.check()?;
@@ -290,7 +290,7 @@ impl Config {
     }
 
     /// The cell's name.
-    pub(crate) fn cell(&self) -> anyhow::Result<CellName> {
+    pub fn cell(&self) -> anyhow::Result<CellName> {
         ensure!(
             !self.cell.is_empty(),
             "the cell has no name; add a line such as: cell = \"example.org\""
@@ -301,12 +301,12 @@ impl Config {
     }
 
     /// Whether this server does that.
-    pub(crate) fn has(&self, role: Role) -> bool {
+    pub fn has(&self, role: Role) -> bool {
         self.roles.0.contains(&role)
     }
 
     /// Partitions by number.
-    pub(crate) fn partitions(&self) -> anyhow::Result<BTreeMap<PartitionId, &Partition>> {
+    pub fn partitions(&self) -> anyhow::Result<BTreeMap<PartitionId, &Partition>> {
         let mut partitions = BTreeMap::new();
         for (name, partition) in &self.partition {
             let id: PartitionId = name
@@ -320,7 +320,7 @@ impl Config {
     }
 
     /// Whether what is written makes sense together.
-    pub(crate) fn check(&self) -> anyhow::Result<()> {
+    pub fn check(&self) -> anyhow::Result<()> {
         self.cell()?;
         ensure!(
             !self.roles.0.is_empty(),
@@ -390,7 +390,7 @@ impl Config {
 }
 
 /// Refuses a number that is out of range, and names the range.
-pub(crate) fn within<T: PartialOrd + std::fmt::Display>(
+pub fn within<T: PartialOrd + std::fmt::Display>(
     name: &str,
     value: T,
     least: T,

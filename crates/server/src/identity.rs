@@ -9,7 +9,7 @@ use afar_types::AfsUuid;
 use anyhow::Context;
 
 /// The UUID by which location servers and clients know this file server: made at the first start.
-pub(super) fn uuid(data: &Path) -> anyhow::Result<AfsUuid> {
+pub(crate) fn uuid(data: &Path) -> anyhow::Result<AfsUuid> {
     let path = data.join("uuid");
     match fs::read_to_string(&path) {
         Ok(text) => text.trim().parse().with_context(|| {

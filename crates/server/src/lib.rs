@@ -1,0 +1,40 @@
+//! A server of a cell in one process.
+//!
+//! - `config`: what can be configured
+//! - `sockets`, `identity`: where a server listens, who it is
+//! - `security`: keys, who callers are, what they must do at least
+//! - `peers`: the database servers that are asked; `whereabouts`: who is told where this server is
+//! - `login`: tokens for users without a KDC
+//! - `process`: starting and stopping the roles
+//! - `reload`: what is taken from a changed configuration without a restart
+//! - `partitions`, `missing`: what is served of a server's partitions; what is lost for a time
+//! - `log`: what is logged, and its last lines
+//! - `overseer`, `userlist`: what `bos` is told, and may change
+//! - `found`: the root volumes and mount points of a first cell
+//! - `local_cell`: the cells that run on this machine, and how their administrator reaches them
+//! - `private`: what others on this machine must not see
+//! - `resolve`: addresses of servers as users name them
+
+pub mod config;
+mod found;
+mod identity;
+pub mod local_cell;
+mod log;
+mod login;
+mod missing;
+mod overseer;
+mod partitions;
+mod peers;
+pub mod private;
+mod process;
+mod reload;
+pub mod resolve;
+mod security;
+mod sockets;
+mod userlist;
+mod whereabouts;
+
+pub use log::start_log;
+pub use process::{Process, Restored, restore};
+pub use reload::Reload;
+pub use security::{first_key, key_files, own_keys};
