@@ -9,7 +9,7 @@ asleep=${2:-60}
 afar=$root/usr/bin/afar
 cell=home.example
 link=hour$$
-work=$(mktemp -d /tmp/first-hour.XXXXXX)
+work=$(mktemp -d -t first-hour.XXXXXX)
 began=$SECONDS
 
 say() {
@@ -49,23 +49,23 @@ enter() {
         --clear-groups env -i PATH=/usr/bin:/bin:/usr/sbin:/sbin HOME="$home" LC_ALL=C.UTF-8 TERM=dumb "$@"
 }
 server() {
-    enter "$server_pid" 0 /root "$@"
+    enter "$server_pid" 0 /srv "$@"
 }
 laptop() {
-    enter "$laptop_pid" 1000 /home/ann "$@"
+    enter "$laptop_pid" 1000 /srv/ann "$@"
 }
 start_server() {
-    server sh -c "afar up /srv/cell --cell $cell --listen 0.0.0.0 >/root/log 2>&1 & echo \$! >/root/pid"
+    server sh -c "afar up /srv/cell --cell $cell --listen 0.0.0.0 >/srv/log 2>&1 & echo \$! >/srv/pid"
     for _ in $(seq 100); do
         server afar ls "/afs/$cell" >/dev/null 2>&1 && return
         sleep 0.1
     done
-    server cat /root/log
+    server cat /srv/log
     fail "the cell does not start"
 }
 # By what name the laptop finds the server: what a home with changing addresses has in DNS.
 name_server() {
-    enter "$laptop_pid" 0 /root sh -c "echo '127.0.0.1 localhost
+    enter "$laptop_pid" 0 /srv sh -c "echo '127.0.0.1 localhost
 $1 server.home' >/etc/hosts"
 }
 
@@ -75,8 +75,8 @@ laptop_pid=$(machine cli 2)
 address=$(server sh -c "ip -o -4 addr show scope global" | grep -o '[0-9.]*/[0-9]*' | head -1)
 device=$(server sh -c "ip -o -4 addr show scope global" | awk '{ print $2; exit }')
 name_server "${address%/*}"
-enter "$laptop_pid" 0 /root sh -c 'useradd --uid 1000 --create-home ann 2>/dev/null || true; id ann >/dev/null'
-file=/proc/$laptop_pid/root/home/ann/film
+enter "$laptop_pid" 0 /srv sh -c 'useradd --uid 1000 --create-home --home-dir /srv/ann ann 2>/dev/null || true; id ann >/dev/null'
+file=/proc/$laptop_pid/root/srv/ann/film
 head -c 700000000 /dev/urandom >"$file"
 sum=$(sha256sum <"$file")
 began=$SECONDS
@@ -88,12 +88,12 @@ server afar vos create localhost a home.ann -maxquota 0
 server afar fs mkmount --localauth "/afs/$cell/ann" home.ann
 server afar fs setacl --localauth "/afs/$cell/ann" ann all
 say "a user and a home"
-line=$(server grep -o 'afar://[^ ]*' /root/log | head -1 | sed 's/@[^#:]*/@server.home/')
+line=$(server grep -o 'afar://[^ ]*' /srv/log | head -1 | sed 's/@[^#:]*/@server.home/')
 say "the line: $line"
 laptop sh -c "echo 'secret of ann' | afar login '$line' ann --password-stdin"
 laptop mkdir afs
 laptop afar mount afs
-home=/home/ann/afs/$cell/ann
+home=/srv/ann/afs/$cell/ann
 laptop ls "$home" || fail "no home on the laptop"
 say "logged in and mounted"
 copying=$SECONDS
@@ -107,7 +107,7 @@ laptop perl -e '
         seek($_, $at, 0) || die "$!" for $a, $b;
         read($a, my $x, 300_000) == 300_000 && read($b, my $y, 300_000) == 300_000 || die "short at $at";
         $x eq $y || die "different at $at";
-    }' "$home/film" /home/ann/film
+    }' "$home/film" /srv/ann/film
 say "the film watched, with 40 seeks"
 laptop sh -ec "cd $home
     git config --global user.name ann; git config --global user.email ann@$cell
@@ -117,15 +117,15 @@ say "git"
 laptop sh -ec "cd $home/notes
     git annex init -q server; head -c 3000000 /dev/urandom >big; git annex add -q big; git commit -qm big
     git config annex.crippledfilesystem >/dev/null && { echo 'git-annex takes the mount for crippled'; exit 1; }
-    cd /home/ann; git clone -q $home/notes clone; cd clone; git annex init -q laptop
+    cd /srv/ann; git clone -q $home/notes clone; cd clone; git annex init -q laptop
     git annex get -q big; git annex drop -q big; git annex copy -q --from origin big; cmp big $home/notes/big"
 say "git-annex: init, add, clone, get, drop, copy"
 server sh -c 'echo "secret of bob" | afar pts createuser bob --password-stdin'
 laptop afar fs setacl "$home" bob read
-laptop sh -ec "export HOME=/home/ann/bob AFAR_TOKENS=/home/ann/bob/tokens; mkdir -p \$HOME
+laptop sh -ec "export HOME=/srv/ann/bob AFAR_TOKENS=/srv/ann/bob/tokens; mkdir -p \$HOME
     echo 'secret of bob' | afar login '$line' bob --password-stdin; afar ls /afs/$cell/ann | grep -q film"
 say "bob was invited by one command"
-server sh -c 'kill $(cat /root/pid); while kill -0 $(cat /root/pid) 2>/dev/null; do sleep 0.1; done'
+server sh -c 'kill $(cat /srv/pid); while kill -0 $(cat /srv/pid) 2>/dev/null; do sleep 0.1; done'
 server ip addr del "$address" dev "$device"
 server ip addr add "${address%.*}.77/24" dev "$device"
 name_server "${address%.*}.77"
