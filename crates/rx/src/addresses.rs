@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 /// Bytes that an address may be sent for each that came from it, before it has answered.
 pub(crate) const AMPLIFICATION: usize = 3;
 /// How long an address is believed after its last proof. OpenAFS's file server believes for a minute.
+// spec: rx#reach-check, rx-strangers#proofs
 pub(crate) const BELIEVED: Duration = Duration::from_secs(600);
 /// How often a proof is noted for the address, besides for its path.
 pub(crate) const NOTE_EVERY: Duration = Duration::from_secs(30);

@@ -40,6 +40,7 @@ pub struct Config {
     /// to what OpenAFS peers do; tests use it as the old peer.
     pub extension: bool,
     /// Receive window advertised to old peers, 1 to 255 packets.
+    // spec: rx#windows
     pub classic_window: u8,
     /// How often an idle peer of our connections gets a packet that keeps NAT mappings alive, so that
     /// its callbacks reach us; `None` is never. Clients of file servers want 20 s.

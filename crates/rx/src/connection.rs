@@ -17,6 +17,7 @@ use crate::{AbortCode, CallNumber, Cid, Epoch, SecurityIndex, ServiceId};
 /// Channels of a connection, and so calls at a time.
 pub(crate) const CHANNELS: usize = 4;
 /// Serials of late by which a peer proves that it receives. With more of them they could be guessed.
+// spec: rx-strangers#proofs
 const PROOFS: u32 = 4096;
 /// How far serials may jump: far enough that they are not guessed, and near enough that peers, of whom
 /// some compare them as they are, seldom see them begin again.
@@ -256,6 +257,7 @@ impl Connection {
             serial: self.next_serial(),
             packet_type,
             flags,
+            // spec: rx#service-upgrade
             user_status: 0,
             security_index: self.security_index,
             checksum: 0,

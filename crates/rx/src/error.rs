@@ -9,6 +9,7 @@ pub struct AbortCode(pub i32);
 
 impl AbortCode {
     /// Nothing was heard from the peer for the dead time.
+    // spec: rx#aborts
     pub const RX_CALL_DEAD: Self = Self(-1);
     /// No such service or security class on this port.
     pub const RX_INVALID_OPERATION: Self = Self(-2);

@@ -52,6 +52,7 @@ pub struct Service {
     /// Whether a call runs only when its client has proved that it receives, as at OpenAFS's file server. For what
     /// costs much or has the server ask the client; of other services only the reply waits for that, if it is
     /// long.
+    // spec: rx#reach-check
     pub check_reach: bool,
 }
 

@@ -4,10 +4,12 @@ use std::fmt;
 
 /// A service on a port: 1 RXAFS, 4 AFSVol, 52 VL, 73 PR, 147 rxperf, 409 statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+// spec: afs-rpc#services-and-ports
 pub struct ServiceId(pub u16);
 
 /// A security class's number in the packet header: 0 rxnull, 2 rxkad, 4 rxgk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+// spec: security#security-classes
 pub struct SecurityIndex(pub u8);
 
 /// Chosen by the client endpoint when it starts. With bit 31 set the connection may roam.
@@ -17,6 +19,7 @@ pub struct Epoch(pub u32);
 impl Epoch {
     /// Whether packets of this epoch are matched without regard to the sender's address.
     #[must_use]
+    // spec: rx#epochs-and-connection-ids
     pub const fn may_roam(self) -> bool {
         self.0 & 0x8000_0000 != 0
     }

@@ -21,11 +21,13 @@ use crate::types::Key;
 use crate::{CallNumber, Config};
 
 /// Pings are sent this often within the dead time.
+// spec: rx#keepalive
 const PINGS_PER_DEAD_TIME: u32 = 6;
 /// How soon a peer is pinged again whose host says that nobody is there. If it still says so then,
 /// it is believed: hosts limit how often they say it, mostly to once a second.
 const REFUSED_PING: Duration = Duration::from_secs(1);
 /// How often a client is asked to prove that it receives; OpenAFS asks every 2 s.
+// spec: rx#reach-check
 const REACH_EVERY: Duration = Duration::from_millis(250);
 
 /// How long no data of a reply comes before it may be stuck, and how often the peer is pinged then.
@@ -33,6 +35,7 @@ pub(crate) const STUCK: Duration = Duration::from_secs(1);
 /// Packets that a peer has sent meanwhile in vain if it is.
 const STUCK_PACKETS: u32 = 4;
 /// How long a call waits for its client to show that it is there.
+// spec: rx-strangers#before-an-address-has-answered
 const REACH_LIMIT: Duration = Duration::from_secs(15);
 /// For each byte that a call may have queued, so many are in memory: queued with the engine, on the way to
 /// it, in the program's hands, and read ahead.
@@ -187,6 +190,7 @@ impl Call {
         if ack.serial == 0 || !is_later || self.told.first == 0 {
             return false;
         }
+        // spec: rx#what-acknowledgements-may-say
         // Old peers may withdraw soft acknowledgements, and put other things in `previous`.
         let withdrawn = || ack.previous < self.told.highest || self.sender.contradicts(ack);
         ack.first < self.told.first || afar && withdrawn()

@@ -13,15 +13,19 @@ use crate::packet::ack::{Extension, RANGES_MAX, Range, Reason, SoftAcks, WINDOW_
 /// How long an acknowledgement waits for company: afar peers.
 const DELAY: Duration = Duration::from_millis(5);
 /// The same for old peers, well under their own 100 ms.
+// spec: rx#when-acknowledgements-come
 const CLASSIC_DELAY: Duration = Duration::from_millis(20);
 /// The last packet of a reply: the next call on the channel acknowledges it as well.
+// spec: rx#the-end-of-a-reply
 const CLASSIC_LAST_DELAY: Duration = Duration::from_millis(100);
 /// Packets after which an afar peer gets an acknowledgement at once; OpenAFS wants every second.
 const AFAR_ACK_EVERY: u32 = 10;
+// spec: rx#when-acknowledgements-come
 const CLASSIC_ACK_EVERY: u32 = 2;
 /// Octets an afar peer may send between two acknowledgements.
 const AFAR_ACK_BYTES: usize = 256 << 10;
 /// Times an old peer is told again what has come when nothing more comes.
+// spec: rx#when-acknowledgements-come
 const REPEATS: u32 = 3;
 /// A window begins at this size and grows with what the application takes in a round trip.
 const WINDOW_INITIAL: u64 = 4 << 20;
@@ -131,6 +135,7 @@ impl Receiver {
             ready: VecDeque::new(),
             unconsumed: 0,
             waiting: true,
+            // spec: rx#windows
             // A peer sends up to its own initial window before it has heard of ours.
             edge: 1 + classic_window.max(64),
             told: 1 + classic_window.max(64),
@@ -498,6 +503,7 @@ impl Receiver {
         let delay = arrived.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
         Report {
             first: self.next,
+            // spec: rx#what-acknowledgements-may-say
             previous: self.highest,
             serial,
             reason,

@@ -17,6 +17,7 @@ use crate::peer::congestion::{AckedPacket, LostPacket, SentToken};
 use crate::types::Key;
 
 /// Window assumed of a peer that has not told one: what OpenAFS and Linux assume of us.
+// spec: rx#windows
 const INITIAL_WINDOW: u32 = 16;
 /// The reordering window's least size; finer than this, timers and batching look like reordering.
 const REORDER_MIN: Duration = Duration::from_millis(1);
@@ -26,10 +27,13 @@ const REORDER_SCALE_MAX: u32 = 8;
 const AFAR_RTO_MIN: Duration = Duration::from_millis(10);
 /// Packets that an old peer may leave without an acknowledgement for a while: it sends one for every
 /// second or third.
+// spec: rx#when-acknowledgements-come
 const CLASSIC_UNASKED: usize = 3;
 /// Retransmission timeout's least value towards old peers, as OpenAFS and Linux have it.
+// spec: rx#retransmission
 const CLASSIC_RTO_MIN: Duration = Duration::from_millis(200);
 /// What OpenAFS adds for the last packet of a direction, whose acknowledgement it delays.
+// spec: rx#retransmission
 const CLASSIC_LAST_ALLOWANCE: Duration = Duration::from_millis(400);
 /// Longest time between two tries, on paths with shorter round trips. TCP waits for up to a minute; but a call
 /// is dead after some seconds, and somebody waits for it: of a thousand calls through a flood that
@@ -583,6 +587,7 @@ impl Sender {
         connection: Key,
         path: &mut Path,
     ) -> Result<Effect, Refused> {
+        // spec: rx#what-acknowledgements-may-say
         if ack.first.saturating_add(u32::from(ack.soft.len())) > self.next {
             return Err(Refused::Impossible);
         }
@@ -613,6 +618,7 @@ impl Sender {
                 reneged |= self.take_back(sequence);
             }
         }
+        // spec: rx#hard-and-soft-acknowledgements
         if newest && !path.afar && ack.soft.len() < u8::MAX {
             // What an old peer does not speak of it does not have.
             let end = ack.first + u32::from(ack.soft.len());
@@ -630,6 +636,7 @@ impl Sender {
             }
             path.on_ecn_report(now, extension, round.newest_sent.unwrap_or(now));
         } else if let (Some(window), true) = (ack.trailer.window, newest) {
+            // spec: rx#windows
             self.window = window.clamp(1, 255);
         }
         let sampled = self.sample_rtt(now, held, path, &round) || pinged;

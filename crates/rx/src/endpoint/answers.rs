@@ -21,6 +21,7 @@ use crate::types::Key;
 
 /// Octets of a version answer, NUL-padded. OpenAFS sends 65, which with the header is more than three times an
 /// empty question.
+// spec: rx#version, rx-strangers#answers-without-a-connection
 const VERSION_SIZE: usize = 56;
 /// Answers a second, and at once, to this machine and to monitors.
 const TRUSTED_RATE: (f64, f64) = (1000.0, 200.0);
@@ -77,6 +78,7 @@ impl Endpoint {
         to: Option<IpAddr>,
         header: &Header,
     ) {
+        // spec: rx#version
         if !header.from_client() {
             let path = self.by_address.get(&from).copied();
             if let Some(path) = path.and_then(|key| self.paths.get_mut(key)) {
@@ -108,6 +110,7 @@ impl Endpoint {
             return;
         };
         let asker = self.asker(from, to);
+        // spec: rx-strangers#what-debug-tells
         let is_told = self.config.debug_for_all || matches!(asker, Asker::Trusted);
         if !header.from_client() || !is_told || !self.may_tell(now, asker) {
             return;
@@ -116,6 +119,7 @@ impl Endpoint {
             return;
         };
         if matches!(asker, Asker::Stranger(ip) if self.addresses.reached_at(ip, now).is_none()) {
+            // spec: rx#debug
             // What is missing counts as 0 with those who ask.
             let size = HEADER_SIZE + body.len();
             answer.truncate(AMPLIFICATION * size - HEADER_SIZE);

@@ -16,6 +16,7 @@ use crate::{AbortCode, CallError, CallId, Config, ConnectionId, Event, Service, 
 
 /// Calls that may wait for a place in a service; further ones get VBUSY. OpenAFS's file server
 /// begins to refuse at 600.
+// spec: rx#busy-servers
 const WAITING_MAX: usize = 1024;
 /// Calls of one address, or user, that may run, or wait, while there is room, however many it has already.
 const SHARE_MIN: usize = 64;

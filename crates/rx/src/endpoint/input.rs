@@ -25,6 +25,7 @@ use crate::{AbortCode, CallError, CallId, CallNumber, Ecn, Event};
 const INTRODUCTIONS: u32 = 2;
 /// The first serials of a connection to a client lie between, and cannot be guessed: an acknowledgement
 /// that names one was made by who got the packet. Peers that compare serials as they are have room above.
+// spec: rx#serials
 const FIRST_SERIAL_MIN: u32 = 1 << 16;
 const FIRST_SERIAL_MAX: u32 = (1 << 30) - 1;
 
@@ -52,6 +53,7 @@ impl Endpoint {
             PacketType::Debug => {
                 return self.on_debug(now, from, to, &header, &datagram[HEADER_SIZE..]);
             }
+            // spec: rx#packet-types
             PacketType::Params => return,
             _ => {}
         }
@@ -65,6 +67,7 @@ impl Endpoint {
         let Some(connection) = self.connections.get_mut(key) else {
             return;
         };
+        // spec: rx#connections
         if connection.security_index != header.security_index {
             self.stats.violations += 1;
             return;
@@ -98,6 +101,7 @@ impl Endpoint {
     }
 
     /// Whether a connection's packets are to come from that address: where we called, or where its client is.
+    // spec: rx-strangers#connections-that-this-side-opened
     fn is_home(&self, key: Key, from: SocketAddr) -> bool {
         let Some(connection) = self.connections.get(key) else {
             return false;
@@ -108,6 +112,7 @@ impl Endpoint {
     }
 
     /// The connection a client opens with a packet, if it does.
+    // spec: rx#packets-that-belong-to-nothing
     fn open_connection(
         &mut self,
         now: Instant,
@@ -172,6 +177,7 @@ impl Endpoint {
         header: &Header,
         code: AbortCode,
     ) {
+        // spec: rx#packets-that-belong-to-nothing
         if header.packet_type == PacketType::Abort {
             return;
         }
@@ -307,6 +313,7 @@ impl Endpoint {
                     Err(code) => self.fail_all(key, CallError::ConnectionAborted(code)),
                 }
             }
+            // spec: rx#challenges
             (PacketType::Response, Security::Server(server))
                 if connection.challenge.tries > 0 && !server.is_authenticated() =>
             {
@@ -407,6 +414,7 @@ impl Endpoint {
         let index = header.cid.channel();
         let channel = connection.channels[index];
         let current = channel.number;
+        // spec: rx#calls
         if header.call_number.0 > current {
             if connection.role() == Role::Client {
                 self.stats.violations += 1;
@@ -452,8 +460,10 @@ impl Endpoint {
         match header.packet_type {
             PacketType::Data => self.on_data_parts(now, call, header, body),
             PacketType::Ack => self.on_ack(now, call, &header, &body),
+            // spec: rx#packet-types
             PacketType::AckAll => self.on_ack_all(now, call),
             PacketType::Abort => self.fail(call, CallError::Aborted(abort_code(&body))),
+            // spec: rx#busy-servers
             PacketType::Busy => {}
             _ => self.stats.violations += 1,
         }
@@ -603,6 +613,7 @@ impl Endpoint {
                 Err(_) => {
                     self.stats.unsealed += 1;
                     let connection_key = call.connection;
+                    // spec: rx-strangers#bad-packets
                     // Anybody could end the connection if a bad packet did.
                     if let Err(code) = connection.security.ready() {
                         self.abort_connection(now, connection_key, code);
@@ -613,6 +624,7 @@ impl Endpoint {
         };
         if call.role == Role::Client {
             if !call.sender.is_last_sent() {
+                // spec: rx#request-and-reply
                 // A reply before the whole request was sent: peers may end a call so, and an ABORT
                 // follows; until then the data is of no use.
                 self.stats.violations += 1;
@@ -729,6 +741,7 @@ impl Endpoint {
         if awaited && waiting {
             self.admit(now, key);
         }
+        // spec: rx#the-end-of-a-reply
         if server && done {
             if let Some(source) = source {
                 self.account.learn(source, now);

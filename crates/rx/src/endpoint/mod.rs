@@ -51,6 +51,7 @@ use crate::{
 const CONTROL_MAX: usize = 1024;
 /// Highest sequence that may begin a server call: what a peer sends before it hears of our window.
 /// A higher one belongs to a call this endpoint has forgotten.
+// spec: rx#calls
 const FIRST_SEQUENCE_MAX: u32 = 64;
 /// Of the memory for what peers cause, the part for packets of connections that have not proved who they are.
 const HELD_BACK_PART: u64 = 16;
@@ -113,6 +114,7 @@ impl Endpoint {
     #[must_use]
     pub fn new(config: Config, now: Instant) -> Self {
         let mut random = Random::new(config.seed);
+        // spec: rx#epochs-and-connection-ids
         // Bit 31 lets the connection roam; OpenAFS keeps bit 30 clear.
         let epoch = Epoch(random.u32() & 0x3fff_ffff | 0x8000_0000);
         let held_back = usize::try_from(config.memory_max / HELD_BACK_PART).unwrap_or(usize::MAX);
@@ -188,6 +190,7 @@ impl Endpoint {
                 ours: true,
                 address: None,
             };
+            // spec: rx#epochs-and-connection-ids
             // OpenAFS's tools take this one for the end of a list, and 0 for none.
             let is_usable = cid.0 != 0 && cid.0 != Cid(u32::MAX).connection().0;
             if is_usable && !self.by_id.contains_key(&index) {

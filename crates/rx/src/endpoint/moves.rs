@@ -33,6 +33,7 @@ const NO_EPOCH: Epoch = Epoch(999);
 
 impl Endpoint {
     /// A packet of a connection came from elsewhere. Says whether the connection has followed it there.
+    // spec: rx-strangers#connections-of-clients-to-servers
     pub(super) fn follow(
         &mut self,
         now: Instant,

@@ -567,6 +567,7 @@ fn write_data(
 /// for the first packets of an unknown path (they give an RTT), by the last packet that fits an
 /// old peer's window, and by the last of a long request to one, which would hold it back for 400 ms.
 /// Never for the last of a reply: OpenAFS would acknowledge it only softly.
+// spec: rx#the-end-of-a-reply, rx#when-acknowledgements-come
 fn data_flags(call: &Call, path: &Path, outgoing: &Outgoing, more: bool) -> Flags {
     let mut flags = outgoing.flags;
     let last = flags.has(Flags::LAST_PACKET);
@@ -588,6 +589,7 @@ fn data_flags(call: &Call, path: &Path, outgoing: &Outgoing, more: bool) -> Flag
 
 /// Octets that a call's packets may have for want of a proof that its client receives them; `None` if there is
 /// one.
+// spec: rx-strangers#before-an-address-has-answered
 fn room_for(now: Instant, call: &Call, path: &Path, config: &Config) -> Option<u64> {
     let is_free = call.role == Role::Client || config.private || path.is_reached(now);
     (!is_free).then(|| path.room())
@@ -654,6 +656,7 @@ fn write_ack(
     if says_nothing && (path.wants_ping(now) || room.is_some()) {
         report.reason = Reason::Ping;
     }
+    // spec: rx-extension#when-it-is-sent
     let introduce = path.afar || path.classic_acks < CLASSIC_SURE;
     let extension = report
         .extension
@@ -666,6 +669,7 @@ fn write_ack(
             path.window_told = path.window_told.max(ext.window);
             ext
         });
+    // spec: rx#probes-of-the-path
     // Old peers do not look for sizes, but send what they are told: what does not get through from here will
     // hardly get through from there.
     let size = if path.mtu.is_narrow() {
@@ -688,6 +692,7 @@ fn write_ack(
             max_mtu: Some(size),
             interface_mtu: Some(size),
             window: Some(report.classic_window),
+            // spec: rx#jumbograms
             // Jumbograms are received but not asked for: peers corrupted data in them.
             max_datagram_packets: Some(1),
         },
@@ -748,6 +753,7 @@ fn write_probe(
         now, call, connection, path, config, account, stats, None, out,
     )
     .serial;
+    // spec: rx#probes-of-the-path
     out.resize(size, 0);
     let patience = path.rtt.rto(Duration::from_millis(50)) * 2;
     let beside = path.unanswered_ping(call.connection);

@@ -32,6 +32,7 @@ impl Endpoint {
     }
 
     /// Puts a new connection in the place of one that is lost. Calls that still run on the old one end there.
+    // spec: rx-strangers#connections-that-this-side-opened
     pub(super) fn succeed(&mut self, now: Instant, key: Key) {
         if self.connections.get(key).is_none_or(|known| !known.is_lost) {
             return;

@@ -20,18 +20,22 @@ use crate::{
 /// How often old connections and paths are looked for.
 const HOUSEKEEPING: Duration = Duration::from_secs(5);
 /// Idle connections of clients are forgotten after this, as OpenAFS does.
+// spec: rx#connections
 const SERVER_CONNECTION_IDLE: Duration = Duration::from_secs(700);
 /// Paths without connections are forgotten after this.
 const PATH_IDLE: Duration = Duration::from_secs(60);
 /// Time between two CHALLENGEs.
+// spec: rx#challenges
 pub(super) const CHALLENGE_EVERY: Duration = Duration::from_secs(2);
 /// CHALLENGEs after which the client is taken for dead.
 pub(super) const CHALLENGE_TRIES: u32 = 15;
 /// How often room for new connections is looked for.
 const EVICTION_EVERY: Duration = Duration::from_millis(100);
 /// The epoch of packets that belong to no connection.
+// spec: rx#version
 const NAT_EPOCH: u32 = 999;
 /// How often a peer whose window is closed is asked about it.
+// spec: rx#keepalive, rx-extension#window
 const WINDOW_PROBE: Duration = Duration::from_millis(500);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

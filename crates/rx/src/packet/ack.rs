@@ -146,6 +146,7 @@ impl SoftAcks {
     }
 
     /// Adds the next packet; further ones than 255 are not kept.
+    // spec: rx#what-acknowledgements-may-say
     pub const fn push(&mut self, received: bool) {
         if self.len < 255 {
             self.octets[self.len as usize] = received as u8;
@@ -155,6 +156,7 @@ impl SoftAcks {
 
     /// In order from the ACK's `first` on.
     pub fn iter(&self) -> impl Iterator<Item = bool> + '_ {
+        // spec: rx#ack-packets
         // Only bit 0 counts: bits 1 to 7 carry another vendor's extended acknowledgements.
         self.octets[..usize::from(self.len)]
             .iter()
@@ -175,6 +177,7 @@ pub const WINDOW_MAX: u32 = 1 << 20;
 impl Ack {
     /// Reads the body of an ACK; `None` if it is too short for what it announces.
     #[must_use]
+    // spec: rx#ack-packets
     pub fn decode(body: &[u8]) -> Option<Self> {
         let (fixed, rest) = body.split_at_checked(18)?;
         let count = usize::from(fixed[17]);
@@ -199,6 +202,7 @@ impl Ack {
             reason: Reason::from_wire(fixed[16]),
             soft,
             trailer,
+            // spec: rx-extension#where-it-stands, rx-extension#why-old-peers-are-not-disturbed
             extension: rest.get(19..).and_then(Extension::decode),
         })
     }

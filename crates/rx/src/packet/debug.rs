@@ -24,6 +24,7 @@ pub const PEER_SIZE: usize = 132;
 pub const BAD_TYPE: [u8; QUESTION_SIZE] = [0xff, 0xff, 0xff, 0xf8, 0xff, 0xff, 0xff, 0xf8];
 
 /// Says which questions are answered: all that OpenAFS 1.6 and later know.
+// spec: rx#debug
 const VERSION: u8 = b'S';
 
 /// What a DEBUG packet asks.

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use super::{Flags, HEADER_SIZE, Header, PacketError};
 
 /// Octets of payload in every part but the last.
+// spec: rx#jumbograms
 pub const PART_SIZE: usize = 1412;
 /// Octets of the header between two parts.
 const PART_HEADER_SIZE: usize = 4;

@@ -13,6 +13,7 @@ pub const HEADER_SIZE: usize = 28;
 
 /// Rx packet size, header included, that every peer takes: what OpenAFS uses on Ethernet, 1500 less
 /// the headers of IPv6, a fragment and UDP.
+// spec: rx#packet-sizes
 pub const CLASSIC_PACKET_SIZE: usize = 1444;
 
 /// Packet types; the numbers in between are unassigned or were never used.
@@ -44,6 +45,7 @@ pub enum PacketType {
 impl PacketType {
     /// The type with that number, where there is one.
     #[must_use]
+    // spec: rx#packet-types
     pub const fn from_wire(number: u8) -> Option<Self> {
         Some(match number {
             1 => Self::Data,
@@ -150,6 +152,7 @@ impl Header {
     ///
     /// # Errors
     /// [`PacketError`] if the octets are too few or the type unknown.
+    // spec: rx#header
     pub fn decode(octets: &[u8]) -> Result<Self, PacketError> {
         let Some(head) = octets.first_chunk::<HEADER_SIZE>() else {
             return Err(PacketError::Short(octets.len()));
@@ -208,6 +211,7 @@ impl Header {
 
 /// The code of an ABORT's body; a body without one counts as a protocol error, as peers take it.
 #[must_use]
+// spec: rx#aborts
 pub fn abort_code(body: &[u8]) -> crate::AbortCode {
     match body.first_chunk::<4>() {
         Some(code) => crate::AbortCode(i32::from_be_bytes(*code)),

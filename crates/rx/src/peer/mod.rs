@@ -23,22 +23,26 @@ use crate::types::Key;
 use crate::{Config, PeerStats};
 
 /// The least time in which an old peer that has reason to must have answered.
+// spec: rx#retransmission
 const CLASSIC_PROBE_MIN: Duration = Duration::from_millis(30);
 /// RTT assumed before the first sample; RFC 9002 §6.2.2 has 333 ms, most AFS cells are nearer.
 const INITIAL_RTT: Duration = Duration::from_millis(100);
 /// Least RTT believed: drivers stamp whole batches with one time, so finer ones are not measured.
 const RTT_LEAST: Duration = Duration::from_micros(10);
 /// Classic acknowledgements after which a peer counts as old and is spared the extension.
+// spec: rx-extension#when-it-is-sent
 pub(crate) const CLASSIC_SURE: u32 = 8;
 /// How old an RTT sample may be before a PING takes a new one.
 const RTT_EVERY: Duration = Duration::from_millis(500);
 /// Smallest Rx packet size a trailer may impose: OpenAFS's own minimum.
+// spec: rx#packet-sizes
 const MIN_PACKET_SIZE: usize = 520;
 /// Packets in flight up to which nothing is paced, as TCP's initial window is not.
 const UNPACED_PACKETS: u64 = 10;
 /// The same in octets: what one call has on the way to an unmodified peer. Nobody paces it there, and
 /// the peer's window makes the measured rate: a pace of that would only make each round trip longer
 /// by the time it takes.
+// spec: rx#windows
 const UNPACED_OCTETS: u64 = 32 * CLASSIC_PACKET_SIZE as u64;
 /// The most that may be sent to an address that has not answered: what needs more needs an answer first.
 const CREDIT_MAX: u64 = 64 << 10;
@@ -269,6 +273,7 @@ impl Path {
 
     /// How long the peer may hold an acknowledgement back.
     pub(crate) fn ack_allowance(&self) -> Duration {
+        // spec: rx#when-acknowledgements-come
         // afar peers acknowledge within 5 ms, OpenAFS within 100 ms.
         if self.afar {
             Duration::from_millis(10)
@@ -302,6 +307,7 @@ impl Path {
                     self.ecn.enabled = config.ecn;
                 }
                 self.window_hint = self.window_hint.max(extension.window);
+                // spec: rx-extension#shares
                 self.controller.set_shares(now, extension.shares);
                 let peer_max = usize::try_from(extension.datagram_max).unwrap_or(usize::MAX);
                 self.mtu
@@ -311,6 +317,7 @@ impl Path {
                 // An afar peer answers our extension with its own.
                 let sign = if answers_ping { CLASSIC_SURE } else { 1 };
                 self.classic_acks = self.classic_acks.saturating_add(sign);
+                // spec: rx#packet-sizes
                 let peer_max = [trailer.max_mtu, trailer.interface_mtu]
                     .iter()
                     .flatten()
@@ -334,6 +341,7 @@ impl Path {
         extension: &Extension,
         time_sent: Instant,
     ) {
+        // spec: rx-extension#delay-and-counts
         let marked = extension.ecn_ce.wrapping_sub(self.ecn.reported_ce);
         let seen = extension
             .ecn_ect0

@@ -16,6 +16,7 @@ use crate::packet::CLASSIC_PACKET_SIZE;
 use crate::types::Key;
 
 /// What gets through nearly everywhere: 1,200 bytes less IPv4 and UDP headers (RFC 8899 §5.1.2).
+// spec: rx-extension#packet-size
 const BASE_SIZE: usize = 1172;
 /// What every host must take, 576 bytes less headers: while it is looked for what gets through to a peer that is
 /// there, and takes no large packets any more.

@@ -21,10 +21,12 @@ fn octets(hex: &str) -> Vec<u8> {
 }
 
 /// RXAFS FetchStatus of 536870913.1.1 over rxnull.
+// spec: rx#worked-bytes
 const FETCH_STATUS: &str = "9a5b3c21 4c6d8e70 00000001 00000001 00000001 | 01 05 00 00 | 0000 0001
     00000084 20000001 00000001 00000001";
 
 /// Of seq 1 to 7, 5 is missing; 1 to 3 are consumed.
+// spec: rx#worked-bytes
 const ACK_WITH_GAP: &str = "9a5b3c21 4c6d8e70 00000001 00000000 00000009 | 02 20 00 00 | 0000 0001
     0000 0000 | 00000004 | 00000007 | 00000011 | 03 | 04 | 01 00 01 01 | 00 00 00
     000005a4 | 000005a4 | 00000020 | 00000001";
@@ -145,6 +147,7 @@ fn padding_of_mtu_probes_is_ignored() {
 }
 
 /// The worked example of docs/protocol/rx-extension.md.
+// spec: rx-extension#worked-bytes
 const EXTENDED_ACK: &str = "0000 0000 | 00000004 | 0000000a | 00000011 | 03 | 07
     01 00 01 01 00 00 01 | 00 00 00
     000005a4 | 000005a4 | 000000ff | 00000001
