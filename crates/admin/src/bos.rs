@@ -7,6 +7,7 @@ use afar_rpc::{RpcError, bozo};
 use afar_types::{BozoState, BozoStatus, BozoText, BozoTime};
 
 /// BOZO: the number is past the end of the list.
+// spec: afs-rpc#the-overseer
 const BZDOM: AbortCode = AbortCode(39_429);
 /// The same of administrators: what the file of them is read with answers 1.
 const USERS_END: AbortCode = AbortCode(1);

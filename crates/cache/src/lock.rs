@@ -399,6 +399,7 @@ impl Cache {
 }
 
 /// Has a lock extended for as long as it is held.
+// spec: afs-rpc#locks
 async fn extend(client: Client, vnode: std::sync::Weak<Vnode>, given: u64) {
     loop {
         tokio::time::sleep(LOCK_TIME / 2).await;

@@ -43,6 +43,7 @@ impl Client {
                 let text = text.clone();
                 async move {
                     match server.store_acl(directory, text.clone()).await {
+                        // spec: afs-rpc#unknown-operations
                         Err(error) if error.is_unknown_operation() => {
                             let reply = server.old_store_acl(directory, text).await;
                             reply.map(|reply| reply.status)

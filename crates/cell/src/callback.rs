@@ -131,6 +131,7 @@ impl CallbackService {
     }
 
     /// Identity and addresses, for a caller that may know them.
+    // spec: afs-rpc#who-a-client-is
     fn interfaces(&self, caller: &Caller) -> Result<InterfaceAddr, AbortCode> {
         let may_know = caller.peer.ip().to_canonical().is_loopback();
         if !may_know && !self.0.servers.has(caller.peer) {
@@ -216,6 +217,7 @@ impl rxafscb::Service for CallbackService {
         caller: &Caller,
         request: rxafscb::call_back::Request,
     ) -> Result<rxafscb::call_back::Reply, AbortCode> {
+        // spec: afs-rpc#breaks
         let broken = request.fids.len() as u64;
         self.0.broken.fetch_add(broken, Ordering::Relaxed);
         if let Some(handler) = self.handler() {

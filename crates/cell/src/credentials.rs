@@ -135,6 +135,7 @@ pub(crate) fn connect(
 }
 
 /// Whether a code says that the token is refused, whatever it was to be used for.
+// spec: security#refused-tokens
 pub(crate) const fn is_refusal(code: i32) -> bool {
     RXKADINCONSISTENCY <= code && code <= RXKADILLEGALLEVEL
 }

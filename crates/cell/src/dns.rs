@@ -70,6 +70,7 @@ async fn srv_hosts(
     resolver: &TokioResolver,
     cell: &CellName,
 ) -> Result<Vec<(String, u16)>, DnsError> {
+    // spec: afs-rpc#finding-a-cell
     let name = format!("_afs3-vlserver._udp.{cell}.");
     let answers = answers(resolver.srv_lookup(name.as_str()).await)?;
     let mut found: Vec<_> = answers

@@ -17,11 +17,13 @@ use crate::promise::Promised;
 use crate::volume::{Volume, Way};
 
 /// Fids a bulk call takes (AFSCBMAX).
+// spec: afs-rpc#bulk-status
 const BULK_MOST: usize = 50;
 /// Bulk calls at a time.
 const BULK_CALLS: usize = 8;
 /// Fids whose statuses fit into one packet. An OpenAFS file server begins many a reply with a packet or
 /// two and waits for their acknowledgement, so that a reply of several packets takes several round trips.
+// spec: rx#how-openafs-sends
 const BULK_FAR: usize = 14;
 const BULK_CALLS_FAR: usize = 16;
 /// What is asked for of a directory at first: of most directories, all.
@@ -157,6 +159,7 @@ impl Client {
                 statuses.map(one).collect()
             }
             Ok(_) => self.one_by_one(volume, group).await,
+            // spec: afs-rpc#unknown-operations
             Err(Error::Refused(error)) if error.is_unknown_operation() => {
                 self.one_by_one(volume, group).await
             }
@@ -278,6 +281,7 @@ impl Client {
 
 /// A status that means something to us.
 pub(crate) fn checked(status: FetchStatus) -> Result<FetchStatus, Error> {
+    // spec: afs-rpc#status
     if status.interface_version == FetchStatus::INTERFACE_VERSION {
         Ok(status)
     } else {

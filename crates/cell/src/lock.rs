@@ -10,6 +10,7 @@ use crate::error::Error;
 use crate::volume::{Failure, Repeat, Volume};
 
 /// How long a server keeps a lock that is not extended (AFS_LOCKWAIT).
+// spec: afs-rpc#locks
 pub const LOCK_TIME: Duration = Duration::from_secs(300);
 
 /// Who else may have a lock at the same time.

@@ -42,6 +42,7 @@ impl MountPoint {
             Some(("%", rest)) => (true, rest),
             _ => return Err(fail("it starts with neither # nor %")),
         };
+        // spec: volumes#symbolic-links-and-mount-points
         // The dot is there so that a text of no volume is not empty. Old tools left it out.
         let rest = rest.trim_end_matches(['\n', '\0']);
         let rest = rest.strip_suffix('.').unwrap_or(rest);
@@ -71,6 +72,7 @@ impl MountPoint {
     /// `#` is the read-only one, if there is one, when the mount point itself is in a read-only
     /// volume or leads to another cell, and else the read-write one.
     #[must_use]
+    // spec: volumes#symbolic-links-and-mount-points
     pub fn wanted(&self, parent: VolumeType, same_cell: bool) -> Wanted {
         let (_, suffix) = split_suffix(&self.volume);
         match suffix {

@@ -41,7 +41,9 @@ impl Promised {
         Self {
             status,
             server,
+            // spec: afs-rpc#promises
             until: (given && !time.is_zero()).then(|| begin + time),
+            // spec: afs-rpc#the-time-of-a-copy
             volume_made: vol_sync.creation_date,
         }
     }

@@ -413,6 +413,7 @@ impl Cell {
 
     /// The entry with one address of each server: GetEntryByNameN first, since GetEntryByNameU
     /// costs another round trip for the addresses; then U for servers that have only that, then O.
+    // spec: afs-rpc#looking-a-volume-up
     async fn by_address(&self, name: VolumeName) -> Result<EntryResult, RpcError> {
         let asked = name.clone();
         let new = self
@@ -461,6 +462,7 @@ impl Cell {
     }
 
     /// All addresses of a server.
+    // spec: afs-rpc#looking-a-volume-up
     async fn addresses_of(&self, uuid: AfsUuid, volume: &str) -> Result<Vec<Ipv4Addr>, Error> {
         let known = self.lock_addresses().get(&uuid).cloned();
         if let Some(known) = known.filter(|known| known.since.elapsed() < ADDRESSES_FRESH) {
@@ -559,6 +561,7 @@ impl Cell {
         let used = server.link().secured;
         // Either may come for the call or for the whole connection.
         let newer = match (error.code(), used) {
+            // spec: security#security-classes
             (AbortCode::RX_INVALID_OPERATION, None) => self.access.secured().await,
             (code, Some(used)) if is_refusal(code.0) => self.access.newer(&used).await,
             _ => return false,
@@ -629,6 +632,7 @@ fn vl_verdict(error: &RpcError) -> VlVerdict {
             _ => VlVerdict::Final,
         },
         Some(code) => match code.0 {
+            // spec: afs-rpc#database-servers-that-agree
             5376..=5631 => VlVerdict::NextServer,
             -457..=-450 => VlVerdict::Final,
             i32::MIN..0 => VlVerdict::NextServer,

@@ -46,6 +46,7 @@ interface! {
     /// Tells when servers are restarted: type 1 all, 2 those with a new program.
     call 111 get_restart_time(kind: i32) -> (time: BozoTime);
     /// Reads a log file. The data is its text without NULs, and one NUL at the end.
+    // spec: afs-rpc#the-overseer
     download 112 get_log(name: BozoText) -> ();
     /// Tells the command of a process that failed, or nothing; three strings are spare.
     call 114 get_instance_strings(instance: BozoText)

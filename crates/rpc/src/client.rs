@@ -18,6 +18,7 @@ pub(crate) use stream::{download, upload};
 
 /// Bytes a reply may have beyond its results. OpenAFS ignores such bytes, so servers that send
 /// some exist for all we know.
+// spec: afs-rpc#encoding
 const SLACK: usize = 1024;
 
 /// Opcode and arguments as they go out.
@@ -136,6 +137,7 @@ pub(crate) async fn fetch<R: Decode, L: Length>(
         Ok(announced) => announced,
         Err(error) => return Err(open.refuse(RpcCause::Reply(error))),
     };
+    // spec: afs-rpc#data-in-a-call
     match (announced.bytes(), asked.bytes().unwrap_or(0)) {
         (Some(length), asked) if length <= asked => Ok(Fetch {
             open,

@@ -79,6 +79,7 @@ impl RpcError {
 
     /// Whether the server does not know the operation, so that an older one may do.
     #[must_use]
+    // spec: afs-rpc#unknown-operations
     pub fn is_unknown_operation(&self) -> bool {
         self.aborted() == Some(AbortCode::RXGEN_OPCODE)
     }

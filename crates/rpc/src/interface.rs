@@ -231,6 +231,7 @@ macro_rules! interface {
                 let caller = $crate::Caller::of(call, &self.identity);
                 match $crate::server::read_opcode(call).await? {
                     $($opcode => interface!(@serve $kind $name self caller call),)*
+                    // spec: afs-rpc#unknown-operations
                     _ => Err(::afar_net::AbortCode::RXGEN_OPCODE),
                 }
             }

@@ -17,6 +17,7 @@ interface! {
 
     /// Breaks promises. Vnode 0 stands for all of a volume; the second list is empty or says of
     /// each promise that it is dropped.
+    // spec: afs-rpc#breaks
     call 204 call_back(fids: Fids, callbacks: CallBacks) -> ();
     /// All promises of the calling server are over.
     call 205 init_call_back_state() -> ();

@@ -15,6 +15,7 @@ interface! {
             stats: RpcStatWords);
     /// Reads the counters of peers. AFS-3 defines the count before the time, but servers and
     /// tools of OpenAFS hold to the order of the process's.
+    // spec: afs-rpc#counters
     call 1 retrieve_peer_rpc_stats(client_version: u32)
         -> (server_version: u32, seconds: u32, microseconds: u32, count: u32,
             stats: RpcStatWords);

@@ -14,6 +14,7 @@ use crate::interface::Length;
 pub use stream::{DownloadSink, UploadSource};
 
 /// Bytes a request may have beyond its arguments; they are ignored, as OpenAFS ignores them.
+// spec: afs-rpc#encoding
 const SLACK: usize = 1024;
 
 /// Who calls.

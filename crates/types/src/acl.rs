@@ -99,6 +99,7 @@ impl Acl {
     ///
     /// # Errors
     /// With the line at fault.
+    // spec: afs-rpc#access-lists
     pub fn parse(text: &[u8]) -> Result<Self, AclError> {
         let end = text.iter().position(|&byte| byte == 0);
         let text = &text[..end.unwrap_or(text.len())];

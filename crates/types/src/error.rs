@@ -207,6 +207,7 @@ pub fn errno_to_uae(errno: i32) -> Option<i32> {
 /// The `errno` of Linux closest to what a code says, for programs that know no others: UAE codes
 /// translated, VICE codes by their meaning, `errno` values as they are.
 #[must_use]
+// spec: afs-rpc#error-codes
 pub fn errno_of(code: i32) -> Option<i32> {
     match code {
         VNOVNODE => Some(ENOENT),

@@ -76,6 +76,7 @@ impl VolumeId {
 impl VnodeId {
     /// Whether a vnode of this number is a directory.
     #[must_use]
+    // spec: volumes#vnodes
     pub const fn is_directory(self) -> bool {
         self.0 % 2 == 1
     }

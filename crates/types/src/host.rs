@@ -60,6 +60,7 @@ pub type Capabilities = List<u32, 196>;
 
 /// In the first capability word: errors are translated to UAE codes for this peer. The only bit a
 /// cache manager sets.
+// spec: afs-rpc#capabilities
 pub const CAPABILITY_ERROR_TRANSLATION: u32 = 1;
 /// In the first capability word of a file server: FetchData64 and StoreData64 are served.
 pub const CAPABILITY_64BIT_FILES: u32 = 2;

@@ -16,6 +16,7 @@ pub struct PartitionError(String);
 
 impl PartitionId {
     /// Partitions a server can have (VOLMAXPARTS).
+    // spec: volumes#partitions
     pub const COUNT: u32 = 255;
 }
 

@@ -69,6 +69,7 @@ pub struct FetchStatus {
     pub error_code: i32,
 }
 
+// spec: afs-rpc#status
 impl Encode for FetchStatus {
     fn encode(&self, out: &mut BytesMut) {
         let [length_high, length_low] = halves(self.length);
@@ -140,6 +141,7 @@ impl FetchStatus {
 
     /// Whether it is a symlink without execute bits, which AFS clients take for a mount point.
     #[must_use]
+    // spec: volumes#symbolic-links-and-mount-points
     pub fn is_mount_point(&self) -> bool {
         self.file_type == FileType::Symlink && self.unix_mode_bits & 0o111 == 0
     }
@@ -217,6 +219,7 @@ pub struct CallBack {
     /// 1.
     pub version: u32,
     /// **Seconds from now**, not a time of day.
+    // spec: afs-rpc#promises
     pub expires_in: u32,
     /// How strong it is.
     pub kind: CallBackType,

@@ -123,6 +123,7 @@ mod tests {
     }
 
     #[test]
+    // spec: afs-rpc#encoding
     fn sign_extended_members_mean_the_same() {
         let mut words = [0u32; 11];
         words[1] = 0xffff_8001;

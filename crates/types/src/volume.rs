@@ -25,6 +25,7 @@ impl VolumeType {
     /// for -1, which stands for any, and for 3, a replicated read-write volume that no server
     /// made.
     #[must_use]
+    // spec: volumes#volumes-and-their-groups
     pub const fn from_number(number: i32) -> Option<Self> {
         match number {
             0 => Some(Self::ReadWrite),

@@ -55,6 +55,7 @@ impl<const N: usize> Default for CharArray<N> {
     }
 }
 
+// spec: afs-rpc#encoding
 impl<const N: usize> Encode for CharArray<N> {
     fn encode(&self, out: &mut BytesMut) {
         for byte in self.0 {

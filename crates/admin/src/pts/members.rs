@@ -98,6 +98,7 @@ async fn super_group_ids(servers: &Servers, group: PtsId) -> Result<PrIds, PtsEr
         .pr(async |server| server.list_super_groups(group).await)
         .await;
     match reply {
+        // spec: afs-rpc#unknown-operations
         Err(error) if error.aborted() == Some(AbortCode::RXGEN_OPCODE) => Ok(PrIds::default()),
         reply => Ok(reply?.groups),
     }

@@ -22,6 +22,7 @@ pub struct CreateOptions {
 
 impl Default for CreateOptions {
     /// No limit and new ids: OpenAFS's 5000 KiB are from when that was a disk's share of a user.
+    // spec: volumes#dates-of-a-volume
     fn default() -> Self {
         Self {
             max_quota: 0,

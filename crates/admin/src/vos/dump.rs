@@ -207,6 +207,7 @@ impl Vos {
         if options.omit_directories {
             let flags = afsvol::OMIT_DIRECTORIES;
             match self.first(server.dump_v2(transaction, since, flags)).await {
+                // spec: afs-rpc#unknown-operations
                 Err(RXGEN_OPCODE) => {}
                 started => data = Some(started),
             }

@@ -28,6 +28,7 @@ impl Vos {
     pub async fn partitions(&self, server: Ipv4Addr) -> Result<Vec<PartitionId>, Failure> {
         let client = self.volume_server(server);
         let listed = match self.rpc(client.x_list_partitions()).await {
+            // spec: afs-rpc#unknown-operations
             Err(RXGEN_OPCODE) => {
                 let listed = self.rpc(client.list_partitions()).await;
                 listed.map(|reply| reply.partitions.iter().collect())

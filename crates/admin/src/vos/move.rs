@@ -20,6 +20,7 @@ use super::vldb::Hold;
 use super::{Failure, INTERRUPTED, Place, Vos, complain, say, step};
 
 /// Seconds by which clocks may differ, so that no change is missed.
+// spec: volumes#incremental-dumps
 const CLOCK_SKEW: u32 = 2;
 
 /// A time from which on changes are brought over, before a time on another server's clock.
@@ -101,6 +102,7 @@ impl Vos {
         }
     }
 
+    // spec: volumes#moving-a-volume
     async fn move_steps(&self, moving: &mut Moving, live: bool) -> Result<(), MoveFailure> {
         let recover = MoveFailure::Recovered;
         let entry = self.move_check(moving).await?;

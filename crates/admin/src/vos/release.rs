@@ -106,6 +106,7 @@ impl Vos {
         let kind = Some(VolumeType::ReadWrite);
         match self.lock(id, kind, VldbFlags::RELEASE).await {
             // The last one was not finished.
+            // spec: afs-rpc#held-entries
             Err(VL_RERELEASE) => {}
             answer => answer.or_fail(self, || {
                 format!("Could not lock the VLDB entry for the volume {id}.\n")
@@ -204,6 +205,7 @@ impl Vos {
         })
     }
 
+    // spec: volumes#releasing-a-volume
     async fn release_steps(&self, releasing: &mut Releasing) -> Result<(), Failure> {
         self.decide(releasing).await?;
         self.tell_decision(releasing);

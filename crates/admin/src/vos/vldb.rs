@@ -15,6 +15,7 @@ use super::{Failure, Vos, base_name};
 /// The word for "a volume of any type".
 const ANY: i32 = -1;
 /// ReplaceEntry and ReleaseLock: let go of the operation, the holder's id and the time.
+// spec: afs-rpc#held-entries
 const LET_GO: i32 = 7;
 /// Let go of the time only, so that the entry stays marked as being released.
 const LET_GO_OF_TIME: i32 = 4;
@@ -69,6 +70,7 @@ impl Vos {
             .vl(|vl| async move { vl.get_entry_by_id_n(id, kind).await })
             .await;
         match found {
+            // spec: afs-rpc#unknown-operations
             Err(RXGEN_OPCODE) => {
                 let found = self
                     .vl(|vl| async move { vl.get_entry_by_id(id, kind).await })
@@ -252,6 +254,7 @@ impl Vos {
                 let next = (listed.next_index != -1).then_some(listed.next_index);
                 Ok((entries.map_err(Failure)?, next))
             }
+            // spec: afs-rpc#lists-of-entries
             Err(RXGEN_OPCODE) => Ok((self.all_entries(attributes).await?, None)),
             Err(code) => Err(Failure(code)),
         }

@@ -22,6 +22,7 @@ use crate::promise::Promised;
 use crate::volume::Volume;
 
 /// Mode of a mount point: a symlink that nobody may execute.
+// spec: volumes#symbolic-links-and-mount-points
 const MOUNT_POINT_MODE: u32 = 0o644;
 /// Mode of an ordinary symlink, as OpenAFS's clients make them.
 const SYMLINK_MODE: u32 = 0o755;

@@ -41,6 +41,7 @@ use piece::{Outcome, Piece};
 pub use sink::{Memory, Ordered, Sink};
 
 /// What fits into 63 packets of 1,416 octets with the length before it and the status behind it.
+// spec: rx#how-openafs-sends
 const FAR_PIECE: u64 = 86 << 10;
 /// Pieces on links so short that a round trip costs no time.
 const NEAR_PIECE: u64 = 1 << 20;
@@ -273,6 +274,7 @@ impl Client {
                 let known = client.server_at(volume.cell_name(), peer);
                 let old = known.as_ref().is_some_and(|known| known.is_old());
                 let outcome = match piece::fetch(&server, old, piece, &sink, None).await {
+                    // spec: afs-rpc#unknown-operations
                     Err(error) if !old && error.is_unknown_operation() => {
                         if let Some(known) = known {
                             known.set_old();

@@ -48,6 +48,7 @@ const READERS_AT_A_TIME: usize = 3;
 const READER_LANES: usize = 8;
 /// How long after a reply the server has been told the window for certain: its last packet is acknowledged after a
 /// tenth of a second.
+// spec: rx#when-acknowledgements-come
 const WINDOW_TIME: Duration = Duration::from_millis(150);
 /// A server that does not ask one of them who it is, for so long and so many round trips, cannot reach it.
 const READER_PATIENCE: Duration = Duration::from_secs(3);
@@ -272,6 +273,7 @@ fn round_trip(path: Option<PeerStats>) -> Duration {
 }
 
 /// Makes the first call on a connection. Says whether the server answers.
+// spec: afs-rpc#who-a-client-is
 async fn introduce(connection: &rxafs::Client) -> bool {
     let mut pause = BUSY_PAUSE;
     for _ in 0..INTRODUCTIONS {
@@ -293,6 +295,7 @@ async fn introduce(connection: &rxafs::Client) -> bool {
 /// Makes a call on each channel of a connection. An OpenAFS server takes the window of a channel's last call for that
 /// of the next, and 16 packets for the first: a thread would then be busy with the first piece for a round trip. A
 /// next call that begins before the reply is acknowledged takes the place of that, and tells no window.
+// spec: rx#windows
 async fn use_channels(connection: &rxafs::Client) {
     let calls: JoinSet<_> = (0..CHANNELS)
         .map(|_| {

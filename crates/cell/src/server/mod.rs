@@ -41,6 +41,7 @@ const OLD_TIME: Duration = Duration::from_secs(3600);
 /// When nothing was read for so long, promises to those who read are given back.
 const READ_TIME: Duration = Duration::from_secs(20);
 /// An OpenAFS server forgets a connection that was not used for 700 s.
+// spec: rx#connections
 const CONNECTION_TIME: Duration = Duration::from_secs(600);
 /// How often a server is asked for the same share again, as what is known of a path may have been forgotten.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
@@ -431,6 +432,7 @@ impl FileServer {
         let Ok((mut lane, _introduction)) = self.lane().await else {
             return false;
         };
+        // spec: afs-rpc#capabilities
         match lane.client().get_capabilities().await {
             Err(error) if verdict(&error) == Verdict::Down => {
                 lane.failed();
@@ -552,6 +554,7 @@ impl Drop for Lane {
 }
 
 /// What a failure means.
+// spec: afs-rpc#busy-and-gone
 pub(crate) fn verdict(error: &RpcError) -> Verdict {
     // Whether it came for the call, for the connection, or from our own side of it.
     if is_refusal(error.code().0) {
@@ -580,6 +583,7 @@ pub(crate) fn verdict(error: &RpcError) -> Verdict {
 
 /// Whether the server may have done what it was asked for, although the call failed. Codes of its
 /// own say that it has not; those of Rx may come when it has begun.
+// spec: afs-rpc#busy-and-gone
 pub(crate) fn may_be_done(error: &RpcError) -> bool {
     match error.aborted() {
         Some(code) => code.0 < 0 && code.0 != VRESTARTING,

@@ -171,6 +171,7 @@ impl Client {
                     let known = client.server_at(volume.cell_name(), peer);
                     let old = known.as_ref().is_some_and(|known| known.is_old());
                     match part::store(&server, old, part, &*source, &all_sent).await {
+                        // spec: afs-rpc#unknown-operations
                         Err(error) if !old && error.is_unknown_operation() => {
                             if let Some(known) = known {
                                 known.set_old();

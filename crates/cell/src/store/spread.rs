@@ -23,6 +23,7 @@ use crate::error::Error;
 use crate::volume::Volume;
 
 /// What fits into 32 packets of 1,416 octets with the call's arguments before it.
+// spec: rx#how-openafs-sends
 pub(super) const FAR_PART: u64 = 44 << 10;
 /// Calls under way at first.
 const FIRST: usize = 8;

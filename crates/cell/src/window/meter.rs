@@ -11,6 +11,7 @@ const ROUNDS: usize = 6;
 /// Octets of payload in a packet of an OpenAFS server.
 const PACKET: f64 = 1416.0;
 /// Packets an OpenAFS server sends in a round trip at most.
+// spec: rx#windows
 const WINDOW: f64 = 32.0;
 /// Intervals are no shorter than this, in seconds.
 const INTERVAL_LEAST: f64 = 0.01;

@@ -32,6 +32,7 @@ use meter::{Measured, Meter};
 use pace::{Pace, Phase, Way};
 
 /// Calls at first.
+// spec: rx#how-openafs-sends
 const INITIAL: usize = 24;
 /// Calls always allowed, unless the server is busy.
 const BASIC: usize = 6;

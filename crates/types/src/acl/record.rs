@@ -65,6 +65,7 @@ impl AclRecord {
     ///
     /// # Errors
     /// When the counts or the size cannot be.
+    // spec: volumes#access-lists-of-directories
     pub fn from_bytes(bytes: &[u8; Self::SIZE]) -> Result<Self, AclError> {
         let words = bytes.as_chunks().0;
         let word = |at: usize| words.get(at).map_or(0, |word| u32::from_be_bytes(*word));

@@ -27,6 +27,7 @@ pub(super) const SINGLE: &[(i32, &str, &str)] = &[
     (1235, "VICETOKENDEAD", "the token is no longer good"),
 ];
 
+// spec: afs-rpc#error-codes
 pub(super) const TABLES: &[Table] = &[
     Table {
         space: "VICE",
@@ -318,6 +319,7 @@ const RXK: &[(&str, &str)] = &[
     ("RXKADILLEGALLEVEL", "the caller may not use encryption"),
 ];
 
+// spec: security#rxgk
 const RXGK: &[(&str, &str)] = &[
     (
         "RXGK_INCONSISTENCY",

@@ -157,6 +157,7 @@ impl VldbEntry {
     /// The sites a client may use for this member of the group: never one marked not to be used;
     /// of read-only sites only those a release in progress has reached, if there are any. The
     /// backup is where the read-write volume is.
+    // spec: volumes#sites
     pub fn sites_of(&self, kind: VolumeType) -> impl Iterator<Item = &Site> {
         let wanted = match kind {
             VolumeType::ReadOnly => SiteFlags::READ_ONLY,
@@ -233,6 +234,7 @@ impl TryFrom<&UvldbEntry> for VldbEntry {
         let sites = servers
             .zip(places)
             .map(|((&uuid, unique), (&partition, flags))| {
+                // spec: afs-rpc#location-entries
                 let server = if flags.contains(SiteFlags::UUID) {
                     SiteServer::Uuid { uuid, unique }
                 } else {

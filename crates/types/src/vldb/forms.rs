@@ -9,6 +9,7 @@ use super::{
 };
 
 /// Sites in the forms of today (AFS-3 NMAXNSERVERS).
+// spec: afs-rpc#location-entries
 const SITES: usize = 13;
 
 /// Why an entry has no form by address.

@@ -63,6 +63,7 @@ pub struct VolintInfo {
 
 impl VolintInfo {
     /// A volume that could be looked at (VOK).
+    // spec: volumes#lists-of-volumes
     pub const OK: i32 = 2;
     /// One that a transaction holds (VBUSY); of it only the id is known.
     pub const BUSY: i32 = 110;

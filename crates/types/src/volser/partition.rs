@@ -76,6 +76,7 @@ impl DiskPartition64 {
     /// The partition's size in KiB, which servers send as the minimum of free space and tools
     /// take from there.
     #[must_use]
+    // spec: volumes#partitions
     pub fn total(&self) -> i64 {
         self.min_free
     }

@@ -14,6 +14,7 @@ pub struct AttachFlags(pub u32);
 
 impl AttachFlags {
     /// Clients are told VOFFLINE.
+    // spec: volumes#transactions
     pub const OFFLINE: Self = Self(0x01);
     /// Clients that write are told VBUSY; others may go on.
     pub const BUSY: Self = Self(0x02);
@@ -36,6 +37,7 @@ pub struct TransactionFlags(pub u32);
 
 impl TransactionFlags {
     /// The volume is removed if nobody says otherwise before the server restarts.
+    // spec: volumes#flags-of-a-volume
     pub const DELETE_ON_SALVAGE: Self = Self(1);
     /// The volume does not come on line.
     pub const OUT_OF_SERVICE: Self = Self(2);
@@ -112,6 +114,7 @@ pub struct DestServer {
 impl DestServer {
     /// The volume server at this address, at its usual port.
     #[must_use]
+    // spec: volumes#sending-a-volume
     pub fn new(address: Ipv4Addr) -> Self {
         Self {
             host: address.into(),

@@ -17,6 +17,7 @@ use super::super::{Failure, Vos, complain, step};
 use super::Releasing;
 
 /// Sites whose dumps begin at times further apart, in seconds, get dumps of their own.
+// spec: volumes#releasing-a-volume
 const SAME_TIME: u32 = 900;
 /// Destinations of one dump.
 const DESTINATIONS: usize = Destinations::MAX;
@@ -339,6 +340,7 @@ impl Vos {
         let sent = source.forward_multiple(transaction, since, many, 0, cookie.clone());
         let results = match self.rpc(sent).await {
             Ok(reply) => reply.results.into_vec(),
+            // spec: afs-rpc#unknown-operations
             Err(RXGEN_OPCODE) => {
                 *limit = 1;
                 let mut results = Vec::new();
