@@ -59,6 +59,7 @@ impl Check<'_> {
     fn page_count(&mut self) {
         let present = self.pages.len();
         let counted = match usize::from(read_u16(&self.pages[0], PAGE_COUNT)) {
+            // spec: volumes#directory-pages
             // Very old directories do not count their pages, and have no more than the map.
             0 if present <= ALLOCATION_PAGES => return,
             counted => counted,

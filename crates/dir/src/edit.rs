@@ -25,6 +25,7 @@ use crate::{DirError, EditError, EntryId};
 /// part. Whoever keeps the pages must then take back what was written, and the editor must not be
 /// used again. After any other error the directory is as it was before the call.
 #[derive(Debug)]
+// spec: volumes#copies-of-directories
 pub struct Editor<P> {
     pages: P,
     count: usize,

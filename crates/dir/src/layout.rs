@@ -11,6 +11,7 @@ pub const MAX_NAME: usize = 255;
 
 pub(crate) const SLOT_SIZE: usize = 32;
 pub(crate) const SLOTS: usize = PAGE_SIZE / SLOT_SIZE;
+// spec: volumes#directory-pages
 pub(crate) const TAG: u16 = 1234;
 pub(crate) const CHAINS: usize = 128;
 /// Slots that page 0 and every other page keep for themselves.
@@ -56,6 +57,7 @@ pub(crate) fn print(name: &[u8]) -> u32 {
 }
 
 /// The chain of the names with this print.
+// spec: volumes#entries-and-chains
 pub(crate) fn chain_of(sum: u32) -> usize {
     let chain = (sum % 128) as usize;
     // The sum was a signed number once, and its remainder negative.
@@ -69,6 +71,7 @@ pub(crate) fn chain_of(sum: u32) -> usize {
 /// The slots an entry takes. The format counts 16 bytes for the name in the first slot although
 /// 20 fit there, so a name of 16 bytes takes two slots.
 #[must_use]
+// spec: volumes#entries-and-chains
 pub const fn slots_for(name_len: usize) -> usize {
     1 + ((name_len + 16) >> 5)
 }

@@ -35,6 +35,7 @@ pub(crate) fn store_code(error: &StoreError) -> AbortCode {
 
 /// The code as a client is sent it: VICE codes as they are, `errno` values as UAE codes if the
 /// client said that it knows these.
+// spec: afs-rpc#error-codes
 pub(crate) fn translated(code: AbortCode, translates: bool) -> AbortCode {
     let vice = (VSALVAGE..=VIO).contains(&code.0) || code.0 == VRESTRICTED;
     match errno_to_uae(code.0) {

@@ -16,6 +16,7 @@ use afar_types::{AfsUuid, Fid, PtsId};
 use parking_lot::Mutex;
 
 /// How long a lock holds if it is not extended (AFS-3: AFS_LOCKWAIT).
+// spec: afs-rpc#locks
 const LIFE: Duration = Duration::from_secs(300);
 /// Locks at once, of all hosts and users.
 const MAX_LOCKS: usize = 1 << 20;

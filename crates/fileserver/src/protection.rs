@@ -41,6 +41,7 @@ use version::{Version, Watch};
 const KEPT: usize = 65_536;
 
 /// Names that every cell has.
+// spec: afs-rpc#names-and-ids
 const WELL_KNOWN: [(PtsId, &str); 6] = [
     (PtsId::ANYUSER, "system:anyuser"),
     (PtsId::AUTHUSER, "system:authuser"),
@@ -150,6 +151,7 @@ impl Protection {
         Some((id, cps))
     }
 
+    // spec: afs-rpc#what-grants-rights
     async fn ask_cps(&self, id: PtsId) -> Result<Arc<Cps>, Unanswered> {
         let answer = self.servers.ask(|server| async move {
             match server.get_cps(id).await {

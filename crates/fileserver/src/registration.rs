@@ -58,6 +58,7 @@ pub async fn register(
         let list = List::new(words).map_err(|_| RegistrationError::TooMany(addresses.len()))?;
         match server.register_addrs(uuid, 0, list).await {
             Ok(_) => return Ok(()),
+            // spec: afs-rpc#registering-addresses
             Err(error) if error.code() == AbortCode::RXGEN_OPCODE => return Ok(()),
             Err(error) if error.code() == AbortCode(VL_MULTIPADDR) => {
                 return Err(RegistrationError::Conflict);

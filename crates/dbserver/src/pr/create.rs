@@ -111,6 +111,7 @@ pub(super) fn with_next_id(
 }
 
 /// Whether a user of another cell makes an entry of its own name.
+// spec: afs-rpc#making-users-and-groups
 fn registers_itself(identity: &Identity, config: &ProtectionConfig, name: &[u8]) -> bool {
     let Some(user) = identity.name() else {
         return false;

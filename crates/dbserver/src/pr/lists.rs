@@ -80,6 +80,7 @@ fn user_cps(
     entry: &Entry,
 ) -> Result<BTreeSet<PtsId>, PrError> {
     let mut cps = if entry.is_group() {
+        // spec: afs-rpc#what-grants-rights
         // OpenAFS answers for a group with its members, and what these are in.
         let mut cps = BTreeSet::new();
         for member in members(rows, entry.id, LEAST) {
@@ -99,6 +100,7 @@ fn user_cps(
     cps.insert(PtsId::ANYUSER);
     cps.insert(entry.id);
     let nobody = entry.id == PtsId::ANONYMOUS || entry.id == PtsId::ANYUSER;
+    // spec: afs-rpc#what-grants-rights
     // Users of other cells are in their cell's group instead.
     if !nobody && name::at_cell(&entry.name).is_none() {
         cps.insert(PtsId::AUTHUSER);
@@ -107,6 +109,7 @@ fn user_cps(
 }
 
 /// Adds the groups of the entries named as the host and as its networks, such as `10.1.2.0`.
+// spec: afs-rpc#what-grants-rights
 fn add_host(rows: View<'_>, host: u32, cps: &mut BTreeSet<PtsId>) -> Result<(), PrError> {
     for bits in [0, 8, 16, 24] {
         let network = host >> bits << bits;

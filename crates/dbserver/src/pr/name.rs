@@ -64,6 +64,7 @@ pub(super) fn prefix(owner_name: &[u8]) -> &[u8] {
 /// The name that a group asked for by `name` has to have with an owner of this prefix.
 ///
 /// Only administrators name groups `system:…`, and groups without an owner's part.
+// spec: afs-rpc#making-users-and-groups
 pub(super) fn correct(name: &[u8], prefix: &[u8], admin: bool) -> Result<Vec<u8>, PrError> {
     if name.len() > LEN_MAX {
         return Err(PrError::BadName);

@@ -120,6 +120,7 @@ impl Service for ProtectionServer {
         caller: &Caller,
         request: pr::name_to_id::Request,
     ) -> Result<pr::name_to_id::Reply, AbortCode> {
+        // spec: afs-rpc#names-and-ids
         // Anyone may ask, even one whom all else is refused.
         self.answer(caller, |rows, config, _| {
             let id = |name: &PrName| {
@@ -142,6 +143,7 @@ impl Service for ProtectionServer {
         request: pr::id_to_name::Request,
     ) -> Result<pr::id_to_name::Reply, AbortCode> {
         self.answer(caller, |rows, config, who| {
+            // spec: afs-rpc#names-and-ids
             // OpenAFS answers an empty question before it asks who is there.
             if !request.ids.is_empty() {
                 Access::new(rows, config, who)?.check_known()?;

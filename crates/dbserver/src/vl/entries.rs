@@ -26,6 +26,7 @@ const OPERATIONS: u32 = VldbFlags::MOVE.0
     | VldbFlags::DUMP.0;
 
 /// Bits of what is let go of with an entry.
+// spec: afs-rpc#held-entries
 const RELEASE_TIMESTAMP: i32 = 1;
 const RELEASE_OPERATION: i32 = 2;
 const RELEASE_AFSID: i32 = 4;
@@ -263,6 +264,7 @@ pub(super) fn lock(
     if old.lock_time != 0 {
         return Err(VL_ENTRYLOCKED);
     }
+    // spec: afs-rpc#held-entries
     if old.flags & VldbFlags::RELEASE.0 != 0 {
         return Err(VL_RERELEASE);
     }

@@ -127,6 +127,7 @@ impl LocationServer {
 
 /// The volume id that a name of digits only stands for: the last 32 bits of the number, as in
 /// OpenAFS. No digits are 0.
+// spec: afs-rpc#location-entries
 fn id_in(name: &[u8]) -> Option<VolumeId> {
     let mut id = 0u64;
     for byte in name {

@@ -71,6 +71,7 @@ fn has_uuid(server: &Server, uuid: &AfsUuid) -> bool {
 /// server that has one of them, if there is such, UUID and all. Others lose the addresses, unless
 /// nothing would be left of one: then, or if it is not clear which to take over, nothing is
 /// registered. OpenAFS also takes a nil UUID, by which nothing can be found, and loopback addresses.
+// spec: afs-rpc#registering-addresses
 pub(super) fn register(
     change: &mut Change<'_>,
     uuid: AfsUuid,
@@ -205,6 +206,7 @@ fn free_slot(servers: &Servers) -> Option<(u8, u8)> {
 
 /// ChangeAddr: gives a server without UUID another address, or, with 255.255.255.255 as the old
 /// one, removes the server that has the new one, if no entry names it.
+// spec: afs-rpc#servers-by-number
 pub(super) fn change_address(change: &mut Change<'_>, old: u32, new: u32) -> Result<(), AbortCode> {
     if new >= 0xff00_0000 {
         return Err(VL_BADSERVER);

@@ -331,6 +331,7 @@ impl vl::Service for LocationServer {
         list_attributes_n2(this, caller, request) {
             this.query(caller)?;
             let pattern = request.name.as_bytes();
+            // spec: afs-rpc#lists-of-entries
             // Patterns cost time, so they are for administrators, as in OpenAFS.
             let name = if pattern.is_empty() || pattern == b".*" {
                 None

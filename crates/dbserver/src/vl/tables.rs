@@ -239,6 +239,7 @@ pub(super) fn server_for_address(change: &mut Change<'_>, address: u32) -> Resul
     if let Some(number) = server_by_address(&servers, address) {
         return Ok(number);
     }
+    // spec: afs-rpc#servers-by-number
     if address == 0 || address >= 0xff00_0000 || is_others_loopback(&servers, address) {
         return Err(VL_BADSERVER);
     }

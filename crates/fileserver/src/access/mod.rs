@@ -118,6 +118,7 @@ impl Grant {
         let own = if person.superuser {
             Rights::ALL
         } else if person.is_administrator() {
+            // spec: afs-rpc#rights
             person.cps.rights(acl) | host | Rights::LOOKUP
         } else {
             person.cps.rights(acl) | host
@@ -127,6 +128,7 @@ impl Grant {
 
     /// The rights on a vnode under that ACL: on all but directories `a` says that the caller is
     /// the owner.
+    // spec: afs-rpc#status
     pub(crate) fn on(self, vnode: &VnodeStatus, person: &Person) -> Self {
         if vnode.file_type == FileType::Directory || person.superuser {
             return self;

@@ -82,6 +82,7 @@ async fn replace(
     fid: Fid,
     text: &[u8],
 ) -> Result<(FetchStatus, VolSync), AbortCode> {
+    // spec: afs-rpc#access-lists
     // As OpenAFS: a text that does not end may have been cut on its way (check_acl).
     if !text.contains(&0) {
         return Err(AbortCode(errno::EINVAL));
@@ -121,6 +122,7 @@ async fn record_of(visit: &Visit, acl: &Acl, present: &AclRecord) -> Result<AclR
         all.any(|entry| entry.id == *id)
     };
     let id = |(id, name): (&PtsId, &Arc<str>)| match *id {
+        // spec: afs-rpc#access-lists
         // A name that is not known. That of a user who is gone is the id, as lists tell it: a client that
         // changes a list sends it back. Numbers that were not there are refused, as OpenAFS does.
         PtsId::ANONYMOUS => name.parse().ok().filter(there).unwrap_or(PtsId::ANONYMOUS),

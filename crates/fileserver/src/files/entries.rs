@@ -97,6 +97,7 @@ async fn make(
 }
 
 /// A symlink without x bits is a mount point, which takes the right to administrate.
+// spec: afs-rpc#owners-and-modes, volumes#symbolic-links-and-mount-points
 fn may_make_symlink(
     visit: &Visit,
     grant: Grant,
@@ -199,6 +200,7 @@ pub(super) async fn link(
             let mut place = visit.change(directory.volume)?;
             let look = place.directory(directory)?;
             may_change_entries(look.grant, Rights::INSERT)?;
+            // spec: afs-rpc#changing-directories
             // Only files have several names.
             if place.vnode(existing)?.file_type != FileType::File {
                 return Err(AbortCode(errno::EISDIR));
@@ -272,6 +274,7 @@ async fn remove(
 }
 
 /// A vnode has lost a name: whose promises are to be broken, which is nobody's if it is gone.
+// spec: afs-rpc#changing-directories
 fn less(visit: &Visit, fid: Fid, left: Option<&VnodeStatus>) -> Vec<Fid> {
     if left.is_some() {
         return vec![fid];
@@ -316,6 +319,7 @@ pub(super) async fn rename(
     let mut changed = Vec::new();
     if from != to {
         directories.push(from);
+        // spec: afs-rpc#changing-directories
         // Its "..", which is not in the reply.
         if moved.renamed.vnode.file_type == FileType::Directory {
             changed.push(moved.renamed.vnode.fid);

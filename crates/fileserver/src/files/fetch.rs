@@ -65,6 +65,7 @@ async fn fetch(
 ) -> Result<(FetchStatus, CallBack, VolSync), AbortCode> {
     let too_big = AbortCode(errno::EFBIG);
     let asked = data.asked();
+    // spec: afs-rpc#fetching-data
     let position = u64::try_from(position).map_err(|_| too_big)?;
     let end = position
         .checked_add(asked)

@@ -51,6 +51,7 @@ async fn set(visit: &Visit, fid: Fid, kind: i32) -> Result<VolSync, AbortCode> {
     let locked = visit.clone();
     let ((), vol_sync) = step(visit, fid, move |place, changeable| {
         let look = place.look(fid)?;
+        // spec: afs-rpc#locks
         if !changeable {
             return if exclusive {
                 Err(AbortCode(errno::EROFS))
@@ -67,6 +68,7 @@ async fn set(visit: &Visit, fid: Fid, kind: i32) -> Result<VolSync, AbortCode> {
 }
 
 /// Keeps the locks of a host. No right is asked for: OpenAFS's client keeps its locks as anonymous.
+// spec: afs-rpc#locks
 async fn extend(visit: &Visit, fid: Fid) -> Result<VolSync, AbortCode> {
     let locked = visit.clone();
     let ((), vol_sync) = step(visit, fid, move |place, changeable| {

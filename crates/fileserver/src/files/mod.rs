@@ -197,6 +197,7 @@ impl rxafs::Service for Files {
     plain_operations! {
         get_time = |_, _, _| Ok(time());
         get_root_volume = |_, _, _| root_volume();
+        // spec: afs-rpc#operations-that-tell-little
         get_volume_info = |_, _, _| Err(AbortCode(VNOVOL));
         n_get_volume_info = |_, _, _| Err(AbortCode(VNOVOL));
         lookup = |_, _, _| Err(AbortCode(errno::EINVAL));
@@ -255,6 +256,7 @@ async fn capabilities(
     _: &Visit,
     _: rxafs::get_capabilities::Request,
 ) -> Result<rxafs::get_capabilities::Reply, AbortCode> {
+    // spec: afs-rpc#capabilities
     let word = CAPABILITY_ERROR_TRANSLATION | CAPABILITY_64BIT_FILES | CAPABILITY_WRITE_LOCK_ACL;
     let capabilities = Capabilities::new(vec![word]).map_err(|_| AbortCode::RXGEN_SS_MARSHAL)?;
     Ok(rxafs::get_capabilities::Reply { capabilities })

@@ -261,6 +261,7 @@ pub(super) fn statistics64(
 }
 
 /// The rows of OpenAFS's detailed figures (`viced/fs_stats.h`), by the operations they count.
+// spec: afs-rpc#counters
 const TIMED: [&[&str]; 28] = [
     &FETCHES,
     &["fetch_acl"],

@@ -88,6 +88,7 @@ pub(super) async fn inline_bulk_status(
     request: rxafs::inline_bulk_status::Request,
 ) -> Result<rxafs::inline_bulk_status::Reply, AbortCode> {
     let (seen, vol_sync) = bulk(visit, request.fids).await?;
+    // spec: afs-rpc#bulk-status
     let part = |seen: Result<Seen, AbortCode>| match seen {
         Ok(seen) => (seen.status, visit.callback(&seen.promise)),
         Err(code) => {
@@ -108,6 +109,7 @@ pub(super) async fn inline_bulk_status(
 }
 
 /// Gives promises up; without any fid, all of them.
+// spec: afs-rpc#promises
 pub(super) async fn give_up_call_backs(
     visit: &Visit,
     request: rxafs::give_up_call_backs::Request,
@@ -143,6 +145,7 @@ pub(super) async fn store_status(
             let look = place.look(fid)?;
             may_store_status(&visit.person, &look.vnode, look.grant, &attributes)?;
             let set = |bit| attributes.mask & bit != 0;
+            // spec: afs-rpc#owners-and-modes
             // Else a symlink could be made a mount point, which needs other rights.
             if look.vnode.file_type == FileType::Symlink && set(StoreStatus::SET_MODE) {
                 return Err(AbortCode(errno::EINVAL));
@@ -177,6 +180,7 @@ fn attributes_of(wanted: &StoreStatus, mode: u16, person: &crate::access::Person
         group: set(StoreStatus::SET_GROUP).then_some(wanted.group),
         modify_time: set(StoreStatus::SET_MOD_TIME).then_some(wanted.client_mod_time),
     };
+    // spec: afs-rpc#owners-and-modes
     if attributes.owner.is_some() && !person.is_administrator() {
         attributes.mode = attributes.mode.or(Some(mode & !0o4000));
     }
@@ -195,6 +199,7 @@ pub(super) fn attributes_after_store(
         ..*wanted
     };
     let mut attributes = attributes_of(&wanted, mode, person);
+    // spec: afs-rpc#storing-data
     if mode & 0o4000 != 0 && !person.is_administrator() {
         attributes.mode = attributes.mode.or(Some(mode & !0o4000));
     }

@@ -110,6 +110,7 @@ fn open(visit: &Visit, wanted: &Wanted) -> Result<Opened, AbortCode> {
     }
     may_store_data(&visit.person, &look.vnode, look.grant, &wanted.attributes)?;
     let old = look.vnode.length;
+    // spec: afs-rpc#storing-data
     let kept = old.min(wanted.file_length);
     let new = kept.max(wanted.position + wanted.length);
     check_quota(&place, old, new)?;
@@ -126,6 +127,7 @@ fn open(visit: &Visit, wanted: &Wanted) -> Result<Opened, AbortCode> {
 
 /// Refuses what the quota will refuse in the end, before it is sent.
 fn check_quota(place: &Place<'_>, old: u64, new: u64) -> Result<(), AbortCode> {
+    // spec: afs-rpc#volume-status
     let blocks = |length: u64| length.div_ceil(1024).max(1);
     let (quota, used) = (place.state.max_quota, place.state.disk_used);
     let after = used.saturating_sub(blocks(old)).saturating_add(blocks(new));

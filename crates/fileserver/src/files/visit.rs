@@ -123,6 +123,7 @@ impl Visit {
 
 /// The permission bits of a request: set-user-id and its like are for administrators only, and
 /// are dropped from what others ask for (OpenAFS Update_TargetVnodeStatus).
+// spec: afs-rpc#owners-and-modes
 pub(super) fn mode_bits(wanted: &StoreStatus, person: &Person) -> u16 {
     let allowed = if person.is_administrator() {
         0o7777

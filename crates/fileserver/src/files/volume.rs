@@ -13,6 +13,7 @@ use crate::abort::errno;
 use crate::space::DiskSpace;
 
 /// KiB as status words carry them: 31 bits, as old clients take the words for signed.
+// spec: afs-rpc#volume-status
 fn clamped(kib: u64) -> u32 {
     u32::try_from(kib.min(i32::MAX.unsigned_abs().into())).unwrap_or_default()
 }

@@ -177,6 +177,7 @@ impl Shared {
     ) -> bool {
         for &peer in peers.iter().take(ADDRESSES_TRIED) {
             let client = callback_client(endpoint, peer);
+            // spec: afs-rpc#breaks
             // As OpenAFS sends it. The list may say of each fid that its promise is dropped; Linux's
             // client refuses every break that does.
             let call = client.call_back(fids.clone(), CallBacks::default());
@@ -194,6 +195,7 @@ impl Shared {
 
     /// A host did not answer: it has no promises any more, and must drop those it has before its
     /// next call is served. So later changes have nothing to do with it.
+    // spec: afs-rpc#breaks
     pub(super) fn mark_down(self: &Arc<Self>, host: &Arc<Host>) {
         count(&self.counters.breaks_failed, 1);
         // From here on it gets no new promises. Until it is `Down` its calls wait, as it is late.
@@ -256,6 +258,7 @@ fn queue(host: &Host, promises: &[(HostIndex, Fid)], gate: &Arc<Gate>) -> bool {
 }
 
 /// A host's callback service, at the address it calls from.
+// spec: security#levels-that-peers-ask-for
 pub(super) fn callback_client(endpoint: &Endpoint, peer: SocketAddr) -> rxafscb::Client {
     rxafscb::Client::new(endpoint.connect(peer, rxafscb::SERVICE, Arc::new(RxNull)))
 }

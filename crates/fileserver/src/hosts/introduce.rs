@@ -238,6 +238,7 @@ impl Shared {
     async fn ask(&self, endpoint: &Endpoint, peer: SocketAddr) -> Option<Answer> {
         let client = callback_client(endpoint, peer);
         let question = async {
+            // spec: afs-rpc#who-a-client-is
             match client.tell_me_about_yourself().await {
                 Ok(reply) => return Ok(Answer::new(&reply.host, &reply.capabilities)),
                 Err(error) if error.is_unknown_operation() => {}
@@ -266,6 +267,7 @@ impl Shared {
     async fn reset(&self, endpoint: &Endpoint, peer: SocketAddr) -> bool {
         let client = callback_client(endpoint, peer);
         let order = async {
+            // spec: afs-rpc#unknown-operations
             match client.init_call_back_state3(self.config.server).await {
                 Err(error) if error.is_unknown_operation() => {
                     client.init_call_back_state().await.is_ok()

@@ -70,13 +70,16 @@ pub use config::{HostStats, HostsConfig};
 pub use host::Host;
 
 /// Seconds that a promise is remembered for longer than it was given for.
+// spec: afs-rpc#promises
 const REMEMBERED: u32 = 180;
 
 /// Seconds that a promise of a read-only or backup volume is given for.
+// spec: afs-rpc#promises
 const VOLUME_PROMISE: u32 = 2 * 3600;
 
 /// How many holders an entry of a bulk call counts as beside those there are: programs that list a
 /// directory seldom come back for each file.
+// spec: afs-rpc#promises
 const BULK_HOLDERS: u32 = 22;
 
 /// Promises that ended and are cleared away whenever one is made.
@@ -412,6 +415,7 @@ impl Drop for Promise {
 /// Seconds that the promise of a file is given for which so many hosts hold already: the more there
 /// are, the more a change costs (the intervals of OpenAFS).
 fn lifetime(holders: u32) -> u32 {
+    // spec: afs-rpc#promises
     const MINUTES: [u32; 8] = [240, 60, 30, 15, 15, 10, 10, 10];
     let minutes = MINUTES.get(holders as usize / 8).copied().unwrap_or(7);
     minutes * 60

@@ -16,6 +16,7 @@ use hashbrown::HashTable;
 use super::slab::{NIL, Slab, Slot};
 
 /// Seconds in a tick. Promises end at ticks, as OpenAFS rounds them.
+// spec: afs-rpc#promises
 pub(super) const TICK: u32 = 128;
 
 /// Chains of promises by their end. The longest promise is 4 h and some minutes, 115 ticks, so
@@ -557,6 +558,7 @@ impl Table {
 }
 
 /// The fid that stands for a whole volume.
+// spec: afs-rpc#breaks
 pub(super) fn whole_volume(volume: VolumeId) -> Fid {
     Fid {
         volume,

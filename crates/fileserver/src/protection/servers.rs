@@ -82,6 +82,7 @@ impl Servers {
         let number = self.preferred.load(Ordering::Relaxed);
         let server = self.servers.get(number)?;
         let versions = server.clients.lock().versions.clone()?;
+        // spec: afs-rpc#database-servers-that-agree
         match timeout(PATIENCE, versions.debug()).await {
             Ok(Ok(reply)) => Some(Version::told(number, &reply.state.state)),
             Ok(Err(error)) => {
@@ -142,6 +143,7 @@ impl Server {
 }
 
 /// Whether a code is rxkad's: it is about the ticket, not about the question.
+// spec: security#refused-tokens
 fn is_rxkad(code: AbortCode) -> bool {
     (RXKADINCONSISTENCY..=RXKADILLEGALLEVEL).contains(&code.0)
 }

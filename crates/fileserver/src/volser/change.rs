@@ -53,6 +53,7 @@ impl Volser {
         let partition = self.served(partition)?.cloned();
         let partition = partition.ok_or(AbortCode(VNOVOL))?;
         blocking(move || match partition.volume(id) {
+            // spec: volumes#transactions
             // Callers make the volume then, which is no failure.
             Err(StoreError::NoVolume(_)) => Err(AbortCode(VNOVOL)),
             found => found.map_err(|error| failed("looking for a volume", id, &error)),
@@ -95,6 +96,7 @@ impl Volser {
         let mut new = NewVolume::new(id, name.clone())
             .kind(kind, parent)
             .unfinished();
+        // spec: volumes#making-and-filling-a-volume
         if kind == VolumeType::ReadWrite && request.parent == id {
             // A dump is going to be restored into it.
             new = new.without_root();
@@ -213,6 +215,7 @@ impl Volser {
         Ok(())
     }
 
+    // spec: volumes#sending-a-volume
     pub(super) async fn set_forwarding(
         &self,
         caller: &Caller,
@@ -315,6 +318,7 @@ impl Volser {
 
 /// What clients get meanwhile, in the order in which the flags count; `None` if none of them says
 /// so. Who only reads a volume keeps nobody from it, as dumps are of one moment anyway.
+// spec: volumes#transactions
 fn hold_of(flags: AttachFlags) -> Option<Option<Hold>> {
     if flags.contains(AttachFlags::CREATE) {
         Some(Some(Hold::Offline))

@@ -118,6 +118,7 @@ impl Volser {
 }
 
 /// The header of a volume that may be cloned.
+// spec: volumes#clones
 fn usable(source: &Volume) -> Result<VolumeState, AbortCode> {
     let state = header(source)?;
     if state.destroy_me || !state.in_service {

@@ -66,6 +66,7 @@ macro_rules! listed {
     };
 }
 
+// spec: volumes#lists-of-volumes
 listed!(VolintInfo, |state| {
     needs_salvage: false,
     destroy_me: state.destroy_me,

@@ -58,6 +58,7 @@ impl Volser {
 
 /// How to restore into a volume. Name and kind come from the caller, the group stays as it was made,
 /// all else is from the dump (OpenAFS CopyVolumeHeader).
+// spec: volumes#making-and-filling-a-volume
 fn options(
     volume: &Volume,
     cookie: &RestoreCookie,

@@ -207,6 +207,7 @@ impl VnodeFields {
 
     /// Whether this can be what vnode `vnode` is, with data up to `data_max` bytes.
     pub(super) fn check(&self, vnode: VnodeId, data_max: u64) -> Result<(), DumpProblem> {
+        // spec: volumes#vnodes
         if vnode.is_directory() != (self.kind == VnodeKind::Directory) {
             return Err(DumpProblem::Value {
                 what: "the type of the vnode",

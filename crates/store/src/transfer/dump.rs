@@ -221,6 +221,7 @@ fn volume_header(id: VolumeId, pin: &Pin) -> VolumeHeader {
         name: info.name.clone(),
         in_service: row.has(crate::meta::VolumeRow::IN_SERVICE),
         blessed: row.has(crate::meta::VolumeRow::BLESSED),
+        // spec: volumes#vnodes
         // OpenAFS's file server repairs a volume first that has a vnode with this one.
         uniquifier: Uniquifier(row.uniquifier.saturating_add(1)),
         kind: row.kind,

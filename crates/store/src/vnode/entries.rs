@@ -342,6 +342,7 @@ impl Edit<'_, '_> {
             return self.rename_to_itself(from, name, to, new_name, fid);
         }
         let mut replaced = None;
+        // spec: volumes#copies-of-directories
         // The new entry comes before the old one goes, as from OpenAFS's server, so that clients
         // that edit their copy end up with the same pages.
         if let Some(target) = target {

@@ -218,6 +218,7 @@ fn reclone(change: &mut Change<'_>, source: VolumeId, clone: VolumeId) -> Result
         generation: frozen.generation,
         kind: old.kind,
         flags: VolumeRow::BLESSED | VolumeRow::IN_SERVICE,
+        // spec: afs-rpc#the-time-of-a-copy
         // Linux's client knows by this alone that the volume shows something else.
         creation_date: change.now().max(old.creation_date.saturating_add(1)),
         copy_date: old.copy_date,

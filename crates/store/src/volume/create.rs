@@ -15,6 +15,7 @@ use crate::segment::Compression;
 use crate::vnode::{RECORD_SHIFT, pack_page, trim_acl};
 
 /// KiB a new volume may have, as with OpenAFS.
+// spec: volumes#dates-of-a-volume
 const NEW_QUOTA: u64 = 5_000;
 /// The group of administrators, to which a new root directory belongs.
 const ADMINISTRATORS: PtsId = PtsId(-204);
