@@ -18,6 +18,7 @@ use rand_core::OsRng;
 use zeroize::Zeroizing;
 
 /// KiB of memory that Argon2id takes.
+// spec: login#passwords
 const MEMORY_KIB: u32 = 64 << 10;
 /// Its passes over the memory.
 const PASSES: u32 = 3;

@@ -4,6 +4,7 @@ use tokio_rustls::rustls;
 use zeroize::Zeroizing;
 
 /// The label under which TLS derives the octets of a session (RFC 8446, 7.5).
+// spec: login#binding
 const LABEL: &[u8] = b"EXPORTER-afar-login";
 /// Before what passwords prove.
 const PASSWORD: &[u8] = b"afar-login password";

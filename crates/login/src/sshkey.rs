@@ -109,6 +109,7 @@ pub(crate) fn check(key: &KeyData) -> Result<(), SshKeyError> {
 }
 
 /// The key that has made this signature over `message`, if it is one that is taken.
+// spec: login#ssh-keys
 pub(crate) fn signer(signature: &[u8], message: &[u8]) -> Option<KeyData> {
     use ssh_encoding::{Decode, Encode};
     let decoded = SshSig::decode(&mut &signature[..]).ok()?;

@@ -14,6 +14,7 @@ use rustls::{
 use crate::Fingerprint;
 
 /// The protocol within TLS (ALPN).
+// spec: login#transport
 const PROTOCOL: &[u8] = b"afar-login";
 
 fn provider() -> Arc<CryptoProvider> {

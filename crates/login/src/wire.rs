@@ -8,6 +8,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use zeroize::Zeroize;
 
 /// The version of the protocol.
+// spec: login#messages
 pub const VERSION: u32 = 1;
 /// Octets of a frame, at most.
 pub const FRAME_MAX: usize = 16 << 10;

@@ -127,6 +127,7 @@ impl Identities {
     /// A printed ticket ([`print`](crate::ticket::print())) has no realm: that is the superuser.
     #[must_use]
     pub fn identity(&self, client: &Principal) -> Identity {
+        // spec: security#superusers
         if client.realm.is_empty() && client.local_name() == SUPERUSER {
             return Identity::Superuser;
         }
@@ -161,6 +162,7 @@ impl Identities {
         users
     }
 
+    // spec: security#names-of-users
     fn is_local(&self, client: &Principal) -> bool {
         let realm = &client.realm;
         if realm.is_empty() || realm.eq_ignore_ascii_case(&self.cell) {

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 /// A level of protection of rxkad, in ascending order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+// spec: security#levels-that-peers-ask-for
 pub enum Level {
     /// The caller has proved who he is; packets carry a checksum of their headers.
     Clear,

@@ -65,6 +65,7 @@ impl fmt::Display for Principal {
 ///
 /// `kadmin` and `zephyr` are in MIT's table too, to keep their instance, as everything does that is
 /// not here. OpenAFS drops their instance instead, by which all of `kadmin/...` become one user.
+// spec: security#names-of-users
 const HOST_SERVICES: &[&str] = &[
     "abs",
     "acap",

@@ -27,6 +27,7 @@ struct Rule {
     wait_max: Duration,
 }
 
+// spec: login#attempts
 const USER_AND_ADDRESS: Rule = Rule {
     free: 5,
     wait_max: Duration::from_secs(15 * 60),

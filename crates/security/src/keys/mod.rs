@@ -115,6 +115,7 @@ impl KeyInfo {
         match self.kind {
             KeyKind::Rxkad => true,
             KeyKind::RxkadKrb5 => EncryptionType::from_number(self.etype).is_some(),
+            // spec: security#rxgk
             KeyKind::Rxgk | KeyKind::Other(_) => false,
         }
     }

@@ -18,6 +18,7 @@ pub struct KeyRing {
 
 /// With which of several keys tickets are made, the best first: as OpenAFS prefers, and so that it
 /// can open them; RFC 8009's it cannot.
+// spec: security#keys-that-tickets-are-made-with
 const PREFERENCE: [EncryptionType; 5] = [
     EncryptionType::Aes256Sha1,
     EncryptionType::Aes128Sha1,

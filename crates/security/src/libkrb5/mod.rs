@@ -218,6 +218,7 @@ impl Cache<'_> {
         let client = self.principal()?;
         let mut first = None;
         for realm in realms {
+            // spec: security#getting-a-ticket
             let mut services = vec![format!("afs/{cell}@{realm}")];
             if realm.eq_ignore_ascii_case(cell.as_str()) {
                 services.push(format!("afs@{realm}"));

@@ -11,6 +11,7 @@ pub(crate) const SUPERUSER: &str = "afs";
 
 /// When printed tickets end: the last second that fits in 31 bits, as old servers compare signed
 /// numbers.
+// spec: security#superusers
 const END: u32 = 0x7fff_ffff;
 
 /// Makes the token with which a server, or an administrator on its machine, proves to other servers

@@ -1,8 +1,6 @@
 //! What is kept of a token, and its octets: those that OpenAFS's client is given by VIOCSETTOK2 and
 //! kafs by `add_key` (`ktc_setTokenData` with one `token_rxkad`), then, in afar's own stores only,
 //! whose it is.
-//!
-//! spec: rxkad#tokens
 
 use std::time::SystemTime;
 

@@ -11,6 +11,7 @@ use super::entry::ENTRY_MAX;
 use super::openafs::ClientError;
 use super::sys::{self, KeyId};
 
+// spec: security#tokens-of-kernel-clients
 const KIND: &CStr = c"rxrpc";
 const PREFIX: &str = "afs@";
 

@@ -67,6 +67,7 @@ impl Client {
     pub fn put(&self, held: &Held) -> Result<(), ClientError> {
         let octets = held.to_octets()?;
         match sys::pioctl(&self.0, VIOC_SETTOK2, &octets, &mut []) {
+            // spec: security#tokens-of-kernel-clients
             Err(error) if is_unknown(&error) => {
                 let octets = old_form(held);
                 Ok(sys::pioctl(&self.0, VIOCSETTOK, &octets, &mut [])?)
