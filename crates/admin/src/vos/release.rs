@@ -364,7 +364,7 @@ impl Vos {
                 complain!(self, "\t{server:>35} {}\n", site.partition);
             }
             let replaced = self
-                .replace_entry(id, kind, &releasing.entry, Hold::ReleaseTime)
+                .replace_entry(id, kind, &releasing.entry, Hold::Keep)
                 .await;
             replaced.or_fail(self, update)?;
             return Err(Failure(VOLSERBADRELEASE));

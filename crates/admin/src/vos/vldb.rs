@@ -17,16 +17,12 @@ const ANY: i32 = -1;
 /// ReplaceEntry and ReleaseLock: let go of the operation, the holder's id and the time.
 // spec: afs-rpc#held-entries
 const LET_GO: i32 = 7;
-/// Let go of the time only, so that the entry stays marked as being released.
-const LET_GO_OF_TIME: i32 = 4;
 
 /// What becomes of the hold on an entry that is replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hold {
     Keep,
     Release,
-    /// The operation goes on being recorded: it was not finished.
-    ReleaseTime,
 }
 
 impl Hold {
@@ -34,7 +30,6 @@ impl Hold {
         match self {
             Self::Keep => 0,
             Self::Release => LET_GO,
-            Self::ReleaseTime => LET_GO_OF_TIME,
         }
     }
 }
