@@ -73,7 +73,7 @@ pub(crate) enum Owner {
 }
 
 /// What one owner has.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 struct Held {
     memory: u64,
     connections: usize,
@@ -240,6 +240,27 @@ impl Account {
         self.change(Owner::Source(source), |held| {
             held.strangers = held.strangers.saturating_sub(1);
         });
+    }
+
+    /// Looks whether the sums are those of these calls, each with its owners, what it counts for and whether it
+    /// is a stranger's, and of clients' connections from these addresses.
+    #[cfg(test)]
+    pub(crate) fn check<'a>(
+        &self,
+        calls: impl Iterator<Item = (Option<&'a Owners>, u64, Option<u64>)>,
+        connections: impl Iterator<Item = Source>,
+    ) {
+        let mut expected = Self::new(self.memory_max, self.connections_max);
+        for (owners, charged, stranger) in calls {
+            expected.recount(owners, 0, charged);
+            if let (Some(owners), Some(_)) = (owners, stranger) {
+                expected.stranger_came(owners.source);
+            }
+        }
+        connections.for_each(|source| expected.connected(source));
+        let sums = |account: &Self| (account.memory, account.memory_known, account.connections);
+        assert_eq!(sums(self), sums(&expected));
+        assert_eq!(self.held, expected.held);
     }
 
     fn change(&mut self, owner: Owner, change: impl FnOnce(&mut Held)) {

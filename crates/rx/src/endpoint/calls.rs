@@ -117,6 +117,14 @@ impl ServiceState {
         self.change_shares(owners, |share| share.running -= 1);
     }
 
+    /// Calls that run and that wait, by whose they are.
+    #[cfg(test)]
+    pub(super) fn shares(&self) -> BTreeMap<Owner, (usize, usize)> {
+        let shares = self.shares.iter();
+        let shares = shares.map(|(owner, share)| (owner.clone(), (share.running, share.waiting)));
+        shares.collect()
+    }
+
     fn change_shares(&mut self, owners: &Owners, change: impl Fn(&mut Share)) {
         for owner in owners.each() {
             let share = self.shares.entry(owner.clone()).or_default();

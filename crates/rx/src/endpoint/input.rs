@@ -469,6 +469,9 @@ impl Endpoint {
         }
         self.settle(now, call);
         self.schedule_call(call);
+        if self.answers_sooner(key) {
+            self.schedule_calls_of_path(key);
+        }
     }
 
     /// An acknowledgement came for a call that is over: it may answer a probe of the path.

@@ -13,6 +13,8 @@
 mod account;
 mod answers;
 mod calls;
+#[cfg(test)]
+mod check;
 mod held;
 mod input;
 mod moves;
@@ -297,6 +299,8 @@ impl Endpoint {
         }
         self.make_ready(call.0);
         self.settle(now, call.0);
+        // The peer's window may be closed, which is to be asked about.
+        self.schedule_call(call.0);
         Ok(room)
     }
 
@@ -320,6 +324,7 @@ impl Endpoint {
         }
         known.sender.finish();
         self.make_ready(call.0);
+        self.schedule_call(call.0);
     }
 
     /// Takes the next chunk. It counts against the receive window until it is [consumed](Self::consume).
@@ -332,8 +337,11 @@ impl Endpoint {
             return if is_read { Read::End } else { Read::Pending };
         };
         let read = known.receiver.read();
-        if read == Read::End && known.role == Role::Client {
-            self.complete_client_call(call.0);
+        match read {
+            Read::End if known.role == Role::Client => self.complete_client_call(call.0),
+            // Now it is for the peer to go on, which it may not know.
+            Read::Pending => self.schedule_call(call.0),
+            _ => {}
         }
         read
     }

@@ -228,6 +228,10 @@ impl Endpoint {
             destination = Some((path.address, path.local));
             batch.buf.extend_from_slice(&octets);
             batch.added(octets.len());
+            if !path.afar {
+                // It may have opened the window, which an old peer is to be told again if this is lost.
+                self.schedule_call(key);
+            }
         }
         batch.into_transmit(destination?, None)
     }
@@ -405,6 +409,8 @@ impl Endpoint {
                 path.ready.pop_front();
                 call.in_ready = false;
                 turn = 0;
+                // What was to be sent again has come meanwhile: now it may be the window that it waits for.
+                self.schedule_call(key);
                 continue;
             };
             if budget == 0 && call.sender.peek_probe().is_none() {

@@ -108,6 +108,8 @@ pub(crate) struct Path {
     /// The RTT by the last PING that was answered.
     rtt_ping: Option<Duration>,
     sampled_at: Option<Instant>,
+    /// The timeout that calls' timers were last set by; whether the peer was afar's and prompt, and that measured.
+    timed_by: (Duration, (bool, bool, bool)),
 }
 
 /// Whether DATA is sent as ECN-capable, and what has been counted.
@@ -173,12 +175,29 @@ impl Path {
             answered_at: None,
             rtt_ping: None,
             sampled_at: None,
+            timed_by: (
+                RttEstimator::new(INITIAL_RTT).rto(Duration::ZERO),
+                (false, false, false),
+            ),
         }
     }
 
     /// Whether nothing was learned of the peer that a later connection could use.
     pub(crate) fn is_unknown(&self) -> bool {
         !self.rtt.has_sample() && !self.afar && self.classic_acks == 0 && self.reached_at.is_none()
+    }
+
+    /// Whether the peer answers in less than half of the time that calls' timers were last set by, or in another
+    /// manner.
+    pub(crate) fn answers_sooner(&mut self) -> bool {
+        let timeout = self.rtt.rto(Duration::ZERO);
+        let manner = (self.afar, self.is_prompt, self.rtt.has_sample());
+        let (counted_on, before) = self.timed_by;
+        let sooner = timeout < counted_on / 2 || manner != before;
+        if sooner || timeout > counted_on {
+            self.timed_by = (timeout, manner);
+        }
+        sooner
     }
 
     /// Takes an RTT sample.

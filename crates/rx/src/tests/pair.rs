@@ -136,6 +136,10 @@ pub(super) struct Pair {
     pub(super) steps: u64,
 }
 
+/// Steps after each of which the endpoints are checked, and how often they are later.
+const ALL_CHECKED: u64 = 4000;
+const CHECKED_EVERY: u64 = 61;
+
 pub(super) const CLIENT: usize = 0;
 pub(super) const SERVER: usize = 1;
 
@@ -360,6 +364,7 @@ impl Pair {
                 if self.busy_until[side] <= self.now {
                     self.work(side);
                     self.rest(side);
+                    self.check(side);
                 }
             }
             if done(self) {
@@ -405,6 +410,16 @@ impl Pair {
             endpoint.handle(self.now, packet.from, None, ecn, packet.octets.into());
         }
         endpoint.handle_timeout(self.now);
+    }
+
+    /// Looks at what must hold of one side's endpoint when its driver goes to sleep: each time at first, and
+    /// seldom in a long transfer, all of which is alike.
+    fn check(&self, side: usize) {
+        if self.steps < ALL_CHECKED || self.steps.is_multiple_of(CHECKED_EVERY) {
+            let endpoint = &self.sides[side].endpoint;
+            endpoint.check();
+            endpoint.check_timers();
+        }
     }
 
     /// Decides when a driver that has just run does so again.
