@@ -12,9 +12,9 @@ use afar_types::{FetchStatus, Fid, FileType, Rights, VolumeType};
 use tokio::time::Instant;
 
 use crate::cache::Cache;
-use crate::error::Errno;
 use crate::inodes::Place;
-use crate::types::{Ino, Who};
+use crate::model::error::Errno;
+use crate::model::types::{Ino, Who};
 use crate::users::{User, UserId};
 use crate::vnode::{State, Vnode};
 

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use afar_types::{DataVersion, FileType, PtsId, StoreStatus, UnixTime, VolumeType};
 
-use crate::access::{self, has_bits, may_write};
+use crate::access;
+use crate::access::{has_bits, may_write};
 use crate::cache::Cache;
-use crate::error::Errno;
 use crate::inodes::Place;
-use crate::types::{Attr, Handle, Ino, Kind, SetAttr, StatFs, Who};
+use crate::model::error::Errno;
+use crate::model::types::{Attr, Handle, Ino, Kind, SetAttr, StatFs, Who};
 use crate::users::User;
 use crate::vnode::Vnode;
 

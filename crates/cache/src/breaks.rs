@@ -14,7 +14,7 @@ use afar_cell::BreakHandler;
 use afar_types::{Fid, VolumeId};
 use tokio::sync::{broadcast, watch};
 
-use crate::types::Invalidation;
+use crate::model::types::Invalidation;
 use crate::vnode::Vnode;
 use crate::vnodes::Vnodes;
 

@@ -10,9 +10,9 @@ use bytes::Bytes;
 
 use crate::cache::Cache;
 use crate::config::CacheConfig;
-use crate::error::Errno;
-use crate::types::Who;
-use crate::xattr_name;
+use crate::model::error::Errno;
+use crate::model::types::Who;
+use crate::model::xattr_name;
 
 /// The administrator of this machine, who may change settings.
 const ROOT: u32 = 0;

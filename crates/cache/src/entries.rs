@@ -9,9 +9,9 @@ use afar_types::{FetchStatus, Fid, FileType, StoreStatus, VolumeType};
 use crate::breaks::Mark;
 use crate::cache::Cache;
 use crate::edit::{Changing, Edit};
-use crate::error::Errno;
 use crate::inodes::{Inode, Place, Spot};
-use crate::types::{Entry, Handle, Ino, OpenFlags, RenameFlags, Who};
+use crate::model::error::Errno;
+use crate::model::types::{Entry, Handle, Ino, OpenFlags, RenameFlags, Who};
 use crate::users::User;
 use crate::vnode::Vnode;
 

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::data::Ahead;
-use crate::error::Errno;
 use crate::inodes::{Inode, Spot};
-use crate::types::{Handle, OpenFlags};
+use crate::model::error::Errno;
+use crate::model::types::{Handle, OpenFlags};
 
 /// Files and directories open at a time.
 const OPEN_MOST: usize = 1 << 20;

@@ -10,9 +10,9 @@ use afar_types::{DataVersion, FetchStatus, Rights};
 
 use crate::access::rights;
 use crate::cache::Cache;
+use crate::model::key::FileKey;
+use crate::model::types::Who;
 use crate::place_name::{Object, PlaceName};
-use crate::storage::FileKey;
-use crate::types::Who;
 use crate::vnode::Vnode;
 
 /// Ranges that are told of a file: an extended attribute has at most 64 KiB.

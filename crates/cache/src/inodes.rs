@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use afar_types::DataVersion;
 
+use crate::model::types::Ino;
 use crate::mount::Mount;
-use crate::types::Ino;
 use crate::unvisited::kept;
 use crate::vnode::{State, Vnode};
 

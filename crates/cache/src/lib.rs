@@ -25,26 +25,23 @@ mod cache;
 mod config;
 mod control;
 mod data;
-mod disk;
 mod edit;
 mod entries;
-mod error;
 mod handles;
 mod held;
 mod inodes;
 mod listing;
 mod lock;
+mod model;
 mod mount;
 mod names;
 mod owners;
 mod pages;
 mod place_name;
-mod ranges;
 mod recover;
 mod said;
 mod status;
 mod storage;
-mod types;
 mod unvisited;
 mod users;
 mod vnode;
@@ -52,17 +49,17 @@ mod vnodes;
 mod walk;
 mod watch;
 mod xattr;
-pub mod xattr_name;
 
 pub use afar_cell::Class;
 pub use cache::{Acknowledger, Cache};
 pub use config::{CacheConfig, Root};
-pub use error::{CacheError, Errno};
 pub use held::{Held, HeldError};
-pub use owners::{Owner, Owners, OwnersOfCell};
-pub use place_name::{Object, PlaceName, PlaceNameError, VOLUMES};
-pub use types::{
+pub use model::error::{CacheError, Errno};
+pub use model::types::{
     Attr, DirEntry, Entry, Handle, Ino, Invalidation, KeepCache, Kind, Lock, LockKind, OpenFlags,
     RenameFlags, SetAttr, StatFs, Who,
 };
+pub use model::xattr_name;
+pub use owners::{Owner, Owners, OwnersOfCell};
+pub use place_name::{Object, PlaceName, PlaceNameError, VOLUMES};
 pub use users::{Identity, Stamp, Users};

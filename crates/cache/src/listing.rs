@@ -7,11 +7,11 @@ use afar_dir::{Directory, slots_for};
 use afar_types::{Fid, FileType};
 
 use crate::cache::Cache;
-use crate::error::Errno;
 use crate::handles::{Open, OpenDirectory};
 use crate::inodes::{Place, Spot};
+use crate::model::error::Errno;
+use crate::model::types::{DirEntry, Entry, Handle, Ino, Kind, Who};
 use crate::names::damaged;
-use crate::types::{DirEntry, Entry, Handle, Ino, Kind, Who};
 use crate::users::User;
 use crate::vnode::Vnode;
 

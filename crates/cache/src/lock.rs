@@ -26,9 +26,9 @@ use afar_types::{FetchStatus, VolumeType};
 use tokio::sync::{Mutex as AsyncMutex, Notify};
 
 use crate::cache::Cache;
-use crate::error::Errno;
 use crate::inodes::Spot;
-use crate::types::{Handle, Lock, LockKind};
+use crate::model::error::Errno;
+use crate::model::types::{Handle, Lock, LockKind};
 use crate::users::User;
 use crate::vnode::Vnode;
 

@@ -8,8 +8,8 @@ use afar_cell::{MountPoint, Volume, Wanted};
 use afar_types::{CellName, Fid, VolumeId, VolumeType};
 
 use crate::cache::Cache;
-use crate::error::Errno;
 use crate::inodes::Spot;
+use crate::model::error::Errno;
 use crate::users::User;
 
 /// Mount points one below the other.

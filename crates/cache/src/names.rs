@@ -8,10 +8,10 @@ use afar_types::{DataVersion, FetchStatus, Fid, FileType};
 
 use crate::cache::Cache;
 use crate::edit::DirectoryCopy;
-use crate::error::Errno;
 use crate::inodes::{Inode, Place, Spot};
+use crate::model::error::Errno;
+use crate::model::types::{Entry, Ino, Who};
 use crate::place_name::VOLUMES;
-use crate::types::{Entry, Ino, Who};
 use crate::users::User;
 use crate::vnode::Vnode;
 

@@ -15,7 +15,7 @@ use afar_types::{CellName, PtsId};
 use tokio::sync::Mutex as AsyncMutex;
 
 use crate::cache::Cache;
-use crate::types::Attr;
+use crate::model::types::Attr;
 use crate::vnode::local_owner;
 
 /// How long the mount waits for a cell's users before it shows numbers as they are.
@@ -176,7 +176,7 @@ mod tests {
             ..Default::default()
         };
         let state = crate::vnode::State::default();
-        let mut attr = state.attr(crate::types::Ino(7), &status);
+        let mut attr = state.attr(crate::model::types::Ino(7), &status);
         table.show(cell, PtsId(id), &mut attr);
         (attr.uid, attr.gid)
     }

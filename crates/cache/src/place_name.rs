@@ -12,10 +12,10 @@ use afar_types::{CellName, FetchStatus, Fid, Rights, VolumeType};
 
 use crate::access::rights;
 use crate::cache::Cache;
-use crate::error::Errno;
 use crate::inodes::Spot;
+use crate::model::error::Errno;
+use crate::model::types::{Entry, Ino};
 use crate::status::MADE_UP_VALID;
-use crate::types::{Entry, Ino};
 use crate::users::User;
 
 /// The name of the directory of all volumes.

@@ -7,7 +7,7 @@ use afar_cell::{Error, Wanted};
 use afar_types::FetchStatus;
 
 use crate::cache::Cache;
-use crate::error::Errno;
+use crate::model::error::Errno;
 use crate::storage::{Kept, Left};
 use crate::vnode::{Dirty, Vnode};
 

@@ -10,9 +10,9 @@ use bytes::Bytes;
 
 use crate::breaks::Mark;
 use crate::cache::Cache;
-use crate::error::Errno;
 use crate::inodes::{Inode, Place, Spot};
-use crate::types::{Attr, Entry, Ino};
+use crate::model::error::Errno;
+use crate::model::types::{Attr, Entry, Ino};
 use crate::users::User;
 use crate::vnode::{Promise, Vnode};
 

@@ -11,10 +11,10 @@ use afar_cell::MountPoint;
 use afar_types::{CellName, FetchStatus};
 
 use crate::cache::Cache;
-use crate::error::Errno;
 use crate::inodes::{Inode, Place, Spot};
+use crate::model::error::Errno;
+use crate::model::types::{Attr, Entry, Ino};
 use crate::status::MADE_UP_VALID;
-use crate::types::{Attr, Entry, Ino};
 use crate::users::User;
 
 impl Cache {

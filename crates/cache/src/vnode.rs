@@ -17,12 +17,13 @@ use tokio::time::Instant;
 use crate::access::{Known, One, Short};
 use crate::data::{Failed, Flight};
 use crate::edit::{DirectoryCopy, Early};
-use crate::error::Errno;
-use crate::inodes::{self, Names, Number, Opened};
+use crate::inodes;
+use crate::inodes::{Names, Number, Opened};
 use crate::lock::Locks;
-use crate::ranges::RangeSet;
-use crate::storage::FileKey;
-use crate::types::{Attr, Ino, Kind};
+use crate::model::error::Errno;
+use crate::model::key::FileKey;
+use crate::model::ranges::RangeSet;
+use crate::model::types::{Attr, Ino, Kind};
 use crate::users::UserId;
 
 /// The longest the kernel may use something without asking.

@@ -7,12 +7,12 @@ use bytes::Bytes;
 
 use crate::access::rights;
 use crate::cache::Cache;
-use crate::error::Errno;
 use crate::inodes::{Place, Spot};
-use crate::types::{Ino, Who};
+use crate::model::error::Errno;
+use crate::model::types::{Ino, Who};
+use crate::model::xattr_name;
 use crate::users::User;
 use crate::vnode::Vnode;
-use crate::xattr_name;
 
 impl Cache {
     /// An [extended attribute](xattr_name); those of the cache are not listed.

@@ -12,9 +12,9 @@ use tokio::sync::OwnedMutexGuard;
 use super::ahead::Turn;
 use super::{Refetch, storage_failed};
 use crate::cache::Cache;
-use crate::ranges::RangeSet;
+use crate::model::ranges::RangeSet;
+use crate::model::types::Invalidation;
 use crate::storage::{Pieces, Storage, Wait};
-use crate::types::Invalidation;
 use crate::users::{User, UserId};
 use crate::vnode::Vnode;
 

@@ -20,9 +20,10 @@ use afar_types::FetchStatus;
 use bytes::{Bytes, BytesMut};
 
 use crate::cache::Cache;
-use crate::error::Errno;
+use crate::model::error::Errno;
+use crate::model::ranges::RangeSet;
+use crate::model::types::Handle;
 use crate::storage::Pieces;
-use crate::types::Handle;
 use crate::users::User;
 use crate::vnode::Vnode;
 
@@ -82,7 +83,7 @@ impl Cache {
             wanted: Vec::new(),
         };
         let (mut length, mut limit) = (status.length, status.length);
-        let mut hidden = crate::ranges::RangeSet::default();
+        let mut hidden = RangeSet::default();
         if let Some(dirty) = &state.rare.dirty {
             length = dirty.length;
             limit = limit.min(dirty.limit);

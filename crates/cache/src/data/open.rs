@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use afar_types::{FetchStatus, FileType, VolumeType};
 
-use crate::access::{self, has_bits, may_read, may_write};
+use crate::access;
+use crate::access::{has_bits, may_read, may_write};
 use crate::cache::Cache;
-use crate::error::Errno;
 use crate::handles::{Open, OpenFile};
 use crate::inodes::Spot;
-use crate::types::{Handle, Ino, KeepCache, OpenFlags, Who};
+use crate::model::error::Errno;
+use crate::model::types::{Handle, Ino, KeepCache, OpenFlags, Who};
 use crate::vnode::Vnode;
 
 /// What is stored behind begins so much later. Who makes many files asks for the next one meanwhile, and

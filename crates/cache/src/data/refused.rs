@@ -18,8 +18,8 @@ use std::sync::Arc;
 use afar_types::{DataVersion, FetchStatus};
 
 use crate::cache::Cache;
-use crate::error::Errno;
-use crate::types::Handle;
+use crate::model::error::Errno;
+use crate::model::types::Handle;
 use crate::vnode::{Dirty, State, Vnode};
 
 /// How storing what was written failed last.

@@ -11,8 +11,9 @@ use bytes::Bytes;
 
 use super::storage_failed;
 use crate::cache::Cache;
-use crate::error::Errno;
-use crate::storage::{FileKey, Pieces, Storage, Wait};
+use crate::model::error::Errno;
+use crate::model::key::FileKey;
+use crate::storage::{Pieces, Storage, Wait};
 use crate::users::User;
 use crate::vnode::{Dirty, Since, Vnode};
 

@@ -8,9 +8,9 @@ use afar_types::{FetchStatus, UnixTime};
 
 use super::storage_failed;
 use crate::cache::Cache;
-use crate::error::Errno;
 use crate::handles::OpenFile;
-use crate::types::Handle;
+use crate::model::error::Errno;
+use crate::model::types::Handle;
 use crate::users::User;
 use crate::vnode::Vnode;
 

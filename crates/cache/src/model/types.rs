@@ -16,7 +16,7 @@ pub struct Ino(pub u64);
 impl Ino {
     /// The top directory.
     pub const ROOT: Self = Self(1);
-    /// The directory of [all volumes](crate::place_name), if the top is the list of cells.
+    /// The directory of [all volumes](crate::VOLUMES), if the top is the list of cells.
     pub(crate) const VOLUMES: Self = Self(2);
 }
 

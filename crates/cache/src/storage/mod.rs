@@ -1,22 +1,17 @@
-//! Where the data of files is kept.
+//! Where the data of files is kept: what is asked of it, and `disk`, where it is.
+
+pub(crate) mod disk;
 
 use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
 
-use afar_types::{CellName, DataVersion, Fid, UnixTime, VolumeId};
+use afar_types::{CellName, DataVersion, UnixTime, VolumeId};
 use bytes::Bytes;
 
-use crate::ranges::RangeSet;
-
-/// Names a file in all cells.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct FileKey {
-    /// First, so that all that a break can mean lies together.
-    pub(crate) fid: Fid,
-    pub(crate) cell: CellName,
-}
+use crate::model::key::FileKey;
+use crate::model::ranges::RangeSet;
 
 /// Octets of a file with their place, in order of their places.
 pub(crate) type Pieces = Vec<(u64, Bytes)>;

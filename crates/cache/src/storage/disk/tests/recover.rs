@@ -5,8 +5,8 @@ use std::fs;
 use afar_types::DataVersion;
 
 use super::{content, fill, has_all, joined, kept, key, open, set, settle, there};
-use crate::disk::{Disk, Limits};
-use crate::error::CacheError;
+use crate::model::error::CacheError;
+use crate::storage::disk::{Disk, Limits};
 use crate::storage::{Storage, Wait};
 
 #[test]

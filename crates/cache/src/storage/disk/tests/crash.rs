@@ -10,8 +10,8 @@ use afar_types::DataVersion;
 use fastrand::Rng;
 
 use super::{Limits, content, joined, kept, key, set, there};
-use crate::disk::Disk;
 use crate::storage::Storage;
+use crate::storage::disk::Disk;
 
 /// Tells the child where.
 const DIR: &str = "AFAR_TEST_CACHE_DIR";
@@ -123,7 +123,7 @@ fn run_and_kill(dir: &Path, after: Duration, said: &mut [Said]) {
     let mut child = Command::new(this)
         .args([
             "--exact",
-            "disk::tests::crash::child",
+            "storage::disk::tests::crash::child",
             "--ignored",
             "--nocapture",
         ])

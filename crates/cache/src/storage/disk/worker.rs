@@ -8,7 +8,7 @@ use afar_types::UnixTime;
 
 use super::record::{BlockId, FileId};
 use super::{Disk, Shared, State, directory};
-use crate::storage::FileKey;
+use crate::model::key::FileKey;
 
 /// Records written at a time.
 const RECORDS: usize = 64;

@@ -12,8 +12,9 @@ use bytes::{Bytes, BytesMut};
 use super::index::{Block, blocks_of};
 use super::record::FileId;
 use super::{Shared, State};
-use crate::ranges::RangeSet;
-use crate::storage::{FileKey, Pieces, Wait};
+use crate::model::key::FileKey;
+use crate::model::ranges::RangeSet;
+use crate::storage::{Pieces, Wait};
 
 /// Times it is looked again when what was found has gone meanwhile.
 const TRIES: u32 = 4;

@@ -11,7 +11,8 @@ use super::index::{Block, blocks_of};
 use super::record::{BlockId, FileId, Record};
 use super::slots::{BLOCK, Slot};
 use super::{Shared, State};
-use crate::storage::{FileKey, Usage};
+use crate::model::key::FileKey;
+use crate::storage::Usage;
 
 /// Blocks that go at a time, while others wait.
 const STEP: usize = 64;

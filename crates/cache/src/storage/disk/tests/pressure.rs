@@ -3,7 +3,7 @@
 use afar_types::{DataVersion, UnixTime, VolumeId};
 
 use super::{Limits, fill, has_all, joined, key, open, set, settle, there};
-use crate::disk::Disk;
+use crate::storage::disk::Disk;
 use crate::storage::{Storage, Wait};
 
 const LIMITS: Limits = Limits {

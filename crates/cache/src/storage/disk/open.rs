@@ -17,7 +17,7 @@ use super::record::{FileId, Record};
 use super::slots::{Slot, Slots, Space};
 use super::written::Written;
 use super::{Disk, Limits, Shared, State};
-use crate::error::CacheError;
+use crate::model::error::CacheError;
 
 /// What is clean.
 struct Found {

@@ -8,7 +8,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 use super::{instances, private, slots, written};
-use crate::error::CacheError;
+use crate::model::error::CacheError;
 
 /// What tells the format.
 const FORMAT: &str = "format";

@@ -7,8 +7,8 @@ use afar_types::{DataVersion, UnixTime, VolumeId};
 use fastrand::Rng;
 
 use super::{FileKey, Limits, key};
-use crate::disk::Disk;
-use crate::ranges::RangeSet;
+use crate::model::ranges::RangeSet;
+use crate::storage::disk::Disk;
 use crate::storage::{Storage, Wait};
 
 const FILES: u32 = 6;

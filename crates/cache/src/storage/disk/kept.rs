@@ -3,8 +3,9 @@
 use afar_types::{CellName, DataVersion, Fid, UnixTime};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::ranges::RangeSet;
-use crate::storage::{FileKey, Kept};
+use crate::model::key::FileKey;
+use crate::model::ranges::RangeSet;
+use crate::storage::Kept;
 
 /// What such a record begins with: a name, and the version of its form.
 const MAGIC: &[u8; 12] = b"AFARKEPT\0\0\0\x02";

@@ -16,8 +16,9 @@ use super::record::{BlockId, FileId};
 use super::slots::BLOCK;
 use super::worker::Job;
 use super::{Shared, State};
-use crate::ranges::RangeSet;
-use crate::storage::{FileKey, Kept, Wait};
+use crate::model::key::FileKey;
+use crate::model::ranges::RangeSet;
+use crate::storage::{Kept, Wait};
 
 /// Blocks that are evicted at once where the disk is full.
 const MAKE_ROOM: usize = 64;

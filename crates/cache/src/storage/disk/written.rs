@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{kept, private};
-use crate::ranges::RangeSet;
-use crate::storage::{FileKey, Kept, Left};
+use crate::model::key::FileKey;
+use crate::model::ranges::RangeSet;
+use crate::storage::{Kept, Left};
 
 /// Where they are.
 pub(super) const NAME: &str = "dirty";

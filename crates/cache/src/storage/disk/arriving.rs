@@ -6,7 +6,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::record::{BlockId, FileId};
-use crate::ranges::RangeSet;
+use crate::model::ranges::RangeSet;
 
 /// Blocks in memory at a time; 64 MiB. Beyond, the first to have come goes.
 const MOST: usize = 1024;

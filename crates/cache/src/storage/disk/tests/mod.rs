@@ -14,8 +14,9 @@ use std::path::Path;
 use afar_types::{DataVersion, Fid, UnixTime};
 
 use super::{Disk, Limits};
-use crate::ranges::RangeSet;
-use crate::storage::{FileKey, Kept, Pieces, Storage, Wait};
+use crate::model::key::FileKey;
+use crate::model::ranges::RangeSet;
+use crate::storage::{Kept, Pieces, Storage, Wait};
 
 const ROOMY: Limits = Limits {
     octets: 64 << 20,

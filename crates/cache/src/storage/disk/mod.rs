@@ -56,8 +56,9 @@ use self::record::FileId;
 use self::slots::{Slot, Slots, Space};
 use self::worker::Job;
 use self::written::Written;
-use crate::ranges::RangeSet;
-use crate::storage::{FileKey, Kept, Left, Pieces, Storage, Usage, Wait};
+use crate::model::key::FileKey;
+use crate::model::ranges::RangeSet;
+use crate::storage::{Kept, Left, Pieces, Storage, Usage, Wait};
 
 /// The part of the limit, over it, that may be taken by what was put aside while the cache was in use.
 const LOST_SHARE: u64 = 16;
