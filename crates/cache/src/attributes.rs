@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use afar_types::{DataVersion, FileType, PtsId, StoreStatus, UnixTime, VolumeType};
 
-use crate::access;
-use crate::access::{has_bits, may_write};
 use crate::cache::Cache;
-use crate::inodes::Place;
 use crate::model::error::Errno;
+use crate::model::place::Place;
+use crate::model::rights;
+use crate::model::rights::{has_bits, may_write};
 use crate::model::types::{Attr, Handle, Ino, Kind, SetAttr, StatFs, Who};
-use crate::users::User;
-use crate::vnode::Vnode;
+use crate::model::user::User;
+use crate::model::vnode::Vnode;
 
 /// How long the attributes of directories that are made up may be used without asking.
 const ATTRIBUTES_VALID: Duration = Duration::from_secs(3600);
@@ -69,7 +69,7 @@ impl Cache {
         if (set.size.is_some() || goes_along) && handle.is_none() {
             let status = self.rights_for(&user, vnode, may_write).await?;
             let cuts = set.size.is_some();
-            if !may_write(&status) || cuts && !has_bits(who, &status, access::WRITE) {
+            if !may_write(&status) || cuts && !has_bits(who, &status, rights::WRITE) {
                 return Err(Errno::EACCES);
             }
         }

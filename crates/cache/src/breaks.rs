@@ -15,7 +15,7 @@ use afar_types::{Fid, VolumeId};
 use tokio::sync::{broadcast, watch};
 
 use crate::model::types::Invalidation;
-use crate::vnode::Vnode;
+use crate::model::vnode::Vnode;
 use crate::vnodes::Vnodes;
 
 const FID_COUNTERS: usize = 4096;

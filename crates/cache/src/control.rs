@@ -9,7 +9,7 @@ use afar_cell::{ServerKind, parse_rank};
 use bytes::Bytes;
 
 use crate::cache::Cache;
-use crate::config::CacheConfig;
+use crate::model::config::CacheConfig;
 use crate::model::error::Errno;
 use crate::model::types::Who;
 use crate::model::xattr_name;

@@ -8,12 +8,13 @@ use afar_types::{FetchStatus, Fid, FileType, StoreStatus, VolumeType};
 
 use crate::breaks::Mark;
 use crate::cache::Cache;
-use crate::edit::{Changing, Edit};
-use crate::inodes::{Inode, Place, Spot};
+use crate::changing::Changing;
+use crate::model::directory::Edit;
 use crate::model::error::Errno;
+use crate::model::place::{Inode, Place, Spot};
 use crate::model::types::{Entry, Handle, Ino, OpenFlags, RenameFlags, Who};
-use crate::users::User;
-use crate::vnode::Vnode;
+use crate::model::user::User;
+use crate::model::vnode::Vnode;
 
 /// What names of files begin with that are removed when they are closed, as AFS clients have them.
 const HIDDEN: &str = ".__afs";

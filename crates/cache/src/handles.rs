@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::data::Ahead;
-use crate::inodes::{Inode, Spot};
+use crate::model::ahead::Ahead;
 use crate::model::error::Errno;
+use crate::model::place::{Inode, Spot};
 use crate::model::types::{Handle, OpenFlags};
 
 /// Files and directories open at a time.

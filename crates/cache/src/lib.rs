@@ -22,10 +22,9 @@ mod access;
 mod attributes;
 mod breaks;
 mod cache;
-mod config;
+mod changing;
 mod control;
 mod data;
-mod edit;
 mod entries;
 mod handles;
 mod held;
@@ -37,14 +36,13 @@ mod mount;
 mod names;
 mod owners;
 mod pages;
-mod place_name;
+mod places;
 mod recover;
 mod said;
 mod status;
 mod storage;
 mod unvisited;
 mod users;
-mod vnode;
 mod vnodes;
 mod walk;
 mod watch;
@@ -52,14 +50,14 @@ mod xattr;
 
 pub use afar_cell::Class;
 pub use cache::{Acknowledger, Cache};
-pub use config::{CacheConfig, Root};
-pub use held::{Held, HeldError};
+pub use model::config::{CacheConfig, Root};
 pub use model::error::{CacheError, Errno};
+pub use model::held::{Held, HeldError};
+pub use model::owner::{Owner, Owners, OwnersOfCell};
+pub use model::place_name::{Object, PlaceName, PlaceNameError, VOLUMES};
 pub use model::types::{
     Attr, DirEntry, Entry, Handle, Ino, Invalidation, KeepCache, Kind, Lock, LockKind, OpenFlags,
     RenameFlags, SetAttr, StatFs, Who,
 };
+pub use model::user::{Identity, Stamp, Users};
 pub use model::xattr_name;
-pub use owners::{Owner, Owners, OwnersOfCell};
-pub use place_name::{Object, PlaceName, PlaceNameError, VOLUMES};
-pub use users::{Identity, Stamp, Users};

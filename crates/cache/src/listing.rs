@@ -8,12 +8,12 @@ use afar_types::{Fid, FileType};
 
 use crate::cache::Cache;
 use crate::handles::{Open, OpenDirectory};
-use crate::inodes::{Place, Spot};
 use crate::model::error::Errno;
+use crate::model::place::{Place, Spot};
 use crate::model::types::{DirEntry, Entry, Handle, Ino, Kind, Who};
+use crate::model::user::User;
+use crate::model::vnode::Vnode;
 use crate::names::damaged;
-use crate::users::User;
-use crate::vnode::Vnode;
 
 /// Entries handed out at a time: more than a kernel's buffer takes.
 const BATCH: usize = 512;

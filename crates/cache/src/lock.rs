@@ -18,19 +18,19 @@
 //! pages of a file that it has kept open are not from before. A lock is given up only when what was written under
 //! it is stored.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use afar_cell::{BreakHandler as _, Client, LOCK_TIME, LockType};
 use afar_types::{FetchStatus, VolumeType};
-use tokio::sync::{Mutex as AsyncMutex, Notify};
 
 use crate::cache::Cache;
-use crate::inodes::Spot;
 use crate::model::error::Errno;
+use crate::model::locks::is_whole;
+use crate::model::place::Spot;
 use crate::model::types::{Handle, Lock, LockKind};
-use crate::users::User;
-use crate::vnode::Vnode;
+use crate::model::user::User;
+use crate::model::vnode::Vnode;
 
 /// The first pause before a lock that another machine has is asked for again; it doubles.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -38,131 +38,6 @@ const PAUSE: Duration = Duration::from_millis(50);
 const PAUSE_MOST: Duration = Duration::from_secs(2);
 /// The longest that who gets a lock waits for the kernel to hear what others changed before.
 const TELL_MOST: Duration = Duration::from_secs(15);
-/// For so long somebody who reads under a lock is expected to write as well, once somebody did.
-const FORESIGHT: Duration = Duration::from_secs(60);
-/// Locks of one file that programs here may have.
-const LOCKS_MOST: usize = 4096;
-
-/// The locks of a file.
-#[derive(Debug, Default)]
-pub(crate) struct Locks {
-    table: Mutex<Table>,
-    /// Some were given up.
-    freed: Notify,
-    /// One changes the server's lock at a time.
-    serial: AsyncMutex<()>,
-}
-
-/// What programs here have.
-#[derive(Debug, Default)]
-struct Table {
-    held: Vec<(u64, Lock)>,
-    /// Those who had a lock when the file was changed by another machine.
-    lost: Vec<u64>,
-    /// What the server gave this machine.
-    server: Option<LockType>,
-    /// Who of this machine asked for it.
-    taker: Option<Arc<User>>,
-    /// When a lock for reading was to become one for writing last.
-    strengthened: Option<Instant>,
-    /// Counts locks the server gave, so that each is extended by one task only.
-    given: u64,
-}
-
-impl Table {
-    /// A lock of somebody else that is in the way.
-    fn conflict(&self, owner: u64, lock: &Lock) -> Option<Lock> {
-        let writes = |lock: &Lock| lock.kind == LockKind::Write;
-        let others = self.held.iter().filter(|(other, _)| *other != owner);
-        let mut others = others
-            .map(|(_, held)| held)
-            .filter(|held| overlap(held, lock) && (writes(held) || writes(lock)));
-        others.next().copied()
-    }
-
-    /// Puts a lock in place of what its owner has there.
-    fn set(&mut self, owner: u64, lock: Lock) {
-        let mut parts = Vec::new();
-        self.held.retain(|(other, held)| {
-            if *other != owner || !overlap(held, &lock) {
-                return true;
-            }
-            if held.start < lock.start {
-                parts.push((
-                    owner,
-                    Lock {
-                        end: lock.start - 1,
-                        ..*held
-                    },
-                ));
-            }
-            if held.end > lock.end {
-                parts.push((
-                    owner,
-                    Lock {
-                        start: lock.end + 1,
-                        ..*held
-                    },
-                ));
-            }
-            false
-        });
-        if lock.kind != LockKind::Unlock {
-            parts.push((owner, lock));
-        }
-        self.held.extend(parts);
-        let held = &self.held;
-        self.lost
-            .retain(|owner| held.iter().any(|(other, _)| other == owner));
-    }
-
-    /// The server's lock did not last while programs here had theirs.
-    fn lose(&mut self) {
-        self.lost = self.held.iter().map(|(owner, _)| *owner).collect();
-    }
-
-    /// Whether somebody must give up what he has before he gets this lock.
-    fn is_refused(&self, owner: u64, lock: &Lock) -> bool {
-        !is_whole(lock) && self.lost.contains(&owner)
-    }
-
-    /// Whether somebody who wants to read is likely to want to write soon.
-    fn foresees_writing(&self) -> bool {
-        self.strengthened
-            .is_some_and(|then| then.elapsed() < FORESIGHT)
-    }
-
-    /// What this machine needs from the server.
-    fn needed(&self) -> Option<LockType> {
-        let writes = |(_, lock): &(u64, Lock)| lock.kind == LockKind::Write;
-        match self.held.iter().any(writes) {
-            true => Some(LockType::Write),
-            false => (!self.held.is_empty()).then_some(LockType::Read),
-        }
-    }
-}
-
-fn overlap(one: &Lock, other: &Lock) -> bool {
-    one.start <= other.end && other.start <= one.end
-}
-
-/// Whether it may be one of flock(2).
-fn is_whole(lock: &Lock) -> bool {
-    (lock.start, lock.end) == (0, u64::MAX)
-}
-
-impl Locks {
-    fn lock(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether nobody has a lock, and no task looks after one that somebody had.
-    pub(crate) fn are_unused(&self) -> bool {
-        let table = self.lock();
-        table.held.is_empty() && table.given == 0
-    }
-}
-
 impl Cache {
     /// The lock that keeps this one from being had, if one of this machine does.
     ///
@@ -237,7 +112,7 @@ impl Cache {
         let _one = locks.serial.lock().await;
         let (has, foresees) = {
             let table = locks.lock();
-            if table.held.len() >= LOCKS_MOST {
+            if table.is_full() {
                 return Err(Errno(afar_types::error::errno::ENOLCK));
             }
             if table.conflict(owner, &lock).is_some() {
@@ -310,7 +185,7 @@ impl Cache {
         let has = {
             let work = spot.vnode.work();
             let table = work.locks.lock();
-            table.held.iter().any(|(other, _)| *other == owner)
+            table.has(owner)
         };
         if !has {
             return Ok(());
@@ -400,7 +275,7 @@ impl Cache {
 
 /// Has a lock extended for as long as it is held.
 // spec: afs-rpc#locks
-async fn extend(client: Client, vnode: std::sync::Weak<Vnode>, given: u64) {
+async fn extend(client: Client, vnode: Weak<Vnode>, given: u64) {
     loop {
         tokio::time::sleep(LOCK_TIME / 2).await;
         let Some(vnode) = vnode.upgrade() else {
@@ -418,57 +293,5 @@ async fn extend(client: Client, vnode: std::sync::Weak<Vnode>, given: u64) {
         if let Err(error) = client.extend_lock(&vnode.volume, fid).await {
             tracing::warn!(%fid, %error, "a lock cannot be extended, and may be lost");
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn lock(kind: LockKind, start: u64, end: u64) -> Lock {
-        Lock {
-            kind,
-            start,
-            end,
-            pid: 1,
-        }
-    }
-
-    #[test]
-    fn who_lost_a_lock_gets_no_other_before_he_has_none() {
-        let mut table = Table::default();
-        table.set(1, lock(LockKind::Read, 0, 9));
-        table.set(1, lock(LockKind::Read, 20, 29));
-        table.lose();
-        let wanted = lock(LockKind::Write, 5, 5);
-        assert!(table.is_refused(1, &wanted) && !table.is_refused(2, &wanted));
-        assert!(!table.is_refused(1, &lock(LockKind::Write, 0, u64::MAX)));
-        table.set(1, lock(LockKind::Unlock, 0, 9));
-        assert!(table.is_refused(1, &wanted));
-        table.set(1, lock(LockKind::Unlock, 0, u64::MAX));
-        assert!(!table.is_refused(1, &wanted));
-    }
-
-    #[test]
-    fn ranges_conflict_between_owners_and_are_split_for_one() {
-        let mut table = Table::default();
-        table.set(1, lock(LockKind::Write, 0, 99));
-        assert!(table.conflict(2, &lock(LockKind::Read, 99, 200)).is_some());
-        assert!(
-            table
-                .conflict(2, &lock(LockKind::Write, 100, 200))
-                .is_none()
-        );
-        assert!(table.conflict(1, &lock(LockKind::Write, 0, 10)).is_none());
-        assert_eq!(table.needed(), Some(LockType::Write));
-        table.set(1, lock(LockKind::Read, 10, 19));
-        assert!(table.conflict(2, &lock(LockKind::Read, 12, 13)).is_none());
-        assert!(table.conflict(2, &lock(LockKind::Read, 9, 13)).is_some());
-        assert!(table.conflict(2, &lock(LockKind::Read, 19, 20)).is_some());
-        table.set(1, lock(LockKind::Unlock, 0, 9));
-        table.set(1, lock(LockKind::Unlock, 20, u64::MAX));
-        assert_eq!(table.needed(), Some(LockType::Read));
-        table.set(1, lock(LockKind::Unlock, 0, u64::MAX));
-        assert_eq!(table.needed(), None);
     }
 }

@@ -8,54 +8,12 @@ use afar_cell::{MountPoint, Volume, Wanted};
 use afar_types::{CellName, Fid, VolumeId, VolumeType};
 
 use crate::cache::Cache;
-use crate::inodes::Spot;
 use crate::model::error::Errno;
-use crate::users::User;
+use crate::model::place::{Mount, Spot};
+use crate::model::user::User;
 
-/// Mount points one below the other.
-const DEPTH_MOST: usize = 64;
-/// How often a volume may be below itself: two mount points that lead upwards make a tree of so many
-/// branches that no one sees its end.
-const SAME_MOST: usize = 4;
 /// The volume at the root of each cell.
 const ROOT_CELL: &str = "root.cell";
-
-/// A volume as it is reached through one mount point, which may be in another such.
-#[derive(Debug)]
-pub(crate) struct Mount {
-    pub(crate) id: u64,
-    pub(crate) volume: Arc<Volume>,
-    /// The mount point's text, if it is reached through one.
-    pub(crate) text: Option<String>,
-    /// What the mount point is in.
-    above: Option<Arc<Self>>,
-}
-
-impl Mount {
-    /// This one and those it is in, from below.
-    fn path(&self) -> impl Iterator<Item = &Self> {
-        std::iter::successors(Some(self), |mount| mount.above.as_deref())
-    }
-
-    /// Whether a mount point in this one may lead to that volume.
-    fn may_hold(&self, volume: &Volume) -> Result<(), Errno> {
-        // As OpenAFS: everybody who keeps his backup volume in his home directory has it in there, too.
-        if [self.volume.kind(), volume.kind()] == [VolumeType::Backup; 2] {
-            return Err(Errno::ENODEV);
-        }
-        let is_it = |mount: &&Self| {
-            let known = &mount.volume;
-            known.id() == volume.id() && known.cell_name() == volume.cell_name()
-        };
-        // Programs that go through all of a tree know a volume they are in by the number of its root
-        // (`Attr::file`). For those that do not look, the tree has an end.
-        let path = || self.path();
-        if path().filter(is_it).count() >= SAME_MOST || path().count() > DEPTH_MOST {
-            return Err(Errno::ELOOP);
-        }
-        Ok(())
-    }
-}
 
 /// Where a mount is.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

@@ -7,13 +7,13 @@ use afar_dir::{DirError, Directory};
 use afar_types::{DataVersion, FetchStatus, Fid, FileType};
 
 use crate::cache::Cache;
-use crate::edit::DirectoryCopy;
-use crate::inodes::{Inode, Place, Spot};
+use crate::model::directory::DirectoryCopy;
 use crate::model::error::Errno;
+use crate::model::place::{Inode, Place, Spot};
+use crate::model::place_name::VOLUMES;
 use crate::model::types::{Entry, Ino, Who};
-use crate::place_name::VOLUMES;
-use crate::users::User;
-use crate::vnode::Vnode;
+use crate::model::user::User;
+use crate::model::vnode::Vnode;
 
 /// Octets of the longest name.
 const NAME_MOST: usize = 255;

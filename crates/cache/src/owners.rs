@@ -6,8 +6,6 @@
 //! `idmap=user` of sshfs do. The numbers decide nothing here: servers look at tokens and access lists.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -15,35 +13,14 @@ use afar_types::{CellName, PtsId};
 use tokio::sync::Mutex as AsyncMutex;
 
 use crate::cache::Cache;
+use crate::model::owner::{Owner, Owners, local_owner};
 use crate::model::types::Attr;
-use crate::vnode::local_owner;
 
 /// How long the mount waits for a cell's users before it shows numbers as they are.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Who is shown in place of another cell's user whose number is, by chance, that of a user here who is
 /// somebody else in the cell (Linux's overflow uid).
 const NOBODY: u32 = 65_534;
-
-/// A user of a cell that stands for a user of this machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Owner {
-    /// The number in the cell.
-    pub id: PtsId,
-    /// The number on this machine.
-    pub uid: u32,
-    /// The group there: AFS has none that means anything.
-    pub gid: u32,
-}
-
-/// The answer of [`Owners::of`] to come.
-pub type OwnersOfCell<'a> = Pin<Box<dyn Future<Output = Option<Vec<Owner>>> + Send + 'a>>;
-
-/// Knows which users of a cell are users of this machine.
-pub trait Owners: fmt::Debug + Send + Sync {
-    /// The users of this cell who are; `None` if that cannot be found out now. It may ask servers. Of two
-    /// for one number the first counts.
-    fn of<'a>(&'a self, cell: &'a CellName) -> OwnersOfCell<'a>;
-}
 
 /// The owners of the cells in use.
 #[derive(Debug)]
@@ -151,6 +128,7 @@ impl Cache {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::owner::OwnersOfCell;
 
     #[derive(Debug)]
     struct Ann(Mutex<Option<Vec<Owner>>>);
@@ -175,7 +153,7 @@ mod tests {
             owner: PtsId(id),
             ..Default::default()
         };
-        let state = crate::vnode::State::default();
+        let state = crate::model::vnode::State::default();
         let mut attr = state.attr(crate::model::types::Ino(7), &status);
         table.show(cell, PtsId(id), &mut attr);
         (attr.uid, attr.gid)

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use crate::vnode::Vnode;
+use crate::model::vnode::Vnode;
 
 /// Which directories' pages are in memory. The pages themselves are in their vnodes.
 #[derive(Debug)]

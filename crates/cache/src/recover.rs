@@ -7,9 +7,10 @@ use afar_cell::{Error, Wanted};
 use afar_types::FetchStatus;
 
 use crate::cache::Cache;
+use crate::model::dirty::Dirty;
 use crate::model::error::Errno;
+use crate::model::vnode::Vnode;
 use crate::storage::{Kept, Left};
-use crate::vnode::{Dirty, Vnode};
 
 /// What becomes of something that was left.
 enum Fate {

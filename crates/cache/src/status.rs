@@ -10,11 +10,12 @@ use bytes::Bytes;
 
 use crate::breaks::Mark;
 use crate::cache::Cache;
-use crate::inodes::{Inode, Place, Spot};
 use crate::model::error::Errno;
+use crate::model::place::{Inode, Place, Spot};
+use crate::model::promise::Promise;
 use crate::model::types::{Attr, Entry, Ino};
-use crate::users::User;
-use crate::vnode::{Promise, Vnode};
+use crate::model::user::User;
+use crate::model::vnode::Vnode;
 
 /// How long names in directories that are made up may be used without asking.
 pub(crate) const MADE_UP_VALID: Duration = Duration::from_secs(60);

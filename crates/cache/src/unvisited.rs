@@ -4,18 +4,17 @@
 //! them all would take minutes. So a cell that has never answered is not asked before somebody goes into it; until
 //! then it has attributes that are made up, as with OpenAFS's `-fakestat`. Its number is the same before and after.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use afar_cell::MountPoint;
 use afar_types::{CellName, FetchStatus};
 
 use crate::cache::Cache;
-use crate::inodes::{Inode, Place, Spot};
 use crate::model::error::Errno;
+use crate::model::place::{Inode, Place, Spot};
 use crate::model::types::{Attr, Entry, Ino};
+use crate::model::user::User;
 use crate::status::MADE_UP_VALID;
-use crate::users::User;
 
 impl Cache {
     /// The cell of this name at the top, if it is listed there and was never reached.
@@ -98,9 +97,4 @@ impl Cache {
 pub(crate) fn is_point(spot: &Spot) -> bool {
     let state = spot.vnode.lock();
     state.status().is_some_and(|status| status.is_mount_point())
-}
-
-/// A name, to be kept.
-pub(crate) fn kept(name: &[u8]) -> Arc<Vec<u8>> {
-    Arc::new(name.to_vec())
 }

@@ -1,14 +1,14 @@
 //! Users of this machine, and who each of them is to cells.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use afar_cell::{Client, Credentials};
+use afar_cell::Client;
 use tokio::time::Instant;
 
 use crate::cache::Cache;
+use crate::model::user::{Identity, Stamp, User, UserId, Users};
 
 /// How long it is not looked again what tokens a user has.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -18,45 +18,6 @@ const LOOK_LIMIT: Duration = Duration::from_secs(20);
 const LOOKS_MOST: u32 = 4;
 /// Users remembered.
 const USERS_MOST: usize = 4096;
-
-/// Tells users' tokens of one time from those of another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Stamp(pub u64);
-
-/// Who a user is to cells.
-#[derive(Debug, Clone)]
-pub enum Identity {
-    /// Whoever the cache's client is by itself.
-    Client,
-    /// Nobody: he has no tokens.
-    Anonymous,
-    /// One who has tokens of his own.
-    Own(Arc<dyn Credentials>),
-}
-
-/// Knows what tokens the users of this machine have.
-pub trait Users: fmt::Debug + Send + Sync {
-    /// Looks what tokens a user has; `None` if they are those of this stamp still. It may wait for
-    /// disks, and is asked once a second for a user who makes requests.
-    fn look(&self, uid: u32, before: Option<Stamp>) -> Option<(Stamp, Identity)>;
-}
-
-/// Names an identity for the life of a cache. Who gets other tokens gets another one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct UserId(u32);
-
-impl UserId {
-    /// Everybody, with or without a token: whose rights servers tell besides.
-    pub(crate) const ANYBODY: Self = Self(0);
-}
-
-/// A user of this machine with the tokens he had at a time.
-#[derive(Debug)]
-pub(crate) struct User {
-    pub(crate) id: UserId,
-    /// Makes calls as him.
-    pub(crate) client: Client,
-}
 
 /// All users who make requests.
 #[derive(Debug)]
@@ -218,7 +179,7 @@ impl Cache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use afar_cell::Config;
+    use afar_cell::{Config, Credentials};
     use afar_net::Endpoint;
 
     fn table() -> UserTable {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use afar_cell::Volume;
 use afar_types::{Fid, VolumeId};
 
-use crate::vnode::Vnode;
+use crate::model::vnode::Vnode;
 
 /// Vnodes that may be in use beside those kept before the table is cleared of dead ones.
 const SLACK: usize = 1024;

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use crate::vnode::Vnode;
+use crate::model::vnode::Vnode;
 
 /// Directories that are read before they are asked for.
 const AHEAD: usize = 8;

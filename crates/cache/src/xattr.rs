@@ -5,14 +5,14 @@ use std::sync::Arc;
 use afar_types::{Acl, VolumeType};
 use bytes::Bytes;
 
-use crate::access::rights;
 use crate::cache::Cache;
-use crate::inodes::{Place, Spot};
 use crate::model::error::Errno;
+use crate::model::place::{Place, Spot};
+use crate::model::rights::rights;
 use crate::model::types::{Ino, Who};
+use crate::model::user::User;
+use crate::model::vnode::Vnode;
 use crate::model::xattr_name;
-use crate::users::User;
-use crate::vnode::Vnode;
 
 impl Cache {
     /// An [extended attribute](xattr_name); those of the cache are not listed.

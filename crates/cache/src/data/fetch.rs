@@ -9,14 +9,15 @@ use afar_types::{DataVersion, FetchStatus};
 use bytes::Bytes;
 use tokio::sync::OwnedMutexGuard;
 
-use super::ahead::Turn;
 use super::{Refetch, storage_failed};
 use crate::cache::Cache;
+use crate::model::ahead::Turn;
+use crate::model::flight::Flight;
 use crate::model::ranges::RangeSet;
 use crate::model::types::Invalidation;
+use crate::model::user::User;
+use crate::model::vnode::Vnode;
 use crate::storage::{Pieces, Storage, Wait};
-use crate::users::{User, UserId};
-use crate::vnode::Vnode;
 
 /// Fetches begin and end at multiples of this, for which checksums are kept.
 const ALIGN: u64 = 64 << 10;
@@ -24,16 +25,6 @@ const ALIGN: u64 = 64 << 10;
 const LEAST: u64 = 128 << 10;
 /// Fetches that may end without what was wanted being there, before it is fetched past the cache.
 const TRIES: u32 = 3;
-
-/// A fetch under way.
-#[derive(Debug)]
-pub(crate) struct Flight {
-    user: UserId,
-    class: Class,
-    version: DataVersion,
-    range: Range<u64>,
-    end: Mutex<Option<Result<(), Error>>>,
-}
 
 /// Puts fetched data where it is kept, and wakes those who wait.
 struct Landing {
@@ -237,13 +228,8 @@ impl Cache {
     ) -> Arc<Flight> {
         let start = range.start / ALIGN * ALIGN;
         let end = range.end.next_multiple_of(ALIGN).min(status.length);
-        let flight = Arc::new(Flight {
-            user: user.id,
-            class,
-            version: status.data_version,
-            range: start..end,
-            end: Mutex::new(None),
-        });
+        let flight = Flight::new(user.id, class, status.data_version, start..end);
+        let flight = Arc::new(flight);
         vnode.lock().rare.flights.push(Arc::clone(&flight));
         let (cache, vnode, status) = (self.clone(), Arc::clone(vnode), *status);
         let user = Arc::clone(user);
@@ -331,23 +317,7 @@ impl Drop for Landed {
     }
 }
 
-impl Flight {
-    fn ended(&self) -> Option<Result<(), Error>> {
-        self.end
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
-    }
-
-    /// Says how it ended, unless that was said.
-    fn set(&self, end: Result<(), Error>) {
-        let mut slot = self.end.lock().unwrap_or_else(PoisonError::into_inner);
-        slot.get_or_insert(end);
-    }
-}
-
-/// The fetch under way that will bring this octet. One that gives way to others will do for those alone
-/// who do so too. One without precedence will do: it is soon over.
+/// The fetch under way that will bring this octet in time.
 fn flight_for(
     vnode: &Vnode,
     version: DataVersion,
@@ -356,10 +326,7 @@ fn flight_for(
 ) -> Option<Arc<Flight>> {
     let state = vnode.lock();
     let mut flights = state.rare.flights.iter();
-    let flight = flights.find(|flight| {
-        let in_time = flight.class != Class::Idle || class == Class::Idle;
-        in_time && flight.version == version && flight.range.contains(&place)
-    });
+    let flight = flights.find(|flight| flight.brings(version, place, class));
     flight.cloned()
 }
 

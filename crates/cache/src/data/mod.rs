@@ -23,13 +23,9 @@ use crate::cache::Cache;
 use crate::model::error::Errno;
 use crate::model::ranges::RangeSet;
 use crate::model::types::Handle;
+use crate::model::user::User;
+use crate::model::vnode::Vnode;
 use crate::storage::Pieces;
-use crate::users::User;
-use crate::vnode::Vnode;
-
-pub(crate) use ahead::Ahead;
-pub(crate) use fetch::Flight;
-pub(crate) use refused::Failed;
 
 /// Times a file is read that changes while it is.
 const TRIES: u32 = 8;

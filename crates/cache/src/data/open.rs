@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use afar_types::{FetchStatus, FileType, VolumeType};
 
-use crate::access;
-use crate::access::{has_bits, may_read, may_write};
 use crate::cache::Cache;
 use crate::handles::{Open, OpenFile};
-use crate::inodes::Spot;
 use crate::model::error::Errno;
+use crate::model::place::Spot;
+use crate::model::rights;
+use crate::model::rights::{has_bits, may_read, may_write};
 use crate::model::types::{Handle, Ino, KeepCache, OpenFlags, Who};
-use crate::vnode::Vnode;
+use crate::model::vnode::Vnode;
 
 /// What is stored behind begins so much later. Who makes many files asks for the next one meanwhile, and
 /// would wait if its server had locked the directory to store the last.
@@ -180,6 +180,6 @@ fn may_open(status: &FetchStatus, flags: OpenFlags) -> bool {
 /// Whether a file's permission bits let it be opened so. One that may be executed is opened for that as if to be read.
 fn bits_let_open(who: Who, status: &FetchStatus, flags: OpenFlags) -> bool {
     let has = |mask| has_bits(who, status, mask);
-    let reads = !flags.read || has(access::READ) || has(access::EXECUTE);
-    reads && (!(flags.write || flags.truncate) || has(access::WRITE))
+    let reads = !flags.read || has(rights::READ) || has(rights::EXECUTE);
+    reads && (!(flags.write || flags.truncate) || has(rights::WRITE))
 }

@@ -15,51 +15,12 @@
 
 use std::sync::Arc;
 
-use afar_types::{DataVersion, FetchStatus};
+use afar_types::FetchStatus;
 
 use crate::cache::Cache;
 use crate::model::error::Errno;
 use crate::model::types::Handle;
-use crate::vnode::{Dirty, State, Vnode};
-
-/// How storing what was written failed last.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Failed {
-    /// Whether it would fail again.
-    for_good: bool,
-    /// The file's version at that time.
-    version: DataVersion,
-}
-
-impl Dirty {
-    /// Storing this failed.
-    fn note_failure(&mut self, error: Errno, status: Option<FetchStatus>) {
-        let version = status.map(|status| status.data_version);
-        self.failed = Some(Failed {
-            for_good: error.is_for_good(),
-            version: version.unwrap_or_default(),
-        });
-    }
-
-    /// Whether somebody else has changed the file since storing this failed. What the server did of
-    /// ours without telling has our time.
-    fn is_overtaken(&self, status: &FetchStatus) -> bool {
-        self.failed.is_some_and(|failed| {
-            status.data_version != failed.version && status.client_mod_time != self.mtime
-        })
-    }
-}
-
-impl State {
-    /// Has the one who closes the file told that storing failed.
-    pub(super) fn store_failed(&mut self, error: Errno) {
-        let (status, rare) = (self.status(), &mut *self.rare);
-        rare.failed = Some(error);
-        if let Some(dirty) = &mut rare.dirty {
-            dirty.note_failure(error, status);
-        }
-    }
-}
+use crate::model::vnode::Vnode;
 
 impl Cache {
     /// What [`flush`](Self::flush) said came to nobody: the file was not closed by close(2), but by the end of a
@@ -69,17 +30,7 @@ impl Cache {
             open.spot.vnode.lock().rare.failed = Some(error);
         }
     }
-}
 
-impl State {
-    /// How storing failed since somebody was told last.
-    pub(super) fn take_failure(&mut self) -> Result<(), Errno> {
-        let failed = self.rare.if_any().and_then(|rare| rare.failed.take());
-        failed.map_or(Ok(()), Err)
-    }
-}
-
-impl Cache {
     /// Drops what a server refused for good, if nobody has the file open for writing any more.
     /// Returns whether that is so.
     pub(crate) fn drop_refused(&self, vnode: &Arc<Vnode>) -> bool {

@@ -11,11 +11,12 @@ use bytes::Bytes;
 
 use super::storage_failed;
 use crate::cache::Cache;
+use crate::model::dirty::{Dirty, Since};
 use crate::model::error::Errno;
 use crate::model::key::FileKey;
+use crate::model::user::User;
+use crate::model::vnode::Vnode;
 use crate::storage::{Pieces, Storage, Wait};
-use crate::users::User;
-use crate::vnode::{Dirty, Since, Vnode};
 
 /// Octets between two written ranges that are stored again rather than that another call is made, if
 /// they are at hand.

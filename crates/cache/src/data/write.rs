@@ -11,8 +11,8 @@ use crate::cache::Cache;
 use crate::handles::OpenFile;
 use crate::model::error::Errno;
 use crate::model::types::Handle;
-use crate::users::User;
-use crate::vnode::Vnode;
+use crate::model::user::User;
+use crate::model::vnode::Vnode;
 
 /// The longest file: RPCs count octets in signed words.
 const LENGTH_MOST: u64 = i64::MAX.unsigned_abs();

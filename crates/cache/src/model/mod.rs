@@ -1,11 +1,32 @@
 //! What the cache is made of: types and what they do by themselves. Nothing here asks a server, waits or
 //! reaches a disk.
 //!
-//! - `types`: what requests and answers are made of; `error`: what they fail with
-//! - `key`: names a file; `ranges`: octets of it; `xattr_name`: names by which a mount is looked at
+//! - `types`: what requests and answers are made of; `error`: what they fail with; `config`: settings
+//! - `key`: names a file; `ranges`: bytes of it; `place_name`, `xattr_name`: names of files and of attributes;
+//!   `held`: what is there of a file
+//! - `user`, `owner`: users of this machine, and who they are to cells
+//! - `vnode`: what is known of a file, which is made of `brief`, `promise`, `rights`, `numbers`, `directory`, `dirty`,
+//!   `flight` and `locks`
+//! - `place`: how a file is reached; `ahead`: how it is read
 
+pub(crate) mod ahead;
+pub(crate) mod brief;
+pub(crate) mod config;
+pub(crate) mod directory;
+pub(crate) mod dirty;
 pub(crate) mod error;
+pub(crate) mod flight;
+pub(crate) mod held;
 pub(crate) mod key;
+pub(crate) mod locks;
+pub(crate) mod numbers;
+pub(crate) mod owner;
+pub(crate) mod place;
+pub(crate) mod place_name;
+pub(crate) mod promise;
 pub(crate) mod ranges;
+pub(crate) mod rights;
 pub(crate) mod types;
+pub(crate) mod user;
+pub(crate) mod vnode;
 pub mod xattr_name;

@@ -5,105 +5,14 @@
 //! the same change made in it. Answers to changes made at the same time may come in any order, so one
 //! that comes early waits for those before it.
 
-use std::sync::Arc;
+use afar_types::DataVersion;
 
-use afar_dir::{Chains, Editor, EntryId, Room};
-use afar_types::{DataVersion, FetchStatus};
-
-use crate::breaks::Breaks;
-use crate::vnode::{State, Vnode};
-
-/// Pages of a directory from which on it is remembered what a change has found out about them: by
-/// then hash chains are long, and there are many pages to look for room in.
-const LARGE: usize = 32;
-
-/// A directory's pages as they are cached.
-#[derive(Debug)]
-pub(crate) struct DirectoryCopy {
-    /// The directory's version they are of.
-    pub(crate) version: DataVersion,
-    pub(crate) pages: Arc<Vec<u8>>,
-    /// What the last change has found out, for the next one.
-    known: Option<Box<(Room, Chains)>>,
-}
-
-/// A change of one entry.
-#[derive(Debug, Clone)]
-pub(crate) enum Edit {
-    /// A name that was not there.
-    Add(Vec<u8>, EntryId),
-    /// A name that was there.
-    Remove(Vec<u8>),
-    /// A name that was there stands for something else.
-    Replace(Vec<u8>, EntryId),
-}
-
-/// A change that was answered before one it follows.
-#[derive(Debug)]
-pub(crate) struct Early {
-    status: FetchStatus,
-    edits: Vec<Edit>,
-}
-
-impl Early {
-    /// The directory's version after it.
-    pub(crate) fn version(&self) -> DataVersion {
-        self.status.data_version
-    }
-}
-
-/// A change of a directory that is under way. If it ends without an answer, what is cached of the
-/// directory is in doubt.
-#[derive(Debug)]
-pub(crate) struct Changing<'a> {
-    breaks: &'a Breaks,
-    directory: &'a Arc<Vnode>,
-    answered: bool,
-}
-
-impl<'a> Changing<'a> {
-    pub(crate) fn begin(breaks: &'a Breaks, directory: &'a Arc<Vnode>) -> Self {
-        directory.lock().rare.changing += 1;
-        Self {
-            breaks,
-            directory,
-            answered: false,
-        }
-    }
-
-    /// A server refused: nothing was changed.
-    pub(crate) fn refused(mut self) {
-        self.answered = true;
-        self.directory.lock().end(None);
-    }
-
-    /// The change is done. Without the directory's new status, nobody knows what came between.
-    pub(crate) fn done(mut self, status: Option<FetchStatus>, edits: Vec<Edit>) {
-        let Some(status) = status else {
-            return;
-        };
-        self.answered = true;
-        // What is on its way may be from before this change.
-        self.breaks.count(self.directory.fid);
-        self.directory.lock().end(Some(Early { status, edits }));
-    }
-}
-
-impl Drop for Changing<'_> {
-    fn drop(&mut self) {
-        if !self.answered {
-            self.breaks.count(self.directory.fid);
-            let mut state = self.directory.lock();
-            state.promise = None;
-            state.rare.pages = None;
-            state.end(None);
-        }
-    }
-}
+use super::State;
+use crate::model::directory::{DirectoryCopy, Early};
 
 impl State {
     /// A change ended. Makes those that are next in the copy.
-    fn end(&mut self, change: Option<Early>) {
+    pub(crate) fn end_change(&mut self, change: Option<Early>) {
         self.rare.changing = self.rare.changing.saturating_sub(1);
         self.rare.early.extend(change);
         loop {
@@ -161,46 +70,18 @@ impl State {
     }
 }
 
-impl DirectoryCopy {
-    pub(crate) fn new(version: DataVersion, pages: Arc<Vec<u8>>) -> Self {
-        Self {
-            version,
-            pages,
-            known: None,
-        }
-    }
-
-    /// Makes changes in the pages; false if that does not work.
-    fn edit(&mut self, edits: &[Edit]) -> bool {
-        let pages = Arc::make_mut(&mut self.pages);
-        let Ok(editor) = Editor::open(std::mem::take(pages)) else {
-            return false;
-        };
-        let (room, chains) = self.known.take().map(|known| *known).unwrap_or_default();
-        let mut editor = editor.knowing(room, chains);
-        let all = edits.iter().all(|edit| match edit {
-            Edit::Add(name, id) => editor.insert(name, *id).is_ok(),
-            Edit::Remove(name) => editor.remove(name).is_ok(),
-            Edit::Replace(name, id) => editor.replace(name, *id).is_ok(),
-        });
-        if editor.page_count() >= LARGE {
-            self.known = Some(Box::new(editor.known()));
-        }
-        *pages = editor.into_pages();
-        all
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::time::Duration;
 
-    use afar_dir::{Directory, DirectoryBuilder};
-    use afar_types::FileType;
+    use afar_dir::{Directory, DirectoryBuilder, EntryId};
+    use afar_types::{FetchStatus, FileType};
     use tokio::time::Instant;
 
     use super::*;
-    use crate::vnode::Promise;
+    use crate::model::directory::Edit;
+    use crate::model::promise::Promise;
 
     fn status(version: u64, length: usize) -> FetchStatus {
         FetchStatus {
@@ -237,14 +118,14 @@ mod tests {
     fn answers_in_any_order_lead_to_the_same_copy() {
         let mut state = directory(5);
         state.rare.changing = 3;
-        state.end(add(8, "c"));
+        state.end_change(add(8, "c"));
         assert_eq!(has(&state, "c"), Some(false));
-        state.end(add(6, "a"));
+        state.end_change(add(6, "a"));
         assert_eq!(
             (has(&state, "a"), has(&state, "c")),
             (Some(true), Some(false))
         );
-        state.end(add(7, "b"));
+        state.end_change(add(7, "b"));
         for name in ["a", "b", "c"] {
             assert_eq!(has(&state, name), Some(true), "{name}");
         }
@@ -252,39 +133,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_of_a_large_copy_changes_nothing_but_the_time() {
-        let id = EntryId::new(2, 1);
-        let pages = DirectoryBuilder::new(id, id).finish();
-        let copy = || DirectoryCopy::new(DataVersion(1), Arc::new(pages.clone()));
-        let (mut knowing, mut unknowing) = (copy(), copy());
-        let name = |number: usize| format!("{number:0>200}").into_bytes();
-        let mut make = |edits: &[Edit]| {
-            unknowing.known = None;
-            assert!(knowing.edit(edits) && unknowing.edit(edits));
-            assert!(knowing.pages == unknowing.pages);
-            knowing.known.is_some()
-        };
-        assert!(!make(&[Edit::Add(name(0), id)]));
-        for number in 1..10 * LARGE {
-            make(&[Edit::Add(name(number), id)]);
-        }
-        for number in (1..10 * LARGE).step_by(9) {
-            let moved = [
-                Edit::Add(format!("new{number}").into_bytes(), id),
-                Edit::Remove(name(number)),
-            ];
-            assert!(make(&moved), "there are more than {LARGE} pages");
-        }
-    }
-
-    #[test]
     fn while_a_change_waits_for_one_before_it_nothing_is_promised() {
         let mut state = directory(5);
         state.promise = Promise::new(1, Instant::now() + Duration::from_secs(60));
         state.rare.changing = 2;
-        state.end(add(7, "b"));
+        state.end_change(add(7, "b"));
         assert!(state.promised().is_none() && state.valid().is_zero());
-        state.end(add(6, "a"));
+        state.end_change(add(6, "a"));
         assert!(state.promised().is_some() && !state.valid().is_zero());
     }
 
@@ -292,7 +147,7 @@ mod tests {
     fn a_change_of_somebody_else_between_drops_the_copy() {
         let mut state = directory(5);
         state.rare.changing = 1;
-        state.end(add(7, "a"));
+        state.end_change(add(7, "a"));
         assert_eq!(has(&state, "a"), None);
         assert_eq!(state.status().unwrap().data_version, DataVersion(7));
         assert!(state.rare.early.is_empty());
@@ -304,7 +159,7 @@ mod tests {
         state.rare.changing = 1;
         let mut change = add(6, "a").unwrap();
         change.status.length = 4096;
-        state.end(Some(change));
+        state.end_change(Some(change));
         assert_eq!(has(&state, "a"), None);
     }
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use afar_types::CellName;
 
-use crate::owners::Owners;
-use crate::users::Users;
+use crate::model::owner::Owners;
+use crate::model::user::Users;
 
 /// What the top directory is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -1,30 +1,37 @@
 //! What is known of one file, directory or symlink.
+//!
+//! - `rights`: what users may do to it; `numbers`: by which the kernel knows it
+//! - `written`: what was written to it; `changes`: our own changes of a directory
 
-use std::num::NonZeroU64;
+mod changes;
+mod numbers;
+mod rights;
+mod written;
+
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use afar_cell::Volume;
-use afar_types::{
-    CellName, DataVersion, FetchStatus, Fid, FileType, PtsId, Uniquifier, UnixTime, VnodeId,
-};
+use afar_types::{CellName, DataVersion, FetchStatus, Fid, FileType};
 use bytes::Bytes;
 use tokio::sync::{Mutex as AsyncMutex, Notify};
 use tokio::time::Instant;
 
-use crate::access::{Known, One, Short};
-use crate::data::{Failed, Flight};
-use crate::edit::{DirectoryCopy, Early};
-use crate::inodes;
-use crate::inodes::{Names, Number, Opened};
-use crate::lock::Locks;
+use crate::model::brief::Brief;
+use crate::model::directory::{DirectoryCopy, Early};
+use crate::model::dirty::Dirty;
 use crate::model::error::Errno;
+use crate::model::flight::Flight;
 use crate::model::key::FileKey;
-use crate::model::ranges::RangeSet;
+use crate::model::locks::Locks;
+use crate::model::numbers::{NONE, Names, Number, Opened};
+use crate::model::owner::local_owner;
+use crate::model::promise::Promise;
+use crate::model::rights::{Known, One};
 use crate::model::types::{Attr, Ino, Kind};
-use crate::users::UserId;
+use crate::model::user::UserId;
 
 /// The longest the kernel may use something without asking.
 const VALID_MOST: Duration = Duration::from_secs(3600);
@@ -219,175 +226,6 @@ impl Drop for Working<'_> {
     }
 }
 
-/// A server's word that it will tell of changes.
-///
-/// In little memory: the server's number in the uppermost 16 bits, and in the others when it is over, in
-/// milliseconds since [`start`].
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Promise(NonZeroU64);
-
-/// A time before any promise that is kept.
-fn start() -> Instant {
-    static START: OnceLock<Instant> = OnceLock::new();
-    *START.get_or_init(Instant::now)
-}
-
-impl Promise {
-    const TIME_BITS: u32 = 48;
-
-    /// It may be over a moment early, and never late. None if it is over already.
-    pub(crate) fn new(server: u16, until: Instant) -> Option<Self> {
-        let time = until.checked_duration_since(start())?.as_millis();
-        let time = u64::try_from(time).ok()?.min((1 << Self::TIME_BITS) - 1);
-        let some = NonZeroU64::new(time)?;
-        Some(Self(some | u64::from(server) << Self::TIME_BITS))
-    }
-
-    /// The number of the server that gave it.
-    pub(crate) fn server(self) -> u16 {
-        let [high, low, ..] = self.0.get().to_be_bytes();
-        u16::from_be_bytes([high, low])
-    }
-
-    fn until(self) -> Instant {
-        let time = self.0.get() & ((1 << Self::TIME_BITS) - 1);
-        start() + Duration::from_millis(time)
-    }
-}
-
-/// What is kept of a status: what somebody uses later. What the caller may do is kept with users' rights.
-#[derive(Debug, Clone, Copy)]
-struct Brief {
-    kind: Option<Kind>,
-    anonymous_access: Short,
-    /// The lower half, in which all bits with a meaning are.
-    unix_mode_bits: u16,
-    /// As servers count it; those that tell of more are not known.
-    link_count: u16,
-    length: u64,
-    data_version: DataVersion,
-    owner: PtsId,
-    group: PtsId,
-    parent_vnode: VnodeId,
-    parent_uniquifier: Uniquifier,
-    client_mod_time: UnixTime,
-    server_mod_time: UnixTime,
-}
-
-impl From<FetchStatus> for Brief {
-    fn from(status: FetchStatus) -> Self {
-        let [_, _, high, low] = status.unix_mode_bits.to_be_bytes();
-        Self {
-            kind: match status.file_type {
-                FileType::File => Some(Kind::File),
-                FileType::Directory => Some(Kind::Dir),
-                FileType::Symlink => Some(Kind::Symlink),
-                FileType::Invalid | FileType::Other(_) => None,
-            },
-            anonymous_access: Short::of(status.anonymous_access),
-            unix_mode_bits: u16::from_be_bytes([high, low]),
-            link_count: u16::try_from(status.link_count).unwrap_or(u16::MAX),
-            length: status.length,
-            data_version: status.data_version,
-            owner: status.owner,
-            group: status.group,
-            parent_vnode: status.parent_vnode,
-            parent_uniquifier: status.parent_uniquifier,
-            client_mod_time: status.client_mod_time,
-            server_mod_time: status.server_mod_time,
-        }
-    }
-}
-
-impl From<Brief> for FetchStatus {
-    fn from(brief: Brief) -> Self {
-        Self {
-            interface_version: Self::INTERFACE_VERSION,
-            file_type: match brief.kind {
-                Some(Kind::File) => FileType::File,
-                Some(Kind::Dir) => FileType::Directory,
-                Some(Kind::Symlink) => FileType::Symlink,
-                None => FileType::Invalid,
-            },
-            anonymous_access: brief.anonymous_access.rights(),
-            unix_mode_bits: brief.unix_mode_bits.into(),
-            link_count: brief.link_count.into(),
-            length: brief.length,
-            data_version: brief.data_version,
-            owner: brief.owner,
-            group: brief.group,
-            parent_vnode: brief.parent_vnode,
-            parent_uniquifier: brief.parent_uniquifier,
-            client_mod_time: brief.client_mod_time,
-            server_mod_time: brief.server_mod_time,
-            ..Self::default()
-        }
-    }
-}
-
-/// What was written to a file and is not stored yet.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Dirty {
-    /// The octets written.
-    pub(crate) ranges: RangeSet,
-    /// Those written while others are being stored, if so.
-    pub(crate) since: Option<Since>,
-    /// The file's length.
-    pub(crate) length: u64,
-    /// The least length it was cut to; behind it nothing is left of what the server has.
-    pub(crate) limit: u64,
-    /// Whether the length was set, and is no longer the server's if that changes.
-    pub(crate) resized: bool,
-    /// Whether that is to be stored even if nothing was written.
-    pub(crate) unstored: bool,
-    /// When it was changed.
-    pub(crate) mtime: UnixTime,
-    /// The time with which it was tried to be stored last.
-    pub(crate) tried: UnixTime,
-    /// Whether all of it survives a crash.
-    pub(crate) kept: bool,
-    /// The user of this machine who wrote it last, and as whom it is stored when nobody asks for it.
-    pub(crate) writer: u32,
-    /// How storing it failed last, if it did.
-    pub(crate) failed: Option<Failed>,
-    /// The mode that was set since, which is stored with the octets.
-    pub(crate) mode: Option<u32>,
-}
-
-/// What was done to a file while what was written before is being stored.
-#[derive(Debug, Clone)]
-pub(crate) struct Since {
-    /// The octets written.
-    pub(crate) ranges: RangeSet,
-    /// The least length it was cut to.
-    pub(crate) limit: u64,
-}
-
-impl Default for Since {
-    fn default() -> Self {
-        Self {
-            ranges: RangeSet::default(),
-            limit: u64::MAX,
-        }
-    }
-}
-
-impl Dirty {
-    /// Leaves only the first `most` octets written, and makes the file no longer than those reach.
-    /// Returns false if that is all, as it was.
-    pub(crate) fn trim(&mut self, most: u64, base: &FetchStatus) -> bool {
-        let Some(end) = self.ranges.first(most) else {
-            return false;
-        };
-        self.ranges.remove(end..u64::MAX);
-        // What is cut off is cut off first.
-        let before = base.length.min(self.limit);
-        self.length = self.length.min(before.max(end));
-        self.mode = None;
-        true
-    }
-}
-
 impl Vnode {
     pub(crate) fn new(volume: Arc<Volume>, fid: Fid) -> Self {
         Self {
@@ -432,7 +270,7 @@ impl Default for State {
             promise: None,
             rights: Known::default(),
             rare: Rarely::default(),
-            number: inodes::NONE,
+            number: NONE,
             opened: Opened::default(),
         }
     }
@@ -493,23 +331,6 @@ impl State {
         left.min(VALID_MOST)
     }
 
-    /// Octets written and not stored yet.
-    pub(crate) fn written(&self) -> u64 {
-        self.rare
-            .dirty
-            .as_ref()
-            .map_or(0, |dirty| dirty.ranges.octets())
-    }
-
-    /// The length as programs here see it.
-    pub(crate) fn length(&self) -> u64 {
-        let stored = self.status.map_or(0, |status| status.length);
-        self.rare
-            .dirty
-            .as_ref()
-            .map_or(stored, |dirty| dirty.length)
-    }
-
     /// The attributes, under this number.
     pub(crate) fn attr(&self, ino: Ino, status: &FetchStatus) -> Attr {
         let kind = match status.file_type {
@@ -553,35 +374,6 @@ impl State {
             },
         }
     }
-
-    /// What was written, if anything was.
-    pub(crate) fn dirty_mut(&mut self) -> Option<&mut Dirty> {
-        self.rare.if_any().and_then(|rare| rare.dirty.as_mut())
-    }
-
-    /// What was written, if only from now on.
-    pub(crate) fn dirty(&mut self) -> &mut Dirty {
-        let emptied = std::mem::take(&mut self.rare.emptied);
-        let length = self.status.filter(|_| !emptied);
-        let length = length.map_or(0, |status| status.length);
-        self.rare.dirty.get_or_insert_with(|| Dirty {
-            length,
-            limit: length,
-            resized: emptied,
-            mtime: UnixTime::from(SystemTime::now()),
-            ..Dirty::default()
-        })
-    }
-}
-
-/// The owner as programs are shown it. What is made with a cell's own key belongs to the group of its
-/// administrators, who are to a cell what root is to a machine; some programs, such as git, do nothing
-/// where they find an owner they do not know.
-pub(crate) fn local_owner(owner: PtsId) -> u32 {
-    match owner {
-        PtsId::ADMINISTRATORS => 0,
-        owner => owner.0.unsigned_abs(),
-    }
 }
 
 #[cfg(test)]
@@ -606,38 +398,5 @@ mod tests {
         let valid = |version| state.attr(Ino::ROOT, &of_version(version)).valid;
         assert!(valid(6).is_zero());
         assert!(!valid(7).is_zero());
-    }
-
-    #[test]
-    fn owners_have_their_numbers_and_administrators_are_root() {
-        for (owner, shown) in [(1001, 1001), (0, 0), (-204, 0), (204, 204)] {
-            assert_eq!(local_owner(PtsId(owner)), shown);
-        }
-    }
-
-    #[test]
-    fn what_is_stored_first_makes_the_file_no_longer_than_it_reaches() {
-        let base = FetchStatus {
-            length: 1000,
-            ..FetchStatus::default()
-        };
-        let mut dirty = Dirty {
-            length: 5000,
-            limit: 100,
-            mode: Some(0o600),
-            ..Dirty::default()
-        };
-        dirty.ranges.insert(0..50);
-        dirty.ranges.insert(200..300);
-        let mut whole = dirty.clone();
-        assert!(!whole.trim(150, &base));
-        assert_eq!((whole.length, whole.mode), (5000, Some(0o600)));
-        let mut some = dirty.clone();
-        assert!(some.trim(120, &base));
-        assert_eq!((some.length, some.ranges.octets()), (270, 120));
-        assert_eq!(some.mode, None, "it comes with the last");
-        let mut little = dirty;
-        assert!(little.trim(30, &base));
-        assert_eq!((little.length, little.ranges.end()), (100, 30));
     }
 }

@@ -1,0 +1,60 @@
+//! Changes of directories that are under way.
+
+use std::sync::Arc;
+
+use afar_types::FetchStatus;
+
+use crate::breaks::Breaks;
+use crate::model::directory::{Early, Edit};
+use crate::model::vnode::Vnode;
+
+/// A change of a directory that is under way. If it ends without an answer, what is cached of the
+/// directory is in doubt.
+#[derive(Debug)]
+pub(crate) struct Changing<'a> {
+    breaks: &'a Breaks,
+    directory: &'a Arc<Vnode>,
+    answered: bool,
+}
+
+impl<'a> Changing<'a> {
+    pub(crate) fn begin(breaks: &'a Breaks, directory: &'a Arc<Vnode>) -> Self {
+        directory.lock().rare.changing += 1;
+        Self {
+            breaks,
+            directory,
+            answered: false,
+        }
+    }
+
+    /// A server refused: nothing was changed.
+    pub(crate) fn refused(mut self) {
+        self.answered = true;
+        self.directory.lock().end_change(None);
+    }
+
+    /// The change is done. Without the directory's new status, nobody knows what came between.
+    pub(crate) fn done(mut self, status: Option<FetchStatus>, edits: Vec<Edit>) {
+        let Some(status) = status else {
+            return;
+        };
+        self.answered = true;
+        // What is on its way may be from before this change.
+        self.breaks.count(self.directory.fid);
+        self.directory
+            .lock()
+            .end_change(Some(Early { status, edits }));
+    }
+}
+
+impl Drop for Changing<'_> {
+    fn drop(&mut self) {
+        if !self.answered {
+            self.breaks.count(self.directory.fid);
+            let mut state = self.directory.lock();
+            state.promise = None;
+            state.rare.pages = None;
+            state.end_change(None);
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Fetches under way.
+
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+
+use afar_cell::{Class, Error};
+use afar_types::DataVersion;
+
+use crate::model::user::UserId;
+
+/// A fetch under way.
+#[derive(Debug)]
+pub(crate) struct Flight {
+    pub(crate) user: UserId,
+    class: Class,
+    version: DataVersion,
+    range: Range<u64>,
+    end: Mutex<Option<Result<(), Error>>>,
+}
+
+impl Flight {
+    pub(crate) fn new(user: UserId, class: Class, version: DataVersion, range: Range<u64>) -> Self {
+        Self {
+            user,
+            class,
+            version,
+            range,
+            end: Mutex::new(None),
+        }
+    }
+
+    /// Whether it brings this octet in time for what is wanted in this class. One that gives way to others will do
+    /// for those alone who do so too. One without precedence will do: it is soon over.
+    pub(crate) fn brings(&self, version: DataVersion, place: u64, class: Class) -> bool {
+        let in_time = self.class != Class::Idle || class == Class::Idle;
+        in_time && self.version == version && self.range.contains(&place)
+    }
+
+    /// How it ended, if it did.
+    pub(crate) fn ended(&self) -> Option<Result<(), Error>> {
+        self.end
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Says how it ended, unless that was said.
+    pub(crate) fn set(&self, end: Result<(), Error>) {
+        let mut slot = self.end.lock().unwrap_or_else(PoisonError::into_inner);
+        slot.get_or_insert(end);
+    }
+}

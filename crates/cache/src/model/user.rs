@@ -1,0 +1,45 @@
+//! Users of this machine as cells see them.
+
+use std::fmt;
+use std::sync::Arc;
+
+use afar_cell::{Client, Credentials};
+
+/// Tells users' tokens of one time from those of another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Stamp(pub u64);
+
+/// Who a user is to cells.
+#[derive(Debug, Clone)]
+pub enum Identity {
+    /// Whoever the cache's client is by itself.
+    Client,
+    /// Nobody: he has no tokens.
+    Anonymous,
+    /// One who has tokens of his own.
+    Own(Arc<dyn Credentials>),
+}
+
+/// Knows what tokens the users of this machine have.
+pub trait Users: fmt::Debug + Send + Sync {
+    /// Looks what tokens a user has; `None` if they are those of this stamp still. It may wait for
+    /// disks, and is asked once a second for a user who makes requests.
+    fn look(&self, uid: u32, before: Option<Stamp>) -> Option<(Stamp, Identity)>;
+}
+
+/// Names an identity for the life of a cache. Who gets other tokens gets another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct UserId(pub(crate) u32);
+
+impl UserId {
+    /// Everybody, with or without a token: whose rights servers tell besides.
+    pub(crate) const ANYBODY: Self = Self(0);
+}
+
+/// A user of this machine with the tokens he had at a time.
+#[derive(Debug)]
+pub(crate) struct User {
+    pub(crate) id: UserId,
+    /// Makes calls as him.
+    pub(crate) client: Client,
+}
