@@ -10,24 +10,25 @@ use afar_types::{CellName, UnixTime, VolumeId};
 use tokio::sync::{Semaphore, broadcast};
 use tokio::task::JoinHandle;
 
-use crate::breaks::Breaks;
-use crate::handles::Handles;
-use crate::inodes::Inodes;
 use crate::model::config::{CacheConfig, Root};
 use crate::model::error::CacheError;
 use crate::model::key::FileKey;
 use crate::model::place::Place;
 use crate::model::types::Invalidation;
+use crate::model::user::User;
 use crate::model::vnode::Vnode;
-use crate::mount::Mounts;
-use crate::owners::OwnerTable;
-use crate::pages::Pages;
-use crate::said::Said;
 use crate::storage::Storage;
 use crate::storage::disk::{Disk, Limits};
-use crate::users::UserTable;
-use crate::vnodes::Vnodes;
-use crate::walk::Walks;
+use crate::table::breaks::Breaks;
+use crate::table::handles::Handles;
+use crate::table::inodes::Inodes;
+use crate::table::mounts::Mounts;
+use crate::table::owners::OwnerTable;
+use crate::table::pages::Pages;
+use crate::table::said::Said;
+use crate::table::users::UserTable;
+use crate::table::vnodes::Vnodes;
+use crate::table::walks::Walks;
 use crate::watch::{follow, watch};
 
 /// Invalidations that wait for a slow listener before it is told that it missed some.
@@ -66,7 +67,7 @@ impl Acknowledger {
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub(crate) client: Client,
-    pub(crate) users: UserTable,
+    pub(crate) users: Arc<UserTable>,
     pub(crate) owners: OwnerTable,
     pub(crate) config: CacheConfig,
     pub(crate) storage: Arc<dyn Storage>,
@@ -102,7 +103,7 @@ impl Cache {
         let breaks = Breaks::new(Arc::clone(&vnodes), invalidations);
         let breaks = Arc::new(breaks);
         client.callbacks().set_handler(Arc::clone(&breaks) as _);
-        let users = UserTable::new(&client, config.users.clone());
+        let users = Arc::new(UserTable::new(&client, config.users.clone()));
         let owners = OwnerTable::new(config.owners.clone());
         let store_behind = AtomicU64::new(config.store_behind);
         let cache = Self(Arc::new(Inner {
@@ -202,6 +203,11 @@ impl Cache {
     #[must_use]
     pub fn invalidated(&self) -> u64 {
         self.0.breaks.sent()
+    }
+
+    /// A user of this machine as cells are to see him now.
+    pub(crate) async fn user(&self, uid: u32) -> Arc<User> {
+        self.0.users.user(uid).await
     }
 
     /// Forgets that something was written to a file: it is stored, or dropped.

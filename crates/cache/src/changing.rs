@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use afar_types::FetchStatus;
 
-use crate::breaks::Breaks;
 use crate::model::directory::{Early, Edit};
 use crate::model::vnode::Vnode;
+use crate::table::breaks::Breaks;
 
 /// A change of a directory that is under way. If it ends without an answer, what is cached of the
 /// directory is in doubt.

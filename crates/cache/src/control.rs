@@ -18,6 +18,20 @@ use crate::model::xattr_name;
 const ROOT: u32 = 0;
 
 impl Cache {
+    /// Finds out again whose files are whose, as somebody has other tokens now, or a cell could not be
+    /// asked. Kernels are told where it has changed.
+    pub async fn renew_owners(&self) {
+        let changed = self.0.owners.renew().await;
+        if changed.is_empty() {
+            return;
+        }
+        for vnode in self.0.vnodes.all() {
+            if changed.contains(vnode.cell()) {
+                self.0.breaks.invalidate(&vnode);
+            }
+        }
+    }
+
     /// What a setting is; `None` if there is none of this name.
     pub(crate) async fn setting(&self, name: &str) -> Option<Bytes> {
         let text = match name {

@@ -6,7 +6,6 @@ use afar_cell::{DirEntry, Error, Made};
 use afar_dir::{DirectoryBuilder, EntryId};
 use afar_types::{FetchStatus, Fid, FileType, StoreStatus, VolumeType};
 
-use crate::breaks::Mark;
 use crate::cache::Cache;
 use crate::changing::Changing;
 use crate::model::directory::Edit;
@@ -15,6 +14,7 @@ use crate::model::place::{Inode, Place, Spot};
 use crate::model::types::{Entry, Handle, Ino, OpenFlags, RenameFlags, Who};
 use crate::model::user::User;
 use crate::model::vnode::Vnode;
+use crate::table::breaks::Mark;
 
 /// What names of files begin with that are removed when they are closed, as AFS clients have them.
 const HIDDEN: &str = ".__afs";

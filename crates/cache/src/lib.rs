@@ -20,31 +20,23 @@
 
 mod access;
 mod attributes;
-mod breaks;
 mod cache;
 mod changing;
 mod control;
 mod data;
 mod entries;
-mod handles;
 mod held;
-mod inodes;
 mod listing;
 mod lock;
 mod model;
-mod mount;
+mod mounts;
 mod names;
-mod owners;
-mod pages;
 mod places;
 mod recover;
-mod said;
 mod status;
 mod storage;
+mod table;
 mod unvisited;
-mod users;
-mod vnodes;
-mod walk;
 mod watch;
 mod xattr;
 

@@ -8,7 +8,6 @@ use afar_cell::{Error, Promised};
 use afar_types::{FetchStatus, Fid, FileType, Rights, UnixTime, VolumeType};
 use bytes::Bytes;
 
-use crate::breaks::Mark;
 use crate::cache::Cache;
 use crate::model::error::Errno;
 use crate::model::place::{Inode, Place, Spot};
@@ -16,6 +15,7 @@ use crate::model::promise::Promise;
 use crate::model::types::{Attr, Entry, Ino};
 use crate::model::user::User;
 use crate::model::vnode::Vnode;
+use crate::table::breaks::Mark;
 
 /// How long names in directories that are made up may be used without asking.
 pub(crate) const MADE_UP_VALID: Duration = Duration::from_secs(60);

@@ -8,9 +8,9 @@ use afar_cell::Class;
 use afar_types::FetchStatus;
 
 use crate::cache::Cache;
-use crate::handles::OpenFile;
 use crate::model::ahead::{Read, TIMES_MOST};
 use crate::model::user::User;
+use crate::table::handles::OpenFile;
 
 impl Cache {
     /// Fetches what the reader of this range is likely to want next. Returns the class of what it wants now.

@@ -8,11 +8,11 @@ use afar_types::{FetchStatus, UnixTime};
 
 use super::storage_failed;
 use crate::cache::Cache;
-use crate::handles::OpenFile;
 use crate::model::error::Errno;
 use crate::model::types::Handle;
 use crate::model::user::User;
 use crate::model::vnode::Vnode;
+use crate::table::handles::OpenFile;
 
 /// The longest file: RPCs count octets in signed words.
 const LENGTH_MOST: u64 = i64::MAX.unsigned_abs();

@@ -7,7 +7,6 @@ use std::time::Duration;
 use afar_cell::Client;
 use tokio::time::Instant;
 
-use crate::cache::Cache;
 use crate::model::user::{Identity, Stamp, User, UserId, Users};
 
 /// How long it is not looked again what tokens a user has.
@@ -143,36 +142,33 @@ impl UserTable {
         Some(user)
     }
 
-    /// Whoever the client is by itself.
-    pub(crate) fn base(&self) -> &Arc<User> {
-        &self.base
-    }
-}
-
-impl Cache {
     /// A user of this machine as cells are to see him now.
-    pub(crate) async fn user(&self, uid: u32) -> Arc<User> {
-        let table = &self.0.users;
-        let Some(source) = &table.source else {
-            return Arc::clone(&table.base);
+    pub(crate) async fn user(self: &Arc<Self>, uid: u32) -> Arc<User> {
+        let Some(source) = &self.source else {
+            return Arc::clone(&self.base);
         };
-        let stamp = match table.now(uid) {
+        let stamp = match self.now(uid) {
             Now::Known(user) => return user,
             Now::Look(stamp) => stamp,
         };
-        let (source, cache) = (Arc::clone(source), self.clone());
+        let (source, table) = (Arc::clone(source), Arc::clone(self));
         let look = tokio::task::spawn_blocking(move || {
             let seen = source.look(uid, stamp);
-            cache.0.users.take(uid, seen)
+            table.take(uid, seen)
         });
         // Where a user keeps his tokens may be a place that never answers.
         match tokio::time::timeout(LOOK_LIMIT, look).await {
             Ok(Ok(Some(user))) => user,
             _ => {
                 tracing::warn!(uid, "it cannot be seen what tokens a user has");
-                Arc::clone(&table.anonymous)
+                Arc::clone(&self.anonymous)
             }
         }
+    }
+
+    /// Whoever the client is by itself.
+    pub(crate) fn base(&self) -> &Arc<User> {
+        &self.base
     }
 }
 

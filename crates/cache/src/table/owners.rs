@@ -12,7 +12,6 @@ use std::time::Duration;
 use afar_types::{CellName, PtsId};
 use tokio::sync::Mutex as AsyncMutex;
 
-use crate::cache::Cache;
 use crate::model::owner::{Owner, Owners, local_owner};
 use crate::model::types::Attr;
 
@@ -69,7 +68,7 @@ impl OwnerTable {
     }
 
     /// Asks again; the cells of which something else is known now.
-    async fn renew(&self) -> Vec<CellName> {
+    pub(crate) async fn renew(&self) -> Vec<CellName> {
         let _one = self.asking.lock().await;
         let cells: Vec<_> = self.lock().keys().cloned().collect();
         let mut changed = Vec::new();
@@ -106,22 +105,6 @@ impl OwnerTable {
         }
         let taken = owners.iter().any(|owner| local_owner(owner.id) == uid);
         i32::try_from(uid).ok().filter(|_| !taken).map(PtsId)
-    }
-}
-
-impl Cache {
-    /// Finds out again whose files are whose, as somebody has other tokens now, or a cell could not be
-    /// asked. Kernels are told where it has changed.
-    pub async fn renew_owners(&self) {
-        let changed = self.0.owners.renew().await;
-        if changed.is_empty() {
-            return;
-        }
-        for vnode in self.0.vnodes.all() {
-            if changed.contains(vnode.cell()) {
-                self.0.breaks.invalidate(&vnode);
-            }
-        }
     }
 }
 

@@ -1,64 +1,18 @@
 //! Volumes as they are reached: through mount points, and at the top.
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::Arc;
 
 use afar_cell::{MountPoint, Volume, Wanted};
-use afar_types::{CellName, Fid, VolumeId, VolumeType};
+use afar_types::{CellName, Fid, VolumeType};
 
 use crate::cache::Cache;
 use crate::model::error::Errno;
 use crate::model::place::{Mount, Spot};
 use crate::model::user::User;
+use crate::table::mounts::Where;
 
 /// The volume at the root of each cell.
 const ROOT_CELL: &str = "root.cell";
-
-/// Where a mount is.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Where {
-    /// At the top, as this cell; whether it is the read-write volume.
-    Cell(CellName, bool),
-    /// In the directory of all volumes.
-    Volumes,
-    /// At the mount point with this fid in another mount.
-    Point(u64, Fid),
-    /// It is the top.
-    Top,
-}
-
-/// The mounts in use, and which volume they lead to.
-#[derive(Debug, Default)]
-pub(crate) struct Mounts {
-    known: Mutex<BTreeMap<(Where, CellName, VolumeId), Weak<Mount>>>,
-    last: AtomicU64,
-}
-
-impl Mounts {
-    fn of(
-        &self,
-        place: Where,
-        volume: Arc<Volume>,
-        text: Option<String>,
-        above: Option<Arc<Mount>>,
-    ) -> Arc<Mount> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (place, volume.cell_name().clone(), volume.id());
-        if let Some(mount) = known.get(&key).and_then(Weak::upgrade) {
-            return mount;
-        }
-        known.retain(|_, mount| mount.strong_count() > 0);
-        let mount = Arc::new(Mount {
-            id: self.last.fetch_add(1, Ordering::Relaxed) + 1,
-            volume,
-            text,
-            above,
-        });
-        known.insert(key, Arc::downgrade(&mount));
-        mount
-    }
-}
 
 impl Cache {
     /// The root of a mounted volume.

@@ -16,7 +16,7 @@ use tokio::sync::{broadcast, watch};
 
 use crate::model::types::Invalidation;
 use crate::model::vnode::Vnode;
-use crate::vnodes::Vnodes;
+use crate::table::vnodes::Vnodes;
 
 const FID_COUNTERS: usize = 4096;
 const VOLUME_COUNTERS: usize = 256;

@@ -1,0 +1,19 @@
+//! What is known, in memory: tables of what `model` has types for. They ask no server; what must be asked, or told to
+//! somebody, is up to those who look things up here.
+//!
+//! - `vnodes`: files, directories and symlinks; `inodes`: the numbers by which the kernel knows them
+//! - `mounts`: volumes as they are reached; `handles`: what is open
+//! - `breaks`: promises that are broken, and who is told of that
+//! - `users`, `owners`: who asks, and whose files are whose
+//! - `pages`: directories that are in memory; `walks`: those that are listed; `said`: errors in the log
+
+pub(crate) mod breaks;
+pub(crate) mod handles;
+pub(crate) mod inodes;
+pub(crate) mod mounts;
+pub(crate) mod owners;
+pub(crate) mod pages;
+pub(crate) mod said;
+pub(crate) mod users;
+pub(crate) mod vnodes;
+pub(crate) mod walks;
