@@ -19,12 +19,12 @@ use afar_cell::Class;
 use afar_types::FetchStatus;
 use bytes::{Bytes, BytesMut};
 
-use crate::cache::Cache;
 use crate::model::error::Errno;
 use crate::model::ranges::RangeSet;
 use crate::model::types::Handle;
 use crate::model::user::User;
 use crate::model::vnode::Vnode;
+use crate::ops::cache::Cache;
 use crate::storage::Pieces;
 
 /// Times a file is read that changes while it is.

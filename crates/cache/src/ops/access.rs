@@ -11,13 +11,13 @@ use std::time::Duration;
 use afar_types::{FetchStatus, Fid, FileType, Rights, VolumeType};
 use tokio::time::Instant;
 
-use crate::cache::Cache;
 use crate::model::error::Errno;
 use crate::model::place::Place;
 use crate::model::rights::{Above, Short, WRITE, allowed, has_bits, rights};
 use crate::model::types::{Ino, Who};
 use crate::model::user::{User, UserId};
 use crate::model::vnode::Vnode;
+use crate::ops::cache::Cache;
 
 /// How often rights that are too little are asked for once more.
 const ASK_AGAIN_EVERY: Duration = Duration::from_secs(1);

@@ -10,12 +10,12 @@ use afar_types::{DataVersion, FetchStatus, StoreStatus};
 use bytes::Bytes;
 
 use super::storage_failed;
-use crate::cache::Cache;
 use crate::model::dirty::{Dirty, Since};
 use crate::model::error::Errno;
 use crate::model::key::FileKey;
 use crate::model::user::User;
 use crate::model::vnode::Vnode;
+use crate::ops::cache::Cache;
 use crate::storage::{Pieces, Storage, Wait};
 
 /// Octets between two written ranges that are stored again rather than that another call is made, if

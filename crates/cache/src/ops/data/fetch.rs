@@ -10,13 +10,13 @@ use bytes::Bytes;
 use tokio::sync::OwnedMutexGuard;
 
 use super::{Refetch, storage_failed};
-use crate::cache::Cache;
 use crate::model::ahead::Turn;
 use crate::model::flight::Flight;
 use crate::model::ranges::RangeSet;
 use crate::model::types::Invalidation;
 use crate::model::user::User;
 use crate::model::vnode::Vnode;
+use crate::ops::cache::Cache;
 use crate::storage::{Pieces, Storage, Wait};
 
 /// Fetches begin and end at multiples of this, for which checksums are kept.

@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering;
 use afar_dir::{DirError, Directory};
 use afar_types::{DataVersion, FetchStatus, Fid, FileType};
 
-use crate::cache::Cache;
 use crate::model::directory::DirectoryCopy;
 use crate::model::error::Errno;
 use crate::model::place::{Inode, Place, Spot};
@@ -14,6 +13,7 @@ use crate::model::place_name::VOLUMES;
 use crate::model::types::{Entry, Ino, Who};
 use crate::model::user::User;
 use crate::model::vnode::Vnode;
+use crate::ops::cache::Cache;
 
 /// Octets of the longest name.
 const NAME_MOST: usize = 255;

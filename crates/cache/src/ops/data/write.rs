@@ -7,11 +7,11 @@ use std::time::SystemTime;
 use afar_types::{FetchStatus, UnixTime};
 
 use super::storage_failed;
-use crate::cache::Cache;
 use crate::model::error::Errno;
 use crate::model::types::Handle;
 use crate::model::user::User;
 use crate::model::vnode::Vnode;
+use crate::ops::cache::Cache;
 use crate::table::handles::OpenFile;
 
 /// The longest file: RPCs count octets in signed words.

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use afar_types::{DataVersion, FetchStatus, Rights};
 
-use crate::cache::Cache;
 use crate::model::held::Held;
 use crate::model::key::FileKey;
 use crate::model::place_name::{Object, PlaceName};
 use crate::model::rights::rights;
 use crate::model::types::Who;
 use crate::model::vnode::Vnode;
+use crate::ops::cache::Cache;
 
 /// Ranges that are told of a file: an extended attribute has at most 64 KiB.
 const RANGES_MOST: usize = 1000;

@@ -17,10 +17,10 @@ use std::sync::Arc;
 
 use afar_types::FetchStatus;
 
-use crate::cache::Cache;
 use crate::model::error::Errno;
 use crate::model::types::Handle;
 use crate::model::vnode::Vnode;
+use crate::ops::cache::Cache;
 
 impl Cache {
     /// What [`flush`](Self::flush) said came to nobody: the file was not closed by close(2), but by the end of a

@@ -8,11 +8,11 @@ use std::sync::atomic::Ordering;
 use afar_cell::{ServerKind, parse_rank};
 use bytes::Bytes;
 
-use crate::cache::Cache;
 use crate::model::config::CacheConfig;
 use crate::model::error::Errno;
 use crate::model::types::Who;
 use crate::model::xattr_name;
+use crate::ops::cache::Cache;
 
 /// The administrator of this machine, who may change settings.
 const ROOT: u32 = 0;

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use afar_types::{FetchStatus, FileType, VolumeType};
 
-use crate::cache::Cache;
 use crate::model::error::Errno;
 use crate::model::place::Spot;
 use crate::model::rights;
 use crate::model::rights::{has_bits, may_read, may_write};
 use crate::model::types::{Handle, Ino, KeepCache, OpenFlags, Who};
 use crate::model::vnode::Vnode;
+use crate::ops::cache::Cache;
 use crate::table::handles::{Open, OpenFile};
 
 /// What is stored behind begins so much later. Who makes many files asks for the next one meanwhile, and

@@ -6,13 +6,13 @@ use afar_cell::Error;
 use afar_dir::{Directory, slots_for};
 use afar_types::{Fid, FileType};
 
-use crate::cache::Cache;
 use crate::model::error::Errno;
 use crate::model::place::{Place, Spot};
 use crate::model::types::{DirEntry, Entry, Handle, Ino, Kind, Who};
 use crate::model::user::User;
 use crate::model::vnode::Vnode;
-use crate::names::damaged;
+use crate::ops::cache::Cache;
+use crate::ops::names::damaged;
 use crate::table::handles::{Open, OpenDirectory};
 
 /// Entries handed out at a time: more than a kernel's buffer takes.

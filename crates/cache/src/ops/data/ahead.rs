@@ -7,9 +7,9 @@ use std::time::Instant;
 use afar_cell::Class;
 use afar_types::FetchStatus;
 
-use crate::cache::Cache;
 use crate::model::ahead::{Read, TIMES_MOST};
 use crate::model::user::User;
+use crate::ops::cache::Cache;
 use crate::table::handles::OpenFile;
 
 impl Cache {

@@ -6,14 +6,14 @@ use afar_cell::{DirEntry, Error, Made};
 use afar_dir::{DirectoryBuilder, EntryId};
 use afar_types::{FetchStatus, Fid, FileType, StoreStatus, VolumeType};
 
-use crate::cache::Cache;
-use crate::changing::Changing;
 use crate::model::directory::Edit;
 use crate::model::error::Errno;
 use crate::model::place::{Inode, Place, Spot};
 use crate::model::types::{Entry, Handle, Ino, OpenFlags, RenameFlags, Who};
 use crate::model::user::User;
 use crate::model::vnode::Vnode;
+use crate::ops::cache::Cache;
+use crate::ops::changing::Changing;
 use crate::table::breaks::Mark;
 
 /// What names of files begin with that are removed when they are closed, as AFS clients have them.

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use afar_types::{Acl, VolumeType};
 use bytes::Bytes;
 
-use crate::cache::Cache;
 use crate::model::error::Errno;
 use crate::model::place::{Place, Spot};
 use crate::model::rights::rights;
@@ -13,6 +12,7 @@ use crate::model::types::{Ino, Who};
 use crate::model::user::User;
 use crate::model::vnode::Vnode;
 use crate::model::xattr_name;
+use crate::ops::cache::Cache;
 
 impl Cache {
     /// An [extended attribute](xattr_name); those of the cache are not listed.

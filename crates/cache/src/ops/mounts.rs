@@ -5,10 +5,10 @@ use std::sync::Arc;
 use afar_cell::{MountPoint, Volume, Wanted};
 use afar_types::{CellName, Fid, VolumeType};
 
-use crate::cache::Cache;
 use crate::model::error::Errno;
 use crate::model::place::{Mount, Spot};
 use crate::model::user::User;
+use crate::ops::cache::Cache;
 use crate::table::mounts::Where;
 
 /// The volume at the root of each cell.

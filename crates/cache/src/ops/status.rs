@@ -8,13 +8,13 @@ use afar_cell::{Error, Promised};
 use afar_types::{FetchStatus, Fid, FileType, Rights, UnixTime, VolumeType};
 use bytes::Bytes;
 
-use crate::cache::Cache;
 use crate::model::error::Errno;
 use crate::model::place::{Inode, Place, Spot};
 use crate::model::promise::Promise;
 use crate::model::types::{Attr, Entry, Ino};
 use crate::model::user::User;
 use crate::model::vnode::Vnode;
+use crate::ops::cache::Cache;
 use crate::table::breaks::Mark;
 
 /// How long names in directories that are made up may be used without asking.

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use afar_cell::{Error, Wanted};
 use afar_types::FetchStatus;
 
-use crate::cache::Cache;
 use crate::model::dirty::Dirty;
 use crate::model::error::Errno;
 use crate::model::vnode::Vnode;
+use crate::ops::cache::Cache;
 use crate::storage::{Kept, Left};
 
 /// What becomes of something that was left.

@@ -24,13 +24,13 @@ use std::time::{Duration, Instant};
 use afar_cell::{BreakHandler as _, Client, LOCK_TIME, LockType};
 use afar_types::{FetchStatus, VolumeType};
 
-use crate::cache::Cache;
 use crate::model::error::Errno;
 use crate::model::locks::is_whole;
 use crate::model::place::Spot;
 use crate::model::types::{Handle, Lock, LockKind};
 use crate::model::user::User;
 use crate::model::vnode::Vnode;
+use crate::ops::cache::Cache;
 
 /// The first pause before a lock that another machine has is asked for again; it doubles.
 const PAUSE: Duration = Duration::from_millis(50);

@@ -12,7 +12,7 @@ use afar_cell::Moves;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::cache::Inner;
+use crate::ops::cache::Inner;
 
 /// Looks in the time after which an idle server is asked.
 const LOOKS: u32 = 4;

@@ -9,12 +9,12 @@ use std::time::Duration;
 use afar_cell::MountPoint;
 use afar_types::{CellName, FetchStatus};
 
-use crate::cache::Cache;
 use crate::model::error::Errno;
 use crate::model::place::{Inode, Place, Spot};
 use crate::model::types::{Attr, Entry, Ino};
 use crate::model::user::User;
-use crate::status::MADE_UP_VALID;
+use crate::ops::cache::Cache;
+use crate::ops::status::MADE_UP_VALID;
 
 impl Cache {
     /// The cell of this name at the top, if it is listed there and was never reached.

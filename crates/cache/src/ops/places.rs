@@ -3,14 +3,14 @@
 use afar_cell::MountPoint;
 use afar_types::{CellName, FetchStatus, Fid, Rights, VolumeType};
 
-use crate::cache::Cache;
 use crate::model::error::Errno;
 use crate::model::place::Spot;
 use crate::model::place_name::{Object, PlaceName};
 use crate::model::rights::rights;
 use crate::model::types::{Entry, Ino};
 use crate::model::user::User;
-use crate::status::MADE_UP_VALID;
+use crate::ops::cache::Cache;
+use crate::ops::status::MADE_UP_VALID;
 
 impl Cache {
     /// The directory of all volumes.

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use afar_types::{DataVersion, FileType, PtsId, StoreStatus, UnixTime, VolumeType};
 
-use crate::cache::Cache;
 use crate::model::error::Errno;
 use crate::model::place::Place;
 use crate::model::rights;
@@ -13,6 +12,7 @@ use crate::model::rights::{has_bits, may_write};
 use crate::model::types::{Attr, Handle, Ino, Kind, SetAttr, StatFs, Who};
 use crate::model::user::User;
 use crate::model::vnode::Vnode;
+use crate::ops::cache::Cache;
 
 /// How long the attributes of directories that are made up may be used without asking.
 const ATTRIBUTES_VALID: Duration = Duration::from_secs(3600);

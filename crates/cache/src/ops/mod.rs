@@ -1,0 +1,32 @@
+//! What a mount asks of the cache: one method of [`Cache`](cache::Cache) for each request, and what these share. Servers
+//! are asked, and data is kept, from here only.
+//!
+//! - `cache`: what the cache is made of; `lifetime`: its beginning and its end
+//! - `mounts`: volumes behind mount points and at the top; `places`: those, and files, by their names; `unvisited`:
+//!   before anybody has gone into them
+//! - `status`: statuses, asked for when no promise holds; `access`: who may do what
+//! - `names`, `listing`, `entries`: directories looked up, read and changed; `changing`: changes under way
+//! - `data`: files read, read ahead, written and stored; `recover`: what an earlier process could not store
+//! - `attributes`, `xattr`, `locks`: what else there is to ask; `held`: what others on this machine are told of a file
+//! - `control`: what is changed while the cache is in use; `watch`: servers that nobody talks to
+
+pub(crate) mod cache;
+
+mod access;
+mod attributes;
+mod changing;
+mod control;
+mod data;
+mod entries;
+mod held;
+mod lifetime;
+mod listing;
+mod locks;
+mod mounts;
+mod names;
+mod places;
+mod recover;
+mod status;
+mod unvisited;
+mod watch;
+mod xattr;
