@@ -21,6 +21,7 @@ mod process;
 mod rows;
 mod runner;
 mod sample;
+mod shown;
 mod store;
 mod traffic;
 

@@ -1,18 +1,21 @@
 //! The page and its charts, made from the results alone.
 
-pub(super) mod tables;
+mod tables;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
+use super::cell::section as cell_section;
 use super::chart::{Chart, Line};
 use super::contender::Contender;
 use super::figures::Figures;
+use super::mount::section as mount_section;
 use super::rows::{self, Goal, Row, Work};
 use super::sample::{Results, Spread};
-use super::{cell, mount, runner, store};
+use super::shown;
+use super::store::{CHART as STORE_CHART, chart as store_chart, section as store_section};
 use crate::{output, sh};
 
 /// Where everything is kept.
@@ -30,7 +33,7 @@ impl Place {
     pub(super) fn open(asked: Option<&Path>, quick: bool) -> Result<Self> {
         let folder = match asked {
             Some(folder) => folder.to_path_buf(),
-            None if quick => runner::target().join("bench"),
+            None if quick => sh::target().join("bench"),
             None => sh::root().join("docs"),
         };
         let place = Self { folder };
@@ -98,15 +101,12 @@ fn write(place: &Place) -> Result<()> {
     for (name, chart) in charts(results) {
         keep(place.beside().join(name), chart.svg())?;
     }
-    if let Some(chart) = store::chart(store) {
-        keep(place.beside().join(store::CHART), chart.svg())?;
+    if let Some(chart) = store_chart(store) {
+        keep(place.beside().join(STORE_CHART), chart.svg())?;
     }
     keep(
         place.page(),
-        tables::page(results)
-            + &store::section(store)
-            + &cell::section(cell)
-            + &mount::section(mount),
+        tables::page(results) + &store_section(store) + &cell_section(cell) + &mount_section(mount),
     )
 }
 
@@ -120,7 +120,7 @@ pub(super) fn summary(results: &Results) -> Vec<String> {
         let mut line = format!(
             "{:18} {:>10} {:12}",
             row.name,
-            tables::figure(spread.median),
+            shown::figure(spread.median),
             row.work.unit()
         );
         for goal in row.goals {
@@ -156,7 +156,7 @@ fn judge(results: &Results, row: &Row, goal: Goal) -> Verdict {
             met: false,
         },
         Some(spread) => Verdict {
-            shown: tables::spread(&spread, |value| format!("{value:.digits$}")),
+            shown: shown::spread(&spread, |value| format!("{value:.digits$}")),
             met: spread.median >= least && !failed,
         },
     };

@@ -86,11 +86,7 @@ pub(super) fn program(given: Option<&Path>) -> Result<PathBuf> {
 fn build() -> Result<PathBuf> {
     let mut cargo = sh::cargo(["build", "--release", "--quiet", "--package", "afar"]);
     sh::capture(&mut cargo)?;
-    Ok(target().join("release/afar"))
-}
-
-pub(super) fn target() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| sh::root().join("target"), PathBuf::from)
+    Ok(sh::target().join("release/afar"))
 }
 
 /// Measures one row.

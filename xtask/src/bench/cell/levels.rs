@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::rows::{Figures, LIMIT, mbits, said_seconds, tcp};
+use super::gathered::{Figures, LIMIT, mbits, said_seconds, tcp};
 use super::site::{self, CELL, Site, VOLUME};
 use crate::bench::hash;
 use crate::bench::link::Place;

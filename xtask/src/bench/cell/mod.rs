@@ -2,10 +2,11 @@
 //! servers on the same link.
 //!
 //! `rows` is what is measured, `levels` that with rxkad and `stock` that with OpenAFS's programs; `site` starts
-//! servers and clients at the ends of a link, `section` makes the page's section.
+//! servers and clients at the ends of a link, `gathered` keeps the figures, `section` makes the page's section.
 
+pub(super) mod gathered;
 mod levels;
-pub(super) mod rows;
+mod rows;
 mod section;
 pub(super) mod site;
 mod stock;

@@ -8,20 +8,17 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
+use super::gathered::{Figures, LIMIT, mbits, said_seconds, tcp};
 use super::levels;
 use super::site::{self, CELL, Site, VOLUME};
 use super::stock::{self, Stock as _, Theirs};
-use crate::bench::contender::Contender;
-use crate::bench::figures::{Figure, Goal, Row as Measured};
+use crate::bench::figures::{Goal, Row as Measured};
 use crate::bench::hash;
 use crate::bench::link::{End, Place, Setup};
 use crate::bench::process::{self, Process};
 use crate::bench::rows::{self, Direction};
-use crate::bench::traffic::{self, Amount};
 use crate::sh;
 
-/// The slowest transfers take so long at most.
-pub(super) const LIMIT: Duration = Duration::from_secs(900);
 /// Clients that read at a time.
 const CLIENTS: u32 = 64;
 /// `afsio` of OpenAFS 1.8 misplaces what it writes past 64 MiB.
@@ -230,41 +227,6 @@ pub(super) fn select(only: &[String]) -> Result<Vec<Row>> {
     rows::select(ROWS, |row| row.name, only)
 }
 
-/// Figures as they are gathered, run by run.
-#[derive(Default)]
-pub(in crate::bench) struct Figures(Vec<Figure>);
-
-impl Figures {
-    pub(in crate::bench) fn add(&mut self, name: &str, unit: &str, goal: Option<Goal>, value: f64) {
-        match self.0.iter_mut().find(|figure| figure.name == name) {
-            Some(figure) => figure.values.push(value),
-            None => self.0.push(Figure {
-                name: name.to_owned(),
-                unit: unit.to_owned(),
-                values: vec![value],
-                goal,
-            }),
-        }
-    }
-
-    /// All of them.
-    pub(in crate::bench) fn into_inner(self) -> Vec<Figure> {
-        self.0
-    }
-
-    /// A rate, and its ratio to another.
-    pub(super) fn against(&mut self, name: &str, rate: f64, other: (&str, f64), least: f64) {
-        self.add(name, "Mbit/s", None, rate);
-        self.add(other.0, "Mbit/s", None, other.1);
-        let ratio = format!("{name} / {}", other.0);
-        self.add(&ratio, "", Some(Goal::AtLeast(least)), rate / other.1);
-    }
-}
-
-pub(super) fn mbits(mib: u32, seconds: f64) -> f64 {
-    f64::from(mib) * 8.388_608 / seconds
-}
-
 impl Row {
     /// Measures it so many times.
     pub(super) fn measure(&self, afar: &Path, runs: u32, quick: bool) -> Result<Measured> {
@@ -299,16 +261,6 @@ impl Row {
     }
 }
 
-/// The better of TCP's two, in Mbit/s.
-pub(in crate::bench) fn tcp(place: &Place, direction: Direction) -> Result<f64> {
-    let mut best = 0.0_f64;
-    for contender in [Contender::Cubic, Contender::Bbr] {
-        let measured = traffic::tcp_transfer(place, contender, direction, Amount::Seconds(8))?;
-        best = best.max(measured.value);
-    }
-    Ok(best)
-}
-
 fn fetch(place: &Place, afar: &Path, mib: u32, runs: u32, figures: &mut Figures) -> Result<()> {
     let mut site = Site::up(place, afar)?;
     let wanted = site.fill("big.bin", mib)?;
@@ -327,13 +279,6 @@ fn fetch(place: &Place, afar: &Path, mib: u32, runs: u32, figures: &mut Figures)
         figures.against("afar, one call", rate, ("TCP", tcp), 0.93);
     }
     Ok(())
-}
-
-/// How long the data took, as `afar cp --json` tells: without looking for the file.
-pub(super) fn said_seconds(said: &str) -> Result<f64> {
-    let said: Value = serde_json::from_str(said.lines().last().unwrap_or_default())?;
-    let seconds = said.get("transfer_seconds").and_then(Value::as_f64);
-    seconds.context("the copy told no time")
 }
 
 fn near(place: &Place, afar: &Path, mib: u32, runs: u32, figures: &mut Figures) -> Result<()> {
@@ -558,9 +503,7 @@ impl Example {
         let mut build = sh::cargo(["build", "--release", "--quiet", "--package", self.package]);
         build.args(["--example", self.name]);
         sh::capture(&mut build)?;
-        let program = crate::bench::runner::target()
-            .join("release/examples")
-            .join(self.name);
+        let program = sh::target().join("release/examples").join(self.name);
         for _ in 0..runs {
             let said = Process::start(Command::new(&program))?.succeed(LIMIT)?.out;
             let said: Value = serde_json::from_str(&said).context("reading its figures")?;
@@ -589,14 +532,5 @@ mod tests {
         assert_eq!(names(&[]).unwrap().len(), ROWS.len());
         let error = names(&["fet"]).unwrap_err().to_string();
         assert!(error.contains("fet:"), "{error}");
-    }
-
-    #[test]
-    fn ratios_are_of_neighbours() {
-        let mut figures = Figures::default();
-        figures.against("a", 50.0, ("b", 100.0), 0.4);
-        figures.against("a", 30.0, ("b", 100.0), 0.4);
-        assert_eq!(figures.0[2].values, [0.5, 0.3]);
-        assert!((mbits(1, 1.0) - 8.388_608).abs() < 1e-9);
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use super::rows::{Figures, LIMIT, mbits};
+use super::gathered::{Figures, LIMIT, mbits};
 use super::site::{self, CELL, Site, VOLUME};
 use crate::bench::figures::Goal;
 use crate::bench::link::{End, Place};

@@ -4,7 +4,7 @@ use std::fmt::{self, Write};
 
 use super::{Figures, Row};
 use crate::bench::machine::Session;
-use crate::bench::page::tables;
+use crate::bench::shown;
 
 /// A section of the page: what was measured between what is said of it. Nothing if nothing was.
 pub(in crate::bench) fn section(introduction: &str, results: &Figures, method: &str) -> String {
@@ -62,7 +62,7 @@ pub(in crate::bench) fn figures(out: &mut String, row: &Row) -> fmt::Result {
             out,
             "| {title} | {} | {} | {} | {} | {} |",
             figure.name,
-            tables::spread(&found, digits),
+            shown::spread(&found, digits),
             figure.unit,
             figure.goal.map(|goal| goal.shown()).unwrap_or_default(),
             figure.verdict()
@@ -76,6 +76,6 @@ pub(in crate::bench) fn digits(value: f64) -> String {
     if value < 0.1 {
         format!("{value:.4}")
     } else {
-        tables::figure(value)
+        shown::figure(value)
     }
 }

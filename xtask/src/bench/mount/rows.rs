@@ -8,7 +8,7 @@ use super::client::Kind;
 use super::server::{Origin, Server};
 use super::stream::{self, Beside};
 use super::work::{Amounts, Work};
-use crate::bench::cell::rows::{Figures, tcp};
+use crate::bench::cell::gathered::{Figures, tcp};
 use crate::bench::figures::{Goal, Row as Measured};
 use crate::bench::link::{Place, Setup};
 use crate::bench::rows::{self, Direction};

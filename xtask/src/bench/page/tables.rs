@@ -7,6 +7,7 @@ use crate::bench::contender::Contender;
 use crate::bench::process::Cpu;
 use crate::bench::rows::{Row, Work};
 use crate::bench::sample::{Measured, Results, Spread};
+use crate::bench::shown::{figure, spread};
 
 /// The page as Markdown.
 pub(super) fn page(results: &Results) -> String {
@@ -281,26 +282,4 @@ fn failures(out: &mut String, results: &Results) -> fmt::Result {
         )?;
     }
     Ok(())
-}
-
-/// Median and, if they differ from it, least and most.
-pub(in crate::bench) fn spread(spread: &Spread, show: impl Fn(f64) -> String) -> String {
-    let median = show(spread.median);
-    let (least, most) = (show(spread.least), show(spread.most));
-    if least == most {
-        median
-    } else {
-        format!("{median} [{least}..{most}]")
-    }
-}
-
-/// A figure with as many digits as mean something.
-pub(in crate::bench) fn figure(value: f64) -> String {
-    if value >= 1000.0 {
-        format!("{value:.0}")
-    } else if value >= 10.0 {
-        format!("{value:.1}")
-    } else {
-        format!("{value:.2}")
-    }
 }

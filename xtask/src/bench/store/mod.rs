@@ -90,7 +90,7 @@ fn measure(
 ) -> Result<()> {
     let mut command = Command::new(afar);
     command.args(["store", "bench", "--json", "--dir"]);
-    command.arg(options.dir.clone().unwrap_or_else(runner::target));
+    command.arg(options.dir.clone().unwrap_or_else(sh::target));
     if options.quick {
         command.arg("--quick");
     }

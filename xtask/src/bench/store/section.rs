@@ -4,8 +4,8 @@ use std::fmt::{self, Write};
 
 use crate::bench::chart::{Chart, Line};
 use crate::bench::figures::{self, Figure, Figures, Row};
-use crate::bench::page::tables;
 use crate::bench::sample::Spread;
+use crate::bench::shown;
 
 /// The chart's file.
 pub(in crate::bench) const CHART: &str = "store-attach.svg";
@@ -56,7 +56,7 @@ fn attach(out: &mut String, results: &Figures) -> fmt::Result {
         for figure in &row.figures {
             let shown = figure
                 .spread()
-                .map(|spread| tables::spread(&spread, figures::tables::digits));
+                .map(|spread| shown::spread(&spread, figures::tables::digits));
             write!(out, " | {}", shown.unwrap_or_default())?;
             if let Some(goal) = figure.goal {
                 write!(out, " ({}: {})", goal.shown(), figure.verdict())?;
