@@ -7,6 +7,8 @@ mod anchors;
 mod borders;
 mod docs;
 mod engine;
+mod imports;
+mod layers;
 mod licences;
 mod links;
 mod machine_paths;
@@ -110,6 +112,7 @@ pub(crate) fn check(root: &Path) -> Result<Vec<Finding>> {
     let mut findings = engine::check()?;
     findings.extend(borders::check(&sources));
     findings.extend(docs::check(&sources));
+    findings.extend(layers::check(&sources));
     findings.extend(links::check(&sources, |path| is_tracked(&paths, path)));
     findings.extend(spec::check(&sources));
     for source in &sources {

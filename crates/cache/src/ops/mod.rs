@@ -1,5 +1,5 @@
-//! What a mount asks of the cache: one method of [`Cache`](cache::Cache) for each request, and what these share. Servers
-//! are asked, and data is kept, from here only.
+//! What a mount asks of the cache: a method of [`Cache`](cache::Cache) for each request, and what these share. Only
+//! from here file servers are asked and data is read and written.
 //!
 //! - `cache`: what the cache is made of; `lifetime`: its beginning and its end
 //! - `mounts`: volumes behind mount points and at the top; `places`: those, and files, by their names; `unvisited`:

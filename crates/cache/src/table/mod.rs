@@ -1,5 +1,5 @@
-//! What is known, in memory: tables of what `model` has types for. They ask no server; what must be asked, or told to
-//! somebody, is up to those who look things up here.
+//! What is known, in memory: tables of what `model` has types for. No table asks a file server: `ops`
+//! does, with what it finds here.
 //!
 //! - `vnodes`: files, directories and symlinks; `inodes`: the numbers by which the kernel knows them
 //! - `mounts`: volumes as they are reached; `handles`: what is open
