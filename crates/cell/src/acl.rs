@@ -7,7 +7,7 @@ use afar_types::{Acl, AclText, FetchStatus, Fid};
 use crate::change::text_error;
 use crate::client::Client;
 use crate::error::Error;
-use crate::files::checked;
+use crate::promise::checked;
 use crate::volume::Volume;
 
 impl Client {

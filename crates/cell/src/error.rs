@@ -12,10 +12,10 @@ use afar_types::error::{VNOVNODE, errno_of};
 use afar_types::{AclError, CellName, CellNameError, VolumeType};
 use afar_xdr::LengthError;
 
-use crate::credentials;
 use crate::dns::DnsError;
 use crate::mountpoint::MountPointError;
-use crate::quota::NoRoom;
+use crate::refusal::{self, ANONYMOUS};
+use crate::room::NoRoom;
 
 /// A cell, volume or file that could not be reached or read. The text says what, why and what to
 /// do next, in one line.
@@ -143,7 +143,7 @@ pub enum Error {
     /// Servers do not take the token, and there is no newer one.
     #[error(
         "cell {cell}: its servers refuse the token of {who}: {}; get another with afar login",
-        credentials::problem(*code, until.as_deref())
+        refusal::problem(*code, until.as_deref())
     )]
     Token {
         /// The cell.
@@ -322,7 +322,7 @@ fn rpc_text(error: &RpcError) -> String {
 /// What to do about missing rights.
 fn rights_advice(who: &str) -> &'static str {
     match who {
-        credentials::ANONYMOUS => {
+        ANONYMOUS => {
             ": without a token only the rights of system:anyuser count; afar login gets one"
         }
         _ => "; the directory's access list says who has rights (afar fs listacl)",

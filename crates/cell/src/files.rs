@@ -278,13 +278,5 @@ impl Client {
         Ok(Contents { promised, data })
     }
 }
-
-/// A status that means something to us.
-pub(crate) fn checked(status: FetchStatus) -> Result<FetchStatus, Error> {
     // spec: afs-rpc#status
-    if status.interface_version == FetchStatus::INTERFACE_VERSION {
-        Ok(status)
-    } else {
-        Err(Error::Nonsense("a status of another interface version"))
-    }
-}
+

@@ -15,7 +15,8 @@
 //! - `store`: a file's data the other way
 //! - `change`: names made, moved and removed, each once even when an answer is lost
 //! - `promise`: statuses with their servers' promises; `lock`: locks of files
-//! - `acl`, `quota`: access control lists; quota and usage of volumes
+//! - `acl`, `quota`: access control lists; quota and usage of volumes; `room`: what has none in one
+//! - `refusal`: tokens that servers refuse
 
 mod acl;
 mod callback;
@@ -41,6 +42,8 @@ mod pauses;
 mod preferences;
 mod promise;
 mod quota;
+mod refusal;
+mod room;
 mod server;
 mod silence;
 mod store;
@@ -68,7 +71,8 @@ pub use path::{LastLink, Node, Place};
 pub use patience::Patience;
 pub use preferences::{ServerKind, parse_rank};
 pub use promise::Promised;
-pub use quota::{NoRoom, VolumeStatus};
+pub use quota::VolumeStatus;
+pub use room::NoRoom;
 pub use server::FileServer;
 pub use store::{Source, Stored};
 pub use sysname::default_sysnames;

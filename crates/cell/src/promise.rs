@@ -7,7 +7,6 @@ use afar_types::{CallBack, CallBackType, FetchStatus, UnixTime, VolSync};
 use tokio::time::Instant;
 
 use crate::error::Error;
-use crate::files::checked;
 
 /// A status, and how long its server promised to tell of changes (AFS-3 AFSCallBack, AFSVolSync).
 ///
@@ -51,6 +50,15 @@ impl Promised {
     /// Itself, if its status means something to us.
     pub(crate) fn checked(self) -> Result<Self, Error> {
         checked(self.status).map(|_| self)
+    }
+}
+
+/// A status that means something to us.
+pub(crate) fn checked(status: FetchStatus) -> Result<FetchStatus, Error> {
+    if status.interface_version == FetchStatus::INTERFACE_VERSION {
+        Ok(status)
+    } else {
+        Err(Error::Nonsense("a status of another interface version"))
     }
 }
 

@@ -1,15 +1,15 @@
-//! Quota and usage of volumes, and what has no room in one.
+//! Quota and usage of volumes.
 
-use std::fmt;
 use std::sync::Arc;
 
 use afar_types::error::errno::{EDQUOT, ENOSPC};
-use afar_types::{CellName, FetchVolumeStatus, StoreVolumeStatus};
+use afar_types::{FetchVolumeStatus, StoreVolumeStatus};
 use afar_xdr::XdrString;
 
 use crate::change::text_error;
 use crate::client::Client;
 use crate::error::Error;
+use crate::room::NoRoom;
 use crate::volume::Volume;
 
 /// What a file server says of a volume and its partition.
@@ -24,26 +24,6 @@ pub struct VolumeStatus {
     pub offline_message: String,
     /// What users are told once.
     pub message_of_the_day: String,
-}
-
-/// Something that has no room in a volume.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct NoRoom {
-    /// The volume's cell.
-    pub cell: CellName,
-    /// Its name.
-    pub volume: String,
-    /// Bytes that it would have to take in addition.
-    pub needed: u64,
-    /// Bytes that it takes.
-    pub used: u64,
-    /// Bytes that it may take; `None` if that is not limited.
-    pub quota: Option<u64>,
-    /// Bytes that are free on its partition.
-    pub free: u64,
-    /// Whether the quota is in the way, and not the partition.
-    pub by_quota: bool,
 }
 
 impl NoRoom {
@@ -67,44 +47,6 @@ impl NoRoom {
             quota,
             free: bytes(status.status.partition_blocks_available),
             by_quota: quota.is_some(),
-        }
-    }
-
-    /// The `errno` of Linux for it.
-    #[must_use]
-    pub fn errno(&self) -> i32 {
-        if self.by_quota { EDQUOT } else { ENOSPC }
-    }
-}
-
-impl fmt::Display for NoRoom {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            cell,
-            volume,
-            needed,
-            used,
-            free,
-            ..
-        } = self;
-        write!(f, "no room in volume {volume} of cell {cell}: ")?;
-        match needed {
-            // It came out of a pipe, of which nobody knows the length.
-            0 => write!(f, "what follows is too much")?,
-            needed => write!(f, "{needed} bytes are needed")?,
-        }
-        match self.quota.filter(|_| self.by_quota) {
-            Some(quota) => write!(
-                f,
-                ", and of its quota of {quota} bytes {} are left; make room, or raise it with \
-                 `afar fs setquota PATH -max KIB`",
-                quota.saturating_sub(*used)
-            ),
-            None => write!(
-                f,
-                ", and {free} are free on its partition; make room there, or move the volume to \
-                 another one with `afar vos move`"
-            ),
         }
     }
 }
@@ -195,43 +137,5 @@ impl Client {
         })
         .await?;
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_has_no_room_is_told_with_volume_quota_and_need() {
-        let found = NoRoom {
-            cell: "a.org".parse().unwrap(),
-            volume: "user.ann".to_owned(),
-            needed: 7 << 20,
-            used: 1 << 20,
-            quota: Some(5000 << 10),
-            free: 1 << 30,
-            by_quota: true,
-        };
-        let text = found.to_string();
-        for part in [
-            "user.ann",
-            "a.org",
-            "7340032 bytes",
-            "quota of 5120000",
-            "4071424 are left",
-        ] {
-            assert!(text.contains(part), "{part}: {text}");
-        }
-        assert_eq!(found.errno(), EDQUOT);
-        let disk = NoRoom {
-            by_quota: false,
-            ..found
-        };
-        assert!(
-            disk.to_string()
-                .contains("1073741824 are free on its partition")
-        );
-        assert_eq!(disk.errno(), ENOSPC);
     }
 }

@@ -16,11 +16,12 @@ use afar_types::{
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::credentials::{Access, Secured, connect, is_refusal};
+use crate::credentials::{Access, Secured, connect};
 use crate::error::Error;
 use crate::lately::Lately;
 use crate::mountpoint::{Wanted, split_suffix};
 use crate::preferences::{Distance, Preferences, ServerKind, in_order};
+use crate::refusal::is_refusal;
 
 /// Without an answer for so long, the next server is asked too.
 const HEDGE: Duration = Duration::from_secs(2);

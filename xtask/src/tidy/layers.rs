@@ -39,24 +39,7 @@ const CIRCLES: &[(&str, &[&str])] = &[
         "afar",
         &["tokens/cells.rs", "tokens/login.rs", "tokens/service.rs"],
     ),
-    (
-        "cell",
-        &[
-            "change/mod.rs",
-            "client.rs",
-            "config.rs",
-            "credentials.rs",
-            "error.rs",
-            "files.rs",
-            "nearby.rs",
-            "promise.rs",
-            "quota.rs",
-            "server/lanes.rs",
-            "server/mod.rs",
-            "vldb.rs",
-            "volume.rs",
-        ],
-    ),
+    ("cell", &["client.rs", "nearby.rs", "volume.rs"]),
     (
         "cell",
         &[

@@ -16,9 +16,9 @@ use tokio::time::Instant;
 
 use crate::client::Client;
 use crate::error::Error;
-use crate::files::{DirEntry, checked};
+use crate::files::DirEntry;
 use crate::mountpoint::MountPoint;
-use crate::promise::Promised;
+use crate::promise::{Promised, checked};
 use crate::volume::Volume;
 
 /// Mode of a mount point: a symlink that nobody may execute.

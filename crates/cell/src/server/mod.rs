@@ -22,10 +22,11 @@ use tokio::sync::{Mutex as AsyncMutex, MutexGuard};
 use tokio::time::Instant;
 
 use crate::class::Class;
-use crate::credentials::{Access, Secured, connect, is_refusal};
+use crate::credentials::{Access, Secured, connect};
 use crate::error::Error;
 use crate::lately::Lately;
 use crate::preferences::{Distance, Preferences, ServerKind};
+use crate::refusal::is_refusal;
 use crate::window::Window;
 use lanes::{CHANNELS, Lanes, Link};
 

@@ -21,7 +21,7 @@ use tokio::sync::Notify;
 
 use crate::client::Client;
 use crate::error::Error;
-use crate::files::checked;
+use crate::promise::checked;
 use crate::volume::{Volume, Way};
 use part::{Outcome, Part};
 
