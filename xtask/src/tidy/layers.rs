@@ -130,12 +130,6 @@ const CIRCLES: &[(&str, &[&str])] = &[
             "partition/mod.rs",
             "partition/pending.rs",
             "partition/reaper.rs",
-            "vnode/edit.rs",
-            "vnode/mod.rs",
-            "vnode/read.rs",
-            "vnode/write.rs",
-            "volume/create.rs",
-            "volume/mod.rs",
         ],
     ),
 ];

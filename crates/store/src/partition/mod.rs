@@ -24,6 +24,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use afar_types::VolumeId;
 use parking_lot::Mutex;
 
 use crate::config::PartitionOptions;
@@ -32,8 +33,6 @@ use crate::meta::{Change, Env, Log, Rows, SegmentRow, Table, View};
 use crate::segment::{
     EpochGuard, Epochs, Extent, SegmentEnd, SegmentOptions, SegmentStats, Segments,
 };
-
-use crate::volume::remove_unfinished;
 
 use checkpoint::{Backlog, Checkpoint, Checkpointer};
 use commit::Committer;
@@ -240,8 +239,28 @@ impl Partition {
             reaper: Mutex::new(Some(reaper)),
             _lock: lock,
         };
-        remove_unfinished(&partition)?;
+        partition.remove_unfinished()?;
         Ok(partition)
+    }
+
+    /// Removes volumes whose making was not finished when the partition was closed.
+    fn remove_unfinished(&self) -> Result<()> {
+        let mut unfinished = Vec::new();
+        {
+            let reader = self.reader()?;
+            for row in reader.scan(Table::Unfinished, &[])? {
+                let id = row?.0.try_into().map(u32::from_be_bytes);
+                unfinished.push(id.map_err(|_| reader.env().corrupt("an unfinished volume"))?);
+            }
+        }
+        for id in unfinished {
+            tracing::info!(
+                volume = id,
+                "removing a volume whose making was not finished"
+            );
+            self.remove_volume(VolumeId(id))?;
+        }
+        Ok(())
     }
 
     /// Where it is.

@@ -145,26 +145,6 @@ impl Partition {
     }
 }
 
-/// Removes volumes whose making was not finished when the partition was closed.
-pub(crate) fn remove_unfinished(partition: &Partition) -> Result<()> {
-    let mut unfinished = Vec::new();
-    {
-        let reader = partition.reader()?;
-        for row in reader.scan(Table::Unfinished, &[])? {
-            let id = row?.0.try_into().map(u32::from_be_bytes);
-            unfinished.push(id.map_err(|_| reader.env().corrupt("an unfinished volume"))?);
-        }
-    }
-    for id in unfinished {
-        tracing::info!(
-            volume = id,
-            "removing a volume whose making was not finished"
-        );
-        partition.remove_volume(VolumeId(id))?;
-    }
-    Ok(())
-}
-
 /// Takes the next number for a tree.
 pub(super) fn next_tree(change: &mut Change<'_>) -> Result<u64> {
     const KEY: &[u8] = b"next-tree";

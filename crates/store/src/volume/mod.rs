@@ -21,7 +21,6 @@ use crate::partition::{Partition, Reader};
 pub use clone::NewClone;
 pub(crate) use clone::freeze;
 pub use create::NewVolume;
-pub(crate) use create::remove_unfinished;
 pub(crate) use filling::Filling;
 pub use removed::RemovedVolume;
 pub use state::{VolumeChange, VolumeState, VolumeSummary};
