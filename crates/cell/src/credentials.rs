@@ -130,5 +130,3 @@ pub(crate) fn connect(
     );
     endpoint.connect(address, service, security)
 }
-// spec: security#refused-tokens
-

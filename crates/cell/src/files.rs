@@ -278,5 +278,3 @@ impl Client {
         Ok(Contents { promised, data })
     }
 }
-    // spec: afs-rpc#status
-

@@ -55,6 +55,7 @@ impl Promised {
 
 /// A status that means something to us.
 pub(crate) fn checked(status: FetchStatus) -> Result<FetchStatus, Error> {
+    // spec: afs-rpc#status
     if status.interface_version == FetchStatus::INTERFACE_VERSION {
         Ok(status)
     } else {

@@ -6,6 +6,7 @@ use afar_types::error::{RXKADEXPIRED, RXKADILLEGALLEVEL, RXKADINCONSISTENCY, RXK
 pub(crate) const ANONYMOUS: &str = "anonymous";
 
 /// Whether a code says that the token is refused, whatever it was to be used for.
+// spec: security#refused-tokens
 pub(crate) const fn is_refusal(code: i32) -> bool {
     RXKADINCONSISTENCY <= code && code <= RXKADILLEGALLEVEL
 }
