@@ -90,7 +90,7 @@ fn measure(corpus: &Corpus, place: &Path) -> anyhow::Result<Row> {
     }
     drop(bar);
     let title = format!(
-        "{}: {} octets of {} files in {} records",
+        "{}: {} bytes of {} files in {} records",
         corpus.name,
         grouped(sums[0].plain),
         grouped(corpus.files.len() as u64),
