@@ -9,10 +9,10 @@ use crate::sh;
 /// Options of `cargo xtask fuzz-live`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Datagrams to send
+    /// Number of datagrams to send
     #[arg(long, value_name = "NUMBER", default_value_t = 1_000_000)]
     packets: u32,
-    /// Send what was sent with this number
+    /// Repeat the run with this number
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
 }

@@ -17,10 +17,10 @@ const VIEWER: [&str; 3] = ["man", "-l", "-"];
 /// Options of `afar man`.
 #[derive(Debug, Args)]
 pub(crate) struct ManArgs {
-    /// The command that is asked about, such as `vos create` [default: afar itself]
+    /// The command to show, such as `vos create` [default: afar itself]
     #[arg(value_name = "VERB")]
     verb: Vec<String>,
-    /// Write the pages of all commands into this directory, which is created if it is not there
+    /// Write the pages of all commands into this directory, which is created if missing
     #[arg(long, value_name = "DIR", conflicts_with = "verb")]
     all: Option<PathBuf>,
 }

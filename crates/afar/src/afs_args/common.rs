@@ -72,13 +72,13 @@ pub(crate) struct Common {
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = OWN)]
 pub(crate) struct OwnArgs {
-    /// Print what is found as JSON, one object a line
+    /// Print the result as JSON, one object a line
     #[arg(long)]
     pub(crate) json: bool,
-    /// Ask this database server, whatever CellServDB and DNS say; may be given again
+    /// Ask this database server instead of those in CellServDB and DNS; may be repeated
     #[arg(long, value_name = "HOST[:PORT]")]
     pub(crate) vl_server: Vec<String>,
-    /// CellServDB to read
+    /// Read this CellServDB
     #[arg(long, value_name = "FILE", env = "AFAR_CELLSERVDB")]
     pub(crate) cellservdb: Option<PathBuf>,
 }

@@ -12,13 +12,13 @@ use super::{Failures, Reach, bytes, shown};
 /// Options of `afar mv`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct MvArgs {
-    /// What to move, and where to, within one volume: `SOURCE DEST` or `SOURCE… DIRECTORY`
+    /// Sources and destination, within one volume: `SOURCE DEST` or `SOURCE… DIRECTORY`
     #[arg(required = true, num_args = 2.., value_name = "PATH")]
     pub(super) paths: Vec<PathBuf>,
-    /// Leave alone what has the new name
+    /// Do not overwrite existing files
     #[arg(short = 'n', long)]
     no_clobber: bool,
-    /// DEST is the new name itself even if it is a directory
+    /// Treat DEST as the new name itself, even if it is a directory
     #[arg(short = 'T', long)]
     no_target_directory: bool,
     #[command(flatten)]

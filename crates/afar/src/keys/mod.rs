@@ -43,8 +43,8 @@ pub(crate) struct ListArgs {
 #[derive(Debug, Args)]
 #[command(
     about = "Add a key, read from standard input in hexadecimal digits",
-    after_help = "Servers notice a new key by themselves. Give it to all of them before tickets are \
-    made with it."
+    after_help = "Servers notice a new key by themselves. Give it to all of them before the first \
+    ticket is made with it."
 )]
 pub(crate) struct AddArgs {
     /// The key's number (key version number), as tickets name it
@@ -61,11 +61,11 @@ pub(crate) struct AddArgs {
 /// Options of `afar keys generate`.
 #[derive(Debug, Args)]
 #[command(
-    about = "Make a new random key",
-    long_about = "Make a new random key, for a cell without Kerberos: with one, the KDC makes it, and \
-    `afar keys import` takes it from a keytab.",
-    after_help = "To change the key of a cell: generate one, give the file to its other servers, wait \
-    until the tickets of the old key have expired, and remove that."
+    about = "Generate a new random key",
+    long_about = "Generate a new random key, for a cell without Kerberos. In a cell with Kerberos the KDC \
+    makes the key, and `afar keys import` reads it from a keytab.",
+    after_help = "To change the key of a cell: generate a key, give the file to its other servers, wait \
+    until the tickets of the old key have expired, and remove the old key."
 )]
 pub(crate) struct GenerateArgs {
     /// The key's number [default: the next one]
@@ -82,13 +82,13 @@ pub(crate) struct GenerateArgs {
 /// Options of `afar keys remove`.
 #[derive(Debug, Args)]
 #[command(
-    about = "Remove keys: tickets made with them are refused from then on",
-    after_help = "Wait until these tickets have expired, or their users have to log in again."
+    about = "Remove keys; servers refuse tickets made with them from then on",
+    after_help = "Wait until these tickets have expired; otherwise their users have to log in again."
 )]
 pub(crate) struct RemoveArgs {
     /// The number of the keys
     kvno: u32,
-    /// Only the one of this encryption type [default: all of this number]
+    /// Remove only the key of this encryption type [default: all of this number]
     #[arg(long)]
     etype: Option<EncryptionType>,
     #[command(flatten)]
@@ -100,14 +100,14 @@ pub(crate) struct RemoveArgs {
 /// Options of `afar keys import`.
 #[derive(Debug, Args)]
 #[command(
-    about = "Take the cell's keys from a keytab, or from the KeyFileExt of another server",
-    long_about = "Take the cell's keys from a keytab, or from the KeyFileExt of another server. Of a \
-    keytab these are the keys of afs/CELL and afs; others in it are left alone.",
+    about = "Import the cell's keys from a keytab, or from the KeyFileExt of another server",
+    long_about = "Import the cell's keys from a keytab, or from the KeyFileExt of another server. From a \
+    keytab it imports the keys of afs/CELL and afs, and ignores the others.",
     after_help = "Example: kadmin -q 'ktadd -k afs.keytab afs/example.org'\n  \
     afar keys import afs.keytab"
 )]
 pub(crate) struct ImportArgs {
-    /// The file to take them from
+    /// The keytab or KeyFileExt to read
     from: PathBuf,
     #[command(flatten)]
     place: Place,
@@ -124,7 +124,7 @@ struct Etype {
 
 #[derive(Debug, Args)]
 struct Form {
-    /// Print JSON, an object a key
+    /// Print JSON, one object for each key
     #[arg(long)]
     json: bool,
 }

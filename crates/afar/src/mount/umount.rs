@@ -19,13 +19,13 @@ const NAMED: usize = 5;
 /// Options of `afar umount`.
 #[derive(Debug, Args)]
 pub(crate) struct UmountArgs {
-    /// Where something is mounted by `afar mount`
+    /// Directories mounted by `afar mount`
     #[arg(required = true, value_name = "MOUNTPOINT")]
     places: Vec<PathBuf>,
-    /// Unmount though it is in use: who uses it keeps what he has open, nobody else finds it
+    /// Detach the mount even if it is in use; programs keep their open files, no others can enter it
     #[arg(short = 'l', long)]
     lazy: bool,
-    /// Wait at most so many seconds until all that was written is stored at the servers
+    /// Seconds to wait at most until everything written is stored at the servers
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     wait: u64,
 }

@@ -20,16 +20,16 @@ use super::{Outcome, Pts, PtsCommon};
 use crate::afs_args::OWN;
 use crate::{output, password};
 
-/// What a new user is to prove himself with.
+/// How a new user will authenticate.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct NewCredentials {
-    /// Ask for a password, with which the user can log in where there is no KDC
+    /// Ask for a password with which the user can log in where there is no KDC
     #[arg(long, help_heading = OWN, conflicts_with = "password_stdin")]
     pub(super) password: bool,
-    /// The same, read from standard input
+    /// Read the password from standard input
     #[arg(long, help_heading = OWN)]
     pub(super) password_stdin: bool,
-    /// A public SSH key (.pub), with which the user can log in
+    /// A public SSH key (.pub) with which the user can log in
     #[arg(long, help_heading = OWN, value_name = "FILE")]
     pub(super) ssh_key: Option<PathBuf>,
 }
@@ -53,10 +53,10 @@ pub(crate) struct SshkeysArgs {
     /// user name
     #[arg(long, value_name = "user name", required = true)]
     name: String,
-    /// Let this public key (.pub) log in as the user
+    /// Allow logging in as the user with this public key (.pub)
     #[arg(long, value_name = "FILE")]
     add: Option<PathBuf>,
-    /// No longer let this key
+    /// Remove this key
     #[arg(long, value_name = "FINGERPRINT")]
     remove: Option<String>,
     #[command(flatten)]

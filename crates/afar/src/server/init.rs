@@ -27,16 +27,16 @@ const LETTERS: std::ops::RangeInclusive<char> = 'a'..='z';
 /// Options of `afar server init`.
 #[derive(Debug, Args)]
 #[command(
-    about = "Begin a cell in earnest: its configuration, key, root volumes, login service and units",
+    about = "Set up a production cell: configuration, key, root volumes, login service and units",
     after_help = "Example, on an empty machine:\n  afar server init --cell example.org\n\
-    and to have systemd run the cell that `afar up` has made in a directory:\n  \
+    and to let systemd run the cell that `afar up` has created in a directory:\n  \
     afar server init --from /var/lib/afar"
 )]
 pub(crate) struct InitArgs {
-    /// The cell's name: a domain of yours; home.arpa is for homes
+    /// The cell's name: a domain that you own, or home.arpa at home
     #[arg(long)]
     cell: Option<CellName>,
-    /// Take the cell that `afar up` has made in this directory, as it is
+    /// Take over the cell that `afar up` has created in this directory
     #[arg(
         long,
         value_name = "DIR",
@@ -46,11 +46,11 @@ pub(crate) struct InitArgs {
     /// The configuration to write
     #[arg(long, value_name = "FILE", default_value = DEFAULT_PATH, env = "AFAR_CONFIG")]
     config: PathBuf,
-    /// Where databases and keys lie
+    /// The directory for databases and keys
     #[arg(long, value_name = "DIR", default_value = DATA)]
     data: PathBuf,
-    /// A partition for volumes, such as a=/vicepa; may be given again [default: the directories
-    /// /vicepa to /vicepz that are there, else vicepa in the data directory]
+    /// A partition for volumes, such as a=/vicepa; may be repeated [default: existing directories
+    /// /vicepa to /vicepz, else vicepa in the data directory]
     #[arg(long, value_name = "LETTER=DIR")]
     partition: Vec<String>,
     /// The address to listen on
@@ -59,7 +59,7 @@ pub(crate) struct InitArgs {
     /// Write systemd's units to this directory [default: /etc/systemd/system where systemd runs]
     #[arg(long, value_name = "DIR")]
     units: Option<PathBuf>,
-    /// Do not have systemd start the server
+    /// Do not let systemd start the server
     #[arg(long)]
     no_start: bool,
     /// Print JSON

@@ -33,16 +33,16 @@ pub(crate) struct UpArgs {
     /// The cell's name, at the first start [default: home.arpa]
     #[arg(long)]
     cell: Option<CellName>,
-    /// The address to listen on, at the first start; 0.0.0.0 lets others in [default: 127.0.0.1]
+    /// The address to listen on, at the first start; 0.0.0.0 admits other machines [default: 127.0.0.1]
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<IpAddr>,
-    /// Let everybody who reaches this server administer it: for tests, in a network of their own
+    /// Let every caller administer this server: for tests, in a network of their own
     #[arg(long)]
     insecure_noauth: bool,
-    /// Mount the cell on this directory too, as its administrator
+    /// Also mount the cell on this directory, as its administrator
     #[arg(long, value_name = "DIR")]
     mount: Option<PathBuf>,
-    /// What is logged to standard error, such as info
+    /// What to log to standard error, such as info
     #[arg(long, value_name = "FILTER")]
     log: Option<String>,
 }

@@ -19,9 +19,9 @@ use crate::rxperf::units::grouped;
 /// Options of `afar store import`.
 #[derive(Debug, clap::Args)]
 #[command(
-    about = "Make a volume from a dump",
-    long_about = "Make a volume from a dump, as `vos dump`, `afar store export` or backup programs \
-    write it. Nothing is seen of the volume before all of the dump is there and found sound.",
+    about = "Create a volume from a dump",
+    long_about = "Create a volume from a dump, as `vos dump`, `afar store export` or backup programs \
+    write it. The volume appears only when the whole dump has been read and verified.",
     after_help = "Examples:\n  afar store import /vicepa user.alice.dump --id 536870999 --name user.alice\n  \
     ssh fs1 vos dump user.alice -localauth | afar store import /vicepa - --id 536870999\n  \
     afar store import /vicepa monday.dump --id 536870999 --incremental"
@@ -39,16 +39,16 @@ pub(crate) struct ImportArgs {
     /// The volume's name [default: the one in the dump]
     #[arg(long)]
     name: Option<String>,
-    /// Replace what a volume of that number holds
+    /// Replace the contents of an existing volume of that number
     #[arg(long)]
     overwrite: bool,
-    /// The dump is an incremental one: bring the volume up to it
+    /// Apply an incremental dump to the volume
     #[arg(long, conflicts_with = "overwrite")]
     incremental: bool,
-    /// How its data is packed: none, lz4, zstd or zstd:LEVEL
+    /// Compression of its data: none, lz4, zstd or zstd:LEVEL
     #[arg(long, value_name = "CODEC")]
     compression: Option<Compression>,
-    /// One JSON object
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
 }

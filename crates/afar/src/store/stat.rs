@@ -14,19 +14,19 @@ use crate::rxperf::units::grouped;
 /// Options of `afar store stat`.
 #[derive(Debug, clap::Args)]
 #[command(
-    about = "Tell what partitions hold and what that takes on their disks",
-    long_about = "Tell what partitions hold and what that takes on their disks. Without --full \
-    only the rows of volumes and segments are looked at, which takes a fraction of a second for a \
-    million volumes; with it, the rows of all vnodes and records, about a million a second."
+    about = "Show the contents of partitions and the space they take",
+    long_about = "Show the contents of partitions and the space they take. Without --full, read only \
+    the rows of volumes and segments, which takes a fraction of a second for a million volumes; \
+    with it, the rows of all vnodes and records, about a million a second."
 )]
 pub(crate) struct StatArgs {
     /// Partitions
     #[arg(required = true, value_name = "DIR")]
     dirs: Vec<PathBuf>,
-    /// Also count records, and tell how well they are compressed
+    /// Also count records, and show how well they compress
     #[arg(long)]
     full: bool,
-    /// One JSON object a line
+    /// Print JSON, one object a line
     #[arg(long)]
     json: bool,
 }

@@ -18,7 +18,7 @@ pub(crate) struct TokensArgs {
     /// Print one JSON object a line
     #[arg(long)]
     json: bool,
-    /// Say what was looked at and gives nothing, and why
+    /// Also list sources without tokens, and why
     #[arg(long, short)]
     verbose: bool,
 }

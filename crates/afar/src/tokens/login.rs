@@ -26,13 +26,13 @@ use crate::password;
 /// Options of `afar login`.
 #[derive(Debug, Clone, Args)]
 #[command(
-    after_help = "A ticket that is there already is used without asking for a password. \
-    Else a KDC is asked, if the cell has one, and then the login service of the cell. With a line, \
-    only the login service is."
+    after_help = "An existing ticket is used without asking for a password. Without one, the command \
+    asks a KDC, if the cell has one, and then the cell's login service. With a line it asks only \
+    the login service."
 )]
 pub(crate) struct LoginArgs {
-    /// The user, NAME or NAME@REALM [default: that of the tickets, or your name here]; for a cell that
-    /// is not known here yet, also the line afar://… that `afar up` prints
+    /// The user, NAME or NAME@REALM [default: that of the tickets, or your local name]; for a cell that
+    /// is not known yet, also the line afar://… that `afar up` prints
     #[arg(value_name = "USER | LINE", num_args = 0..=2)]
     who: Vec<String>,
     /// The cell [default: that of ThisCell, or the one that runs on this machine]
@@ -41,23 +41,23 @@ pub(crate) struct LoginArgs {
     /// The Kerberos realm of the cell [default: as krb5.conf says, or the cell in upper case]
     #[arg(long, short = 'k')]
     realm: Option<String>,
-    /// The cache of tickets to use and to put tickets into [default: that of KRB5CCNAME]
+    /// The ticket cache to use [default: that of KRB5CCNAME]
     #[arg(long, value_name = "NAME")]
     pub(super) ccache: Option<String>,
-    /// Log in to the cell's own service with an SSH key: those of the agent, or this file's
+    /// Log in to the cell's own service with an SSH key, of the agent or of this file
     #[arg(long, value_name = "FILE", num_args = 0..=1)]
     pub(super) ssh_key: Option<Option<PathBuf>>,
-    /// Take the password from standard input, and use no ticket that is there
+    /// Read the password from standard input, and ignore existing tickets
     #[arg(long)]
     password_stdin: bool,
-    /// The host of the cell's own login service [default: its database servers]. A cell that is not
-    /// known here gets this server in your own CellServDB
+    /// The host of the cell's own login service [default: its database servers]. If the cell is not
+    /// known here, this server goes into your own CellServDB
     #[arg(long, value_name = "HOST[:PORT]")]
     server: Option<String>,
-    /// The fingerprint of that service's key; it is remembered
+    /// The fingerprint of that service's key; the command remembers it
     #[arg(long, value_name = "SHA256:…")]
     fingerprint: Option<Fingerprint>,
-    /// CellServDB to read
+    /// Read this CellServDB
     #[arg(long, value_name = "FILE", env = "AFAR_CELLSERVDB")]
     pub(super) cellservdb: Option<PathBuf>,
 }
