@@ -202,7 +202,7 @@ fn passwords_and_keys_open_what_their_users_may() {
     assert!(cell.writes("alice", "alice/first").is_err());
     let wrong = cell.login("alice", &["--password-stdin"], "correct hors\n");
     assert!(
-        told(&wrong).contains("does not let alice in"),
+        told(&wrong).contains("refuses to log in alice"),
         "{}",
         told(&wrong)
     );
@@ -235,7 +235,7 @@ fn passwords_and_keys_open_what_their_users_may() {
     ];
     let refused = cell.away("alice", &words, "hers now\n");
     assert!(
-        told(&refused).contains("only the user himself"),
+        told(&refused).contains("only the users themselves"),
         "{}",
         told(&refused)
     );
@@ -261,7 +261,7 @@ fn passwords_and_keys_open_what_their_users_may() {
     cell.say(&["pts", "delete", "alice"], "");
     let gone = cell.login("alice", &["--password-stdin"], "battery staple\n");
     assert!(
-        told(&gone).contains("does not let alice in"),
+        told(&gone).contains("refuses to log in alice"),
         "{}",
         told(&gone)
     );

@@ -139,7 +139,7 @@ impl Cache {
             .await
             .is_err()
         {
-            tracing::warn!("what was written before a restart is stored later");
+            tracing::warn!("data written before a restart will be stored later");
         }
         tokio::spawn(store_again(Arc::downgrade(&cache.0)));
         tokio::spawn(watch(Arc::downgrade(&cache.0)));
@@ -166,7 +166,7 @@ impl Cache {
                 let (cell, fid) = (vnode.cell(), vnode.fid);
                 tracing::error!(
                     %cell, %fid, %error,
-                    "what was written is not stored; the next mount with this cache goes on"
+                    "written data is not stored yet; the next mount with this cache will store it"
                 );
             }
         }
@@ -175,7 +175,7 @@ impl Cache {
         self.0.breaks.break_all();
         let storage = Arc::clone(&self.0.storage);
         if let Err(error) = tokio::task::spawn_blocking(move || storage.close()).await {
-            tracing::error!(%error, "the cache did not end in order");
+            tracing::error!(%error, "the cache was not closed cleanly");
         }
     }
 

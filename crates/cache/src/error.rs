@@ -21,7 +21,7 @@ pub enum CacheError {
     },
     /// Another process has the directory.
     #[error(
-        "the cache in {dir} is in use by another mount; name another directory, or end that one"
+        "the cache in {dir} is in use by another mount; name another directory, or end that mount"
     )]
     InUse {
         /// The directory.
@@ -29,8 +29,8 @@ pub enum CacheError {
     },
     /// What is in the directory was written by a newer version.
     #[error(
-        "the cache in {dir} is of format {found}, and this version knows formats up to {known}; use \
-         a newer version, name another directory, or empty it if all that was written is stored"
+        "the cache in {dir} is of format {found}, but this version knows formats up to {known}; \
+         use a newer version, name another directory, or empty it if everything written is stored"
     )]
     Newer {
         /// The directory.

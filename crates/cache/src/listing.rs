@@ -113,7 +113,7 @@ impl Cache {
             tokio::spawn(async move {
                 // What cannot be read is told to whoever asks for it.
                 if let Err(error) = cache.read_all(&user, &Spot { mount, vnode }).await {
-                    tracing::debug!(%error, "a directory is not read ahead");
+                    tracing::debug!(%error, "cannot prefetch a directory");
                 }
             });
         }

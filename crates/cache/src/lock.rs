@@ -297,7 +297,7 @@ impl Cache {
         if after.is_ok_and(|after| after.data_version == before.data_version) {
             return taken;
         }
-        tracing::info!(fid = %vnode.fid, "a lock for reading was lost to another machine");
+        tracing::info!(fid = %vnode.fid, "lost a read lock to another machine");
         vnode.work().locks.lock().lose();
         if whole { taken } else { Err(Errno::EDEADLK) }
     }
@@ -378,7 +378,7 @@ impl Cache {
         let told = tokio::time::timeout(TELL_MOST, self.0.breaks.carried_out());
         if told.await.is_err() {
             let (cell, fid) = (vnode.cell(), vnode.fid);
-            tracing::warn!(%cell, %fid, "locked, though the kernel may still show what was there before");
+            tracing::warn!(%cell, %fid, "locked, but the kernel may still show old content");
         }
         Ok(status)
     }
@@ -416,7 +416,7 @@ async fn extend(client: Client, vnode: std::sync::Weak<Vnode>, given: u64) {
         }
         let fid = vnode.fid;
         if let Err(error) = client.extend_lock(&vnode.volume, fid).await {
-            tracing::warn!(%fid, %error, "a lock cannot be extended, and may be lost");
+            tracing::warn!(%fid, %error, "cannot extend a lock; it may be lost");
         }
     }
 }

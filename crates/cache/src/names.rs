@@ -202,7 +202,7 @@ impl Cache {
         let status = self.accept(user, vnode, &contents.promised, mark)?;
         if contents.data.len() as u64 != status.length {
             tracing::warn!(%fid, server = %contents.promised.server,
-                "a directory of another length than its status tells");
+                "a directory of another length than its status says");
             return Err(Errno::EIO);
         }
         let pages = Arc::new(contents.data.to_vec());

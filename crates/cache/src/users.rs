@@ -208,7 +208,7 @@ impl Cache {
         match tokio::time::timeout(LOOK_LIMIT, look).await {
             Ok(Ok(Some(user))) => user,
             _ => {
-                tracing::warn!(uid, "it cannot be seen what tokens a user has");
+                tracing::warn!(uid, "cannot find out a user's tokens");
                 Arc::clone(&table.anonymous)
             }
         }

@@ -195,7 +195,7 @@ fn own_addresses() -> Vec<Ipv4Addr> {
 async fn carry_out(handler: &dyn BreakHandler, caller: &Caller) {
     let carried_out = tokio::time::timeout(CARRY_OUT, handler.carried_out());
     if carried_out.await.is_err() {
-        tracing::debug!(server = %caller.peer, "a break takes longer to be carried out");
+        tracing::debug!(server = %caller.peer, "carrying out a callback break takes longer");
     }
 }
 

@@ -296,7 +296,10 @@ impl Client {
                 cell.set_servers(&servers)
             }
             Err(error) => {
-                tracing::debug!("the servers of {} stay as they were: {error}", cell.name());
+                tracing::debug!(
+                    "keeping the servers of {} as they were: {error}",
+                    cell.name()
+                );
                 false
             }
         }

@@ -122,7 +122,7 @@ impl Client {
                 None => Ok(()),
             },
             Err(error) => {
-                tracing::debug!(volume = %volume.id(), %error, "nobody knows its quota");
+                tracing::debug!(volume = %volume.id(), %error, "its quota is unknown");
                 Ok(())
             }
         }

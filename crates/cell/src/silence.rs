@@ -118,7 +118,7 @@ impl Client {
         }
         let before = volume.sites();
         if let Err(error) = self.look_up_again(volume).await {
-            tracing::debug!("{volume} stays where it was: {error}");
+            tracing::debug!("keeping the old sites of {volume}: {error}");
             if matches!(error, Error::VlUnreachable { .. }) {
                 self.has_moved(volume.cell()).await;
             }

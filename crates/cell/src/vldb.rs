@@ -371,7 +371,7 @@ impl Cell {
             tokio::spawn(async move {
                 match cell.look_up(&base, Effort::Quick).await {
                     Err(Error::NoSuchVolume { .. }) => drop(cell.lock_entries().remove(&base)),
-                    Err(error) => tracing::debug!("{base} stays where it was: {error}"),
+                    Err(error) => tracing::debug!("keeping the old location of {base}: {error}"),
                     Ok(_) => {}
                 }
             });
@@ -574,7 +574,7 @@ impl Cell {
             }
             Ok(None) => false,
             Err(error) => {
-                tracing::debug!("{} is not asked again: {error}", server.address);
+                tracing::debug!("not asking {} again: {error}", server.address);
                 false
             }
         }

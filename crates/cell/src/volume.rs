@@ -515,7 +515,7 @@ impl Client {
     /// Looks where a volume is now, and which of its sites is the nearest.
     async fn look_around(&self, volume: &Arc<Volume>) {
         if let Err(error) = self.look_up_again(volume).await {
-            tracing::debug!("{volume} stays where it was: {error}");
+            tracing::debug!("keeping the old sites of {volume}: {error}");
         }
         let sites = volume.sites();
         if sites.len() < 2 {

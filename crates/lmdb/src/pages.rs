@@ -268,7 +268,7 @@ impl Walk<'_> {
             }
             if !self.take(page) {
                 self.note(format!(
-                    "tree {name}: page {page} is not there, or is used twice"
+                    "tree {name}: page {page} is missing, or used twice"
                 ));
                 continue;
             }
@@ -309,7 +309,7 @@ impl Walk<'_> {
         );
         if found != (tree.branches, tree.leaves, tree.overflow, tree.entries) {
             self.note(format!(
-                "tree {name}: its pages or entries are not as many as counted"
+                "tree {name}: its counts of pages or entries are wrong"
             ));
         }
         Ok(trees)
@@ -333,7 +333,7 @@ impl Walk<'_> {
                 .filter(|_| name == MAIN && node.len == TREE)
             {
                 Some(tree) => trees.extend(Tree::parse(tree).map(|tree| (own, tree))),
-                None => self.note(format!("tree {name}: {own:?} is no tree")),
+                None => self.note(format!("tree {name}: {own:?} is not a tree")),
             }
             return Ok(());
         }

@@ -132,9 +132,9 @@ impl Sums {
                 return true;
             }
             Ok(Some(_)) => format!("page {page} does not match its checksum in {SUMS}"),
-            Ok(None) => format!("page {page} has no checksum in {SUMS}: that was cut off"),
+            Ok(None) => format!("page {page} has no checksum in {SUMS}: that file was truncated"),
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                format!("page {page} is not there: the file was cut off")
+                format!("page {page} is missing: the file was truncated")
             }
             Err(error) => format!("page {page} cannot be read: {error}"),
         };

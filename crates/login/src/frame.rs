@@ -15,7 +15,7 @@ pub(crate) enum FrameError {
     #[error(transparent)]
     Io(#[from] io::Error),
     /// It is longer than any message.
-    #[error("a message of {0} octets is announced, and none has more than {FRAME_MAX}")]
+    #[error("a message of {0} bytes is announced; the maximum is {FRAME_MAX}")]
     TooLong(u32),
     /// It cannot be read.
     #[error(transparent)]

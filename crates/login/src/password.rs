@@ -44,13 +44,13 @@ pub enum PasswordError {
     #[error("the password is empty")]
     Empty,
     /// It is too long.
-    #[error("the password has more than {PASSWORD_MAX} octets")]
+    #[error("the password has more than {PASSWORD_MAX} bytes")]
     TooLong,
     /// The password is not the one that was set, or somebody meddles.
     #[error("the password is wrong")]
     Wrong,
     /// A message, or what is stored, makes no sense.
-    #[error("a message about a password, or what is stored of it, is damaged")]
+    #[error("a password message or record is damaged")]
     Damaged,
 }
 

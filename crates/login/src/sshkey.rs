@@ -28,15 +28,15 @@ pub struct SshKey(PublicKey);
 pub enum SshKeyError {
     /// It is not a public key.
     #[error(
-        "this is not an SSH public key; one is a line such as `ssh-ed25519 AAAA… comment`, in a \
+        "this is not an SSH public key; expected a line such as `ssh-ed25519 AAAA… comment`, in a \
          file whose name ends in .pub"
     )]
     NotAKey,
     /// It is of a type that is not taken here.
-    #[error("keys of type {0} are not taken; ssh-ed25519, ecdsa-sha2-nistp256 and ssh-rsa are")]
+    #[error("keys of type {0} are not supported; use ssh-ed25519, ecdsa-sha2-nistp256 or ssh-rsa")]
     Type(String),
     /// It is weak, or longer than can be checked.
-    #[error("RSA keys of {0} bits are not taken; those of 2048 to 4096 bits are")]
+    #[error("RSA keys of {0} bits are not supported; use 2048 to 4096 bits")]
     Size(usize),
 }
 

@@ -151,7 +151,7 @@ impl<T> std::fmt::Debug for Secret<T> {
 #[non_exhaustive]
 pub enum WireError {
     /// It is of another version of the protocol.
-    #[error("it is of version {0} of the login protocol, and {VERSION} is known here")]
+    #[error("it has version {0} of the login protocol; this program knows {VERSION}")]
     Version(u32),
     /// Its octets are no message.
     #[error(transparent)]

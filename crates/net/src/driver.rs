@@ -126,7 +126,7 @@ impl<S: Socket> Driver<S> {
     pub(crate) fn run(mut self) {
         // Pacing wants timers sharper than the default of 50 µs; without them it is only coarser.
         if let Err(error) = rustix::thread::set_current_timer_slack(NonZeroU64::new(1)) {
-            tracing::debug!("the timer slack stays as it is: {error}");
+            tracing::debug!("cannot set the timer slack: {error}");
         }
         loop {
             match self.turn() {
@@ -375,7 +375,7 @@ impl<S: Socket> Driver<S> {
                     let packet = size + ip_overhead(peer);
                     tracing::warn!(
                         "the path to {peer} seems to drop packets larger than {packet} bytes; \
-                         smaller ones are sent from now on"
+                         sending smaller ones from now on"
                     );
                 }
             }
@@ -452,7 +452,7 @@ impl<S: Socket> Driver<S> {
                 break;
             }
             if let Err(error) = self.socket.wait(self.mailbox.event(), true, Some(left)) {
-                tracing::debug!("the last packets stay: {error}");
+                tracing::debug!("cannot send the last packets: {error}");
                 break;
             }
         }

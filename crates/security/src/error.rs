@@ -38,13 +38,13 @@ refusals! {
     /// A response answers another challenge.
     OutOfSequence = RXKADOUTOFSEQUENCE: "the response is to another challenge";
     /// The ticket is not valid yet.
-    NoAuth = RXKADNOAUTH: "the ticket does not hold yet";
+    NoAuth = RXKADNOAUTH: "the ticket is not valid yet";
     /// A key has the wrong length, or is weak.
     BadKey = RXKADBADKEY: "the key is weak or not valid";
     /// The ticket cannot be opened, or says what tickets may not say.
     BadTicket = RXKADBADTICKET: "the ticket is not valid";
     /// The ticket was made with a key that is not here.
-    UnknownKey = RXKADUNKNOWNKEY: "the key the ticket was made with is not here";
+    UnknownKey = RXKADUNKNOWNKEY: "the server does not have the key of the ticket";
     /// The ticket has expired.
     Expired = RXKADEXPIRED: "the token has expired";
     /// A checksum is wrong: damage, or another key.

@@ -18,7 +18,7 @@ pub enum Level {
 
 /// No level of rxkad is called so.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a level of protection; there are clear, auth and crypt")]
+#[error("{0:?} is not a level of protection; use clear, auth or crypt")]
 pub struct UnknownLevel(String);
 
 impl Level {

@@ -96,7 +96,7 @@ impl<T, E: Error + 'static> Watched<T, E> {
         }
         match (self.load)(&self.path) {
             Ok(value) => {
-                tracing::info!(path = %self.path.display(), "read again, as it has changed");
+                tracing::info!(path = %self.path.display(), "read again after a change");
                 state.value = Arc::new(value);
                 state.stamp = stamp;
                 state.refused = None;
@@ -105,7 +105,7 @@ impl<T, E: Error + 'static> Watched<T, E> {
                 tracing::warn!(
                     path = %self.path.display(),
                     error = chain(&error),
-                    "has changed but cannot be used; what it said before still holds"
+                    "has changed but cannot be used; keeping its previous content"
                 );
                 state.refused = Some(stamp);
             }

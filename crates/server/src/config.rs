@@ -313,7 +313,7 @@ impl Config {
                 .parse()
                 .with_context(|| format!("[partition.{name}]"))?;
             if partitions.insert(id, partition).is_some() {
-                bail!("[partition.{name}]: {id} is there twice");
+                bail!("[partition.{name}]: {id} is listed twice");
             }
         }
         Ok(partitions)
@@ -365,8 +365,8 @@ impl Config {
         let elsewhere = |role, servers: &[String], section| {
             ensure!(
                 servers.is_empty() || !self.has(role),
-                "[{section}] servers names others, and this server has that role itself: take \
-                 one of the two away"
+                "[{section}] servers names others, but this server has that role itself: remove \
+                 one of the two"
             );
             Ok(())
         };

@@ -52,8 +52,9 @@ impl Security {
         if keys.is_empty() {
             tracing::warn!(
                 "there is no key of the cell: callers from elsewhere are anonymous, and only this \
-                 machine administers the server; `afar keys import KEYTAB` takes the key of afs/CELL \
-                 from a keytab, `afar keys generate` makes one for a cell without Kerberos"
+                 machine administers the server; `afar keys import KEYTAB` imports the key of \
+                 afs/CELL from a keytab, `afar keys generate` generates one for a cell without \
+                 Kerberos"
             );
         }
         Ok(Self {

@@ -105,7 +105,7 @@ impl Whereabouts {
         let useful = alone || named || addresses.iter().any(|address| !address.is_loopback());
         if !useful {
             tracing::warn!(
-                "this machine has no address yet; the file server is registered as soon as it has one"
+                "this machine has no address yet; the file server registers as soon as it has one"
             );
         }
         useful

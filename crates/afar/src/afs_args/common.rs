@@ -114,7 +114,7 @@ pub(crate) fn run(
     let runtime = Builder::new_current_thread()
         .enable_all()
         .build()
-        .context("cannot start the runtime; is a limit on threads reached?")?;
+        .context("cannot start the runtime; has a limit on threads been reached?")?;
     runtime.block_on(async {
         let (stop, interrupt) = watch::channel(false);
         let (servers, here) = open(common).await?;
@@ -213,9 +213,9 @@ fn of_keys(common: &Common, named: Option<PathBuf>) -> anyhow::Result<Security> 
     let path = named.unwrap_or_else(|| PathBuf::from(SERVER_KEYS));
     ensure!(
         path.exists(),
-        "-localauth: no server of this machine is ours to administer, and there is no {}; run this \
-         where a server is, as its user, and name the cell with -cell if there are several, or the \
-         directory of its KeyFileExt with -config",
+        "-localauth: you may not administer any server of this machine, and there is no {}; run \
+         this on a server's machine, as its user, and name the cell with -cell if there are \
+         several, or the directory of its KeyFileExt with -config",
         path.display()
     );
     printed(common, open_keys(&path)?)

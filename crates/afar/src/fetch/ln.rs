@@ -54,7 +54,7 @@ async fn link(args: &LnArgs, client: &Client) -> anyhow::Result<()> {
     }
     if let Some(entry) = slot.entry() {
         if !args.force {
-            bail!("something has this name already; add -f to replace it");
+            bail!("this name exists already; add -f to replace it");
         }
         if entry.fid.vnode.is_directory()
             || client

@@ -248,7 +248,7 @@ impl Listing<'_> {
                         above.push(directory.volume.id());
                         if above.contains(&node.volume.id()) {
                             let text = format!(
-                                "{}: not listed, as it leads back to volume {} above it",
+                                "{}: not listed, because it leads back to volume {} above it",
                                 String::from_utf8_lossy(&path),
                                 node.volume
                             );

@@ -48,7 +48,7 @@ pub(super) async fn run(args: &MkdirArgs, client: &Client) -> anyhow::Result<Exi
 async fn make(client: &Client, path: &[u8], mode: u32) -> anyhow::Result<()> {
     let slot = client.slot(path).await.map_err(|error| error.cause)?;
     if slot.fid.is_some() {
-        anyhow::bail!("something has this name already; choose another");
+        anyhow::bail!("this name exists already; choose another");
     }
     let attributes = mode_only(mode);
     client

@@ -207,7 +207,7 @@ impl Asker {
             Ok(answer) => answer.ok(),
             Err(_) => {
                 self.silent.store(true, Ordering::Relaxed);
-                tracing::debug!("a mount does not answer; what it has is fetched");
+                tracing::debug!("a mount does not answer; fetching what it has");
                 None
             }
         }

@@ -86,7 +86,7 @@ async fn remove(
         return Ok(());
     }
     if !args.recursive {
-        bail!("is a directory; add -r to remove it with all below it");
+        bail!("is a directory; add -r to remove it recursively");
     }
     let mut tree = Tree {
         client,
@@ -217,7 +217,7 @@ async fn remove_empty(client: &Client, path: &std::path::Path) -> anyhow::Result
     }
     let list = client.list(&slot.volume, entry.fid).await?;
     if !list.is_empty() {
-        bail!("it is not empty; use afar rm -r to remove it with all below it");
+        bail!("it is not empty; use afar rm -r to remove it recursively");
     }
     client
         .remove_dir(&slot.volume, slot.directory, &entry)

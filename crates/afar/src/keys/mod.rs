@@ -191,8 +191,8 @@ fn list(args: &ListArgs) -> anyhow::Result<ExitCode> {
     if !any {
         let names = files.iter().map(|file| file.display().to_string());
         bail!(
-            "there is no key in {}; `afar keys import` takes one from a keytab, `afar keys \
-             generate` makes one for a cell without Kerberos",
+            "there is no key in {}; `afar keys import` imports one from a keytab, `afar keys \
+             generate` generates one for a cell without Kerberos",
             names.collect::<Vec<_>>().join(", ")
         );
     }
@@ -210,7 +210,7 @@ fn add(args: &AddArgs) -> anyhow::Result<ExitCode> {
     let etype = args.etype.etype;
     ensure!(
         octets.len() == etype.key_len(),
-        "a key of {etype} has {} octets, but {} were given",
+        "a key of {etype} has {} bytes, but {} were given",
         etype.key_len(),
         octets.len()
     );
@@ -242,7 +242,7 @@ fn remove(args: &RemoveArgs) -> anyhow::Result<ExitCode> {
     }
     if !edit::list(&file)?.iter().any(KeyInfo::is_usable) {
         output::note(&format_args!(
-            "{} has no key any more: nobody can prove to a server who he is",
+            "{} has no key any more: servers can authenticate nobody",
             file.display()
         ));
     }
@@ -256,7 +256,7 @@ fn import(args: &ImportArgs) -> anyhow::Result<ExitCode> {
     for (done, infos) in [
         ("added", &imported.added),
         ("there already:", &imported.present),
-        ("left out, as it opens no tickets:", &imported.skipped),
+        ("skipped, because it opens no tickets:", &imported.skipped),
     ] {
         for info in infos {
             output.report(&Line::new(Some(done), info, &file))?;

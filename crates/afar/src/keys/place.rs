@@ -82,7 +82,7 @@ fn one(mut cells: Vec<LocalCell>) -> anyhow::Result<Option<Vec<PathBuf>>> {
     if cells.len() > 1 {
         let names = cells.iter().map(|cell| cell.entry.name.to_string());
         bail!(
-            "several cells run on this machine ({}); name the one whose keys are meant with --cell",
+            "several cells run on this machine ({}); choose one with --cell",
             names.collect::<Vec<_>>().join(", ")
         );
     }

@@ -121,16 +121,16 @@ impl Source {
     fn read(word: &OsStr) -> anyhow::Result<Self> {
         let text = word.to_str().with_context(|| {
             let text = word.to_string_lossy();
-            format!("{text} is no cell; write CELL or CELL:VOLUME, or leave it away")
+            format!("{text} is not a cell; write CELL or CELL:VOLUME, or omit it")
         })?;
         let (cell, volume) = text.split_once(':').unwrap_or((text, ROOT_CELL));
         ensure!(
             !cell.contains('/'),
-            "{text} is no cell; `afar mount CELL MOUNTPOINT` has the cell first"
+            "{text} is not a cell; the order is `afar mount CELL MOUNTPOINT`"
         );
         let cell = cell
             .parse()
-            .with_context(|| format!("{text} is no cell, nor CELL:VOLUME"))?;
+            .with_context(|| format!("{text} is neither a cell nor CELL:VOLUME"))?;
         ensure!(
             !volume.is_empty(),
             "{text}: the name of the volume is missing"
@@ -153,7 +153,7 @@ pub(crate) fn run(args: &MountArgs, argv: &[OsString]) -> anyhow::Result<ExitCod
     let (source, place) = match (args.places.as_slice(), args.dynroot) {
         ([place], _) => (Source::Dynamic, place),
         ([source, place], false) => (Source::read(source)?, place),
-        _ => bail!("--dynroot shows all cells; leave the name of the one away"),
+        _ => bail!("--dynroot shows all cells; omit the cell's name"),
     };
     let options = Options::read(args.options.iter().map(String::as_str))?;
     let place = serve::ready_place(place.as_ref())?;

@@ -72,9 +72,9 @@ impl Options {
                     .iter()
                     .any(|with| option.starts_with(with)) => {}
                 _ => bail!(
-                    "-o {option}: not understood; there are allow_other, no_allow_other, \
-                     auto_unmount, ro, noexec, suid, noatime, and the flags of `afar mount --help` \
-                     such as cache=DIR"
+                    "-o {option}: not understood; use allow_other, no_allow_other, auto_unmount, \
+                     ro, noexec, suid, noatime, or the flags of `afar mount --help` such as \
+                     cache=DIR"
                 ),
             }
         }

@@ -57,7 +57,7 @@ fn local_user(text: &str) -> anyhow::Result<(u32, u32)> {
         Some(number) => User::from_uid(Uid::from_raw(number)),
         None => User::from_name(text),
     };
-    let found = found.with_context(|| format!("cannot look the user {text} up"))?;
+    let found = found.with_context(|| format!("cannot look up the user {text}"))?;
     match (found, number) {
         (Some(user), _) => Ok((user.uid.as_raw(), user.gid.as_raw())),
         (None, Some(number)) => Ok((number, number)),
@@ -92,7 +92,7 @@ impl MountOwners {
         if wanted.contains(&MapOwner::None) {
             ensure!(
                 wanted.len() == 1,
-                "--map-owner none has numbers shown as they are; leave the others away"
+                "--map-owner none shows all numbers as they are; omit the others"
             );
             return Ok(None);
         }
@@ -188,9 +188,7 @@ impl Owners for MountOwners {
                     Some(owners)
                 }
                 Err(error) => {
-                    tracing::warn!(
-                        "whose files of {cell} are this machine's users' is not known yet: {error:#}"
-                    );
+                    tracing::warn!("cannot map the owners of {cell} yet: {error:#}");
                     None
                 }
             }

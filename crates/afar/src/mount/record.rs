@@ -104,11 +104,11 @@ fn open(place: &Path) -> anyhow::Result<(PathBuf, File)> {
         Some((path, error)) => Err(error).with_context(|| {
             let variable = local_cell::BASE_VARIABLE;
             format!(
-                "cannot make {}; set {variable} to a directory",
+                "cannot create {}; set {variable} to a directory",
                 path.display()
             )
         }),
-        None => bail!("there is no place for a record of the mount; set XDG_RUNTIME_DIR"),
+        None => bail!("there is no directory for the record of the mount; set XDG_RUNTIME_DIR"),
     }
 }
 

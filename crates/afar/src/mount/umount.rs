@@ -67,7 +67,7 @@ fn unmount(args: &UmountArgs, place: &Path) -> anyhow::Result<()> {
     match table::unmount(&place, manner)? {
         Ok(()) | Err(Kept::Nothing) => {}
         Err(Kept::Busy) => bail!(
-            "{} is in use{}; end that, or add --lazy",
+            "{} is in use{}; end those programs, or add --lazy",
             place.display(),
             by_whom(&place)
         ),
@@ -84,12 +84,12 @@ fn wait(place: &Path, seconds: u64) -> anyhow::Result<()> {
         return Ok(());
     }
     output::note(&format_args!(
-        "{} is unmounted; waiting until what was written there is stored at its servers",
+        "{} is unmounted; waiting until everything written there is stored at its servers",
         place.display()
     ));
     ensure!(
         record::wait_until_gone(place, limit.saturating_sub(SOON)),
-        "{}: not everything is stored after {seconds} s; the process goes on with it, its log says \
+        "{}: not everything is stored after {seconds} s; the process continues, and its log says \
          what fails",
         place.display()
     );

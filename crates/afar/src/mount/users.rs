@@ -71,7 +71,7 @@ impl Users for MountUsers {
         if before == Some(stamp) {
             return None;
         }
-        tracing::debug!(uid, found, "a user has other tokens than before");
+        tracing::debug!(uid, found, "a user's tokens have changed");
         if !found {
             return Some((stamp, Identity::Anonymous));
         }

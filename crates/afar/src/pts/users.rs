@@ -91,7 +91,7 @@ impl NewCredentials {
         let any = self.password || self.password_stdin || self.ssh_key.is_some();
         ensure!(
             !any || names.len() == 1,
-            "a password or key is for one user; make the users one by one"
+            "a password or key is for one user; create the users one by one"
         );
         let password = match names {
             [name] if self.password => Some(password::ask_new(name)?),
@@ -108,7 +108,7 @@ impl Ready {
     pub(super) async fn set(&self, servers: &Servers, name: &str, id: PtsId) -> anyhow::Result<()> {
         let made = || {
             format!(
-                "the user {name} is made, but cannot log in yet; try `pts setpassword` or `pts \
+                "the user {name} exists now, but cannot log in yet; try `pts setpassword` or `pts \
                  sshkeys`"
             )
         };
@@ -136,10 +136,10 @@ fn read_key(path: &Path) -> anyhow::Result<SshKey> {
 fn explained(error: RpcError) -> anyhow::Error {
     let hint = match error.aborted().map(|code| code.0) {
         Some(-2) => {
-            "; this server keeps no passwords and keys, or takes them only encrypted: it has to be \
-             one of afar's, and the connection one with a token, or of this machine (-localauth)"
+            "; this server keeps no passwords and keys, or accepts them only encrypted: use an \
+             afar server, and a token or -localauth on its machine"
         }
-        Some(267_269) => "; only the user himself and administrators may",
+        Some(267_269) => "; only the users themselves and administrators may",
         _ => "",
     };
     anyhow::anyhow!("{error}: {}{hint}", error.cause)
@@ -193,7 +193,7 @@ async fn keys(servers: &Servers, id: PtsId) -> anyhow::Result<Vec<SshKey>> {
 async fn id_of(servers: &Servers, name: &str) -> anyhow::Result<PtsId> {
     match pts::id(servers, name).await {
         Err(PtsError::NoEntry) => {
-            bail!("there is no user {name}; `afar pts createuser` makes one")
+            bail!("there is no user {name}; `afar pts createuser` creates one")
         }
         found => found.with_context(|| format!("cannot look up the user {name}")),
     }
@@ -227,7 +227,7 @@ pub(super) async fn sshkeys(pts: &mut Pts<'_>, args: &SshkeysArgs) -> anyhow::Re
         found.retain(|key| key.fingerprint() != *fingerprint);
         if found.len() == before {
             bail!(
-                "{} has no key {fingerprint}; without -remove his keys are listed",
+                "{} has no key {fingerprint}; without -remove this command lists the keys",
                 args.name
             );
         }

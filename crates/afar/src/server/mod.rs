@@ -198,5 +198,5 @@ fn runtime() -> anyhow::Result<Runtime> {
     Builder::new_multi_thread()
         .enable_all()
         .build()
-        .context("cannot start the runtime; is a limit on threads reached?")
+        .context("cannot start the runtime; has a limit on threads been reached?")
 }

@@ -74,7 +74,7 @@ pub(crate) fn apply(options: &[String], config: &mut Config) -> anyhow::Result<V
                 format!("{shown}: {what}")
             }
             Meaning::Needless(why) => format!("{shown}: not needed; {why}"),
-            Meaning::Instead(what) => format!("{shown}: not taken; {what}"),
+            Meaning::Instead(what) => format!("{shown}: ignored; {what}"),
             Meaning::Refused(what) => bail!("{shown}: {what}"),
         });
     }

@@ -135,7 +135,7 @@ impl fmt::Display for Report {
         let n = grouped;
         write!(
             f,
-            "{path}: {}; {} volumes with {} vnodes, {} records in {} segments; {} octets live, {} \
+            "{path}: {}; {} volumes with {} vnodes, {} records in {} segments; {} bytes live, {} \
              free, {} to be freed, {} of nothing",
             verdict(self.problem_count),
             n(self.volumes),
@@ -148,10 +148,10 @@ impl fmt::Display for Report {
             n(self.octets.lost),
         )?;
         if self.octets.reclaimed > 0 {
-            write!(f, ", {} of these given back", n(self.octets.reclaimed))?;
+            write!(f, ", {} of these freed", n(self.octets.reclaimed))?;
         }
         if self.octets.verified > 0 {
-            write!(f, "; {} octets of data verified", n(self.octets.verified))?;
+            write!(f, "; {} bytes of data verified", n(self.octets.verified))?;
         }
         Ok(())
     }
@@ -161,8 +161,8 @@ impl fmt::Display for Report {
 pub(super) fn verdict(problems: u64) -> String {
     match problems {
         0 => "all is well".to_owned(),
-        1 => "1 thing is wrong".to_owned(),
-        many => format!("{} things are wrong", grouped(many)),
+        1 => "1 problem".to_owned(),
+        many => format!("{} problems", grouped(many)),
     }
 }
 

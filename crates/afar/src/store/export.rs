@@ -61,7 +61,7 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "volume {} ({}): {} of {} vnodes in a dump of {} octets",
+            "volume {} ({}): {} of {} vnodes in a dump of {} bytes",
             self.volume,
             self.name,
             grouped(self.given),
@@ -74,10 +74,10 @@ impl fmt::Display for Report {
 pub(super) fn run(args: &ExportArgs) -> anyhow::Result<ExitCode> {
     let to_stdout = args.file.as_os_str() == "-";
     if to_stdout && io::stdout().is_terminal() {
-        bail!("a dump is not for a terminal: name a file, or pipe it on");
+        bail!("cannot write a dump to a terminal: name a file, or use a pipe");
     }
     if to_stdout && args.json {
-        bail!("the dump goes to standard output, so --json cannot: name a file");
+        bail!("the dump goes to standard output, so --json needs another FILE than -");
     }
     let partition = super::open(&args.dir)?;
     let volume = super::find(&partition, &args.volume)?;

@@ -73,7 +73,7 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "volume {} ({}): {} vnodes from a dump of {} octets",
+            "volume {} ({}): {} vnodes from a dump of {} bytes",
             self.volume,
             self.name,
             grouped(self.vnodes),
@@ -83,10 +83,10 @@ impl fmt::Display for Report {
             write!(f, "; {} removed", grouped(self.removed))?;
         }
         if self.orphans > 0 {
-            write!(f, "; {} in no directory left out", grouped(self.orphans))?;
+            write!(f, "; {} in no directory skipped", grouped(self.orphans))?;
         }
         if self.link_counts > 0 {
-            write!(f, "; {} link counts put right", grouped(self.link_counts))?;
+            write!(f, "; {} link counts corrected", grouped(self.link_counts))?;
         }
         Ok(())
     }
@@ -95,7 +95,7 @@ impl fmt::Display for Report {
 pub(super) fn run(args: &ImportArgs) -> anyhow::Result<ExitCode> {
     let (input, len): (Box<dyn Read>, Option<u64>) = if args.file.as_os_str() == "-" {
         if io::stdin().is_terminal() {
-            bail!("a dump is not typed: name a file, or pipe one in");
+            bail!("cannot read a dump from a terminal: name a file, or use a pipe");
         }
         (Box::new(io::stdin().lock()), None)
     } else {

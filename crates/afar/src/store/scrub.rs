@@ -41,7 +41,7 @@ pub(crate) struct ScrubArgs {
 
 fn parse_rate(text: &str) -> Result<u64, String> {
     match parse_bytes(text)? {
-        0 => Err("nothing is read at that rate".to_owned()),
+        0 => Err("this rate reads nothing".to_owned()),
         rate => Ok(rate),
     }
 }
@@ -115,7 +115,7 @@ impl fmt::Display for Report {
         }
         write!(
             f,
-            "{path}: {}; {} rows, {} records of {} octets",
+            "{path}: {}; {} rows, {} records of {} bytes",
             verdict(wrong),
             grouped(self.rows),
             grouped(self.records),

@@ -162,9 +162,9 @@ impl fmt::Display for Report {
         let n = grouped;
         write!(
             f,
-            "{}\n  format     version {}, dedup {}\n  volumes    {}: {} RW, {} RO, {} BK; {} Off-line\n  \
-             vnodes     {} using {} K, as volumes count them\n  database   {} octets\n  \
-             segments   {}: {} octets allocated, {} live, {} dead",
+            "{}\n  format     version {}, dedup {}\n  volumes    {}: {} RW, {} RO, {} BK; {} \
+             Off-line\n  vnodes     {} using {} K, as volumes count them\n  database   {} bytes\n \
+              segments   {}: {} bytes allocated, {} live, {} dead",
             self.path.display(),
             self.format_version,
             if self.dedup { "on" } else { "off" },
@@ -213,7 +213,7 @@ impl fmt::Display for Full {
             let ratio = kind.ratio.unwrap_or(1.0);
             write!(
                 f,
-                "\n  {name:10} {} records, {} octets stored as {}: {ratio:.2} to 1",
+                "\n  {name:10} {} records, {} bytes stored as {}: {ratio:.2} to 1",
                 n(kind.records),
                 n(kind.plain),
                 n(kind.stored),

@@ -86,7 +86,7 @@ pub(crate) fn login(args: &LoginArgs) -> anyhow::Result<ExitCode> {
         runtime: Builder::new_current_thread()
             .enable_all()
             .build()
-            .context("cannot start the runtime; is a limit on threads reached?")?,
+            .context("cannot start the runtime; has a limit on threads been reached?")?,
         cell,
     };
     let held = login.gain()?;
@@ -110,12 +110,12 @@ impl Words {
                 let second = line.replace(read).is_some();
                 ensure!(
                     !second,
-                    "there are two lines of cells; log in to one at a time"
+                    "two cells' lines are given; log in to one cell at a time"
                 );
             } else {
                 ensure!(
                     !word.is_empty() && !word.contains(char::is_control),
-                    "{word:?} is no user's name; give the one you have in the cell"
+                    "{word:?} is not a user name; give your name in the cell"
                 );
                 if let Some(first) = user.replace(word.clone()) {
                     bail!("two users are named, {first:?} and {word:?}; log in as one at a time");
@@ -134,13 +134,12 @@ impl Words {
         };
         ensure!(
             args.server.is_none() && args.fingerprint.is_none(),
-            "the line {line} says which server it is and which key it has; leave --server and \
-             --fingerprint away"
+            "the line {line} names the server and its key; omit --server and --fingerprint"
         );
         if let Some(cell) = args.cell.as_ref().filter(|cell| *cell != line.cell()) {
             bail!(
-                "the line {line} is of cell {}, and --cell names {cell}; leave --cell away, or take \
-                 the line that the server of {cell} prints",
+                "the line {line} is of cell {}, but --cell names {cell}; omit --cell, or use the \
+                 line that the server of {cell} prints",
                 line.cell()
             );
         }

@@ -321,7 +321,7 @@ struct Landed {
 impl Drop for Landed {
     fn drop(&mut self) {
         self.flight
-            .set(Err(Error::Nonsense("a fetch was given up")));
+            .set(Err(Error::Nonsense("a fetch was abandoned")));
         let mut state = self.vnode.lock();
         let flights = &mut state.rare.flights;
         flights.retain(|other| !Arc::ptr_eq(other, &self.flight));

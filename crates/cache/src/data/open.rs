@@ -140,7 +140,7 @@ impl Cache {
         let vnode = &open.spot.vnode;
         for owner in open.take_lockers().into_iter().chain(owner) {
             if let Err(error) = self.unlock_all(&open.spot, owner).await {
-                tracing::debug!(fid = %vnode.fid, %error, "unlocked, and to be stored again later");
+                tracing::debug!(fid = %vnode.fid, %error, "unlocked; will store it again later");
             }
         }
         let (last, hidden) = {

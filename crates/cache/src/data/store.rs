@@ -68,7 +68,7 @@ impl Written {
             let end = start.saturating_add(length).min(data.len());
             (start < end).then(|| data.slice(start..end))
         });
-        piece.ok_or_else(|| io::Error::other("what was to be stored is gone from the cache"))
+        piece.ok_or_else(|| io::Error::other("data to be stored is gone from the cache"))
     }
 }
 
@@ -154,9 +154,9 @@ impl Cache {
                 let bytes = plan.dirty.ranges.octets();
                 let error = user.client.explain_full(&vnode.volume, bytes, error).await;
                 if self.0.said.is_news(&error) {
-                    tracing::error!(%cell, %fid, %error, "what was written cannot be stored; it is kept");
+                    tracing::error!(%cell, %fid, %error, "cannot store written data; keeping it");
                 } else {
-                    tracing::debug!(%cell, %fid, %error, "what was written cannot be stored; it is kept");
+                    tracing::debug!(%cell, %fid, %error, "cannot store written data; keeping it");
                 }
                 let number = Errno::of(&error);
                 self.store_failed(vnode, number);
@@ -170,7 +170,7 @@ impl Cache {
     /// logged, told when the file is closed next, and tried again.
     pub(crate) async fn try_store(&self, vnode: &Arc<Vnode>) {
         if let Err(error) = self.store_unasked(vnode).await {
-            tracing::debug!(fid = %vnode.fid, %error, "to be stored again later");
+            tracing::debug!(fid = %vnode.fid, %error, "will store it again later");
         }
     }
 

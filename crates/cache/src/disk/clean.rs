@@ -212,7 +212,7 @@ impl Shared {
                 true
             }
             Err(error) => {
-                tracing::debug!(%error, "the cache cannot give back what it does not use");
+                tracing::debug!(%error, "the cache cannot free unused space");
                 state.space.free(slot);
                 false
             }
@@ -287,7 +287,7 @@ impl Shared {
         let Some(before) = state.instances.made(cell, volume, made) else {
             return;
         };
-        tracing::info!(%cell, %volume, "restored meanwhile; what is cached of it goes");
+        tracing::info!(%cell, %volume, "restored in the meantime; dropping what is cached of it");
         for file in state.index.of_instance(before) {
             state.index.set_over(file, false);
             self.drop_blocks(&mut state, file);

@@ -150,7 +150,7 @@ impl Instances {
         if let Some(file) = &mut self.file
             && let Err(error) = file.write_all(line)
         {
-            tracing::warn!(path = %self.path.display(), %error, "the cache cannot note a volume");
+            tracing::warn!(path = %self.path.display(), %error, "the cache cannot record a volume");
         }
     }
 }

@@ -148,7 +148,7 @@ impl Shared {
         tracing::error!(
             dir = %self.dir.display(),
             %error,
-            "the disk of the cache fails; files are read and written without it as far as that goes"
+            "the disk of the cache fails; reading and writing without it where possible"
         );
     }
 
@@ -159,7 +159,7 @@ impl Shared {
             place = %self.slots.place(slot),
             vnode = fid.vnode,
             uniquifier = fid.uniquifier,
-            "a damaged block of the cache; it is dropped, and fetched again"
+            "dropping a damaged block of the cache, and fetching it again"
         );
     }
 }

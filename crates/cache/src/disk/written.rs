@@ -115,8 +115,8 @@ impl Written {
         let place = self.move_to_lost(number, "unnamed", None)?;
         tracing::error!(
             path = %place.display(),
-            "written to a file of AFS and not stored, and the record of which file is damaged; it is \
-             kept here"
+            "data written to a file of AFS is not stored, and the record of which file is \
+             damaged; keeping it here"
         );
         Ok(())
     }

@@ -153,7 +153,7 @@ impl Client {
         match changed {
             None => Ok(fetched),
             Some(new) if new.data_version == status.data_version => {
-                Err(Error::Nonsense("fewer octets than the file's status tells"))
+                Err(Error::Nonsense("fewer bytes than the file's status says"))
             }
             Some(_) => Err(Error::Changing(1)),
         }

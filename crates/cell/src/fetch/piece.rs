@@ -150,7 +150,7 @@ pub(super) async fn fetch<S: Sink>(
         }
         stuck += 1;
         let at = filling.place();
-        tracing::debug!(offset, at, "a call is stuck, the rest is asked for anew");
+        tracing::debug!(offset, at, "a call is stuck; asking for the rest again");
         // A reader may be waiting for just this.
         if let Err(error) = filling.write().await {
             return Ok(Outcome::Sink(error));

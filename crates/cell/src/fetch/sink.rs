@@ -105,7 +105,7 @@ impl<W: AsyncWrite + Send + Unpin + 'static> Sink for Ordered<W> {
                 Ok(())
             }
             _ => Err(io::Error::other(
-                "the file was changed while a part of it was already written; try again",
+                "the file changed after a part of it was written; try again",
             )),
         }
     }

@@ -217,7 +217,10 @@ impl FileServer {
                 .is_err()
             {
                 let port = host.endpoint.local_addr().port();
-                tracing::debug!("{} does not ask who is at port {port}", self.address);
+                tracing::debug!(
+                    "{} does not ask for the identity of port {port}",
+                    self.address
+                );
                 left = Duration::ZERO;
                 break;
             }

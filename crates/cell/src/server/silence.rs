@@ -75,7 +75,7 @@ impl FileServer {
     pub(crate) fn left(&self) {
         if self.peer.awaited.take().is_some() {
             tracing::warn!(
-                "server {} is not waited for any more: the volume is elsewhere",
+                "no longer waiting for server {}: the volume is elsewhere",
                 self.address
             );
         }

@@ -334,7 +334,7 @@ impl Replica {
     /// Tells the operator, once, that etcd is away.
     fn tell(&mut self, error: &LinkError) {
         if std::mem::replace(&mut self.told, true) {
-            tracing::debug!(%error, "etcd is still away");
+            tracing::debug!(%error, "etcd still does not answer");
         } else {
             tracing::warn!(
                 %error,

@@ -15,7 +15,7 @@ const USER: &[u8; 2] = b"Pu";
 /// The secret of the login service.
 const SETUP: &[u8] = b"PU";
 
-const DAMAGED: PrError = PrError::Damaged("what is kept of a password or of keys is damaged");
+const DAMAGED: PrError = PrError::Damaged("the record of a password or of keys is damaged");
 
 /// What a user can prove himself with.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode)]

@@ -259,7 +259,7 @@ impl Shared {
             .await
             .ok()?;
         answer
-            .inspect_err(|error| tracing::debug!(%peer, %error, "a caller did not say who it is"))
+            .inspect_err(|error| tracing::debug!(%peer, %error, "a caller did not identify itself"))
             .ok()
     }
 

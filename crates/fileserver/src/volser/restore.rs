@@ -90,7 +90,7 @@ async fn receive(
         }
     }
     if feed.end().await.is_err() {
-        tracing::debug!("the dump goes on behind its end");
+        tracing::debug!("the dump continues after its end");
     }
     Ok(())
 }

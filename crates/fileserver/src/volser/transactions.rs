@@ -247,7 +247,7 @@ impl Transactions {
                 entry.warned = true;
                 tracing::warn!(
                     transaction = entry.transaction.id.0, %volume, last = entry.procedure,
-                    seconds = idle.as_secs(), "transaction not used for long"
+                    seconds = idle.as_secs(), "transaction unused for a long time"
                 );
             }
         }

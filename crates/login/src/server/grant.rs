@@ -17,7 +17,10 @@ pub(super) enum GrantError {
     #[error(transparent)]
     Keys(#[from] KeyError),
     /// The servers would take it for somebody else's, or not at all.
-    #[error("servers would not take a ticket for that name as his; give the user another name")]
+    #[error(
+        "servers would take a ticket for that name as another user's; give the user another \
+             name"
+    )]
     Name,
     /// Servers would refuse it.
     #[error("servers would refuse the ticket")]

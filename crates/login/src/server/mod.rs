@@ -58,7 +58,7 @@ pub struct User {
 
 /// The directory cannot be read.
 #[derive(Debug, thiserror::Error)]
-#[error("the users cannot be looked up: {0}")]
+#[error("cannot look up users: {0}")]
 pub struct DirectoryError(#[source] Box<dyn std::error::Error + Send + Sync>);
 
 impl DirectoryError {
@@ -174,7 +174,7 @@ impl<D: Directory> LoginServer<D> {
         };
         match tokio::time::timeout(TIME_MAX, served).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::debug!(%peer, %error, "a login broke off"),
+            Ok(Err(error)) => tracing::debug!(%peer, %error, "a login was aborted"),
             Err(_) => tracing::debug!(%peer, "a login took too long"),
         }
     }

@@ -47,9 +47,9 @@ enum Failure {
     NoPassword,
     #[error("the password is wrong, or the client gave up")]
     Password,
-    #[error("none of the keys is the user's, or no signature is right")]
+    #[error("none of the keys is the user's, or no signature is valid")]
     Key,
-    #[error("a message makes no sense")]
+    #[error("a message is invalid")]
     Message,
     #[error("too many attempts: the next one in {} s", seconds(*.0))]
     Wait(Duration),
@@ -275,7 +275,7 @@ impl Attempt<'_> {
             ),
         }
         if let Some(Failure::Server(cause)) = failure {
-            tracing::error!(%from, cause, "a login that was proved could not be granted");
+            tracing::error!(%from, cause, "cannot grant an authenticated login");
         }
     }
 }

@@ -137,7 +137,7 @@ pub struct Header {
 #[derive(thiserror::Error, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PacketError {
     /// Fewer octets than its parts need.
-    #[error("a packet of {0} octets is too short")]
+    #[error("a packet of {0} bytes is too short")]
     Short(usize),
     /// A type that nobody uses.
     #[error("packet type {0} is unknown")]

@@ -189,7 +189,7 @@ fn read_ext(path: &Path) -> Result<Vec<Record>, KeyError> {
     if keytab::is(&content) || path.file_name().is_some_and(|name| name == "KeyFile") {
         return Err(KeyError::NoKeyFile {
             path: path.to_owned(),
-            what: "is not a KeyFileExt, and only those are changed",
+            what: "is not a KeyFileExt; only those can be changed",
         });
     }
     parse_ext(&content).map_err(|damage| damage.of(path))

@@ -41,7 +41,7 @@ fn ext_record(reader: &mut Reader<'_>) -> Result<Record, &'static str> {
     let head = reader.u32().ok_or(CUT)?;
     let more = head
         .checked_sub(HEAD)
-        .ok_or("has a head that is too short")?;
+        .ok_or("has a header that is too short")?;
     let kind = KeyKind::from_number(reader.u32().ok_or(CUT)?);
     let kvno = reader.u32().ok_or(CUT)?;
     let etype = reader.i32().ok_or(CUT)?;
@@ -51,7 +51,7 @@ fn ext_record(reader: &mut Reader<'_>) -> Result<Record, &'static str> {
     let octets = reader.counted().ok_or(CUT)?;
     let known = EncryptionType::from_number(etype).filter(|_| kind == KeyKind::RxkadKrb5);
     if known.is_some_and(|known| known.key_len() != octets.len()) {
-        return Err("has not the length of its encryption type");
+        return Err("does not have the length of its encryption type");
     }
     Ok(Record {
         kind,
@@ -116,5 +116,5 @@ fn des_record(reader: &mut Reader<'_>) -> Option<Record> {
 
 const TOO_SHORT: Damage = Damage {
     record: 0,
-    what: "has not even four octets",
+    what: "has fewer than four bytes",
 };

@@ -19,8 +19,8 @@ pub(super) fn parse(content: &[u8]) -> Result<Vec<Record>, Damage> {
     if reader.array() != Some([5, 2]) {
         return Err(Damage {
             record: 0,
-            what: "is a keytab of version 1, whose numbers depend on the machine; write it anew \
-                   by ktutil",
+            what: "is a keytab of version 1, whose numbers depend on the machine; rewrite it with \
+                   ktutil",
         });
     }
     let mut keys = Vec::new();
@@ -86,7 +86,7 @@ impl<'a> Entry<'a> {
         }
         let known = EncryptionType::from_number(self.etype);
         if known.is_some_and(|known| known.key_len() != self.key.len()) {
-            return Err("has not the length of its encryption type");
+            return Err("does not have the length of its encryption type");
         }
         Ok(Some(Record::of(&Key {
             kvno: self.kvno,

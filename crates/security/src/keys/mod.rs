@@ -212,7 +212,7 @@ fn read(path: &Path) -> Result<Vec<Record>, KeyError> {
         tracing::warn!(
             path = %path.display(),
             mode = format_args!("{mode:o}"),
-            "others than its owner may read or change the cell's keys; chmod 600 it"
+            "users other than its owner may read or change the cell's keys; run chmod 600 on it"
         );
     }
     let parsed = if keytab::is(&content) {

@@ -207,7 +207,7 @@ impl Session {
         if code == 0 {
             Ok(Self { functions, context })
         } else {
-            let message = format!("its settings (krb5.conf) cannot be used: code {code}");
+            let message = format!("cannot use its settings (krb5.conf): code {code}");
             Err(Ok(Failure { code, message }))
         }
     }
@@ -466,7 +466,7 @@ impl Session {
     fn nothing(&self) -> Failure {
         Failure {
             code: 0,
-            message: "the library says that all went well, and gives nothing".to_owned(),
+            message: "the library reports success but returns nothing".to_owned(),
         }
     }
 }
@@ -496,7 +496,7 @@ fn octets(data: *const u8, length: c_uint) -> Zeroizing<Vec<u8>> {
 pub(super) fn c_text(text: &str) -> Result<CString, Failure> {
     CString::new(text).map_err(|_| Failure {
         code: 0,
-        message: "there is an octet of zero in it".to_owned(),
+        message: "it contains a NUL byte".to_owned(),
     })
 }
 

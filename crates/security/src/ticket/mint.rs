@@ -91,7 +91,7 @@ fn check<'a>(request: &Mint<'a>) -> Result<Components<'a>, KeyError> {
     if !components.iter().all(|part| writable(part))
         || Principal::from_kerberos(&components, request.realm, true).is_none()
     {
-        return refused("a name that is not name or name/instance, each of at most 63 octets");
+        return refused("a name that is not name or name/instance, each of at most 63 bytes");
     }
     if request.realm.is_empty() || request.cell.is_empty() {
         return refused("nobody's realm or no cell");

@@ -45,22 +45,22 @@ pub struct Held {
 #[non_exhaustive]
 pub enum EntryError {
     /// Others keep no such names.
-    #[error("the name of cell {0} has more than 64 octets, and tokens of it cannot be kept")]
+    #[error("the name of cell {0} has more than 64 bytes, so its tokens cannot be stored")]
     Cell(CellName),
     /// No ticket is so long.
-    #[error("the ticket has {0} octets; tickets of AFS have up to 12,000")]
+    #[error("the ticket has {0} bytes; tickets of AFS have up to 12,000")]
     Ticket(usize),
     /// Names are shorter.
-    #[error("the user's name has {0} octets, or one that is zero")]
+    #[error("the user's name has {0} bytes, or contains a NUL byte")]
     User(usize),
     /// The octets are not those of a token.
     #[error("not a token: {0}")]
     Damaged(#[from] DecodeError),
     /// The cell's name is none.
-    #[error("not a token: the name of its cell is none")]
+    #[error("not a token: its cell name is invalid")]
     CellName,
     /// There is no token of rxkad in it.
-    #[error("there is no token of rxkad in it")]
+    #[error("it contains no rxkad token")]
     OtherClass,
 }
 

@@ -125,7 +125,7 @@ impl Files {
             Err(source) => return Err(failed(&self.dir, source)),
         };
         if !found.is_dir() {
-            return Err(insecure(&self.dir, "it is a link or no directory"));
+            return Err(insecure(&self.dir, "it is a link or not a directory"));
         }
         self.check_owner(&self.dir, &found)?;
         Ok(true)

@@ -37,7 +37,7 @@ const VIOC_SETTOK2: libc::c_ulong = sys::common(8);
 #[non_exhaustive]
 pub enum ClientError {
     /// This machine does not run it.
-    #[error("it does not run here ({0})")]
+    #[error("it is not running here ({0})")]
     Missing(#[source] io::Error),
     /// It refuses.
     #[error("it refuses: {0}")]

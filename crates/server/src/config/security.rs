@@ -92,13 +92,13 @@ impl SecuritySection {
         for realm in &self.realms {
             ensure!(
                 single(realm) && !realm.contains('@'),
-                "security.realms: {realm:?} is no realm; write it such as \"EXAMPLE.ORG\""
+                "security.realms: {realm:?} is not a realm; write it as \"EXAMPLE.ORG\""
             );
         }
         for user in &self.superusers {
             ensure!(
                 single(user) && !user.starts_with('@'),
-                "security.superusers: {user:?} is no user; write \"ann\", \"ann.admin\" or \
+                "security.superusers: {user:?} is not a user; write \"ann\", \"ann.admin\" or \
                  \"ann@OTHER.REALM\""
             );
         }

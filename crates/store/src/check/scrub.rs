@@ -63,7 +63,7 @@ impl fmt::Display for BadRecord {
             why,
             owners,
         } = self;
-        write!(f, "segment {segment}, {length} octets at {offset}: {why}")?;
+        write!(f, "segment {segment}, {length} bytes at {offset}: {why}")?;
         for owner in owners {
             write!(f, "; {owner}")?;
         }
@@ -354,10 +354,7 @@ impl Scrub<'_> {
                 let mut out = Vec::new();
                 if plain > MAX_RECORD || unpack(codec, &stored, plain, &mut out).is_err() {
                     self.problems.add(ProblemKind::Data, || {
-                        format!(
-                            "{}: what is in its row is no record",
-                            super::rows::name(at, item)
-                        )
+                        format!("{}: its row holds no record", super::rows::name(at, item))
                     });
                 }
             }

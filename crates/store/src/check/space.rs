@@ -222,7 +222,7 @@ impl Check<'_> {
             if counted != same.len() as u64 {
                 self.problems.add(ProblemKind::Segment, || {
                     format!(
-                        "segment {number}: the record at {} has {} references, and {counted} are \
+                        "segment {number}: the record at {} has {} references, but {counted} are \
                          counted",
                         place.offset,
                         same.len()
@@ -254,7 +254,7 @@ impl Check<'_> {
             Ok(metadata) if metadata.len() >= needed => {}
             Ok(metadata) => self.problems.add(ProblemKind::Segment, || {
                 let len = metadata.len();
-                format!("segment {number}: its file has {len} octets, and records up to {needed}")
+                format!("segment {number}: its file has {len} bytes, but records up to {needed}")
             }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 self.problems.add(ProblemKind::Segment, || {
@@ -272,7 +272,7 @@ impl Check<'_> {
         if segment.live != row.live {
             self.problems.add(ProblemKind::Segment, || {
                 format!(
-                    "segment {number}: records take {} octets, and {} are counted",
+                    "segment {number}: records take {} bytes, but {} are counted",
                     segment.live, row.live
                 )
             });

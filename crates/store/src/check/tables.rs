@@ -125,7 +125,7 @@ impl Check<'_> {
         {
             self.problems.note(kind, volume, || {
                 let half = if noted.is_some() { "" } else { "not " };
-                format!("is {half}listed as unfinished, and its row says otherwise")
+                format!("is {half}listed as unfinished, but its row says otherwise")
             });
         }
         Ok(())

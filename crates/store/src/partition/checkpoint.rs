@@ -103,14 +103,13 @@ pub(super) fn prepare(path: &Path) -> Result<Base> {
         .map_err(failed)?
         .ok_or_else(|| StoreError::NotPartition {
             path: path.to_owned(),
-            why: "its meta/base files are missing or damaged; put meta/ back from a copy"
-                .to_owned(),
+            why: "its meta/base files are missing or damaged; restore meta/ from a copy".to_owned(),
         })?;
     // Also after a run that ended well: its pages are as they were, unless they are damaged.
     base.restore(&dir)
         .map_err(|error| StoreError::NotPartition {
             path: path.to_owned(),
-            why: format!("its database cannot be restored ({error}); put meta/ back from a copy"),
+            why: format!("its database cannot be restored ({error}); restore meta/ from a copy"),
         })?;
     Ok(base)
 }
@@ -313,7 +312,7 @@ fn make(core: &Core, last: &mut Checkpoint, cut: &Cut) -> Result<()> {
         match last.complete(cut, false) {
             Err(error @ StoreError::NoSpace(_)) => {
                 if !told {
-                    tracing::warn!(%error, "the log cannot be kept short for want of space");
+                    tracing::warn!(%error, "cannot shorten the log: not enough space");
                     core.backlog.set_writing(Writing::NoSpace);
                     told = true;
                 }

@@ -170,7 +170,7 @@ impl Partition {
         if env.view()?.get(Table::Settings, FORMAT_KEY)?.is_none() {
             return Err(StoreError::NotPartition {
                 path: path.to_owned(),
-                why: "its database is missing or empty; put meta/ back from a copy".to_owned(),
+                why: "its database is missing or empty; restore meta/ from a copy".to_owned(),
             });
         }
         logged::restore(path, &env, &base)?;

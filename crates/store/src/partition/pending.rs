@@ -215,7 +215,7 @@ impl Drop for Pending<'_> {
         }
         // Also what nobody will read: a segment reaches as far as its row says.
         if let Err(error) = self.write_deferred() {
-            tracing::debug!(%error, "the place of an abandoned write was given back");
+            tracing::debug!(%error, "freed the space of an abandoned write");
         }
         let extents = std::mem::take(&mut self.extents);
         let discarded = self.partition.commit(move |change| {
@@ -225,7 +225,7 @@ impl Drop for Pending<'_> {
             Ok(())
         });
         if let Err(error) = discarded {
-            tracing::debug!(%error, "octets of an abandoned write stay used");
+            tracing::debug!(%error, "cannot free the space of an abandoned write");
         }
     }
 }

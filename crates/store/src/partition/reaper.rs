@@ -170,7 +170,7 @@ impl Work<'_> {
             }
         }
         if let Err(error) = self.write_usage() {
-            tracing::debug!(%error, "use of volumes not written");
+            tracing::debug!(%error, "cannot write the usage of volumes");
         }
     }
 

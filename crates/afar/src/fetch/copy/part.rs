@@ -283,7 +283,7 @@ fn open_or_create(path: &Path) -> anyhow::Result<File> {
         Err(TryLockError::Error(_)) => false,
     };
     if busy {
-        bail!("another afar copies it at this moment; run this one again when that has ended");
+        bail!("another afar is copying it; run this one again when that has ended");
     }
     Ok(file)
 }

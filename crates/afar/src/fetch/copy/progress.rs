@@ -84,7 +84,7 @@ impl Progress {
         let (shown, told) = (bar.clone(), Arc::downgrade(&state));
         let thread = std::thread::Builder::new().name("progress".to_owned());
         if let Err(error) = thread.spawn(move || tell(&shown, &told)) {
-            tracing::debug!(%error, "nothing is told of how far it has come");
+            tracing::debug!(%error, "no progress is shown");
         }
         Self { bar, state }
     }

@@ -101,7 +101,7 @@ async fn download(
                 Err(error) => failures.note(error),
             },
             Ok(Place::Afs) => failures.note(anyhow::anyhow!(
-                "/afs: has all cells there are; copy from /afs/CELL"
+                "/afs: holds all cells; copy from /afs/CELL"
             )),
             Err(error) => failures.note(error),
         }

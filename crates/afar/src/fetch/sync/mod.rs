@@ -126,7 +126,7 @@ pub(super) async fn run(args: &SyncArgs, client: &Client) -> anyhow::Result<Exit
     let (from, to) = (&args.source, &args.dest);
     ensure!(
         is_afs(from) || is_afs(to),
-        "neither {} nor {} is under /afs; rsync is for these",
+        "neither {} nor {} is under /afs; use rsync for these",
         shown(from),
         shown(to)
     );
@@ -232,7 +232,7 @@ impl Plan {
             None => {
                 ensure!(
                     !bytes(&args.dest).ends_with(b"/"),
-                    "{}: not a directory; make it first",
+                    "{}: not a directory; create it first",
                     shown(&args.dest)
                 );
                 let name = args.dest.file_name().with_context(no_name)?;
@@ -242,7 +242,7 @@ impl Plan {
                 };
                 let found = existing(client, directory).await?;
                 let found = found.with_context(|| {
-                    format!("{}: no such directory; make it first", shown(directory))
+                    format!("{}: no such directory; create it first", shown(directory))
                 })?;
                 (directory.to_owned(), name, found)
             }
@@ -267,7 +267,7 @@ async fn source(client: &Client, path: &Path) -> anyhow::Result<Item> {
                 let facts = Facts::from(&node.status);
                 (Origin::Afs(node), facts)
             }
-            Place::Afs => bail!("/afs: has all cells there are; take from /afs/CELL"),
+            Place::Afs => bail!("/afs: holds all cells; copy from /afs/CELL"),
         }
     } else {
         let metadata = fs::metadata(path).with_context(|| shown(path))?;
@@ -304,7 +304,7 @@ async fn there(client: &Client, path: &Path) -> anyhow::Result<Option<Item>> {
                 let facts = Facts::from(&node.status);
                 Ok(Some((Origin::Afs(node), facts)))
             }
-            Ok(Place::Afs) => bail!("/afs: has cells only; choose a directory below /afs/CELL"),
+            Ok(Place::Afs) => bail!("/afs: holds only cells; choose a directory below /afs/CELL"),
             Err(error) if matches!(error.cause, PathCause::NotFound) => Ok(None),
             Err(error) => Err(error.into()),
         };

@@ -171,7 +171,7 @@ pub(super) fn summary(dry_run: bool, totals: &Totals, failed: u64) -> String {
     text.push(')');
     if totals.kept > 0 {
         let kept = HumanBytes(totals.kept);
-        let _written = write!(text, ", went on after {kept}");
+        let _written = write!(text, ", resumed after {kept}");
     }
     let _written = write!(text, ", unchanged {}", totals.unchanged);
     for (what, count) in [
@@ -211,7 +211,7 @@ mod tests {
             deleted: 7,
             ..totals
         };
-        let text = "would have copied 3 (4.00 MiB), went on after 1.00 MiB, unchanged 5, deleted 7, \
+        let text = "would have copied 3 (4.00 MiB), resumed after 1.00 MiB, unchanged 5, deleted 7, \
                     failed 1";
         assert_eq!(summary(true, &totals, 1), text);
     }

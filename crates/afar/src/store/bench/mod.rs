@@ -204,7 +204,7 @@ fn select(only: &[String]) -> anyhow::Result<Vec<&'static Group>> {
         .iter()
         .find(|word| !GROUPS.iter().any(|group| fits(group, word)))
     {
-        bail!("no row {word:?}; `afar store bench --list` tells what there is");
+        bail!("no row {word:?}; `afar store bench --list` lists all");
     }
     let wanted = |group: &&Group| only.is_empty() || only.iter().any(|word| fits(group, word));
     Ok(GROUPS.iter().filter(wanted).collect())

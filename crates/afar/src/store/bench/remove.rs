@@ -149,7 +149,7 @@ fn remove_one(
             while partition.disk_usage()?.1 > enough {
                 if start.elapsed() > PATIENCE {
                     bail!(
-                        "{} octets do not come back",
+                        "{} bytes do not come back",
                         partition.disk_usage()?.1 - enough
                     );
                 }

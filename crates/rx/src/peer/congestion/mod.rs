@@ -127,7 +127,7 @@ impl std::str::FromStr for CongestionKind {
 
 /// A name that is no congestion control algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown congestion control; known are reno, cubic and bbr")]
+#[error("unknown congestion control; use reno, cubic or bbr")]
 pub struct UnknownCongestionKind;
 
 /// What an algorithm may look at when an event comes.

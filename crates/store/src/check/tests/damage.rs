@@ -595,7 +595,7 @@ fn segments() {
         change.put(Table::Rows, &row_key(at, item), record);
         change.put(Table::Changes, &change_key(at, item), Vec::new());
     });
-    sample.finds_only(kind, "has 2 references, and 1 are counted");
+    sample.finds_only(kind, "has 2 references, but 1 are counted");
     let sample = Sample::new();
     sample.damage(move |change| {
         let shifted = Extent {

@@ -76,7 +76,7 @@ pub(in crate::store::bench) fn run(bench: &Bench) -> anyhow::Result<Vec<Row>> {
                 before,
             })?;
             if (ours.octets, theirs.octets) != (octets, octets) {
-                bail!("{} octets of {octets} were read", ours.octets);
+                bail!("{} bytes of {octets} were read", ours.octets);
             }
             // The first round is to warm up.
             if round > 0 {
