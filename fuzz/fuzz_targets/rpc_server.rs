@@ -1,6 +1,6 @@
 //! Requests to a whole server: RXAFS, AFSVol, VL and PR over Rx on loopback, with a store and
 //! databases behind them. The input is a list of calls: who asks which service for what, and the
-//! octets of the arguments. Each is answered in time, by results that can be decoded or by an
+//! bytes of the arguments. Each is answered in time, by results that can be decoded or by an
 //! abort. The server lives on between inputs, and is made anew after many.
 
 #![no_main]
@@ -36,7 +36,7 @@ const CALLS_MAX: usize = 6;
 /// Inputs that one server gets.
 const INPUTS_MAX: u32 = 20_000;
 const LIMIT: Duration = Duration::from_secs(8);
-/// Octets of a reply that are read.
+/// Bytes of a reply that are read.
 const REPLY_MAX: usize = 1 << 20;
 const FOLDER: &str = "afar-fuzz-rpc-server-";
 

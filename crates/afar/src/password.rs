@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal, Read};
 use anyhow::{Context, bail, ensure};
 use zeroize::Zeroizing;
 
-/// Octets of a password that are read from standard input.
+/// Bytes of a password that are read from standard input.
 const STDIN_MAX: u64 = 4096;
 
 /// Asks for a password at the terminal, without showing it.

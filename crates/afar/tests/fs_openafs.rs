@@ -94,7 +94,7 @@ impl Drop for Place {
     }
 }
 
-/// Octets that do not compress and repeat late.
+/// Bytes that do not compress and repeat late.
 fn noise(length: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let next = || {

@@ -429,7 +429,7 @@ fn random(length: u64) -> Vec<u8> {
     data
 }
 
-/// Octets on the disk of files in the making.
+/// Bytes on the disk of files in the making.
 fn in_the_making(directory: &Path) -> u64 {
     let Ok(entries) = fs::read_dir(directory) else {
         return 0;

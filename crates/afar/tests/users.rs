@@ -38,7 +38,7 @@ impl Cell {
     fn start() -> Self {
         let dir = TempDir::new().unwrap();
         let [a, b] = std::process::id().to_be_bytes()[2..] else {
-            unreachable!("two octets are left");
+            unreachable!("two bytes are left");
         };
         let address = Ipv4Addr::new(127, 128 | fastrand::u8(..64), a, b.max(1)).to_string();
         let mut child = Command::new(AFAR)

@@ -80,7 +80,7 @@ pub(crate) struct Inner {
     volumes: Mutex<BTreeMap<(VolumeId, CellName), UnixTime>>,
     /// One for each file that is being stored after it was closed.
     pub(crate) behind: Semaphore,
-    /// Octets of a file that may have to be stored when it is closed.
+    /// Bytes of a file that may have to be stored when it is closed.
     pub(crate) store_behind: AtomicU64,
     /// Errors that the log has already.
     pub(crate) said: Said,

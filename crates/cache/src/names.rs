@@ -15,7 +15,7 @@ use crate::types::{Entry, Ino, Who};
 use crate::users::User;
 use crate::vnode::Vnode;
 
-/// Octets of the longest name.
+/// Bytes of the longest name.
 const NAME_MOST: usize = 255;
 /// Times a name is looked up that is given to something else all the time.
 const TRIES: u32 = 8;

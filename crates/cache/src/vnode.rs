@@ -77,7 +77,7 @@ pub(crate) struct Rare {
     /// It was opened to be replaced when it was empty: what is written first is to be the whole file
     /// even if somebody else, who replaces it as well, stores before. A mixture would be nobody's.
     pub(crate) emptied: bool,
-    /// Octets a second that were stored last time.
+    /// Bytes a second that were stored last time.
     pub(crate) store_pace: u64,
     /// Why storing failed last, until the one who closes the file is told.
     pub(crate) failed: Option<Errno>,
@@ -327,7 +327,7 @@ impl From<Brief> for FetchStatus {
 /// What was written to a file and is not stored yet.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Dirty {
-    /// The octets written.
+    /// The bytes written.
     pub(crate) ranges: RangeSet,
     /// Those written while others are being stored, if so.
     pub(crate) since: Option<Since>,
@@ -349,14 +349,14 @@ pub(crate) struct Dirty {
     pub(crate) writer: u32,
     /// How storing it failed last, if it did.
     pub(crate) failed: Option<Failed>,
-    /// The mode that was set since, which is stored with the octets.
+    /// The mode that was set since, which is stored with the bytes.
     pub(crate) mode: Option<u32>,
 }
 
 /// What was done to a file while what was written before is being stored.
 #[derive(Debug, Clone)]
 pub(crate) struct Since {
-    /// The octets written.
+    /// The bytes written.
     pub(crate) ranges: RangeSet,
     /// The least length it was cut to.
     pub(crate) limit: u64,
@@ -372,7 +372,7 @@ impl Default for Since {
 }
 
 impl Dirty {
-    /// Leaves only the first `most` octets written, and makes the file no longer than those reach.
+    /// Leaves only the first `most` bytes written, and makes the file no longer than those reach.
     /// Returns false if that is all, as it was.
     pub(crate) fn trim(&mut self, most: u64, base: &FetchStatus) -> bool {
         let Some(end) = self.ranges.first(most) else {
@@ -492,7 +492,7 @@ impl State {
         left.min(VALID_MOST)
     }
 
-    /// Octets written and not stored yet.
+    /// Bytes written and not stored yet.
     pub(crate) fn written(&self) -> u64 {
         self.rare
             .dirty
@@ -589,7 +589,7 @@ mod tests {
 
     #[test]
     fn a_vnode_that_was_only_listed_takes_little() {
-        // With the counts before it and the allocator's word it fills 144 octets.
+        // With the counts before it and the allocator's word it fills 144 bytes.
         assert!(size_of::<Vnode>() <= 120, "{}", size_of::<Vnode>());
     }
 

@@ -429,7 +429,7 @@ impl Client {
         &self.inner.preferences
     }
 
-    /// Octets a second that came from the fastest file server of late.
+    /// Bytes a second that came from the fastest file server of late.
     pub(crate) fn fastest(&self) -> Option<f64> {
         let servers = lock(&self.inner.servers);
         servers

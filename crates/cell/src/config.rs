@@ -35,7 +35,7 @@ pub struct Config {
     /// Calls at a time to make ready for at a file server's first answer. Connections take a round
     /// trip each to make, so one who means to fetch much begins early.
     pub lanes: usize,
-    /// Octets fetched by one call; without it, as suits the path.
+    /// Bytes fetched by one call; without it, as suits the path.
     pub piece: Option<u64>,
     /// Who the client is to file servers. Location servers are asked anonymously, unless they
     /// refuse that. Without it the client is anonymous.

@@ -167,7 +167,7 @@ impl Client {
     /// message leaves what is there. It is tried again, as setting the same twice does no harm.
     ///
     /// # Errors
-    /// When the message is longer than 1,024 octets, or the server refuses.
+    /// When the message is longer than 1,024 bytes, or the server refuses.
     pub async fn set_volume_status(
         &self,
         volume: &Arc<Volume>,

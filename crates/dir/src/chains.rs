@@ -36,7 +36,7 @@ impl Link {
 }
 
 impl Chains {
-    /// Octets of memory it takes, about.
+    /// Bytes of memory it takes, about.
     #[must_use]
     pub fn octets(&self) -> usize {
         self.known.len() * size_of::<Option<Vec<Link>>>() + self.links * size_of::<Link>()

@@ -18,15 +18,15 @@ use crate::{OpenError, SUMS, damaged};
 const MAGIC: u32 = 0xbeef_c0de;
 /// The one format of data files there is.
 const VERSION: u32 = 1;
-/// Octets before a page's contents.
+/// Bytes before a page's contents.
 const HEADER: usize = 16;
-/// Octets of a meta page that are used.
+/// Bytes of a meta page that are used.
 const META: usize = HEADER + 136;
 /// Where a meta page's body has what each commit writes.
 const WRITTEN: usize = 16;
-/// Octets of what is said of one tree.
+/// Bytes of what is said of one tree.
 const TREE: usize = 48;
-/// Octets before a node's key.
+/// Bytes before a node's key.
 const NODE: usize = 8;
 /// Names of the two trees that have none; those of others have no parentheses.
 const FREE: &str = "(free pages)";
@@ -121,7 +121,7 @@ impl MetaPage {
         self.sum
     }
 
-    /// Octets of the file with all pages that were ever used.
+    /// Bytes of the file with all pages that were ever used.
     pub(crate) fn file_len(&self) -> Option<u64> {
         self.last_page.checked_add(1)?.checked_mul(self.page_size)
     }
@@ -379,7 +379,7 @@ impl Walk<'_> {
 struct Node {
     key: usize,
     data: usize,
-    /// Octets of the value.
+    /// Bytes of the value.
     len: usize,
     flags: u16,
     /// The page below, of a branch's node.

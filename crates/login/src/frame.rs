@@ -37,7 +37,7 @@ pub(crate) async fn send(
     stream.flush().await
 }
 
-/// Receives a message. Memory is taken for the octets that have come, not for those announced.
+/// Receives a message. Memory is taken for the bytes that have come, not for those announced.
 pub(crate) async fn receive<T: Decode>(
     stream: &mut (impl AsyncRead + Unpin),
 ) -> Result<T, FrameError> {

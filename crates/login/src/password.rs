@@ -25,7 +25,7 @@ const PASSES: u32 = 3;
 /// Its lanes.
 const LANES: u32 = 4;
 
-/// The longest password, in octets: a bound, as the cost of hashing it grows with it.
+/// The longest password, in bytes: a bound, as the cost of hashing it grows with it.
 pub const PASSWORD_MAX: usize = 1024;
 
 struct Suite;
@@ -90,13 +90,13 @@ impl Setup {
         Self(ServerSetup::new(&mut OsRng))
     }
 
-    /// Its octets.
+    /// Its bytes.
     #[must_use]
     pub fn to_octets(&self) -> Zeroizing<Vec<u8>> {
         Zeroizing::new(self.0.serialize().to_vec())
     }
 
-    /// The one with these octets.
+    /// The one with these bytes.
     ///
     /// # Errors
     /// [`PasswordError::Damaged`] if they are none.
@@ -178,7 +178,7 @@ impl std::fmt::Debug for Record {
 }
 
 impl Record {
-    /// The one with these octets.
+    /// The one with these bytes.
     ///
     /// # Errors
     /// [`PasswordError::Damaged`] if they are none.
@@ -189,7 +189,7 @@ impl Record {
         record.ok_or(PasswordError::Damaged)
     }
 
-    /// Its octets.
+    /// Its bytes.
     #[must_use]
     pub fn octets(&self) -> &[u8] {
         &self.0

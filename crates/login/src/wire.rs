@@ -1,4 +1,4 @@
-//! The messages. Each is a frame: its length in a word of 32 bits, then so many octets, which are
+//! The messages. Each is a frame: its length in a word of 32 bits, then so many bytes, which are
 //! a word with the version and what [`Request`] or [`Answer`] is in XDR.
 //!
 //! spec: login#messages
@@ -10,7 +10,7 @@ use zeroize::Zeroize;
 /// The version of the protocol.
 // spec: login#messages
 pub const VERSION: u32 = 1;
-/// Octets of a frame, at most.
+/// Bytes of a frame, at most.
 pub const FRAME_MAX: usize = 16 << 10;
 /// Signatures that may be shown at once.
 pub const SIGNATURES_MAX: usize = 8;
@@ -153,12 +153,12 @@ pub enum WireError {
     /// It is of another version of the protocol.
     #[error("it has version {0} of the login protocol; this program knows {VERSION}")]
     Version(u32),
-    /// Its octets are no message.
+    /// Its bytes are no message.
     #[error(transparent)]
     Damaged(#[from] afar_xdr::DecodeError),
 }
 
-/// The octets of a message, without the frame's length.
+/// The bytes of a message, without the frame's length.
 #[must_use]
 pub fn encode(message: &impl Encode) -> Bytes {
     let mut out = BytesMut::new();
@@ -170,7 +170,7 @@ pub fn encode(message: &impl Encode) -> Bytes {
 /// The message in a frame.
 ///
 /// # Errors
-/// When it is of another version, cannot be read, or has octets to spare.
+/// When it is of another version, cannot be read, or has bytes to spare.
 pub fn decode<T: Decode>(frame: &[u8]) -> Result<T, WireError> {
     let version = Decoder::new(frame).read::<u32>()?;
     if version != VERSION {

@@ -23,7 +23,7 @@ use crate::{Caller, Operation};
 /// The target of the events: what a log filter calls them.
 pub const TARGET: &str = "audit";
 
-/// Octets of arguments or results that an event has.
+/// Bytes of arguments or results that an event has.
 const SHOWN: usize = 240;
 /// The same where a user's number comes first, and what is nobody's business then.
 const SHOWN_ID: usize = "{ id: PtsId(2147483647)".len();
@@ -34,7 +34,7 @@ const BZACCESS: i32 = 39_430;
 /// What is known of an interface's operations.
 struct Rule {
     interface: &'static str,
-    /// Octets of arguments and results that are shown.
+    /// Bytes of arguments and results that are shown.
     shown: usize,
     /// Those that change nothing; all others do.
     queries: &'static [&'static str],
@@ -278,7 +278,7 @@ impl<A: Debug> Event<'_, A> {
     }
 }
 
-/// Arguments or results, without the name of their type and cut to so many octets.
+/// Arguments or results, without the name of their type and cut to so many bytes.
 struct Short<T>(T, usize);
 
 impl<T: Debug> Debug for Short<T> {

@@ -224,7 +224,7 @@ impl<'a> StoreSource<'a> {
         self.chunk_after(1).await
     }
 
-    /// The same once `least` octets have come, or all the client sends
+    /// The same once `least` bytes have come, or all the client sends
     /// ([`Call::recv_after`](afar_net::Call::recv_after)).
     ///
     /// # Errors

@@ -29,11 +29,11 @@ macro_rules! refusals {
 refusals! {
     /// Something of ours is not as it must be.
     Inconsistency = RXKADINCONSISTENCY: "the security state of the connection is damaged";
-    /// A challenge, response or packet has fewer octets than its fixed part.
+    /// A challenge, response or packet has fewer bytes than its fixed part.
     PacketShort = RXKADPACKETSHORT: "a packet is too short";
     /// The level asked for is below the least allowed, or none.
     LevelFail = RXKADLEVELFAIL: "the level of protection is not allowed";
-    /// The ticket has fewer or more octets than tickets have, or than the packet.
+    /// The ticket has fewer or more bytes than tickets have, or than the packet.
     TicketLen = RXKADTICKETLEN: "the ticket is too long or too short";
     /// A response answers another challenge.
     OutOfSequence = RXKADOUTOFSEQUENCE: "the response is to another challenge";

@@ -11,7 +11,7 @@ use crate::Principal;
 use crate::reload::{self, Watched};
 use crate::ticket::SUPERUSER;
 
-/// Octets of a name in the protection database.
+/// Bytes of a name in the protection database.
 const NAME_MAX: usize = 63;
 
 /// The lines of an optional file.

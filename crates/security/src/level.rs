@@ -9,7 +9,7 @@ use std::str::FromStr;
 pub enum Level {
     /// The caller has proved who he is; packets carry a checksum of their headers.
     Clear,
-    /// Also the first eight octets of each packet are sealed, so that lengths cannot be changed.
+    /// Also the first eight bytes of each packet are sealed, so that lengths cannot be changed.
     Auth,
     /// Packets are encrypted.
     #[default]

@@ -151,7 +151,7 @@ with_default! {
     MaxCallbacks(u64) = 64 << 20
 }
 with_default! {
-    /// Octets of a socket buffer.
+    /// Bytes of a socket buffer.
     BufferSize(u32) = 8 << 20
 }
 with_default! {
@@ -199,9 +199,9 @@ pub struct Volumes {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Net {
-    /// Octets.
+    /// Bytes.
     pub receive_buffer: BufferSize,
-    /// Octets.
+    /// Bytes.
     pub send_buffer: BufferSize,
     /// Bytes in memory for what clients cause.
     pub memory: Memory,

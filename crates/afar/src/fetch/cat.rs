@@ -10,7 +10,7 @@ use afar_types::FileType;
 
 use super::{Failures, Reach, bytes};
 
-/// Octets that may wait in memory for those before them.
+/// Bytes that may wait in memory for those before them.
 const AHEAD: u64 = 64 << 20;
 
 /// Options of `afar cat`.

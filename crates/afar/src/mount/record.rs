@@ -112,7 +112,7 @@ fn open(place: &Path) -> anyhow::Result<(PathBuf, File)> {
     }
 }
 
-/// A file name for a path: `afs` for /afs, `mnt-a` for /mnt/a, other octets in hexadecimal.
+/// A file name for a path: `afs` for /afs, `mnt-a` for /mnt/a, other bytes in hexadecimal.
 pub(super) fn name(place: &Path) -> String {
     let octets = place.as_os_str().as_bytes();
     let inner = octets.strip_prefix(b"/").unwrap_or(octets);

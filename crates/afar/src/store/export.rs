@@ -51,9 +51,9 @@ struct Report {
     vnodes: u64,
     /// Vnodes given with their content.
     given: u64,
-    /// Octets of the dump.
+    /// Bytes of the dump.
     octets: u64,
-    /// Octets of file data and directories read for it.
+    /// Bytes of file data and directories read for it.
     data: u64,
 }
 

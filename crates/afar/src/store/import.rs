@@ -60,9 +60,9 @@ struct Report {
     vnodes: u64,
     /// Vnodes the dump gives with their content.
     given: u64,
-    /// Octets of the dump.
+    /// Bytes of the dump.
     octets: u64,
-    /// Octets of file data and directories in it.
+    /// Bytes of file data and directories in it.
     data: u64,
     removed: u64,
     orphans: u64,

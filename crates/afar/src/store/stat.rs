@@ -35,7 +35,7 @@ pub(crate) struct StatArgs {
 struct Report {
     path: PathBuf,
     format_version: u32,
-    /// Records of the same octets are stored once.
+    /// Records of the same bytes are stored once.
     dedup: bool,
     volumes: Volumes,
     vnodes: u64,
@@ -61,9 +61,9 @@ struct Octets {
     database: u64,
     /// Allocated to segment files.
     segments: u64,
-    /// Of those, octets of records.
+    /// Of those, bytes of records.
     live: u64,
-    /// Of those, octets of none.
+    /// Of those, bytes of none.
     dead: u64,
 }
 
@@ -86,7 +86,7 @@ struct Records {
     records: u64,
     plain: u64,
     stored: u64,
-    /// Plain octets for each stored one.
+    /// Plain bytes for each stored one.
     ratio: Option<f64>,
 }
 

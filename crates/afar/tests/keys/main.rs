@@ -103,7 +103,7 @@ fn mistakes_are_told_and_change_nothing() {
     let before = std::fs::read(&file).unwrap();
     let missing = dir.path().join("missing");
     for (words, input, says) in [
-        (&["add", "--kvno", "4"] as &[&str], "0f0f", "32 octets"),
+        (&["add", "--kvno", "4"] as &[&str], "0f0f", "32 bytes"),
         (&["add", "--kvno", "4"], "secret", "hexadecimal"),
         (
             &["add", "--kvno", "3"],

@@ -222,7 +222,7 @@ impl Writer {
     }
 }
 
-/// Octets that can hardly be made smaller, or very well.
+/// Bytes that can hardly be made smaller, or very well.
 fn noise(rng: &mut Rng, size: usize) -> Bytes {
     let mut data = vec![rng.u8(..); size];
     if rng.bool() {

@@ -219,7 +219,7 @@ fn count_one(file: &File) {
     }
 }
 
-/// Whether this kind of lock of some octets of a file can be had now.
+/// Whether this kind of lock of some bytes of a file can be had now.
 fn lock_part(file: &File, kind: i32) -> bool {
     let lock = libc::flock {
         l_type: kind as i16,

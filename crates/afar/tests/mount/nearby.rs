@@ -20,7 +20,7 @@ fn report(site: &Site, words: &[&str]) -> Value {
     serde_json::from_str(told.lines().last().unwrap()).unwrap()
 }
 
-/// Copies a file without the mount; returns it, and how many octets the mount had of it.
+/// Copies a file without the mount; returns it, and how many bytes the mount had of it.
 fn copied(site: &Site, name: &str) -> (Vec<u8>, u64) {
     let (from, to) = (format!("/afs/{CELL}/{name}"), site.path("copy"));
     let report = report(site, &["cp", "--json", &from, to.to_str().unwrap()]);

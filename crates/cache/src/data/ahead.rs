@@ -26,7 +26,7 @@ use crate::users::User;
 
 /// How far from the expected place a read of a run may be: kernels send several at once, in any order.
 const SLACK: u64 = 4 << 20;
-/// Octets read ahead at first, at the beginning of a file and where a second read follows the first.
+/// Bytes read ahead at first, at the beginning of a file and where a second read follows the first.
 const FIRST: u64 = 1 << 20;
 /// Times as much is read ahead as was read in order.
 const GROWTH: u64 = 4;
@@ -61,7 +61,7 @@ pub(crate) struct Ahead {
 struct Run {
     /// Where the next read is expected.
     next: u64,
-    /// Octets read in order so far.
+    /// Bytes read in order so far.
     octets: u64,
     /// Up to where it was asked for ahead.
     asked: u64,
@@ -95,7 +95,7 @@ struct Read<'a> {
 }
 
 impl Read<'_> {
-    /// What is asked for at a time of the octets that are to be ahead.
+    /// What is asked for at a time of the bytes that are to be ahead.
     fn step(&self, window: u64, is_paced: bool) -> u64 {
         let half = window / 2;
         let step = match (self.at_afar, is_paced, self.class) {
@@ -197,7 +197,7 @@ impl Run {
             .is_some_and(|at| now.saturating_duration_since(at) < PACED)
     }
 
-    /// Octets to have ahead.
+    /// Bytes to have ahead.
     fn window(&self, read: &Read<'_>) -> u64 {
         let grown = FIRST.max(self.octets.saturating_mul(GROWTH));
         let seconds = read.now.duration_since(self.since).as_secs_f64();
@@ -424,7 +424,7 @@ mod tests {
         }
     }
 
-    /// What is asked for ahead at most of one who reads so many octets a second.
+    /// What is asked for ahead at most of one who reads so many bytes a second.
     fn most_ahead(pace: u64) -> u64 {
         let (mut ahead, mut most) = (Ahead::default(), 0);
         let begun = Instant::now();

@@ -20,7 +20,7 @@ use crate::vnode::Vnode;
 
 /// Fetches begin and end at multiples of this, for which checksums are kept.
 const ALIGN: u64 = 64 << 10;
-/// Octets fetched at least when there are as many.
+/// Bytes fetched at least when there are as many.
 const LEAST: u64 = 128 << 10;
 /// Fetches that may end without what was wanted being there, before it is fetched past the cache.
 const TRIES: u32 = 3;
@@ -48,7 +48,7 @@ struct Landing {
 #[derive(Default)]
 struct Turning {
     guard: Option<OwnedMutexGuard<()>>,
-    /// Octets to come before this one has ended.
+    /// Bytes to come before this one has ended.
     left: u64,
     /// The next one need not wait when so few are.
     enough: Option<u64>,
@@ -128,7 +128,7 @@ impl Sink for Direct {
 }
 
 impl Cache {
-    /// Octets of a version a server has, all of which are in it.
+    /// Bytes of a version a server has, all of which are in it.
     pub(super) async fn fetched(
         &self,
         user: &Arc<User>,
@@ -180,7 +180,7 @@ impl Cache {
         }
     }
 
-    /// The clean octets that are there. Threads of the runtime do not wait for the disk.
+    /// The clean bytes that are there. Threads of the runtime do not wait for the disk.
     async fn cached(
         &self,
         vnode: &Vnode,
@@ -346,7 +346,7 @@ impl Flight {
     }
 }
 
-/// The fetch under way that will bring this octet. One that gives way to others will do for those alone
+/// The fetch under way that will bring this byte. One that gives way to others will do for those alone
 /// who do so too. One without precedence will do: it is soon over.
 fn flight_for(
     vnode: &Vnode,

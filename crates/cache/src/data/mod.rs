@@ -45,7 +45,7 @@ struct View {
 }
 
 impl Cache {
-    /// Reads octets; fewer than asked for at the end only.
+    /// Reads bytes; fewer than asked for at the end only.
     ///
     /// # Errors
     /// As servers say.
@@ -99,7 +99,7 @@ impl Cache {
         Ok(view)
     }
 
-    /// The octets of a view; what is missing is fetched.
+    /// The bytes of a view; what is missing is fetched.
     async fn fill(
         &self,
         user: &Arc<User>,

@@ -16,19 +16,19 @@ use crate::storage::{FileKey, Pieces, Storage, Wait};
 use crate::users::User;
 use crate::vnode::{Dirty, Since, Vnode};
 
-/// Octets between two written ranges that are stored again rather than that another call is made, if
+/// Bytes between two written ranges that are stored again rather than that another call is made, if
 /// they are at hand.
 const BRIDGE: u64 = 256 << 10;
 
-/// Octets between all ranges of a file at most, as they are in memory until it is stored.
+/// Bytes between all ranges of a file at most, as they are in memory until it is stored.
 const BRIDGES: u64 = 8 << 20;
 
-/// Octets of a file that are to be stored: those written, and between them some that the server has
+/// Bytes of a file that are to be stored: those written, and between them some that the server has
 /// already.
 struct Written {
     storage: Arc<dyn Storage>,
     key: FileKey,
-    /// Octets between those written, with their places. The cache may drop them at any time.
+    /// Bytes between those written, with their places. The cache may drop them at any time.
     bridges: Pieces,
     /// Behind it, what was not written is zero.
     limit: u64,
@@ -54,7 +54,7 @@ impl Source for Written {
 }
 
 impl Written {
-    /// Octets that were not written.
+    /// Bytes that were not written.
     fn between(&self, from: u64, to: u64) -> io::Result<Bytes> {
         if from >= self.limit {
             let length = usize::try_from(to - from).map_err(io::Error::other)?;
@@ -79,12 +79,12 @@ struct Plan {
     /// Where the file is to be cut before anything is stored.
     cut: Option<u64>,
     ranges: Vec<Range<u64>>,
-    /// What lies between written octets within these ranges, and is not zero.
+    /// What lies between written bytes within these ranges, and is not zero.
     bridges: Pieces,
 }
 
 impl Plan {
-    /// Octets a second, if storing took so long.
+    /// Bytes a second, if storing took so long.
     fn pace(&self, time: Duration) -> u64 {
         let octets: u64 = self
             .ranges
@@ -105,7 +105,7 @@ impl Cache {
         self.store_some(user, vnode, u64::MAX).await
     }
 
-    /// Stores what was written to a file, or the first `most` octets of it.
+    /// Stores what was written to a file, or the first `most` bytes of it.
     pub(super) async fn store_some(
         &self,
         user: &User,

@@ -169,7 +169,7 @@ impl Worker {
         match self.read_all(handle).await {
             Ok(read) => assert!(
                 read == *lines,
-                "machine {} reads {} octets of log{place}: {:?}, and not {}: {:?}",
+                "machine {} reads {} bytes of log{place}: {:?}, and not {}: {:?}",
                 self.machine,
                 read.len(),
                 end(&read),

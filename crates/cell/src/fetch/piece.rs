@@ -13,7 +13,7 @@ use super::Sink;
 use crate::promise::Promised;
 use crate::window::Permit;
 
-/// Octets handed to the sink at a time.
+/// Bytes handed to the sink at a time.
 const WRITE: u64 = 512 << 10;
 
 /// Times a call that is stuck is given up.
@@ -31,7 +31,7 @@ pub(super) struct Piece {
 /// How a piece whose call went well turned out.
 #[derive(Debug)]
 pub(super) enum Outcome {
-    /// It is written: so many octets.
+    /// It is written: so many bytes.
     Done(u64),
     /// The file has another version now.
     Changed(FetchStatus),
@@ -171,7 +171,7 @@ struct Filling<'a, S> {
     /// Where what is held belongs.
     at: u64,
     chunks: Vec<Bytes>,
-    /// Octets of these.
+    /// Bytes of these.
     held: u64,
 }
 
@@ -206,7 +206,7 @@ impl<'a, S: Sink> Filling<'a, S> {
     }
 }
 
-/// Fetches up to `length` octets from the beginning, with the status.
+/// Fetches up to `length` bytes from the beginning, with the status.
 pub(super) async fn head(
     server: &rxafs::Client,
     old: bool,

@@ -267,12 +267,12 @@ impl FileServer {
         self.known.load(Ordering::Acquire)
     }
 
-    /// Octets that came from it in a second, at best of late; nothing if it was not asked for much.
+    /// Bytes that came from it in a second, at best of late; nothing if it was not asked for much.
     pub(crate) fn rate(&self) -> Option<f64> {
         self.window.best_rate()
     }
 
-    /// Octets that the way to it holds at that rate.
+    /// Bytes that the way to it holds at that rate.
     pub(crate) async fn held(&self) -> Option<u64> {
         let rate = self.rate()?;
         let round_trip = self.path().await?.rtt_min?;

@@ -22,7 +22,7 @@ use crate::client::Client;
 use crate::error::Error;
 use crate::volume::Volume;
 
-/// What fits into 32 packets of 1,416 octets with the call's arguments before it.
+/// What fits into 32 packets of 1,416 bytes with the call's arguments before it.
 // spec: rx#how-openafs-sends
 pub(super) const FAR_PART: u64 = 44 << 10;
 /// Calls under way at first.
@@ -137,11 +137,11 @@ struct Load {
     /// The limit before it was last raised; the same if that proved good, or was taken back.
     before: usize,
     fixed: bool,
-    /// Of the present round: when it began, its calls and octets.
+    /// Of the present round: when it began, its calls and bytes.
     since: Option<Instant>,
     calls: usize,
     octets: u64,
-    /// What a round with the limit before brought, in octets a second.
+    /// What a round with the limit before brought, in bytes a second.
     rate: f64,
     /// Rounds since the limit was last changed.
     rounds: u32,
@@ -162,7 +162,7 @@ impl Load {
         }
     }
 
-    /// A call that stored so many octets is done.
+    /// A call that stored so many bytes is done.
     fn done(&mut self, octets: u64, now: Instant) {
         let since = *self.since.get_or_insert(now);
         self.calls += 1;

@@ -37,7 +37,7 @@ const PAUSE_LEAST: Duration = Duration::from_millis(1);
 pub(super) struct Way {
     /// In seconds.
     pub(super) round_trip: f64,
-    /// In octets a second; 0 if unknown.
+    /// In bytes a second; 0 if unknown.
     pub(super) rate: f64,
     pub(super) phase: Phase,
     /// Calls that may begin in a round trip at the start, whatever the rate.
@@ -66,7 +66,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// When the next call, for so many octets, may begin; `None` is now.
+    /// When the next call, for so many bytes, may begin; `None` is now.
     pub(super) fn beginning(&mut self, now: Instant, octets: u64, way: Way) -> Option<Instant> {
         let Way {
             round_trip, rate, ..

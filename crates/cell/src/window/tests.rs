@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::*;
 
-/// Octets of a packet's payload, and of a piece that is sent in 63 of them.
+/// Bytes of a packet's payload, and of a piece that is sent in 63 of them.
 const PACKET: u64 = 1416;
 const PIECE: u64 = 63 * PACKET;
 

@@ -23,7 +23,7 @@ use super::table::TICK;
 const MAGIC: [u8; 8] = *b"AFARCBS\n";
 const VERSION: u32 = 1;
 
-/// Octets of the checksum at the end.
+/// Bytes of the checksum at the end.
 const CHECKSUM: usize = 8;
 
 /// Ticks that a promise may have left: 4 h, the time it is remembered beyond, and rounding.
@@ -32,10 +32,10 @@ const TICKS_MAX: u32 = 116;
 /// Interfaces a host may tell of (AFS-3 AFS_MAX_INTERFACE_ADDR).
 const INTERFACES_MAX: usize = 32;
 
-/// Octets a host takes at most, without its promises.
+/// Bytes a host takes at most, without its promises.
 const HOST_MAX: u64 = 20 + 19 * (ADDRESSES_MAX as u64 + INTERFACES_MAX as u64) + 8;
 
-/// Octets a promise takes.
+/// Bytes a promise takes.
 const PROMISE: u64 = 16;
 
 mod flag {

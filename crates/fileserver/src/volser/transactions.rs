@@ -21,7 +21,7 @@ use crate::volumes::{Held, Volumes};
 /// Idle time from which a transaction is mentioned in the log.
 // spec: volumes#transactions
 const WARNING: Duration = Duration::from_secs(300);
-/// Octets of a dump in a packet, by which Monitor's packet numbers are reckoned.
+/// Bytes of a dump in a packet, by which Monitor's packet numbers are reckoned.
 const PACKET: u64 = 1412;
 
 /// The transactions of a server.

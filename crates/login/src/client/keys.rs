@@ -16,7 +16,7 @@ use crate::proof::NAMESPACE;
 use crate::sshkey;
 use crate::wire::SIGNATURES_MAX;
 
-/// Octets of a file with a key.
+/// Bytes of a file with a key.
 const FILE_MAX: u64 = 64 << 10;
 
 /// Keys to show to a server: those of an agent, or one from a file.

@@ -38,7 +38,7 @@ pub const LIFETIME_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 const OPENING_MAX: Duration = Duration::from_secs(15);
 /// How long it may take for the proof of a password.
 const PROOF_MAX: Duration = Duration::from_secs(10);
-/// How long a connection may take, from its first octet to its last.
+/// How long a connection may take, from its first byte to its last.
 const TIME_MAX: Duration = Duration::from_secs(30);
 /// How long to wait when no connection can be accepted.
 const PAUSE: Duration = Duration::from_millis(100);

@@ -19,7 +19,7 @@ use crate::packet::debug::{
 use crate::packet::{CLASSIC_PACKET_SIZE, Flags, HEADER_SIZE, Header};
 use crate::types::Key;
 
-/// Octets of a version answer, NUL-padded. OpenAFS sends 65, which with the header is more than three times an
+/// Bytes of a version answer, NUL-padded. OpenAFS sends 65, which with the header is more than three times an
 /// empty question.
 // spec: rx#version, rx-strangers#answers-without-a-connection
 const VERSION_SIZE: usize = 56;

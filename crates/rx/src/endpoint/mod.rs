@@ -280,7 +280,7 @@ impl Endpoint {
         Some(CallId(key))
     }
 
-    /// Queues octets to send. `Ok(false)`: they were taken, but wait for [`Event::Writable`] before
+    /// Queues bytes to send. `Ok(false)`: they were taken, but wait for [`Event::Writable`] before
     /// writing more.
     ///
     /// # Errors
@@ -338,7 +338,7 @@ impl Endpoint {
         read
     }
 
-    /// The application is done with so many octets that reading gave it.
+    /// The application is done with so many bytes that reading gave it.
     pub fn consume(&mut self, now: Instant, call: CallId, bytes: usize) {
         let Some(known) = self.calls.get_mut(call.0) else {
             return;

@@ -24,7 +24,7 @@ const BAD_PACKET: AbortCode = AbortCode(19_270_406);
 /// A key with which nothing is sealed any more.
 const EXPIRED: u8 = 99;
 
-/// Adds a nonce, flips bits with it, pads to 8 octets; the header's checksum covers the sequence.
+/// Adds a nonce, flips bits with it, pads to 8 bytes; the header's checksum covers the sequence.
 #[derive(Clone, Copy, Debug)]
 struct Toy {
     key: u8,

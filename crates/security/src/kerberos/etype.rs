@@ -24,7 +24,7 @@ macro_rules! types {
                 match self { $(Self::$name => $number),* }
             }
 
-            /// Octets of a key.
+            /// Bytes of a key.
             #[must_use]
             pub const fn key_len(self) -> usize {
                 match self { $(Self::$name => $len),* }

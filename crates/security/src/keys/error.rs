@@ -83,7 +83,7 @@ pub enum KeyError {
     Unusable {
         /// The number of the encryption type.
         etype: i32,
-        /// The key's octets.
+        /// The key's bytes.
         octets: usize,
     },
     /// There is no key to make tickets with.

@@ -2,14 +2,14 @@
 //!
 //! KeyFileExt: the number of records, then each: the length of what is in front of the key (16;
 //! more in times to come, to be skipped), what the key is for, its version number, its encryption
-//! type, its length, its octets. KeyFile: the number of keys, then of each the version number and 8
-//! octets; old files have unused room at the end. All numbers have 32 bits, the highest first.
+//! type, its length, its bytes. KeyFile: the number of keys, then of each the version number and 8
+//! bytes; old files have unused room at the end. All numbers have 32 bits, the highest first.
 
 use super::error::Damage;
 use super::{KeyKind, Reader, Record};
 use crate::kerberos::{EncryptionType, Secret, des};
 
-/// Octets of a record of KeyFileExt in front of the key's length.
+/// Bytes of a record of KeyFileExt in front of the key's length.
 const HEAD: u32 = 16;
 
 /// The keys of a KeyFileExt.

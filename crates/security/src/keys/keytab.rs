@@ -1,7 +1,7 @@
 //! The keytab of MIT Kerberos and Heimdal, version 2.
 //!
-//! Two octets, 5 and 2; then records of a length in front. A negative length is a hole of that many
-//! octets, zero the end. Only the keys of AFS are taken: those of `afs/<cell>` and `afs`.
+//! Two bytes, 5 and 2; then records of a length in front. A negative length is a hole of that many
+//! bytes, zero the end. Only the keys of AFS are taken: those of `afs/<cell>` and `afs`.
 
 use super::error::Damage;
 use super::{Key, Reader, Record};
@@ -12,7 +12,7 @@ pub(super) const fn is(content: &[u8]) -> bool {
     matches!(content, [5, 1 | 2, ..])
 }
 
-/// The keys of AFS in a keytab. The octets behind an entry within its record are its version number
+/// The keys of AFS in a keytab. The bytes behind an entry within its record are its version number
 /// again, with 32 bits, or what is left of an older entry.
 pub(super) fn parse(content: &[u8]) -> Result<Vec<Record>, Damage> {
     let mut reader = Reader(content);

@@ -481,13 +481,13 @@ fn copied(text: *const c_char) -> Option<String> {
     Some(text.to_string_lossy().into_owned())
 }
 
-/// Octets of the library's.
+/// Bytes of the library's.
 fn octets(data: *const u8, length: c_uint) -> Zeroizing<Vec<u8>> {
     let length = usize::try_from(length).unwrap_or(0);
     if data.is_null() || length == 0 {
         return Zeroizing::default();
     }
-    // SAFETY: the library says that there are so many octets, and they are not given back before
+    // SAFETY: the library says that there are so many bytes, and they are not given back before
     // they are copied.
     Zeroizing::new(unsafe { slice::from_raw_parts(data, length) }.to_vec())
 }

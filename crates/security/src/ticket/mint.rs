@@ -66,7 +66,7 @@ pub fn mint(keys: &KeyRing, request: &Mint<'_>) -> Result<Minted, KeyError> {
     Ok(Minted {
         token: Token {
             kvno: kvno::K5,
-            key: session_key(&session).expect("a key of AES has enough octets"),
+            key: session_key(&session).expect("a key of AES has enough bytes"),
             ticket: ticket.clone(),
             start: request.start,
             end: request.end,

@@ -9,7 +9,7 @@ use crate::kerberos::{self, CipherError, EncryptionType, Secret, USAGE_TICKET};
 use crate::keys::KeyRing;
 use crate::{Principal, RxkadError, SessionKey, kvno};
 
-/// No ticket has more octets.
+/// No ticket has more bytes.
 const LEN_MAX: usize = 12_000;
 
 /// Which tickets are taken that could be, but better are not.

@@ -54,7 +54,7 @@ pub enum Floor {
     None,
     /// Prove who they are.
     Clear,
-    /// Protect the first octets of each packet as well.
+    /// Protect the first bytes of each packet as well.
     Auth,
     /// Encrypt.
     Crypt,

@@ -11,10 +11,10 @@ use crate::error::Result;
 use crate::meta::{Rows, SegmentRow, Table, dead_key, split_dead_key};
 use crate::segment::{BLOCK, Extent};
 
-/// Octets of a segment.
+/// Bytes of a segment.
 pub(super) type Stretch = (u32, Range<u64>);
 
-/// All references to records in segments, in 16 octets each.
+/// All references to records in segments, in 16 bytes each.
 #[derive(Default)]
 pub(super) struct Extents {
     list: Vec<Place>,

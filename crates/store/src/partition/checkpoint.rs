@@ -13,13 +13,13 @@ use super::commit::Queue;
 use crate::error::{Result, StoreError};
 use crate::meta::{Base, Change, Env, LOGGED_RECORD, Log, Pin, Position, Replay, logged_rows};
 
-/// Octets of log after which a checkpoint is made. Until then its rows are in memory too.
+/// Bytes of log after which a checkpoint is made. Until then its rows are in memory too.
 const LOG: u64 = 16 << 20;
-/// Octets of log at which commits wait for the checkpoint that is being made.
+/// Bytes of log at which commits wait for the checkpoint that is being made.
 pub(super) const LOG_MOST: u64 = 2 * LOG;
 /// How long a change may be in the log only.
 const AGE: Duration = Duration::from_secs(2);
-/// Octets of replayed frames that are written to the database in one transaction.
+/// Bytes of replayed frames that are written to the database in one transaction.
 const REPLAY: usize = 16 << 20;
 
 /// The state a checkpoint is of, taken between two commits.

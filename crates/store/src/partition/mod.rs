@@ -76,7 +76,7 @@ pub(crate) struct Core {
     pinned: Mutex<BTreeMap<u32, u32>>,
     /// Records that are about to be shared: segment and offset.
     wanted: Mutex<BTreeMap<(u32, u32), u32>>,
-    /// Records with the same octets are to be stored once.
+    /// Records with the same bytes are to be stored once.
     dedup: AtomicBool,
     /// What is in the log only.
     backlog: Backlog,
@@ -250,13 +250,13 @@ impl Partition {
         &self.core.path
     }
 
-    /// Whether records with the same octets are stored once.
+    /// Whether records with the same bytes are stored once.
     #[must_use]
     pub fn dedup(&self) -> bool {
         self.core.dedup.load(Ordering::Relaxed)
     }
 
-    /// Has records with the same octets stored once from now on, or not. It stays so when the
+    /// Has records with the same bytes stored once from now on, or not. It stays so when the
     /// partition is opened again. Off in a new partition: it costs a hash and a row a record.
     ///
     /// # Errors
@@ -310,7 +310,7 @@ impl Partition {
         self.core.reader()
     }
 
-    /// Keeps octets of records from being given back as long as it is held.
+    /// Keeps bytes of records from being given back as long as it is held.
     pub(crate) fn epoch(&self) -> EpochGuard {
         self.core.epochs.enter()
     }
@@ -366,7 +366,7 @@ impl Partition {
         }
     }
 
-    /// Octets of the database's file and octets allocated to segments.
+    /// Bytes of the database's file and bytes allocated to segments.
     ///
     /// # Errors
     ///

@@ -16,10 +16,10 @@ use crate::segment::{Extent, Placed, Stored};
 /// How long it is waited for readers before nothing is given back.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Fewest plain octets of a record that is looked for among those there are.
+/// Fewest plain bytes of a record that is looked for among those there are.
 const DEDUP_MIN: usize = 16 << 10;
 
-/// Records a caller has written. Unless they are [committed](Pending::commit), their octets become
+/// Records a caller has written. Unless they are [committed](Pending::commit), their bytes become
 /// dead when this is dropped.
 pub(crate) struct Pending<'p> {
     partition: &'p Partition,
@@ -159,7 +159,7 @@ impl<'p> Pending<'p> {
         written
     }
 
-    /// Looks for a record with the same plain octets, and keeps it from being given back until
+    /// Looks for a record with the same plain bytes, and keeps it from being given back until
     /// this is committed or dropped. Also returns under what hash the record is to be known.
     pub(crate) fn find_twin(&mut self, plain: &[u8]) -> Result<(Option<Extent>, Option<[u8; 16]>)> {
         let core = &self.partition.core;
@@ -239,7 +239,7 @@ fn no_space(core: &Core, error: crate::segment::SegmentError) -> crate::StoreErr
 }
 
 impl Partition {
-    /// Whether a record of so many octets is better written by the committer: it is made durable by
+    /// Whether a record of so many bytes is better written by the committer: it is made durable by
     /// the log, and no commit waits for the committer meanwhile.
     fn defers(&self, len: usize) -> bool {
         self.core.options.durable() == Durability::Full

@@ -2,7 +2,7 @@
 //!
 //! Removing a volume takes its row away and notes its tree, or its shade among the tree's members,
 //! in the table of the doomed. The reaper deletes the rows in batches through the committer, like
-//! anybody else, and pauses between them. Octets that records leave behind are joined with free
+//! anybody else, and pauses between them. Bytes that records leave behind are joined with free
 //! neighbours and punched out of their segment, once no reader can refer to them.
 //!
 //! Who removes or copies a volume wakes it. Who changes a file does not: a round for each change would
@@ -61,7 +61,7 @@ struct Signal {
 pub(super) struct Waiter {
     signal: Arc<Signal>,
     round: u64,
-    /// Until rows are gone; not until octets are given back, for which readers are waited for.
+    /// Until rows are gone; not until bytes are given back, for which readers are waited for.
     rows_only: bool,
 }
 
@@ -279,7 +279,7 @@ impl Work<'_> {
         })
     }
 
-    /// Gives dead octets back to the file system, from a key on; the key to go on from, if there
+    /// Gives dead bytes back to the file system, from a key on; the key to go on from, if there
     /// are more.
     fn punch_some(&self, from: &[u8]) -> Result<Option<Vec<u8>>> {
         let mut stretches: Vec<(u32, Range<u64>)> = Vec::new();

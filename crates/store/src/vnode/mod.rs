@@ -80,7 +80,7 @@ impl VnodeStatus {
     }
 }
 
-/// Octets of a directory's ACL without its unused tail.
+/// Bytes of a directory's ACL without its unused tail.
 pub(crate) fn trim_acl(record: &[u8; AclRecord::SIZE]) -> Vec<u8> {
     let used = record
         .iter()

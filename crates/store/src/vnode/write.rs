@@ -119,7 +119,7 @@ pub struct FileWriter<'v> {
     /// Where it ends, as far as is known.
     end: u64,
     position: u64,
-    /// Plain octets of the record that `position` is in, from its first on.
+    /// Plain bytes of the record that `position` is in, from its first on.
     record: Vec<u8>,
     records: Vec<(u64, Option<NewRecord>)>,
     pending: Pending<'v>,

@@ -16,7 +16,7 @@ use crate::fetch::copy::{
     replaced, set_attributes, symlink,
 };
 
-/// Octets that may wait for those before them, on the way to a pipe or device.
+/// Bytes that may wait for those before them, on the way to a pipe or device.
 const AHEAD: u64 = 64 << 20;
 
 /// Something to copy.

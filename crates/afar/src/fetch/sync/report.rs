@@ -105,15 +105,15 @@ pub(super) struct Report {
     deleted: u64,
     failed: u64,
     bytes: u64,
-    /// Octets of these that a mount of this machine had in its cache.
+    /// Bytes of these that a mount of this machine had in its cache.
     cached: u64,
-    /// Octets that an interrupted run had left, and that were not copied again.
+    /// Bytes that an interrupted run had left, and that were not copied again.
     kept: u64,
     /// From when the paths are known to the last change.
     seconds: f64,
     /// From the start of the first file to the end of the last.
     transfer_seconds: f64,
-    /// Octets a second, by `transfer_seconds`.
+    /// Bytes a second, by `transfer_seconds`.
     rate: f64,
     /// Calls that fetched or stored data.
     calls: u64,

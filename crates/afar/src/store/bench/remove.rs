@@ -18,7 +18,7 @@ use crate::rxperf::units::grouped;
 const FEW: u32 = 500;
 /// Volumes removed from each in a run.
 const REMOVED: u32 = 200;
-/// Octets of each file of the volume that is removed.
+/// Bytes of each file of the volume that is removed.
 const FILE: usize = 16 << 10;
 /// For how many slices another volume is read before.
 const BEFORE: u32 = 6;

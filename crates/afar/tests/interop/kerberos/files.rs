@@ -13,7 +13,7 @@ use crate::script::network;
 use crate::server::Server;
 
 const LEVELS: [&str; 3] = ["clear", "auth", "crypt"];
-/// Octets of a file: many packets, and not a whole number of them.
+/// Bytes of a file: many packets, and not a whole number of them.
 const LEN: usize = 3_000_001;
 
 /// A network with servers in it, and who uses them.
