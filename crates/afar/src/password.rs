@@ -41,7 +41,7 @@ pub(crate) fn ask_new(whose: &str) -> anyhow::Result<Zeroizing<String>> {
 /// It cannot be read, or is empty or no UTF-8.
 pub(crate) fn from_stdin() -> anyhow::Result<Zeroizing<String>> {
     if io::stdin().is_terminal() {
-        // Whoever types it here by mistake should not see it.
+        // A user who types it here by mistake should not see it.
         return ask("Password: ");
     }
     of(io::stdin().lock())

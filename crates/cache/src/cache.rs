@@ -171,7 +171,7 @@ impl Cache {
             }
         }
         self.0.client.close().await;
-        // Who goes on using the cache would not be told of a change any more.
+        // A user who goes on using the cache would no longer be told of changes.
         self.0.breaks.break_all();
         let storage = Arc::clone(&self.0.storage);
         if let Err(error) = tokio::task::spawn_blocking(move || storage.close()).await {

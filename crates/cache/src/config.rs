@@ -36,13 +36,13 @@ pub struct CacheConfig {
     /// Bytes written to one file that wait to be stored; who writes more waits. From a sixteenth of
     /// it on they are stored while more is written, and do not wait for the file to be closed.
     pub dirty: u64,
-    /// Bytes of a file that may still have to be stored when `close` returns. Whoever closes a file then
-    /// does not hear that it cannot be stored.
+    /// Bytes of a file that may still have to be stored when `close` returns. The program that closes a
+    /// file then does not learn that it cannot be stored.
     pub store_behind: u64,
     /// Bytes read ahead of a sequential reader at most; of one slower than the network eight times as
     /// many, but no more than a quarter of the cache.
     pub read_ahead: u64,
-    /// Who the users of this machine are to cells. Without it all who ask are whoever the client is.
+    /// The identities of this machine's users to cells. Without it all users have the client's identity.
     pub users: Option<Arc<dyn Users>>,
     /// Which users of cells are users of this machine. Without it owners are shown by their cells' numbers.
     pub owners: Option<Arc<dyn Owners>>,

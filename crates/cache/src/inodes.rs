@@ -121,7 +121,7 @@ pub(crate) struct Number {
 
 /// All numbers given out and not taken back.
 ///
-/// Who has locked these may lock a vnode, and not the other way round.
+/// A holder of these locks may lock a vnode, and not the other way round.
 #[derive(Debug, Default)]
 pub(crate) struct Inodes(Mutex<Table>);
 

@@ -4,9 +4,9 @@
 //! of the strongest kind that any of its programs needs, and shares it out.
 //!
 //! Nor does a server make a lock for reading one for writing: it must be given up between, and another
-//! machine may have the file changed before the other one is had. Who read under the first would write
-//! what follows from the old content. So somebody whose lock was lost in this way is given no other until
-//! he has given up all he had. Not so with a lock of the whole file: that may be one of flock(2), which
+//! machine may have the file changed before the other one is had. A program that read under the first would
+//! write what follows from the old content. So a program whose lock was lost in this way gets no other until
+//! it has given up all it had. Not so with a lock of the whole file: that may be one of flock(2), which
 //! promises no more, and which is not told from the others.
 //!
 //! Two machines that both read first and then want to write keep each other from it: a server's lock for
@@ -57,11 +57,11 @@ pub(crate) struct Locks {
 #[derive(Debug, Default)]
 struct Table {
     held: Vec<(u64, Lock)>,
-    /// Those who had a lock when the file was changed by another machine.
+    /// The owners that had a lock when another machine changed the file.
     lost: Vec<u64>,
     /// What the server gave this machine.
     server: Option<LockType>,
-    /// Who of this machine asked for it.
+    /// The owner of this machine that asked for it.
     taker: Option<Arc<User>>,
     /// When a lock for reading was to become one for writing last.
     strengthened: Option<Instant>,

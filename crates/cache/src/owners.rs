@@ -20,8 +20,8 @@ use crate::vnode::local_owner;
 
 /// How long the mount waits for a cell's users before it shows numbers as they are.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Who is shown in place of another cell's user whose number is, by chance, that of a user here who is
-/// somebody else in the cell (Linux's overflow uid).
+/// The owner shown in place of a user of the cell whose number is, by chance, that of a user here who has
+/// another identity in the cell (Linux's overflow uid).
 const NOBODY: u32 = 65_534;
 
 /// A user of a cell that stands for a user of this machine.

@@ -30,7 +30,7 @@ impl Pages {
         };
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         let dropped = queue.push(Arc::downgrade(vnode), octets, self.limit, used);
-        // Who has locked a vnode may wait for the queue.
+        // A holder of a vnode's lock may wait for the queue.
         drop(queue);
         for other in dropped.iter().filter_map(Weak::upgrade) {
             if !Arc::ptr_eq(&other, vnode) {

@@ -93,7 +93,7 @@ pub struct DirEntry {
     pub entry: Option<Entry>,
 }
 
-/// Who asks.
+/// The user and process that ask.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Who {
     /// The user on this machine.

@@ -23,10 +23,10 @@ const USERS_MOST: usize = 4096;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Stamp(pub u64);
 
-/// Who a user is to cells.
+/// The identity of a user to cells.
 #[derive(Debug, Clone)]
 pub enum Identity {
-    /// Whoever the cache's client is by itself.
+    /// The cache's client's own identity.
     Client,
     /// Nobody: he has no tokens.
     Anonymous,
@@ -41,7 +41,7 @@ pub trait Users: fmt::Debug + Send + Sync {
     fn look(&self, uid: u32, before: Option<Stamp>) -> Option<(Stamp, Identity)>;
 }
 
-/// Names an identity for the life of a cache. Who gets other tokens gets another one.
+/// Names an identity for the life of a cache. A user with new tokens gets a new one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct UserId(u32);
 
@@ -62,7 +62,7 @@ pub(crate) struct User {
 #[derive(Debug)]
 pub(crate) struct UserTable {
     source: Option<Arc<dyn Users>>,
-    /// Whoever the client is.
+    /// The client's identity.
     base: Arc<User>,
     anonymous: Arc<User>,
     state: Mutex<State>,
@@ -114,8 +114,8 @@ impl UserTable {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The user if it need not be looked again who he is. Who is told to look is counted until he
-    /// [takes](Self::take) what he sees; others go on with what is known meanwhile.
+    /// The user, if the identity need not be looked up again. A caller that is told to look is counted until it
+    /// [takes](Self::take) what it sees; others go on with what is known meanwhile.
     fn now(&self, uid: u32) -> Now {
         let mut guard = self.lock();
         let state = &mut *guard;
@@ -182,7 +182,7 @@ impl UserTable {
         Some(user)
     }
 
-    /// Whoever the client is by itself.
+    /// The client's own identity.
     pub(crate) fn base(&self) -> &Arc<User> {
         &self.base
     }

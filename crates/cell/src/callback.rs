@@ -131,7 +131,7 @@ impl CallbackService {
     }
 
     /// Identity and addresses, for a caller that may know them.
-    // spec: afs-rpc#who-a-client-is
+    // spec: afs-rpc#identity-of-a-client
     fn interfaces(&self, caller: &Caller) -> Result<InterfaceAddr, AbortCode> {
         let may_know = caller.peer.ip().to_canonical().is_loopback();
         if !may_know && !self.0.servers.has(caller.peer) {

@@ -37,7 +37,7 @@ pub struct Config {
     pub lanes: usize,
     /// Bytes fetched by one call; without it, as suits the path.
     pub piece: Option<u64>,
-    /// Who the client is to file servers. Location servers are asked anonymously, unless they
+    /// The client's identity to file servers. Location servers are asked anonymously, unless they
     /// refuse that. Without it the client is anonymous.
     pub credentials: Option<Arc<dyn Credentials>>,
     /// Ranks of servers, the less the better, instead of those by the way to them.

@@ -271,7 +271,7 @@ impl Cell {
         self.lock_addresses().clear();
     }
 
-    /// Who we are to its servers.
+    /// Our identity to its servers.
     pub(crate) fn access(&self) -> &Arc<Access> {
         &self.access
     }

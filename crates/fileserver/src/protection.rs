@@ -117,7 +117,7 @@ impl Protection {
         self.hosts.forget(&host);
     }
 
-    /// Who calls.
+    /// The caller.
     pub(crate) async fn person(&self, caller: &Caller) -> Person {
         if caller.identity == Identity::Superuser {
             return Person::superuser();

@@ -11,7 +11,7 @@ use fuser::{
 /// What stat(2) says is a good size to read or write.
 const BLOCK_SIZE: u32 = 4096;
 
-/// Who makes a request.
+/// The user and process of a request.
 pub(crate) fn who(request: &Request) -> Who {
     Who {
         uid: request.uid(),

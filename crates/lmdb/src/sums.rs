@@ -104,7 +104,7 @@ impl Sums {
     }
 
     fn is_right(&self, page: u64) -> bool {
-        // Whoever sets a bit has read the page, and whoever sees it reads the page by itself.
+        // A thread that sets a bit has read the page, and one that sees it reads the page by itself.
         self.bit(page)
             .is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
     }

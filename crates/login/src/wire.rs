@@ -26,7 +26,7 @@ pub type Opaqued = Opaque<1024>;
 /// A signature in the form of `ssh-keygen -Y` (SSHSIG), without its armour.
 pub type Signature = Opaque<1536>;
 
-/// Who wants to log in, and where.
+/// The user who wants to log in, and where.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Who {
     /// The cell.
@@ -43,7 +43,7 @@ pub enum Request {
     /// Begins a login with a password.
     #[xdr(case = 1)]
     Password {
-        /// Who it is.
+        /// The user.
         who: Who,
         /// OPAQUE's KE1.
         ke1: Opaqued,
@@ -57,7 +57,7 @@ pub enum Request {
     /// Logs in with keys; one that is the user's will do.
     #[xdr(case = 3)]
     Keys {
-        /// Who it is.
+        /// The user.
         who: Who,
         /// A signature of each key.
         signatures: List<Signature, SIGNATURES_MAX>,

@@ -82,7 +82,7 @@ impl Call {
         self.shared.peer
     }
 
-    /// Who the client of an incoming call has proved to be; of an outgoing one nobody in particular.
+    /// The authenticated identity of an incoming call's client; of an outgoing one nobody in particular.
     #[must_use]
     pub fn identity(&self) -> &Identity {
         &self.shared.identity

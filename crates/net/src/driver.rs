@@ -331,7 +331,7 @@ impl<S: Socket> Driver<S> {
                 self.services.insert(service.id, spawn);
                 self.engine.add_service(service, security);
             }
-            // Whoever asked may have gone.
+            // The caller may have gone.
             Command::Stats(answer) => drop(answer.send(self.stats())),
             Command::PeerStats(peer, answer) => drop(answer.send(self.engine.peer_stats(peer))),
             Command::AskForShares(peer, shares) => self.engine.ask_for_shares(peer, shares),

@@ -1,5 +1,5 @@
-//! Who did what: an event for each operation that changes or administers something, and for each
-//! that was refused for lack of rights. Other operations give one where somebody wants to see them.
+//! The audit: an event for each operation that changes or administers something, and for each
+//! that was refused for lack of rights. Other operations give one where the log asks for them.
 //!
 //! The events have the target [`TARGET`] and these fields:
 //!
@@ -210,7 +210,7 @@ pub(crate) fn record<Q: Decode + Debug, A: Debug>(
         .as_ref()
         .is_err_and(|code| is_refusal(operation.interface, *code));
     let notable = operation.is_audited || refused;
-    // Who does not look pays for a comparison.
+    // Without a listener this costs a comparison.
     let wanted = if notable {
         tracing::enabled!(target: TARGET, Level::INFO)
     } else {

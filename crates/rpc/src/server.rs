@@ -17,20 +17,20 @@ pub use stream::{DownloadSink, UploadSource};
 // spec: afs-rpc#encoding
 const SLACK: usize = 1024;
 
-/// Who calls.
+/// The caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
     /// The address the call comes from.
     pub peer: SocketAddr,
     /// The service it was made to.
     pub service: ServiceId,
-    /// Who the caller has proved to be.
+    /// The authenticated identity of the caller.
     pub identity: Identity,
 }
 
 impl Caller {
-    /// Who makes a call, at an endpoint whose clients are known by having reached it. An
-    /// administrator's endpoint makes everybody one; else what the client has proved counts more.
+    /// The caller at an endpoint whose clients are known by having reached it. An administrator's
+    /// endpoint makes every client one; otherwise what the client has proved counts more.
     pub(crate) fn of(call: &Call, endpoint: &Identity) -> Self {
         let identity = match (call.identity(), endpoint) {
             (Identity::Anonymous, _) | (_, Identity::Superuser) => endpoint,

@@ -20,7 +20,7 @@ pub struct Overhead {
     pub trailer: usize,
 }
 
-/// Who the client of a connection has proved to be.
+/// The authenticated identity of a connection's client.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub enum Identity {
     /// Nobody in particular: `anonymous`, a member of `system:anyuser` only.
@@ -172,7 +172,7 @@ pub trait ServerConnection: PacketSecurity {
     /// The code to abort the connection with.
     fn check(&mut self, response: &[u8]) -> Result<[u32; 4], AbortCode>;
 
-    /// Who the client is; anonymous until it has proved more.
+    /// The client's identity; anonymous until it has proved more.
     fn identity(&self) -> Identity;
 }
 

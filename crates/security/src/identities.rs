@@ -121,8 +121,8 @@ impl Identities {
         }
     }
 
-    /// Who the owner of a ticket is. Somebody with a name that the protection database cannot have,
-    /// or that reads like a group's or a foreign user's, is nobody in particular.
+    /// The identity of a ticket's owner. A name that the protection database cannot have, or that reads
+    /// like a group's or a foreign user's, is nobody in particular.
     ///
     /// A printed ticket ([`print`](crate::ticket::print())) has no realm: that is the superuser.
     #[must_use]
@@ -152,7 +152,7 @@ impl Identities {
         }
     }
 
-    /// Who may administer servers, as the files are now.
+    /// The users who may administer servers, as the files are now.
     #[must_use]
     pub fn superusers(&self) -> Vec<String> {
         let mut users = self.named.read().superusers.clone();

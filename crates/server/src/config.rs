@@ -94,7 +94,7 @@ pub struct Config {
     pub files: Files,
     /// The volume server.
     pub volumes: Volumes,
-    /// Who callers can be, and how they prove it.
+    /// The identities that callers can have, and how they prove them.
     pub security: SecuritySection,
     /// The service for logins.
     pub login: LoginSection,

@@ -199,7 +199,7 @@ impl Asker {
         }
         let (tell, answer) = oneshot::channel();
         let question = move || {
-            // Who asked may have given up.
+            // The caller may have given up.
             let _gone = tell.send(question());
         };
         self.questions.send(Box::new(question)).ok()?;

@@ -281,7 +281,7 @@ fn read_ahead(place: &Path) {
     }
 }
 
-/// Unmounts. Those who use it may go on for a while.
+/// Unmounts. Programs that use it may go on for a while.
 async fn leave(mount: &mut Mount) -> anyhow::Result<()> {
     let place = mount.place().to_owned();
     let unmount = async |manner| {

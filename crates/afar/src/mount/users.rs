@@ -16,7 +16,7 @@ const NONE: Stamp = Stamp(1);
 
 /// Everybody who may use a mount: each with his own tokens, as far as they can be seen.
 pub(super) struct MountUsers {
-    /// Who mounts.
+    /// The user who mounts.
     own: u32,
     /// Whether he is an administrator, by the client's own credentials.
     administers: bool,
@@ -29,7 +29,7 @@ impl MountUsers {
     /// The users of a mount that reaches cells so; `None` if all are whoever the client is.
     pub(super) fn of(reach: &Reach) -> Option<Self> {
         let (administers, required) = match reach.seen_as() {
-            // Who comes by these sockets is the administrator, with or without tokens.
+            // Every caller through these sockets is the administrator, with or without tokens.
             Seen::Nobody | Seen::Sockets => return None,
             Seen::Keys => (true, false),
             Seen::Tokens { required } => (false, required),

@@ -1,4 +1,4 @@
-//! Who the client of a command is to file servers: the user whose tokens are found, or the
+//! The identity of a command's client to file servers: the user whose tokens are found, or the
 //! administrator.
 
 use std::collections::BTreeMap;

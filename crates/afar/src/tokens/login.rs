@@ -316,7 +316,7 @@ impl Login<'_> {
         }
     }
 
-    /// Who logs in, if no ticket says so.
+    /// The user who logs in, if no ticket names one.
     fn user(&self) -> anyhow::Result<String> {
         let own = || {
             let names = ["USER", "LOGNAME"].iter();

@@ -152,7 +152,7 @@ async fn keys_change_while_the_server_runs() {
     let cell = Cell::start("");
     let endpoint = Endpoint::bind("127.0.0.1:0".parse().unwrap(), Config::default()).unwrap();
     let old = cell.token("ann", REALM);
-    // Who she is is known; that she may not do this is another matter.
+    // Her identity is known; that she may not do this is another matter.
     assert_eq!(code(&endpoint, &cell, &old).await, VL_PERM);
     let file = cell.key_file();
     said(&keys(&file, &["generate"], ""));

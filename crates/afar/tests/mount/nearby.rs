@@ -89,7 +89,7 @@ fn what_a_mount_has_is_not_fetched_again() {
         .output()
         .unwrap();
     assert!(output.stdout == new);
-    // Who is to be anonymous, or the administrator, is not who uses the mount.
+    // An anonymous command, or one of the administrator, does not have the identity of the mount's user.
     let (file, to) = (format!("{from}/file"), site.path("copy"));
     let words = ["cp", "--noauth", "--json", &file, to.to_str().unwrap()];
     let anonymous = report(&site, &words);

@@ -74,8 +74,8 @@ struct Run {
     turn: Turn,
 }
 
-/// Who fetches ahead of a run has this until all of it is asked for. Otherwise what is wanted next would
-/// share the way with what is wanted long after.
+/// The task that prefetches for a run holds this until it has asked for all of it. Otherwise data that is
+/// wanted next would share the path with data that is wanted long after.
 pub(super) type Turn = Arc<AsyncMutex<()>>;
 
 /// A read, as far as it tells what is wanted next.
@@ -338,7 +338,7 @@ mod tests {
         assert_eq!(note(&mut ahead, index..index + 4096, 1 << 36), None);
         let run = ahead.runs.iter().find(|run| run.next == 8 * MIB);
         assert!(run.is_some_and(|run| run.octets == 8 * MIB));
-        // Who goes on there for a while is followed there as well.
+        // A reader that goes on there for a while is followed there as well.
         assert!(note(&mut ahead, index + 4096..index + 8192, 1 << 36).is_some());
     }
 

@@ -14,8 +14,8 @@ use crate::inodes::Spot;
 use crate::types::{Handle, Ino, KeepCache, OpenFlags, Who};
 use crate::vnode::Vnode;
 
-/// What is stored behind begins so much later. Who makes many files asks for the next one meanwhile, and
-/// would wait if its server had locked the directory to store the last.
+/// Storing behind begins this much later. A program that makes many files asks for the next one
+/// meanwhile, and would wait if its server had locked the directory to store the last.
 const LATER: Duration = Duration::from_millis(3);
 
 impl Cache {

@@ -133,7 +133,7 @@ impl Cache {
     /// Stores what is written to a file while more is written, a few seconds' worth at a time, as long as
     /// there is much.
     fn stream(&self, user: &Arc<User>, vnode: &Arc<Vnode>) {
-        // Who closes the file is to be told first of what failed.
+        // The program that closes the file must learn of the failure first.
         let failed = vnode.lock().rare.failed.is_some();
         if failed || vnode.work().streaming.swap(true, Ordering::SeqCst) {
             return;

@@ -180,7 +180,7 @@ impl FileServer {
         self.address
     }
 
-    /// Who we are to it.
+    /// Our identity to it.
     pub(crate) fn access(&self) -> &Access {
         &self.access
     }

@@ -6,9 +6,9 @@
 //! than the rate at which data has come.
 //!
 //! With a little more always under way than the link holds, the least delay would be forgotten. So the
-//! queue is made to run empty from time to time. Who shares the way with others takes their queue for a part of
-//! it, which they do with his. So while the least delay is much more than it once was, he takes next to nothing
-//! for that time, and sees theirs alone.
+//! queue is made to run empty from time to time. A flow that shares the path with others takes their queue for a
+//! part of it, which they do with its own. So while the least delay is much more than it once was, the flow takes
+//! next to nothing for that time, and sees theirs alone.
 
 use std::time::Duration;
 

@@ -354,7 +354,7 @@ async fn a_start_ends_when_the_way_takes_longer_twice_in_a_row() {
     for (first, trips, starting) in [
         (false, [own, burst, own, burst], true),
         (false, [own, own, burst, burst], false),
-        // Who comes first bears more.
+        // A reader with priority bears more.
         (true, [own, own, burst, burst], true),
         (true, [own, own, queue, queue], false),
         // There was a queue before.

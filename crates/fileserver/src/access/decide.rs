@@ -172,7 +172,7 @@ pub(crate) fn may_lock(
     )
 }
 
-/// Who may add files may also fill those that are his: a client makes a file, perhaps without
+/// A user who may add files may also fill their own: a client makes a file, perhaps without
 /// permission to write it, and stores its data after that.
 // spec: afs-rpc#rights
 fn creates(person: &Person, vnode: &VnodeStatus, grant: Grant) -> bool {

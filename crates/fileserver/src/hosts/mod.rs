@@ -161,8 +161,8 @@ impl Hosts {
         *self.shared.endpoint.lock() = Some(endpoint.clone());
     }
 
-    /// Who calls. One that is not known is asked who it is, at the address it calls from; its first
-    /// call waits for that, though not for long. One that has missed breaks is told first.
+    /// The calling host. An unknown host is asked for its identity at the address it calls from; its first
+    /// call waits for that, though not for long. A host that has missed breaks is told first.
     pub async fn identify(self: &Arc<Self>, endpoint: &Endpoint, peer: SocketAddr) -> Arc<Host> {
         self.shared.identify(endpoint, peer).await
     }

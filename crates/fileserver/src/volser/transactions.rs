@@ -202,7 +202,7 @@ impl Transactions {
     /// # Errors
     /// ENOENT if there is none.
     pub(super) fn end(self: &Arc<Self>, id: TransactionId) -> Result<(), AbortCode> {
-        // Whoever drops the last use sees that it has ended.
+        // The one that drops the last use sees that it has ended.
         let _use = self.take(id, |entry| {
             entry.ended = true;
             Ok(())

@@ -1,4 +1,4 @@
-//! Who calls.
+//! Identities of callers.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;

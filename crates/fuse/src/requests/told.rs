@@ -1,4 +1,4 @@
-//! Who hears that a file could not be closed in order.
+//! Telling programs that a file could not be closed in order.
 //!
 //! The kernel flushes a file when any of its descriptors is closed. But only close(2) tells what came of that; when
 //! a process ends, or dup2(2) puts another file in the place of a descriptor, nobody hears it.

@@ -91,7 +91,7 @@ pub enum LoginError {
     Refused {
         /// The cell.
         cell: CellName,
-        /// Who was refused.
+        /// The refused user.
         user: String,
     },
     /// Too many attempts have failed.

@@ -149,7 +149,7 @@ impl<D: Directory> LoginServer<D> {
                     continue;
                 }
             };
-            // Who has enough connections already gets no more of them.
+            // An address that has enough connections already gets no more.
             let (now, address) = (Instant::now(), peer.ip());
             let is_known = || server.limits.is_known(address, now);
             let Some(pass) = server.gate.enter(address, now, is_known) else {

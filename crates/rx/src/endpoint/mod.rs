@@ -199,7 +199,7 @@ impl Endpoint {
         }
     }
 
-    /// Who the client of a connection has proved to be.
+    /// The authenticated identity of a connection's client.
     #[must_use]
     pub fn identity(&self, connection: ConnectionId) -> Identity {
         self.connections

@@ -424,7 +424,7 @@ impl Endpoint {
             if !batch.fits(size) {
                 return Stop::BatchFull;
             }
-            // Whoever has not proved that he receives gets a short reply, or has to do it first.
+            // A client that has not proved that it receives gets a short reply, or has to prove it first.
             if let Some(room) = room_for(now, call, path, config) {
                 if !call.sender.is_single(payload_max) || room < size as u64 {
                     path.ready.pop_front();

@@ -404,7 +404,7 @@ fn a_forged_packet_ends_no_connection() {
     assert!(stats[SERVER].unsealed > 0 && stats[SERVER].moved == 0);
 }
 
-/// Who has the key is the client, wherever it is.
+/// The holder of the key is the client, wherever it is.
 #[test]
 fn a_connection_follows_what_its_class_has_authenticated() {
     let (mut pair, connection) = pair(7);

@@ -144,7 +144,7 @@ fn a_short_reply_does_not_wait() {
     reply(&mut raw, 16);
     let data = raw.take_of(PacketType::Data);
     assert_eq!(data.len(), 1);
-    // Who acknowledges it by its serial has got it, and need not be asked for the next call.
+    // A client that acknowledges it by its serial has got it, and need not be asked for the next call.
     let mut known = ack(2, "", Reason::Delay, 255, None);
     known.serial = data[0].0.serial;
     let mut body = Vec::new();

@@ -466,7 +466,7 @@ proptest! {
         }
     }
 
-    /// Whoever has the key may have written anything into the encrypted part.
+    /// A holder of the key may have written anything into the encrypted part.
     #[test]
     fn altered_parts_never_panic(
         at: prop::sample::Index,

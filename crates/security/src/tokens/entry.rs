@@ -31,7 +31,7 @@ pub(super) const ENTRY_MAX: usize = TOKENS_MAX * (TOKEN_MAX + 4) + CELL_MAX + US
 pub struct Held {
     /// The cell whose servers take it.
     pub cell: CellName,
-    /// Who it was given to, as `name@REALM`. A kernel's client does not remember that.
+    /// The user it was given to, as `name@REALM`. A kernel's client does not remember that.
     pub user: Option<String>,
     /// The user's number in the cell's protection database, where it is known. It is for people to
     /// read only: servers look at the ticket.

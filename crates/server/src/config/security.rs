@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Role;
 
-/// Who callers can be, and how they prove it.
+/// The identities that callers can have, and how they prove them.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SecuritySection {

@@ -30,7 +30,7 @@ pub(super) type Slots = RedBlackTreeMapSync<(u64, bool), u64>;
 #[derive(Clone)]
 pub(crate) struct Memtable {
     tables: [RedBlackTreeMapSync<Arc<[u8]>, Sealed>; TABLES],
-    /// Whoever wants the least number would go over all that were taken, which are deleted only
+    /// A search for the least number would go over all that were taken, which are deleted only
     /// here.
     slots: Slots,
 }

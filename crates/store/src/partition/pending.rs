@@ -250,7 +250,7 @@ impl Partition {
     /// Leaves of `segments`, none of which is the current one, those whose records are all
     /// committed. None are left if somebody reads for too long to be sure.
     pub(crate) fn retain_settled(&self, segments: &mut Vec<u32>) -> Result<()> {
-        // Whoever wrote to one of them while it was the current one has pinned it after this.
+        // A writer that wrote to one of them while it was the current one has pinned it after this.
         let epoch = self.core.epochs.advance();
         let since = Instant::now();
         while !self.core.epochs.passed(epoch) {

@@ -5,7 +5,7 @@
 //! anybody else, and pauses between them. Bytes that records leave behind are joined with free
 //! neighbours and punched out of their segment, once no reader can refer to them.
 //!
-//! Who removes or copies a volume wakes it. Who changes a file does not: a round for each change would
+//! Removing or copying a volume wakes it. Changing a file does not: a round for each change would
 //! cost as much as the change.
 
 use std::ops::Range;
@@ -344,7 +344,7 @@ impl Work<'_> {
         {
             return Ok(false);
         }
-        // Whoever wrote to it while it was the current one has pinned it once this is over.
+        // A writer that wrote to it while it was the current one has pinned it once this is over.
         self.wait_for_readers()?;
         let wanted = self.core.wanted.lock().keys().any(|(of, _)| *of == segment);
         if wanted || self.core.pinned.lock().contains_key(&segment) {
@@ -416,7 +416,7 @@ fn first_doomed(core: &Core, view: &View) -> Result<Option<DoomedKey>> {
         if held || core.building.lock().contains(&key.tree) {
             continue;
         }
-        // Who filled it may have finished since the view was opened, and a volume shows it now.
+        // The writer that filled it may have finished since the view was opened, and a volume shows it now.
         if (core.env.view()?.get(Table::Doomed, &key.to_bytes())?).is_some() {
             return Ok(Some(key));
         }

@@ -247,8 +247,8 @@ impl Segments {
     }
 
     /// Writes a record and returns where it lies. It is durable after the next
-    /// [`sync`](Self::sync) that begins after this returned. Who gives the
-    /// extent up again frees it with [`punch`](Self::punch).
+    /// [`sync`](Self::sync) that begins after this returned. A caller that gives
+    /// the extent up again frees it with [`punch`](Self::punch).
     ///
     /// # Errors
     ///
@@ -656,7 +656,7 @@ impl Writer {
 /// Refuses to take so many bytes if hardly anything would be left: removing files needs some space
 /// too, for what it changes in the metadata.
 fn leave_margin(file: &File, wanted: u64) -> io::Result<()> {
-    // Whoever cannot tell has no limit.
+    // Without an answer there is no limit.
     let Ok(disk) = fstatvfs(file) else {
         return Ok(());
     };

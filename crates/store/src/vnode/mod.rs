@@ -54,7 +54,7 @@ pub struct VnodeStatus {
     pub length: u64,
     /// Version of the data.
     pub data_version: DataVersion,
-    /// Who stored the data last.
+    /// The user who stored the data last.
     pub author: PtsId,
     /// The owner.
     pub owner: PtsId,

@@ -39,7 +39,7 @@ fn ok(place: &Place, words: &[&str]) -> String {
     ran.out
 }
 
-/// Who is refused is told as whom.
+/// A refusal names the identity that was refused.
 fn refused(place: &Place, who: &str, words: &[&str]) {
     let ran = afar(place, words);
     assert!(
