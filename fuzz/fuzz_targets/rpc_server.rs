@@ -1,7 +1,7 @@
 //! Requests to a whole server: RXAFS, AFSVol, VL and PR over Rx on loopback, with a store and
 //! databases behind them. The input is a list of calls: who asks which service for what, and the
 //! bytes of the arguments. Each is answered in time, by results that can be decoded or by an
-//! abort. The server lives on between inputs, and is made anew after many.
+//! abort. The server lives on between inputs, and is made again after many.
 
 #![no_main]
 
@@ -158,7 +158,7 @@ async fn exchange(
             );
         }
         Ok(Ok(_) | Err(CallError::Aborted(_) | CallError::TooLong)) => {}
-        // Somebody who is not there is waited for.
+        // The server waits for a client that is not there.
         Err(_) if row.name.starts_with("forward") => {}
         other => panic!("{}: {other:?} to {asked:02x?}", row.name),
     }

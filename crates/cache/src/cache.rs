@@ -34,7 +34,7 @@ const INVALIDATIONS: usize = 65_536;
 const BEHIND: usize = 64;
 /// How often what could not be stored is tried again.
 const STORE_AGAIN: Duration = Duration::from_secs(30);
-/// How long it is waited for what an earlier process could not store to be stored.
+/// How long to wait until data that an earlier process could not store is stored.
 const RECOVER: Duration = Duration::from_secs(5);
 
 /// A cache manager. Cheap to clone; used from within a tokio runtime. End it with
@@ -147,7 +147,7 @@ impl Cache {
         Ok(cache)
     }
 
-    /// Whether a server is waited for that does not answer.
+    /// Whether to wait for a server that does not answer.
     #[must_use]
     pub fn is_waiting(&self) -> bool {
         self.0.client.waiting().is_some()
@@ -251,7 +251,7 @@ async fn open_storage(config: &CacheConfig) -> Result<Arc<dyn Storage>, CacheErr
     Ok(Arc::new(opened?))
 }
 
-/// Tries again to store what failed, as long as there is a cache. A server may be waited for as long as it takes, so
+/// Tries again to store what failed, as long as there is a cache. This may wait for a server as long as it takes, so
 /// what is for others does not wait for that.
 async fn store_again(cache: Weak<Inner>) {
     let mut recovering = tokio::spawn(async {});

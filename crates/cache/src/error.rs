@@ -67,7 +67,7 @@ impl Errno {
     pub const EBADF: Self = Self(9);
     /// Not now: try again.
     pub const EAGAIN: Self = Self(errno::EAGAIN);
-    /// Waiting would be in vain: what is waited for needs something of the one who waits.
+    /// Waiting would be in vain: the event needs something that the waiter holds.
     pub const EDEADLK: Self = Self(35);
     /// The access list does not allow it.
     pub const EACCES: Self = Self(errno::EACCES);

@@ -128,8 +128,8 @@ impl Cache {
         Ok(())
     }
 
-    /// Asks for the statuses of entries that are not promised, fifty to a call. What cannot be had is
-    /// told when the entry itself is looked up.
+    /// Asks for the statuses of entries that are not promised, fifty to a call. Errors are told when the
+    /// entry itself is looked up.
     async fn ask_statuses(&self, user: &User, directory: &Spot, raw: &[Raw]) {
         let mut unknown = Vec::new();
         for entry in raw.iter().filter(|entry| !is_dots(&entry.name)) {

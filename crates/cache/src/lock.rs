@@ -185,7 +185,7 @@ impl Cache {
     ///
     /// # Errors
     /// [`EAGAIN`](Errno::EAGAIN) when it is not free; [`EDEADLK`](Errno::EDEADLK) instead of waiting for
-    /// what cannot be had before others are given up; others as servers say. A lock that is given up is given up
+    /// what is not available before others are given up; others as servers say. A lock that is given up is given up
     /// even if what was written under it cannot be stored, which is the error then.
     pub async fn setlk(
         &self,
@@ -284,7 +284,7 @@ impl Cache {
         self.store_unasked(vnode).await?;
         let before = self.ask(user, vnode).await?;
         if before.lock_count > 1 && !whole {
-            // It cannot be had while others read, so what there is need not be given up.
+            // It is not available while others read, so what there is need not be given up.
             return Err(Errno::EAGAIN);
         }
         self.give_back(vnode).await;

@@ -164,7 +164,7 @@ impl UserTable {
                         client: self.base.client.with_credentials(Some(credentials)),
                     })
                 }
-                // Nobody has the rights of another because numbers begin anew.
+                // Nobody has the rights of another because numbers start over.
                 None => Arc::clone(&self.anonymous),
             },
         };

@@ -30,7 +30,7 @@ use tokio::sync::broadcast;
 const NOT_ME: AbortCode = AbortCode(1);
 
 /// How long a server waits at most for what its break brings about here. File servers wait three times as
-/// long before they go on without an answer. What is waited for may itself wait for that server.
+/// long before they go on without an answer. The work may itself wait for that server.
 const CARRY_OUT: Duration = Duration::from_millis(100);
 
 /// Is told of broken promises, before the server that breaks them gets its answer: from then on the

@@ -42,7 +42,7 @@ pub struct Client {
     identity: Option<Arc<Identity>>,
     /// Of what is fetched.
     class: Class,
-    /// Where it is looked before servers are asked for data.
+    /// Where to look for data before asking servers.
     nearby: Option<Arc<dyn Nearby>>,
 }
 
@@ -152,7 +152,7 @@ impl Client {
         }
     }
 
-    /// Where it is looked for data before servers are asked.
+    /// Where to look for data before asking servers.
     pub(crate) fn nearby(&self) -> Option<&Arc<dyn Nearby>> {
         self.nearby.as_ref()
     }
@@ -250,7 +250,7 @@ impl Client {
     }
 
     /// The cell of this name: its servers from the configuration, the CellServDB or DNS. After
-    /// [`Config::fresh`] it is looked again which they are, and which is the nearest.
+    /// [`Config::fresh`] the client looks them up again, and which is the nearest.
     ///
     /// # Errors
     /// When none of them knows the cell.

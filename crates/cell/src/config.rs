@@ -42,8 +42,8 @@ pub struct Config {
     pub credentials: Option<Arc<dyn Credentials>>,
     /// Ranks of servers, the less the better, instead of those by the way to them.
     pub ranks: Vec<(ServerKind, IpAddr, u16)>,
-    /// After so long it is looked again, in the background, which servers a cell has, where a volume
-    /// is, and which of them is the nearest.
+    /// After this time the client looks up again, in the background, which servers a cell has, where a
+    /// volume is, and which of them is the nearest.
     pub fresh: Duration,
     /// How long a busy server or volume is asked again before that is an error.
     pub busy_limit: Duration,

@@ -86,7 +86,7 @@ pub(crate) enum Effort {
     /// One round trip: the entry with an address of each server, from memory if it is there. One
     /// that is old is looked up again, for the next who asks.
     Quick,
-    /// Anew, with all addresses of each server.
+    /// Again, with all addresses of each server.
     Thorough,
 }
 

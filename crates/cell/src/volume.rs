@@ -432,7 +432,7 @@ impl Client {
 
     /// Puts the sites of a volume in order by the ranks of their servers: when it is first used, or
     /// a server was given another rank. If none was ever asked and none was given a rank, all are asked
-    /// for the time, and the first to answer is the nearest. Later it is looked now and then, in the
+    /// for the time, and the first to answer is the nearest. Later the client checks now and then, in the
     /// background, which sites there are and which is the nearest.
     async fn rank(&self, volume: &Arc<Volume>) {
         let mut ranked = volume.ranked.lock().await;

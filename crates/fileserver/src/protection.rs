@@ -84,7 +84,7 @@ impl Protection {
         Self::connecting(servers.into_iter().map(same).collect())
     }
 
-    /// The same for servers that are connected to anew after an error: to show a ticket of a newer
+    /// The same for servers that are connected to again after an error: to show a ticket of a newer
     /// key, if that is why they refuse.
     #[must_use]
     pub fn connecting(servers: Vec<Connect>) -> Self {

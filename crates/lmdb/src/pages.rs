@@ -1,7 +1,7 @@
 //! Looking at the database's pages without LMDB.
 //!
 //! What is used before LMDB asks about pages is read here: the two that begin the file. A database that
-//! has no checksums yet is gone through before it gets them, and so is all of it in a check.
+//! has no checksums yet is walked before it gets them, and so is all of it in a check.
 //!
 //! Numbers are in the machine's own byte order, as LMDB writes them.
 

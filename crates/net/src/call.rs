@@ -154,7 +154,7 @@ impl Call {
     }
 
     /// The same once `least` bytes have come that were not received, or no more will: a task that
-    /// needs many is not woken for a few. At most 32 KiB are waited for.
+    /// needs many is not woken for a few. It waits for at most 32 KiB.
     ///
     /// # Errors
     /// As [`recv`](Self::recv).

@@ -29,7 +29,7 @@ use calls::{CallTable, Started};
 
 /// Batches sent in a turn before arrivals are looked at again.
 const SENDS_IN_A_TURN: usize = 16;
-/// Timers closer than this are waited for together: a thousand calls have a thousand timers. The
+/// Timers closer than this share a wake-up: a thousand calls have a thousand timers. The
 /// nearest ones are pacing's, which loses nothing by firing 2 ms late.
 const TIMER_GRAIN: Duration = Duration::from_micros(50);
 /// How long to keep away from a socket whose error we do not understand.

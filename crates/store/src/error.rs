@@ -151,7 +151,7 @@ pub enum StoreError {
         range: &'static str,
     },
     /// A failed write or sync stopped the partition: what is on the disk is consistent, but
-    /// nothing more is accepted until the partition is opened anew.
+    /// nothing more is accepted until the partition is opened again.
     #[error("partition {}: stopped after a failed write ({why}); check the disk, then restart", .path.display())]
     Stopped {
         /// The partition.

@@ -16,7 +16,7 @@ use crate::output;
 
 /// Tickets that end so soon are renewed.
 const RENEW_BEFORE: Duration = Duration::from_secs(10 * 60);
-/// How often it is looked whether one does.
+/// How often to check whether one does.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(60);
 
 /// The user's tokens. Each cell's is looked for once, and again when servers refuse it.

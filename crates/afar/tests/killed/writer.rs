@@ -196,7 +196,7 @@ impl Writer {
             _ => self.rng.usize(1..6000),
         };
         let (position, size, cut) = match self.rng.u32(..10) {
-            // Written anew.
+            // Rewritten.
             0..3 => (0, size, size),
             // Appended to.
             3..6 if length + size <= LARGEST => (length, size, length + size),

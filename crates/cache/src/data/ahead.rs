@@ -36,7 +36,8 @@ const PART: u64 = 1 << 20;
 const TIME: f64 = 20.0;
 /// How many times the setting that may be.
 const TIMES_MOST: u64 = 8;
-/// As much is asked for ahead of who comes first at a time when that much is missing: it comes as evenly as it is read.
+/// What is asked for at a time for a reader with priority, when that much is missing: it comes as evenly as
+/// it is read.
 /// What is asked of an OpenAFS server comes as a burst a second later; an afar server sends evenly by itself.
 const STEP: u64 = 2 << 20;
 const STEP_AFAR: u64 = 8 << 20;

@@ -134,11 +134,11 @@ impl Cache {
     }
 }
 
-/// Why data cannot be had.
+/// Why data is not available.
 enum Refetch {
     /// The file has another version now.
     Changed,
-    /// It cannot be had.
+    /// It is not available.
     Failed(Errno),
 }
 

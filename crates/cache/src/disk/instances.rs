@@ -74,7 +74,7 @@ impl Instances {
         numbers
     }
 
-    /// Writes the file anew, with those of which anything is left only.
+    /// Rewrites the file, with those of which anything is left only.
     pub(super) fn begin(&mut self, keep: impl Fn(u32) -> bool) -> io::Result<()> {
         self.known.retain(|_, volumes| {
             volumes.retain(|_, instance| keep(instance.number));

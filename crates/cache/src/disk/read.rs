@@ -15,7 +15,7 @@ use super::{Shared, State};
 use crate::ranges::RangeSet;
 use crate::storage::{FileKey, Pieces, Wait};
 
-/// Times it is looked again when what was found has gone meanwhile.
+/// Number of further look-ups when what was found has gone meanwhile.
 const TRIES: u32 = 4;
 
 /// Bytes, and where they are.

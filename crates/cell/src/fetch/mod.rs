@@ -71,7 +71,7 @@ pub struct Fetched {
     pub calls: u64,
     /// Servers it came from.
     pub servers: BTreeSet<SocketAddr>,
-    /// Times it was begun anew, as the file had changed.
+    /// Times it was restarted, as the file had changed.
     pub restarts: u32,
 }
 

@@ -103,7 +103,7 @@ fn narrow<T: TryFrom<u64>>(server: &rxafs::Client, number: u64) -> Result<T, Rpc
 /// is in the sink too.
 ///
 /// An OpenAFS server of which several packets of a call were lost may need many seconds to send them again. A
-/// call of which nothing comes while other calls go on is given up, and the rest is asked for anew. The version
+/// call of which nothing comes while other calls go on is given up, and the rest is asked for again. The version
 /// told at the end is that of what came before, too, as it is the one known before, and versions only grow.
 // spec: rx#how-openafs-sends
 pub(super) async fn fetch<S: Sink>(

@@ -426,7 +426,7 @@ impl FileServer {
     }
 
     /// Asks whether it is there, by what it must know its callers for (RXAFS GetCapabilities): one
-    /// that was started anew since it was asked last tells that it has forgotten its promises before
+    /// that was started again since it was asked last tells that it has forgotten its promises before
     /// it answers.
     pub async fn probe(self: &Arc<Self>) -> bool {
         let Ok((mut lane, _introduction)) = self.lane().await else {

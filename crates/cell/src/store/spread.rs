@@ -70,7 +70,7 @@ impl Client {
         let mut load = Load::new(task.parts.calls);
         let mut running = JoinSet::new();
         let (mut at, mut failed) = (start, None);
-        // Whether all that was begun is on its way, where that is waited for.
+        // Whether all that was begun is on its way, where the caller waits for that.
         let (sent, mut all_sent) = (Arc::new(Notify::new()), true);
         loop {
             while failed.is_none()
@@ -104,7 +104,7 @@ impl Client {
                     load.done(length, Instant::now());
                     stored.take(status, length);
                 }
-                // Those under way are waited for: none is to change the file after this has returned.
+                // Waits for those under way: none is to change the file after this has returned.
                 Err(error) => failed = Some(error),
             }
         }

@@ -60,7 +60,7 @@ const ROOM_SLACK: f64 = 1.1;
 const QUEUE_BASIC: f64 = 2.0;
 /// For how many times of a call there must be room before a new start.
 const ROOM_TIME: f64 = 1.5;
-/// For how long at least a least delay or highest rate counts; then it is measured anew.
+/// For how long at least a least delay or highest rate counts; then it is measured again.
 const LIFETIME: Duration = Duration::from_secs(10);
 /// For how long at least the least delay of all counts. When the others are this many times as long, others
 /// keep up a queue too: each takes the queue of the other for a part of the way.
@@ -149,7 +149,7 @@ struct State {
     held_until: Option<Instant>,
     /// When all calls allowed were last in use.
     full_at: Option<Instant>,
-    /// When somebody who comes first last wanted something.
+    /// When a reader with priority last wanted something.
     first_at: Option<Instant>,
 }
 
@@ -245,7 +245,7 @@ impl Window {
         permit
     }
 
-    /// Somebody who comes first wants something.
+    /// A reader with priority wants something.
     pub(crate) fn come_first(&self) {
         self.lock().first_at = Some(Instant::now());
     }
@@ -536,7 +536,7 @@ impl Permit {
     }
 
     /// Waits for what comes next of the reply; `None` if that does not come while replies to others do, or for twice
-    /// as long. Of a large call it is waited for: only peers that recover by themselves are asked for so much.
+    /// as long. For a large call it does wait: only peers that recover by themselves are asked for so much.
     pub(crate) async fn unless_stuck<T>(&self, next: impl Future<Output = T>) -> Option<T> {
         if self.octets > LARGE {
             return Some(next.await);

@@ -42,7 +42,7 @@ pub(super) struct Way {
     pub(super) phase: Phase,
     /// Calls that may begin in a round trip at the start, whatever the rate.
     pub(super) start: f64,
-    /// Whether somebody who comes first uses it.
+    /// Whether a reader with priority uses it.
     pub(super) first: bool,
 }
 

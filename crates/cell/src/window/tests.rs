@@ -253,8 +253,8 @@ async fn a_fixed_limit_stays() {
 }
 
 impl Link {
-    /// Calls of somebody who wants no more than this share of the link, but what he misses as soon as it
-    /// can be had. Counts those that are over.
+    /// Calls of a reader that wants no more than this share of the link, but what it misses as soon as
+    /// possible. Counts those that are over.
     fn want(
         self: &Arc<Self>,
         window: Window,

@@ -83,7 +83,7 @@ pub(super) struct Replica {
     env: Env,
     options: EtcdOptions,
     health: Arc<Health>,
-    /// None while the rows have to be filled anew.
+    /// None while the rows have to be filled again.
     position: Option<Position>,
     /// Values of `sequence` that came by since the last change.
     seen: Vec<Vec<u8>>,

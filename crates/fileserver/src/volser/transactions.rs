@@ -65,7 +65,7 @@ struct Entry {
     previous: Option<Previous>,
 }
 
-/// A volume that was removed, and may be made anew from a dump.
+/// A volume that was removed, and may be made again from a dump.
 pub(super) struct Previous {
     pub(super) volume: RemovedVolume,
     pub(super) in_service: bool,
@@ -325,7 +325,7 @@ impl Transactions {
 }
 
 impl Table {
-    /// Numbers are counted from 1 and begin anew after the last, past those in use.
+    /// Numbers are counted from 1 and start over after the last, past those in use.
     fn next_id(&mut self) -> TransactionId {
         loop {
             self.last = self.last.checked_add(1).unwrap_or(1);

@@ -375,7 +375,7 @@ impl Endpoint {
     }
 
     /// The network says that a peer cannot be reached. Client calls to one that was never heard of
-    /// fail: one that has answered may only be behind a router in trouble, or be started anew. Calls
+    /// fail: one that has answered may only be behind a router in trouble, or be started again. Calls
     /// of a client fail when its host says for a while that nobody is there: it will not come back
     /// to them, and others may wait for what they hold.
     pub fn handle_unreachable(&mut self, now: Instant, peer: SocketAddr, kind: std::io::ErrorKind) {

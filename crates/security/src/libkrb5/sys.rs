@@ -337,8 +337,8 @@ impl<'a> Cache<'a> {
         Ok(Principal { session, raw })
     }
 
-    /// A ticket for a service: from the cache, or the KDC, which is waited for, unless only the
-    /// cache is to be looked at.
+    /// A ticket for a service: from the cache, or from the KDC, for which this waits, unless only the
+    /// cache is to be used.
     pub(super) fn ticket(
         &self,
         client: &Principal<'_>,

@@ -71,7 +71,7 @@ const STEP: u64 = 10_000;
 
 /// Passes over a row that is damaged; other errors end a scan.
 ///
-/// Rows are told to be damaged where all of them are gone through, once.
+/// Damaged rows are reported once, where the check walks all of them.
 fn skip_damaged<T>(row: Result<T>) -> Result<Option<T>> {
     match row {
         Ok(row) => Ok(Some(row)),

@@ -6,7 +6,7 @@
 //! the [memtable](super::memtable).
 //!
 //! There are two files. One is written until a checkpoint begins, then the other; when the
-//! checkpoint is complete the first can be written anew from its start. A frame carries the number
+//! checkpoint is complete the first can be rewritten from its start. A frame carries the number
 //! of the run (from one opening of the partition to the next) and its own number in it, so that
 //! frames of earlier use are never taken for new ones.
 //!

@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::meta::{Change, Rows, Table};
 use crate::segment::{Extent, Placed, Stored};
 
-/// How long it is waited for readers before nothing is given back.
+/// How long to wait for readers before nothing is given back.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Fewest plain bytes of a record that is looked for among those there are.

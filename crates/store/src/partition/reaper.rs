@@ -61,7 +61,7 @@ struct Signal {
 pub(super) struct Waiter {
     signal: Arc<Signal>,
     round: u64,
-    /// Until rows are gone; not until bytes are given back, for which readers are waited for.
+    /// Until rows are gone; not until bytes are given back, which has to wait for readers.
     rows_only: bool,
 }
 

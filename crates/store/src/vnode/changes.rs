@@ -1,7 +1,7 @@
 //! How a directory page differs from its row.
 //!
 //! A name that comes or goes changes some dozens of bytes in two pages. They are kept in a row of
-//! their own beside that of the page until they are too many: then the page's row is written anew.
+//! their own beside that of the page until they are too many: then the page's row is rewritten.
 //! So a change of many directories writes one or two pages of the database, not two for each.
 
 use afar_dir::Page;

@@ -1,4 +1,4 @@
-//! The clients that are compared: each mounts the server's files anew, with nothing cached.
+//! The clients that are compared: each mounts the server's files again, with nothing cached.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -24,7 +24,7 @@ use super::{Progress, Target};
 
 /// How the names of files in the making begin, here and in AFS.
 const PREFIX: &[u8] = b".afar-part.";
-/// Of less than this nothing is kept: it is copied anew.
+/// Of less than this nothing is kept: it is copied again.
 pub(crate) const KEEP_LEAST: u64 = 1 << 20;
 /// After so many bytes more the record is written again, for those who pull plugs.
 const RECORD_EVERY: u64 = 64 << 20;
@@ -98,7 +98,7 @@ struct State {
     there: Extents,
     /// Bytes that came since the record was written.
     unrecorded: u64,
-    /// Times it was begun anew.
+    /// Times it was restarted.
     begun: u64,
 }
 

@@ -88,7 +88,7 @@ pub(crate) struct Report {
     rate: f64,
     /// Calls that fetched or stored data.
     calls: u64,
-    /// Files begun anew, as they had changed.
+    /// Files restarted, as they had changed.
     restarts: u64,
     #[serde(flatten)]
     traffic: Traffic,
