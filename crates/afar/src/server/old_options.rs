@@ -105,8 +105,8 @@ fn find(name: &str, program: u8) -> anyhow::Result<&'static OldOption> {
             bail!("{name}: is it {} or {}? Write it out", one.name, other.name)
         }
         _ => bail!(
-            "{name}: no option of OpenAFS's fileserver, vlserver, ptserver, volserver or salvager; \
-             `afar config explain` tells what can be set in the configuration"
+            "{name}: not an option of OpenAFS's fileserver, vlserver, ptserver, volserver or salvager; \
+             `afar config explain` explains the configuration"
         ),
     }
 }

@@ -218,7 +218,7 @@ pub(super) fn text(config: &Config) -> anyhow::Result<String> {
         "# Users who may administer the cell's servers, such as \"ann\".\nsuperusers = []",
     );
     Ok(format!(
-        "# `afar config explain` tells what each key means.\n{text}"
+        "# `afar config explain` explains each key.\n{text}"
     ))
 }
 
