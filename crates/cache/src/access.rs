@@ -48,7 +48,7 @@ pub(crate) struct Known {
 pub(crate) struct One {
     user: UserId,
     rights: Short,
-    /// His rights to the directory at that time, if they were known.
+    /// The user's rights to the directory at that time, if they were known.
     above: Short,
 }
 
@@ -310,8 +310,8 @@ pub(crate) fn rights(status: &FetchStatus) -> Rights {
     status.caller_access | status.anonymous_access
 }
 
-/// Whether the caller owns a file and may add files to its directory. He may read and fill it with no more than
-/// that: so a file is made that others are not to see. That he is the owner a server says by a right to administer
+/// Whether the caller owns a file and may add files to its directory. The owner may read and fill it with no more than
+/// that: so a file is made that others are not to see. A server marks the owner by a right to administer
 /// the file, which to files no access list gives.
 fn fills(status: &FetchStatus) -> bool {
     let owner = status.caller_access.contains(Rights::ADMINISTER);

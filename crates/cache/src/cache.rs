@@ -40,8 +40,8 @@ const RECOVER: Duration = Duration::from_secs(5);
 /// A cache manager. Cheap to clone; used from within a tokio runtime. End it with
 /// [`close`](Self::close).
 ///
-/// Requests say who makes them; servers are asked with that user's tokens, and he may do what they let
-/// him do. Failures are told
+/// Requests name their user; the cache asks servers with that user's tokens, and the user may do what they
+/// allow. Failures are told
 /// as an [`Errno`](crate::Errno), and logged with the fid and what the server said when they are of an
 /// unusual kind.
 #[derive(Debug, Clone)]
@@ -186,7 +186,7 @@ impl Cache {
         self.0.breaks.listen(false)
     }
 
-    /// The same, by one who says how far he is. A server that breaks a promise then gets its answer when
+    /// The same, by a listener that says how far it is. A server that breaks a promise then gets its answer when
     /// that is carried out, or a moment later: who opens a file after another has closed it does not
     /// find what a kernel keeps of the time before.
     #[must_use]

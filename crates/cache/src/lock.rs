@@ -121,7 +121,7 @@ impl Table {
         self.lost = self.held.iter().map(|(owner, _)| *owner).collect();
     }
 
-    /// Whether somebody must give up what he has before he gets this lock.
+    /// Whether an owner must give up its locks before it gets this one.
     fn is_refused(&self, owner: u64, lock: &Lock) -> bool {
         !is_whole(lock) && self.lost.contains(&owner)
     }

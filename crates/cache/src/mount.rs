@@ -39,7 +39,7 @@ impl Mount {
 
     /// Whether a mount point in this one may lead to that volume.
     fn may_hold(&self, volume: &Volume) -> Result<(), Errno> {
-        // As OpenAFS: everybody who keeps his backup volume in his home directory has it in there, too.
+        // As OpenAFS: a backup volume that a user keeps mounted in the home directory contains itself, too.
         if [self.volume.kind(), volume.kind()] == [VolumeType::Backup; 2] {
             return Err(Errno::ENODEV);
         }

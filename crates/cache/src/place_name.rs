@@ -131,8 +131,8 @@ impl Cache {
         Ok(self.beside(&root, fid))
     }
 
-    /// The same, and through it if it is a mount point. No directory is on the way to
-    /// it that a user must have rights to, so he must have some to it.
+    /// The same, and through it if it is a mount point. No directory on the path to it
+    /// requires rights, so the user must have some to it.
     async fn by_fid(
         &self,
         user: &User,

@@ -12,9 +12,9 @@ use crate::cache::Cache;
 
 /// How long it is not looked again what tokens a user has.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How long a look may take before the user is who he was.
+/// How long a look may take before the user keeps the previous identity.
 const LOOK_LIMIT: Duration = Duration::from_secs(20);
-/// Requests of a user nobody knows yet that look who he is at a time.
+/// Number of requests of an unknown user that look up the identity at a time.
 const LOOKS_MOST: u32 = 4;
 /// Users remembered.
 const USERS_MOST: usize = 4096;
@@ -28,9 +28,9 @@ pub struct Stamp(pub u64);
 pub enum Identity {
     /// The cache's client's own identity.
     Client,
-    /// Nobody: he has no tokens.
+    /// Nobody: the user has no tokens.
     Anonymous,
-    /// One who has tokens of his own.
+    /// A user with their own tokens.
     Own(Arc<dyn Credentials>),
 }
 
@@ -50,11 +50,11 @@ impl UserId {
     pub(crate) const ANYBODY: Self = Self(0);
 }
 
-/// A user of this machine with the tokens he had at a time.
+/// A user of this machine with the tokens at one time.
 #[derive(Debug)]
 pub(crate) struct User {
     pub(crate) id: UserId,
-    /// Makes calls as him.
+    /// Makes calls as that user.
     pub(crate) client: Client,
 }
 
@@ -125,7 +125,7 @@ impl UserTable {
                 return Now::Known(Arc::clone(&known.user));
             }
             Some(known) => Some(known.stamp),
-            // The place of his tokens does not answer, and no more are to wait for it.
+            // The place of the user's tokens does not answer, and no more requests are to wait for it.
             None if *looking >= LOOKS_MOST => return Now::Known(Arc::clone(&self.anonymous)),
             None => None,
         };
@@ -189,7 +189,7 @@ impl UserTable {
 }
 
 impl Cache {
-    /// A user of this machine as cells are to see him now.
+    /// A user of this machine with the current identity to cells.
     pub(crate) async fn user(&self, uid: u32) -> Arc<User> {
         let table = &self.0.users;
         let Some(source) = &table.source else {
@@ -204,7 +204,7 @@ impl Cache {
             let seen = source.look(uid, stamp);
             cache.0.users.take(uid, seen)
         });
-        // Where a user keeps his tokens may be a place that never answers.
+        // Where a user keeps tokens may be a place that never answers.
         match tokio::time::timeout(LOOK_LIMIT, look).await {
             Ok(Ok(Some(user))) => user,
             _ => {

@@ -4,7 +4,7 @@
 //! lines `address #host name` that follow are its servers. An address in brackets is a clone, which
 //! does not vote but answers queries. The form is that of OpenAFS's CellServDB(5).
 //!
-//! Beside the machine's file a user has one of his own (`own`), whose cells come first.
+//! Besides the machine's file each user has their own (`own`), whose cells come first.
 
 mod own;
 

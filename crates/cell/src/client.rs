@@ -46,7 +46,7 @@ pub struct Client {
     nearby: Option<Arc<dyn Nearby>>,
 }
 
-/// One of several users of a client, with connections to file servers of his own.
+/// One of several users of a client, with their own connections to file servers.
 #[derive(Debug)]
 struct Identity {
     credentials: Option<Arc<dyn Credentials>>,

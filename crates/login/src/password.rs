@@ -152,7 +152,7 @@ fn parameters(binding: &[u8]) -> ServerLoginParameters<'_, 'static> {
 
 /// For whom the server computes its part of a password.
 pub(crate) enum Credential<'a> {
-    /// A user, by his id: he may be given another name.
+    /// A user, by id: the name may change.
     Known(i32),
     /// Nobody: always the same for this name, as it is for a user.
     Nobody(&'a str),

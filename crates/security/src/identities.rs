@@ -88,7 +88,7 @@ impl Identities {
         Ok(self)
     }
 
-    /// Lets a user administer servers: `name`, `name.instance`, or with `@realm` if he is foreign.
+    /// Lets a user administer servers: `name`, `name.instance`, or with `@realm` for a foreign user.
     #[must_use]
     pub fn superuser(mut self, name: impl Into<String>) -> Self {
         self.named.get_mut().superusers.push(name.into());
@@ -142,7 +142,7 @@ impl Identities {
             return Identity::Anonymous;
         }
         let known: Arc<str> = name.to_ascii_lowercase().into();
-        // A foreign one may be listed with his realm as the ticket spells it, or in lower case.
+        // A foreign user may be listed with the realm as the ticket spells it, or in lower case.
         let lower = format!("{local}@{}", client.realm.to_ascii_lowercase());
         let operator = self.is_superuser(&name) || (!is_local && self.is_superuser(&lower));
         if operator {

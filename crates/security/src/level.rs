@@ -7,7 +7,7 @@ use std::str::FromStr;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 // spec: security#levels-that-peers-ask-for
 pub enum Level {
-    /// The caller has proved who he is; packets carry a checksum of their headers.
+    /// The caller is authenticated; packets carry a checksum of their headers.
     Clear,
     /// Also the first eight bytes of each packet are sealed, so that lengths cannot be changed.
     Auth,

@@ -39,7 +39,7 @@ impl Principal {
         })
     }
 
-    /// `name` or `name.instance`: what the user is called within his realm.
+    /// `name` or `name.instance`: what the user is called within the realm.
     #[must_use]
     pub fn local_name(&self) -> String {
         if self.instance.is_empty() {

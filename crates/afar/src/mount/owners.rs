@@ -26,9 +26,9 @@ const ASK_AGAIN: u32 = 30;
 pub(super) enum MapOwner {
     /// Numbers are shown as the cell has them.
     None,
-    /// The files of the mount's user are shown as his.
+    /// The files of the mount's user are shown as the user's own.
     Own,
-    /// Those of a user or id of the cell, as those of a user of this machine and his group.
+    /// Those of a user or id of the cell, as those of a user of this machine and the user's group.
     Pair(String, (u32, u32)),
 }
 
@@ -70,7 +70,7 @@ fn local_user(text: &str) -> anyhow::Result<(u32, u32)> {
 pub(super) struct MountOwners {
     client: Client,
     seen: Seen,
-    /// Whether the mount's user is shown as who he is here.
+    /// Whether the mount's user is shown as the local user.
     own: bool,
     pairs: Vec<(String, (u32, u32))>,
     /// Whether something could not be found out.
@@ -79,7 +79,7 @@ pub(super) struct MountOwners {
 
 impl MountOwners {
     /// What is wanted of a mount whose client is seen so; `None` if numbers are to be shown as they are. Where
-    /// nothing is said, the files of a mount's only user are his.
+    /// nothing is said, the files of a mount's only user are that user's.
     ///
     /// # Errors
     /// When what is wanted excludes itself.

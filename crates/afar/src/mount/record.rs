@@ -52,8 +52,8 @@ impl Record {
 
 impl Drop for Record {
     fn drop(&mut self) {
-        // One who opened it before this and locks it afterwards has a file without a name: he
-        // serves his mount all the same, and `afar umount` does not wait for him.
+        // A process that opened it before this and locks it afterwards has a file without a name: it
+        // serves its mount all the same, and `afar umount` does not wait for it.
         let _gone = fs::remove_file(&self.path);
     }
 }

@@ -14,13 +14,13 @@ const ALWAYS: Stamp = Stamp(0);
 /// The stamp of one who has no tokens.
 const NONE: Stamp = Stamp(1);
 
-/// Everybody who may use a mount: each with his own tokens, as far as they can be seen.
+/// All users of a mount: each with their own tokens, as far as these can be found.
 pub(super) struct MountUsers {
     /// The user who mounts.
     own: u32,
-    /// Whether he is an administrator, by the client's own credentials.
+    /// Whether that user is an administrator, by the client's own credentials.
     administers: bool,
-    /// Whether he may do nothing without a token.
+    /// Whether that user may do nothing without a token.
     required: bool,
     level: Level,
 }
@@ -64,7 +64,7 @@ impl Users for MountUsers {
         let Some(finder) = self.finder(uid) else {
             return (before != Some(NONE)).then_some((NONE, Identity::Anonymous));
         };
-        // Tokens of his own may be where no stamp tells of them.
+        // The user's own tokens may be where no stamp shows them.
         let stamp = finder.stamp();
         let found = stamp.is_some() || own;
         let stamp = stamp.map_or(NONE, |stamp| Stamp(stamp.max(NONE.0 + 1)));

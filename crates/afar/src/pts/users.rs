@@ -204,7 +204,7 @@ pub(super) async fn setpassword(
     args: &SetpasswordArgs,
 ) -> anyhow::Result<Outcome> {
     let id = id_of(pts.servers, &args.name).await?;
-    // Whether the caller may is found out before he types.
+    // Whether the caller may is found out before the password is typed.
     keys(pts.servers, id).await?;
     let password = if args.password_stdin {
         password::from_stdin()?

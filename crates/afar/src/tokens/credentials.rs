@@ -64,7 +64,7 @@ impl UserTokens {
                 continue;
             };
             if self.finder.other.is_some() {
-                // His own programs do that.
+                // The user's own programs do that.
                 continue;
             }
             if known.token.left(soon).is_some() {
@@ -146,7 +146,7 @@ impl Credentials for UserTokens {
     }
 }
 
-/// One who is the administrator by the socket he comes from.
+/// A caller that is the administrator by the socket it uses.
 #[derive(Debug)]
 pub(crate) struct AsAdministrator(Secured);
 

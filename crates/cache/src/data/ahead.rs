@@ -370,7 +370,7 @@ mod tests {
             assert_eq!(class == Class::First, second >= 4, "after {second} s");
         }
         assert_eq!(ahead.class(Class::Idle, at(7)), Class::Idle);
-        // From then on he has to wait each time.
+        // From then on the reader has to wait each time.
         ahead.runs[0].waited = at(500);
         for (second, class) in [(66, Class::First), (68, Class::BestEffort)] {
             assert_eq!(ahead.class(Class::BestEffort, at(second)), class);

@@ -141,7 +141,7 @@ impl FileServer {
         Self::with(hosts, address, access, Arc::default(), windows)
     }
 
-    /// The same server for somebody else of the same cell, with connections of his own.
+    /// The same server for another user of the same cell, with separate connections.
     pub(crate) fn seen_by(&self, access: Access) -> Self {
         let windows = [&self.window, &self.idle].map(Arc::clone);
         let (hosts, peer) = (Arc::clone(&self.hosts), Arc::clone(&self.peer));

@@ -34,7 +34,7 @@ fn check(allowed: bool) -> Result<(), Denied> {
 }
 
 /// Whether contents may be read (AFS-3 RXAFS FetchData). The right to administrate data is not
-/// one to read it: an administrator gives himself the right first, which shows in the ACL.
+/// one to read it: administrators grant themselves the right first, which shows in the ACL.
 // spec: afs-rpc#rights
 pub(crate) fn may_fetch_data(
     person: &Person,

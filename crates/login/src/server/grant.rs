@@ -10,7 +10,7 @@ use afar_xdr::{FixedOpaque, LengthError, List, Opaque};
 use super::{LIFETIME_MAX, LoginConfig};
 use crate::wire::{Part, Secret, Ticket};
 
-/// Why there is no ticket for somebody who has proved who he is.
+/// Why there is no ticket for an authenticated user.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum GrantError {
     /// It could not be made.

@@ -46,13 +46,13 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// What is known of a user.
 #[derive(Clone, Debug)]
 pub struct User {
-    /// His id, by which passwords are bound to him.
+    /// The user's id, to which passwords are bound.
     pub id: i32,
-    /// His name.
+    /// The user's name.
     pub name: String,
-    /// What is kept of his password.
+    /// The record of the user's password.
     pub password: Option<Record>,
-    /// Keys that may stand for him.
+    /// Keys with which the user can log in.
     pub keys: Vec<SshKey>,
 }
 

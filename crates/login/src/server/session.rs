@@ -34,7 +34,7 @@ struct Attempt<'a> {
     /// The user's canonical name.
     name: String,
     peer: SocketAddr,
-    /// What he tries, as the audit calls it.
+    /// The kind of login, as the audit calls it.
     operation: &'static str,
 }
 

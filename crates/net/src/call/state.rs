@@ -163,7 +163,7 @@ impl CallState {
         }
     }
 
-    /// Whom to wake whatever he waits for.
+    /// The task to wake, whatever it waits for.
     pub(crate) fn take_waker(&mut self) -> Option<Waker> {
         match std::mem::take(&mut self.interest) {
             Interest::Nothing => None,

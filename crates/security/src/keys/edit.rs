@@ -196,7 +196,7 @@ fn read_ext(path: &Path) -> Result<Vec<Record>, KeyError> {
 }
 
 /// Puts a file with this content in place of another, or makes it. It belongs to the owner of the
-/// other, and only he may read it.
+/// other, and only that owner may read it.
 fn write(path: &Path, folder: &File, content: &[u8]) -> io::Result<()> {
     let new = new_name(path);
     let written = OpenOptions::new()

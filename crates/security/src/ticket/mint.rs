@@ -14,7 +14,7 @@ use crate::{Principal, Token, kvno};
 pub struct Mint<'a> {
     /// Whose it is to be: `name` or `name/instance`, as Kerberos writes it.
     pub client: &'a str,
-    /// His Kerberos realm.
+    /// The client's Kerberos realm.
     pub realm: &'a str,
     /// The cell whose servers take it.
     pub cell: &'a str,
@@ -33,7 +33,7 @@ pub struct Minted {
     pub ticket: Bytes,
     /// The Kerberos key from which the token's key is derived.
     pub session: EncryptionKey,
-    /// The components of the client's name; his realm is that of the request.
+    /// The components of the client's name; the realm is that of the request.
     pub client: Vec<String>,
     /// The components of the service's name: `afs` and the cell. Its realm is that of the request.
     pub service: [String; 2],
@@ -79,7 +79,7 @@ pub fn mint(keys: &KeyRing, request: &Mint<'_>) -> Result<Minted, KeyError> {
     })
 }
 
-/// The client's components, if servers would take a ticket for him with these times.
+/// The client's components, if servers would accept a ticket for this client with these times.
 fn check<'a>(request: &Mint<'a>) -> Result<Components<'a>, KeyError> {
     let refused = |what| Err(KeyError::NoSuchTicket { what });
     let client = match request.client.split_once('/') {

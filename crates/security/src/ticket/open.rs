@@ -19,7 +19,7 @@ pub struct TicketPolicy {
     /// user (OpenAFS's `-allow-dotted-principals`).
     pub allow_dotted_principals: bool,
     /// Take tickets encrypted with single DES, which anybody can make who has a day and a ticket
-    /// of the cell: he is then whoever he likes.
+    /// of the cell, and so impersonate anybody.
     pub danger_allow_des: bool,
 }
 

@@ -92,8 +92,8 @@ impl Store {
         }
     }
 
-    /// The store of any user of this machine, to be looked at by root: his keys in the kernel's
-    /// keyrings, then the files in his session's directory or in `/tmp`. What variables of the user's
+    /// The store of any user of this machine, to be looked at by root: the user's keys in the kernel's
+    /// keyrings, then the files in the session's directory or in `/tmp`. What variables of the user's
     /// own session name instead is not known here.
     #[must_use]
     pub fn of_user(uid: u32) -> Self {
