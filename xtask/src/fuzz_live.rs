@@ -29,7 +29,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         command.env("AFAR_TEST_SEED", seed.to_string());
     }
     if !sh::follow(&mut command)?.success {
-        bail!("a live cell does not bear {} datagrams", args.packets);
+        bail!("a live cell does not survive {} datagrams", args.packets);
     }
     Ok(())
 }
