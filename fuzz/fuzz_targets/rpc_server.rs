@@ -1,7 +1,7 @@
 //! Requests to a whole server: RXAFS, AFSVol, VL and PR over Rx on loopback, with a store and
 //! databases behind them. The input is a list of calls: who asks which service for what, and the
-//! octets of the arguments. Each is answered in time, by results that can be decoded or by an
-//! abort. The server lives on between inputs, and is made anew after many.
+//! bytes of the arguments. Each is answered in time, by results that can be decoded or by an
+//! abort. The server lives on between inputs, and is made again after many.
 
 #![no_main]
 
@@ -36,7 +36,7 @@ const CALLS_MAX: usize = 6;
 /// Inputs that one server gets.
 const INPUTS_MAX: u32 = 20_000;
 const LIMIT: Duration = Duration::from_secs(8);
-/// Octets of a reply that are read.
+/// Bytes of a reply that are read.
 const REPLY_MAX: usize = 1 << 20;
 const FOLDER: &str = "afar-fuzz-rpc-server-";
 
@@ -158,7 +158,7 @@ async fn exchange(
             );
         }
         Ok(Ok(_) | Err(CallError::Aborted(_) | CallError::TooLong)) => {}
-        // Somebody who is not there is waited for.
+        // The server waits for a client that is not there.
         Err(_) if row.name.starts_with("forward") => {}
         other => panic!("{}: {other:?} to {asked:02x?}", row.name),
     }

@@ -165,7 +165,7 @@ impl Driver {
         self.now = end;
         let calls = self.endpoint.active_calls() as u64 + 8;
         let held = self.endpoint.stats().receive_memory;
-        assert!(held <= MEMORY + calls * (128 << 10), "{held} octets held");
+        assert!(held <= MEMORY + calls * (128 << 10), "{held} bytes held");
     }
 
     /// The application: reads every call and answers with what it got.

@@ -48,7 +48,7 @@ static WORLD: LazyLock<World> = LazyLock::new(|| {
     }
 });
 
-/// These octets with some bits changed by the fuzzer's.
+/// These bytes with some bits changed by the fuzzer's.
 fn damaged(octets: &[u8], damage: &[u8]) -> Vec<u8> {
     let mut octets = octets.to_vec();
     for change in damage.chunks_exact(3) {
@@ -82,7 +82,7 @@ fuzz_target!(|data: &[u8]| {
         .expect("a true challenge");
     if form % 4 == 2 {
         let wrong = damaged(&response, data);
-        // The four octets behind the version mean nothing, and of the ticket only what is encrypted
+        // The four bytes behind the version mean nothing, and of the ticket only what is encrypted
         // counts; the rest of it is addressed to nobody.
         let same = |part: std::ops::Range<usize>| wrong[part.clone()] == response[part];
         if !same(0..4) || !same(8..56) {

@@ -9,10 +9,10 @@ use crate::sh;
 /// Options of `cargo xtask fuzz-live`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Datagrams to send
+    /// Number of datagrams to send
     #[arg(long, value_name = "NUMBER", default_value_t = 1_000_000)]
     packets: u32,
-    /// Send what was sent with this number
+    /// Repeat the run with this number
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
 }
@@ -29,7 +29,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         command.env("AFAR_TEST_SEED", seed.to_string());
     }
     if !sh::follow(&mut command)?.success {
-        bail!("a live cell does not bear {} datagrams", args.packets);
+        bail!("a live cell does not survive {} datagrams", args.packets);
     }
     Ok(())
 }

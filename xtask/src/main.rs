@@ -31,17 +31,17 @@ enum Command {
     Tidy(tidy::Args),
     /// Install what the tests need, then run them all.
     Test(test::Args),
-    /// Run for hours what programs expect of a file system, on mounts; needs root.
+    /// Test mounts for hours against what programs expect of a file system; needs root.
     Posix(posix::Args),
-    /// Measure, and write the results down.
+    /// Measure, and record the results.
     Bench(bench::Args),
     /// Run a real OpenAFS cell to test against.
     Openafs(openafs::Args),
     /// Test with Linux's own AFS client, in an emulated machine.
     Kafs(kafs::Args),
-    /// Send a live cell a million changed packets.
+    /// Send a live cell a million mutated packets.
     FuzzLive(fuzz_live::Args),
-    /// Make Debian packages.
+    /// Build Debian packages.
     Dist(dist::Args),
 }
 

@@ -18,13 +18,13 @@ const FOLDER: &str = "target/posix";
 /// Options of `cargo xtask posix`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Random operations on a file
+    /// Number of random operations on a file
     #[arg(long, value_name = "NUMBER", default_value_t = 10_000_000)]
     operations: u64,
-    /// Files of the tree that is unpacked and removed
+    /// Number of files in the tree to unpack and remove
     #[arg(long, value_name = "NUMBER", default_value_t = 80_000)]
     tree: u64,
-    /// Only tests whose name has one of these in it
+    /// Run only tests whose names contain one of these
     #[arg(value_name = "NAME", default_values = ["posix", "random", "workloads"])]
     only: Vec<String>,
 }

@@ -46,7 +46,7 @@ struct Reach {
     local: Option<LocalServers>,
 }
 
-/// Servers of this machine, which know an administrator by the endpoint he uses.
+/// Servers of this machine, which recognise an administrator by the endpoint used.
 #[derive(Clone)]
 pub struct LocalServers {
     endpoint: Endpoint,

@@ -43,8 +43,8 @@ pub(crate) fn exit_status(suite: &str) -> String {
         _ => format!("{} to {}", Wrong::Values as u8, Wrong::TooFew as u8),
     };
     format!(
-        "As with OpenAFS's {suite}: 0 done, another one failed (standard error says what and why); \
-         {wrong} is wrong usage. {} interrupted before it was done.",
+        "As with OpenAFS's {suite}: 0 success, other values failure (standard error says what and \
+         why); {wrong} is wrong usage. {} interrupted before it was done.",
         common::INTERRUPTED
     )
 }

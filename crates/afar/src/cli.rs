@@ -26,8 +26,8 @@ use crate::{fetch, output, rxperf, server, tokens};
     arg_required_else_help = true
 )]
 #[command(
-    after_help = "Exit status: 0 done, 1 failed (one line on standard error says what, why \
-    and what next), 2 wrong usage, 130 interrupted before it was done."
+    after_help = "Exit status: 0 success, 1 failure (one line on standard error says what failed, why, \
+    and what to do), 2 wrong usage, 130 interrupted."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -36,21 +36,21 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Start a whole cell in one process, made at the first start.
+    /// Run a whole cell in one process; the first start creates it.
     Up(server::UpArgs),
-    /// Serve files, volumes, their locations, users and groups, as a configuration says.
+    /// Serve files, volumes, volume locations, users and groups, as configured.
     Server(server::ServerArgs),
-    /// Tell what can be configured, and what it does.
+    /// Explain the configuration.
     #[command(subcommand)]
     Config(server::ConfigCommand),
-    /// Look after the cell's keys, by which its servers know who calls.
+    /// Manage the cell's keys, by which its servers identify callers.
     #[command(subcommand)]
     Keys(KeysCommand),
-    /// Mount AFS: all cells known, one, or a volume of it.
+    /// Mount AFS: all known cells, one cell, or one volume.
     Mount(MountArgs),
-    /// Unmount what `afar mount` has mounted, when all that was written there is stored.
+    /// Unmount what `afar mount` has mounted, after storing everything written.
     Umount(UmountArgs),
-    /// Get a token for a cell: from a ticket, with a password or with an SSH key.
+    /// Get a token for a cell, from a ticket, a password or an SSH key.
     Login(tokens::LoginArgs),
     /// List tokens.
     Tokens(tokens::TokensArgs),
@@ -58,16 +58,16 @@ enum Command {
     Logout(tokens::LogoutArgs),
     /// List files in AFS, without a mount.
     Ls(fetch::LsArgs),
-    /// Tell all that AFS knows of files, without a mount.
+    /// Show everything AFS knows about files, without a mount.
     Stat(fetch::StatArgs),
     /// Write files in AFS to standard output, without a mount.
     Cat(fetch::CatArgs),
-    /// Copy files from AFS and into it, without a mount, as fast as the link allows.
+    /// Copy files from and to AFS, without a mount, as fast as the link allows.
     ///
-    /// Run by `ionice -c 3`, it fetches with what others leave of the link.
+    /// Under `ionice -c 3` it fetches in the background, with the bandwidth that other traffic leaves.
     Cp(fetch::CpArgs),
     Sync(fetch::SyncArgs),
-    /// Make directories in AFS, without a mount.
+    /// Create directories in AFS, without a mount.
     Mkdir(fetch::MkdirArgs),
     /// Remove files in AFS, without a mount.
     Rm(fetch::RmArgs),
@@ -75,31 +75,31 @@ enum Command {
     Rmdir(fetch::RmdirArgs),
     /// Move files within a volume of AFS, without a mount.
     Mv(fetch::MvArgs),
-    /// Make links in AFS, without a mount.
+    /// Create links in AFS, without a mount.
     Ln(fetch::LnArgs),
     /// Measure Rx between two hosts: throughput, calls per second, path.
     Rxperf(rxperf::Args),
-    /// Look after partitions of volumes: make, list, check, move volumes in and out of files.
+    /// Manage partitions: create, list, check, import and export volumes.
     #[command(subcommand)]
     Store(StoreCommand),
-    /// Look after the volumes of a cell, as OpenAFS's vos does.
+    /// Manage the volumes of a cell, as OpenAFS's vos does.
     #[command(subcommand, disable_help_subcommand = true)]
     Vos(VosCommand),
-    /// Look after the users and groups of a cell, as OpenAFS's pts does.
+    /// Manage the users and groups of a cell, as OpenAFS's pts does.
     #[command(subcommand, disable_help_subcommand = true)]
     Pts(PtsCommand),
-    /// Ask how the servers of a machine are, as OpenAFS's bos does.
+    /// Show the state of a machine's servers, as OpenAFS's bos does.
     #[command(subcommand, disable_help_subcommand = true)]
     Bos(BosCommand),
-    /// Look after access lists, quotas and mount points, as OpenAFS's fs does, without a mount.
+    /// Manage access lists, quotas and mount points, as OpenAFS's fs does, with or without a mount.
     #[command(subcommand, disable_help_subcommand = true)]
     Fs(FsCommand),
-    /// Try a long or lossy link: an emulated WAN between two network namespaces.
+    /// Emulate a long or lossy link between two network namespaces.
     #[command(subcommand)]
     Link(LinkCommand),
-    /// Print the version, and what is built in.
+    /// Print the version and the features built in.
     Version(about::VersionArgs),
-    /// Print what a shell needs to complete command lines of afar.
+    /// Print a shell completion script.
     Completions(about::CompletionsArgs),
     /// Show the manual page of a command.
     Man(about::ManArgs),

@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal, Read};
 use anyhow::{Context, bail, ensure};
 use zeroize::Zeroizing;
 
-/// Octets of a password that are read from standard input.
+/// Bytes of a password that are read from standard input.
 const STDIN_MAX: u64 = 4096;
 
 /// Asks for a password at the terminal, without showing it.
@@ -14,7 +14,7 @@ const STDIN_MAX: u64 = 4096;
 /// There is no terminal.
 pub(crate) fn ask(prompt: &str) -> anyhow::Result<Zeroizing<String>> {
     let password = rpassword::prompt_password(prompt)
-        .context("there is no terminal to ask for a password at; give it with --password-stdin")?;
+        .context("there is no terminal to ask for a password; use --password-stdin")?;
     Ok(Zeroizing::new(password))
 }
 
@@ -28,7 +28,7 @@ pub(crate) fn ask_new(whose: &str) -> anyhow::Result<Zeroizing<String>> {
         !first.is_empty(),
         "the password is empty; nothing was changed"
     );
-    let second = ask("The same again: ")?;
+    let second = ask("Retype new password: ")?;
     if first != second {
         bail!("the two passwords differ; nothing was changed");
     }
@@ -41,7 +41,7 @@ pub(crate) fn ask_new(whose: &str) -> anyhow::Result<Zeroizing<String>> {
 /// It cannot be read, or is empty or no UTF-8.
 pub(crate) fn from_stdin() -> anyhow::Result<Zeroizing<String>> {
     if io::stdin().is_terminal() {
-        // Whoever types it here by mistake should not see it.
+        // A user who types it here by mistake should not see it.
         return ask("Password: ");
     }
     of(io::stdin().lock())

@@ -60,9 +60,7 @@ pub(crate) fn start_again() -> anyhow::Result<ExitCode> {
     }
     let mut words = std::env::args_os();
     // By its name, as an update may have put another file there.
-    let program = words
-        .next()
-        .context("this process does not know its program")?;
+    let program = words.next().context("cannot find this process's program")?;
     let error = Command::new(&program).args(words).exec();
     Err(error).with_context(|| format!("cannot start {} again", program.display()))
 }

@@ -94,7 +94,7 @@ impl Drop for Place {
     }
 }
 
-/// Octets that do not compress and repeat late.
+/// Bytes that do not compress and repeat late.
 fn noise(length: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let next = || {
@@ -231,7 +231,7 @@ fn names_are_made_moved_and_removed() {
     place.ok(&["mkdir", "-p", &place.remote("a/b/c")]);
     place.ok(&["mkdir", "-p", &place.remote("a/b/c")]);
     let error = place.fails(&["mkdir", &place.remote("a")]);
-    assert!(error.contains("has this name already"), "{error}");
+    assert!(error.contains("this name exists already"), "{error}");
     fs::write(place.local.join("file"), "data").unwrap();
     place.ok(&["cp", &place.local("file"), &place.remote("a")]);
     place.ok(&["mv", &place.remote("a/file"), &place.remote("a/b")]);

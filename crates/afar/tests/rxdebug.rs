@@ -38,7 +38,7 @@ impl Server {
         Self { child, port }
     }
 
-    /// Moves some octets to and from it.
+    /// Moves some bytes to and from it.
     fn use_it(&self) {
         let output = Command::new(env!("CARGO_BIN_EXE_afar"))
             .args([

@@ -284,7 +284,7 @@ fn a_configuration_is_explained_and_mistakes_are_refused() {
                 partition(&site.path("not/there"))
             ),
             &[],
-            "nor the one above it",
+            "nor its parent exists",
         ),
     ] {
         let refused = serve(text, more);
@@ -315,8 +315,8 @@ fn old_options_are_answered_and_everybody_is_warned_of() {
     let server = Server::start(command);
     server.until("-p 128: not needed");
     // Never less than without a word.
-    server.until("-busyat 600: not taken; files.max_calls is 4096");
-    server.until("insecure_noauth: everybody");
+    server.until("-busyat 600: ignored; files.max_calls is 4096");
+    server.until("insecure_noauth: every caller");
     server.until("there is no key of the cell");
     server.until("registered");
     let parts = site.say(&["vos", "listpart", site.address]);

@@ -166,7 +166,7 @@ fn what_is_no_partition_is_told_from_what_is_wrong() {
     let path = dir.path().to_str().unwrap();
     for command in ["stat", "list"] {
         let error = refused(&[command, path], 1);
-        assert!(error.contains("`afar store init` makes one"), "{error}");
+        assert!(error.contains("`afar store init` creates one"), "{error}");
     }
     for command in ["check", "scrub"] {
         refused(&[command, path], 2);
@@ -302,7 +302,7 @@ fn damage_is_found_and_named() {
     assert_eq!(output.status.code(), Some(1));
     let said = text(&output.stdout);
     assert!(
-        said.contains("noise") && said.contains("1 thing is wrong"),
+        said.contains("noise") && said.contains("1 problem"),
         "{said}"
     );
     assert_eq!(said.lines().count(), 2, "{said}");

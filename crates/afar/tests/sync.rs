@@ -409,7 +409,7 @@ fn wrong_ways_are_told() {
         (&["a", "b"] as &[&str], "neither a nor b is under /afs"),
         (&[&root, &afs("x")], "one is in the other"),
         (&["/dev/null", &root], "neither a directory nor a file"),
-        (&["/afs", "here"], "take from /afs/CELL"),
+        (&["/afs", "here"], "copy from /afs/CELL"),
         (
             &[&root, "here", "--exclude", "[a"],
             "--exclude [a: a [ has no ]",
@@ -429,7 +429,7 @@ fn random(length: u64) -> Vec<u8> {
     data
 }
 
-/// Octets on the disk of files in the making.
+/// Bytes on the disk of files in the making.
 fn in_the_making(directory: &Path) -> u64 {
     let Ok(entries) = fs::read_dir(directory) else {
         return 0;
@@ -543,7 +543,7 @@ fn a_single_file_becomes_the_same() {
     let nowhere = site.command(&["sync", &here, &afs("no/where")]).output();
     let nowhere = nowhere.unwrap();
     assert_eq!(nowhere.status.code(), Some(1));
-    assert!(told(&nowhere).contains("no such directory; make it first"));
+    assert!(told(&nowhere).contains("no such directory; create it first"));
 }
 
 #[test]

@@ -38,7 +38,7 @@ impl Cell {
     fn start() -> Self {
         let dir = TempDir::new().unwrap();
         let [a, b] = std::process::id().to_be_bytes()[2..] else {
-            unreachable!("two octets are left");
+            unreachable!("two bytes are left");
         };
         let address = Ipv4Addr::new(127, 128 | fastrand::u8(..64), a, b.max(1)).to_string();
         let mut child = Command::new(AFAR)
@@ -202,7 +202,7 @@ fn passwords_and_keys_open_what_their_users_may() {
     assert!(cell.writes("alice", "alice/first").is_err());
     let wrong = cell.login("alice", &["--password-stdin"], "correct hors\n");
     assert!(
-        told(&wrong).contains("does not let alice in"),
+        told(&wrong).contains("refuses to log in alice"),
         "{}",
         told(&wrong)
     );
@@ -235,7 +235,7 @@ fn passwords_and_keys_open_what_their_users_may() {
     ];
     let refused = cell.away("alice", &words, "hers now\n");
     assert!(
-        told(&refused).contains("only the user himself"),
+        told(&refused).contains("only the users themselves"),
         "{}",
         told(&refused)
     );
@@ -261,7 +261,7 @@ fn passwords_and_keys_open_what_their_users_may() {
     cell.say(&["pts", "delete", "alice"], "");
     let gone = cell.login("alice", &["--password-stdin"], "battery staple\n");
     assert!(
-        told(&gone).contains("does not let alice in"),
+        told(&gone).contains("refuses to log in alice"),
         "{}",
         told(&gone)
     );

@@ -38,7 +38,7 @@ struct Server {
     directories: u32,
     /// In each directory.
     files: u32,
-    /// Octets of directories that were asked for.
+    /// Bytes of directories that were asked for.
     pages: Arc<AtomicU64>,
 }
 
@@ -177,7 +177,7 @@ impl rxafs::Service for Server {
     }
 }
 
-/// Octets of memory this process has.
+/// Bytes of memory this process has.
 fn resident() -> io::Result<u64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -251,8 +251,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let pages = server.pages.load(Ordering::Relaxed);
     let each = |octets: u64| octets / count.max(1);
     println!("files and directories: {count}");
-    println!("resident before, after: {before}, {after} octets");
-    println!("octets each: {}", each(memory));
+    println!("resident before, after: {before}, {after} bytes");
+    println!("bytes each: {}", each(memory));
     println!("of these directories' pages: {}", each(pages));
     println!("seconds: {:.1}", took.as_secs_f64());
     cache.close().await;

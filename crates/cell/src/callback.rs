@@ -30,7 +30,7 @@ use tokio::sync::broadcast;
 const NOT_ME: AbortCode = AbortCode(1);
 
 /// How long a server waits at most for what its break brings about here. File servers wait three times as
-/// long before they go on without an answer. What is waited for may itself wait for that server.
+/// long before they go on without an answer. The work may itself wait for that server.
 const CARRY_OUT: Duration = Duration::from_millis(100);
 
 /// Is told of broken promises, before the server that breaks them gets its answer: from then on the
@@ -131,7 +131,7 @@ impl CallbackService {
     }
 
     /// Identity and addresses, for a caller that may know them.
-    // spec: afs-rpc#who-a-client-is
+    // spec: afs-rpc#identity-of-a-client
     fn interfaces(&self, caller: &Caller) -> Result<InterfaceAddr, AbortCode> {
         let may_know = caller.peer.ip().to_canonical().is_loopback();
         if !may_know && !self.0.servers.has(caller.peer) {
@@ -195,7 +195,7 @@ fn own_addresses() -> Vec<Ipv4Addr> {
 async fn carry_out(handler: &dyn BreakHandler, caller: &Caller) {
     let carried_out = tokio::time::timeout(CARRY_OUT, handler.carried_out());
     if carried_out.await.is_err() {
-        tracing::debug!(server = %caller.peer, "a break takes longer to be carried out");
+        tracing::debug!(server = %caller.peer, "carrying out a callback break takes longer");
     }
 }
 

@@ -4,7 +4,7 @@
 //! lines `address #host name` that follow are its servers. An address in brackets is a clone, which
 //! does not vote but answers queries. The form is that of OpenAFS's CellServDB(5).
 //!
-//! Beside the machine's file a user has one of his own (`own`), whose cells come first.
+//! Besides the machine's file each user has their own (`own`), whose cells come first.
 
 mod own;
 
@@ -165,7 +165,7 @@ impl CellServDb {
             .parse()
             .map_err(|error: afar_types::CellNameError| error.to_string())?;
         if self.find(&name).is_some() {
-            return Err(format!("cell {name} is listed twice; the first counts"));
+            return Err(format!("cell {name} is listed twice; using the first"));
         }
         self.cells.push(CellEntry {
             name,
@@ -188,7 +188,7 @@ impl CellServDb {
         let cell = self
             .cells
             .last_mut()
-            .ok_or_else(|| format!("address {address} stands before the first \">cell\" line"))?;
+            .ok_or_else(|| format!("address {address} precedes the first \">cell\" line"))?;
         let server = SocketAddr::new(address, VL_PORT);
         if !cell.servers.contains(&server) {
             cell.servers.push(server);
@@ -255,7 +255,7 @@ impl Watched {
                     state.1 = Some(Arc::new(database));
                 }
                 Ok(None) => {}
-                Err(error) => tracing::warn!("the CellServDB stays as it was: {error}"),
+                Err(error) => tracing::warn!("keeping the CellServDB as it was: {error}"),
             }
             state.0 = stamp;
         }
@@ -334,7 +334,7 @@ nonsense
             [
                 "line 9: \"nonsense\" is neither \">cell\" nor an address",
                 "line 10: cell name \"bad/cell\" contains '/'",
-                "line 13: cell example.org is listed twice; the first counts",
+                "line 13: cell example.org is listed twice; using the first",
             ]
         );
         let early = CellServDb::parse(Path::new("x"), "10.0.0.1\n>a.b\n");

@@ -42,11 +42,11 @@ pub struct Client {
     identity: Option<Arc<Identity>>,
     /// Of what is fetched.
     class: Class,
-    /// Where it is looked before servers are asked for data.
+    /// Where to look for data before asking servers.
     nearby: Option<Arc<dyn Nearby>>,
 }
 
-/// One of several users of a client, with connections to file servers of his own.
+/// One of several users of a client, with their own connections to file servers.
 #[derive(Debug)]
 struct Identity {
     credentials: Option<Arc<dyn Credentials>>,
@@ -152,7 +152,7 @@ impl Client {
         }
     }
 
-    /// Where it is looked for data before servers are asked.
+    /// Where to look for data before asking servers.
     pub(crate) fn nearby(&self) -> Option<&Arc<dyn Nearby>> {
         self.nearby.as_ref()
     }
@@ -250,7 +250,7 @@ impl Client {
     }
 
     /// The cell of this name: its servers from the configuration, the CellServDB or DNS. After
-    /// [`Config::fresh`] it is looked again which they are, and which is the nearest.
+    /// [`Config::fresh`] the client looks them up again, and which is the nearest.
     ///
     /// # Errors
     /// When none of them knows the cell.
@@ -296,7 +296,10 @@ impl Client {
                 cell.set_servers(&servers)
             }
             Err(error) => {
-                tracing::debug!("the servers of {} stay as they were: {error}", cell.name());
+                tracing::debug!(
+                    "keeping the servers of {} as they were: {error}",
+                    cell.name()
+                );
                 false
             }
         }
@@ -426,7 +429,7 @@ impl Client {
         &self.inner.preferences
     }
 
-    /// Octets a second that came from the fastest file server of late.
+    /// Bytes a second that came from the fastest file server of late.
     pub(crate) fn fastest(&self) -> Option<f64> {
         let servers = lock(&self.inner.servers);
         servers

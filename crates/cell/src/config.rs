@@ -35,15 +35,15 @@ pub struct Config {
     /// Calls at a time to make ready for at a file server's first answer. Connections take a round
     /// trip each to make, so one who means to fetch much begins early.
     pub lanes: usize,
-    /// Octets fetched by one call; without it, as suits the path.
+    /// Bytes fetched by one call; without it, as suits the path.
     pub piece: Option<u64>,
-    /// Who the client is to file servers. Location servers are asked anonymously, unless they
+    /// The client's identity to file servers. Location servers are asked anonymously, unless they
     /// refuse that. Without it the client is anonymous.
     pub credentials: Option<Arc<dyn Credentials>>,
     /// Ranks of servers, the less the better, instead of those by the way to them.
     pub ranks: Vec<(ServerKind, IpAddr, u16)>,
-    /// After so long it is looked again, in the background, which servers a cell has, where a volume
-    /// is, and which of them is the nearest.
+    /// After this time the client looks up again, in the background, which servers a cell has, where a
+    /// volume is, and which of them is the nearest.
     pub fresh: Duration,
     /// How long a busy server or volume is asked again before that is an error.
     pub busy_limit: Duration,

@@ -1,4 +1,4 @@
-//! Who a client is to a cell's servers, and how its connections are secured.
+//! The identity of a client to a cell's servers, and how its connections are secured.
 //!
 //! Where tokens come from is not known here: [`Credentials`] is asked at each new connection, and
 //! again when servers refuse what it gave, so that a token that was renewed meanwhile is used.

@@ -11,7 +11,7 @@ use crate::path::{LastLink, Place};
 use crate::sysname;
 use crate::volume::Volume;
 
-/// A name in a directory, and what has it. Neither a symlink nor a mount point is gone through.
+/// A name in a directory, and what has it. Neither symlinks nor mount points are followed.
 #[derive(Debug, Clone)]
 pub struct Slot {
     /// The volume the directory is in.

@@ -53,7 +53,8 @@ pub enum Error {
     },
     /// The client is for other cells alone.
     #[error(
-        "cell {cell} cannot be reached as the administrator of {only}; ask for it without that"
+        "cell {cell} cannot be reached as the administrator of {only}; run the command without \
+         --localauth"
     )]
     OutOfReach {
         /// The cell.
@@ -76,7 +77,7 @@ pub enum Error {
         last: Box<RpcError>,
     },
     /// A volume location server refused.
-    #[error("cell {cell}: looking volume {volume} up failed: {}", rpc_text(source))]
+    #[error("cell {cell}: looking up volume {volume} failed: {}", rpc_text(source))]
     Vl {
         /// The cell.
         cell: CellName,
@@ -164,11 +165,11 @@ pub enum Error {
         problem: String,
     },
     /// The file does not exist any more.
-    #[error("it does not exist any more; list its directory again")]
+    #[error("it no longer exists; list its directory again")]
     Gone,
     /// A volume that cannot be changed was to be changed.
     #[error(
-        "volume {volume} of cell {cell} is a {kind} volume, which nobody can change; change its \
+        "volume {volume} of cell {cell} is a {kind} volume and cannot be changed; change its \
          read-write volume, below /afs/.{cell}"
     )]
     ReadOnly {
@@ -183,7 +184,7 @@ pub enum Error {
     #[error("{0}")]
     NoRoom(Box<NoRoom>),
     /// A server did not answer, nor later tell, whether it has done something.
-    #[error("{0}; it may be done or not: look before you try again")]
+    #[error("{0}; the change may have been made: check before you try again")]
     InDoubt(Box<Self>),
     /// A name or text that AFS cannot hold.
     #[error("{what} {text:?} cannot be used in AFS: {problem}; choose another")]
@@ -202,7 +203,7 @@ pub enum Error {
     #[error("the directory is damaged: {0}; ask the cell's administrators to salvage its volume")]
     Directory(#[from] DirError),
     /// The file changes faster than it can be read.
-    #[error("the file was changed {0} times while it was read; try again")]
+    #[error("the file changed {0} times while it was being read; try again")]
     Changing(u32),
     /// What was read cannot be written to where it should go.
     #[error("cannot write: {0}")]
@@ -211,7 +212,7 @@ pub enum Error {
     #[error("cannot read: {0}")]
     Source(String),
     /// A reply makes no sense.
-    #[error("the file server's answer makes no sense: {0}")]
+    #[error("the file server's answer is invalid: {0}")]
     Nonsense(&'static str),
 }
 
@@ -325,7 +326,7 @@ fn rights_advice(who: &str) -> &'static str {
         ANONYMOUS => {
             ": without a token only the rights of system:anyuser count; afar login gets one"
         }
-        _ => "; the directory's access list says who has rights (afar fs listacl)",
+        _ => "; the directory's access list shows the rights (afar fs listacl)",
     }
 }
 
@@ -333,14 +334,14 @@ fn rights_advice(who: &str) -> &'static str {
 fn next_step(error: &RpcError, tried: usize) -> String {
     // Also what a server says that takes no anonymous calls.
     if error.code() == AbortCode::RX_INVALID_OPERATION {
-        return "; it may want a token: see afar tokens, afar login".to_owned();
+        return "; a token may be needed: see afar tokens, afar login".to_owned();
     }
     match error.aborted() {
         None if tried > 1 => format!("; all {tried} of its servers failed: check the network"),
-        None => "; check the network, and that the server runs".to_owned(),
+        None => "; check the network, and whether the server runs".to_owned(),
         Some(code) => match errno_of(code.0) {
             Some(EDQUOT) => {
-                "; make room, or have its quota raised with afar fs setquota".to_owned()
+                "; free some space, or raise the quota with afar fs setquota".to_owned()
             }
             _ => String::new(),
         },
@@ -368,7 +369,7 @@ pub enum PathCause {
     #[error("{0}; give a path that starts with /afs/CELL")]
     CellName(#[from] CellNameError),
     /// There is no such entry.
-    #[error("no such file or directory; list the directory above it to see what there is")]
+    #[error("no such file or directory; list its parent directory to see what is there")]
     NotFound,
     /// `@sys` has no entry for any sysname.
     #[error("no such file or directory, tried for @sys: {0}; name others with --sysname")]
@@ -380,7 +381,7 @@ pub enum PathCause {
     #[error("is a directory")]
     IsDirectory,
     /// `.` or `..`, or nothing, where the name of an entry is needed.
-    #[error("ends in no name; name the entry itself")]
+    #[error("does not end in a name; name the entry itself")]
     NoName,
     /// The root of a cell, or `/afs`, where an entry of a directory is needed.
     #[error("is the root of a cell, which is in no directory; name something below it")]

@@ -28,9 +28,9 @@ const BULK_FAR: usize = 14;
 const BULK_CALLS_FAR: usize = 16;
 /// What is asked for of a directory at first: of most directories, all.
 const DIRECTORY_FIRST: u64 = 86 << 10;
-/// Octets of the largest directory there can be.
+/// Bytes of the largest directory there can be.
 const DIRECTORY_MOST: u64 = (afar_dir::MAX_PAGES * afar_dir::PAGE_SIZE) as u64;
-/// Octets of the longest symlink (AFS-3 AFSPATHMAX).
+/// Bytes of the longest symlink (AFS-3 AFSPATHMAX).
 const SYMLINK_MOST: u64 = 1024;
 
 /// An entry of a directory.

@@ -13,7 +13,7 @@ use crate::volume::{Failure, Repeat, Volume};
 // spec: afs-rpc#locks
 pub const LOCK_TIME: Duration = Duration::from_secs(300);
 
-/// Who else may have a lock at the same time.
+/// Whether others may have a lock at the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LockType {
     /// Others that read.

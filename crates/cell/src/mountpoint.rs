@@ -18,7 +18,7 @@ pub struct MountPoint {
 
 /// A text that is no mount point's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is no mount point: {problem}")]
+#[error("{text:?} is not a mount point: {problem}")]
 pub struct MountPointError {
     /// The text.
     pub text: String,

@@ -4,7 +4,7 @@
 //! nothing, and what is cached here seems right until a promise ends. So when links, addresses or routes change,
 //! each server is asked whether it is there. By that it learns our new address, and before it answers it says
 //! whether it could not tell us something meanwhile (InitCallBackState). An OpenAFS server answers a connection
-//! where it began; so where packets leave from another address than before, connections are made anew.
+//! where it began; so where packets leave from another address than before, connections are made again.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -29,7 +29,7 @@ pub trait Nearby: Debug + Send + Sync {
 
 /// What there is of one version of a file.
 pub trait NearbyFile: Debug + Send + Sync {
-    /// The octets that are there, in order.
+    /// The bytes that are there, in order.
     fn ranges(&self) -> &[Range<u64>];
 
     /// Some of them; nothing if it is not certain any more that they are of this version.

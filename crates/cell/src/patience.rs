@@ -17,12 +17,12 @@ const USUAL: Duration = Duration::from_secs(60);
 pub struct Patience {
     /// So long; without it for ever.
     limit: Option<Duration>,
-    /// Whether servers that have never answered are waited for, too: there may be none at their addresses.
+    /// Whether to wait also for servers that have never answered: there may be none at their addresses.
     strangers: bool,
 }
 
 impl Patience {
-    /// Nothing is waited for.
+    /// Do not wait for anything.
     pub const NONE: Self = Self::of_those_met(Duration::ZERO);
     /// A minute, for servers that have answered before.
     pub const USUAL: Self = Self::of_those_met(USUAL);
@@ -36,7 +36,7 @@ impl Patience {
         }
     }
 
-    /// Until when a server is waited for that somebody has waited for so long already; `None` means for ever.
+    /// Until when to wait for a server that a request has awaited for this long already; `None` means for ever.
     /// Where that is over requests are tried, and fail at once: what waits for one another does not wait for the
     /// sum.
     pub(crate) fn until(self, waited: Duration) -> Option<Instant> {
@@ -49,7 +49,7 @@ impl Patience {
         self.limit.is_some_and(|limit| limit <= waited)
     }
 
-    /// Whether a server is waited for that has answered before, or has not.
+    /// Whether to wait for a server that has answered before, or has not.
     pub(crate) fn is_for(self, met: bool) -> bool {
         self.limit != Some(Duration::ZERO) && (met || self.strangers)
     }

@@ -17,7 +17,7 @@ use std::time::Duration;
 const NEAREST: u16 = 20_000;
 /// The rank of a server whose distance is not known. All measured ones are below.
 const UNKNOWN: u16 = 40_000;
-/// The octets of the file.
+/// The bytes of the file.
 const FILE: f64 = 262_144.0;
 /// What a rank is made of.
 const UNIT: Duration = Duration::from_micros(100);
@@ -40,7 +40,7 @@ pub enum ServerKind {
 pub(crate) struct Distance {
     /// The least round trip time.
     pub(crate) rtt: Option<Duration>,
-    /// Octets that come from it in a second.
+    /// Bytes that come from it in a second.
     pub(crate) rate: Option<f64>,
 }
 

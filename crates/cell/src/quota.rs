@@ -64,7 +64,7 @@ impl Client {
                 None => Ok(()),
             },
             Err(error) => {
-                tracing::debug!(volume = %volume.id(), %error, "nobody knows its quota");
+                tracing::debug!(volume = %volume.id(), %error, "its quota is unknown");
                 Ok(())
             }
         }
@@ -109,7 +109,7 @@ impl Client {
     /// message leaves what is there. It is tried again, as setting the same twice does no harm.
     ///
     /// # Errors
-    /// When the message is longer than 1,024 octets, or the server refuses.
+    /// When the message is longer than 1,024 bytes, or the server refuses.
     pub async fn set_volume_status(
         &self,
         volume: &Arc<Volume>,

@@ -1,4 +1,4 @@
-//! Volumes whose servers do not answer: they are waited for, and looked for elsewhere.
+//! Volumes whose servers do not answer: requests wait for them, and the client looks for them elsewhere.
 //!
 //! A server that gets another address registers it with the volume location servers, and a client that knows the
 //! old one would not hear of that by itself. So while a server is silent, the client looks the volume up now and
@@ -26,7 +26,7 @@ use crate::volume::Volume;
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 impl Client {
-    /// For how long something has been waited for by now, if anything is.
+    /// How long the longest wait has lasted by now, if there is one.
     #[must_use]
     pub fn waiting(&self) -> Option<Duration> {
         let servers = self.all_servers();
@@ -36,7 +36,7 @@ impl Client {
         files.chain(locations).max()
     }
 
-    /// Whether the servers of a volume are waited for when they do not answer.
+    /// Whether to wait for the servers of a volume when they do not answer.
     pub(crate) fn waits_for(&self, volume: &Volume) -> bool {
         let sites = volume.sites();
         let patience = self.patience();
@@ -118,7 +118,7 @@ impl Client {
         }
         let before = volume.sites();
         if let Err(error) = self.look_up_again(volume).await {
-            tracing::debug!("{volume} stays where it was: {error}");
+            tracing::debug!("keeping the old sites of {volume}: {error}");
             if matches!(error, Error::VlUnreachable { .. }) {
                 self.has_moved(volume.cell()).await;
             }

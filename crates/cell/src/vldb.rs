@@ -87,7 +87,7 @@ pub(crate) enum Effort {
     /// One round trip: the entry with an address of each server, from memory if it is there. One
     /// that is old is looked up again, for the next who asks.
     Quick,
-    /// Anew, with all addresses of each server.
+    /// Again, with all addresses of each server.
     Thorough,
 }
 
@@ -272,7 +272,7 @@ impl Cell {
         self.lock_addresses().clear();
     }
 
-    /// Who we are to its servers.
+    /// Our identity to its servers.
     pub(crate) fn access(&self) -> &Arc<Access> {
         &self.access
     }
@@ -372,7 +372,7 @@ impl Cell {
             tokio::spawn(async move {
                 match cell.look_up(&base, Effort::Quick).await {
                     Err(Error::NoSuchVolume { .. }) => drop(cell.lock_entries().remove(&base)),
-                    Err(error) => tracing::debug!("{base} stays where it was: {error}"),
+                    Err(error) => tracing::debug!("keeping the old location of {base}: {error}"),
                     Ok(_) => {}
                 }
             });
@@ -575,7 +575,7 @@ impl Cell {
             }
             Ok(None) => false,
             Err(error) => {
-                tracing::debug!("{} is not asked again: {error}", server.address);
+                tracing::debug!("not asking {} again: {error}", server.address);
                 false
             }
         }

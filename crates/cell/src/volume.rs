@@ -432,7 +432,7 @@ impl Client {
 
     /// Puts the sites of a volume in order by the ranks of their servers: when it is first used, or
     /// a server was given another rank. If none was ever asked and none was given a rank, all are asked
-    /// for the time, and the first to answer is the nearest. Later it is looked now and then, in the
+    /// for the time, and the first to answer is the nearest. Later the client checks now and then, in the
     /// background, which sites there are and which is the nearest.
     async fn rank(&self, volume: &Arc<Volume>) {
         let mut ranked = volume.ranked.lock().await;
@@ -515,7 +515,7 @@ impl Client {
     /// Looks where a volume is now, and which of its sites is the nearest.
     async fn look_around(&self, volume: &Arc<Volume>) {
         if let Err(error) = self.look_up_again(volume).await {
-            tracing::debug!("{volume} stays where it was: {error}");
+            tracing::debug!("keeping the old sites of {volume}: {error}");
         }
         let sites = volume.sites();
         if sites.len() < 2 {

@@ -13,7 +13,7 @@ use crate::kv::Database;
 
 /// ubik: there is no server of that number.
 const NO_SERVER: AbortCode = AbortCode(2);
-/// The epoch of all versions, as databases are not made anew.
+/// The epoch of all versions, as databases are not made again.
 const EPOCH: i32 = 1;
 
 /// Answers for one database.

@@ -59,7 +59,7 @@ fn free_ports(count: usize) -> Vec<u16> {
 }
 
 impl Cluster {
-    /// Three members; `None`, and a message, where etcd cannot be had.
+    /// Three members; `None`, and a message, where etcd is not available.
     fn start() -> Option<Self> {
         if Command::new("etcd").arg("--version").output().is_err() {
             #[expect(clippy::print_stderr, reason = "tells why nothing was tested")]

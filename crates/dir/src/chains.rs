@@ -8,7 +8,7 @@ const LONG: usize = 16;
 /// What an [`Editor`](crate::Editor) knows of hash chains: which entries are on the long ones.
 ///
 /// A directory has 128 chains, so in one of 20,000 entries a name is found after 80 others, each of
-/// them in another page. Whoever keeps this for a directory between two editors spares that, under
+/// them in another page. A caller that keeps this for a directory between two editors saves that, under
 /// the rules of [`Room`](crate::Room).
 #[derive(Debug, Clone, Default)]
 pub struct Chains {
@@ -36,7 +36,7 @@ impl Link {
 }
 
 impl Chains {
-    /// Octets of memory it takes, about.
+    /// Bytes of memory it takes, about.
     #[must_use]
     pub fn octets(&self) -> usize {
         self.known.len() * size_of::<Option<Vec<Link>>>() + self.links * size_of::<Link>()

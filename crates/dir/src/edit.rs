@@ -22,7 +22,7 @@ use crate::{DirError, EditError, EntryId};
 /// after an entry has them, as Linux clients leave them, while OpenAFS clears 28 bytes of each 32.
 ///
 /// A change that ends with [`EditError::Damaged`] or [`EditError::Pages`] can have been made in
-/// part. Whoever keeps the pages must then take back what was written, and the editor must not be
+/// part. The owner of the pages must then take back what was written, and the editor must not be
 /// used again. After any other error the directory is as it was before the call.
 #[derive(Debug)]
 // spec: volumes#copies-of-directories

@@ -6,7 +6,7 @@ use crate::layout::{MAX_NAME, MAX_PAGES, slots_for};
 /// they have not as many in a row.
 ///
 /// The allocation map ends at page 128, so an insertion into a large directory reads all pages
-/// behind. Whoever keeps this for a directory between two editors spares that, and must forget it
+/// behind. A caller that keeps this for a directory between two editors saves that, and must forget it
 /// when the directory was changed otherwise or a change was taken back: entries would then come to
 /// other places. The default is right for any directory.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -115,7 +115,7 @@ fn directories_of_the_server_are_sound() {
     }
 }
 
-/// The numbers of the vnodes are left out of these digests: a server gives them out anew.
+/// The numbers of the vnodes are left out of these digests: a server gives them out again.
 #[test]
 fn the_same_edits_beyond_the_allocation_map_give_the_same_pages() {
     let nothing = EntryId::new(0, 0);

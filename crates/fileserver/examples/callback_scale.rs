@@ -141,7 +141,7 @@ impl rxafscb::Service for CacheManagers {
     }
 }
 
-/// Octets of memory this process has.
+/// Bytes of memory this process has.
 fn resident() -> io::Result<u64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

@@ -84,7 +84,7 @@ impl Protection {
         Self::connecting(servers.into_iter().map(same).collect())
     }
 
-    /// The same for servers that are connected to anew after an error: to show a ticket of a newer
+    /// The same for servers that are connected to again after an error: to show a ticket of a newer
     /// key, if that is why they refuse.
     #[must_use]
     pub fn connecting(servers: Vec<Connect>) -> Self {
@@ -117,7 +117,7 @@ impl Protection {
         self.hosts.forget(&host);
     }
 
-    /// Who calls.
+    /// The caller.
     pub(crate) async fn person(&self, caller: &Caller) -> Person {
         if caller.identity == Identity::Superuser {
             return Person::superuser();

@@ -20,7 +20,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(200);
 #[derive(Debug, thiserror::Error)]
 pub enum RegistrationError {
     /// More than a location server keeps.
-    #[error("{0} addresses, but the location servers keep {MAX_ADDRESSES}; name some in addresses")]
+    #[error("{0} addresses, but the location servers keep {MAX_ADDRESSES}; list some in addresses")]
     TooMany(usize),
     /// The server refused.
     #[error(
@@ -29,7 +29,7 @@ pub enum RegistrationError {
     )]
     Conflict,
     /// No location server took it.
-    #[error("no location server took the registration: {0}")]
+    #[error("no location server accepted the registration: {0}")]
     Failed(RpcError),
     /// There is no location server to ask.
     #[error("no location server is known")]

@@ -116,7 +116,7 @@ impl Drop for StoreTurn<'_> {
     fn drop(&mut self) {
         drop(self.guard.take());
         let mut table = self.locks.0.lock();
-        // Whoever waits holds the lock's other references.
+        // The waiters hold the lock's other references.
         if table
             .get(&self.fid)
             .is_some_and(|lock| lock.strong_count() == 0)

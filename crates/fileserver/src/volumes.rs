@@ -150,7 +150,7 @@ impl Volumes {
         }
         // Whichever is found now is the one that clients go on with.
         if self.store.volume(new.id()).is_ok() {
-            tracing::debug!(volume = %new.id(), "on another partition of this server too");
+            tracing::debug!(volume = %new.id(), "also on another partition of this server");
         }
         let volume = partition.create_volume(new)?;
         self.set_moved(new.id(), false);

@@ -2,10 +2,10 @@
 //!
 //! The kernel sends an interrupt behind a request whose process has a signal, but the library
 //! answers these itself, and then the process waits until the request is done, unkillable. For locks, and where
-//! servers are waited for, that may be for ever. So while a request waits, the mount checks whether its thread has
+//! requests wait for servers, that may be for ever. So while a request waits, the mount checks whether its thread has
 //! a signal to act on.
 //!
-//! Any such signal ends waiting for a lock. Other requests are interrupted while a server is waited for: as
+//! Any such signal ends waiting for a lock. Other requests are interrupted while they wait for a server: as
 //! with NFS, by what ends the process; those that change nothing also by the signals with which people ask programs
 //! to end. What was begun goes on: nobody would know what is done of it if it were dropped.
 
@@ -52,7 +52,7 @@ pub(crate) struct Asker {
 }
 
 impl Asker {
-    /// Returns when it has a signal to act on while a server is waited for.
+    /// Returns when it has a signal to act on while it waits for a server.
     pub(crate) async fn gives_up(&self) {
         loop {
             tokio::time::sleep(PAUSE).await;

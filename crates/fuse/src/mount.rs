@@ -78,14 +78,14 @@ impl Options {
 pub enum MountError {
     /// The system has no FUSE.
     #[error(
-        "/dev/fuse is not there; load the kernel's module (modprobe fuse), or let the container have \
+        "/dev/fuse is not there; load the kernel's module (modprobe fuse), or give the container \
          the device"
     )]
     NoFuse,
     /// The program by which users mount is missing.
     #[error(
-        "mounting on {place} needs the program fusermount3, which is not there; install it (Debian, \
-         Ubuntu: apt install fuse3; Fedora: dnf install fuse3), or be root and leave auto_unmount away"
+        "mounting on {place} needs the program fusermount3, which is missing; install it (Debian, \
+         Ubuntu: apt install fuse3; Fedora: dnf install fuse3), or be root and omit auto_unmount"
     )]
     NoFusermount {
         /// Where.
@@ -101,8 +101,8 @@ pub enum MountError {
     },
     /// Others were to be allowed to use it.
     #[error(
-        "others may use what you mount only if /etc/fuse.conf has user_allow_other; leave allow_other \
-         away, or be root"
+        "others may use what you mount only if /etc/fuse.conf has user_allow_other; omit \
+         allow_other, or be root"
     )]
     AllowOther,
     /// It was live, and ended by itself.

@@ -11,7 +11,7 @@ use fuser::{
 /// What stat(2) says is a good size to read or write.
 const BLOCK_SIZE: u32 = 4096;
 
-/// Who makes a request.
+/// The user and process of a request.
 pub(crate) fn who(request: &Request) -> Who {
     Who {
         uid: request.uid(),
@@ -149,7 +149,7 @@ impl<T: AsRef<[u8]>> Answer<T> for ReplyData {
 }
 
 /// Answers a question for an extended attribute, or for their names, by one who has room for so many
-/// octets; 0 asks for the number of octets.
+/// bytes; 0 asks for the number of bytes.
 pub(crate) fn xattr(reply: ReplyXattr, room: u32, result: Result<impl AsRef<[u8]>, Errno>) {
     match result {
         Ok(value) => {

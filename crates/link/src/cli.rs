@@ -20,7 +20,7 @@ use crate::{
 /// An emulated WAN between two network namespaces, NAME-srv and NAME-cli
 #[derive(Debug, clap::Subcommand)]
 pub enum LinkCommand {
-    /// Make a link
+    /// Create a link
     ///
     /// Each wire packet goes through: arrival, queue, serialisation, loss, delay, delivery.
     #[command(
@@ -37,7 +37,7 @@ pub enum LinkCommand {
     Exec {
         /// Name of the link
         name: String,
-        /// Which end
+        /// The end of the link
         side: Side,
         /// The command and its arguments
         #[arg(
@@ -52,10 +52,10 @@ pub enum LinkCommand {
     Stat {
         /// Name of the link
         name: String,
-        /// As JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
-        /// Afterwards set them to zero
+        /// Reset the counters to zero afterwards
         #[arg(long)]
         reset: bool,
     },
@@ -66,7 +66,7 @@ pub enum LinkCommand {
         /// Name of the link
         name: String,
     },
-    /// Run the emulator of a link; `up` does it
+    /// Run the emulator of a link; `up` starts it
     #[command(hide = true)]
     Emulate {
         /// Name of the link

@@ -45,7 +45,7 @@ pub struct Options {
     /// Bits per second of IP packets: 30mbit, 1gbit, unlimited [default: unlimited]
     #[arg(long, value_name = "X[,Y]", value_parser = rates)]
     pub rate: Option<PerDirection<Option<u64>>>,
-    /// Bytes the queue takes before it drops at the tail [default: 1 BDP, but not below 64KiB]
+    /// Size of the queue, in bytes; more is dropped at the tail [default: 1 BDP, at least 64KiB]
     #[arg(long, value_name = "X[,Y]", value_parser = byte_counts)]
     pub queue: Option<PerDirection<u64>>,
     /// Share of packets lost at random: 0.1% or 0.001
@@ -54,38 +54,38 @@ pub struct Options {
     /// Share of packets that arrive late by --reorder-delay
     #[arg(long, value_name = "P[,P]", value_parser = probabilities)]
     pub reorder: Option<PerDirection<f64>>,
-    /// How late reordered packets are [default: 4 packet times, but not below 1ms]
+    /// Delay of reordered packets [default: 4 packet times, at least 1ms]
     #[arg(long, value_name = "X[,Y]", value_parser = durations)]
     pub reorder_delay: Option<PerDirection<Duration>>,
-    /// The delay wanders by up to this much either way, keeping order
+    /// Let the delay vary by up to this much either way, keeping the order
     #[arg(long, value_name = "X[,Y]", value_parser = durations)]
     pub jitter: Option<PerDirection<Duration>>,
     /// Share of packets that arrive twice
     #[arg(long, value_name = "P[,P]", value_parser = probabilities)]
     pub duplicate: Option<PerDirection<f64>>,
-    /// Share of packets that arrive with a bit flipped behind the IP header
+    /// Share of packets that arrive with a bit flipped after the IP header
     #[arg(long, value_name = "P[,P]", value_parser = probabilities)]
     pub corrupt: Option<PerDirection<f64>>,
     /// MTU of the devices at both ends
     #[arg(long, value_name = "BYTES", default_value_t = 1500,
         value_parser = clap::value_parser!(u16).range(576..))]
     pub mtu: u16,
-    /// Larger packets disappear silently on the way
+    /// Drop larger packets silently on the path
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(68..))]
     pub path_mtu: Option<u32>,
-    /// Mark ECN-capable packets that find more bytes than this in the queue
+    /// Mark ECN-capable packets when the queue holds more bytes than this
     #[arg(long, value_name = "X[,Y]", value_parser = byte_counts)]
     pub ecn_mark: Option<PerDirection<u64>>,
-    /// Links of the same seed do the same to the n-th packet
+    /// Seed: links with the same seed treat the n-th packet alike
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Hand over neighbouring datagrams of one UDP super-packet together, as UDP GRO would
+    /// Deliver neighbouring datagrams of one UDP super-packet together, as UDP GRO would
     #[arg(long)]
     pub udp_gro: bool,
-    /// Under load, look at most this often [default: 1/64 of the delay, 20us to 100us]
+    /// Under load, wake up at most this often [default: 1/64 of the delay, 20us to 100us]
     #[arg(long, value_name = "T", value_parser = units::duration)]
     pub quantum: Option<Duration>,
-    /// The addresses are 10.99.X.1 (srv) and 10.99.X.2 (cli) [default: the first X that is free]
+    /// Use the addresses 10.99.X.1 (srv) and 10.99.X.2 (cli) [default: the first free X]
     #[arg(long, value_name = "X", value_parser = clap::value_parser!(u8).range(1..=254))]
     pub subnet: Option<u8>,
 }

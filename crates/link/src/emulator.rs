@@ -134,7 +134,7 @@ impl Emulator {
         loop {
             let turn = self.turn(&pace)?;
             for (request, answer) in control.take() {
-                // Who asked may have given up.
+                // The caller may have given up.
                 answer.send(self.report(pace.wakeups())).ok();
                 match request {
                     Request::Report => {}

@@ -106,7 +106,7 @@ pub fn open(
         .map(MetaPage::page_size)
         .or_else(|| is_new.then(page_size))
     else {
-        return Err(damaged(&path, "page 0 is not one that begins a database"));
+        return Err(damaged(&path, "page 0 does not begin a database"));
     };
     let sums_path = dir.join(SUMS);
     if is_new {
@@ -114,7 +114,7 @@ pub fn open(
         if sums_path.metadata().is_ok_and(|sums| sums.len() > 0) {
             return Err(damaged(
                 &path,
-                "it is missing or empty, and its checksums are there",
+                "it is missing or empty, but its checksums exist",
             ));
         }
     } else if let Some(newest) = newest
@@ -160,7 +160,7 @@ fn check_start(
         source,
     };
     if metas.len() < 2 {
-        return Err(damaged(path, "page 1 is not one that begins a database"));
+        return Err(damaged(path, "page 1 does not begin a database"));
     }
     if durability == Durability::EachCommit
         && let Some(page) = sums.wrong_meta(metas).map_err(named)?
@@ -176,7 +176,7 @@ fn check_start(
         needed => Err(damaged(
             path,
             &format!(
-                "it has {len} bytes and needs {}: it was cut off at page {}",
+                "it has {len} bytes but needs {}: it was truncated at page {}",
                 needed.map_or_else(|| "more".to_owned(), |needed| needed.to_string()),
                 len / newest.page_size()
             ),
@@ -248,7 +248,7 @@ impl Watch {
             return pages::verify(self.sums.data(), meta, Some(&self.sums)).map(Some);
         }
         if metas.iter().all(|meta| meta.commit < commit) {
-            let what = "the page that tells of the last commit is damaged";
+            let what = "the page that records the last commit is damaged";
             return Ok(Some(vec![what.to_owned()]));
         }
         Ok(None)

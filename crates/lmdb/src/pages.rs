@@ -1,7 +1,7 @@
 //! Looking at the database's pages without LMDB.
 //!
 //! What is used before LMDB asks about pages is read here: the two that begin the file. A database that
-//! has no checksums yet is gone through before it gets them, and so is all of it in a check.
+//! has no checksums yet is walked before it gets them, and so is all of it in a check.
 //!
 //! Numbers are in the machine's own byte order, as LMDB writes them.
 
@@ -18,15 +18,15 @@ use crate::{OpenError, SUMS, damaged};
 const MAGIC: u32 = 0xbeef_c0de;
 /// The one format of data files there is.
 const VERSION: u32 = 1;
-/// Octets before a page's contents.
+/// Bytes before a page's contents.
 const HEADER: usize = 16;
-/// Octets of a meta page that are used.
+/// Bytes of a meta page that are used.
 const META: usize = HEADER + 136;
 /// Where a meta page's body has what each commit writes.
 const WRITTEN: usize = 16;
-/// Octets of what is said of one tree.
+/// Bytes of what is said of one tree.
 const TREE: usize = 48;
-/// Octets before a node's key.
+/// Bytes before a node's key.
 const NODE: usize = 8;
 /// Names of the two trees that have none; those of others have no parentheses.
 const FREE: &str = "(free pages)";
@@ -121,7 +121,7 @@ impl MetaPage {
         self.sum
     }
 
-    /// Octets of the file with all pages that were ever used.
+    /// Bytes of the file with all pages that were ever used.
     pub(crate) fn file_len(&self) -> Option<u64> {
         self.last_page.checked_add(1)?.checked_mul(self.page_size)
     }
@@ -268,7 +268,7 @@ impl Walk<'_> {
             }
             if !self.take(page) {
                 self.note(format!(
-                    "tree {name}: page {page} is not there, or is used twice"
+                    "tree {name}: page {page} is missing, or used twice"
                 ));
                 continue;
             }
@@ -309,7 +309,7 @@ impl Walk<'_> {
         );
         if found != (tree.branches, tree.leaves, tree.overflow, tree.entries) {
             self.note(format!(
-                "tree {name}: its pages or entries are not as many as counted"
+                "tree {name}: its counts of pages or entries are wrong"
             ));
         }
         Ok(trees)
@@ -333,7 +333,7 @@ impl Walk<'_> {
                 .filter(|_| name == MAIN && node.len == TREE)
             {
                 Some(tree) => trees.extend(Tree::parse(tree).map(|tree| (own, tree))),
-                None => self.note(format!("tree {name}: {own:?} is no tree")),
+                None => self.note(format!("tree {name}: {own:?} is not a tree")),
             }
             return Ok(());
         }
@@ -379,7 +379,7 @@ impl Walk<'_> {
 struct Node {
     key: usize,
     data: usize,
-    /// Octets of the value.
+    /// Bytes of the value.
     len: usize,
     flags: u16,
     /// The page below, of a branch's node.

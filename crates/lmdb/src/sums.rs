@@ -104,7 +104,7 @@ impl Sums {
     }
 
     fn is_right(&self, page: u64) -> bool {
-        // Whoever sets a bit has read the page, and whoever sees it reads the page by itself.
+        // A thread that sets a bit has read the page, and one that sees it reads the page by itself.
         self.bit(page)
             .is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
     }
@@ -132,9 +132,9 @@ impl Sums {
                 return true;
             }
             Ok(Some(_)) => format!("page {page} does not match its checksum in {SUMS}"),
-            Ok(None) => format!("page {page} has no checksum in {SUMS}: that was cut off"),
+            Ok(None) => format!("page {page} has no checksum in {SUMS}: that file was truncated"),
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                format!("page {page} is not there: the file was cut off")
+                format!("page {page} is missing: the file was truncated")
             }
             Err(error) => format!("page {page} cannot be read: {error}"),
         };

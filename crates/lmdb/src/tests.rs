@@ -242,7 +242,7 @@ fn a_file_that_is_cut_off_is_refused_at_once() {
     let error = open_in(dir.path(), Durability::EachCommit)
         .unwrap_err()
         .to_string();
-    assert!(error.contains("cut off at page"), "{error}");
+    assert!(error.contains("truncated at page"), "{error}");
     file.set_len(0).unwrap();
     let error = open_in(dir.path(), Durability::EachCommit)
         .unwrap_err()

@@ -19,7 +19,7 @@ pub struct Fingerprint([u8; 32]);
 
 /// A text is no fingerprint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no fingerprint; one looks like SHA256: and 43 letters and digits behind it")]
+#[error("{0:?} is not a fingerprint; expected SHA256: followed by 43 letters and digits")]
 pub struct NoFingerprint(String);
 
 impl Fingerprint {

@@ -15,7 +15,7 @@ pub(crate) enum FrameError {
     #[error(transparent)]
     Io(#[from] io::Error),
     /// It is longer than any message.
-    #[error("a message of {0} octets is announced, and none has more than {FRAME_MAX}")]
+    #[error("a message of {0} bytes is announced; the maximum is {FRAME_MAX}")]
     TooLong(u32),
     /// It cannot be read.
     #[error(transparent)]
@@ -37,7 +37,7 @@ pub(crate) async fn send(
     stream.flush().await
 }
 
-/// Receives a message. Memory is taken for the octets that have come, not for those announced.
+/// Receives a message. Memory is taken for the bytes that have come, not for those announced.
 pub(crate) async fn receive<T: Decode>(
     stream: &mut (impl AsyncRead + Unpin),
 ) -> Result<T, FrameError> {

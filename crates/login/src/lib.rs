@@ -1,8 +1,8 @@
 //! Logging in to a cell that has no Kerberos: a password or an SSH key for a token.
 //!
-//! The protection server's machine listens on TCP port [`PORT`] with TLS 1.3. Who proves there to be
-//! a user gets what a KDC would give him: a ticket for the cell's servers, which clients of any
-//! make can use. docs/protocol/login.md has the octets.
+//! The protection server's machine listens on TCP port [`PORT`] with TLS 1.3. A user who authenticates
+//! there gets what a KDC would give: a ticket for the cell's servers, which clients of any
+//! make can use. docs/protocol/login.md has the bytes.
 //!
 //! - [`client`]: believing a server, and logging in to it
 //! - [`server`]: answering, slowly to those who guess

@@ -25,7 +25,7 @@ const PASSES: u32 = 3;
 /// Its lanes.
 const LANES: u32 = 4;
 
-/// The longest password, in octets: a bound, as the cost of hashing it grows with it.
+/// The longest password, in bytes: a bound, as the cost of hashing it grows with it.
 pub const PASSWORD_MAX: usize = 1024;
 
 struct Suite;
@@ -44,13 +44,13 @@ pub enum PasswordError {
     #[error("the password is empty")]
     Empty,
     /// It is too long.
-    #[error("the password has more than {PASSWORD_MAX} octets")]
+    #[error("the password has more than {PASSWORD_MAX} bytes")]
     TooLong,
     /// The password is not the one that was set, or somebody meddles.
     #[error("the password is wrong")]
     Wrong,
     /// A message, or what is stored, makes no sense.
-    #[error("a message about a password, or what is stored of it, is damaged")]
+    #[error("a password message or record is damaged")]
     Damaged,
 }
 
@@ -90,13 +90,13 @@ impl Setup {
         Self(ServerSetup::new(&mut OsRng))
     }
 
-    /// Its octets.
+    /// Its bytes.
     #[must_use]
     pub fn to_octets(&self) -> Zeroizing<Vec<u8>> {
         Zeroizing::new(self.0.serialize().to_vec())
     }
 
-    /// The one with these octets.
+    /// The one with these bytes.
     ///
     /// # Errors
     /// [`PasswordError::Damaged`] if they are none.
@@ -152,7 +152,7 @@ fn parameters(binding: &[u8]) -> ServerLoginParameters<'_, 'static> {
 
 /// For whom the server computes its part of a password.
 pub(crate) enum Credential<'a> {
-    /// A user, by his id: he may be given another name.
+    /// A user, by id: the name may change.
     Known(i32),
     /// Nobody: always the same for this name, as it is for a user.
     Nobody(&'a str),
@@ -178,7 +178,7 @@ impl std::fmt::Debug for Record {
 }
 
 impl Record {
-    /// The one with these octets.
+    /// The one with these bytes.
     ///
     /// # Errors
     /// [`PasswordError::Damaged`] if they are none.
@@ -189,7 +189,7 @@ impl Record {
         record.ok_or(PasswordError::Damaged)
     }
 
-    /// Its octets.
+    /// Its bytes.
     #[must_use]
     pub fn octets(&self) -> &[u8] {
         &self.0

@@ -3,7 +3,7 @@
 use tokio_rustls::rustls;
 use zeroize::Zeroizing;
 
-/// The label under which TLS derives the octets of a session (RFC 8446, 7.5).
+/// The label under which TLS derives the bytes of a session (RFC 8446, 7.5).
 // spec: login#binding
 const LABEL: &[u8] = b"EXPORTER-afar-login";
 /// Before what passwords prove.
@@ -11,7 +11,7 @@ const PASSWORD: &[u8] = b"afar-login password";
 /// The namespace of signatures.
 pub(crate) const NAMESPACE: &str = "afar-login";
 
-/// Octets that both ends of a TLS session have, and nobody else has.
+/// Bytes that both ends of a TLS session have, and nobody else has.
 #[derive(Clone)]
 pub(crate) struct Binding(Zeroizing<[u8; 32]>);
 
@@ -28,7 +28,7 @@ impl Binding {
         Ok(Self(Zeroizing::new(octets)))
     }
 
-    /// Some octets, for tests.
+    /// Some bytes, for tests.
     #[cfg(test)]
     pub(crate) fn fixed(octets: [u8; 32]) -> Self {
         Self(Zeroizing::new(octets))
@@ -45,7 +45,7 @@ impl Binding {
     }
 
     /// Each part with its length before it, so that none can be taken for a piece of another; the
-    /// session's octets last.
+    /// session's bytes last.
     fn joined(&self, parts: &[&[u8]]) -> Zeroizing<Vec<u8>> {
         let mut out = Vec::new();
         for part in parts.iter().chain(&[&self.0[..]]) {

@@ -10,9 +10,9 @@ use ssh_key::{Algorithm, EcdsaCurve, HashAlg, PublicKey, SshSig};
 
 use crate::proof::NAMESPACE;
 
-/// The least octets of an RSA modulus: 2048 bits.
+/// The least bytes of an RSA modulus: 2048 bits.
 const RSA_MIN: usize = 256;
-/// Octets of a key's line without its comment, at most: RSA keys of 4096 bits have some 730.
+/// Bytes of a key's line without its comment, at most: RSA keys of 4096 bits have some 730.
 const LINE_MAX: usize = 1024;
 /// Characters of a comment that are kept.
 const COMMENT_MAX: usize = 100;
@@ -28,15 +28,15 @@ pub struct SshKey(PublicKey);
 pub enum SshKeyError {
     /// It is not a public key.
     #[error(
-        "this is not an SSH public key; one is a line such as `ssh-ed25519 AAAA… comment`, in a \
+        "this is not an SSH public key; expected a line such as `ssh-ed25519 AAAA… comment`, in a \
          file whose name ends in .pub"
     )]
     NotAKey,
     /// It is of a type that is not taken here.
-    #[error("keys of type {0} are not taken; ssh-ed25519, ecdsa-sha2-nistp256 and ssh-rsa are")]
+    #[error("keys of type {0} are not supported; use ssh-ed25519, ecdsa-sha2-nistp256 or ssh-rsa")]
     Type(String),
     /// It is weak, or longer than can be checked.
-    #[error("RSA keys of {0} bits are not taken; those of 2048 to 4096 bits are")]
+    #[error("RSA keys of {0} bits are not supported; use 2048 to 4096 bits")]
     Size(usize),
 }
 
@@ -154,7 +154,7 @@ fn is_signed_by_rsa(key: &RsaPublicKey, signature: &SshSig, message: &[u8]) -> O
     Some(verified.is_ok())
 }
 
-/// Whether these octets are a signature over `message`: for the fuzz target, which has none.
+/// Whether these bytes are a signature over `message`: for the fuzz target, which has none.
 #[cfg(fuzzing)]
 #[must_use]
 pub fn is_signed(signature: &[u8], message: &[u8]) -> bool {
@@ -193,7 +193,7 @@ mod tests {
         for place in 0..made.len() {
             let mut damaged = made.clone();
             damaged[place] ^= 1;
-            assert_eq!(signer(&damaged, b"message"), None, "octet {place}");
+            assert_eq!(signer(&damaged, b"message"), None, "byte {place}");
             assert_eq!(signer(&made[..place], b"message"), None);
         }
     }

@@ -34,7 +34,7 @@ pub struct CellUri {
 /// Why a text is no such line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{line:?} is no line of a cell: {cause}; copy it whole, as `afar up` prints it: \
+    "{line:?} is not the line of a cell: {cause}; copy the whole line, as `afar up` prints it: \
      afar://CELL@HOST[:PORT]#SHA256:…"
 )]
 pub struct CellUriError {
@@ -70,13 +70,13 @@ pub enum Cause {
     #[error(transparent)]
     Cell(CellNameError),
     /// An address of IPv6.
-    #[error("servers of AFS have IPv4 addresses, and its host is one of IPv6")]
+    #[error("AFS servers have IPv4 addresses, but its host is an IPv6 address")]
     Ipv6,
     /// The host is none.
     #[error("{0:?} is neither the name nor the address of a host")]
     Host(String),
     /// The port is none.
-    #[error("{0:?} is no port: one is a number from 1 to 65535")]
+    #[error("{0:?} is not a port: use a number from 1 to 65535")]
     Port(String),
 }
 

@@ -1,4 +1,4 @@
-//! The messages. Each is a frame: its length in a word of 32 bits, then so many octets, which are
+//! The messages. Each is a frame: its length in a word of 32 bits, then so many bytes, which are
 //! a word with the version and what [`Request`] or [`Answer`] is in XDR.
 //!
 //! spec: login#messages
@@ -10,7 +10,7 @@ use zeroize::Zeroize;
 /// The version of the protocol.
 // spec: login#messages
 pub const VERSION: u32 = 1;
-/// Octets of a frame, at most.
+/// Bytes of a frame, at most.
 pub const FRAME_MAX: usize = 16 << 10;
 /// Signatures that may be shown at once.
 pub const SIGNATURES_MAX: usize = 8;
@@ -26,7 +26,7 @@ pub type Opaqued = Opaque<1024>;
 /// A signature in the form of `ssh-keygen -Y` (SSHSIG), without its armour.
 pub type Signature = Opaque<1536>;
 
-/// Who wants to log in, and where.
+/// The user who wants to log in, and where.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Who {
     /// The cell.
@@ -43,7 +43,7 @@ pub enum Request {
     /// Begins a login with a password.
     #[xdr(case = 1)]
     Password {
-        /// Who it is.
+        /// The user.
         who: Who,
         /// OPAQUE's KE1.
         ke1: Opaqued,
@@ -57,7 +57,7 @@ pub enum Request {
     /// Logs in with keys; one that is the user's will do.
     #[xdr(case = 3)]
     Keys {
-        /// Who it is.
+        /// The user.
         who: Who,
         /// A signature of each key.
         signatures: List<Signature, SIGNATURES_MAX>,
@@ -151,14 +151,14 @@ impl<T> std::fmt::Debug for Secret<T> {
 #[non_exhaustive]
 pub enum WireError {
     /// It is of another version of the protocol.
-    #[error("it is of version {0} of the login protocol, and {VERSION} is known here")]
+    #[error("it has version {0} of the login protocol; this program knows {VERSION}")]
     Version(u32),
-    /// Its octets are no message.
+    /// Its bytes are no message.
     #[error(transparent)]
     Damaged(#[from] afar_xdr::DecodeError),
 }
 
-/// The octets of a message, without the frame's length.
+/// The bytes of a message, without the frame's length.
 #[must_use]
 pub fn encode(message: &impl Encode) -> Bytes {
     let mut out = BytesMut::new();
@@ -170,7 +170,7 @@ pub fn encode(message: &impl Encode) -> Bytes {
 /// The message in a frame.
 ///
 /// # Errors
-/// When it is of another version, cannot be read, or has octets to spare.
+/// When it is of another version, cannot be read, or has bytes to spare.
 pub fn decode<T: Decode>(frame: &[u8]) -> Result<T, WireError> {
     let version = Decoder::new(frame).read::<u32>()?;
     if version != VERSION {

@@ -17,14 +17,14 @@ use crate::mailbox::{Command, Mailbox};
 
 pub(crate) use state::{CallShared, CallState, Interest};
 
-/// Queued octets from which the I/O thread is told at once; fewer wait for [`Call::finish`] or
+/// Queued bytes from which the I/O thread is told at once; fewer wait for [`Call::finish`] or
 /// [`Call::recv`], as they do not fill a packet.
 const PACKET: usize = 1412;
-/// Octets read from which the I/O thread is told, so that the peer's window opens.
+/// Bytes read from which the I/O thread is told, so that the peer's window opens.
 const CONSUMED: usize = 64 << 10;
 /// The same when the application has read all there was, and is about to wait.
 const CONSUMED_ALL: usize = 8 << 10;
-/// The most octets that [`Call::recv_after`] waits for: the engine has room for twice as many, however
+/// The most bytes that [`Call::recv_after`] waits for: the engine has room for twice as many, however
 /// short memory is.
 const AFTER_MAX: usize = 32 << 10;
 
@@ -33,7 +33,7 @@ const AFTER_MAX: usize = 32 << 10;
 /// A client's call comes from [`Connection::call`]: it sends the request, [`finish`](Self::finish)es
 /// it and receives the reply until its end. A server's call is handed to its
 /// [`Handler`](crate::Handler): it receives the request and sends the reply. Nothing is sent to the
-/// server before the first octets of the request, or its end, are.
+/// server before the first bytes of the request, or its end, are.
 ///
 /// Dropping a call that is not over aborts it with [`AbortCode::RX_USER_ABORT`]. A client's call is
 /// over when its reply was received to the end, a server's when it was finished.
@@ -82,7 +82,7 @@ impl Call {
         self.shared.peer
     }
 
-    /// Who the client of an incoming call has proved to be; of an outgoing one nobody in particular.
+    /// The authenticated identity of an incoming call's client; of an outgoing one nobody in particular.
     #[must_use]
     pub fn identity(&self) -> &Identity {
         &self.shared.identity
@@ -94,9 +94,9 @@ impl Call {
         self.shared.service
     }
 
-    /// Queues octets of our stream; waits while the send queue is full.
+    /// Queues bytes of our stream; waits while the send queue is full.
     ///
-    /// Octets that do not fill a packet leave with the next ones, or with [`finish`](Self::finish).
+    /// Bytes that do not fill a packet leave with the next ones, or with [`finish`](Self::finish).
     ///
     /// # Errors
     /// Why the call is over, if it is.
@@ -128,7 +128,7 @@ impl Call {
         self.shared.lock().granted
     }
 
-    /// Ends our stream: the octets queued are followed by the mark of the last packet. Does not wait
+    /// Ends our stream: the bytes queued are followed by the mark of the last packet. Does not wait
     /// until they are sent. Finishing again does nothing.
     ///
     /// # Errors
@@ -153,8 +153,8 @@ impl Call {
         self.recv_after(1).await
     }
 
-    /// The same once `least` octets have come that were not received, or no more will: a task that
-    /// needs many is not woken for a few. At most 32 KiB are waited for.
+    /// The same once `least` bytes have come that were not received, or no more will: a task that
+    /// needs many is not woken for a few. It waits for at most 32 KiB.
     ///
     /// # Errors
     /// As [`recv`](Self::recv).
@@ -163,7 +163,7 @@ impl Call {
         poll_fn(|cx| self.poll_recv(cx, least)).await
     }
 
-    /// Exactly `n` octets of the peer's stream. The caller bounds `n`: it is what may be buffered.
+    /// Exactly `n` bytes of the peer's stream. The caller bounds `n`: it is what may be buffered.
     ///
     /// # Errors
     /// [`CallError::UnexpectedEnd`] if the stream ends first, or why the call is over.
@@ -183,7 +183,7 @@ impl Call {
         Ok(whole.freeze())
     }
 
-    /// The rest of the peer's stream, at most `limit` octets.
+    /// The rest of the peer's stream, at most `limit` bytes.
     ///
     /// # Errors
     /// [`CallError::TooLong`] if there is more, or why the call is over.
@@ -275,7 +275,7 @@ impl Call {
         // Emptied by the loop above or never filled; its allocation is handed over for reuse.
         std::mem::swap(&mut state.incoming, &mut self.inbox);
         if let Some(chunk) = self.inbox.pop_front() {
-            // The engine counts these octets until they are consumed; the next lock does that.
+            // The engine counts these bytes until they are consumed; the next lock does that.
             state.consumed += std::mem::take(&mut state.incoming_bytes);
             let tell = !state.end && state.consumed >= CONSUMED;
             drop(state);
@@ -291,7 +291,7 @@ impl Call {
         }
         let error = state
             .error
-            .expect("without octets, what is readable is an end");
+            .expect("without bytes, what is readable is an end");
         drop(state);
         Poll::Ready(Err(self.fail(error)))
     }

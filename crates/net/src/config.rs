@@ -9,13 +9,13 @@ use rustix::rand::{GetRandomFlags, getrandom};
 pub struct Config {
     /// The engine's settings. The default's seed comes from the system's generator.
     pub rx: afar_rx::Config,
-    /// Octets the socket may hold that the I/O thread has not taken yet (SO_RCVBUF).
+    /// Bytes the socket may hold that the I/O thread has not taken yet (SO_RCVBUF).
     ///
     /// What arrives while it is full is lost. 8 MiB hold what 1 GB/s brings while another thread
     /// has the processor for 8 ms. The kernel may allow less: see
     /// [`Endpoint::buffer_hint`](crate::Endpoint::buffer_hint).
     pub receive_buffer: usize,
-    /// Octets the socket may hold that the network has not taken yet (SO_SNDBUF).
+    /// Bytes the socket may hold that the network has not taken yet (SO_SNDBUF).
     pub send_buffer: usize,
     /// How long the I/O thread looks for work without sleeping after it had some.
     ///
@@ -50,7 +50,7 @@ impl Default for Config {
     }
 }
 
-/// Eight octets of the system's generator.
+/// Eight bytes of the system's generator.
 pub(crate) fn random() -> u64 {
     let mut seed = [0; 8];
     let filled = getrandom(&mut seed, GetRandomFlags::empty()).expect("Linux has getrandom");

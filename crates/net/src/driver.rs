@@ -29,7 +29,7 @@ use calls::{CallTable, Started};
 
 /// Batches sent in a turn before arrivals are looked at again.
 const SENDS_IN_A_TURN: usize = 16;
-/// Timers closer than this are waited for together: a thousand calls have a thousand timers. The
+/// Timers closer than this share a wake-up: a thousand calls have a thousand timers. The
 /// nearest ones are pacing's, which loses nothing by firing 2 ms late.
 const TIMER_GRAIN: Duration = Duration::from_micros(50);
 /// How long to keep away from a socket whose error we do not understand.
@@ -126,7 +126,7 @@ impl<S: Socket> Driver<S> {
     pub(crate) fn run(mut self) {
         // Pacing wants timers sharper than the default of 50 µs; without them it is only coarser.
         if let Err(error) = rustix::thread::set_current_timer_slack(NonZeroU64::new(1)) {
-            tracing::debug!("the timer slack stays as it is: {error}");
+            tracing::debug!("cannot set the timer slack: {error}");
         }
         loop {
             match self.turn() {
@@ -331,7 +331,7 @@ impl<S: Socket> Driver<S> {
                 self.services.insert(service.id, spawn);
                 self.engine.add_service(service, security);
             }
-            // Whoever asked may have gone.
+            // The caller may have gone.
             Command::Stats(answer) => drop(answer.send(self.stats())),
             Command::PeerStats(peer, answer) => drop(answer.send(self.engine.peer_stats(peer))),
             Command::AskForShares(peer, shares) => self.engine.ask_for_shares(peer, shares),
@@ -375,7 +375,7 @@ impl<S: Socket> Driver<S> {
                     let packet = size + ip_overhead(peer);
                     tracing::warn!(
                         "the path to {peer} seems to drop packets larger than {packet} bytes; \
-                         smaller ones are sent from now on"
+                         sending smaller ones from now on"
                     );
                 }
             }
@@ -452,7 +452,7 @@ impl<S: Socket> Driver<S> {
                 break;
             }
             if let Err(error) = self.socket.wait(self.mailbox.event(), true, Some(left)) {
-                tracing::debug!("the last packets stay: {error}");
+                tracing::debug!("cannot send the last packets: {error}");
                 break;
             }
         }

@@ -49,7 +49,7 @@ pub struct Local {
     /// Of a client: under which address it knows the server of a port.
     servers: HashMap<u16, SocketAddr>,
     buffer: Vec<u8>,
-    /// Octets of the transmit at hand that were sent before the queue was full.
+    /// Bytes of the transmit at hand that were sent before the queue was full.
     resume: usize,
     queue: Queue,
     refusals: Vec<(SocketAddr, io::ErrorKind)>,
@@ -100,7 +100,7 @@ impl Local {
     ///
     /// # Errors
     /// The system's: the directory is missing or not ours, or its path is longer than about 100
-    /// octets.
+    /// bytes.
     pub fn serve(dir: &Path, addr: SocketAddr) -> io::Result<Self> {
         let path = socket_path(dir, addr.port());
         match std::fs::remove_file(&path) {

@@ -11,7 +11,7 @@ use bytes::Bytes;
 /// One datagram that arrived.
 #[derive(Clone, Debug)]
 pub struct Received {
-    /// Who sent it.
+    /// The sender.
     pub from: SocketAddr,
     /// Our address that it was sent to, if that is known.
     pub to: Option<IpAddr>,

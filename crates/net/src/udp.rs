@@ -23,7 +23,7 @@ use buffers::{BUFFER_SIZE, Pool};
 use refusals::{Refusal, is_refusal, take_refusals};
 use segments::Segmentation;
 
-/// Octets in a buffer from which they are handed on in place; fewer are copied, so that what an
+/// Bytes in a buffer from which they are handed on in place; fewer are copied, so that what an
 /// application holds on to never keeps more than four times its size.
 const IN_PLACE: usize = BUFFER_SIZE / 4;
 /// Buffers offered at a time while large datagrams arrive: enough to save system calls, and few
@@ -44,7 +44,7 @@ pub struct Udp {
     /// Whether the kernel must not fragment, at present.
     dont_fragment: bool,
     segmentation: Segmentation,
-    /// Octets of the transmit at hand that were sent before the socket had no more room.
+    /// Bytes of the transmit at hand that were sent before the socket had no more room.
     resume: usize,
     /// A queue below the socket was full.
     queue: Queue,
@@ -60,7 +60,7 @@ pub struct Udp {
 }
 
 impl Udp {
-    /// Opens a socket at that address and asks for buffers of those sizes, in octets.
+    /// Opens a socket at that address and asks for buffers of those sizes, in bytes.
     ///
     /// # Errors
     /// The system's: the address is taken or not ours, or there are no more sockets.

@@ -158,10 +158,10 @@ async fn a_slow_reader_slows_the_writer_and_bounds_memory() {
     }
     assert!(
         sent < 32 << 20,
-        "{sent} octets were taken though nobody reads"
+        "{sent} bytes were taken though nobody reads"
     );
     let held = server.stats().await.engine.receive_memory;
-    assert!(held <= 2 * WINDOW, "the server holds {held} octets");
+    assert!(held <= 2 * WINDOW, "the server holds {held} bytes");
     go.notify_one();
     call.send(block.clone()).await.unwrap();
     sent += block.len() as u64;
@@ -274,7 +274,7 @@ async fn a_handler_that_panics_aborts_its_call() {
     assert_eq!(end, Err(CallError::Aborted(AbortCode::RX_USER_ABORT)));
 }
 
-/// Receives after 10,000 octets, and tells how many chunks that were; before, that fewer do not do.
+/// Receives after 10,000 bytes, and tells how many chunks that were; before, that fewer do not do.
 struct Patient(mpsc::UnboundedSender<Option<usize>>);
 
 impl Handler for Patient {

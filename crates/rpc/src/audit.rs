@@ -1,5 +1,5 @@
-//! Who did what: an event for each operation that changes or administers something, and for each
-//! that was refused for lack of rights. Other operations give one where somebody wants to see them.
+//! The audit: an event for each operation that changes or administers something, and for each
+//! that was refused for lack of rights. Other operations give one where the log asks for them.
 //!
 //! The events have the target [`TARGET`] and these fields:
 //!
@@ -23,7 +23,7 @@ use crate::{Caller, Operation};
 /// The target of the events: what a log filter calls them.
 pub const TARGET: &str = "audit";
 
-/// Octets of arguments or results that an event has.
+/// Bytes of arguments or results that an event has.
 const SHOWN: usize = 240;
 /// The same where a user's number comes first, and what is nobody's business then.
 const SHOWN_ID: usize = "{ id: PtsId(2147483647)".len();
@@ -34,7 +34,7 @@ const BZACCESS: i32 = 39_430;
 /// What is known of an interface's operations.
 struct Rule {
     interface: &'static str,
-    /// Octets of arguments and results that are shown.
+    /// Bytes of arguments and results that are shown.
     shown: usize,
     /// Those that change nothing; all others do.
     queries: &'static [&'static str],
@@ -210,7 +210,7 @@ pub(crate) fn record<Q: Decode + Debug, A: Debug>(
         .as_ref()
         .is_err_and(|code| is_refusal(operation.interface, *code));
     let notable = operation.is_audited || refused;
-    // Who does not look pays for a comparison.
+    // Without a listener this costs a comparison.
     let wanted = if notable {
         tracing::enabled!(target: TARGET, Level::INFO)
     } else {
@@ -278,7 +278,7 @@ impl<A: Debug> Event<'_, A> {
     }
 }
 
-/// Arguments or results, without the name of their type and cut to so many octets.
+/// Arguments or results, without the name of their type and cut to so many bytes.
 struct Short<T>(T, usize);
 
 impl<T: Debug> Debug for Short<T> {

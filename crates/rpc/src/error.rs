@@ -33,7 +33,7 @@ pub enum RpcCause {
     #[error("the reply is malformed: {0}")]
     Reply(DecodeError),
     /// The server announced more data than was asked for, or less than none.
-    #[error("the server announced {announced} bytes where {asked} were asked for")]
+    #[error("the server announced {announced} bytes where {asked} were requested")]
     Length {
         /// Bytes announced.
         announced: i128,

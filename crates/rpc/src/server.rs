@@ -17,20 +17,20 @@ pub use stream::{DownloadSink, UploadSource};
 // spec: afs-rpc#encoding
 const SLACK: usize = 1024;
 
-/// Who calls.
+/// The caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
     /// The address the call comes from.
     pub peer: SocketAddr,
     /// The service it was made to.
     pub service: ServiceId,
-    /// Who the caller has proved to be.
+    /// The authenticated identity of the caller.
     pub identity: Identity,
 }
 
 impl Caller {
-    /// Who makes a call, at an endpoint whose clients are known by having reached it. An
-    /// administrator's endpoint makes everybody one; else what the client has proved counts more.
+    /// The caller at an endpoint whose clients are known by having reached it. An administrator's
+    /// endpoint makes every client one; otherwise what the client has proved counts more.
     pub(crate) fn of(call: &Call, endpoint: &Identity) -> Self {
         let identity = match (call.identity(), endpoint) {
             (Identity::Anonymous, _) | (_, Identity::Superuser) => endpoint,
@@ -224,7 +224,7 @@ impl<'a> StoreSource<'a> {
         self.chunk_after(1).await
     }
 
-    /// The same once `least` octets have come, or all the client sends
+    /// The same once `least` bytes have come, or all the client sends
     /// ([`Call::recv_after`](afar_net::Call::recv_after)).
     ///
     /// # Errors

@@ -21,18 +21,18 @@ pub struct Config {
     pub idle_limit: Option<Duration>,
     /// A client call is given up after so long in any case; `None` is never.
     pub hard_limit: Option<Duration>,
-    /// Octets one call may hold unread, and so its largest receive window.
+    /// Bytes one call may hold unread, and so its largest receive window.
     pub receive_window_max: u64,
     /// Bytes that peers may make this endpoint hold: what of all calls is unread, queued for clients, or
     /// not acknowledged by them. One address, and one user, may take a third of it, strangers less.
     pub memory_max: u64,
-    /// Octets one call may have queued and unsent before writing must wait.
+    /// Bytes one call may have queued and unsent before writing must wait.
     pub send_buffer: usize,
     /// Connections kept that clients opened to us; idle ones make room first.
     pub server_connections_max: usize,
     /// Largest datagram accepted from and, once probed, sent to afar peers.
     pub datagram_max: usize,
-    /// Whether larger packets than 1,444 octets are looked for between afar peers.
+    /// Whether larger packets than 1,444 bytes are looked for between afar peers.
     pub mtu_discovery: bool,
     /// Whether DATA to afar peers is sent as ECN-capable.
     pub ecn: bool,

@@ -45,7 +45,7 @@ pub(crate) struct Connection {
     pub(crate) wants_channel: bool,
     /// Where else the client may be by now.
     pub(crate) elsewhere: Option<Elsewhere>,
-    /// DATA that the security class opened and sealed: packets and octets.
+    /// DATA that the security class opened and sealed: packets and bytes.
     pub(crate) opened: (u64, u64),
     pub(crate) sealed: (u64, u64),
     /// The highest serial received, and how many below it were not.

@@ -28,7 +28,7 @@ pub struct Transmit {
     pub source: Option<IpAddr>,
     /// The ECN field to send with.
     pub ecn: Option<Ecn>,
-    /// Octets in the buffer.
+    /// Bytes in the buffer.
     pub size: usize,
     /// Each datagram's size, if there is more than one; the last may be shorter (as for UDP GSO).
     pub segment_size: Option<usize>,
@@ -111,7 +111,7 @@ pub enum Event {
 /// What a read gave.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Read {
-    /// The next octets of the stream; never empty.
+    /// The next bytes of the stream; never empty.
     Data(Bytes),
     /// Nothing yet: a [`Event::Readable`] will follow.
     Pending,

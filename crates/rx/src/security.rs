@@ -11,7 +11,7 @@ use bytes::Bytes;
 use crate::packet::Header;
 use crate::{AbortCode, Cid, Epoch, SecurityIndex};
 
-/// Octets a class adds to each DATA packet.
+/// Bytes a class adds to each DATA packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Overhead {
     /// In front of the payload.
@@ -20,7 +20,7 @@ pub struct Overhead {
     pub trailer: usize,
 }
 
-/// Who the client of a connection has proved to be.
+/// The authenticated identity of a connection's client.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub enum Identity {
     /// Nobody in particular: `anonymous`, a member of `system:anyuser` only.
@@ -81,9 +81,9 @@ pub struct SecurityStatus {
 pub struct Sealing<'a> {
     /// Its header, into which the checksum goes.
     pub header: Header,
-    /// [`PacketSecurity::sealed_len`] octets: room for what goes in front, the payload, zeros.
+    /// [`PacketSecurity::sealed_len`] bytes: room for what goes in front, the payload, zeros.
     pub body: &'a mut [u8],
-    /// Octets of payload in it.
+    /// Bytes of payload in it.
     pub payload: usize,
 }
 
@@ -108,7 +108,7 @@ pub trait PacketSecurity: Debug + Send {
         SecurityStatus::default()
     }
 
-    /// Octets of the sealed body of a payload so long: no more than [`overhead`](Self::overhead)
+    /// Bytes of the sealed body of a payload so long: no more than [`overhead`](Self::overhead)
     /// above it.
     fn sealed_len(&self, payload: usize) -> usize;
 
@@ -172,7 +172,7 @@ pub trait ServerConnection: PacketSecurity {
     /// The code to abort the connection with.
     fn check(&mut self, response: &[u8]) -> Result<[u32; 4], AbortCode>;
 
-    /// Who the client is; anonymous until it has proved more.
+    /// The client's identity; anonymous until it has proved more.
     fn identity(&self) -> Identity;
 }
 

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 /// Counters of one endpoint since it began. Packets are Rx packets (the parts of a jumbogram count
-/// one each); octets are UDP payload.
+/// one each); bytes are UDP payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
@@ -12,9 +12,9 @@ pub struct Stats {
     pub datagrams_received: u64,
     /// Datagrams handed out.
     pub datagrams_sent: u64,
-    /// Octets handed in.
+    /// Bytes handed in.
     pub bytes_received: u64,
-    /// Octets handed out.
+    /// Bytes handed out.
     pub bytes_sent: u64,
     /// Packets received by type, index type − 1, as RXSTATS of rxdebug has them.
     pub packets_received: [u64; 13],
@@ -62,7 +62,7 @@ pub struct Stats {
     pub answers_limited: u64,
     /// RTT samples taken.
     pub rtt_samples: u64,
-    /// Octets of payload now held for reading by applications and out of order.
+    /// Bytes of payload now held for reading by applications and out of order.
     pub receive_memory: u64,
     /// Bytes that all calls of peers count for, of [`Config::memory_max`](crate::Config::memory_max).
     pub memory: u64,
@@ -89,11 +89,11 @@ pub struct PeerStats {
     pub rtt_ping: Option<Duration>,
     /// The mean deviation of the RTT.
     pub rtt_variation: Option<Duration>,
-    /// Congestion window in octets.
+    /// Congestion window in bytes.
     pub congestion_window: u64,
-    /// Octets now in flight.
+    /// Bytes now in flight.
     pub in_flight: u64,
-    /// Pacing rate in octets a second, if paced.
+    /// Pacing rate in bytes a second, if paced.
     pub pacing_rate: Option<u64>,
     /// The congestion controller's name.
     pub congestion: &'static str,
@@ -113,9 +113,9 @@ pub struct PeerStats {
     pub lost: u64,
     /// Losses that proved false.
     pub spurious: u64,
-    /// Octets of payload and headers sent.
+    /// Bytes of payload and headers sent.
     pub bytes_sent: u64,
-    /// Octets received.
+    /// Bytes received.
     pub bytes_received: u64,
     /// CE marks the peer reported.
     pub ecn_ce: u64,

@@ -29,22 +29,22 @@ macro_rules! refusals {
 refusals! {
     /// Something of ours is not as it must be.
     Inconsistency = RXKADINCONSISTENCY: "the security state of the connection is damaged";
-    /// A challenge, response or packet has fewer octets than its fixed part.
+    /// A challenge, response or packet has fewer bytes than its fixed part.
     PacketShort = RXKADPACKETSHORT: "a packet is too short";
     /// The level asked for is below the least allowed, or none.
     LevelFail = RXKADLEVELFAIL: "the level of protection is not allowed";
-    /// The ticket has fewer or more octets than tickets have, or than the packet.
+    /// The ticket has fewer or more bytes than tickets have, or than the packet.
     TicketLen = RXKADTICKETLEN: "the ticket is too long or too short";
     /// A response answers another challenge.
     OutOfSequence = RXKADOUTOFSEQUENCE: "the response is to another challenge";
     /// The ticket is not valid yet.
-    NoAuth = RXKADNOAUTH: "the ticket does not hold yet";
+    NoAuth = RXKADNOAUTH: "the ticket is not valid yet";
     /// A key has the wrong length, or is weak.
     BadKey = RXKADBADKEY: "the key is weak or not valid";
     /// The ticket cannot be opened, or says what tickets may not say.
     BadTicket = RXKADBADTICKET: "the ticket is not valid";
     /// The ticket was made with a key that is not here.
-    UnknownKey = RXKADUNKNOWNKEY: "the key the ticket was made with is not here";
+    UnknownKey = RXKADUNKNOWNKEY: "the server does not have the key of the ticket";
     /// The ticket has expired.
     Expired = RXKADEXPIRED: "the token has expired";
     /// A checksum is wrong: damage, or another key.

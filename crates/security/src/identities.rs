@@ -11,7 +11,7 @@ use crate::Principal;
 use crate::reload::{self, Watched};
 use crate::ticket::SUPERUSER;
 
-/// Octets of a name in the protection database.
+/// Bytes of a name in the protection database.
 const NAME_MAX: usize = 63;
 
 /// The lines of an optional file.
@@ -88,7 +88,7 @@ impl Identities {
         Ok(self)
     }
 
-    /// Lets a user administer servers: `name`, `name.instance`, or with `@realm` if he is foreign.
+    /// Lets a user administer servers: `name`, `name.instance`, or with `@realm` for a foreign user.
     #[must_use]
     pub fn superuser(mut self, name: impl Into<String>) -> Self {
         self.named.get_mut().superusers.push(name.into());
@@ -121,8 +121,8 @@ impl Identities {
         }
     }
 
-    /// Who the owner of a ticket is. Somebody with a name that the protection database cannot have,
-    /// or that reads like a group's or a foreign user's, is nobody in particular.
+    /// The identity of a ticket's owner. A name that the protection database cannot have, or that reads
+    /// like a group's or a foreign user's, is nobody in particular.
     ///
     /// A printed ticket ([`print`](crate::ticket::print())) has no realm: that is the superuser.
     #[must_use]
@@ -142,7 +142,7 @@ impl Identities {
             return Identity::Anonymous;
         }
         let known: Arc<str> = name.to_ascii_lowercase().into();
-        // A foreign one may be listed with his realm as the ticket spells it, or in lower case.
+        // A foreign user may be listed with the realm as the ticket spells it, or in lower case.
         let lower = format!("{local}@{}", client.realm.to_ascii_lowercase());
         let operator = self.is_superuser(&name) || (!is_local && self.is_superuser(&lower));
         if operator {
@@ -152,7 +152,7 @@ impl Identities {
         }
     }
 
-    /// Who may administer servers, as the files are now.
+    /// The users who may administer servers, as the files are now.
     #[must_use]
     pub fn superusers(&self) -> Vec<String> {
         let mut users = self.named.read().superusers.clone();

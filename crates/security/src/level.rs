@@ -7,9 +7,9 @@ use std::str::FromStr;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 // spec: security#levels-that-peers-ask-for
 pub enum Level {
-    /// The caller has proved who he is; packets carry a checksum of their headers.
+    /// The caller is authenticated; packets carry a checksum of their headers.
     Clear,
-    /// Also the first eight octets of each packet are sealed, so that lengths cannot be changed.
+    /// Also the first eight bytes of each packet are sealed, so that lengths cannot be changed.
     Auth,
     /// Packets are encrypted.
     #[default]
@@ -18,7 +18,7 @@ pub enum Level {
 
 /// No level of rxkad is called so.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a level of protection; there are clear, auth and crypt")]
+#[error("{0:?} is not a level of protection; use clear, auth or crypt")]
 pub struct UnknownLevel(String);
 
 impl Level {

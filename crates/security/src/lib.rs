@@ -1,4 +1,4 @@
-//! Who is who: rxkad, Kerberos tickets, keys and tokens.
+//! Authentication: rxkad, Kerberos tickets, keys and tokens.
 //!
 //! The engine (`afar-rx`) asks a security class what to do with packets and connections; here is
 //! what answers:

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Octets that OpenAFS has for a name, an instance or a realm, less the final zero.
+/// Bytes that OpenAFS has for a name, an instance or a realm, less the final zero.
 const PART_MAX: usize = 63;
 
 /// Whose ticket it is, in the shape of Kerberos 4 that AFS thinks in.
@@ -22,7 +22,7 @@ impl Principal {
     /// One component is a name, two are a name and an instance. Services whose instance is a host
     /// lose the host's domain, and `host` is called `rcmd`, as in `krb5_524_conv_principal` of MIT.
     /// A dot in the first component is refused unless `dots` are allowed: `a.b` and `a/b` would be
-    /// the same user. So is a part that a peer would cut off at 63 octets or at a zero octet, and
+    /// the same user. So is a part that a peer would cut off at 63 bytes or at a zero byte, and
     /// become somebody else's name.
     pub(crate) fn from_kerberos(components: &[&str], realm: &str, dots: bool) -> Option<Self> {
         let (name, instance) = match *components {
@@ -39,7 +39,7 @@ impl Principal {
         })
     }
 
-    /// `name` or `name.instance`: what the user is called within his realm.
+    /// `name` or `name.instance`: what the user is called within the realm.
     #[must_use]
     pub fn local_name(&self) -> String {
         if self.instance.is_empty() {

@@ -1,9 +1,9 @@
-//! Random octets from the system.
+//! Random bytes from the system.
 
 use rustix::rand::{GetRandomFlags, getrandom};
 use zeroize::Zeroizing;
 
-/// So many octets of the system's generator, wiped when dropped. At most 256, which the system
+/// So many bytes of the system's generator, wiped when dropped. At most 256, which the system
 /// answers whole.
 pub(crate) fn octets<const N: usize>() -> Zeroizing<[u8; N]> {
     const { assert!(N <= 256) };

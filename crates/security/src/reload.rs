@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use zeroize::Zeroizing;
 
-/// No file read here has more octets than this.
+/// No file read here has more bytes than this.
 const FILE_MAX: u64 = 1 << 20;
 
 /// How often a file is looked at, at most.
@@ -96,7 +96,7 @@ impl<T, E: Error + 'static> Watched<T, E> {
         }
         match (self.load)(&self.path) {
             Ok(value) => {
-                tracing::info!(path = %self.path.display(), "read again, as it has changed");
+                tracing::info!(path = %self.path.display(), "read again after a change");
                 state.value = Arc::new(value);
                 state.stamp = stamp;
                 state.refused = None;
@@ -105,7 +105,7 @@ impl<T, E: Error + 'static> Watched<T, E> {
                 tracing::warn!(
                     path = %self.path.display(),
                     error = chain(&error),
-                    "has changed but cannot be used; what it said before still holds"
+                    "has changed but cannot be used; keeping its previous content"
                 );
                 state.refused = Some(stamp);
             }
@@ -155,7 +155,7 @@ pub(crate) fn read(path: &Path) -> io::Result<(Zeroizing<Vec<u8>>, Metadata)> {
     if metadata.len() > FILE_MAX {
         return Err(too_big());
     }
-    // One more octet than the file has, so that the buffer never moves and leaves a copy behind.
+    // One more byte than the file has, so that the buffer never moves and leaves a copy behind.
     let room = usize::try_from(metadata.len()).unwrap_or(0) + 1;
     let mut content = Zeroizing::new(Vec::with_capacity(room));
     file.by_ref().take(FILE_MAX + 1).read_to_end(&mut content)?;

@@ -2,7 +2,7 @@
 
 pub(crate) mod kdc;
 
-/// The octets of a hexadecimal text; blanks are skipped.
+/// The bytes of a hexadecimal text; blanks are skipped.
 pub(crate) fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text
         .chars()

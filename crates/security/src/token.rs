@@ -28,7 +28,7 @@ impl SessionKey {
         Self(octets)
     }
 
-    /// Its octets.
+    /// Its bytes.
     #[must_use]
     pub const fn octets(&self) -> &[u8; 8] {
         &self.0

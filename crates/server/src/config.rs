@@ -94,7 +94,7 @@ pub struct Config {
     pub files: Files,
     /// The volume server.
     pub volumes: Volumes,
-    /// Who callers can be, and how they prove it.
+    /// The identities that callers can have, and how they prove them.
     pub security: SecuritySection,
     /// The service for logins.
     pub login: LoginSection,
@@ -151,7 +151,7 @@ with_default! {
     MaxCallbacks(u64) = 64 << 20
 }
 with_default! {
-    /// Octets of a socket buffer.
+    /// Bytes of a socket buffer.
     BufferSize(u32) = 8 << 20
 }
 with_default! {
@@ -199,9 +199,9 @@ pub struct Volumes {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Net {
-    /// Octets.
+    /// Bytes.
     pub receive_buffer: BufferSize,
-    /// Octets.
+    /// Bytes.
     pub send_buffer: BufferSize,
     /// Bytes in memory for what clients cause.
     pub memory: Memory,
@@ -313,7 +313,7 @@ impl Config {
                 .parse()
                 .with_context(|| format!("[partition.{name}]"))?;
             if partitions.insert(id, partition).is_some() {
-                bail!("[partition.{name}]: {id} is there twice");
+                bail!("[partition.{name}]: {id} is listed twice");
             }
         }
         Ok(partitions)
@@ -365,8 +365,8 @@ impl Config {
         let elsewhere = |role, servers: &[String], section| {
             ensure!(
                 servers.is_empty() || !self.has(role),
-                "[{section}] servers names others, and this server has that role itself: take \
-                 one of the two away"
+                "[{section}] servers names others, but this server has that role itself: remove \
+                 one of the two"
             );
             Ok(())
         };

@@ -62,7 +62,7 @@ impl Founder<'_> {
             Err(error) if error.code() == AbortCode(VL_NOENT) => {}
             Err(error) => return Err(error).with_context(|| format!("looking for {name}")),
         }
-        let context = || format!("cannot make the volume {name}");
+        let context = || format!("cannot create the volume {name}");
         let ids = self
             .location
             .get_new_volume_id(3)
@@ -87,7 +87,7 @@ impl Founder<'_> {
             .create_entry_n(entry)
             .await
             .with_context(context)?;
-        tracing::info!("made the volume {name}, {id}");
+        tracing::info!("created the volume {name}, {id}");
         Ok(())
     }
 }

@@ -113,7 +113,7 @@ pub fn bases() -> Vec<PathBuf> {
 /// The directory for a cell's sockets.
 pub fn run_dir(cell: &CellName) -> anyhow::Result<PathBuf> {
     let base = bases().into_iter().next();
-    let base = base.context("there is no place for sockets; set AFAR_RUN_DIR to a directory")?;
+    let base = base.context("there is no directory for sockets; set AFAR_RUN_DIR")?;
     Ok(base.join(cell.to_string()))
 }
 

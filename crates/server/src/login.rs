@@ -54,7 +54,9 @@ impl Login<'_> {
             return Ok(());
         }
         if self.security.keys().newest().is_none() {
-            tracing::info!("there is no login service, as there is no key to make tickets with");
+            tracing::info!(
+                "there is no login service, because there is no key to make tickets with"
+            );
             return Ok(());
         }
         let certificate = self.certificate()?;
@@ -107,7 +109,7 @@ impl Login<'_> {
         TcpListener::bind(address).await.with_context(|| {
             format!(
                 "cannot open TCP port {address} for logins; does another program have it? \
-                 (login.port = … names another, login.enabled = false does without)"
+                 (login.port = … names another, login.enabled = false turns logins off)"
             )
         })
     }

@@ -29,7 +29,8 @@ pub(crate) async fn tell(
         let volumes = loop {
             match ask(&servers(), address, partition).await {
                 Ok(volumes) => break volumes,
-                Err(error) => tracing::debug!(%error, "not known yet what is on {partition}"),
+                Err(error) => tracing::debug!(%error, "the contents of {partition} are not known \
+                                                       yet"),
             }
             tokio::time::sleep(PAUSE).await;
         };

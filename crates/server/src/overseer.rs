@@ -49,8 +49,8 @@ const LOGS: [&[u8]; 7] = [
 /// What OpenAFS's `bos salvage` calls the salvager's process.
 const SALVAGE: &[u8] = b"salvage-tmp";
 /// What the log of a salvage says.
-const NO_SALVAGE: &str = "afar has no salvager, and needs none: changes are made whole or not at all. `afar store \
-                          check` looks whether a partition is sound.\n";
+const NO_SALVAGE: &str = "afar has no salvager, and needs none: changes are atomic. `afar store \
+                          check` checks a partition.\n";
 
 /// The status of a server.
 #[derive(Debug)]
@@ -279,7 +279,7 @@ impl bozo::Service for Overseer {
             .change_users(|path| userlist::remove(path, &name));
         match removed {
             Err(ENOENT) if self.security.superusers().contains(&name) => {
-                tracing::warn!("{name} is one of security.superusers: take the name away there");
+                tracing::warn!("{name} is one of security.superusers: remove the name there");
                 Err(NOT_HERE)
             }
             removed => removed.map(|()| bozo::delete_s_user::Reply {}),

@@ -90,14 +90,14 @@ fn make_dir(path: &Path) -> anyhow::Result<()> {
     match fs::create_dir(path) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
         Err(error) if error.kind() == ErrorKind::NotFound => bail!(
-            "there is no directory {}, nor the one above it; mount the disk or correct the path in the \
-             configuration, or make it: mkdir -p {0}",
+            "neither the directory {} nor its parent exists; mount the disk or correct the path \
+             in the configuration, or create it: mkdir -p {0}",
             path.display()
         ),
         made => made.with_context(|| {
             format!(
-                "there is no directory {}, and it cannot be made; mount the disk or correct the path \
-                 in the configuration",
+                "the directory {} does not exist, and cannot be created; mount the disk or \
+                 correct the path in the configuration",
                 path.display()
             )
         }),
@@ -122,7 +122,7 @@ impl Note {
                     Some((id.parse().ok()?, path.into()))
                 })
                 .collect::<Option<_>>()
-                .ok_or_else(|| "a line of it is no partition and path".to_owned()),
+                .ok_or_else(|| "a line of it is not a partition and a path".to_owned()),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(BTreeMap::new()),
             Err(error) => Err(error.to_string()),
         };
@@ -134,8 +134,8 @@ impl Note {
         let served = match &self.served {
             Ok(served) => served.get(&id),
             Err(why) => bail!(
-                "{} is empty, and whether it was a partition before is not known, as {} cannot be \
-                 read ({why}); if it is new, make it: afar store init {0}",
+                "{} is empty, and it is unknown whether it was a partition before, because {} \
+                 cannot be read ({why}); if it is new, create it: afar store init {0}",
                 path.display(),
                 self.file.display(),
             ),

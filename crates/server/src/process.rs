@@ -96,7 +96,7 @@ impl Process {
         let cell = config.cell()?;
         if config.insecure_noauth {
             tracing::warn!(
-                "insecure_noauth: everybody who reaches {} may administer this server",
+                "insecure_noauth: every caller that reaches {} may administer this server",
                 config.listen.0
             );
         }
@@ -289,7 +289,7 @@ impl Process {
         let dir = self.config.data.0.join(service);
         let Some(made) = Database::copy_made(&dir) else {
             return format!(
-                "there is no whole copy of it: put {} back from a backup",
+                "there is no complete copy of it: restore {} from a backup",
                 dir.display()
             );
         };

@@ -34,7 +34,7 @@ impl Reload {
         if let Err(error) = self.try_run(process) {
             // What is wrong with TOML is told in several lines.
             let error = format!("{error:#}").lines().collect::<Vec<_>>().join(" ");
-            tracing::error!("the configuration is not read again, and stays as it is: {error}");
+            tracing::error!("keeping the previous configuration: {error}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! Who callers are: the cell's keys, its realms and administrators, and from these the security
+//! Identities of callers: the cell's keys, its realms and administrators, and from these the security
 //! classes that each role is served with.
 
 use std::fs::{self, OpenOptions};
@@ -38,7 +38,7 @@ pub(crate) struct Security {
 pub(crate) struct Public {
     /// The classes that clients may use.
     pub(crate) classes: Vec<Arc<dyn ServerSecurity>>,
-    /// Who somebody is that proves nothing.
+    /// The identity of a caller that proves nothing.
     pub(crate) identity: Identity,
 }
 
@@ -52,8 +52,9 @@ impl Security {
         if keys.is_empty() {
             tracing::warn!(
                 "there is no key of the cell: callers from elsewhere are anonymous, and only this \
-                 machine administers the server; `afar keys import KEYTAB` takes the key of afs/CELL \
-                 from a keytab, `afar keys generate` makes one for a cell without Kerberos"
+                 machine administers the server; `afar keys import KEYTAB` imports the key of \
+                 afs/CELL from a keytab, `afar keys generate` generates one for a cell without \
+                 Kerberos"
             );
         }
         Ok(Self {
@@ -218,7 +219,7 @@ pub fn first_key(config: &Config) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Who is who, by what the configuration says and OpenAFS's files of this machine's cell.
+/// Identities, according to the configuration and OpenAFS's files of this machine's cell.
 fn identities(config: &Config) -> anyhow::Result<Identities> {
     let section = &config.security;
     let mut identities = Identities::new(&config.cell);

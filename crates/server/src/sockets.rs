@@ -68,7 +68,7 @@ impl<'c> Opener<'c> {
         let mut handed = ListenFd::from_env();
         for index in 0..handed.len() {
             let socket = handed.take_udp_socket(index).context(
-                "a socket the service manager handed over is no UDP socket; its unit must have \
+                "a socket from the service manager is not a UDP socket; its unit must have \
                  ListenDatagram= lines only",
             )?;
             if let Some(socket) = socket {
@@ -159,7 +159,7 @@ impl Drop for RunDir {
         if !self.is_told
             && let Err(error) = local_cell::clear(&self.path)
         {
-            tracing::debug!(%error, path = %self.path.display(), "a run directory stays");
+            tracing::debug!(%error, path = %self.path.display(), "cannot remove a run directory");
         }
     }
 }

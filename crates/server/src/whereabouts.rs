@@ -97,15 +97,15 @@ impl Whereabouts {
         }
     }
 
-    /// Whether others can do anything with these addresses: a server without a network is waited for, unless the
-    /// whole cell is on this machine.
+    /// Whether others can do anything with these addresses. Without a network the server waits for one, unless
+    /// the whole cell is on this machine.
     fn is_of_use(&self, addresses: &[Ipv4Addr]) -> bool {
         let alone = self.config.has(Role::Vl);
         let named = !self.config.addresses.is_empty() || !self.config.listen.0.is_unspecified();
         let useful = alone || named || addresses.iter().any(|address| !address.is_loopback());
         if !useful {
             tracing::warn!(
-                "this machine has no address yet; the file server is registered as soon as it has one"
+                "this machine has no address yet; the file server registers as soon as it has one"
             );
         }
         useful

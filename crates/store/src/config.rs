@@ -82,7 +82,7 @@ impl PartitionOptions {
         self
     }
 
-    /// Octets at which a segment file is full: 1 MiB to 2 GiB, by default 1 GiB.
+    /// Bytes at which a segment file is full: 1 MiB to 2 GiB, by default 1 GiB.
     ///
     /// # Errors
     ///
@@ -99,7 +99,7 @@ impl PartitionOptions {
         Ok(self)
     }
 
-    /// Octets the database can grow to: 16 MiB to 16 TiB, by default 1 TiB. It costs address
+    /// Bytes the database can grow to: 16 MiB to 16 TiB, by default 1 TiB. It costs address
     /// space only, and is halved where that is short.
     ///
     /// # Errors

@@ -74,7 +74,7 @@ pub enum StoreError {
     #[error("{0}: changed by another writer meanwhile")]
     Conflict(Fid),
     /// What was removed from the volume's group is not all gone; it is in a moment (AFS: VBUSY).
-    #[error("volume {0} is busy: what was removed from its group is still being cleared away")]
+    #[error("volume {0} is busy: removed data of its group is still being freed")]
     Busy(VolumeId),
     /// A clone cannot become the read-write volume while its group has a newer one.
     #[error("volume {0} cannot be made read-write: volume {1} is a newer clone; remove that first")]
@@ -98,7 +98,7 @@ pub enum StoreError {
     },
     /// A page of the database is damaged, so it is not read.
     #[error(
-        "partition {}: {what}; put its meta/ back from a copy, or move its volumes here from dumps",
+        "partition {}: {what}; restore its meta/ from a copy, or its volumes from dumps",
         .partition.display()
     )]
     Damaged {
@@ -151,8 +151,8 @@ pub enum StoreError {
         range: &'static str,
     },
     /// A failed write or sync stopped the partition: what is on the disk is consistent, but
-    /// nothing more is accepted until the partition is opened anew.
-    #[error("partition {}: stopped after a failed write ({why}); see to the disk, then restart", .path.display())]
+    /// nothing more is accepted until the partition is opened again.
+    #[error("partition {}: stopped after a failed write ({why}); check the disk, then restart", .path.display())]
     Stopped {
         /// The partition.
         path: PathBuf,

@@ -7,7 +7,7 @@ use crate::meta::{
 };
 use crate::vnode::{apply, difference, pack_page, unpack_page};
 
-/// Decodes a row of the database. The first octet says of which sort; the rest is the row.
+/// Decodes a row of the database. The first byte says of which sort; the rest is the row.
 ///
 /// # Panics
 ///
@@ -39,7 +39,7 @@ pub fn row(data: &[u8]) {
     }
 }
 
-/// The rows of a frame are of its octets, one after the other, up to the first that cannot be.
+/// The rows of a frame are of its bytes, one after the other, up to the first that cannot be.
 fn log(bytes: &[u8]) {
     let mut left = bytes.len();
     for row in logged_rows(bytes) {

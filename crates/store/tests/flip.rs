@@ -218,5 +218,5 @@ fn a_damaged_page_is_named() {
         .err()
         .unwrap()
         .to_string();
-    assert!(error.contains("cut off at page"), "{error}");
+    assert!(error.contains("truncated at page"), "{error}");
 }

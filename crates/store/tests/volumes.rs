@@ -214,7 +214,7 @@ fn removed_data_gives_its_space_back() {
     partition.remove_volume(VolumeId(1)).unwrap();
     partition.wait_reaped().unwrap();
     let (_, after) = partition.disk_usage().unwrap();
-    assert!(after < 8_000_000, "{after} octets are still allocated");
+    assert!(after < 8_000_000, "{after} bytes are still allocated");
     assert!(read(&keep, kept) == noise(1_000_000, 5));
     assert!(matches!(
         partition.volume(VolumeId(1)),
@@ -343,7 +343,7 @@ fn equal_records_are_stored_once_where_that_is_wanted() {
         .map(|i| file(&volume, &format!("copy{i}"), &data))
         .collect();
     let (_, eleven) = partition.disk_usage().unwrap();
-    assert!(eleven < one + 300_000, "{one} octets became {eleven}");
+    assert!(eleven < one + 300_000, "{one} bytes became {eleven}");
     volume.remove_file(volume.root(), b"first").unwrap();
     partition.wait_reaped().unwrap();
     assert!(matches!(volume.status(first), Err(StoreError::NoVnode(_))));

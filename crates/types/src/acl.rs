@@ -8,7 +8,7 @@ pub use record::{AclRecord, AclRecordEntry};
 
 use crate::Rights;
 
-/// Who may do what in a directory. Negative entries take rights away again.
+/// The rights of users and groups in a directory. Negative entries take rights away again.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Acl {
     /// Rights given.

@@ -8,7 +8,7 @@ use crate::Fid;
 /// The state of a lock of a cache manager (8 words).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Encode, Decode)]
 pub struct DbLockDesc {
-    /// What is waited for, in bits.
+    /// The awaited events, in bits.
     pub wait_states: i8,
     /// Whether it is held by a writer.
     pub exclusive_locked: i8,

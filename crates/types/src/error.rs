@@ -23,7 +23,7 @@ use errno::{EACCES, EAGAIN, EDQUOT, EIO, ENODEV, ENOENT, ENOSPC};
 pub struct ErrorInfo {
     /// The code.
     pub code: i32,
-    /// Who gives it that meaning, such as `VICE` or `VL`.
+    /// The package that gives it that meaning, such as `VICE` or `VL`.
     pub space: &'static str,
     /// Its name in AFS, such as `VNOVOL`.
     pub name: &'static str,

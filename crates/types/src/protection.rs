@@ -33,7 +33,7 @@ impl PtsId {
     pub const ADMINISTRATORS: Self = Self(-204);
     /// system:backup.
     pub const BACKUP: Self = Self(-205);
-    /// Who is nobody the cell knows; also the answer where a name is not known.
+    /// The anonymous user, unknown to the cell; also the answer where a name is not known.
     pub const ANONYMOUS: Self = Self(32766);
 
     /// Whether it is a group.

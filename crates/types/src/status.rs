@@ -39,7 +39,7 @@ pub struct FetchStatus {
     pub length: u64,
     /// Version of the data.
     pub data_version: DataVersion,
-    /// Who stored the data last.
+    /// The user who stored the data last.
     pub author: PtsId,
     /// The owner.
     pub owner: PtsId,

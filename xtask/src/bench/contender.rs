@@ -1,4 +1,4 @@
-//! Who is measured.
+//! The programs that are measured.
 
 use std::fmt;
 

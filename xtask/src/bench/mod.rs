@@ -35,14 +35,14 @@ use crate::output;
 /// Options of `cargo xtask bench`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// What to measure [default: list what there is]
+    /// What to measure [default: list the choices]
     #[command(subcommand)]
     command: Option<Command>,
 }
 
 #[derive(Subcommand)]
 enum Command {
-    /// Rx between afar peers, and reading from OpenAFS, against TCP on the same link; needs root
+    /// Rx between afar peers, and reading from OpenAFS, compared with TCP on the same link; needs root
     Rx(RxArgs),
     /// The volume store: attach, remove, clone, compression, durable changes; some rows need root
     Store(store::StoreArgs),
@@ -55,22 +55,22 @@ enum Command {
 /// Options of `cargo xtask bench rx`.
 #[derive(clap::Args)]
 pub(crate) struct RxArgs {
-    /// Only these rows; the start of a name up to a dash selects all of its kind
+    /// Measure only these rows; a name's start up to a dash selects all rows of that kind
     #[arg(long, value_name = "ROW,…", value_delimiter = ',')]
     only: Vec<String>,
-    /// How often to measure each row; the median counts
+    /// Number of runs of each row; the median counts
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     runs: Option<u32>,
-    /// One short run of each row, written to the target folder: to try it, not to publish
+    /// Run each row once, briefly, and write to the target folder: for a trial, not for publication
     #[arg(long)]
     quick: bool,
-    /// Make the page and the charts from the results there are
+    /// Rewrite the page and the charts from the existing results
     #[arg(long)]
     render_only: bool,
     /// The program to measure [default: build it]
     #[arg(long, value_name = "PATH")]
     afar: Option<PathBuf>,
-    /// Where the page goes, results and charts in a folder beside it [default: docs]
+    /// The folder of the page, with results and charts in a folder beside it [default: docs]
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
 }

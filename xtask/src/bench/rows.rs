@@ -19,7 +19,7 @@ pub(super) struct Row {
     /// The link, or the machine's loopback device.
     pub(super) link: Option<Setup>,
     pub(super) work: Work,
-    /// Who does it, in turns.
+    /// The programs that do it, in turns.
     pub(super) contenders: &'static [Contender],
     pub(super) goals: &'static [Goal],
 }

@@ -32,7 +32,7 @@ pub(super) struct Debug {
 /// It is no program of this machine, or takes too much.
 pub(super) fn split(binary: &Path, stage: &Path, ours: bool) -> Result<Binary> {
     let said = sh::capture(Command::new(binary).arg("version"))
-        .with_context(|| format!("{} is no binary of afar", binary.display()))?;
+        .with_context(|| format!("{} is not a binary of afar", binary.display()))?;
     output::line(&said.lines().collect::<Vec<_>>().join(", "));
     let program = stage.join("afar.stripped");
     let file = stage.join("afar.debug");
@@ -91,6 +91,6 @@ pub(super) fn libraries(program: &Path, stage: &Path) -> Result<String> {
     let found = said
         .lines()
         .find_map(|line| line.strip_prefix("shlibs:Depends="));
-    let found = found.with_context(|| format!("dpkg-shlibdeps says nothing of use: {said}"))?;
+    let found = found.with_context(|| format!("dpkg-shlibdeps gives no usable answer: {said}"))?;
     Ok(found.trim().to_owned())
 }

@@ -54,7 +54,7 @@ pub(super) fn run(out: &Path, packages: &[PathBuf]) -> Result<()> {
         .arg(out);
     if !sh::follow(&mut check)?.success {
         bail!(
-            "the packages do not hold; the root is left in {}",
+            "the packages fail the check; the root is left in {}",
             root.display()
         );
     }

@@ -31,8 +31,8 @@ afar is AFS-3 in one program: it mounts AFS (FUSE), copies and synchronises
 files without a mount, serves files, volumes, locations, users and groups,
 and has the commands vos, pts, fs and bos.
 
-It speaks to OpenAFS's servers and clients. Between two of its own kind it
-fills a link whatever its length.";
+It interoperates with OpenAFS's servers and clients. Between two afar peers
+it fills a link of any length.";
     let names = ("afar", release.architecture.as_str());
     let mut package = Package::new(release, stage, names, description)?;
     package.field("Section", "net");
@@ -85,9 +85,8 @@ fills a link whatever its length.";
 pub(super) fn openafs_names(release: &Release, stage: &Path) -> Result<Package> {
     let name = "afar-openafs-names";
     let description = "vos, pts, fs and bos by afar
-afar has OpenAFS's commands as `afar vos` and so on. This package lets them
-be called by the names they have had for decades, as alternatives that
-update-alternatives(1) knows.";
+afar has OpenAFS's commands as `afar vos` and so on. This package provides
+them under their traditional names, through update-alternatives(1).";
     let mut package = Package::new(release, stage, (name, "all"), description)?;
     package.field("Section", "net");
     package.field("Priority", "optional");

@@ -36,18 +36,18 @@ pub(crate) struct Args {
     /// Package this binary of afar [default: a release build with all features]
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
-    /// Where the packages are written to [default: target/dist]
+    /// Where to write the packages [default: target/dist]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// The packages' version [default: that of the workspace, before it is tagged with the time of the
+    /// The packages' version [default: that of the workspace; before it is tagged, with the time of the
     /// last commit]
     #[arg(long, value_name = "VERSION")]
     package_version: Option<String>,
-    /// Then install them in a clean Debian root, run a cell and a mount there, update, remove and
+    /// Then install the packages in a clean Debian root, run a cell and a mount there, update, remove and
     /// purge; needs root and debootstrap
     #[arg(long)]
     check: bool,
-    /// Then have a new user's first hour on two machines with such roots, 20 ms apart: a cell, a film,
+    /// Then play a new user's first hour on two machines with such roots, 20 ms apart: a cell, a film,
     /// git, git-annex, another address, a closed lid; needs root, debootstrap and three minutes
     #[arg(long)]
     first_hour: bool,

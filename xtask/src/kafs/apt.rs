@@ -71,7 +71,7 @@ impl Apt {
         let apt = Self {
             dir: dir.to_owned(),
         };
-        // Without this setting a list that could not be had is a warning only.
+        // Without this setting a list that could not be fetched is a warning only.
         let strict = ["update", "-q", "-o", "APT::Update::Error-Mode=any"];
         sh::capture(apt.command("apt-get").args(strict)).context("fetching Debian's lists")?;
         Ok(apt)

@@ -46,7 +46,7 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Make a guest's kernel and archive, if they are not there yet, and print their folder
+    /// Build a guest's kernel and archive, if missing, and print their folder
     Image {
         /// Series of Debian's kernels (6.1, 6.12, 6.18, 7.2), or latest
         #[arg(long, default_value = STABLE)]

@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(40);
 /// What a command sees and where it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Role {
-    /// The client's namespace and configuration, no keys
+    /// The client's namespace and configuration, without keys
     Client,
     /// The servers' namespace, configuration and keys
     Server,

@@ -54,10 +54,10 @@ enum Command {
         /// The cell's folder
         #[arg(long)]
         dir: PathBuf,
-        /// What the command sees and where it runs
+        /// The command's view of the cell and its namespace
         #[arg(long, value_enum, default_value = "client")]
         role: Role,
-        /// The command and its words
+        /// The command and its arguments
         #[arg(last = true, required = true)]
         words: Vec<String>,
     },
@@ -81,13 +81,13 @@ enum Command {
 /// Options of `cargo xtask openafs up`.
 #[derive(clap::Args)]
 struct Up {
-    /// The cell's folder; made here, must not hold a running cell
+    /// The cell's folder; created if missing, must not hold a running cell
     #[arg(long)]
     dir: PathBuf,
     /// The cell's name
     #[arg(long, default_value = "test.example")]
     cell: String,
-    /// Network namespace for the servers [default: make a pair of them]
+    /// Network namespace for the servers [default: create a pair]
     #[arg(long)]
     netns: Option<String>,
     /// Network namespace for clients [default: X-cli beside X-srv]
@@ -102,19 +102,19 @@ struct Up {
     /// Add a volume test.bench with one file of this many MiB
     #[arg(long)]
     bench_mib: Option<u32>,
-    /// Take everybody for an administrator, as a server started with -noauth
+    /// Treat every caller as an administrator, as a server started with -noauth does
     #[arg(long)]
     noauth: bool,
-    /// Bring a Kerberos realm with users along, and one that it trusts
+    /// Add a Kerberos realm with users, and one that it trusts
     #[arg(long, conflicts_with = "noauth")]
     kerberos: bool,
-    /// Make no volumes
+    /// Create no volumes
     #[arg(long, conflicts_with = "bench_mib")]
     bare: bool,
     /// Run the servers under OpenAFS's overseer, for bos
     #[arg(long)]
     overseer: bool,
-    /// How many partitions: /vicepa and those that follow
+    /// Number of partitions, from /vicepa on
     #[arg(long, default_value = "1", value_parser = clap::value_parser!(u8).range(1..=26))]
     partitions: u8,
 }

@@ -17,7 +17,7 @@ pub(super) const WRITE: u32 = 0x3f;
 /// Bytes of an access list as a volume stores it, and the entries it has room for.
 const ACL_BYTES: usize = 192;
 
-/// Who may do what in a directory: positive entries only.
+/// Rights in a directory: positive entries only.
 #[derive(Clone, Debug)]
 pub(super) struct Acl(Vec<(i32, u32)>);
 

@@ -29,7 +29,7 @@ pub(crate) struct Args {
     /// Run only these steps, in the usual order
     #[arg(long, value_enum, value_delimiter = ',', action = ArgAction::Append)]
     only: Vec<Step>,
-    /// Leave these steps out
+    /// Skip these steps
     #[arg(long, value_enum, value_delimiter = ',', action = ArgAction::Append)]
     skip: Vec<Step>,
     /// Seeds for the simulation [default: 500, nightly 10000]
@@ -38,7 +38,7 @@ pub(crate) struct Args {
     /// Seconds for each fuzz target [default: 5, nightly 600]
     #[arg(long)]
     fuzz_seconds: Option<u64>,
-    /// The long run: more seeds, more power failures, longer fuzzing
+    /// Do the long run: more seeds, more power failures, longer fuzzing
     #[arg(long)]
     nightly: bool,
 }
@@ -81,7 +81,7 @@ enum Step {
     Fmt,
     /// The house rules
     Tidy,
-    /// Licences of what is depended on, and advisories against it
+    /// Licences of dependencies, and advisories against them
     Deny,
     /// Lints, warnings are errors
     Clippy,

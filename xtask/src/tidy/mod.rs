@@ -7,6 +7,7 @@ mod anchors;
 mod borders;
 mod docs;
 mod engine;
+mod english;
 mod imports;
 mod layers;
 mod licences;
@@ -116,6 +117,7 @@ pub(crate) fn check(root: &Path) -> Result<Vec<Finding>> {
     findings.extend(links::check(&sources, |path| is_tracked(&paths, path)));
     findings.extend(spec::check(&sources));
     for source in &sources {
+        findings.extend(english::check(source));
         findings.extend(licences::check(source));
         findings.extend(machine_paths::check(source));
         findings.extend(size::check(source));

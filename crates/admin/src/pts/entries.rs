@@ -95,7 +95,7 @@ pub async fn examine(servers: &Servers, id: PtsId) -> Result<Examined, PtsError>
     let related = names(servers, &[entry.owner, entry.creator]).await?;
     let [owner, creator] = <[String; 2]>::try_from(related).map_err(|_| PtsError::AnswerLength)?;
     let administrators = PtsId::ADMINISTRATORS;
-    // Who may not know it, is shown the quota.
+    // The quota is shown instead to a caller who may not know it.
     let administers = entry.id == administrators
         || servers
             .pr(async |server| server.is_a_member_of(entry.id, administrators).await)

@@ -1,4 +1,4 @@
-//! Who is in which group.
+//! Members of groups.
 
 use std::collections::BTreeSet;
 

@@ -94,7 +94,7 @@ impl pr::Service for Server {
         _: &Caller,
         request: pr::list_owned::Request,
     ) -> Result<pr::list_owned::Reply, AbortCode> {
-        // A page each, the last of which says by 1 that there is more that cannot be had.
+        // A page each, the last of which says by 1 that there is more, which is not available.
         let (id, last) = match request.last {
             0 => (-206, 77),
             77 => (-207, 1),

@@ -21,7 +21,7 @@ pub enum Event<'a> {
     Moved(u64),
 }
 
-/// Who is told how a verb goes.
+/// The receiver of a verb's progress.
 pub trait Watch: Send + Sync {
     /// Takes an event.
     fn event(&self, event: Event<'_>);

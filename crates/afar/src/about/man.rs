@@ -17,10 +17,10 @@ const VIEWER: [&str; 3] = ["man", "-l", "-"];
 /// Options of `afar man`.
 #[derive(Debug, Args)]
 pub(crate) struct ManArgs {
-    /// The command that is asked about, such as `vos create` [default: afar itself]
+    /// The command to show, such as `vos create` [default: afar itself]
     #[arg(value_name = "VERB")]
     verb: Vec<String>,
-    /// Write the pages of all commands into this directory, which is created if it is not there
+    /// Write the pages of all commands into this directory, which is created if missing
     #[arg(long, value_name = "DIR", conflicts_with = "verb")]
     all: Option<PathBuf>,
 }
@@ -37,7 +37,7 @@ pub(crate) fn man(root: Command, args: &ManArgs) -> anyhow::Result<ExitCode> {
     for verb in &args.verb {
         let Some(found) = page::children(command).find(|child| child.get_name() == verb) else {
             let name = command.get_bin_name().unwrap_or("afar");
-            bail!("{name} {verb}: there is no such command; `{name} --help` lists those there are");
+            bail!("{name} {verb}: no such command; `{name} --help` lists all commands");
         };
         command = found;
         line.push(command);
@@ -63,10 +63,7 @@ fn show(page: &[u8]) -> anyhow::Result<ExitCode> {
         .args(arguments)
         .stdin(Stdio::piped())
         .spawn()
-        .context(
-            "cannot run man, which shows pages; install it (Debian: man-db), or read the same with \
-             --help",
-        )?;
+        .context("cannot run man; install it (Debian: man-db), or use --help")?;
     if let Some(mut to) = viewer.stdin.take() {
         // A viewer that ends early has said why.
         let _unread = to.write_all(page);

@@ -54,7 +54,7 @@ pub(crate) fn version(args: &VersionArgs) -> anyhow::Result<ExitCode> {
 /// Options of `afar completions`.
 #[derive(Debug, Args)]
 pub(crate) struct CompletionsArgs {
-    /// The shell that is to complete command lines of afar
+    /// The shell to print completions for
     shell: For,
 }
 

@@ -119,9 +119,9 @@ pub(super) fn of(line: &[&Command]) -> io::Result<Vec<u8>> {
 fn grammar(page: &mut Roff) {
     page.control("PP", []);
     page.text([roman(
-        "Options begin with one dash or with two. Any beginning of the name of a command or an \
-         option that fits no other one stands for it. Values without an option go to the options \
-         that take values, in the order of the synopsis, until the first of these is named.",
+        "Options begin with one dash or two. Any unique prefix of the name of a command or an \
+         option stands for it. Values without an option go to the options that take values, in \
+         the order of the synopsis, until the first of these is named.",
     )]);
 }
 

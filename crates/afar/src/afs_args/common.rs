@@ -72,13 +72,13 @@ pub(crate) struct Common {
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = OWN)]
 pub(crate) struct OwnArgs {
-    /// Print what is found as JSON, one object a line
+    /// Print the result as JSON, one object a line
     #[arg(long)]
     pub(crate) json: bool,
-    /// Ask this database server, whatever CellServDB and DNS say; may be given again
+    /// Ask this database server instead of those in CellServDB and DNS; may be repeated
     #[arg(long, value_name = "HOST[:PORT]")]
     pub(crate) vl_server: Vec<String>,
-    /// CellServDB to read
+    /// Read this CellServDB
     #[arg(long, value_name = "FILE", env = "AFAR_CELLSERVDB")]
     pub(crate) cellservdb: Option<PathBuf>,
 }
@@ -114,7 +114,7 @@ pub(crate) fn run(
     let runtime = Builder::new_current_thread()
         .enable_all()
         .build()
-        .context("cannot start the runtime; is a limit on threads reached?")?;
+        .context("cannot start the runtime; has a limit on threads been reached?")?;
     runtime.block_on(async {
         let (stop, interrupt) = watch::channel(false);
         let (servers, here) = open(common).await?;
@@ -213,9 +213,9 @@ fn of_keys(common: &Common, named: Option<PathBuf>) -> anyhow::Result<Security> 
     let path = named.unwrap_or_else(|| PathBuf::from(SERVER_KEYS));
     ensure!(
         path.exists(),
-        "-localauth: no server of this machine is ours to administer, and there is no {}; run this \
-         where a server is, as its user, and name the cell with -cell if there are several, or the \
-         directory of its KeyFileExt with -config",
+        "-localauth: you may not administer any server of this machine, and there is no {}; run \
+         this on a server's machine, as its user, and name the cell with -cell if there are \
+         several, or the directory of its KeyFileExt with -config",
         path.display()
     );
     printed(common, open_keys(&path)?)

@@ -53,11 +53,11 @@ impl Instead {
                 "what an afar server serves is `roles` in its configuration: afar config explain roles"
             }
             Self::Salvage => {
-                "no salvage is needed: afar's servers make changes whole or not at all; afar store check \
-                 looks whether a partition is sound"
+                "no salvage is needed: changes on afar's servers are atomic; afar store check \
+                 checks a partition"
             }
             Self::Keys => {
-                "keys are changed on the server itself, and noticed there: afar keys help"
+                "change keys on the server itself, which notices the change: afar keys help"
             }
             Self::Hosts => {
                 "which database servers a cell has is in CellServDB, DNS and the configuration of its file \

@@ -10,7 +10,7 @@ use afar_types::FileType;
 
 use super::{Failures, Reach, bytes};
 
-/// Octets that may wait in memory for those before them.
+/// Bytes that may wait in memory for those before them.
 const AHEAD: u64 = 64 << 20;
 
 /// Options of `afar cat`.
@@ -19,7 +19,7 @@ pub(crate) struct CatArgs {
     /// Files under /afs
     #[arg(required = true, value_name = "FILE")]
     pub(super) files: Vec<PathBuf>,
-    /// Fetch with this many calls at a time [default: as many as fill the link]
+    /// Number of parallel calls [default: as many as fill the link]
     #[arg(short = 'j', long = "calls", value_name = "N")]
     pub(super) calls: Option<NonZeroUsize>,
     #[command(flatten)]

@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use afar_types::{FetchStatus, FileType, UnixTime};
 use serde::Serialize;
 
-/// A name in JSON: text, and its octets where text cannot hold them.
+/// A name in JSON: text, and its bytes where text cannot hold them.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Name {
     name: String,

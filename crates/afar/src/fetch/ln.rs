@@ -11,16 +11,16 @@ use super::{Failures, Reach, bytes, shown};
 /// Options of `afar ln`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct LnArgs {
-    /// What the link leads to; with -s any text, else a file in the same directory
+    /// The link's target: with -s any text, else a file in the same directory
     #[arg(value_name = "TARGET")]
     target: PathBuf,
     /// The link, under /afs
     #[arg(value_name = "LINK")]
     pub(super) link: PathBuf,
-    /// A symbolic link
+    /// Create a symbolic link
     #[arg(short = 's', long)]
     symbolic: bool,
-    /// Replace a link or file that has the name
+    /// Replace an existing link or file
     #[arg(short = 'f', long)]
     force: bool,
     #[command(flatten)]
@@ -54,7 +54,7 @@ async fn link(args: &LnArgs, client: &Client) -> anyhow::Result<()> {
     }
     if let Some(entry) = slot.entry() {
         if !args.force {
-            bail!("something has this name already; add -f to replace it");
+            bail!("this name exists already; add -f to replace it");
         }
         if entry.fid.vnode.is_directory()
             || client

@@ -20,22 +20,22 @@ const LINKS: usize = 32;
 /// Options of `afar ls`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct LsArgs {
-    /// Paths under /afs; /afs itself lists the cells known
+    /// Paths under /afs; /afs itself lists the known cells
     #[arg(value_name = "PATH", default_value = "/afs")]
     pub(super) paths: Vec<PathBuf>,
-    /// Mode, links, owner, group, length, time (UTC); symlinks and mount points (m) with what they say
+    /// Show mode, links, owner, group, length, time (UTC), and targets of symlinks and mount points (m)
     #[arg(short = 'l')]
     long: bool,
-    /// Also names that start with a dot
+    /// Include names that start with a dot
     #[arg(short = 'a', long)]
     all: bool,
-    /// Directories themselves, not what they hold
+    /// List directories themselves, not their contents
     #[arg(short = 'd', long)]
     directory: bool,
-    /// Directories below too, through mount points
+    /// List subdirectories recursively, through mount points
     #[arg(short = 'R', long)]
     recursive: bool,
-    /// One JSON object for each entry, one a line
+    /// Print one JSON object for each entry, one a line
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -248,7 +248,7 @@ impl Listing<'_> {
                         above.push(directory.volume.id());
                         if above.contains(&node.volume.id()) {
                             let text = format!(
-                                "{}: not listed, as it leads back to volume {} above it",
+                                "{}: not listed, because it leads back to volume {} above it",
                                 String::from_utf8_lossy(&path),
                                 node.volume
                             );

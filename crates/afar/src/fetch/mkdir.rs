@@ -15,13 +15,13 @@ const MODE: u32 = 0o777;
 /// Options of `afar mkdir`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct MkdirArgs {
-    /// Directories to make, under /afs
+    /// Directories to create, under /afs
     #[arg(required = true, value_name = "DIRECTORY")]
     pub(super) directories: Vec<PathBuf>,
-    /// Make those above, too, and leave alone what is there
+    /// Create parent directories as needed; no error if a directory exists
     #[arg(short = 'p', long)]
     parents: bool,
-    /// Mode bits, in octal; in AFS they mean little for a directory
+    /// Mode bits in octal; they mean little for a directory in AFS
     #[arg(short = 'm', long, value_name = "MODE", value_parser = octal)]
     mode: Option<u32>,
     #[command(flatten)]
@@ -48,7 +48,7 @@ pub(super) async fn run(args: &MkdirArgs, client: &Client) -> anyhow::Result<Exi
 async fn make(client: &Client, path: &[u8], mode: u32) -> anyhow::Result<()> {
     let slot = client.slot(path).await.map_err(|error| error.cause)?;
     if slot.fid.is_some() {
-        anyhow::bail!("something has this name already; choose another");
+        anyhow::bail!("this name exists already; choose another");
     }
     let attributes = mode_only(mode);
     client

@@ -49,11 +49,11 @@ pub(crate) const REACH: &str = "Finding the cell";
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = REACH)]
 pub(crate) struct Reach {
-    /// Act as the cell's administrator: through the sockets of the cell that runs on this machine,
+    /// Act as the cell's administrator, through the sockets of the cell that runs on this machine
     /// or with its servers' keys
     #[arg(long)]
     pub(crate) localauth: bool,
-    /// With --localauth: the servers' key file [default: the sockets, or
+    /// Use the servers' key file FILE with --localauth [default: the sockets, or
     /// /etc/openafs/server/KeyFileExt]
     #[arg(
         long,
@@ -62,37 +62,37 @@ pub(crate) struct Reach {
         conflicts_with = "noauth"
     )]
     keys: Option<PathBuf>,
-    /// Be anonymous, whatever tokens there are
+    /// Act as an anonymous user, ignoring all tokens
     #[arg(long, conflicts_with = "localauth")]
     noauth: bool,
-    /// Do nothing without a token
+    /// Fail if there is no token
     #[arg(long, conflicts_with_all = ["noauth", "localauth"])]
     auth: bool,
-    /// How file servers' connections are protected with a token: clear, auth or crypt
+    /// Protect connections to file servers at this level, if there is a token: clear, auth or crypt
     #[arg(long, value_name = "LEVEL", default_value_t)]
     level: Level,
-    /// CellServDB to read [default: ~/.config/afar/CellServDB, where `afar login` notes cells, and the
+    /// Read this CellServDB [default: ~/.config/afar/CellServDB, to which `afar login` adds cells, and the
     /// first of /etc/openafs/CellServDB, /usr/vice/etc/CellServDB, /etc/afar/CellServDB]
     #[arg(long, value_name = "FILE", env = "AFAR_CELLSERVDB")]
     cellservdb: Option<PathBuf>,
-    /// Ask this volume location server, whatever CellServDB and DNS say; may be given again
+    /// Ask this volume location server instead of those in CellServDB and DNS; may be repeated
     #[arg(long, value_name = "HOST[:PORT]")]
     server: Vec<String>,
-    /// Ask this server before others of a greater rank, for files and for locations; may be given
-    /// again [default: by the way to it, 20000 and 10 for each millisecond that a small file takes]
+    /// Rank of a server, for files and for locations; servers with lower ranks are asked first; may be
+    /// repeated [default: measured, 20000 plus 10 for each millisecond that a small file takes]
     #[arg(long, value_name = "HOST=RANK")]
     serverprefs: Vec<String>,
-    /// How many seconds to wait for servers that do not answer before that is an error, or hard to wait until
-    /// they do [default: 60, for servers that have answered before]
+    /// Seconds to wait for servers that do not answer before failing, or hard to wait until they do
+    /// [default: 60, for servers that have answered before]
     #[arg(long, value_name = "SECONDS|hard")]
     patience: Option<Patience>,
-    /// Do not look unknown cells up in DNS
+    /// Do not look up unknown cells in DNS
     #[arg(long)]
     no_dns: bool,
-    /// Move at most this many octets by one call [default: as suits the path]
-    #[arg(long, value_name = "OCTETS", hide_short_help = true)]
+    /// Move at most this many bytes in one call [default: chosen for the path]
+    #[arg(long, value_name = "BYTES", hide_short_help = true)]
     piece: Option<std::num::NonZeroU64>,
-    /// What @sys in a path stands for, the best first [default: by the kind of machine]
+    /// Values of @sys in a path, the preferred one first [default: by machine type]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     sysname: Vec<String>,
     /// The cell that the command is about, if its paths tell.

@@ -199,7 +199,7 @@ impl Asker {
         }
         let (tell, answer) = oneshot::channel();
         let question = move || {
-            // Who asked may have given up.
+            // The caller may have given up.
             let _gone = tell.send(question());
         };
         self.questions.send(Box::new(question)).ok()?;
@@ -207,7 +207,7 @@ impl Asker {
             Ok(answer) => answer.ok(),
             Err(_) => {
                 self.silent.store(true, Ordering::Relaxed);
-                tracing::debug!("a mount does not answer; what it has is fetched");
+                tracing::debug!("a mount does not answer; fetching what it has");
                 None
             }
         }

@@ -12,13 +12,13 @@ use super::{Failures, Reach, bytes, shown};
 /// Options of `afar mv`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct MvArgs {
-    /// What to move, and where to, within one volume: `SOURCE DEST` or `SOURCE… DIRECTORY`
+    /// Sources and destination, within one volume: `SOURCE DEST` or `SOURCE… DIRECTORY`
     #[arg(required = true, num_args = 2.., value_name = "PATH")]
     pub(super) paths: Vec<PathBuf>,
-    /// Leave alone what has the new name
+    /// Do not overwrite existing files
     #[arg(short = 'n', long)]
     no_clobber: bool,
-    /// DEST is the new name itself even if it is a directory
+    /// Treat DEST as the new name itself, even if it is a directory
     #[arg(short = 'T', long)]
     no_target_directory: bool,
     #[command(flatten)]
@@ -28,7 +28,7 @@ pub(crate) struct MvArgs {
 pub(super) async fn run(args: &MvArgs, client: &Client) -> anyhow::Result<ExitCode> {
     let mut failures = Failures::new(&args.reach);
     let Some((last, sources)) = args.paths.split_last() else {
-        bail!("give what to move and where to");
+        bail!("give a source and a destination");
     };
     if args.no_target_directory && sources.len() > 1 {
         bail!("-T takes one source; {} were given", sources.len());
@@ -81,7 +81,7 @@ async fn rename(args: &MvArgs, client: &Client, source: &Path, to: &Path) -> any
     if (from.volume.id(), from.volume.cell_name()) != (slot.volume.id(), slot.volume.cell_name()) {
         bail!(
             "{}: is in volume {} and cannot be moved to volume {}; copy it with afar cp -a and \
-             remove it then",
+             then remove it",
             source.display(),
             from.volume,
             slot.volume

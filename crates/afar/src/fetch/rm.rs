@@ -18,13 +18,13 @@ const AT_A_TIME: usize = 16;
 /// Options of `afar rm`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RmArgs {
-    /// What to remove, under /afs
+    /// Paths to remove, under /afs
     #[arg(required = true, value_name = "PATH")]
     pub(super) paths: Vec<PathBuf>,
-    /// Directories with all below them; mount points are neither removed nor gone through
+    /// Remove directories recursively; mount points are neither removed nor entered
     #[arg(short = 'r', short_alias = 'R', long)]
     recursive: bool,
-    /// What does not exist is no error
+    /// Ignore paths that do not exist
     #[arg(short = 'f', long)]
     force: bool,
     #[command(flatten)]
@@ -34,7 +34,7 @@ pub(crate) struct RmArgs {
 /// Options of `afar rmdir`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RmdirArgs {
-    /// Empty directories under /afs
+    /// Empty directories to remove, under /afs
     #[arg(required = true, value_name = "DIRECTORY")]
     pub(super) directories: Vec<PathBuf>,
     #[command(flatten)]
@@ -86,7 +86,7 @@ async fn remove(
         return Ok(());
     }
     if !args.recursive {
-        bail!("is a directory; add -r to remove it with all below it");
+        bail!("is a directory; add -r to remove it recursively");
     }
     let mut tree = Tree {
         client,
@@ -217,7 +217,7 @@ async fn remove_empty(client: &Client, path: &std::path::Path) -> anyhow::Result
     }
     let list = client.list(&slot.volume, entry.fid).await?;
     if !list.is_empty() {
-        bail!("it is not empty; use afar rm -r to remove it with all below it");
+        bail!("it is not empty; use afar rm -r to remove it recursively");
     }
     client
         .remove_dir(&slot.volume, slot.directory, &entry)

@@ -71,7 +71,7 @@ pub(crate) fn runtime() -> anyhow::Result<Runtime> {
     builder
         .enable_all()
         .build()
-        .context("cannot start the runtime; is a limit on threads reached?")
+        .context("cannot start the runtime; has a limit on threads been reached?")
 }
 
 /// Tokens that are renewed for as long as they are in use.
@@ -93,7 +93,7 @@ async fn renew(tokens: Weak<UserTokens>) {
         };
         // A KDC may let us wait.
         if let Err(error) = tokio::task::spawn_blocking(move || tokens.renew()).await {
-            tracing::debug!("tokens are not renewed: {error}");
+            tracing::debug!("cannot renew tokens: {error}");
         }
     }
 }
@@ -192,8 +192,8 @@ fn administered<'a>(
     };
     let cell = match (wanted, local) {
         (_, []) => bail!(
-            "--localauth: no cell runs on this machine; run this where one does, set {} to where \
-             its sockets are, or name its servers' key file with --keys",
+            "--localauth: no cell runs on this machine; run this on the machine of its servers, \
+             set {} to the directory of its sockets, or name its servers' key file with --keys",
             local_cell::BASE_VARIABLE
         ),
         (Some(name), _) => {
@@ -211,8 +211,8 @@ fn administered<'a>(
     };
     ensure!(
         cell.is_served(VL_PORT),
-        "--localauth: the servers of {} are not ours to administer, or do not run; be root or the \
-         user whose they are ({})",
+        "--localauth: you may not administer the servers of {}, or they are not running; be root \
+         or their user ({})",
         cell.entry.name,
         cell.run.display()
     );
@@ -254,7 +254,7 @@ pub(crate) fn advice_for(error: &Error, path: &str) -> Option<String> {
         .iter()
         .find(|cell| path.contains(cell.entry.name.as_str()) && cell.is_served(VL_PORT))?;
     Some(format!(
-        "--localauth does it as the administrator of {}",
+        "--localauth acts as the administrator of {}",
         cell.entry.name
     ))
 }

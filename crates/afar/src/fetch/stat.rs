@@ -17,10 +17,10 @@ pub(crate) struct StatArgs {
     /// Paths under /afs
     #[arg(required = true, value_name = "PATH")]
     pub(super) paths: Vec<PathBuf>,
-    /// Go where symlinks lead
+    /// Follow symlinks
     #[arg(short = 'L', long)]
     dereference: bool,
-    /// One JSON object a line
+    /// Print JSON, one object a line
     #[arg(long)]
     json: bool,
     #[command(flatten)]

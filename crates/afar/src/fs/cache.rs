@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::report::Report;
 use super::setting::OfMount;
 
-/// Octets of the blocks that OpenAFS's users count in.
+/// Bytes of the blocks that OpenAFS's users count in.
 const BLOCK: u64 = 1024;
 /// What a size is that is refused.
 const TOO_SMALL: &str = "a cache needs 65536 blocks (64 MiB) or more";

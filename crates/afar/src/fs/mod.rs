@@ -122,7 +122,7 @@ pub(crate) enum FsCommand {
 /// Options of all verbs.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Common {
-    /// Print what is found as JSON, one object a line
+    /// Print the result as JSON, one object a line
     #[arg(long, help_heading = "Options of afar's own")]
     json: bool,
     #[command(flatten)]

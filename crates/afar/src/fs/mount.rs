@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::report::Report;
 use super::{Common, absolute};
 
-/// Octets a volume's name may have here.
+/// Bytes a volume's name may have here.
 const VOLUME_NAME_MAX: usize = 63;
 
 /// Options of `fs mkmount`.

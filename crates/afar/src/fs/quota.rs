@@ -13,7 +13,7 @@ use super::quota_text::{
 use super::report::Report;
 use super::{Common, each};
 
-/// Octets a message for users may have (OpenAFS VMSGSIZE, with its NUL).
+/// Bytes a message for users may have (OpenAFS VMSGSIZE, with its NUL).
 const MESSAGE_MAX: usize = 128;
 
 /// Options of `fs listquota` and `fs diskfree`.

@@ -21,7 +21,7 @@ pub(crate) struct OfMount {
         help_heading = "Options of afar's own"
     )]
     mount: PathBuf,
-    /// Print what is found as JSON
+    /// Print the result as JSON
     #[arg(long, help_heading = "Options of afar's own")]
     pub(super) json: bool,
 }

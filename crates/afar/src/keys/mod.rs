@@ -43,8 +43,8 @@ pub(crate) struct ListArgs {
 #[derive(Debug, Args)]
 #[command(
     about = "Add a key, read from standard input in hexadecimal digits",
-    after_help = "Servers notice a new key by themselves. Give it to all of them before tickets are \
-    made with it."
+    after_help = "Servers notice a new key by themselves. Give it to all of them before the first \
+    ticket is made with it."
 )]
 pub(crate) struct AddArgs {
     /// The key's number (key version number), as tickets name it
@@ -61,11 +61,11 @@ pub(crate) struct AddArgs {
 /// Options of `afar keys generate`.
 #[derive(Debug, Args)]
 #[command(
-    about = "Make a new random key",
-    long_about = "Make a new random key, for a cell without Kerberos: with one, the KDC makes it, and \
-    `afar keys import` takes it from a keytab.",
-    after_help = "To change the key of a cell: generate one, give the file to its other servers, wait \
-    until the tickets of the old key have expired, and remove that."
+    about = "Generate a new random key",
+    long_about = "Generate a new random key, for a cell without Kerberos. In a cell with Kerberos the KDC \
+    makes the key, and `afar keys import` reads it from a keytab.",
+    after_help = "To change the key of a cell: generate a key, give the file to its other servers, wait \
+    until the tickets of the old key have expired, and remove the old key."
 )]
 pub(crate) struct GenerateArgs {
     /// The key's number [default: the next one]
@@ -82,13 +82,13 @@ pub(crate) struct GenerateArgs {
 /// Options of `afar keys remove`.
 #[derive(Debug, Args)]
 #[command(
-    about = "Remove keys: tickets made with them are refused from then on",
-    after_help = "Wait until these tickets have expired, or their users have to log in again."
+    about = "Remove keys; servers refuse tickets made with them from then on",
+    after_help = "Wait until these tickets have expired; otherwise their users have to log in again."
 )]
 pub(crate) struct RemoveArgs {
     /// The number of the keys
     kvno: u32,
-    /// Only the one of this encryption type [default: all of this number]
+    /// Remove only the key of this encryption type [default: all of this number]
     #[arg(long)]
     etype: Option<EncryptionType>,
     #[command(flatten)]
@@ -100,14 +100,14 @@ pub(crate) struct RemoveArgs {
 /// Options of `afar keys import`.
 #[derive(Debug, Args)]
 #[command(
-    about = "Take the cell's keys from a keytab, or from the KeyFileExt of another server",
-    long_about = "Take the cell's keys from a keytab, or from the KeyFileExt of another server. Of a \
-    keytab these are the keys of afs/CELL and afs; others in it are left alone.",
+    about = "Import the cell's keys from a keytab, or from the KeyFileExt of another server",
+    long_about = "Import the cell's keys from a keytab, or from the KeyFileExt of another server. From a \
+    keytab it imports the keys of afs/CELL and afs, and ignores the others.",
     after_help = "Example: kadmin -q 'ktadd -k afs.keytab afs/example.org'\n  \
     afar keys import afs.keytab"
 )]
 pub(crate) struct ImportArgs {
-    /// The file to take them from
+    /// The keytab or KeyFileExt to read
     from: PathBuf,
     #[command(flatten)]
     place: Place,
@@ -124,7 +124,7 @@ struct Etype {
 
 #[derive(Debug, Args)]
 struct Form {
-    /// Print JSON, an object a key
+    /// Print JSON, one object for each key
     #[arg(long)]
     json: bool,
 }
@@ -191,8 +191,8 @@ fn list(args: &ListArgs) -> anyhow::Result<ExitCode> {
     if !any {
         let names = files.iter().map(|file| file.display().to_string());
         bail!(
-            "there is no key in {}; `afar keys import` takes one from a keytab, `afar keys \
-             generate` makes one for a cell without Kerberos",
+            "there is no key in {}; `afar keys import` imports one from a keytab, `afar keys \
+             generate` generates one for a cell without Kerberos",
             names.collect::<Vec<_>>().join(", ")
         );
     }
@@ -210,7 +210,7 @@ fn add(args: &AddArgs) -> anyhow::Result<ExitCode> {
     let etype = args.etype.etype;
     ensure!(
         octets.len() == etype.key_len(),
-        "a key of {etype} has {} octets, but {} were given",
+        "a key of {etype} has {} bytes, but {} were given",
         etype.key_len(),
         octets.len()
     );
@@ -242,7 +242,7 @@ fn remove(args: &RemoveArgs) -> anyhow::Result<ExitCode> {
     }
     if !edit::list(&file)?.iter().any(KeyInfo::is_usable) {
         output::note(&format_args!(
-            "{} has no key any more: nobody can prove to a server who he is",
+            "{} has no key any more: servers can authenticate nobody",
             file.display()
         ));
     }
@@ -256,7 +256,7 @@ fn import(args: &ImportArgs) -> anyhow::Result<ExitCode> {
     for (done, infos) in [
         ("added", &imported.added),
         ("there already:", &imported.present),
-        ("left out, as it opens no tickets:", &imported.skipped),
+        ("skipped, because it opens no tickets:", &imported.skipped),
     ] {
         for info in infos {
             output.report(&Line::new(Some(done), info, &file))?;

@@ -15,10 +15,10 @@ const PORTS: [u16; 5] = [7000, 7002, 7003, 7005, 7007];
 /// Names files of keys.
 #[derive(Debug, Args)]
 pub(super) struct Place {
-    /// The file of keys [default: as the server says that runs here, else as the configuration says]
+    /// The key file [default: that of the server that runs here, else that of the configuration]
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// The configuration of the server whose keys these are [default: /etc/afar/afar.toml, or that
+    /// The configuration of the server whose keys to use [default: /etc/afar/afar.toml, or that
     /// of `afar up`, if no server runs]
     #[arg(
         long,
@@ -27,7 +27,7 @@ pub(super) struct Place {
         conflicts_with = "file"
     )]
     config: Option<PathBuf>,
-    /// The cell whose server runs here, if there are several
+    /// The cell whose server to use, if several run here
     #[arg(long, short, conflicts_with_all = ["file", "config"])]
     cell: Option<CellName>,
 }
@@ -82,7 +82,7 @@ fn one(mut cells: Vec<LocalCell>) -> anyhow::Result<Option<Vec<PathBuf>>> {
     if cells.len() > 1 {
         let names = cells.iter().map(|cell| cell.entry.name.to_string());
         bail!(
-            "several cells run on this machine ({}); name the one whose keys are meant with --cell",
+            "several cells run on this machine ({}); choose one with --cell",
             names.collect::<Vec<_>>().join(", ")
         );
     }

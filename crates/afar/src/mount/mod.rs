@@ -44,15 +44,15 @@ use options::Options;
 /// Options of `afar mount`.
 #[derive(Debug, Args)]
 pub(crate) struct MountArgs {
-    /// A cell, or CELL:VOLUME, and a directory to mount it on; the directory alone shows all cells
-    /// that are known
+    /// A cell, or CELL:VOLUME, and the directory to mount it on; the directory alone mounts all known
+    /// cells
     #[arg(required = true, num_args = 1..=2, value_names = ["CELL", "MOUNTPOINT"])]
     places: Vec<OsString>,
-    /// Show all cells that are known, each by its name
+    /// Show all known cells, each by its name
     #[arg(long)]
     dynroot: bool,
-    /// Options as in fstab, with commas: allow_other, auto_unmount, ro, noexec, ..., and those
-    /// below without their dashes
+    /// Options as in fstab, separated by commas: allow_other, auto_unmount, ro, noexec, ..., and the
+    /// options below without their dashes
     #[arg(
         short = 'o',
         long = "option",
@@ -60,42 +60,42 @@ pub(crate) struct MountArgs {
         value_delimiter = ','
     )]
     options: Vec<String>,
-    /// The directory of this mount's cache, which belongs to one mount at a time [default: in
+    /// The directory of this mount's cache; only one mount at a time can use it [default: in
     /// /var/cache/afar for root, else afar in $XDG_CACHE_HOME or ~/.cache; a directory for each
     /// mountpoint]
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
-    /// How much of the disk the cache takes at most, such as 2Gi [default: a tenth of the disk, at most
-    /// 20 GiB, and at most half of what is free]
+    /// Maximum size of the cache, such as 2Gi [default: a tenth of the disk, at most 20 GiB, and at
+    /// most half of the free space]
     #[arg(long, value_name = "AMOUNT", value_parser = parse_bytes)]
     cache_size: Option<u64>,
-    /// How many files are cached at most
+    /// Maximum number of files in the cache
     #[arg(long, value_name = "NUMBER")]
     cache_files: Option<u64>,
-    /// How much of a file may still have to be stored when it is closed, such as 64Ki: small files are
-    /// written faster, but who closes one does not hear that it cannot be stored, and others may see it
+    /// How much of a file may remain to be stored when it is closed, such as 64Ki: small files are
+    /// written faster, but `close` does not report that a file cannot be stored, and others may see it
     /// a little later [default: nothing]
     #[arg(long, value_name = "AMOUNT", value_parser = parse_bytes)]
     store_behind: Option<u64>,
-    /// Show the files of a user of the cell as those of a user of this machine, both by name or number;
-    /// may be given again. self shows the mounting user's files as that user's, none shows the cell's numbers
-    /// [default: self where nobody else may use the mount, else none]
+    /// Show the files of the cell's user PTS as those of the local user LOCAL, each a name or number; may
+    /// be repeated. self maps the mounting user's files to that user, none shows the cell's numbers
+    /// [default: self where no other user may use the mount, else none]
     #[arg(long, value_name = "PTS=LOCAL|self|none")]
     map_owner: Vec<owners::MapOwner>,
-    /// When no server can be reached, go on with what is cached, even if their promises to tell of
-    /// changes have ended
+    /// When no server can be reached, serve from the cache, even if the servers' callback promises
+    /// have ended
     #[arg(long)]
     disconnected: bool,
-    /// Serve until interrupted, do not go to the background
+    /// Serve in the foreground until interrupted
     #[arg(long)]
     foreground: bool,
-    /// What is logged, such as info or afar_cache=debug
+    /// What to log, such as info or afar_cache=debug
     #[arg(long, value_name = "FILTER", default_value = "warn", env = "AFAR_LOG")]
     log: String,
-    /// Where it is logged to from the background [default: the journal, if there is one]
+    /// Where to log from the background [default: the journal, if there is one]
     #[arg(long, value_name = "FILE")]
     log_file: Option<PathBuf>,
-    /// Look whether it could be mounted, and do not
+    /// Check whether the mount would succeed, without mounting
     #[arg(long)]
     fake: bool,
     /// Another process waits for this one
@@ -121,16 +121,16 @@ impl Source {
     fn read(word: &OsStr) -> anyhow::Result<Self> {
         let text = word.to_str().with_context(|| {
             let text = word.to_string_lossy();
-            format!("{text} is no cell; write CELL or CELL:VOLUME, or leave it away")
+            format!("{text} is not a cell; write CELL or CELL:VOLUME, or omit it")
         })?;
         let (cell, volume) = text.split_once(':').unwrap_or((text, ROOT_CELL));
         ensure!(
             !cell.contains('/'),
-            "{text} is no cell; `afar mount CELL MOUNTPOINT` has the cell first"
+            "{text} is not a cell; the order is `afar mount CELL MOUNTPOINT`"
         );
         let cell = cell
             .parse()
-            .with_context(|| format!("{text} is no cell, nor CELL:VOLUME"))?;
+            .with_context(|| format!("{text} is neither a cell nor CELL:VOLUME"))?;
         ensure!(
             !volume.is_empty(),
             "{text}: the name of the volume is missing"
@@ -153,7 +153,7 @@ pub(crate) fn run(args: &MountArgs, argv: &[OsString]) -> anyhow::Result<ExitCod
     let (source, place) = match (args.places.as_slice(), args.dynroot) {
         ([place], _) => (Source::Dynamic, place),
         ([source, place], false) => (Source::read(source)?, place),
-        _ => bail!("--dynroot shows all cells; leave the name of the one away"),
+        _ => bail!("--dynroot shows all cells; omit the cell's name"),
     };
     let options = Options::read(args.options.iter().map(String::as_str))?;
     let place = serve::ready_place(place.as_ref())?;

@@ -5,7 +5,7 @@ use anyhow::bail;
 /// Options of a mount that are the kernel's or FUSE's.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Options {
-    /// Who else may use the mount; by default everybody if root mounts, else nobody.
+    /// The other users who may use the mount; by default all if root mounts, else none.
     pub(super) allow_other: Option<bool>,
     /// Whether it is unmounted when the process that serves it ends, however it ends.
     pub(super) auto_unmount: bool,
@@ -72,9 +72,9 @@ impl Options {
                     .iter()
                     .any(|with| option.starts_with(with)) => {}
                 _ => bail!(
-                    "-o {option}: not understood; there are allow_other, no_allow_other, \
-                     auto_unmount, ro, noexec, suid, noatime, and the flags of `afar mount --help` \
-                     such as cache=DIR"
+                    "-o {option}: not understood; use allow_other, no_allow_other, auto_unmount, \
+                     ro, noexec, suid, noatime, or the flags of `afar mount --help` such as \
+                     cache=DIR"
                 ),
             }
         }

@@ -26,9 +26,9 @@ const ASK_AGAIN: u32 = 30;
 pub(super) enum MapOwner {
     /// Numbers are shown as the cell has them.
     None,
-    /// The files of the mount's user are shown as his.
+    /// The files of the mount's user are shown as the user's own.
     Own,
-    /// Those of a user or id of the cell, as those of a user of this machine and his group.
+    /// Those of a user or id of the cell, as those of a user of this machine and the user's group.
     Pair(String, (u32, u32)),
 }
 
@@ -57,7 +57,7 @@ fn local_user(text: &str) -> anyhow::Result<(u32, u32)> {
         Some(number) => User::from_uid(Uid::from_raw(number)),
         None => User::from_name(text),
     };
-    let found = found.with_context(|| format!("cannot look the user {text} up"))?;
+    let found = found.with_context(|| format!("cannot look up the user {text}"))?;
     match (found, number) {
         (Some(user), _) => Ok((user.uid.as_raw(), user.gid.as_raw())),
         (None, Some(number)) => Ok((number, number)),
@@ -70,7 +70,7 @@ fn local_user(text: &str) -> anyhow::Result<(u32, u32)> {
 pub(super) struct MountOwners {
     client: Client,
     seen: Seen,
-    /// Whether the mount's user is shown as who he is here.
+    /// Whether the mount's user is shown as the local user.
     own: bool,
     pairs: Vec<(String, (u32, u32))>,
     /// Whether something could not be found out.
@@ -79,7 +79,7 @@ pub(super) struct MountOwners {
 
 impl MountOwners {
     /// What is wanted of a mount whose client is seen so; `None` if numbers are to be shown as they are. Where
-    /// nothing is said, the files of a mount's only user are his.
+    /// nothing is said, the files of a mount's only user are that user's.
     ///
     /// # Errors
     /// When what is wanted excludes itself.
@@ -92,7 +92,7 @@ impl MountOwners {
         if wanted.contains(&MapOwner::None) {
             ensure!(
                 wanted.len() == 1,
-                "--map-owner none has numbers shown as they are; leave the others away"
+                "--map-owner none shows all numbers as they are; omit the others"
             );
             return Ok(None);
         }
@@ -188,9 +188,7 @@ impl Owners for MountOwners {
                     Some(owners)
                 }
                 Err(error) => {
-                    tracing::warn!(
-                        "whose files of {cell} are this machine's users' is not known yet: {error:#}"
-                    );
+                    tracing::warn!("cannot map the owners of {cell} yet: {error:#}");
                     None
                 }
             }

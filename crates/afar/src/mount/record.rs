@@ -52,8 +52,8 @@ impl Record {
 
 impl Drop for Record {
     fn drop(&mut self) {
-        // One who opened it before this and locks it afterwards has a file without a name: he
-        // serves his mount all the same, and `afar umount` does not wait for him.
+        // A process that opened it before this and locks it afterwards has a file without a name: it
+        // serves its mount all the same, and `afar umount` does not wait for it.
         let _gone = fs::remove_file(&self.path);
     }
 }
@@ -104,15 +104,15 @@ fn open(place: &Path) -> anyhow::Result<(PathBuf, File)> {
         Some((path, error)) => Err(error).with_context(|| {
             let variable = local_cell::BASE_VARIABLE;
             format!(
-                "cannot make {}; set {variable} to a directory",
+                "cannot create {}; set {variable} to a directory",
                 path.display()
             )
         }),
-        None => bail!("there is no place for a record of the mount; set XDG_RUNTIME_DIR"),
+        None => bail!("there is no directory for the record of the mount; set XDG_RUNTIME_DIR"),
     }
 }
 
-/// A file name for a path: `afs` for /afs, `mnt-a` for /mnt/a, other octets in hexadecimal.
+/// A file name for a path: `afs` for /afs, `mnt-a` for /mnt/a, other bytes in hexadecimal.
 pub(super) fn name(place: &Path) -> String {
     let octets = place.as_os_str().as_bytes();
     let inner = octets.strip_prefix(b"/").unwrap_or(octets);

@@ -11,7 +11,7 @@ const PART: u64 = 10;
 /// No more than this.
 const MOST: u64 = 20 << 30;
 
-/// Octets a cache in this directory takes by default: a tenth of the disk, at most 20 GiB, and at
+/// Bytes a cache in this directory takes by default: a tenth of the disk, at most 20 GiB, and at
 /// most half of what is free. What the cache takes already counts as free.
 pub(super) fn default_size(dir: &Path) -> io::Result<u64> {
     let disk = statvfs(dir)?;
@@ -24,7 +24,7 @@ fn share(size: u64, free: u64) -> u64 {
     (size / PART).min(MOST).min(free / 2)
 }
 
-/// Octets that the files in a directory take.
+/// Bytes that the files in a directory take.
 fn taken(dir: &Path) -> io::Result<u64> {
     let mut taken = 0_u64;
     for entry in std::fs::read_dir(dir)? {

@@ -53,21 +53,25 @@ pub(super) fn ready_place(place: &Path) -> anyhow::Result<PathBuf> {
         );
         if let Err(Kept::Busy) = table::unmount(&place, Manner::Detach)? {
             bail!(
-                "{0}: what served the mount here is gone, and it cannot be taken away; `umount -l \
-                 {0}` does it",
+                "{0}: the process of this mount is gone, but the mount cannot be removed; run \
+                 `umount -l {0}`",
                 place.display()
             );
         }
         output::note(&format_args!(
-            "{}: took away a mount whose process is gone",
+            "{}: removed a mount whose process is gone",
             place.display()
         ));
     }
     match std::fs::metadata(&place) {
         Ok(found) if found.is_dir() => Ok(place),
-        Ok(_) => bail!("{} is no directory", place.display()),
-        Err(error) => Err(error)
-            .with_context(|| format!("cannot mount on {0}; `mkdir {0}` makes it", place.display())),
+        Ok(_) => bail!("{} is not a directory", place.display()),
+        Err(error) => Err(error).with_context(|| {
+            format!(
+                "cannot mount on {0}; `mkdir {0}` creates it",
+                place.display()
+            )
+        }),
     }
 }
 
@@ -101,7 +105,7 @@ fn runtime() -> anyhow::Result<Runtime> {
         .worker_threads(cores.max(2))
         .enable_all()
         .build()
-        .context("cannot start the runtime; is a limit on threads reached?")
+        .context("cannot start the runtime; has a limit on threads been reached?")
 }
 
 async fn open(
@@ -157,7 +161,7 @@ fn config(args: &MountArgs, source: &Source, place: &Path) -> anyhow::Result<Cac
     };
     let context = || {
         let dir = dir.display();
-        format!("cannot make the cache in {dir}; name another directory with --cache")
+        format!("cannot create the cache in {dir}; name another directory with --cache")
     };
     DirBuilder::new()
         .recursive(true)
@@ -174,7 +178,7 @@ fn config(args: &MountArgs, source: &Source, place: &Path) -> anyhow::Result<Cac
     };
     ensure!(
         config.bytes >= CacheConfig::BYTES_MIN,
-        "--cache-size: {} octets are too few to work with; give 64Mi or more",
+        "--cache-size: {} bytes are too few; give 64Mi or more",
         config.bytes
     );
     if let Some(files) = args.cache_files {
@@ -201,7 +205,7 @@ fn default_cache(place: &Path) -> anyhow::Result<PathBuf> {
     } else {
         let own = variable("XDG_CACHE_HOME");
         own.or_else(|| variable("HOME").map(|home| home.join(".cache")))
-            .context("there is no home directory to keep a cache in; name one with --cache")?
+            .context("there is no home directory for the cache; name a directory with --cache")?
             .join("afar")
     };
     Ok(base.join(record::name(place)))
@@ -251,7 +255,7 @@ fn fuse_options(args: &MountArgs, source: &Source, options: &Options) -> FuseOpt
     let by_sockets = reach(args, source).seen_as() == Seen::Sockets;
     let others = is_for_others(args, source, options);
     if others && by_sockets {
-        tracing::warn!("with --localauth all who may use the mount are the cell's administrator");
+        tracing::warn!("with --localauth every user of the mount is the cell's administrator");
     }
     FuseOptions {
         source: source.shown(),
@@ -273,11 +277,11 @@ fn read_ahead(place: &Path) {
         std::fs::write(&file, READ_AHEAD_KIB.to_string()).context(file)
     };
     if let Err(error) = set() {
-        tracing::debug!("the kernel's read-ahead stays as it is: {error:#}");
+        tracing::debug!("cannot set the kernel's read-ahead: {error:#}");
     }
 }
 
-/// Unmounts. Those who use it may go on for a while.
+/// Unmounts. Programs that use it may go on for a while.
 async fn leave(mount: &mut Mount) -> anyhow::Result<()> {
     let place = mount.place().to_owned();
     let unmount = async |manner| {
@@ -291,7 +295,7 @@ async fn leave(mount: &mut Mount) -> anyhow::Result<()> {
             move || by_whom(&place)
         });
         tracing::warn!(
-            "{} is in use{}; it is unmounted all the same, and what is open ends in {} s",
+            "{} is in use{}; unmounting it all the same, and open files end in {} s",
             place.display(),
             by.await?,
             LEAVE.as_secs()
@@ -304,7 +308,7 @@ async fn leave(mount: &mut Mount) -> anyhow::Result<()> {
         Ok(ended) => Ok(ended?),
         Err(_) => {
             tracing::warn!(
-                "{} is still in use; what is open fails now",
+                "{} is still in use; open files fail from now on",
                 place.display()
             );
             Ok(())
@@ -325,7 +329,7 @@ async fn close(cache: &Cache) {
     tokio::select! {
         () = cache.close() => {}
         Some(()) = told => tracing::warn!(
-            "interrupted while storing what was written; the next mount with this cache goes on"
+            "interrupted while storing written data; the next mount with this cache will store it"
         ),
     }
 }
@@ -344,7 +348,7 @@ impl Beside {
         let started = Self(child);
         ensure!(
             ready,
-            "{} is not mounted; the cell runs without",
+            "{} is not mounted; the cell runs without the mount",
             place.display()
         );
         Ok(started)

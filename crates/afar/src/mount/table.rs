@@ -180,7 +180,7 @@ pub(super) fn unmount(place: &Path, manner: Manner) -> anyhow::Result<Result<(),
     }
 }
 
-/// Those who are not root have their own mounts taken away by a program that may.
+/// For users other than root, a program that may do so removes their own mounts.
 fn by_helper(place: &Path, manner: Manner) -> anyhow::Result<Result<(), Kept>> {
     let mut command = Command::new(FUSERMOUNT);
     command.arg("-u");
@@ -205,7 +205,7 @@ fn by_helper(place: &Path, manner: Manner) -> anyhow::Result<Result<(), Kept>> {
     bail!("cannot unmount {}: {}", place.display(), told.trim_end());
 }
 
-/// Who uses a mount, for a message: `bash (812), less (815)`, as far as we may see it.
+/// The users of a mount, for a message: `bash (812), less (815)`, as far as we may see it.
 pub(super) fn users(place: &Path) -> Vec<String> {
     let Ok(processes) = std::fs::read_dir("/proc") else {
         return Vec::new();

@@ -19,13 +19,13 @@ const NAMED: usize = 5;
 /// Options of `afar umount`.
 #[derive(Debug, Args)]
 pub(crate) struct UmountArgs {
-    /// Where something is mounted by `afar mount`
+    /// Directories mounted by `afar mount`
     #[arg(required = true, value_name = "MOUNTPOINT")]
     places: Vec<PathBuf>,
-    /// Unmount though it is in use: who uses it keeps what he has open, nobody else finds it
+    /// Detach the mount even if it is in use; programs keep their open files, no others can enter it
     #[arg(short = 'l', long)]
     lazy: bool,
-    /// Wait at most so many seconds until all that was written is stored at the servers
+    /// Seconds to wait at most until everything written is stored at the servers
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     wait: u64,
 }
@@ -67,7 +67,7 @@ fn unmount(args: &UmountArgs, place: &Path) -> anyhow::Result<()> {
     match table::unmount(&place, manner)? {
         Ok(()) | Err(Kept::Nothing) => {}
         Err(Kept::Busy) => bail!(
-            "{} is in use{}; end that, or add --lazy",
+            "{} is in use{}; end those programs, or add --lazy",
             place.display(),
             by_whom(&place)
         ),
@@ -84,12 +84,12 @@ fn wait(place: &Path, seconds: u64) -> anyhow::Result<()> {
         return Ok(());
     }
     output::note(&format_args!(
-        "{} is unmounted; waiting until what was written there is stored at its servers",
+        "{} is unmounted; waiting until everything written there is stored at its servers",
         place.display()
     ));
     ensure!(
         record::wait_until_gone(place, limit.saturating_sub(SOON)),
-        "{}: not everything is stored after {seconds} s; the process goes on with it, its log says \
+        "{}: not everything is stored after {seconds} s; the process continues, and its log says \
          what fails",
         place.display()
     );

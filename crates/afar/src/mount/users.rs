@@ -14,13 +14,13 @@ const ALWAYS: Stamp = Stamp(0);
 /// The stamp of one who has no tokens.
 const NONE: Stamp = Stamp(1);
 
-/// Everybody who may use a mount: each with his own tokens, as far as they can be seen.
+/// All users of a mount: each with their own tokens, as far as these can be found.
 pub(super) struct MountUsers {
-    /// Who mounts.
+    /// The user who mounts.
     own: u32,
-    /// Whether he is an administrator, by the client's own credentials.
+    /// Whether that user is an administrator, by the client's own credentials.
     administers: bool,
-    /// Whether he may do nothing without a token.
+    /// Whether that user may do nothing without a token.
     required: bool,
     level: Level,
 }
@@ -29,7 +29,7 @@ impl MountUsers {
     /// The users of a mount that reaches cells so; `None` if all are whoever the client is.
     pub(super) fn of(reach: &Reach) -> Option<Self> {
         let (administers, required) = match reach.seen_as() {
-            // Who comes by these sockets is the administrator, with or without tokens.
+            // Every caller through these sockets is the administrator, with or without tokens.
             Seen::Nobody | Seen::Sockets => return None,
             Seen::Keys => (true, false),
             Seen::Tokens { required } => (false, required),
@@ -64,14 +64,14 @@ impl Users for MountUsers {
         let Some(finder) = self.finder(uid) else {
             return (before != Some(NONE)).then_some((NONE, Identity::Anonymous));
         };
-        // Tokens of his own may be where no stamp tells of them.
+        // The user's own tokens may be where no stamp shows them.
         let stamp = finder.stamp();
         let found = stamp.is_some() || own;
         let stamp = stamp.map_or(NONE, |stamp| Stamp(stamp.max(NONE.0 + 1)));
         if before == Some(stamp) {
             return None;
         }
-        tracing::debug!(uid, found, "a user has other tokens than before");
+        tracing::debug!(uid, found, "a user's tokens have changed");
         if !found {
             return Some((stamp, Identity::Anonymous));
         }

@@ -1,4 +1,4 @@
-//! Who is in which group.
+//! Members of groups.
 
 use afar_admin::pts::{self, PtsError};
 use afar_types::PtsId;

@@ -20,16 +20,16 @@ use super::{Outcome, Pts, PtsCommon};
 use crate::afs_args::OWN;
 use crate::{output, password};
 
-/// What a new user is to prove himself with.
+/// How a new user will authenticate.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct NewCredentials {
-    /// Ask for a password, with which the user can log in where there is no KDC
+    /// Ask for a password with which the user can log in where there is no KDC
     #[arg(long, help_heading = OWN, conflicts_with = "password_stdin")]
     pub(super) password: bool,
-    /// The same, read from standard input
+    /// Read the password from standard input
     #[arg(long, help_heading = OWN)]
     pub(super) password_stdin: bool,
-    /// A public SSH key (.pub), with which the user can log in
+    /// A public SSH key (.pub) with which the user can log in
     #[arg(long, help_heading = OWN, value_name = "FILE")]
     pub(super) ssh_key: Option<PathBuf>,
 }
@@ -53,10 +53,10 @@ pub(crate) struct SshkeysArgs {
     /// user name
     #[arg(long, value_name = "user name", required = true)]
     name: String,
-    /// Let this public key (.pub) log in as the user
+    /// Allow logging in as the user with this public key (.pub)
     #[arg(long, value_name = "FILE")]
     add: Option<PathBuf>,
-    /// No longer let this key
+    /// Remove this key
     #[arg(long, value_name = "FINGERPRINT")]
     remove: Option<String>,
     #[command(flatten)]
@@ -91,7 +91,7 @@ impl NewCredentials {
         let any = self.password || self.password_stdin || self.ssh_key.is_some();
         ensure!(
             !any || names.len() == 1,
-            "a password or key is for one user; make the users one by one"
+            "a password or key is for one user; create the users one by one"
         );
         let password = match names {
             [name] if self.password => Some(password::ask_new(name)?),
@@ -108,7 +108,7 @@ impl Ready {
     pub(super) async fn set(&self, servers: &Servers, name: &str, id: PtsId) -> anyhow::Result<()> {
         let made = || {
             format!(
-                "the user {name} is made, but cannot log in yet; try `pts setpassword` or `pts \
+                "the user {name} exists now, but cannot log in yet; try `pts setpassword` or `pts \
                  sshkeys`"
             )
         };
@@ -136,10 +136,10 @@ fn read_key(path: &Path) -> anyhow::Result<SshKey> {
 fn explained(error: RpcError) -> anyhow::Error {
     let hint = match error.aborted().map(|code| code.0) {
         Some(-2) => {
-            "; this server keeps no passwords and keys, or takes them only encrypted: it has to be \
-             one of afar's, and the connection one with a token, or of this machine (-localauth)"
+            "; this server keeps no passwords and keys, or accepts them only encrypted: use an \
+             afar server, and a token or -localauth on its machine"
         }
-        Some(267_269) => "; only the user himself and administrators may",
+        Some(267_269) => "; only the users themselves and administrators may",
         _ => "",
     };
     anyhow::anyhow!("{error}: {}{hint}", error.cause)
@@ -193,7 +193,7 @@ async fn keys(servers: &Servers, id: PtsId) -> anyhow::Result<Vec<SshKey>> {
 async fn id_of(servers: &Servers, name: &str) -> anyhow::Result<PtsId> {
     match pts::id(servers, name).await {
         Err(PtsError::NoEntry) => {
-            bail!("there is no user {name}; `afar pts createuser` makes one")
+            bail!("there is no user {name}; `afar pts createuser` creates one")
         }
         found => found.with_context(|| format!("cannot look up the user {name}")),
     }
@@ -204,7 +204,7 @@ pub(super) async fn setpassword(
     args: &SetpasswordArgs,
 ) -> anyhow::Result<Outcome> {
     let id = id_of(pts.servers, &args.name).await?;
-    // Whether the caller may is found out before he types.
+    // Whether the caller may is found out before the password is typed.
     keys(pts.servers, id).await?;
     let password = if args.password_stdin {
         password::from_stdin()?
@@ -227,7 +227,7 @@ pub(super) async fn sshkeys(pts: &mut Pts<'_>, args: &SshkeysArgs) -> anyhow::Re
         found.retain(|key| key.fingerprint() != *fingerprint);
         if found.len() == before {
             bail!(
-                "{} has no key {fingerprint}; without -remove his keys are listed",
+                "{} has no key {fingerprint}; without -remove this command lists the keys",
                 args.name
             );
         }

@@ -38,14 +38,14 @@ pub(crate) enum Role {
   afar rxperf client -c send -s fs1 -b 1Gi -T 1       one call of 1 GiB to fs1
   afar rxperf client -c recv -s fs1 --duration 10 --interval 1
   afar rxperf client -c rpc -t 64 -T 10000 -S 3 -R 30 small calls, 64 at a time
-  afar rxperf client -c file -f amounts               as the file says
+  afar rxperf client -c file -f amounts               the amounts in the file
 
-A file for -c file has a number on each line. So many words of four bytes are sent; after a
-zero or an empty line, received.
+A file for -c file has a number on each line: the number of four-byte words to send or, after a
+zero or an empty line, to receive.
 
-Figures: RTT, congestion window, losses and packets are this side's and concern what it sends; look
-at the server's side of a recv by running the client there. A loss is spurious if the packet had
-arrived after all. Jain's index is 1 if all threads got the same and 1/n if one got everything.")]
+Figures: RTT, congestion window, losses and packets are this side's and concern what it sends; for
+the sending side of a recv, run the client on the server's host. A loss is spurious if the packet
+arrived after all. Jain's index is 1 if all threads got the same rate and 1/n if one got everything.")]
 pub(crate) struct ClientArgs {
     /// What each call does.
     #[arg(short = 'c', long = "command", value_enum, ignore_case = true)]
@@ -84,36 +84,36 @@ pub(crate) struct ClientArgs {
           value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) times: Option<u64>,
 
-    /// Begin calls for so many seconds; calls under way then are finished.
+    /// Begin calls for this many seconds, then finish those in progress.
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     pub(crate) duration: Option<Duration>,
 
-    /// Calls at a time.
+    /// Number of parallel calls.
     #[arg(short, long, value_name = "COUNT", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub(crate) threads: u32,
 
-    /// Rx connections, over which the threads are spread; four calls at a time fit one [default:
-    /// as many as needed].
+    /// Number of Rx connections for the threads; one carries four calls at a time [default: as many
+    /// as needed].
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub(crate) connections: Option<u32>,
 
-    /// Bytes handed to Rx at a time, here and by the server; at most 512 KiB.
+    /// Bytes passed to Rx at a time, here and by the server; at most 512 KiB.
     #[arg(short, long, value_name = "AMOUNT", value_parser = parse_io_size,
           default_value = "512Ki")]
     pub(crate) write_size: u32,
 
-    /// Bytes a server of OpenAFS takes from Rx at a time; at most 512 KiB. An afar server takes
-    /// what is there.
+    /// Bytes an OpenAFS server takes from Rx at a time; at most 512 KiB. An afar server takes all
+    /// that has arrived.
     #[arg(short, long, value_name = "AMOUNT", value_parser = parse_io_size,
           default_value = "512Ki")]
     pub(crate) read_size: u32,
 
-    /// Report every so many seconds while it runs.
+    /// Report at this interval, in seconds, while running.
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     pub(crate) interval: Option<Duration>,
 
-    /// Report the counters of the endpoint as well.
+    /// Also report the counters of the endpoint.
     #[arg(short = 'D', long)]
     pub(crate) dump_stats: bool,
 
@@ -135,11 +135,11 @@ pub(crate) struct ClientArgs {
 
 /// Answer the calls of clients until Ctrl-C.
 ///
-/// Ctrl-C or SIGTERM takes no new calls, finishes those in progress and prints a summary; a second
-/// one ends at once.
+/// On Ctrl-C or SIGTERM the server takes no new calls, finishes those in progress and prints a
+/// summary; a second signal ends it at once.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ServerArgs {
-    /// The UDP port; 0 takes a free one and reports it.
+    /// The UDP port; 0 chooses a free one and reports it.
     #[arg(short, long, default_value_t = wire::PORT)]
     pub(crate) port: u16,
 
@@ -151,7 +151,7 @@ pub(crate) struct ServerArgs {
     #[arg(short, long)]
     pub(crate) verbose: bool,
 
-    /// Report totals every so many seconds.
+    /// Report totals at this interval, in seconds.
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     pub(crate) interval: Option<Duration>,
 
@@ -171,33 +171,33 @@ pub(crate) struct ServerArgs {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Transport")]
 pub(crate) struct TransportArgs {
-    /// Congestion control of what this side sends.
+    /// Congestion control for the data this side sends.
     #[arg(long, value_enum, ignore_case = true)]
     pub(crate) congestion: Option<Congestion>,
 
-    /// Socket buffers, in KiB, each way [default: sized by afar].
+    /// Socket buffer size in KiB, in each direction [default: chosen by afar].
     #[arg(short, long, value_name = "KIB",
           value_parser = clap::value_parser!(u32).range(1..=4_194_303))]
     pub(crate) udp_buffer: Option<u32>,
 
-    /// Largest Rx packet to send, in bytes, header included [default: found by probing].
+    /// Largest Rx packet to send, in bytes, including the header [default: found by probing].
     #[arg(short, long, value_name = "BYTES",
           value_parser = clap::value_parser!(u32).range(576..=65_507))]
     pub(crate) mtu: Option<u32>,
 
-    /// Largest receive window of a call, in packets of --mtu bytes, else 1,444 [default: sized by
+    /// Largest receive window of a call, in packets of --mtu bytes, else 1,444 [default: chosen by
     /// afar].
     #[arg(short = 'W', long, value_name = "PACKETS",
           value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
     pub(crate) window: Option<u32>,
 
-    /// Keep looking for packets so long after the last one, in microseconds, instead of sleeping:
-    /// takes a processor, saves its waking.
+    /// Poll for packets for this many microseconds after the last one, instead of sleeping: uses a
+    /// whole processor, but saves the wake-up.
     #[arg(long, value_name = "MICROSECONDS",
           value_parser = clap::value_parser!(u32).range(..=1_000_000))]
     pub(crate) spin: Option<u32>,
 
-    /// Behave as peers without afar's extension do.
+    /// Behave like a peer without afar's extension.
     #[arg(long)]
     pub(crate) classic: bool,
 
@@ -205,22 +205,22 @@ pub(crate) struct TransportArgs {
     pub(crate) old: OldArgs,
 }
 
-/// Flags of OpenAFS's rxperf that ask for nothing here; taken so that old scripts run.
+/// Flags of OpenAFS's rxperf that have no effect here; accepted so that old scripts run.
 #[derive(Debug, clap::Args)]
 pub(crate) struct OldArgs {
-    /// Without effect: jumbograms are never sent.
+    /// No effect: afar never sends jumbograms.
     #[arg(short = 'j', hide_short_help = true)]
     no_jumbo: bool,
 
-    /// Without effect: one thread always attends to the socket.
+    /// No effect: one thread always serves the socket.
     #[arg(short = 'H', hide_short_help = true)]
     hot_thread: bool,
 
-    /// Without effect: counting costs nothing.
+    /// No effect: counting costs nothing.
     #[arg(short = 'N', hide_short_help = true)]
     no_stats: bool,
 
-    /// Without effect: payload is never copied to be read.
+    /// No effect: afar never copies payload to read it.
     #[arg(short = 'V', hide_short_help = true)]
     readv: bool,
 }
@@ -233,7 +233,7 @@ pub(crate) enum CommandName {
     Recv,
     /// Send --send-bytes, then receive --recv-bytes.
     Rpc,
-    /// Send and receive what --file says.
+    /// Send and receive the amounts in --file.
     File,
 }
 

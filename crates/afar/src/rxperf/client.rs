@@ -289,7 +289,7 @@ fn explain(plan: &Plan<'_>, server: SocketAddr, thread: usize, why: &Failure) ->
             "; another Rx server has that port: name rxperf's with -p"
         }
         Failure::Wire(_) => "; the server is not an rxperf of this protocol",
-        Failure::Call(_) => "; run it again, and look at the server with --verbose",
+        Failure::Call(_) => "; run it again, with --verbose on the server",
     };
     let command = &plan.command;
     anyhow::anyhow!("rxperf client: {command} to {server}, thread {thread}: {why}{next}")

@@ -23,7 +23,7 @@ pub(crate) fn start() -> anyhow::Result<Runtime> {
     builder
         .enable_all()
         .build()
-        .context("cannot start the runtime; is a limit on threads reached?")
+        .context("cannot start the runtime; has a limit on threads been reached?")
 }
 
 /// Ticks with that time between them, the first after it.

@@ -119,7 +119,7 @@ pub(crate) enum WireError {
     #[error("a read or write size of {0} bytes is above {IO_SIZE_MAX}")]
     IoSize(u32),
     /// An amount that the protocol's words cannot say.
-    #[error("an amount of {0} bytes cannot be asked for in one rxperf call")]
+    #[error("an amount of {0} bytes cannot be requested in one rxperf call")]
     Amount(u64),
     /// A `file` entry whose bytes exceed a signed word.
     #[error("a file entry of {0} words is above {FILE_ENTRY_MAX}")]

@@ -13,19 +13,19 @@ use crate::output::Output;
 /// What can be done with a configuration.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Tell every key of the configuration: its meaning, default, range, and value in a file.
+    /// Explain the keys of the configuration: meaning, default, range, and value in a file.
     Explain(ExplainArgs),
 }
 
 /// Options of `afar config explain`.
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
-    /// Keys to tell of, such as `files.max_calls` or `files` [default: all]
+    /// Keys to explain, such as `files.max_calls` or `files` [default: all]
     keys: Vec<String>,
-    /// The configuration whose values to show [default: /etc/afar/afar.toml, if it is there]
+    /// The configuration whose values to show [default: /etc/afar/afar.toml, if it exists]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Print JSON, an object a key
+    /// Print JSON, one object for each key
     #[arg(long)]
     json: bool,
 }
@@ -64,14 +64,14 @@ pub(crate) const KEYS: &[Key] = &[
     key(
         "data",
         "a directory",
-        "Where the databases lie, and what the server remembers between runs.",
+        "The directory of the databases, and of the state that the server keeps between runs.",
     ),
     key(
         "run",
         "a directory",
-        "Where the sockets for administration on this machine lie. Who may enter it is an \
-         administrator. By default /run/afar/CELL, or for other users than root afar/CELL in \
-         $XDG_RUNTIME_DIR.",
+        "The directory of the sockets for administration on this machine. Every user who may enter \
+         it is an administrator. By default /run/afar/CELL, or for users other than root \
+         afar/CELL in $XDG_RUNTIME_DIR.",
     ),
     key(
         "listen",
@@ -81,53 +81,53 @@ pub(crate) const KEYS: &[Key] = &[
     key(
         "addresses",
         "up to 15 IPv4 addresses",
-        "The addresses that the location servers tell clients. By default the address listened \
-         on, or if that is 0.0.0.0 all of the machine's but loopback.",
+        "The addresses that the location servers tell clients. By default the listen address, or \
+         if that is 0.0.0.0 all addresses of the machine except loopback.",
     ),
     key(
         "monitors",
         "addresses",
-        "Hosts that are told everything when they ask what a server is doing (rxdebug), as this machine is. Others are \
-         not told with what numbers connections could be taken over.",
+        "Hosts that, like this machine, see everything when they ask for a server's state (rxdebug). Other hosts \
+         do not see the numbers with which they could take over connections.",
     ),
     key(
         "log",
         "off, error, warn, info, debug, trace; or by part, such as \"info,afar_rx=debug\"",
-        "What is logged, to standard error, where systemd's journal takes it. The part audit tells \
-         at info who changed or administered something, and who was refused; at debug every call.",
+        "What the server logs to standard error, and so to systemd's journal. The part audit logs \
+         changes, administration and refusals with their callers at info, and every call at debug.",
     ),
     key(
         "insecure_noauth",
         "true or false",
-        "Everybody who reaches this server may administer it. For tests, in a network of their \
-         own; each start warns of it.",
+        "Let every caller administer this server. For tests, in a network of their own; the server \
+         warns of it at each start.",
     ),
     key(
         "location.servers",
         "HOST or HOST:PORT, several",
-        "Volume location servers of the cell, afar's or OpenAFS's, if this server is none. The \
+        "Volume location servers of the cell, afar's or OpenAFS's, if this server is not one. The \
          file server registers its addresses there.",
     ),
     key(
         "location.restricted_query",
         "true or false",
-        "Whether only administrators may list what is in the database of volume locations.",
+        "Whether only administrators may list the database of volume locations.",
     ),
     key(
         "protection.servers",
         "HOST or HOST:PORT, several",
-        "Protection servers of the cell, afar's or OpenAFS's, if this server is none. The file \
+        "Protection servers of the cell, afar's or OpenAFS's, if this server is not one. The file \
          server asks them for users and groups.",
     ),
     key(
         "protection.restricted",
         "true or false",
-        "Whether only administrators may change users and groups. Else users may make groups of their own.",
+        "Whether only administrators may change users and groups. Otherwise users may create groups of their own.",
     ),
     key(
         "protection.restrict_anonymous",
         "true or false",
-        "Whether callers who prove nothing may only ask which name has which number.",
+        "Whether anonymous callers may only translate names and numbers.",
     ),
     key(
         "protection.group_depth",
@@ -147,24 +147,24 @@ pub(crate) const KEYS: &[Key] = &[
     key(
         "database.etcd",
         "HOST:PORT, several",
-        "Members of an etcd that the databases of several servers agree through. Without, they \
-         are this server's alone. Needs a build with the feature `etcd`.",
+        "Members of the etcd cluster through which the databases of several servers agree. Without \
+         it the databases are this server's alone. Needs a build with the feature `etcd`.",
     ),
     key(
         "files.max_calls",
         "10 to 1048576",
-        "Calls that may be in progress at a time. Further ones wait, and get VBUSY if too many do.",
+        "Maximum number of calls in progress. Further calls wait, and get VBUSY if too many wait.",
     ),
     key(
         "files.max_callbacks",
         "10000 to 4294967295",
-        "Promises to clients that are kept. One takes at most 100 octets, and only while it is \
-         there. Beyond, the oldest are broken.",
+        "Maximum number of callback promises to clients. Each takes at most 100 bytes while it \
+         lasts. Beyond the maximum the server breaks the oldest.",
     ),
     key(
         "volumes.idle_seconds",
         "30 to 86400",
-        "How long a volume transaction (of `vos`) may be idle before it is given up.",
+        "How long a volume transaction (of `vos`) may be idle before the server ends it.",
     ),
     key(
         "volumes.restricted_query",
@@ -174,46 +174,46 @@ pub(crate) const KEYS: &[Key] = &[
     key(
         "security.keys",
         "files: KeyFileExt of OpenAFS, keytabs with keys of afs/CELL",
-        "The cell's keys, with which tickets are opened. By default KeyFileExt in the directory \
-         data; if that has no key, and the OpenAFS of this machine is of the same cell, \
-         /etc/openafs/server/KeyFileExt. A changed file is noticed without a restart. Without any \
-         key callers are anonymous. See `afar keys`.",
+        "The cell's keys, with which servers decrypt tickets. By default KeyFileExt in the directory \
+         data; if that has no key, and OpenAFS on this machine is of the same cell, \
+         /etc/openafs/server/KeyFileExt. The server notices a changed file without a restart. \
+         Without any key all callers are anonymous. See `afar keys`.",
     ),
     key(
         "security.realms",
         "names of Kerberos realms",
-        "Realms whose users are users of this cell, besides the one that is called as the cell in \
+        "Realms whose users are users of this cell, in addition to the one with the cell's name in \
          capitals. Users of other realms are called USER@REALM.",
     ),
     key(
         "security.superusers",
         "users: NAME, NAME.INSTANCE or NAME@REALM",
-        "Users who may administer this server: volumes, volume locations. For users and groups \
-         that is not enough, but membership in system:administrators.",
+        "Users who may administer volumes and volume locations on this server. To administer users \
+         and groups they need membership in system:administrators.",
     ),
     key(
         "security.userlist",
         "a file",
-        "A UserList of OpenAFS: more such users, one a line, which `bos adduser` and `bos removeuser` \
-         change. By default UserList in the directory data. A changed file is noticed.",
+        "An OpenAFS UserList: more superusers, one a line, which `bos adduser` and `bos removeuser` \
+         change. By default UserList in the directory data. The server notices a changed file.",
     ),
     key(
         "security.allow_dotted_principals",
         "true or false",
-        "Whether users whose Kerberos name has a dot are let in. Then `a.b` and `a/b` are the \
-         same user.",
+        "Whether to admit users whose Kerberos name has a dot. Then `a.b` and `a/b` are the same \
+         user.",
     ),
     key(
         "security.danger_allow_des",
         "true or false",
-        "Whether tickets under single DES are taken, which anybody with some time can forge.",
+        "Whether to accept tickets under single DES, which anybody with some time can forge.",
     ),
     key(
         "security.minimum.file",
         "\"none\", \"clear\", \"auth\" or \"crypt\"",
-        "What callers of the file server must do at least: nothing; prove who they are; protect \
-         the first octets of each packet as well; encrypt. From \"clear\" on nobody is anonymous \
-         any more. Administration on this machine stays as it is.",
+        "Minimum security of callers of the file server: none; prove their identity; also protect \
+         the first bytes of each packet; encrypt. From \"clear\" on the server refuses anonymous \
+         callers. Administration on this machine is not affected.",
     ),
     key(
         "security.minimum.vol",
@@ -233,30 +233,30 @@ pub(crate) const KEYS: &[Key] = &[
     key(
         "security.minimum.bos",
         "\"none\", \"clear\", \"auth\" or \"crypt\"",
-        "The same for the status that `bos` asks for.",
+        "The same for the status requests of `bos`.",
     ),
     key(
         "login.enabled",
         "true or false",
-        "Whether users may log in here by password or SSH key, where there is no KDC. The service \
-         is there if this server has the role pt, and the cell a key. See `afar pts createuser`.",
+        "Whether users may log in here with a password or an SSH key, where there is no KDC. The \
+         service runs if this server has the role pt and the cell has a key. See `afar pts createuser`.",
     ),
     key(
         "login.listen",
         "an address of this machine",
-        "The address to listen on for logins, if not the one of listen.",
+        "The address to listen on for logins, if it differs from listen.",
     ),
     key(
         "login.port",
         "1 to 65535",
-        "The TCP port for logins. Clients ask at 7002 unless they are told another one.",
+        "The TCP port for logins. Clients use 7002 unless told otherwise.",
     ),
     key(
         "login.certificate",
         "a file in PEM",
-        "A certificate for TLS, with its chain, such as one for this host's name of an authority \
-         that all machines know. By default login.pem in the directory data, which is made at the \
-         first start; clients know it by its fingerprint.",
+        "A certificate for TLS, with its chain, such as one for this host's name from a public \
+         authority. By default login.pem in the directory data, which the first start creates; \
+         clients know it by its fingerprint.",
     ),
     key(
         "login.certificate_key",
@@ -266,46 +266,46 @@ pub(crate) const KEYS: &[Key] = &[
     key(
         "login.lifetime_minutes",
         "5 to 43200 (30 days)",
-        "How long the tokens hold that are given for a login. They hold to their end, also if the \
+        "Lifetime of the tokens that a login gives. They stay valid until they expire, even if the \
          user is removed.",
     ),
     key(
         "net.receive_buffer",
-        "65536 to 1073741824 octets",
-        "What a UDP socket holds until it is read. The kernel's net.core.rmem_max may allow less; \
-         then a line of the log says so.",
+        "65536 to 1073741824 bytes",
+        "Receive buffer of a UDP socket. The kernel's net.core.rmem_max may allow less; then the log \
+         says so.",
     ),
     key(
         "net.send_buffer",
-        "65536 to 1073741824 octets",
-        "What a UDP socket holds until it is sent; the kernel's limit is net.core.wmem_max.",
+        "65536 to 1073741824 bytes",
+        "Send buffer of a UDP socket; the kernel's limit is net.core.wmem_max.",
     ),
     key(
         "net.memory",
         "67108864 to 1099511627776 bytes",
-        "What all clients together can make the servers keep in memory: data that they have not taken \
-         or that is not read yet, calls, connections. Beyond, reading from the store stops, windows \
-         become small, and calls wait or get VBUSY. One address, or user, gets a part of what is free. \
-         By default an eighth of the machine's memory, 512 MiB at most.",
+        "Memory that all clients together can make the servers use: data that clients have not taken \
+         or servers have not read yet, calls, connections. Beyond this, servers stop reading from \
+         the store, shrink windows, and let calls wait or answer VBUSY. One address, or user, gets \
+         a part of the free memory. By default an eighth of the machine's memory, 512 MiB at most.",
     ),
     key(
         "net.idle_seconds",
         "10 to 86400",
-        "How long a client may leave a call without bringing, or taking, 32 KiB of data or the rest. \
+        "How long a call may go on without the client sending or taking 32 KiB of data, or the rest. \
          Then the call ends. Users have twice as long, administrators ten times.",
     ),
     key(
         "partition.X.path",
         "a directory",
-        "Where partition X (a to z, aa to iu) lies; clients call it /vicepX. The first time it is made, if \
-         it is missing or empty; later that is taken for a disk that is not mounted, and the \
-         partition is not served.",
+        "The directory of partition X (a to z, aa to iu), which clients call /vicepX. The first start \
+         creates the partition if the directory is missing or empty; later starts take that for a \
+         disk that is not mounted, and do not serve the partition.",
     ),
     key(
         "partition.X.durability",
         "\"full\", \"metadata\" or \"async\"",
-        "What an operation that returned survives: power loss; power loss but for file data of \
-         the last seconds; the end of the process.",
+        "What a completed operation survives: power loss; power loss except for file data of the \
+         last seconds; the end of the process.",
     ),
 ];
 

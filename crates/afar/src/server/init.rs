@@ -27,16 +27,16 @@ const LETTERS: std::ops::RangeInclusive<char> = 'a'..='z';
 /// Options of `afar server init`.
 #[derive(Debug, Args)]
 #[command(
-    about = "Begin a cell in earnest: its configuration, key, root volumes, login service and units",
+    about = "Set up a production cell: configuration, key, root volumes, login service and units",
     after_help = "Example, on an empty machine:\n  afar server init --cell example.org\n\
-    and to have systemd run the cell that `afar up` has made in a directory:\n  \
+    and to let systemd run the cell that `afar up` has created in a directory:\n  \
     afar server init --from /var/lib/afar"
 )]
 pub(crate) struct InitArgs {
-    /// The cell's name: a domain of yours; home.arpa is for homes
+    /// The cell's name: a domain that you own, or home.arpa at home
     #[arg(long)]
     cell: Option<CellName>,
-    /// Take the cell that `afar up` has made in this directory, as it is
+    /// Take over the cell that `afar up` has created in this directory
     #[arg(
         long,
         value_name = "DIR",
@@ -46,11 +46,11 @@ pub(crate) struct InitArgs {
     /// The configuration to write
     #[arg(long, value_name = "FILE", default_value = DEFAULT_PATH, env = "AFAR_CONFIG")]
     config: PathBuf,
-    /// Where databases and keys lie
+    /// The directory for databases and keys
     #[arg(long, value_name = "DIR", default_value = DATA)]
     data: PathBuf,
-    /// A partition for volumes, such as a=/vicepa; may be given again [default: the directories
-    /// /vicepa to /vicepz that are there, else vicepa in the data directory]
+    /// A partition for volumes, such as a=/vicepa; may be repeated [default: existing directories
+    /// /vicepa to /vicepz, else vicepa in the data directory]
     #[arg(long, value_name = "LETTER=DIR")]
     partition: Vec<String>,
     /// The address to listen on
@@ -59,7 +59,7 @@ pub(crate) struct InitArgs {
     /// Write systemd's units to this directory [default: /etc/systemd/system where systemd runs]
     #[arg(long, value_name = "DIR")]
     units: Option<PathBuf>,
-    /// Do not have systemd start the server
+    /// Do not let systemd start the server
     #[arg(long)]
     no_start: bool,
     /// Print JSON
@@ -121,7 +121,7 @@ pub(super) fn run(args: &InitArgs) -> anyhow::Result<ExitCode> {
         .with_context(|| format!("--config {}: no path", args.config.display()))?;
     ensure!(
         !path.exists(),
-        "{} is there already, so this machine has a server; change that file, or name another with \
+        "{} exists already, so this machine has a server; change that file, or name another with \
          --config",
         path.display()
     );
@@ -137,7 +137,7 @@ pub(super) fn run(args: &InitArgs) -> anyhow::Result<ExitCode> {
         made.dir(&partition.path);
     }
     let login = begin(&path, &config)?;
-    let exe = std::env::current_exe().context("cannot tell where this program is")?;
+    let exe = std::env::current_exe().context("cannot find the path of this program")?;
     let units = Units {
         exe: &exe,
         config: &path,
@@ -169,8 +169,8 @@ fn taken(dir: &Path) -> anyhow::Result<Config> {
     let path = dir.join(up::CONFIG);
     ensure!(
         path.exists(),
-        "{}: there is no cell of `afar up`, which would have {}; name its directory with --from, or \
-         begin a new cell with --cell",
+        "{}: there is no cell of `afar up`, which would have {}; name its directory with --from, \
+         or create a new cell with --cell",
         dir.display(),
         up::CONFIG
     );
@@ -182,12 +182,12 @@ fn taken(dir: &Path) -> anyhow::Result<Config> {
 /// That of a new cell.
 fn fresh(args: &InitArgs) -> anyhow::Result<Config> {
     let cell = args.cell.as_ref().context(
-        "the cell has no name; give --cell with a domain of yours, such as example.org, or home.arpa \
-         at home, or name a directory of `afar up` with --from",
+        "the cell has no name; give --cell with a domain that you own, such as example.org, or \
+         home.arpa at home, or name a directory of `afar up` with --from",
     )?;
     ensure!(
         args.data.is_absolute(),
-        "--data {}: give a path that begins with /, as units start the server elsewhere",
+        "--data {}: give an absolute path, because units start the server in another directory",
         args.data.display()
     );
     let mut config = Config {
@@ -202,15 +202,15 @@ fn fresh(args: &InitArgs) -> anyhow::Result<Config> {
         let twice = config.partition.insert(letters, Partition::new(path));
         ensure!(
             twice.is_none(),
-            "--partition: {id} is there twice; leave one away"
+            "--partition: {id} is given twice; omit one"
         );
     }
     config.check()?;
     let (databases, keys) = (args.data.join("vl"), afar_server::own_keys(&config));
     ensure!(
         !databases.exists() && !keys.exists(),
-        "{} has the databases of a cell already; take that cell with --from, or give an empty \
-         directory with --data",
+        "{} has the databases of a cell already; take over that cell with --from, or give an \
+         empty directory with --data",
         args.data.display()
     );
     Ok(config)
@@ -254,7 +254,7 @@ fn begin(path: &Path, config: &Config) -> anyhow::Result<Option<CellUri>> {
     }
     private::write_public(path, &up::text(config)?).with_context(context)?;
     super::start_log("warn")?;
-    afar_server::first_key(config).context("cannot make the cell's key")?;
+    afar_server::first_key(config).context("cannot create the cell's key")?;
     // As it will be served: what does not work then does not work now.
     let config = config.clone();
     super::runtime()?.block_on(async {

@@ -73,18 +73,18 @@ enum ServerCommand {
 pub(crate) struct ServerArgs {
     #[command(subcommand)]
     command: Option<ServerCommand>,
-    /// The configuration; `afar config explain` tells what can be in it
+    /// The configuration; `afar config explain` explains its keys
     #[arg(long, value_name = "FILE", default_value = DEFAULT_PATH, env = "AFAR_CONFIG")]
     config: PathBuf,
-    /// Let everybody who reaches this server administer it: for tests, in a network of their own
+    /// Let every caller administer this server: for tests, in a network of their own
     #[arg(long)]
     insecure_noauth: bool,
-    /// Go back to the last copy of a damaged database of locations (vl) or of users and groups (pt),
-    /// and end; the server must not run
+    /// Restore a damaged database of locations (vl) or of users and groups (pt) from its last copy,
+    /// then exit; the server must not be running
     #[arg(long, value_name = "DATABASE", value_parser = ["vl", "pt"])]
     restore: Option<String>,
-    /// Command lines of OpenAFS's servers, such as `-p 128 -busyat 600`, or with their programs as in
-    /// BosConfig: `vlserver -p 16`; each option is answered with what takes its place
+    /// Command lines of OpenAFS's servers, such as `-p 128 -busyat 600`, or with program names as in
+    /// BosConfig: `vlserver -p 16`; the log names the replacement of each option
     #[arg(
         trailing_var_arg = true,
         allow_hyphen_values = true,
@@ -198,5 +198,5 @@ fn runtime() -> anyhow::Result<Runtime> {
     Builder::new_multi_thread()
         .enable_all()
         .build()
-        .context("cannot start the runtime; is a limit on threads reached?")
+        .context("cannot start the runtime; has a limit on threads been reached?")
 }

@@ -74,7 +74,7 @@ pub(crate) fn apply(options: &[String], config: &mut Config) -> anyhow::Result<V
                 format!("{shown}: {what}")
             }
             Meaning::Needless(why) => format!("{shown}: not needed; {why}"),
-            Meaning::Instead(what) => format!("{shown}: not taken; {what}"),
+            Meaning::Instead(what) => format!("{shown}: ignored; {what}"),
             Meaning::Refused(what) => bail!("{shown}: {what}"),
         });
     }
@@ -105,8 +105,8 @@ fn find(name: &str, program: u8) -> anyhow::Result<&'static OldOption> {
             bail!("{name}: is it {} or {}? Write it out", one.name, other.name)
         }
         _ => bail!(
-            "{name}: no option of OpenAFS's fileserver, vlserver, ptserver, volserver or salvager; \
-             `afar config explain` tells what can be set in the configuration"
+            "{name}: not an option of OpenAFS's fileserver, vlserver, ptserver, volserver or salvager; \
+             `afar config explain` explains the configuration"
         ),
     }
 }

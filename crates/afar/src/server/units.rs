@@ -63,8 +63,8 @@ fn plain(path: &Path) -> anyhow::Result<&str> {
     match path.to_str().filter(|text| !text.contains(strange)) {
         Some(text) => Ok(text),
         None => bail!(
-            "{path:?} cannot stand in a unit of systemd, as it has blanks or signs in it; give another \
-             path"
+            "{path:?} has blanks or special characters, which a systemd unit cannot hold; give \
+             another path"
         ),
     }
 }
@@ -123,7 +123,7 @@ pub(super) fn start(written: &[PathBuf]) -> anyhow::Result<bool> {
         let status = status.context("cannot run systemctl; start the server with `afar server`")?;
         if !status.success() {
             bail!(
-                "systemctl {} failed; `journalctl -u afar` says why, and all else is made",
+                "systemctl {} failed; `journalctl -u afar` says why; everything else is done",
                 words.join(" ")
             );
         }
@@ -159,7 +159,7 @@ mod tests {
         for strange in ["/srv/a b", "/srv/a\nUser=x", "/srv/%h", "/srv/$x"] {
             let error = units(EXE, DEFAULT_PATH, &[strange]).drop_in().unwrap_err();
             assert!(
-                error.to_string().contains("cannot stand in a unit"),
+                error.to_string().contains("systemd unit cannot hold"),
                 "{error}"
             );
         }

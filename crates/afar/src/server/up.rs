@@ -33,16 +33,16 @@ pub(crate) struct UpArgs {
     /// The cell's name, at the first start [default: home.arpa]
     #[arg(long)]
     cell: Option<CellName>,
-    /// The address to listen on, at the first start; 0.0.0.0 lets others in [default: 127.0.0.1]
+    /// The address to listen on, at the first start; 0.0.0.0 admits other machines [default: 127.0.0.1]
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<IpAddr>,
-    /// Let everybody who reaches this server administer it: for tests, in a network of their own
+    /// Let every caller administer this server: for tests, in a network of their own
     #[arg(long)]
     insecure_noauth: bool,
-    /// Mount the cell on this directory too, as its administrator
+    /// Also mount the cell on this directory, as its administrator
     #[arg(long, value_name = "DIR")]
     mount: Option<PathBuf>,
-    /// What is logged to standard error, such as info
+    /// What to log to standard error, such as info
     #[arg(long, value_name = "FILTER")]
     log: Option<String>,
 }
@@ -59,7 +59,7 @@ pub(crate) fn run(args: &UpArgs) -> anyhow::Result<ExitCode> {
     config.insecure_noauth |= args.insecure_noauth;
     super::start_log(args.log.as_deref().unwrap_or(&config.log.0))?;
     let cell = config.cell()?;
-    afar_server::first_key(&config).context("cannot make the cell's key")?;
+    afar_server::first_key(&config).context("cannot create the cell's key")?;
     super::runtime()?.block_on(async {
         // When its terminal goes, it ends as by Ctrl-C.
         let signals = super::Signals::catch(None)?;
@@ -132,7 +132,7 @@ impl Drop for First {
         if let Err(error) = removed {
             let dir = self.dir.display();
             output::note(&format_args!(
-                "{dir} has the beginning of a cell, which cannot be removed: {error}; empty it"
+                "{dir} holds an incomplete cell, which cannot be removed: {error}; empty it"
             ));
         }
     }
@@ -160,7 +160,7 @@ fn load(dir: &Path, args: &UpArgs) -> anyhow::Result<(Config, Option<First>)> {
         if let Some(cell) = &args.cell {
             ensure!(
                 config.cell()? == *cell,
-                "{} is of cell {}; leave --cell away, or give another directory",
+                "{} is of cell {}; omit --cell, or give another directory",
                 path.display(),
                 config.cell
             );
@@ -175,7 +175,7 @@ fn load(dir: &Path, args: &UpArgs) -> anyhow::Result<(Config, Option<First>)> {
         }
         return Ok((config, None));
     }
-    let context = || format!("cannot begin a cell in {}", dir.display());
+    let context = || format!("cannot create a cell in {}", dir.display());
     let was_there = dir.exists();
     fs::create_dir_all(dir).with_context(context)?;
     let dir = dir.canonicalize().with_context(context)?;
@@ -211,14 +211,14 @@ pub(super) fn text(config: &Config) -> anyhow::Result<String> {
     let text = toml::to_string(config)?;
     let text = text.replace(
         "log = ",
-        "# \"warn,audit=info\" tells who changed what, and who was refused.\nlog = ",
+        "# \"warn,audit=info\" logs changes and refusals with their callers.\nlog = ",
     );
     let text = text.replace(
         "superusers = []",
         "# Users who may administer the cell's servers, such as \"ann\".\nsuperusers = []",
     );
     Ok(format!(
-        "# `afar config explain` tells what each key means.\n{text}"
+        "# `afar config explain` explains each key.\n{text}"
     ))
 }
 
@@ -235,7 +235,7 @@ fn default_dir() -> anyhow::Result<PathBuf> {
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/share"));
     let base = data
         .or_else(home)
-        .context("there is no home directory to keep a cell in; name a directory: afar up DIR")?;
+        .context("there is no home directory for the cell; name a directory: afar up DIR")?;
     Ok(base.join("afar"))
 }
 

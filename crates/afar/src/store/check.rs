@@ -15,13 +15,12 @@ use crate::rxperf::units::grouped;
 /// Options of `afar store check`.
 #[derive(Debug, clap::Args)]
 #[command(
-    about = "Prove that everything in partitions holds together",
-    long_about = "Prove that everything in partitions holds together: every row's checksum; every \
-    volume's counts, directories, entries, links and versions; every record's place in the \
-    segments, and what is free there. Nothing is changed, unless --reclaim says so. Segments are \
-    not read, unless --data says so.",
-    after_help = "Exit status: 0 all is well, 1 something is wrong (each thing is a line), 2 a \
-    partition could not be checked, or wrong usage."
+    about = "Check that partitions are consistent",
+    long_about = "Check that partitions are consistent: every row's checksum; every volume's counts, \
+    directories, entries, links and versions; every record's place in the segments, and the free \
+    space there. Changes nothing without --reclaim. Does not read segments without --data.",
+    after_help = "Exit status: 0 all is well, 1 problems found (one line each), 2 a partition could \
+    not be checked, or wrong usage."
 )]
 pub(crate) struct CheckArgs {
     /// Partitions
@@ -30,14 +29,14 @@ pub(crate) struct CheckArgs {
     /// Also read all file data and verify it, as `afar store scrub` does
     #[arg(long)]
     data: bool,
-    /// Give octets of segments that nothing refers to, as a crash leaves them, back to the file
-    /// system. Done only if nothing is wrong
+    /// Free bytes of segments that nothing refers to, as a crash leaves them; only if there are no
+    /// problems
     #[arg(long)]
     reclaim: bool,
-    /// Most problems of each partition to list; the rest is counted
+    /// Maximum number of problems to list for each partition; the rest is counted
     #[arg(long, value_name = "N", default_value_t = 1_000)]
     limit: usize,
-    /// One JSON object a partition, one a line
+    /// Print JSON, one object for each partition
     #[arg(long)]
     json: bool,
 }
@@ -136,7 +135,7 @@ impl fmt::Display for Report {
         let n = grouped;
         write!(
             f,
-            "{path}: {}; {} volumes with {} vnodes, {} records in {} segments; {} octets live, {} \
+            "{path}: {}; {} volumes with {} vnodes, {} records in {} segments; {} bytes live, {} \
              free, {} to be freed, {} of nothing",
             verdict(self.problem_count),
             n(self.volumes),
@@ -149,10 +148,10 @@ impl fmt::Display for Report {
             n(self.octets.lost),
         )?;
         if self.octets.reclaimed > 0 {
-            write!(f, ", {} of these given back", n(self.octets.reclaimed))?;
+            write!(f, ", {} of these freed", n(self.octets.reclaimed))?;
         }
         if self.octets.verified > 0 {
-            write!(f, "; {} octets of data verified", n(self.octets.verified))?;
+            write!(f, "; {} bytes of data verified", n(self.octets.verified))?;
         }
         Ok(())
     }
@@ -162,8 +161,8 @@ impl fmt::Display for Report {
 pub(super) fn verdict(problems: u64) -> String {
     match problems {
         0 => "all is well".to_owned(),
-        1 => "1 thing is wrong".to_owned(),
-        many => format!("{} things are wrong", grouped(many)),
+        1 => "1 problem".to_owned(),
+        many => format!("{} problems", grouped(many)),
     }
 }
 

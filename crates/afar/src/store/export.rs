@@ -20,8 +20,8 @@ use crate::rxperf::units::grouped;
 #[derive(Debug, clap::Args)]
 #[command(
     about = "Write a volume's dump",
-    long_about = "Write a volume's dump, as `vos dump` does: `afar store import`, `vos restore` and \
-    backup programs read it.",
+    long_about = "Write a volume's dump, as `vos dump` does. `afar store import`, `vos restore` and \
+    backup programs can read it.",
     after_help = "Examples:\n  afar store export /vicepa user.alice user.alice.dump\n  \
     afar store export /vicepa user.alice - --since '2026-11-16 04:00' | zstd > monday.dump.zst"
 )]
@@ -32,15 +32,14 @@ pub(crate) struct ExportArgs {
     /// The volume's name or number
     #[arg(value_name = "VOLUME")]
     volume: String,
-    /// Where to write the dump; - writes to standard output. A file comes to be as a whole or not
-    /// at all
+    /// Where to write the dump; - writes to standard output. A file appears only when it is complete
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// An incremental dump: what was changed at this time (UTC) or later, as 2026-11-21,
-    /// '2026-11-21 13:25' or @SECONDS since 1970
+    /// Dump only what changed at this time (UTC) or later, as 2026-11-21, '2026-11-21 13:25' or
+    /// @SECONDS since 1970
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     since: Option<UnixTime>,
-    /// Tell what was written as one JSON object; not with FILE -
+    /// Print a summary as one JSON object; not with FILE -
     #[arg(long)]
     json: bool,
 }
@@ -52,9 +51,9 @@ struct Report {
     vnodes: u64,
     /// Vnodes given with their content.
     given: u64,
-    /// Octets of the dump.
+    /// Bytes of the dump.
     octets: u64,
-    /// Octets of file data and directories read for it.
+    /// Bytes of file data and directories read for it.
     data: u64,
 }
 
@@ -62,7 +61,7 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "volume {} ({}): {} of {} vnodes in a dump of {} octets",
+            "volume {} ({}): {} of {} vnodes in a dump of {} bytes",
             self.volume,
             self.name,
             grouped(self.given),
@@ -75,10 +74,10 @@ impl fmt::Display for Report {
 pub(super) fn run(args: &ExportArgs) -> anyhow::Result<ExitCode> {
     let to_stdout = args.file.as_os_str() == "-";
     if to_stdout && io::stdout().is_terminal() {
-        bail!("a dump is not for a terminal: name a file, or pipe it on");
+        bail!("cannot write a dump to a terminal: name a file, or use a pipe");
     }
     if to_stdout && args.json {
-        bail!("the dump goes to standard output, so --json cannot: name a file");
+        bail!("the dump goes to standard output, so --json needs another FILE than -");
     }
     let partition = super::open(&args.dir)?;
     let volume = super::find(&partition, &args.volume)?;

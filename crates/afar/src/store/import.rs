@@ -19,9 +19,9 @@ use crate::rxperf::units::grouped;
 /// Options of `afar store import`.
 #[derive(Debug, clap::Args)]
 #[command(
-    about = "Make a volume from a dump",
-    long_about = "Make a volume from a dump, as `vos dump`, `afar store export` or backup programs \
-    write it. Nothing is seen of the volume before all of the dump is there and found sound.",
+    about = "Create a volume from a dump",
+    long_about = "Create a volume from a dump, as `vos dump`, `afar store export` or backup programs \
+    write it. The volume appears only when the whole dump has been read and verified.",
     after_help = "Examples:\n  afar store import /vicepa user.alice.dump --id 536870999 --name user.alice\n  \
     ssh fs1 vos dump user.alice -localauth | afar store import /vicepa - --id 536870999\n  \
     afar store import /vicepa monday.dump --id 536870999 --incremental"
@@ -39,16 +39,16 @@ pub(crate) struct ImportArgs {
     /// The volume's name [default: the one in the dump]
     #[arg(long)]
     name: Option<String>,
-    /// Replace what a volume of that number holds
+    /// Replace the contents of an existing volume of that number
     #[arg(long)]
     overwrite: bool,
-    /// The dump is an incremental one: bring the volume up to it
+    /// Apply an incremental dump to the volume
     #[arg(long, conflicts_with = "overwrite")]
     incremental: bool,
-    /// How its data is packed: none, lz4, zstd or zstd:LEVEL
+    /// Compression of its data: none, lz4, zstd or zstd:LEVEL
     #[arg(long, value_name = "CODEC")]
     compression: Option<Compression>,
-    /// One JSON object
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
@@ -60,9 +60,9 @@ struct Report {
     vnodes: u64,
     /// Vnodes the dump gives with their content.
     given: u64,
-    /// Octets of the dump.
+    /// Bytes of the dump.
     octets: u64,
-    /// Octets of file data and directories in it.
+    /// Bytes of file data and directories in it.
     data: u64,
     removed: u64,
     orphans: u64,
@@ -73,7 +73,7 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "volume {} ({}): {} vnodes from a dump of {} octets",
+            "volume {} ({}): {} vnodes from a dump of {} bytes",
             self.volume,
             self.name,
             grouped(self.vnodes),
@@ -83,10 +83,10 @@ impl fmt::Display for Report {
             write!(f, "; {} removed", grouped(self.removed))?;
         }
         if self.orphans > 0 {
-            write!(f, "; {} in no directory left out", grouped(self.orphans))?;
+            write!(f, "; {} in no directory skipped", grouped(self.orphans))?;
         }
         if self.link_counts > 0 {
-            write!(f, "; {} link counts put right", grouped(self.link_counts))?;
+            write!(f, "; {} link counts corrected", grouped(self.link_counts))?;
         }
         Ok(())
     }
@@ -95,7 +95,7 @@ impl fmt::Display for Report {
 pub(super) fn run(args: &ImportArgs) -> anyhow::Result<ExitCode> {
     let (input, len): (Box<dyn Read>, Option<u64>) = if args.file.as_os_str() == "-" {
         if io::stdin().is_terminal() {
-            bail!("a dump is not typed: name a file, or pipe one in");
+            bail!("cannot read a dump from a terminal: name a file, or use a pipe");
         }
         (Box::new(io::stdin().lock()), None)
     } else {

@@ -12,20 +12,20 @@ use crate::output::Output;
 /// Options of `afar store init`.
 #[derive(Debug, clap::Args)]
 #[command(
-    about = "Make a partition of an empty directory",
-    long_about = "Make a partition of an empty directory, which is created if it is not there. \
-    A file system of its own is usual, as /vicepa, but any directory will do; lost+found in it is \
-    left alone.",
+    about = "Create a partition in an empty directory",
+    long_about = "Create a partition in an empty directory, which is created if missing. \
+    A file system of its own, such as /vicepa, is usual, but any directory will do; lost+found in \
+    it is left alone.",
     after_help = "Example:\n  afar store init /vicepa"
 )]
 pub(crate) struct InitArgs {
     /// The directory
     #[arg(value_name = "DIR")]
     dir: PathBuf,
-    /// Store records of the same octets once
+    /// Store identical records once
     #[arg(long)]
     dedup: bool,
-    /// One JSON object
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
 }

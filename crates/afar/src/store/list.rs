@@ -16,8 +16,8 @@ use crate::fetch::format::{Lines, time};
 #[derive(Debug, clap::Args)]
 #[command(
     about = "List volumes",
-    long_about = "List volumes in the manner of `vos listvol`: name, number, type (RW read-write, \
-    RO read-only, BK backup), size in KiB, and whether clients may use it; then the totals.",
+    long_about = "List volumes as `vos listvol` does: name, number, type (RW read-write, RO read-only, \
+    BK backup), size in KiB, and whether clients may use the volume; then the totals.",
     after_help = "Example: users' backup volumes, for a program\n  \
     afar store list /vicepa /vicepb --name 'user.*.backup' --json"
 )]
@@ -25,13 +25,13 @@ pub(crate) struct ListArgs {
     /// Partitions
     #[arg(required = true, value_name = "DIR")]
     dirs: Vec<PathBuf>,
-    /// All there is to tell of each volume; times in UTC
+    /// Show all details of each volume; times in UTC
     #[arg(short = 'l', long)]
     long: bool,
-    /// Only volumes whose name is like this: * stands for anything, ? for one character
+    /// List only volumes with a matching name: * matches anything, ? one character
     #[arg(long, value_name = "GLOB")]
     name: Option<String>,
-    /// One JSON object a volume, one a line, with all there is to tell
+    /// Print JSON, one object for each volume, with all details
     #[arg(long)]
     json: bool,
 }

@@ -95,7 +95,7 @@ fn find(partition: &Arc<Partition>, wanted: &str) -> anyhow::Result<Volume> {
         match states.last() {
             Some(last) => after = last.id,
             None => bail!(
-                "{}: no volume {wanted:?}; `afar store list` tells what there is",
+                "{}: no volume {wanted:?}; `afar store list` lists all",
                 partition.path().display()
             ),
         }

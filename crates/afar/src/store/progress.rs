@@ -18,7 +18,7 @@ impl Progress {
         )
     }
 
-    /// Of so many octets.
+    /// Of so many bytes.
     pub(crate) fn of_octets(total: u64) -> Self {
         Self::new(
             total,
@@ -26,7 +26,7 @@ impl Progress {
         )
     }
 
-    /// Of octets, nobody knows how many.
+    /// Of bytes, nobody knows how many.
     pub(crate) fn of_unknown() -> Self {
         let template = "{spinner} {bytes} {binary_bytes_per_sec} {elapsed} {wide_msg}";
         Self::bar(ProgressBar::no_length(), template)

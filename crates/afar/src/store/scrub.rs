@@ -18,30 +18,30 @@ use crate::rxperf::units::{grouped, parse_bytes};
 #[derive(Debug, clap::Args)]
 #[command(
     about = "Read all file data and verify its checksums",
-    long_about = "Read all rows and all file data, in the order they lie in on the disk, and verify \
-    their checksums. Each bad record is told with the files it belongs to.",
-    after_help = "Exit status: 0 all is well, 1 something is damaged (each thing is a line), 2 a \
-    partition could not be scrubbed, or wrong usage.\n\nExample: at 100 MB a second\n  \
+    long_about = "Read all rows and all file data, in disk order, and verify their checksums. Report \
+    each bad record with the files it belongs to.",
+    after_help = "Exit status: 0 all is well, 1 damage found (one line each), 2 a partition could \
+    not be scrubbed, or wrong usage.\n\nExample: at 100 MB a second\n  \
     afar store scrub /vicepa --rate 100M"
 )]
 pub(crate) struct ScrubArgs {
     /// Partitions
     #[arg(required = true, value_name = "DIR")]
     dirs: Vec<PathBuf>,
-    /// Octets of data to read in a second at most, as 100M or 1G [default: as fast as it goes]
-    #[arg(long, value_name = "OCTETS", value_parser = parse_rate)]
+    /// Maximum bytes to read per second, such as 100M or 1G [default: no limit]
+    #[arg(long, value_name = "BYTES", value_parser = parse_rate)]
     rate: Option<u64>,
-    /// Most bad records of each partition to list; the rest is counted
+    /// Maximum number of bad records to list for each partition; the rest is counted
     #[arg(long, value_name = "N", default_value_t = 1_000)]
     limit: usize,
-    /// One JSON object a partition, one a line
+    /// Print JSON, one object for each partition
     #[arg(long)]
     json: bool,
 }
 
 fn parse_rate(text: &str) -> Result<u64, String> {
     match parse_bytes(text)? {
-        0 => Err("nothing is read at that rate".to_owned()),
+        0 => Err("this rate reads nothing".to_owned()),
         rate => Ok(rate),
     }
 }
@@ -115,7 +115,7 @@ impl fmt::Display for Report {
         }
         write!(
             f,
-            "{path}: {}; {} rows, {} records of {} octets",
+            "{path}: {}; {} rows, {} records of {} bytes",
             verdict(wrong),
             grouped(self.rows),
             grouped(self.records),

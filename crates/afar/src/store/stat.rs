@@ -14,19 +14,19 @@ use crate::rxperf::units::grouped;
 /// Options of `afar store stat`.
 #[derive(Debug, clap::Args)]
 #[command(
-    about = "Tell what partitions hold and what that takes on their disks",
-    long_about = "Tell what partitions hold and what that takes on their disks. Without --full \
-    only the rows of volumes and segments are looked at, which takes a fraction of a second for a \
-    million volumes; with it, the rows of all vnodes and records, about a million a second."
+    about = "Show the contents of partitions and the space they take",
+    long_about = "Show the contents of partitions and the space they take. Without --full, read only \
+    the rows of volumes and segments, which takes a fraction of a second for a million volumes; \
+    with it, the rows of all vnodes and records, about a million a second."
 )]
 pub(crate) struct StatArgs {
     /// Partitions
     #[arg(required = true, value_name = "DIR")]
     dirs: Vec<PathBuf>,
-    /// Also count records, and tell how well they are compressed
+    /// Also count records, and show how well they compress
     #[arg(long)]
     full: bool,
-    /// One JSON object a line
+    /// Print JSON, one object a line
     #[arg(long)]
     json: bool,
 }
@@ -35,7 +35,7 @@ pub(crate) struct StatArgs {
 struct Report {
     path: PathBuf,
     format_version: u32,
-    /// Records of the same octets are stored once.
+    /// Records of the same bytes are stored once.
     dedup: bool,
     volumes: Volumes,
     vnodes: u64,
@@ -61,9 +61,9 @@ struct Octets {
     database: u64,
     /// Allocated to segment files.
     segments: u64,
-    /// Of those, octets of records.
+    /// Of those, bytes of records.
     live: u64,
-    /// Of those, octets of none.
+    /// Of those, bytes of none.
     dead: u64,
 }
 
@@ -86,7 +86,7 @@ struct Records {
     records: u64,
     plain: u64,
     stored: u64,
-    /// Plain octets for each stored one.
+    /// Plain bytes for each stored one.
     ratio: Option<f64>,
 }
 
@@ -162,9 +162,9 @@ impl fmt::Display for Report {
         let n = grouped;
         write!(
             f,
-            "{}\n  format     version {}, dedup {}\n  volumes    {}: {} RW, {} RO, {} BK; {} Off-line\n  \
-             vnodes     {} using {} K, as volumes count them\n  database   {} octets\n  \
-             segments   {}: {} octets allocated, {} live, {} dead",
+            "{}\n  format     version {}, dedup {}\n  volumes    {}: {} RW, {} RO, {} BK; {} \
+             Off-line\n  vnodes     {} using {} K, as volumes count them\n  database   {} bytes\n \
+              segments   {}: {} bytes allocated, {} live, {} dead",
             self.path.display(),
             self.format_version,
             if self.dedup { "on" } else { "off" },
@@ -213,7 +213,7 @@ impl fmt::Display for Full {
             let ratio = kind.ratio.unwrap_or(1.0);
             write!(
                 f,
-                "\n  {name:10} {} records, {} octets stored as {}: {ratio:.2} to 1",
+                "\n  {name:10} {} records, {} bytes stored as {}: {ratio:.2} to 1",
                 n(kind.records),
                 n(kind.plain),
                 n(kind.stored),

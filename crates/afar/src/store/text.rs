@@ -6,7 +6,7 @@ use afar_types::{UnixTime, VolumeType};
 pub(super) fn matches(pattern: &str, name: &str) -> bool {
     let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
     let (mut p, mut n) = (0, 0);
-    // Where to try again: behind the last star, with one more octet for it.
+    // Where to try again: behind the last star, with one more byte for it.
     let mut again = None;
     while n < name.len() {
         match pattern.get(p) {

@@ -41,7 +41,7 @@ pub(super) async fn learn(login: &Login<'_>, server: &Server) {
 async fn note_servers(login: &Login<'_>, server: &Server) -> anyhow::Result<()> {
     let cell = &login.cell;
     let path = own_path().context(
-        "there is no home directory to note its server in; list it in /etc/afar/CellServDB",
+        "there is no home directory to record its server in; list it in /etc/afar/CellServDB",
     )?;
     let own = CellServDb::read_own();
     let own = own.with_context(|| format!("cannot read {}", path.display()))?;
@@ -57,13 +57,13 @@ async fn note_servers(login: &Login<'_>, server: &Server) -> anyhow::Result<()> 
     let found = found.with_context(|| format!("cannot find the address of {host}"))?;
     ensure!(
         !found.is_empty(),
-        "{host} has no IPv4 address, and AFS servers are asked by that"
+        "{host} has no IPv4 address, which AFS servers need"
     );
     let addresses: Vec<_> = found.iter().map(|server| server.ip()).collect();
     let taught = teach(&path, cell, &addresses, host);
     if taught.with_context(|| format!("cannot write {}", path.display()))? {
         output::note(&format_args!(
-            "{cell} is known to your commands now: its server {host} is in {}",
+            "your commands know {cell} now: its server {host} is in {}",
             path.display()
         ));
     }

@@ -1,4 +1,4 @@
-//! Who the client of a command is to file servers: the user whose tokens are found, or the
+//! The identity of a command's client to file servers: the user whose tokens are found, or the
 //! administrator.
 
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use crate::output;
 
 /// Tickets that end so soon are renewed.
 const RENEW_BEFORE: Duration = Duration::from_secs(10 * 60);
-/// How often it is looked whether one does.
+/// How often to check whether one does.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(60);
 
 /// The user's tokens. Each cell's is looked for once, and again when servers refuse it.
@@ -64,7 +64,7 @@ impl UserTokens {
                 continue;
             };
             if self.finder.other.is_some() {
-                // His own programs do that.
+                // The user's own programs do that.
                 continue;
             }
             if known.token.left(soon).is_some() {
@@ -146,7 +146,7 @@ impl Credentials for UserTokens {
     }
 }
 
-/// One who is the administrator by the socket he comes from.
+/// A caller that is the administrator by the socket it uses.
 #[derive(Debug)]
 pub(crate) struct AsAdministrator(Secured);
 

@@ -60,7 +60,7 @@ pub(crate) struct Finder {
 }
 
 impl Finder {
-    /// Finds the tokens of any user of this machine, for root: those he has in the kernel's keyrings
+    /// Finds the tokens of any user of this machine, for root: those in the kernel's keyrings
     /// and in files, and tickets in the usual file.
     pub(crate) fn of_user(uid: u32) -> Self {
         Self {

@@ -23,7 +23,7 @@ pub(super) fn keep(store: &Store, held: &Held) -> anyhow::Result<()> {
         match given {
             Ok(()) => places.push(client.to_owned()),
             Err(ClientError::Missing(_)) => {}
-            Err(error) => output::note(&format!("{client} does not get the token: {error}")),
+            Err(error) => output::note(&format!("cannot give {client} the token: {error}")),
         }
     }
     output::help(&format!(

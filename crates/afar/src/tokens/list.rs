@@ -18,7 +18,7 @@ pub(crate) struct TokensArgs {
     /// Print one JSON object a line
     #[arg(long)]
     json: bool,
-    /// Say what was looked at and gives nothing, and why
+    /// Also list sources without tokens, and why
     #[arg(long, short)]
     verbose: bool,
 }
@@ -109,8 +109,9 @@ fn all() -> (Vec<Found>, Vec<Problem>) {
 
 /// What tickets for cells are in a cache: commands make tokens of them.
 fn of_cache(name: &str) -> Result<Vec<Found>, String> {
-    let path = Ccache::path_of(name)
-        .ok_or_else(|| format!("{name} is no file: its tickets are found when they are needed"))?;
+    let path = Ccache::path_of(name).ok_or_else(|| {
+        format!("{name} is not a file: its tickets are found when they are needed")
+    })?;
     let cache = Ccache::read(path).map_err(|error| error.to_string())?;
     let tokens = cache.credentials.iter().filter_map(|credential| {
         let [afs, cell] = &credential.server.components[..] else {

@@ -26,13 +26,13 @@ use crate::password;
 /// Options of `afar login`.
 #[derive(Debug, Clone, Args)]
 #[command(
-    after_help = "A ticket that is there already is used without asking for a password. \
-    Else a KDC is asked, if the cell has one, and then the login service of the cell. With a line, \
-    only the login service is."
+    after_help = "An existing ticket is used without asking for a password. Without one, the command \
+    asks a KDC, if the cell has one, and then the cell's login service. With a line it asks only \
+    the login service."
 )]
 pub(crate) struct LoginArgs {
-    /// The user, NAME or NAME@REALM [default: that of the tickets, or your name here]; for a cell that
-    /// is not known here yet, also the line afar://… that `afar up` prints
+    /// The user, NAME or NAME@REALM [default: that of the tickets, or your local name]; for a cell that
+    /// is not known yet, also the line afar://… that `afar up` prints
     #[arg(value_name = "USER | LINE", num_args = 0..=2)]
     who: Vec<String>,
     /// The cell [default: that of ThisCell, or the one that runs on this machine]
@@ -41,23 +41,23 @@ pub(crate) struct LoginArgs {
     /// The Kerberos realm of the cell [default: as krb5.conf says, or the cell in upper case]
     #[arg(long, short = 'k')]
     realm: Option<String>,
-    /// The cache of tickets to use and to put tickets into [default: that of KRB5CCNAME]
+    /// The ticket cache to use [default: that of KRB5CCNAME]
     #[arg(long, value_name = "NAME")]
     pub(super) ccache: Option<String>,
-    /// Log in to the cell's own service with an SSH key: those of the agent, or this file's
+    /// Log in to the cell's own service with an SSH key, of the agent or of this file
     #[arg(long, value_name = "FILE", num_args = 0..=1)]
     pub(super) ssh_key: Option<Option<PathBuf>>,
-    /// Take the password from standard input, and use no ticket that is there
+    /// Read the password from standard input, and ignore existing tickets
     #[arg(long)]
     password_stdin: bool,
-    /// The host of the cell's own login service [default: its database servers]. A cell that is not
-    /// known here gets this server in your own CellServDB
+    /// The host of the cell's own login service [default: its database servers]. If the cell is not
+    /// known here, this server goes into your own CellServDB
     #[arg(long, value_name = "HOST[:PORT]")]
     server: Option<String>,
-    /// The fingerprint of that service's key; it is remembered
+    /// The fingerprint of that service's key; the command remembers it
     #[arg(long, value_name = "SHA256:…")]
     fingerprint: Option<Fingerprint>,
-    /// CellServDB to read
+    /// Read this CellServDB
     #[arg(long, value_name = "FILE", env = "AFAR_CELLSERVDB")]
     pub(super) cellservdb: Option<PathBuf>,
 }
@@ -86,7 +86,7 @@ pub(crate) fn login(args: &LoginArgs) -> anyhow::Result<ExitCode> {
         runtime: Builder::new_current_thread()
             .enable_all()
             .build()
-            .context("cannot start the runtime; is a limit on threads reached?")?,
+            .context("cannot start the runtime; has a limit on threads been reached?")?,
         cell,
     };
     let held = login.gain()?;
@@ -110,12 +110,12 @@ impl Words {
                 let second = line.replace(read).is_some();
                 ensure!(
                     !second,
-                    "there are two lines of cells; log in to one at a time"
+                    "two cells' lines are given; log in to one cell at a time"
                 );
             } else {
                 ensure!(
                     !word.is_empty() && !word.contains(char::is_control),
-                    "{word:?} is no user's name; give the one you have in the cell"
+                    "{word:?} is not a user name; give your name in the cell"
                 );
                 if let Some(first) = user.replace(word.clone()) {
                     bail!("two users are named, {first:?} and {word:?}; log in as one at a time");
@@ -134,13 +134,12 @@ impl Words {
         };
         ensure!(
             args.server.is_none() && args.fingerprint.is_none(),
-            "the line {line} says which server it is and which key it has; leave --server and \
-             --fingerprint away"
+            "the line {line} names the server and its key; omit --server and --fingerprint"
         );
         if let Some(cell) = args.cell.as_ref().filter(|cell| *cell != line.cell()) {
             bail!(
-                "the line {line} is of cell {}, and --cell names {cell}; leave --cell away, or take \
-                 the line that the server of {cell} prints",
+                "the line {line} is of cell {}, but --cell names {cell}; omit --cell, or use the \
+                 line that the server of {cell} prints",
                 line.cell()
             );
         }
@@ -317,7 +316,7 @@ impl Login<'_> {
         }
     }
 
-    /// Who logs in, if no ticket says so.
+    /// The user who logs in, if no ticket names one.
     fn user(&self) -> anyhow::Result<String> {
         let own = || {
             let names = ["USER", "LOGNAME"].iter();

@@ -12,10 +12,10 @@ use crate::output;
 /// Options of `afar logout`.
 #[derive(Debug, Args)]
 pub(crate) struct LogoutArgs {
-    /// Forget the tokens for this cell; may be given again
+    /// Forget the tokens for this cell; may be repeated
     #[arg(long, value_name = "CELL", conflicts_with = "all")]
     cell: Vec<CellName>,
-    /// Forget the tokens for all cells, as without any option
+    /// Forget the tokens for all cells; this is the default
     #[arg(long)]
     all: bool,
 }

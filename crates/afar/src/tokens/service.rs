@@ -130,8 +130,8 @@ fn confirm(unknown: &Unknown) -> bool {
         _ => " The servers of the cell that you have logged in to have other keys.",
     };
     let question = format!(
-        "{} is not known as a server of {}. Its key has the fingerprint {}.{others}\nIs that the \
-         one that the cell's administrator tells?",
+        "{} is not known as a server of {}. Its key has the fingerprint {}.{others}\nIs it the \
+         one that the cell's administrator gave you?",
         unknown.host, unknown.cell, unknown.fingerprint
     );
     let ask = || -> io::Result<bool> {
@@ -149,7 +149,7 @@ fn confirm(unknown: &Unknown) -> bool {
 fn held(login: &Login<'_>, granted: Granted) -> anyhow::Result<Held> {
     if let Some(name) = &login.args.ccache {
         let path = Ccache::path_of(name).with_context(|| {
-            format!("--ccache {name}: a ticket of the cell's own service goes to files only")
+            format!("--ccache {name}: a ticket of the cell's own service can go only to a file")
         })?;
         let realm = granted.client.realm.as_str();
         let instance = Some(granted.client.instance.as_str()).filter(|text| !text.is_empty());

@@ -99,7 +99,7 @@ impl Context<'_> {
         );
         if args.maxquota.is_none() {
             out!(
-                "It has no quota; `afar vos setfields {} -maxquota KIB` gives it one\n",
+                "It has no quota; `afar vos setfields {} -maxquota KIB` sets one\n",
                 args.name
             );
         }

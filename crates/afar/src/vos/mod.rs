@@ -208,7 +208,7 @@ impl<'a> Context<'a> {
         let mut has = self.has_partition(server, partition).await;
         if has == Err(Failure(AbortCode::RX_CALL_DEAD.0)) {
             err!(
-                "vos: server {server} does not answer, so nobody knows whether it has partition \
+                "vos: server {server} does not answer, so it is unknown whether it has partition \
                  {name}; going on\n"
             );
             has = Ok(true);

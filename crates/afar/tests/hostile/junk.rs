@@ -1,4 +1,4 @@
-//! Any octets to every operation of every service of a whole cell, from callers who may do
+//! Any bytes to every operation of every service of a whole cell, from callers who may do
 //! everything: each is answered, and nothing is left behind.
 
 use std::net::SocketAddr;
@@ -50,7 +50,7 @@ fn words(rng: &mut Rng, root: Fid, count: usize) -> Vec<u8> {
     (0..count).flat_map(|_| word(rng).to_be_bytes()).collect()
 }
 
-/// A request for an operation: octets as they come, or made well-formed, whole or cut short.
+/// A request for an operation: bytes as they come, or made well-formed, whole or cut short.
 pub(crate) fn request(rng: &mut Rng, interface: &Interface, row: &Operation, root: Fid) -> Vec<u8> {
     let mut request = row.opcode.to_be_bytes().to_vec();
     if rng.bool() {
@@ -141,7 +141,7 @@ fn any_octets_to_every_operation_of_a_cell() {
         let after = server.memory();
         assert!(
             after < before + (256 << 20),
-            "{before} octets became {after}"
+            "{before} bytes became {after}"
         );
         server.stop();
         server.check_store();

@@ -163,7 +163,7 @@ fn work(root: &Path) {
     large_directory(&at("many"));
 }
 
-/// Many names, half of them removed again and some of those made anew.
+/// Many names, half of them removed again and some of those made again.
 fn large_directory(dir: &Path) {
     let path = |number: usize| dir.join(format!("entry-{number:05}"));
     fs::create_dir(dir).unwrap();

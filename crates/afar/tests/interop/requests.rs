@@ -566,7 +566,7 @@ const NO_NAME: &str = "no client asks for these names; OpenAFS looks them up in 
 const EMPTY: &str = "the same error, which OpenAFS here leaves out to translate for clients that \
                      asked for it";
 const LOOP: &str = "rename(2) says EINVAL; OpenAFS sends the number another system has for ELOOP";
-const LONG: &str = "a name of 256 octets is one that no file system call can name again";
+const LONG: &str = "a name of 256 bytes is one that no file system call can name again";
 
 /// Makes the volume, in which everybody may do anything.
 fn restore(place: &Place, option: &str) {

@@ -44,7 +44,7 @@ impl Server {
         server
     }
 
-    /// Stops it, and starts it anew on what it has kept.
+    /// Stops it, and starts it again on what it has kept.
     pub(crate) fn restart(mut self, net: &Net, member: &str) -> Self {
         self.end();
         fs::remove_file(self.run_dir().join("CellServDB")).unwrap();
@@ -142,7 +142,7 @@ impl Ours {
         Self::Afar(Server::start(net, "srv", &line))
     }
 
-    /// Stops them, and starts them anew on what they have kept.
+    /// Stops them, and starts them again on what they have kept.
     pub(crate) fn restart(self, net: &Net) -> Self {
         match self {
             Self::Afar(server) => Self::Afar(server.restart(net, "srv")),

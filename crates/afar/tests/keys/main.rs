@@ -103,7 +103,7 @@ fn mistakes_are_told_and_change_nothing() {
     let before = std::fs::read(&file).unwrap();
     let missing = dir.path().join("missing");
     for (words, input, says) in [
-        (&["add", "--kvno", "4"] as &[&str], "0f0f", "32 octets"),
+        (&["add", "--kvno", "4"] as &[&str], "0f0f", "32 bytes"),
         (&["add", "--kvno", "4"], "secret", "hexadecimal"),
         (
             &["add", "--kvno", "3"],
@@ -152,7 +152,7 @@ async fn keys_change_while_the_server_runs() {
     let cell = Cell::start("");
     let endpoint = Endpoint::bind("127.0.0.1:0".parse().unwrap(), Config::default()).unwrap();
     let old = cell.token("ann", REALM);
-    // Who she is is known; that she may not do this is another matter.
+    // Her identity is known; that she may not do this is another matter.
     assert_eq!(code(&endpoint, &cell, &old).await, VL_PERM);
     let file = cell.key_file();
     said(&keys(&file, &["generate"], ""));

@@ -6,7 +6,7 @@ use std::fmt;
 use afar_types::{DataVersion, Fid};
 use bytes::Bytes;
 
-/// The data of a file, told by its length and the first of its octets.
+/// The data of a file, told by its length and the first of its bytes.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(crate) struct Content(pub(crate) Bytes);
 
@@ -15,7 +15,7 @@ impl fmt::Debug for Content {
         let sum = self.0.iter().fold(0_u32, |sum, octet| {
             sum.wrapping_mul(16_777_619) ^ u32::from(*octet)
         });
-        write!(f, "{} octets, {sum:08x}", self.0.len())
+        write!(f, "{} bytes, {sum:08x}", self.0.len())
     }
 }
 

@@ -35,7 +35,7 @@ impl Server {
     pub(crate) fn new(arguments: &'static [&'static str]) -> Self {
         static NEXT: AtomicU8 = AtomicU8::new(0);
         let [a, b] = std::process::id().to_be_bytes()[2..] else {
-            unreachable!("two octets are left");
+            unreachable!("two bytes are left");
         };
         // The servers of one process have addresses of their own too.
         let own = NEXT.fetch_add(1, Ordering::Relaxed) % 64;
@@ -139,7 +139,7 @@ impl Server {
         (self.address, port).into()
     }
 
-    /// Octets of memory that the server has at the moment.
+    /// Bytes of memory that the server has at the moment.
     pub(crate) fn memory(&self) -> u64 {
         let child = self.child.as_ref().unwrap();
         let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();

@@ -196,7 +196,7 @@ impl Writer {
             _ => self.rng.usize(1..6000),
         };
         let (position, size, cut) = match self.rng.u32(..10) {
-            // Written anew.
+            // Rewritten.
             0..3 => (0, size, size),
             // Appended to.
             3..6 if length + size <= LARGEST => (length, size, length + size),
@@ -222,7 +222,7 @@ impl Writer {
     }
 }
 
-/// Octets that can hardly be made smaller, or very well.
+/// Bytes that can hardly be made smaller, or very well.
 fn noise(rng: &mut Rng, size: usize) -> Bytes {
     let mut data = vec![rng.u8(..); size];
     if rng.bool() {

@@ -66,7 +66,7 @@ fn each_sees_what_the_other_does() {
     fs::remove_file(here.path("dir/link")).unwrap();
     fs::remove_dir(here.path("dir")).unwrap();
     soon("it is gone", || !there.path("dir").exists());
-    // A file made anew under the name of one that was removed.
+    // A file made again under the name of one that was removed.
     fs::remove_file(here.path("moved")).unwrap();
     fs::write(here.path("moved"), b"new").unwrap();
     soon("the other file", || {
@@ -89,7 +89,7 @@ fn a_counter_in_turns_loses_nothing() {
     fs::write(mounts[0].path("counter"), b"").unwrap();
     for turn in 0..100 {
         // Opened behind the other's close: close-to-open, so at once and not soon. What the kernel
-        // keeps is dropped by a thread, and so the length is waited for.
+        // keeps is dropped by a thread, and so the test waits for the length.
         let path = mounts[turn % 2].path("counter");
         soon("all turns so far", || {
             fs::metadata(&path).unwrap().len() == turn as u64
@@ -219,7 +219,7 @@ fn count_one(file: &File) {
     }
 }
 
-/// Whether this kind of lock of some octets of a file can be had now.
+/// Whether this kind of lock of some bytes of a file is available now.
 fn lock_part(file: &File, kind: i32) -> bool {
     let lock = libc::flock {
         l_type: kind as i16,

@@ -248,6 +248,6 @@ fn who_may_not_is_told_who_may() {
     command.args(["fs", "setacl"]).arg(mounted.path("."));
     let output = command.args(["system:anyuser", "none"]).output().unwrap();
     assert!(!output.status.success());
-    let advice = format!("--localauth does it as the administrator of {CELL}");
+    let advice = format!("--localauth acts as the administrator of {CELL}");
     assert!(told(&output).contains(&advice), "{}", told(&output));
 }

@@ -133,7 +133,7 @@ impl Checked {
             .zip(wanted)
             .position(|(got, wanted)| got != wanted);
         panic!(
-            "{}: {} octets from {start}, wanted {}; first other one at {:?} (is {:?}, wanted {:?}); \
+            "{}: {} bytes from {start}, wanted {}; first other one at {:?} (is {:?}, wanted {:?}); \
              the last operations: {:#?}",
             self.path.display(),
             got.len(),

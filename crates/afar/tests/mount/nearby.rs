@@ -20,7 +20,7 @@ fn report(site: &Site, words: &[&str]) -> Value {
     serde_json::from_str(told.lines().last().unwrap()).unwrap()
 }
 
-/// Copies a file without the mount; returns it, and how many octets the mount had of it.
+/// Copies a file without the mount; returns it, and how many bytes the mount had of it.
 fn copied(site: &Site, name: &str) -> (Vec<u8>, u64) {
     let (from, to) = (format!("/afs/{CELL}/{name}"), site.path("copy"));
     let report = report(site, &["cp", "--json", &from, to.to_str().unwrap()]);
@@ -89,7 +89,7 @@ fn what_a_mount_has_is_not_fetched_again() {
         .output()
         .unwrap();
     assert!(output.stdout == new);
-    // Who is to be anonymous, or the administrator, is not who uses the mount.
+    // An anonymous command, or one of the administrator, does not have the identity of the mount's user.
     let (file, to) = (format!("{from}/file"), site.path("copy"));
     let words = ["cp", "--noauth", "--json", &file, to.to_str().unwrap()];
     let anonymous = report(&site, &words);

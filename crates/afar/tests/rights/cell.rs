@@ -40,7 +40,7 @@ pub(crate) struct Running {
 fn address() -> Ipv4Addr {
     static NEXT: AtomicU8 = AtomicU8::new(0);
     let [a, b] = std::process::id().to_be_bytes()[2..] else {
-        unreachable!("two octets are left");
+        unreachable!("two bytes are left");
     };
     // The servers of one process have addresses of their own too.
     let own = NEXT.fetch_add(1, Ordering::Relaxed) % 64;

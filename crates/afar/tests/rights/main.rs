@@ -1,4 +1,4 @@
-//! Who may do what, and at which level of protection: exactly, with exactly which code.
+//! Rights, and the levels of protection they need: exactly, with exactly which code.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

@@ -21,7 +21,7 @@ use tokio::sync::Mutex as AsyncMutex;
 
 /// How far from the expected place a read of a run may be: kernels send several at once, in any order.
 const SLACK: u64 = 4 << 20;
-/// Octets read ahead at first, at the beginning of a file and where a second read follows the first.
+/// Bytes read ahead at first, at the beginning of a file and where a second read follows the first.
 const FIRST: u64 = 1 << 20;
 /// Times as much is read ahead as was read in order.
 const GROWTH: u64 = 4;
@@ -31,7 +31,8 @@ const PART: u64 = 1 << 20;
 const TIME: f64 = 20.0;
 /// How many times the setting that may be.
 pub(crate) const TIMES_MOST: u64 = 8;
-/// As much is asked for ahead of who comes first at a time when that much is missing: it comes as evenly as it is read.
+/// What is asked for at a time for a reader with priority, when that much is missing: it comes as evenly as
+/// it is read.
 /// What is asked of an OpenAFS server comes as a burst a second later; an afar server sends evenly by itself.
 const STEP: u64 = 2 << 20;
 const STEP_AFAR: u64 = 8 << 20;
@@ -56,7 +57,7 @@ pub(crate) struct Ahead {
 struct Run {
     /// Where the next read is expected.
     next: u64,
-    /// Octets read in order so far.
+    /// Bytes read in order so far.
     octets: u64,
     /// Up to where it was asked for ahead.
     asked: u64,
@@ -69,8 +70,8 @@ struct Run {
     turn: Turn,
 }
 
-/// Who fetches ahead of a run has this until all of it is asked for. Otherwise what is wanted next would
-/// share the way with what is wanted long after.
+/// The task that prefetches for a run holds this until it has asked for all of it. Otherwise data that is
+/// wanted next would share the path with data that is wanted long after.
 pub(crate) type Turn = Arc<AsyncMutex<()>>;
 
 /// A read, as far as it tells what is wanted next.
@@ -90,7 +91,7 @@ pub(crate) struct Read<'a> {
 }
 
 impl Read<'_> {
-    /// What is asked for at a time of the octets that are to be ahead.
+    /// What is asked for at a time of the bytes that are to be ahead.
     fn step(&self, window: u64, is_paced: bool) -> u64 {
         let half = window / 2;
         let step = match (self.at_afar, is_paced, self.class) {
@@ -192,7 +193,7 @@ impl Run {
             .is_some_and(|at| now.saturating_duration_since(at) < PACED)
     }
 
-    /// Octets to have ahead.
+    /// Bytes to have ahead.
     fn window(&self, read: &Read<'_>) -> u64 {
         let grown = FIRST.max(self.octets.saturating_mul(GROWTH));
         let seconds = read.now.duration_since(self.since).as_secs_f64();
@@ -294,7 +295,7 @@ mod tests {
         assert_eq!(note(&mut ahead, index..index + 4096, 1 << 36), None);
         let run = ahead.runs.iter().find(|run| run.next == 8 * MIB);
         assert!(run.is_some_and(|run| run.octets == 8 * MIB));
-        // Who goes on there for a while is followed there as well.
+        // A reader that goes on there for a while is followed there as well.
         assert!(note(&mut ahead, index + 4096..index + 8192, 1 << 36).is_some());
     }
 
@@ -325,7 +326,7 @@ mod tests {
             assert_eq!(class == Class::First, second >= 4, "after {second} s");
         }
         assert_eq!(ahead.class(Class::Idle, at(7)), Class::Idle);
-        // From then on he has to wait each time.
+        // From then on the reader has to wait each time.
         ahead.runs[0].waited = at(500);
         for (second, class) in [(66, Class::First), (68, Class::BestEffort)] {
             assert_eq!(ahead.class(Class::BestEffort, at(second)), class);
@@ -380,7 +381,7 @@ mod tests {
         }
     }
 
-    /// What is asked for ahead at most of one who reads so many octets a second.
+    /// What is asked for ahead at most of one who reads so many bytes a second.
     fn most_ahead(pace: u64) -> u64 {
         let (mut ahead, mut most) = (Ahead::default(), 0);
         let begun = Instant::now();

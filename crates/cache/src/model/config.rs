@@ -25,24 +25,24 @@ pub enum Root {
 pub struct CacheConfig {
     /// Where the cache is kept. It belongs to one process at a time.
     pub dir: PathBuf,
-    /// Octets of file data kept. Data not yet stored on a server counts, and is never dropped.
+    /// Bytes of file data kept. Data not yet stored on a server counts, and is never dropped.
     pub bytes: u64,
     /// Files, directories and symlinks whose status is kept in memory, besides those in use.
     pub files: usize,
-    /// Octets of directories that are kept in memory.
+    /// Bytes of directories that are kept in memory.
     pub directories: usize,
     /// What the top directory is.
     pub root: Root,
-    /// Octets written to one file that wait to be stored; who writes more waits. From a sixteenth of
+    /// Bytes written to one file that wait to be stored; who writes more waits. From a sixteenth of
     /// it on they are stored while more is written, and do not wait for the file to be closed.
     pub dirty: u64,
-    /// Octets of a file that may still have to be stored when `close` returns. Whoever closes a file then
-    /// does not hear that it cannot be stored.
+    /// Bytes of a file that may still have to be stored when `close` returns. The program that closes a
+    /// file then does not learn that it cannot be stored.
     pub store_behind: u64,
-    /// Octets read ahead of a sequential reader at most; of one slower than the network eight times as
+    /// Bytes read ahead of a sequential reader at most; of one slower than the network eight times as
     /// many, but no more than a quarter of the cache.
     pub read_ahead: u64,
-    /// Who the users of this machine are to cells. Without it all who ask are whoever the client is.
+    /// The identities of this machine's users to cells. Without it all users have the client's identity.
     pub users: Option<Arc<dyn Users>>,
     /// Which users of cells are users of this machine. Without it owners are shown by their cells' numbers.
     pub owners: Option<Arc<dyn Owners>>,
@@ -55,7 +55,7 @@ pub struct CacheConfig {
 }
 
 impl CacheConfig {
-    /// The fewest octets that a cache works with.
+    /// The fewest bytes that a cache works with.
     pub const BYTES_MIN: u64 = 64 << 20;
 
     /// 1 GiB of data, 100,000 files and 16 MiB of directories below this directory, the cells as the

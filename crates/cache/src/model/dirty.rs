@@ -8,7 +8,7 @@ use crate::model::ranges::RangeSet;
 /// What was written to a file and is not stored yet.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Dirty {
-    /// The octets written.
+    /// The bytes written.
     pub(crate) ranges: RangeSet,
     /// Those written while others are being stored, if so.
     pub(crate) since: Option<Since>,
@@ -30,14 +30,14 @@ pub(crate) struct Dirty {
     pub(crate) writer: u32,
     /// How storing it failed last, if it did.
     pub(crate) failed: Option<Failed>,
-    /// The mode that was set since, which is stored with the octets.
+    /// The mode that was set since, which is stored with the bytes.
     pub(crate) mode: Option<u32>,
 }
 
 /// What was done to a file while what was written before is being stored.
 #[derive(Debug, Clone)]
 pub(crate) struct Since {
-    /// The octets written.
+    /// The bytes written.
     pub(crate) ranges: RangeSet,
     /// The least length it was cut to.
     pub(crate) limit: u64,
@@ -53,7 +53,7 @@ impl Default for Since {
 }
 
 impl Dirty {
-    /// Leaves only the first `most` octets written, and makes the file no longer than those reach.
+    /// Leaves only the first `most` bytes written, and makes the file no longer than those reach.
     /// Returns false if that is all, as it was.
     pub(crate) fn trim(&mut self, most: u64, base: &FetchStatus) -> bool {
         let Some(end) = self.ranges.first(most) else {

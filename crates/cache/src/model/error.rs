@@ -21,7 +21,7 @@ pub enum CacheError {
     },
     /// Another process has the directory.
     #[error(
-        "the cache in {dir} is in use by another mount; name another directory, or end that one"
+        "the cache in {dir} is in use by another mount; name another directory, or end that mount"
     )]
     InUse {
         /// The directory.
@@ -29,8 +29,8 @@ pub enum CacheError {
     },
     /// What is in the directory was written by a newer version.
     #[error(
-        "the cache in {dir} is of format {found}, and this version knows formats up to {known}; use \
-         a newer version, name another directory, or empty it if all that was written is stored"
+        "the cache in {dir} is of format {found}, but this version knows formats up to {known}; \
+         use a newer version, name another directory, or empty it if everything written is stored"
     )]
     Newer {
         /// The directory.
@@ -67,7 +67,7 @@ impl Errno {
     pub const EBADF: Self = Self(9);
     /// Not now: try again.
     pub const EAGAIN: Self = Self(errno::EAGAIN);
-    /// Waiting would be in vain: what is waited for needs something of the one who waits.
+    /// Waiting would be in vain: the event needs something that the waiter holds.
     pub const EDEADLK: Self = Self(35);
     /// The access list does not allow it.
     pub const EACCES: Self = Self(errno::EACCES);

@@ -29,8 +29,8 @@ impl Flight {
         }
     }
 
-    /// Whether it brings this octet in time for what is wanted in this class. One that gives way to others will do
-    /// for those alone who do so too. One without precedence will do: it is soon over.
+    /// Whether it brings this byte in time for what is wanted in this class. A background flight will do for
+    /// background readers only. One without priority will do: it is soon over.
     pub(crate) fn brings(&self, version: DataVersion, place: u64, class: Class) -> bool {
         let in_time = self.class != Class::Idle || class == Class::Idle;
         in_time && self.version == version && self.range.contains(&place)

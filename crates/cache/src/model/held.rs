@@ -15,7 +15,7 @@ pub struct Held {
     pub version: DataVersion,
     /// The servers of its volume. Cells of the same name are told apart by these.
     pub servers: Vec<SocketAddr>,
-    /// The octets that are there, in order; the first thousand ranges if there are more.
+    /// The bytes that are there, in order; the first thousand ranges if there are more.
     pub ranges: Vec<Range<u64>>,
 }
 

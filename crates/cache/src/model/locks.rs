@@ -28,11 +28,11 @@ pub(crate) struct Locks {
 #[derive(Debug, Default)]
 pub(crate) struct LockTable {
     held: Vec<(u64, Lock)>,
-    /// Those who had a lock when the file was changed by another machine.
+    /// Owners that had a lock when the file was changed by another machine.
     lost: Vec<u64>,
     /// What the server gave this machine.
     pub(crate) server: Option<LockType>,
-    /// Who of this machine asked for it.
+    /// The user of this machine that asked for it.
     pub(crate) taker: Option<Arc<User>>,
     /// When a lock for reading was to become one for writing last.
     pub(crate) strengthened: Option<Instant>,

@@ -1,8 +1,8 @@
-//! Sets of octets of a file.
+//! Sets of bytes of a file.
 
 use std::ops::Range;
 
-/// Octets of a file, kept as ranges that neither overlap nor touch.
+/// Bytes of a file, kept as ranges that neither overlap nor touch.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct RangeSet(rangemap::RangeSet<u64>);
 
@@ -12,7 +12,7 @@ impl RangeSet {
         self.0.is_empty()
     }
 
-    /// How many octets there are.
+    /// How many bytes there are.
     pub(crate) fn octets(&self) -> u64 {
         self.0.iter().map(|range| range.end - range.start).sum()
     }
@@ -27,7 +27,7 @@ impl RangeSet {
         self.0.iter().cloned()
     }
 
-    /// The parts of these octets that are in the set, in order.
+    /// The parts of these bytes that are in the set, in order.
     pub(crate) fn within(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
         let Range { start, end } = range.clone();
         self.0.overlapping(range).filter_map(move |found| {
@@ -36,7 +36,7 @@ impl RangeSet {
         })
     }
 
-    /// Where the first so many octets of the set end, if there are more.
+    /// Where the first so many bytes of the set end, if there are more.
     pub(crate) fn first(&self, octets: u64) -> Option<u64> {
         let mut left = octets;
         for range in self.iter() {
@@ -48,19 +48,19 @@ impl RangeSet {
         None
     }
 
-    /// The parts of these octets that are not in the set, in order.
+    /// The parts of these bytes that are not in the set, in order.
     pub(crate) fn gaps(&self, range: Range<u64>) -> Vec<Range<u64>> {
         self.0.gaps(&range).collect()
     }
 
-    /// Adds octets.
+    /// Adds bytes.
     pub(crate) fn insert(&mut self, range: Range<u64>) {
         if !range.is_empty() {
             self.0.insert(range);
         }
     }
 
-    /// Takes octets out.
+    /// Takes bytes out.
     pub(crate) fn remove(&mut self, range: Range<u64>) {
         if !range.is_empty() {
             self.0.remove(range);

@@ -42,9 +42,9 @@ pub struct Attr {
     pub file: Ino,
     /// What it is.
     pub kind: Kind,
-    /// Octets of data, those not yet stored included.
+    /// Bytes of data, those not yet stored included.
     pub size: u64,
-    /// Blocks of 512 octets.
+    /// Blocks of 512 bytes.
     pub blocks: u64,
     /// When the data was changed, as the one who changed it set it.
     pub mtime: SystemTime,
@@ -93,7 +93,7 @@ pub struct DirEntry {
     pub entry: Option<Entry>,
 }
 
-/// Who asks.
+/// The user and process that ask.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Who {
     /// The user on this machine.
@@ -170,7 +170,7 @@ pub struct SetAttr {
     pub gid: Option<u32>,
 }
 
-/// Space of a volume or of the partition it is on, in blocks of [`StatFs::BLOCK`] octets.
+/// Space of a volume or of the partition it is on, in blocks of [`StatFs::BLOCK`] bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StatFs {
     /// Blocks there are: the quota, or the partition's if there is none.
@@ -198,9 +198,9 @@ impl StatFs {
 }
 
 impl StatFs {
-    /// Octets of a block.
+    /// Bytes of a block.
     pub const BLOCK: u32 = 1024;
-    /// Octets of the longest name.
+    /// Bytes of the longest name.
     pub const NAME_MAX: u32 = 255;
 }
 
@@ -220,9 +220,9 @@ pub enum LockKind {
 pub struct Lock {
     /// What kind.
     pub kind: LockKind,
-    /// The first octet.
+    /// The first byte.
     pub start: u64,
-    /// The last octet; [`u64::MAX`] for all there will be.
+    /// The last byte; [`u64::MAX`] for all there will be.
     pub end: u64,
     /// The process that has or wants it.
     pub pid: u32,

@@ -9,14 +9,14 @@ use afar_cell::{Client, Credentials};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Stamp(pub u64);
 
-/// Who a user is to cells.
+/// What a user is known as to cells.
 #[derive(Debug, Clone)]
 pub enum Identity {
-    /// Whoever the cache's client is by itself.
+    /// The identity of the cache's client itself.
     Client,
-    /// Nobody: he has no tokens.
+    /// Nobody: the user has no tokens.
     Anonymous,
-    /// One who has tokens of his own.
+    /// A user with tokens of their own.
     Own(Arc<dyn Credentials>),
 }
 
@@ -27,7 +27,7 @@ pub trait Users: fmt::Debug + Send + Sync {
     fn look(&self, uid: u32, before: Option<Stamp>) -> Option<(Stamp, Identity)>;
 }
 
-/// Names an identity for the life of a cache. Who gets other tokens gets another one.
+/// Names an identity for the life of a cache. A user with other tokens gets another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct UserId(pub(crate) u32);
 

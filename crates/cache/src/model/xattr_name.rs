@@ -32,11 +32,11 @@ pub const HELD: &str = "afs.held:";
 /// The same, but only the version that is told of.
 pub const HELD_VERSION: &str = "afs.heldversion:";
 
-/// Octets that the cache's data takes, may take, and takes until it is stored.
+/// Bytes that the cache's data takes, may take, and takes until it is stored.
 pub const CACHE: &str = "afs.cache";
-/// Octets that it may take; set by root, to 0 for what the cache was opened with.
+/// Bytes that it may take; set by root, to 0 for what the cache was opened with.
 pub const CACHE_SIZE: &str = "afs.cachesize";
-/// Octets of a file that may have to be stored when it is closed; set by root.
+/// Bytes of a file that may have to be stored when it is closed; set by root.
 pub const STORE_BEHIND: &str = "afs.storebehind";
 /// Ranks of file servers: address and rank, one a line; set by root.
 pub const FILE_RANKS: &str = "afs.serverprefs";

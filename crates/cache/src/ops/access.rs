@@ -1,4 +1,4 @@
-//! Who may do what, by the rights a server gives.
+//! What users may do, by the rights a server gives.
 //!
 //! A server tells with a status what the one who asked may do, and what anybody may. Both are kept for
 //! each user as long as the status is promised. Rights to a file come from the access list of its

@@ -51,7 +51,7 @@ impl Cache {
         set: SetAttr,
         handle: Option<Handle>,
     ) -> Result<Attr, Errno> {
-        // Who may write to an open file may cut it, whoever he is by now.
+        // A program that may write to an open file may truncate it, whatever its user's identity is by now.
         let uid = match handle.map(|handle| self.0.handles.file(handle)) {
             Some(Ok(open)) => open.opener,
             _ => who.uid,

@@ -34,8 +34,8 @@ pub(crate) const BEHIND: usize = 64;
 /// A cache manager. Cheap to clone; used from within a tokio runtime. End it with
 /// [`close`](Self::close).
 ///
-/// Requests say who makes them; servers are asked with that user's tokens, and he may do what they let
-/// him do. Failures are told
+/// Requests name their user; the cache asks servers with that user's tokens, and the user may do what they
+/// allow. Failures are told
 /// as an [`Errno`](crate::Errno), and logged with the fid and what the server said when they are of an
 /// unusual kind.
 #[derive(Debug, Clone)]
@@ -74,7 +74,7 @@ pub(crate) struct Inner {
     volumes: Mutex<BTreeMap<(VolumeId, CellName), UnixTime>>,
     /// One for each file that is being stored after it was closed.
     pub(crate) behind: Semaphore,
-    /// Octets of a file that may have to be stored when it is closed.
+    /// Bytes of a file that may have to be stored when it is closed.
     pub(crate) store_behind: AtomicU64,
     /// Errors that the log has already.
     pub(crate) said: Said,
@@ -83,7 +83,7 @@ pub(crate) struct Inner {
 }
 
 impl Cache {
-    /// Whether a server is waited for that does not answer.
+    /// Whether the cache waits for a server that does not answer.
     #[must_use]
     pub fn is_waiting(&self) -> bool {
         self.0.client.waiting().is_some()
@@ -96,7 +96,7 @@ impl Cache {
         self.0.breaks.listen(false)
     }
 
-    /// The same, by one who says how far he is. A server that breaks a promise then gets its answer when
+    /// The same, by a listener that says how far it is. A server that breaks a promise then gets its answer when
     /// that is carried out, or a moment later: who opens a file after another has closed it does not
     /// find what a kernel keeps of the time before.
     #[must_use]

@@ -106,7 +106,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Has data take no more than so many octets from now on; 0 is what the cache was opened with.
+    /// Has data take no more than so many bytes from now on; 0 is what the cache was opened with.
     async fn resize_cache(&self, octets: u64) -> Result<(), Errno> {
         let octets = match octets {
             0 => self.0.config.bytes,

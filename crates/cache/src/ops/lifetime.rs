@@ -18,7 +18,7 @@ use crate::storage::disk::{Disk, Limits};
 
 /// How often what could not be stored is tried again.
 const STORE_AGAIN: Duration = Duration::from_secs(30);
-/// How long it is waited for what an earlier process could not store to be stored.
+/// How long the cache waits until what an earlier process could not store is stored.
 const RECOVER: Duration = Duration::from_secs(5);
 
 impl Cache {
@@ -71,7 +71,7 @@ impl Cache {
             }
         }
         self.0.client.close().await;
-        // Who goes on using the cache would not be told of a change any more.
+        // A program that goes on using the cache would not hear of a change any more.
         self.0.breaks.break_all();
         let storage = Arc::clone(&self.0.storage);
         if let Err(error) = tokio::task::spawn_blocking(move || storage.close()).await {

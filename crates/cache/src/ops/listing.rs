@@ -113,7 +113,7 @@ impl Cache {
             tokio::spawn(async move {
                 // What cannot be read is told to whoever asks for it.
                 if let Err(error) = cache.read_all(&user, &Spot { mount, vnode }).await {
-                    tracing::debug!(%error, "a directory is not read ahead");
+                    tracing::debug!(%error, "cannot prefetch a directory");
                 }
             });
         }
@@ -128,8 +128,8 @@ impl Cache {
         Ok(())
     }
 
-    /// Asks for the statuses of entries that are not promised, fifty to a call. What cannot be had is
-    /// told when the entry itself is looked up.
+    /// Asks for the statuses of entries that are not promised, fifty to a call. Errors are told when the
+    /// entry itself is looked up.
     async fn ask_statuses(&self, user: &User, directory: &Spot, raw: &[Raw]) {
         let mut unknown = Vec::new();
         for entry in raw.iter().filter(|entry| !is_dots(&entry.name)) {

@@ -4,9 +4,9 @@
 //! of the strongest kind that any of its programs needs, and shares it out.
 //!
 //! Nor does a server make a lock for reading one for writing: it must be given up between, and another
-//! machine may have the file changed before the other one is had. Who read under the first would write
-//! what follows from the old content. So somebody whose lock was lost in this way is given no other until
-//! he has given up all he had. Not so with a lock of the whole file: that may be one of flock(2), which
+//! machine may have the file changed before the other one is had. A program that read under the first would
+//! write what follows from the old content. So a program whose lock was lost in this way gets no other until
+//! it has given up all it had. Not so with a lock of the whole file: that may be one of flock(2), which
 //! promises no more, and which is not told from the others.
 //!
 //! Two machines that both read first and then want to write keep each other from it: a server's lock for
@@ -60,7 +60,7 @@ impl Cache {
     ///
     /// # Errors
     /// [`EAGAIN`](Errno::EAGAIN) when it is not free; [`EDEADLK`](Errno::EDEADLK) instead of waiting for
-    /// what cannot be had before others are given up; others as servers say. A lock that is given up is given up
+    /// what is not available before others are given up; others as servers say. A lock that is given up is given up
     /// even if what was written under it cannot be stored, which is the error then.
     pub async fn setlk(
         &self,
@@ -159,7 +159,7 @@ impl Cache {
         self.store_unasked(vnode).await?;
         let before = self.ask(user, vnode).await?;
         if before.lock_count > 1 && !whole {
-            // It cannot be had while others read, so what there is need not be given up.
+            // It is not available while others read, so what there is need not be given up.
             return Err(Errno::EAGAIN);
         }
         self.give_back(vnode).await;
@@ -172,7 +172,7 @@ impl Cache {
         if after.is_ok_and(|after| after.data_version == before.data_version) {
             return taken;
         }
-        tracing::info!(fid = %vnode.fid, "a lock for reading was lost to another machine");
+        tracing::info!(fid = %vnode.fid, "lost a read lock to another machine");
         vnode.work().locks.lock().lose();
         if whole { taken } else { Err(Errno::EDEADLK) }
     }
@@ -253,7 +253,7 @@ impl Cache {
         let told = tokio::time::timeout(TELL_MOST, self.0.breaks.carried_out());
         if told.await.is_err() {
             let (cell, fid) = (vnode.cell(), vnode.fid);
-            tracing::warn!(%cell, %fid, "locked, though the kernel may still show what was there before");
+            tracing::warn!(%cell, %fid, "locked, but the kernel may still show old content");
         }
         Ok(status)
     }
@@ -291,7 +291,7 @@ async fn extend(client: Client, vnode: Weak<Vnode>, given: u64) {
         }
         let fid = vnode.fid;
         if let Err(error) = client.extend_lock(&vnode.volume, fid).await {
-            tracing::warn!(%fid, %error, "a lock cannot be extended, and may be lost");
+            tracing::warn!(%fid, %error, "cannot extend a lock; it may be lost");
         }
     }
 }

@@ -72,7 +72,7 @@ impl Cache {
         let (parent, fid) = (&point.mount, point.vnode.fid);
         let text = self.link_text(user, &point.vnode).await?;
         let mount = MountPoint::parse(&text).map_err(|error| {
-            tracing::warn!(%fid, volume = %parent.volume, %error, "a wrong mount point");
+            tracing::warn!(%fid, volume = %parent.volume, %error, "an invalid mount point");
             Errno::EIO
         })?;
         let client = &self.0.client;
@@ -86,7 +86,7 @@ impl Cache {
             client.volume(&cell, &mount.volume, wanted).await
         };
         let volume = found.await.map_err(|error| {
-            tracing::warn!(%fid, %mount, %error, "a mount point cannot be entered");
+            tracing::warn!(%fid, %mount, %error, "cannot enter a mount point");
             // A cell is a name only at the top; here something is there and leads nowhere.
             match Errno::of(&error) {
                 Errno::ENOENT => Errno::ENODEV,
@@ -94,7 +94,7 @@ impl Cache {
             }
         })?;
         parent.may_hold(&volume).inspect_err(|_| {
-            tracing::info!(%fid, %mount, "a mount point leads to a volume that it is in");
+            tracing::info!(%fid, %mount, "a mount point leads to a volume that contains it");
         })?;
         let (place, text) = (Where::Point(parent.id, fid), Some(mount.to_string()));
         let above = Some(Arc::clone(parent));

@@ -15,7 +15,7 @@ use crate::model::user::User;
 use crate::model::vnode::Vnode;
 use crate::ops::cache::Cache;
 
-/// Octets of the longest name.
+/// Bytes of the longest name.
 const NAME_MOST: usize = 255;
 /// Times a name is looked up that is given to something else all the time.
 const TRIES: u32 = 8;
@@ -202,7 +202,7 @@ impl Cache {
         let status = self.accept(user, vnode, &contents.promised, mark)?;
         if contents.data.len() as u64 != status.length {
             tracing::warn!(%fid, server = %contents.promised.server,
-                "a directory of another length than its status tells");
+                "a directory of another length than its status says");
             return Err(Errno::EIO);
         }
         let pages = Arc::new(contents.data.to_vec());

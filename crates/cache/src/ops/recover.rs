@@ -55,7 +55,7 @@ impl Cache {
             let dir = self.0.config.dir.display();
             tracing::error!(
                 %cell, %fid, %dir, %error,
-                "what was written is not stored, and will not survive a crash of this machine"
+                "written data is not stored, and will not survive a crash of this machine"
             );
         }
     }
@@ -71,7 +71,7 @@ impl Cache {
                 Err(error) => {
                     tracing::warn!(
                         %cell, %fid, %error,
-                        "written before a restart, and cannot be stored yet; it is kept"
+                        "cannot store data written before a restart yet; keeping it"
                     );
                 }
             }
@@ -95,12 +95,13 @@ impl Cache {
             Err(Errno::ENOENT) => return Ok(Fate::Aside("the file was removed")),
             Err(error) => {
                 let cell = &left.key.cell;
-                tracing::warn!(%cell, %fid, %error, "written before a restart, and not stored yet");
+                tracing::warn!(%cell, %fid, %error, "data written before a restart is not stored \
+                                                     yet");
                 return Ok(Fate::Later);
             }
         };
         if !is_as_it_was(&left.kept, &status) {
-            return Ok(Fate::Aside("the file was changed by others meanwhile"));
+            return Ok(Fate::Aside("others changed the file in the meantime"));
         }
         if !self.take_up(&vnode, left) {
             return Ok(Fate::Later);
@@ -149,12 +150,12 @@ impl Cache {
         match self.0.storage.put_aside(left) {
             Ok(path) => tracing::error!(
                 %cell, %fid, path = %path.display(),
-                "written before a restart, and not stored: {why}; what was written is kept here, with \
-                 zeroes for the rest"
+                "data written before a restart could not be stored: {why}; kept here, with zeroes \
+                 in the gaps"
             ),
             Err(error) => tracing::error!(
                 %cell, %fid, %error,
-                "written before a restart, and not stored: {why}; it stays in the cache"
+                "data written before a restart could not be stored: {why}; it stays in the cache"
             ),
         }
     }

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use crate::model::key::FileKey;
 use crate::model::ranges::RangeSet;
 
-/// Octets of a file with their place, in order of their places.
+/// Bytes of a file with their place, in order of their places.
 pub(crate) type Pieces = Vec<(u64, Bytes)>;
 
 /// Whether to wait for a disk.
@@ -30,7 +30,7 @@ pub(crate) enum Wait {
 pub(crate) struct Kept {
     /// The version of the file it was written to.
     pub(crate) base: DataVersion,
-    /// The octets written.
+    /// The bytes written.
     pub(crate) ranges: RangeSet,
     /// The file's length.
     pub(crate) length: u64,
@@ -46,7 +46,7 @@ pub(crate) struct Kept {
     pub(crate) writer: u32,
 }
 
-/// What data takes, in octets.
+/// What data takes, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Usage {
     /// Of the disk.
@@ -66,10 +66,10 @@ pub(crate) struct Left {
     pub(crate) kept: Kept,
 }
 
-/// Keeps data of files: clean octets, which belong to a data version and may be dropped at any time,
+/// Keeps data of files: clean bytes, which belong to a data version and may be dropped at any time,
 /// and dirty ones, which may not. Methods do not wait for anything but a disk.
 pub(crate) trait Storage: fmt::Debug + Send + Sync {
-    /// The clean octets of this version that are there. If it is not to wait, and they would have to
+    /// The clean bytes of this version that are there. If it is not to wait, and they would have to
     /// come from a disk, that is [`io::ErrorKind::WouldBlock`].
     fn read(
         &self,
@@ -79,10 +79,10 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
         wait: Wait,
     ) -> io::Result<Pieces>;
 
-    /// Whether there may be clean octets of some version of it.
+    /// Whether there may be clean bytes of some version of it.
     fn knows(&self, key: &FileKey) -> bool;
 
-    /// Which clean octets of this version are there, as far as is known without reading them.
+    /// Which clean bytes of this version are there, as far as is known without reading them.
     fn present(
         &self,
         key: &FileKey,
@@ -90,7 +90,7 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
         range: Range<u64>,
     ) -> io::Result<RangeSet>;
 
-    /// Keeps octets of this version, in which the file has this length; those of any other are
+    /// Keeps bytes of this version, in which the file has this length; those of any other are
     /// dropped. What cannot be kept is not.
     fn write_clean(
         &self,
@@ -101,13 +101,13 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
         length: u64,
     );
 
-    /// The dirty octets that are there.
+    /// The dirty bytes that are there.
     fn read_dirty(&self, key: &FileKey, range: Range<u64>) -> io::Result<Pieces>;
 
-    /// Keeps octets until they are [stored](Self::stored) or [cut off](Self::cut_dirty).
+    /// Keeps bytes until they are [stored](Self::stored) or [cut off](Self::cut_dirty).
     fn write_dirty(&self, key: &FileKey, offset: u64, data: &[u8]) -> io::Result<()>;
 
-    /// Drops the dirty octets from this place on.
+    /// Drops the dirty bytes from this place on.
     fn cut_dirty(&self, key: &FileKey, length: u64) -> io::Result<()>;
 
     /// Has what was written to a file survive a crash, until it is stored or
@@ -117,7 +117,7 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
     /// What was kept when the storage was opened.
     fn left(&self) -> Vec<Left>;
 
-    /// Has something that was left be dirty octets of its file again. Returns false if there are
+    /// Has something that was left be dirty bytes of its file again. Returns false if there are
     /// others now, or the kept ones are gone.
     fn adopt(&self, left: &Left) -> io::Result<bool>;
 
@@ -128,8 +128,8 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
     /// nothing was written, or too much is there already.
     fn set_aside(&self, key: &FileKey, length: u64) -> io::Result<Option<PathBuf>>;
 
-    /// A server has these dirty octets now, as part of version `to`. If that version has what version
-    /// `from` had before `limit` and nothing else was changed, `from` is given: the octets become
+    /// A server has these dirty bytes now, as part of version `to`. If that version has what version
+    /// `from` had before `limit` and nothing else was changed, `from` is given: the bytes become
     /// clean, and the clean ones before `limit` are of the new version too. Otherwise all of them are
     /// dropped.
     fn stored(
@@ -152,7 +152,7 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
     /// How much there is.
     fn usage(&self) -> Usage;
 
-    /// Has it take no more than so many octets from now on.
+    /// Has it take no more than so many bytes from now on.
     fn set_limit(&self, octets: u64);
 
     /// Puts on the disk what a later process may use.

@@ -39,7 +39,7 @@ pub(crate) struct OpenDirectory {
 pub(crate) struct OpenFile {
     pub(crate) spot: Spot,
     pub(crate) flags: OpenFlags,
-    /// The user of this machine who opened it. It is read and written as him, whoever does it.
+    /// The user of this machine who opened it. It is read and written as that user, whichever process does it.
     pub(crate) opener: u32,
     pub(crate) ahead: Mutex<Ahead>,
     /// Owners of locks that were asked for through this.

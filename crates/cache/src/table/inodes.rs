@@ -13,7 +13,7 @@ const ROW_LENGTH: usize = 16;
 
 /// All numbers given out and not taken back.
 ///
-/// Who has locked these may lock a vnode, and not the other way round.
+/// A holder of this lock may lock a vnode, and not the other way round.
 #[derive(Debug, Default)]
 pub(crate) struct Inodes(Mutex<Table>);
 

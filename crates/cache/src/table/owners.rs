@@ -17,8 +17,8 @@ use crate::model::types::Attr;
 
 /// How long the mount waits for a cell's users before it shows numbers as they are.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Who is shown in place of another cell's user whose number is, by chance, that of a user here who is
-/// somebody else in the cell (Linux's overflow uid).
+/// The owner shown in place of a user of the cell whose number is, by chance, that of a user here who has
+/// another identity in the cell (Linux's overflow uid).
 const NOBODY: u32 = 65_534;
 
 /// The owners of the cells in use.

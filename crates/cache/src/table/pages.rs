@@ -1,4 +1,4 @@
-//! The pages of directories that are kept in memory: so many octets of them, those used lately.
+//! The pages of directories that are kept in memory: so many bytes of them, those used lately.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -21,7 +21,7 @@ impl Pages {
         }
     }
 
-    /// This directory has so many octets of pages now. If there are too many of all together, those of
+    /// This directory has so many bytes of pages now. If there are too many of all together, those of
     /// others go. They may be on their way to somebody, who has them then.
     pub(crate) fn note(&self, vnode: &Arc<Vnode>, octets: usize) {
         let used = |vnode: &Weak<Vnode>| {
@@ -30,7 +30,7 @@ impl Pages {
         };
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         let dropped = queue.push(Arc::downgrade(vnode), octets, self.limit, used);
-        // Who has locked a vnode may wait for the queue.
+        // A holder of a vnode's lock may wait for the queue.
         drop(queue);
         for other in dropped.iter().filter_map(Weak::upgrade) {
             if !Arc::ptr_eq(&other, vnode) {
@@ -59,7 +59,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Adds one that takes so many octets. Returns what is too much then: the oldest, but those `used`
+    /// Adds one that takes so many bytes. Returns what is too much then: the oldest, but those `used`
     /// since they were looked at last stay once more. The newest stays.
     fn push(&mut self, item: T, octets: usize, limit: usize, used: impl Fn(&T) -> bool) -> Vec<T> {
         self.order.push_back((item, octets));
@@ -93,7 +93,7 @@ mod tests {
         assert!(add(11, 40).is_empty());
         assert_eq!(add(12, 30), [11]);
         assert_eq!(add(13, 50), [12]);
-        // Whatever is used, there are never more octets than may be, but for a single one.
+        // Whatever is used, there are never more bytes than may be, but for a single one.
         assert_eq!(add(20, 90), [13, 10]);
         assert_eq!(add(30, 300), [20]);
         assert_eq!(add(31, 1), [30]);

@@ -11,9 +11,9 @@ use crate::model::user::{Identity, Stamp, User, UserId, Users};
 
 /// How long it is not looked again what tokens a user has.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How long a look may take before the user is who he was.
+/// How long a look may take before the user keeps the previous identity.
 const LOOK_LIMIT: Duration = Duration::from_secs(20);
-/// Requests of a user nobody knows yet that look who he is at a time.
+/// Number of requests of an unknown user that look up the identity at a time.
 const LOOKS_MOST: u32 = 4;
 /// Users remembered.
 const USERS_MOST: usize = 4096;
@@ -22,7 +22,7 @@ const USERS_MOST: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct UserTable {
     source: Option<Arc<dyn Users>>,
-    /// Whoever the client is.
+    /// The client's identity.
     base: Arc<User>,
     anonymous: Arc<User>,
     state: Mutex<State>,
@@ -74,8 +74,8 @@ impl UserTable {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The user if it need not be looked again who he is. Who is told to look is counted until he
-    /// [takes](Self::take) what he sees; others go on with what is known meanwhile.
+    /// The user, if the identity need not be looked up again. A caller that is told to look is counted until it
+    /// [takes](Self::take) what it sees; others go on with what is known meanwhile.
     fn now(&self, uid: u32) -> Now {
         let mut guard = self.lock();
         let state = &mut *guard;
@@ -85,7 +85,7 @@ impl UserTable {
                 return Now::Known(Arc::clone(&known.user));
             }
             Some(known) => Some(known.stamp),
-            // The place of his tokens does not answer, and no more are to wait for it.
+            // The place of the user's tokens does not answer, and no more requests are to wait for it.
             None if *looking >= LOOKS_MOST => return Now::Known(Arc::clone(&self.anonymous)),
             None => None,
         };
@@ -124,7 +124,7 @@ impl UserTable {
                         client: self.base.client.with_credentials(Some(credentials)),
                     })
                 }
-                // Nobody has the rights of another because numbers begin anew.
+                // Nobody has the rights of another because numbers start over.
                 None => Arc::clone(&self.anonymous),
             },
         };
@@ -156,7 +156,7 @@ impl UserTable {
             let seen = source.look(uid, stamp);
             table.take(uid, seen)
         });
-        // Where a user keeps his tokens may be a place that never answers.
+        // Where a user keeps tokens may be a place that never answers.
         match tokio::time::timeout(LOOK_LIMIT, look).await {
             Ok(Ok(Some(user))) => user,
             _ => {
@@ -166,7 +166,7 @@ impl UserTable {
         }
     }
 
-    /// Whoever the client is by itself.
+    /// The identity of the client itself.
     pub(crate) fn base(&self) -> &Arc<User> {
         &self.base
     }

@@ -249,8 +249,8 @@ impl Cell {
         }
     }
 
-    /// Stops the server in good order, as SIGTERM does, and starts it again. Who was promised what
-    /// outlives it, so nobody is blinded.
+    /// Stops the server cleanly, as SIGTERM does, and starts it again. The callback promises survive, so no
+    /// machine is blinded.
     pub(crate) async fn restart(&self) {
         let running = self.running.lock().unwrap().take().unwrap();
         running.endpoint.shutdown().await;

@@ -14,7 +14,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 const TRIES: usize = 600;
 /// The greatest length; then the file begins with nothing again.
 const LENGTH_MAX: usize = 30_000;
-/// A read of so many octets reaches past every end.
+/// A read of so many bytes reaches past every end.
 const PAST_THE_END: u64 = 100_000;
 
 /// A file that is kept open.

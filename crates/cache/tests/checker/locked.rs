@@ -1,6 +1,6 @@
 //! What is done under a lock, and so exactly once.
 //!
-//! Who has got a lock from the server has been told of everything before, however long he was cut
+//! A client that has got a lock from the server has been told of everything before, however long it was cut
 //! off. So here nothing old is allowed at any time.
 
 use std::time::Duration;
@@ -169,7 +169,7 @@ impl Worker {
         match self.read_all(handle).await {
             Ok(read) => assert!(
                 read == *lines,
-                "machine {} reads {} octets of log{place}: {:?}, and not {}: {:?}",
+                "machine {} reads {} bytes of log{place}: {:?}, and not {}: {:?}",
                 self.machine,
                 read.len(),
                 end(&read),

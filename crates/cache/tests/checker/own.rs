@@ -127,7 +127,7 @@ impl Worker {
         let differs = read.iter().zip(own).position(|(one, other)| one != other);
         assert!(
             read == own,
-            "machine {} reads {} octets of own{} and not {}; first other one: {differs:?}",
+            "machine {} reads {} bytes of own{} and not {}; first other one: {differs:?}",
             self.machine,
             read.len(),
             self.number,
@@ -152,7 +152,7 @@ impl Worker {
         let matching = allowed.matching(|value| *value == hash(&read));
         assert!(
             !matching.is_empty() || allowed.unsettled,
-            "machine {} reads {} octets of own{place} that it never held, looking from {from}, having \
+            "machine {} reads {} bytes of own{place} that it never held, looking from {from}, having \
              seen {seen}: {allowed:?}",
             self.machine,
             read.len()

@@ -5,9 +5,9 @@ use afar_cache::{Errno, Handle, Ino, OpenFlags};
 use crate::history::tick;
 use crate::worker::{READ, WHO, Worker};
 
-/// Octets written at a time.
+/// Bytes written at a time.
 const STEP: usize = 65_536;
-/// Octets read at a time.
+/// Bytes read at a time.
 const AT_ONCE: u32 = 131_072;
 
 /// The content of this number. 0 is the empty file.
@@ -35,7 +35,7 @@ fn number_of(octets: &[u8]) -> Option<u64> {
     (content(number) == octets).then_some(number)
 }
 
-/// What octets are: a content, or what is wrong with it.
+/// What bytes are: a content, or what is wrong with it.
 pub(crate) fn description(octets: &[u8]) -> String {
     let Some(head) = octets.get(..8) else {
         return format!("{octets:?}");
@@ -48,7 +48,7 @@ pub(crate) fn description(octets: &[u8]) -> String {
     let same = whole.iter().zip(octets).take_while(|(a, b)| a == b).count();
     let rest = &octets[same..octets.len().min(same + 24)];
     format!(
-        "{number} of {} octets up to {same}, then {rest:?}",
+        "{number} of {} bytes up to {same}, then {rest:?}",
         whole.len()
     )
 }
@@ -95,7 +95,7 @@ impl Worker {
         let partly = octets.is_empty() && allowed.unsettled || allowed.doubtful;
         assert!(
             !matching.is_empty() || number.is_none() && partly,
-            "machine {} read of file{place} {number:?} ({} octets: {}), looking from {from}, having seen \
+            "machine {} read of file{place} {number:?} ({} bytes: {}), looking from {from}, having seen \
              {seen}; it might see {allowed:?}; the server has counted {}",
             self.machine,
             octets.len(),
@@ -126,7 +126,7 @@ impl Worker {
         });
         assert!(
             !matching.is_empty() || size == 0 && allowed.unsettled || allowed.doubtful,
-            "machine {} found file{place} {size} octets long, looking from {from}, having seen {seen}; \
+            "machine {} found file{place} {size} bytes long, looking from {from}, having seen {seen}; \
              it might see {allowed:?}; the server has counted {}",
             self.machine,
             self.world.cell.counted(),

@@ -195,7 +195,7 @@ impl Worker {
         let now = crate::history::tick();
         let machines = self.world.cell.machines.iter();
         let since = machines.map(|machine| machine.knows_since(now)).min();
-        // Whoever began to look earlier than this has ended.
+        // Every look that began earlier than this has ended.
         let before = since.unwrap_or(now).saturating_sub(100_000);
         self.world
             .files

@@ -102,7 +102,7 @@ async fn mount_points_to_dead_cells_are_listed_at_once() {
     let looked = machine.cache.lookup(WHO, dead.ino, b"x");
     let looked = tokio::time::timeout(Duration::from_millis(500), looked).await;
     assert!(looked.is_err() && was_asked(&silent));
-    // Into the same cell they are gone through as ever.
+    // Mount points into the same cell are followed as ever.
     let same = machine.attr(&format!("{CELL}/same")).await.unwrap();
     assert_eq!(machine.fid(&format!("{CELL}/same")).await, root);
     assert_ne!(same.ino, Ino::ROOT);

@@ -73,7 +73,7 @@ async fn of_two_who_replace_an_empty_file_the_last_wins() {
     for machine in [&one, &other] {
         assert_eq!(machine.get("file").await.unwrap(), b"short");
     }
-    // Who opens it so and writes nothing hides nothing.
+    // A program that opens it so and writes nothing hides nothing.
     one.put("file", b"").await.unwrap();
     let handle = one.open("file", REPLACE).await.unwrap();
     other.put("file", b"seen").await.unwrap();

@@ -46,7 +46,7 @@ pub(crate) struct State {
     pub(crate) break_first: Option<Fid>,
     /// The next answer to a question for this file's status that waits on its way.
     pub(crate) delayed: Option<(Fid, Arc<Delay>)>,
-    /// Octets left out at the end of each fetch of a file.
+    /// Bytes left out at the end of each fetch of a file.
     pub(crate) short: usize,
     /// Whether the volume is a read-only one, with sites at 127.0.0.1 and 127.0.0.2.
     pub(crate) read_only: bool,
@@ -58,7 +58,7 @@ pub(crate) struct State {
     pub(crate) refuses: Option<AbortCode>,
     /// What storing ends with, and when.
     pub(crate) store_fails: Option<(Phase, AbortCode)>,
-    /// Octets of the stores that went well.
+    /// Bytes of the stores that went well.
     pub(crate) stored: Vec<(u64, Vec<u8>)>,
     /// Those of its caches.
     pub(crate) directories: Vec<tempfile::TempDir>,

@@ -1,4 +1,4 @@
-//! The CellServDB of one user: the cells that he has logged in to.
+//! The CellServDB of one user: the cells that this user has logged in to.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Read, Write};

@@ -44,7 +44,7 @@ impl Client {
                 Err(Failure::Sure(error)) if lost.is_none() => return Err(error),
                 Err(Failure::Sure(error) | Failure::InDoubt(error)) => error,
             };
-            tracing::debug!("is it done? {error}");
+            tracing::debug!("unknown whether the change was made: {error}");
             let seen = look().await;
             // What was read may be changed by a call that is still being served.
             forget();

@@ -166,7 +166,7 @@ impl Client {
     /// Makes a symlink (RXAFS Symlink).
     ///
     /// # Errors
-    /// When the name is taken or impossible, the target longer than 1,024 octets, or the server
+    /// When the name is taken or impossible, the target longer than 1,024 bytes, or the server
     /// refuses.
     pub async fn symlink(
         &self,

@@ -39,7 +39,7 @@ use piece::{Outcome, Piece};
 
 pub use sink::{Memory, Ordered, Sink};
 
-/// What fits into 63 packets of 1,416 octets with the length before it and the status behind it.
+/// What fits into 63 packets of 1,416 bytes with the length before it and the status behind it.
 // spec: rx#how-openafs-sends
 const FAR_PIECE: u64 = 86 << 10;
 /// Pieces on links so short that a round trip costs no time.
@@ -48,7 +48,7 @@ const NEAR_PIECE: u64 = 1 << 20;
 const NEAR_CALLS: u64 = 8;
 /// Pieces asked of an afar server.
 const AFAR_PIECE: u64 = 64 << 20;
-/// Octets of one that may be to come when the next is asked for, or half of a shorter one: two calls share the
+/// Bytes of one that may be to come when the next is asked for, or half of a shorter one: two calls share the
 /// way, and what is wanted next would come as slowly as what is wanted after it.
 const AFAR_LEFT: u64 = 8 << 20;
 /// Pieces asked of an afar server by those who give way, whose calls are counted.
@@ -62,7 +62,7 @@ const CHANGES_MOST: u32 = 8;
 pub struct Fetched {
     /// The status of the version fetched.
     pub status: FetchStatus,
-    /// Octets, all of them.
+    /// Bytes, all of them.
     pub bytes: u64,
     /// Those of them that were on this machine.
     pub near: u64,
@@ -70,7 +70,7 @@ pub struct Fetched {
     pub calls: u64,
     /// Servers it came from.
     pub servers: BTreeSet<SocketAddr>,
-    /// Times it was begun anew, as the file had changed.
+    /// Times it was restarted, as the file had changed.
     pub restarts: u32,
 }
 
@@ -152,7 +152,7 @@ impl Client {
         match changed {
             None => Ok(fetched),
             Some(new) if new.data_version == status.data_version => {
-                Err(Error::Nonsense("fewer octets than the file's status tells"))
+                Err(Error::Nonsense("fewer bytes than the file's status says"))
             }
             Some(_) => Err(Error::Changing(1)),
         }
@@ -335,7 +335,7 @@ impl Client {
         }
     }
 
-    /// Data from the beginning of a file, at most `length` octets, with its status.
+    /// Data from the beginning of a file, at most `length` bytes, with its status.
     pub(crate) async fn fetch_head(
         &self,
         volume: &Arc<Volume>,
@@ -368,7 +368,7 @@ impl Client {
             })
     }
 
-    /// Octets to fetch with one call to this server.
+    /// Bytes to fetch with one call to this server.
     async fn piece_size(&self, server: &Arc<FileServer>, length: u64) -> u64 {
         if let Some(size) = self.config().piece {
             return size.max(1);

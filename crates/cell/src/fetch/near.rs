@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use super::{Part, PartResult, Sink};
 use crate::nearby::NearbyFile;
 
-/// Octets that are read at a time.
+/// Bytes that are read at a time.
 const READ: u64 = 1 << 20;
 /// Reads at a time.
 const AT_A_TIME: usize = 4;
@@ -41,7 +41,7 @@ impl Gaps {
         self.0.iter().map(length).sum()
     }
 
-    /// The next to be asked for, so many octets at most.
+    /// The next to be asked for, so many bytes at most.
     pub(super) fn next(&mut self, most: u64) -> Option<Range<u64>> {
         let gap = self.0.front_mut()?;
         let end = gap.end.min(gap.start.saturating_add(most));
@@ -87,7 +87,7 @@ impl Gaps {
 /// How it went with what is on this machine.
 #[derive(Debug)]
 pub(super) struct Landed {
-    /// Octets that the sink has.
+    /// Bytes that the sink has.
     pub(super) octets: u64,
     /// What was not there after all.
     pub(super) missing: Vec<Range<u64>>,
@@ -128,7 +128,7 @@ pub(super) async fn land<S: Sink>(
 
 /// What became of a part.
 enum Copied {
-    /// The sink has so many octets.
+    /// The sink has so many bytes.
     There(u64),
     Missing(Range<u64>),
 }

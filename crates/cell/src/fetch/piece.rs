@@ -13,7 +13,7 @@ use super::Sink;
 use crate::promise::Promised;
 use crate::window::Permit;
 
-/// Octets handed to the sink at a time.
+/// Bytes handed to the sink at a time.
 const WRITE: u64 = 512 << 10;
 
 /// Times a call that is stuck is given up.
@@ -31,7 +31,7 @@ pub(super) struct Piece {
 /// How a piece whose call went well turned out.
 #[derive(Debug)]
 pub(super) enum Outcome {
-    /// It is written: so many octets.
+    /// It is written: so many bytes.
     Done(u64),
     /// The file has another version now.
     Changed(FetchStatus),
@@ -103,7 +103,7 @@ fn narrow<T: TryFrom<u64>>(server: &rxafs::Client, number: u64) -> Result<T, Rpc
 /// is in the sink too.
 ///
 /// An OpenAFS server of which several packets of a call were lost may need many seconds to send them again. A
-/// call of which nothing comes while other calls go on is given up, and the rest is asked for anew. The version
+/// call of which nothing comes while other calls go on is given up, and the rest is asked for again. The version
 /// told at the end is that of what came before, too, as it is the one known before, and versions only grow.
 // spec: rx#how-openafs-sends
 pub(super) async fn fetch<S: Sink>(
@@ -150,7 +150,7 @@ pub(super) async fn fetch<S: Sink>(
         }
         stuck += 1;
         let at = filling.place();
-        tracing::debug!(offset, at, "a call is stuck, the rest is asked for anew");
+        tracing::debug!(offset, at, "a call is stuck; asking for the rest again");
         // A reader may be waiting for just this.
         if let Err(error) = filling.write().await {
             return Ok(Outcome::Sink(error));
@@ -171,7 +171,7 @@ struct Filling<'a, S> {
     /// Where what is held belongs.
     at: u64,
     chunks: Vec<Bytes>,
-    /// Octets of these.
+    /// Bytes of these.
     held: u64,
 }
 
@@ -206,7 +206,7 @@ impl<'a, S: Sink> Filling<'a, S> {
     }
 }
 
-/// Fetches up to `length` octets from the beginning, with the status.
+/// Fetches up to `length` bytes from the beginning, with the status.
 pub(super) async fn head(
     server: &rxafs::Client,
     old: bool,

@@ -18,13 +18,13 @@ pub trait Sink: Send + Sync + 'static {
     /// When it cannot take the file (again).
     fn begin(&self, status: &FetchStatus) -> io::Result<()>;
 
-    /// All that was wanted is asked for. What is asked for once no more than `left` octets of it are to come
+    /// All that was wanted is asked for. What is asked for once no more than `left` bytes of it are to come
     /// comes without a pause, after it or beside the last of it.
     fn asked(&self, left: u64) {
         let _ = left;
     }
 
-    /// These octets belong at this place, one chunk after the other. Each place is written once
+    /// These bytes belong at this place, one chunk after the other. Each place is written once
     /// after each beginning, but for pieces that failed in their middle, which come again.
     ///
     /// # Errors
@@ -83,7 +83,7 @@ struct OrderedState<W> {
 }
 
 impl<W> Ordered<W> {
-    /// Writes to `out`; pieces that begin more than `limit` octets ahead wait to be taken.
+    /// Writes to `out`; pieces that begin more than `limit` bytes ahead wait to be taken.
     pub fn new(out: W, limit: u64) -> Self {
         Self {
             state: AsyncMutex::new(OrderedState {
@@ -105,7 +105,7 @@ impl<W: AsyncWrite + Send + Unpin + 'static> Sink for Ordered<W> {
                 Ok(())
             }
             _ => Err(io::Error::other(
-                "the file was changed while a part of it was already written; try again",
+                "the file changed after a part of it was written; try again",
             )),
         }
     }

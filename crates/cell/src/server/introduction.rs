@@ -42,7 +42,7 @@ const BUSY_PAUSE: Duration = Duration::from_millis(20);
 const READER_CONNECTIONS: usize = 8;
 /// Lanes of all who read.
 const READING_LANES: usize = READERS * READER_CONNECTIONS * CHANNELS;
-/// Those who read that are introduced at a time: each takes one of the server's threads.
+/// Number of readers that do the handshake at a time: each takes one of the server's threads.
 const READERS_AT_A_TIME: usize = 3;
 /// Lanes of theirs to make ready for each call that is allowed: at the start that grows as long as they take.
 const READER_LANES: usize = 8;
@@ -217,7 +217,10 @@ impl FileServer {
                 .is_err()
             {
                 let port = host.endpoint.local_addr().port();
-                tracing::debug!("{} does not ask who is at port {port}", self.address);
+                tracing::debug!(
+                    "{} does not ask for the identity of port {port}",
+                    self.address
+                );
                 left = Duration::ZERO;
                 break;
             }
@@ -273,7 +276,7 @@ fn round_trip(path: Option<PeerStats>) -> Duration {
 }
 
 /// Makes the first call on a connection. Says whether the server answers.
-// spec: afs-rpc#who-a-client-is
+// spec: afs-rpc#identity-of-a-client
 async fn introduce(connection: &rxafs::Client) -> bool {
     let mut pause = BUSY_PAUSE;
     for _ in 0..INTRODUCTIONS {

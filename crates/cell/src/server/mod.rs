@@ -142,7 +142,7 @@ impl FileServer {
         Self::with(hosts, address, access, Arc::default(), windows)
     }
 
-    /// The same server for somebody else of the same cell, with connections of his own.
+    /// The same server for another user of the same cell, with separate connections.
     pub(crate) fn seen_by(&self, access: Access) -> Self {
         let windows = [&self.window, &self.idle].map(Arc::clone);
         let (hosts, peer) = (Arc::clone(&self.hosts), Arc::clone(&self.peer));
@@ -181,7 +181,7 @@ impl FileServer {
         self.address
     }
 
-    /// Who we are to it.
+    /// Our identity to it.
     pub(crate) fn access(&self) -> &Access {
         &self.access
     }
@@ -268,12 +268,12 @@ impl FileServer {
         self.known.load(Ordering::Acquire)
     }
 
-    /// Octets that came from it in a second, at best of late; nothing if it was not asked for much.
+    /// Bytes that came from it in a second, at best of late; nothing if it was not asked for much.
     pub(crate) fn rate(&self) -> Option<f64> {
         self.window.best_rate()
     }
 
-    /// Octets that the way to it holds at that rate.
+    /// Bytes that the way to it holds at that rate.
     pub(crate) async fn held(&self) -> Option<u64> {
         let rate = self.rate()?;
         let round_trip = self.path().await?.rtt_min?;
@@ -427,7 +427,7 @@ impl FileServer {
     }
 
     /// Asks whether it is there, by what it must know its callers for (RXAFS GetCapabilities): one
-    /// that was started anew since it was asked last tells that it has forgotten its promises before
+    /// that was started again since it was asked last tells that it has forgotten its promises before
     /// it answers.
     pub async fn probe(self: &Arc<Self>) -> bool {
         let Ok((mut lane, _introduction)) = self.lane().await else {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{FileServer, Lane, Verdict, verdict};
 use crate::pauses::Pauses;
 
-/// For how long its answer to that is waited for. The next question reaches it sooner than this one, sent again,
+/// How long to wait for its answer to that. The next question reaches it sooner than this one, sent again,
 /// would.
 const ANSWER: Duration = Duration::from_secs(5);
 /// Most calls end before the client checks whether their server is silent.
@@ -75,7 +75,7 @@ impl FileServer {
     pub(crate) fn left(&self) {
         if self.peer.awaited.take().is_some() {
             tracing::warn!(
-                "server {} is not waited for any more: the volume is elsewhere",
+                "no longer waiting for server {}: the volume is elsewhere",
                 self.address
             );
         }

@@ -29,7 +29,7 @@ use source::Kept;
 pub use source::Source;
 use spread::{FAR_PART, Task};
 
-/// Octets stored by one call. A server that sends no more than its window at a time keeps readers
+/// Bytes stored by one call. A server that sends no more than its window at a time keeps readers
 /// out for as long as a call takes.
 const PART: u64 = 16 << 20;
 /// The same for an afar server.
@@ -38,7 +38,7 @@ const AFAR_PART: u64 = 64 << 20;
 const AFAR_LAST: u64 = 8 << 20;
 /// Calls an afar server gets at a time.
 const AFAR_CALLS: usize = 2;
-/// Octets of a stream that are kept in memory until they are stored.
+/// Bytes of a stream that are kept in memory until they are stored.
 const STREAM_PART: usize = 4 << 20;
 
 /// How a store went.
@@ -47,7 +47,7 @@ const STREAM_PART: usize = 4 << 20;
 pub struct Stored {
     /// The file's status after it.
     pub status: FetchStatus,
-    /// Octets stored.
+    /// Bytes stored.
     pub bytes: u64,
     /// Calls it took, at least.
     pub calls: u64,
@@ -55,7 +55,7 @@ pub struct Stored {
 
 impl Client {
     /// Replaces a file's data by a source's (RXAFS StoreData64, or StoreData where that is not
-    /// known), and sets attributes with its last octet. While it is under way, others see the file
+    /// known), and sets attributes with its last byte. While it is under way, others see the file
     /// grow.
     ///
     /// A part of which the answer is lost is stored again: who else writes the file at the same time
@@ -76,7 +76,7 @@ impl Client {
             .await
     }
 
-    /// Replaces a part of a file's data by the octets a source has there, and sets the file's length
+    /// Replaces a part of a file's data by the bytes a source has there, and sets the file's length
     /// and attributes. An empty range sets the length only. The data version grows by one for each
     /// call made.
     ///
@@ -221,11 +221,11 @@ impl Stored {
 /// How what is stored is divided.
 #[derive(Debug, Clone, Copy)]
 struct Parts {
-    /// Octets for each call.
+    /// Bytes for each call.
     size: u64,
     /// Calls at a time; found by what they bring if nothing is set.
     calls: Option<usize>,
-    /// Octets of the last, where parts go in turn and it is to be smaller than the others.
+    /// Bytes of the last, where parts go in turn and it is to be smaller than the others.
     last: Option<u64>,
 }
 
@@ -235,12 +235,12 @@ impl Parts {
         self.last.is_some()
     }
 
-    /// Whether the next part is the last, of so many octets that are left.
+    /// Whether the next part is the last, of so many bytes that are left.
     fn is_last(&self, left: u64) -> bool {
         self.next(left) == left
     }
 
-    /// Octets of the next part, of so many that are left.
+    /// Bytes of the next part, of so many that are left.
     fn next(&self, left: u64) -> u64 {
         match self.last {
             Some(last) if left <= self.size && left > 2 * last => left - last,

@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 
 use super::Source;
 
-/// Octets asked of the source at a time.
+/// Bytes asked of the source at a time.
 const READ: usize = 256 << 10;
 
 /// What is to be stored.

@@ -6,10 +6,10 @@ use bytes::Bytes;
 
 /// Gives the data of one file.
 pub trait Source: Send + Sync + 'static {
-    /// Octets the file has. It is asked once.
+    /// Bytes the file has. It is asked once.
     fn length(&self) -> u64;
 
-    /// Octets from this place on: at least one and at most `most`, or none at the file's end. They
+    /// Bytes from this place on: at least one and at most `most`, or none at the file's end. They
     /// are asked for in order, but for parts whose calls failed, which are asked for again.
     ///
     /// # Errors

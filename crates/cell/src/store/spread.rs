@@ -22,7 +22,7 @@ use crate::client::Client;
 use crate::error::Error;
 use crate::volume::Volume;
 
-/// What fits into 32 packets of 1,416 octets with the call's arguments before it.
+/// What fits into 32 packets of 1,416 bytes with the call's arguments before it.
 // spec: rx#how-openafs-sends
 pub(super) const FAR_PART: u64 = 44 << 10;
 /// Calls under way at first.
@@ -70,7 +70,7 @@ impl Client {
         let mut load = Load::new(task.parts.calls);
         let mut running = JoinSet::new();
         let (mut at, mut failed) = (start, None);
-        // Whether all that was begun is on its way, where that is waited for.
+        // Whether all that was begun is on its way, where the caller waits for that.
         let (sent, mut all_sent) = (Arc::new(Notify::new()), true);
         loop {
             while failed.is_none()
@@ -104,7 +104,7 @@ impl Client {
                     load.done(length, Instant::now());
                     stored.take(status, length);
                 }
-                // Those under way are waited for: none is to change the file after this has returned.
+                // Waits for those under way: none is to change the file after this has returned.
                 Err(error) => failed = Some(error),
             }
         }
@@ -137,11 +137,11 @@ struct Load {
     /// The limit before it was last raised; the same if that proved good, or was taken back.
     before: usize,
     fixed: bool,
-    /// Of the present round: when it began, its calls and octets.
+    /// Of the present round: when it began, its calls and bytes.
     since: Option<Instant>,
     calls: usize,
     octets: u64,
-    /// What a round with the limit before brought, in octets a second.
+    /// What a round with the limit before brought, in bytes a second.
     rate: f64,
     /// Rounds since the limit was last changed.
     rounds: u32,
@@ -162,7 +162,7 @@ impl Load {
         }
     }
 
-    /// A call that stored so many octets is done.
+    /// A call that stored so many bytes is done.
     fn done(&mut self, octets: u64, now: Instant) {
         let since = *self.since.get_or_insert(now);
         self.calls += 1;

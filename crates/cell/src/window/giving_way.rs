@@ -37,7 +37,7 @@ const SMOOTHING: f64 = 0.125;
 /// What tells how many calls there may be.
 #[derive(Debug)]
 pub(super) struct GivingWay {
-    /// The least delay of a first octet, in seconds.
+    /// The least delay of a first byte, in seconds.
     least: Least,
     /// Since when the round trip goes that is looked at, and its least delay.
     since: Instant,

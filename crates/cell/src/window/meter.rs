@@ -8,7 +8,7 @@ use super::{bytes_of, count};
 
 /// Round trips over which is averaged: those of a call, as calls may come in waves.
 const ROUNDS: usize = 6;
-/// Octets of payload in a packet of an OpenAFS server.
+/// Bytes of payload in a packet of an OpenAFS server.
 const PACKET: f64 = 1416.0;
 /// Packets an OpenAFS server sends in a round trip at most.
 // spec: rx#windows
@@ -43,7 +43,7 @@ struct Interval {
 /// What came in over a call's time.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Measured {
-    /// Octets a second.
+    /// Bytes a second.
     pub(super) rate: f64,
     /// Calls that would have sufficed to bring it.
     pub(super) load: f64,
@@ -66,7 +66,7 @@ impl Meter {
         self.replying -= 1;
     }
 
-    /// A call that had so many octets has so many now. When a round trip of `delay` seconds is
+    /// A call that had so many bytes has so many now. When a round trip of `delay` seconds is
     /// over, returns when it began, and once there were enough, the mean of the last.
     pub(super) fn received(
         &mut self,
@@ -140,7 +140,7 @@ impl Interval {
     }
 }
 
-/// Round trips in which an OpenAFS server sends so many octets when nothing queues, as a number that
+/// Round trips in which an OpenAFS server sends so many bytes when nothing queues, as a number that
 /// grows evenly: 1, 2, 4, 8, 16 and then 32 packets each.
 fn round_trips(bytes: u64) -> f64 {
     let packets = bytes_of(bytes) / PACKET;

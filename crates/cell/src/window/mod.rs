@@ -60,7 +60,7 @@ const ROOM_SLACK: f64 = 1.1;
 const QUEUE_BASIC: f64 = 2.0;
 /// For how many times of a call there must be room before a new start.
 const ROOM_TIME: f64 = 1.5;
-/// For how long at least a least delay or highest rate counts; then it is measured anew.
+/// For how long at least a least delay or highest rate counts; then it is measured again.
 const LIFETIME: Duration = Duration::from_secs(10);
 /// For how long at least the least delay of all counts. When the others are this many times as long, others
 /// keep up a queue too: each takes the queue of the other for a part of the way.
@@ -70,7 +70,7 @@ const FLOOR_SLACK: f64 = 1.25;
 const BEST_LIFETIME: Duration = Duration::from_secs(1800);
 /// Over so long it is measured: what comes after a loss comes at once.
 const BEST_TIME: Duration = Duration::from_secs(1);
-/// Calls for more octets than this are for peers that need no other to fill the way.
+/// Calls for more bytes than this are for peers that need no other to fill the way.
 const LARGE: u64 = 1 << 20;
 /// Delays shorter than this are taken for this long: below it, scheduling is all that is measured.
 const DELAY_FLOOR: Duration = Duration::from_millis(1);
@@ -123,14 +123,14 @@ struct State {
     introduced: Option<Instant>,
     /// Since when they do not.
     room_since: Option<Instant>,
-    /// The least delay of a first octet, in seconds.
+    /// The least delay of a first byte, in seconds.
     delay: Least,
     /// The same, for longer.
     floor: Least,
     meter: Meter,
-    /// The highest rate at which data came, in octets a second.
+    /// The highest rate at which data came, in bytes a second.
     rate: Most,
-    /// Octets that came.
+    /// Bytes that came.
     came: u64,
     /// Since when more would have been taken, or since it was last measured, and how many had come by then.
     filled: Option<(Instant, u64)>,
@@ -149,7 +149,7 @@ struct State {
     held_until: Option<Instant>,
     /// When all calls allowed were last in use.
     full_at: Option<Instant>,
-    /// When somebody who comes first last wanted something.
+    /// When a reader with priority last wanted something.
     first_at: Option<Instant>,
 }
 
@@ -161,7 +161,7 @@ pub(crate) struct Permit {
     started: Option<Instant>,
     /// Whether the reply has begun.
     replying: bool,
-    /// Octets that are to come, and that came.
+    /// Bytes that are to come, and that came.
     octets: u64,
     received: u64,
 }
@@ -218,7 +218,7 @@ impl Window {
         }
     }
 
-    /// Waits until another call, for so many octets, may begin.
+    /// Waits until another call, for so many bytes, may begin.
     pub(crate) async fn acquire(self: &Arc<Self>, octets: u64) -> Permit {
         // It is never closed.
         if let Ok(permit) = self.permits.acquire().await {
@@ -245,7 +245,7 @@ impl Window {
         permit
     }
 
-    /// Somebody who comes first wants something.
+    /// A reader with priority wants something.
     pub(crate) fn come_first(&self) {
         self.lock().first_at = Some(Instant::now());
     }
@@ -305,7 +305,7 @@ impl Window {
         }
     }
 
-    /// The highest rate of late at which data came while more would have been taken, in octets a second.
+    /// The highest rate of late at which data came while more would have been taken, in bytes a second.
     pub(crate) fn best_rate(&self) -> Option<f64> {
         let state = self.lock();
         let at = state.best_at?;
@@ -400,13 +400,13 @@ impl State {
         }
     }
 
-    /// Takes in the delay of a first octet, in seconds.
+    /// Takes in the delay of a first byte, in seconds.
     fn note_delay(&mut self, now: Instant, delay: f64) {
         self.delay.update(now, delay, LIFETIME);
         self.floor.update(now, delay, FLOOR_LIFETIME);
     }
 
-    /// When a call for so many octets may begin; `None` is now.
+    /// When a call for so many bytes may begin; `None` is now.
     fn beginning(&mut self, now: Instant, octets: u64) -> Option<Instant> {
         if let Some(giving_way) = &mut self.giving_way {
             return Some(giving_way.beginning(now, self.limit));
@@ -519,7 +519,7 @@ impl Permit {
         self.started = Some(now);
     }
 
-    /// The first octet of the reply came, after so long.
+    /// The first byte of the reply came, after so long.
     pub(crate) fn answered(&mut self, delay: Duration) {
         let mut state = self.window.lock();
         let now = Instant::now();
@@ -536,7 +536,7 @@ impl Permit {
     }
 
     /// Waits for what comes next of the reply; `None` if that does not come while replies to others do, or for twice
-    /// as long. Of a large call it is waited for: only peers that recover by themselves are asked for so much.
+    /// as long. For a large call it does wait: only peers that recover by themselves are asked for so much.
     pub(crate) async fn unless_stuck<T>(&self, next: impl Future<Output = T>) -> Option<T> {
         if self.octets > LARGE {
             return Some(next.await);
@@ -557,7 +557,7 @@ impl Permit {
         tokio::time::timeout(long, next).await.ok()
     }
 
-    /// So many octets of the reply came.
+    /// So many bytes of the reply came.
     pub(crate) fn received(&mut self, bytes: usize) {
         let before = self.received;
         self.received += bytes as u64;

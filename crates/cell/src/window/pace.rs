@@ -6,9 +6,9 @@
 //! than the rate at which data has come.
 //!
 //! With a little more always under way than the link holds, the least delay would be forgotten. So the
-//! queue is made to run empty from time to time. Who shares the way with others takes their queue for a part of
-//! it, which they do with his. So while the least delay is much more than it once was, he takes next to nothing
-//! for that time, and sees theirs alone.
+//! queue is made to run empty from time to time. A flow that shares the path with others takes their queue for a
+//! part of it, which they do with its own. So while the least delay is much more than it once was, the flow takes
+//! next to nothing for that time, and sees theirs alone.
 
 use std::time::Duration;
 
@@ -37,12 +37,12 @@ const PAUSE_LEAST: Duration = Duration::from_millis(1);
 pub(super) struct Way {
     /// In seconds.
     pub(super) round_trip: f64,
-    /// In octets a second; 0 if unknown.
+    /// In bytes a second; 0 if unknown.
     pub(super) rate: f64,
     pub(super) phase: Phase,
     /// Calls that may begin in a round trip at the start, whatever the rate.
     pub(super) start: f64,
-    /// Whether somebody who comes first uses it.
+    /// Whether a reader with priority uses it.
     pub(super) first: bool,
 }
 
@@ -66,7 +66,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// When the next call, for so many octets, may begin; `None` is now.
+    /// When the next call, for so many bytes, may begin; `None` is now.
     pub(super) fn beginning(&mut self, now: Instant, octets: u64, way: Way) -> Option<Instant> {
         let Way {
             round_trip, rate, ..

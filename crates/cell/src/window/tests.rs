@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::*;
 
-/// Octets of a packet's payload, and of a piece that is sent in 63 of them.
+/// Bytes of a packet's payload, and of a piece that is sent in 63 of them.
 const PACKET: u64 = 1416;
 const PIECE: u64 = 63 * PACKET;
 
@@ -253,8 +253,8 @@ async fn a_fixed_limit_stays() {
 }
 
 impl Link {
-    /// Calls of somebody who wants no more than this share of the link, but what he misses as soon as it
-    /// can be had. Counts those that are over.
+    /// Calls of a reader that wants no more than this share of the link, but what it misses as soon as
+    /// possible. Counts those that are over.
     fn want(
         self: &Arc<Self>,
         window: Window,
@@ -354,7 +354,7 @@ async fn a_start_ends_when_the_way_takes_longer_twice_in_a_row() {
     for (first, trips, starting) in [
         (false, [own, burst, own, burst], true),
         (false, [own, own, burst, burst], false),
-        // Who comes first bears more.
+        // A reader with priority bears more.
         (true, [own, own, burst, burst], true),
         (true, [own, own, queue, queue], false),
         // There was a queue before.

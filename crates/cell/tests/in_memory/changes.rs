@@ -15,7 +15,7 @@ const VOLUME: u32 = 10;
 const ROOT: Fid = Fid::root(VolumeId(VOLUME));
 const EEXIST: i32 = 17;
 
-/// A file of which every octet tells its place.
+/// A file of which every byte tells its place.
 struct Pattern(u64);
 
 impl Source for Pattern {

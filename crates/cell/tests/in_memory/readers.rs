@@ -93,7 +93,7 @@ async fn the_first_host_reads_where_others_do_not_get_to_be_known() {
     let cell = start(true);
     let begun = Instant::now();
     let mut calls = 0;
-    // For longer than it is waited for the others.
+    // For longer than the wait for the others.
     while begun.elapsed() < Duration::from_secs(5) {
         let (fetched, data) = fetch(&cell, "file").await.unwrap();
         assert!(data == contents());

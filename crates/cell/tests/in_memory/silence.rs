@@ -111,7 +111,7 @@ async fn what_stays_away_is_an_error() {
     let failed = client.status(&root, ROOT).await;
     assert!(matches!(failed, Err(Error::Volume { .. })), "{failed:?}");
     assert!(client.waiting().is_some());
-    // Some were waited for before, so that nobody waits for what others have waited for.
+    // Requests waited for some before, so that none waits for what others have waited for.
     let failed = client.status(&root, ROOT).await;
     assert!(matches!(failed, Err(Error::Volume { .. })), "{failed:?}");
     let failed = volume(client, "other").await;

@@ -113,7 +113,7 @@ async fn a_site_that_is_added_is_found() {
         found.sites().len() == 2
     })
     .await;
-    // Whoever finds the volume anew has the same, and it is known by its name to have two sites.
+    // A client that looks the volume up again has the same, and knows by its name that it has two sites.
     assert!(Arc::ptr_eq(&volume(&cell.client).await, &found));
     tokio::time::sleep(Duration::from_millis(100)).await;
     cell.servers.world.lock().unwrap().more_sites.clear();

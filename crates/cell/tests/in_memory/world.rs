@@ -91,7 +91,7 @@ pub(crate) struct Host {
     pub(crate) fetches: u64,
     /// Times it gave all its promises back.
     pub(crate) gave_back: u64,
-    /// Who it said it is when its connection was new.
+    /// The identity it gave when its connection was new.
     pub(crate) uuid: Option<AfsUuid>,
     /// When it was answered what the server can do.
     pub(crate) answered: Vec<Instant>,

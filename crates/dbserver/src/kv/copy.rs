@@ -100,7 +100,7 @@ fn run(env: &Env, shared: &Shared) {
             }
             Err(error) => {
                 if !failed {
-                    tracing::error!(%error, "no copy of the database could be made");
+                    tracing::error!(%error, "cannot copy the database");
                 }
                 failed = true;
             }
@@ -233,7 +233,7 @@ fn read(path: &Path, mut each: impl FnMut(&[u8]) -> Result<(), DbError>) -> Resu
     file.read_exact(&mut head).map_err(failed)?;
     let (magic, number) = head.split_at(8);
     if magic != MAGIC {
-        return Err(broken("it is no copy of a database".to_owned()));
+        return Err(broken("it is not a copy of a database".to_owned()));
     }
     let number = u64::from_be_bytes(number.try_into().unwrap_or_default());
     for next in 0.. {

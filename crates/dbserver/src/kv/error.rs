@@ -22,7 +22,7 @@ pub enum DbError {
         source: Arc<io::Error>,
     },
     /// It was written by a later version.
-    #[error("database {path} has format {found}, and this version of afar knows 1 and 2")]
+    #[error("database {path} has format {found}, but this version of afar knows 1 and 2")]
     Format {
         /// The database's directory.
         path: PathBuf,

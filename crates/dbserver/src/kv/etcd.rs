@@ -83,7 +83,7 @@ pub(super) struct Replica {
     env: Env,
     options: EtcdOptions,
     health: Arc<Health>,
-    /// None while the rows have to be filled anew.
+    /// None while the rows have to be filled again.
     position: Option<Position>,
     /// Values of `sequence` that came by since the last change.
     seen: Vec<Vec<u8>>,
@@ -334,7 +334,7 @@ impl Replica {
     /// Tells the operator, once, that etcd is away.
     fn tell(&mut self, error: &LinkError) {
         if std::mem::replace(&mut self.told, true) {
-            tracing::debug!(%error, "etcd is still away");
+            tracing::debug!(%error, "etcd still does not answer");
         } else {
             tracing::warn!(
                 %error,

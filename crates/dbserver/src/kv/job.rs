@@ -64,7 +64,7 @@ where
             (Err(error), _) => Err(error.into()),
         };
         if answer.send(result).is_err() {
-            tracing::trace!("nobody waits for a change any more");
+            tracing::trace!("no caller waits for a change any more");
         }
     }
 }
@@ -77,7 +77,7 @@ pub(super) fn attempt<'p>(
 ) -> Result<Option<Change<'p>>, DbError> {
     let mut change = Change::new(env, env.nested(parent)?);
     let keep = catch_unwind(AssertUnwindSafe(|| job.run(&mut change))).map_err(|_| {
-        tracing::error!("a change of the database panicked; nothing of it is kept");
+        tracing::error!("a change of the database panicked; discarded it");
         DbError::Fault
     })?;
     Ok(keep.then_some(change))

@@ -33,7 +33,7 @@ fn commit(env: &Env, jobs: &mut Vec<Box<dyn Job>>) {
     }
     if let Err(error) = txn.commit() {
         let error = env.error(error);
-        tracing::error!(%error, "changes of the database could not be committed");
+        tracing::error!(%error, "cannot commit changes of the database");
         return refuse(&mut made, &error);
     }
     for job in made {

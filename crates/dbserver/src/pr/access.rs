@@ -1,4 +1,4 @@
-//! Who calls, what groups that makes them part of, and what they may do.
+//! Callers, the groups they belong to, and what they may do.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::kv::View;
 /// For members, whatever the entry's access bits are.
 pub(super) const ANY_ACCESS: PrAccess = PrAccess(u32::MAX);
 
-/// Who calls, as the protection database knows them.
+/// A caller, as the protection database knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Who {
     /// One with an id, be it [`PtsId::ANONYMOUS`].
@@ -22,7 +22,7 @@ pub(super) enum Who {
 }
 
 impl Who {
-    /// Who this is. A user of this cell that has no entry is refused everything, as by OpenAFS.
+    /// The caller's id. A user of this cell that has no entry is refused everything, as by OpenAFS.
     pub(super) fn of(
         rows: View<'_>,
         identity: &Identity,

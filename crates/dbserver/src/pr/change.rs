@@ -146,7 +146,7 @@ fn change_name(
         if name::at_cell(&entry.name).is_some() {
             return Err(PrError::Permission);
         }
-        // Who renames a group that has lost its owner, owns it.
+        // The caller that renames a group without an owner owns it from then on.
         if owner.0 == 0 || owner == PtsId::ANONYMOUS {
             owner = caller;
         }

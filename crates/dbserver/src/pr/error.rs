@@ -45,7 +45,7 @@ pub enum PrError {
     #[error("nothing can be a member of itself")]
     OwnMember,
     /// PRDBADDR: no entry is at this place.
-    #[error("no entry is at this place")]
+    #[error("there is no entry at this place")]
     BadAddress,
     /// PRTOOMANY: a list is too long.
     #[error("the list is too long")]

@@ -1,4 +1,4 @@
-//! Who is in which group.
+//! Members of groups.
 
 use afar_rpc::Identity;
 use afar_types::{PrAccess, PtsId};

@@ -38,7 +38,7 @@ pub struct ProtectionConfig {
     pub local_realms: Vec<String>,
     /// Only administrators may change anything (ptserver's `-restricted`).
     pub restricted: bool,
-    /// Who is nobody may look up names only (ptserver's `-restrict_anonymous`).
+    /// Anonymous callers may look up names only (ptserver's `-restrict_anonymous`).
     pub restrict_anonymous: bool,
     /// Levels of groups in groups that count (ptserver's `-groupdepth`).
     pub supergroup_depth: u32,

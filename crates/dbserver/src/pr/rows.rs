@@ -96,9 +96,9 @@ pub struct Entry {
     pub flags: Flags,
     /// Of a foreign user: the group of its cell's users, else 0.
     pub cell_group: PtsId,
-    /// Who owns it: 0 if the owner is gone.
+    /// The owner; 0 if the owner is gone.
     pub owner: PtsId,
-    /// Who made it.
+    /// The creator.
     pub creator: PtsId,
     /// Groups it may still make; foreign users that a cell's group may still have.
     pub n_groups: i32,

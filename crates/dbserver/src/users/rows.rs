@@ -10,14 +10,14 @@ use crate::pr::PrError;
 
 /// Version of the values.
 const VERSION: u8 = 1;
-/// What a user can prove himself with, by his id.
+/// A user's means of authentication, by id.
 const USER: &[u8; 2] = b"Pu";
 /// The secret of the login service.
 const SETUP: &[u8] = b"PU";
 
-const DAMAGED: PrError = PrError::Damaged("what is kept of a password or of keys is damaged");
+const DAMAGED: PrError = PrError::Damaged("the record of a password or of keys is damaged");
 
-/// What a user can prove himself with.
+/// A user's means of authentication.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode)]
 pub(super) struct Credentials {
     /// When the password was set, in seconds since 1970; 0 if there is none.
@@ -56,13 +56,13 @@ pub(super) fn put(
     Ok(rows.put(&key(id), &value)?)
 }
 
-/// Takes away what a user can prove himself with.
+/// Removes a user's means of authentication.
 pub(crate) fn forget(rows: &mut Change<'_>, id: PtsId) -> Result<(), PrError> {
     Ok(rows.delete(&key(id))?)
 }
 
-/// Takes away what is of no use to a user whose id changes: his password, which is bound to the id.
-/// His keys go with him.
+/// Removes what is of no use to a user whose id changes: the password, which is bound to the id.
+/// The keys go with the user.
 pub(crate) fn change_id(rows: &mut Change<'_>, from: PtsId, to: PtsId) -> Result<(), PrError> {
     let moved = credentials(rows.view(), from)?;
     forget(rows, from)?;

@@ -12,7 +12,7 @@ use super::{UserServer, rows};
 use crate::pr::{PrError, now, refuse};
 
 impl UserServer {
-    /// Changes what a user can prove himself with, if the caller may.
+    /// Changes a user's means of authentication, if the caller may.
     async fn change(
         &self,
         caller: &Caller,
@@ -30,7 +30,7 @@ impl UserServer {
         written.await.map_err(|error: PrError| refuse(&error))
     }
 
-    /// What a user can prove himself with, if the caller may know it.
+    /// A user's means of authentication, if the caller may know them.
     fn look(&self, caller: &Caller, id: PtsId) -> Result<Credentials, AbortCode> {
         let found = self.protection.database().read(|rows| {
             self.protection.check_own(*rows, &caller.identity, id)?;

@@ -87,7 +87,7 @@ pub struct Entry {
     pub flags: u32,
     /// The clone of a release in progress.
     pub clone_id: u32,
-    /// Who holds the entry; always 0 in practice.
+    /// The holder of the entry; always 0 in practice.
     pub lock_id: u32,
     /// Since when the entry is held, in seconds since 1970; 0 if it is not.
     pub lock_time: u32,

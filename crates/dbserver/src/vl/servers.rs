@@ -184,8 +184,8 @@ fn conflict(uuid: &AfsUuid, addresses: &[u32], touched: &[(u8, &Server)]) {
             other = number,
             other_uuid = ?server.identity.map(|identity| identity.uuid.to_string()),
             other_addresses = ?dotted(&server.addresses),
-            "a file server was not registered, as another one has its addresses: remove that one \
-             by `vos changeaddr -remove`, or the sysid file of the new one"
+            "a file server was not registered, because another one has its addresses: remove that \
+             one with `vos changeaddr -remove`, or the sysid file of the new one"
         );
     }
 }

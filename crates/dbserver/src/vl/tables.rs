@@ -218,7 +218,8 @@ pub(super) fn is_others_loopback(servers: &Servers, address: u32) -> bool {
     if found {
         tracing::warn!(
             address = %std::net::Ipv4Addr::from(address),
-            "refused: the cell's servers have addresses that others reach; name the server by that"
+            "refused: the cell's servers have addresses that others reach; name the server by one \
+             of those"
         );
     }
     found

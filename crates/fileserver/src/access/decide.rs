@@ -34,7 +34,7 @@ fn check(allowed: bool) -> Result<(), Denied> {
 }
 
 /// Whether contents may be read (AFS-3 RXAFS FetchData). The right to administrate data is not
-/// one to read it: an administrator gives himself the right first, which shows in the ACL.
+/// one to read it: administrators grant themselves the right first, which shows in the ACL.
 // spec: afs-rpc#rights
 pub(crate) fn may_fetch_data(
     person: &Person,
@@ -172,7 +172,7 @@ pub(crate) fn may_lock(
     )
 }
 
-/// Who may add files may also fill those that are his: a client makes a file, perhaps without
+/// A user who may add files may also fill their own: a client makes a file, perhaps without
 /// permission to write it, and stores its data after that.
 // spec: afs-rpc#rights
 fn creates(person: &Person, vnode: &VnodeStatus, grant: Grant) -> bool {

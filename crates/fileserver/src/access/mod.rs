@@ -1,4 +1,4 @@
-//! Who may do what: ACL, CPS, owner and permission bits in, rights and refusals out.
+//! Access decisions: ACL, CPS, owner and permission bits in, rights and refusals out.
 //!
 //! Nothing here asks anyone or keeps anything; the rules are those of OpenAFS's file server
 //! (`viced/afsfileprocs.c`), whose clients show users what it decides.
@@ -57,7 +57,7 @@ impl Cps {
     }
 }
 
-/// Who calls, as far as access goes.
+/// The caller, as far as access goes.
 #[derive(Debug, Clone)]
 pub(crate) struct Person {
     /// The user; `anonymous` if not known.

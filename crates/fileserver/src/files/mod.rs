@@ -4,7 +4,7 @@
 //! the call if it has one, and enters the volume for its length only, so that the volume server gets
 //! at a volume whatever clients do, and no client waits for another but for the length of a step.
 //!
-//! **No stale reads.** Who reads is promised first, then the status is read; who changes commits
+//! **No stale reads.** A read first records the promise, then reads the status; a change commits
 //! first, then breaks the promises of others, then answers. So a client that read the old status
 //! either had its promise in place when the change looked for promises, and is told before the
 //! change is answered, or it read after the commit. OpenAFS breaks promises before it stores data

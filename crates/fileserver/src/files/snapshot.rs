@@ -2,7 +2,7 @@
 //!
 //! A client is told beforehand how much comes, and with the data what version it is, so all of it
 //! must be of one version. OpenAFS keeps writers out until the last byte is sent. Here the records
-//! of the version are collected first, which keeps their octets on the disk: a reader may be as
+//! of the version are collected first, which keeps their bytes on the disk: a reader may be as
 //! slow as it likes, holds nobody up, and gets what was there when it asked.
 
 use std::collections::VecDeque;

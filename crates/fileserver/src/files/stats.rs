@@ -167,7 +167,7 @@ fn now() -> UnixTime {
     UnixTime::from(SystemTime::now())
 }
 
-/// The lower 32 bits: counters in old forms begin anew when they are full.
+/// The lower 32 bits: counters in old forms start over when they are full.
 fn low(number: u64) -> u32 {
     u32::try_from(number & u64::from(u32::MAX)).unwrap_or_default()
 }

@@ -49,7 +49,7 @@ impl Shared {
         // is too slow for its clients, and for hosts that take one call after the other: a change
         // is never held up for longer. Those that have not heard by then are behind, and not served.
         if timeout(self.config.change_wait, all).await.is_err() {
-            tracing::warn!("a change did not wait for all breaks: too many are under way");
+            tracing::warn!("a change did not wait for all breaks: too many are in progress");
         }
     }
 

@@ -80,7 +80,7 @@ pub struct HostStats {
     pub promises: u64,
     /// Files and volumes they are of.
     pub files: u64,
-    /// Promises made, or made anew.
+    /// Promises made, or made again.
     pub promised: u64,
     /// Promises broken because of a change.
     pub broken: u64,

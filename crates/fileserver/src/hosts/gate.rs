@@ -55,7 +55,7 @@ impl Gate {
 }
 
 /// The gates of promises that are in the table no more and of which hosts may not have heard yet.
-/// Who changes the same file again finds nothing to break, and still has to wait for them: its reply
+/// A client that changes the same file again finds nothing to break, and still has to wait for them: its reply
 /// would tell it of a file of which others trust what was before.
 #[derive(Debug, Default)]
 pub(super) struct Underway {

@@ -76,7 +76,7 @@ pub(super) struct Break {
     pub(super) fid: Fid,
     /// Since when.
     pub(super) since: Instant,
-    /// Who waits until it is broken.
+    /// The waiters until it is broken.
     pub(super) gate: Option<Arc<Gate>>,
 }
 

@@ -1,4 +1,4 @@
-//! Who calls: finding the host of an address, and asking those that are new.
+//! Callers: finding the host of an address, and asking new ones for their identity.
 //!
 //! A new address is asked who it is (TellMeAboutYourself, or WhoAreYou of cache managers that do
 //! not know that). Three answers are possible. The identity is new: then the host has to drop the
@@ -234,11 +234,11 @@ impl Shared {
         host.end_question();
     }
 
-    /// Who is there? `None` if nobody answers, or nothing that is a cache manager.
+    /// Asks the host for its identity; `None` if there is no answer, or none of a cache manager.
     async fn ask(&self, endpoint: &Endpoint, peer: SocketAddr) -> Option<Answer> {
         let client = callback_client(endpoint, peer);
         let question = async {
-            // spec: afs-rpc#who-a-client-is
+            // spec: afs-rpc#identity-of-a-client
             match client.tell_me_about_yourself().await {
                 Ok(reply) => return Ok(Answer::new(&reply.host, &reply.capabilities)),
                 Err(error) if error.is_unknown_operation() => {}
@@ -259,7 +259,7 @@ impl Shared {
             .await
             .ok()?;
         answer
-            .inspect_err(|error| tracing::debug!(%peer, %error, "a caller did not say who it is"))
+            .inspect_err(|error| tracing::debug!(%peer, %error, "a caller did not identify itself"))
             .ok()
     }
 

@@ -11,8 +11,8 @@
 //!   before the reply is made, the reply tells of no promise ([`Hosts::callback`]). If it is broken
 //!   after that, the break may overtake the reply; clients know of that race since AFS has callbacks,
 //!   and distrust a promise that comes with a reply to a call during which they got a break.
-//! - A change is answered when all hosts concerned have said that they know. A host that does not
-//!   answer is waited for a moment only, 500 ms, and not at all if it made changes wait before and
+//! - A change is answered when all hosts concerned have said that they know. For a host that does not
+//!   answer it waits a moment only, 500 ms, and not at all if it made changes wait before and
 //!   has not made good for it (`punctuality`); no change waits for more than 2 s in all. Then it
 //!   goes on, and the host is *late*: no call of it is served, and no call under way is answered,
 //!   before it has answered. After 4 s it is *down*: by our account it has no promises any more, and
@@ -32,7 +32,7 @@
 //! - `host`, `registry`: the hosts, by number, address and identity
 //! - `introduce`: who calls; `questions`: how many are asked that at a time
 //! - `breaks`: telling hosts that promises are broken; `gate`: waiting until they know;
-//!   `punctuality`: who is waited for
+//!   `punctuality`: which hosts a change waits for
 //! - `save`: keeping all of it while the server is restarted
 
 mod breaks;
@@ -161,8 +161,8 @@ impl Hosts {
         *self.shared.endpoint.lock() = Some(endpoint.clone());
     }
 
-    /// Who calls. One that is not known is asked who it is, at the address it calls from; its first
-    /// call waits for that, though not for long. One that has missed breaks is told first.
+    /// The calling host. An unknown host is asked for its identity at the address it calls from; its first
+    /// call waits for that, though not for long. A host that has missed breaks is told first.
     pub async fn identify(self: &Arc<Self>, endpoint: &Endpoint, peer: SocketAddr) -> Arc<Host> {
         self.shared.identify(endpoint, peer).await
     }

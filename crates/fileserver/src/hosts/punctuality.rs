@@ -1,4 +1,4 @@
-//! Whether a host is waited for when its promises are broken.
+//! Whether a change waits for a host when its promises are broken.
 //!
 //! How long a change waits for a host is the server's choice, not the host's. What a host can choose is to use
 //! that time up again and again. So each host has a debt of its answers: late and slow ones add to it, quick
@@ -139,7 +139,7 @@ mod tests {
         let host = || Punctuality::new(Arc::clone(&machine));
         let good = host();
         quick(&good, PROOF);
-        // A new host each time, which is quick until it is waited for.
+        // A new host each time, which is quick until a change waits for it.
         let mut waited = 0;
         for _ in 0..1000 {
             let new = host();

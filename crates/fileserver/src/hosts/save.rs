@@ -23,7 +23,7 @@ use super::table::TICK;
 const MAGIC: [u8; 8] = *b"AFARCBS\n";
 const VERSION: u32 = 1;
 
-/// Octets of the checksum at the end.
+/// Bytes of the checksum at the end.
 const CHECKSUM: usize = 8;
 
 /// Ticks that a promise may have left: 4 h, the time it is remembered beyond, and rounding.
@@ -32,10 +32,10 @@ const TICKS_MAX: u32 = 116;
 /// Interfaces a host may tell of (AFS-3 AFS_MAX_INTERFACE_ADDR).
 const INTERFACES_MAX: usize = 32;
 
-/// Octets a host takes at most, without its promises.
+/// Bytes a host takes at most, without its promises.
 const HOST_MAX: u64 = 20 + 19 * (ADDRESSES_MAX as u64 + INTERFACES_MAX as u64) + 8;
 
-/// Octets a promise takes.
+/// Bytes a promise takes.
 const PROMISE: u64 = 16;
 
 mod flag {
@@ -56,7 +56,7 @@ pub(super) enum RestoreError {
         source: io::Error,
     },
     /// It is cut short, changed, or of another version.
-    #[error("{path} is not a whole file of promises of version {VERSION}: {why}")]
+    #[error("{path} is not a complete file of callback promises of version {VERSION}: {why}")]
     Malformed { path: PathBuf, why: &'static str },
     /// It is another server's.
     #[error("{path} was written by the server with the UUID {server}")]
@@ -298,7 +298,7 @@ fn read(contents: &[u8]) -> Read<(AfsUuid, Vec<Saved>)> {
     if input.0.is_empty() {
         Ok((server, hosts))
     } else {
-        Err("there is more than it tells of")
+        Err("it holds more data than it announces")
     }
 }
 
@@ -323,7 +323,7 @@ fn read_host(input: &mut Input<'_>) -> Read<Saved> {
         let fid = Fid::new(input.word()?, input.word()?, input.word()?);
         let left = input.word()?;
         if left > TICKS_MAX {
-            return Err("a promise is for longer than any");
+            return Err("a promise lasts longer than allowed");
         }
         promises.push((fid, left));
     }
@@ -355,7 +355,7 @@ impl Input<'_> {
         match self.array()? {
             [4] => Ok(Ipv4Addr::from(self.array::<4>()?).into()),
             [6] => Ok(Ipv6Addr::from(self.array::<16>()?).into()),
-            _ => Err("an address is of no known kind"),
+            _ => Err("an address is of an unknown kind"),
         }
     }
 }
@@ -370,12 +370,12 @@ pub(super) fn restore_from(state: &mut State, config: &HostsConfig, path: &Path)
         Ok(Some(hosts)) => tracing::info!(
             hosts,
             promises = state.table.len(),
-            "went on with the promises of before the restart"
+            "loaded the callback promises from before the restart"
         ),
         Ok(None) => {}
         Err(error) => tracing::warn!(
             error = &error as &dyn std::error::Error,
-            "every client has to drop its promises"
+            "every client must drop its promises"
         ),
     }
 }

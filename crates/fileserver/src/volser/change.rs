@@ -317,7 +317,7 @@ impl Volser {
 }
 
 /// What clients get meanwhile, in the order in which the flags count; `None` if none of them says
-/// so. Who only reads a volume keeps nobody from it, as dumps are of one moment anyway.
+/// so. A transaction that only reads a volume keeps no client from it, as dumps are of one moment anyway.
 // spec: volumes#transactions
 fn hold_of(flags: AttachFlags) -> Option<Option<Hold>> {
     if flags.contains(AttachFlags::CREATE) {

@@ -16,8 +16,8 @@ impl Volser {
     pub(super) async fn put_back_in_service(&self, used: &Use) {
         let (id, partition) = (used.transaction.volume.id(), used.transaction.partition);
         if !self.is_located_here(id, partition).await {
-            tracing::warn!(volume = %id, %partition, "left out of service, as the location \
-                servers do not say that it is here");
+            tracing::warn!(volume = %id, %partition, "left out of service, because the location \
+                servers do not list it here");
             return;
         }
         let change = VolumeChange {
@@ -26,8 +26,8 @@ impl Volser {
         };
         let changed = self.change_header(used, "putting a volume back in service", change);
         if changed.await.is_ok() {
-            tracing::warn!(volume = %id, %partition, "back in service, as the client that took it \
-                out is gone");
+            tracing::warn!(volume = %id, %partition, "back in service, because the client that \
+                took it out is gone");
             self.break_callbacks(id).await;
         }
     }

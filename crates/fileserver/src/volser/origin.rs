@@ -19,7 +19,7 @@ use tokio::time::timeout;
 
 use super::transactions::Transactions;
 
-/// How long a transaction is idle before its client is asked, how long each answer is waited for, and
+/// How long a transaction is idle before its client is asked, how long the server waits for each answer, and
 /// how often this is done.
 pub(super) const PERIOD: Duration = Duration::from_secs(1);
 /// Refusals in turn after which a client is taken for gone. One alone may be of a router that starts.

@@ -162,8 +162,8 @@ impl Volser {
         })
         .await;
         if done == Ok(true) {
-            tracing::warn!(volume = %id, "the volume in whose place another was to come is back, as \
-                that was not finished");
+            tracing::warn!(volume = %id, "restored a volume, because its replacement was not \
+                finished");
             self.break_callbacks(id).await;
         }
     }

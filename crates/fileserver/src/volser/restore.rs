@@ -14,7 +14,7 @@ use super::streams::{Feed, FeedReader, feed};
 use super::transactions::Traffic;
 use super::{Volser, codes, failed, superuser};
 
-/// Octets of a dump in which its header is: two texts of at most 1024 and some words.
+/// Bytes of a dump in which its header is: two texts of at most 1024 and some words.
 const HEAD: usize = 4096;
 
 impl Volser {
@@ -90,7 +90,7 @@ async fn receive(
         }
     }
     if feed.end().await.is_err() {
-        tracing::debug!("the dump goes on behind its end");
+        tracing::debug!("the dump continues after its end");
     }
     Ok(())
 }

@@ -14,7 +14,7 @@ use super::codes;
 
 /// Pieces that wait between thread and call.
 const DEPTH: usize = 4;
-/// Octets that are gathered for the thread, so that it is not woken for every packet.
+/// Bytes that are gathered for the thread, so that it is not woken for every packet.
 pub(super) const PIECE: usize = 256 << 10;
 
 /// A dump that is being made.

@@ -21,7 +21,7 @@ use crate::volumes::{Held, Volumes};
 /// Idle time from which a transaction is mentioned in the log.
 // spec: volumes#transactions
 const WARNING: Duration = Duration::from_secs(300);
-/// Octets of a dump in a packet, by which Monitor's packet numbers are reckoned.
+/// Bytes of a dump in a packet, by which Monitor's packet numbers are reckoned.
 const PACKET: u64 = 1412;
 
 /// The transactions of a server.
@@ -65,7 +65,7 @@ struct Entry {
     previous: Option<Previous>,
 }
 
-/// A volume that was removed, and may be made anew from a dump.
+/// A volume that was removed, and may be made again from a dump.
 pub(super) struct Previous {
     pub(super) volume: RemovedVolume,
     pub(super) in_service: bool,
@@ -202,7 +202,7 @@ impl Transactions {
     /// # Errors
     /// ENOENT if there is none.
     pub(super) fn end(self: &Arc<Self>, id: TransactionId) -> Result<(), AbortCode> {
-        // Whoever drops the last use sees that it has ended.
+        // The one that drops the last use sees that it has ended.
         let _use = self.take(id, |entry| {
             entry.ended = true;
             Ok(())
@@ -247,7 +247,7 @@ impl Transactions {
                 entry.warned = true;
                 tracing::warn!(
                     transaction = entry.transaction.id.0, %volume, last = entry.procedure,
-                    seconds = idle.as_secs(), "transaction not used for long"
+                    seconds = idle.as_secs(), "transaction unused for a long time"
                 );
             }
         }
@@ -325,7 +325,7 @@ impl Transactions {
 }
 
 impl Table {
-    /// Numbers are counted from 1 and begin anew after the last, past those in use.
+    /// Numbers are counted from 1 and start over after the last, past those in use.
     fn next_id(&mut self) -> TransactionId {
         loop {
             self.last = self.last.checked_add(1).unwrap_or(1);

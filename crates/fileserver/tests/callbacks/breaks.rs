@@ -1,4 +1,4 @@
-//! Who hears of what, and who waits for whom.
+//! Which clients are told of which changes, and which wait for which.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

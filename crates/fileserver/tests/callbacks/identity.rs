@@ -1,4 +1,4 @@
-//! Who calls.
+//! Identities of callers.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -196,7 +196,7 @@ async fn silent_hosts_do_not_delay_others() {
     }
     let client = Client::new(1);
     let mut host = server.identify(&client).await;
-    // On a machine that is busy with the others its first question may take longer than it is waited for.
+    // On a machine that is busy with the others its first question may take longer than the wait for it.
     for _ in 0..500 {
         if host.uuid().is_some() {
             break;

@@ -165,7 +165,7 @@ async fn groups_are_asked_for_once_and_hold_when_nobody_answers() {
         cell.protection.stats().await.engine.calls_received,
         answered
     );
-    // Flushed while the server is up: asked anew.
+    // Flushed while the server is up: asked again.
     let flush = |client: Client| async move {
         let users = afar_xdr::List::new(vec![ANN]).unwrap();
         client

@@ -49,11 +49,11 @@ pub(crate) const VBUSY: AbortCode = AbortCode(110);
 pub(crate) struct Cell {
     pub(crate) server: Arc<FileServer>,
     pub(crate) volume: Volume,
-    /// Whoever calls here is anonymous.
+    /// Callers here are anonymous.
     pub(crate) open: Endpoint,
-    /// Whoever calls here is `ann`.
+    /// Callers here are `ann`.
     ann: Endpoint,
-    /// Whoever calls here is the administration.
+    /// Callers here are the administration.
     admin: Endpoint,
     /// The protection server.
     pub(crate) protection: Endpoint,

@@ -185,7 +185,7 @@ async fn a_slow_reader_gets_one_version_and_holds_nobody_up() {
     client.store(fid, 0, &old, length).await.unwrap();
     let mut fetch = client.files.fetch_data64(fid, 0, 1 << 40).await.unwrap();
     let mut data = fetch.chunk().await.unwrap().unwrap().to_vec();
-    // Cut, written anew, removed: while the reader has taken one chunk.
+    // Cut, rewritten, removed: while the reader has taken one chunk.
     writer.store(fid, 0, b"", 0).await.unwrap();
     writer
         .store(fid, 0, &vec![1; 8 << 20], 8 << 20)

@@ -1,4 +1,4 @@
-//! Who may do what.
+//! Rights of callers.
 
 use afar_fileserver::volser::VolserConfig;
 use afar_net::{CallError, Connection};

@@ -180,7 +180,7 @@ async fn what_moved_is_found_elsewhere() {
     // It comes back.
     site.create(B, RW, "one").await;
     assert_eq!(clients(&site), [0, 0]);
-    // Who says so and stays is not believed.
+    // A client that says so and stays is not believed.
     let transaction = site.begin_on(B, RW, AttachFlags::BUSY).await;
     site.vol
         .set_forwarding(transaction, 0x0100_007f)

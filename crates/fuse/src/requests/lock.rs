@@ -42,7 +42,7 @@ pub(super) async fn test(cache: &Cache, handle: Handle, owner: u64, lock: Lock, 
     }
 }
 
-/// Takes or gives up a lock; `wait` is the thread that waits until it can be had.
+/// Takes or gives up a lock; `wait` is the thread that waits until it is free.
 pub(super) async fn set(
     cache: &Cache,
     handle: Handle,

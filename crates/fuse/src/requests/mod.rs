@@ -32,7 +32,7 @@ use crate::interrupt::{Asker, AsyncAfter, By, nothing, or_go_on, unless};
 use crate::order::Order;
 use crate::reply::{self, Answer, entry_attr, errno, generation, ino, who};
 
-/// Octets of the greatest write, and so of the greatest read.
+/// Bytes of the greatest write, and so of the greatest read.
 const WRITE_MAX: u32 = 1 << 20;
 /// Reads ahead and the like that the kernel may have under way.
 const BACKGROUND_MAX: u16 = 128;

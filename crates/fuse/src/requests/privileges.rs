@@ -8,7 +8,7 @@ use afar_cache::{Cache, Ino, SetAttr, Who};
 const SET_UID: u32 = 0o4000;
 /// Set group id, and that it is meant: without the right to execute it marks files to be locked.
 const SET_GID: u32 = 0o2010;
-/// Who may do as he likes.
+/// The user without restrictions.
 const ROOT: u32 = 0;
 
 /// The mode after a change, if it is another one.

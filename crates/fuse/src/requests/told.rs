@@ -1,4 +1,4 @@
-//! Who hears that a file could not be closed in order.
+//! Telling programs that a file could not be closed in order.
 //!
 //! The kernel flushes a file when any of its descriptors is closed. But only close(2) tells what came of that; when
 //! a process ends, or dup2(2) puts another file in the place of a descriptor, nobody hears it.
@@ -24,7 +24,7 @@ pub(super) async fn hears_of_close(tid: u32) -> bool {
     }
 }
 
-/// Returns when a server is waited for while a thread waits in vain for a file to be flushed, as it is not told what
+/// Returns when the flush waits for a server while a thread waits in vain for it, as the thread is not told what
 /// comes of it. It may even be the server's own process that is being started.
 pub(super) async fn waits_in_vain(cache: &Cache, tid: u32) {
     loop {

@@ -21,7 +21,7 @@ const SIGN_RESPONSE: u8 = 14;
 /// RSA is to sign with SHA-512, not SHA-1.
 const RSA_SHA2_512: u32 = 4;
 
-/// Octets of an answer (as OpenSSH bounds it).
+/// Bytes of an answer (as OpenSSH bounds it).
 const ANSWER_MAX: u32 = 256 << 10;
 /// Keys that are looked at.
 const KEYS_MAX: u32 = 256;
@@ -86,7 +86,7 @@ impl Agent {
         Signature::decode(&mut signature).map(Some).map_err(strange)
     }
 
-    /// Sends a request, and gives the answer's octets if it is of this type. Any other is a refusal.
+    /// Sends a request, and gives the answer's bytes if it is of this type. Any other is a refusal.
     fn ask(&mut self, request: &[u8], wanted: u8) -> io::Result<Vec<u8>> {
         let mut sent = Vec::new();
         request.encode(&mut sent).map_err(strange)?;

@@ -28,7 +28,7 @@ pub enum LoginError {
         source: io::Error,
     },
     /// What answered does not speak the protocol, or stopped in the middle.
-    #[error("{host}: the login service cannot be talked to: {what}")]
+    #[error("{host}: cannot talk to the login service: {what}")]
     Protocol {
         /// The host.
         host: String,
@@ -37,15 +37,14 @@ pub enum LoginError {
     },
     /// Nothing tells that it is the right server, and nobody said so.
     #[error(
-        "{host} is not known as a server of {}: its key has the fingerprint {}; compare that \
-         with what the cell's administrator tells you, and give it with --fingerprint",
+        "{host} is not known as a server of {}: its key has the fingerprint {}; compare it with \
+         the one from the cell's administrator, and pass it with --fingerprint",
         .0.cell, .0.fingerprint, host = .0.host
     )]
     NotTrusted(Unknown),
     /// It has another key than the one that was given.
     #[error(
-        "{host} is not the server you want: its key has the fingerprint {found}, and {expected} \
-         was asked for"
+        "{host} is not the server you want: its key has the fingerprint {found}, not {expected}"
     )]
     Fingerprint {
         /// The host.
@@ -57,8 +56,8 @@ pub enum LoginError {
     },
     /// It has another key than before.
     #[error(
-        "{host} has another key than before: somebody may be in between. Line {line} of {} says \
-         {expected}, and now it is {found}; if the server was really given a new key, remove the \
+        "{host} has another key than before: this may be an attack. Line {line} of {} says \
+         {expected}, but the key is now {found}; if the server really has a new key, remove the \
          line",
         path.display()
     )]
@@ -86,13 +85,13 @@ pub enum LoginError {
     },
     /// Refused, for whatever reason.
     #[error(
-        "{cell} does not let {user} in: wrong password or key, or no such user; an administrator \
-         sets them with `afar pts setpassword` and `afar pts sshkeys`"
+        "{cell} refuses to log in {user}: wrong password or key, or no such user; an \
+         administrator sets them with `afar pts setpassword` and `afar pts sshkeys`"
     )]
     Refused {
         /// The cell.
         cell: CellName,
-        /// Who was refused.
+        /// The refused user.
         user: String,
     },
     /// Too many attempts have failed.
@@ -110,13 +109,13 @@ pub enum LoginError {
         cell: CellName,
     },
     /// The server cannot do it now.
-    #[error("{host}: the login service has failed; its log tells why")]
+    #[error("{host}: the login service has failed; its log says why")]
     Server {
         /// The host.
         host: String,
     },
     /// A name that is none.
-    #[error("{0:?} cannot be a user's name: one has 1 to 63 characters, none of them a colon")]
+    #[error("{0:?} is not a valid user name: use 1 to 63 characters and no colon")]
     User(String),
     /// The password cannot be one.
     #[error(transparent)]
@@ -133,7 +132,7 @@ pub enum LoginError {
     #[error(transparent)]
     KeyType(#[from] SshKeyError),
     /// The SSH agent fails.
-    #[error("the SSH agent at {} does not answer as one does", path.display())]
+    #[error("the SSH agent at {} gives invalid answers", path.display())]
     Agent {
         /// Its socket.
         path: PathBuf,

@@ -16,7 +16,7 @@ use crate::proof::NAMESPACE;
 use crate::sshkey;
 use crate::wire::SIGNATURES_MAX;
 
-/// Octets of a file with a key.
+/// Bytes of a file with a key.
 const FILE_MAX: u64 = 64 << 10;
 
 /// Keys to show to a server: those of an agent, or one from a file.
@@ -88,8 +88,8 @@ impl SshKeys {
         }
         let mut key = PrivateKey::from_openssh(text.as_bytes()).map_err(|_| {
             unusable(
-                "it is not in OpenSSH's form; `ssh-keygen -p -f FILE` rewrites it so, or add it \
-                 to an SSH agent"
+                "it is not in OpenSSH's format; convert it with `ssh-keygen -p -f FILE`, or add \
+                 it to an SSH agent"
                     .to_owned(),
             )
         })?;
@@ -116,15 +116,15 @@ impl SshKeys {
         let agent = Agent::of_session().map_err(|error| unusable(error.to_string()))?;
         let mut agent = agent.ok_or_else(|| {
             unusable(
-                "with a public key, or one of RSA, an SSH agent signs, and there is none \
+                "public keys and RSA keys need an SSH agent to sign, and there is none \
                  (SSH_AUTH_SOCK): start one and add the key (`ssh-add FILE`), or use an Ed25519 key"
                     .to_owned(),
             )
         })?;
         if !agent_keys(&mut agent)?.contains(public) {
             return Err(unusable(
-                "with a public key, or one of RSA, the SSH agent signs, and it does not have \
-                 this one: add it (`ssh-add FILE`)"
+                "public keys and RSA keys need the SSH agent to sign, and it does not have this \
+                 key: add it (`ssh-add FILE`)"
                     .to_owned(),
             ));
         }

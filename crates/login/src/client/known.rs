@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use super::{LoginError, Server};
 use crate::Fingerprint;
 
-/// Octets of the file that are read: more than anybody knows cells.
+/// Bytes of the file that are read: more than anybody knows cells.
 const FILE_MAX: u64 = 1 << 20;
 
 /// `afar/known_cells` in `$XDG_CONFIG_HOME` or `~/.config`; `None` without a home directory.

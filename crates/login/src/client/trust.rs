@@ -41,7 +41,7 @@ impl Server {
             host: self.host.clone(),
             what: what.to_owned(),
         };
-        let first = chain.first().ok_or_else(|| damaged("it shows no key"))?;
+        let first = chain.first().ok_or_else(|| damaged("it presents no key"))?;
         let found = Fingerprint::of(first).map_err(|_| damaged("its certificate is damaged"))?;
         let standing = self.standing(trust, found)?;
         let signed = is_signed(chain, &self.host, roots());
@@ -54,7 +54,7 @@ impl Server {
             Standing::Asked => {
                 // Without a place to note it, it is still the server that was asked for.
                 if let Err(error) = noted() {
-                    tracing::warn!(%error, "the fingerprint is not remembered");
+                    tracing::warn!(%error, "cannot remember the fingerprint");
                 }
             }
             Standing::Unknown(others) if !signed => {

@@ -10,14 +10,17 @@ use afar_xdr::{FixedOpaque, LengthError, List, Opaque};
 use super::{LIFETIME_MAX, LoginConfig};
 use crate::wire::{Part, Secret, Ticket};
 
-/// Why there is no ticket for somebody who has proved who he is.
+/// Why there is no ticket for an authenticated user.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum GrantError {
     /// It could not be made.
     #[error(transparent)]
     Keys(#[from] KeyError),
     /// The servers would take it for somebody else's, or not at all.
-    #[error("servers would not take a ticket for that name as his; give the user another name")]
+    #[error(
+        "servers would take a ticket for that name as another user's; give the user another \
+             name"
+    )]
     Name,
     /// Servers would refuse it.
     #[error("servers would refuse the ticket")]

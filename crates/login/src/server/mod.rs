@@ -38,7 +38,7 @@ pub const LIFETIME_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 const OPENING_MAX: Duration = Duration::from_secs(15);
 /// How long it may take for the proof of a password.
 const PROOF_MAX: Duration = Duration::from_secs(10);
-/// How long a connection may take, from its first octet to its last.
+/// How long a connection may take, from its first byte to its last.
 const TIME_MAX: Duration = Duration::from_secs(30);
 /// How long to wait when no connection can be accepted.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -46,19 +46,19 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// What is known of a user.
 #[derive(Clone, Debug)]
 pub struct User {
-    /// His id, by which passwords are bound to him.
+    /// The user's id, to which passwords are bound.
     pub id: i32,
-    /// His name.
+    /// The user's name.
     pub name: String,
-    /// What is kept of his password.
+    /// The record of the user's password.
     pub password: Option<Record>,
-    /// Keys that may stand for him.
+    /// Keys with which the user can log in.
     pub keys: Vec<SshKey>,
 }
 
 /// The directory cannot be read.
 #[derive(Debug, thiserror::Error)]
-#[error("the users cannot be looked up: {0}")]
+#[error("cannot look up users: {0}")]
 pub struct DirectoryError(#[source] Box<dyn std::error::Error + Send + Sync>);
 
 impl DirectoryError {
@@ -149,7 +149,7 @@ impl<D: Directory> LoginServer<D> {
                     continue;
                 }
             };
-            // Who has enough connections already gets no more of them.
+            // An address that has enough connections already gets no more.
             let (now, address) = (Instant::now(), peer.ip());
             let is_known = || server.limits.is_known(address, now);
             let Some(pass) = server.gate.enter(address, now, is_known) else {
@@ -174,7 +174,7 @@ impl<D: Directory> LoginServer<D> {
         };
         match tokio::time::timeout(TIME_MAX, served).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::debug!(%peer, %error, "a login broke off"),
+            Ok(Err(error)) => tracing::debug!(%peer, %error, "a login was aborted"),
             Err(_) => tracing::debug!(%peer, "a login took too long"),
         }
     }

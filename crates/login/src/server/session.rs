@@ -28,13 +28,13 @@ pub(super) enum SessionError {
     Io(#[from] io::Error),
 }
 
-/// Who tries to log in.
+/// The user who tries to log in.
 struct Attempt<'a> {
     who: &'a Who,
     /// The user's canonical name.
     name: String,
     peer: SocketAddr,
-    /// What he tries, as the audit calls it.
+    /// The kind of login, as the audit calls it.
     operation: &'static str,
 }
 
@@ -47,9 +47,9 @@ enum Failure {
     NoPassword,
     #[error("the password is wrong, or the client gave up")]
     Password,
-    #[error("none of the keys is the user's, or no signature is right")]
+    #[error("none of the keys is the user's, or no signature is valid")]
     Key,
-    #[error("a message makes no sense")]
+    #[error("a message is invalid")]
     Message,
     #[error("too many attempts: the next one in {} s", seconds(*.0))]
     Wait(Duration),
@@ -66,7 +66,7 @@ impl From<DirectoryError> for Failure {
 impl From<FrameError> for Failure {
     fn from(error: FrameError) -> Self {
         match error {
-            // Who finds out that his password is wrong says no more.
+            // A client that finds its password wrong says no more.
             FrameError::Io(_) => Self::Password,
             FrameError::TooLong(_) | FrameError::Wire(_) => Self::Message,
         }
@@ -213,7 +213,7 @@ impl<D: Directory> LoginServer<D> {
         frame::send(stream, &Answer::Challenge { ke2 })
             .await
             .map_err(|error| Failure::from(FrameError::from(error)))?;
-        // Who lets the time pass has tried a password too, and the audit is to tell.
+        // A client that lets the time pass has tried a password too, and the audit must say so.
         let proof = within(PROOF_MAX, frame::receive(stream)).await;
         let proved = match proof.map_err(Failure::from) {
             Ok(Request::Proof { ke3 }) => challenged.check(&ke3, &binding).map_err(unusable),
@@ -275,7 +275,7 @@ impl Attempt<'_> {
             ),
         }
         if let Some(Failure::Server(cause)) = failure {
-            tracing::error!(%from, cause, "a login that was proved could not be granted");
+            tracing::error!(%from, cause, "cannot grant an authenticated login");
         }
     }
 }

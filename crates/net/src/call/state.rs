@@ -30,13 +30,13 @@ pub(crate) struct CallShared {
 pub(crate) struct CallState {
     /// Chunks the application sent and the engine has not taken.
     pub(crate) outgoing: VecDeque<Bytes>,
-    /// Octets in `outgoing`.
+    /// Bytes in `outgoing`.
     pub(crate) outgoing_bytes: usize,
-    /// Octets at the end of `outgoing` that the I/O thread was not told of.
+    /// Bytes at the end of `outgoing` that the I/O thread was not told of.
     pub(crate) unannounced: usize,
     /// The application's stream ends after `outgoing`.
     pub(crate) finish: bool,
-    /// Octets the application has taken and the engine was not told of.
+    /// Bytes the application has taken and the engine was not told of.
     pub(crate) consumed: usize,
     /// The application gave the call up.
     pub(crate) abort: Option<AbortCode>,
@@ -45,7 +45,7 @@ pub(crate) struct CallState {
 
     /// The engine's name for the call, once it began.
     pub(crate) id: Option<CallId>,
-    /// The engine takes more octets.
+    /// The engine takes more bytes.
     pub(crate) room: bool,
     /// Bytes to have ready for the engine, as it said last.
     pub(crate) granted: usize,
@@ -53,7 +53,7 @@ pub(crate) struct CallState {
     pub(crate) finish_told: bool,
     /// Chunks that arrived.
     pub(crate) incoming: VecDeque<Bytes>,
-    /// Octets in `incoming`.
+    /// Bytes in `incoming`.
     pub(crate) incoming_bytes: usize,
     /// The peer's stream ends after `incoming`.
     pub(crate) end: bool,
@@ -69,7 +69,7 @@ pub(crate) struct CallState {
 pub(crate) enum Interest {
     #[default]
     Nothing,
-    /// That so many octets are there, or no more will come.
+    /// That so many bytes are there, or no more will come.
     Read {
         least: usize,
     },
@@ -163,7 +163,7 @@ impl CallState {
         }
     }
 
-    /// Whom to wake whatever he waits for.
+    /// The task to wake, whatever it waits for.
     pub(crate) fn take_waker(&mut self) -> Option<Waker> {
         match std::mem::take(&mut self.interest) {
             Interest::Nothing => None,
@@ -171,7 +171,7 @@ impl CallState {
         }
     }
 
-    /// Whether so many octets can be read, or no more will come.
+    /// Whether so many bytes can be read, or no more will come.
     pub(crate) fn is_readable(&self, least: usize) -> bool {
         self.end || self.error.is_some() || self.incoming_bytes >= least
     }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
-/// Octets of a buffer: the most a datagram, or what the kernel joined of several, can have.
+/// Bytes of a buffer: the most a datagram, or what the kernel joined of several, can have.
 pub(super) const BUFFER_SIZE: usize = 1 << 16;
 /// Buffers kept for reuse: 16 MiB of them.
 const KEPT: usize = 256;
@@ -21,14 +21,14 @@ struct Lent {
 }
 
 impl Pool {
-    /// A buffer of [`BUFFER_SIZE`] octets of any content; the one that came back last, if any did,
+    /// A buffer of [`BUFFER_SIZE`] bytes of any content; the one that came back last, if any did,
     /// as it is most likely still in the processor's cache.
     pub(super) fn take(&self) -> Vec<u8> {
         let kept = self.lock().pop();
         kept.unwrap_or_else(|| vec![0; BUFFER_SIZE])
     }
 
-    /// The first `len` octets of a buffer, which comes back when they are dropped.
+    /// The first `len` bytes of a buffer, which comes back when they are dropped.
     pub(super) fn lend(&self, buffer: Vec<u8>, len: usize) -> Bytes {
         Bytes::from_owner(Lent {
             buffer,

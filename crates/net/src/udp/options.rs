@@ -68,7 +68,7 @@ pub(super) fn set_buffers(
     Ok(hint(received, receive, sent, send))
 }
 
-/// The line that says which limits bind: what was got and what was asked for, in octets.
+/// The line that says which limits bind: what was got and what was asked for, in bytes.
 fn hint(received: usize, receive: usize, sent: usize, send: usize) -> Option<String> {
     let mut kinds = Vec::new();
     let mut settings = Vec::new();

@@ -9,9 +9,9 @@ use bytes::Bytes;
 
 /// Sends back what it receives, as it comes.
 pub(crate) const ECHO: ServiceId = ServiceId(1);
-/// Receives everything, then replies with the number of octets and their checksum.
+/// Receives everything, then replies with the number of bytes and their checksum.
 pub(crate) const SINK: ServiceId = ServiceId(2);
-/// Replies with as many octets of [`pattern`] as the request's number says.
+/// Replies with as many bytes of [`pattern`] as the request's number says.
 pub(crate) const SOURCE: ServiceId = ServiceId(3);
 /// Aborts with the code in the request.
 pub(crate) const ABORT: ServiceId = ServiceId(4);
@@ -104,7 +104,7 @@ pub(crate) fn pattern() -> Bytes {
     words.collect()
 }
 
-/// Octets counted and summed with regard to their order.
+/// Bytes counted and summed with regard to their order.
 #[derive(Default)]
 pub(crate) struct Checksum {
     octets: u64,

@@ -15,7 +15,7 @@ const FAIR: f64 = 32_768.0;
 pub(crate) struct Patience {
     limit: Option<Duration>,
     left: Duration,
-    /// Since when the client is waited for without anything, and when the time is up.
+    /// Since when the call has waited for the client in vain, and when the time is up.
     waits: Option<Wait>,
 }
 
@@ -26,7 +26,7 @@ struct Wait {
 }
 
 impl Patience {
-    /// Nobody is waited for yet. Without a limit, time is never up.
+    /// No wait yet. Without a limit, time is never up.
     pub(crate) fn new(limit: Option<Duration>) -> Self {
         Self {
             limit,
@@ -79,7 +79,7 @@ impl Patience {
         Some(self.waits?.ends)
     }
 
-    /// For how long nothing has come of a client that is waited for.
+    /// How long the call has waited for its client without anything coming.
     pub(crate) fn stalled(&self, now: Instant) -> Option<Duration> {
         let wait = self.waits?;
         Some(now.saturating_duration_since(wait.since))

@@ -22,7 +22,7 @@ const CLASSIC_LAST_DELAY: Duration = Duration::from_millis(100);
 const AFAR_ACK_EVERY: u32 = 10;
 // spec: rx#when-acknowledgements-come
 const CLASSIC_ACK_EVERY: u32 = 2;
-/// Octets an afar peer may send between two acknowledgements.
+/// Bytes an afar peer may send between two acknowledgements.
 const AFAR_ACK_BYTES: usize = 256 << 10;
 /// Times an old peer is told again what has come when nothing more comes.
 // spec: rx#when-acknowledgements-come
@@ -50,7 +50,7 @@ pub(crate) struct Receiver {
     /// The last packet's sequence, once seen.
     last: Option<u32>,
     ready: VecDeque<Bytes>,
-    /// Octets in order that the application has not consumed, read or not.
+    /// Bytes in order that the application has not consumed, read or not.
     unconsumed: u64,
     waiting: bool,
     /// One past the highest sequence the peer has been allowed.
@@ -59,7 +59,7 @@ pub(crate) struct Receiver {
     told: u32,
     payload: usize,
     window: u64,
-    /// Octets consumed since `round_began`, which tune the window.
+    /// Bytes consumed since `round_began`, which tune the window.
     round_bytes: u64,
     round_began: Option<Instant>,
     duplicates: u32,
@@ -84,7 +84,7 @@ struct AckState {
 /// What became of a DATA packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arrival {
-    /// New octets are in order for the application.
+    /// New bytes are in order for the application.
     InOrder,
     /// Kept for later.
     Early,
@@ -111,9 +111,9 @@ pub(crate) struct Report {
 /// Limits that hold for the window now.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WindowLimits {
-    /// Octets this call may hold.
+    /// Bytes this call may hold.
     pub(crate) call: u64,
-    /// Octets this call could hold if it took all that is left for all calls.
+    /// Bytes this call could hold if it took all that is left for all calls.
     pub(crate) memory: u64,
     /// A reader that has less than this is given the next packet though memory is short.
     pub(crate) floor: u64,
@@ -182,7 +182,7 @@ impl Receiver {
         self.highest > 0
     }
 
-    /// Octets held.
+    /// Bytes held.
     pub(crate) const fn held(&self) -> u64 {
         self.unconsumed + self.early_bytes as u64
     }
@@ -385,7 +385,7 @@ impl Receiver {
         self.ack.bytes = 0;
     }
 
-    /// The next octets for the application.
+    /// The next bytes for the application.
     pub(crate) fn read(&mut self) -> Read {
         if let Some(data) = self.ready.pop_front() {
             return Read::Data(data);
@@ -405,7 +405,7 @@ impl Receiver {
         }
     }
 
-    /// The application is done with so many octets; `round_trip` tunes the window.
+    /// The application is done with so many bytes; `round_trip` tunes the window.
     pub(crate) fn consume(
         &mut self,
         now: Instant,

@@ -213,7 +213,7 @@ impl Sender {
         }
     }
 
-    /// Queues octets; false if the application should wait before it writes more.
+    /// Queues bytes; false if the application should wait before it writes more.
     pub(crate) fn write(&mut self, data: Bytes) -> bool {
         if !data.is_empty() && !self.finishing {
             self.queued += data.len();
@@ -523,7 +523,7 @@ impl Sender {
         });
     }
 
-    /// Takes `size` octets off the queue, without copying where they lie in one piece.
+    /// Takes `size` bytes off the queue, without copying where they lie in one piece.
     fn cut(&mut self, size: usize) -> Bytes {
         self.queued -= size;
         let Some(front) = self.chunks.front_mut() else {

@@ -19,7 +19,7 @@ use crate::packet::debug::{
 use crate::packet::{CLASSIC_PACKET_SIZE, Flags, HEADER_SIZE, Header};
 use crate::types::Key;
 
-/// Octets of a version answer, NUL-padded. OpenAFS sends 65, which with the header is more than three times an
+/// Bytes of a version answer, NUL-padded. OpenAFS sends 65, which with the header is more than three times an
 /// empty question.
 // spec: rx#version, rx-strangers#answers-without-a-connection
 const VERSION_SIZE: usize = 56;
@@ -42,7 +42,7 @@ pub(super) struct Answers {
 /// The question is not answered, as too many are asked; tools ask again.
 struct RateLimited;
 
-/// Who asks.
+/// The asking address.
 #[derive(Clone, Copy, Debug)]
 enum Asker {
     /// This machine, or a monitor: it is told everything.
@@ -148,7 +148,7 @@ impl Endpoint {
         })
     }
 
-    /// Who asks. The answer to a question from our own address does not leave this machine.
+    /// The asking address. The answer to a question from our own address does not leave this machine.
     fn asker(&self, from: SocketAddr, to: Option<IpAddr>) -> Asker {
         let ip = from.ip();
         let is_here = self.config.private || ip.is_loopback() || to == Some(ip);

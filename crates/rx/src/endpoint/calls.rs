@@ -40,7 +40,7 @@ const STALLED_KNOWN: Duration = Duration::from_secs(5);
 const EVICTED_PART: usize = 16;
 /// By how much what a call holds must change before it is counted again.
 const RECOUNTED: u64 = 4 << 10;
-/// How much longer than others a user, and an administrator, is waited for.
+/// How much longer than for others the endpoint waits for a user, and for an administrator.
 const USERS_PATIENCE: u32 = 2;
 const SUPERUSERS_PATIENCE: u32 = 10;
 

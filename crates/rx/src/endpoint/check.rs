@@ -52,7 +52,7 @@ impl Endpoint {
             let deadline = self
                 .call_deadline(key)
                 .filter(|at| path.mtu.look_at() != Some(*at));
-            // Timers are set anew when the peer answers in less than half of the time they count on.
+            // Timers are set again when the peer answers in less than half of the time they count on.
             let is_late = |deadline: Instant| {
                 let slack = deadline.saturating_duration_since(call.spoke) + SLACK;
                 call.wake_at.is_none_or(|at| at > deadline + slack)

@@ -264,7 +264,7 @@ impl Endpoint {
         connection.on_serial(header.serial);
         let (path_key, role) = (connection.path, connection.role());
         if role == Role::Client {
-            // Who knows epoch and connection id got what we sent to where we called.
+            // A peer that knows epoch and connection id got what we sent to where we called.
             self.on_proof(now, path_key);
         }
         let Some(path) = self.paths.get_mut(path_key) else {
@@ -325,8 +325,8 @@ impl Endpoint {
                         self.on_proof(now, path);
                         self.release_held_back(now, key);
                     }
-                    // Who it comes from is not known. A client with a bad key gives up when it is told;
-                    // of one that somebody else wanted to end so, the right answer still counts.
+                    // The sender is not known. A client with a bad key gives up when it is told; if a third
+                    // party wanted to end a client's call so, the right answer still counts.
                     Err(code) => {
                         let challenge = &mut connection.challenge;
                         challenge.tries = challenge.tries.max(CHALLENGE_TRIES - 1);

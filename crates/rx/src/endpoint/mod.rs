@@ -201,7 +201,7 @@ impl Endpoint {
         }
     }
 
-    /// Who the client of a connection has proved to be.
+    /// The authenticated identity of a connection's client.
     #[must_use]
     pub fn identity(&self, connection: ConnectionId) -> Identity {
         self.connections
@@ -282,7 +282,7 @@ impl Endpoint {
         Some(CallId(key))
     }
 
-    /// Queues octets to send. `Ok(false)`: they were taken, but wait for [`Event::Writable`] before
+    /// Queues bytes to send. `Ok(false)`: they were taken, but wait for [`Event::Writable`] before
     /// writing more.
     ///
     /// # Errors
@@ -346,7 +346,7 @@ impl Endpoint {
         read
     }
 
-    /// The application is done with so many octets that reading gave it.
+    /// The application is done with so many bytes that reading gave it.
     pub fn consume(&mut self, now: Instant, call: CallId, bytes: usize) {
         let Some(known) = self.calls.get_mut(call.0) else {
             return;
@@ -383,7 +383,7 @@ impl Endpoint {
     }
 
     /// The network says that a peer cannot be reached. Client calls to one that was never heard of
-    /// fail: one that has answered may only be behind a router in trouble, or be started anew. Calls
+    /// fail: one that has answered may only be behind a router in trouble, or be started again. Calls
     /// of a client fail when its host says for a while that nobody is there: it will not come back
     /// to them, and others may wait for what they hold.
     pub fn handle_unreachable(&mut self, now: Instant, peer: SocketAddr, kind: std::io::ErrorKind) {

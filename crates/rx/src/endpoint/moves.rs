@@ -146,7 +146,7 @@ impl Endpoint {
             .flags
             .with(Flags::SLOW_START_OK)
             .with(Flags::REQUEST_ACK);
-        // The answer to the last question may take longer than it is waited for before the next.
+        // The answer to the last question may take longer than the wait before the next.
         let last = asked.filter(|asked| is_same(asked.address, from));
         let last = last.map_or(ping.serial, |asked| asked.serials[0]);
         connection.elsewhere = Some(Elsewhere {

@@ -19,7 +19,7 @@ use crate::security::Sealing;
 use crate::types::Key;
 use crate::{AbortCode, CallError, CallId, Config, Ecn, Event, Stats, Transmit};
 
-/// Octets and datagrams of one transmit: what the kernel takes in one segmented send.
+/// Bytes and datagrams of one transmit: what the kernel takes in one segmented send.
 const BATCH_SIZE: usize = 65_507;
 const BATCH_DATAGRAMS: usize = 64;
 /// Packets one call sends before the next call on the path has its turn.
@@ -45,7 +45,7 @@ struct Unsealed {
     header: Header,
     /// Where its header begins.
     start: usize,
-    /// Octets of its sealed body, and of the payload in that.
+    /// Bytes of its sealed body, and of the payload in that.
     sealed: usize,
     payload: usize,
 }
@@ -202,7 +202,7 @@ impl Endpoint {
                 }
                 continue;
             }
-            // Sizes differ by what there is to say, so the octets are made first.
+            // Sizes differ by what there is to say, so the bytes are made first.
             let room = room_for(now, call, path, config);
             let octets = ack_packet(now, call, connection, path, config, account, stats, room);
             if call.probe_size.is_none() && !call.receiver.wants_ack() {
@@ -430,7 +430,7 @@ impl Endpoint {
             if !batch.fits(size) {
                 return Stop::BatchFull;
             }
-            // Whoever has not proved that he receives gets a short reply, or has to do it first.
+            // A client that has not proved that it receives gets a short reply, or has to prove it first.
             if let Some(room) = room_for(now, call, path, config) {
                 if !call.sender.is_single(payload_max) || room < size as u64 {
                     path.ready.pop_front();
@@ -593,7 +593,7 @@ fn data_flags(call: &Call, path: &Path, outgoing: &Outgoing, more: bool) -> Flag
     }
 }
 
-/// Octets that a call's packets may have for want of a proof that its client receives them; `None` if there is
+/// Bytes that a call's packets may have for want of a proof that its client receives them; `None` if there is
 /// one.
 // spec: rx-strangers#before-an-address-has-answered
 fn room_for(now: Instant, call: &Call, path: &Path, config: &Config) -> Option<u64> {

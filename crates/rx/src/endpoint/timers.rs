@@ -136,7 +136,7 @@ impl Endpoint {
         path.is_some_and(Path::answers_sooner)
     }
 
-    /// Looks anew at when something must be done about the calls of a connection's path. One call learns what the
+    /// Looks again when something must be done about the calls of a connection's path. One call learns what the
     /// path is like for all; the others would wait as long as before for what they have lost.
     pub(super) fn schedule_calls_of_path(&mut self, connection: Key) {
         let Some(known) = self.connections.get(connection) else {

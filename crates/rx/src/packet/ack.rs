@@ -1,8 +1,8 @@
 //! The body of ACK packets, with afar's extension.
 //!
-//! A classic ACK has 18 octets, a soft-ack octet for each packet from `first` on (at most 255), three
-//! zero octets, and up to four trailer words: largest packet, interface MTU, window, packets a
-//! datagram. Octets after these are ignored by every peer known (OpenAFS pads its MTU probes there),
+//! A classic ACK has 18 bytes, a soft-ack byte for each packet from `first` on (at most 255), three
+//! zero bytes, and up to four trailer words: largest packet, interface MTU, window, packets a
+//! datagram. Bytes after these are ignored by every peer known (OpenAFS pads its MTU probes there),
 //! so afar puts its extension there; docs/protocol/rx-extension.md describes it.
 
 /// Why an acknowledgement was sent. Informational, but for PING, which wants an answer.
@@ -164,10 +164,10 @@ impl SoftAcks {
     }
 }
 
-/// First octets of the extension.
+/// First bytes of the extension.
 const MAGIC: [u8; 4] = *b"afar";
 const VERSION: u8 = 1;
-/// Octets of the extension before its ranges.
+/// Bytes of the extension before its ranges.
 const EXTENSION_FIXED: usize = 34;
 /// Ranges sent at the most, so that an ACK stays within one small datagram.
 pub const RANGES_MAX: usize = 96;
@@ -187,7 +187,7 @@ impl Ack {
             ..SoftAcks::default()
         };
         soft.octets[..count].copy_from_slice(flags);
-        // The three octets of padding may be missing only together with the trailer.
+        // The three bytes of padding may be missing only together with the trailer.
         let mut words = rest.get(3..).unwrap_or_default().chunks_exact(4).map(word);
         let trailer = Trailer {
             max_mtu: words.next(),
@@ -207,7 +207,7 @@ impl Ack {
         })
     }
 
-    /// Octets of the body with all words of the trailer.
+    /// Bytes of the body with all words of the trailer.
     #[must_use]
     pub fn size(&self) -> usize {
         let extension = self.extension.as_ref();

@@ -10,15 +10,15 @@ use std::time::Duration;
 use crate::security::SecurityStatus;
 use crate::{Cid, Epoch, SecurityIndex, Stats};
 
-/// Octets of a question.
+/// Bytes of a question.
 pub const QUESTION_SIZE: usize = 8;
-/// Octets of the answer to [`Question::Stats`].
+/// Bytes of the answer to [`Question::Stats`].
 pub const STATS_SIZE: usize = 56;
-/// Octets of the answer to [`Question::Connection`].
+/// Bytes of the answer to [`Question::Connection`].
 pub const CONNECTION_SIZE: usize = 176;
-/// Octets of the answer to [`Question::RxStats`].
+/// Bytes of the answer to [`Question::RxStats`].
 pub const RX_STATS_SIZE: usize = 284;
-/// Octets of the answer to [`Question::Peer`].
+/// Bytes of the answer to [`Question::Peer`].
 pub const PEER_SIZE: usize = 132;
 /// The answer to a question of unknown type: -8 twice.
 pub const BAD_TYPE: [u8; QUESTION_SIZE] = [0xff, 0xff, 0xff, 0xf8, 0xff, 0xff, 0xff, 0xf8];
@@ -101,7 +101,7 @@ pub struct StatsAnswer {
 }
 
 impl StatsAnswer {
-    /// The answer's octets.
+    /// The answer's bytes.
     #[must_use]
     pub fn encode(&self) -> [u8; STATS_SIZE] {
         let mut out = Writer([0; STATS_SIZE]);
@@ -154,7 +154,7 @@ pub mod flag {
     pub const USING_PACKET_CHECKSUM: u8 = 4;
     /// Of a connection: a window of the peer is known.
     pub const KNOW_WINDOW: u8 = 8;
-    /// In `other`: octets have arrived that the application has not consumed.
+    /// In `other`: bytes have arrived that the application has not consumed.
     pub const OTHER_IN: u8 = 1;
     /// In `other`: packets are unsent or not acknowledged.
     pub const OTHER_OUT: u8 = 2;
@@ -198,7 +198,7 @@ pub struct ConnectionAnswer {
     pub packet_size: usize,
     /// What its security class says of it.
     pub status: SecurityStatus,
-    /// DATA that the class opened: packets and octets of payload.
+    /// DATA that the class opened: packets and bytes of payload.
     pub opened: (u64, u64),
     /// The same of what it sealed.
     pub sealed: (u64, u64),
@@ -222,7 +222,7 @@ impl ConnectionAnswer {
         }
     }
 
-    /// The answer's octets.
+    /// The answer's bytes.
     #[must_use]
     pub fn encode(&self) -> [u8; CONNECTION_SIZE] {
         let mut out = Writer([0; CONNECTION_SIZE]);
@@ -294,14 +294,14 @@ pub struct PeerAnswer {
     pub packet_size_max: usize,
     /// Congestion window in packets.
     pub window_packets: u64,
-    /// Octets sent.
+    /// Bytes sent.
     pub bytes_sent: u64,
-    /// Octets received.
+    /// Bytes received.
     pub bytes_received: u64,
 }
 
 impl PeerAnswer {
-    /// The answer's octets.
+    /// The answer's bytes.
     #[must_use]
     pub fn encode(&self) -> [u8; PEER_SIZE] {
         let mut out = Writer([0; PEER_SIZE]);
@@ -365,7 +365,7 @@ pub struct RxStatsAnswer {
 }
 
 impl RxStatsAnswer {
-    /// The answer's octets.
+    /// The answer's bytes.
     #[must_use]
     pub fn encode(&self) -> [u8; RX_STATS_SIZE] {
         let mut out = Writer([0; RX_STATS_SIZE]);

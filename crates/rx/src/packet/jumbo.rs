@@ -1,16 +1,16 @@
 //! Jumbograms: several DATA packets of one call in one datagram. Received, never sent.
 //!
-//! All parts but the last carry exactly 1,412 octets; a 4-octet header (flags, 0, checksum) stands
+//! All parts but the last carry exactly 1,412 bytes; a 4-byte header (flags, 0, checksum) stands
 //! before each part but the first, whose header is the packet's own. Sequence and serial count on.
 
 use bytes::Bytes;
 
 use super::{Flags, HEADER_SIZE, Header, PacketError};
 
-/// Octets of payload in every part but the last.
+/// Bytes of payload in every part but the last.
 // spec: rx#jumbograms
 pub const PART_SIZE: usize = 1412;
-/// Octets of the header between two parts.
+/// Bytes of the header between two parts.
 const PART_HEADER_SIZE: usize = 4;
 
 /// The packets of one DATA datagram, in order: one, unless it is a jumbogram.

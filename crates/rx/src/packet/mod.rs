@@ -1,6 +1,6 @@
-//! Rx packets on the wire. Integers are big-endian; the header is 28 octets.
+//! Rx packets on the wire. Integers are big-endian; the header is 28 bytes.
 //!
-//! Decoders take any octets and never panic; what they refuse, they name.
+//! Decoders take any bytes and never panic; what they refuse, they name.
 
 pub mod ack;
 pub mod debug;
@@ -8,7 +8,7 @@ pub mod jumbo;
 
 use crate::{CallNumber, Cid, Epoch, SecurityIndex, ServiceId};
 
-/// Octets of the packet header.
+/// Bytes of the packet header.
 pub const HEADER_SIZE: usize = 28;
 
 /// Rx packet size, header included, that every peer takes: what OpenAFS uses on Ethernet, 1500 less
@@ -20,7 +20,7 @@ pub const CLASSIC_PACKET_SIZE: usize = 1444;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum PacketType {
-    /// Octets of a call's stream.
+    /// Bytes of a call's stream.
     Data = 1,
     /// Acknowledgement of DATA, and the window.
     Ack = 2,
@@ -69,7 +69,7 @@ impl PacketType {
     }
 }
 
-/// The flag octet of the header; which bits mean what depends on the type.
+/// The flag byte of the header; which bits mean what depends on the type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags(pub u8);
 
@@ -84,7 +84,7 @@ impl Flags {
     pub const MORE_PACKETS: Self = Self(0x08);
     /// On ACK: its sender does slow start. Always set.
     pub const SLOW_START_OK: Self = Self(0x20);
-    /// On DATA: another packet of a jumbogram follows this one's 1,412 octets.
+    /// On DATA: another packet of a jumbogram follows this one's 1,412 bytes.
     pub const JUMBO_PACKET: Self = Self(0x20);
 
     /// Whether all bits of `other` are set.
@@ -106,7 +106,7 @@ impl Flags {
     }
 }
 
-/// The 28 octets in front of every packet.
+/// The 28 bytes in front of every packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The client endpoint's epoch.
@@ -136,8 +136,8 @@ pub struct Header {
 /// Why a datagram is not an Rx packet.
 #[derive(thiserror::Error, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PacketError {
-    /// Fewer octets than its parts need.
-    #[error("a packet of {0} octets is too short")]
+    /// Fewer bytes than its parts need.
+    #[error("a packet of {0} bytes is too short")]
     Short(usize),
     /// A type that nobody uses.
     #[error("packet type {0} is unknown")]
@@ -151,7 +151,7 @@ impl Header {
     /// Reads a header; what follows it in `octets` is the body.
     ///
     /// # Errors
-    /// [`PacketError`] if the octets are too few or the type unknown.
+    /// [`PacketError`] if the bytes are too few or the type unknown.
     // spec: rx#header
     pub fn decode(octets: &[u8]) -> Result<Self, PacketError> {
         let Some(head) = octets.first_chunk::<HEADER_SIZE>() else {
@@ -175,7 +175,7 @@ impl Header {
         })
     }
 
-    /// The header's octets.
+    /// The header's bytes.
     #[must_use]
     pub fn encode(&self) -> [u8; HEADER_SIZE] {
         let mut head = [0; HEADER_SIZE];

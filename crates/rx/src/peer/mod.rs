@@ -39,7 +39,7 @@ const RTT_EVERY: Duration = Duration::from_millis(500);
 const MIN_PACKET_SIZE: usize = 520;
 /// Packets in flight up to which nothing is paced, as TCP's initial window is not.
 const UNPACED_PACKETS: u64 = 10;
-/// The same in octets: what one call has on the way to an unmodified peer. Nobody paces it there, and
+/// The same in bytes: what one call has on the way to an unmodified peer. Nobody paces it there, and
 /// the peer's window makes the measured rate: a pace of that would only make each round trip longer
 /// by the time it takes.
 // spec: rx#windows
@@ -410,7 +410,7 @@ impl Path {
             .on_packet_sent(now, bytes, app_limited, &self.rtt)
     }
 
-    /// Octets that window and pacing allow now.
+    /// Bytes that window and pacing allow now.
     pub(crate) fn budget(&mut self, now: Instant) -> u64 {
         let rate = self.controller.pacing_rate(&self.rtt);
         let quantum = self.controller.send_quantum(&self.rtt);
@@ -460,7 +460,7 @@ impl Path {
         }
     }
 
-    /// Octets of stream one packet carries when the security class adds `overhead`.
+    /// Bytes of stream one packet carries when the security class adds `overhead`.
     pub(crate) fn payload_size(&self, overhead: usize) -> usize {
         self.packet_size()
             .saturating_sub(HEADER_SIZE + overhead)

@@ -97,7 +97,7 @@ impl Pacer {
 
     /// When the next quantum may leave; `None` if it may at once or the path is unpaced.
     ///
-    /// Uses the rate and quantum of the last [`Self::budget`]. Whoever asks has something to send,
+    /// Uses the rate and quantum of the last [`Self::budget`]. The caller has something to send,
     /// so a [`Self::budget`] asked for later than the answer is a late one.
     pub(crate) fn next_release(&mut self, now: Instant) -> Option<Instant> {
         self.awaited = true;
@@ -150,7 +150,7 @@ impl Pacer {
             let missed = full.saturating_sub(self.tokens);
             self.owed = self.owed.saturating_add(missed).min(self.volume(OWED_MAX));
         } else {
-            // Who was idle is owed nothing.
+            // Idle time earns no credit.
             self.owed = 0;
         }
     }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::pair::{CLIENT, Link, Pair, SERVER, pattern};
 
-/// Octets a second of one upload.
+/// Bytes a second of one upload.
 fn rate(seed: u64, link: Link, len: usize) -> f64 {
     let mut pair = Pair::new(seed, link);
     pair.serve = |_| Ok(Bytes::new());
@@ -40,7 +40,7 @@ fn reordering_does_not_shrink_throughput() {
     };
     let len = 40_000_000;
     let (without, with) = (rate(1, clean, len), rate(1, reordered, len));
-    assert!(with >= 0.95 * without, "{with:.0} of {without:.0} octets/s");
+    assert!(with >= 0.95 * without, "{with:.0} of {without:.0} bytes/s");
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn random_loss_does_not_shrink_throughput() {
     };
     let got = rate(1, lossy, 60_000_000);
     // Headers of IP, UDP and Rx take 3.9 % of a packet.
-    assert!(got >= 0.9 * 0.961 * 12.5e6, "{got:.0} octets/s");
+    assert!(got >= 0.9 * 0.961 * 12.5e6, "{got:.0} bytes/s");
 }
 
 #[test]

@@ -169,7 +169,7 @@ fn calls_survive_damaged_packets() {
     }
 }
 
-/// Whether that octet lies in the extension, whose ranges are lies when damaged.
+/// Whether that byte lies in the extension, whose ranges are lies when damaged.
 fn in_ranges(octets: &[u8], at: usize) -> bool {
     octets
         .windows(4)
@@ -177,7 +177,7 @@ fn in_ranges(octets: &[u8], at: usize) -> bool {
         .is_some_and(|start| at >= start)
 }
 
-/// Octets without any sense, at a server and a client with calls running.
+/// Bytes without any sense, at a server and a client with calls running.
 #[test]
 fn random_octets() {
     for seed in 0..super::seeds(20) {

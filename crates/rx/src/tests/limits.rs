@@ -156,7 +156,7 @@ fn who_has_taken_many_places_leaves_some_to_others() {
     assert!((80..130).contains(&waited), "{waited}");
 }
 
-/// The most that was held at any time, in octets.
+/// The most that was held at any time, in bytes.
 fn most_held(pair: &mut Pair, side: usize, limit: Duration) -> u64 {
     let mut most = 0;
     pair.run(limit, |pair| {

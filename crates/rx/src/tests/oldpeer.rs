@@ -375,7 +375,7 @@ fn soft_acknowledgements_may_be_withdrawn() {
             assert_eq!(
                 *body,
                 sent[header.sequence as usize - 1].2,
-                "the same octets"
+                "the same bytes"
             );
             assert!(header.serial > 8, "a new serial");
             header.sequence

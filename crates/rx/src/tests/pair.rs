@@ -24,9 +24,9 @@ pub(super) const SERVICE: ServiceId = ServiceId(147);
 #[derive(Clone, Debug)]
 pub(super) struct Link {
     pub(super) delay: Duration,
-    /// Octets a second; 0 is unlimited.
+    /// Bytes a second; 0 is unlimited.
     pub(super) rate: u64,
-    /// Octets that may wait; what comes then is dropped.
+    /// Bytes that may wait; what comes then is dropped.
     pub(super) queue: u64,
     pub(super) loss: f64,
     pub(super) duplicate: f64,
@@ -91,13 +91,13 @@ pub(super) struct Side {
     pub(super) endpoint: Endpoint,
     pub(super) address: SocketAddr,
     pub(super) seen: Seen,
-    /// Octets each read takes; 0 leaves data unread.
+    /// Bytes each read takes; 0 leaves data unread.
     pub(super) reads: bool,
     /// What is still to be written to calls.
     pub(super) to_write: BTreeMap<CallId, (Bytes, bool)>,
 }
 
-/// Looks at a datagram: (direction, octets).
+/// Looks at a datagram: (direction, bytes).
 pub(super) type Tap = Box<dyn FnMut(usize, &[u8])>;
 /// May change a datagram, or take it off the wire by saying false.
 pub(super) type Filter = Box<dyn FnMut(usize, &mut Vec<u8>) -> bool>;
@@ -123,7 +123,7 @@ pub(super) struct Pair {
     pub(super) sent: [u64; 2],
     /// A handler for calls the server gets; gives the reply once the request is complete.
     pub(super) serve: fn(&[u8]) -> Result<Bytes, AbortCode>,
-    /// Looks at every datagram before the network does: (direction, octets).
+    /// Looks at every datagram before the network does: (direction, bytes).
     pub(super) tap: Option<Tap>,
     /// Stands between an endpoint and the network.
     pub(super) filter: Option<Filter>,
@@ -279,12 +279,12 @@ impl Pair {
         self.now = self.now.max(self.start + limit);
     }
 
-    /// Sends some octets there and back.
+    /// Sends some bytes there and back.
     pub(super) fn echo(&mut self, connection: ConnectionId, len: usize) -> Result<(), CallError> {
         let data = pattern(len, len as u64);
         let call = self.call(connection, data.clone());
         let reply = self.finish(call, Duration::from_secs(300))?;
-        assert!(reply == data, "{} octets came back of {len}", reply.len());
+        assert!(reply == data, "{} bytes came back of {len}", reply.len());
         Ok(())
     }
 
@@ -596,7 +596,7 @@ impl Capture {
     }
 }
 
-/// Octets that differ everywhere, so that misplaced ones are noticed.
+/// Bytes that differ everywhere, so that misplaced ones are noticed.
 pub(super) fn pattern(len: usize, seed: u64) -> Bytes {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut data = vec![0; len];

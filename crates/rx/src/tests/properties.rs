@@ -1,4 +1,4 @@
-//! What holds for all octets. The same properties run as fuzz targets in `fuzz/`.
+//! What holds for all bytes. The same properties run as fuzz targets in `fuzz/`.
 
 use bytes::Bytes;
 use proptest::collection::vec;

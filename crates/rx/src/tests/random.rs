@@ -47,7 +47,7 @@ impl Wish {
         let expected = pattern(request.len() - Self::SIZE, seed);
         assert!(
             request[Self::SIZE..] == expected,
-            "a request of {} octets is wrong",
+            "a request of {} bytes is wrong",
             expected.len()
         );
         if request[16] == 1 {
@@ -239,7 +239,7 @@ impl Life {
         for (name, side) in ["client", "server"].iter().zip(&self.pair.sides) {
             let stats = side.endpoint.stats();
             assert_eq!(side.endpoint.active_calls(), 0, "{name} has calls");
-            assert_eq!(stats.receive_memory, 0, "{name} holds octets");
+            assert_eq!(stats.receive_memory, 0, "{name} holds bytes");
             assert_eq!(stats.malformed, 0, "{name}: {stats:?}");
             if self.restarts == 0 && self.cancelled.is_empty() {
                 assert_eq!(stats.violations, 0, "{name}: {stats:?}");

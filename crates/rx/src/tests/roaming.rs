@@ -260,7 +260,7 @@ fn a_reply_from_elsewhere_is_not_taken() {
     assert_eq!(raw.endpoint.read(call), Read::Data((&b"true"[..]).into()));
 }
 
-/// Whoever has seen some of a host's connections knows nothing of the next one.
+/// Knowing some of a host's connections tells nothing about the next one.
 #[test]
 fn connection_ids_do_not_follow_from_others() {
     let (mut raw, first) = Raw::client(Config::default());

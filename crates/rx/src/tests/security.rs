@@ -24,7 +24,7 @@ const BAD_PACKET: AbortCode = AbortCode(19_270_406);
 /// A key with which nothing is sealed any more.
 const EXPIRED: u8 = 99;
 
-/// Adds a nonce, flips bits with it, pads to 8 octets; the header's checksum covers the sequence.
+/// Adds a nonce, flips bits with it, pads to 8 bytes; the header's checksum covers the sequence.
 #[derive(Clone, Copy, Debug)]
 struct Toy {
     key: u8,
@@ -404,7 +404,7 @@ fn a_forged_packet_ends_no_connection() {
     assert!(stats[SERVER].unsealed > 0 && stats[SERVER].moved == 0);
 }
 
-/// Who has the key is the client, wherever it is.
+/// The holder of the key is the client, wherever it is.
 #[test]
 fn a_connection_follows_what_its_class_has_authenticated() {
     let (mut pair, connection) = pair(7);

@@ -14,7 +14,7 @@ use crate::packet::{Flags, HEADER_SIZE, Header, PacketType};
 use crate::{AbortCode, CallId, Cid, Config, Event, RxNull, SecurityIndex, Service, ServiceId};
 
 const SECOND: Duration = Duration::from_secs(1);
-/// Octets of a request that asks for much by little: FetchData64 of a file.
+/// Bytes of a request that asks for much by little: FetchData64 of a file.
 const REQUEST: [u8; 32] = [7; 32];
 
 /// A server whose service asks clients before it runs their calls, or not, and a client it does not know.
@@ -32,7 +32,7 @@ fn server(check_reach: bool) -> Raw {
     raw
 }
 
-/// Octets of all that the endpoint sends within a time.
+/// Bytes of all that the endpoint sends within a time.
 fn octets_within(raw: &mut Raw, time: Duration) -> usize {
     let sent = raw.wait(time);
     sent.iter()
@@ -72,7 +72,7 @@ fn a_silent_address_gets_three_times_what_it_sent_at_most() {
             reply(&mut raw, 1 << 20);
         }
         let sent = octets_within(&mut raw, 120 * SECOND);
-        assert!(sent <= 3 * 60, "{sent} octets, {check_reach} {last}");
+        assert!(sent <= 3 * 60, "{sent} bytes, {check_reach} {last}");
         // Nothing stays of it.
         assert_eq!(raw.endpoint.active_calls(), 0);
         if check_reach {
@@ -91,7 +91,7 @@ fn many_calls_of_a_silent_address_share_what_it_may_be_sent() {
         reply(&mut raw, 100_000);
     }
     let sent = octets_within(&mut raw, 120 * SECOND);
-    assert!(sent <= 50 * 3 * 60, "{sent} octets");
+    assert!(sent <= 50 * 3 * 60, "{sent} bytes");
     assert_eq!(raw.endpoint.active_calls(), 0);
 }
 
@@ -144,7 +144,7 @@ fn a_short_reply_does_not_wait() {
     reply(&mut raw, 16);
     let data = raw.take_of(PacketType::Data);
     assert_eq!(data.len(), 1);
-    // Who acknowledges it by its serial has got it, and need not be asked for the next call.
+    // A client that acknowledges it by its serial has got it, and need not be asked for the next call.
     let mut known = ack(2, "", Reason::Delay, 255, None);
     known.serial = data[0].0.serial;
     let mut body = Vec::new();
@@ -197,7 +197,7 @@ fn answers_to_strangers_are_small_too() {
         let mut raw = server(true);
         ask(&mut raw);
         let sent = octets_within(&mut raw, 60 * SECOND);
-        assert!((28..=3 * 28).contains(&sent), "{name}: {sent} octets");
+        assert!((28..=3 * 28).contains(&sent), "{name}: {sent} bytes");
     }
     for question in [
         Question::Stats,

@@ -226,7 +226,7 @@ fn lost_packets_of_short_calls_are_sent_again() {
     }
 }
 
-/// How long an echo of so many octets by an old peer takes whose last DATA packet is lost once.
+/// How long an echo of so many bytes by an old peer takes whose last DATA packet is lost once.
 fn echo_without_its_last(len: usize) -> Duration {
     let mut pair = Pair::with_configs(1, Link::default(), [Config::default(), old_peer()]);
     let connection = pair.connect();

@@ -8,7 +8,7 @@ use super::old_peer;
 use super::pair::{CLIENT, Link, Pair, SERVER, pattern};
 use crate::Config;
 
-/// Sends `len` octets there and back; gives the seconds it took.
+/// Sends `len` bytes there and back; gives the seconds it took.
 fn echo(pair: &mut Pair, len: usize) -> f64 {
     let connection = pair.connect();
     let data = pattern(len, 1);
@@ -29,7 +29,7 @@ fn echo(pair: &mut Pair, len: usize) -> f64 {
         .data
         .remove(&call)
         .unwrap_or_default();
-    assert!(got == data, "{} octets came back of {len}", got.len());
+    assert!(got == data, "{} bytes came back of {len}", got.len());
     pair.elapsed().as_secs_f64()
 }
 
@@ -85,7 +85,7 @@ fn fills_a_long_fat_link() {
     let rate = len as f64 / pair.elapsed().as_secs_f64();
     let stats = pair.sides[CLIENT].endpoint.peers();
     // Three seconds of data and more than one of ramp.
-    assert!(rate > 0.6 * 125e6, "{rate:.0} octets/s, {stats:?}");
+    assert!(rate > 0.6 * 125e6, "{rate:.0} bytes/s, {stats:?}");
 }
 
 #[test]

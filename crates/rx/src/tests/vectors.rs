@@ -1,4 +1,4 @@
-//! Octets of packets as peers send them, and as they must leave here.
+//! Bytes of packets as peers send them, and as they must leave here.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -132,7 +132,7 @@ fn trailer_of_any_length() {
     );
     assert_eq!(cut(body.len()).trailer.max_datagram_packets, Some(1));
     for len in 0..end_of_soft {
-        assert_eq!(Ack::decode(&body[..len]), None, "{len} octets");
+        assert_eq!(Ack::decode(&body[..len]), None, "{len} bytes");
     }
 }
 
@@ -188,7 +188,7 @@ fn extension_body() {
         assert_eq!(
             Ack::decode(&body[..len]),
             Some(expected.clone()),
-            "{len} octets"
+            "{len} bytes"
         );
     }
 }

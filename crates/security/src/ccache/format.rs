@@ -1,5 +1,5 @@
 //! Version 4 of a ticket cache's file: a header, whose it is, tickets; words with the most
-//! significant octet first.
+//! significant byte first.
 //!
 //! spec: MIT Kerberos, "Credential cache file format"
 
@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 use super::{Ccache, Credential, Name};
 use crate::kerberos::EncryptionKey;
 
-/// The first two octets.
+/// The first two bytes.
 const VERSION: u16 = 0x0504;
 /// An ordinary name (NT-PRINCIPAL).
 const NAME_TYPE: u32 = 1;
@@ -20,7 +20,7 @@ const COMPONENTS_MAX: u32 = 16;
 /// Addresses or authorization data of a ticket.
 const LIST_MAX: u32 = 256;
 
-/// What is wrong with the octets of a cache.
+/// What is wrong with the bytes of a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FormatError {

@@ -19,7 +19,7 @@ use crate::{Token, kvno, ticket};
 
 pub use format::FormatError;
 
-/// Octets of the largest cache that is read. Hundreds of the largest tickets fit.
+/// Bytes of the largest cache that is read. Hundreds of the largest tickets fit.
 const CACHE_MAX: u64 = 4 << 20;
 
 /// The name of a user or a service as Kerberos has it.

@@ -15,7 +15,7 @@ fn credential(server: &[&str], end: u32) -> Credential {
         end,
         renew_till: 0,
         flags: 0x4000_0000,
-        ticket: Bytes::from_static(b"a ticket's octets"),
+        ticket: Bytes::from_static(b"a ticket's bytes"),
     }
 }
 
@@ -45,7 +45,7 @@ fn by_hand() -> Vec<u8> {
             // One address, one item of authorization data.
             [&[0, 0, 0, 1, 0, 2][..], &data(&[10, 0, 0, 1])].concat(),
             [&[0, 0, 0, 1, 0, 1][..], &data(b"data")].concat(),
-            data(b"a ticket's octets"),
+            data(b"a ticket's bytes"),
             data(b""),
         ]
         .concat()

@@ -1,6 +1,6 @@
 //! fcrypt, the cipher of rxkad, and its mode.
 //!
-//! A block is 64 bits: here a `u64` whose most significant octet is the first on the wire. The key
+//! A block is 64 bits: here a `u64` whose most significant byte is the first on the wire. The key
 //! has 56 bits. That protects nothing against anyone with a little hardware; the cipher is here
 //! because every cell speaks it.
 //!
@@ -31,7 +31,7 @@ use crate::token::SessionKey;
 use tables::TABLES;
 use wide::Wide;
 
-/// Octets of a block.
+/// Bytes of a block.
 pub(crate) const BLOCK: usize = 8;
 const ROUNDS: usize = 16;
 
@@ -136,7 +136,7 @@ fn two_rounds<const N: usize>(a: &mut [u32; N], b: &mut [u32; N], even: u32, odd
     }
 }
 
-/// The round function. Octets by shifts: through `to_be_bytes` each round would swap them first.
+/// The round function. Bytes by shifts: through `to_be_bytes` each round would swap them first.
 #[inline(always)]
 fn scramble(input: u32) -> u32 {
     let octet = |shift: u32| (input >> shift & 0xff) as usize;

@@ -20,14 +20,14 @@ struct Lane<'a> {
 }
 
 impl Schedule {
-    /// Seals one body in place. Octets behind its last whole block stay as they are.
+    /// Seals one body in place. Bytes behind its last whole block stay as they are.
     pub fn seal(&self, body: &mut [u8]) {
         self.seal_all([body]);
     }
 
     /// Seals bodies in place, each on its own and several side by side: eight of about the same
     /// length take little longer than two, and 64 where the processor has wide registers.
-    /// Octets behind a body's last whole block stay as they are.
+    /// Bytes behind a body's last whole block stay as they are.
     pub fn seal_all<'a>(&self, bodies: impl IntoIterator<Item = &'a mut [u8]>) {
         self.seal_with(Wide::detect(), bodies);
     }
@@ -101,7 +101,7 @@ impl Schedule {
         }
     }
 
-    /// Opens one body in place. Octets behind its last whole block stay as they are.
+    /// Opens one body in place. Bytes behind its last whole block stay as they are.
     pub fn open(&self, body: &mut [u8]) {
         self.open_with(Wide::detect(), body);
     }

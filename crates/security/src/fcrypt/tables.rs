@@ -1,6 +1,6 @@
 //! fcrypt's four S-boxes, and the tables made of them.
 
-/// The S-boxes, by the octet of the round's input they take, the most significant first. These are
+/// The S-boxes, by the byte of the round's input they take, the most significant first. These are
 /// the numbers all implementations of AFS have.
 pub(super) const SBOXES: [[u8; 256]; 4] = [
     [
@@ -85,14 +85,14 @@ pub(super) const SBOXES: [[u8; 256]; 4] = [
     ],
 ];
 
-/// Where the output of each S-box goes in the word, as an octet counted from the least significant,
+/// Where the output of each S-box goes in the word, as a byte counted from the least significant,
 /// before the whole word goes right.
 pub(super) const PLACES: [usize; 4] = [1, 0, 2, 3];
 
 /// How far the whole word goes right, and what goes out comes in on the left.
 pub(super) const SHIFT: u32 = 5;
 
-/// What each octet of the round's input adds to its output: a round is four look-ups.
+/// What each byte of the round's input adds to its output: a round is four look-ups.
 pub(super) static TABLES: [[u32; 256]; 4] = tables();
 
 const fn tables() -> [[u32; 256]; 4] {

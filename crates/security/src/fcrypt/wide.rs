@@ -1,7 +1,7 @@
-//! The rounds of 64 blocks at once, where the processor can look up octets in its registers.
+//! The rounds of 64 blocks at once, where the processor can look up bytes in its registers.
 //!
-//! Blocks are cut into planes: a register of AVX-512 has the first octets of all of them, the next
-//! one their second octets, and so on. An S-box is 256 octets in four registers, and two look-ups in
+//! Blocks are cut into planes: a register of AVX-512 has the first bytes of all of them, the next
+//! one their second bytes, and so on. An S-box is 256 bytes in four registers, and two look-ups in
 //! them (`vpermi2b`, of the extension VBMI) serve all blocks. Nothing depends on what a core's cache
 //! holds: neither the speed nor what others could learn.
 
@@ -17,7 +17,7 @@ use super::tables::{PLACES, SBOXES, SHIFT};
 /// Blocks that take their rounds together.
 pub(super) const LANES: usize = 64;
 
-/// Half of each block, an octet to a register.
+/// Half of each block, a byte to a register.
 type Half = [__m512i; 4];
 
 /// Says that the processor has what this needs.
@@ -79,7 +79,7 @@ fn rounds(a: &mut Half, b: &mut Half, keys: &[u32; ROUNDS]) {
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
 fn round(a: &mut Half, b: &Half, key: u32) {
     let key = key.to_be_bytes();
-    // The octets of the word, the least significant first, each rotated.
+    // The bytes of the word, the least significant first, each rotated.
     let mut word = [b[0]; 4];
     for (which, place) in PLACES.into_iter().enumerate() {
         // Broadcasts of words cost nothing in an operation with memory.
@@ -88,7 +88,7 @@ fn round(a: &mut Half, b: &Half, key: u32) {
     }
     let low = _mm512_set1_epi8(0xff_u8.wrapping_shr(SHIFT).cast_signed());
     for place in 0..4 {
-        // What is shifted out of an octet goes into the one below it.
+        // What is shifted out of a byte goes into the one below it.
         const SELECT: i32 = 0xca;
         let (own, above) = (word[place], word[(place + 1) % 4]);
         let shifted = _mm512_ternarylogic_epi32::<SELECT>(low, own, above);
@@ -101,13 +101,13 @@ fn round(a: &mut Half, b: &Half, key: u32) {
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
 fn look_up(which: usize, octets: __m512i) -> __m512i {
     let [a, b, c, d] = IN_REGISTERS[which];
-    // A look-up takes seven bits of an octet; the eighth says in which half of the S-box it is.
+    // A look-up takes seven bits of a byte; the eighth says in which half of the S-box it is.
     let lower = _mm512_permutex2var_epi8(a, octets, b);
     let upper = _mm512_permutex2var_epi8(c, octets, d);
     _mm512_mask_blend_epi8(_mm512_movepi8_mask(octets), lower, upper)
 }
 
-/// Left and right halves of blocks, the most significant octets first.
+/// Left and right halves of blocks, the most significant bytes first.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
 fn planes(blocks: &[u64; LANES]) -> (Half, Half) {
@@ -178,7 +178,7 @@ static STEPS: [[__m512i; 2]; 3] = {
     steps
 };
 
-/// Turns eight blocks into the first octets of all, the most significant ones, the second ones, ….
+/// Turns eight blocks into the first bytes of all, the most significant ones, the second ones, ….
 static TURN: __m512i = turn(true);
 static TURN_BACK: __m512i = turn(false);
 
@@ -187,7 +187,7 @@ const fn turn(forth: bool) -> __m512i {
     let mut at = 0_u8;
     while at < 64 {
         let (block, octet) = (at / 8, at % 8);
-        // Blocks are words of this processor, with the least significant octet first.
+        // Blocks are words of this processor, with the least significant byte first.
         let turned = (7 - octet) * 8 + block;
         if forth {
             sources[turned as usize] = at;
@@ -199,7 +199,7 @@ const fn turn(forth: bool) -> __m512i {
     register(sources)
 }
 
-/// The S-boxes, each in four registers, and its octets rotated as the word is going to be.
+/// The S-boxes, each in four registers, and its bytes rotated as the word is going to be.
 static IN_REGISTERS: [[__m512i; 4]; 4] = {
     let mut registers = [[register([0; 64]); 4]; 4];
     let mut at = 0;
@@ -218,7 +218,7 @@ static IN_REGISTERS: [[__m512i; 4]; 4] = {
 
 const fn register(octets: [u8; 64]) -> __m512i {
     #[expect(unsafe_code, reason = "there is no safe way into a register")]
-    // SAFETY: any 64 octets are a register's.
+    // SAFETY: any 64 bytes are a register's.
     unsafe {
         std::mem::transmute::<[u8; 64], __m512i>(octets)
     }

@@ -5,7 +5,7 @@
 use aes::cipher::{BlockDecrypt, BlockEncrypt, KeyInit};
 use aes::{Aes128, Aes256, Block};
 
-/// Octets of a block.
+/// Bytes of a block.
 pub(super) const BLOCK: usize = 16;
 
 /// A key schedule of either size.
@@ -19,7 +19,7 @@ pub(super) enum Aes {
 }
 
 impl Aes {
-    /// The schedule of a key of 16 or 32 octets.
+    /// The schedule of a key of 16 or 32 bytes.
     pub(super) fn new(key: &[u8]) -> Option<Self> {
         match key.len() {
             16 => Aes128::new_from_slice(key).ok().map(Self::Short),
@@ -101,7 +101,7 @@ impl Aes {
     }
 }
 
-/// The blocks before the last one, and that: 1 to 16 octets.
+/// The blocks before the last one, and that: 1 to 16 bytes.
 fn split(data: &mut [u8]) -> (&mut [[u8; BLOCK]], &mut [u8]) {
     assert!(data.len() >= BLOCK, "a confounder is in front");
     let (whole, last) = data.split_at_mut((data.len() - 1) / BLOCK * BLOCK);
@@ -120,7 +120,7 @@ mod tests {
 
     use super::*;
 
-    /// RFC 3962, B: the vectors of 17, 31, 32, 47, 48 and 64 octets.
+    /// RFC 3962, B: the vectors of 17, 31, 32, 47, 48 and 64 bytes.
     #[test]
     fn the_rfc_s_soup() {
         let input = b"I would like the General Gau's Chicken, please, and wonton soup.";

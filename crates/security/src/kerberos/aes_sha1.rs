@@ -1,6 +1,6 @@
 //! aes128- and aes256-cts-hmac-sha1-96 (RFC 3962).
 //!
-//! A message is a confounder of one block and the plaintext, encrypted; behind it 12 octets of the
+//! A message is a confounder of one block and the plaintext, encrypted; behind it 12 bytes of the
 //! HMAC of what was encrypted.
 
 use hmac::Hmac;

@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 use super::aes_cts::{Aes, BLOCK};
 use super::{CipherError, PURPOSE_ENCRYPTION, PURPOSE_INTEGRITY, Secret, constant, hmac};
 
-/// The octets of the long and the short type's integrity keys and MACs.
+/// The bytes of the long and the short type's integrity keys and MACs.
 const LONG: usize = 24;
 const SHORT: usize = 16;
 
@@ -45,7 +45,7 @@ impl Hash {
         }
     }
 
-    /// RFC 8009's KDF-HMAC-SHA2: `len` octets of a key for a label.
+    /// RFC 8009's KDF-HMAC-SHA2: `len` bytes of a key for a label.
     fn derive(self, key: &[u8], label: &[u8], len: usize) -> Secret {
         let bits = u32::try_from(len * 8).unwrap_or(u32::MAX).to_be_bytes();
         let mut derived = self.hmac(key, &[&1u32.to_be_bytes(), label, &[0], &bits]);

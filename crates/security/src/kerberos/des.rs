@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 
 use super::Secret;
 
-/// Octets of a key and of a block.
+/// Bytes of a key and of a block.
 pub(crate) const LEN: usize = 8;
 
 /// The checksum inside a message, which tells the encryption types apart.
@@ -112,7 +112,7 @@ pub(crate) fn random_key() -> Zeroizing<[u8; LEN]> {
     }
 }
 
-/// Sets the lowest bit of each octet so that an odd number of its bits is set.
+/// Sets the lowest bit of each byte so that an odd number of its bits is set.
 pub(crate) fn set_odd_parity(key: &mut [u8; LEN]) {
     for octet in key {
         *octet ^= u8::from(octet.count_ones() % 2 == 0);

@@ -24,7 +24,7 @@ macro_rules! types {
                 match self { $(Self::$name => $number),* }
             }
 
-            /// Octets of a key.
+            /// Bytes of a key.
             #[must_use]
             pub const fn key_len(self) -> usize {
                 match self { $(Self::$name => $len),* }
@@ -88,7 +88,7 @@ impl fmt::Display for EncryptionType {
 /// No encryption type known here is called so.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is not an encryption type known here; take aes256-cts-hmac-sha1-96, which every peer \
+    "{0:?} is not a known encryption type; use aes256-cts-hmac-sha1-96, which every peer \
      understands"
 )]
 pub struct UnknownEncryptionType(String);

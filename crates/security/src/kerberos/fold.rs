@@ -5,7 +5,7 @@ use zeroize::Zeroizing;
 use super::Secret;
 use super::aes_cts::{Aes, BLOCK};
 
-/// Stretches or shrinks octets to `len` of them (RFC 3961, 5.1): the input is repeated, each time
+/// Stretches or shrinks bytes to `len` of them (RFC 3961, 5.1): the input is repeated, each time
 /// turned right by 13 bits, up to the least common multiple of both lengths; the pieces of the
 /// output's length are added in ones' complement.
 fn n_fold(input: &[u8], len: usize) -> Vec<u8> {
@@ -22,7 +22,7 @@ fn n_fold(input: &[u8], len: usize) -> Vec<u8> {
     for index in 0..lcm(input.len(), len) {
         sum[index % len] += octet(index);
     }
-    // Carries go to the left, and from the leftmost octet around to the right.
+    // Carries go to the left, and from the leftmost byte around to the right.
     let mut carry = 0;
     while carry > 0 || sum.iter().any(|&octet| octet > 0xff) {
         for octet in sum.iter_mut().rev() {
@@ -45,7 +45,7 @@ const fn lcm(a: usize, b: usize) -> usize {
 }
 
 /// The key of the same length derived from this one and a constant (RFC 3961, 5.1: DK; of AES
-/// every octet string is a key). `None` if the key has no length of AES.
+/// every byte string is a key). `None` if the key has no length of AES.
 pub(super) fn derive(key: &[u8], constant: &[u8]) -> Option<Secret> {
     let aes = Aes::new(key)?;
     let mut block = Zeroizing::new([0; BLOCK]);

@@ -25,10 +25,10 @@ pub use etype::{EncryptionType, UnknownEncryptionType};
 /// What a ticket's encrypted part is encrypted for (RFC 4120, 7.5.1).
 pub(crate) const USAGE_TICKET: u32 = 2;
 
-/// Octets of a secret, wiped when dropped.
+/// Bytes of a secret, wiped when dropped.
 pub(crate) type Secret = Zeroizing<Vec<u8>>;
 
-/// A Kerberos key: the number of its encryption type, and its octets. Wiped when dropped, never
+/// A Kerberos key: the number of its encryption type, and its bytes. Wiped when dropped, never
 /// printed, compared in constant time.
 #[derive(Clone)]
 pub struct EncryptionKey {
@@ -63,7 +63,7 @@ impl EncryptionKey {
         self.etype
     }
 
-    /// Its octets.
+    /// Its bytes.
     #[must_use]
     pub fn octets(&self) -> &[u8] {
         &self.octets
@@ -145,7 +145,7 @@ pub(crate) fn decrypt(
     opened.ok_or(CipherError::Message)
 }
 
-/// The HMAC of these octets in a row.
+/// The HMAC of these bytes in a row.
 fn hmac<M: Mac + KeyInit>(key: &[u8], parts: &[&[u8]]) -> Secret {
     let mut mac = <M as KeyInit>::new_from_slice(key).expect("HMAC takes keys of any length");
     for part in parts {

@@ -1,6 +1,6 @@
 //! arcfour-hmac (RFC 4757).
 //!
-//! A message is the HMAC of what is encrypted, then a confounder of 8 octets and the plaintext,
+//! A message is the HMAC of what is encrypted, then a confounder of 8 bytes and the plaintext,
 //! encrypted with a key that depends on that HMAC.
 
 use hmac::Hmac;

@@ -189,14 +189,14 @@ fn read_ext(path: &Path) -> Result<Vec<Record>, KeyError> {
     if keytab::is(&content) || path.file_name().is_some_and(|name| name == "KeyFile") {
         return Err(KeyError::NoKeyFile {
             path: path.to_owned(),
-            what: "is not a KeyFileExt, and only those are changed",
+            what: "is not a KeyFileExt; only those can be changed",
         });
     }
     parse_ext(&content).map_err(|damage| damage.of(path))
 }
 
 /// Puts a file with this content in place of another, or makes it. It belongs to the owner of the
-/// other, and only he may read it.
+/// other, and only that owner may read it.
 fn write(path: &Path, folder: &File, content: &[u8]) -> io::Result<()> {
     let new = new_name(path);
     let written = OpenOptions::new()

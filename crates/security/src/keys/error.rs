@@ -10,7 +10,7 @@ use crate::kerberos::EncryptionType;
 #[non_exhaustive]
 pub enum KeyError {
     /// A file cannot be read.
-    #[error("cannot read keys from {}; is it there, and may this user read it?", path.display())]
+    #[error("cannot read keys from {}; does it exist, and may this user read it?", path.display())]
     Read {
         /// The file.
         path: PathBuf,
@@ -27,8 +27,8 @@ pub enum KeyError {
     },
     /// One key in a file is damaged.
     #[error(
-        "key {record} in {} {what}; copy the file again from where it is whole, as another server \
-         of the cell",
+        "key {record} in {} {what}; copy the file again from an intact one, for example on \
+         another server of the cell",
         path.display()
     )]
     Damaged {
@@ -49,7 +49,7 @@ pub enum KeyError {
     },
     /// There is such a key already.
     #[error(
-        "{} has another key kvno {kvno} of encryption type {etype} already; take a higher kvno, or \
+        "{} has another key kvno {kvno} of encryption type {etype} already; use a higher kvno, or \
          remove that key first",
         path.display()
     )]
@@ -73,17 +73,17 @@ pub enum KeyError {
         kvno: u32,
     },
     /// A KeyFileExt does not have DES keys, and nobody should make new ones.
-    #[error("a key of {0} is broken in a day; take aes256-cts-hmac-sha1-96")]
+    #[error("a key of {0} can be broken in a day; use aes256-cts-hmac-sha1-96")]
     Des(EncryptionType),
     /// A key does not have the length of its type, or the type is not known.
     #[error(
-        "a key of {octets} octets of encryption type {etype} opens no tickets here; take \
-         aes256-cts-hmac-sha1-96 with 32 octets"
+        "a key of {octets} bytes of encryption type {etype} cannot open tickets here; use \
+         aes256-cts-hmac-sha1-96 with 32 bytes"
     )]
     Unusable {
         /// The number of the encryption type.
         etype: i32,
-        /// The key's octets.
+        /// The key's bytes.
         octets: usize,
     },
     /// There is no key to make tickets with.
@@ -96,7 +96,7 @@ pub enum KeyError {
         sources: String,
     },
     /// A ticket that servers would refuse was asked for.
-    #[error("no server would take a ticket for {what}")]
+    #[error("no server would accept a ticket for {what}")]
     NoSuchTicket {
         /// What is wrong about it.
         what: &'static str,

@@ -2,14 +2,14 @@
 //!
 //! KeyFileExt: the number of records, then each: the length of what is in front of the key (16;
 //! more in times to come, to be skipped), what the key is for, its version number, its encryption
-//! type, its length, its octets. KeyFile: the number of keys, then of each the version number and 8
-//! octets; old files have unused room at the end. All numbers have 32 bits, the highest first.
+//! type, its length, its bytes. KeyFile: the number of keys, then of each the version number and 8
+//! bytes; old files have unused room at the end. All numbers have 32 bits, the highest first.
 
 use super::error::Damage;
 use super::{KeyKind, Reader, Record};
 use crate::kerberos::{EncryptionType, Secret, des};
 
-/// Octets of a record of KeyFileExt in front of the key's length.
+/// Bytes of a record of KeyFileExt in front of the key's length.
 const HEAD: u32 = 16;
 
 /// The keys of a KeyFileExt.
@@ -41,7 +41,7 @@ fn ext_record(reader: &mut Reader<'_>) -> Result<Record, &'static str> {
     let head = reader.u32().ok_or(CUT)?;
     let more = head
         .checked_sub(HEAD)
-        .ok_or("has a head that is too short")?;
+        .ok_or("has a header that is too short")?;
     let kind = KeyKind::from_number(reader.u32().ok_or(CUT)?);
     let kvno = reader.u32().ok_or(CUT)?;
     let etype = reader.i32().ok_or(CUT)?;
@@ -51,7 +51,7 @@ fn ext_record(reader: &mut Reader<'_>) -> Result<Record, &'static str> {
     let octets = reader.counted().ok_or(CUT)?;
     let known = EncryptionType::from_number(etype).filter(|_| kind == KeyKind::RxkadKrb5);
     if known.is_some_and(|known| known.key_len() != octets.len()) {
-        return Err("has not the length of its encryption type");
+        return Err("does not have the length of its encryption type");
     }
     Ok(Record {
         kind,
@@ -116,5 +116,5 @@ fn des_record(reader: &mut Reader<'_>) -> Option<Record> {
 
 const TOO_SHORT: Damage = Damage {
     record: 0,
-    what: "has not even four octets",
+    what: "has fewer than four bytes",
 };

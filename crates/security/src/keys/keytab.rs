@@ -1,7 +1,7 @@
 //! The keytab of MIT Kerberos and Heimdal, version 2.
 //!
-//! Two octets, 5 and 2; then records of a length in front. A negative length is a hole of that many
-//! octets, zero the end. Only the keys of AFS are taken: those of `afs/<cell>` and `afs`.
+//! Two bytes, 5 and 2; then records of a length in front. A negative length is a hole of that many
+//! bytes, zero the end. Only the keys of AFS are taken: those of `afs/<cell>` and `afs`.
 
 use super::error::Damage;
 use super::{Key, Reader, Record};
@@ -12,15 +12,15 @@ pub(super) const fn is(content: &[u8]) -> bool {
     matches!(content, [5, 1 | 2, ..])
 }
 
-/// The keys of AFS in a keytab. The octets behind an entry within its record are its version number
+/// The keys of AFS in a keytab. The bytes behind an entry within its record are its version number
 /// again, with 32 bits, or what is left of an older entry.
 pub(super) fn parse(content: &[u8]) -> Result<Vec<Record>, Damage> {
     let mut reader = Reader(content);
     if reader.array() != Some([5, 2]) {
         return Err(Damage {
             record: 0,
-            what: "is a keytab of version 1, whose numbers depend on the machine; write it anew \
-                   by ktutil",
+            what: "is a keytab of version 1, whose numbers depend on the machine; rewrite it with \
+                   ktutil",
         });
     }
     let mut keys = Vec::new();
@@ -86,7 +86,7 @@ impl<'a> Entry<'a> {
         }
         let known = EncryptionType::from_number(self.etype);
         if known.is_some_and(|known| known.key_len() != self.key.len()) {
-            return Err("has not the length of its encryption type");
+            return Err("does not have the length of its encryption type");
         }
         Ok(Some(Record::of(&Key {
             kvno: self.kvno,

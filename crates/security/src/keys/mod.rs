@@ -212,7 +212,7 @@ fn read(path: &Path) -> Result<Vec<Record>, KeyError> {
         tracing::warn!(
             path = %path.display(),
             mode = format_args!("{mode:o}"),
-            "others than its owner may read or change the cell's keys; chmod 600 it"
+            "users other than its owner may read or change the cell's keys; run chmod 600 on it"
         );
     }
     let parsed = if keytab::is(&content) {
@@ -225,7 +225,7 @@ fn read(path: &Path) -> Result<Vec<Record>, KeyError> {
     parsed.map_err(|damage| damage.of(path))
 }
 
-/// Reads numbers and octets from the front of a file's content.
+/// Reads numbers and bytes from the front of a file's content.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -253,13 +253,13 @@ impl<'a> Reader<'a> {
         self.array().map(u16::from_be_bytes)
     }
 
-    /// As many octets as the 32 bits in front of them say.
+    /// As many bytes as the 32 bits in front of them say.
     fn counted(&mut self) -> Option<&'a [u8]> {
         let len = self.u32()?;
         self.take(usize::try_from(len).ok()?)
     }
 
-    /// As many octets as the 16 bits in front of them say.
+    /// As many bytes as the 16 bits in front of them say.
     fn counted_short(&mut self) -> Option<&'a [u8]> {
         let len = self.u16()?;
         self.take(len.into())

@@ -188,7 +188,7 @@ fn broken_keytabs_are_refused() {
         KeyRing::open([&path]),
         Err(KeyError::NoKeyFile { .. })
     ));
-    // The first entry says that its realm has 65535 octets.
+    // The first entry says that its realm has 65535 bytes.
     let mut long = whole;
     long[8..10].fill(0xff);
     let (_folder, path) = file("afs.keytab", &long);

@@ -57,8 +57,8 @@ pub enum Krb5Error {
     },
     /// The KDC's ticket is of no use to AFS.
     #[error(
-        "the ticket for {service} has a session key of encryption type {etype}, which makes no \
-         token; ask the realm's administrators to allow aes256-cts for it"
+        "the ticket for {service} has a session key of encryption type {etype}, which cannot make \
+         a token; ask the realm's administrators to allow aes256-cts for it"
     )]
     Key {
         /// The service.
@@ -312,7 +312,7 @@ impl Cache<'_> {
         let text = CStr::from_bytes_with_nul(&text).map_err(|_| Krb5Error::Failed {
             what: what(),
             code: code::PREAUTH_FAILED,
-            message: "there is an octet of zero in the password".to_owned(),
+            message: "the password contains a NUL byte".to_owned(),
         })?;
         let life = i32::try_from(RENEW_LIFE.as_secs()).unwrap_or(i32::MAX);
         let gained = self.krb5.0.password(&client, text, life);

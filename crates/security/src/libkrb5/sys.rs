@@ -207,7 +207,7 @@ impl Session {
         if code == 0 {
             Ok(Self { functions, context })
         } else {
-            let message = format!("its settings (krb5.conf) cannot be used: code {code}");
+            let message = format!("cannot use its settings (krb5.conf): code {code}");
             Err(Ok(Failure { code, message }))
         }
     }
@@ -337,8 +337,8 @@ impl<'a> Cache<'a> {
         Ok(Principal { session, raw })
     }
 
-    /// A ticket for a service: from the cache, or the KDC, which is waited for, unless only the
-    /// cache is to be looked at.
+    /// A ticket for a service: from the cache, or from the KDC, for which this waits, unless only the
+    /// cache is to be used.
     pub(super) fn ticket(
         &self,
         client: &Principal<'_>,
@@ -466,7 +466,7 @@ impl Session {
     fn nothing(&self) -> Failure {
         Failure {
             code: 0,
-            message: "the library says that all went well, and gives nothing".to_owned(),
+            message: "the library reports success but returns nothing".to_owned(),
         }
     }
 }
@@ -481,13 +481,13 @@ fn copied(text: *const c_char) -> Option<String> {
     Some(text.to_string_lossy().into_owned())
 }
 
-/// Octets of the library's.
+/// Bytes of the library's.
 fn octets(data: *const u8, length: c_uint) -> Zeroizing<Vec<u8>> {
     let length = usize::try_from(length).unwrap_or(0);
     if data.is_null() || length == 0 {
         return Zeroizing::default();
     }
-    // SAFETY: the library says that there are so many octets, and they are not given back before
+    // SAFETY: the library says that there are so many bytes, and they are not given back before
     // they are copied.
     Zeroizing::new(unsafe { slice::from_raw_parts(data, length) }.to_vec())
 }
@@ -496,7 +496,7 @@ fn octets(data: *const u8, length: c_uint) -> Zeroizing<Vec<u8>> {
 pub(super) fn c_text(text: &str) -> Result<CString, Failure> {
     CString::new(text).map_err(|_| Failure {
         code: 0,
-        message: "there is an octet of zero in it".to_owned(),
+        message: "it contains a NUL byte".to_owned(),
     })
 }
 

@@ -27,7 +27,7 @@ pub use server::Server;
 /// The class's number in packet headers.
 const INDEX: SecurityIndex = SecurityIndex(2);
 
-/// Octets a ticket can have, at the least and at the most.
+/// Bytes a ticket can have, at the least and at the most.
 const TICKET_SIZES: std::ops::RangeInclusive<usize> = 32..=12_000;
 
 /// Tells the time by which tokens expire: [`SystemTime::now`], or what a test wants.

@@ -210,7 +210,7 @@ pub(super) const fn overhead(level: Level) -> Overhead {
     Overhead { header, trailer }
 }
 
-/// Octets of the body of a payload so long.
+/// Bytes of the body of a payload so long.
 pub(super) const fn sealed_len(level: Level, payload: usize) -> usize {
     let body = overhead(level).header + payload;
     match level {

@@ -11,7 +11,7 @@ use crate::fcrypt::Schedule;
 /// The only version there is; what came before it had no number, and is not spoken here.
 const VERSION: u32 = 2;
 const CHALLENGE_SIZE: usize = 16;
-/// Octets of a RESPONSE in front of its ticket.
+/// Bytes of a RESPONSE in front of its ticket.
 const FIXED_SIZE: usize = 56;
 /// Of these, what is encrypted.
 const SEALED: std::ops::Range<usize> = 8..48;

@@ -142,7 +142,7 @@ impl Connection {
         packets.ready()?;
         let identity = settings.identities.identity(&opened.client);
         let (epoch, cid, client) = (self.epoch.0, self.cid.0, &opened.client);
-        debug!(epoch, cid, %client, %identity, %level, "a client has proved who it is");
+        debug!(epoch, cid, %client, %identity, %level, "a client has authenticated");
         Ok((Proved { identity, packets }, answer.calls))
     }
 

@@ -90,7 +90,7 @@ fn length(octets: &[u8]) -> Option<(usize, &[u8])> {
         return Some((first.into(), rest));
     }
     let (long, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
-    // Three octets would do for much more than a ticket has.
+    // Three bytes would do for much more than a ticket has.
     if long.is_empty() || long.len() > 3 || long[0] == 0 {
         return None;
     }
@@ -125,7 +125,7 @@ pub(super) fn bits(content: &[u8]) -> Option<u32> {
     Some(u32::from_be_bytes(first))
 }
 
-/// An element with this tag and these octets in it.
+/// An element with this tag and these bytes in it.
 pub(super) fn element(tag: u8, parts: &[&[u8]]) -> Secret {
     let len: usize = parts.iter().map(|part| part.len()).sum();
     let mut octets = Secret::new(Vec::with_capacity(len + 5));

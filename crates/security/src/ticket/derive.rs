@@ -40,7 +40,7 @@ fn hashed(key: &[u8]) -> Option<SessionKey> {
     })
 }
 
-/// A key of triple DES as the random bits it was made of: each eighth octet holds the lowest bits
+/// A key of triple DES as the random bits it was made of: each eighth byte holds the lowest bits
 /// of the seven before it, the first one's in bit 1.
 fn without_parity(key: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
     let (groups, []) = key.as_chunks::<8>() else {
@@ -82,7 +82,7 @@ mod tests {
         let key: Vec<u8> = (0..3)
             .flat_map(|_| [0xfe, 1, 0xfe, 1, 0xfe, 1, 0xfe, 0b0101_0101])
             .collect();
-        // Bit 1 belongs to the first octet: 0; bit 2 to the second: 1; and so on.
+        // Bit 1 belongs to the first byte: 0; bit 2 to the second: 1; and so on.
         let random: Vec<u8> = (0..3)
             .flat_map(|_| [0xfe, 1, 0xfe, 1, 0xfe, 1, 0xfe])
             .collect();

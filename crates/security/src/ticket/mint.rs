@@ -14,7 +14,7 @@ use crate::{Principal, Token, kvno};
 pub struct Mint<'a> {
     /// Whose it is to be: `name` or `name/instance`, as Kerberos writes it.
     pub client: &'a str,
-    /// His Kerberos realm.
+    /// The client's Kerberos realm.
     pub realm: &'a str,
     /// The cell whose servers take it.
     pub cell: &'a str,
@@ -33,7 +33,7 @@ pub struct Minted {
     pub ticket: Bytes,
     /// The Kerberos key from which the token's key is derived.
     pub session: EncryptionKey,
-    /// The components of the client's name; his realm is that of the request.
+    /// The components of the client's name; the realm is that of the request.
     pub client: Vec<String>,
     /// The components of the service's name: `afs` and the cell. Its realm is that of the request.
     pub service: [String; 2],
@@ -66,7 +66,7 @@ pub fn mint(keys: &KeyRing, request: &Mint<'_>) -> Result<Minted, KeyError> {
     Ok(Minted {
         token: Token {
             kvno: kvno::K5,
-            key: session_key(&session).expect("a key of AES has enough octets"),
+            key: session_key(&session).expect("a key of AES has enough bytes"),
             ticket: ticket.clone(),
             start: request.start,
             end: request.end,
@@ -79,7 +79,7 @@ pub fn mint(keys: &KeyRing, request: &Mint<'_>) -> Result<Minted, KeyError> {
     })
 }
 
-/// The client's components, if servers would take a ticket for him with these times.
+/// The client's components, if servers would accept a ticket for this client with these times.
 fn check<'a>(request: &Mint<'a>) -> Result<Components<'a>, KeyError> {
     let refused = |what| Err(KeyError::NoSuchTicket { what });
     let client = match request.client.split_once('/') {
@@ -91,7 +91,7 @@ fn check<'a>(request: &Mint<'a>) -> Result<Components<'a>, KeyError> {
     if !components.iter().all(|part| writable(part))
         || Principal::from_kerberos(&components, request.realm, true).is_none()
     {
-        return refused("a name that is not name or name/instance, each of at most 63 octets");
+        return refused("a name that is not name or name/instance, each of at most 63 bytes");
     }
     if request.realm.is_empty() || request.cell.is_empty() {
         return refused("nobody's realm or no cell");

@@ -9,7 +9,7 @@ use crate::kerberos::{self, CipherError, EncryptionType, Secret, USAGE_TICKET};
 use crate::keys::KeyRing;
 use crate::{Principal, RxkadError, SessionKey, kvno};
 
-/// No ticket has more octets.
+/// No ticket has more bytes.
 const LEN_MAX: usize = 12_000;
 
 /// Which tickets are taken that could be, but better are not.
@@ -19,7 +19,7 @@ pub struct TicketPolicy {
     /// user (OpenAFS's `-allow-dotted-principals`).
     pub allow_dotted_principals: bool,
     /// Take tickets encrypted with single DES, which anybody can make who has a day and a ticket
-    /// of the cell: he is then whoever he likes.
+    /// of the cell, and so impersonate anybody.
     pub danger_allow_des: bool,
 }
 

@@ -15,7 +15,7 @@ pub(crate) const SUPERUSER: &str = "afs";
 const END: u32 = 0x7fff_ffff;
 
 /// Makes the token with which a server, or an administrator on its machine, proves to other servers
-/// of the cell to have the cell's key: he is their superuser (`-localauth`).
+/// of the cell to have the cell's key: it is their superuser (`-localauth`).
 ///
 /// # Errors
 /// [`KeyError::NoKey`] if the ring has no key but those of DES.

@@ -35,7 +35,7 @@ fn seal_octets(
 }
 
 /// The encrypted part of a ticket ([`kvno::K5_ENC_PART`](crate::kvno::K5_ENC_PART)) that holds
-/// these octets, whatever they are: with it a fuzzer gets past the encryption.
+/// these bytes, whatever they are: with it a fuzzer gets past the encryption.
 ///
 /// # Errors
 /// [`KeyError::NoKey`]

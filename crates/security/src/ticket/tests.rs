@@ -66,7 +66,7 @@ fn fate(change: impl FnOnce(&mut NewPart<'_>)) -> Result<Opened, RxkadError> {
     opened(kvno::K5_ENC_PART, &ticket, &keys)
 }
 
-/// Any octets, encrypted as a ticket's part would be.
+/// Any bytes, encrypted as a ticket's part would be.
 fn sealed(plain: &[u8], key: &Key) -> Vec<u8> {
     let cipher = crate::kerberos::encrypt(&key.key, 2, plain).unwrap();
     let data = EncryptedData {
@@ -387,7 +387,7 @@ fn a_left_out_number_is_zero_and_a_negative_one_is_big() {
         .position(|w| w == [0xa1, 3, 2, 1, 0])
         .unwrap();
     let mut without = [&with[..at], &with[at + 5..]].concat();
-    assert_eq!(without[..2], [0x30, 0x81], "a length in one octet");
+    assert_eq!(without[..2], [0x30, 0x81], "a length in one byte");
     without[2] -= 5;
     assert!(opened(213, &without, &KeyRing::of([zero])).is_ok());
 
@@ -402,7 +402,7 @@ fn a_left_out_number_is_zero_and_a_negative_one_is_big() {
     let keys = KeyRing::of([big]);
     assert!(opened(213, &ticket, &keys).is_ok());
     let at = ticket.windows(3).position(|w| w == [0xa1, 7, 2]).unwrap();
-    // 00 80 00 00 01 as four octets is negative.
+    // 00 80 00 00 01 as four bytes is negative.
     let mut negative = [&ticket[..at], &[0xa1, 6, 2, 4], &ticket[at + 5..]].concat();
     negative[2] -= 1;
     assert!(opened(213, &negative, &keys).is_ok());
@@ -466,7 +466,7 @@ proptest! {
         }
     }
 
-    /// Whoever has the key may have written anything into the encrypted part.
+    /// A holder of the key may have written anything into the encrypted part.
     #[test]
     fn altered_parts_never_panic(
         at: prop::sample::Index,

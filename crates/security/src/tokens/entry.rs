@@ -1,4 +1,4 @@
-//! What is kept of a token, and its octets: those that OpenAFS's client is given by VIOCSETTOK2 and
+//! What is kept of a token, and its bytes: those that OpenAFS's client is given by VIOCSETTOK2 and
 //! kafs by `add_key` (`ktc_setTokenData` with one `token_rxkad`), then, in afar's own stores only,
 //! whose it is.
 
@@ -23,7 +23,7 @@ const TOKENS_MAX: usize = 8;
 const USER_MAX: usize = 512;
 /// The security class of a token of rxkad.
 const RXKAD: i32 = 2;
-/// Octets that no entry exceeds.
+/// Bytes that no entry exceeds.
 pub(super) const ENTRY_MAX: usize = TOKENS_MAX * (TOKEN_MAX + 4) + CELL_MAX + USER_MAX + 32;
 
 /// A token as it is kept: for which cell, and whose.
@@ -31,7 +31,7 @@ pub(super) const ENTRY_MAX: usize = TOKENS_MAX * (TOKEN_MAX + 4) + CELL_MAX + US
 pub struct Held {
     /// The cell whose servers take it.
     pub cell: CellName,
-    /// Who it was given to, as `name@REALM`. A kernel's client does not remember that.
+    /// The user it was given to, as `name@REALM`. A kernel's client does not remember that.
     pub user: Option<String>,
     /// The user's number in the cell's protection database, where it is known. It is for people to
     /// read only: servers look at the ticket.
@@ -45,22 +45,22 @@ pub struct Held {
 #[non_exhaustive]
 pub enum EntryError {
     /// Others keep no such names.
-    #[error("the name of cell {0} has more than 64 octets, and tokens of it cannot be kept")]
+    #[error("the name of cell {0} has more than 64 bytes, so its tokens cannot be stored")]
     Cell(CellName),
     /// No ticket is so long.
-    #[error("the ticket has {0} octets; tickets of AFS have up to 12,000")]
+    #[error("the ticket has {0} bytes; tickets of AFS have up to 12,000")]
     Ticket(usize),
     /// Names are shorter.
-    #[error("the user's name has {0} octets, or one that is zero")]
+    #[error("the user's name has {0} bytes, or contains a NUL byte")]
     User(usize),
-    /// The octets are not those of a token.
+    /// The bytes are not those of a token.
     #[error("not a token: {0}")]
     Damaged(#[from] DecodeError),
     /// The cell's name is none.
-    #[error("not a token: the name of its cell is none")]
+    #[error("not a token: its cell name is invalid")]
     CellName,
     /// There is no token of rxkad in it.
-    #[error("there is no token of rxkad in it")]
+    #[error("it contains no rxkad token")]
     OtherClass,
 }
 
@@ -81,7 +81,7 @@ impl Held {
         self.token.left(now).is_none()
     }
 
-    /// The octets that kernels are given. They do not say whose it is.
+    /// The bytes that kernels are given. They do not say whose it is.
     ///
     /// # Errors
     /// When something is too long.
@@ -123,7 +123,7 @@ impl Held {
     /// The same with whose it is, as afar keeps it.
     ///
     /// # Errors
-    /// When something is too long, or the user's name has an octet that is zero.
+    /// When something is too long, or the user's name has a byte that is zero.
     pub fn to_entry(&self) -> Result<Zeroizing<Vec<u8>>, EntryError> {
         let mut out = self.to_octets()?;
         let user = self.user.as_deref().unwrap_or_default();
@@ -137,7 +137,7 @@ impl Held {
     /// Reads either form.
     ///
     /// # Errors
-    /// When these are not the octets of a token, or there is none of rxkad among them.
+    /// When these are not the bytes of a token, or there is none of rxkad among them.
     pub fn from_octets(octets: &[u8]) -> Result<Self, EntryError> {
         let mut input = Decoder::new(octets);
         let mut held = Self::read(&mut input)?;

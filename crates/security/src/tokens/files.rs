@@ -35,7 +35,7 @@ impl Files {
     }
 
     /// Where a user of this machine is who may be another one: [`usual`](Self::usual) as far as it
-    /// does not depend on the variables of his session.
+    /// does not depend on the variables of the user's session.
     pub(super) fn of_user(uid: u32) -> Self {
         let session = PathBuf::from(format!("/run/user/{uid}"));
         let dir = match fs::metadata(&session) {
@@ -125,7 +125,7 @@ impl Files {
             Err(source) => return Err(failed(&self.dir, source)),
         };
         if !found.is_dir() {
-            return Err(insecure(&self.dir, "it is a link or no directory"));
+            return Err(insecure(&self.dir, "it is a link or not a directory"));
         }
         self.check_owner(&self.dir, &found)?;
         Ok(true)

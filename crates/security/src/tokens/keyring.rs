@@ -38,7 +38,7 @@ pub(super) fn put(held: &Held, entry: &[u8]) -> io::Result<()> {
     }
     // A key that stays longer does no harm.
     if let Err(error) = sys::set_timeout(key, seconds) {
-        tracing::debug!("a token's key gets no time limit: {error}");
+        tracing::debug!("cannot set a time limit on a token's key: {error}");
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Where users' tokens are kept, and how they are handed to and taken from kernels' AFS clients.
 //!
-//! - [`Held`]: a token, for which cell, and whose; its octets are those kernels take
+//! - [`Held`]: a token, for which cell, and whose; its bytes are those kernels take
 //! - [`Store`]: afar's own places for them: the kernel's keyring, or files
 //! - [`openafs`], [`kafs`]: the AFS clients of this machine's kernel, where they are
 

@@ -23,7 +23,7 @@ const DEVICE: &CStr = c"/proc/fs/openafs/afs_ioctl";
 const ANSWER_MAX: usize = 20_000;
 /// Cells that are looked for.
 const CELLS_MAX: u32 = 200;
-/// Octets of a `ClearToken`.
+/// Bytes of a `ClearToken`.
 const CLEAR_TOKEN: i32 = 24;
 
 const VIOCSETTOK: libc::c_ulong = sys::vice(3);
@@ -37,7 +37,7 @@ const VIOC_SETTOK2: libc::c_ulong = sys::common(8);
 #[non_exhaustive]
 pub enum ClientError {
     /// This machine does not run it.
-    #[error("it does not run here ({0})")]
+    #[error("it is not running here ({0})")]
     Missing(#[source] io::Error),
     /// It refuses.
     #[error("it refuses: {0}")]
@@ -164,7 +164,7 @@ fn is_none(error: &io::Error) -> bool {
     )
 }
 
-/// What VIOCSETTOK takes, in the machine's order of octets: ticket, `ClearToken`, whether the cell
+/// What VIOCSETTOK takes, in the machine's order of bytes: ticket, `ClearToken`, whether the cell
 /// is the primary one, and its name.
 fn old_form(held: &Held) -> Zeroizing<Vec<u8>> {
     let (token, cell) = (&held.token, held.cell.as_str());

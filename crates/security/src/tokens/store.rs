@@ -92,8 +92,8 @@ impl Store {
         }
     }
 
-    /// The store of any user of this machine, to be looked at by root: his keys in the kernel's
-    /// keyrings, then the files in his session's directory or in `/tmp`. What variables of the user's
+    /// The store of any user of this machine, to be looked at by root: the user's keys in the kernel's
+    /// keyrings, then the files in the session's directory or in `/tmp`. What variables of the user's
     /// own session name instead is not known here.
     #[must_use]
     pub fn of_user(uid: u32) -> Self {
@@ -120,7 +120,10 @@ impl Store {
                     return Ok(Source::Keyring);
                 }
                 (Err(error), None) => return Err(StoreError::Keyring(error)),
-                (Err(error), Some(_)) => tracing::debug!("no token goes to the keyring: {error}"),
+                (Err(error), Some(_)) => tracing::debug!(
+                    "cannot put a token into the keyring: \
+                                                          {error}"
+                ),
             }
         }
         match &self.files {
@@ -154,7 +157,7 @@ impl Store {
             return Vec::new();
         };
         let entries = keyring::of_user(uid).unwrap_or_else(|error| {
-            tracing::debug!("the keys of user {uid} are not looked at: {error}");
+            tracing::debug!("cannot look at the keys of user {uid}: {error}");
             Vec::new()
         });
         let found = entries
@@ -211,7 +214,7 @@ impl Store {
             Ok(said) => Ok(Some(said)),
             Err(error) if self.files.is_none() => Err(StoreError::Keyring(error)),
             Err(error) => {
-                tracing::debug!("the kernel's keyring is not looked at: {error}");
+                tracing::debug!("cannot look at the kernel's keyring: {error}");
                 Ok(None)
             }
         }

@@ -121,7 +121,7 @@ pub(super) fn search(keyring: KeyId, kind: &CStr, description: &CStr) -> io::Res
     id(found)
 }
 
-/// What a key holds; of a keyring, the numbers of its keys. At most `limit` octets.
+/// What a key holds; of a keyring, the numbers of its keys. At most `limit` bytes.
 pub(super) fn read(key: KeyId, limit: usize) -> io::Result<Zeroizing<Vec<u8>>> {
     fill(READ, key, limit)
 }
@@ -137,7 +137,7 @@ pub(super) fn describe(key: KeyId) -> io::Result<Vec<u8>> {
 
 fn fill(operation: libc::c_long, key: KeyId, limit: usize) -> io::Result<Zeroizing<Vec<u8>>> {
     let mut buffer = Zeroizing::new(vec![0; limit]);
-    // SAFETY: the kernel writes at most as many octets as the buffer is said to have.
+    // SAFETY: the kernel writes at most as many bytes as the buffer is said to have.
     let length = unsafe {
         libc::syscall(
             libc::SYS_keyctl,

@@ -24,7 +24,7 @@ const PACKETS: usize = 500;
 const BATCH: usize = 48;
 
 /// Refusals with another code than OpenAFS's, as something else is looked at first: its code, ours. A
-/// ticket of more octets than any has is refused for that, even if the packet ends before it does; the
+/// ticket of more bytes than any has is refused for that, even if the packet ends before it does; the
 /// version is looked at, not only what is computed of it; and there is no key for DES, whatever the length
 /// of what is encrypted.
 const ORDER: [(i32, i32); 3] = [

@@ -29,14 +29,14 @@ fn random() -> Rng {
     Rng::with_seed(seed)
 }
 
-/// So many random octets.
+/// So many random bytes.
 fn octets(rng: &mut Rng, len: usize) -> Vec<u8> {
     let mut octets = vec![0; len];
     rng.fill(&mut octets);
     octets
 }
 
-/// Eight random octets.
+/// Eight random bytes.
 fn key(rng: &mut Rng) -> [u8; 8] {
     rng.u64(..).to_be_bytes()
 }

@@ -27,7 +27,7 @@ const OLD_TYPES: [EncryptionType; 3] = [
     EncryptionType::Aes256Sha1,
     EncryptionType::Rc4,
 ];
-/// Types of a session's key, and octets of it.
+/// Types of a session's key, and bytes of it.
 const SESSIONS: [(i32, usize); 6] = [(16, 24), (17, 16), (18, 32), (19, 16), (20, 32), (23, 16)];
 
 const BATCH: usize = 5_000;

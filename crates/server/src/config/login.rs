@@ -45,10 +45,10 @@ impl LoginSection {
     /// Whether what is written makes sense.
     pub fn check(&self) -> anyhow::Result<()> {
         within("login.lifetime_minutes", self.lifetime_minutes.0, 5, 43_200)?;
-        ensure!(self.port.0 != 0, "login.port is 0; leave it away for 7002");
+        ensure!(self.port.0 != 0, "login.port is 0; omit it for 7002");
         ensure!(
             self.certificate_key.is_none() || self.certificate.is_some(),
-            "login.certificate_key is there without login.certificate; name both, or neither"
+            "login.certificate_key is set without login.certificate; name both, or neither"
         );
         Ok(())
     }

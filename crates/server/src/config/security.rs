@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Role;
 
-/// Who callers can be, and how they prove it.
+/// The identities that callers can have, and how they prove them.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SecuritySection {
@@ -54,7 +54,7 @@ pub enum Floor {
     None,
     /// Prove who they are.
     Clear,
-    /// Protect the first octets of each packet as well.
+    /// Protect the first bytes of each packet as well.
     Auth,
     /// Encrypt.
     Crypt,
@@ -92,13 +92,13 @@ impl SecuritySection {
         for realm in &self.realms {
             ensure!(
                 single(realm) && !realm.contains('@'),
-                "security.realms: {realm:?} is no realm; write it such as \"EXAMPLE.ORG\""
+                "security.realms: {realm:?} is not a realm; write it as \"EXAMPLE.ORG\""
             );
         }
         for user in &self.superusers {
             ensure!(
                 single(user) && !user.starts_with('@'),
-                "security.superusers: {user:?} is no user; write \"ann\", \"ann.admin\" or \
+                "security.superusers: {user:?} is not a user; write \"ann\", \"ann.admin\" or \
                  \"ann@OTHER.REALM\""
             );
         }

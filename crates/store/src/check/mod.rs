@@ -33,7 +33,7 @@ pub struct CheckOptions {
     /// Also read and verify every record of file data, as [`Partition::scrub`] does without a
     /// limit of its rate.
     pub data: bool,
-    /// Hand octets of segments that nothing refers to over to the reaper, which gives them back to
+    /// Hand bytes of segments that nothing refers to over to the reaper, which gives them back to
     /// the file system. The segment that is being written to is left alone. Done only if nothing
     /// is wrong.
     pub reclaim: bool,
@@ -71,7 +71,7 @@ const STEP: u64 = 10_000;
 
 /// Passes over a row that is damaged; other errors end a scan.
 ///
-/// Rows are told to be damaged where all of them are gone through, once.
+/// Damaged rows are reported once, where the check walks all of them.
 fn skip_damaged<T>(row: Result<T>) -> Result<Option<T>> {
     match row {
         Ok(row) => Ok(Some(row)),
@@ -101,7 +101,7 @@ impl Partition {
     /// then, and the database file can grow by what they change. Reading the data, if that is
     /// asked for, comes afterwards and does not hold anything up.
     ///
-    /// Takes memory for the vnodes of the largest volume, about 50 octets each, and 16 octets for
+    /// Takes memory for the vnodes of the largest volume, about 50 bytes each, and 16 bytes for
     /// each record in a segment.
     ///
     /// # Errors

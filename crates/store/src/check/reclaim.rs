@@ -1,4 +1,4 @@
-//! Giving back octets of segments that nothing refers to.
+//! Giving back bytes of segments that nothing refers to.
 //!
 //! They come from writes that were never committed: the process or the machine went down in
 //! between, or even noting that they are dead failed. In a segment that is not written to any
@@ -14,7 +14,7 @@ use crate::partition::{Partition, stretch_before};
 /// Stretches in one operation.
 const BATCH: usize = 1_000;
 
-/// Makes lost octets dead. Returns how many.
+/// Makes lost bytes dead. Returns how many.
 pub(super) fn give_up(partition: &Partition, lost: &[Stretch]) -> Result<u64> {
     let mut given = 0;
     for batch in lost.chunks(BATCH) {

@@ -37,7 +37,7 @@ impl fmt::Display for Stage {
 pub struct Progress {
     /// What it is at.
     pub stage: Stage,
-    /// Rows, volumes, segments, or octets of data done in this stage.
+    /// Rows, volumes, segments, or bytes of data done in this stage.
     pub done: u64,
     /// How many there were when the stage began; more can be done than that if the partition grows
     /// meanwhile.
@@ -192,19 +192,19 @@ pub struct CheckReport {
     pub records: u64,
     /// Segments.
     pub segments: u64,
-    /// Octets of records.
+    /// Bytes of records.
     pub live_octets: u64,
-    /// Octets that lost their owner and are not yet given back to the file system.
+    /// Bytes that lost their owner and are not yet given back to the file system.
     pub dead_octets: u64,
-    /// Octets given back to the file system.
+    /// Bytes given back to the file system.
     pub free_octets: u64,
-    /// Octets nothing is known of: what aligns records, and what was written and never committed
+    /// Bytes nothing is known of: what aligns records, and what was written and never committed
     /// before a crash. They do no harm.
     pub lost_octets: u64,
-    /// Of those, octets handed to the reaper: see
+    /// Of those, bytes handed to the reaper: see
     /// [`CheckOptions::reclaim`](super::CheckOptions::reclaim).
     pub reclaimed_octets: u64,
-    /// Octets of records read and verified: see [`CheckOptions::data`](super::CheckOptions::data).
+    /// Bytes of records read and verified: see [`CheckOptions::data`](super::CheckOptions::data).
     pub verified_octets: u64,
 }
 

@@ -13,7 +13,7 @@ use crate::meta::{
 use crate::segment::{Codec, MAX_RECORD};
 use crate::vnode::{apply, unpack_page};
 
-/// What is known of the tree whose rows are gone through.
+/// What is known of the tree whose rows the check walks.
 #[derive(Default)]
 struct Tree {
     number: u64,

@@ -15,7 +15,7 @@ use crate::segment::{Extent, MAX_RECORD, unpack};
 
 /// A view of the database is kept no longer than this.
 const VIEW: Duration = Duration::from_millis(100);
-/// References to records that are sorted at once: about 40 octets each.
+/// References to records that are sorted at once: about 40 bytes each.
 const PIECE: usize = 2_000_000;
 /// Between two reports of progress.
 const TELL: Duration = Duration::from_millis(100);
@@ -23,7 +23,7 @@ const TELL: Duration = Duration::from_millis(100);
 /// How a scrub goes about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ScrubOptions {
-    /// Octets of records read in a second at most; by default as fast as it goes.
+    /// Bytes of records read in a second at most; by default as fast as it goes.
     pub octets_per_second: Option<u64>,
     /// Most bad records, and most bad rows, that are listed; the rest is counted.
     pub limit: usize,
@@ -46,7 +46,7 @@ pub struct BadRecord {
     pub segment: u32,
     /// Where it begins there.
     pub offset: u32,
-    /// Octets it takes there.
+    /// Bytes it takes there.
     pub length: u32,
     /// Why it cannot be read.
     pub why: String,
@@ -63,7 +63,7 @@ impl fmt::Display for BadRecord {
             why,
             owners,
         } = self;
-        write!(f, "segment {segment}, {length} octets at {offset}: {why}")?;
+        write!(f, "segment {segment}, {length} bytes at {offset}: {why}")?;
         for owner in owners {
             write!(f, "; {owner}")?;
         }
@@ -87,7 +87,7 @@ pub struct ScrubReport {
     pub rows: u64,
     /// Records read.
     pub records: u64,
-    /// Octets they take.
+    /// Bytes they take.
     pub octets: u64,
     /// It was ended before all was read.
     pub cancelled: bool,
@@ -354,10 +354,7 @@ impl Scrub<'_> {
                 let mut out = Vec::new();
                 if plain > MAX_RECORD || unpack(codec, &stored, plain, &mut out).is_err() {
                     self.problems.add(ProblemKind::Data, || {
-                        format!(
-                            "{}: what is in its row is no record",
-                            super::rows::name(at, item)
-                        )
+                        format!("{}: its row holds no record", super::rows::name(at, item))
                     });
                 }
             }
@@ -484,7 +481,7 @@ impl Pace {
         }
     }
 
-    /// How long to wait before so many octets are read.
+    /// How long to wait before so many bytes are read.
     fn spend(&mut self, octets: u32) -> Duration {
         let Some(rate) = self.rate else {
             return Duration::ZERO;

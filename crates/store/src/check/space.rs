@@ -11,10 +11,10 @@ use crate::error::Result;
 use crate::meta::{Rows, SegmentRow, Table, dead_key, split_dead_key};
 use crate::segment::{BLOCK, Extent};
 
-/// Octets of a segment.
+/// Bytes of a segment.
 pub(super) type Stretch = (u32, Range<u64>);
 
-/// All references to records in segments, in 16 octets each.
+/// All references to records in segments, in 16 bytes each.
 #[derive(Default)]
 pub(super) struct Extents {
     list: Vec<Place>,
@@ -222,7 +222,7 @@ impl Check<'_> {
             if counted != same.len() as u64 {
                 self.problems.add(ProblemKind::Segment, || {
                     format!(
-                        "segment {number}: the record at {} has {} references, and {counted} are \
+                        "segment {number}: the record at {} has {} references, but {counted} are \
                          counted",
                         place.offset,
                         same.len()
@@ -254,7 +254,7 @@ impl Check<'_> {
             Ok(metadata) if metadata.len() >= needed => {}
             Ok(metadata) => self.problems.add(ProblemKind::Segment, || {
                 let len = metadata.len();
-                format!("segment {number}: its file has {len} octets, and records up to {needed}")
+                format!("segment {number}: its file has {len} bytes, but records up to {needed}")
             }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 self.problems.add(ProblemKind::Segment, || {
@@ -272,7 +272,7 @@ impl Check<'_> {
         if segment.live != row.live {
             self.problems.add(ProblemKind::Segment, || {
                 format!(
-                    "segment {number}: records take {} octets, and {} are counted",
+                    "segment {number}: records take {} bytes, but {} are counted",
                     segment.live, row.live
                 )
             });

@@ -10,7 +10,7 @@ use crate::meta::{
 };
 use crate::segment::Extent;
 
-/// All tables but the versioned rows and their list of changes, which are gone through with them.
+/// All tables but the versioned rows and their list of changes, which are walked with them.
 fn small() -> impl Iterator<Item = Table> {
     Table::all().filter(|table| !matches!(table, Table::Rows | Table::Changes))
 }
@@ -76,7 +76,7 @@ impl Check<'_> {
 
     /// The number above those of all trees.
     fn next_tree(&mut self) -> Result<u64> {
-        // A damaged row is noted when its table is gone through.
+        // A damaged row is noted when its table is walked.
         let Some(value) = skip_damaged(self.reader.get(Table::Settings, b"next-tree"))? else {
             return Ok(u64::MAX);
         };
@@ -125,7 +125,7 @@ impl Check<'_> {
         {
             self.problems.note(kind, volume, || {
                 let half = if noted.is_some() { "" } else { "not " };
-                format!("is {half}listed as unfinished, and its row says otherwise")
+                format!("is {half}listed as unfinished, but its row says otherwise")
             });
         }
         Ok(())

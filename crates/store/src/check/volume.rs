@@ -262,7 +262,7 @@ impl Tree<'_, '_> {
             if !whole || data.len() as u64 != length {
                 let pages = data.len() / PAGE_SIZE;
                 self.note(ProblemKind::Directory, || {
-                    format!("directory {vnode} of {length} octets has {pages} good pages in a row")
+                    format!("directory {vnode} of {length} bytes has {pages} good pages in a row")
                 });
             }
             if let Err(problems) = afar_dir::check(&data) {
@@ -383,7 +383,7 @@ impl Tree<'_, '_> {
             if plain > 1 << shift || end.is_none_or(|end| end > length) {
                 self.note(ProblemKind::Record, || {
                     format!(
-                        "record {} of vnode {} has {plain} octets of {}, in a file of {length}",
+                        "record {} of vnode {} has {plain} bytes of {}, in a file of {length}",
                         item.index,
                         item.vnode,
                         1_u64 << shift
@@ -479,7 +479,7 @@ impl Tree<'_, '_> {
         let mut compare = |what: &str, counted: u64, found: u64, right: bool| {
             if !right {
                 self.note(ProblemKind::VolumeCounts, || {
-                    format!("{what}: its row says {counted}, and it is {found}")
+                    format!("{what}: its row says {counted}, but it is {found}")
                 });
             }
         };

@@ -89,7 +89,7 @@ pub enum DumpProblem {
         tag: u8,
     },
     /// A field is given twice, with different values, or after the data it belongs before.
-    #[error("the field with tag {:?} is given again, with another value", char::from(*tag))]
+    #[error("the field with tag {:?} appears again, with another value", char::from(*tag))]
     Repeated {
         /// Its tag.
         tag: u8,
@@ -127,7 +127,7 @@ pub enum DumpProblem {
         given: u64,
     },
     /// The stream goes on behind the end of the dump.
-    #[error("the stream goes on behind the end of the dump")]
+    #[error("the stream continues after the end of the dump")]
     Trailing,
     /// A caller asked for things out of order, or went on after an error.
     #[error("{0}")]

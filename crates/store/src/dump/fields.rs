@@ -165,9 +165,9 @@ pub struct VnodeFields {
     pub data_version: u32,
     /// When its user last changed it, as told by the client.
     pub modify_time: UnixTime,
-    /// Who wrote it last.
+    /// The user who wrote it last.
     pub author: PtsId,
-    /// Who owns it.
+    /// The owner.
     pub owner: PtsId,
     /// Its Unix group; not in the stream if 0.
     pub group: PtsId,

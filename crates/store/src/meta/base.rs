@@ -20,11 +20,11 @@ use super::log::Position;
 const FILES: [&str; 2] = ["base.0", "base.1"];
 /// Begins each file.
 const MAGIC: [u8; 8] = *b"afarbase";
-/// Octets before the copy: magic, number, run, frame, file, clean, length of the copy.
+/// Bytes before the copy: magic, number, run, frame, file, clean, length of the copy.
 const HEADER: usize = 8 + 8 + 8 + 8 + 1 + 1 + 4;
 /// The database's file.
 pub(crate) const DATABASE: &str = "data.mdb";
-/// The most octets the first two pages can have: LMDB's pages have up to 64 KiB.
+/// The most bytes the first two pages can have: LMDB's pages have up to 64 KiB.
 const MOST: usize = 2 << 16;
 
 /// What a base says.
@@ -169,7 +169,7 @@ mod tests {
             let mut torn = bytes.clone();
             torn[at] ^= 1;
             std::fs::write(dir.path().join(FILES[0]), &torn).unwrap();
-            assert_eq!(Base::read(dir.path()).unwrap(), Some(base(3)), "octet {at}");
+            assert_eq!(Base::read(dir.path()).unwrap(), Some(base(3)), "byte {at}");
             assert_eq!(Base::from_bytes(&torn[..at]), None);
         }
     }

@@ -21,7 +21,7 @@ use crate::segment::Extent;
 pub(crate) struct SegmentDelta {
     /// The farthest end of a new record.
     pub(crate) end: u32,
-    /// Octets that came alive, less those that died.
+    /// Bytes that came alive, less those that died.
     pub(crate) live: i64,
 }
 
@@ -303,7 +303,7 @@ impl<'c> Change<'c> {
         self.put_row(at, Item::record(vnode, index), new.record.to_bytes())
     }
 
-    /// Lets others find a record by the hash of its plain octets.
+    /// Lets others find a record by the hash of its plain bytes.
     fn note_hash(&mut self, extent: &Extent, hash: Option<[u8; 16]>) -> Result<()> {
         let Some(hash) = hash else { return Ok(()) };
         if self.get(Table::Dedup, &hash)?.is_some() {
@@ -327,7 +327,7 @@ impl<'c> Change<'c> {
         self.note_hash(extent, hash)
     }
 
-    /// Counts a new record's octets.
+    /// Counts a new record's bytes.
     fn take(&mut self, extent: &Extent) {
         let delta = self.segments.entry(extent.segment).or_default();
         delta.end = delta.end.max(extent.offset.saturating_add(extent.stored));
@@ -459,7 +459,7 @@ impl<'c> Change<'c> {
         }
     }
 
-    /// Gives up one reference to a record; the last one makes its octets dead.
+    /// Gives up one reference to a record; the last one makes its bytes dead.
     pub(crate) fn free(&mut self, extent: &Extent) -> Result<()> {
         let key = dead_key(extent.segment, extent.offset);
         if let Some(count) = self.shared(extent)? {
@@ -479,7 +479,7 @@ impl<'c> Change<'c> {
         Ok(())
     }
 
-    /// Makes the octets of a record that is not to be used dead.
+    /// Makes the bytes of a record that is not to be used dead.
     pub(crate) fn discard(&mut self, extent: &Extent) -> Result<()> {
         self.take(extent);
         self.free(extent)
@@ -497,7 +497,7 @@ impl<'c> Change<'c> {
         Ok(Some(u32::from_be_bytes(count)))
     }
 
-    /// Counts one more reference to a record's octets.
+    /// Counts one more reference to a record's bytes.
     pub(crate) fn share(&mut self, extent: &Extent) -> Result<()> {
         let count = self.shared(extent)?.unwrap_or(0) + 1;
         let key = dead_key(extent.segment, extent.offset);

@@ -42,9 +42,9 @@ pub(crate) enum Table {
     Doomed,
     /// Segment number to [`SegmentRow`](super::SegmentRow).
     Segments,
-    /// segment, offset to length: octets that lost their owner.
+    /// segment, offset to length: bytes that lost their owner.
     Dead,
-    /// segment, offset to length: dead octets, joined with their neighbours, that are punched.
+    /// segment, offset to length: dead bytes, joined with their neighbours, that are punched.
     Free,
     /// segment, offset to a count: how many extents beyond the first point there.
     Shared,
@@ -89,7 +89,7 @@ impl Table {
     }
 }
 
-/// Octets of the checksum at the end of each value.
+/// Bytes of the checksum at the end of each value.
 pub(super) const SUM: usize = 8;
 
 /// Directory pages kept unpacked: 16 MiB of them.
@@ -256,7 +256,7 @@ impl Env {
         self.env.path()
     }
 
-    /// Octets of the database's pages.
+    /// Bytes of the database's pages.
     pub(crate) fn page_size(&self) -> usize {
         self.env.unnamed_database_stat().page_size as usize
     }
@@ -306,7 +306,7 @@ impl Env {
         }
     }
 
-    /// Octets of the database file.
+    /// Bytes of the database file.
     pub(crate) fn file_len(&self) -> u64 {
         self.env.real_disk_size().unwrap_or(0)
     }

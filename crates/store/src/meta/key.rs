@@ -55,11 +55,11 @@ pub(crate) struct Item {
     pub(crate) index: u64,
 }
 
-/// Octets of an item in a key.
+/// Bytes of an item in a key.
 const ITEM: usize = 11;
-/// Octets of a versioned row's key.
+/// Bytes of a versioned row's key.
 pub(crate) const ROW_KEY: usize = 8 + ITEM + 4;
-/// Octets of a change's key.
+/// Bytes of a change's key.
 pub(crate) const CHANGE_KEY: usize = ROW_KEY;
 
 impl Item {

@@ -6,7 +6,7 @@
 //! the [memtable](super::memtable).
 //!
 //! There are two files. One is written until a checkpoint begins, then the other; when the
-//! checkpoint is complete the first can be written anew from its start. A frame carries the number
+//! checkpoint is complete the first can be rewritten from its start. A frame carries the number
 //! of the run (from one opening of the partition to the next) and its own number in it, so that
 //! frames of earlier use are never taken for new ones.
 //!
@@ -23,15 +23,15 @@ use super::env::Table;
 use crate::segment::is_no_space;
 use crate::writing;
 
-/// Octets by which a file is lengthened with zeros: a sync of octets that were there before needs
+/// Bytes by which a file is lengthened with zeros: a sync of bytes that were there before needs
 /// no journal of the file system.
 const STEP: u64 = 4 << 20;
 /// Begins each frame.
 const MAGIC: [u8; 4] = *b"afLG";
-/// A frame is written with zeros up to the next multiple of so many octets, a page of the kernel's cache.
+/// A frame is written with zeros up to the next multiple of so many bytes, a page of the kernel's cache.
 /// Of a page that is written in part the rest is read first, from the disk if it has been there for long.
 const PAGE: usize = 4096;
-/// Octets before a frame's payload: magic, length, run, number, checksum.
+/// Bytes before a frame's payload: magic, length, run, number, checksum.
 const HEADER: usize = 32;
 /// The length that stands for a row that was deleted.
 const DELETED: u32 = u32::MAX;
@@ -45,7 +45,7 @@ pub(crate) const FILES: [&str; 2] = ["log.0", "log.1"];
 /// The log, for appending.
 pub(crate) struct Log {
     files: [File; 2],
-    /// Octets of each file.
+    /// Bytes of each file.
     lengths: [u64; 2],
     current: usize,
     offset: u64,
@@ -123,7 +123,7 @@ impl Log {
         self.records
     }
 
-    /// Octets since the last switch.
+    /// Bytes since the last switch.
     pub(crate) fn len(&self) -> u64 {
         self.offset
     }
@@ -141,7 +141,7 @@ impl Log {
         self.frame.extend_from_slice(sealed.unwrap_or_default());
     }
 
-    /// Adds a record to the frame, and returns where its octets are to be put.
+    /// Adds a record to the frame, and returns where its bytes are to be put.
     pub(crate) fn record(&mut self, place: &[u8], len: u32) -> &mut [u8] {
         self.records = true;
         self.head(RECORD, place, len);
@@ -165,7 +165,7 @@ impl Log {
         while self.lengths[self.current] < end {
             let step = self.lengths[self.current] + STEP;
             let result = self.lengthen(step);
-            // On a disk that is nearly full the last octets are for what was asked.
+            // On a disk that is nearly full the last bytes are for what was asked.
             if result.as_ref().is_err_and(is_no_space) {
                 self.lengthen(end)?;
             } else {
@@ -469,7 +469,7 @@ mod tests {
             let mut byte = [0];
             file.read_exact_at(&mut byte, at).unwrap();
             file.write_all_at(&[byte[0] ^ 1], at).unwrap();
-            assert_eq!(values(dir.path(), start), [&b"whole"[..]], "octet {at}");
+            assert_eq!(values(dir.path(), start), [&b"whole"[..]], "byte {at}");
             file.write_all_at(&byte, at).unwrap();
         }
         assert_eq!(values(dir.path(), start).len(), 2);

@@ -1,6 +1,6 @@
 //! The memtable: rows that are in the log and not yet in the database.
 //!
-//! Each commit makes a few rows anew, many of them the same ones again and again. Written to LMDB with
+//! Each commit makes a few new rows, many of them the same ones again and again. Written to LMDB with
 //! each commit they cost some pages each, copied, written and, at the next checkpoint, synced, though
 //! nobody ever reads most of them. So commits change a map in memory, and a checkpoint writes what
 //! became of it to the database in one transaction. The map is persistent in the sense of
@@ -30,7 +30,7 @@ pub(super) type Slots = RedBlackTreeMapSync<(u64, bool), u64>;
 #[derive(Clone)]
 pub(crate) struct Memtable {
     tables: [RedBlackTreeMapSync<Arc<[u8]>, Sealed>; TABLES],
-    /// Whoever wants the least number would go over all that were taken, which are deleted only
+    /// A search for the least number would go over all that were taken, which are deleted only
     /// here.
     slots: Slots,
 }

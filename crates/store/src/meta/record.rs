@@ -2,7 +2,7 @@
 
 use crate::segment::{Codec, Extent};
 
-/// Most stored octets of a record that is kept in its row: two such rows fit in a database page.
+/// Most stored bytes of a record that is kept in its row: two such rows fit in a database page.
 pub(crate) const INLINE_MAX: usize = 1_900;
 
 /// What the row of a record says.
@@ -13,7 +13,7 @@ pub(crate) enum Record {
     /// It is here.
     Inline {
         codec: Codec,
-        /// Octets when decompressed.
+        /// Bytes when decompressed.
         plain: u32,
         stored: Vec<u8>,
     },
@@ -23,9 +23,9 @@ pub(crate) enum Record {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NewRecord {
     pub(crate) record: Record,
-    /// Under which its octets are, or are to be, known for others to share.
+    /// Under which its bytes are, or are to be, known for others to share.
     pub(crate) hash: Option<[u8; 16]>,
-    /// The octets were there already.
+    /// The bytes were there already.
     pub(crate) shared: bool,
 }
 
@@ -40,7 +40,7 @@ impl From<Record> for NewRecord {
 }
 
 impl Record {
-    /// Octets when decompressed.
+    /// Bytes when decompressed.
     pub(crate) fn plain_len(&self) -> u32 {
         match self {
             Self::Extent(extent) => extent.plain,

@@ -350,9 +350,9 @@ pub(crate) fn blocks(length: u64) -> u64 {
 /// How far a segment file is written, and what of it is alive.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct SegmentRow {
-    /// One past the last committed octet.
+    /// One past the last committed byte.
     pub(crate) end: u32,
-    /// Octets of live records.
+    /// Bytes of live records.
     pub(crate) live: u64,
 }
 

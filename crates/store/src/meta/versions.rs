@@ -200,7 +200,7 @@ pub(crate) trait Rows {
             .ok_or_else(|| self.env().corrupt(format!("information of volume {id}")))
     }
 
-    /// Who a volume belongs to.
+    /// The owner of a volume.
     fn owner(&self, id: u32) -> Result<Option<i32>> {
         let Some(value) = self.get(Table::Infos, &id.to_be_bytes())? else {
             return Ok(None);

@@ -13,13 +13,13 @@ use super::commit::Queue;
 use crate::error::{Result, StoreError};
 use crate::meta::{Base, Change, Env, LOGGED_RECORD, Log, Pin, Position, Replay, logged_rows};
 
-/// Octets of log after which a checkpoint is made. Until then its rows are in memory too.
+/// Bytes of log after which a checkpoint is made. Until then its rows are in memory too.
 const LOG: u64 = 16 << 20;
-/// Octets of log at which commits wait for the checkpoint that is being made.
+/// Bytes of log at which commits wait for the checkpoint that is being made.
 pub(super) const LOG_MOST: u64 = 2 * LOG;
 /// How long a change may be in the log only.
 const AGE: Duration = Duration::from_secs(2);
-/// Octets of replayed frames that are written to the database in one transaction.
+/// Bytes of replayed frames that are written to the database in one transaction.
 const REPLAY: usize = 16 << 20;
 
 /// The state a checkpoint is of, taken between two commits.
@@ -103,14 +103,13 @@ pub(super) fn prepare(path: &Path) -> Result<Base> {
         .map_err(failed)?
         .ok_or_else(|| StoreError::NotPartition {
             path: path.to_owned(),
-            why: "its meta/base files are missing or damaged; put meta/ back from a copy"
-                .to_owned(),
+            why: "its meta/base files are missing or damaged; restore meta/ from a copy".to_owned(),
         })?;
     // Also after a run that ended well: its pages are as they were, unless they are damaged.
     base.restore(&dir)
         .map_err(|error| StoreError::NotPartition {
             path: path.to_owned(),
-            why: format!("its database cannot be restored ({error}); put meta/ back from a copy"),
+            why: format!("its database cannot be restored ({error}); restore meta/ from a copy"),
         })?;
     Ok(base)
 }
@@ -313,7 +312,7 @@ fn make(core: &Core, last: &mut Checkpoint, cut: &Cut) -> Result<()> {
         match last.complete(cut, false) {
             Err(error @ StoreError::NoSpace(_)) => {
                 if !told {
-                    tracing::warn!(%error, "the log cannot be kept short for want of space");
+                    tracing::warn!(%error, "cannot shorten the log: not enough space");
                     core.backlog.set_writing(Writing::NoSpace);
                     told = true;
                 }

@@ -23,9 +23,9 @@ use crate::meta::{Batch, Change, Kept, Log, Rows, WrittenRow};
 
 /// Most operations in one commit.
 const BATCH: usize = 512;
-/// Those who were just answered are waited for as long as such a part of the last commit took.
+/// The committer waits for callers that were just answered for this part of the last commit's time.
 const PATIENCE: u32 = 2;
-/// Commits for which nobody is waited for, after that was for nothing.
+/// Number of commits that do not wait for callers, after a wait was for nothing.
 const PAUSE: u32 = 16;
 
 /// What the committer has done.

@@ -30,7 +30,7 @@ pub(super) fn create(path: &Path) -> Result<()> {
         let name = name.to_string_lossy();
         let ours = ["meta", "seg", "lock", "format.new"].contains(&&*name);
         let hint = if ours && !path.join("format").exists() {
-            "; if that is of an init that was cut short, remove meta, seg and lock and try again"
+            "; if an interrupted init left it, remove meta, seg and lock and try again"
         } else {
             ""
         };
@@ -75,7 +75,7 @@ pub(super) fn check(path: &Path) -> Result<u32> {
     };
     let text = fs::read_to_string(path.join("format")).map_err(|error| {
         not(format!(
-            "no partition ({error} reading its file \"format\"); `afar store init` makes one"
+            "not a partition ({error} reading its file \"format\"); `afar store init` creates one"
         ))
     })?;
     let version = text
@@ -85,7 +85,7 @@ pub(super) fn check(path: &Path) -> Result<u32> {
         .ok_or_else(|| not("its file \"format\" does not name a store of afar".to_owned()))?;
     if !(OLDEST..=VERSION).contains(&version) {
         return Err(not(format!(
-            "its format is version {version}, and this afar knows versions {OLDEST} to {VERSION}; \
+            "its format is version {version}, but this afar knows versions {OLDEST} to {VERSION}; \
              use a newer afar"
         )));
     }

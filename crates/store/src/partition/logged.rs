@@ -1,6 +1,6 @@
 //! Records that the log makes durable.
 //!
-//! A few octets are cheaper written twice than waited for twice: a commit of little data has its
+//! A few bytes are cheaper written twice than waited for twice: a commit of little data has its
 //! records in its frame of the log, and that frame's sync is the only one. The next checkpoint syncs
 //! the segments, and until then [`restore`] finds in the log what power loss took from them.
 
@@ -21,7 +21,7 @@ use crate::meta::{
 };
 use crate::segment::{Segments, file_name};
 
-/// Octets of records from which a commit syncs their segments instead: two of the longest records
+/// Bytes of records from which a commit syncs their segments instead: two of the longest records
 /// of ordinary files.
 pub(super) const MOST: u64 = 256 << 10;
 
@@ -114,7 +114,7 @@ fn open(path: &Path) -> std::io::Result<File> {
         .open(path)
 }
 
-/// Whether a record's octets belong to nobody any more. If they were given back, there may be no
+/// Whether a record's bytes belong to nobody any more. If they were given back, there may be no
 /// room for them.
 fn is_dead(view: &View, segment: u32, offset: u32) -> Result<bool> {
     let dead = view.get(Table::Dead, &dead_key(segment, offset))?;

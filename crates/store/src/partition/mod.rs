@@ -75,7 +75,7 @@ pub(crate) struct Core {
     pinned: Mutex<BTreeMap<u32, u32>>,
     /// Records that are about to be shared: segment and offset.
     wanted: Mutex<BTreeMap<(u32, u32), u32>>,
-    /// Records with the same octets are to be stored once.
+    /// Records with the same bytes are to be stored once.
     dedup: AtomicBool,
     /// What is in the log only.
     backlog: Backlog,
@@ -169,7 +169,7 @@ impl Partition {
         if env.view()?.get(Table::Settings, FORMAT_KEY)?.is_none() {
             return Err(StoreError::NotPartition {
                 path: path.to_owned(),
-                why: "its database is missing or empty; put meta/ back from a copy".to_owned(),
+                why: "its database is missing or empty; restore meta/ from a copy".to_owned(),
             });
         }
         logged::restore(path, &env, &base)?;
@@ -269,13 +269,13 @@ impl Partition {
         &self.core.path
     }
 
-    /// Whether records with the same octets are stored once.
+    /// Whether records with the same bytes are stored once.
     #[must_use]
     pub fn dedup(&self) -> bool {
         self.core.dedup.load(Ordering::Relaxed)
     }
 
-    /// Has records with the same octets stored once from now on, or not. It stays so when the
+    /// Has records with the same bytes stored once from now on, or not. It stays so when the
     /// partition is opened again. Off in a new partition: it costs a hash and a row a record.
     ///
     /// # Errors
@@ -329,7 +329,7 @@ impl Partition {
         self.core.reader()
     }
 
-    /// Keeps octets of records from being given back as long as it is held.
+    /// Keeps bytes of records from being given back as long as it is held.
     pub(crate) fn epoch(&self) -> EpochGuard {
         self.core.epochs.enter()
     }
@@ -385,7 +385,7 @@ impl Partition {
         }
     }
 
-    /// Octets of the database's file and octets allocated to segments.
+    /// Bytes of the database's file and bytes allocated to segments.
     ///
     /// # Errors
     ///

@@ -13,13 +13,13 @@ use crate::error::Result;
 use crate::meta::{Change, Rows, Table};
 use crate::segment::{Extent, Placed, Stored};
 
-/// How long it is waited for readers before nothing is given back.
+/// How long to wait for readers before nothing is given back.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Fewest plain octets of a record that is looked for among those there are.
+/// Fewest plain bytes of a record that is looked for among those there are.
 const DEDUP_MIN: usize = 16 << 10;
 
-/// Records a caller has written. Unless they are [committed](Pending::commit), their octets become
+/// Records a caller has written. Unless they are [committed](Pending::commit), their bytes become
 /// dead when this is dropped.
 pub(crate) struct Pending<'p> {
     partition: &'p Partition,
@@ -159,7 +159,7 @@ impl<'p> Pending<'p> {
         written
     }
 
-    /// Looks for a record with the same plain octets, and keeps it from being given back until
+    /// Looks for a record with the same plain bytes, and keeps it from being given back until
     /// this is committed or dropped. Also returns under what hash the record is to be known.
     pub(crate) fn find_twin(&mut self, plain: &[u8]) -> Result<(Option<Extent>, Option<[u8; 16]>)> {
         let core = &self.partition.core;
@@ -215,7 +215,7 @@ impl Drop for Pending<'_> {
         }
         // Also what nobody will read: a segment reaches as far as its row says.
         if let Err(error) = self.write_deferred() {
-            tracing::debug!(%error, "the place of an abandoned write was given back");
+            tracing::debug!(%error, "freed the space of an abandoned write");
         }
         let extents = std::mem::take(&mut self.extents);
         let discarded = self.partition.commit(move |change| {
@@ -225,7 +225,7 @@ impl Drop for Pending<'_> {
             Ok(())
         });
         if let Err(error) = discarded {
-            tracing::debug!(%error, "octets of an abandoned write stay used");
+            tracing::debug!(%error, "cannot free the space of an abandoned write");
         }
     }
 }
@@ -239,7 +239,7 @@ fn no_space(core: &Core, error: crate::segment::SegmentError) -> crate::StoreErr
 }
 
 impl Partition {
-    /// Whether a record of so many octets is better written by the committer: it is made durable by
+    /// Whether a record of so many bytes is better written by the committer: it is made durable by
     /// the log, and no commit waits for the committer meanwhile.
     fn defers(&self, len: usize) -> bool {
         self.core.options.durable() == Durability::Full
@@ -250,7 +250,7 @@ impl Partition {
     /// Leaves of `segments`, none of which is the current one, those whose records are all
     /// committed. None are left if somebody reads for too long to be sure.
     pub(crate) fn retain_settled(&self, segments: &mut Vec<u32>) -> Result<()> {
-        // Whoever wrote to one of them while it was the current one has pinned it after this.
+        // A writer that wrote to one of them while it was the current one has pinned it after this.
         let epoch = self.core.epochs.advance();
         let since = Instant::now();
         while !self.core.epochs.passed(epoch) {

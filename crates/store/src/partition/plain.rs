@@ -65,7 +65,7 @@ pub(super) fn opened() -> u64 {
     OPENED.fetch_add(1, Ordering::Relaxed)
 }
 
-/// Octets of memory the machine has.
+/// Bytes of memory the machine has.
 fn memory() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let line = text

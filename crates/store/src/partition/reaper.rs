@@ -2,10 +2,10 @@
 //!
 //! Removing a volume takes its row away and notes its tree, or its shade among the tree's members,
 //! in the table of the doomed. The reaper deletes the rows in batches through the committer, like
-//! anybody else, and pauses between them. Octets that records leave behind are joined with free
+//! anybody else, and pauses between them. Bytes that records leave behind are joined with free
 //! neighbours and punched out of their segment, once no reader can refer to them.
 //!
-//! Who removes or copies a volume wakes it. Who changes a file does not: a round for each change would
+//! Removing or copying a volume wakes it. Changing a file does not: a round for each change would
 //! cost as much as the change.
 
 use std::ops::Range;
@@ -61,7 +61,7 @@ struct Signal {
 pub(super) struct Waiter {
     signal: Arc<Signal>,
     round: u64,
-    /// Until rows are gone; not until octets are given back, for which readers are waited for.
+    /// Until rows are gone; not until bytes are given back, which has to wait for readers.
     rows_only: bool,
 }
 
@@ -170,7 +170,7 @@ impl Work<'_> {
             }
         }
         if let Err(error) = self.write_usage() {
-            tracing::debug!(%error, "use of volumes not written");
+            tracing::debug!(%error, "cannot write the usage of volumes");
         }
     }
 
@@ -279,7 +279,7 @@ impl Work<'_> {
         })
     }
 
-    /// Gives dead octets back to the file system, from a key on; the key to go on from, if there
+    /// Gives dead bytes back to the file system, from a key on; the key to go on from, if there
     /// are more.
     fn punch_some(&self, from: &[u8]) -> Result<Option<Vec<u8>>> {
         let mut stretches: Vec<(u32, Range<u64>)> = Vec::new();
@@ -344,7 +344,7 @@ impl Work<'_> {
         {
             return Ok(false);
         }
-        // Whoever wrote to it while it was the current one has pinned it once this is over.
+        // A writer that wrote to it while it was the current one has pinned it once this is over.
         self.wait_for_readers()?;
         let wanted = self.core.wanted.lock().keys().any(|(of, _)| *of == segment);
         if wanted || self.core.pinned.lock().contains_key(&segment) {
@@ -416,7 +416,7 @@ fn first_doomed(core: &Core, view: &View) -> Result<Option<DoomedKey>> {
         if held || core.building.lock().contains(&key.tree) {
             continue;
         }
-        // Who filled it may have finished since the view was opened, and a volume shows it now.
+        // The writer that filled it may have finished since the view was opened, and a volume shows it now.
         if (core.env.view()?.get(Table::Doomed, &key.to_bytes())?).is_some() {
             return Ok(Some(key));
         }

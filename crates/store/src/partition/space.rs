@@ -23,13 +23,13 @@ pub struct Space {
     pub vnodes: u64,
     /// KiB, as volumes count them for their quotas: likewise.
     pub used_kib: u64,
-    /// Octets of the database's file.
+    /// Bytes of the database's file.
     pub database: u64,
     /// Segment files.
     pub segments: u64,
-    /// Octets allocated to segment files.
+    /// Bytes allocated to segment files.
     pub allocated: u64,
-    /// Octets of segments that belong to a record.
+    /// Bytes of segments that belong to a record.
     pub live: u64,
 }
 
@@ -40,7 +40,7 @@ impl Space {
         self.read_write + self.read_only + self.backup
     }
 
-    /// Allocated octets of segments that belong to no record: removed and not yet given back, too
+    /// Allocated bytes of segments that belong to no record: removed and not yet given back, too
     /// short a stretch to be given back, or allocated ahead.
     #[must_use]
     pub fn dead(&self) -> u64 {
@@ -54,9 +54,9 @@ impl Space {
 pub struct Packed {
     /// How many.
     pub records: u64,
-    /// Octets of file data in them.
+    /// Bytes of file data in them.
     pub plain: u64,
-    /// Octets they are stored in.
+    /// Bytes they are stored in.
     pub stored: u64,
 }
 

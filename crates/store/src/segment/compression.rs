@@ -114,12 +114,12 @@ impl FromStr for Compression {
 #[non_exhaustive]
 pub enum CompressionError {
     /// The text names no method.
-    #[error("{0:?} is no compression: say none, lz4, zstd or zstd:LEVEL")]
+    #[error("{0:?} is not a compression: use none, lz4, zstd or zstd:LEVEL")]
     Method(String),
     /// The level is no number in the range.
-    #[error("{0:?} is no level of zstd: they go from 1 to 19, and from -1 to -7 for speed")]
+    #[error("{0:?} is not a zstd level: use 1 to 19, or -1 to -7 for speed")]
     Level(String),
     /// The number in a row stands for no method.
-    #[error("{0:#06x} is no compression this version knows")]
+    #[error("{0:#06x} is a compression unknown to this version")]
     Code(u16),
 }

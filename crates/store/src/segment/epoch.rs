@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// A clock that readers hold back. Whoever looks up an extent and reads it
-/// holds a guard from before the look-up; who frees an extent commits its
+/// A clock that readers hold back. A reader that looks up an extent and reads it
+/// holds a guard from before the look-up; a thread that frees an extent commits its
 /// removal, [advances](Self::advance), and touches the space once that epoch
 /// has [passed](Self::passed). Clones are the same clock.
 #[derive(Clone, Debug, Default)]

@@ -99,7 +99,7 @@ pub enum ReadErrorKind {
     #[error("the file cannot be read")]
     Io(#[source] io::Error),
     /// The stored bytes are not those that were written.
-    #[error("the checksum should be {expected:032x} and is {found:032x}")]
+    #[error("the checksum should be {expected:032x} but is {found:032x}")]
     Checksum {
         /// What the extent says.
         expected: u128,
@@ -136,10 +136,10 @@ pub enum ReadErrorKind {
 #[non_exhaustive]
 pub enum UnpackError {
     /// More is announced than a record may have.
-    #[error("a record of {0} bytes is announced, and the greatest has 1048576")]
+    #[error("a record of {0} bytes is announced; the maximum is 1048576")]
     TooLong(u32),
     /// Another length comes out.
-    #[error("{found} bytes came out, and {expected} were announced")]
+    #[error("{found} bytes came out, but {expected} were announced")]
     Length {
         /// The length announced.
         expected: usize,
@@ -191,7 +191,7 @@ impl fmt::Display for SegmentProblem {
                 found,
             } => write!(
                 f,
-                "segment {segment} has {found} bytes, and committed records up to {expected}"
+                "segment {segment} has {found} bytes, but committed records up to {expected}"
             ),
         }
     }

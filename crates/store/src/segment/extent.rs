@@ -147,7 +147,7 @@ pub enum ExtentError {
     #[error("an extent has 32 bytes, not {0}")]
     Size(usize),
     /// Segments are numbered from 1.
-    #[error("an extent names segment 0, and the first is 1")]
+    #[error("an extent names segment 0, but the first is 1")]
     Segment,
     /// The record would end past the greatest length of a segment.
     #[error("an extent ends at {0}, past the end of any segment")]

@@ -135,7 +135,7 @@ impl Files {
     }
 }
 
-/// Closes the files used longest ago until `keep` are left. Who still holds
+/// Closes the files used longest ago until `keep` are left. A holder of
 /// one of them keeps it open for as long.
 fn close_unused(open: &mut BTreeMap<u32, Slot>, keep: usize) {
     let mut ages: Vec<_> = open

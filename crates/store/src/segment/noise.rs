@@ -1,16 +1,16 @@
 //! Telling what cannot be compressed from a few samples of it.
 //!
 //! Much of what is stored is compressed already, or encrypted. To find that out by compressing costs
-//! more than storing it. Such octets have two marks: none is seen more often than others, and no
+//! more than storing it. Such bytes have two marks: none is seen more often than others, and no
 //! sequence comes again. Where a sample lacks either, compressing is worth a try.
 
 /// Records shorter than this are not worth a look.
 const LEAST: usize = 64 << 10;
-/// A sample has so many octets, and one begins after each so many.
+/// A sample has so many bytes, and one begins after each so many.
 const SAMPLE: usize = 4 << 10;
 const EVERY: usize = 64 << 10;
-/// Octets are as evenly spread as those of noise if two of them are the same in one of at least so many
-/// cases. It is one of 256 in noise; one of 181 are 7.5 bits an octet, a sixteenth less than 8.
+/// Bytes are as evenly spread as those of noise if two of them are the same in one of at least so many
+/// cases. It is one of 256 in noise; one of 181 are 7.5 bits a byte, a sixteenth less than 8.
 const ALIKE: u64 = 181;
 
 /// Whether no sample of a record looks as if it could be compressed.
@@ -40,7 +40,7 @@ fn is_even<'a>(samples: impl Iterator<Item = &'a [u8]>) -> bool {
 }
 
 fn repeats_nothing(sample: &[u8]) -> bool {
-    // The library wants room for the worst there can be: a tenth more, and some octets.
+    // The library wants room for the worst there can be: a tenth more, and some bytes.
     let mut out = [0; SAMPLE + SAMPLE / 4];
     let packed = lz4_flex::block::compress_into(sample, &mut out);
     packed.is_ok_and(|len| len > sample.len() - sample.len() / 16)
@@ -67,10 +67,10 @@ mod tests {
     #[test]
     fn what_can_be_compressed_is_not() {
         let noise = noise(1 << 20);
-        // Few different octets, without order: as in base64.
+        // Few different bytes, without order: as in base64.
         let few: Vec<u8> = noise.iter().map(|octet| octet % 64).collect();
         assert!(!is_noise(&few));
-        // Every octet as often as any other, but over and over the same.
+        // Every byte as often as any other, but over and over the same.
         let again: Vec<u8> = noise[..1000]
             .iter()
             .copied()

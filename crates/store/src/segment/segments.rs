@@ -19,10 +19,10 @@ use super::stats::{Counters, SegmentStats, add};
 use super::{BLOCK, Codec, Extent, MAX_RECORD, Stored};
 use crate::writing;
 
-/// Octets of the disk that are not for data, and the part of a small disk that they are at most.
+/// Bytes of the disk that are not for data, and the part of a small disk that they are at most.
 const MARGIN: u64 = 16 << 20;
 const MARGIN_PART: u64 = 16;
-/// Octets of one store after which the system is told to begin to write them to the disk.
+/// Bytes of one store after which the system is told to begin to write them to the disk.
 const AT_ONCE: u32 = 8 << 20;
 /// The same between two commits, when nobody waits: what the disk has for longest to do, before it
 /// takes the next commit's log.
@@ -127,7 +127,7 @@ struct Writer {
     can_reserve: bool,
 }
 
-/// A record that has its place, where nothing is written yet. Its octets are kept until then.
+/// A record that has its place, where nothing is written yet. Its bytes are kept until then.
 #[derive(Debug)]
 pub struct Placed {
     place: Place,
@@ -247,8 +247,8 @@ impl Segments {
     }
 
     /// Writes a record and returns where it lies. It is durable after the next
-    /// [`sync`](Self::sync) that begins after this returned. Who gives the
-    /// extent up again frees it with [`punch`](Self::punch).
+    /// [`sync`](Self::sync) that begins after this returned. A caller that gives
+    /// the extent up again frees it with [`punch`](Self::punch).
     ///
     /// # Errors
     ///
@@ -653,10 +653,10 @@ impl Writer {
     }
 }
 
-/// Refuses to take so many octets if hardly anything would be left: removing files needs some space
+/// Refuses to take so many bytes if hardly anything would be left: removing files needs some space
 /// too, for what it changes in the metadata.
 fn leave_margin(file: &File, wanted: u64) -> io::Result<()> {
-    // Whoever cannot tell has no limit.
+    // Without an answer there is no limit.
     let Ok(disk) = fstatvfs(file) else {
         return Ok(());
     };

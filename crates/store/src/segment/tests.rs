@@ -302,7 +302,7 @@ fn settings_have_names_and_numbers_that_stay() {
     }
     assert_eq!("zstd".parse(), Ok(Compression::default()));
     let error = "zstd:20".parse::<Compression>().unwrap_err();
-    assert!(error.to_string().contains("from 1 to 19"), "{error}");
+    assert!(error.to_string().contains("use 1 to 19"), "{error}");
     assert!("zstd:".parse::<Compression>().is_err());
     assert!("gzip".parse::<Compression>().is_err());
     assert!(Compression::from_u16(0x0300).is_err());

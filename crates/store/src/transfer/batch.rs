@@ -104,7 +104,7 @@ impl<'p> Batch<'p> {
                 match step {
                     Step::Vnode(vnode, row) => change.put_vnode(at, vnode, &row)?,
                     Step::Page(vnode, page, packed) => {
-                        // Whoever knows the directory as it was must look again.
+                        // A client that knows the directory as it was must look again.
                         change.env().images().lock().remove(&(at, vnode));
                         change.put_page(at, vnode, page, packed)?;
                     }

@@ -1,19 +1,19 @@
 //! How a directory page differs from its row.
 //!
-//! A name that comes or goes changes some dozens of octets in two pages. They are kept in a row of
-//! their own beside that of the page until they are too many: then the page's row is written anew.
+//! A name that comes or goes changes some dozens of bytes in two pages. They are kept in a row of
+//! their own beside that of the page until they are too many: then the page's row is rewritten.
 //! So a change of many directories writes one or two pages of the database, not two for each.
 
 use afar_dir::Page;
 
-/// Most octets of such a row. A page's own has about 1400.
+/// Most bytes of such a row. A page's own has about 1400.
 const MOST: usize = 512;
-/// Octets that are compared at once.
+/// Bytes that are compared at once.
 const PIECE: usize = 64;
-/// Octets before each stretch: `u16` offset in the page and `u8` length.
+/// Bytes before each stretch: `u16` offset in the page and `u8` length.
 const HEAD: usize = 3;
 
-/// What makes `page` of `base`: stretches of octets with their places. Empty if nothing differs;
+/// What makes `page` of `base`: stretches of bytes with their places. Empty if nothing differs;
 /// `None` if it would be too long.
 pub(crate) fn difference(base: &Page, page: &Page) -> Option<Vec<u8>> {
     // With room for the row's checksum.

@@ -54,7 +54,7 @@ pub struct VnodeStatus {
     pub length: u64,
     /// Version of the data.
     pub data_version: DataVersion,
-    /// Who stored the data last.
+    /// The user who stored the data last.
     pub author: PtsId,
     /// The owner.
     pub owner: PtsId,
@@ -80,7 +80,7 @@ impl VnodeStatus {
     }
 }
 
-/// Octets of a directory's ACL without its unused tail.
+/// Bytes of a directory's ACL without its unused tail.
 pub(crate) fn trim_acl(record: &[u8; AclRecord::SIZE]) -> Vec<u8> {
     let used = record
         .iter()

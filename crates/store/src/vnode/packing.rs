@@ -1,15 +1,15 @@
 //! How a directory page is kept in a row.
 //!
-//! Two rows of up to 2000 octets share a database page, where a whole directory page would take one for
+//! Two rows of up to 2000 bytes share a database page, where a whole directory page would take one for
 //! itself. And each change of a directory writes two of its pages, so packing them must cost little: of
-//! a directory's entries about half the octets are zeros, and leaving those out of all pages takes half
+//! a directory's entries about half the bytes are zeros, and leaving those out of all pages takes half
 //! the time of packing the long ones with LZ4, for shorter rows.
 
 use afar_dir::{PAGE_SIZE, Page};
 
-/// Most octets of a row that is not worth compressing.
+/// Most bytes of a row that is not worth compressing.
 const SHORT: usize = 1_900;
-/// Octets that share an octet which says which of them are not zero.
+/// Bytes that share a byte which says which of them are not zero.
 const GROUP: usize = 8;
 
 /// The page without the zeros at its end.
@@ -42,8 +42,8 @@ pub(crate) fn pack_page(page: &Page) -> Vec<u8> {
     [&[TRIMMED], trimmed].concat()
 }
 
-/// Puts the first `used` octets of a page into `out` without the zeros, and returns how many that are.
-/// Before each group goes an octet whose bits, from the lowest on, say which of the group are there.
+/// Puts the first `used` bytes of a page into `out` without the zeros, and returns how many that are.
+/// Before each group goes a byte whose bits, from the lowest on, say which of the group are there.
 fn pack_sparse(page: &Page, used: usize, out: &mut [u8]) -> usize {
     let mut at = 0;
     for group in page[..used.next_multiple_of(GROUP)].as_chunks::<GROUP>().0 {
@@ -51,7 +51,7 @@ fn pack_sparse(page: &Page, used: usize, out: &mut [u8]) -> usize {
         at += 1;
         let mut there = 0;
         for (bit, byte) in group.iter().enumerate() {
-            // A zero is written as well, and the next octet over it: no branch that is guessed wrong.
+            // A zero is written as well, and the next byte over it: no branch that is guessed wrong.
             out[at] = *byte;
             let is = *byte != 0;
             at += usize::from(is);
@@ -142,7 +142,7 @@ mod tests {
             let row = comes_back(page);
             assert!(
                 row.len() < 1_500,
-                "{} octets, packed as {}",
+                "{} bytes, packed as {}",
                 row.len(),
                 row[0]
             );

@@ -136,7 +136,7 @@ impl Volume {
     }
 }
 
-/// A record of a file as it is stored. Its octets stay where they are as long as this is held.
+/// A record of a file as it is stored. Its bytes stay where they are as long as this is held.
 #[derive(Clone)]
 pub struct StoredRecord {
     partition: Arc<Partition>,
@@ -282,7 +282,7 @@ impl Partition {
 /// A record, what of it is wanted, and where that is to go.
 type Part<'a> = (Record, Range<u32>, &'a mut [u8]);
 
-/// Which octets of a record that begins at `start` lie in the `len` from `offset` on: their range
+/// Which bytes of a record that begins at `start` lie in the `len` from `offset` on: their range
 /// in the record, and how many they are.
 pub(crate) fn record_shift_range(
     start: u64,

@@ -28,8 +28,8 @@ const LARGE: u64 = 16 << 20;
 /// The most bytes a file can have.
 const MAX_LENGTH: u64 = i64::MAX as u64;
 
-/// The shift of an empty file that data up to `end` is stored in. Who stores in pieces, shows their
-/// length by the first: with records twice as long, every other piece would write the one before
+/// The shift of an empty file that data up to `end` is stored in. A client that stores in pieces shows
+/// their length by the first: with records twice as long, every other piece would write the one before
 /// it again.
 fn shift_by_first(end: u64) -> u8 {
     if end == 1 << PIECE_SHIFT {
@@ -98,7 +98,7 @@ pub(crate) fn pack_record<'a>(
 /// What goes with stored data.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StoreOptions {
-    /// Who stores it.
+    /// The user who stores it.
     pub author: PtsId,
     /// The file's modification time; by default now.
     pub modify_time: Option<UnixTime>,
@@ -119,7 +119,7 @@ pub struct FileWriter<'v> {
     /// Where it ends, as far as is known.
     end: u64,
     position: u64,
-    /// Plain octets of the record that `position` is in, from its first on.
+    /// Plain bytes of the record that `position` is in, from its first on.
     record: Vec<u8>,
     records: Vec<(u64, Option<NewRecord>)>,
     pending: Pending<'v>,

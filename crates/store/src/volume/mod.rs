@@ -139,7 +139,7 @@ impl VolumeRow {
 /// The longest name of a volume.
 pub const MAX_VOLUME_NAME: usize = 31;
 
-/// Whether a name can be a volume's: 1 to 31 printable octets without space or slash, and not a
+/// Whether a name can be a volume's: 1 to 31 printable bytes without space or slash, and not a
 /// number, which would be taken for a volume's id.
 pub(crate) fn check_name(name: &str) -> Result<()> {
     let bad = |why| StoreError::BadName {
@@ -147,7 +147,7 @@ pub(crate) fn check_name(name: &str) -> Result<()> {
         why,
     };
     if name.is_empty() || name.len() > MAX_VOLUME_NAME {
-        return Err(bad("a volume's name has 1 to 31 octets"));
+        return Err(bad("a volume's name has 1 to 31 bytes"));
     }
     if !name
         .bytes()

@@ -45,7 +45,7 @@ pub struct VolumeState {
     pub disk_used: u64,
     /// Vnodes it has.
     pub file_count: u32,
-    /// Who it belongs to.
+    /// The owner.
     pub owner: PtsId,
     /// For accounting; not used.
     pub account: u32,
@@ -142,7 +142,7 @@ pub struct VolumeSummary {
     pub max_quota: u64,
     /// KiB it uses.
     pub disk_used: u64,
-    /// Who it belongs to.
+    /// The owner.
     pub owner: PtsId,
     /// When it was made; of a clone, when it was made or brought up to date.
     pub creation_date: UnixTime,
@@ -173,7 +173,7 @@ pub struct VolumeChange {
     pub backup: Option<VolumeId>,
     /// Read-only or backup, of a clone. A read-write volume stays one.
     pub kind: Option<VolumeType>,
-    /// Who it belongs to.
+    /// The owner.
     pub owner: Option<PtsId>,
     /// When it was made.
     pub creation_date: Option<UnixTime>,

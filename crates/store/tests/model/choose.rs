@@ -7,7 +7,7 @@ use fastrand::Rng;
 use crate::data::Pattern;
 use crate::tree::{Tree, fid};
 
-/// Octets of a record of most files, and of large ones.
+/// Bytes of a record of most files, and of large ones.
 const RECORD: u64 = 128 << 10;
 const LARGE: u64 = 16 << 20;
 

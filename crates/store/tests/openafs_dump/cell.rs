@@ -135,7 +135,7 @@ impl Cell {
         for (offset, bytes) in ISLANDS {
             data.write_all_at(bytes, offset).unwrap();
         }
-        // The index of files: 64 octets a vnode, in the machine's order, behind one that tells
+        // The index of files: 64 bytes a vnode, in the machine's order, behind one that tells
         // the format (OpenAFS vol/vnode.h).
         let place = SPARSE / 2 * 64;
         let index = files.iter().find(|path| {

@@ -80,7 +80,7 @@ fn dumps_go_both_ways() {
         there.vnodes.len()
     );
     let stored = partition.space().unwrap().live;
-    assert!(stored < 64 << 20, "{stored} octets are stored");
+    assert!(stored < 64 << 20, "{stored} bytes are stored");
 
     // And back: the same bytes, which OpenAFS takes and gives again.
     cell.remove("afar.redump");

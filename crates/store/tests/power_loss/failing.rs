@@ -59,7 +59,7 @@ fn fail(seed: u64) -> Result<bool, String> {
             failed = run_marked(recorder, &partition, clients, BEFORE + 40, pause).err();
             recorder.heal();
             // LMDB gives nothing away any more after a failed write of its first pages. What could
-            // not be made durable can be seen until the partition is opened anew.
+            // not be made durable can be seen until the partition is opened again.
             if partition.volume_count().is_ok() {
                 let seen = clients.clone().compare_contents(&partition, true);
                 seen.map_err(|e| format!("still open: {e}"))?;

@@ -13,7 +13,7 @@ use crate::event::{Event, Kind, NodeId, ROOT, Tree};
 use crate::fault::Fault;
 use crate::session::{self, Session};
 
-/// LMDB's table of readers: mapped memory, made anew by whoever first opens a database.
+/// LMDB's table of readers: mapped memory, made again by whoever first opens a database.
 const LOCK_TABLE: &str = "lock.mdb";
 
 /// One recording at a time in the process.

@@ -311,7 +311,7 @@ fn a_failed_restore_gives_its_space_back() {
     let (_, allocated) = partition.disk_usage().unwrap();
     assert!(
         allocated <= 4 << 20,
-        "{allocated} octets are still allocated"
+        "{allocated} bytes are still allocated"
     );
 }
 

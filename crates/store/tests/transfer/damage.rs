@@ -67,7 +67,7 @@ fn stays_whole(
     }
     let volume = partition.volume(VolumeId(id)).unwrap();
     if volume.state().unwrap().online {
-        // What is shown is a tree that can be read to its last octet.
+        // What is shown is a tree that can be read to its last byte.
         let nodes = tree(&volume);
         assert!(nodes.len() as u64 >= u64::from(volume.state().unwrap().file_count));
     }

@@ -2,8 +2,8 @@
 
 use crate::{Acl, AclError, PtsId, Rights};
 
-/// Who may do what in a directory, by protection ids, as a directory's vnode keeps it and a dump
-/// carries it: five words (size, version, total, positive and negative entries) and room for 20
+/// Rights in a directory, by protection ids, as a directory's vnode keeps them and a dump
+/// carries them: five words (size, version, total, positive and negative entries) and room for 20
 /// entries of two words, all big-endian. Negative entries stand in reverse behind the positive
 /// ones.
 ///
@@ -17,7 +17,7 @@ pub struct AclRecord {
 /// A user or group and its rights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AclRecordEntry {
-    /// Who.
+    /// The user or group.
     pub id: PtsId,
     /// The rights given, or taken away.
     pub rights: Rights,

@@ -98,7 +98,7 @@ const VICE: &[(&str, &str)] = &[
 const RX: &[(&str, &str)] = &[
     (
         "RX_MSGSIZE",
-        "a packet was too large for the way to the peer",
+        "a packet was too large for the path to the peer",
     ),
     ("RX_ADDRINUSE", "the port is in use"),
     ("RX_USER_ABORT", "the call was cancelled"),
@@ -181,7 +181,7 @@ const UBIK: &[(&str, &str)] = &[
         "USKEWED",
         "the clocks of the database servers differ too much",
     ),
-    ("UNOLOCK", "the database lock could not be had"),
+    ("UNOLOCK", "the database lock was not available"),
     ("UNOACCESS", "the database server does not allow this"),
     ("UNOSPC", "no space is left for the database"),
     ("UBADPATH", "the database's path is not valid"),
@@ -200,7 +200,7 @@ const UBIK: &[(&str, &str)] = &[
 const PT: &[(&str, &str)] = &[
     ("PREXIST", "the name is taken"),
     ("PRIDEXIST", "the id is taken"),
-    ("PRNOIDS", "no id is left to give"),
+    ("PRNOIDS", "no free id is left"),
     (
         "PRDBFAIL",
         "the protection database could not be read or written",

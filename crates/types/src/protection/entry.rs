@@ -8,7 +8,7 @@ use crate::PtsId;
 
 use super::PrName;
 
-/// Who may see and change an entry, beside its owner and the administrators. Shown as `pts` does,
+/// Rights to see and change an entry, besides its owner and the administrators. Shown as `pts` does,
 /// such as `S-M--`: a capital for everyone, a small letter for members.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Encode, Decode)]
 pub struct PrAccess(pub u32);
@@ -118,13 +118,13 @@ impl fmt::Display for PrAccess {
 /// both 76 words, 304 bytes).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode)]
 pub struct PrEntry {
-    /// Who may see and change it.
+    /// Rights to see and change it.
     pub access: PrAccess,
     /// Its id.
     pub id: PtsId,
-    /// Who owns it.
+    /// The owner.
     pub owner: PtsId,
-    /// Who made it.
+    /// The creator.
     pub creator: PtsId,
     /// Groups the user may still make.
     pub n_groups: i32,
@@ -206,9 +206,9 @@ pub struct PrDebugEntry {
     pub next_id: i32,
     /// The next entry with the same hash of its name.
     pub next_name: i32,
-    /// Who owns it.
+    /// The owner.
     pub owner: PtsId,
-    /// Who made it.
+    /// The creator.
     pub creator: PtsId,
     /// Groups the user may still make.
     pub n_groups: i32,

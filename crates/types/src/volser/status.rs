@@ -25,7 +25,7 @@ pub struct VolserStatus {
     pub max_quota: i32,
     /// KiB kept for it.
     pub min_quota: i32,
-    /// Who owns it.
+    /// The owner.
     pub owner: PtsId,
     /// When the volume was made or, of a read-only one, released: the same at all its sites.
     pub creation_date: UnixTime,

@@ -78,7 +78,7 @@ pub(super) fn on_one_machine(
     Ok(())
 }
 
-/// Processor seconds for each 10⁹ octets.
+/// Processor seconds for each 10⁹ bytes.
 #[derive(Clone, Copy)]
 struct Cost {
     client: f64,

@@ -139,7 +139,7 @@ const ROWS: [Row; 13] = [
                 (
                     "/bytes_per_promise",
                     "memory of a promise",
-                    "octets",
+                    "bytes",
                     Some(Goal::AtMost(100.0)),
                 ),
                 (

@@ -193,7 +193,7 @@ pub(super) fn short(command: Command) -> Result<String> {
     Ok(Process::start(command)?.succeed(SHORT)?.out)
 }
 
-/// Makes a file of random octets; returns what it hashes to.
+/// Makes a file of random bytes; returns what it hashes to.
 pub(in crate::bench) fn noise(path: &Path, mib: u32) -> Result<String> {
     let mut random = File::open("/dev/urandom")?.take(u64::from(mib) << 20);
     let mut file = File::create(path).with_context(|| format!("making {}", path.display()))?;

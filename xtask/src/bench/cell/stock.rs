@@ -13,7 +13,7 @@ use crate::bench::link::{End, Place};
 use crate::bench::openafs::OpenAfs;
 use crate::bench::traffic;
 
-/// What OpenAFS's programs have on the way in a round trip at most: 32 packets of 1,416 octets.
+/// What OpenAFS's programs have on the way in a round trip at most: 32 packets of 1,416 bytes.
 const WINDOW: f64 = 32.0 * 1416.0;
 /// What afsio moves in a call.
 const PIECE: f64 = 65_536.0;

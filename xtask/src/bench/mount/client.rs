@@ -1,4 +1,4 @@
-//! The clients that are compared: each mounts the server's files anew, with nothing cached.
+//! The clients that are compared: each mounts the server's files again, with nothing cached.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -253,7 +253,7 @@ impl Mounted {
     }
 }
 
-/// Octets sent so far from a network namespace.
+/// Bytes sent so far from a network namespace.
 fn sent(namespace: &str) -> Result<u64> {
     let mut command = Command::new("ip");
     command.args(["netns", "exec", namespace, "cat", "/proc/net/dev"]);
@@ -261,7 +261,7 @@ fn sent(namespace: &str) -> Result<u64> {
     Ok(sent_of(&said))
 }
 
-/// The octets that all devices but the loopback have sent.
+/// The bytes that all devices but the loopback have sent.
 fn sent_of(table: &str) -> u64 {
     let devices = table.lines().filter_map(|line| line.split_once(':'));
     let others = devices.filter(|(name, _)| name.trim() != "lo");

@@ -30,31 +30,31 @@ use server::Origin;
 /// Options of `cargo xtask bench mount`.
 #[derive(clap::Args)]
 pub(crate) struct MountArgs {
-    /// Only these rows; the start of a name up to a dash selects all of its kind
+    /// Measure only these rows; a name's start up to a dash selects all rows of that kind
     #[arg(long, value_name = "ROW,…", value_delimiter = ',')]
     only: Vec<String>,
-    /// Only files of these servers
+    /// Measure only files of these servers
     #[arg(long, value_name = "SERVER,…", value_delimiter = ',')]
     servers: Vec<Origin>,
-    /// Only these clients
+    /// Measure only these clients
     #[arg(long, value_name = "CLIENT,…", value_delimiter = ',')]
     clients: Vec<Kind>,
-    /// How often to measure; the median counts [default: 3]
+    /// Number of runs; the median counts [default: 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     runs: Option<u32>,
-    /// MiB that are read or written by those who are fast [default: a row's own size]
+    /// MiB that fast clients read or write [default: a row's own size]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..))]
     mib: Option<u32>,
-    /// Small sizes, written to the target folder: to try it, not to publish
+    /// Use small sizes and write to the target folder: for a trial, not for publication
     #[arg(long)]
     quick: bool,
-    /// Make the page from the results there are
+    /// Rewrite the page from the existing results
     #[arg(long)]
     render_only: bool,
     /// The program to measure [default: build it]
     #[arg(long, value_name = "PATH")]
     afar: Option<PathBuf>,
-    /// Where the page goes, results in a folder beside it [default: docs]
+    /// The folder of the page, with the results in a folder beside it [default: docs]
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
 }

@@ -21,20 +21,20 @@ Made by `cargo xtask bench mount` from [the single results](benchmarks/mount.jso
 const METHOD: &str = "
 ### How mounts are measured
 
-- Each client mounts the same files anew for each measurement, with nothing cached, over the same link in the same
-  run, in turns; programs on the mount are `dd`, `ls -lR` and `tar x`, and their time counts from start to end. What was
-  written is compared with its source by a client beside the server.
+- Each client mounts the same files again for each measurement, with nothing cached, over the same link in the same
+  run, in turns; programs on the mount are `dd`, `ls -lR` and `tar x`, and their time counts from start to end. A client
+  beside the server compares written data with its source.
 - Writing ends with fsync. OpenAFS's client in user space (`afsd.fuse`) has none and returns from close before
   the data is stored: for it, the time ends with the last data on the link. afar's mount does so with
   `--store-behind`, which is measured with small files.
-- `afsd.fuse` would take hours for large files over long links. It is given less, as the table says, and the rates
+- `afsd.fuse` would take hours for large files over long links. It gets smaller ones, as the table says, and the rates
   are compared; its tuned form has `-daemons 6 -chunksize 22`.
-- sshfs and NFSv4 (nfs-ganesha) give out the same files from the server's end of the link. TCP is the better of iperf3
+- sshfs and NFSv4 (nfs-ganesha) serve the same files from the server's end of the link. TCP is the better of iperf3
   with CUBIC and with BBR on the same link in the same run.
-- The film is read at 8 MB/s by a player that begins after two seconds of film, while another mount copies an image over
-  the same link: as fast as it can, or as `ionice -c 3` has it, which gives way. The copy begins with the film, or 30 s
-  later, or 30 s before. Where the film is played first, its player has the class that `ionice -n 0` gives. The reserve
-  is what the player has ahead of the picture, two seconds at most.
+- A player reads the film at 8 MB/s and starts playing after two seconds of film, while another mount copies an image
+  over the same link: as fast as it can, or in the background with `ionice -c 3`. The copy begins with the film, or 30 s
+  later, or 30 s earlier. Where the film is played first, its player has the priority that `ionice -n 0` gives. The
+  reserve is what the player has buffered ahead of the picture, two seconds at most.
 ";
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use super::work::LIMIT;
 use crate::bench::cell::site;
 use crate::sh;
 
-/// Octets a second of the film.
+/// Bytes a second of the film.
 const RATE: f64 = 8e6;
 /// What the player reads at a time.
 const READ: usize = 256 << 10;

@@ -17,7 +17,7 @@ use crate::sh;
 pub(super) const LIMIT: Duration = Duration::from_secs(1800);
 /// Files in a directory of the trees.
 const FILES_PER_DIRECTORY: u32 = 100;
-/// Octets of the files of an archive: of this kind are sources.
+/// Bytes of the files of an archive: of this kind are sources.
 const SMALL_FILES: [usize; 5] = [200, 900, 2500, 6000, 14_000];
 
 /// What is done.

@@ -48,8 +48,8 @@ Made by `cargo xtask bench rx` from [the single results](benchmarks/rx.json); to
 # cargo xtask bench rx --only 12ms,rpc    measure some
 ```
 
-Figures are medians, with the least and the most in brackets. Ratios are reckoned within a run: afar and
-TCP take turns over the same link, each time anew.
+Figures are medians, with the minimum and the maximum in brackets. Ratios are computed within a run: afar and
+TCP take turns over the same link, with new processes each time.
 ";
 
 const METHOD: &str = "
@@ -57,17 +57,17 @@ const METHOD: &str = "
 
 - One call of `afar rxperf` without security (rxnull), one TCP connection of iperf3, over an emulated link
   ([afar link](admin/link.md)) between two network namespaces of one machine, in the order afar, TCP CUBIC,
-  TCP BBR, and again. Programs are started anew for every transfer. `send` is from client to server, `recv` the
-  other way. The TCP that does better counts, by its median.
+  TCP BBR, and again. New processes run every transfer. `send` is from client to server, `recv` from server to
+  client. The better of the two TCPs counts, by its median.
 - A rate is payload over time from the start of the exchange, start-up included, until the receiver has
   everything. For afar this includes the round trip of the request or of the reply. iperf3 runs with `-R`,
   its ends swapped where payload goes to the server, since only then `-n` counts what arrived.
-- TCP CUBIC is given 15 seconds instead of the bytes on links with random loss, where it would need many minutes.
+- On links with random loss TCP CUBIC runs for 15 seconds instead of a number of bytes, which would take many minutes.
 - Socket buffers may grow to 64 MiB on both sides; the link's queue holds one bandwidth-delay product, at
   least 64 KiB.
 - Fairness: four servers and four clients of afar, each a process, beside `iperf3 -P 4` with CUBIC.
-- Files are read from the file server of Debian's OpenAFS with its default options, whole commands from start
-  to end, the copy written to a file and compared by SHA-256. `OpenAFS` is `vos dump` of the same file's volume,
+- The client reads files from the file server of Debian's OpenAFS with its default options; a time is that of the
+  whole command, which writes the copy to a file that is compared by SHA-256. `OpenAFS` is `vos dump` of the volume,
   measured in the first run only: the fastest of OpenAFS's clients that need no kernel module (`afsio` and
   `afsd.fuse` read slower).
 - Cycles are processor time in user space (`/proc/PID/stat`) times the nominal clock, since the machine has

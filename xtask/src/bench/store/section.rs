@@ -146,28 +146,27 @@ Made by `cargo xtask bench store` from [the single results](benchmarks/store.jso
 const METHOD: &str = "
 ### How the store is measured
 
-- Volumes for the curve are made a thousand in a commit. Before each measurement all files of the partitions are
-  put out of the page cache; then a fresh process opens all partitions and reads the root directory's status of
+- Volumes for the curve are created a thousand in a commit. Before each measurement the page cache drops all files of
+  the partitions; then a new process opens all partitions and reads the root directory's status of
   a volume in the last. Memory is VmRSS and RssAnon of that process. `all listed` is the whole command
-  `afar store list`, its output thrown away, again with nothing cached.
-- Empty volumes are removed in turns from the partition of many and that of 500, 200 of each in a run, each
-  removal durable when it returns; each is made again afterwards.
-- A volume is removed while another, of 64 MiB, is read at random places by one reader without pause. Space is
-  back when the segments have 1 % of the removed volume's octets left at most.
-- A volume is touched by writing 4 KiB to one file of a hundred; `data read` counts octets read from segments.
-- Data is compressed record by record as the store cuts files: 128 KiB, or 1 MiB from 16 MiB on. gzip -6 gets
-  up to 1,500 of these records, one at a time; of its header and trailer 12 octets are not counted, which a file
-  system that compresses would not write. Its speed is that of one process over all of them. `in` and `out` are
+  `afar store list`, its output discarded, again with nothing cached.
+- Empty volumes are removed alternately from the partition of many and that of 500, 200 of each in a run, each
+  removal durable when it returns; each is created again afterwards.
+- A volume is removed while one reader reads another, of 64 MiB, at random places without pause. Space is
+  back when the segments have at most 1 % of the removed volume's bytes left.
+- Writing 4 KiB to one file of a hundred touches a volume; `data read` counts bytes read from segments.
+- The store compresses data record by record as it cuts files: 128 KiB, or 1 MiB from 16 MiB on. gzip -6 gets
+  up to 1,500 of these records, one at a time; 12 bytes of its header and trailer do not count, because a compressing
+  file system would not write them. Its speed is that of one process over all of them. `in` and `out` are
   of one thread.
-- Files are read one after another by one thread in pieces of 1 MiB: plain ones with open, read and close, those of
-  a volume by their fids. Plain files and a volume are read in turns, each time by a fresh process, so that the
+- One thread reads files one after another in pieces of 1 MiB: plain ones with open, read and close, those of
+  a volume by their fids. Plain files and a volume alternate, each time in a new process, so that the
   kernel's cache is warm and the process's own cache of decompressed records is empty; ratios are of neighbours.
-  `the second time` is in a process that has read the volume once, as the plain files were read once before: what
-  it decompressed then it has still, as far as a tenth of the machine's memory goes.
-- Random reads likewise: first one in each of up to 10,000 records, then, from the process's own cache, the same
-  again.
+  `the second time` is in a process that has read the volume once, as the plain files were read once before: it still
+  has what it decompressed then, in up to a tenth of the machine's memory.
+- Random reads likewise: first one in each of up to 10,000 records, then the same again from the process's own cache.
 - The slow medium is the same disk with the reader in a cgroup of limited rate, nothing cached.
-- Durable changes are made by all writers in one volume, each in a directory of its own, in slices in turns with
+- All writers make durable changes in one volume, each in a directory of its own, in slices that alternate with
   one thread that appends 4 KiB to a file and calls fdatasync, on the same file system. Ratios are of neighbours.
 ";
 

@@ -29,7 +29,7 @@ impl Completeness {
 
 impl Vos {
     /// Whether all sites have what the read-write volume holds, as far as dates tell: it was
-    /// neither changed nor made anew since the oldest of them was released, and all of them are of
+    /// neither changed nor made again since the oldest of them was released, and all of them are of
     /// one release and in use.
     pub(super) async fn is_unchanged(&self, releasing: &Releasing) -> bool {
         let unsettled = SiteFlags::NEW_REPLICA.with(SiteFlags::DONT_USE);

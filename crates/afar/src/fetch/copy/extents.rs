@@ -1,4 +1,4 @@
-//! Which octets of a file are there.
+//! Which bytes of a file are there.
 
 use std::ops::Range;
 
@@ -27,14 +27,14 @@ impl Extents {
         ranges.map(|range| (range.start, range.end)).collect()
     }
 
-    /// These octets are there too.
+    /// These bytes are there too.
     pub(crate) fn insert(&mut self, range: Range<u64>) {
         if !range.is_empty() {
             self.0.insert(range);
         }
     }
 
-    /// How many octets are there.
+    /// How many bytes are there.
     pub(crate) fn total(&self) -> u64 {
         self.0.iter().map(|range| range.end - range.start).sum()
     }

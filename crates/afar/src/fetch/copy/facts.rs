@@ -46,7 +46,7 @@ impl From<&Metadata> for Facts {
             Kind::Special
         };
         let mode = match kind {
-            // Who may use a pipe says nothing of who may read what comes out of it.
+            // The mode of a pipe says nothing about who may read what comes out of it.
             Kind::Special => NEW_MODE,
             _ => metadata.permissions().mode() & MODE_BITS,
         };

@@ -2,7 +2,7 @@
 //!
 //! It is a file `.afar-part.HASH` beside the one it is to become, as long as that; behind its end, for
 //! as long as it is not complete, stands a record: which version of which file it is of, and which
-//! octets are there. What the record says is on the disk before the record is.
+//! bytes are there. What the record says is on the disk before the record is.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
@@ -24,11 +24,11 @@ use super::{Progress, Target};
 
 /// How the names of files in the making begin, here and in AFS.
 const PREFIX: &[u8] = b".afar-part.";
-/// Of less than this nothing is kept: it is copied anew.
+/// Of less than this nothing is kept: it is copied again.
 pub(crate) const KEEP_LEAST: u64 = 1 << 20;
-/// After so many octets more the record is written again, for those who pull plugs.
+/// After so many bytes more the record is written again, for those who pull plugs.
 const RECORD_EVERY: u64 = 64 << 20;
-/// Ranges in a record, and octets of the longest there can be.
+/// Ranges in a record, and bytes of the longest there can be.
 const RANGES_MOST: usize = 1000;
 const RECORD_MOST: u64 = 128 << 10;
 
@@ -96,9 +96,9 @@ struct Recorder {
 struct State {
     of: Version,
     there: Extents,
-    /// Octets that came since the record was written.
+    /// Bytes that came since the record was written.
     unrecorded: u64,
-    /// Times it was begun anew.
+    /// Times it was restarted.
     begun: u64,
 }
 
@@ -283,7 +283,7 @@ fn open_or_create(path: &Path) -> anyhow::Result<File> {
         Err(TryLockError::Error(_)) => false,
     };
     if busy {
-        bail!("another afar copies it at this moment; run this one again when that has ended");
+        bail!("another afar is copying it; run this one again when that has ended");
     }
     Ok(file)
 }

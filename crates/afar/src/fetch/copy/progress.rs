@@ -29,7 +29,7 @@ pub(crate) struct Progress {
 struct State {
     begun: Instant,
     files: Mutex<Files>,
-    /// Whose servers are waited for.
+    /// The client whose servers it may wait for.
     client: Option<Client>,
 }
 
@@ -60,7 +60,7 @@ struct Line {
     per_second: f64,
     elapsed: Duration,
     left: Duration,
-    /// For how long a server is waited for.
+    /// How long it has waited for a server.
     waiting: Option<Duration>,
 }
 
@@ -84,7 +84,7 @@ impl Progress {
         let (shown, told) = (bar.clone(), Arc::downgrade(&state));
         let thread = std::thread::Builder::new().name("progress".to_owned());
         if let Err(error) = thread.spawn(move || tell(&shown, &told)) {
-            tracing::debug!(%error, "nothing is told of how far it has come");
+            tracing::debug!(%error, "no progress is shown");
         }
         Self { bar, state }
     }
@@ -173,7 +173,7 @@ fn tell(bar: &ProgressBar, state: &Weak<State>) {
 
 impl Line {
     /// What matters first, in [`NARROW`] columns: which file it is, how much is done, how fast, since when, and how
-    /// long it will take; or that a server is waited for. How much that is in bytes comes last.
+    /// long it will take; or that it waits for a server. How much that is in bytes comes last.
     fn text(&self) -> String {
         let mut head = String::new();
         // Writing to a string does not fail.

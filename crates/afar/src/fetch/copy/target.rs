@@ -44,7 +44,7 @@ impl Target {
             .map(|metadata| metadata.permissions());
         let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?;
         let mut hidden = std::ffi::OsString::from(".");
-        // A name of 255 octets leaves no room for more.
+        // A name of 255 bytes leaves no room for more.
         hidden
             .push(String::from_utf8_lossy(&name.as_encoded_bytes()[..name.len().min(64)]).as_ref());
         let number = NEXT.fetch_add(1, Ordering::Relaxed);

@@ -15,7 +15,7 @@ pub(crate) struct Totals {
     pub(crate) symlinks: u64,
     pub(crate) skipped: u64,
     pub(crate) bytes: u64,
-    /// Octets of these that a mount of this machine had in its cache.
+    /// Bytes of these that a mount of this machine had in its cache.
     pub(crate) cached: u64,
     pub(crate) calls: u64,
     pub(crate) restarts: u64,
@@ -55,7 +55,7 @@ impl Totals {
         self.restarts += u64::from(fetched.restarts);
     }
 
-    /// Octets a second, while files were copied.
+    /// Bytes a second, while files were copied.
     #[expect(clippy::cast_precision_loss, reason = "a figure to look at")]
     pub(crate) fn rate(&self) -> f64 {
         if self.transfer.is_zero() {
@@ -76,7 +76,7 @@ pub(crate) struct Report {
     skipped: u64,
     failed: u64,
     bytes: u64,
-    /// Octets of these that a mount of this machine had in its cache.
+    /// Bytes of these that a mount of this machine had in its cache.
     cached: u64,
     /// Bytes that an interrupted copy left behind and this run did not copy again.
     kept: u64,
@@ -84,11 +84,11 @@ pub(crate) struct Report {
     seconds: f64,
     /// From the start of the first file to the end of the last.
     transfer_seconds: f64,
-    /// Octets a second, by `transfer_seconds`.
+    /// Bytes a second, by `transfer_seconds`.
     rate: f64,
     /// Calls that fetched or stored data.
     calls: u64,
-    /// Files begun anew, as they had changed.
+    /// Files restarted, as they had changed.
     restarts: u64,
     #[serde(flatten)]
     traffic: Traffic,

@@ -25,7 +25,7 @@ impl Destination {
     pub(super) fn new(args: &CpArgs) -> anyhow::Result<(&[PathBuf], Self)> {
         if let Some(directory) = &args.target_directory {
             if !directory.is_dir() {
-                bail!("{}: not a directory; make it first", directory.display());
+                bail!("{}: not a directory; create it first", directory.display());
             }
             return Ok((&args.paths, Self::Into(directory.clone())));
         }
@@ -34,7 +34,7 @@ impl Destination {
         };
         if sources.is_empty() {
             bail!(
-                "{}: where to? give a destination, or . for here",
+                "{}: missing destination; give one, or . for the current directory",
                 last.display()
             );
         }

@@ -16,7 +16,7 @@ use crate::fetch::copy::{
     replaced, set_attributes, symlink,
 };
 
-/// Octets that may wait for those before them, on the way to a pipe or device.
+/// Bytes that may wait for those before them, on the way to a pipe or device.
 const AHEAD: u64 = 64 << 20;
 
 /// Something to copy.
@@ -154,7 +154,7 @@ impl Copier {
             let place = self.client.walk(&job.path, LastLink::Follow).await;
             let place = place.map_err(|error| error.cause)?;
             let Place::Node(node) = place else {
-                anyhow::bail!("leads to /afs, which has all cells there are; not copied");
+                anyhow::bail!("leads to /afs, which holds all cells; not copied");
             };
             let mut above = job.above.clone();
             above.push(job.node.volume.id());
@@ -203,7 +203,7 @@ impl Copier {
     /// Makes the directory and finds out what is in it.
     async fn directory(&self, job: &Job, done: &mut Done) -> anyhow::Result<()> {
         if !self.recursive {
-            anyhow::bail!("is a directory; add -r to copy it with all below it");
+            anyhow::bail!("is a directory; add -r to copy it recursively");
         }
         let Node {
             volume,

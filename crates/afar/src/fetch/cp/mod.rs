@@ -19,40 +19,40 @@ use job::{Copier, Job};
 /// Options of `afar cp`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct CpArgs {
-    /// What to copy, and where to, one of them under /afs: `SOURCE DEST` or `SOURCE… DIRECTORY`
+    /// Sources and destination, at least one under /afs: `SOURCE DEST` or `SOURCE… DIRECTORY`
     #[arg(required = true, value_name = "PATH")]
     pub(super) paths: Vec<PathBuf>,
-    /// Directories with all below them, through mount points; symlinks are copied as symlinks
+    /// Copy directories recursively, through mount points; copy symlinks as symlinks
     #[arg(short = 'r', short_alias = 'R', long)]
     recursive: bool,
     /// Keep mode bits and modification times
     #[arg(short = 'p', long)]
     preserve: bool,
-    /// The same as -r -p
+    /// Same as -r -p
     #[arg(short = 'a', long)]
     archive: bool,
-    /// With -r, copy what symlinks lead to
+    /// With -r, follow symlinks
     #[arg(short = 'L', long)]
     dereference: bool,
-    /// Leave files alone that exist
+    /// Do not overwrite existing files
     #[arg(short = 'n', long)]
     no_clobber: bool,
     /// Copy into this directory
     #[arg(short = 't', long, value_name = "DIRECTORY")]
     pub(super) target_directory: Option<PathBuf>,
-    /// DEST is the copy itself even if it is a directory
+    /// Treat DEST as the copy itself, even if it is a directory
     #[arg(short = 'T', long, conflicts_with = "target_directory")]
     no_target_directory: bool,
-    /// Have each file on stable storage before it gets its name
+    /// Flush each file to stable storage before renaming it into place
     #[arg(long)]
     fsync: bool,
     /// Print one JSON object about the whole copy
     #[arg(long)]
     json: bool,
-    /// No progress bar, even on a terminal
+    /// Show no progress bar, even on a terminal
     #[arg(long)]
     no_progress: bool,
-    /// Fetch with this many calls at a time [default: as many as fill the link]
+    /// Number of parallel calls [default: as many as fill the link]
     #[arg(short = 'j', long = "calls", value_name = "N")]
     pub(super) calls: Option<NonZeroUsize>,
     #[command(flatten)]
@@ -101,7 +101,7 @@ async fn download(
                 Err(error) => failures.note(error),
             },
             Ok(Place::Afs) => failures.note(anyhow::anyhow!(
-                "/afs: has all cells there are; copy from /afs/CELL"
+                "/afs: holds all cells; copy from /afs/CELL"
             )),
             Err(error) => failures.note(error),
         }

@@ -13,7 +13,7 @@ use bytes::Bytes;
 
 use crate::fetch::copy::{Origin, spooled};
 
-/// Octets compared at a time on the local disk.
+/// Bytes compared at a time on the local disk.
 const BLOCK: usize = 1 << 16;
 
 /// Whether two files have the same contents.

@@ -120,7 +120,7 @@ fn class<'a>(text: &'a [u8], regex: &mut String) -> Option<&'a [u8]> {
     Some(after)
 }
 
-/// One octet as itself.
+/// One byte as itself.
 fn octet(octet: u8, regex: &mut String) {
     if octet.is_ascii_alphanumeric() {
         regex.push(char::from(octet));

@@ -35,36 +35,34 @@ use work::{Item, Job, Root, Syncer};
 const FILES: usize = 24;
 
 const ABOUT: &str = "\
-Make the directory DEST the same as the directory SOURCE. One of them is under /afs, or both \
-are; no mount is needed. What is in SOURCE comes into DEST itself, whether or not the paths \
-end with a slash. If SOURCE is a file, its copy is DEST, or has its name in DEST if that is a \
-directory.
+Make the directory DEST the same as the directory SOURCE. One or both of them are under /afs; no \
+mount is needed. The contents of SOURCE go into DEST itself, whether or not the paths end with a \
+slash. If SOURCE is a file, it is copied to DEST, or into DEST if that is a directory.
 
 Only differences are copied. Files are the same if they have the same length and the same \
-modification time, in whole seconds, as AFS has them; symlinks, if they say the same. Modes \
-and times are kept, so that a second run finds nothing to do. Mount points in SOURCE are gone \
-through, and become directories.
+modification time, in whole seconds, as AFS has them; symlinks, if they have the same target. Modes \
+and times are kept, so that a second run finds nothing to do. Mount points in SOURCE are followed, \
+and become directories.
 
-Nothing is deleted in DEST without --delete. A directory where SOURCE has a file or symlink is \
-an error then, and left as it is; a file or symlink where SOURCE has a directory is replaced. \
-Mount points in DEST are never deleted.
+Nothing is deleted in DEST without --delete. A directory where SOURCE has a file or symlink is then \
+an error, and left as it is; a file or symlink where SOURCE has a directory is replaced. Mount points \
+in DEST are never deleted.
 
-Each file is copied under a name .afar-part.* beside its own, and renamed when it is complete: \
-nobody sees half a file. After an interruption (Ctrl-C, a server that does not answer; with \
---fsync, a power cut) run the same command again. What is complete is not copied again, and \
-large files go on where they were, if SOURCE still has the same version: into the local disk after what was \
-recorded last, into AFS after the last segment, which takes some 20 seconds. Files named \
-.afar-part.* are never copied, and those of files that SOURCE does not have any more go with \
---delete.
+Each file is copied under a name .afar-part.* beside its own, and renamed when it is complete, so \
+that no program sees half a file. After an interruption (Ctrl-C, a server that does not answer; with \
+--fsync, a power failure) run the same command again. It does not copy complete files again, and \
+resumes large files, if SOURCE still has the same version: on the local disk after the last recorded \
+position, in AFS after the last segment, which takes some 20 seconds. Files named .afar-part.* are \
+never copied; --delete also deletes those of files that SOURCE no longer has.
 
 An error with one name does not stop the others. In AFS the rights l, i, d and w are needed in \
-DEST, and l and r in SOURCE. Access lists and owners are not copied; hard links become files \
-of their own.";
+DEST, and l and r in SOURCE. Access lists and owners are not copied; hard links become separate \
+files.";
 
 const EXAMPLES: &str = "\
 Patterns of --exclude are those of .gitignore: NAME matches at any depth, a pattern with a \
-slash in it or before it from the top; * and ? match within a name, ** across slashes; a slash \
-at the end matches directories only. With --delete, what is excluded stays in DEST.
+slash in it or before it matches from the top; * and ? match within a name, ** across slashes; a \
+slash at the end matches directories only. With --delete, excluded names stay in DEST.
 
 Changes, as -n and -v print them, are copy, link (a symlink), make (a directory), set (mode or \
 time) and delete, each with a path below DEST.
@@ -75,49 +73,49 @@ Examples:
   afar sync debian.iso /afs/example.org/pub/
   afar sync --delete --exclude '*.o' --exclude /target/ src /afs/example.org/src
 
-Exit status: 0 all is the same now, 1 something failed (one line each on standard error), 2 \
+Exit status: 0 both are the same now, 1 something failed (one line each on standard error), 2 \
 wrong usage, 130 interrupted.";
 
 /// Options of `afar sync`.
 #[derive(Debug, clap::Args)]
 #[command(
-    about = "Make a directory or file the same as another, one or both in AFS, without a mount",
+    about = "Mirror a directory or file, from or to AFS or within it, without a mount",
     long_about = ABOUT,
     after_long_help = EXAMPLES
 )]
 pub(crate) struct SyncArgs {
-    /// The directory or file to take from
+    /// The directory or file to copy from
     #[arg(value_name = "SOURCE")]
     pub(super) source: PathBuf,
-    /// What becomes the same; it is made if it is not there
+    /// The directory or file to update; created if missing
     #[arg(value_name = "DEST")]
     pub(super) dest: PathBuf,
-    /// Change nothing; print what would be changed
+    /// Change nothing; print what would change
     #[arg(short = 'n', long)]
     dry_run: bool,
-    /// Print each change when it is made
+    /// Print each change as it is made
     #[arg(short = 'v', long)]
     verbose: bool,
-    /// Delete in DEST what SOURCE does not have
+    /// Delete names in DEST that SOURCE does not have
     #[arg(long)]
     delete: bool,
-    /// Compare the contents of files of the same length, whatever their times: both are read
+    /// Compare the contents of files of the same length, whatever their times; reads both
     #[arg(short = 'c', long)]
     checksum: bool,
-    /// Leave names alone that match, on both sides; may be given again
+    /// Skip matching names on both sides; may be repeated
     #[arg(long, value_name = "PATTERN")]
     exclude: Vec<OsString>,
-    /// Have each file on stable storage before it gets its name
+    /// Flush each file to stable storage before renaming it into place
     #[arg(long)]
     fsync: bool,
     /// Print one JSON object about the whole run; with -n or -v one for each change before it
     #[arg(long)]
     json: bool,
-    /// No progress bar, even on a terminal
+    /// Show no progress bar, even on a terminal
     #[arg(long)]
     no_progress: bool,
-    /// From AFS, fetch with this many calls at a time; into AFS, store this many files at a time
-    /// [default: as many as fill the link]
+    /// Number of parallel calls from AFS, or of parallel files into AFS [default: as many as fill
+    /// the link]
     #[arg(short = 'j', long = "calls", value_name = "N")]
     pub(super) calls: Option<NonZeroUsize>,
     #[command(flatten)]
@@ -128,7 +126,7 @@ pub(super) async fn run(args: &SyncArgs, client: &Client) -> anyhow::Result<Exit
     let (from, to) = (&args.source, &args.dest);
     ensure!(
         is_afs(from) || is_afs(to),
-        "neither {} nor {} is under /afs; rsync is for these",
+        "neither {} nor {} is under /afs; use rsync for these",
         shown(from),
         shown(to)
     );
@@ -234,7 +232,7 @@ impl Plan {
             None => {
                 ensure!(
                     !bytes(&args.dest).ends_with(b"/"),
-                    "{}: not a directory; make it first",
+                    "{}: not a directory; create it first",
                     shown(&args.dest)
                 );
                 let name = args.dest.file_name().with_context(no_name)?;
@@ -244,7 +242,7 @@ impl Plan {
                 };
                 let found = existing(client, directory).await?;
                 let found = found.with_context(|| {
-                    format!("{}: no such directory; make it first", shown(directory))
+                    format!("{}: no such directory; create it first", shown(directory))
                 })?;
                 (directory.to_owned(), name, found)
             }
@@ -269,7 +267,7 @@ async fn source(client: &Client, path: &Path) -> anyhow::Result<Item> {
                 let facts = Facts::from(&node.status);
                 (Origin::Afs(node), facts)
             }
-            Place::Afs => bail!("/afs: has all cells there are; take from /afs/CELL"),
+            Place::Afs => bail!("/afs: holds all cells; copy from /afs/CELL"),
         }
     } else {
         let metadata = fs::metadata(path).with_context(|| shown(path))?;
@@ -306,7 +304,7 @@ async fn there(client: &Client, path: &Path) -> anyhow::Result<Option<Item>> {
                 let facts = Facts::from(&node.status);
                 Ok(Some((Origin::Afs(node), facts)))
             }
-            Ok(Place::Afs) => bail!("/afs: has cells only; choose a directory below /afs/CELL"),
+            Ok(Place::Afs) => bail!("/afs: holds only cells; choose a directory below /afs/CELL"),
             Err(error) if matches!(error.cause, PathCause::NotFound) => Ok(None),
             Err(error) => Err(error.into()),
         };

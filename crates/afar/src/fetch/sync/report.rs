@@ -105,19 +105,19 @@ pub(super) struct Report {
     deleted: u64,
     failed: u64,
     bytes: u64,
-    /// Octets of these that a mount of this machine had in its cache.
+    /// Bytes of these that a mount of this machine had in its cache.
     cached: u64,
-    /// Octets that an interrupted run had left, and that were not copied again.
+    /// Bytes that an interrupted run had left, and that were not copied again.
     kept: u64,
     /// From when the paths are known to the last change.
     seconds: f64,
     /// From the start of the first file to the end of the last.
     transfer_seconds: f64,
-    /// Octets a second, by `transfer_seconds`.
+    /// Bytes a second, by `transfer_seconds`.
     rate: f64,
     /// Calls that fetched or stored data.
     calls: u64,
-    /// Files begun anew, as they had changed.
+    /// Files restarted, as they had changed.
     restarts: u64,
     #[serde(flatten)]
     traffic: Traffic,
@@ -171,7 +171,7 @@ pub(super) fn summary(dry_run: bool, totals: &Totals, failed: u64) -> String {
     text.push(')');
     if totals.kept > 0 {
         let kept = HumanBytes(totals.kept);
-        let _written = write!(text, ", went on after {kept}");
+        let _written = write!(text, ", resumed after {kept}");
     }
     let _written = write!(text, ", unchanged {}", totals.unchanged);
     for (what, count) in [
@@ -211,7 +211,7 @@ mod tests {
             deleted: 7,
             ..totals
         };
-        let text = "would have copied 3 (4.00 MiB), went on after 1.00 MiB, unchanged 5, deleted 7, \
+        let text = "would have copied 3 (4.00 MiB), resumed after 1.00 MiB, unchanged 5, deleted 7, \
                     failed 1";
         assert_eq!(summary(true, &totals, 1), text);
     }

@@ -54,7 +54,7 @@ impl Syncer {
                 let metadata = file.metadata()?;
                 let facts = Facts::from(&metadata);
                 let Kind::File(length) = facts.kind else {
-                    bail!("was replaced while it was looked at; run this again");
+                    bail!("was replaced while it was being read; run this again");
                 };
                 let version = version_of(&metadata);
                 Ok(Open {

@@ -372,7 +372,7 @@ impl Syncer {
         if gone {
             self.changes.note(&self.progress, Change::Delete, path)?;
         } else if done.errors.len() == errors {
-            bail!("{} stays, as --exclude keeps some of it", dest_path());
+            bail!("{} stays, because --exclude keeps part of it", dest_path());
         }
         Ok(gone)
     }

@@ -96,22 +96,22 @@ const LOG: &str =
 const DETAIL: &str =
     "how much is logged is `log` in the configuration, such as \"info,afar_rx=debug\"";
 const TASKS: &str =
-    "a call is a task, not a thread; calls at a time are bounded by files.max_calls";
+    "a call is a task, not a thread; files.max_calls bounds the number of calls at a time";
 const CACHE: &str = "this is read from the system's page cache, which grows and shrinks by itself";
 const SIZES: &str = "no cache or table has a size to choose";
 const ATTACH: &str = "a volume is opened when it is used, and costs memory only as long";
 const HELD: &str = "the volume server takes a volume between two steps of the file server, and waits for no \
                     client";
-const STATE: &str = "promises are written down at each stop and taken up at the next start; to have clients \
-                     asked to drop them, remove `callbacks` in the directory data";
-const FRAMES: &str = "packets have the size that fits each path, which is found out";
-const COUNTERS: &str = "calls are counted always";
+const STATE: &str = "callback promises are saved at each stop and loaded at the next start; to \
+                     make clients drop them, remove `callbacks` in the directory data";
+const FRAMES: &str = "the packet size of each path is found by probing";
+const COUNTERS: &str = "calls are always counted";
 const QUOTA: &str = "quotas are exact; give a volume more with `fs setquota`";
 const STATS: &str = "counters of a volume's use stay with the volume";
 const SYNC: &str = "what is acknowledged is on the disk; partition.X.durability allows less";
-const DATABASE: &str = "databases lie in the directory data";
-const SALVAGER: &str = "there is no salvager, as changes are made whole or not at all; `afar store check` \
-                        looks whether a partition is sound";
+const DATABASE: &str = "databases are in the directory data";
+const SALVAGER: &str = "there is no salvager, because changes are atomic; `afar store check` \
+                        checks a partition";
 
 pub(super) const OPTIONS: &[OldOption] = &[
     set("-busyat", FILE, Number(10, 1 << 20), |config, value| {
@@ -194,8 +194,8 @@ pub(super) const OPTIONS: &[OldOption] = &[
         "-cve-2018-7168-enforce",
         FILE,
         Nothing,
-        "old clients may still set access lists by StoreACL (134); keep callers who prove nothing out \
-         by security.minimum.file",
+        "old clients may still set access lists by StoreACL (134); exclude anonymous callers with \
+         security.minimum.file",
     ),
     instead(
         "-saneacls",
@@ -255,7 +255,7 @@ pub(super) const OPTIONS: &[OldOption] = &[
         "-fs-state-verify",
         FILE,
         OneOf(&["none", "save", "restore", "both"]),
-        "what is taken up after a start is checked always",
+        "what is loaded after a start is always checked",
     ),
     needless(
         "-sync",
@@ -303,7 +303,7 @@ pub(super) const OPTIONS: &[OldOption] = &[
         "-hr",
         FILE,
         Number(1, 36),
-        "the groups of a host are asked for again after two hours",
+        "the server asks for the groups of a host again after two hours",
     ),
     needless("-offline-timeout", FILE, OR_NONE, HELD),
     needless("-offline-shutdown-timeout", FILE, OR_NONE, HELD),
@@ -329,7 +329,7 @@ pub(super) const OPTIONS: &[OldOption] = &[
         "-novbc",
         FILE,
         Nothing,
-        "promises are broken when what they are about has changed, not when a volume is opened",
+        "promises are broken when their files change, not when a volume is opened",
     ),
     needless("-enable_peer_stats", SERVERS, Nothing, COUNTERS),
     needless("-enable_process_stats", SERVERS, Nothing, COUNTERS),
@@ -381,7 +381,7 @@ where
     let value: T = value.concat().parse().context("not a number for this")?;
     if value <= *limit {
         return Ok(format!(
-            "not taken; {key} is {limit}, which is no less, and only the configuration lowers it"
+            "ignored; {key} is {limit}, which is no lower, and only the configuration lowers it"
         ));
     }
     *limit = value;
@@ -397,7 +397,7 @@ fn switch_on(key: &str, switch: &mut bool) -> anyhow::Result<String> {
 fn restrict(key: &str, switch: &mut bool, value: &[String]) -> anyhow::Result<String> {
     let closed = value.concat() == "admin";
     if *switch && !closed {
-        bail!("{key} = true in the configuration says otherwise; take one of the two away");
+        bail!("{key} = true in the configuration says otherwise; remove one of the two");
     }
     *switch = closed;
     Ok(format!("taken as {key} = {closed}"))

@@ -154,7 +154,7 @@ fn what_is_out_of_range_is_refused_with_the_range() {
         ("-busyat", "takes a number"),
         ("-realm", "takes a word"),
         ("-realm -p 3", "takes a word"),
-        ("-jumbograms", "no option of OpenAFS's"),
+        ("-jumbograms", "not an option of OpenAFS's"),
         ("-fs-state", "Write it out"),
         ("-sync sometimes", "always, onclose, never"),
         ("ptserver -default_access S----", "two words"),

@@ -12,7 +12,7 @@ use super::data::{FILLERS, fill_volume, new_volume, noise, open, open_to_fill};
 use super::report::{Figure, Row};
 use crate::rxperf::units::grouped;
 
-/// Octets of each file: too many to be kept in the database.
+/// Bytes of each file: too many to be kept in the database.
 const FILE: usize = 4 << 10;
 /// Clones made in a run.
 const CLONES: u32 = 5;
@@ -83,9 +83,9 @@ fn touch(volume: &Volume, files: &[Fid], run: u32) -> anyhow::Result<UnixTime> {
 }
 
 struct Dumped {
-    /// Octets read from segments.
+    /// Bytes read from segments.
     read: u64,
-    /// Octets of the stream.
+    /// Bytes of the stream.
     written: u64,
     seconds: f64,
 }

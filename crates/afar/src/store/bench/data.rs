@@ -19,7 +19,7 @@ use super::progress;
 
 /// Files in a directory of a volume made here.
 const IN_DIRECTORY: u32 = 1_000;
-/// Octets read at a time.
+/// Bytes read at a time.
 const PIECE: usize = 1 << 20;
 /// Threads that fill a volume quickly.
 pub(super) const FILLERS: usize = 4;
@@ -44,7 +44,7 @@ pub(super) fn new_volume(id: u32, name: &str) -> NewVolume {
     NewVolume::new(VolumeId(id), name).max_quota(0)
 }
 
-/// Octets that do not compress, different for each seed.
+/// Bytes that do not compress, different for each seed.
 pub(super) fn noise(len: usize, seed: u64) -> Vec<u8> {
     // Xorshift64*, enough to leave zstd without a match.
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
@@ -113,7 +113,7 @@ pub(super) fn fill_volume(
     Ok(all.into_iter().map(|(_, fid)| fid).collect())
 }
 
-/// Real files, as many as have about so many octets, from all over a directory.
+/// Real files, as many as have about so many bytes, from all over a directory.
 pub(super) struct Corpus {
     pub(super) name: String,
     pub(super) files: Vec<PathBuf>,
@@ -180,7 +180,7 @@ fn walk(dir: &Path, found: &mut Vec<(PathBuf, u64)>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Reads plain files, and returns how many octets there were.
+/// Reads plain files, and returns how many bytes there were.
 pub(super) fn read_plain(files: &[PathBuf]) -> anyhow::Result<u64> {
     let mut buffer = vec![0; PIECE];
     files
@@ -222,7 +222,7 @@ fn read_file(path: &Path, buffer: &mut [u8]) -> anyhow::Result<u64> {
     }
 }
 
-/// Reads files of a volume, and returns how many octets there were.
+/// Reads files of a volume, and returns how many bytes there were.
 pub(super) fn read_volume(volume: &Volume, files: &[Fid]) -> anyhow::Result<u64> {
     let mut buffer = vec![0; PIECE];
     files.iter().try_fold(0, |sum, fid| {

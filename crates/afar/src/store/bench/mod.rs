@@ -32,38 +32,38 @@ use sizes::Sizes;
 #[command(
     about = "Measure the store",
     long_about = "Measure the store: how long partitions of up to 1,500,000 volumes take to open \
-    and to list, what removing and cloning volumes costs, how well and how fast data is compressed \
-    and read, and how many durable changes there are in a second. All of it takes about 40 minutes \
+    and to list, what removing and cloning volumes costs, how well and how fast the store compresses \
+    and reads data, and how many durable changes it makes a second. All of it takes about 40 minutes \
     and 10 GB; --quick tries every row in seconds.",
-    after_help = "A goal is what the project sets itself at full size, on a quiet machine. `skipped` \
-    says why a row cannot be measured here. Results are also made into docs/benchmarks.md, by \
-    `cargo xtask bench store`.\n\nExample: creates and renames, five times, on the disk in question\n  \
+    after_help = "A goal is the project's target at full size, on a quiet machine. `skipped` \
+    says why a row cannot be measured here. `cargo xtask bench store` puts the results into \
+    docs/benchmarks.md.\n\nExample: creates and renames, five times, on the disk in question\n  \
     afar store bench --only create --runs 5 --dir /vicepa/bench"
 )]
 pub(crate) struct BenchArgs {
-    /// Only these rows; the start of a name up to a dash selects all of its kind
+    /// Measure only these rows; a name's start up to a dash selects all rows of that kind
     #[arg(long, value_name = "ROW,…", value_delimiter = ',')]
     only: Vec<String>,
-    /// Tell the names of the rows
+    /// List the names of the rows
     #[arg(long)]
     list: bool,
-    /// Where to make the partitions to measure: a new directory below this one, removed afterwards
+    /// Where to create the partitions to measure: in a new directory below this one, removed afterwards
     /// [default: the current directory]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// How often to measure; the median counts
+    /// Number of runs; the median counts
     #[arg(long, value_name = "N", default_value_t = 3,
         value_parser = clap::value_parser!(u32).range(1..=99))]
     runs: u32,
-    /// All sizes so small that it takes seconds: to try it, not to publish
+    /// Use small sizes that take seconds: for a trial, not for publication
     #[arg(long)]
     quick: bool,
-    /// One JSON object a row, one a line
+    /// Print JSON, one object for each row
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     sizes: sizes::SizeArgs,
-    /// Be a probe: what to do, as JSON
+    /// Run as a probe; the job as JSON
     #[arg(long, hide = true)]
     probe: Option<String>,
 }
@@ -204,7 +204,7 @@ fn select(only: &[String]) -> anyhow::Result<Vec<&'static Group>> {
         .iter()
         .find(|word| !GROUPS.iter().any(|group| fits(group, word)))
     {
-        bail!("no row {word:?}; `afar store bench --list` tells what there is");
+        bail!("no row {word:?}; `afar store bench --list` lists all");
     }
     let wanted = |group: &&Group| only.is_empty() || only.iter().any(|word| fits(group, word));
     Ok(GROUPS.iter().filter(wanted).collect())

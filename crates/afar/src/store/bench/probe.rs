@@ -49,9 +49,9 @@ pub(super) struct Found {
     /// Processor time of the process for that, in seconds: what other processes do shows less in
     /// it.
     pub(super) processor: f64,
-    /// Octets of file data read.
+    /// Bytes of file data read.
     pub(super) octets: u64,
-    /// Resident memory at the end, in octets.
+    /// Resident memory at the end, in bytes.
     pub(super) resident: u64,
     /// Of that, what is not a file's.
     pub(super) anonymous: u64,
@@ -62,7 +62,7 @@ pub(super) struct Found {
 
 impl fmt::Display for Found {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} s, {} octets", self.seconds, self.octets)
+        write!(f, "{} s, {} bytes", self.seconds, self.octets)
     }
 }
 

@@ -83,7 +83,7 @@ impl Probe {
     }
 }
 
-/// A figure of `/proc/self/status` in octets; 0 if the kernel has none of that name.
+/// A figure of `/proc/self/status` in bytes; 0 if the kernel has none of that name.
 pub(super) fn memory(name: &str) -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status

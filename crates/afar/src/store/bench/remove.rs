@@ -18,7 +18,7 @@ use crate::rxperf::units::grouped;
 const FEW: u32 = 500;
 /// Volumes removed from each in a run.
 const REMOVED: u32 = 200;
-/// Octets of each file of the volume that is removed.
+/// Bytes of each file of the volume that is removed.
 const FILE: usize = 16 << 10;
 /// For how many slices another volume is read before.
 const BEFORE: u32 = 6;
@@ -149,7 +149,7 @@ fn remove_one(
             while partition.disk_usage()?.1 > enough {
                 if start.elapsed() > PATIENCE {
                     bail!(
-                        "{} octets do not come back",
+                        "{} bytes do not come back",
                         partition.disk_usage()?.1 - enough
                     );
                 }

@@ -11,30 +11,30 @@ use crate::rxperf::units::{parse_bytes, parse_seconds};
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Sizes, in full and (with --quick)")]
 pub(super) struct SizeArgs {
-    /// attach: the most volumes [default: 1500000 (3000)]
+    /// attach: maximum number of volumes [default: 1500000 (3000)]
     #[arg(long, value_name = "N")]
     volumes: Option<u32>,
-    /// attach: partitions they are in [default: 3]
+    /// attach: number of partitions [default: 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=26))]
     partitions: Option<u32>,
-    /// remove: volumes beside the one removed [default: 500000 (1000)]
+    /// remove: other volumes in the partition [default: 500000 (1000)]
     #[arg(long, value_name = "N")]
     siblings: Option<u32>,
-    /// remove: files of the volume removed [default: 20000 (500)]
+    /// remove: files of the removed volume [default: 20000 (500)]
     #[arg(long, value_name = "N")]
     files: Option<u32>,
-    /// clone: files of the volume cloned [default: 200000 (1000)]
+    /// clone: files of the cloned volume [default: 200000 (1000)]
     #[arg(long, value_name = "N")]
     clone_files: Option<u32>,
     /// compress: directories to take data from [default: /usr/lib, /usr/share/doc, and sources that
     /// cargo has unpacked, if there are any]
     #[arg(long, value_name = "DIR,…", value_delimiter = ',')]
     sources: Vec<PathBuf>,
-    /// compress: the most octets of each [default: 512Mi (4Mi)]
-    #[arg(long, value_name = "OCTETS", value_parser = parse_bytes)]
+    /// compress: maximum bytes of each [default: 512Mi (4Mi)]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     data: Option<u64>,
-    /// compress: octets a second of the slow medium [default: 200M]
-    #[arg(long, value_name = "OCTETS", value_parser = parse_bytes)]
+    /// compress: bytes per second of the slow medium [default: 200M]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     medium: Option<u64>,
     /// create, remove: time of each slice [default: 0.5 (0.1)]
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]

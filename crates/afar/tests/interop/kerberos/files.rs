@@ -13,7 +13,7 @@ use crate::script::network;
 use crate::server::Server;
 
 const LEVELS: [&str; 3] = ["clear", "auth", "crypt"];
-/// Octets of a file: many packets, and not a whole number of them.
+/// Bytes of a file: many packets, and not a whole number of them.
 const LEN: usize = 3_000_001;
 
 /// A network with servers in it, and who uses them.
@@ -162,7 +162,7 @@ fn openafs_s_clients_are_told_the_same_by_both_kinds_of_servers() {
     let sides = [&openafs, &afar].map(|net| {
         let place = place(net).with_environment(users[0].1.environment());
         make_volumes(&place, "");
-        // Who comes from a realm that is trusted registers himself, as aklog does; without its group he
+        // Users of a trusted realm register themselves, as aklog does; without its group they
         // could not.
         let foreign = super::place(net).with_environment(carol.environment());
         foreign.run(&["pts", "createuser", "carol@other.example"]);

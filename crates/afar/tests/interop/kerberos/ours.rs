@@ -13,7 +13,7 @@ use crate::script::network;
 
 /// The program under test.
 const AFAR: &str = env!("CARGO_BIN_EXE_afar");
-/// Octets of a file.
+/// Bytes of a file.
 const LEN: usize = 2_000_003;
 
 /// A user's place, with nothing in the environment but these; tokens of afar's own go to a folder there.
@@ -39,7 +39,7 @@ fn ok(place: &Place, words: &[&str]) -> String {
     ran.out
 }
 
-/// Who is refused is told as whom.
+/// A refusal names the identity that was refused.
 fn refused(place: &Place, who: &str, words: &[&str]) {
     let ran = afar(place, words);
     assert!(

@@ -85,7 +85,7 @@ pub(crate) struct Rare {
     /// It was opened to be replaced when it was empty: what is written first is to be the whole file
     /// even if somebody else, who replaces it as well, stores before. A mixture would be nobody's.
     pub(crate) emptied: bool,
-    /// Octets a second that were stored last time.
+    /// Bytes a second that were stored last time.
     pub(crate) store_pace: u64,
     /// Why storing failed last, until the one who closes the file is told.
     pub(crate) failed: Option<Errno>,
@@ -382,7 +382,7 @@ mod tests {
 
     #[test]
     fn a_vnode_that_was_only_listed_takes_little() {
-        // With the counts before it and the allocator's word it fills 144 octets.
+        // With the counts before it and the allocator's word it fills 144 bytes.
         assert!(size_of::<Vnode>() <= 120, "{}", size_of::<Vnode>());
     }
 

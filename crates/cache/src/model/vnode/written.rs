@@ -9,7 +9,7 @@ use crate::model::dirty::Dirty;
 use crate::model::error::Errno;
 
 impl State {
-    /// Octets written and not stored yet.
+    /// Bytes written and not stored yet.
     pub(crate) fn written(&self) -> u64 {
         self.rare
             .dirty

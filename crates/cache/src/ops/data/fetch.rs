@@ -21,7 +21,7 @@ use crate::storage::{Pieces, Storage, Wait};
 
 /// Fetches begin and end at multiples of this, for which checksums are kept.
 const ALIGN: u64 = 64 << 10;
-/// Octets fetched at least when there are as many.
+/// Bytes fetched at least when there are as many.
 const LEAST: u64 = 128 << 10;
 /// Fetches that may end without what was wanted being there, before it is fetched past the cache.
 const TRIES: u32 = 3;
@@ -39,7 +39,7 @@ struct Landing {
 #[derive(Default)]
 struct Turning {
     guard: Option<OwnedMutexGuard<()>>,
-    /// Octets to come before this one has ended.
+    /// Bytes to come before this one has ended.
     left: u64,
     /// The next one need not wait when so few are.
     enough: Option<u64>,
@@ -119,7 +119,7 @@ impl Sink for Direct {
 }
 
 impl Cache {
-    /// Octets of a version a server has, all of which are in it.
+    /// Bytes of a version a server has, all of which are in it.
     pub(super) async fn fetched(
         &self,
         user: &Arc<User>,
@@ -171,7 +171,7 @@ impl Cache {
         }
     }
 
-    /// The clean octets that are there. Threads of the runtime do not wait for the disk.
+    /// The clean bytes that are there. Threads of the runtime do not wait for the disk.
     async fn cached(
         &self,
         vnode: &Vnode,
@@ -307,7 +307,7 @@ struct Landed {
 impl Drop for Landed {
     fn drop(&mut self) {
         self.flight
-            .set(Err(Error::Nonsense("a fetch was given up")));
+            .set(Err(Error::Nonsense("a fetch was abandoned")));
         let mut state = self.vnode.lock();
         let flights = &mut state.rare.flights;
         flights.retain(|other| !Arc::ptr_eq(other, &self.flight));
@@ -317,7 +317,7 @@ impl Drop for Landed {
     }
 }
 
-/// The fetch under way that will bring this octet in time.
+/// The fetch under way that will bring this byte in time.
 fn flight_for(
     vnode: &Vnode,
     version: DataVersion,

@@ -42,7 +42,7 @@ struct View {
 }
 
 impl Cache {
-    /// Reads octets; fewer than asked for at the end only.
+    /// Reads bytes; fewer than asked for at the end only.
     ///
     /// # Errors
     /// As servers say.
@@ -96,7 +96,7 @@ impl Cache {
         Ok(view)
     }
 
-    /// The octets of a view; what is missing is fetched.
+    /// The bytes of a view; what is missing is fetched.
     async fn fill(
         &self,
         user: &Arc<User>,
@@ -131,11 +131,11 @@ impl Cache {
     }
 }
 
-/// Why data cannot be had.
+/// Why data is not available.
 enum Refetch {
     /// The file has another version now.
     Changed,
-    /// It cannot be had.
+    /// It is not available.
     Failed(Errno),
 }
 

@@ -15,8 +15,8 @@ use crate::model::vnode::Vnode;
 use crate::ops::cache::Cache;
 use crate::table::handles::{Open, OpenFile};
 
-/// What is stored behind begins so much later. Who makes many files asks for the next one meanwhile, and
-/// would wait if its server had locked the directory to store the last.
+/// Storing behind begins this much later. A program that makes many files asks for the next one
+/// meanwhile, and would wait if its server had locked the directory to store the last.
 const LATER: Duration = Duration::from_millis(3);
 
 impl Cache {
@@ -141,7 +141,7 @@ impl Cache {
         let vnode = &open.spot.vnode;
         for owner in open.take_lockers().into_iter().chain(owner) {
             if let Err(error) = self.unlock_all(&open.spot, owner).await {
-                tracing::debug!(fid = %vnode.fid, %error, "unlocked, and to be stored again later");
+                tracing::debug!(fid = %vnode.fid, %error, "unlocked; will store it again later");
             }
         }
         let (last, hidden) = {

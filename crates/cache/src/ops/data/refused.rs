@@ -56,7 +56,7 @@ impl Cache {
             state.rare.writers == 0 && dirty.is_some_and(|dirty| dirty.is_overtaken(status))
         };
         if overtaken {
-            let why = "somebody else changed it before it could be stored";
+            let why = "another client changed it before it could be stored";
             self.drop_written(vnode, why, true);
         }
         overtaken
@@ -82,15 +82,16 @@ impl Cache {
         match aside {
             Ok(Some(path)) => tracing::error!(
                 %cell, %fid, bytes, path = %path.display(),
-                "what was written to a file is not stored: {why}; it is kept here, with zeroes for the rest"
+                "data written to a file could not be stored: {why}; kept here, with zeroes in the \
+                 gaps"
             ),
             Ok(None) if bytes == 0 => tracing::debug!(%cell, %fid, "{why}"),
             Ok(None) => {
-                tracing::error!(%cell, %fid, bytes, "what was written to a file is dropped: {why}");
+                tracing::error!(%cell, %fid, bytes, "dropped data written to a file: {why}");
             }
             Err(error) => tracing::error!(
                 %cell, %fid, bytes, %error,
-                "what was written to a file is dropped, as it cannot be kept elsewhere: {why}"
+                "dropped data written to a file, because it cannot be kept elsewhere: {why}"
             ),
         }
         self.0.storage.forget(&vnode.key());

@@ -18,19 +18,19 @@ use crate::model::vnode::Vnode;
 use crate::ops::cache::Cache;
 use crate::storage::{Pieces, Storage, Wait};
 
-/// Octets between two written ranges that are stored again rather than that another call is made, if
+/// Bytes between two written ranges that are stored again rather than that another call is made, if
 /// they are at hand.
 const BRIDGE: u64 = 256 << 10;
 
-/// Octets between all ranges of a file at most, as they are in memory until it is stored.
+/// Bytes between all ranges of a file at most, as they are in memory until it is stored.
 const BRIDGES: u64 = 8 << 20;
 
-/// Octets of a file that are to be stored: those written, and between them some that the server has
+/// Bytes of a file that are to be stored: those written, and between them some that the server has
 /// already.
 struct Written {
     storage: Arc<dyn Storage>,
     key: FileKey,
-    /// Octets between those written, with their places. The cache may drop them at any time.
+    /// Bytes between those written, with their places. The cache may drop them at any time.
     bridges: Pieces,
     /// Behind it, what was not written is zero.
     limit: u64,
@@ -56,7 +56,7 @@ impl Source for Written {
 }
 
 impl Written {
-    /// Octets that were not written.
+    /// Bytes that were not written.
     fn between(&self, from: u64, to: u64) -> io::Result<Bytes> {
         if from >= self.limit {
             let length = usize::try_from(to - from).map_err(io::Error::other)?;
@@ -70,7 +70,7 @@ impl Written {
             let end = start.saturating_add(length).min(data.len());
             (start < end).then(|| data.slice(start..end))
         });
-        piece.ok_or_else(|| io::Error::other("what was to be stored is gone from the cache"))
+        piece.ok_or_else(|| io::Error::other("data to be stored is gone from the cache"))
     }
 }
 
@@ -81,12 +81,12 @@ struct Plan {
     /// Where the file is to be cut before anything is stored.
     cut: Option<u64>,
     ranges: Vec<Range<u64>>,
-    /// What lies between written octets within these ranges, and is not zero.
+    /// What lies between written bytes within these ranges, and is not zero.
     bridges: Pieces,
 }
 
 impl Plan {
-    /// Octets a second, if storing took so long.
+    /// Bytes a second, if storing took so long.
     fn pace(&self, time: Duration) -> u64 {
         let octets: u64 = self
             .ranges
@@ -107,7 +107,7 @@ impl Cache {
         self.store_some(user, vnode, u64::MAX).await
     }
 
-    /// Stores what was written to a file, or the first `most` octets of it.
+    /// Stores what was written to a file, or the first `most` bytes of it.
     pub(super) async fn store_some(
         &self,
         user: &User,
@@ -156,9 +156,9 @@ impl Cache {
                 let bytes = plan.dirty.ranges.octets();
                 let error = user.client.explain_full(&vnode.volume, bytes, error).await;
                 if self.0.said.is_news(&error) {
-                    tracing::error!(%cell, %fid, %error, "what was written cannot be stored; it is kept");
+                    tracing::error!(%cell, %fid, %error, "cannot store written data; keeping it");
                 } else {
-                    tracing::debug!(%cell, %fid, %error, "what was written cannot be stored; it is kept");
+                    tracing::debug!(%cell, %fid, %error, "cannot store written data; keeping it");
                 }
                 let number = Errno::of(&error);
                 self.store_failed(vnode, number);
@@ -172,7 +172,7 @@ impl Cache {
     /// logged, told when the file is closed next, and tried again.
     pub(crate) async fn try_store(&self, vnode: &Arc<Vnode>) {
         if let Err(error) = self.store_unasked(vnode).await {
-            tracing::debug!(fid = %vnode.fid, %error, "to be stored again later");
+            tracing::debug!(fid = %vnode.fid, %error, "will store it again later");
         }
     }
 

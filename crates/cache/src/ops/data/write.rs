@@ -14,7 +14,7 @@ use crate::model::vnode::Vnode;
 use crate::ops::cache::Cache;
 use crate::table::handles::OpenFile;
 
-/// The longest file: RPCs count octets in signed words.
+/// The longest file: RPCs count bytes in signed words.
 const LENGTH_MOST: u64 = i64::MAX.unsigned_abs();
 
 /// Part of what may wait to be stored beyond which it is stored while more is written.
@@ -22,7 +22,7 @@ const STREAM_SHARE: u64 = 16;
 /// Seconds of storing that are begun at a time then.
 const STREAM_TIME: u64 = 4;
 
-/// A file whose octets are being stored while more are written, until this is dropped.
+/// A file whose bytes are being stored while more are written, until this is dropped.
 struct Streaming(Arc<Vnode>);
 
 impl Drop for Streaming {
@@ -34,7 +34,7 @@ impl Drop for Streaming {
 }
 
 impl Cache {
-    /// Writes octets. They are stored when the file is closed, or earlier.
+    /// Writes bytes. They are stored when the file is closed, or earlier.
     ///
     /// # Errors
     /// When there is no room in the cache, or too much was written that could not be stored.
@@ -82,7 +82,7 @@ impl Cache {
         Ok(length)
     }
 
-    /// Writes octets into the cache, at the end if no place is given. Returns how many of the file are
+    /// Writes bytes into the cache, at the end if no place is given. Returns how many of the file are
     /// to be stored.
     fn write_here(&self, open: &OpenFile, offset: Option<u64>, data: &[u8]) -> Result<u64, Errno> {
         let vnode = &open.spot.vnode;
@@ -107,7 +107,7 @@ impl Cache {
         Ok(dirty.ranges.octets())
     }
 
-    /// Octets written to a file beyond which they are stored while more are written.
+    /// Bytes written to a file beyond which they are stored while more are written.
     fn stream_from(&self) -> u64 {
         self.0.config.dirty / STREAM_SHARE
     }
@@ -133,7 +133,7 @@ impl Cache {
     /// Stores what is written to a file while more is written, a few seconds' worth at a time, as long as
     /// there is much.
     fn stream(&self, user: &Arc<User>, vnode: &Arc<Vnode>) {
-        // Who closes the file is to be told first of what failed.
+        // The program that closes the file must learn of the failure first.
         let failed = vnode.lock().rare.failed.is_some();
         if failed || vnode.work().streaming.swap(true, Ordering::SeqCst) {
             return;

@@ -24,15 +24,15 @@ pub(super) struct Arriving {
 /// A block that is not on the disk.
 #[derive(Debug)]
 enum Arrival {
-    /// Some of its octets, by their place in the block.
+    /// Some of its bytes, by their place in the block.
     Part { data: Vec<u8>, there: RangeSet },
     /// All there are, from its beginning.
     Whole(Bytes),
 }
 
 impl Arriving {
-    /// Adds octets of a block, of which there are so many in all. Returns the block if it is whole
-    /// now. The octets are within it.
+    /// Adds bytes of a block, of which there are so many in all. Returns the block if it is whole
+    /// now. The bytes are within it.
     pub(super) fn add(
         &mut self,
         id: BlockId,
@@ -138,7 +138,7 @@ impl Arriving {
         self.blocks.range(id(0)..=id(u32::MAX))
     }
 
-    /// The octets here of a part of a file, with their places in it.
+    /// The bytes here of a part of a file, with their places in it.
     pub(super) fn within(&self, file: FileId, range: &Range<u64>) -> Vec<(u64, Bytes)> {
         let mut pieces = Vec::new();
         if self.blocks.is_empty() {

@@ -1,4 +1,4 @@
-//! Clean octets: from memory to the disk, and dropping them.
+//! Clean bytes: from memory to the disk, and dropping them.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -17,7 +17,7 @@ use crate::storage::Usage;
 /// Blocks that go at a time, while others wait.
 const STEP: usize = 64;
 
-/// Octets to be put into a slot.
+/// Bytes to be put into a slot.
 #[derive(Debug)]
 pub(super) struct Landing {
     pub(super) id: BlockId,
@@ -28,7 +28,7 @@ pub(super) struct Landing {
 }
 
 impl Shared {
-    /// Takes octets of a version. Those of whole blocks go to the disk.
+    /// Takes bytes of a version. Those of whole blocks go to the disk.
     pub(super) fn write_clean(
         &self,
         key: &FileKey,
@@ -96,7 +96,7 @@ impl Shared {
         }
     }
 
-    /// Writes octets into a slot, unless they are no longer wanted then. Returns whether that was
+    /// Writes bytes into a slot, unless they are no longer wanted then. Returns whether that was
     /// done; if so, `landed` is told before anybody else sees it.
     pub(super) fn put(
         &self,
@@ -147,7 +147,7 @@ impl Shared {
         Ok(true)
     }
 
-    /// Octets that all may take.
+    /// Bytes that all may take.
     pub(super) fn limit(&self) -> u64 {
         self.limit.load(Ordering::Relaxed)
     }
@@ -168,12 +168,12 @@ impl Shared {
         while !self.shrink_by(&mut self.lock(), STEP) {}
     }
 
-    /// Octets of slots that clean blocks may take.
+    /// Bytes of slots that clean blocks may take.
     fn room(&self, state: &State) -> u64 {
         self.limit().saturating_sub(state.written.octets())
     }
 
-    /// A slot for so many octets; others go for it.
+    /// A slot for so many bytes; others go for it.
     fn allocate(&self, state: &mut State, length: usize) -> Option<Slot> {
         loop {
             let room = self.room(state);
@@ -213,7 +213,7 @@ impl Shared {
                 true
             }
             Err(error) => {
-                tracing::debug!(%error, "the cache cannot give back what it does not use");
+                tracing::debug!(%error, "the cache cannot free unused space");
                 state.space.free(slot);
                 false
             }
@@ -288,7 +288,7 @@ impl Shared {
         let Some(before) = state.instances.made(cell, volume, made) else {
             return;
         };
-        tracing::info!(%cell, %volume, "restored meanwhile; what is cached of it goes");
+        tracing::info!(%cell, %volume, "restored in the meantime; dropping what is cached of it");
         for file in state.index.of_instance(before) {
             state.index.set_over(file, false);
             self.drop_blocks(&mut state, file);

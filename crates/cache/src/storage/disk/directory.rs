@@ -63,7 +63,7 @@ impl Directory {
                 if found.is_some() || dir.join(FORMAT).exists() {
                     tracing::warn!(
                         dir = %dir.display(),
-                        "the cache is of another format, or damaged; it begins empty"
+                        "the cache has another format or is damaged; starting with an empty one"
                     );
                 }
                 clear(dir).map_err(failed)?;
@@ -142,7 +142,7 @@ pub(super) fn remove_old(dir: &Path) {
     for name in slots::names().chain([instances::NAME.to_owned()]) {
         match fs::remove_file(aside(&dir.join(name))) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                tracing::warn!(dir = %dir.display(), %error, "an old cache cannot be removed");
+                tracing::warn!(dir = %dir.display(), %error, "cannot remove an old cache");
             }
             _ => {}
         }

@@ -1,4 +1,4 @@
-//! Dirty octets: written, kept, and made clean ones when a server has them.
+//! Dirty bytes: written, kept, and made clean ones when a server has them.
 
 use std::fs::File;
 use std::io;
@@ -77,7 +77,7 @@ impl Shared {
         }
     }
 
-    /// Drops clean octets that lie where they were written, and what they hide.
+    /// Drops clean bytes that lie where they were written, and what they hide.
     pub(super) fn uncover(&self, state: &mut State, key: &FileKey, range: &Range<u64>) {
         let Some(entry) = state.written.find_entry(key) else {
             return;
@@ -133,7 +133,7 @@ impl Shared {
         }
     }
 
-    /// Gives back some of what clean octets take of the disk. Returns false if there is nothing.
+    /// Gives back some of what clean bytes take of the disk. Returns false if there is nothing.
     fn make_room(&self, state: &mut State) -> bool {
         let before = state.space.taken();
         for _ in 0..MAKE_ROOM {
@@ -160,7 +160,7 @@ impl Shared {
         Ok(())
     }
 
-    /// A server has dirty octets.
+    /// A server has dirty bytes.
     pub(super) fn stored(
         &self,
         key: &FileKey,
@@ -242,7 +242,7 @@ impl Shared {
         }
     }
 
-    /// Moves the clean octets of a file from where they were written into blocks.
+    /// Moves the clean bytes of a file from where they were written into blocks.
     pub(super) fn move_file(&self, key: &FileKey) {
         loop {
             let next = {
@@ -324,7 +324,7 @@ impl Shared {
         })
     }
 
-    /// The octets of a block; of several parts the longest.
+    /// The bytes of a block; of several parts the longest.
     fn merge(&self, layers: &Layers) -> Option<Landing> {
         let start = layers.id.start();
         let mut data = vec![0; usize::try_from(BLOCK).ok()?];

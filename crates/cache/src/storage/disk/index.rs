@@ -29,11 +29,11 @@ pub(super) struct Index {
 /// What is known of a file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct File {
-    /// The version its clean octets belong to, wherever they are.
+    /// The version its clean bytes belong to, wherever they are.
     pub(super) version: DataVersion,
     /// Its blocks on the disk.
     blocks: u32,
-    /// Whether some of its clean octets are where they were written, and not in blocks.
+    /// Whether some of its clean bytes are where they were written, and not in blocks.
     over: bool,
 }
 
@@ -65,7 +65,7 @@ impl Block {
         }
     }
 
-    /// Which octets of the file these are.
+    /// Which bytes of the file these are.
     pub(super) fn range(&self) -> Range<u64> {
         let start = self.id.start() + u64::from(self.from);
         start..start + u64::from(self.length)
@@ -102,7 +102,7 @@ impl Default for Index {
     }
 }
 
-/// The numbers of the blocks these octets are in.
+/// The numbers of the blocks these bytes are in.
 pub(super) fn blocks_of(range: &Range<u64>) -> Range<u64> {
     range.start / BLOCK..range.end.div_ceil(BLOCK)
 }
@@ -151,12 +151,12 @@ impl Index {
         self.files.get(&id).copied()
     }
 
-    /// Notes the version of a file's clean octets.
+    /// Notes the version of a file's clean bytes.
     pub(super) fn set_version(&mut self, id: FileId, version: DataVersion) {
         self.files.entry(id).or_default().version = version;
     }
 
-    /// Notes whether some clean octets of a file are where they were written.
+    /// Notes whether some clean bytes of a file are where they were written.
     pub(super) fn set_over(&mut self, id: FileId, over: bool) {
         if let Some(file) = self.files.get_mut(&id) {
             file.over = over;

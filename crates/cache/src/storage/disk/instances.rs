@@ -74,7 +74,7 @@ impl Instances {
         numbers
     }
 
-    /// Writes the file anew, with those of which anything is left only.
+    /// Rewrites the file, with those of which anything is left only.
     pub(super) fn begin(&mut self, keep: impl Fn(u32) -> bool) -> io::Result<()> {
         self.known.retain(|_, volumes| {
             volumes.retain(|_, instance| keep(instance.number));
@@ -150,7 +150,7 @@ impl Instances {
         if let Some(file) = &mut self.file
             && let Err(error) = file.write_all(line)
         {
-            tracing::warn!(path = %self.path.display(), %error, "the cache cannot note a volume");
+            tracing::warn!(path = %self.path.display(), %error, "the cache cannot record a volume");
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::storage::Kept;
 
 /// What such a record begins with: a name, and the version of its form.
 const MAGIC: &[u8; 12] = b"AFARKEPT\0\0\0\x02";
-/// Octets of one that are always there, but for the name of the cell and the checksum.
+/// Bytes of one that are always there, but for the name of the cell and the checksum.
 const FIXED: usize = 12 + 12 + 3 * 8 + 3 * 4 + 1 + 1 + 4;
 
 pub(super) fn encode(key: &FileKey, kept: &Kept) -> Vec<u8> {
@@ -26,7 +26,7 @@ pub(super) fn encode(key: &FileKey, kept: &Kept) -> Vec<u8> {
     octets.extend(kept.writer.to_be_bytes());
     octets.push(u8::from(kept.resized));
     let cell = key.cell.as_str().as_bytes();
-    // A cell's name has at most 255 octets.
+    // A cell's name has at most 255 bytes.
     octets.push(u8::try_from(cell.len()).unwrap_or(u8::MAX));
     octets.extend(cell);
     let ranges: Vec<_> = kept.ranges.iter().collect();

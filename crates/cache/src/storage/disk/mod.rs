@@ -1,19 +1,19 @@
 //! Data of files kept on a disk.
 //!
-//! Clean octets are cut into blocks of 64 KiB, each in a slot of one of a few sparse files, whose
+//! Clean bytes are cut into blocks of 64 KiB, each in a slot of one of a few sparse files, whose
 //! record tells what it is. The records are read once, when the cache is opened: from then on the index
 //! is in memory, and records are only written. Nothing is synced for that. A block is checked against
 //! its checksum whenever it is read, so that it does not matter what of a record and a block a crash
 //! has left: what does not match is not there.
 //!
-//! Dirty octets have a sparse file for each file they were written to, and are synced when somebody
+//! Dirty bytes have a sparse file for each file they were written to, and are synced when somebody
 //! was told that they could not be stored. See docs/formats/cache.md.
 //!
 //! - `directory`: whose it is; `open`: finding what is there
 //! - `slots`, `record`, `index`: places on the disk, what is in them, and which goes first
 //! - `arriving`: blocks in memory; `clean`: from there to the disk; `read`: and back; `recent`: without
 //!   the way back
-//! - `written`, `kept`: dirty octets and their records; `dirty`: what is done to them
+//! - `written`, `kept`: dirty bytes and their records; `dirty`: what is done to them
 //! - `instances`: volumes that were restored are others
 //! - `worker`: what nobody waits for
 
@@ -77,7 +77,7 @@ pub(crate) struct Disk {
 struct Shared {
     dir: PathBuf,
     slots: Slots,
-    /// Octets.
+    /// Bytes.
     limit: AtomicU64,
     /// Files at most.
     files: usize,
@@ -92,7 +92,7 @@ struct Shared {
 /// How much is kept.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
-    /// Octets.
+    /// Bytes.
     pub(crate) octets: u64,
     /// Files.
     pub(crate) files: usize,
@@ -149,7 +149,7 @@ impl Shared {
         tracing::error!(
             dir = %self.dir.display(),
             %error,
-            "the disk of the cache fails; files are read and written without it as far as that goes"
+            "the disk of the cache fails; reading and writing without it where possible"
         );
     }
 
@@ -160,7 +160,7 @@ impl Shared {
             place = %self.slots.place(slot),
             vnode = fid.vnode,
             uniquifier = fid.uniquifier,
-            "a damaged block of the cache; it is dropped, and fetched again"
+            "dropping a damaged block of the cache, and fetching it again"
         );
     }
 }

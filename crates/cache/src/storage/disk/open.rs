@@ -41,7 +41,8 @@ impl Disk {
         let directory = Directory::take(dir)?;
         let found = match find(dir) {
             Err(error) => {
-                tracing::warn!(dir = %dir.display(), %error, "the cache cannot be read; it begins empty");
+                tracing::warn!(dir = %dir.display(), %error, "cannot read the cache; starting \
+                                                              with an empty one");
                 Directory::clear(dir).and_then(|()| find(dir))
             }
             found => found,

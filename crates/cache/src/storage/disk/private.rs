@@ -12,7 +12,7 @@ pub(super) fn options() -> OpenOptions {
     options
 }
 
-/// Writes a file anew.
+/// Rewrites a file.
 pub(super) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = options()
         .write(true)

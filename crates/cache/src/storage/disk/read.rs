@@ -16,10 +16,10 @@ use crate::model::key::FileKey;
 use crate::model::ranges::RangeSet;
 use crate::storage::{Pieces, Wait};
 
-/// Times it is looked again when what was found has gone meanwhile.
+/// Number of further look-ups when what was found has gone meanwhile.
 const TRIES: u32 = 4;
 
-/// Octets, and where they are.
+/// Bytes, and where they are.
 #[derive(Debug)]
 struct Part {
     range: Range<u64>,
@@ -93,7 +93,7 @@ impl Shared {
         there(first) && written.all(there)
     }
 
-    /// Octets that follow each other, as one. Nothing if they are not there any more.
+    /// Bytes that follow each other, as one. Nothing if they are not there any more.
     fn run(&self, parts: &[Part], wait: Wait) -> io::Result<Option<(u64, Bytes)>> {
         let (Some(first), Some(last)) = (parts.first(), parts.last()) else {
             return Ok(None);
@@ -175,7 +175,7 @@ impl Shared {
         }
     }
 
-    /// Which octets of this version are there.
+    /// Which bytes of this version are there.
     pub(super) fn present(
         &self,
         key: &FileKey,
@@ -204,7 +204,7 @@ impl Shared {
         there
     }
 
-    /// The dirty octets of a part of a file.
+    /// The dirty bytes of a part of a file.
     pub(super) fn read_dirty(&self, key: &FileKey, range: Range<u64>) -> io::Result<Pieces> {
         let (parts, file) = {
             let mut state = self.lock();
@@ -237,7 +237,7 @@ fn joined(pieces: &[&Bytes], length: usize) -> Bytes {
     all.freeze()
 }
 
-/// Where the clean octets of this version are, in order. What is read from the disk counts as used.
+/// Where the clean bytes of this version are, in order. What is read from the disk counts as used.
 fn plan(
     state: &mut State,
     key: &FileKey,

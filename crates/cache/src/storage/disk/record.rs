@@ -1,11 +1,11 @@
-//! What the index tells of a block, octet by octet as docs/formats/cache.md has it.
+//! What the index tells of a block, byte by byte as docs/formats/cache.md has it.
 
 use afar_types::DataVersion;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use super::slots::{BLOCK, Slot};
 
-/// Octets of a record.
+/// Bytes of a record.
 pub(super) const RECORD: usize = 64;
 
 /// A file of an instance of a volume.
@@ -17,7 +17,7 @@ pub(super) struct FileId {
     pub(super) uniquifier: u32,
 }
 
-/// A part of a file: so many octets from a multiple of [`BLOCK`] on.
+/// A part of a file: so many bytes from a multiple of [`BLOCK`] on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct BlockId {
     pub(super) file: FileId,
@@ -39,14 +39,14 @@ impl BlockId {
         octets
     }
 
-    /// The checksum of its octets from this place on, which no other block's octets have.
+    /// The checksum of its bytes from this place on, which no other block's bytes have.
     pub(super) fn sum(self, from: u32, data: &[u8]) -> u64 {
         let seed = xxh3_64_with_seed(&self.octets(), from.into());
         xxh3_64_with_seed(data, seed)
     }
 }
 
-/// What is known of octets of a block that are in a slot.
+/// What is known of bytes of a block that are in a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) block: BlockId,

@@ -12,7 +12,7 @@ use super::private;
 use super::record::{RECORD, Record};
 use crate::storage::Wait;
 
-/// Octets of a block of a file.
+/// Bytes of a block of a file.
 pub(super) const BLOCK: u64 = 64 << 10;
 /// The sizes of slots.
 const SIZES: [u32; 5] = [4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10];
@@ -30,7 +30,7 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    /// Octets it has room for.
+    /// Bytes it has room for.
     pub(super) fn size(self) -> u32 {
         SIZES[usize::from(self.class)]
     }
@@ -41,7 +41,7 @@ impl Slot {
     }
 }
 
-/// The smallest size with room for so many octets.
+/// The smallest size with room for so many bytes.
 fn class_for(length: usize) -> u8 {
     let class = SIZES.iter().position(|size| length <= *size as usize);
     // There are only a few, so the number fits.
@@ -186,7 +186,7 @@ impl Slots {
 #[derive(Debug, Default)]
 pub(super) struct Space {
     rooms: [Room; SIZES.len()],
-    /// Octets of slots in use, and of free ones that still take theirs.
+    /// Bytes of slots in use, and of free ones that still take theirs.
     taken: u64,
 }
 
@@ -194,7 +194,7 @@ pub(super) struct Space {
 struct Room {
     /// Slots before this one are in use or free.
     end: u32,
-    /// Free ones that still take their octets of the disk.
+    /// Free ones that still take their bytes of the disk.
     full: Vec<u32>,
     /// Free ones that do not.
     empty: Vec<u32>,
@@ -205,7 +205,7 @@ impl Space {
         self.taken
     }
 
-    /// A slot for so many octets, if that takes no more of the disk than the limit.
+    /// A slot for so many bytes, if that takes no more of the disk than the limit.
     pub(super) fn take(&mut self, length: usize, limit: u64) -> Option<Slot> {
         let class = class_for(length);
         let size = u64::from(SIZES[usize::from(class)]);
@@ -234,7 +234,7 @@ impl Space {
         self.rooms[usize::from(slot.class)].full.push(slot.number);
     }
 
-    /// A free slot that still takes its octets of the disk; it is neither free nor in use until it
+    /// A free slot that still takes its bytes of the disk; it is neither free nor in use until it
     /// is said that it was [emptied](Self::emptied).
     pub(super) fn take_full(&mut self) -> Option<Slot> {
         // The greatest first: they give back most.
@@ -244,7 +244,7 @@ impl Space {
         Some(Slot { class, number })
     }
 
-    /// A slot gave back its octets.
+    /// A slot gave back its bytes.
     pub(super) fn emptied(&mut self, slot: Slot) {
         self.taken -= u64::from(slot.size());
         self.rooms[usize::from(slot.class)].empty.push(slot.number);

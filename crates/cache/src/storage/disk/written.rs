@@ -23,7 +23,7 @@ const KEPT: &str = "kept";
 const NEW: &str = "new";
 /// Of so many files the descriptors are kept.
 const OPEN_MOST: usize = 256;
-/// A record of more octets is none of ours.
+/// A record of more bytes is none of ours.
 const RECORD_MOST: u64 = 256 << 20;
 
 /// What was written.
@@ -35,7 +35,7 @@ pub(super) struct Written {
     left: Vec<Left>,
     next: u64,
     open: usize,
-    /// Octets in all of them.
+    /// Bytes in all of them.
     octets: u64,
 }
 
@@ -44,9 +44,9 @@ pub(super) struct Written {
 pub(super) struct Entry {
     number: u64,
     file: Option<Arc<File>>,
-    /// Octets no server has.
+    /// Bytes no server has.
     dirty: RangeSet,
-    /// Octets that became clean and are still here.
+    /// Bytes that became clean and are still here.
     settled: RangeSet,
     /// Whether there is a record.
     kept: bool,
@@ -116,8 +116,8 @@ impl Written {
         let place = self.move_to_lost(number, "unnamed", None)?;
         tracing::error!(
             path = %place.display(),
-            "written to a file of AFS and not stored, and the record of which file is damaged; it is \
-             kept here"
+            "data written to a file of AFS is not stored, and the record of which file is \
+             damaged; keeping it here"
         );
         Ok(())
     }
@@ -130,7 +130,7 @@ impl Written {
         self.dir.join(format!("{number}.{KEPT}"))
     }
 
-    /// Octets of what was written.
+    /// Bytes of what was written.
     pub(super) fn octets(&self) -> u64 {
         self.octets
     }
@@ -185,7 +185,7 @@ impl Written {
         Ok(Some(file))
     }
 
-    /// These octets are here, and dirty. Returns whether the file still is.
+    /// These bytes are here, and dirty. Returns whether the file still is.
     pub(super) fn note(&mut self, key: &FileKey, range: Range<u64>) -> bool {
         let Some(entry) = self.files.get_mut(key) else {
             return false;
@@ -195,7 +195,7 @@ impl Written {
         true
     }
 
-    /// Drops dirty octets.
+    /// Drops dirty bytes.
     pub(super) fn cut(&mut self, key: &FileKey, range: Range<u64>) {
         if let Some(entry) = self.files.get_mut(key) {
             let parts: Vec<_> = entry.dirty.within(range.clone()).collect();
@@ -205,7 +205,7 @@ impl Written {
         }
     }
 
-    /// Dirty octets are clean now. They stay until they are elsewhere.
+    /// Dirty bytes are clean now. They stay until they are elsewhere.
     pub(super) fn settle(&mut self, key: &FileKey, ranges: &RangeSet) {
         let Some(entry) = self.files.get_mut(key) else {
             return;
@@ -222,7 +222,7 @@ impl Written {
         }
     }
 
-    /// Drops octets that became clean.
+    /// Drops bytes that became clean.
     pub(super) fn drop_settled(&mut self, key: &FileKey, range: Range<u64>) {
         if let Some(entry) = self.files.get_mut(key) {
             let parts: Vec<_> = entry.settled.within(range.clone()).collect();
@@ -333,7 +333,7 @@ impl Written {
     }
 
     /// Moves what was written to a file to where a user finds it, and drops it here. None if nothing was written, or
-    /// there would be more than `most` octets there.
+    /// there would be more than `most` bytes there.
     pub(super) fn set_aside(
         &mut self,
         key: &FileKey,
@@ -356,7 +356,7 @@ impl Written {
         Ok(Some(place))
     }
 
-    /// Octets of the disk that are taken there.
+    /// Bytes of the disk that are taken there.
     fn in_lost(&self) -> io::Result<u64> {
         let entries = match fs::read_dir(&self.lost) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),

@@ -27,7 +27,7 @@ pub(super) enum LinkError {
     Silent,
     #[error("etcd has ended the watch: {0}")]
     Ended(String),
-    #[error("the rows have to be filled anew from etcd")]
+    #[error("the rows must be loaded again from etcd")]
     Position,
     #[error(transparent)]
     Rows(#[from] DbError),
@@ -130,7 +130,7 @@ impl Replica {
     pub(super) fn follow(&mut self, response: WatchResponse) -> Result<(), LinkError> {
         if response.canceled() || response.compact_revision() > 0 {
             if response.compact_revision() > 0 {
-                tracing::info!("etcd has forgotten what was missed; the rows are filled anew");
+                tracing::info!("etcd no longer has the missed changes; loading all rows again");
                 self.position = None;
             }
             return Err(LinkError::Ended(response.cancel_reason().to_owned()));
@@ -215,7 +215,7 @@ impl Replica {
         }
         position.write(&env, &mut txn, &options.prefix)?;
         txn.commit().map_err(|e| env.error(e))?;
-        tracing::info!(rows = count, revision, "the database was filled from etcd");
+        tracing::info!(rows = count, revision, "loaded the database from etcd");
         self.position = Some(position);
         self.health.set_filled(true);
         Ok(position)

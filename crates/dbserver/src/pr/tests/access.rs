@@ -1,4 +1,4 @@
-//! Who may do what.
+//! Rights of callers.
 
 use afar_types::PrAccess;
 
@@ -29,7 +29,7 @@ async fn cell() -> Cell {
     cell
 }
 
-/// Who of everyone may, as letters in that order.
+/// The letters of the callers that may, in that order.
 fn letters(may: [bool; 7]) -> String {
     let letters = "nabcdes".chars().zip(may);
     letters
@@ -181,7 +181,7 @@ async fn a_restricted_cell_is_changed_by_administrators_only() {
     assert_eq!(cell.delete(alice, -206).await, Err(PRPERM));
     assert!(cell.elements(alice, -206).await.is_ok());
     cell.add(As::Admin, 2, -206).await.unwrap();
-    // Who is nobody looks up ids, no more.
+    // An anonymous caller looks up ids, no more.
     assert_eq!(cell.id_of("bob").await, 2);
     assert_eq!(cell.entry(As::Nobody, 2).await.unwrap_err(), PRPERM);
     let ids = PrIds::new([PtsId(2)]).unwrap();

@@ -573,7 +573,7 @@ impl Bbr {
         if self.shared {
             let packets = self.target_flight() as f64 / self.datagram as f64;
             let period = SHARED_PERIOD * (packets * CUBIC_DEPTH).cbrt();
-            // Those who share a queue must not all probe at the same time, be the period cut or not.
+            // Flows that share a queue must not all probe at the same time, whether the period is cut or not.
             let spread = (0.75 + 0.5 * self.random.f64()) * period.min(SHARED_WAIT_MAX);
             let wait = Duration::from_secs_f64(spread);
             self.probe_wait = self.probe_wait.max(wait);

@@ -47,7 +47,7 @@
 //! | 1 BDP | 0.580 (0.555 to 0.603) | 0.968 |
 //! | 2 BDP | 0.588 (0.563 to 0.607) | 0.958 |
 //!
-//! Who comes late, and who has several shares: one BBR flow beside another on 100 Mbit/s, and what it has of
+//! A latecomer, and a flow with several shares: one BBR flow beside another on 100 Mbit/s, and its part of
 //! both in the first 100 s, then in the next (least to most of 3 seeds; queues of 0.5 to 2 BDP at 230 ms,
 //! of 1 BDP at 25 ms):
 //!
@@ -127,7 +127,7 @@ impl std::str::FromStr for CongestionKind {
 
 /// A name that is no congestion control algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown congestion control; known are reno, cubic and bbr")]
+#[error("unknown congestion control; use reno, cubic or bbr")]
 pub struct UnknownCongestionKind;
 
 /// What an algorithm may look at when an event comes.

@@ -1,4 +1,4 @@
-//! The octets of docs/protocol/rxkad.md, which others' implementations were seen to have.
+//! The bytes of docs/protocol/rxkad.md, which others' implementations were seen to have.
 
 use super::*;
 use crate::rxkad::response::{Answer, Challenge, Response};

@@ -17,7 +17,7 @@ const CLONE: u32 = 12;
 /// A volume with a clone and one of most things there are:
 ///
 /// ```text
-/// /plain      vnode 2     300,000 octets in three records, the last changed after the clone
+/// /plain      vnode 2     300,000 bytes in three records, the last changed after the clone
 /// /twice      vnode 4     short, also called /again
 /// /sub        vnode 3
 /// /sub/deep   vnode 5     a directory
@@ -404,7 +404,7 @@ fn vnodes() {
     let sample = Sample::new();
     sample
         .change_vnode(2, |row| row.record_shift = 16)
-        .finds(ProblemKind::Record, "131072 octets of 65536");
+        .finds(ProblemKind::Record, "131072 bytes of 65536");
 }
 
 #[test]
@@ -413,11 +413,11 @@ fn directories() {
     let sample = Sample::new();
     sample
         .change_vnode(3, |row| row.length = 4096)
-        .finds(kind, "directory 3 of 4096 octets");
+        .finds(kind, "directory 3 of 4096 bytes");
     let sample = Sample::new();
     let at = sample.at();
     sample.damage(move |change| change.delete_row(at, Item::page(3, 0)).unwrap());
-    sample.finds(kind, "directory 3 of 2048 octets has 0 good pages");
+    sample.finds(kind, "directory 3 of 2048 bytes has 0 good pages");
     let sample = Sample::new();
     sample.damage(move |change| {
         let mut page = *crate::vnode::read_page(change, at, 3, 0).unwrap();
@@ -433,7 +433,7 @@ fn directories() {
         }
     };
     sample.damage(put(0, &[9]));
-    sample.finds(kind, "directory 3 of 2048 octets has 0 good pages");
+    sample.finds(kind, "directory 3 of 2048 bytes has 0 good pages");
     let sample = Sample::new();
     sample.damage(put(0, &[1, 144, 1, 77]));
     sample.finds(kind, "directory 3: ");
@@ -595,7 +595,7 @@ fn segments() {
         change.put(Table::Rows, &row_key(at, item), record);
         change.put(Table::Changes, &change_key(at, item), Vec::new());
     });
-    sample.finds_only(kind, "has 2 references, and 1 are counted");
+    sample.finds_only(kind, "has 2 references, but 1 are counted");
     let sample = Sample::new();
     sample.damage(move |change| {
         let shifted = Extent {
@@ -617,7 +617,7 @@ fn segments() {
         .open(path(&sample))
         .unwrap();
     file.set_len(1000).unwrap();
-    sample.finds_only(kind, "its file has 1000 octets");
+    sample.finds_only(kind, "its file has 1000 bytes");
     let sample = Sample::new();
     let Sample { dir, partition } = sample;
     drop(partition);

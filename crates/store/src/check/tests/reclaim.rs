@@ -1,4 +1,4 @@
-//! Octets of abandoned writes come back.
+//! Bytes of abandoned writes come back.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ fn reclaim(partition: &Partition) -> CheckReport {
     partition.check(&options, &mut |_| {}).unwrap()
 }
 
-/// A partition with some megabytes in several segments, of which 900,000 octets in the first are
+/// A partition with some megabytes in several segments, of which 900,000 bytes in the first are
 /// known to nobody.
 fn with_lost() -> (TempDir, Arc<Partition>, Volume) {
     let dir = TempDir::new().unwrap();
@@ -57,7 +57,7 @@ fn lost_octets_are_given_back() {
     let (_, now) = partition.disk_usage().unwrap();
     assert!(
         now + 800_000 < allocated,
-        "{allocated} octets before, {now} now"
+        "{allocated} bytes before, {now} now"
     );
     let after = assert_clean(&partition);
     assert!(after.lost_octets < 100_000, "{after:?}");
@@ -96,7 +96,7 @@ fn what_is_being_written_is_not_reclaimed() {
     let data = noise(5_000_000, 4);
     let mut writer = volume.writer(made, 0, data.len() as u64).unwrap();
     writer.write(&data[..4_000_000]).unwrap();
-    // Its octets count as written once something behind them is committed.
+    // Its bytes count as written once something behind them is committed.
     file(&volume, volume.root(), "other", &noise(3_000_000, 5));
     assert_eq!(reclaim(&partition).reclaimed_octets, 0);
     writer.write(&data[4_000_000..]).unwrap();

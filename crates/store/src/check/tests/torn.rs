@@ -1,5 +1,5 @@
 //! A database or segment that was cut off or overwritten is told from a good one, and nothing
-//! panics, crashes or reads wrong octets.
+//! panics, crashes or reads wrong bytes.
 
 use std::fs::File;
 use std::ops::ControlFlow;

@@ -442,7 +442,7 @@ fn errors_say_where() {
     let error = read(&file(b"t\x01l\0\x02l\0\x03"), 64).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "byte 40 of the dump, in vnode 2: the field with tag 'l' is given again, with another value"
+        "byte 40 of the dump, in vnode 2: the field with tag 'l' appears again, with another value"
     );
     let error = read(&dump(&[])[..30], 64).unwrap_err();
     assert_eq!(

@@ -38,7 +38,7 @@ fn make(volume: &Volume, numbers: std::ops::Range<u32>) {
     }
 }
 
-/// Octets of the rows of changes, by generation, that are there; none of them may be long.
+/// Bytes of the rows of changes, by generation, that are there; none of them may be long.
 fn changes(partition: &Arc<Partition>, at: At) -> Vec<(u32, usize)> {
     let reader = partition.reader().unwrap();
     let mut found = Vec::new();
@@ -47,7 +47,7 @@ fn changes(partition: &Arc<Partition>, at: At) -> Vec<(u32, usize)> {
         for page in 0..20 {
             let key = crate::meta::row_key(at, Item::page_change(1, page));
             if let Some(row) = reader.get(crate::meta::Table::Rows, &key).unwrap() {
-                assert!(row.len() <= 512, "{} octets", row.len());
+                assert!(row.len() <= 512, "{} bytes", row.len());
                 found.push((generation, row.len()));
             }
         }

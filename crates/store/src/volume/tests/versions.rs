@@ -164,7 +164,7 @@ impl Run {
         }
     }
 
-    /// Fills a volume anew or on top of what it has, and finishes or gives up.
+    /// Fills a volume from scratch or on top of what it has, and finishes or gives up.
     fn fill(&mut self, fresh: bool) {
         let id = self.any();
         let Some(row) = self.row(id) else { return };

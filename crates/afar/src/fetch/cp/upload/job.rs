@@ -108,7 +108,7 @@ impl Uploader {
         match facts.kind {
             Kind::File(_) => self.file(job, &facts, done).await,
             Kind::Directory if !self.recursive => {
-                bail!("is a directory; add -r to copy it with all below it")
+                bail!("is a directory; add -r to copy it recursively")
             }
             Kind::Directory => self.directory(job, &facts, done).await,
             Kind::Symlink => self.symlink(job, done).await,
@@ -328,7 +328,7 @@ impl Uploader {
     async fn follow(&self, job: &Job, from: &Node, done: &mut Done) -> anyhow::Result<()> {
         let place = self.client.walk(&job.path, LastLink::Follow).await;
         let Place::Node(node) = place.map_err(|error| error.cause)? else {
-            bail!("leads to /afs, which has all cells there are; not copied");
+            bail!("leads to /afs, which holds all cells; not copied");
         };
         self.go_on(job, from, node, done)
     }
@@ -364,7 +364,7 @@ impl Uploader {
         if let Origin::Afs(node) = &job.origin
             && self.lock_filled().contains(&node.fid)
         {
-            bail!("is where copies go; it is not copied into itself");
+            bail!("is the destination; not copied into itself");
         }
         let attributes = facts.attributes(self.preserve, self.umask);
         let (volume, fid, mut there) = match job.to.existing {
@@ -435,7 +435,7 @@ impl Uploader {
                     (node.volume, node.fid)
                 }
                 _ => bail!(
-                    "{} is no directory; a directory cannot replace it",
+                    "{} is not a directory; a directory cannot replace it",
                     shown(&to.path)
                 ),
             }

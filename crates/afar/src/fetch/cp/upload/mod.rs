@@ -57,9 +57,6 @@ async fn origin(args: &CpArgs, client: &Client, source: &Path) -> anyhow::Result
     };
     match client.walk(bytes(source), last).await? {
         Place::Node(node) => Ok(Origin::Afs(node)),
-        Place::Afs => bail!(
-            "{}: has all cells there are; copy from /afs/CELL",
-            shown(source)
-        ),
+        Place::Afs => bail!("{}: holds all cells; copy from /afs/CELL", shown(source)),
     }
 }

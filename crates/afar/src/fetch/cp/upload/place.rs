@@ -46,14 +46,14 @@ impl Destination {
                     Ok((&args.paths, Self::Into(node, directory.clone())))
                 }
                 Place::Node(_) => bail!("{}: not a directory", shown(directory)),
-                Place::Afs => bail!("/afs: has cells only; copy to a directory below /afs/CELL"),
+                Place::Afs => bail!("/afs: holds only cells; copy to a directory below /afs/CELL"),
             };
         }
         let Some((last, sources)) = args.paths.split_last() else {
             bail!("nothing to copy; give SOURCE and DEST");
         };
         if sources.is_empty() {
-            bail!("{}: copy what? give SOURCE and DEST", shown(last));
+            bail!("{}: missing source; give SOURCE and DEST", shown(last));
         }
         if args.no_target_directory {
             if sources.len() > 1 {
@@ -65,7 +65,7 @@ impl Destination {
             Ok(Place::Node(node)) if node.status.file_type == FileType::Directory => {
                 return Ok((sources, Self::Into(node, last.clone())));
             }
-            Ok(Place::Afs) => bail!("/afs: has cells only; copy to a directory below /afs/CELL"),
+            Ok(Place::Afs) => bail!("/afs: holds only cells; copy to a directory below /afs/CELL"),
             Ok(Place::Node(_)) => {}
             Err(error) if matches!(error.cause, PathCause::NotFound) => {}
             Err(error) => return Err(error.into()),

@@ -57,7 +57,7 @@ pub(in crate::store::bench) fn run(bench: &Bench) -> anyhow::Result<Vec<Row>> {
             before: 0,
         })?;
         if ours.octets != theirs.octets {
-            bail!("{} octets of {} were read", ours.octets, theirs.octets);
+            bail!("{} bytes of {} were read", ours.octets, theirs.octets);
         }
         plain_rates.push(theirs.octets as f64 / 1e6 / theirs.seconds);
         rates.push(ours.octets as f64 / 1e6 / ours.seconds);

@@ -16,14 +16,14 @@ use crate::store::bench::report::{Figure, Row};
 use crate::store::bench::{Bench, progress};
 use crate::store::progress::Progress;
 
-/// Octets of a record of a usual file, and of a large one from [`LARGE`] on, as the store cuts
+/// Bytes of a record of a usual file, and of a large one from [`LARGE`] on, as the store cuts
 /// them.
 const RECORD: usize = 128 << 10;
 const LARGE_RECORD: usize = 1 << 20;
 const LARGE: usize = 16 << 20;
 /// Records given to gzip, which takes a process for each.
 const FOR_GZIP: usize = 1_500;
-/// Octets of gzip's header and trailer beyond those of zlib, which a file system that compresses
+/// Bytes of gzip's header and trailer beyond those of zlib, which a file system that compresses
 /// would write instead.
 const WRAPPING: usize = 12;
 
@@ -90,7 +90,7 @@ fn measure(corpus: &Corpus, place: &Path) -> anyhow::Result<Row> {
     }
     drop(bar);
     let title = format!(
-        "{}: {} octets of {} files in {} records",
+        "{}: {} bytes of {} files in {} records",
         corpus.name,
         grouped(sums[0].plain),
         grouped(corpus.files.len() as u64),

@@ -76,7 +76,7 @@ pub(in crate::store::bench) fn run(bench: &Bench) -> anyhow::Result<Vec<Row>> {
                 before,
             })?;
             if (ours.octets, theirs.octets) != (octets, octets) {
-                bail!("{} octets of {octets} were read", ours.octets);
+                bail!("{} bytes of {octets} were read", ours.octets);
             }
             // The first round is to warm up.
             if round > 0 {
@@ -92,7 +92,7 @@ pub(in crate::store::bench) fn run(bench: &Bench) -> anyhow::Result<Vec<Row>> {
     drop(bar);
     let mut row = row
         .with(Figure::new("files", "", vec![files.len() as f64]))
-        .with(Figure::new("octets", "MB", vec![octets as f64 / 1e6]))
+        .with(Figure::new("bytes", "MB", vec![octets as f64 / 1e6]))
         .with(Figure::new("plain files", "MB/s", plain_rates));
     for (index, (_, compression, goal)) in VOLUMES.into_iter().enumerate() {
         let name = name_of(compression);

@@ -27,7 +27,7 @@ fn length(vnode: u32) -> u64 {
     u64::from(vnode) * 40_009 % 300_000 + 1
 }
 
-/// Kept octets of a file are told by the number of the round they were written in.
+/// Kept bytes of a file are told by the number of the round they were written in.
 fn of_round(vnode: u32, round: u64) -> Vec<u8> {
     content(vnode, round << 32, 0..length(vnode))
 }

@@ -34,7 +34,7 @@ fn key(vnode: u32) -> FileKey {
     }
 }
 
-/// Octets that are those of no other file, version or place.
+/// Bytes that are those of no other file, version or place.
 fn content(vnode: u32, version: u64, range: Range<u64>) -> Vec<u8> {
     let octet = |at: u64| {
         let mixed = (at ^ version << 40 ^ u64::from(vnode) << 20)
@@ -51,7 +51,7 @@ fn fill(disk: &Disk, vnode: u32, version: u64, length: u64) {
     disk.write_clean(&key(vnode), DataVersion(version), 0, &data, length);
 }
 
-/// What is there of a version of a file; every octet of it must be right.
+/// What is there of a version of a file; every byte of it must be right.
 fn there(disk: &Disk, vnode: u32, version: u64, range: Range<u64>) -> RangeSet {
     let pieces = disk.read(&key(vnode), DataVersion(version), range.clone(), Wait::Yes);
     let pieces = pieces.unwrap();

@@ -20,7 +20,7 @@ struct File {
     version: u64,
     /// What the server has.
     stored: Vec<u8>,
-    /// What was written over that; only the octets in `dirty` count.
+    /// What was written over that; only the bytes in `dirty` count.
     written: Vec<u8>,
     dirty: RangeSet,
 }

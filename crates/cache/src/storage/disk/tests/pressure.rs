@@ -114,7 +114,7 @@ fn what_is_written_over_and_over_stays_whole() {
         let same = read.iter().zip(&truth).take_while(|(a, b)| a == b).count();
         assert!(
             read == truth,
-            "{version}: {} octets, right up to {same}",
+            "{version}: {} bytes, right up to {same}",
             read.len()
         );
     }
