@@ -267,7 +267,7 @@ fn a_server_is_begun_in_earnest_from_nothing() {
     assert!(site.path("units/afar.service").exists());
     let again = site.server().args(words(CELL)).output().unwrap();
     assert!(
-        told(&again).contains("is there already"),
+        told(&again).contains("exists already"),
         "{}",
         told(&again)
     );

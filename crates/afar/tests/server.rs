@@ -503,7 +503,7 @@ fn a_partition_whose_disk_is_not_mounted_is_left_alone_and_told() {
     std::fs::create_dir_all(b.join("lost+found")).unwrap();
     let server = start();
     // A slip in a path stops nothing else, and makes nothing.
-    server.until("/vicepc is not served: there is no directory");
+    server.until("/vicepc is not served: neither the directory");
     server.until("registered");
     assert!(!site.path("not").exists());
     site.say(&["vos", "create", site.address, "a", "user.ann"]);
@@ -590,7 +590,7 @@ fn a_hangup_reads_the_configuration_again_and_ends_nothing() {
     // A mistake changes nothing.
     write("colour = 1");
     server.signal(Signal::HUP);
-    let line = server.until("stays as it is");
+    let line = server.until("keeping the previous configuration");
     assert!(line.contains("colour"), "{line}");
     write(
         "log = \"info,afar_rx=warn\"\n[security]\nsuperusers = [\"ann\"]\n[files]\nmax_calls = 5000",

@@ -385,7 +385,7 @@ fn a_bad_dump_leaves_nothing_behind() {
     let error = refused(&["export", &path, "no.such", &dump], 1);
     assert!(error.contains("no volume \"no.such\""), "{error}");
     let error = refused(&["export", &path, "root.cell", "-", "--json"], 1);
-    assert!(error.contains("name a file"), "{error}");
+    assert!(error.contains("needs another FILE"), "{error}");
     refused(
         &["export", &path, "root.cell", &dump, "--since", "yesterday"],
         2,

@@ -261,7 +261,7 @@ fn a_page_that_is_cut_off_while_it_is_open_is_refused() {
     assert!(!is_damage(&watch, &table(&env).unwrap_err()));
     assert!(!model.is_empty());
     let fault = watch.fault().unwrap();
-    assert!(fault.contains("cut off"), "{fault}");
+    assert!(fault.contains("truncated"), "{fault}");
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::call::{Role, Stage};
 use crate::types::Key;
 
 /// By how much a timer may be late besides what the path's estimates explain.
-const SLACK: Duration = Duration::from_millis(50);
+const SLACK: Duration = Duration::from_millis(200);
 
 impl Endpoint {
     /// Looks at everything that must hold after any event.

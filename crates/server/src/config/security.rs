@@ -127,8 +127,8 @@ mod tests {
     #[test]
     fn mistakes_are_named() {
         for (text, says) in [
-            ("realms = [\"A B\"]", "no realm"),
-            ("superusers = [\"\"]", "no user"),
+            ("realms = [\"A B\"]", "is not a realm"),
+            ("superusers = [\"\"]", "is not a user"),
             ("[minimum]\nfile = \"private\"", "private"),
             ("[minimum]\nfiles = \"clear\"", "files"),
         ] {

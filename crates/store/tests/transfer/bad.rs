@@ -233,7 +233,7 @@ fn a_stream_that_is_cut_or_goes_on_is_refused() {
     }
     let mut more = whole;
     more.push(0);
-    assert!(refused_stream(&more).contains("goes on behind the end"));
+    assert!(refused_stream(&more).contains("continues after the end"));
 }
 
 #[test]

@@ -577,7 +577,7 @@ fn segments() {
     let place = dead_key(number, extent.offset);
     sample
         .put(Table::Shared, &place, vec![0, 0, 0, 7])
-        .finds_only(kind, "and 8 are counted");
+        .finds_only(kind, "but 8 are counted");
     let sample = Sample::new();
     sample
         .put(Table::Shared, &dead_key(number, 1), vec![0, 0, 0, 1])
