@@ -266,11 +266,7 @@ fn a_server_is_begun_in_earnest_from_nothing() {
     assert!(unit.contains(&format!("ReadWritePaths={data}\n")), "{unit}");
     assert!(site.path("units/afar.service").exists());
     let again = site.server().args(words(CELL)).output().unwrap();
-    assert!(
-        told(&again).contains("exists already"),
-        "{}",
-        told(&again)
-    );
+    assert!(told(&again).contains("exists already"), "{}", told(&again));
 
     let _running = site.start(&["server", "--config", &config]);
     let mut listed = site.server().args(["vos", "listvldb"]).output().unwrap();
