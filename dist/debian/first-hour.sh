@@ -35,6 +35,7 @@ machine() {
         mkdir -p $work/$at && mount -t tmpfs machine $work/$at && cd $work/$at && mkdir upper work root
         mount -t overlay overlay -o lowerdir=$root,upperdir=upper,workdir=work root
         mount --rbind /dev root/dev && mount -t proc proc root/proc && mount -t tmpfs run root/run
+        mknod -m 666 root/run/fuse c 10 229 && mount --bind root/run/fuse root/dev/fuse
         chroot root sleep $mark & wait" >/dev/null 2>&1 &
     for _ in $(seq 200); do
         pid=$(pgrep -fx "sleep $mark") && echo "$pid" && return
@@ -42,11 +43,13 @@ machine() {
     done
     fail "no machine at $at"
 }
+# Tokens are in files of the machine's own: keyrings of the kernel are those of the users of all of them.
 enter() {
     local pid=$1 user=$2 home=$3
     shift 3
     nsenter -t "$pid" --mount --pid --net --root --wdns="$home" -- setpriv --reuid "$user" --regid "$user" \
-        --clear-groups env -i PATH=/usr/bin:/bin:/usr/sbin:/sbin HOME="$home" LC_ALL=C.UTF-8 TERM=dumb "$@"
+        --clear-groups env -i PATH=/usr/bin:/bin:/usr/sbin:/sbin HOME="$home" AFAR_TOKENS="$home/tokens" \
+        LC_ALL=C.UTF-8 TERM=dumb "$@"
 }
 server() {
     enter "$server_pid" 0 /srv "$@"
@@ -61,6 +64,7 @@ start_server() {
         sleep 0.1
     done
     server cat /srv/log
+    server afar ls "/afs/$cell" || true
     fail "the cell does not start"
 }
 # By what name the laptop finds the server: what a home with changing addresses has in DNS.

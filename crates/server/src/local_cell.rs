@@ -223,6 +223,12 @@ impl LocalCell {
     }
 }
 
+/// The same for the server itself whose directory this is, at whatever addresses it has: what the directory says of
+/// them may be what they were before the last start.
+pub(crate) fn own_endpoint(run: &Path) -> io::Result<Endpoint> {
+    Endpoint::with_socket(Local::client(run)?, Config::default())
+}
+
 /// An endpoint that reaches the servers whose sockets are in `run` as their administrator.
 pub fn endpoint(run: &Path, config: Config) -> io::Result<Endpoint> {
     let addresses = LocalServer::read(run).addresses;

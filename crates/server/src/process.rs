@@ -117,8 +117,7 @@ impl Process {
         for &role in &config.roles.0 {
             sockets.insert(role, opener.open(role)?);
         }
-        let home = local_cell::endpoint(&run.path, afar_net::Config::default())
-            .context("cannot make a socket")?;
+        let home = local_cell::own_endpoint(&run.path).context("cannot make a socket")?;
         let client = if config.has(Role::Vl) && config.has(Role::Pt) {
             // There is nobody else to ask.
             home.clone()
