@@ -138,11 +138,11 @@ say "the server is there again, at another address"
 away=$SECONDS
 laptop timeout 60 sh -c "echo after >$home/after && cat $home/after && ls $home" || fail "after the new address"
 say "the laptop goes on after $((SECONDS - away)) s"
-processes=$(laptop pgrep -x afar | tr '\n' ' ')
-laptop sh -c "kill -STOP $processes"
+processes=$(enter "$laptop_pid" 0 /srv pgrep -f "afar mount" | tr "\n" " ")
+enter "$laptop_pid" 0 /srv sh -c "kill -STOP $processes"
 say "the lid is closed"
 sleep "$asleep"
-laptop sh -c "kill -CONT $processes"
+enter "$laptop_pid" 0 /srv sh -c "kill -CONT $processes"
 opened=$SECONDS
 laptop timeout 60 sh -c "echo again >>$home/after && cat $home/after" || fail "after the sleep"
 say "the lid is open: written and read after $((SECONDS - opened)) s"
