@@ -36,6 +36,7 @@ machine() {
         mount -t overlay overlay -o lowerdir=$root,upperdir=upper,workdir=work root
         mount --rbind /dev root/dev && mount -t proc proc root/proc && mount -t tmpfs run root/run
         mknod -m 666 root/run/fuse c 10 229 && mount --bind root/run/fuse root/dev/fuse
+        ln -sf ../proc/self/mounts root/etc/mtab
         chroot root sleep $mark & wait" >/dev/null 2>&1 &
     for _ in $(seq 200); do
         pid=$(pgrep -fx "sleep $mark") && echo "$pid" && return
