@@ -929,6 +929,12 @@ impl Sender {
             .min()
     }
 
+    /// Since when what is in flight waits for an answer.
+    #[cfg(test)]
+    pub(crate) fn waits_since(&self) -> Option<Instant> {
+        self.order.front().map(|_| self.timer_base)
+    }
+
     /// What has rested long enough is sent again.
     fn wake_rested(&mut self, now: Instant) {
         while let Some((at, sequence)) = self.resting.first().copied()

@@ -52,9 +52,13 @@ impl Endpoint {
             let deadline = self
                 .call_deadline(key)
                 .filter(|at| path.mtu.look_at() != Some(*at));
-            // Timers are set again when the peer answers in less than half of the time they count on.
             let is_late = |deadline: Instant| {
-                let slack = deadline.saturating_duration_since(call.spoke) + SLACK;
+                let since = call
+                    .sender
+                    .waits_since()
+                    .map_or(call.spoke, |at| at.min(call.spoke));
+                let wait = deadline.saturating_duration_since(since);
+                let slack = wait.mul_f64(path.timers_lag()) + SLACK;
                 call.wake_at.is_none_or(|at| at > deadline + slack)
             };
             assert!(
@@ -128,9 +132,14 @@ impl Endpoint {
     }
 
     fn check_paths(&self) {
+        let connections = self.connections.iter();
+        let by_path: BTreeSet<(Key, Key)> = connections
+            .map(|(key, connection)| (connection.path, key))
+            .collect();
+        assert_eq!(self.by_path, by_path);
         let mut connections: BTreeMap<Key, usize> = BTreeMap::new();
-        for (_, connection) in self.connections.iter() {
-            *connections.entry(connection.path).or_default() += 1;
+        for (path, _) in by_path {
+            *connections.entry(path).or_default() += 1;
         }
         for (key, path) in self.paths.iter() {
             assert_eq!(self.by_address.get(&path.address), Some(&key));

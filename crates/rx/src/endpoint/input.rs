@@ -469,9 +469,7 @@ impl Endpoint {
         }
         self.settle(now, call);
         self.schedule_call(call);
-        if self.answers_sooner(key) {
-            self.schedule_calls_of_path(key);
-        }
+        self.schedule_calls_of_path(now, key);
     }
 
     /// An acknowledgement came for a call that is over: it may answer a probe of the path.
@@ -484,6 +482,7 @@ impl Endpoint {
             // How long it was held back counts for nothing here: it did not wait for company.
             path.on_ping_answer(now, key, ack.serial, Duration::ZERO);
         }
+        self.schedule_calls_of_path(now, key);
     }
 
     fn resend_abort(

@@ -89,6 +89,8 @@ pub struct Endpoint {
     account: Account,
     /// Connections of clients by where they came from.
     by_source: BTreeSet<(Source, Key)>,
+    /// All connections by their path.
+    by_path: BTreeSet<(Key, Key)>,
     /// Calls of peers that have not shown that they are there, in the order in which they came.
     strangers: BTreeMap<u64, Key>,
     strangers_counted: u64,
@@ -144,6 +146,7 @@ impl Endpoint {
             held_back: HeldBack::new(held_back),
             account,
             by_source: BTreeSet::new(),
+            by_path: BTreeSet::new(),
             strangers: BTreeMap::new(),
             strangers_counted: 0,
             next_call_eviction: now,
@@ -299,8 +302,7 @@ impl Endpoint {
         }
         self.make_ready(call.0);
         self.settle(now, call.0);
-        // The peer's window may be closed, which is to be asked about.
-        self.schedule_call(call.0);
+        self.ask_about_window(call.0);
         Ok(room)
     }
 
@@ -324,7 +326,14 @@ impl Endpoint {
         }
         known.sender.finish();
         self.make_ready(call.0);
-        self.schedule_call(call.0);
+        self.ask_about_window(call.0);
+    }
+
+    /// Has a peer asked about its window if that is all a call waits for.
+    fn ask_about_window(&mut self, key: Key) {
+        if (self.calls.get(key)).is_some_and(|call| call.sender.is_window_blocked()) {
+            self.schedule_call(key);
+        }
     }
 
     /// Takes the next chunk. It counts against the receive window until it is [consumed](Self::consume).
@@ -391,14 +400,8 @@ impl Endpoint {
             return;
         };
         let refused = kind == std::io::ErrorKind::ConnectionRefused;
-        let is_its = |call: &Call| {
-            let connection = self.connections.get(call.connection);
-            call.stage == Stage::Running && connection.is_some_and(|c| c.path == path_key)
-        };
-        let running = self.calls.iter().filter(|(_, call)| is_its(call));
-        let running: Vec<Key> = running.map(|(key, _)| key).collect();
-        for key in running {
-            let Some(call) = self.calls.get_mut(key) else {
+        for key in self.calls_of_path(path_key) {
+            let Some(call) = self.running_mut(CallId(key)) else {
                 continue;
             };
             let fails = match call.role {
@@ -486,12 +489,13 @@ impl Endpoint {
 
     fn insert_connection(&mut self, connection: Connection, address: SocketAddr) -> Key {
         let index = connection_index(&connection, address);
-        if let Some(path) = self.paths.get_mut(connection.path) {
+        let (source, path) = (connection.source, connection.path);
+        if let Some(path) = self.paths.get_mut(path) {
             path.connections += 1;
         }
         let is_clients = connection.role() == Role::Server;
-        let source = connection.source;
         let key = self.connections.insert_with(|_| connection);
+        self.by_path.insert((path, key));
         if is_clients {
             self.account.connected(source);
             self.by_source.insert((source, key));
@@ -505,6 +509,7 @@ impl Endpoint {
             return;
         };
         self.held_back.take(key);
+        self.by_path.remove(&(connection.path, key));
         if connection.role() == Role::Server {
             self.account.disconnected(connection.source);
             self.by_source.remove(&(connection.source, key));
@@ -521,6 +526,15 @@ impl Endpoint {
             self.paths.remove(connection.path);
             self.by_address.remove(&address);
         }
+    }
+
+    /// The calls of all connections that use a path.
+    fn calls_of_path(&self, path: Key) -> Vec<Key> {
+        let all = (path, Key::LEAST)..=(path, Key::MOST);
+        let connections = self.by_path.range(all);
+        let connections = connections.filter_map(|(_, key)| self.connections.get(*key));
+        let channels = connections.flat_map(|connection| connection.channels);
+        channels.filter_map(|channel| channel.call).collect()
     }
 
     fn insert_call(&mut self, mut call: Call) -> Key {

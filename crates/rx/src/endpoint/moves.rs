@@ -227,6 +227,8 @@ impl Endpoint {
             return;
         };
         connection.path = new_path;
+        self.by_path.remove(&(old_path, key));
+        self.by_path.insert((new_path, key));
         let calls: Vec<Key> = connection.channels.iter().filter_map(|c| c.call).collect();
         let known = self
             .paths
@@ -249,6 +251,8 @@ impl Endpoint {
                 call.sender.leave_path(path);
             }
             self.make_ready(key);
+            // Its timer was set by what the old path was like.
+            self.schedule_call(key);
         }
         if let Some(path) = self.paths.get_mut(old_path) {
             path.connections -= 1;

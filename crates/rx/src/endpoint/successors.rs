@@ -61,6 +61,7 @@ impl Endpoint {
         let path = old.path;
         let calls: Vec<Key> = old.channels.iter().filter_map(|c| c.call).collect();
         let retired = self.connections.insert_with(|_| old);
+        self.by_path.insert((path, retired));
         for call in calls {
             if let Some(call) = self.calls.get_mut(call) {
                 call.connection = retired;

@@ -12,7 +12,6 @@ use super::calls::stalled;
 use crate::call::{Role, STUCK, Stage};
 use crate::packet::ack::Reason;
 use crate::packet::{Flags, Header, PacketType};
-use crate::peer::Path;
 use crate::types::Key;
 use crate::{
     AbortCode, CallError, CallNumber, Cid, Epoch, Event, Identity, SecurityIndex, ServiceId,
@@ -129,33 +128,18 @@ impl Endpoint {
         }
     }
 
-    /// Whether the peer of a connection answers much sooner than timers count on.
-    pub(super) fn answers_sooner(&mut self, connection: Key) -> bool {
-        let path = self.connections.get(connection).map(|known| known.path);
-        let path = path.and_then(|key| self.paths.get_mut(key));
-        path.is_some_and(Path::answers_sooner)
-    }
-
-    /// Looks again when something must be done about the calls of a connection's path. One call learns what the
-    /// path is like for all; the others would wait as long as before for what they have lost.
-    pub(super) fn schedule_calls_of_path(&mut self, connection: Key) {
-        let Some(known) = self.connections.get(connection) else {
+    /// Looks again when something must be done about the calls of a connection's path, if its peer answers much sooner
+    /// than their timers count on. One call learns what the path is like for all; the others would wait as long as
+    /// before for what they have lost.
+    pub(super) fn schedule_calls_of_path(&mut self, now: Instant, connection: Key) {
+        let Some(path) = self.connections.get(connection).map(|known| known.path) else {
             return;
         };
-        let (path, source) = (known.path, known.source);
-        let own = (source, Key::LEAST)..=(source, Key::MOST);
-        // A server may have many connections, but few of one address.
-        let keys: Vec<Key> = match known.role() {
-            Role::Server => self.by_source.range(own).map(|(_, key)| *key).collect(),
-            Role::Client => self.connections.iter().map(|(key, _)| key).collect(),
-        };
-        let connections = keys.iter().filter_map(|key| self.connections.get(*key));
-        let calls: Vec<Key> = connections
-            .filter(|connection| connection.path == path)
-            .flat_map(|connection| connection.channels)
-            .filter_map(|channel| channel.call)
-            .collect();
-        for call in calls {
+        let known = self.paths.get_mut(path);
+        if !known.is_some_and(|path| path.answers_sooner(now)) {
+            return;
+        }
+        for call in self.calls_of_path(path) {
             self.schedule_call(call);
         }
     }

@@ -50,6 +50,10 @@ const CREDIT_MAX: u64 = 64 << 10;
 const QUEUE_SIGN: Duration = Duration::from_millis(1);
 /// One packet of so many is sent again on a path that counts as lossy.
 const LOSSY: u64 = 10;
+/// How often a peer can have all calls of its path looked at, by answering now sooner and now later.
+const TIMED_EVERY: Duration = Duration::from_millis(100);
+/// How far ahead of that it may be: the first answers of a peer come close together, and each tells something.
+const TIMED_AHEAD: Duration = Duration::from_secs(1);
 /// Marked packets in a row without a count from the peer, after which ECN is given up.
 const ECN_TRIAL_PACKETS: u32 = 64;
 
@@ -108,8 +112,29 @@ pub(crate) struct Path {
     /// The RTT by the last PING that was answered.
     rtt_ping: Option<Duration>,
     sampled_at: Option<Instant>,
-    /// The timeout that calls' timers were last set by; whether the peer was afar's and prompt, and that measured.
-    timed_by: (Duration, (bool, bool, bool)),
+    /// What calls' timers were last set by, all together, and when that would be with a rest between each two times.
+    timing: Timing,
+    timed_until: Option<Instant>,
+}
+
+/// What the timeouts of a path's calls depend on.
+#[derive(Clone, Copy, Debug)]
+struct Timing {
+    timeout: Duration,
+    afar: bool,
+    prompt: bool,
+    measured: bool,
+}
+
+impl Timing {
+    fn of(path: &Path) -> Self {
+        Self {
+            timeout: path.rtt.rto(Duration::ZERO),
+            afar: path.afar,
+            prompt: path.is_prompt,
+            measured: path.rtt.has_sample(),
+        }
+    }
 }
 
 /// Whether DATA is sent as ECN-capable, and what has been counted.
@@ -175,10 +200,13 @@ impl Path {
             answered_at: None,
             rtt_ping: None,
             sampled_at: None,
-            timed_by: (
-                RttEstimator::new(INITIAL_RTT).rto(Duration::ZERO),
-                (false, false, false),
-            ),
+            timing: Timing {
+                timeout: RttEstimator::new(INITIAL_RTT).rto(Duration::ZERO),
+                afar: false,
+                prompt: false,
+                measured: false,
+            },
+            timed_until: None,
         }
     }
 
@@ -189,15 +217,29 @@ impl Path {
 
     /// Whether the peer answers in less than half of the time that calls' timers were last set by, or in another
     /// manner.
-    pub(crate) fn answers_sooner(&mut self) -> bool {
-        let timeout = self.rtt.rto(Duration::ZERO);
-        let manner = (self.afar, self.is_prompt, self.rtt.has_sample());
-        let (counted_on, before) = self.timed_by;
-        let sooner = timeout < counted_on / 2 || manner != before;
-        if sooner || timeout > counted_on {
-            self.timed_by = (timeout, manner);
+    pub(crate) fn answers_sooner(&mut self, now: Instant) -> bool {
+        let found = Timing::of(self);
+        let before = self.timing;
+        let is_first = (found.afar, found.measured) != (before.afar, before.measured);
+        let is_sooner = found.timeout < before.timeout / 2 || found.prompt != before.prompt;
+        let until = self.timed_until.map_or(now, |until| until.max(now));
+        let looks = (is_first || is_sooner) && until < now + TIMED_AHEAD;
+        if looks {
+            self.timed_until = Some(until + TIMED_EVERY);
+            self.timing = found;
+        } else if found.timeout > before.timeout {
+            self.timing.timeout = found.timeout;
         }
-        sooner
+        looks
+    }
+
+    /// By how much calls' timers may be late, as a share of what they wait: they are set again only when the peer
+    /// answers in less than half of the time that they count on, and not more often than [`TIMED_EVERY`].
+    #[cfg(test)]
+    pub(crate) fn timers_lag(&self) -> f64 {
+        let now = Timing::of(self).timeout;
+        let lag = self.timing.timeout.div_duration_f64(now) - 1.0;
+        lag.max(1.0)
     }
 
     /// Takes an RTT sample.
