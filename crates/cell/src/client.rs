@@ -4,17 +4,14 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
 
 use afar_net::Endpoint;
 use afar_types::{CellName, VolumeId};
-use tokio::net::lookup_host;
 use tokio::sync::{OnceCell, watch};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
 
 use crate::callback::CallbackService;
-use crate::cellservdb::{CellEntry, CellServDb, DEFAULT_PATHS, VL_PORT, Watched};
+use crate::cellservdb::{CellEntry, CellServDb, DEFAULT_PATHS, Watched};
 use crate::class::Class;
 use crate::config::Config;
 use crate::credentials::{Access, Credentials};
@@ -27,9 +24,6 @@ use crate::preferences::{Preferences, ServerKind};
 use crate::server::{FileServer, Host, Hosts};
 use crate::vldb::{Cell, file_server};
 use crate::volume::Volume;
-
-/// How long the address of a host is looked up.
-const HOST_LOOKUP: Duration = Duration::from_secs(3);
 
 /// A client of all cells: what it learns of cells, volumes and servers is kept for its life. Cheap
 /// to clone.
@@ -292,7 +286,7 @@ impl Client {
     pub(crate) async fn has_moved(&self, cell: &Cell) -> bool {
         match self.vl_servers(cell.name()).await {
             Ok(mut servers) => {
-                servers.extend(self.hosts_servers(cell.name()).await);
+                servers.extend(cell.named().servers(&self.hosts(cell.name())).await);
                 cell.set_servers(&servers)
             }
             Err(error) => {
@@ -305,26 +299,15 @@ impl Client {
         }
     }
 
-    /// Location servers at the addresses that the hosts of a cell have now, by their names.
-    async fn hosts_servers(&self, name: &CellName) -> Vec<SocketAddr> {
+    /// The names of a cell's hosts that are looked up besides: none where something else says its servers.
+    fn hosts(&self, name: &CellName) -> Vec<String> {
         let config = self.config();
         if !config.vl_servers.is_empty() || config.only_cells || !config.dns {
             return Vec::new();
         }
-        let hosts = self.database();
-        let hosts = hosts.and_then(|all| all.find(name).map(|entry| entry.hosts.clone()));
-        let mut lookups = JoinSet::new();
-        for host in hosts.unwrap_or_default() {
-            lookups.spawn(async move {
-                match timeout(HOST_LOOKUP, lookup_host((host.as_str(), VL_PORT))).await {
-                    Ok(Ok(found)) => return found.filter(SocketAddr::is_ipv4).collect(),
-                    Ok(Err(error)) => tracing::debug!("no address of {host}: {error}"),
-                    Err(_late) => tracing::debug!("no address of {host} in time"),
-                }
-                Vec::new()
-            });
-        }
-        lookups.join_all().await.concat()
+        let database = self.database();
+        let entry = database.as_ref().and_then(|database| database.find(name));
+        entry.map_or_else(Vec::new, |entry| entry.hosts.clone())
     }
 
     async fn vl_servers(&self, name: &CellName) -> Result<Vec<SocketAddr>, Error> {

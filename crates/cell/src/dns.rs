@@ -14,7 +14,7 @@ const AFSDB: u16 = 18;
 /// Subtype of AFSDB records that name volume location servers.
 const AFSDB_VLDB: u16 = 1;
 /// Addresses taken from DNS at most: a cell has a handful of database servers.
-const SERVERS_MAX: usize = 16;
+pub(crate) const SERVERS_MAX: usize = 16;
 
 /// Why DNS did not tell a cell's servers.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

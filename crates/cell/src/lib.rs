@@ -35,6 +35,7 @@ mod lately;
 mod lock;
 mod mountpoint;
 mod moves;
+mod named;
 mod nearby;
 mod path;
 mod patience;

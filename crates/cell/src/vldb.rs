@@ -20,6 +20,7 @@ use crate::credentials::{Access, Secured, connect};
 use crate::error::Error;
 use crate::lately::Lately;
 use crate::mountpoint::{Wanted, split_suffix};
+use crate::named::Named;
 use crate::preferences::{Distance, Preferences, ServerKind, in_order};
 use crate::refusal::is_refusal;
 
@@ -44,6 +45,8 @@ pub struct Cell {
     looked: Mutex<Option<Instant>>,
     entries: Mutex<BTreeMap<String, Known<Arc<VldbEntry>>>>,
     addresses: Mutex<BTreeMap<AfsUuid, Known<Vec<Ipv4Addr>>>>,
+    /// The addresses of its hosts by the names that the user gave.
+    named: Named,
     fresh: Duration,
     /// Whether any of its servers ever answered.
     met: AtomicBool,
@@ -106,6 +109,7 @@ impl Cell {
             servers: RwLock::default(),
             looked: Mutex::default(),
             entries: Mutex::default(),
+            named: Named::default(),
             addresses: Mutex::default(),
             fresh,
             met: AtomicBool::new(false),
@@ -149,6 +153,11 @@ impl Cell {
         }
         *self.looked() = Some(Instant::now());
         changed
+    }
+
+    /// The addresses of its hosts by the names that the user gave.
+    pub(crate) const fn named(&self) -> &Named {
+        &self.named
     }
 
     /// Whether it is time to look again which servers there are. Only one who asks is told so.
