@@ -188,7 +188,8 @@ impl Volser {
         let volume = used.transaction.volume.clone();
         let state = blocking(move || Ok(volume.state().ok())).await?;
         // Before the header says so, so that nobody sees the volume out of service in between.
-        if out && state.as_ref().is_some_and(|state| state.in_service) {
+        let takes = out && state.as_ref().is_some_and(|state| state.in_service);
+        if takes {
             used.set_moving(true);
         }
         if let Some(state) = state.filter(|state| !state.destroy_me) {
@@ -203,11 +204,15 @@ impl Volser {
             in_service: Some(!out),
             ..VolumeChange::default()
         };
-        self.change_header(&used, "setting a volume's flags", change)
-            .await?;
-        if !out {
+        let changed = self
+            .change_header(&used, "setting a volume's flags", change)
+            .await;
+        // What could not be taken out of service can be read as before.
+        let is_back = if changed.is_ok() { !out } else { takes };
+        if is_back {
             used.set_moving(false);
         }
+        changed?;
         // That the volume is gone is not for callers to say.
         used.set_flags(TransactionFlags(flags.0 & !TransactionFlags::DELETED.0));
         tracing::info!(volume = %used.transaction.volume.id(), flags = flags.0,
