@@ -81,11 +81,12 @@ struct Report {
     vnodes: u64,
     records: u64,
     segments: u64,
-    octets: Octets,
+    #[serde(rename = "octets")]
+    bytes: Bytes,
 }
 
 #[derive(Serialize)]
-struct Octets {
+struct Bytes {
     live: u64,
     dead: u64,
     free: u64,
@@ -106,7 +107,7 @@ impl Report {
             vnodes: report.vnodes,
             records: report.records,
             segments: report.segments,
-            octets: Octets {
+            bytes: Bytes {
                 live: report.live_octets,
                 dead: report.dead_octets,
                 free: report.free_octets,
@@ -142,16 +143,16 @@ impl fmt::Display for Report {
             n(self.vnodes),
             n(self.records),
             n(self.segments),
-            n(self.octets.live),
-            n(self.octets.free),
-            n(self.octets.dead),
-            n(self.octets.lost),
+            n(self.bytes.live),
+            n(self.bytes.free),
+            n(self.bytes.dead),
+            n(self.bytes.lost),
         )?;
-        if self.octets.reclaimed > 0 {
-            write!(f, ", {} of these freed", n(self.octets.reclaimed))?;
+        if self.bytes.reclaimed > 0 {
+            write!(f, ", {} of these freed", n(self.bytes.reclaimed))?;
         }
-        if self.octets.verified > 0 {
-            write!(f, "; {} bytes of data verified", n(self.octets.verified))?;
+        if self.bytes.verified > 0 {
+            write!(f, "; {} bytes of data verified", n(self.bytes.verified))?;
         }
         Ok(())
     }

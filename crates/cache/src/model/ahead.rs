@@ -58,7 +58,7 @@ struct Run {
     /// Where the next read is expected.
     next: u64,
     /// Bytes read in order so far.
-    octets: u64,
+    bytes: u64,
     /// Up to where it was asked for ahead.
     asked: u64,
     /// When it began.
@@ -113,7 +113,7 @@ impl Ahead {
             Some(place) => self.runs.remove(place),
             None => Run {
                 next: start,
-                octets: 0,
+                bytes: 0,
                 asked: start,
                 since: read.now,
                 waited: read.now,
@@ -124,7 +124,7 @@ impl Ahead {
         if run.is_slower(read.now) {
             run.paced = Some(read.now);
         }
-        run.octets += end - start;
+        run.bytes += end - start;
         run.next = run.next.max(end);
         run.asked = run.asked.max(end);
         // One read in the middle of a file tells nothing of what is wanted next.
@@ -159,7 +159,7 @@ impl Ahead {
 impl Run {
     fn continues(&self, start: u64) -> bool {
         // What was read twice is read for another reason than order.
-        let slack = SLACK.min(self.octets);
+        let slack = SLACK.min(self.bytes);
         start <= self.next.saturating_add(slack) && start.saturating_add(slack) >= self.next
     }
 
@@ -195,13 +195,13 @@ impl Run {
 
     /// Bytes to have ahead.
     fn window(&self, read: &Read<'_>) -> u64 {
-        let grown = FIRST.max(self.octets.saturating_mul(GROWTH));
+        let grown = FIRST.max(self.bytes.saturating_mul(GROWTH));
         let seconds = read.now.duration_since(self.since).as_secs_f64();
         if !self.is_paced(read.now) {
             return grown.min(read.most);
         }
         #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
-        let pace = self.octets as f64 / seconds;
+        let pace = self.bytes as f64 / seconds;
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -294,7 +294,7 @@ mod tests {
         let index = 1 << 35;
         assert_eq!(note(&mut ahead, index..index + 4096, 1 << 36), None);
         let run = ahead.runs.iter().find(|run| run.next == 8 * MIB);
-        assert!(run.is_some_and(|run| run.octets == 8 * MIB));
+        assert!(run.is_some_and(|run| run.bytes == 8 * MIB));
         // A reader that goes on there for a while is followed there as well.
         assert!(note(&mut ahead, index + 4096..index + 8192, 1 << 36).is_some());
     }

@@ -119,7 +119,7 @@ mod tests {
         assert_eq!((whole.length, whole.mode), (5000, Some(0o600)));
         let mut some = dirty.clone();
         assert!(some.trim(120, &base));
-        assert_eq!((some.length, some.ranges.octets()), (270, 120));
+        assert_eq!((some.length, some.ranges.bytes()), (270, 120));
         assert_eq!(some.mode, None, "it comes with the last");
         let mut little = dirty;
         assert!(little.trim(30, &base));

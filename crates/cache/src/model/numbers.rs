@@ -43,7 +43,7 @@ pub(crate) struct Number {
 #[derive(Debug)]
 pub(crate) struct Names {
     /// Each with its length before it.
-    octets: Vec<u8>,
+    bytes: Vec<u8>,
     /// Where each begins, in the order of the names.
     order: Vec<u32>,
 }
@@ -51,7 +51,7 @@ pub(crate) struct Names {
 impl Names {
     pub(crate) const fn new() -> Self {
         Self {
-            octets: Vec::new(),
+            bytes: Vec::new(),
             order: Vec::new(),
         }
     }
@@ -61,7 +61,7 @@ impl Names {
     }
 
     fn at(&self, place: u32) -> &[u8] {
-        let (length, rest) = self.octets[place as usize..].split_at(2);
+        let (length, rest) = self.bytes[place as usize..].split_at(2);
         &rest[..usize::from(u16::from_be_bytes([length[0], length[1]]))]
     }
 
@@ -74,13 +74,13 @@ impl Names {
             return;
         };
         // No name of a file is as long as that.
-        let sizes = (u32::try_from(self.octets.len()), u16::try_from(name.len()));
+        let sizes = (u32::try_from(self.bytes.len()), u16::try_from(name.len()));
         let (Ok(place), Ok(length)) = sizes else {
             return;
         };
-        reserve(&mut self.octets, 2 + name.len());
-        self.octets.extend(length.to_be_bytes());
-        self.octets.extend(name);
+        reserve(&mut self.bytes, 2 + name.len());
+        self.bytes.extend(length.to_be_bytes());
+        self.bytes.extend(name);
         reserve(&mut self.order, 1);
         self.order.insert(at, place);
     }

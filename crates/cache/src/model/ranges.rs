@@ -13,7 +13,7 @@ impl RangeSet {
     }
 
     /// How many bytes there are.
-    pub(crate) fn octets(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.0.iter().map(|range| range.end - range.start).sum()
     }
 
@@ -37,8 +37,8 @@ impl RangeSet {
     }
 
     /// Where the first so many bytes of the set end, if there are more.
-    pub(crate) fn first(&self, octets: u64) -> Option<u64> {
-        let mut left = octets;
+    pub(crate) fn first(&self, bytes: u64) -> Option<u64> {
+        let mut left = bytes;
         for range in self.iter() {
             if range.end - range.start > left {
                 return Some(range.start + left);
@@ -92,7 +92,7 @@ mod tests {
             let all: Vec<u64> = set.iter().flatten().collect();
             let expected: Vec<u64> = (0..64).filter(|place| model[usize::try_from(*place).unwrap()]).collect();
             prop_assert_eq!(&all, &expected);
-            prop_assert_eq!(set.octets(), expected.len() as u64);
+            prop_assert_eq!(set.bytes(), expected.len() as u64);
             prop_assert_eq!(set.end(), expected.last().map_or(0, |last| last + 1));
             for (one, next) in set.iter().zip(set.iter().skip(1)) {
                 prop_assert!(one.end < next.start);

@@ -79,9 +79,9 @@ impl Cache {
             xattr_name::FILE_RANKS => self.set_ranks(ServerKind::File, text).await,
             xattr_name::LOCATION_RANKS => self.set_ranks(ServerKind::Location, text).await,
             name => match text.parse() {
-                Ok(octets) if name == xattr_name::CACHE_SIZE => self.resize_cache(octets).await,
-                Ok(octets) => {
-                    self.0.store_behind.store(octets, Ordering::Relaxed);
+                Ok(bytes) if name == xattr_name::CACHE_SIZE => self.resize_cache(bytes).await,
+                Ok(bytes) => {
+                    self.0.store_behind.store(bytes, Ordering::Relaxed);
                     Ok(())
                 }
                 Err(_) => Err(Errno::EINVAL),
@@ -107,14 +107,14 @@ impl Cache {
     }
 
     /// Has data take no more than so many bytes from now on; 0 is what the cache was opened with.
-    async fn resize_cache(&self, octets: u64) -> Result<(), Errno> {
-        let octets = match octets {
+    async fn resize_cache(&self, bytes: u64) -> Result<(), Errno> {
+        let bytes = match bytes {
             0 => self.0.config.bytes,
-            octets if octets < CacheConfig::BYTES_MIN => return Err(Errno::EINVAL),
-            octets => octets,
+            bytes if bytes < CacheConfig::BYTES_MIN => return Err(Errno::EINVAL),
+            bytes => bytes,
         };
         let storage = Arc::clone(&self.0.storage);
-        let resized = tokio::task::spawn_blocking(move || storage.set_limit(octets));
+        let resized = tokio::task::spawn_blocking(move || storage.set_limit(bytes));
         resized.await.map_err(|_| Errno::EIO)
     }
 }

@@ -83,7 +83,7 @@ impl Cache {
 async fn open_storage(config: &CacheConfig) -> Result<Arc<dyn Storage>, CacheError> {
     let dir = config.dir.clone();
     let limits = Limits {
-        octets: config.bytes,
+        bytes: config.bytes,
         files: config.files,
     };
     let opened = tokio::task::spawn_blocking(move || Disk::open(&dir, limits)).await;

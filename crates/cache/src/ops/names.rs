@@ -215,10 +215,10 @@ impl Cache {
         let mut state = vnode.lock();
         let current = state.status().map(|status| status.data_version);
         if current == Some(version) {
-            let octets = pages.len();
+            let bytes = pages.len();
             state.rare.pages = Some(DirectoryCopy::new(version, pages));
             drop(state);
-            self.0.pages.note(vnode, octets);
+            self.0.pages.note(vnode, bytes);
         }
     }
 }

@@ -153,7 +153,7 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
     fn usage(&self) -> Usage;
 
     /// Has it take no more than so many bytes from now on.
-    fn set_limit(&self, octets: u64);
+    fn set_limit(&self, bytes: u64);
 
     /// Puts on the disk what a later process may use.
     fn close(&self);

@@ -23,13 +23,13 @@ impl Pages {
 
     /// This directory has so many bytes of pages now. If there are too many of all together, those of
     /// others go. They may be on their way to somebody, who has them then.
-    pub(crate) fn note(&self, vnode: &Arc<Vnode>, octets: usize) {
+    pub(crate) fn note(&self, vnode: &Arc<Vnode>, bytes: usize) {
         let used = |vnode: &Weak<Vnode>| {
             let vnode = vnode.upgrade();
             vnode.is_some_and(|vnode| vnode.used.swap(false, Ordering::Relaxed))
         };
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        let dropped = queue.push(Arc::downgrade(vnode), octets, self.limit, used);
+        let dropped = queue.push(Arc::downgrade(vnode), bytes, self.limit, used);
         // A holder of a vnode's lock may wait for the queue.
         drop(queue);
         for other in dropped.iter().filter_map(Weak::upgrade) {
@@ -48,32 +48,32 @@ impl Pages {
 #[derive(Debug)]
 struct Queue<T> {
     order: VecDeque<(T, usize)>,
-    octets: usize,
+    bytes: usize,
 }
 
 impl<T> Queue<T> {
     const fn new() -> Self {
         Self {
             order: VecDeque::new(),
-            octets: 0,
+            bytes: 0,
         }
     }
 
     /// Adds one that takes so many bytes. Returns what is too much then: the oldest, but those `used`
     /// since they were looked at last stay once more. The newest stays.
-    fn push(&mut self, item: T, octets: usize, limit: usize, used: impl Fn(&T) -> bool) -> Vec<T> {
-        self.order.push_back((item, octets));
-        self.octets += octets;
+    fn push(&mut self, item: T, bytes: usize, limit: usize, used: impl Fn(&T) -> bool) -> Vec<T> {
+        self.order.push_back((item, bytes));
+        self.bytes += bytes;
         let mut dropped = Vec::new();
-        while self.octets > limit && self.order.len() > 1 {
+        while self.bytes > limit && self.order.len() > 1 {
             // One that is given a second chance makes room for the next in line.
             if self.order.len() > 2 && self.order.front().is_some_and(|(item, _)| used(item)) {
                 let newest = self.order.len() - 1;
                 self.order.rotate_left(1);
                 self.order.swap(newest - 1, newest);
             }
-            if let Some((item, octets)) = self.order.pop_front() {
-                self.octets -= octets;
+            if let Some((item, bytes)) = self.order.pop_front() {
+                self.bytes -= bytes;
                 dropped.push(item);
             }
         }
@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn the_oldest_go_first_unless_they_are_used() {
         let mut queue = Queue::new();
-        let mut add = |item: u32, octets| queue.push(item, octets, 100, |item| item % 10 == 0);
+        let mut add = |item: u32, bytes| queue.push(item, bytes, 100, |item| item % 10 == 0);
         assert!(add(10, 40).is_empty());
         assert!(add(11, 40).is_empty());
         assert_eq!(add(12, 30), [11]);

@@ -18,7 +18,7 @@ pub(super) struct Medium {
 
 impl Medium {
     /// Makes one for the device that a directory is on; else says why it cannot be made.
-    pub(super) fn make(dir: &Path, octets_per_second: u64) -> Result<Self, String> {
+    pub(super) fn make(dir: &Path, bytes_per_second: u64) -> Result<Self, String> {
         let device = device(dir)?;
         let (top, file, line) = if Path::new(V1)
             .join("blkio.throttle.read_bps_device")
@@ -27,7 +27,7 @@ impl Medium {
             (
                 V1,
                 "blkio.throttle.read_bps_device",
-                format!("{device} {octets_per_second}"),
+                format!("{device} {bytes_per_second}"),
             )
         } else {
             let controllers = fs::read_to_string(Path::new(V2).join("cgroup.controllers"));
@@ -35,7 +35,7 @@ impl Medium {
                 return Err("the kernel offers no cgroup that limits block devices".to_owned());
             }
             write(&Path::new(V2).join("cgroup.subtree_control"), "+io")?;
-            (V2, "io.max", format!("{device} rbps={octets_per_second}"))
+            (V2, "io.max", format!("{device} rbps={bytes_per_second}"))
         };
         let group = Path::new(top).join(format!("afar-store-bench-{}", std::process::id()));
         fs::create_dir(&group).map_err(|e| format!("making {}: {e}", group.display()))?;

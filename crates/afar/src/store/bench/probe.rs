@@ -50,7 +50,7 @@ pub(super) struct Found {
     /// it.
     pub(super) processor: f64,
     /// Bytes of file data read.
-    pub(super) octets: u64,
+    pub(super) bytes: u64,
     /// Resident memory at the end, in bytes.
     pub(super) resident: u64,
     /// Of that, what is not a file's.
@@ -62,7 +62,7 @@ pub(super) struct Found {
 
 impl fmt::Display for Found {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} s, {} bytes", self.seconds, self.octets)
+        write!(f, "{} s, {} bytes", self.seconds, self.bytes)
     }
 }
 
@@ -70,7 +70,7 @@ pub(super) fn run(wanted: &str, output: &mut Output) -> anyhow::Result<ExitCode>
     let task: Task = serde_json::from_str(wanted)?;
     std::io::stdin().lock().read_line(&mut String::new())?;
     let start = Instant::now();
-    let (mut octets, mut random) = (0, [[0.0; 2]; 2]);
+    let (mut bytes, mut random) = (0, [[0.0; 2]; 2]);
     let (mut found, mut used) = (start, processor_time());
     // Partitions stay open until the memory was looked at.
     let mut open = Vec::new();
@@ -88,7 +88,7 @@ pub(super) fn run(wanted: &str, output: &mut Output) -> anyhow::Result<ExitCode>
             let mut files = Vec::new();
             walk_names(&dir, &mut files)?;
             (found, used) = (Instant::now(), processor_time());
-            octets = read_plain(&files)?;
+            bytes = read_plain(&files)?;
         }
         Task::ReadVolume {
             partition,
@@ -102,7 +102,7 @@ pub(super) fn run(wanted: &str, output: &mut Output) -> anyhow::Result<ExitCode>
                 read_volume(&volume, &files)?;
             }
             (found, used) = (Instant::now(), processor_time());
-            octets = read_volume(&volume, &files)?;
+            bytes = read_volume(&volume, &files)?;
             open.push(partition);
         }
         Task::ReadRandom {
@@ -119,7 +119,7 @@ pub(super) fn run(wanted: &str, output: &mut Output) -> anyhow::Result<ExitCode>
         seconds: start.elapsed().as_secs_f64(),
         reading: found.elapsed().as_secs_f64(),
         processor: processor_time() - used,
-        octets,
+        bytes,
         resident: memory("VmRSS"),
         anonymous: memory("RssAnon"),
         random,

@@ -14,7 +14,7 @@ impl State {
         self.rare
             .dirty
             .as_ref()
-            .map_or(0, |dirty| dirty.ranges.octets())
+            .map_or(0, |dirty| dirty.ranges.bytes())
     }
 
     /// The length as programs here see it.

@@ -77,8 +77,8 @@ impl Landing {
 }
 
 impl Turning {
-    fn came(&mut self, octets: u64) {
-        self.left = self.left.saturating_sub(octets);
+    fn came(&mut self, bytes: u64) {
+        self.left = self.left.saturating_sub(bytes);
         self.pass_on();
     }
 

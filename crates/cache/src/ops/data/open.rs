@@ -130,7 +130,7 @@ impl Cache {
         }
         let mut state = vnode.lock();
         let dirty = state.dirty_mut();
-        dirty.is_none_or(|dirty| dirty.ranges.octets() <= most)
+        dirty.is_none_or(|dirty| dirty.ranges.bytes() <= most)
     }
 
     /// Closes a file. `owner` is that of flock locks to give up, if there may be any.

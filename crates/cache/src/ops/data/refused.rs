@@ -74,7 +74,7 @@ impl Cache {
         let Some(dirty) = vnode.lock().rare.dirty.take() else {
             return;
         };
-        let (cell, fid, bytes) = (vnode.cell(), vnode.fid, dirty.ranges.octets());
+        let (cell, fid, bytes) = (vnode.cell(), vnode.fid, dirty.ranges.bytes());
         let aside = match untold {
             true => self.0.storage.set_aside(&vnode.key(), dirty.length),
             false => Ok(None),

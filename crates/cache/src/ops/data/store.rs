@@ -88,13 +88,13 @@ struct Plan {
 impl Plan {
     /// Bytes a second, if storing took so long.
     fn pace(&self, time: Duration) -> u64 {
-        let octets: u64 = self
+        let bytes: u64 = self
             .ranges
             .iter()
             .map(|range| range.end - range.start)
             .sum();
         let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX).max(1);
-        octets.saturating_mul(1_000_000) / micros
+        bytes.saturating_mul(1_000_000) / micros
     }
 }
 
@@ -153,7 +153,7 @@ impl Cache {
                 self.0.breaks.count(vnode.fid);
                 vnode.lock().promise = None;
                 let (cell, fid) = (vnode.cell(), vnode.fid);
-                let bytes = plan.dirty.ranges.octets();
+                let bytes = plan.dirty.ranges.bytes();
                 let error = user.client.explain_full(&vnode.volume, bytes, error).await;
                 if self.0.said.is_news(&error) {
                     tracing::error!(%cell, %fid, %error, "cannot store written data; keeping it");
@@ -257,8 +257,8 @@ impl Cache {
         }
         let there = self.0.storage.read(&vnode.key(), version, gap, Wait::Yes);
         let there = there.map_err(|error| storage_failed(vnode, &error))?;
-        let octets: u64 = there.iter().map(|(_, data)| data.len() as u64).sum();
-        Ok((octets == wanted).then_some(there))
+        let bytes: u64 = there.iter().map(|(_, data)| data.len() as u64).sum();
+        Ok((bytes == wanted).then_some(there))
     }
 
     async fn carry_out(

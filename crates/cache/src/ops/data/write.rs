@@ -104,7 +104,7 @@ impl Cache {
         dirty.kept = false;
         dirty.writer = open.opener;
         dirty.mtime = UnixTime::from(SystemTime::now());
-        Ok(dirty.ranges.octets())
+        Ok(dirty.ranges.bytes())
     }
 
     /// Bytes written to a file beyond which they are stored while more are written.
@@ -119,8 +119,8 @@ impl Cache {
             let stored = work.stored.notified();
             tokio::pin!(stored);
             stored.as_mut().enable();
-            let octets = vnode.lock().written();
-            if octets <= self.0.config.dirty {
+            let bytes = vnode.lock().written();
+            if bytes <= self.0.config.dirty {
                 return Ok(());
             }
             if !work.streaming.load(Ordering::SeqCst) {

@@ -37,11 +37,11 @@ impl Arriving {
         &mut self,
         id: BlockId,
         from: usize,
-        octets: &[u8],
+        bytes: &[u8],
         all: usize,
     ) -> Option<Bytes> {
-        if from == 0 && octets.len() >= all {
-            let whole = Bytes::copy_from_slice(octets);
+        if from == 0 && bytes.len() >= all {
+            let whole = Bytes::copy_from_slice(bytes);
             return Some(self.put(id, whole));
         }
         let arrival = self.blocks.entry(id).or_insert_with(|| {
@@ -54,11 +54,11 @@ impl Arriving {
         let Arrival::Part { data, there } = arrival else {
             return None;
         };
-        let end = from + octets.len();
+        let end = from + bytes.len();
         if data.len() < end {
             data.resize(end, 0);
         }
-        data[from..end].copy_from_slice(octets);
+        data[from..end].copy_from_slice(bytes);
         there.insert(from as u64..end as u64);
         if there.gaps(0..all as u64).is_empty() {
             let whole = Bytes::from(std::mem::take(data));

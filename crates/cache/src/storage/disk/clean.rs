@@ -49,7 +49,7 @@ impl Shared {
             let id = BlockId { file, number };
             let (start, end) = (id.start(), id.start() + BLOCK);
             let part = range.start.max(start)..range.end.min(end);
-            let (Some(octets), Ok(from), Ok(all)) = (
+            let (Some(bytes), Ok(from), Ok(all)) = (
                 slice(data, part.start - offset, part.end.saturating_sub(offset)),
                 usize::try_from(part.start - start),
                 usize::try_from(end.min(length) - start),
@@ -60,10 +60,10 @@ impl Shared {
                 let has = block.range();
                 !block.covered && has.start <= part.start && part.end <= has.end
             });
-            if octets.is_empty() || there && !state.arriving.has(id) {
+            if bytes.is_empty() || there && !state.arriving.has(id) {
                 continue;
             }
-            if let Some(data) = state.arriving.add(id, from, octets, all) {
+            if let Some(data) = state.arriving.add(id, from, bytes, all) {
                 landings.push(Landing {
                     id,
                     version,
@@ -154,7 +154,7 @@ impl Shared {
 
     pub(super) fn usage(&self) -> Usage {
         let state = self.lock();
-        let written = state.written.octets();
+        let written = state.written.bytes();
         Usage {
             taken: state.space.taken() + written,
             written,
@@ -163,14 +163,14 @@ impl Shared {
     }
 
     /// Changes what all may take. What does not fit goes, a little at a time: others wait for the state.
-    pub(super) fn set_limit(&self, octets: u64) {
-        self.limit.store(octets, Ordering::Relaxed);
+    pub(super) fn set_limit(&self, bytes: u64) {
+        self.limit.store(bytes, Ordering::Relaxed);
         while !self.shrink_by(&mut self.lock(), STEP) {}
     }
 
     /// Bytes of slots that clean blocks may take.
     fn room(&self, state: &State) -> u64 {
-        self.limit().saturating_sub(state.written.octets())
+        self.limit().saturating_sub(state.written.bytes())
     }
 
     /// A slot for so many bytes; others go for it.

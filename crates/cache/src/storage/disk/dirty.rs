@@ -200,7 +200,7 @@ impl Shared {
     fn tidy_up_later(&self, state: &mut State, key: &FileKey, file: FileId) {
         let entry = state.written.find_entry(key);
         let more = entry.is_some_and(|entry| !entry.dirty().is_empty());
-        if more && state.written.octets() < self.limit() / SETTLED_PART {
+        if more && state.written.bytes() < self.limit() / SETTLED_PART {
             return;
         }
         self.give(state, Job::Move(key.clone()));

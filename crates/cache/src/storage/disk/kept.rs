@@ -13,39 +13,39 @@ const MAGIC: &[u8; 12] = b"AFARKEPT\0\0\0\x02";
 const FIXED: usize = 12 + 12 + 3 * 8 + 3 * 4 + 1 + 1 + 4;
 
 pub(super) fn encode(key: &FileKey, kept: &Kept) -> Vec<u8> {
-    let mut octets = Vec::with_capacity(FIXED + 300);
-    octets.extend(MAGIC);
-    octets.extend(key.fid.volume.0.to_be_bytes());
-    octets.extend(key.fid.vnode.0.to_be_bytes());
-    octets.extend(key.fid.uniquifier.0.to_be_bytes());
-    octets.extend(kept.base.0.to_be_bytes());
-    octets.extend(kept.length.to_be_bytes());
-    octets.extend(kept.limit.to_be_bytes());
-    octets.extend(kept.mtime.0.to_be_bytes());
-    octets.extend(kept.tried.0.to_be_bytes());
-    octets.extend(kept.writer.to_be_bytes());
-    octets.push(u8::from(kept.resized));
+    let mut bytes = Vec::with_capacity(FIXED + 300);
+    bytes.extend(MAGIC);
+    bytes.extend(key.fid.volume.0.to_be_bytes());
+    bytes.extend(key.fid.vnode.0.to_be_bytes());
+    bytes.extend(key.fid.uniquifier.0.to_be_bytes());
+    bytes.extend(kept.base.0.to_be_bytes());
+    bytes.extend(kept.length.to_be_bytes());
+    bytes.extend(kept.limit.to_be_bytes());
+    bytes.extend(kept.mtime.0.to_be_bytes());
+    bytes.extend(kept.tried.0.to_be_bytes());
+    bytes.extend(kept.writer.to_be_bytes());
+    bytes.push(u8::from(kept.resized));
     let cell = key.cell.as_str().as_bytes();
     // A cell's name has at most 255 bytes.
-    octets.push(u8::try_from(cell.len()).unwrap_or(u8::MAX));
-    octets.extend(cell);
+    bytes.push(u8::try_from(cell.len()).unwrap_or(u8::MAX));
+    bytes.extend(cell);
     let ranges: Vec<_> = kept.ranges.iter().collect();
-    octets.extend(
+    bytes.extend(
         u32::try_from(ranges.len())
             .unwrap_or(u32::MAX)
             .to_be_bytes(),
     );
     for range in ranges {
-        octets.extend(range.start.to_be_bytes());
-        octets.extend(range.end.to_be_bytes());
+        bytes.extend(range.start.to_be_bytes());
+        bytes.extend(range.end.to_be_bytes());
     }
-    octets.extend(xxh3_64(&octets).to_be_bytes());
-    octets
+    bytes.extend(xxh3_64(&bytes).to_be_bytes());
+    bytes
 }
 
 /// Nothing if it is damaged.
-pub(super) fn decode(octets: &[u8]) -> Option<(FileKey, Kept)> {
-    let (rest, sum) = octets.split_last_chunk::<8>()?;
+pub(super) fn decode(bytes: &[u8]) -> Option<(FileKey, Kept)> {
+    let (rest, sum) = bytes.split_last_chunk::<8>()?;
     if u64::from_be_bytes(*sum) != xxh3_64(rest) {
         return None;
     }
@@ -127,18 +127,18 @@ mod tests {
                 tried: UnixTime(fid[1]),
                 writer: fid[2],
             };
-            let mut octets = encode(&key, &kept);
-            prop_assert_eq!(decode(&octets), Some((key, kept)));
-            let place = place.index(octets.len());
-            prop_assert_eq!(decode(&octets[..place]), None);
-            octets[place] ^= 4;
-            prop_assert_eq!(decode(&octets), None);
+            let mut bytes = encode(&key, &kept);
+            prop_assert_eq!(decode(&bytes), Some((key, kept)));
+            let place = place.index(bytes.len());
+            prop_assert_eq!(decode(&bytes[..place]), None);
+            bytes[place] ^= 4;
+            prop_assert_eq!(decode(&bytes), None);
         }
 
         #[test]
-        fn no_octets_panic(octets in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn no_octets_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let mut sealed = MAGIC.to_vec();
-            sealed.extend(octets);
+            sealed.extend(bytes);
             sealed.extend(xxh3_64(&sealed).to_be_bytes());
             // Whatever comes out, nothing broke.
             let _read = decode(&sealed);

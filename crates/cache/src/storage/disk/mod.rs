@@ -93,7 +93,7 @@ struct Shared {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
     /// Bytes.
-    pub(crate) octets: u64,
+    pub(crate) bytes: u64,
     /// Files.
     pub(crate) files: usize,
 }
@@ -266,8 +266,8 @@ impl Storage for Disk {
         self.shared.usage()
     }
 
-    fn set_limit(&self, octets: u64) {
-        self.shared.set_limit(octets);
+    fn set_limit(&self, bytes: u64) {
+        self.shared.set_limit(bytes);
     }
 
     fn close(&self) {

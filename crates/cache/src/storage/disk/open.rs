@@ -53,7 +53,7 @@ impl Disk {
             shared: Arc::new(Shared {
                 dir: dir.to_owned(),
                 slots: found.slots,
-                limit: AtomicU64::new(limits.octets),
+                limit: AtomicU64::new(limits.bytes),
                 files: limits.files,
                 state: Mutex::new(State {
                     index: found.index,

@@ -30,18 +30,18 @@ impl BlockId {
         u64::from(self.number) * BLOCK
     }
 
-    fn octets(self) -> [u8; 16] {
-        let mut octets = [0; 16];
-        octets[0..4].copy_from_slice(&self.file.instance.to_be_bytes());
-        octets[4..8].copy_from_slice(&self.file.vnode.to_be_bytes());
-        octets[8..12].copy_from_slice(&self.file.uniquifier.to_be_bytes());
-        octets[12..16].copy_from_slice(&self.number.to_be_bytes());
-        octets
+    fn bytes(self) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        bytes[0..4].copy_from_slice(&self.file.instance.to_be_bytes());
+        bytes[4..8].copy_from_slice(&self.file.vnode.to_be_bytes());
+        bytes[8..12].copy_from_slice(&self.file.uniquifier.to_be_bytes());
+        bytes[12..16].copy_from_slice(&self.number.to_be_bytes());
+        bytes
     }
 
     /// The checksum of its bytes from this place on, which no other block's bytes have.
     pub(super) fn sum(self, from: u32, data: &[u8]) -> u64 {
-        let seed = xxh3_64_with_seed(&self.octets(), from.into());
+        let seed = xxh3_64_with_seed(&self.bytes(), from.into());
         xxh3_64_with_seed(data, seed)
     }
 }
@@ -64,23 +64,23 @@ pub(super) struct Record {
 
 impl Record {
     pub(super) fn encode(&self, slot: Slot) -> [u8; RECORD] {
-        let mut octets = [0; RECORD];
-        octets[8..24].copy_from_slice(&self.block.octets());
-        octets[24..32].copy_from_slice(&self.version.0.to_be_bytes());
-        octets[32..36].copy_from_slice(&self.from.to_be_bytes());
-        octets[36..40].copy_from_slice(&self.length.to_be_bytes());
-        octets[40..48].copy_from_slice(&self.sum.to_be_bytes());
-        octets[48..52].copy_from_slice(&self.time.to_be_bytes());
-        let sum = sum(slot, &octets[8..]);
-        octets[..8].copy_from_slice(&sum.to_be_bytes());
-        octets
+        let mut bytes = [0; RECORD];
+        bytes[8..24].copy_from_slice(&self.block.bytes());
+        bytes[24..32].copy_from_slice(&self.version.0.to_be_bytes());
+        bytes[32..36].copy_from_slice(&self.from.to_be_bytes());
+        bytes[36..40].copy_from_slice(&self.length.to_be_bytes());
+        bytes[40..48].copy_from_slice(&self.sum.to_be_bytes());
+        bytes[48..52].copy_from_slice(&self.time.to_be_bytes());
+        let sum = sum(slot, &bytes[8..]);
+        bytes[..8].copy_from_slice(&sum.to_be_bytes());
+        bytes
     }
 
     /// Nothing if it is empty, damaged, or of another slot.
-    pub(super) fn decode(octets: &[u8; RECORD], slot: Slot) -> Option<Self> {
-        let word = |at: usize| u32::from_be_bytes([0, 1, 2, 3].map(|more| octets[at + more]));
+    pub(super) fn decode(bytes: &[u8; RECORD], slot: Slot) -> Option<Self> {
+        let word = |at: usize| u32::from_be_bytes([0, 1, 2, 3].map(|more| bytes[at + more]));
         let long = |at: usize| u64::from(word(at)) << 32 | u64::from(word(at + 4));
-        if long(0) != sum(slot, &octets[8..]) {
+        if long(0) != sum(slot, &bytes[8..]) {
             return None;
         }
         let file = FileId {
@@ -151,17 +151,17 @@ mod tests {
         ) {
             let slot = Slot { class: 3, number: slot };
             let record = record(numbers, version, from, length);
-            let mut octets = record.encode(slot);
-            prop_assert_eq!(Record::decode(&octets, slot), Some(record));
+            let mut bytes = record.encode(slot);
+            prop_assert_eq!(Record::decode(&bytes, slot), Some(record));
             let elsewhere = Slot { number: slot.number ^ 1, ..slot };
-            prop_assert_eq!(Record::decode(&octets, elsewhere), None);
-            octets[bit / 8] ^= 1 << (bit % 8);
-            prop_assert_eq!(Record::decode(&octets, slot), None);
+            prop_assert_eq!(Record::decode(&bytes, elsewhere), None);
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            prop_assert_eq!(Record::decode(&bytes, slot), None);
         }
 
         #[test]
-        fn no_octets_panic(octets in any::<[u8; RECORD]>()) {
-            prop_assert_eq!(Record::decode(&octets, Slot { class: 0, number: 0 }), None);
+        fn no_octets_panic(bytes in any::<[u8; RECORD]>()) {
+            prop_assert_eq!(Record::decode(&bytes, Slot { class: 0, number: 0 }), None);
         }
     }
 
@@ -174,8 +174,8 @@ mod tests {
         assert_eq!(Record::decode(&[0; RECORD], slot), None);
         // More than the slot or the block has room for is no record, whatever its checksum.
         for (from, length) in [(0, 0), (0, 4097), (65_530, 100), (u32::MAX, 4)] {
-            let octets = record([1; 5], 1, from, length).encode(slot);
-            assert_eq!(Record::decode(&octets, slot), None, "{from} {length}");
+            let bytes = record([1; 5], 1, from, length).encode(slot);
+            assert_eq!(Record::decode(&bytes, slot), None, "{from} {length}");
         }
     }
 }

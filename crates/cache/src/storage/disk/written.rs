@@ -36,7 +36,7 @@ pub(super) struct Written {
     next: u64,
     open: usize,
     /// Bytes in all of them.
-    octets: u64,
+    bytes: u64,
 }
 
 /// What was written to a file.
@@ -72,7 +72,7 @@ impl Written {
             left: Vec::new(),
             next: 1,
             open: 0,
-            octets: 0,
+            bytes: 0,
         };
         private::make_dir(&written.dir)?;
         let mut data = Vec::new();
@@ -101,7 +101,7 @@ impl Written {
     /// Looks what a file is that was left.
     fn find(&mut self, number: u64) -> io::Result<()> {
         let record = self.record(number);
-        let octets = match fs::metadata(&record) {
+        let bytes = match fs::metadata(&record) {
             Ok(found) if found.len() <= RECORD_MOST => fs::read(&record)?,
             Ok(_) => Vec::new(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -109,7 +109,7 @@ impl Written {
             }
             Err(error) => return Err(error),
         };
-        if let Some((key, kept)) = kept::decode(&octets) {
+        if let Some((key, kept)) = kept::decode(&bytes) {
             self.left.push(Left { number, key, kept });
             return Ok(());
         }
@@ -131,8 +131,8 @@ impl Written {
     }
 
     /// Bytes of what was written.
-    pub(super) fn octets(&self) -> u64 {
-        self.octets
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     pub(super) fn find_entry(&self, key: &FileKey) -> Option<&Entry> {
@@ -190,7 +190,7 @@ impl Written {
         let Some(entry) = self.files.get_mut(key) else {
             return false;
         };
-        self.octets += length_of(&entry.dirty.gaps(range.clone()));
+        self.bytes += length_of(&entry.dirty.gaps(range.clone()));
         entry.dirty.insert(range);
         true
     }
@@ -199,7 +199,7 @@ impl Written {
     pub(super) fn cut(&mut self, key: &FileKey, range: Range<u64>) {
         if let Some(entry) = self.files.get_mut(key) {
             let parts: Vec<_> = entry.dirty.within(range.clone()).collect();
-            self.octets -= length_of(&parts);
+            self.bytes -= length_of(&parts);
             entry.dirty.remove(range);
             self.tidy(key);
         }
@@ -214,8 +214,8 @@ impl Written {
             let parts: Vec<_> = entry.dirty.within(range.clone()).collect();
             for part in parts {
                 // They may be clean ones already, of an earlier store.
-                self.octets -= length_of(std::slice::from_ref(&part));
-                self.octets += length_of(&entry.settled.gaps(part.clone()));
+                self.bytes -= length_of(std::slice::from_ref(&part));
+                self.bytes += length_of(&entry.settled.gaps(part.clone()));
                 entry.settled.insert(part);
             }
             entry.dirty.remove(range);
@@ -226,7 +226,7 @@ impl Written {
     pub(super) fn drop_settled(&mut self, key: &FileKey, range: Range<u64>) {
         if let Some(entry) = self.files.get_mut(key) {
             let parts: Vec<_> = entry.settled.within(range.clone()).collect();
-            self.octets -= length_of(&parts);
+            self.bytes -= length_of(&parts);
             entry.settled.remove(range);
             self.tidy(key);
         }
@@ -246,7 +246,7 @@ impl Written {
     /// Removes what was written to a file.
     pub(super) fn remove(&mut self, key: &FileKey) {
         if let Some(entry) = self.files.remove(key) {
-            self.octets -= entry.dirty.octets() + entry.settled.octets();
+            self.bytes -= entry.dirty.bytes() + entry.settled.bytes();
             self.open -= usize::from(entry.file.is_some());
             if entry.kept {
                 self.unlink(&self.record(entry.number));
@@ -313,7 +313,7 @@ impl Written {
             return false;
         };
         self.left.remove(at);
-        self.octets += left.kept.ranges.octets();
+        self.bytes += left.kept.ranges.bytes();
         let entry = Entry {
             number: left.number,
             dirty: left.kept.ranges.clone(),
@@ -343,14 +343,14 @@ impl Written {
         let Some(entry) = self.files.get(key).filter(|entry| !entry.dirty.is_empty()) else {
             return Ok(None);
         };
-        let (number, octets) = (entry.number, entry.dirty.octets() + entry.settled.octets());
-        if self.in_lost()?.saturating_add(octets) > most {
+        let (number, bytes) = (entry.number, entry.dirty.bytes() + entry.settled.bytes());
+        if self.in_lost()?.saturating_add(bytes) > most {
             return Ok(None);
         }
         let name = format!("{}.{}", key.cell, key.fid);
         let place = self.move_to_lost(number, &name, Some(length))?;
         if let Some(entry) = self.files.remove(key) {
-            self.octets -= octets;
+            self.bytes -= bytes;
             self.open -= usize::from(entry.file.is_some());
         }
         Ok(Some(place))
@@ -362,11 +362,11 @@ impl Written {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
             entries => entries?,
         };
-        let mut octets = 0;
+        let mut bytes = 0;
         for entry in entries {
-            octets += entry?.metadata()?.blocks() * 512;
+            bytes += entry?.metadata()?.blocks() * 512;
         }
-        Ok(octets)
+        Ok(bytes)
     }
 
     fn move_to_lost(&self, number: u64, name: &str, length: Option<u64>) -> io::Result<PathBuf> {

@@ -56,11 +56,11 @@ pub(in crate::store::bench) fn run(bench: &Bench) -> anyhow::Result<Vec<Row>> {
             volume: 1,
             before: 0,
         })?;
-        if ours.octets != theirs.octets {
-            bail!("{} bytes of {} were read", ours.octets, theirs.octets);
+        if ours.bytes != theirs.bytes {
+            bail!("afar read {} of {} bytes", ours.bytes, theirs.bytes);
         }
-        plain_rates.push(theirs.octets as f64 / 1e6 / theirs.seconds);
-        rates.push(ours.octets as f64 / 1e6 / ours.seconds);
+        plain_rates.push(theirs.bytes as f64 / 1e6 / theirs.seconds);
+        rates.push(ours.bytes as f64 / 1e6 / ours.seconds);
         ratios.push(theirs.seconds / ours.seconds);
     }
     Ok(vec![

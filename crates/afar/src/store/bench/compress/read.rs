@@ -50,7 +50,7 @@ pub(in crate::store::bench) fn run(bench: &Bench) -> anyhow::Result<Vec<Row>> {
     }
     // A fresh process each time: it has decompressed nothing yet.
     let probe = |task: &Task| Probe::start(task)?.finish::<Found>();
-    let octets = probe(&Task::ReadPlain { dir: plain.clone() })?.octets;
+    let bytes = probe(&Task::ReadPlain { dir: plain.clone() })?.bytes;
     let mut plain_rates = Vec::new();
     let mut rates: Vec<Vec<f64>> = vec![Vec::new(); VOLUMES.len()];
     let mut ratios: Vec<Vec<f64>> = vec![Vec::new(); VOLUMES.len()];
@@ -75,13 +75,13 @@ pub(in crate::store::bench) fn run(bench: &Bench) -> anyhow::Result<Vec<Row>> {
                 volume,
                 before,
             })?;
-            if (ours.octets, theirs.octets) != (octets, octets) {
-                bail!("{} bytes of {octets} were read", ours.octets);
+            if (ours.bytes, theirs.bytes) != (bytes, bytes) {
+                bail!("afar read {} of {bytes} bytes", ours.bytes);
             }
             // The first round is to warm up.
             if round > 0 {
-                plain_rates.push(octets as f64 / 1e6 / theirs.reading);
-                rates[index].push(octets as f64 / 1e6 / ours.reading);
+                plain_rates.push(bytes as f64 / 1e6 / theirs.reading);
+                rates[index].push(bytes as f64 / 1e6 / ours.reading);
                 ratios[index].push(theirs.reading / ours.reading);
                 costs[index].push(theirs.processor / ours.processor);
                 repeats[index].push(theirs.reading / again.reading);
@@ -92,7 +92,7 @@ pub(in crate::store::bench) fn run(bench: &Bench) -> anyhow::Result<Vec<Row>> {
     drop(bar);
     let mut row = row
         .with(Figure::new("files", "", vec![files.len() as f64]))
-        .with(Figure::new("bytes", "MB", vec![octets as f64 / 1e6]))
+        .with(Figure::new("bytes", "MB", vec![bytes as f64 / 1e6]))
         .with(Figure::new("plain files", "MB/s", plain_rates));
     for (index, (_, compression, goal)) in VOLUMES.into_iter().enumerate() {
         let name = name_of(compression);

@@ -17,7 +17,7 @@ use crate::storage::disk::Disk;
 const DIR: &str = "AFAR_TEST_CACHE_DIR";
 const FILES: u32 = 30;
 const LIMITS: Limits = Limits {
-    octets: 4 << 20,
+    bytes: 4 << 20,
     files: 20,
 };
 /// What a cache may take to be open again.

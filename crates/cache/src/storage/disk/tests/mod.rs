@@ -19,7 +19,7 @@ use crate::model::ranges::RangeSet;
 use crate::storage::{Kept, Pieces, Storage, Wait};
 
 const ROOMY: Limits = Limits {
-    octets: 64 << 20,
+    bytes: 64 << 20,
     files: 10_000,
 };
 

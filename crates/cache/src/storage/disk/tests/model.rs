@@ -200,7 +200,7 @@ impl Model {
 fn run(seed: u64, dir: &Path, steps: u32) {
     let mut model = Model::new(seed);
     let limits = Limits {
-        octets: model.rng.u64(100_000..3_000_000),
+        bytes: model.rng.u64(100_000..3_000_000),
         files: model.rng.usize(2..8),
     };
     let mut disk = Disk::open(dir, limits).unwrap();
@@ -218,7 +218,7 @@ fn run(seed: u64, dir: &Path, steps: u32) {
             let state = disk.shared.lock();
             let taken = state.space.taken();
             assert!(
-                taken <= limits.octets || state.index.files() == 0,
+                taken <= limits.bytes || state.index.files() == 0,
                 "{taken}: {limits:?}"
             );
             assert!(state.index.files() <= limits.files);

@@ -7,7 +7,7 @@ use crate::storage::disk::Disk;
 use crate::storage::{Storage, Wait};
 
 const LIMITS: Limits = Limits {
-    octets: 1 << 20,
+    bytes: 1 << 20,
     files: 100,
 };
 
@@ -22,7 +22,7 @@ fn what_was_used_longest_ago_goes_and_dirty_octets_stay() {
         // The first is used all the time.
         assert!(has_all(&disk, 4, 1, 65_536), "{vnode}");
         let taken = disk.shared.lock().space.taken();
-        assert!(taken + 300_000 <= LIMITS.octets, "{taken}");
+        assert!(taken + 300_000 <= LIMITS.bytes, "{taken}");
     }
     assert!(there(&disk, 6, 1, 0..65_536).is_empty());
     assert!(has_all(&disk, 42, 1, 65_536));
@@ -87,7 +87,7 @@ fn the_disk_gets_back_what_goes() {
     }
     disk.close();
     // A file system may round up.
-    assert!(taken() <= LIMITS.octets + (256 << 10), "{}", taken());
+    assert!(taken() <= LIMITS.bytes + (256 << 10), "{}", taken());
 }
 
 #[test]

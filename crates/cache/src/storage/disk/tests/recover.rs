@@ -144,7 +144,7 @@ fn what_cannot_be_stored_is_put_where_it_is_found() {
 fn it_belongs_to_one_at_a_time() {
     let dir = tempfile::tempdir().unwrap();
     let limits = Limits {
-        octets: 1 << 20,
+        bytes: 1 << 20,
         files: 10,
     };
     let disk = Disk::open(dir.path(), limits).unwrap();
