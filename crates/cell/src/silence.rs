@@ -19,7 +19,7 @@ use crate::mountpoint::Wanted;
 use crate::patience;
 use crate::pauses::Pauses;
 use crate::server::{FileServer, Lane};
-use crate::vldb::{Cell, Effort, Found};
+use crate::vldb::{Cell, Effort, Found, HEDGE};
 use crate::volume::Volume;
 
 /// How often the client looks up a volume whose servers are silent.
@@ -117,11 +117,9 @@ impl Client {
             return;
         }
         let before = volume.sites();
-        if let Err(error) = self.look_up_again(volume).await {
+        let cell = volume.cell();
+        if let Err(error) = self.ask_moved(cell, || self.look_up_again(volume)).await {
             tracing::debug!("keeping the old sites of {volume}: {error}");
-            if matches!(error, Error::VlUnreachable { .. }) {
-                self.has_moved(volume.cell()).await;
-            }
         }
         *looked = Some(Instant::now());
         let now = volume.sites();
@@ -132,6 +130,29 @@ impl Client {
         }
     }
 
+    /// Asks the location servers of a cell. Where those that are known are silent, the cell may have others by now,
+    /// which are asked then: the user's request waits for both, and a silent server takes long to count as dead.
+    async fn ask_moved<T, F>(&self, cell: &Arc<Cell>, ask: impl Fn() -> F) -> Result<T, Error>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        let moves = async {
+            tokio::time::sleep(HEDGE).await;
+            if !self.has_moved(cell).await {
+                std::future::pending::<()>().await;
+            }
+        };
+        tokio::select! {
+            biased;
+            answer = ask() => match answer {
+                Err(Error::VlUnreachable { .. }) if self.has_moved(cell).await => {}
+                answer => return answer,
+            },
+            () = moves => {}
+        }
+        ask().await
+    }
+
     /// Finds a volume by name (with or without suffix) or number; waits for the location servers if none answers.
     pub(crate) async fn find(
         &self,
@@ -139,15 +160,13 @@ impl Client {
         volume: &str,
         wanted: Wanted,
     ) -> Result<Found, Error> {
-        let (mut pauses, mut moved) = (Pauses::default(), false);
+        let mut pauses = Pauses::default();
         loop {
-            let error = match cell.find(volume, wanted, Effort::Quick).await {
+            let find = || cell.find(volume, wanted, Effort::Quick);
+            let error = match self.ask_moved(cell, find).await {
                 Err(error @ Error::VlUnreachable { .. }) => error,
                 found => return found,
             };
-            if self.has_moved(cell).await && !std::mem::replace(&mut moved, true) {
-                continue;
-            }
             let patience = self.patience();
             let is_over = patience.is_over(cell.awaited_for().unwrap_or_default());
             if is_over || !patience.is_for(cell.is_met()) {

@@ -25,7 +25,7 @@ use crate::preferences::{Distance, Preferences, ServerKind, in_order};
 use crate::refusal::is_refusal;
 
 /// Without an answer for so long, the next server is asked too.
-const HEDGE: Duration = Duration::from_secs(2);
+pub(crate) const HEDGE: Duration = Duration::from_secs(2);
 /// How long servers get to show how far away they are.
 const PROBE: Duration = Duration::from_secs(3);
 /// For so long addresses of a server that were asked for are not asked for again.
