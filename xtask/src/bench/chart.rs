@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use super::sample::Spread;
+use super::stats::Stats;
 
 const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 420.0;
@@ -31,7 +31,7 @@ pub(super) struct Line {
     /// Reckoned and not measured: broken, without marks.
     pub(super) reckoned: bool,
     /// A value at each place; none where it was not measured.
-    pub(super) values: Vec<Option<Spread>>,
+    pub(super) values: Vec<Option<Stats>>,
 }
 
 impl Chart {
@@ -109,7 +109,7 @@ impl Chart {
     }
 
     fn write_line(&self, out: &mut String, line: &Line) -> fmt::Result {
-        let points: Vec<(f64, Spread)> = line
+        let points: Vec<(f64, Stats)> = line
             .values
             .iter()
             .enumerate()
@@ -188,7 +188,7 @@ mod tests {
 
     fn chart() -> Chart {
         let value = |median| {
-            Some(Spread {
+            Some(Stats {
                 median,
                 least: median,
                 most: median,

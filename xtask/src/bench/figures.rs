@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::lines;
 use super::machine::Session;
-use super::sample::Spread;
+use super::stats::{Stats, Verdict};
 
 /// Rows in the order they are shown in, by the start of their names.
 const ORDER: [&str; 15] = [
@@ -72,26 +72,28 @@ impl Goal {
         }
     }
 
-    fn is_met(self, value: f64) -> bool {
+    fn judge(self, stats: &Stats) -> Verdict {
         match self {
-            Self::AtLeast(least) => value >= least,
-            Self::AtMost(most) => value <= most,
+            Self::AtLeast(least) => stats.judge(least, f64::INFINITY),
+            Self::AtMost(most) => stats.judge(f64::NEG_INFINITY, most),
         }
     }
 }
 
 impl Figure {
-    pub(super) fn spread(&self) -> Option<Spread> {
-        Spread::of(self.values.iter().copied())
+    pub(super) fn stats(&self) -> Option<Stats> {
+        Stats::of(self.values.iter().copied())
     }
 
-    /// `pass` or `miss`, if there is a goal.
+    /// Whether its goal is met, in a word; nothing if there is none.
     pub(super) fn verdict(&self) -> &'static str {
-        match (self.goal, self.spread()) {
-            (None, _) => "",
-            (Some(goal), Some(spread)) if goal.is_met(spread.median) => "pass",
-            _ => "miss",
-        }
+        let Some(goal) = self.goal else {
+            return "";
+        };
+        let verdict = self
+            .stats()
+            .map_or(Verdict::Miss, |stats| goal.judge(&stats));
+        verdict.word()
     }
 }
 
@@ -177,14 +179,14 @@ impl Figures {
                 lines.push(format!("{:18} skipped: {why}", row.row));
             }
             for figure in row.figures.iter().filter(|figure| figure.goal.is_some()) {
-                let (Some(goal), Some(spread)) = (figure.goal, figure.spread()) else {
+                let (Some(goal), Some(stats)) = (figure.goal, figure.stats()) else {
                     continue;
                 };
                 lines.push(format!(
                     "{:18} {:48} {:>10.3} {:5} {}: {}",
                     row.row,
                     figure.name,
-                    spread.median,
+                    stats.median,
                     figure.unit,
                     goal.shown(),
                     figure.verdict()

@@ -22,6 +22,7 @@ mod rows;
 mod runner;
 mod sample;
 mod shown;
+mod stats;
 mod store;
 mod traffic;
 

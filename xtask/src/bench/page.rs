@@ -13,8 +13,9 @@ use super::contender::Contender;
 use super::figures::Figures;
 use super::mount::section as mount_section;
 use super::rows::{self, Goal, Row, Work};
-use super::sample::{Results, Spread};
+use super::sample::Results;
 use super::shown;
+use super::stats::{Stats, Verdict};
 use super::store::{CHART as STORE_CHART, chart as store_chart, section as store_section};
 use crate::{output, sh};
 
@@ -114,53 +115,52 @@ fn write(place: &Place) -> Result<()> {
 pub(super) fn summary(results: &Results) -> Vec<String> {
     let mut lines = Vec::new();
     for row in rows::all() {
-        let Some(spread) = results.spread(&row.name, Contender::Afar) else {
+        let Some(stats) = results.stats(&row.name, Contender::Afar) else {
             continue;
         };
         let mut line = format!(
             "{:18} {:>10} {:12}",
             row.name,
-            shown::figure(spread.median),
+            shown::figure(stats.median),
             row.work.unit()
         );
         for goal in row.goals {
             let verdict = judge(results, &row, *goal);
-            line += &format!("  {goal}: {} {}", verdict.shown, verdict.word());
+            line += &format!("  {goal}: {} {}", verdict.shown, verdict.verdict.word());
         }
         lines.push(line.trim_end().to_owned());
     }
     lines
 }
 
-/// Whether a goal was met.
+/// What a goal is judged by, and how.
 #[derive(Debug)]
-struct Verdict {
+struct Judged {
     /// What counts, as it is printed.
     shown: String,
-    met: bool,
+    verdict: Verdict,
 }
 
-impl Verdict {
-    fn word(&self) -> &'static str {
-        if self.met { "pass" } else { "miss" }
-    }
-}
-
-fn judge(results: &Results, row: &Row, goal: Goal) -> Verdict {
+fn judge(results: &Results, row: &Row, goal: Goal) -> Judged {
     let failed = results
         .of(&row.name, Contender::Afar)
         .any(|sample| sample.error.is_some());
-    let at_least = |spread: Option<Spread>, least: f64, digits: usize| match spread {
-        None => Verdict {
+    let within = |stats: Option<Stats>, least: f64, most: f64, digits: usize| match stats {
+        None => Judged {
             shown: "–".to_owned(),
-            met: false,
+            verdict: Verdict::Miss,
         },
-        Some(spread) => Verdict {
-            shown: shown::spread(&spread, |value| format!("{value:.digits$}")),
-            met: spread.median >= least && !failed,
+        Some(stats) => Judged {
+            shown: shown::stats(&stats, |value| format!("{value:.digits$}")),
+            verdict: if failed {
+                Verdict::Miss
+            } else {
+                stats.judge(least, most)
+            },
         },
     };
-    let value = results.spread(&row.name, Contender::Afar);
+    let at_least = |stats, least, digits| within(stats, least, f64::INFINITY, digits);
+    let value = results.stats(&row.name, Contender::Afar);
     match goal {
         Goal::OfTcp(least) => {
             let tcp = results.better_tcp(&row.name);
@@ -168,20 +168,10 @@ fn judge(results: &Results, row: &Row, goal: Goal) -> Verdict {
         }
         Goal::OfOpenafs(least) => at_least(results.ratio(&row.name, Contender::Openafs), least, 1),
         Goal::AtLeast(least, _) => at_least(value, least, 0),
-        Goal::Share(least, most) => {
-            let verdict = at_least(value, least, 1);
-            Verdict {
-                met: verdict.met && value.is_some_and(|spread| spread.median <= most),
-                ..verdict
-            }
-        }
+        Goal::Share(least, most) => within(value, least, most, 1),
         Goal::Jain(least) => {
             let samples = results.of(&row.name, Contender::Afar);
-            at_least(
-                Spread::of(samples.filter_map(|s| s.measured.jain)),
-                least,
-                3,
-            )
+            at_least(Stats::of(samples.filter_map(|s| s.measured.jain)), least, 3)
         }
     }
 }
@@ -223,12 +213,12 @@ fn sweep(
         reckoned: false,
         values: places
             .iter()
-            .map(|place| results.spread(&format!("{prefix}{place}"), contender))
+            .map(|place| results.stats(&format!("{prefix}{place}"), contender))
             .collect(),
     };
     let window = |place: &f64| {
         let rate = rows::OPENAFS_WINDOW_BYTES * 8e-6 / (rtt_ms(*place) * 1e-3);
-        Spread::of(std::iter::once(rate.min(1000.0)))
+        Stats::of(std::iter::once(rate.min(1000.0)))
     };
     Chart {
         title: title.to_owned(),
@@ -257,7 +247,7 @@ fn measured<'a>(
 ) -> impl Iterator<Item = Row> + 'a {
     rows::all()
         .into_iter()
-        .filter(move |row| kind(&row.work) && results.spread(&row.name, Contender::Afar).is_some())
+        .filter(move |row| kind(&row.work) && results.stats(&row.name, Contender::Afar).is_some())
 }
 
 #[cfg(test)]
@@ -283,12 +273,15 @@ mod tests {
     #[test]
     fn goals_are_judged() {
         let goal = Goal::OfTcp(0.97);
-        assert_eq!(judge(&results(98.0), &row(), goal).word(), "pass");
-        assert_eq!(judge(&results(96.0), &row(), goal).word(), "miss");
+        assert_eq!(judge(&results(98.0), &row(), goal).verdict.word(), "pass");
+        assert_eq!(judge(&results(96.0), &row(), goal).verdict.word(), "miss");
         let mut failed = results(98.0);
         failed.samples[0].error = Some("it broke".to_owned());
-        assert_eq!(judge(&failed, &row(), goal).word(), "miss");
-        assert_eq!(judge(&Results::default(), &row(), goal).word(), "miss");
+        assert_eq!(judge(&failed, &row(), goal).verdict.word(), "miss");
+        assert_eq!(
+            judge(&Results::default(), &row(), goal).verdict.word(),
+            "miss"
+        );
     }
 
     #[test]

@@ -15,8 +15,8 @@ use super::traffic::{self, Amount};
 use super::{RxArgs, instructions, page, process};
 use crate::{output, sh};
 
-/// Runs of each row, if nobody says otherwise.
-const RUNS: u32 = 3;
+/// Runs of each row, if nobody says otherwise: the least number of which an interval means something.
+const RUNS: u32 = 5;
 /// The slowest that a transfer may be before it is given up: so much of the link's rate.
 const SLOWEST: f64 = 0.15;
 /// What a transfer may need beyond the time that its payload takes.

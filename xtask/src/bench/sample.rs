@@ -11,6 +11,7 @@ use super::lines;
 use super::link::Noise;
 use super::machine::Session;
 use super::process::Cpu;
+use super::stats::Stats;
 
 /// What one contender did in one run of a row.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -127,14 +128,14 @@ impl Results {
             .filter(move |sample| sample.row == row && sample.contender == contender)
     }
 
-    /// The spread of a row's values for a contender; none if it was not measured.
-    pub(super) fn spread(&self, row: &str, contender: Contender) -> Option<Spread> {
-        Spread::of(self.of(row, contender).map(|sample| sample.measured.value))
+    /// What a row's values say for a contender; none if it was not measured.
+    pub(super) fn stats(&self, row: &str, contender: Contender) -> Option<Stats> {
+        Stats::of(self.of(row, contender).map(|sample| sample.measured.value))
     }
 
     /// The TCP of the two that does better in a row, by the median.
     pub(super) fn better_tcp(&self, row: &str) -> Option<Contender> {
-        let median = |tcp| self.spread(row, tcp).map(|spread| spread.median);
+        let median = |tcp| self.stats(row, tcp).map(|stats| stats.median);
         [Contender::Cubic, Contender::Bbr]
             .into_iter()
             .filter(|tcp| median(*tcp).is_some())
@@ -146,41 +147,14 @@ impl Results {
     }
 
     /// How many times another's value afar's is, run by run.
-    pub(super) fn ratio(&self, row: &str, other: Contender) -> Option<Spread> {
+    pub(super) fn ratio(&self, row: &str, other: Contender) -> Option<Stats> {
         let others: Vec<&Sample> = self.of(row, other).collect();
         let last = others.last()?;
         // A contender too slow to be measured in each run stands for the runs after it.
-        Spread::of(self.of(row, Contender::Afar).filter_map(|ours| {
+        Stats::of(self.of(row, Contender::Afar).filter_map(|ours| {
             let theirs = others.iter().find(|s| s.run == ours.run).unwrap_or(last);
             (theirs.measured.value > 0.0).then(|| ours.measured.value / theirs.measured.value)
         }))
-    }
-}
-
-/// Median, least and most.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Spread {
-    pub(super) median: f64,
-    pub(super) least: f64,
-    pub(super) most: f64,
-}
-
-impl Spread {
-    pub(super) fn of(values: impl Iterator<Item = f64>) -> Option<Self> {
-        let mut values: Vec<f64> = values.collect();
-        values.sort_by(f64::total_cmp);
-        let (least, most) = (*values.first()?, *values.last()?);
-        let middle = values.len() / 2;
-        let median = if values.len() % 2 == 1 {
-            values[middle]
-        } else {
-            values[middle - 1].midpoint(values[middle])
-        };
-        Some(Self {
-            median,
-            least,
-            most,
-        })
     }
 }
 
@@ -239,14 +213,6 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn medians_are_medians() {
-        let spread = |values: &[f64]| Spread::of(values.iter().copied());
-        assert_eq!(spread(&[]), None);
-        assert_eq!(spread(&[3.0, 1.0, 9.0]).unwrap().median, 3.0);
-        assert_eq!(spread(&[1.0, 2.0]).unwrap().median, 1.5);
-    }
-
-    #[test]
     fn ratios_are_those_of_runs_against_the_better_tcp() {
         let mut results = Results::default();
         for (run, ours, cubic, bbr) in [(1, 90.0, 100.0, 50.0), (2, 40.0, 80.0, 50.0)] {
@@ -282,7 +248,7 @@ pub(super) mod tests {
         };
         results.replace("a", &session("s2"), vec![newer]);
         assert_eq!(results.sessions, [session("s2")]);
-        assert_eq!(results.spread("a", Contender::Afar).unwrap().median, 2.0);
+        assert_eq!(results.stats("a", Contender::Afar).unwrap().median, 2.0);
     }
 
     #[test]

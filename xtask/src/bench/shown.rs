@@ -1,11 +1,11 @@
 //! Numbers as the page shows them.
 
-use super::sample::Spread;
+use super::stats::Stats;
 
-/// Median and, if they differ from it, least and most.
-pub(super) fn spread(spread: &Spread, show: impl Fn(f64) -> String) -> String {
-    let median = show(spread.median);
-    let (least, most) = (show(spread.least), show(spread.most));
+/// Median and, if it is more than a point, the interval.
+pub(super) fn stats(stats: &Stats, show: impl Fn(f64) -> String) -> String {
+    let median = show(stats.median);
+    let (least, most) = (show(stats.least), show(stats.most));
     if least == most {
         median
     } else {

@@ -55,14 +55,14 @@ pub(in crate::bench) fn figures(out: &mut String, row: &Row) -> fmt::Result {
     }
     for (number, figure) in row.figures.iter().enumerate() {
         let title = if number == 0 { &row.title } else { "" };
-        let Some(found) = figure.spread() else {
+        let Some(found) = figure.stats() else {
             continue;
         };
         writeln!(
             out,
             "| {title} | {} | {} | {} | {} | {} |",
             figure.name,
-            shown::spread(&found, digits),
+            shown::stats(&found, digits),
             figure.unit,
             figure.goal.map(|goal| goal.shown()).unwrap_or_default(),
             figure.verdict()

@@ -2,12 +2,13 @@
 
 use std::fmt::{self, Write};
 
-use super::{CHART_LOSS, CHART_RTT, Verdict, judge, measured};
+use super::{CHART_LOSS, CHART_RTT, Judged, judge, measured};
 use crate::bench::contender::Contender;
 use crate::bench::process::Cpu;
 use crate::bench::rows::{Row, Work};
-use crate::bench::sample::{Measured, Results, Spread};
-use crate::bench::shown::{figure, spread};
+use crate::bench::sample::{Measured, Results};
+use crate::bench::shown::{figure, stats};
+use crate::bench::stats::Stats;
 
 /// The page as Markdown.
 pub(super) fn page(results: &Results) -> String {
@@ -28,8 +29,8 @@ fn write_page(out: &mut String, results: &Results) -> fmt::Result {
         "\n## Charts\n\n\
          ![Throughput over round-trip time](benchmarks/{CHART_RTT})\n\n\
          ![Throughput over random loss](benchmarks/{CHART_LOSS})\n\n\
-         Six seconds a point, start-up included, from server to client; marks are medians, bars go from the\n\
-         least to the most. The broken line is what OpenAFS's window allows, 45 KB in each round trip as measured,\n\
+         Six seconds a point, start-up included, from server to client; marks are medians, bars\n\
+         are intervals. The broken line is what OpenAFS's window allows, 45 KB in each round trip as measured,\n\
          before any loss.\n"
     )?;
     noise(out, results)?;
@@ -48,7 +49,8 @@ Made by `cargo xtask bench rx` from [the single results](benchmarks/rx.json); to
 # cargo xtask bench rx --only 12ms,rpc    measure some
 ```
 
-Figures are medians, with the minimum and the maximum in brackets. Ratios are computed within a run: afar and
+Figures are medians, with the interval in brackets in which the true median lies by at least 92 % (of five runs, from
+the least to the most). A goal within the interval is `undecided`. Ratios are computed within a run: afar and
 TCP take turns over the same link, with new processes each time.
 ";
 
@@ -108,8 +110,8 @@ fn transfers(out: &mut String, results: &Results) -> fmt::Result {
     );
     for row in measured(results, kind) {
         let value = |contender| {
-            let found = results.spread(&row.name, contender);
-            found.map_or_else(|| "–".to_owned(), |found| spread(&found, figure))
+            let found = results.stats(&row.name, contender);
+            found.map_or_else(|| "–".to_owned(), |found| stats(&found, figure))
         };
         let (shown, goals, words) = verdicts(results, &row);
         writeln!(
@@ -138,7 +140,7 @@ fn others(out: &mut String, results: &Results) -> fmt::Result {
          | | afar | unit | judged | goal | |\n|---|---|---|---|---|---|\n",
     );
     for row in measured(results, kind) {
-        let Some(found) = results.spread(&row.name, Contender::Afar) else {
+        let Some(found) = results.stats(&row.name, Contender::Afar) else {
             continue;
         };
         let (shown, goals, words) = verdicts(results, &row);
@@ -150,7 +152,7 @@ fn others(out: &mut String, results: &Results) -> fmt::Result {
             out,
             "| {} | {} | {unit} | {shown} | {goals} | {words} |",
             row.title,
-            spread(&found, figure),
+            stats(&found, figure),
         )?;
     }
     for sample in results.of("fairness", Contender::Afar) {
@@ -174,14 +176,14 @@ fn others(out: &mut String, results: &Results) -> fmt::Result {
 }
 
 fn verdicts(results: &Results, row: &Row) -> (String, String, String) {
-    let verdicts: Vec<Verdict> = row
+    let verdicts: Vec<Judged> = row
         .goals
         .iter()
         .map(|goal| judge(results, row, *goal))
         .collect();
     let goals: Vec<String> = row.goals.iter().map(ToString::to_string).collect();
     let shown: Vec<&str> = verdicts.iter().map(|v| v.shown.as_str()).collect();
-    let words: Vec<&str> = verdicts.iter().map(Verdict::word).collect();
+    let words: Vec<&str> = verdicts.iter().map(|v| v.verdict.word()).collect();
     (shown.join("; "), goals.join("; "), words.join("; "))
 }
 
@@ -219,7 +221,7 @@ fn cycles(
     side: fn(&Measured) -> Option<Cpu>,
 ) -> Option<String> {
     let each = |pick: fn(Cpu) -> f64| {
-        Spread::of(results.of(row, contender).filter_map(|sample| {
+        Stats::of(results.of(row, contender).filter_map(|sample| {
             let session = results.sessions.iter().find(|s| s.id == sample.session)?;
             let cpu = side(&sample.measured).filter(|_| sample.measured.bytes > 0)?;
             Some(pick(cpu) * session.clock_mhz * 1e6 / sample.measured.bytes as f64)

@@ -4,8 +4,8 @@ use std::fmt::{self, Write};
 
 use crate::bench::chart::{Chart, Line};
 use crate::bench::figures::{self, Figure, Figures, Row};
-use crate::bench::sample::Spread;
 use crate::bench::shown;
+use crate::bench::stats::Stats;
 
 /// The chart's file.
 pub(in crate::bench) const CHART: &str = "store-attach.svg";
@@ -55,8 +55,8 @@ fn attach(out: &mut String, results: &Figures) -> fmt::Result {
         write!(out, "| {}", row.title)?;
         for figure in &row.figures {
             let shown = figure
-                .spread()
-                .map(|spread| shown::spread(&spread, figures::tables::digits));
+                .stats()
+                .map(|stats| shown::stats(&stats, figures::tables::digits));
             write!(out, " | {}", shown.unwrap_or_default())?;
             if let Some(goal) = figure.goal {
                 write!(out, " ({}: {})", goal.shown(), figure.verdict())?;
@@ -115,7 +115,7 @@ pub(in crate::bench) fn chart(results: &Figures) -> Option<Chart> {
 }
 
 /// A figure in milliseconds: a time, or by a scale that is no number the inverse of a rate.
-fn in_ms(figure: &Figure, scale: f64) -> Option<Spread> {
+fn in_ms(figure: &Figure, scale: f64) -> Option<Stats> {
     let ms = |value: f64| {
         if scale.is_nan() {
             1e3 / value
@@ -123,7 +123,7 @@ fn in_ms(figure: &Figure, scale: f64) -> Option<Spread> {
             value * scale
         }
     };
-    Spread::of(
+    Stats::of(
         figure
             .values
             .iter()
