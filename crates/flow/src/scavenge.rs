@@ -1,0 +1,192 @@
+//! Scavenging: calls that use only what others leave of a link.
+//!
+//! As LEDBAT (RFC 6817) does with packets: a reply that begins later than it could shows a queue, and
+//! a queue shows that somebody else wants the link. While there is next to none the number of calls grows;
+//! when there is one it falls by a quarter or a half, down to a single call with pauses between. Others, who
+//! queue until something is lost, or keep a queue as BBR does, so get what they want.
+//!
+//! The receiver does this (as in RFC 9840), so it works with servers that know nothing of it.
+
+use std::time::{Duration, Instant};
+
+use crate::filter::Filter;
+use crate::{Call, Controller, Tuning, count, seconds};
+
+/// Allows what others leave of the link.
+#[derive(Debug)]
+pub struct Scavenge {
+    tuning: Tuning,
+    limit: usize,
+    most: usize,
+    admitted: usize,
+    /// When all calls allowed were last admitted.
+    full_at: Option<Instant>,
+    /// The least delay of a first byte, in seconds.
+    round_trip: Filter,
+    /// The round trip that is being looked at: since when, and its least delay.
+    since: Instant,
+    round: Option<f64>,
+    /// Until there is a queue.
+    starting: bool,
+    /// When the number last fell.
+    fell: Option<Instant>,
+    /// When there last was a queue.
+    queued: Instant,
+    /// Seconds between one call and the next, once there is no more than one at a time.
+    pause: f64,
+    /// Seconds a call takes, if one has ended.
+    call: Option<f64>,
+    /// When the next may start.
+    next: Instant,
+}
+
+impl Scavenge {
+    /// One that allows no more calls than this, if it is given.
+    #[must_use]
+    pub fn new(tuning: Tuning, now: Instant, most: Option<usize>) -> Self {
+        let most = most.map_or(tuning.most, |most| most.clamp(1, tuning.most));
+        Self {
+            limit: tuning.scavenge_initial.min(most),
+            most,
+            admitted: 0,
+            full_at: None,
+            round_trip: Filter::min(),
+            since: now,
+            round: None,
+            starting: true,
+            fell: None,
+            queued: now,
+            pause: 0.0,
+            call: None,
+            next: now,
+            tuning,
+        }
+    }
+
+    /// Seconds a call takes, and no less than a round trip.
+    fn call(&self, round_trip: f64) -> f64 {
+        self.call.unwrap_or_default().max(round_trip)
+    }
+
+    /// How many calls there may be, once a reply began after so many seconds.
+    fn answered(&mut self, now: Instant, delay: f64) -> usize {
+        let tuning = &self.tuning;
+        let least = self.round_trip.update(now, delay, tuning.scavenge_lifetime);
+        let round = self.round.map_or(delay, |round| round.min(delay));
+        self.round = Some(round);
+        let since = self.since;
+        if seconds(since, now) < least {
+            return self.limit;
+        }
+        (self.since, self.round) = (now, None);
+        let (queue, much) = (
+            round - least,
+            tuning.scavenge_queue + least * tuning.scavenge_queue_part,
+        );
+        if queue > much {
+            self.starting = false;
+            self.queued = now;
+            return self.fewer(now, least, queue / much);
+        }
+        if queue > much / 2.0 {
+            return self.limit;
+        }
+        self.pause = 0.0;
+        self.starting |=
+            seconds(self.queued, now) > self.tuning.scavenge_start_again * self.call(least);
+        // Without use for all of them nothing is learnt about how many there could be.
+        if self.full_at.is_none_or(|full| full < since) {
+            return self.limit;
+        }
+        let part = if self.starting {
+            self.tuning.scavenge_start_growth
+        } else {
+            self.tuning.scavenge_growth
+        };
+        self.limit + (self.limit / part).max(1)
+    }
+
+    /// There is a queue, so many times as long as one that counts: fewer calls, once those that made it
+    /// are over.
+    fn fewer(&mut self, now: Instant, least: f64, queue: f64) -> usize {
+        if self.limit == 1 {
+            let pause = (2.0 * self.pause).max(least);
+            self.pause = pause.min(self.tuning.scavenge_pause_most * least);
+            return 1;
+        }
+        let call = self.call(least);
+        if self.fell.is_some_and(|fell| seconds(fell, now) < call) {
+            return self.limit;
+        }
+        self.fell = Some(now);
+        if queue > 2.0 {
+            self.limit / 2
+        } else {
+            self.limit - (self.limit / 4).max(1)
+        }
+    }
+
+    fn set_limit(&mut self, limit: usize) {
+        self.limit = limit.clamp(1, self.most);
+    }
+}
+
+impl Controller for Scavenge {
+    fn limit(&self) -> usize {
+        self.limit
+    }
+
+    fn may_start(&mut self, now: Instant, _bytes: u64) -> Instant {
+        self.admitted += 1;
+        if self.admitted >= self.limit {
+            self.full_at = Some(now);
+        }
+        // At a distance, or calls would make a queue of their own.
+        let distance =
+            self.tuning.scavenge_distance * self.call.unwrap_or_default() / count(self.limit);
+        let at = self.next.max(now + Duration::from_secs_f64(self.pause));
+        self.next = at + Duration::from_secs_f64(distance);
+        at
+    }
+
+    fn on_start(&mut self, now: Instant, call: &mut Call) {
+        call.started = Some(now);
+    }
+
+    fn on_first_byte(&mut self, now: Instant, call: &mut Call, delay: Duration) {
+        call.answered = true;
+        let delay = delay.max(self.tuning.round_trip_least).as_secs_f64();
+        let limit = self.answered(now, delay);
+        self.set_limit(limit);
+    }
+
+    fn on_progress(&mut self, _now: Instant, call: &mut Call, bytes: u64) {
+        call.received += bytes;
+    }
+
+    fn on_refused(&mut self, now: Instant) {
+        self.starting = false;
+        let call = self.call(self.round_trip.get().unwrap_or_default());
+        if self.fell.is_none_or(|fell| seconds(fell, now) >= call) {
+            self.fell = Some(now);
+            self.set_limit(self.limit - self.limit / 4);
+        }
+    }
+
+    fn on_end(&mut self, now: Instant, call: &Call) {
+        self.admitted -= 1;
+        if let (Some(started), true) = (call.started, call.answered) {
+            let took = seconds(started, now);
+            let average = self.call.map_or(took, |average| {
+                average + self.tuning.scavenge_smoothing * (took - average)
+            });
+            self.call = Some(average);
+        }
+    }
+
+    fn learn(&mut self, now: Instant, round_trip: Duration) {
+        let round_trip = round_trip.max(self.tuning.round_trip_least).as_secs_f64();
+        self.round_trip
+            .update(now, round_trip, self.tuning.scavenge_lifetime);
+    }
+}
