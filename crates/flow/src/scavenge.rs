@@ -2,7 +2,7 @@
 //!
 //! As LEDBAT (RFC 6817) does with packets: a reply that begins later than it could shows a queue, and
 //! a queue shows that somebody else wants the link. While there is next to none the number of calls grows;
-//! when there is one it falls by a quarter or a half, down to a single call with pauses between. Others, who
+//! when there is one it falls by a quarter or a half, down to a single call. Others, who
 //! queue until something is lost, or keep a queue as BBR does, so get what they want.
 //!
 //! The receiver does this (as in RFC 9840), so it works with servers that know nothing of it.
@@ -26,15 +26,9 @@ pub struct Scavenge {
     /// The round trip that is being looked at: since when, and its least delay.
     since: Instant,
     round: Option<f64>,
-    /// Until there is a queue.
-    starting: bool,
     /// When the number last fell.
     fell: Option<Instant>,
-    /// When there last was a queue.
-    queued: Instant,
-    /// Seconds between one call and the next, once there is no more than one at a time.
-    pause: f64,
-    /// Seconds a call takes, if one has ended.
+    /// Seconds the last call took, if one has ended.
     call: Option<f64>,
     /// When the next may start.
     next: Instant,
@@ -53,10 +47,7 @@ impl Scavenge {
             round_trip: Filter::min(),
             since: now,
             round: None,
-            starting: true,
             fell: None,
-            queued: now,
-            pause: 0.0,
             call: None,
             next: now,
             tuning,
@@ -79,41 +70,23 @@ impl Scavenge {
             return self.limit;
         }
         (self.since, self.round) = (now, None);
-        let (queue, much) = (
-            round - least,
-            tuning.scavenge_queue + least * tuning.scavenge_queue_part,
-        );
+        let (queue, much) = (round - least, tuning.scavenge_queue);
         if queue > much {
-            self.starting = false;
-            self.queued = now;
             return self.fewer(now, least, queue / much);
         }
         if queue > much / 2.0 {
             return self.limit;
         }
-        self.pause = 0.0;
-        self.starting |=
-            seconds(self.queued, now) > self.tuning.scavenge_start_again * self.call(least);
         // Without use for all of them nothing is learnt about how many there could be.
         if self.full_at.is_none_or(|full| full < since) {
             return self.limit;
         }
-        let part = if self.starting {
-            self.tuning.scavenge_start_growth
-        } else {
-            self.tuning.scavenge_growth
-        };
-        self.limit + (self.limit / part).max(1)
+        self.limit + (self.limit / self.tuning.scavenge_growth).max(1)
     }
 
     /// There is a queue, so many times as long as one that counts: fewer calls, once those that made it
     /// are over.
     fn fewer(&mut self, now: Instant, least: f64, queue: f64) -> usize {
-        if self.limit == 1 {
-            let pause = (2.0 * self.pause).max(least);
-            self.pause = pause.min(self.tuning.scavenge_pause_most * least);
-            return 1;
-        }
         let call = self.call(least);
         if self.fell.is_some_and(|fell| seconds(fell, now) < call) {
             return self.limit;
@@ -144,7 +117,7 @@ impl Controller for Scavenge {
         // At a distance, or calls would make a queue of their own.
         let distance =
             self.tuning.scavenge_distance * self.call.unwrap_or_default() / count(self.limit);
-        let at = self.next.max(now + Duration::from_secs_f64(self.pause));
+        let at = self.next.max(now);
         self.next = at + Duration::from_secs_f64(distance);
         at
     }
@@ -165,7 +138,6 @@ impl Controller for Scavenge {
     }
 
     fn on_refused(&mut self, now: Instant) {
-        self.starting = false;
         let call = self.call(self.round_trip.get().unwrap_or_default());
         if self.fell.is_none_or(|fell| seconds(fell, now) >= call) {
             self.fell = Some(now);
@@ -176,11 +148,7 @@ impl Controller for Scavenge {
     fn on_end(&mut self, now: Instant, call: &Call) {
         self.admitted -= 1;
         if let (Some(started), true) = (call.started, call.answered) {
-            let took = seconds(started, now);
-            let average = self.call.map_or(took, |average| {
-                average + self.tuning.scavenge_smoothing * (took - average)
-            });
-            self.call = Some(average);
+            self.call = Some(seconds(started, now));
         }
     }
 

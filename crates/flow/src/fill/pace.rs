@@ -19,22 +19,8 @@ pub(super) struct Link {
     pub(super) round_trip: f64,
     /// Bytes a second; 0 if unknown.
     pub(super) bandwidth: f64,
-    pub(super) phase: Phase,
-    /// Calls that may start in a round trip during start-up, whatever the bandwidth.
-    pub(super) start: f64,
-    /// Whether somebody who comes first uses it.
-    pub(super) first: bool,
-}
-
-/// What the controller is doing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Phase {
-    /// It does not know yet how many calls suffice.
-    StartUp,
-    /// There is no queue but our own.
-    Alone,
-    /// There has been a queue for so long that somebody else must fill it, too.
-    Queueing,
+    /// During start-up, calls that may start in a round trip whatever the bandwidth.
+    pub(super) start: Option<f64>,
 }
 
 /// Tells calls when to start.
@@ -63,12 +49,8 @@ impl Pace {
             return now;
         }
         // A large call is not to leave the link idle for the want of others.
-        let (gain, least) = match link.phase {
-            Phase::StartUp => (tuning.pace_start, link.start),
-            _ => (self.gain(now, link, tuning), 1.0),
-        };
-        let starts = gain * bandwidth * round_trip / real(bytes.max(1));
-        let distance = round_trip / starts.max(least);
+        let starts = self.gain(now, link, tuning) * bandwidth * round_trip / real(bytes.max(1));
+        let distance = round_trip / starts.max(link.start.unwrap_or(1.0));
         let earliest = now.checked_sub(2 * tuning.pause_least).unwrap_or(now);
         let at = self.next.map_or(now, |at| at.max(earliest));
         self.next = Some(at + Duration::from_secs_f64(distance));
@@ -82,18 +64,73 @@ impl Pace {
     fn gain(&mut self, now: Instant, link: Link, tuning: &Tuning) -> f64 {
         let at = *self.drain_at.get_or_insert(now + tuning.lifetime);
         if now < at {
-            return if link.first {
-                tuning.pace_first
-            } else {
-                tuning.pace
-            };
+            return tuning.pace;
         }
         if now >= at + Duration::from_secs_f64(tuning.drain_trips * link.round_trip) {
             self.drain_at = Some(now + tuning.lifetime);
         }
-        match link.phase {
-            Phase::Queueing => tuning.pace_deep_drain,
-            _ => tuning.pace_drain,
+        tuning.pace_drain
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::start;
+
+    const LINK: Link = Link {
+        round_trip: 0.1,
+        bandwidth: 1e7,
+        start: None,
+    };
+
+    /// The time in seconds that 60 calls for what 10 MB/s bring in 10 ms take to start.
+    fn time(pace: &mut Pace, now: Instant) -> f64 {
+        let mut at = now;
+        for _ in 0..60 {
+            at = pace.next(at, 100_000, LINK, &Tuning::default());
+        }
+        at.duration_since(now).as_secs_f64()
+    }
+
+    #[test]
+    fn calls_start_at_the_distance_of_their_data() {
+        let (now, tuning) = (start(), Tuning::default());
+        let mut pace = Pace::default();
+        let took = time(&mut pace, now);
+        assert!((took - 0.59 / tuning.pace).abs() < 0.02, "{took} s");
+        // Once the lifetime of the least round trip is over, two round trips drain the queue.
+        let took = time(&mut pace, now + tuning.lifetime);
+        let drained = 16.0;
+        let expected = drained * 0.01 / tuning.pace_drain + (59.0 - drained) * 0.01 / tuning.pace;
+        assert!((took - expected).abs() < 0.05, "{took} s for {expected}");
+    }
+
+    #[test]
+    fn large_and_unmeasured_calls_do_not_wait_long() {
+        let (now, tuning) = (start(), Tuning::default());
+        for (start, expected) in [(None, 0.1), (Some(8.0), 0.1 / 8.0)] {
+            for (bytes, bandwidth) in [(1 << 30, 1e7), (100_000, 0.0)] {
+                let mut pace = Pace::default();
+                let link = Link {
+                    bandwidth,
+                    start,
+                    ..LINK
+                };
+                assert_eq!(pace.next(now, bytes, link, &tuning), now);
+                let at = pace.next(now, bytes, link, &tuning);
+                let waited = at.duration_since(now).as_secs_f64();
+                assert!((waited - expected).abs() < 1e-6, "{waited} s");
+            }
+        }
+        // On a short link nobody waits.
+        let mut pace = Pace::default();
+        for _ in 0..10 {
+            let link = Link {
+                round_trip: 0.001,
+                ..LINK
+            };
+            assert_eq!(pace.next(now, 100_000, link, &tuning), now);
         }
     }
 }

@@ -15,15 +15,10 @@ const PIECE_BYTES: u64 = PIECE as u64 * PAYLOAD;
 /// Calls at a time on a connection, and connections of a port that only reads.
 const CHANNELS: usize = 4;
 const PORT_CONNECTIONS: usize = 8;
-/// As in crate cell: lanes of the first port in any case, and lanes more than are allowed.
+/// As in crate cell: lanes of the first port where others read, and pauses.
 const BASIC_LANES: usize = 16;
-const LANES_SHORT: usize = 8;
-const PORT_LANES: usize = 8;
 const ANSWER_TIME: Time = 2_000_000;
-const WINDOW_TIME: Time = 150_000_000;
 const BUSY_PAUSE: Time = 20_000_000;
-/// Times a call that is stuck is given up.
-const STUCK_MOST: u32 = 2;
 /// As in crate cache: bytes ahead of a reader, and the time ahead of one that never waits.
 const AHEAD: f64 = 16e6;
 const AHEAD_MOST: f64 = 128e6;
@@ -40,12 +35,6 @@ pub(super) struct Setup {
     pub(super) tuning: Tuning,
     /// Ports that only read, besides the first.
     pub(super) ports: usize,
-    /// Of which so many are introduced at a time.
-    pub(super) ports_at_a_time: usize,
-    /// The part of a round trip between two introductions of the first port.
-    pub(super) answer_trips: f64,
-    /// Whether stuck calls are given up.
-    pub(super) stuck: bool,
     /// Whether a film that never waited comes first, and whether any does.
     pub(super) paced: bool,
     pub(super) first: bool,
@@ -56,9 +45,6 @@ impl Default for Setup {
         Self {
             tuning: Tuning::default(),
             ports: 8,
-            ports_at_a_time: 3,
-            answer_trips: 0.25,
-            stuck: true,
             paced: true,
             first: false,
         }
@@ -109,18 +95,19 @@ pub(super) struct Client {
     pub(super) hosts: Vec<Host>,
     /// Free lanes of the first host, and of the others.
     free: [VecDeque<usize>; 2],
-    /// Lanes of the first host and of the others there should be.
-    wanted: [usize; 2],
+    /// Lanes of the first host there should be, and whether there should be others.
+    wanted: usize,
+    wants_others: bool,
     /// Started calls that wait for a lane.
     waiting: VecDeque<(u64, Call)>,
     /// An admitted call that waits for its start.
     starting: Option<(u64, Call)>,
     admitted: usize,
-    came: u64,
     /// Pieces to be asked for again.
     again: VecDeque<u64>,
     next: u64,
     film: Option<Film>,
+    left: bool,
     /// Packets that arrived since measuring began.
     pub(super) arrived: u64,
 }
@@ -155,14 +142,15 @@ impl Client {
             lanes: Vec::new(),
             hosts: vec![Host::default()],
             free: Default::default(),
-            wanted: [0; 2],
+            wanted: 0,
+            wants_others: false,
             waiting: VecDeque::new(),
             starting: None,
             admitted: 0,
-            came: 0,
             again: VecDeque::new(),
             next: 0,
             film: None,
+            left: false,
             arrived: 0,
             setup,
         };
@@ -191,6 +179,11 @@ impl Client {
             stalled: 0.0,
         });
         client
+    }
+
+    /// It wants nothing more.
+    pub(super) fn leave(&mut self) {
+        self.left = true;
     }
 
     /// Seconds the film stood still.
@@ -223,16 +216,15 @@ impl Client {
         self.flow.controller().limit()
     }
 
-    fn is_starting(&self) -> bool {
-        matches!(&self.flow, Flow::Fill(fill) if fill.is_starting())
-    }
-
     fn others_are_open(&self) -> bool {
         self.hosts.iter().skip(1).any(|host| host.open)
     }
 
     /// The next piece to be asked for.
     fn next_piece(&mut self) -> Option<u64> {
+        if self.left {
+            return None;
+        }
         if let Some(piece) = self.again.pop_front() {
             return Some(piece);
         }
@@ -302,22 +294,14 @@ impl World {
         let Some(started) = this.starting.take() else {
             return;
         };
-        let (limit, starting) = (this.limit(), this.is_starting());
-        let first_lanes = this.hosts[0].known.len() * CHANNELS;
+        let limit = this.limit();
         if this.setup.ports == 0 {
             if this.free[0].is_empty() {
-                if starting && limit > first_lanes {
-                    this.wanted[0] = this.wanted[0].max(limit + LANES_SHORT);
-                } else if first_lanes < BASIC_LANES || limit >= first_lanes + LANES_SHORT {
-                    this.wanted[0] = this.wanted[0].max(first_lanes + 1);
-                }
+                this.wanted = this.wanted.max(limit);
             }
-        } else if this.others_are_open() || this.free[0].is_empty() {
-            this.wanted[0] = BASIC_LANES;
-            let others = if starting { PORT_LANES * limit } else { limit };
-            if starting || this.free[1].is_empty() {
-                this.wanted[1] = this.wanted[1].max(others);
-            }
+        } else if this.free[0].is_empty() {
+            this.wanted = BASIC_LANES;
+            this.wants_others = true;
         }
         this.waiting.push_back(started);
         self.grow(client);
@@ -348,14 +332,8 @@ impl World {
 
     fn begin_call(&mut self, client: usize, lane: usize, piece: u64, mut call: Call) {
         let now = self.instant();
-        let trip = self.link.queue(self.now) + self.link.round_trip as f64 / SECOND as f64;
-        let flow = &mut self.clients[client].flow;
-        flow.controller().on_start(now, &mut call);
-        if let Flow::Fill(fill) = flow
-            && fill.wants_round_trip(now)
-        {
-            fill.note_round_trip(now, Duration::from_secs_f64(trip));
-        }
+        let flow = self.clients[client].flow.controller();
+        flow.on_start(now, &mut call);
         self.request(Transfer::new(client, lane, PIECE, piece, call));
     }
 
@@ -381,8 +359,6 @@ impl World {
         let bytes = u64::from(packets) * PAYLOAD;
         call.arrived += packets;
         call.since = time;
-        this.came += bytes;
-        call.others = this.came;
         this.flow
             .controller()
             .on_progress(now, &mut call.call, bytes);
@@ -394,8 +370,6 @@ impl World {
             let (client, lane, piece) = (call.client, call.lane, call.piece);
             self.come_piece(client, piece);
             self.end(number, lane, false);
-        } else if !was_answered && call.stuck < STUCK_MOST && this.setup.stuck {
-            self.after(SECOND, Event::Stuck(number));
         }
         let client = self.calls[number].client;
         self.pump(client);
@@ -415,32 +389,6 @@ impl World {
             free.push_front(lane);
         }
         self.use_lanes(client);
-    }
-
-    pub(super) fn on_stuck(&mut self, number: usize) {
-        let call = &self.calls[number];
-        if call.over {
-            return;
-        }
-        let this = &self.clients[call.client];
-        let Flow::Fill(fill) = &this.flow else { return };
-        let Some(long) = fill.stuck_after(&call.call) else {
-            return;
-        };
-        let long = long.as_nanos() as Time;
-        let waited = self.now - call.since;
-        let others_go_on = this.came > call.others;
-        if waited < long || waited < 2 * long && !others_go_on {
-            let next = if waited < long { long } else { 2 * long };
-            self.at(call.since + next, Event::Stuck(number));
-            return;
-        }
-        let call = &mut self.calls[number];
-        call.over = true;
-        let left = call.packets - call.arrived;
-        let mut rest = Transfer::new(call.client, call.lane, left, call.piece, call.call);
-        rest.stuck = call.stuck + 1;
-        self.request(rest);
     }
 
     pub(super) fn on_answer(&mut self, number: usize, busy: bool) {
@@ -508,49 +456,30 @@ impl World {
 impl World {
     /// Has hosts introduced that are needed.
     fn grow(&mut self, client: usize) {
-        let now = self.instant();
         let this = &mut self.clients[client];
         let first = &mut this.hosts[0];
-        if !first.growing && first.known.len() * CHANNELS < this.wanted[0] {
+        if !first.growing && first.known.len() * CHANNELS < this.wanted {
             first.growing = true;
-            if let Flow::Fill(fill) = &mut this.flow {
-                fill.introducing(now, true);
-            }
             self.introduce(client, 0);
         }
-        loop {
-            let this = &self.clients[client];
-            let others = &this.hosts[1..];
-            let growing = others.iter().filter(|host| host.growing).count();
-            let begun = others.iter().filter(|host| !host.known.is_empty()).count();
-            let lanes = begun * PORT_CONNECTIONS * CHANNELS;
-            if growing >= this.setup.ports_at_a_time
-                || begun >= this.setup.ports
-                || lanes >= this.wanted[1]
-            {
-                return;
+        if std::mem::take(&mut self.clients[client].wants_others) {
+            for host in 1..self.clients[client].hosts.len() {
+                if !std::mem::replace(&mut self.clients[client].hosts[host].growing, true) {
+                    self.introduce(client, host);
+                }
             }
-            self.clients[client].hosts[begun + 1].growing = true;
-            self.introduce(client, begun + 1);
         }
     }
 
     /// Makes the next connection of a host.
     pub(super) fn introduce(&mut self, client: usize, host: usize) {
-        let now = self.instant();
         let this = &mut self.clients[client];
         let connections = this.hosts[host].known.len();
-        if host == 0 && connections * CHANNELS >= this.wanted[0] {
+        if host == 0 && connections * CHANNELS >= this.wanted {
             this.hosts[0].growing = false;
-            if let Flow::Fill(fill) = &mut this.flow {
-                fill.introducing(now, false);
-            }
             return;
         }
         if host > 0 && connections == PORT_CONNECTIONS {
-            if this.hosts[host].answered == PORT_CONNECTIONS {
-                self.open(client, host);
-            }
             return;
         }
         let lane = this.connect(host);
@@ -558,17 +487,10 @@ impl World {
     }
 
     pub(super) fn on_asked(&mut self, client: usize, host: usize) {
-        let trips = self.clients[client].setup.answer_trips;
-        let pause = if host == 0 {
-            ((self.link.round_trip as f64 * trips) as Time).max(ANSWER_TIME)
-        } else {
-            ANSWER_TIME
-        };
-        self.after(pause, Event::Introduce { client, host });
+        self.after(ANSWER_TIME, Event::Introduce { client, host });
     }
 
     fn introduced(&mut self, client: usize, lane: usize) {
-        let round_trip = self.link.round_trip;
         let this = &mut self.clients[client];
         let host = this.lanes[lane].host;
         if host == 0 {
@@ -578,8 +500,7 @@ impl World {
         }
         this.hosts[host].answered += 1;
         if this.hosts[host].answered == PORT_CONNECTIONS {
-            let wait = round_trip + WINDOW_TIME;
-            self.after(wait, Event::Introduce { client, host });
+            self.open(client, host);
         }
     }
 
@@ -589,10 +510,8 @@ impl World {
         if std::mem::replace(&mut this.hosts[host].open, true) {
             return;
         }
-        this.hosts[host].growing = false;
-        for (number, lane) in this.lanes.iter_mut().enumerate() {
+        for (number, lane) in this.lanes.iter().enumerate() {
             if lane.host == host {
-                lane.warm = true;
                 this.free[1].push_back(number);
             }
         }

@@ -47,6 +47,8 @@ const SECOND: Time = 1_000_000_000;
 enum Event {
     /// A client begins.
     Join(usize),
+    /// A client wants nothing more.
+    Leave(usize),
     /// A client's pacer lets its next call start.
     Start(usize),
     /// A call that was refused is tried again.
@@ -90,8 +92,6 @@ enum Event {
         client: usize,
         host: usize,
     },
-    /// Whether a call is stuck is looked at.
-    Stuck(usize),
     /// A film plays on.
     Play(usize),
     TcpArrive {
@@ -173,6 +173,7 @@ impl World {
     fn happen(&mut self, event: Event) {
         match event {
             Event::Join(client) => self.join(client),
+            Event::Leave(client) => self.clients[client].leave(),
             Event::Start(client) => self.start_call(client),
             Event::Again(client) => self.pump(client),
             Event::Request(call) => self.on_request(call),
@@ -193,7 +194,6 @@ impl World {
             Event::Answer { call, busy } => self.on_answer(call, busy),
             Event::Asked { client, host } => self.on_asked(client, host),
             Event::Introduce { client, host } => self.introduce(client, host),
-            Event::Stuck(call) => self.on_stuck(call),
             Event::Play(client) => self.play(client),
             Event::TcpArrive { good, lost } => self.on_tcp_arrive(good, lost),
             Event::TcpAck { packets } => self.on_tcp_ack(packets),

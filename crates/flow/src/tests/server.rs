@@ -60,9 +60,6 @@ pub(super) struct Transfer {
     holes: u32,
     held: u32,
     pub(super) arrived: u32,
-    /// Times the client asked for the rest anew, and what had come of all when something last came of this.
-    pub(super) stuck: u32,
-    pub(super) others: u64,
 }
 
 impl Transfer {
@@ -90,8 +87,6 @@ impl Transfer {
             holes: 0,
             held: 0,
             arrived: 0,
-            stuck: 0,
-            others: 0,
         }
     }
 }
