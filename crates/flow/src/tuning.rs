@@ -21,8 +21,6 @@ pub struct Tuning {
     /// Start-up ends when this many times as many calls are in flight as suffice for what comes. Row "12.5 ms,
     /// 1 Gbit/s, alone": 1.5 gives 0.04 less.
     pub start_slack: f64,
-    /// Calls in flight that do not count for that. Row "230 ms, 30 Mbit/s, 1 % loss, alone": 0 gives 0.05 less.
-    pub queue_basic: f64,
     /// Calls that may be added in a round trip. Rows "12.5 ms, 1 Gbit/s" lose by 12, rows "100 ms, 1 Gbit/s" by 3.
     pub growth: usize,
     /// The window of the filters of round trip and bandwidth, and the time between two drains. As BBR's; no row
@@ -75,7 +73,6 @@ impl Default for Tuning {
             most: 256,
             gain: 1.1,
             start_slack: 1.2,
-            queue_basic: 2.0,
             growth: 6,
             lifetime: Duration::from_secs(10),
             pace: 1.1,

@@ -104,8 +104,7 @@ impl Fill {
     fn adjust(&mut self, measured: Measured, since: Instant, now: Instant) {
         self.bandwidth
             .update(now, measured.rate, self.tuning.lifetime);
-        let replying = measured.replying - self.tuning.queue_basic;
-        self.starting &= replying <= self.tuning.start_slack * measured.needed;
+        self.starting &= measured.replying <= self.tuning.start_slack * measured.needed;
         let call = self.round_trip.get().unwrap_or_default() * CALL_TRIPS;
         let all_in_use = self.full_at.is_some_and(|full| full >= since);
         let fills = all_in_use && !self.starting;

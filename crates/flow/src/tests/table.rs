@@ -347,9 +347,6 @@ const PARTS: &[(&str, Change)] = &[
     ("what films that never wait get", |setup| {
         setup.paced = false;
     }),
-    ("calls that do not count at the start", |setup| {
-        setup.tuning.queue_basic = 0.0;
-    }),
     ("distance between a scavenger's calls", |setup| {
         setup.tuning.scavenge_distance = 0.0;
     }),
