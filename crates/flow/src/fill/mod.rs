@@ -4,8 +4,8 @@
 //! the data that comes in shows how many calls would have sufficed to bring it: the load. The controller allows
 //! somewhat more than that.
 //!
-//! During start-up the number grows ahead of the data, which follows the calls six round trips later, until
-//! replies queue: until more calls are in flight than suffice for what comes. The time until a
+//! During start-up, and after a time without a queue, the number grows ahead of the data, which follows the calls
+//! six round trips later, until replies queue: until more calls are in flight than suffice for what comes. The time until a
 //! reply begins is no guide to that: a server that is being introduced to a connection makes calls on all
 //! others wait.
 
@@ -17,7 +17,7 @@ use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
 use crate::filter::Filter;
-use crate::{CALL_TRIPS, Call, Controller, Tuning, ceil, count};
+use crate::{CALL_TRIPS, Call, Controller, Tuning, ceil, count, seconds};
 use best::Best;
 use meter::{Measured, Meter};
 use pace::{Link, Pace};
@@ -31,8 +31,9 @@ pub struct Fill {
     limits: RangeInclusive<usize>,
     admitted: usize,
     running: usize,
-    /// Until replies queue.
+    /// Until replies queue, and when they last did.
     starting: bool,
+    queued_at: Option<Instant>,
     /// The least delay of a first byte, in seconds.
     round_trip: Filter,
     meter: Meter,
@@ -61,6 +62,7 @@ impl Fill {
             admitted: 0,
             running: 0,
             starting: true,
+            queued_at: None,
             round_trip: Filter::min(),
             meter: Meter::default(),
             bandwidth: Filter::max(),
@@ -104,8 +106,8 @@ impl Fill {
     fn adjust(&mut self, measured: Measured, since: Instant, now: Instant) {
         self.bandwidth
             .update(now, measured.rate, self.tuning.lifetime);
-        self.starting &= measured.replying <= self.tuning.start_slack * measured.needed;
         let call = self.round_trip.get().unwrap_or_default() * CALL_TRIPS;
+        self.notice_queue(measured, call, now);
         let all_in_use = self.full_at.is_some_and(|full| full >= since);
         let fills = all_in_use && !self.starting;
         self.best.on_round(now, since, fills, call, &self.tuning);
@@ -127,6 +129,18 @@ impl Fill {
         } else if !held {
             self.set_limit(target.min(limit + growth));
         }
+    }
+
+    /// Ends start-up when replies queue, and begins it again when they have not for long: the link may have become
+    /// wider. A call takes `call` seconds without a queue.
+    fn notice_queue(&mut self, measured: Measured, call: f64, now: Instant) {
+        let queue = measured.replying / measured.needed;
+        self.starting &= queue <= self.tuning.start_slack;
+        if queue > self.tuning.room_slack {
+            self.queued_at = Some(now);
+        }
+        let queued_at = *self.queued_at.get_or_insert(now);
+        self.starting |= seconds(queued_at, now) > self.tuning.room_time * call;
     }
 
     fn set_limit(&mut self, limit: usize) {

@@ -35,6 +35,11 @@ impl Link {
         }
     }
 
+    /// Makes it so many times as wide.
+    pub(super) fn widen(&mut self, times: f64) {
+        self.packet /= times;
+    }
+
     /// Packets it carries in a second.
     pub(super) fn rate(&self) -> f64 {
         SECOND as f64 / self.packet

@@ -5,7 +5,7 @@
 //! - `client`: lanes, introductions, pieces, a film
 //! - `table`: what comes of it, link by link
 //!
-//! Not in it: the server's processor and disk, packets out of order, links whose rate changes, and
+//! Not in it: the server's processor and disk, packets out of order, and
 //! anything that takes longer than a minute.
 
 #![expect(
@@ -49,6 +49,8 @@ enum Event {
     Join(usize),
     /// A client wants nothing more.
     Leave(usize),
+    /// The link gets wider, to what it is measured by.
+    Widen,
     /// A client's pacer lets its next call start.
     Start(usize),
     /// A call that was refused is tried again.
@@ -174,6 +176,7 @@ impl World {
         match event {
             Event::Join(client) => self.join(client),
             Event::Leave(client) => self.clients[client].leave(),
+            Event::Widen => self.link.widen(table::WIDER),
             Event::Start(client) => self.start_call(client),
             Event::Again(client) => self.pump(client),
             Event::Request(call) => self.on_request(call),
