@@ -104,7 +104,6 @@ impl FileServer {
     /// Has connections of the first host introduced until there are so many lanes, in the background.
     fn want(self: &Arc<Self>, number: usize) {
         if self.is_known() && self.lanes.want(number) {
-            self.window.introducing(true);
             let server = Arc::clone(self);
             tokio::spawn(async move { server.grow().await });
         }
@@ -138,7 +137,6 @@ impl FileServer {
                 () = asked => {}
             }
         }
-        self.window.introducing(false);
     }
 
     /// Has those who read introduced until they have so many lanes, in the background.
