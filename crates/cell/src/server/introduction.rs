@@ -7,8 +7,8 @@
 //! each waiting, of which there are about ten.
 //!
 //! So the first host gets few connections, or those that will be needed early, and few are added later. Where many
-//! are needed and the way is long, data is read by [others](super::hosts): each of them makes all its connections
-//! before it makes calls on them, and several of them do at a time.
+//! are needed and the link is long, [others](super::hosts) read data: each of them makes all its connections
+//! before it makes calls on them, and all of them do at a time.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,17 +23,10 @@ use super::hosts::{Host, READERS};
 use super::lanes::{CHANNELS, Link};
 use super::{FileServer, NEAR, OLD_TIME, Verdict, verdict};
 
-/// Lanes of the first host there may be whatever the window is.
+/// Lanes of the first host that are enough where others read, and on a short link.
 const BASIC_LANES: usize = 16;
-/// When the window allows this many calls more, there are to be more.
-const LANES_SHORT: usize = 8;
-/// Lanes that are enough on a short link.
-const NEAR_LANES: usize = 16;
-/// Between our answer to a server's question and the next connection, at least.
+/// Between our answer to a server's question and the next connection.
 const ANSWER_TIME: Duration = Duration::from_millis(2);
-/// The part of a round trip that is left to the calls that have waited meanwhile: a server whose threads all
-/// wait begins few at a time. Of the parts tried at 230 ms, this one fills the link soonest.
-const ANSWER_TRIPS: f64 = 0.25;
 /// Times a busy server is asked to take a connection.
 const INTRODUCTIONS: usize = 6;
 /// The first pause between these.
@@ -42,17 +35,12 @@ const BUSY_PAUSE: Duration = Duration::from_millis(20);
 const READER_CONNECTIONS: usize = 8;
 /// Lanes of all who read.
 const READING_LANES: usize = READERS * READER_CONNECTIONS * CHANNELS;
-/// Number of readers that do the handshake at a time: each takes one of the server's threads.
-const READERS_AT_A_TIME: usize = 3;
-/// Lanes of theirs to make ready for each call that is allowed: at the start that grows as long as they take.
-const READER_LANES: usize = 8;
 /// How long after a reply the server has been told the window for certain: its last packet is acknowledged after a
 /// tenth of a second.
 // spec: rx#when-acknowledgements-come
 const WINDOW_TIME: Duration = Duration::from_millis(150);
-/// A server that does not ask one of them who it is, for so long and so many round trips, cannot reach it.
+/// A server that does not ask one of them who it is for so long cannot reach it.
 const READER_PATIENCE: Duration = Duration::from_secs(3);
-const READER_TRIPS: u32 = 6;
 /// For how long a server counts as one that is best read from by the first host.
 const DIRECT_TIME: Duration = Duration::from_secs(60);
 
@@ -67,28 +55,23 @@ impl FileServer {
         }
     }
 
-    /// Has connections of the first host added, if there are few.
+    /// Has connections of the first host added: as many as are needed.
     pub(super) fn want_more(self: &Arc<Self>) {
-        self.want(self.prepared.load(Ordering::Relaxed));
-        let lanes = self.lanes.count();
-        let limit = self.calls_allowed();
-        if self.window.is_starting() && limit > lanes {
-            // Until it is known how many suffice, one after the other without a pause.
-            self.want(limit + LANES_SHORT);
-        } else if are_few(lanes, limit) {
-            self.want(lanes + 1);
-        }
+        let needed = if self.is_read_by_readers() {
+            BASIC_LANES
+        } else {
+            self.calls_allowed()
+        };
+        self.want(needed.max(self.prepared.load(Ordering::Relaxed)));
     }
 
-    /// Has those who read introduced, if they are few.
+    /// Has those who read introduced.
     pub(super) fn want_readers(self: &Arc<Self>) {
         // Until they are, the first host reads too.
         self.want(BASIC_LANES);
-        let limit = self.calls_allowed();
-        if self.window.is_starting() {
-            self.want_lanes_of_readers(READER_LANES * limit);
-        } else if self.reading.is_taken() {
-            self.want_lanes_of_readers(limit);
+        if self.is_known() && !self.reading.are_open() && self.reading.want(READING_LANES) {
+            let server = Arc::clone(self);
+            tokio::spawn(async move { server.grow_readers().await });
         }
     }
 
@@ -114,11 +97,10 @@ impl FileServer {
         let host = &self.hosts.first;
         let round_trip = round_trip(self.path().await);
         let most = if round_trip < NEAR {
-            NEAR_LANES
+            BASIC_LANES
         } else {
             usize::MAX
         };
-        let pause = round_trip.mul_f64(ANSWER_TRIPS).max(ANSWER_TIME);
         while !self.lanes.has_grown(self.lanes.count(), most) {
             let Some(link) = self.try_connect(host).await else {
                 self.lanes.stop_growing();
@@ -131,7 +113,7 @@ impl FileServer {
                 // Errors come again at the first call that matters, and are told then.
                 server.lanes.open(number);
             });
-            let asked = self.is_asked(host, pause);
+            let asked = self.is_asked(host);
             tokio::select! {
                 _ = introduced => {}
                 () = asked => {}
@@ -139,64 +121,49 @@ impl FileServer {
         }
     }
 
-    /// Has those who read introduced until they have so many lanes, in the background.
-    fn want_lanes_of_readers(self: &Arc<Self>, number: usize) {
-        if self.is_known() && self.reading.want(number.min(READING_LANES)) {
-            let server = Arc::clone(self);
-            tokio::spawn(async move { server.grow_readers().await });
-        }
-    }
-
-    /// Introduces those who read, until they have enough lanes.
+    /// Introduces those who read, all at a time.
     async fn grow_readers(self: Arc<Self>) {
         let path = self.path().await;
-        let round_trip = round_trip(path);
-        // An afar server fills any way by a few calls.
-        if round_trip < NEAR || path.is_some_and(|path| path.afar) {
+        // An afar server fills any link by a few calls.
+        if round_trip(path) < NEAR || path.is_some_and(|path| path.afar) {
             self.peer.direct.note();
         }
-        let patience = READER_PATIENCE.max(READER_TRIPS * round_trip);
-        let mut begun = self.reading.of_each_host().len();
         let mut growing = JoinSet::new();
-        while self.is_read_by_readers() {
-            let lanes = begun * READER_CONNECTIONS * CHANNELS;
-            if growing.len() < READERS_AT_A_TIME && !self.reading.are_enough(lanes) {
-                match self.hosts.reader(begun) {
-                    Ok(Some(host)) => {
-                        begun += 1;
-                        let server = Arc::clone(&self);
-                        growing.spawn(async move { server.grow_reader(&host, patience).await });
-                    }
-                    none => {
-                        tracing::debug!("no other port to read from: {none:?}");
-                        self.peer.direct.note();
-                    }
-                }
-                continue;
+        for number in 0..READERS {
+            if !self.is_read_by_readers() {
+                break;
             }
-            match growing.join_next().await {
-                Some(Ok(true)) => {}
-                Some(_) => {
-                    self.peer.refusing.note();
+            match self.hosts.reader(number) {
+                Ok(Some(host)) => {
+                    let server = Arc::clone(&self);
+                    growing.spawn(async move { server.grow_reader(&host).await });
                 }
-                None if self.reading.has_grown(lanes, READING_LANES) => return,
-                None => {}
+                none => {
+                    tracing::debug!("no other port to read from: {none:?}");
+                    self.peer.direct.note();
+                }
             }
         }
-        // Those that are under way end by themselves.
-        growing.detach_all();
+        while let Some(taken) = growing.join_next().await {
+            if !matches!(taken, Ok(true)) {
+                self.peer.refusing.note();
+                self.want_more();
+            }
+        }
         self.reading.stop_growing();
-        self.want_more();
+        if !self.is_read_by_readers() {
+            self.want_more();
+        }
     }
 
     /// Introduces all connections of one who reads. Says whether the server has taken any.
-    async fn grow_reader(self: Arc<Self>, host: &Arc<Host>, patience: Duration) -> bool {
-        let (mut introduced, mut left) = (JoinSet::new(), patience);
+    async fn grow_reader(self: Arc<Self>, host: &Arc<Host>) -> bool {
+        let (mut introduced, mut left) = (JoinSet::new(), READER_PATIENCE);
         for _ in 0..READER_CONNECTIONS {
             let Some(link) = self.try_connect(host).await else {
                 break;
             };
-            let asked = self.is_asked(host, ANSWER_TIME);
+            let asked = self.is_asked(host);
             let (answered, answer) = oneshot::channel::<()>();
             introduced.spawn(async move {
                 let taken = introduce(&link.client).await;
@@ -210,7 +177,7 @@ impl FileServer {
                     _ = answer => {}
                 }
             };
-            if tokio::time::timeout(patience, asked_or_answered)
+            if tokio::time::timeout(READER_PATIENCE, asked_or_answered)
                 .await
                 .is_err()
             {
@@ -252,8 +219,8 @@ impl FileServer {
         }
     }
 
-    /// Ends when the server has asked a host who it is, from now on, and has had its answer for so long.
-    fn is_asked(&self, host: &Host, pause: Duration) -> impl Future<Output = ()> + use<> {
+    /// Ends when the server has asked a host who it is, from now on, and has had its answer for a while.
+    fn is_asked(&self, host: &Host) -> impl Future<Output = ()> + use<> {
         let mut questions = host.callbacks.questions();
         let server = self.address;
         async move {
@@ -263,7 +230,7 @@ impl FileServer {
                     _ => break,
                 }
             }
-            tokio::time::sleep(pause).await;
+            tokio::time::sleep(ANSWER_TIME).await;
         }
     }
 }
@@ -306,23 +273,4 @@ async fn use_channels(connection: &rxafs::Client) {
         .collect();
     // Errors come again at the first call that matters.
     calls.join_all().await;
-}
-
-/// Whether there should be another connection when all lanes are taken. While a server is introduced
-/// to one, it begins no call on any other, and those that waited burst together: that costs more
-/// than a few calls bring.
-fn are_few(lanes: usize, limit: usize) -> bool {
-    lanes < BASIC_LANES || limit >= lanes + LANES_SHORT
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn connections_are_added_for_many_calls_only() {
-        assert!(are_few(12, 4));
-        assert!(are_few(72, 80));
-        assert!(!are_few(72, 79) && !are_few(16, 16));
-    }
 }

@@ -112,11 +112,6 @@ impl Window {
         self.lock().most_running
     }
 
-    /// Whether it is not yet known how many calls suffice.
-    pub(crate) fn is_starting(&self) -> bool {
-        matches!(&self.lock().flow, Flow::Fill(fill) if fill.is_starting())
-    }
-
     /// The highest rate of late at which data came while more would have been taken, in bytes a second.
     pub(crate) fn best_rate(&self) -> Option<f64> {
         match &self.lock().flow {

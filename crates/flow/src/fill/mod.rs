@@ -90,12 +90,6 @@ impl Fill {
         }
     }
 
-    /// Whether it is not yet known how many calls suffice.
-    #[must_use]
-    pub fn is_starting(&self) -> bool {
-        self.starting
-    }
-
     /// The highest rate of late at which data came while more would have been taken, in bytes a second.
     #[must_use]
     pub fn best_rate(&self, now: Instant) -> Option<f64> {
