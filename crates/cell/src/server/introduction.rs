@@ -35,10 +35,6 @@ const BUSY_PAUSE: Duration = Duration::from_millis(20);
 const READER_CONNECTIONS: usize = 8;
 /// Lanes of all who read.
 const READING_LANES: usize = READERS * READER_CONNECTIONS * CHANNELS;
-/// How long after a reply the server has been told the window for certain: its last packet is acknowledged after a
-/// tenth of a second.
-// spec: rx#when-acknowledgements-come
-const WINDOW_TIME: Duration = Duration::from_millis(150);
 /// A server that does not ask one of them who it is for so long cannot reach it.
 const READER_PATIENCE: Duration = Duration::from_secs(3);
 /// For how long a server counts as one that is best read from by the first host.
@@ -190,21 +186,14 @@ impl FileServer {
                 break;
             }
         }
-        let mut used = JoinSet::new();
+        let mut links = Vec::new();
         while let Ok(Some(link)) = tokio::time::timeout(left, introduced.join_next()).await {
-            if let Ok(Some(link)) = link {
-                used.spawn(async move {
-                    use_channels(&link.client).await;
-                    tokio::time::sleep(WINDOW_TIME).await;
-                    link
-                });
-            }
+            links.extend(link.ok().flatten());
         }
-        let any = !used.is_empty();
-        while let Some(link) = used.join_next().await {
-            if let Ok(link) = link {
-                self.reading.open(self.reading.add(link));
-            }
+        let any = !links.is_empty();
+        // Not before all are: calls would wait while the server asks for the next.
+        for link in links {
+            self.reading.open(self.reading.add(link));
         }
         any
     }
@@ -258,19 +247,4 @@ async fn introduce(connection: &rxafs::Client) -> bool {
         }
     }
     true
-}
-
-/// Makes a call on each channel of a connection. An OpenAFS server takes the window of a channel's last call for that
-/// of the next, and 16 packets for the first: a thread would then be busy with the first piece for a round trip. A
-/// next call that begins before the reply is acknowledged takes the place of that, and tells no window.
-// spec: rx#windows
-async fn use_channels(connection: &rxafs::Client) {
-    let calls: JoinSet<_> = (0..CHANNELS)
-        .map(|_| {
-            let connection = connection.clone();
-            async move { connection.get_capabilities().await }
-        })
-        .collect();
-    // Errors come again at the first call that matters.
-    calls.join_all().await;
 }
