@@ -1,4 +1,4 @@
-//! A windowed filter: the least or the most of late.
+//! A windowed filter: the least or the greatest of the recent values.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ enum Keep {
 #[derive(Debug, Clone)]
 pub struct Filter {
     keep: Keep,
-    /// The best of the present window, and when that began.
+    /// The best of the current window, and when the window began.
     now: Option<(Instant, f64)>,
     /// The best of the window before.
     before: Option<f64>,
@@ -26,7 +26,7 @@ impl Filter {
         Self::new(Keep::Min)
     }
 
-    /// A filter that keeps the most.
+    /// A filter that keeps the greatest.
     #[must_use]
     pub fn max() -> Self {
         Self::new(Keep::Max)

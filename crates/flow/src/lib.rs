@@ -1,13 +1,13 @@
 //! How many calls a file server gets at a time, and when each starts.
 //!
 //! An OpenAFS file server sends little in one call: it begins each with one packet, doubles that each
-//! round trip and stops at 32 packets. So many calls fill a long link, as many packets do for TCP. A
+//! round trip and stops at 32 packets. A long link therefore takes many calls to fill, as it takes TCP many packets. A
 //! [`Controller`] finds how many. It has no clock, socket or thread: the caller tells it what happens and
 //! when, and asks it how many calls may run and when the next may start.
 //!
 //! | controller | follows | for |
 //! |---|---|---|
-//! | [`Fill`] | BBR: bottleneck bandwidth and round-trip time, start-up, drain, probe | transfers that have their share of the link |
+//! | [`Fill`] | BBR: bottleneck bandwidth and round-trip time, start-up, drain, probe | transfers that take their share of the link |
 //! | [`Scavenge`] | LEDBAT (RFC 6817) at the receiver (RFC 9840) | transfers that take what others leave |
 //!
 //! [`Tuning`] holds every number. `tests` simulates the link and the server in virtual time.
@@ -27,10 +27,13 @@ pub use scavenge::Scavenge;
 pub use tuning::Tuning;
 
 /// Payload bytes of a packet that an OpenAFS server sends.
+// spec: rx#packet-sizes
 const PACKET: f64 = 1416.0;
-/// Packets an OpenAFS server sends in a round trip of one call at most.
+/// The most packets that an OpenAFS server sends in a round trip of one call.
+// spec: rx#windows
 const WINDOW: f64 = 32.0;
 /// Round trips that a piece of 63 packets takes: 1, 2, 4, 8, 16 and 32 packets.
+// spec: rx#how-openafs-sends
 const CALL_TRIPS: f64 = 6.0;
 
 /// Decides how many calls run at a time and when each starts.
@@ -47,8 +50,7 @@ pub trait Controller: std::fmt::Debug + Send {
     /// The call starts: its request is sent.
     fn on_start(&mut self, now: Instant, call: &mut Call);
 
-    /// The first byte of a reply came, this long after the request was sent. A call that the caller repeats
-    /// in part has several.
+    /// The first byte of a reply came, this long after the request was sent.
     fn on_first_byte(&mut self, now: Instant, call: &mut Call, delay: Duration);
 
     /// This many bytes of the reply came.
@@ -60,14 +62,14 @@ pub trait Controller: std::fmt::Debug + Send {
     /// The call is over, however it went, or was admitted and never started.
     fn on_end(&mut self, now: Instant, call: &Call);
 
-    /// A round-trip time known from elsewhere, to have one to begin with.
+    /// Takes in a round-trip time known from elsewhere, to have one to begin with.
     fn learn(&mut self, now: Instant, round_trip: Duration);
 }
 
 /// One call as controllers count it.
 #[derive(Debug, Clone, Copy)]
 pub struct Call {
-    /// Bytes that are to come.
+    /// Bytes that the call asks for.
     bytes: u64,
     /// Bytes that came.
     received: u64,
@@ -89,7 +91,7 @@ impl Call {
         }
     }
 
-    /// Bytes that are to come.
+    /// Bytes that the call asks for.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes

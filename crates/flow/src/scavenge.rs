@@ -1,9 +1,9 @@
 //! Scavenging: calls that use only what others leave of a link.
 //!
-//! As LEDBAT (RFC 6817) does with packets: a reply that begins later than it could shows a queue, and
-//! a queue shows that somebody else wants the link. While there is next to none the number of calls grows;
-//! when there is one it falls by a quarter or a half, down to a single call. Others, who
-//! queue until something is lost, or keep a queue as BBR does, so get what they want.
+//! This works like LEDBAT (RFC 6817), with calls for packets: a reply that begins later than it could shows a queue,
+//! and a queue shows that another sender wants the link. While there is nearly no queue the number of calls grows;
+//! when there is one it falls by a quarter or a half, down to a single call. Other senders queue until packets are
+//! lost, or keep a queue as BBR does, and so get what they want.
 //!
 //! The receiver does this (as in RFC 9840), so it works with servers that know nothing of it.
 
@@ -23,7 +23,7 @@ pub struct Scavenge {
     full_at: Option<Instant>,
     /// The least delay of a first byte, in seconds.
     round_trip: Filter,
-    /// The round trip that is being looked at: since when, and its least delay.
+    /// The current round trip: when it began, and its least delay.
     since: Instant,
     round: Option<f64>,
     /// When the number last fell.
@@ -35,7 +35,7 @@ pub struct Scavenge {
 }
 
 impl Scavenge {
-    /// One that allows no more calls than this, if it is given.
+    /// A controller that allows no more calls than `most`, if that is given.
     #[must_use]
     pub fn new(tuning: Tuning, now: Instant, most: Option<usize>) -> Self {
         let most = most.map_or(tuning.most, |most| most.clamp(1, tuning.most));
@@ -54,12 +54,12 @@ impl Scavenge {
         }
     }
 
-    /// Seconds a call takes, and no less than a round trip.
+    /// The seconds that a call takes, at least a round trip.
     fn call(&self, round_trip: f64) -> f64 {
         self.call.unwrap_or_default().max(round_trip)
     }
 
-    /// How many calls there may be, once a reply began after so many seconds.
+    /// How many calls there may be, when a reply began after `delay` seconds.
     fn answered(&mut self, now: Instant, delay: f64) -> usize {
         let tuning = &self.tuning;
         let least = self.round_trip.update(now, delay, tuning.scavenge_lifetime);
@@ -77,14 +77,14 @@ impl Scavenge {
         if queue > much / 2.0 {
             return self.limit;
         }
-        // Without use for all of them nothing is learnt about how many there could be.
+        // If not all calls allowed are in use, nothing shows how many there could be.
         if self.full_at.is_none_or(|full| full < since) {
             return self.limit;
         }
         self.limit + (self.limit / self.tuning.scavenge_growth).max(1)
     }
 
-    /// There is a queue, so many times as long as one that counts: fewer calls, once those that made it
+    /// There is a queue, `queue` times as long as one that counts: fewer calls, once those that made it
     /// are over.
     fn fewer(&mut self, now: Instant, least: f64, queue: f64) -> usize {
         let call = self.call(least);
@@ -114,7 +114,7 @@ impl Controller for Scavenge {
         if self.admitted >= self.limit {
             self.full_at = Some(now);
         }
-        // At a distance, or calls would make a queue of their own.
+        // With a distance between them, or the calls would make a queue of their own.
         let distance =
             self.tuning.scavenge_distance * self.call.unwrap_or_default() / count(self.limit);
         let at = self.next.max(now);

@@ -4,16 +4,17 @@ use std::time::Duration;
 
 /// The numbers of both controllers.
 ///
-/// Each tells its effect, and the row of the table (`docs/benchmarks/flow.md`) that sets it. What a simulation of a
-/// minute cannot show says so.
+/// The comment of each says what it does, and which row of the table (`docs/benchmarks/flow.md`) sets it. Where a
+/// simulation of a minute cannot show it, the comment says so.
 #[derive(Debug, Clone)]
 pub struct Tuning {
     /// Calls at first. Row "230 ms, 30 Mbit/s, alone": 6 give 0.01 less of the link.
+    // spec: rx#how-openafs-sends
     pub initial: usize,
-    /// Calls allowed besides those that the load calls for, for each share. More take more beside TCP and with loss,
+    /// Calls allowed beside those that the load requires, for each share. More take more beside TCP and with loss,
     /// and queue longer: row "230 ms, 30 Mbit/s, 1 % loss, beside TCP" sets the least, "alone" the most.
     pub basic: usize,
-    /// Calls at most: 64 connections to one server. It binds in the rows "100 ms, 1 Gbit/s".
+    /// The most calls: 64 connections to one server. This is the bound in the rows "100 ms, 1 Gbit/s".
     pub most: usize,
     /// Calls allowed for each that would have sufficed. Row "230 ms, 30 Mbit/s, 1 % loss, alone": 1.0 gives 0.19 less;
     /// 1.2 gives 0.07 more there, and makes every queue 1.5 times as long.
@@ -21,16 +22,16 @@ pub struct Tuning {
     /// Start-up ends when this many times as many calls are in flight as suffice for what comes. Row "12.5 ms,
     /// 1 Gbit/s, alone": 1.5 gives 0.04 less.
     pub start_slack: f64,
-    /// With fewer times as many in flight as suffice there is no queue. Row "230 ms, 30 Mbit/s, alone": with 1.2 the
-    /// queue is 1.5 times as long.
+    /// With less than this many times as many in flight as suffice there is no queue. Row "230 ms, 30 Mbit/s, alone":
+    /// with 1.2 the queue is 1.5 times as long.
     pub room_slack: f64,
-    /// For so many times of a call there is no queue before start-up begins again. Rows "when the link got wider": if it
-    /// never does they lose 0.1 to 0.23.
+    /// Start-up begins again when there was no queue for this many times the time of a call. Rows "when the link got
+    /// wider": if it never does, they lose 0.1 to 0.23.
     pub room_time: f64,
     /// Calls that may be added in a round trip. Rows "12.5 ms, 1 Gbit/s" lose by 12, rows "100 ms, 1 Gbit/s" by 3.
     pub growth: usize,
-    /// The window of the filters of round trip and bandwidth, and the time between two drains. As BBR's; no row
-    /// lasts long enough to tell two such times apart.
+    /// The window of the filters of round trip and bandwidth, and the time between two drains. The value is BBR's; no
+    /// row lasts long enough to tell two such times apart.
     pub lifetime: Duration,
     /// Calls start as fast as to bring this many times the bandwidth. Without pacing every row "alone" loses 0.08 to
     /// 0.19.
@@ -40,17 +41,18 @@ pub struct Tuning {
     pub pace_drain: f64,
     /// Round trips that a drain takes; 1 moves no row.
     pub drain_trips: f64,
-    /// Pauses shorter than this are made up for later, as timers are no finer. A simulation has exact timers.
+    /// The pacer makes up for shorter pauses later, because timers are no finer. A simulation has exact timers.
     pub pause_least: Duration,
     /// Shorter round trips count as this long: below it, scheduling is all that a real client measures.
     pub round_trip_least: Duration,
-    /// Shares of those who come first. Row "230 ms, 100 Mbit/s, film played first": 1 stops the film for 20 s.
-    pub first_shares: u8,
-    /// For how long they come first after they wanted something.
-    pub first_time: Duration,
-    /// The best rate counts for so long. It ranks servers; no row does.
+    /// Shares of a client that has a reader with priority. Row "230 ms, 100 Mbit/s, film played first": 1 stops the
+    /// film for 20 s.
+    pub priority_shares: u8,
+    /// How long the priority lasts after the reader wanted something.
+    pub priority_time: Duration,
+    /// How long the best rate counts. It ranks servers; no row does.
     pub best_lifetime: Duration,
-    /// The best rate is measured over this time: what comes after a loss comes at once.
+    /// The time over which the best rate is measured: after a loss, much data comes at once.
     pub best_time: Duration,
     /// Calls for more bytes than this are for afar peers, which need no others to fill the link.
     pub large: u64,
@@ -88,8 +90,8 @@ impl Default for Tuning {
             drain_trips: 2.0,
             pause_least: Duration::from_millis(1),
             round_trip_least: Duration::from_millis(1),
-            first_shares: 3,
-            first_time: Duration::from_secs(10),
+            priority_shares: 3,
+            priority_time: Duration::from_secs(10),
             best_lifetime: Duration::from_secs(1800),
             best_time: Duration::from_secs(1),
             large: 1 << 20,

@@ -97,7 +97,7 @@ pub(super) fn tidy() -> Result<Outcome> {
     Ok((verdict, Counts::default()))
 }
 
-/// What is not tested by simulations alone, which step `sim` runs.
+/// Leaves out the crates whose tests are simulations, which step `sim` runs.
 const NOT_SIMULATED: &[&str] = &[
     "--workspace",
     "--exclude",

@@ -1,14 +1,13 @@
-//! How a server gets to know our connections.
+//! The handshakes in which a server gets to know our connections.
 //!
-//! An OpenAFS file server asks who the client is (TellMeAboutYourself) for each new connection, before
-//! it answers the first call on it; calls on other new connections of that host meanwhile get VBUSY. So
-//! connections are introduced one after the other: the next one soon after the server has asked for
-//! the one before, which makes nearly one a round trip. Meanwhile calls of that host that arrive keep a thread
-//! each waiting, of which there are about ten.
+//! An OpenAFS file server asks for the identity of the client (TellMeAboutYourself) on each new connection, before
+//! it answers the first call on it; calls on other new connections of that host meanwhile get VBUSY. So a host does
+//! the handshakes of its connections one after the other: the next one soon after the server has asked on the
+//! connection before, which makes nearly one a round trip. Meanwhile each call of that host that arrives keeps one of
+//! the server's threads waiting, of which there are about ten.
 //!
-//! So the first host gets few connections, or those that will be needed early, and few are added later. Where many
-//! are needed and the link is long, [others](super::hosts) read data: each of them makes all its connections
-//! before it makes calls on them, and all of them do at a time.
+//! So the first host makes few connections. Where many are needed and the path is long, [readers](super::hosts) fetch
+//! data: each of them makes all its connections before it makes calls on them, and all readers do so at the same time.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,25 +22,26 @@ use super::hosts::{Host, READERS};
 use super::lanes::{CHANNELS, Link};
 use super::{FileServer, NEAR, OLD_TIME, Verdict, verdict};
 
-/// Lanes of the first host that are enough where others read, and on a short link.
+/// Channels of the first host that are enough where readers fetch data, and on a short path.
 const BASIC_LANES: usize = 16;
 /// Between our answer to a server's question and the next connection.
 const ANSWER_TIME: Duration = Duration::from_millis(2);
-/// Times a busy server is asked to take a connection.
+/// Times the client asks a busy server to take a connection.
 const INTRODUCTIONS: usize = 6;
 /// The first pause between these.
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
-/// Connections of one who reads.
+/// Connections of a reader.
 const READER_CONNECTIONS: usize = 8;
-/// Lanes of all who read.
+/// Channels of all readers.
 const READING_LANES: usize = READERS * READER_CONNECTIONS * CHANNELS;
-/// A server that does not ask one of them who it is for so long cannot reach it.
+/// A server that has not asked a reader for its identity within this time cannot reach it.
 const READER_PATIENCE: Duration = Duration::from_secs(3);
-/// For how long a server counts as one that is best read from by the first host.
+/// How long a server counts as one that the first host reads from best.
 const DIRECT_TIME: Duration = Duration::from_secs(60);
 
 impl FileServer {
-    /// Makes ready for so many calls at a time, in the background. Where others read data, so many may never come.
+    /// Prepares channels for this many calls at a time, in the background. Where readers fetch data, the calls may
+    /// never come.
     pub(crate) fn prepare(self: &Arc<Self>, number: usize) {
         self.prepared.store(number, Ordering::Relaxed);
         if self.is_read_by_readers() {
@@ -51,7 +51,7 @@ impl FileServer {
         }
     }
 
-    /// Has connections of the first host added: as many as are needed.
+    /// Has the first host make as many connections as it needs.
     pub(super) fn want_more(self: &Arc<Self>) {
         let needed = if self.is_read_by_readers() {
             BASIC_LANES
@@ -61,9 +61,9 @@ impl FileServer {
         self.want(needed.max(self.prepared.load(Ordering::Relaxed)));
     }
 
-    /// Has those who read introduced.
+    /// Has the readers do their handshakes.
     pub(super) fn want_readers(self: &Arc<Self>) {
-        // Until they are, the first host reads too.
+        // Until they have, the first host reads too.
         self.want(BASIC_LANES);
         if self.is_known() && !self.reading.are_open() && self.reading.want(READING_LANES) {
             let server = Arc::clone(self);
@@ -75,12 +75,12 @@ impl FileServer {
         self.window.limit().max(self.idle.limit())
     }
 
-    /// Whether data is read from it by other hosts than the first.
+    /// Whether readers fetch its data.
     pub(super) fn is_read_by_readers(&self) -> bool {
         !self.peer.direct.within(DIRECT_TIME) && !self.peer.refusing.within(OLD_TIME)
     }
 
-    /// Has connections of the first host introduced until there are so many lanes, in the background.
+    /// Has the first host make connections until it has this many channels, in the background.
     fn want(self: &Arc<Self>, number: usize) {
         if self.is_known() && self.lanes.want(number) {
             let server = Arc::clone(self);
@@ -88,7 +88,7 @@ impl FileServer {
         }
     }
 
-    /// Introduces connections of the first host, one after the other, until there are enough.
+    /// Makes connections of the first host with their handshakes, one after the other, until there are enough.
     async fn grow(self: Arc<Self>) {
         let host = &self.hosts.first;
         let round_trip = round_trip(self.path().await);
@@ -117,10 +117,10 @@ impl FileServer {
         }
     }
 
-    /// Introduces those who read, all at a time.
+    /// Does the handshakes of all readers at the same time.
     async fn grow_readers(self: Arc<Self>) {
         let path = self.path().await;
-        // An afar server fills any link by a few calls.
+        // An afar server fills any path by a few calls.
         if round_trip(path) < NEAR || path.is_some_and(|path| path.afar) {
             self.peer.direct.note();
         }
@@ -152,7 +152,7 @@ impl FileServer {
         }
     }
 
-    /// Introduces all connections of one who reads. Says whether the server has taken any.
+    /// Makes all connections of a reader with their handshakes. Says whether the server has taken any.
     async fn grow_reader(self: Arc<Self>, host: &Arc<Host>) -> bool {
         let (mut introduced, mut left) = (JoinSet::new(), READER_PATIENCE);
         for _ in 0..READER_CONNECTIONS {
@@ -191,7 +191,7 @@ impl FileServer {
             links.extend(link.ok().flatten());
         }
         let any = !links.is_empty();
-        // Not before all are: calls would wait while the server asks for the next.
+        // All together, at the end: calls would wait while the server asks on the next one.
         for link in links {
             self.reading.open(self.reading.add(link));
         }
@@ -208,7 +208,7 @@ impl FileServer {
         }
     }
 
-    /// Ends when the server has asked a host who it is, from now on, and has had its answer for a while.
+    /// Ends when the server has asked a host for its identity, from now on, and has had the answer for a while.
     fn is_asked(&self, host: &Host) -> impl Future<Output = ()> + use<> {
         let mut questions = host.callbacks.questions();
         let server = self.address;
@@ -224,7 +224,7 @@ impl FileServer {
     }
 }
 
-/// How long a way is, as far as is known.
+/// The round trip of a path, 0 if unknown.
 fn round_trip(path: Option<PeerStats>) -> Duration {
     path.and_then(|path| path.rtt_min).unwrap_or_default()
 }

@@ -153,7 +153,7 @@ impl Lanes {
         are_few && !std::mem::replace(&mut state.growing, true)
     }
 
-    /// Whether so many are as many as there should be, or as there may be at most; if so, no task adds any from now on.
+    /// Whether `count` channels are as many as are wanted, or as `most` allows; if so, no task adds any from now on.
     pub(super) fn has_grown(&self, count: usize, most: usize) -> bool {
         let mut state = self.lock();
         state.growing = count < state.wanted.min(most);

@@ -1,6 +1,6 @@
-//! The fetch calls one file server gets at a time: a [`Controller`] with a clock, and those who wait for it.
+//! The fetch calls one file server gets at a time: a [`Controller`] with a clock, and the queue of calls.
 //!
-//! Crate `flow` decides how many calls there may be and when each starts; this is where they wait.
+//! Crate `flow` decides how many calls there may be and when each starts; here they wait for that.
 
 #[cfg(test)]
 mod tests;
@@ -22,21 +22,21 @@ pub(crate) struct Window {
 #[derive(Debug)]
 struct State {
     flow: Flow,
-    /// The limit that the permits follow, and permits to be withheld when calls end, as it fell.
+    /// The limit that the permits follow, and the permits to withhold when calls end, because it fell.
     limit: usize,
     debt: usize,
     running: usize,
     most_running: usize,
 }
 
-/// What decides.
+/// The controller that decides.
 #[derive(Debug)]
 enum Flow {
     Fill(Box<Fill>),
     Scavenge(Box<Scavenge>),
 }
 
-/// The right to have one call running. Dropping it says nothing of how the call went.
+/// The right to run one call. Dropping it says nothing about how the call went.
 #[derive(Debug)]
 pub(crate) struct Permit {
     window: Arc<Window>,
@@ -45,13 +45,13 @@ pub(crate) struct Permit {
 }
 
 impl Window {
-    /// One that fills the link, or allows as many calls as given.
+    /// A window that fills the path, or allows the given number of calls.
     pub(crate) fn new(fixed: Option<usize>) -> Self {
         let fill = Fill::new(Tuning::default(), fixed);
         Self::with(Flow::Fill(Box::new(fill)))
     }
 
-    /// One that allows what others leave of the link, and no more calls than this if it is given.
+    /// A window that allows what others leave of the path, and no more calls than `most` if that is given.
     pub(crate) fn giving_way(most: Option<usize>) -> Self {
         let scavenge = Scavenge::new(Tuning::default(), Instant::now().into_std(), most);
         Self::with(Flow::Scavenge(Box::new(scavenge)))
@@ -95,11 +95,11 @@ impl Window {
     /// A reader with priority wants something.
     pub(crate) fn come_first(&self) {
         if let Flow::Fill(fill) = &mut self.lock().flow {
-            fill.come_first(Instant::now().into_std());
+            fill.prioritize(Instant::now().into_std());
         }
     }
 
-    /// Shares of the link there should be, compared with others who use it.
+    /// The shares of the path that its calls should get, where another client's get one.
     pub(crate) fn shares(&self) -> u8 {
         match &self.lock().flow {
             Flow::Fill(fill) => fill.shares(Instant::now().into_std()),
@@ -112,7 +112,7 @@ impl Window {
         self.lock().most_running
     }
 
-    /// The highest rate of late at which data came while more would have been taken, in bytes a second.
+    /// The highest recent rate at which data came while the calls took all of the path, in bytes a second.
     pub(crate) fn best_rate(&self) -> Option<f64> {
         match &self.lock().flow {
             Flow::Fill(fill) => fill.best_rate(Instant::now().into_std()),
@@ -125,7 +125,7 @@ impl Window {
         self.lock().limit
     }
 
-    /// Takes in a round-trip time known from elsewhere, to have something to begin with.
+    /// Takes in a round-trip time known from elsewhere, to have one to begin with.
     pub(crate) fn learn(&self, round_trip: Duration) {
         self.tell(|flow, now| flow.learn(now, round_trip));
     }
@@ -177,7 +177,7 @@ impl Permit {
         self.is_running = true;
     }
 
-    /// The first byte of the reply came, after so long.
+    /// The first byte of the reply came, after this delay.
     pub(crate) fn answered(&mut self, delay: Duration) {
         self.window
             .tell(|flow, now| flow.on_first_byte(now, &mut self.call, delay));

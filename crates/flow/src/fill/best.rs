@@ -1,6 +1,6 @@
-//! The best rate: how fast data came while calls took what the link gave.
+//! The best rate: how fast data came while calls took all that the link gave.
 //!
-//! It ranks servers, and tells how much of an afar server's data the link holds.
+//! It ranks servers, and shows how much of an afar server's data the link holds.
 
 use std::time::Instant;
 
@@ -12,9 +12,10 @@ use crate::{Call, Tuning, real, seconds};
 pub(super) struct Best {
     /// Bytes that came.
     came: u64,
-    /// Since when more would have been taken, or since it was last measured, and how many had come by then.
+    /// When calls began to take all of the link, or when the rate was last measured; and the bytes that had come by
+    /// then.
     filled: Option<(Instant, u64)>,
-    /// The highest rate while that was so, and when it was last measured.
+    /// The highest rate while they did, and when it was last measured.
     rate: Filter,
     at: Option<Instant>,
     /// Calls that fill the link alone, and since when there are such.
@@ -34,7 +35,7 @@ impl Best {
         }
     }
 
-    /// The highest rate of late, in bytes a second.
+    /// The highest recent rate, in bytes a second.
     pub(super) fn rate(&self, now: Instant, tuning: &Tuning) -> Option<f64> {
         let at = self.at?;
         self.rate
@@ -60,7 +61,7 @@ impl Best {
         }
     }
 
-    /// A round trip is over that began at `since`. All calls allowed were in use in it, or not; one takes
+    /// The round trip that began at `since` is over. `all_in_use` says whether all calls allowed ran in it; one takes
     /// `call` seconds.
     pub(super) fn on_round(
         &mut self,
@@ -83,7 +84,7 @@ impl Best {
             return;
         }
         self.filled = Some((now, self.came));
-        // It may have been long ago that something was asked for last.
+        // After a long pause without calls the mean would say nothing.
         if elapsed < 4 * tuning.best_time {
             let rate = real(self.came - before) / elapsed.as_secs_f64();
             self.rate.update(now, rate, tuning.best_lifetime);

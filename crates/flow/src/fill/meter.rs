@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use crate::{PACKET, WINDOW, count, real};
 
-/// Round trips over which is averaged: those of a call, as calls may come in waves.
+/// Round trips in the mean: those of a call, because calls may come in waves.
 const ROUNDS: usize = 6;
 /// Intervals are no shorter than this, in seconds.
 const INTERVAL_LEAST: f64 = 0.01;
@@ -16,11 +16,11 @@ pub(super) struct Meter {
     /// Calls whose reply has begun.
     replying: usize,
     interval: Option<Interval>,
-    /// The last ones that are over.
+    /// The last intervals that are over.
     rounds: VecDeque<Measured>,
 }
 
-/// A round trip that is not yet over.
+/// A round trip that is not over yet.
 #[derive(Debug, Clone, Copy)]
 struct Interval {
     since: Instant,
@@ -28,7 +28,8 @@ struct Interval {
     bytes: u64,
     /// As round trips of calls.
     round_trips: f64,
-    /// The same without those at whose end a reply begins, where a server may be slow for other reasons.
+    /// The same without the first of each call, at whose end the reply begins: a server may be slow there for other
+    /// reasons.
     reply_trips: f64,
     /// Seconds that all calls together spent since their replies began.
     replying: f64,
@@ -39,11 +40,11 @@ struct Interval {
 pub(super) struct Measured {
     /// Bytes a second.
     pub(super) rate: f64,
-    /// Calls that would have sufficed to bring it.
+    /// The number of calls that would have sufficed to bring it.
     pub(super) load: f64,
-    /// Those of them whose replies have begun.
+    /// The number of these whose replies have begun.
     pub(super) needed: f64,
-    /// The number of calls there were whose replies had begun.
+    /// The number of calls in flight whose replies had begun.
     pub(super) replying: f64,
 }
 
@@ -60,8 +61,8 @@ impl Meter {
         self.replying -= 1;
     }
 
-    /// A call that had so many bytes has so many now. When a round trip of `delay` seconds is
-    /// over, returns when it began, and once there were enough, the mean of the last.
+    /// A call that had received `before` bytes has received `after` now. When a round trip of `delay` seconds is
+    /// over and enough have passed, returns when it began and the mean of the last ones.
     pub(super) fn received(
         &mut self,
         now: Instant,
@@ -111,7 +112,7 @@ impl Meter {
         }
     }
 
-    /// The present interval, with the time that replies took until now.
+    /// The current interval, with the time that replies took until now.
     fn interval(&mut self, now: Instant) -> &mut Interval {
         let interval = self.interval.get_or_insert_with(|| Interval::new(now));
         let elapsed = now.saturating_duration_since(interval.until);
@@ -134,8 +135,9 @@ impl Interval {
     }
 }
 
-/// Round trips in which an OpenAFS server sends so many bytes when nothing queues, as a number that
+/// The round trips in which an OpenAFS server sends this many bytes when nothing queues, as a number that
 /// grows evenly: 1, 2, 4, 8, 16 and then 32 packets each.
+// spec: rx#how-openafs-sends
 fn round_trips(bytes: u64) -> f64 {
     let packets = real(bytes) / PACKET;
     let ramp = 2.0 * WINDOW - 1.0;

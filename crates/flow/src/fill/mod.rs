@@ -1,13 +1,13 @@
 //! Filling a link: as many calls as it takes, and few more.
 //!
-//! In the manner of BBR: a call of known length takes a known number of round trips when nothing queues, so
+//! This works like BBR: a call of known length takes a known number of round trips when nothing queues, so
 //! the data that comes in shows how many calls would have sufficed to bring it: the load. The controller allows
 //! somewhat more than that.
 //!
 //! During start-up, and after a time without a queue, the number grows ahead of the data, which follows the calls
-//! six round trips later, until replies queue: until more calls are in flight than suffice for what comes. The time until a
-//! reply begins is no guide to that: a server that is being introduced to a connection makes calls on all
-//! others wait.
+//! six round trips later. It grows until replies queue: until more calls are in flight than suffice for the data that
+//! comes. The time until a reply begins does not show that: during the handshake of one connection the server lets
+//! calls on all others wait.
 
 mod best;
 mod meter;
@@ -27,7 +27,7 @@ use pace::{Link, Pace};
 pub struct Fill {
     tuning: Tuning,
     limit: usize,
-    /// What it may be.
+    /// The bounds of the limit.
     limits: RangeInclusive<usize>,
     admitted: usize,
     running: usize,
@@ -45,12 +45,12 @@ pub struct Fill {
     held_until: Option<Instant>,
     /// When all calls allowed were last admitted.
     full_at: Option<Instant>,
-    /// When somebody who comes first last wanted something.
-    first_at: Option<Instant>,
+    /// When a reader with priority last wanted something.
+    priority_at: Option<Instant>,
 }
 
 impl Fill {
-    /// One that finds its limit, or has the one given.
+    /// A controller that finds its limit, or keeps the given one.
     #[must_use]
     pub fn new(tuning: Tuning, fixed: Option<usize>) -> Self {
         let limit = fixed.map_or(tuning.initial, |fixed| fixed.clamp(1, tuning.most));
@@ -70,27 +70,27 @@ impl Fill {
             pace: Pace::default(),
             held_until: None,
             full_at: None,
-            first_at: None,
+            priority_at: None,
         }
     }
 
-    /// Somebody who comes first wants something.
-    pub fn come_first(&mut self, now: Instant) {
-        self.first_at = Some(now);
+    /// A reader with priority wants something.
+    pub fn prioritize(&mut self, now: Instant) {
+        self.priority_at = Some(now);
     }
 
-    /// Shares of the link there should be, compared with others who use it.
+    /// The shares of the link that its calls should get, where another client's get one.
     #[must_use]
     pub fn shares(&self, now: Instant) -> u8 {
-        let is_first = |at| now.saturating_duration_since(at) < self.tuning.first_time;
-        if self.first_at.is_some_and(is_first) {
-            self.tuning.first_shares
+        let is_fresh = |at| now.saturating_duration_since(at) < self.tuning.priority_time;
+        if self.priority_at.is_some_and(is_fresh) {
+            self.tuning.priority_shares
         } else {
             1
         }
     }
 
-    /// The highest rate of late at which data came while more would have been taken, in bytes a second.
+    /// The highest recent rate at which data came while the calls took all of the link, in bytes a second.
     #[must_use]
     pub fn best_rate(&self, now: Instant) -> Option<f64> {
         self.best.rate(now, &self.tuning)
@@ -105,14 +105,14 @@ impl Fill {
         let all_in_use = self.full_at.is_some_and(|full| full >= since);
         let fills = all_in_use && !self.starting;
         self.best.on_round(now, since, fills, call, &self.tuning);
-        // Without use for all calls allowed nothing is learnt about how many there could be.
+        // If not all calls allowed are in use, nothing shows how many there could be.
         if !all_in_use {
             return;
         }
         let (limit, growth) = (self.limit, self.tuning.growth);
         let held = self.held_until.is_some_and(|until| now < until);
         let target = if self.starting {
-            // Calls that wait for a connection need no company.
+            // Calls that still wait for a connection need no more beside them.
             limit.max((limit + growth).min(self.running + growth))
         } else {
             let basic = self.tuning.basic * usize::from(self.shares(now));
@@ -125,8 +125,8 @@ impl Fill {
         }
     }
 
-    /// Ends start-up when replies queue, and begins it again when they have not for long: the link may have become
-    /// wider. A call takes `call` seconds without a queue.
+    /// Ends start-up when replies queue, and begins it again when they have not queued for long: the link may have
+    /// become wider. A call takes `call` seconds without a queue.
     fn notice_queue(&mut self, measured: Measured, call: f64, now: Instant) {
         let queue = measured.replying / measured.needed;
         self.starting &= queue <= self.tuning.start_slack;
@@ -163,7 +163,7 @@ impl Controller for Fill {
         let link = Link {
             round_trip,
             bandwidth: self.bandwidth.get().unwrap_or_default(),
-            // For the number of calls to be what makes the data grow.
+            // So that the number of calls limits the growth of the data, and the pacer does not.
             start: self
                 .starting
                 .then(|| count(self.tuning.growth) + count(self.limit) / CALL_TRIPS),

@@ -1,11 +1,10 @@
 //! Pacing: when each call starts.
 //!
-//! Calls that start together burst together six round trips later, with as much in the last of these
-//! as in all before, and then the link runs idle. Queues keep them together, since all wait for
-//! the same one. So the pacer spaces calls by the time that the data of one takes at somewhat more
-//! than the bottleneck bandwidth.
+//! Calls that start together burst together six round trips later, with as much data in the last of these
+//! as in all before, and then the link runs idle. A queue keeps them together, because all wait in it. So the
+//! pacer spaces calls by the time that the data of one takes at somewhat more than the bottleneck bandwidth.
 //!
-//! With a little more always in flight than the link holds, the least round trip would be forgotten. So the
+//! With always a little more in flight than the link holds, the least round trip would never show again. So the
 //! pacer drains the queue from time to time.
 
 use std::time::{Duration, Instant};
@@ -48,7 +47,7 @@ impl Pace {
         if Duration::from_secs_f64(round_trip) <= 2 * tuning.round_trip_least {
             return now;
         }
-        // A large call is not to leave the link idle for the want of others.
+        // At least one a round trip, so that the link never runs idle behind a large call.
         let starts = self.gain(now, link, tuning) * bandwidth * round_trip / real(bytes.max(1));
         let distance = round_trip / starts.max(link.start.unwrap_or(1.0));
         let earliest = now.checked_sub(2 * tuning.pause_least).unwrap_or(now);
@@ -123,7 +122,7 @@ mod tests {
                 assert!((waited - expected).abs() < 1e-6, "{waited} s");
             }
         }
-        // On a short link nobody waits.
+        // On a short link no call waits.
         let mut pace = Pace::default();
         for _ in 0..10 {
             let link = Link {

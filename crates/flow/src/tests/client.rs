@@ -1,5 +1,5 @@
-//! A client that reads pieces of 63 packets: from whichever of its ports the server knows, in order, as its
-//! controller allows.
+//! A client that reads pieces of 63 packets in order: on the ports that the server knows, and as its controller
+//! allows.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
@@ -12,30 +12,30 @@ use crate::{Call, Controller, Fill, Scavenge, Tuning};
 const PIECE: u32 = 63;
 const PAYLOAD: u64 = 1416;
 const PIECE_BYTES: u64 = PIECE as u64 * PAYLOAD;
-/// Calls at a time on a connection, and connections of a port that only reads.
+/// Channels of a connection, and connections of a port that only reads.
 const CHANNELS: usize = 4;
 const PORT_CONNECTIONS: usize = 8;
-/// As in crate cell: lanes of the first port where others read, and pauses.
-const BASIC_LANES: usize = 16;
+/// As in crate `cell`: channels of the first port where others read, and pauses.
+const BASIC_CHANNELS: usize = 16;
 const ANSWER_TIME: Time = 2_000_000;
 const BUSY_PAUSE: Time = 20_000_000;
-/// As in crate cache: bytes ahead of a reader, and the time ahead of one that never waits.
+/// As in crate `cache`: how many bytes it prefetches for a reader, and how many seconds for one that never waits.
 const AHEAD: f64 = 16e6;
 const AHEAD_MOST: f64 = 128e6;
 const AHEAD_TIME: f64 = 20.0;
 const STEP: f64 = 2e6;
 const HUNGRY: Time = 4 * SECOND;
 const PACED: Time = 60 * SECOND;
-/// How often a film is looked at.
+/// The time between two steps of a film.
 const TICK: Time = 50_000_000;
 
-/// What a client does, and how.
+/// The settings of a client.
 #[derive(Debug, Clone)]
 pub(super) struct Setup {
     pub(super) tuning: Tuning,
-    /// Ports that only read, besides the first.
+    /// Ports that only read, beside the first.
     pub(super) ports: usize,
-    /// Whether a film that never waited comes first, and whether any does.
+    /// Whether a film that never waited has priority, and whether any film has.
     pub(super) paced: bool,
     pub(super) first: bool,
 }
@@ -68,19 +68,19 @@ impl Flow {
 
 /// A channel of a connection.
 #[derive(Debug)]
-pub(super) struct Lane {
+pub(super) struct Channel {
     pub(super) host: usize,
     pub(super) connection: usize,
-    /// Whether the server knows the client's window there.
+    /// Whether the server knows the client's window on this channel.
     pub(super) warm: bool,
 }
 
-/// The server takes each port for a host of its own.
+/// A port of a client, which the server takes for a separate host.
 #[derive(Debug, Default)]
 pub(super) struct Host {
-    /// Until then it is being introduced.
+    /// When the current handshake ends.
     pub(super) locked_until: Time,
-    /// Whether each connection is known.
+    /// For each connection, whether the server knows it.
     known: Vec<bool>,
     answered: usize,
     growing: bool,
@@ -91,19 +91,19 @@ pub(super) struct Host {
 pub(super) struct Client {
     setup: Setup,
     flow: Flow,
-    pub(super) lanes: Vec<Lane>,
+    pub(super) channels: Vec<Channel>,
     pub(super) hosts: Vec<Host>,
-    /// Free lanes of the first host, and of the others.
+    /// Free channels of the first host, and those of the others.
     free: [VecDeque<usize>; 2],
-    /// Lanes of the first host there should be, and whether there should be others.
+    /// Wanted channels of the first host, and whether the client wants other hosts.
     wanted: usize,
     wants_others: bool,
-    /// Started calls that wait for a lane.
+    /// Started calls that wait for a channel.
     waiting: VecDeque<(u64, Call)>,
-    /// An admitted call that waits for its start.
+    /// An admitted call that may not start yet.
     starting: Option<(u64, Call)>,
     admitted: usize,
-    /// Pieces to be asked for again.
+    /// Pieces to ask for again.
     again: VecDeque<u64>,
     next: u64,
     film: Option<Film>,
@@ -112,7 +112,7 @@ pub(super) struct Client {
     pub(super) arrived: u64,
 }
 
-/// A film that is read ahead and played.
+/// A film, prefetched and played.
 #[derive(Debug)]
 struct Film {
     /// Bytes a second.
@@ -139,7 +139,7 @@ impl Client {
         };
         let mut client = Self {
             flow,
-            lanes: Vec::new(),
+            channels: Vec::new(),
             hosts: vec![Host::default()],
             free: Default::default(),
             wanted: 0,
@@ -157,14 +157,14 @@ impl Client {
         client
             .hosts
             .resize_with(client.setup.ports + 1, Host::default);
-        // The first connection was used before there was anything to read.
-        let lane = client.connect(0);
+        // The first connection carried calls before the read.
+        let channel = client.connect(0);
         client.make_known(0, 0);
-        client.free[0].extend(lane..lane + CHANNELS);
+        client.free[0].extend(channel..channel + CHANNELS);
         client
     }
 
-    /// One that plays a film of so many Mbit/s.
+    /// A client that plays a film of this many Mbit/s.
     pub(super) fn film(setup: Setup, megabits: f64) -> Self {
         let mut client = Self::new(setup, false);
         client.film = Some(Film {
@@ -181,12 +181,12 @@ impl Client {
         client
     }
 
-    /// It wants nothing more.
+    /// Asks for nothing more from now on.
     pub(super) fn leave(&mut self) {
         self.left = true;
     }
 
-    /// Seconds the film stood still.
+    /// Seconds for which the film stood still.
     pub(super) fn stalled(&self) -> f64 {
         self.film.as_ref().map_or(0.0, |film| film.stalled)
     }
@@ -199,12 +199,12 @@ impl Client {
         self.hosts[host].known[connection] = true;
     }
 
-    /// Makes a connection; returns its first lane.
+    /// Makes a connection; returns its first channel.
     fn connect(&mut self, host: usize) -> usize {
-        let first = self.lanes.len();
+        let first = self.channels.len();
         let connection = self.hosts[host].known.len();
         self.hosts[host].known.push(false);
-        self.lanes.extend((0..CHANNELS).map(|_| Lane {
+        self.channels.extend((0..CHANNELS).map(|_| Channel {
             host,
             connection,
             warm: false,
@@ -220,7 +220,7 @@ impl Client {
         self.hosts.iter().skip(1).any(|host| host.open)
     }
 
-    /// The next piece to be asked for.
+    /// The next piece to ask for.
     fn next_piece(&mut self) -> Option<u64> {
         if self.left {
             return None;
@@ -252,7 +252,7 @@ impl World {
         self.pump(client);
     }
 
-    /// Admits calls while it may.
+    /// Admits as many calls as the controller allows.
     pub(super) fn pump(&mut self, client: usize) {
         let now = self.instant();
         loop {
@@ -269,7 +269,7 @@ impl World {
                 this.setup.first || this.setup.paced && is_paced
             });
             if first && let Flow::Fill(fill) = &mut this.flow {
-                fill.come_first(now);
+                fill.prioritize(now);
             }
             this.admitted += 1;
             this.starting = Some((piece, Call::new(PIECE_BYTES)));
@@ -279,17 +279,17 @@ impl World {
                 self.after(wait, Event::Start(client));
                 return;
             }
-            self.take_lane(client);
+            self.take_channel(client);
         }
     }
 
     pub(super) fn start_call(&mut self, client: usize) {
-        self.take_lane(client);
+        self.take_channel(client);
         self.pump(client);
     }
 
-    /// Finds a lane for the call whose start has come.
-    fn take_lane(&mut self, client: usize) {
+    /// Finds a channel for the call that may start now.
+    fn take_channel(&mut self, client: usize) {
         let this = &mut self.clients[client];
         let Some(started) = this.starting.take() else {
             return;
@@ -300,41 +300,41 @@ impl World {
                 this.wanted = this.wanted.max(limit);
             }
         } else if this.free[0].is_empty() {
-            this.wanted = BASIC_LANES;
+            this.wanted = BASIC_CHANNELS;
             this.wants_others = true;
         }
         this.waiting.push_back(started);
         self.grow(client);
-        self.use_lanes(client);
+        self.use_channels(client);
     }
 
-    /// Starts calls on free lanes.
-    fn use_lanes(&mut self, client: usize) {
+    /// Starts calls on free channels.
+    fn use_channels(&mut self, client: usize) {
         loop {
             let this = &mut self.clients[client];
             if this.waiting.is_empty() {
                 return;
             }
-            let lane = match this.free[1].pop_front() {
-                Some(lane) => lane,
+            let channel = match this.free[1].pop_front() {
+                Some(channel) => channel,
                 None if this.others_are_open() => return,
                 None => match this.free[0].pop_front() {
-                    Some(lane) => lane,
+                    Some(channel) => channel,
                     None => return,
                 },
             };
             let Some((piece, call)) = this.waiting.pop_front() else {
                 return;
             };
-            self.begin_call(client, lane, piece, call);
+            self.begin_call(client, channel, piece, call);
         }
     }
 
-    fn begin_call(&mut self, client: usize, lane: usize, piece: u64, mut call: Call) {
+    fn begin_call(&mut self, client: usize, channel: usize, piece: u64, mut call: Call) {
         let now = self.instant();
         let flow = self.clients[client].flow.controller();
         flow.on_start(now, &mut call);
-        self.request(Transfer::new(client, lane, PIECE, piece, call));
+        self.request(Transfer::new(client, channel, PIECE, piece, call));
     }
 
     fn request(&mut self, mut transfer: Transfer) {
@@ -367,48 +367,49 @@ impl World {
         }
         if call.arrived == call.packets {
             call.over = true;
-            let (client, lane, piece) = (call.client, call.lane, call.piece);
+            let (client, channel, piece) = (call.client, call.channel, call.piece);
             self.come_piece(client, piece);
-            self.end(number, lane, false);
+            self.end(number, channel, false);
         }
         let client = self.calls[number].client;
         self.pump(client);
     }
 
-    fn end(&mut self, number: usize, lane: usize, failed: bool) {
+    fn end(&mut self, number: usize, channel: usize, failed: bool) {
         let now = self.instant();
         let call = &self.calls[number];
         let client = call.client;
         let this = &mut self.clients[client];
         this.flow.controller().on_end(now, &call.call);
         this.admitted -= 1;
-        let free = &mut this.free[usize::from(this.lanes[lane].host > 0)];
+        let free = &mut this.free[usize::from(this.channels[channel].host > 0)];
         if failed {
-            free.push_back(lane);
+            free.push_back(channel);
         } else {
-            free.push_front(lane);
+            free.push_front(channel);
         }
-        self.use_lanes(client);
+        self.use_channels(client);
     }
 
     pub(super) fn on_answer(&mut self, number: usize, busy: bool) {
         let now = self.instant();
         let call = &mut self.calls[number];
         call.over = true;
-        let (client, lane, piece, is_data) = (call.client, call.lane, call.piece, call.packets > 0);
+        let (client, channel, piece, is_data) =
+            (call.client, call.channel, call.piece, call.packets > 0);
         if is_data {
-            // Data itself tells that it comes, so this is a refusal.
+            // A reply with data gives no other answer, so this is a refusal.
             self.clients[client].flow.controller().on_refused(now);
             self.clients[client].again.push_back(piece);
-            self.end(number, lane, true);
+            self.end(number, channel, true);
             self.after(BUSY_PAUSE, Event::Again(client));
         } else if busy {
-            let again = Transfer::new(client, lane, 0, 0, Call::new(0));
+            let again = Transfer::new(client, channel, 0, 0, Call::new(0));
             self.calls.push(again);
             let at = self.link.round_trip / 2 + BUSY_PAUSE;
             self.after(at, Event::Request(self.calls.len() - 1));
         } else {
-            self.introduced(client, lane);
+            self.shook_hands(client, channel);
         }
     }
 
@@ -452,27 +453,27 @@ impl World {
     }
 }
 
-/// Introductions.
+/// Handshakes.
 impl World {
-    /// Has hosts introduced that are needed.
+    /// Begins the handshakes of the hosts that the client wants.
     fn grow(&mut self, client: usize) {
         let this = &mut self.clients[client];
         let first = &mut this.hosts[0];
         if !first.growing && first.known.len() * CHANNELS < this.wanted {
             first.growing = true;
-            self.introduce(client, 0);
+            self.handshake(client, 0);
         }
         if std::mem::take(&mut self.clients[client].wants_others) {
             for host in 1..self.clients[client].hosts.len() {
                 if !std::mem::replace(&mut self.clients[client].hosts[host].growing, true) {
-                    self.introduce(client, host);
+                    self.handshake(client, host);
                 }
             }
         }
     }
 
-    /// Makes the next connection of a host.
-    pub(super) fn introduce(&mut self, client: usize, host: usize) {
+    /// Makes the next connection of a host, and begins its handshake.
+    pub(super) fn handshake(&mut self, client: usize, host: usize) {
         let this = &mut self.clients[client];
         let connections = this.hosts[host].known.len();
         if host == 0 && connections * CHANNELS >= this.wanted {
@@ -482,20 +483,20 @@ impl World {
         if host > 0 && connections == PORT_CONNECTIONS {
             return;
         }
-        let lane = this.connect(host);
-        self.request(Transfer::new(client, lane, 0, 0, Call::new(0)));
+        let channel = this.connect(host);
+        self.request(Transfer::new(client, channel, 0, 0, Call::new(0)));
     }
 
     pub(super) fn on_asked(&mut self, client: usize, host: usize) {
-        self.after(ANSWER_TIME, Event::Introduce { client, host });
+        self.after(ANSWER_TIME, Event::Handshake { client, host });
     }
 
-    fn introduced(&mut self, client: usize, lane: usize) {
+    fn shook_hands(&mut self, client: usize, channel: usize) {
         let this = &mut self.clients[client];
-        let host = this.lanes[lane].host;
+        let host = this.channels[channel].host;
         if host == 0 {
-            this.free[0].extend(lane..lane + CHANNELS);
-            self.use_lanes(client);
+            this.free[0].extend(channel..channel + CHANNELS);
+            self.use_channels(client);
             return;
         }
         this.hosts[host].answered += 1;
@@ -504,19 +505,19 @@ impl World {
         }
     }
 
-    /// All lanes of a host that reads are ready.
+    /// Frees all channels of a host that reads.
     fn open(&mut self, client: usize, host: usize) {
         let this = &mut self.clients[client];
         if std::mem::replace(&mut this.hosts[host].open, true) {
             return;
         }
-        for (number, lane) in this.lanes.iter().enumerate() {
-            if lane.host == host {
+        for (number, channel) in this.channels.iter().enumerate() {
+            if channel.host == host {
                 this.free[1].push_back(number);
             }
         }
         self.grow(client);
-        self.use_lanes(client);
+        self.use_channels(client);
     }
 }
 

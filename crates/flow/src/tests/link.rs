@@ -7,22 +7,22 @@ const WIRE: f64 = 1472.0;
 /// Packets that TCP sends in one piece, as segmentation offload does.
 const BURST: u32 = 16;
 
-/// From the server to its clients; the other direction has no queue.
+/// The direction from the server to its clients; the other one has no queue.
 #[derive(Debug, Clone)]
 pub(super) struct Link {
     pub(super) round_trip: Time,
-    /// Nanoseconds a packet takes.
+    /// Nanoseconds that a packet takes.
     packet: f64,
     /// Packets that may wait.
     queue_most: f64,
-    /// The part of packets that is lost.
+    /// The part of the packets that the link loses.
     loss: f64,
-    /// When the last packet will have left.
+    /// When the last packet in the queue leaves.
     free: f64,
 }
 
 impl Link {
-    /// One of so many milliseconds and Mbit/s, whose queue holds so many bandwidth-delay products.
+    /// A link of a round trip in milliseconds and a width in Mbit/s; `queue` is in bandwidth-delay products.
     pub(super) fn new(milliseconds: f64, megabits: f64, queue: f64, loss: f64) -> Self {
         let packet = WIRE * 8.0 * 1e3 / megabits;
         let round_trip = milliseconds * 1e6;
@@ -35,17 +35,17 @@ impl Link {
         }
     }
 
-    /// Makes it so many times as wide.
+    /// Makes the link `times` as wide.
     pub(super) fn widen(&mut self, times: f64) {
         self.packet /= times;
     }
 
-    /// Packets it carries in a second.
+    /// Packets that the link carries in a second.
     pub(super) fn rate(&self) -> f64 {
         SECOND as f64 / self.packet
     }
 
-    /// Seconds a packet waits now.
+    /// Seconds that a packet waits now.
     pub(super) fn queue(&self, now: Time) -> f64 {
         (self.free - now as f64).max(0.0) / SECOND as f64
     }
@@ -65,13 +65,13 @@ impl Link {
     }
 }
 
-/// One sender, with as much to send as the link takes.
+/// A sender with endless data.
 #[derive(Debug)]
 pub(super) struct Tcp {
     window: f64,
     in_flight: u32,
     slow_start: bool,
-    /// The window before the last loss, and when that was.
+    /// The window before the last loss, and the time of that loss.
     before: f64,
     lost_at: Time,
     pub(super) arrived: u64,

@@ -1,12 +1,12 @@
 //! Clients of an OpenAFS file server in virtual time.
 //!
-//! - `link`: a drop-tail queue, and a TCP sender that uses it too
+//! - `link`: a drop-tail queue, and a TCP sender that shares it
 //! - `server`: threads, the host lock, calls that start with one packet, lost packets
-//! - `client`: lanes, introductions, pieces, a film
-//! - `table`: what comes of it, link by link
+//! - `client`: channels, handshakes, pieces, a film
+//! - `table`: the results, link by link
 //!
-//! Not in it: the server's processor and disk, packets out of order, and
-//! anything that takes longer than a minute.
+//! Not simulated: the server's processor and disk, packets out of order, and anything that takes longer than a
+//! minute.
 
 #![expect(
     clippy::cast_possible_truncation,
@@ -27,7 +27,7 @@ use client::Client;
 use link::{Link, Tcp};
 use server::{Server, Transfer};
 
-/// Some moment, from which virtual time is counted.
+/// The moment from which virtual time counts.
 #[expect(
     clippy::disallowed_methods,
     reason = "a test needs one moment to begin with"
@@ -45,23 +45,23 @@ const SECOND: Time = 1_000_000_000;
 /// What happens at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    /// A client begins.
+    /// A client starts.
     Join(usize),
-    /// A client wants nothing more.
+    /// A client asks for nothing more.
     Leave(usize),
-    /// The link gets wider, to what it is measured by.
+    /// The link gets as wide as shares count it.
     Widen,
     /// A client's pacer lets its next call start.
     Start(usize),
-    /// A call that was refused is tried again.
+    /// A client tries a refused call again.
     Again(usize),
     /// A request reaches the server.
     Request(usize),
     /// A thread of the server is free again.
     ThreadFree,
-    /// A call is sent from now on.
+    /// The server begins to send a call.
     Send(usize),
-    /// Packets of a call reach the client, or would.
+    /// Packets of a call reach the client, or are missing there.
     Arrive {
         call: usize,
         good: u32,
@@ -84,13 +84,13 @@ enum Event {
         call: usize,
         busy: bool,
     },
-    /// The server's question who it is reaches a host of a client.
+    /// The server's question for the identity of a client's host reaches that host.
     Asked {
         client: usize,
         host: usize,
     },
-    /// A host of a client goes on with its introductions.
-    Introduce {
+    /// A host of a client begins its next handshake.
+    Handshake {
         client: usize,
         host: usize,
     },
@@ -106,11 +106,11 @@ enum Event {
     TcpLoss {
         packets: u32,
     },
-    /// The queue is measured.
+    /// A sample of the queue.
     Sample,
 }
 
-/// Everything there is.
+/// The link, the server, its clients, and what happens to them.
 struct World {
     now: Time,
     events: BinaryHeap<Reverse<(Time, u64, Event)>>,
@@ -155,7 +155,7 @@ impl World {
         self.at(self.now + wait, event);
     }
 
-    /// Time as controllers are given it.
+    /// The time that controllers see.
     fn instant(&self) -> Instant {
         start() + Duration::from_nanos(self.now)
     }
@@ -196,7 +196,7 @@ impl World {
             } => self.on_resend(call, packets, timeout),
             Event::Answer { call, busy } => self.on_answer(call, busy),
             Event::Asked { client, host } => self.on_asked(client, host),
-            Event::Introduce { client, host } => self.introduce(client, host),
+            Event::Handshake { client, host } => self.handshake(client, host),
             Event::Play(client) => self.play(client),
             Event::TcpArrive { good, lost } => self.on_tcp_arrive(good, lost),
             Event::TcpAck { packets } => self.on_tcp_ack(packets),

@@ -1,28 +1,32 @@
-//! An OpenAFS file server: threads, hosts that it asks who they are, and calls of it on the link.
+//! An OpenAFS file server: threads, hosts that it asks for their identity, and its calls on the link.
 
 use std::collections::VecDeque;
 
 use super::{Event, SECOND, Time, World};
 
-/// Packets in flight of a call at most.
+/// The most packets of a call in flight.
+// spec: rx#windows
 const WINDOW: u32 = 32;
-/// Packets of a call on a channel whose window is not known yet that need no thread.
+/// The window of a channel before its first call. A longer reply keeps a thread for a round trip.
+// spec: rx#windows
 const COLD_WINDOW: u32 = 16;
-/// Packets that are one event: fewer are more exact, more are faster.
+/// The most packets in one event: fewer are more exact, more are faster.
 const CHUNK: u32 = 8;
-/// A call waits no longer than this for a thread, else it is refused.
+/// The server refuses a call that has waited longer than this for a thread.
+// spec: rx#busy-servers
 const BUSY: Time = 2 * SECOND;
-/// What a retransmission timeout has above the round trip.
+/// The part of a retransmission timeout beyond the round trip.
+// spec: rx#retransmission
 const TIMEOUT: Time = 350_000_000;
-/// A thread is busy with a call for up to twice this.
+/// The mean time in which a thread works on a call, in nanoseconds.
 const WORK: u64 = 300_000;
 
-/// The threads, and calls that wait for one, with since when.
+/// The threads, and the calls that wait for one, each with the time it came.
 #[derive(Debug)]
 pub(super) struct Server {
     free: usize,
     waiting: VecDeque<(usize, Time)>,
-    /// Calls refused.
+    /// The number of refused calls.
     pub(super) refused: usize,
 }
 
@@ -36,27 +40,27 @@ impl Server {
     }
 }
 
-/// One call, as the server and the client see it.
+/// A call, as the server and the client see it.
 #[derive(Debug)]
 pub(super) struct Transfer {
     pub(super) client: usize,
-    pub(super) lane: usize,
-    /// Which piece of a film, and the call as the controller counts it.
+    pub(super) channel: usize,
+    /// The number of the piece, and the call as the controller counts it.
     pub(super) piece: u64,
     pub(super) call: crate::Call,
-    /// Packets of the reply; none for one that makes a connection known.
+    /// Packets of the reply; 0 for the handshake of a connection.
     pub(super) packets: u32,
     pub(super) since: Time,
     /// Whether it is over for the client.
     pub(super) over: bool,
     pub(super) answered: bool,
-    /// Packets not yet sent, those that are to be sent again first.
+    /// Packets not sent yet, and those to send again, which go first.
     unsent: u32,
     again: u32,
     window: u32,
     in_flight: u32,
     timeouts: u32,
-    /// Packets the client misses, and those that came after them.
+    /// Packets that the client misses, and those that came after them.
     holes: u32,
     held: u32,
     pub(super) arrived: u32,
@@ -65,14 +69,14 @@ pub(super) struct Transfer {
 impl Transfer {
     pub(super) fn new(
         client: usize,
-        lane: usize,
+        channel: usize,
         packets: u32,
         piece: u64,
         call: crate::Call,
     ) -> Self {
         Self {
             client,
-            lane,
+            channel,
             piece,
             call,
             packets,
@@ -126,19 +130,19 @@ impl World {
         self.after(half, Event::Answer { call, busy: true });
     }
 
-    /// A thread takes a call on; returns until when it is busy with it.
+    /// A thread takes a call; returns until when that keeps it busy.
     fn begin(&mut self, call: usize) -> Time {
         let (now, round_trip) = (self.now, self.link.round_trip);
         let work = self.random.u64(..2 * WORK);
         let Transfer {
             client,
-            lane,
+            channel,
             packets,
             ..
         } = self.calls[call];
-        let lane = &mut self.clients[client].lanes[lane];
-        let (host, connection) = (lane.host, lane.connection);
-        let was_warm = std::mem::replace(&mut lane.warm, true);
+        let channel = &mut self.clients[client].channels[channel];
+        let (host, connection) = (channel.host, channel.connection);
+        let was_warm = std::mem::replace(&mut channel.warm, true);
         let host_locked = self.clients[client].hosts[host].locked_until;
         let known = self.clients[client].is_known(host, connection);
         if !known {
@@ -166,7 +170,7 @@ impl World {
         }
     }
 
-    /// Sends what a call's window allows.
+    /// Sends as much as a call's window allows.
     pub(super) fn send(&mut self, number: usize) {
         loop {
             let call = &mut self.calls[number];
@@ -221,7 +225,7 @@ impl World {
             if !again {
                 call.holes += lost;
             }
-            // Later packets show a single loss soon; else the server's timer does.
+            // Later packets soon show a single loss; else the server's timer does.
             let shown = !again && lost == 1 && call.holes == 1 && call.in_flight > good + lost;
             let wait = if shown {
                 round_trip / 2 + round_trip / 10
@@ -267,7 +271,7 @@ impl World {
         } else {
             call.window = (call.window / 2).max(1);
         }
-        // The oldest goes at once, whatever is in flight.
+        // The oldest goes at once, even if the window is full.
         call.window = call.window.max(call.in_flight + 1);
         self.send(number);
     }

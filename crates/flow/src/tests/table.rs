@@ -1,4 +1,4 @@
-//! The table: what a client gets of a link, beside whom, over many seeds.
+//! The table: the share of a link that a client gets, alone and beside others, over many seeds.
 
 use super::client::{Client, Setup};
 use super::link::{Link, Tcp};
@@ -6,45 +6,45 @@ use super::{Event, SECOND, Time, World};
 
 /// Threads of a file server.
 const THREADS: usize = 10;
-/// Runs of a cell.
+/// Runs for a cell.
 const SEEDS: u64 = 20;
 
-/// Times a link gets wider.
+/// How many times as wide the link gets.
 pub(super) const WIDER: f64 = 6.0;
 
-/// Who uses the link.
+/// The others on the link.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Beside {
     Nobody,
     Tcp,
     Background,
-    /// The client measured comes later than another.
+    /// Another client, which began before the one measured.
     Earlier,
     Equal,
-    /// Another began before, and is done when measuring begins.
+    /// Another client, which began before and ends when measuring begins.
     Leaving,
-    /// Nobody, and the link gets wider when measuring begins.
+    /// Nobody; the link gets wider when measuring begins.
     Wider,
-    /// Nobody, or TCP, and the client itself is a background copy.
+    /// Nobody, or TCP; the client itself is a background copy.
     Scavenging,
     ScavengingTcp,
-    /// A film of so many Mbit/s beside a copy that began before, and whether it is played first.
+    /// A copy that began before; the client plays a film of this many Mbit/s, with priority or without.
     Film(f64, bool),
 }
 
-/// A link, for how long it is watched, and what it must give.
+/// A link, the time measured, and the bounds of its cells.
 #[derive(Debug, Clone, Copy)]
 struct Row {
     name: &'static str,
     milliseconds: f64,
     megabits: f64,
     loss: f64,
-    /// Seconds that others are ahead, and that are measured.
+    /// Seconds by which others begin before, and seconds that are measured.
     lead: u64,
     time: u64,
-    /// The median of the share must not be less in the first nine cells.
+    /// The bounds of the first nine cells: the median of the share must not be less.
     least: [f64; 9],
-    /// Mbit/s of a film, and seconds for which it may stand still in the median, if it is played first too.
+    /// Mbit/s of a film, and the bounds of its two cells: the median of the seconds for which it stands still.
     film: Option<(f64, [f64; 2])>,
 }
 
@@ -111,18 +111,18 @@ const ROWS: [Row; 6] = [
     },
 ];
 
-/// The queue of a client that is alone is no longer than this part of a round trip, in the median.
+/// The bound of the queue of a client that is alone, in the median and as a part of the round trip.
 const QUEUE_MOST: f64 = 0.4;
 
-/// What came of one run.
+/// The result of one run.
 #[derive(Debug, Clone, Copy)]
 struct Found {
-    /// The client's part of the link, and that of all.
+    /// The client's share of the link, and that of all.
     share: f64,
     used: f64,
-    /// Milliseconds a packet waited.
+    /// Milliseconds that a packet waited.
     queue: f64,
-    /// Seconds a film stood still.
+    /// Seconds for which a film stood still.
     stalled: f64,
 }
 
@@ -205,7 +205,7 @@ fn tcp_arrived(world: &mut World, until: Time) -> u64 {
     world.tcp.as_ref().map_or(0, |tcp| tcp.arrived)
 }
 
-/// What came of all seeds, in order.
+/// The results of all seeds, sorted.
 #[derive(Debug)]
 struct Cell {
     share: Vec<f64>,
@@ -302,8 +302,8 @@ fn table() {
     assert!(missed.is_empty(), "{missed:#?}");
 }
 
-/// What the table would be without each part, as far as a setting takes it away: the cells whose median moves by
-/// more than what seeds make of it.
+/// The table without each part that a setting can take away: prints the cells whose median moves by more than
+/// the seeds do.
 #[test]
 #[ignore = "takes minutes"]
 fn ablation() {
@@ -346,7 +346,7 @@ fn spread(sorted: &[f64]) -> f64 {
 
 type Change = fn(&mut Setup);
 
-/// Parts, and how they are taken away.
+/// Parts, each with the setting that takes it away.
 const PARTS: &[(&str, Change)] = &[
     ("ports that only read", |setup| setup.ports = 0),
     ("pacing", |setup| setup.tuning.pace = 1e6),
@@ -356,10 +356,10 @@ const PARTS: &[(&str, Change)] = &[
     ("starting again", |setup| {
         setup.tuning.room_time = f64::INFINITY
     }),
-    ("shares of those who come first", |setup| {
-        setup.tuning.first_shares = 1;
+    ("shares of readers with priority", |setup| {
+        setup.tuning.priority_shares = 1;
     }),
-    ("what films that never wait get", |setup| {
+    ("priority of films that never wait", |setup| {
         setup.paced = false;
     }),
     ("distance between a scavenger's calls", |setup| {
