@@ -9,9 +9,10 @@ use std::net::SocketAddr;
 use afar_net::{AbortCode, Call, CallError, Connection};
 use afar_xdr::{Decode, DecodeError, Decoder, Encode};
 use bytes::{Bytes, BytesMut};
+use tracing::Span;
 
 use crate::interface::Length;
-use crate::{Operation, RpcCause, RpcError};
+use crate::{Operation, RpcCause, RpcError, Subject};
 
 pub use stream::{Download, Upload};
 pub(crate) use stream::{download, upload};
@@ -29,43 +30,76 @@ pub(crate) fn encode_request(operation: &Operation, request: &impl Encode) -> By
     out.freeze()
 }
 
-/// A call in progress and what its errors are to say.
-struct Open {
-    call: Call,
+/// An operation and what its arguments are about.
+pub(crate) type About = (&'static Operation, Subject);
+
+/// What the errors of a call are to say, and its span.
+struct Made {
     operation: &'static Operation,
     peer: SocketAddr,
+    /// From the request to the end of the reply. It costs a comparison unless somebody asks for it:
+    /// the callers of a client tell of its failures, each at the level that they have for them.
+    span: Span,
+}
+
+impl Made {
+    fn new(connection: &Connection, (operation, subject): About) -> Self {
+        let peer = connection.peer();
+        let span = tracing::debug_span!(
+            "call",
+            operation = %format_args!("{}.{}", operation.interface, operation.name),
+            %peer,
+            fid = subject.fid().map(tracing::field::display),
+            volume = subject.volume().map(tracing::field::display),
+            transaction = subject.transaction().map(tracing::field::display),
+        );
+        Self {
+            operation,
+            peer,
+            span,
+        }
+    }
+
+    fn error(&self, cause: RpcCause) -> RpcError {
+        let error = RpcError {
+            operation: self.operation,
+            peer: self.peer,
+            cause,
+        };
+        self.span
+            .in_scope(|| tracing::debug!(code = error.code().0, "{}", error.cause));
+        error
+    }
+
+    fn failed(&self, error: CallError) -> RpcError {
+        self.error(RpcCause::Call(error))
+    }
+}
+
+/// A call in progress.
+struct Open {
+    call: Call,
+    made: Made,
 }
 
 impl Open {
     /// Waits for a channel and sends opcode and arguments.
     async fn start(
         connection: &Connection,
-        operation: &'static Operation,
+        about: About,
         request: &impl Encode,
     ) -> Result<Self, RpcError> {
-        let peer = connection.peer();
-        let failed = |error| RpcError {
-            operation,
-            peer,
-            cause: RpcCause::Call(error),
-        };
+        let made = Made::new(connection, about);
+        let failed = |error| made.failed(error);
         let mut call = connection.call().await.map_err(failed)?;
-        call.send(encode_request(operation, request))
+        call.send(encode_request(made.operation, request))
             .await
             .map_err(failed)?;
-        Ok(Self {
-            call,
-            operation,
-            peer,
-        })
+        Ok(Self { call, made })
     }
 
     fn error(&self, cause: RpcCause) -> RpcError {
-        RpcError {
-            operation: self.operation,
-            peer: self.peer,
-            cause,
-        }
+        self.made.error(cause)
     }
 
     fn failed(&self, error: CallError) -> RpcError {
@@ -111,10 +145,10 @@ fn decode<R: Decode>(bytes: &[u8]) -> Result<R, DecodeError> {
 /// An operation without data.
 pub(crate) async fn call<R: Decode>(
     connection: &Connection,
-    operation: &'static Operation,
+    about: About,
     request: &impl Encode,
 ) -> Result<R, RpcError> {
-    let mut open = Open::start(connection, operation, request).await?;
+    let mut open = Open::start(connection, about, request).await?;
     open.end_request().await?;
     open.results(Bytes::new()).await
 }
@@ -122,11 +156,11 @@ pub(crate) async fn call<R: Decode>(
 /// An operation with data from the server.
 pub(crate) async fn fetch<R: Decode, L: Length>(
     connection: &Connection,
-    operation: &'static Operation,
+    about: About,
     request: &impl Encode,
     asked: L,
 ) -> Result<Fetch<R>, RpcError> {
-    let mut open = Open::start(connection, operation, request).await?;
+    let mut open = Open::start(connection, about, request).await?;
     open.end_request().await?;
     let word = open
         .call
@@ -156,7 +190,7 @@ pub(crate) async fn fetch<R: Decode, L: Length>(
 /// An operation with data from the client.
 pub(crate) async fn store<R: Decode, L: Length>(
     connection: &Connection,
-    operation: &'static Operation,
+    about: About,
     request: &impl Encode,
     announced: L,
 ) -> Result<Store<R>, RpcError> {
@@ -165,13 +199,9 @@ pub(crate) async fn store<R: Decode, L: Length>(
             given: announced.number(),
             announced: 0,
         };
-        return Err(RpcError {
-            operation,
-            peer: connection.peer(),
-            cause,
-        });
+        return Err(Made::new(connection, about).error(cause));
     };
-    let open = Open::start(connection, operation, request).await?;
+    let open = Open::start(connection, about, request).await?;
     Ok(Store {
         open,
         length,
@@ -240,8 +270,8 @@ impl<R: Decode> Fetch<R> {
 impl<R> fmt::Debug for Fetch<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Fetch")
-            .field("operation", &self.open.operation.name)
-            .field("peer", &self.open.peer)
+            .field("operation", &self.open.made.operation.name)
+            .field("peer", &self.open.made.peer)
             .field("remaining", &self.remaining)
             .finish_non_exhaustive()
     }
@@ -304,8 +334,8 @@ impl<R: Decode> Store<R> {
 impl<R> fmt::Debug for Store<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Store")
-            .field("operation", &self.open.operation.name)
-            .field("peer", &self.open.peer)
+            .field("operation", &self.open.made.operation.name)
+            .field("peer", &self.open.made.peer)
             .field("remaining", &self.remaining)
             .finish_non_exhaustive()
     }

@@ -148,6 +148,12 @@ macro_rules! interface {
                     )*
                 }
 
+                impl Request {
+                    pub(crate) fn subject(&self) -> $crate::Subject {
+                        interface!(@subject self; $($arg)*)
+                    }
+                }
+
                 /// What the server answers.
                 #[derive(Debug, Clone, PartialEq, Eq, ::afar_xdr::Encode, ::afar_xdr::Decode)]
                 pub struct Reply {
@@ -288,7 +294,8 @@ macro_rules! interface {
         /// When the server refuses, cannot be reached or answers what cannot be decoded.
         pub async fn $name(&self, $($arg: $arg_ty),*) -> Result<$name::Reply, $crate::RpcError> {
             let request = $name::Request { $($arg),* };
-            $crate::client::call(&self.connection, $name::OPERATION, &request).await
+            let about = ($name::OPERATION, request.subject());
+            $crate::client::call(&self.connection, about, &request).await
         }
     };
     (@client fetch [$($doc:tt)*] $name:ident ($($arg:ident: $arg_ty:ty),*)) => {
@@ -304,7 +311,8 @@ macro_rules! interface {
         ) -> Result<$crate::Fetch<$name::Reply>, $crate::RpcError> {
             let request = $name::Request { $($arg),* };
             let asked = request.length;
-            $crate::client::fetch(&self.connection, $name::OPERATION, &request, asked).await
+            let about = ($name::OPERATION, request.subject());
+            $crate::client::fetch(&self.connection, about, &request, asked).await
         }
     };
     (@client store [$($doc:tt)*] $name:ident ($($arg:ident: $arg_ty:ty),*)) => {
@@ -320,7 +328,8 @@ macro_rules! interface {
         ) -> Result<$crate::Store<$name::Reply>, $crate::RpcError> {
             let request = $name::Request { $($arg),* };
             let announced = request.length;
-            $crate::client::store(&self.connection, $name::OPERATION, &request, announced).await
+            let about = ($name::OPERATION, request.subject());
+            $crate::client::store(&self.connection, about, &request, announced).await
         }
     };
     (@client download [$($doc:tt)*] $name:ident ($($arg:ident: $arg_ty:ty),*)) => {
@@ -339,7 +348,8 @@ macro_rules! interface {
                 assert!(results == 0, "where data ends and results begin would be unknown");
             }
             let request = $name::Request { $($arg),* };
-            $crate::client::download(&self.connection, $name::OPERATION, &request).await
+            let about = ($name::OPERATION, request.subject());
+            $crate::client::download(&self.connection, about, &request).await
         }
     };
     (@client upload [$($doc:tt)*] $name:ident ($($arg:ident: $arg_ty:ty),*)) => {
@@ -354,7 +364,8 @@ macro_rules! interface {
             $($arg: $arg_ty),*
         ) -> Result<$crate::Upload<$name::Reply>, $crate::RpcError> {
             let request = $name::Request { $($arg),* };
-            $crate::client::upload(&self.connection, $name::OPERATION, &request).await
+            let about = ($name::OPERATION, request.subject());
+            $crate::client::upload(&self.connection, about, &request).await
         }
     };
 
@@ -442,8 +453,10 @@ macro_rules! interface {
     };
 
     (@serve call $name:ident $self:ident $caller:ident $call:ident) => {{
-        let (request, arguments) = $crate::server::read_request($call).await?;
-        let result = Service::$name(&*$self.service, &$caller, request).await;
+        let (request, arguments) =
+            $crate::server::read_request::<$name::Request>($call).await?;
+        let served = $crate::Served::new($name::OPERATION, &$caller, request.subject());
+        let result = served.scope(Service::$name(&*$self.service, &$caller, request)).await;
         interface!(@audit $name $caller arguments result);
         $crate::server::send_reply($call, &result?).await
     }};
@@ -451,7 +464,9 @@ macro_rules! interface {
         let (request, arguments) =
             $crate::server::read_request::<$name::Request>($call).await?;
         let mut data = $crate::server::FetchSink::new($call, request.length)?;
-        let result = Service::$name(&*$self.service, &$caller, request, &mut data).await;
+        let served = $crate::Served::new($name::OPERATION, &$caller, request.subject());
+        let serving = Service::$name(&*$self.service, &$caller, request, &mut data);
+        let result = served.scope(serving).await;
         interface!(@audit $name $caller arguments result);
         data.finish(&result?).await
     }};
@@ -459,14 +474,19 @@ macro_rules! interface {
         let (request, arguments, rest) =
             $crate::server::read_arguments::<$name::Request>($call).await?;
         let mut data = $crate::server::StoreSource::new($call, rest, request.length)?;
-        let result = Service::$name(&*$self.service, &$caller, request, &mut data).await;
+        let served = $crate::Served::new($name::OPERATION, &$caller, request.subject());
+        let serving = Service::$name(&*$self.service, &$caller, request, &mut data);
+        let result = served.scope(serving).await;
         interface!(@audit $name $caller arguments result);
         $crate::server::send_reply($call, &result?).await
     }};
     (@serve download $name:ident $self:ident $caller:ident $call:ident) => {{
-        let (request, arguments) = $crate::server::read_request($call).await?;
+        let (request, arguments) =
+            $crate::server::read_request::<$name::Request>($call).await?;
         let mut data = $crate::server::DownloadSink::new($call);
-        let result = Service::$name(&*$self.service, &$caller, request, &mut data).await;
+        let served = $crate::Served::new($name::OPERATION, &$caller, request.subject());
+        let serving = Service::$name(&*$self.service, &$caller, request, &mut data);
+        let result = served.scope(serving).await;
         interface!(@audit $name $caller arguments result);
         data.finish(&result?).await
     }};
@@ -474,10 +494,34 @@ macro_rules! interface {
         let (request, arguments, rest) =
             $crate::server::read_arguments::<$name::Request>($call).await?;
         let mut data = $crate::server::UploadSource::new($call, rest);
-        let result = Service::$name(&*$self.service, &$caller, request, &mut data).await;
+        let served = $crate::Served::new($name::OPERATION, &$caller, request.subject());
+        let serving = Service::$name(&*$self.service, &$caller, request, &mut data);
+        let result = served.scope(serving).await;
         interface!(@audit $name $caller arguments result);
         $crate::server::send_reply($call, &result?).await
     }};
+
+    // What the arguments are about, by their names.
+    (@subject $request:ident;) => { $crate::Subject::None };
+    (@subject $request:ident; fid $($rest:ident)*) => { $crate::Subject::Fid($request.fid) };
+    (@subject $request:ident; directory $($rest:ident)*) => {
+        $crate::Subject::Fid($request.directory)
+    };
+    (@subject $request:ident; old_directory $($rest:ident)*) => {
+        $crate::Subject::Fid($request.old_directory)
+    };
+    (@subject $request:ident; fids $($rest:ident)*) => {
+        $crate::Subject::first_of(&$request.fids)
+    };
+    (@subject $request:ident; volume $($rest:ident)*) => {
+        $crate::Subject::Volume($request.volume)
+    };
+    (@subject $request:ident; transaction $($rest:ident)*) => {
+        $crate::Subject::Transaction($request.transaction)
+    };
+    (@subject $request:ident; $other:ident $($rest:ident)*) => {
+        interface!(@subject $request; $($rest)*)
+    };
 
     (@audit $name:ident $caller:ident $arguments:ident $result:ident) => {
         $crate::audit::record::<$name::Request, $name::Reply>(

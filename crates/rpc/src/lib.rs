@@ -17,7 +17,8 @@
 //! announces how much data there is, as of a dump, these are [`Download`] and [`Upload`],
 //! [`DownloadSink`] and [`UploadSource`].
 //!
-//! What is served is told as [`audit`] events.
+//! What is served is told as [`audit`] events. A line that is logged meanwhile belongs to a call,
+//! [`Served::current`]; a client's call is a span `call` of the level DEBUG.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -52,7 +53,9 @@ pub mod pr;
 pub mod rxafs;
 pub mod rxafscb;
 pub mod rxstats;
+mod served;
 mod server;
+mod subject;
 pub mod users;
 pub mod vl;
 pub mod vote;
@@ -62,7 +65,9 @@ pub use client::{Download, Fetch, Store, Upload};
 pub use error::{RpcCause, RpcError};
 pub use interface::{Interface, Kind, Operation};
 pub use lists::Lists;
+pub use served::{Served, spawn_blocking};
 pub use server::{Caller, DownloadSink, FetchSink, StoreSource, UploadSource};
+pub use subject::Subject;
 
 /// Every interface there is a table of.
 pub const INTERFACES: [&Interface; 9] = [

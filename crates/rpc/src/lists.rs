@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use afar_net::Identity;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::task::{JoinError, spawn_blocking};
+use tokio::task::JoinError;
 
-use crate::Caller;
+use crate::{Caller, spawn_blocking};
 
 /// The turns in which lists of everything are made.
 ///

@@ -7,16 +7,16 @@ use afar_net::Connection;
 use afar_xdr::{Decode, Encode};
 use bytes::Bytes;
 
-use super::Open;
-use crate::{Operation, RpcError};
+use super::{About, Open};
+use crate::RpcError;
 
 /// An operation with data from the server and no results.
 pub(crate) async fn download(
     connection: &Connection,
-    operation: &'static Operation,
+    about: About,
     request: &impl Encode,
 ) -> Result<Download, RpcError> {
-    let mut open = Open::start(connection, operation, request).await?;
+    let mut open = Open::start(connection, about, request).await?;
     open.end_request().await?;
     Ok(Download { open })
 }
@@ -24,10 +24,10 @@ pub(crate) async fn download(
 /// An operation with data from the client to the end of the request.
 pub(crate) async fn upload<R: Decode>(
     connection: &Connection,
-    operation: &'static Operation,
+    about: About,
     request: &impl Encode,
 ) -> Result<Upload<R>, RpcError> {
-    let open = Open::start(connection, operation, request).await?;
+    let open = Open::start(connection, about, request).await?;
     Ok(Upload {
         open,
         reply: PhantomData,
@@ -54,8 +54,8 @@ impl Download {
 impl fmt::Debug for Download {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Download")
-            .field("operation", &self.open.operation.name)
-            .field("peer", &self.open.peer)
+            .field("operation", &self.open.made.operation.name)
+            .field("peer", &self.open.made.peer)
             .finish_non_exhaustive()
     }
 }
@@ -90,8 +90,8 @@ impl<R: Decode> Upload<R> {
 impl<R> fmt::Debug for Upload<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Upload")
-            .field("operation", &self.open.operation.name)
-            .field("peer", &self.open.peer)
+            .field("operation", &self.open.made.operation.name)
+            .field("peer", &self.open.made.peer)
             .finish_non_exhaustive()
     }
 }
