@@ -2,6 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use afar_rpc::Served;
 use heed::RwTxn;
 use tokio::sync::oneshot;
 
@@ -23,6 +24,8 @@ pub(super) trait Job: Send {
 /// A closure and where its result goes.
 pub(super) struct Task<T, E, F> {
     function: F,
+    /// The call that the change is made for, to which belongs what is logged of it.
+    served: Option<Served>,
     result: Option<Result<T, E>>,
     answer: oneshot::Sender<Result<T, E>>,
 }
@@ -31,6 +34,7 @@ impl<T, E, F> Task<T, E, F> {
     pub(super) fn new(function: F, answer: oneshot::Sender<Result<T, E>>) -> Self {
         Self {
             function,
+            served: Served::current(),
             result: None,
             answer,
         }
@@ -44,7 +48,7 @@ where
     E: From<DbError> + Send,
 {
     fn run(&mut self, change: &mut Change<'_>) -> bool {
-        let result = (self.function)(change);
+        let result = Served::within(self.served.clone(), || (self.function)(change));
         let keep = result.is_ok();
         self.result = Some(result);
         keep
@@ -53,16 +57,17 @@ where
     fn answer(self: Box<Self>, outcome: Result<(), DbError>) {
         let Self {
             function,
+            served,
             result,
             answer,
         } = *self;
         // It may hold the database, and who has the answer may want to close it.
         drop(function);
-        let result = match (outcome, result) {
+        let result = Served::within(served, || match (outcome, result) {
             (Ok(()), Some(result)) => result,
             (Ok(()), None) => Err(DbError::Fault.into()),
             (Err(error), _) => Err(error.into()),
-        };
+        });
         if answer.send(result).is_err() {
             tracing::trace!("no caller waits for a change any more");
         }

@@ -21,8 +21,12 @@ const LIST_GROUPS: i32 = 2;
 
 /// Logs what is wrong with the server itself, and gives the code to abort with.
 pub(crate) fn refuse(error: &PrError) -> AbortCode {
-    if matches!(error, PrError::Damaged(_)) {
-        tracing::error!(%error, "protection database");
+    match error {
+        PrError::Damaged(what) => {
+            tracing::error!(what, "the protection database is damaged: the call failed");
+        }
+        PrError::Database(error) => return error.clone().into(),
+        _ => {}
     }
     error.code()
 }

@@ -141,11 +141,11 @@ fn id_in(name: &[u8]) -> Option<VolumeId> {
 impl From<DbError> for AbortCode {
     fn from(error: DbError) -> Self {
         match &error {
-            DbError::NoQuorum => tracing::debug!(%error, "a request was refused"),
-            _ => {
-                let source = std::error::Error::source(&error).map(ToString::to_string);
-                tracing::error!(%error, ?source, "a request failed");
-            }
+            DbError::NoQuorum => tracing::debug!(%error, "a call was refused"),
+            _ => tracing::error!(
+                error = &error as &dyn std::error::Error,
+                "the database failed the call"
+            ),
         }
         error.code()
     }

@@ -88,7 +88,7 @@ impl LocationServer {
         let database = self.database.clone();
         let made = self.lists.make(caller, move || database.read(f)).await;
         made.map_err(|error| {
-            tracing::error!(%error, "a list could not be made");
+            tracing::error!(%error, "the thread that makes a list panicked");
             crate::kv::UINTERNAL
         })?
     }

@@ -132,7 +132,7 @@ type Read = Result<(Snapshot, Vec<Bytes>), AbortCode>;
 
 /// Reads the next pieces beside what is going on.
 fn read(mut snapshot: Snapshot, granted: usize) -> JoinHandle<Read> {
-    tokio::task::spawn_blocking(move || {
+    afar_rpc::spawn_blocking(move || {
         let pieces = snapshot.next(granted)?;
         Ok((snapshot, pieces))
     })

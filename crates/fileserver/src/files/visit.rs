@@ -137,9 +137,9 @@ pub(super) fn mode_bits(wanted: &StoreStatus, person: &Person) -> u16 {
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, AbortCode> + Send + 'static,
 ) -> Result<T, AbortCode> {
-    let done = tokio::task::spawn_blocking(work).await;
+    let done = afar_rpc::spawn_blocking(work).await;
     done.unwrap_or_else(|error| {
-        tracing::error!(%error, "serving a call");
+        tracing::error!(%error, "the step of a call panicked");
         Err(AbortCode(errno::EIO))
     })
 }
@@ -148,7 +148,10 @@ pub(super) async fn blocking<T: Send + 'static>(
 pub(super) fn failed(error: StoreError) -> AbortCode {
     let code = store_code(&error);
     if code == AbortCode(errno::EIO) {
-        tracing::error!(%error, "serving a call");
+        tracing::error!(
+            error = &error as &dyn std::error::Error,
+            "the partition failed the call"
+        );
     }
     code
 }

@@ -38,8 +38,7 @@ impl Volser {
             Some(hold) => self.hold(&volume, hold).await?,
             None => None,
         };
-        tracing::info!(volume = %id, %partition, flags = flags.0, caller = %caller.peer,
-            who = %caller.identity, "transaction begun");
+        tracing::info!(volume = %id, %partition, flags = flags.0, "transaction begun");
         let transactions = &self.transactions;
         let begun = (Origin::of(caller, at), "TransCreate");
         Ok(transactions.open(reservation, volume, flags, held, begun))
@@ -115,8 +114,7 @@ impl Volser {
         })
         .await?;
         let held = self.hold(&volume, Hold::Offline).await?;
-        tracing::info!(volume = %id, name, %kind, partition = %number, caller = %caller.peer,
-            who = %caller.identity, "volume made");
+        tracing::info!(volume = %id, name, %kind, partition = %number, "volume made");
         let flags = AttachFlags::default();
         let begun = (Origin::of(caller, at), "CreateVolume");
         let transaction = self
@@ -144,8 +142,7 @@ impl Volser {
         let id = used.transaction.volume.id();
         self.remove_for_now(&used).await?;
         used.set_deleted();
-        tracing::info!(volume = %id, partition = %used.transaction.partition,
-            caller = %caller.peer, who = %caller.identity, "volume removed");
+        tracing::info!(volume = %id, partition = %used.transaction.partition, "volume removed");
         self.break_callbacks(id).await;
         Ok(())
     }
@@ -168,8 +165,7 @@ impl Volser {
             Err(error) => Err(failed("removing a volume by force", id, &error)),
         })
         .await?;
-        tracing::warn!(volume = %id, partition = %number, caller = %caller.peer,
-            who = %caller.identity, "volume removed by force");
+        tracing::warn!(volume = %id, partition = %number, "volume removed by force");
         self.break_callbacks(id).await;
         Ok(())
     }
@@ -215,8 +211,7 @@ impl Volser {
         changed?;
         // That the volume is gone is not for callers to say.
         used.set_flags(TransactionFlags(flags.0 & !TransactionFlags::DELETED.0));
-        tracing::info!(volume = %used.transaction.volume.id(), flags = flags.0,
-            caller = %caller.peer, who = %caller.identity, "volume's flags set");
+        tracing::info!(volume = %used.transaction.volume.id(), flags = flags.0, "volume's flags set");
         Ok(())
     }
 
@@ -232,8 +227,7 @@ impl Volser {
         let id = used.transaction.volume.id();
         self.volumes.set_moved(id, true);
         used.set_forwarded();
-        tracing::info!(volume = %id, site = format_args!("{site:#010x}"),
-            caller = %caller.peer, who = %caller.identity, "volume moved away");
+        tracing::info!(volume = %id, site = format_args!("{site:#010x}"), "volume moved away");
         // Clients that only listen would not learn it otherwise.
         self.break_callbacks(id).await;
         Ok(())
@@ -260,8 +254,7 @@ impl Volser {
         };
         self.change_header(&used, "setting a volume's name and group", change)
             .await?;
-        tracing::info!(volume = %used.transaction.volume.id(), name, %kind,
-            caller = %caller.peer, who = %caller.identity, "volume's name and group set");
+        tracing::info!(volume = %used.transaction.volume.id(), name, %kind, "volume's name and group set");
         Ok(())
     }
 
@@ -315,8 +308,7 @@ impl Volser {
         };
         self.change_header(&used, "setting a volume's quota and dates", change)
             .await?;
-        tracing::info!(volume = %used.transaction.volume.id(), changes = ?asked,
-            caller = %caller.peer, who = %caller.identity, "volume's quota and dates set");
+        tracing::info!(volume = %used.transaction.volume.id(), changes = ?asked, "volume's quota and dates set");
         Ok(())
     }
 }

@@ -44,8 +44,7 @@ impl Volser {
             kind,
             purge: request.purge_volume,
         };
-        tracing::info!(volume = %source.id(), clone = %id, name = wanted.name, %kind,
-            caller = %caller.peer, who = %caller.identity, "cloning");
+        tracing::info!(volume = %source.id(), clone = %id, name = wanted.name, %kind, "cloning");
         let volumes = Arc::clone(&self.volumes);
         blocking(move || {
             usable(&source)?;
@@ -68,8 +67,7 @@ impl Volser {
         let number = used.transaction.partition;
         let _clone = self.transactions.reserve(number, id)?;
         let source = used.transaction.volume.clone();
-        tracing::info!(volume = %source.id(), clone = %id, caller = %caller.peer,
-            who = %caller.identity, "bringing a clone up to date");
+        tracing::info!(volume = %source.id(), clone = %id, "bringing a clone up to date");
         let volumes = Arc::clone(&self.volumes);
         blocking(move || {
             let original = usable(&source)?;
@@ -110,8 +108,7 @@ impl Volser {
         self.break_callbacks(id).await;
         let volumes = Arc::clone(&self.volumes);
         let parent = blocking(move || convert(&volumes, &volume)).await?;
-        tracing::info!(volume = %id, made = %parent, partition = %number, caller = %caller.peer,
-            who = %caller.identity, "read-only volume made read-write");
+        tracing::info!(volume = %id, made = %parent, partition = %number, "read-only volume made read-write");
         self.break_callbacks(parent).await;
         Ok(())
     }

@@ -39,8 +39,7 @@ impl Volser {
         let used = self.transactions.find(transaction, "Dump")?;
         let volume = used.transaction.volume.clone();
         let id = volume.id();
-        tracing::info!(volume = %id, from = options.from.map_or(0, |from| from.0),
-            caller = %caller.peer, who = %caller.identity, "dumping");
+        tracing::info!(volume = %id, from = options.from.map_or(0, |from| from.0), "dumping");
         let permit = permit(&self.outgoing).await?;
         let mut dump = Dump::start(volume, options, permit);
         while let Some(piece) = dump.piece().await {

@@ -44,13 +44,7 @@ impl Volser {
             server: request.destination,
         }];
         let results = self
-            .send(
-                caller,
-                &used,
-                request.from_date,
-                &destinations,
-                &request.cookie,
-            )
+            .send(&used, request.from_date, &destinations, &request.cookie)
             .await?;
         match results.first() {
             None | Some(0) => Ok(()),
@@ -69,7 +63,6 @@ impl Volser {
             .find(request.transaction, "ForwardMulti")?;
         let results = self
             .send(
-                caller,
                 &used,
                 request.from_date,
                 &request.destinations,
@@ -83,7 +76,6 @@ impl Volser {
     /// then no destination takes what it got for a whole one.
     async fn send(
         &self,
-        caller: &Caller,
         used: &Use,
         from: UnixTime,
         destinations: &[ReplicaDest],
@@ -97,8 +89,7 @@ impl Volser {
             .map(|destination| self.open(destination, from, cookie))
             .collect();
         for destination in &open {
-            tracing::info!(volume = %id, from = from.0, to = %destination.server.address(),
-                caller = %caller.peer, who = %caller.identity, "forwarding");
+            tracing::info!(volume = %id, from = from.0, to = %destination.server.address(), "forwarding");
         }
         // One destination alone keeps nobody waiting who does not wait for it anyway.
         let limit = (open.len() > 1).then_some(self.config.stall_limit);

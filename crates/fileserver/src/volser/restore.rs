@@ -3,11 +3,10 @@
 use std::io;
 
 use afar_net::AbortCode;
-use afar_rpc::{Caller, UploadSource, afsvol};
+use afar_rpc::{Caller, UploadSource, afsvol, spawn_blocking};
 use afar_store::dump::{DumpReader, Limits};
 use afar_store::{RestoreMode, RestoreOptions, RestoreSummary, StoreError, Volume, VolumeChange};
 use afar_types::{RestoreCookie, TransactionFlags, VolumeType};
-use tokio::task::spawn_blocking;
 
 use super::dump::permit;
 use super::streams::{Feed, FeedReader, feed};
@@ -32,8 +31,7 @@ impl Volser {
         let volume = used.transaction.volume.clone();
         let (id, flags) = (volume.id(), used.flags());
         let options = options(&volume, &request.cookie, flags)?;
-        tracing::info!(volume = %id, partition = %used.transaction.partition,
-            caller = %caller.peer, who = %caller.identity, "restoring");
+        tracing::info!(volume = %id, partition = %used.transaction.partition, "restoring");
         let permit = permit(&self.incoming).await?;
         let (feed, reader) = feed();
         let thread = spawn_blocking(move || {

@@ -5,10 +5,11 @@ use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 
 use afar_net::AbortCode;
+use afar_rpc::spawn_blocking;
 use afar_store::{DumpOptions, DumpSummary, StoreError, Volume};
 use bytes::{Buf, Bytes};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
-use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::task::JoinHandle;
 
 use super::codes;
 
