@@ -68,6 +68,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("cache", &["cell", "rpc", "dir", "types", "telemetry"]),
     ("fuse", &["cache", "types"]),
     ("admin", &["cell", "rpc", "net", "types", "xdr"]),
+    ("transfer", &["cell", "types"]),
     ("telemetry", &[]),
     ("link", &[]),
     (
@@ -86,6 +87,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "dbserver",
             "cache",
             "admin",
+            "transfer",
             "telemetry",
         ],
     ),

@@ -29,14 +29,6 @@ const LAYERS: &[(&str, Layers<'_>)] = &[(
 const CIRCLES: &[(&str, &[&str])] = &[
     (
         "afar",
-        &[
-            "fetch/cp/destination.rs",
-            "fetch/cp/job.rs",
-            "fetch/cp/mod.rs",
-        ],
-    ),
-    (
-        "afar",
         &["tokens/cells.rs", "tokens/login.rs", "tokens/service.rs"],
     ),
     ("cell", &["client.rs", "nearby.rs", "volume.rs"]),

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use afar_cell::{Client, LastLink, PathCause, PathError, Place};
+use afar_transfer::umask;
 use afar_types::{FileType, StoreStatus};
 use anyhow::Context;
 
@@ -92,15 +93,6 @@ pub(super) fn mode_only(mode: u32) -> StoreStatus {
         unix_mode_bits: mode,
         ..StoreStatus::default()
     }
-}
-
-/// The mode bits that new files of this process do not get.
-pub(super) fn umask() -> u32 {
-    use rustix::fs::Mode;
-    // It can only be read by setting it.
-    let mask = rustix::process::umask(Mode::empty());
-    rustix::process::umask(mask);
-    mask.bits()
 }
 
 fn octal(text: &str) -> Result<u32, String> {

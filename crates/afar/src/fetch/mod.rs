@@ -1,11 +1,11 @@
 //! `afar ls`, `stat`, `cat`, `cp`, `sync`, `mkdir`, `rm`, `rmdir`, `mv` and `ln`: files in AFS without
 //! a mount.
 //!
-//! Crate `afar-cell` finds, fetches, stores and changes; here are flags, the local side of a copy,
+//! Crate `afar-cell` finds, fetches, stores and changes, crate `afar-transfer` copies and compares; here are flags,
 //! and what is printed. Flags are those of the coreutils of the same names, as far as they apply.
 
 mod cat;
-mod copy;
+mod changes;
 mod cp;
 pub(crate) mod format;
 mod ln;
@@ -14,10 +14,13 @@ mod mkdir;
 mod mounts;
 mod mv;
 mod object;
+mod progress;
+mod report;
 mod rm;
 pub(crate) mod session;
 mod stat;
 mod sync;
+mod sync_report;
 
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
@@ -327,6 +330,19 @@ fn event(error: &anyhow::Error) -> Option<(String, String)> {
         let error = of_cell.or_else(of_path)?;
         Some((error.event()?, error.to_string()))
     })
+}
+
+/// An error of a transfer as one of the commands: what failed before the reason, and the reason itself.
+fn plain(error: afar_transfer::Error) -> anyhow::Error {
+    use afar_transfer::Error;
+    match error {
+        Error::Failed { what, cause } => plain(*cause).context(what),
+        Error::Path(error) => error.into(),
+        Error::PathCause(error) => error.into(),
+        Error::Cell(error) => error.into(),
+        Error::Io(error) => error.into(),
+        other => other.into(),
+    }
 }
 
 /// A path's bytes, as AFS takes them.

@@ -2,18 +2,12 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 
-use afar_cell::{Client, DirEntry, PathCause, Slot, Volume};
-use afar_types::Fid;
-use anyhow::{Context, bail};
-use tokio::task::JoinSet;
+use afar_cell::{Client, DirEntry, PathCause, Slot};
+use afar_transfer::Tree;
+use anyhow::bail;
 
-use super::{Failures, Reach, bytes, shown};
-
-/// Names removed at a time: the server takes those of one directory one after the other, but need
-/// not wait for us in between.
-const AT_A_TIME: usize = 16;
+use super::{Failures, Reach, bytes, plain, shown};
 
 /// Options of `afar rm`.
 #[derive(Debug, clap::Args)]
@@ -94,106 +88,11 @@ async fn remove(
         stays: &|_, _| false,
         pretend: false,
         removed: 0,
-        note: &mut |error| failures.note(error),
+        note: &mut |error| failures.note(plain(error)),
     };
     tree.remove(slot.directory, entry, path.as_bytes().to_vec())
         .await;
     Ok(())
-}
-
-/// Removes trees of one volume.
-pub(super) struct Tree<'a> {
-    pub(super) client: &'a Client,
-    pub(super) volume: &'a Arc<Volume>,
-    /// What stays, by its path.
-    pub(super) stays: &'a (dyn Fn(&[u8], Fid) -> bool + Sync),
-    /// Nothing is removed; it is counted only.
-    pub(super) pretend: bool,
-    /// Names removed so far.
-    pub(super) removed: u64,
-    /// Told why something could not be removed.
-    pub(super) note: &'a mut (dyn FnMut(anyhow::Error) + Send),
-}
-
-impl Tree<'_> {
-    /// Removes a directory with all below it; returns whether it is gone.
-    pub(super) async fn remove(&mut self, parent: Fid, entry: DirEntry, path: Vec<u8>) -> bool {
-        let list = match self.client.list(self.volume, entry.fid).await {
-            Ok(list) => list,
-            Err(error) => {
-                self.failed(error, &path);
-                return false;
-            }
-        };
-        let all = list.len();
-        let path_of = |name: &[u8]| [&path, b"/".as_slice(), name].concat();
-        let list = list
-            .into_iter()
-            .filter(|entry| !(self.stays)(&path_of(&entry.name), entry.fid));
-        let (directories, others): (Vec<_>, Vec<_>) =
-            list.partition(|entry| entry.fid.vnode.is_directory());
-        let mut empty = directories.len() + others.len() == all;
-        empty &= self.remove_files(entry.fid, others, &path).await;
-        for below in directories {
-            let below_path = path_of(&below.name);
-            empty &= Box::pin(self.remove(entry.fid, below, below_path)).await;
-        }
-        if !empty {
-            // That something could not be removed was said.
-            return false;
-        }
-        if !self.pretend {
-            let removed = self.client.remove_dir(self.volume, parent, &entry).await;
-            if let Err(error) = removed {
-                self.failed(error, &path);
-                return false;
-            }
-        }
-        self.removed += 1;
-        true
-    }
-
-    fn failed(&mut self, error: afar_cell::Error, path: &[u8]) {
-        let path = String::from_utf8_lossy(path).into_owned();
-        (self.note)(anyhow::Error::from(error).context(path));
-    }
-
-    /// Removes entries of a directory that are no directories; returns whether all are gone.
-    async fn remove_files(&mut self, directory: Fid, entries: Vec<DirEntry>, path: &[u8]) -> bool {
-        let fids: Vec<_> = entries.iter().map(|entry| entry.fid).collect();
-        let statuses = self.client.statuses(self.volume, &fids).await;
-        let path = String::from_utf8_lossy(path);
-        let mut waiting = entries.into_iter().zip(statuses);
-        let (mut running, mut all_gone) = (JoinSet::new(), true);
-        loop {
-            while running.len() < AT_A_TIME
-                && let Some((entry, status)) = waiting.next()
-            {
-                let (client, volume) = (self.client.clone(), Arc::clone(self.volume));
-                let path = format!("{path}/{}", String::from_utf8_lossy(&entry.name));
-                let pretend = self.pretend;
-                running.spawn(async move {
-                    if status.is_ok_and(|status| status.is_mount_point()) {
-                        bail!("{path}: is a mount point; remove it with afar fs rmmount");
-                    }
-                    if pretend {
-                        return Ok(());
-                    }
-                    let removed = client.remove_file(&volume, directory, &entry).await;
-                    removed.map(drop).with_context(|| path)
-                });
-            }
-            match running.join_next().await {
-                None => return all_gone,
-                Some(Ok(Ok(()))) => self.removed += 1,
-                Some(Ok(Err(error))) => {
-                    all_gone = false;
-                    (self.note)(error);
-                }
-                Some(Err(error)) => std::panic::resume_unwind(error.into_panic()),
-            }
-        }
-    }
 }
 
 pub(super) async fn run_rmdir(args: &RmdirArgs, client: &Client) -> anyhow::Result<ExitCode> {
