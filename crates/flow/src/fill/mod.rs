@@ -128,6 +128,10 @@ impl Fill {
     /// Ends start-up when replies queue, and begins it again when they have not queued for long: the link may have
     /// become wider. A call takes `call` seconds without a queue.
     fn notice_queue(&mut self, measured: Measured, call: f64, now: Instant) {
+        // Replies of a packet each say nothing of queues.
+        if measured.needed <= 0.0 {
+            return;
+        }
         let queue = measured.replying / measured.needed;
         self.starting &= queue <= self.tuning.start_slack;
         if queue > self.tuning.room_slack {
