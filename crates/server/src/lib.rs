@@ -1,6 +1,8 @@
 //! A server of a cell in one process.
 //!
-//! - `config`: what can be configured
+//! - `config`, `explain`: what can be configured, and what it means
+//! - `old_options`: what the options of OpenAFS's servers are here
+//! - `units`: how systemd runs a server; `made`: taking back what was made when its beginning fails
 //! - `sockets`, `identity`: where a server listens, who it is
 //! - `security`: keys, who callers are, what they must do at least
 //! - `peers`: the database servers that are asked; `whereabouts`: who is told where this server is
@@ -16,12 +18,15 @@
 //! - `resolve`: addresses of servers as users name them
 
 pub mod config;
+pub mod explain;
 mod found;
 mod identity;
 pub mod local_cell;
 mod log;
 mod login;
+pub mod made;
 mod missing;
+pub mod old_options;
 mod overseer;
 mod partitions;
 mod peers;
@@ -31,6 +36,7 @@ mod reload;
 pub mod resolve;
 mod security;
 mod sockets;
+pub mod units;
 mod userlist;
 mod whereabouts;
 

@@ -8,10 +8,12 @@ use std::fs::File;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use afar_cell::cellservdb::{CellEntry, CellServDb};
-use afar_net::{Config, Endpoint, Local};
+use afar_cell::{Credentials, Secured};
+use afar_net::{Config, Endpoint, Local, RxNull};
 use afar_types::CellName;
 use anyhow::Context;
 use nix::fcntl::{Flock, FlockArg};
@@ -227,6 +229,34 @@ impl LocalCell {
 /// them may be what they were before the last start.
 pub(crate) fn own_endpoint(run: &Path) -> io::Result<Endpoint> {
     Endpoint::with_socket(Local::client(run)?, Config::default())
+}
+
+/// A caller that is the administrator by the socket it uses.
+#[derive(Debug)]
+pub struct AsAdministrator(Secured);
+
+impl AsAdministrator {
+    /// Without a token: the directory of the sockets is the administrator's.
+    #[must_use]
+    pub fn new() -> Self {
+        Self(Secured {
+            security: Arc::new(RxNull),
+            who: "the administrator".into(),
+            until: None,
+        })
+    }
+}
+
+impl Default for AsAdministrator {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Credentials for AsAdministrator {
+    fn security(&self, _: &CellName, _: Option<&Secured>) -> Result<Option<Secured>, String> {
+        Ok(Some(self.0.clone()))
+    }
 }
 
 /// An endpoint that reaches the servers whose sockets are in `run` as their administrator.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use afar_cell::{Class, Client, Config, Error, PathCause, PathError, Patience, ServerKind};
 use afar_net::Endpoint;
-use afar_server::local_cell::{self, LocalCell};
+use afar_server::local_cell::{self, AsAdministrator, LocalCell};
 use afar_server::resolve;
 use afar_types::CellName;
 use anyhow::{Context, bail, ensure};
@@ -18,9 +18,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::Reach;
 use super::mounts::Mounts;
-use crate::tokens::{
-    AsAdministrator, Finder, LOOK_EVERY, Printed, SERVER_KEYS, UserTokens, open_keys,
-};
+use crate::tokens::{Finder, LOOK_EVERY, Printed, SERVER_KEYS, UserTokens, open_keys};
 
 /// What an interrupted program returns, as shells count it: 128 + SIGINT.
 const INTERRUPTED: u8 = 130;

@@ -8,14 +8,14 @@ use std::process::ExitCode;
 
 use afar_login::uri::CellUri;
 use afar_server::config::{Config, DEFAULT_PATH, DataDir, Listen, Partition};
+use afar_server::made::Made;
+use afar_server::units::{self, Units};
 use afar_server::{Process, private};
 use afar_types::{CellName, PartitionId};
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use serde::Serialize;
 
-use super::made::Made;
-use super::units::{self, Units};
 use super::up;
 use crate::output::Output;
 

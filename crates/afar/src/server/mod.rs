@@ -1,22 +1,18 @@
 //! `afar up` and `afar server`: a cell's servers in one process.
 //!
-//! - `explain`, `old_options`: what can be configured, and telling it
+//! - `explain`: telling what can be configured
 //! - `up`: a first cell
-//! - `init`, `units`: a server in earnest: how it begins, how systemd runs it; `made`: taking back what was
-//!   made when that fails
+//! - `init`: a server in earnest: how it begins
 
 mod explain;
 mod init;
-mod made;
-mod old_options;
-mod units;
 mod up;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use afar_server::config::{Config, DEFAULT_PATH};
-use afar_server::{Process, Reload, Restored, private, start_log};
+use afar_server::{Process, Reload, Restored, old_options, private, start_log};
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use sd_notify::NotifyState;

@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use afar_cell::{Credentials, Secured};
-use afar_net::RxNull;
 use afar_security::{Level, Token, rxkad};
 use afar_types::CellName;
 
@@ -143,25 +142,5 @@ impl Credentials for UserTokens {
         let secured = now.as_ref().map(|now| now.secured.clone());
         known.insert(cell.clone(), now);
         Ok(secured)
-    }
-}
-
-/// A caller that is the administrator by the socket it uses.
-#[derive(Debug)]
-pub(crate) struct AsAdministrator(Secured);
-
-impl AsAdministrator {
-    pub(crate) fn new() -> Self {
-        Self(Secured {
-            security: Arc::new(RxNull),
-            who: "the administrator".into(),
-            until: None,
-        })
-    }
-}
-
-impl Credentials for AsAdministrator {
-    fn security(&self, _: &CellName, _: Option<&Secured>) -> Result<Option<Secured>, String> {
-        Ok(Some(self.0.clone()))
     }
 }

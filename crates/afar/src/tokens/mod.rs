@@ -16,7 +16,7 @@ use afar_server::local_cell;
 use afar_types::{CellName, UnixTime};
 
 pub(crate) use cells::own_cell;
-pub(crate) use credentials::{AsAdministrator, LOOK_EVERY, UserTokens};
+pub(crate) use credentials::{LOOK_EVERY, UserTokens};
 pub(crate) use find::Finder;
 pub(crate) use list::{TokensArgs, tokens};
 pub(crate) use localauth::{Printed, SERVER_KEYS, open_keys};

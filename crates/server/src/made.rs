@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// Files and directories that were not there, or were empty. Dropped without being kept, they are that
 /// again.
 #[derive(Debug, Default)]
-pub(super) struct Made {
+pub struct Made {
     files: Vec<PathBuf>,
     missing: Vec<PathBuf>,
     empty: Vec<PathBuf>,
@@ -14,7 +14,7 @@ pub(super) struct Made {
 
 impl Made {
     /// This file is about to be made. One that is there is left alone.
-    pub(super) fn file(&mut self, path: &Path) {
+    pub fn file(&mut self, path: &Path) {
         if fs::symlink_metadata(path).is_err() {
             self.files.push(path.to_owned());
             self.parents(path);
@@ -22,7 +22,7 @@ impl Made {
     }
 
     /// This directory is about to be filled. One with something in it is left alone.
-    pub(super) fn dir(&mut self, path: &Path) {
+    pub fn dir(&mut self, path: &Path) {
         let is_empty = fs::read_dir(path).map(|mut entries| entries.next().is_none());
         match is_empty {
             Ok(true) => self.empty.push(path.to_owned()),
@@ -42,7 +42,7 @@ impl Made {
     }
 
     /// All of it stays.
-    pub(super) fn keep(mut self) {
+    pub fn keep(mut self) {
         self.files.clear();
         self.missing.clear();
         self.empty.clear();

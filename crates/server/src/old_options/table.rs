@@ -2,12 +2,12 @@
 //! `src/ptserver/ptserver.c`, `src/volser/volmain.c`, `src/vol/salvager.c`, `src/vol/salvaged.c`; 1.8 and
 //! the branch after it).
 
-use afar_server::config::Config;
 use afar_types::PrAccess;
 use anyhow::{Context, bail};
 
 use super::Takes::{MaybeNumber, Nothing, Number, OneOf, Word, Words};
 use super::{Meaning, OldOption, Takes};
+use crate::config::Config;
 
 /// fileserver and dafileserver.
 pub(super) const FILE: u8 = 1;

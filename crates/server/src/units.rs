@@ -3,13 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use afar_server::config::DEFAULT_PATH;
 use anyhow::{Context, bail};
 
-use super::made::Made;
+use crate::config::DEFAULT_PATH;
+use crate::made::Made;
+use crate::private;
 
-const SERVICE: &str = include_str!("../../../../dist/systemd/afar.service");
-const SOCKET: &str = include_str!("../../../../dist/systemd/afar.socket");
+const SERVICE: &str = include_str!("../../../dist/systemd/afar.service");
+const SOCKET: &str = include_str!("../../../dist/systemd/afar.socket");
 /// The program of the unit.
 const EXE: &str = "/usr/bin/afar";
 /// Where the unit lets the server write in any case.
@@ -22,13 +23,14 @@ const OF_PACKAGES: [&str; 2] = ["/usr/lib/systemd/system", "/lib/systemd/system"
 const OF_ADMINISTRATORS: &str = "/etc/systemd/system";
 
 /// What units must know of a server.
-pub(super) struct Units<'a> {
+#[derive(Debug)]
+pub struct Units<'a> {
     /// The program.
-    pub(super) exe: &'a Path,
+    pub exe: &'a Path,
     /// Its configuration.
-    pub(super) config: &'a Path,
+    pub config: &'a Path,
     /// Where it writes.
-    pub(super) paths: Vec<PathBuf>,
+    pub paths: Vec<PathBuf>,
 }
 
 impl Units<'_> {
@@ -71,7 +73,10 @@ fn plain(path: &Path) -> anyhow::Result<&str> {
 
 /// Writes the units to a directory, or where systemd looks for them if it runs; none elsewhere. Those
 /// that a package has brought stay what they are.
-pub(super) fn write(
+///
+/// # Errors
+/// Names the file that cannot be written, or the path that no unit can hold.
+pub fn write(
     units: &Units<'_>,
     dir: Option<&Path>,
     made: &mut Made,
@@ -91,8 +96,8 @@ pub(super) fn write(
         let path = dir.join(name);
         made.file(&path);
         let parent = path.parent().unwrap_or(dir);
-        afar_server::private::public_dir(parent)
-            .and_then(|()| afar_server::private::write_public(&path, text))
+        private::public_dir(parent)
+            .and_then(|()| private::write_public(&path, text))
             .with_context(|| format!("cannot write the unit {}", path.display()))?;
         written.push(path);
         anyhow::Ok(())
@@ -108,7 +113,10 @@ pub(super) fn write(
 }
 
 /// Has systemd run the server now and at each boot, if it runs and these are its units; whether it does.
-pub(super) fn start(written: &[PathBuf]) -> anyhow::Result<bool> {
+///
+/// # Errors
+/// systemd does not take the units.
+pub fn start(written: &[PathBuf]) -> anyhow::Result<bool> {
     let of_systemd = written
         .iter()
         .all(|path| path.starts_with(OF_ADMINISTRATORS));

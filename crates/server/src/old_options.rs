@@ -7,9 +7,9 @@
 
 mod table;
 
-use afar_server::config::{Config, within};
 use anyhow::{Context, bail, ensure};
 
+use crate::config::{Config, within};
 use table::{OPTIONS, PROGRAMS};
 
 /// An option of one or several programs.
@@ -54,7 +54,10 @@ enum Meaning {
 ///
 /// A word that names a program, as in a line of BosConfig, says whose the options after it are; without
 /// one they are the file server's first.
-pub(crate) fn apply(options: &[String], config: &mut Config) -> anyhow::Result<Vec<String>> {
+///
+/// # Errors
+/// Names the option that is unknown, has a wrong value, or cannot be passed over.
+pub fn apply(options: &[String], config: &mut Config) -> anyhow::Result<Vec<String>> {
     let mut remarks = Vec::new();
     let mut program = table::FILE;
     let mut rest = options;
