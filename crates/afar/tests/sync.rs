@@ -273,38 +273,6 @@ fn a_tree_goes_up_and_comes_down_the_same() {
 }
 
 #[test]
-fn only_contents_tell_what_size_and_time_do_not() {
-    let site = Site::start("127.83.1.2");
-    let (here, back) = (site.path("here"), site.path("back"));
-    let (up, there, down) = (site.local("here"), afs("tree"), site.local("back"));
-    write(&here.join("a"), b"one", 1);
-    write(&here.join("b"), b"the same", 1);
-    site.sync(&[&up, &there]);
-    site.sync(&[&there, &down]);
-    write(&here.join("a"), b"two", 1);
-    set_time(&here.join("b"), 50);
-    let report = site.sync(&[&up, &there, "-n", "-c"]);
-    assert_eq!(
-        (&report["files"], &report["attributes"]),
-        (&1.into(), &1.into())
-    );
-    let report = site.sync(&[&up, &there, "--checksum"]);
-    assert_eq!(
-        (&report["files"], &report["attributes"]),
-        (&1.into(), &1.into())
-    );
-    assert_eq!(report["bytes"], 3);
-    // The time of b only, which has b copied without --checksum.
-    assert_eq!(site.sync(&[&there, &down, "-n"])["files"], 1);
-    let report = site.sync(&[&there, &down, "--checksum"]);
-    assert_eq!(
-        (&report["files"], &report["attributes"]),
-        (&1.into(), &1.into())
-    );
-    assert_eq!(snapshot(&here), snapshot(&back));
-}
-
-#[test]
 fn nothing_is_deleted_or_excluded_that_is_not_named() {
     let site = Site::start("127.83.1.3");
     let (here, back) = (site.path("here"), site.path("back"));
@@ -362,43 +330,6 @@ fn nothing_is_deleted_or_excluded_that_is_not_named() {
         told.contains("mounted: is a mount point; remove it with"),
         "{told}"
     );
-}
-
-#[test]
-fn one_kind_of_thing_takes_the_place_of_another() {
-    let site = Site::start("127.83.1.4");
-    let (here, back) = (site.path("here"), site.path("back"));
-    let (up, there, down) = (site.local("here"), afs("tree"), site.local("back"));
-    write(&here.join("dir/x"), b"x", 1);
-    write(&here.join("file"), b"file", 1);
-    write(&here.join("other"), b"other", 1);
-    symlink("file", here.join("link")).unwrap();
-    symlink("dir", here.join("dirlink")).unwrap();
-    site.sync(&[&up, &there]);
-    site.sync(&[&there, &down]);
-
-    fs::remove_dir_all(&here).unwrap();
-    write(&here.join("dir"), b"a file now", 1);
-    write(&here.join("file/y"), b"y", 1);
-    symlink("dir", here.join("other")).unwrap();
-    write(&here.join("link"), b"a file", 1);
-    write(&here.join("dirlink/z"), b"z", 1);
-    for (from, to) in [(&up, &there), (&there, &down)] {
-        let (report, told) = site.try_sync(&[from, to]);
-        assert!(told.contains("replaced only with --delete"), "{told}");
-        assert_eq!(report["failed"], 1, "{told}");
-        // The others are done.
-        assert_eq!(
-            (&report["files"], &report["symlinks"]),
-            (&3.into(), &1.into())
-        );
-        let report = site.sync(&[from, to, "--delete"]);
-        assert_eq!(
-            (&report["files"], &report["deleted"]),
-            (&1.into(), &2.into())
-        );
-    }
-    assert_eq!(snapshot(&here), snapshot(&back));
 }
 
 #[test]
@@ -513,37 +444,6 @@ fn an_interrupted_copy_into_afs_goes_on_where_it_was() {
     write(&here, &data, 3);
     assert_eq!(site.sync(&[&up, &there])["kept"], 0);
     assert!(!site.listed(&there).contains("afar-part"));
-}
-
-#[test]
-fn a_single_file_becomes_the_same() {
-    let site = Site::start("127.83.1.8");
-    let (here, there, down) = (site.local("film"), afs("film"), site.local("copies"));
-    write(&site.path("film"), b"a film", 1);
-    assert_eq!(site.sync(&[&here, &there])["files"], 1);
-    assert_eq!(site.sync(&[&here, &there])["unchanged"], 1);
-    // Into a directory under its own name, and nothing else there is touched.
-    fs::create_dir(&down).unwrap();
-    write(&site.path("copies/other"), b"mine", 1);
-    assert_eq!(site.sync(&[&there, &down, "--delete"])["files"], 1);
-    assert_eq!(fs::read(site.path("copies/film")).unwrap(), b"a film");
-    assert_eq!(site.sync(&[&there, &down])["unchanged"], 1);
-    assert!(site.path("copies/other").exists());
-    // Another version, another name, and only said.
-    write(&site.path("film"), b"a longer film", 2);
-    let other = afs("other");
-    assert_eq!(site.sync(&[&here, &other, "-n"])["files"], 1);
-    assert_eq!(site.sync(&[&here, &other])["files"], 1);
-    let report = site.sync(&[&here, &there]);
-    assert_eq!(
-        (&report["files"], &report["bytes"]),
-        (&1.into(), &13.into())
-    );
-    assert!(!site.listed(&afs("")).contains("afar-part"));
-    let nowhere = site.command(&["sync", &here, &afs("no/where")]).output();
-    let nowhere = nowhere.unwrap();
-    assert_eq!(nowhere.status.code(), Some(1));
-    assert!(told(&nowhere).contains("no such directory; create it first"));
 }
 
 #[test]
