@@ -16,6 +16,8 @@ mod uae;
 
 use std::fmt;
 
+pub use tables::*;
+
 use errno::{EACCES, EAGAIN, EDQUOT, EIO, ENODEV, ENOENT, ENOSPC};
 
 /// What is known of one code.
@@ -54,82 +56,67 @@ impl ErrorInfo {
 codes! {
     /// The file server is starting; like `VBUSY`, but negative so that old clients go elsewhere.
     VRESTARTING = -100;
-    /// The volume needs repair.
-    VSALVAGE = 101;
-    /// The vnode is not in use, or by another file.
-    VNOVNODE = 102;
-    /// The volume is not on this server.
-    VNOVOL = 103;
-    /// A volume of that number is there already.
-    VVOLEXISTS = 104;
-    /// The volume is not in service; from old servers also: the call was idle for too long.
-    VNOSERVICE = 105;
-    /// The volume is off line.
-    VOFFLINE = 106;
-    /// The partition is full.
-    VDISKFULL = 108;
-    /// The volume's quota is used up.
-    VOVERQUOTA = 109;
-    /// The volume or the server is busy: try again.
-    VBUSY = 110;
-    /// The volume has moved to another server.
-    VMOVED = 111;
-    /// The vnode cannot be read at the moment.
-    VIO = 112;
-    /// The volume is being repaired.
-    VSALVAGING = 113;
     /// The volume may not use this server's storage.
     VRESTRICTED = 120;
-    /// VL: no such volume.
-    VL_NOENT = 363_524;
-    /// VL: the entry is held by another operation.
-    VL_ENTRYLOCKED = 363_541;
-    /// VL: the addresses belong to several servers.
-    VL_MULTIPADDR = 363_550;
-    /// PT: no such user or group.
-    PRNOENT = 267_268;
-    /// Ubik: no majority of database servers.
-    UNOQUORUM = 5376;
-    /// Ubik: not the server that takes changes.
-    UNOTSYNC = 5377;
-    /// rxkad: the security state of the connection is damaged.
-    RXKADINCONSISTENCY = 19_270_400;
-    /// rxkad: a packet is too short for the challenge or response.
-    RXKADPACKETSHORT = 19_270_401;
-    /// rxkad: the level of protection is not allowed.
-    RXKADLEVELFAIL = 19_270_402;
-    /// rxkad: the ticket is too long or too short.
-    RXKADTICKETLEN = 19_270_403;
-    /// rxkad: the response is to another challenge.
-    RXKADOUTOFSEQUENCE = 19_270_404;
-    /// rxkad: the caller is not authorised.
-    RXKADNOAUTH = 19_270_405;
-    /// rxkad: the key is weak or not valid.
-    RXKADBADKEY = 19_270_406;
-    /// rxkad: the ticket is not valid.
-    RXKADBADTICKET = 19_270_407;
-    /// rxkad: the server does not have the key the ticket was made with.
-    RXKADUNKNOWNKEY = 19_270_408;
-    /// rxkad: the token has expired.
-    RXKADEXPIRED = 19_270_409;
-    /// rxkad: sealed data is damaged, or the key is wrong.
-    RXKADSEALEDINCON = 19_270_410;
-    /// rxkad: a packet has more data than it may.
-    RXKADDATALEN = 19_270_411;
-    /// rxkad: the level may not be used.
-    RXKADILLEGALLEVEL = 19_270_412;
 }
+
+/// A code that a call ended with, for what codes have in common; each of them is a constant of
+/// this module.
+///
+/// ```
+/// use afar_types::error::{Code, RXGEN_OPCODE, VL_NOENT};
+///
+/// assert!(Code(RXGEN_OPCODE).is_interface_mismatch());
+/// assert!(!Code(VL_NOENT).is_interface_mismatch());
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Code(pub i32);
+
+impl Code {
+    /// Whether the sides do not agree on operations or their arguments (RXGEN): another server of
+    /// the kind answers the same.
+    #[must_use]
+    pub const fn is_interface_mismatch(self) -> bool {
+        RXGEN_CC_XDRFREE <= self.0 && self.0 <= RXGEN_CC_MARSHAL
+    }
+
+    /// Whether the security class refuses the token, as every server of the cell does (rxkad).
+    #[must_use]
+    pub const fn is_token_refused(self) -> bool {
+        RXKADINCONSISTENCY <= self.0 && self.0 <= RXKADILLEGALLEVEL
+    }
+
+    /// Whether it is ubik's: this server of a database cannot answer now, and another may.
+    #[must_use]
+    // spec: afs-rpc#database-servers-that-agree
+    pub const fn is_ubik(self) -> bool {
+        UNOQUORUM <= self.0 && self.0 < UNOQUORUM + PACKAGE
+    }
+}
+
+/// The text of [`describe`].
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match lookup(self.0) {
+            Some(info) => info.fmt(f),
+            None => write!(f, "error {}", self.0),
+        }
+    }
+}
+
+/// Codes that a service may have: a table of `com_err`.
+const PACKAGE: i32 = 256;
 
 /// Looks a code up. Codes from 1 to 100 and 114 to 511, VICE codes apart, are taken for `errno`
 /// values of Linux.
 #[must_use]
 pub fn lookup(code: i32) -> Option<ErrorInfo> {
-    for table in tables::TABLES {
+    for table in TABLES {
         let row = code
             .checked_sub(table.base)
             .and_then(|n| usize::try_from(n).ok());
         if let Some(&(name, text)) = row.and_then(|row| table.rows.get(row)) {
-            return (!name.is_empty()).then_some(ErrorInfo {
+            return Some(ErrorInfo {
                 code,
                 space: table.space,
                 name,
@@ -137,7 +124,7 @@ pub fn lookup(code: i32) -> Option<ErrorInfo> {
             });
         }
     }
-    if let Some(&(_, name, text)) = tables::SINGLE.iter().find(|(known, ..)| *known == code) {
+    if let Some(&(_, name, text)) = SINGLE.iter().find(|(known, ..)| *known == code) {
         let space = if code < 0 { "RX" } else { "VICE" };
         return Some(ErrorInfo {
             code,
@@ -175,7 +162,7 @@ pub fn lookup(code: i32) -> Option<ErrorInfo> {
 /// ```
 #[must_use]
 pub fn describe(code: i32) -> String {
-    lookup(code).map_or_else(|| format!("error {code}"), |info| info.to_string())
+    Code(code).to_string()
 }
 
 fn uae_row(code: i32) -> Option<&'static uae::Row> {
@@ -252,6 +239,39 @@ mod tests {
     }
 
     #[test]
+    fn constants_are_the_codes_of_their_rows() {
+        assert_eq!((VSALVAGE, VIO, VSALVAGING), (101, 112, 113));
+        assert_eq!((RX_CALL_DEAD, RX_CALL_TIMEOUT, RX_MSGSIZE), (-1, -3, -8));
+        assert_eq!((RXGEN_CC_MARSHAL, RXGEN_OPCODE), (-450, -455));
+        assert_eq!((UNOQUORUM, UINTERNAL), (5376, 5380));
+        assert_eq!((BZNOENT, BZDOM, BZACCESS), (39_425, 39_429, 39_430));
+        assert_eq!((PREXIST, PRNAMETOOLONG), (267_264, 267_282));
+        assert_eq!(
+            (VL_IDEXIST, VL_NOENT, VL_DBBAD),
+            (363_520, 363_524, 363_552)
+        );
+        assert_eq!((RXKADINCONSISTENCY, RXKADEXPIRED), (19_270_400, 19_270_409));
+        assert_eq!(RXGK_BAD_QOP, 1_233_242_891);
+        assert_eq!(
+            (VOLSERTRELE_ERROR, VOLSERVOLBUSY),
+            (1_492_325_120, 1_492_325_133)
+        );
+    }
+
+    #[test]
+    fn what_codes_have_in_common() {
+        let which = |is: fn(Code) -> bool, codes: [i32; 4]| codes.map(|code| is(Code(code)));
+        let inside = [false, true, true, false];
+        assert_eq!(
+            which(Code::is_interface_mismatch, [-458, -457, -450, -449]),
+            inside
+        );
+        assert_eq!(which(Code::is_ubik, [5375, 5376, 5631, 5632]), inside);
+        let rxkad = [19_270_399, 19_270_400, 19_270_412, 19_270_413];
+        assert_eq!(which(Code::is_token_refused, rxkad), inside);
+    }
+
+    #[test]
     fn uae_and_errno_are_each_others_inverse() {
         for (code, errno) in [
             (0, 1),
@@ -284,13 +304,11 @@ mod tests {
 
     #[test]
     fn every_row_has_a_name_and_one_sentence() {
-        let rows = tables::TABLES
-            .iter()
-            .flat_map(|table| table.rows.iter().copied());
-        let single = tables::SINGLE.iter().map(|(_, name, text)| (*name, *text));
+        let rows = TABLES.iter().flat_map(|table| table.rows.iter().copied());
+        let single = SINGLE.iter().map(|(_, name, text)| (*name, *text));
         let uae = uae::ROWS.iter().map(|(name, _, text)| (*name, *text));
         for (name, text) in rows.chain(single).chain(uae) {
-            assert_eq!(name.is_empty(), text.is_empty(), "{name}");
+            assert!(!name.is_empty() && !text.is_empty(), "{name}");
             assert!(!text.ends_with('.'), "{name}");
         }
         assert_eq!(

@@ -39,6 +39,8 @@ codes! {
     ENAMETOOLONG = 36;
     /// No lock is free.
     ENOLCK = 37;
+    /// There is no connection.
+    ENOTCONN = 107;
     /// The quota is used up.
     EDQUOT = 122;
 }
@@ -57,7 +59,7 @@ mod tests {
         }
         check!(
             EPERM ENOENT EINTR EIO E2BIG EAGAIN EACCES EEXIST EXDEV ENODEV ENOTDIR EISDIR EINVAL
-            EFBIG ENOSPC EROFS EPIPE ENAMETOOLONG ENOLCK EDQUOT
+            EFBIG ENOSPC EROFS EPIPE ENAMETOOLONG ENOLCK ENOTCONN EDQUOT
         );
     }
 }
