@@ -4,11 +4,11 @@ use std::io::{self, Write};
 
 use afar_net::AbortCode;
 use afar_rpc::{RpcError, bozo};
-use afar_types::{BozoState, BozoStatus, BozoText, BozoTime};
+use afar_types::{BozoState, BozoStatus, BozoText, BozoTime, error};
 
 /// BOZO: the number is past the end of the list.
 // spec: afs-rpc#the-overseer
-const BZDOM: AbortCode = AbortCode(39_429);
+const BZDOM: AbortCode = AbortCode(error::BZDOM);
 /// The same of administrators: what the file of them is read with answers 1.
 const USERS_END: AbortCode = AbortCode(1);
 /// Lists end by themselves; this is for servers that never say so.

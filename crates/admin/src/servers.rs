@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use afar_net::{ClientSecurity, Connection, Endpoint, RxNull, ServiceId};
 use afar_rpc::{RpcCause, RpcError, afsvol, bozo, pr, rxafs, users, vl};
-use afar_types::error::{RXKADILLEGALLEVEL, RXKADINCONSISTENCY, UNOQUORUM, UNOTSYNC};
+use afar_types::error::{Code, UNOQUORUM, UNOTSYNC};
 
 /// UDP port of protection servers.
 pub const PR_PORT: u16 = 7002;
@@ -353,19 +353,16 @@ impl<C: Clone> Database<C> {
 /// Whether another server may answer better.
 fn is_elsewhere(error: &RpcError) -> bool {
     // All servers refuse a token that one refuses.
-    if (RXKADINCONSISTENCY..=RXKADILLEGALLEVEL).contains(&error.code().0) {
+    if Code(error.code().0).is_token_refused() {
         return false;
     }
     match (&error.cause, error.aborted()) {
         // What a server does not know, or could not read, is the same at all others.
         (_, Some(code)) => {
-            matches!(code.0, UNOQUORUM | UNOTSYNC) || (code.0 < 0 && !is_rxgen(code.0))
+            matches!(code.0, UNOQUORUM | UNOTSYNC)
+                || (code.0 < 0 && !Code(code.0).is_interface_mismatch())
         }
         (RpcCause::Call(_), None) => true,
         _ => false,
     }
-}
-
-fn is_rxgen(code: i32) -> bool {
-    (-457..=-450).contains(&code)
 }

@@ -1,6 +1,6 @@
 //! Tokens that servers refuse, and clients that have none.
 
-use afar_types::error::{RXKADEXPIRED, RXKADILLEGALLEVEL, RXKADINCONSISTENCY, RXKADUNKNOWNKEY};
+use afar_types::error::{Code, RXKADEXPIRED, RXKADUNKNOWNKEY};
 
 /// What an anonymous client is called.
 pub(crate) const ANONYMOUS: &str = "anonymous";
@@ -8,7 +8,7 @@ pub(crate) const ANONYMOUS: &str = "anonymous";
 /// Whether a code says that the token is refused, whatever it was to be used for.
 // spec: security#refused-tokens
 pub(crate) const fn is_refusal(code: i32) -> bool {
-    RXKADINCONSISTENCY <= code && code <= RXKADILLEGALLEVEL
+    Code(code).is_token_refused()
 }
 
 /// What is wrong with a token that is refused with this code.
@@ -25,6 +25,8 @@ pub(crate) fn problem(code: i32, until: Option<&str>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use afar_types::error::{RXKADILLEGALLEVEL, RXKADINCONSISTENCY};
+
     use super::*;
 
     #[test]

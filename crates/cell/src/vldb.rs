@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use afar_net::{AbortCode, Endpoint};
 use afar_rpc::{RpcError, vl};
-use afar_types::error::VL_NOENT;
+use afar_types::error::{Code, VL_BADNAME, VL_NOENT};
 use afar_types::{
     AfsUuid, CellName, ListAddrByAttributes, SiteServer, VldbEntry, VolumeId, VolumeName,
     VolumeType,
@@ -30,8 +30,6 @@ pub(crate) const HEDGE: Duration = Duration::from_secs(2);
 const PROBE: Duration = Duration::from_secs(3);
 /// For so long addresses of a server that were asked for are not asked for again.
 const ADDRESSES_FRESH: Duration = Duration::from_secs(3);
-/// VL codes for a name that cannot be a volume's, or an id without an entry.
-const VL_BADNAME: i32 = 363_527;
 
 /// A cell: its volume location servers and what they said.
 #[derive(Debug)]
@@ -643,8 +641,8 @@ fn vl_verdict(error: &RpcError) -> VlVerdict {
         },
         Some(code) => match code.0 {
             // spec: afs-rpc#database-servers-that-agree
-            5376..=5631 => VlVerdict::NextServer,
-            -457..=-450 => VlVerdict::Final,
+            code if Code(code).is_ubik() => VlVerdict::NextServer,
+            code if Code(code).is_interface_mismatch() => VlVerdict::Final,
             i32::MIN..0 => VlVerdict::NextServer,
             _ => VlVerdict::Final,
         },

@@ -13,7 +13,8 @@
 use std::fmt::{self, Debug, Write};
 
 use afar_net::AbortCode;
-use afar_types::error::lookup;
+use afar_types::error::errno::{EACCES, EPERM};
+use afar_types::error::{BZACCESS, PRPERM, VL_PERM, VOLSERBAD_ACCESS, uae_to_errno};
 use afar_xdr::{Decode, Decoder};
 use bytes::Bytes;
 use tracing::Level;
@@ -27,9 +28,6 @@ pub const TARGET: &str = "audit";
 const SHOWN: usize = 240;
 /// The same where a user's number comes first, and what is nobody's business then.
 const SHOWN_ID: usize = "{ id: PtsId(2147483647)".len();
-
-/// BOZO: only for administrators.
-const BZACCESS: i32 = 39_430;
 
 /// What is known of an interface's operations.
 struct Rule {
@@ -189,13 +187,12 @@ const fn equal(a: &str, b: &str) -> bool {
 /// Whether a code says that the caller lacks a right. Errno values do so in RXAFS; elsewhere 1 is the
 /// end of a list.
 fn is_refusal(interface: &str, code: AbortCode) -> bool {
-    let Some(known) = lookup(code.0) else {
-        return code.0 == BZACCESS;
-    };
-    match known.name {
-        "EPERM" | "EACCES" => interface == "RXAFS",
-        "PRPERM" | "VL_PERM" | "VOLSERBAD_ACCESS" => true,
-        _ => code.0 == BZACCESS,
+    match code.0 {
+        PRPERM | VL_PERM | VOLSERBAD_ACCESS | BZACCESS => true,
+        code => {
+            let is_errno = matches!(uae_to_errno(code).unwrap_or(code), EPERM | EACCES);
+            is_errno && interface == "RXAFS"
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::SystemTime;
 use afar_net::AbortCode;
 use afar_rpc::{Caller, DownloadSink, bozo};
 use afar_security::keys::KeyInfo;
+use afar_types::error::{self, errno};
 use afar_types::{BozoKey, BozoKeyInfo, BozoState, BozoStatus, BozoText, BozoTime, UnixTime};
 use tokio::sync::Notify;
 
@@ -17,24 +18,24 @@ use crate::security::Security;
 use crate::userlist;
 
 /// BOZO: there is nothing of that name.
-const BZNOENT: AbortCode = AbortCode(39_425);
+const BZNOENT: AbortCode = AbortCode(error::BZNOENT);
 /// BOZO: the number is past the end of the list.
-const BZDOM: AbortCode = AbortCode(39_429);
+const BZDOM: AbortCode = AbortCode(error::BZDOM);
 /// What ends the list of administrators, other than every other list.
 const END_OF_USERS: AbortCode = AbortCode(1);
 /// BOZO: only for administrators.
-const BZACCESS: AbortCode = AbortCode(39_430);
+const BZACCESS: AbortCode = AbortCode(error::BZACCESS);
 
 /// EPERM: what the configuration says is changed there.
-const NOT_HERE: AbortCode = AbortCode(1);
+const NOT_HERE: AbortCode = AbortCode(errno::EPERM);
 /// ENOENT: there is no such log, or user.
-const ENOENT: AbortCode = AbortCode(2);
+const ENOENT: AbortCode = AbortCode(errno::ENOENT);
 /// EEXIST: there is such a user.
-const EEXIST: AbortCode = AbortCode(17);
+const EEXIST: AbortCode = AbortCode(errno::EEXIST);
 /// EINVAL: that is no name.
-const EINVAL: AbortCode = AbortCode(22);
+const EINVAL: AbortCode = AbortCode(errno::EINVAL);
 /// EIO.
-const EIO: AbortCode = AbortCode(5);
+const EIO: AbortCode = AbortCode(errno::EIO);
 
 /// The logs of OpenAFS's servers, which are all one here.
 const LOGS: [&[u8]; 7] = [

@@ -9,6 +9,7 @@ mod members;
 
 use afar_net::AbortCode;
 use afar_rpc::RpcError;
+use afar_types::error;
 
 pub use entries::{
     Examined, change_name, change_owner, create_group, create_user, delete, entries, examine, max,
@@ -40,9 +41,9 @@ impl PtsError {
     #[must_use]
     pub fn code(&self) -> AbortCode {
         match self {
-            Self::NameTooLong => AbortCode(267_282),
-            Self::NoEntry => AbortCode(267_268),
-            Self::AnswerLength => AbortCode(267_281),
+            Self::NameTooLong => AbortCode(error::PRNAMETOOLONG),
+            Self::NoEntry => AbortCode(error::PRNOENT),
+            Self::AnswerLength => AbortCode(error::PRINTERNAL),
             Self::Rpc(error) => error.code(),
         }
     }

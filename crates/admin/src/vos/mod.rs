@@ -66,24 +66,12 @@ pub(super) mod codes {
     //! Codes that steps look at.
 
     pub(crate) use afar_types::error::errno::{EINVAL, ENODEV, ENOENT, EPIPE};
-    pub(crate) use afar_types::error::{VL_NOENT, VNOVOL, VVOLEXISTS};
-
-    pub(crate) const VL_ENTDELETED: i32 = 363_526;
-    pub(crate) const VL_BADENTRY: i32 = 363_538;
-    pub(crate) const VL_RERELEASE: i32 = 363_544;
-    pub(crate) const VL_INDEXERANGE: i32 = 363_549;
-    pub(crate) const RXGEN_OPCODE: i32 = -455;
-    const VOLSER: i32 = 1_492_325_120;
-    pub(crate) const VOLSERREAD_DUMPERROR: i32 = VOLSER + 2;
-    pub(crate) const VOLSERILLEGAL_PARTITION: i32 = VOLSER + 5;
-    pub(crate) const VOLSERVLDB_ERROR: i32 = VOLSER + 8;
-    pub(crate) const VOLSERBADNAME: i32 = VOLSER + 9;
-    pub(crate) const VOLSERVOLMOVED: i32 = VOLSER + 10;
-    pub(crate) const VOLSERBADOP: i32 = VOLSER + 11;
-    pub(crate) const VOLSERBADRELEASE: i32 = VOLSER + 12;
-    pub(crate) const VOLSERVOLBUSY: i32 = VOLSER + 13;
-    pub(crate) const VOLSERNOVOL: i32 = VOLSER + 15;
-    pub(crate) const VOLSERFAILEDOP: i32 = VOLSER + 17;
+    pub(crate) use afar_types::error::{
+        RXGEN_OPCODE, VL_BADENTRY, VL_ENTDELETED, VL_INDEXERANGE, VL_NOENT, VL_RERELEASE, VNOVOL,
+        VOLSERBADNAME, VOLSERBADOP, VOLSERBADRELEASE, VOLSERFAILEDOP, VOLSERILLEGAL_PARTITION,
+        VOLSERNOVOL, VOLSERREAD_DUMPERROR, VOLSERVLDB_ERROR, VOLSERVOLBUSY, VOLSERVOLMOVED,
+        VVOLEXISTS,
+    };
 }
 
 /// Tells of a step, to those who want to know each.

@@ -1,7 +1,7 @@
 //! Codes in the words of OpenAFS's `vos`.
 
 use afar_types::UnixTime;
-use afar_types::error::lookup;
+use afar_types::error::{self, lookup};
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
@@ -69,78 +69,123 @@ pub fn error_text(code: i32) -> String {
     format!("{}: {}\n", table_name(code), message(code))
 }
 
-const VL: i32 = 363_520;
-const VOLSER: i32 = 1_492_325_120;
-
 const KNOWN: &[(i32, &str)] = &[
-    (-1, "Possible communication failure"),
-    (101, "Volume needs to be salvaged"),
-    (102, "Bad vnode number quoted"),
-    (103, "Volume not attached, does not exist, or not on line"),
-    (104, "Volume already exists"),
-    (105, "Volume is not in service"),
-    (106, "Volume is off line"),
-    (107, "Volume is already on line"),
-    (108, "Partition is full"),
-    (109, "Volume max quota exceeded"),
-    (110, "Volume temporarily unavailable"),
-    (111, "Volume has moved to another server"),
-    (VL, "VLDB: volume Id exists in the vldb"),
-    (VL + 1, "VLDB: a read terminated too early"),
-    (VL + 2, "VLDB: volume entry exists in the vldb"),
-    (VL + 3, "VLDB: internal creation failure"),
-    (VL + 4, "VLDB: no such entry"),
-    (VL + 5, "VLDB: vldb database is empty"),
-    (VL + 6, "VLDB: entry is deleted (soft delete)"),
-    (VL + 7, "VLDB: volume name is illegal"),
-    (VL + 8, "VLDB: index was out of range"),
-    (VL + 9, "VLDB: bad volume type"),
-    (VL + 10, "VLDB: illegal server number (not within limits)"),
-    (VL + 11, "VLDB: bad partition number"),
-    (VL + 12, "VLDB: run out of space for replication sites"),
-    (VL + 13, "VLDB: no such repsite server exists"),
-    (VL + 14, "VLDB: replication site server already exists"),
-    (VL + 15, "VLDB: parent r/w entry not found"),
-    (VL + 16, "VLDB: illegal reference count number"),
-    (VL + 17, "VLDB: vldb size for attributes exceeded"),
-    (VL + 18, "VLDB: bad incoming vldb entry"),
-    (VL + 19, "VLDB: illegal max volid increment"),
-    (VL + 20, "VLDB: (RO/BACK) Id already hashed"),
-    (VL + 21, "VLDB: vldb entry is already locked"),
-    (VL + 22, "VLDB: bad volume operation code"),
-    (VL + 23, "VLDB: bad release lock type"),
-    (VL + 24, "VLDB: status report: last release was aborted"),
-    (VL + 25, "VLDB: invalid replication site server flag"),
-    (VL + 26, "VLDB: no permission access for call"),
+    (error::RX_CALL_DEAD, "Possible communication failure"),
+    (error::VSALVAGE, "Volume needs to be salvaged"),
+    (error::VNOVNODE, "Bad vnode number quoted"),
     (
-        VOLSER + 2,
+        error::VNOVOL,
+        "Volume not attached, does not exist, or not on line",
+    ),
+    (error::VVOLEXISTS, "Volume already exists"),
+    (error::VNOSERVICE, "Volume is not in service"),
+    (error::VOFFLINE, "Volume is off line"),
+    (error::VONLINE, "Volume is already on line"),
+    (error::VDISKFULL, "Partition is full"),
+    (error::VOVERQUOTA, "Volume max quota exceeded"),
+    (error::VBUSY, "Volume temporarily unavailable"),
+    (error::VMOVED, "Volume has moved to another server"),
+    (error::VL_IDEXIST, "VLDB: volume Id exists in the vldb"),
+    (error::VL_IO, "VLDB: a read terminated too early"),
+    (error::VL_NAMEEXIST, "VLDB: volume entry exists in the vldb"),
+    (error::VL_CREATEFAIL, "VLDB: internal creation failure"),
+    (error::VL_NOENT, "VLDB: no such entry"),
+    (error::VL_EMPTY, "VLDB: vldb database is empty"),
+    (error::VL_ENTDELETED, "VLDB: entry is deleted (soft delete)"),
+    (error::VL_BADNAME, "VLDB: volume name is illegal"),
+    (error::VL_BADINDEX, "VLDB: index was out of range"),
+    (error::VL_BADVOLTYPE, "VLDB: bad volume type"),
+    (
+        error::VL_BADSERVER,
+        "VLDB: illegal server number (not within limits)",
+    ),
+    (error::VL_BADPARTITION, "VLDB: bad partition number"),
+    (
+        error::VL_REPSFULL,
+        "VLDB: run out of space for replication sites",
+    ),
+    (error::VL_NOREPSERVER, "VLDB: no such repsite server exists"),
+    (
+        error::VL_DUPREPSERVER,
+        "VLDB: replication site server already exists",
+    ),
+    (error::VL_RWNOTFOUND, "VLDB: parent r/w entry not found"),
+    (
+        error::VL_BADREFCOUNT,
+        "VLDB: illegal reference count number",
+    ),
+    (
+        error::VL_SIZEEXCEEDED,
+        "VLDB: vldb size for attributes exceeded",
+    ),
+    (error::VL_BADENTRY, "VLDB: bad incoming vldb entry"),
+    (error::VL_BADVOLIDBUMP, "VLDB: illegal max volid increment"),
+    (
+        error::VL_IDALREADYHASHED,
+        "VLDB: (RO/BACK) Id already hashed",
+    ),
+    (error::VL_ENTRYLOCKED, "VLDB: vldb entry is already locked"),
+    (error::VL_BADVOLOPER, "VLDB: bad volume operation code"),
+    (error::VL_BADRELLOCKTYPE, "VLDB: bad release lock type"),
+    (
+        error::VL_RERELEASE,
+        "VLDB: status report: last release was aborted",
+    ),
+    (
+        error::VL_BADSERVERFLAG,
+        "VLDB: invalid replication site server flag",
+    ),
+    (error::VL_PERM, "VLDB: no permission access for call"),
+    (
+        error::VOLSERREAD_DUMPERROR,
         "VOLSER:  Problems encountered in reading the dump file !",
     ),
     (
-        VOLSER + 3,
+        error::VOLSERDUMPERROR,
         "VOLSER: Problems encountered in doing the dump !",
     ),
-    (VOLSER + 4, "VOLSER: Could not attach the volume"),
-    (VOLSER + 5, "VOLSER: encountered illegal partition number"),
-    (VOLSER + 6, "VOLSER: Could not detach the volume"),
-    (VOLSER + 7, "VOLSER: permission denied, not a super user"),
-    (VOLSER + 8, "VOLSER: error detected in the VLDB"),
-    (VOLSER + 9, "VOLSER: error in volume name"),
-    (VOLSER + 10, "VOLSER: volume has moved"),
-    (VOLSER + 11, "VOLSER: illegal operation"),
-    (VOLSER + 12, "VOLSER: release could not be completed"),
-    (VOLSER + 13, "VOLSER: volume is busy"),
-    (VOLSER + 14, "VOLSER: volume server is out of memory"),
     (
-        VOLSER + 15,
+        error::VOLSERATTACH_ERROR,
+        "VOLSER: Could not attach the volume",
+    ),
+    (
+        error::VOLSERILLEGAL_PARTITION,
+        "VOLSER: encountered illegal partition number",
+    ),
+    (
+        error::VOLSERDETACH_ERROR,
+        "VOLSER: Could not detach the volume",
+    ),
+    (
+        error::VOLSERBAD_ACCESS,
+        "VOLSER: permission denied, not a super user",
+    ),
+    (
+        error::VOLSERVLDB_ERROR,
+        "VOLSER: error detected in the VLDB",
+    ),
+    (error::VOLSERBADNAME, "VOLSER: error in volume name"),
+    (error::VOLSERVOLMOVED, "VOLSER: volume has moved"),
+    (error::VOLSERBADOP, "VOLSER: illegal operation"),
+    (
+        error::VOLSERBADRELEASE,
+        "VOLSER: release could not be completed",
+    ),
+    (error::VOLSERVOLBUSY, "VOLSER: volume is busy"),
+    (
+        error::VOLSERNO_MEMORY,
+        "VOLSER: volume server is out of memory",
+    ),
+    (
+        error::VOLSERNOVOL,
         "VOLSER: no such volume - location specified incorrectly or volume does not exist",
     ),
     (
-        VOLSER + 16,
+        error::VOLSERMULTIRWVOL,
         "VOLSER: multiple RW volumes with same ID, one of which should be deleted",
     ),
     (
-        VOLSER + 17,
+        error::VOLSERFAILEDOP,
         "VOLSER: not all entries were successfully processed",
     ),
 ];
@@ -160,11 +205,11 @@ fn table_name(code: i32) -> String {
 
 fn message(code: i32) -> String {
     match code {
-        -1 => "server or network not responding".to_owned(),
-        -2 => "invalid RPC (RX) operation".to_owned(),
-        -3 => "server not responding promptly".to_owned(),
-        -7 => "port address already in use".to_owned(),
-        -499..=-450 => format!("RPC interface mismatch ({code})"),
+        error::RX_CALL_DEAD => "server or network not responding".to_owned(),
+        error::RX_INVALID_OPERATION => "invalid RPC (RX) operation".to_owned(),
+        error::RX_CALL_TIMEOUT => "server not responding promptly".to_owned(),
+        error::RX_ADDRINUSE => "port address already in use".to_owned(),
+        -499..=error::RXGEN_CC_MARSHAL => format!("RPC interface mismatch ({code})"),
         i32::MIN..=-1 => format!("unknown RPC error ({code})"),
         1..256 => system_message(code),
         _ => lookup(code).map_or_else(

@@ -1,13 +1,14 @@
 //! Errors, in the words of OpenAFS's `bos`.
 
 use afar_rpc::RpcError;
+use afar_types::error::{BZNOTACTIVE, RX_CALL_DEAD, RX_CALL_TIMEOUT};
 
 use crate::codes::Words;
 use crate::output;
 
 /// The overseer's codes.
 const BZ: Words = Words {
-    first: 39_424,
+    first: BZNOTACTIVE,
     texts: &[
         "process not active",
         "no such entity",
@@ -24,8 +25,8 @@ const BZ: Words = Words {
         "this function requires encrypted input, use a newer client program",
     ],
     others: &[
-        (-1, "communications failure (-1)"),
-        (-3, "communications timeout (-3)"),
+        (RX_CALL_DEAD, "communications failure (-1)"),
+        (RX_CALL_TIMEOUT, "communications timeout (-3)"),
     ],
 };
 

@@ -11,6 +11,7 @@ use afar_login::sshkey::SshKey;
 use afar_rpc::RpcError;
 use afar_rpc::users::{PasswordMessage, SshKeyLine, SshKeyLines};
 use afar_types::PtsId;
+use afar_types::error::{PRPERM, RX_INVALID_OPERATION};
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use serde::Serialize;
@@ -135,11 +136,11 @@ fn read_key(path: &Path) -> anyhow::Result<SshKey> {
 /// What to do about a server that refuses.
 fn explained(error: RpcError) -> anyhow::Error {
     let hint = match error.aborted().map(|code| code.0) {
-        Some(-2) => {
+        Some(RX_INVALID_OPERATION) => {
             "; this server keeps no passwords and keys, or accepts them only encrypted: use an \
              afar server, and a token or -localauth on its machine"
         }
-        Some(267_269) => "; only the users themselves and administrators may",
+        Some(PRPERM) => "; only the users themselves and administrators may",
         _ => "",
     };
     anyhow::anyhow!("{error}: {}{hint}", error.cause)

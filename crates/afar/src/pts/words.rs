@@ -1,13 +1,14 @@
 //! Errors, in the words of OpenAFS's `pts`.
 
 use afar_admin::pts::PtsError;
+use afar_types::error::{PRBADARG, PREXIST, RX_CALL_DEAD};
 
 use crate::codes::Words;
 use crate::output;
 
 /// The protection service's codes.
 const PT: Words = Words {
-    first: 267_264,
+    first: PREXIST,
     texts: &[
         "Entry for name already exists",
         "Entry for id already exists",
@@ -29,7 +30,7 @@ const PT: Words = Words {
         "Protection library internal error",
         "name is too long (maximum 63 characters)",
     ],
-    others: &[(-1, "server or network not responding")],
+    others: &[(RX_CALL_DEAD, "server or network not responding")],
 };
 
 /// Tells an error, and what it kept from being done.
@@ -39,12 +40,12 @@ pub(super) fn tell(error: &PtsError, what: &str) {
 
 /// Tells that an argument cannot be what it is given for.
 pub(super) fn tell_argument(what: &str) {
-    output::usage(&format!("pts: {} {what}\n", PT.text(PT.first + 9)));
+    output::usage(&format!("pts: {} {what}\n", PT.text(PRBADARG)));
 }
 
 /// Tells that an argument is no number, in the words `pts` has for that.
 pub(super) fn tell_no_number(what: &str) {
-    output::usage(&format!("pts: {} {what}\n", PT.text(-1)));
+    output::usage(&format!("pts: {} {what}\n", PT.text(RX_CALL_DEAD)));
 }
 
 /// Tells what is wrong with the command line.

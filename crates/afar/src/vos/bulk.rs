@@ -4,6 +4,7 @@ use std::net::Ipv4Addr;
 
 use afar_admin::vos::words::{date, error_text};
 use afar_admin::vos::{Failure, LOCK_ALL, Place, SyncScope};
+use afar_types::error::{RXGEN_OPCODE, VL_MULTIPADDR, VL_NOENT};
 use afar_types::{
     AddrsU, ListAddrByAttributes, ListByAttributes, SiteFlags, SiteServer, UnixTime, VldbEntry,
     VldbFlags, VolumeId,
@@ -17,9 +18,6 @@ use super::args::{
 use super::query::uuid_text;
 use super::{Context, Outcome, Quit, err, out};
 
-const VL_NOENT: i32 = 363_524;
-const VL_MULTIPADDR: i32 = 363_550;
-const RXGEN_OPCODE: i32 = -455;
 /// Addresses a server can be given.
 const ADDRESSES_MAX: usize = 16;
 

@@ -7,6 +7,7 @@ use afar_admin::vos::words::error_text;
 use afar_admin::vos::{
     CloneOptions, CreateOptions, Failure, NAME_MAX, Place, ReleaseOptions, base_name, is_name_valid,
 };
+use afar_types::error::VL_NOENT;
 use afar_types::{
     AttachFlags, SiteFlags, SiteServer, TransactionFlags, TransactionId, VldbFlags, VolumeChanges,
     VolumeId, VolumeType,
@@ -22,7 +23,6 @@ use super::{Context, Outcome, Quit, err, kib, out};
 const CANT_FIND: &str = "vos: can't find volume ID or name";
 const CANT_FIND_VOLUME: &str = "vos: can't find volume";
 const UNKNOWN: &str = "Unknown volume ID or name";
-const VL_NOENT: i32 = 363_524;
 
 /// Whether a read-write volume may have this name, as far as its end goes.
 pub(super) fn has_no_suffix(name: &str) -> bool {

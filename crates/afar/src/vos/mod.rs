@@ -21,6 +21,7 @@ use std::sync::Arc;
 use afar_admin::vos::words::error_text;
 use afar_admin::vos::{Failure, Place, Vos};
 use afar_net::AbortCode;
+use afar_types::error::errno::{EACCES, EXDEV};
 use afar_types::{PartitionId, VolumeId};
 
 use crate::afs_args::{self, Common, Session};
@@ -258,8 +259,6 @@ impl<'a> Context<'a> {
 
     /// What is said last of a verb that failed.
     fn diagnose(&self, verb: &str, Failure(code): Failure, quit: Quit) -> Quit {
-        const EACCES: i32 = 13;
-        const EXDEV: i32 = 18;
         self.told.end();
         match code {
             EACCES => err!("You are not authorized to perform the 'vos {verb}' command ({code})\n"),

@@ -5,6 +5,8 @@ use std::net::Ipv4Addr;
 
 use afar_admin::vos::words::error_text;
 use afar_admin::vos::{Examined, Failure, LOCK_ALL, Member, Place, enumerate, sub_enumerate};
+use afar_types::error::VL_NOENT;
+use afar_types::error::errno::ENODEV;
 use afar_types::{AddrsU, AfsUuid, ListAddrByAttributes, ListByAttributes, VldbEntry, VolumeType};
 use serde_json::json as object;
 
@@ -13,8 +15,6 @@ use super::args::{
 };
 use super::show::{self, Totals};
 use super::{Context, Outcome, Quit, err, json, out};
-
-const ENODEV: i32 = 19;
 
 /// A UUID as AFS's tools write it, its fourth part in two.
 pub(super) fn uuid_text(uuid: &AfsUuid) -> String {
@@ -449,7 +449,6 @@ impl Context<'_> {
     }
 
     pub(super) async fn listaddrs(&self, args: &ListaddrsArgs) -> Outcome {
-        const VL_NOENT: i32 = 363_524;
         let failed = |Failure(code)| {
             err!(
                 "vos: could not list the server addresses\n{}",

@@ -16,7 +16,8 @@ use std::time::Duration;
 use afar_net::PeerStats;
 use afar_rpc::{RpcError, rxafs};
 use afar_types::error::{
-    VBUSY, VMOVED, VNOSERVICE, VNOVOL, VOFFLINE, VRESTARTING, VSALVAGE, VSALVAGING,
+    Code, RX_CALL_TIMEOUT, RX_MSGSIZE, VBUSY, VMOVED, VNOSERVICE, VNOVOL, VOFFLINE, VRESTARTING,
+    VSALVAGE, VSALVAGING,
 };
 use tokio::sync::{Mutex as AsyncMutex, MutexGuard};
 use tokio::time::Instant;
@@ -559,13 +560,14 @@ pub(crate) fn verdict(error: &RpcError) -> Verdict {
         };
     };
     match code.0 {
-        // RX_MSGSIZE: the server's packets were too large for the path; it has found smaller ones.
-        VBUSY | VRESTARTING | -8 => Verdict::Busy,
+        VBUSY | VRESTARTING => Verdict::Busy,
+        // The server's packets were too large for the path; it has found smaller ones.
+        RX_MSGSIZE => Verdict::Busy,
         VNOVOL | VMOVED | VOFFLINE | VSALVAGE | VSALVAGING | VNOSERVICE => Verdict::OtherSite,
-        // RX_CALL_TIMEOUT: the server lives.
-        -3 => Verdict::OtherSite,
+        // The server lives.
+        RX_CALL_TIMEOUT => Verdict::OtherSite,
         // What stubs say of arguments is the same at every server.
-        -457..=-450 => Verdict::Final,
+        code if Code(code).is_interface_mismatch() => Verdict::Final,
         i32::MIN..0 => Verdict::Down,
         _ => Verdict::Final,
     }

@@ -101,6 +101,6 @@ impl DbError {
 /// No majority of the database servers is reached (ubik).
 pub const UNOQUORUM: AbortCode = AbortCode(error::UNOQUORUM);
 /// Reading or writing the database failed (ubik).
-pub const UIOERROR: AbortCode = AbortCode(5379);
+pub const UIOERROR: AbortCode = AbortCode(error::UIOERROR);
 /// The database server failed (ubik).
-pub const UINTERNAL: AbortCode = AbortCode(5380);
+pub const UINTERNAL: AbortCode = AbortCode(error::UINTERNAL);

@@ -1,6 +1,7 @@
 //! What the protection server refuses, and by which code.
 
 use afar_net::AbortCode;
+use afar_types::error;
 
 use crate::kv::DbError;
 
@@ -60,20 +61,20 @@ impl PrError {
     #[must_use]
     pub fn code(&self) -> AbortCode {
         AbortCode(match self {
-            Self::NameTaken => 267_264,
-            Self::IdTaken => 267_265,
-            Self::NoIds => 267_266,
-            Self::NoEntry => 267_268,
-            Self::Permission => 267_269,
-            Self::NotGroup => 267_270,
-            Self::BadName => 267_272,
-            Self::BadArgument => 267_273,
-            Self::NoMore => 267_274,
-            Self::Damaged(_) => 267_275,
-            Self::GroupEmpty => 267_276,
-            Self::OwnMember => 267_277,
-            Self::BadAddress => 267_278,
-            Self::TooMany => 267_279,
+            Self::NameTaken => error::PREXIST,
+            Self::IdTaken => error::PRIDEXIST,
+            Self::NoIds => error::PRNOIDS,
+            Self::NoEntry => error::PRNOENT,
+            Self::Permission => error::PRPERM,
+            Self::NotGroup => error::PRNOTGROUP,
+            Self::BadName => error::PRBADNAM,
+            Self::BadArgument => error::PRBADARG,
+            Self::NoMore => error::PRNOMORE,
+            Self::Damaged(_) => error::PRDBBAD,
+            Self::GroupEmpty => error::PRGROUPEMPTY,
+            Self::OwnMember => error::PRINCONSISTENT,
+            Self::BadAddress => error::PRDBADDR,
+            Self::TooMany => error::PRTOOMANY,
             Self::Database(error) => return error.code(),
         })
     }

@@ -1,64 +1,65 @@
 //! The codes VL aborts calls with (OpenAFS vl_errors.et).
 
 use afar_net::AbortCode;
+use afar_types::error;
 
 macro_rules! codes {
-    ($($(#[$doc:meta])* $name:ident = $offset:literal;)*) => {
-        $($(#[$doc])* pub const $name: AbortCode = AbortCode(363_520 + $offset);)*
+    ($($(#[$doc:meta])* $name:ident;)*) => {
+        $($(#[$doc])* pub const $name: AbortCode = AbortCode(error::$name);)*
     };
 }
 
 codes! {
     /// A volume id is taken.
-    VL_IDEXIST = 0;
+    VL_IDEXIST;
     /// The volume name is taken.
-    VL_NAMEEXIST = 2;
+    VL_NAMEEXIST;
     /// The entry could not be made.
-    VL_CREATEFAIL = 3;
+    VL_CREATEFAIL;
     /// There is no such entry.
-    VL_NOENT = 4;
+    VL_NOENT;
     /// The entry was deleted, and is still there.
-    VL_ENTDELETED = 6;
+    VL_ENTDELETED;
     /// The name, or the pattern for names, is not valid.
-    VL_BADNAME = 7;
+    VL_BADNAME;
     /// The volume type is none.
-    VL_BADVOLTYPE = 9;
+    VL_BADVOLTYPE;
     /// The server's address is not valid, or there are too many servers.
-    VL_BADSERVER = 10;
+    VL_BADSERVER;
     /// The partition's number is not valid.
-    VL_BADPARTITION = 11;
+    VL_BADPARTITION;
     /// There are as many sites, or servers, as there can be.
-    VL_REPSFULL = 12;
+    VL_REPSFULL;
     /// The entry has no such site.
-    VL_NOREPSERVER = 13;
+    VL_NOREPSERVER;
     /// The entry has this site already.
-    VL_DUPREPSERVER = 14;
+    VL_DUPREPSERVER;
     /// The list is too long for one answer.
-    VL_SIZEEXCEEDED = 17;
+    VL_SIZEEXCEEDED;
     /// The new entry does not go with the old one.
-    VL_BADENTRY = 18;
+    VL_BADENTRY;
     /// Too many volume ids are asked for.
-    VL_BADVOLIDBUMP = 19;
+    VL_BADVOLIDBUMP;
     /// A volume id belongs to another entry.
-    VL_IDALREADYHASHED = 20;
+    VL_IDALREADYHASHED;
     /// Another operation holds the entry.
-    VL_ENTRYLOCKED = 21;
+    VL_ENTRYLOCKED;
     /// The operation is none.
-    VL_BADVOLOPER = 22;
+    VL_BADVOLOPER;
     /// What is to be let go of is nothing.
-    VL_BADRELLOCKTYPE = 23;
+    VL_BADRELLOCKTYPE;
     /// The last release did not come to its end.
-    VL_RERELEASE = 24;
+    VL_RERELEASE;
     /// A site's flags are not valid.
-    VL_BADSERVERFLAG = 25;
+    VL_BADSERVERFLAG;
     /// The caller may not do this.
-    VL_PERM = 26;
+    VL_PERM;
     /// The index is out of range.
-    VL_INDEXERANGE = 29;
+    VL_INDEXERANGE;
     /// The addresses belong to other servers.
-    VL_MULTIPADDR = 30;
+    VL_MULTIPADDR;
     /// Not exactly one attribute is given.
-    VL_BADMASK = 31;
+    VL_BADMASK;
     /// A row of the database makes no sense.
-    VL_DBBAD = 32;
+    VL_DBBAD;
 }

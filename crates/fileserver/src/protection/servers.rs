@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use afar_net::AbortCode;
 use afar_rpc::{RpcError, pr, vote};
-use afar_types::error::{RXKADILLEGALLEVEL, RXKADINCONSISTENCY};
+use afar_types::error::Code;
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 
@@ -145,5 +145,5 @@ impl Server {
 /// Whether a code is rxkad's: it is about the ticket, not about the question.
 // spec: security#refused-tokens
 fn is_rxkad(code: AbortCode) -> bool {
-    (RXKADINCONSISTENCY..=RXKADILLEGALLEVEL).contains(&code.0)
+    Code(code.0).is_token_refused()
 }
