@@ -197,6 +197,11 @@ fn quoted(text: &str, quote: char) -> usize {
     text.len()
 }
 
+/// Source text without what is in comments and quotes, and what is compiled for tests only; lines stay where they are.
+pub(super) fn production(text: &str) -> String {
+    without_tests(&blank(text)).0
+}
+
 /// Code without what is compiled for tests only, and the names of the modules that are.
 fn without_tests(code: &str) -> (String, Vec<String>) {
     const MARK: &str = "#[cfg(test)]";

@@ -5,6 +5,7 @@
 
 mod anchors;
 mod borders;
+mod codes;
 mod docs;
 mod engine;
 mod english;
@@ -117,6 +118,7 @@ pub(crate) fn check(root: &Path) -> Result<Vec<Finding>> {
     findings.extend(links::check(&sources, |path| is_tracked(&paths, path)));
     findings.extend(spec::check(&sources));
     for source in &sources {
+        findings.extend(codes::check(source));
         findings.extend(english::check(source));
         findings.extend(licences::check(source));
         findings.extend(machine_paths::check(source));
