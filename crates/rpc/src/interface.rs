@@ -455,7 +455,7 @@ macro_rules! interface {
     (@serve call $name:ident $self:ident $caller:ident $call:ident) => {{
         let (request, arguments) =
             $crate::server::read_request::<$name::Request>($call).await?;
-        let served = $crate::Served::new($name::OPERATION, &$caller, request.subject());
+        let served = $crate::Serving::new($name::OPERATION, &$caller, request.subject());
         let result = served.scope(Service::$name(&*$self.service, &$caller, request)).await;
         interface!(@audit $name $caller arguments result);
         $crate::server::send_reply($call, &result?).await
@@ -464,7 +464,7 @@ macro_rules! interface {
         let (request, arguments) =
             $crate::server::read_request::<$name::Request>($call).await?;
         let mut data = $crate::server::FetchSink::new($call, request.length)?;
-        let served = $crate::Served::new($name::OPERATION, &$caller, request.subject());
+        let served = $crate::Serving::new($name::OPERATION, &$caller, request.subject());
         let serving = Service::$name(&*$self.service, &$caller, request, &mut data);
         let result = served.scope(serving).await;
         interface!(@audit $name $caller arguments result);
@@ -474,7 +474,7 @@ macro_rules! interface {
         let (request, arguments, rest) =
             $crate::server::read_arguments::<$name::Request>($call).await?;
         let mut data = $crate::server::StoreSource::new($call, rest, request.length)?;
-        let served = $crate::Served::new($name::OPERATION, &$caller, request.subject());
+        let served = $crate::Serving::new($name::OPERATION, &$caller, request.subject());
         let serving = Service::$name(&*$self.service, &$caller, request, &mut data);
         let result = served.scope(serving).await;
         interface!(@audit $name $caller arguments result);
@@ -484,7 +484,7 @@ macro_rules! interface {
         let (request, arguments) =
             $crate::server::read_request::<$name::Request>($call).await?;
         let mut data = $crate::server::DownloadSink::new($call);
-        let served = $crate::Served::new($name::OPERATION, &$caller, request.subject());
+        let served = $crate::Serving::new($name::OPERATION, &$caller, request.subject());
         let serving = Service::$name(&*$self.service, &$caller, request, &mut data);
         let result = served.scope(serving).await;
         interface!(@audit $name $caller arguments result);
@@ -494,7 +494,7 @@ macro_rules! interface {
         let (request, arguments, rest) =
             $crate::server::read_arguments::<$name::Request>($call).await?;
         let mut data = $crate::server::UploadSource::new($call, rest);
-        let served = $crate::Served::new($name::OPERATION, &$caller, request.subject());
+        let served = $crate::Serving::new($name::OPERATION, &$caller, request.subject());
         let serving = Service::$name(&*$self.service, &$caller, request, &mut data);
         let result = served.scope(serving).await;
         interface!(@audit $name $caller arguments result);

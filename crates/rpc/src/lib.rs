@@ -18,7 +18,7 @@
 //! [`DownloadSink`] and [`UploadSource`].
 //!
 //! What is served is told as [`audit`] events. A line that is logged meanwhile belongs to a call,
-//! [`Served::current`]; a client's call is a span `call` of the level DEBUG.
+//! [`Serving::current`]; a client's call is a span `call` of the level DEBUG.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -53,7 +53,7 @@ pub mod pr;
 pub mod rxafs;
 pub mod rxafscb;
 pub mod rxstats;
-mod served;
+mod serving;
 mod server;
 mod subject;
 pub mod users;
@@ -65,7 +65,7 @@ pub use client::{Download, Fetch, Store, Upload};
 pub use error::{RpcCause, RpcError};
 pub use interface::{Interface, Kind, Operation};
 pub use lists::Lists;
-pub use served::{Served, spawn_blocking};
+pub use serving::{Serving, spawn_blocking};
 pub use server::{Caller, DownloadSink, FetchSink, StoreSource, UploadSource};
 pub use subject::Subject;
 

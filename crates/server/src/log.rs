@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io::{self, IsTerminal, Write};
 use std::sync::OnceLock;
 
-use afar_rpc::Served;
+use afar_rpc::Serving;
 use anyhow::{Context, bail};
 use parking_lot::Mutex;
 use tracing::{Event, Subscriber};
@@ -78,7 +78,7 @@ where
         mut writer: Writer<'_>,
         event: &Event<'_>,
     ) -> std::fmt::Result {
-        let Some(call) = Served::with_current(Served::to_string) else {
+        let Some(call) = Serving::with_current(Serving::to_string) else {
             return self.0.format_event(context, writer, event);
         };
         let format = self.0.clone().with_ansi(writer.has_ansi_escapes());

@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use afar_rpc::Served;
+use afar_rpc::Serving;
 use heed::RwTxn;
 use tokio::sync::oneshot;
 
@@ -25,7 +25,7 @@ pub(super) trait Job: Send {
 pub(super) struct Task<T, E, F> {
     function: F,
     /// The call that the change is made for, to which belongs what is logged of it.
-    served: Option<Served>,
+    served: Option<Serving>,
     result: Option<Result<T, E>>,
     answer: oneshot::Sender<Result<T, E>>,
 }
@@ -34,7 +34,7 @@ impl<T, E, F> Task<T, E, F> {
     pub(super) fn new(function: F, answer: oneshot::Sender<Result<T, E>>) -> Self {
         Self {
             function,
-            served: Served::current(),
+            served: Serving::current(),
             result: None,
             answer,
         }
@@ -48,7 +48,7 @@ where
     E: From<DbError> + Send,
 {
     fn run(&mut self, change: &mut Change<'_>) -> bool {
-        let result = Served::within(self.served.clone(), || (self.function)(change));
+        let result = Serving::within(self.served.clone(), || (self.function)(change));
         let keep = result.is_ok();
         self.result = Some(result);
         keep
@@ -63,7 +63,7 @@ where
         } = *self;
         // It may hold the database, and who has the answer may want to close it.
         drop(function);
-        let result = Served::within(served, || match (outcome, result) {
+        let result = Serving::within(served, || match (outcome, result) {
             (Ok(()), Some(result)) => result,
             (Ok(()), None) => Err(DbError::Fault.into()),
             (Err(error), _) => Err(error.into()),

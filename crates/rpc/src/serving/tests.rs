@@ -52,9 +52,9 @@ fn caller(identity: Identity) -> Caller {
     }
 }
 
-fn fetch_status(identity: Identity) -> Served {
+fn fetch_status(identity: Identity) -> Serving {
     let subject = Subject::Fid(Fid::new(7, 8, 9));
-    Served::new(rxafs::fetch_status::OPERATION, &caller(identity), subject)
+    Serving::new(rxafs::fetch_status::OPERATION, &caller(identity), subject)
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn a_call_is_told_with_operation_peer_caller_and_what_it_is_about() {
         "call{operation=RXAFS.fetch_status peer=192.0.2.7:7001 who=ann fid=7.8.9}"
     );
     let of = |operation, subject| {
-        Served::new(operation, &caller(Identity::Superuser), subject).to_string()
+        Serving::new(operation, &caller(Identity::Superuser), subject).to_string()
     };
     assert_eq!(
         of(afsvol::nuke_volume::OPERATION, Subject::Volume(VolumeId(7))),
@@ -88,14 +88,14 @@ async fn a_call_is_known_where_it_is_served_and_nowhere_else() {
     let served = fetch_status(Identity::Anonymous);
     let here = served.clone().scope(async {
         tokio::task::yield_now().await;
-        let elsewhere = spawn_blocking(Served::current).await.unwrap();
-        let other = tokio::spawn(async { Served::current() }).await.unwrap();
-        (Served::current(), elsewhere, other)
+        let elsewhere = spawn_blocking(Serving::current).await.unwrap();
+        let other = tokio::spawn(async { Serving::current() }).await.unwrap();
+        (Serving::current(), elsewhere, other)
     });
     let known = Some(served);
     assert_eq!(here.await, (known.clone(), known, None));
-    assert_eq!(Served::current(), None);
-    assert_eq!(spawn_blocking(Served::current).await.unwrap(), None);
+    assert_eq!(Serving::current(), None);
+    assert_eq!(spawn_blocking(Serving::current).await.unwrap(), None);
 }
 
 #[test]
@@ -103,8 +103,8 @@ fn nothing_is_allocated_for_a_call_that_logs_nothing() {
     let caller = caller(Identity::User("ann".into()));
     let serve = || {
         let subject = Subject::Fid(Fid::new(7, 8, 9));
-        let served = Served::new(rxafs::fetch_status::OPERATION, &caller, subject);
-        let mut serving = pin!(served.scope(async { Served::with_current(|_| ()) }));
+        let served = Serving::new(rxafs::fetch_status::OPERATION, &caller, subject);
+        let mut serving = pin!(served.scope(async { Serving::with_current(|_| ()) }));
         let mut context = Context::from_waker(Waker::noop());
         assert_eq!(serving.as_mut().poll(&mut context), Poll::Ready(Some(())));
     };

@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use crate::{Caller, Operation, Subject};
 
 tokio::task_local! {
-    static SERVED: Served;
+    static SERVED: Serving;
 }
 
 /// A call that a server has begun to serve: which operation, for which caller, about what.
@@ -20,7 +20,7 @@ tokio::task_local! {
 /// Its text is what a span would add to a line of the log:
 /// `call{operation=RXAFS.fetch_status peer=192.0.2.1:7001 who=ann fid=7.8.9}`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Served {
+pub struct Serving {
     /// The operation.
     pub operation: &'static Operation,
     /// The caller.
@@ -29,7 +29,7 @@ pub struct Served {
     pub subject: Subject,
 }
 
-impl Served {
+impl Serving {
     pub(crate) fn new(operation: &'static Operation, caller: &Caller, subject: Subject) -> Self {
         Self {
             operation,
@@ -63,7 +63,7 @@ impl Served {
     }
 }
 
-impl fmt::Display for Served {
+impl fmt::Display for Serving {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Operation {
             interface, name, ..
@@ -89,8 +89,8 @@ impl fmt::Display for Served {
 pub fn spawn_blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> JoinHandle<T> {
-    let served = Served::current();
-    tokio::task::spawn_blocking(move || Served::within(served, work))
+    let served = Serving::current();
+    tokio::task::spawn_blocking(move || Serving::within(served, work))
 }
 
 #[cfg(test)]
