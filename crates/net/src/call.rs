@@ -49,6 +49,8 @@ pub struct Call {
     finished: bool,
     ended: bool,
     failed: Option<CallError>,
+    sent_bytes: u64,
+    received_bytes: u64,
 }
 
 impl Call {
@@ -73,6 +75,8 @@ impl Call {
             finished: false,
             ended: false,
             failed: None,
+            sent_bytes: 0,
+            received_bytes: 0,
         }
     }
 
@@ -108,8 +112,23 @@ impl Call {
         if data.is_empty() {
             return self.failed.map_or(Ok(()), Err);
         }
+        let length = data.len() as u64;
         let mut data = Some(data);
-        poll_fn(|cx| self.poll_send(cx, &mut data)).await
+        poll_fn(|cx| self.poll_send(cx, &mut data)).await?;
+        self.sent_bytes += length;
+        Ok(())
+    }
+
+    /// Bytes of our stream that were queued so far.
+    #[must_use]
+    pub fn sent_bytes(&self) -> u64 {
+        self.sent_bytes
+    }
+
+    /// Bytes of the peer's stream that were taken from the engine so far.
+    #[must_use]
+    pub fn received_bytes(&self) -> u64 {
+        self.received_bytes
     }
 
     /// Waits until [`send`](Self::send) would not wait, and gives the bytes of an answer to have ready by then:
@@ -276,7 +295,9 @@ impl Call {
         std::mem::swap(&mut state.incoming, &mut self.inbox);
         if let Some(chunk) = self.inbox.pop_front() {
             // The engine counts these bytes until they are consumed; the next lock does that.
-            state.consumed += std::mem::take(&mut state.incoming_bytes);
+            let taken = std::mem::take(&mut state.incoming_bytes);
+            state.consumed += taken;
+            self.received_bytes += taken as u64;
             let tell = !state.end && state.consumed >= CONSUMED;
             drop(state);
             if tell && let Err(error) = self.announce(|_| {}) {

@@ -196,6 +196,11 @@ macro_rules! interface {
             /// As [`Handler::BLOCKS`](::afar_net::Handler::BLOCKS).
             const BLOCKS: bool = false;
 
+            /// A call was served, all but the end of its reply.
+            fn served(&self, served: &$crate::Served<'_>) {
+                let _ = served;
+            }
+
             $(interface! { @method $kind [$(#[$doc])*] $name })*
         }
 
@@ -235,7 +240,26 @@ macro_rules! interface {
                 call: &mut ::afar_net::Call,
             ) -> Result<(), ::afar_net::AbortCode> {
                 let caller = $crate::Caller::of(call, &self.identity);
-                match $crate::server::read_opcode(call).await? {
+                let opcode = $crate::server::read_opcode(call).await?;
+                let began = ::std::time::Instant::now();
+                let result = self.dispatch(&caller, opcode, call).await;
+                let row = OPERATIONS.iter().position(|row| row.opcode == opcode);
+                Service::served(
+                    &*self.service,
+                    &$crate::Served::new(row, &caller, began.elapsed(), result).by(call),
+                );
+                result
+            }
+        }
+
+        impl<S: Service> Server<S> {
+            async fn dispatch(
+                &self,
+                caller: &$crate::Caller,
+                opcode: u32,
+                call: &mut ::afar_net::Call,
+            ) -> Result<(), ::afar_net::AbortCode> {
+                match opcode {
                     $($opcode => interface!(@serve $kind $name self caller call),)*
                     // spec: afs-rpc#unknown-operations
                     _ => Err(::afar_net::AbortCode::RXGEN_OPCODE),
@@ -455,8 +479,8 @@ macro_rules! interface {
     (@serve call $name:ident $self:ident $caller:ident $call:ident) => {{
         let (request, arguments) =
             $crate::server::read_request::<$name::Request>($call).await?;
-        let served = $crate::Serving::new($name::OPERATION, &$caller, request.subject());
-        let result = served.scope(Service::$name(&*$self.service, &$caller, request)).await;
+        let served = $crate::Serving::new($name::OPERATION, $caller, request.subject());
+        let result = served.scope(Service::$name(&*$self.service, $caller, request)).await;
         interface!(@audit $name $caller arguments result);
         $crate::server::send_reply($call, &result?).await
     }};
@@ -464,8 +488,8 @@ macro_rules! interface {
         let (request, arguments) =
             $crate::server::read_request::<$name::Request>($call).await?;
         let mut data = $crate::server::FetchSink::new($call, request.length)?;
-        let served = $crate::Serving::new($name::OPERATION, &$caller, request.subject());
-        let serving = Service::$name(&*$self.service, &$caller, request, &mut data);
+        let served = $crate::Serving::new($name::OPERATION, $caller, request.subject());
+        let serving = Service::$name(&*$self.service, $caller, request, &mut data);
         let result = served.scope(serving).await;
         interface!(@audit $name $caller arguments result);
         data.finish(&result?).await
@@ -474,8 +498,8 @@ macro_rules! interface {
         let (request, arguments, rest) =
             $crate::server::read_arguments::<$name::Request>($call).await?;
         let mut data = $crate::server::StoreSource::new($call, rest, request.length)?;
-        let served = $crate::Serving::new($name::OPERATION, &$caller, request.subject());
-        let serving = Service::$name(&*$self.service, &$caller, request, &mut data);
+        let served = $crate::Serving::new($name::OPERATION, $caller, request.subject());
+        let serving = Service::$name(&*$self.service, $caller, request, &mut data);
         let result = served.scope(serving).await;
         interface!(@audit $name $caller arguments result);
         $crate::server::send_reply($call, &result?).await
@@ -484,8 +508,8 @@ macro_rules! interface {
         let (request, arguments) =
             $crate::server::read_request::<$name::Request>($call).await?;
         let mut data = $crate::server::DownloadSink::new($call);
-        let served = $crate::Serving::new($name::OPERATION, &$caller, request.subject());
-        let serving = Service::$name(&*$self.service, &$caller, request, &mut data);
+        let served = $crate::Serving::new($name::OPERATION, $caller, request.subject());
+        let serving = Service::$name(&*$self.service, $caller, request, &mut data);
         let result = served.scope(serving).await;
         interface!(@audit $name $caller arguments result);
         data.finish(&result?).await
@@ -494,8 +518,8 @@ macro_rules! interface {
         let (request, arguments, rest) =
             $crate::server::read_arguments::<$name::Request>($call).await?;
         let mut data = $crate::server::UploadSource::new($call, rest);
-        let served = $crate::Serving::new($name::OPERATION, &$caller, request.subject());
-        let serving = Service::$name(&*$self.service, &$caller, request, &mut data);
+        let served = $crate::Serving::new($name::OPERATION, $caller, request.subject());
+        let serving = Service::$name(&*$self.service, $caller, request, &mut data);
         let result = served.scope(serving).await;
         interface!(@audit $name $caller arguments result);
         $crate::server::send_reply($call, &result?).await
@@ -526,7 +550,7 @@ macro_rules! interface {
     (@audit $name:ident $caller:ident $arguments:ident $result:ident) => {
         $crate::audit::record::<$name::Request, $name::Reply>(
             $name::OPERATION,
-            &$caller,
+            $caller,
             &$arguments,
             &$result,
         )

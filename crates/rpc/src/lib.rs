@@ -17,8 +17,8 @@
 //! announces how much data there is, as of a dump, these are [`Download`] and [`Upload`],
 //! [`DownloadSink`] and [`UploadSource`].
 //!
-//! What is served is told as [`audit`] events. A line that is logged meanwhile belongs to a call,
-//! [`Serving::current`]; a client's call is a span `call` of the level DEBUG.
+//! What is served is told as [`audit`] events, and to [`Calls`], which counts it by operation. A line that
+//! is logged meanwhile belongs to a call, [`Serving::current`]; a client's call is a span `call` of the level DEBUG.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -42,6 +42,7 @@
 //! ```
 
 pub mod audit;
+pub mod calls;
 mod client;
 mod error;
 #[macro_use]
@@ -61,12 +62,13 @@ pub mod vl;
 pub mod vote;
 
 pub use afar_net::Identity;
+pub use calls::Calls;
 pub use client::{Download, Fetch, Store, Upload};
 pub use error::{RpcCause, RpcError};
 pub use interface::{Interface, Kind, Operation};
 pub use lists::Lists;
 pub use serving::{Serving, spawn_blocking};
-pub use server::{Caller, DownloadSink, FetchSink, StoreSource, UploadSource};
+pub use server::{Caller, DownloadSink, FetchSink, Served, StoreSource, UploadSource};
 pub use subject::Subject;
 
 /// Every interface there is a table of.

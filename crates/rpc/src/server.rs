@@ -4,6 +4,7 @@ mod stream;
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use afar_net::{AbortCode, Call, CallError, Identity, ServiceId};
 use afar_xdr::{Decode, Decoder, Encode, to_bytes};
@@ -41,6 +42,51 @@ impl Caller {
             service: call.service(),
             identity: identity.clone(),
         }
+    }
+}
+
+/// A call that was served, all but the end of its reply.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Served<'a> {
+    /// The row of the operation in its interface's table; `None` if its opcode is in no row.
+    pub row: Option<usize>,
+    /// The caller.
+    pub caller: &'a Caller,
+    /// How long it took.
+    pub took: Duration,
+    /// Bytes from the client, with the opcode.
+    pub received_bytes: u64,
+    /// Bytes to the client.
+    pub sent_bytes: u64,
+    /// The code it is aborted with, if it failed.
+    pub result: Result<(), AbortCode>,
+}
+
+impl<'a> Served<'a> {
+    /// Without any bytes.
+    #[must_use]
+    pub fn new(
+        row: Option<usize>,
+        caller: &'a Caller,
+        took: Duration,
+        result: Result<(), AbortCode>,
+    ) -> Self {
+        Self {
+            row,
+            caller,
+            took,
+            received_bytes: 0,
+            sent_bytes: 0,
+            result,
+        }
+    }
+
+    /// With the bytes of a call.
+    pub(crate) fn by(mut self, call: &Call) -> Self {
+        self.received_bytes = call.received_bytes();
+        self.sent_bytes = call.sent_bytes();
+        self
     }
 }
 
@@ -91,12 +137,12 @@ pub(crate) async fn read_arguments<Q: Decode>(
     }
 }
 
+/// Queues the results. The endpoint sends the end of the reply when the handler returns, after the call
+/// was counted: a client that has its answer finds its call in the counters.
 pub(crate) async fn send_reply(call: &mut Call, reply: &impl Encode) -> Result<(), AbortCode> {
-    let bytes = to_bytes(reply);
-    if !bytes.is_empty() {
-        call.send(bytes).await.map_err(|error| error.code())?;
-    }
-    call.finish().await.map_err(|error| error.code())
+    call.send(to_bytes(reply))
+        .await
+        .map_err(|error| error.code())
 }
 
 /// Takes a fetch operation's data to the client: first announced, then sent.

@@ -6,15 +6,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use afar_net::{AbortCode, CallError, Config, Connection, Endpoint, RxNull, ServiceId};
-use afar_rpc::{Caller, FetchSink, RpcCause, StoreSource, rxafs, vl};
+use afar_rpc::{Caller, Calls, FetchSink, RpcCause, Served, StoreSource, rxafs, vl};
+use afar_telemetry::{Registry, render_prometheus};
 use afar_types::{Capabilities, FetchStatus, Fid, StoreStatus, UvldbEntry, VolSync, VolumeName};
 use afar_xdr::CharArray;
 use bytes::Bytes;
 
 /// A file server with one file, whose byte n is n modulo 251.
-#[derive(Default)]
 struct FileServer {
     stored: Arc<AtomicU64>,
+    calls: Calls,
 }
 
 const LENGTH: u64 = 300_001;
@@ -34,6 +35,11 @@ fn contents(position: u64, length: u64) -> Vec<u8> {
 }
 
 impl rxafs::Service for FileServer {
+    fn served(&self, served: &Served<'_>) {
+        assert!(served.caller.peer.ip().is_loopback());
+        self.calls.count(served);
+    }
+
     async fn fetch_status(
         &self,
         _: &Caller,
@@ -125,13 +131,18 @@ struct Pair {
     client: Endpoint,
     server: Endpoint,
     stored: Arc<AtomicU64>,
+    registry: Registry,
 }
 
 impl Pair {
     async fn new() -> Self {
         let bind = || Endpoint::bind("127.0.0.1:0".parse().unwrap(), Config::default()).unwrap();
         let (client, server) = (bind(), bind());
-        let files = FileServer::default();
+        let registry = Registry::default();
+        let files = FileServer {
+            stored: Arc::default(),
+            calls: Calls::new(rxafs::INTERFACE, &registry),
+        };
         let stored = Arc::clone(&files.stored);
         server.serve(rxafs::SERVICE, "files", rxafs::Server::new(files));
         server.serve(vl::SERVICE, "locations", vl::Server::new(Locations));
@@ -141,6 +152,7 @@ impl Pair {
             client,
             server,
             stored,
+            registry,
         }
     }
 
@@ -197,6 +209,47 @@ async fn operations_not_written_answer_rxgen_opcode() {
     call.finish().await.unwrap();
     let error = call.read_to_end(100).await.unwrap_err();
     assert_eq!(error, CallError::Aborted(AbortCode::RXGEN_OPCODE));
+}
+
+#[tokio::test]
+async fn a_call_is_counted_when_its_answer_is_there() {
+    let pair = Pair::new().await;
+    let files = pair.files();
+    let counts = |operation: &str, wanted: &[(&str, u64)]| {
+        let text = render_prometheus(&pair.registry);
+        for (what, count) in wanted {
+            let labels = format!("{{interface=\"RXAFS\",operation=\"{operation}\"}}");
+            let line = format!("\nafar_rpc_{what}{labels} {count}\n");
+            assert!(text.contains(&line), "{line}{text}");
+        }
+    };
+    for calls in 1..=20 {
+        files.get_capabilities().await.unwrap();
+        counts(
+            "get_capabilities",
+            &[("duration_seconds_count", calls), ("errors_total", 0)],
+        );
+        files.fetch_status(Fid::new(8, 1, 1)).await.unwrap_err();
+        counts(
+            "fetch_status",
+            &[("duration_seconds_count", 0), ("errors_total", calls)],
+        );
+    }
+    let data = files.fetch_data64(FILE, 0, 1 << 20).await.unwrap();
+    data.finish().await.unwrap();
+    // The words are opcode, fid, position and length; length in front of the data, and what follows it.
+    let reply = 8 + LENGTH + 120;
+    counts(
+        "fetch_data64",
+        &[("received_bytes_total", 32), ("sent_bytes_total", reply)],
+    );
+    let mut call = pair.connect(rxafs::SERVICE).call().await.unwrap();
+    call.send(Bytes::from_static(&[0, 0, 0xff, 0xff]))
+        .await
+        .unwrap();
+    call.finish().await.unwrap();
+    call.read_to_end(100).await.unwrap_err();
+    counts("(unknown)", &[("errors_total", 1)]);
 }
 
 #[tokio::test]

@@ -9,11 +9,12 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("xdr", &["xdr-derive"]),
     ("types", &["xdr"]),
     ("dir", &["types"]),
+    ("telemetry", &[]),
     ("rx", &[]),
     ("security", &["rx", "xdr", "types"]),
     ("login", &["security", "types", "xdr"]),
     ("net", &["rx"]),
-    ("rpc", &["rx", "net", "xdr", "types"]),
+    ("rpc", &["rx", "net", "xdr", "types", "telemetry"]),
     (
         "cell",
         &["rpc", "net", "rx", "security", "dir", "types", "xdr"],
@@ -66,7 +67,6 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("fuse", &["cache", "types"]),
     ("admin", &["cell", "rpc", "net", "types", "xdr"]),
     ("transfer", &["cell", "types"]),
-    ("telemetry", &[]),
     ("link", &[]),
     (
         "sim",
