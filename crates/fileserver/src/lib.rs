@@ -8,6 +8,7 @@
 //! - [`hosts`]: who the clients are, what they were promised, and how they hear of changes
 //! - [`volumes`]: which volumes there are, and whether clients may use them at the moment
 //! - [`volser`]: the volume server, AFSVol
+//! - `metrics`: what is counted by volume, client and file
 //! - `abort`: the codes that failures are answered with
 
 pub mod files;
@@ -22,4 +23,5 @@ pub mod registration;
 mod abort;
 mod access;
 mod locks;
+mod metrics;
 mod space;

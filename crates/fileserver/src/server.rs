@@ -5,14 +5,18 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 
 use afar_net::Endpoint;
+use afar_telemetry::Registry;
 use afar_types::{Fid, VolumeId};
 use parking_lot::{Mutex, RwLock};
 
 use crate::files::{Files, Stats};
 use crate::hosts::Hosts;
 use crate::locks::FileLocks;
+use crate::metrics::Metrics;
 use crate::protection::Protection;
 use crate::volumes::Volumes;
+
+pub use crate::metrics::FilesWatch;
 
 /// A file server. Its RXAFS is served with [`FileServer::service`], at any number of endpoints.
 pub struct FileServer {
@@ -23,20 +27,33 @@ pub struct FileServer {
     pub(crate) stores: StoreLocks,
     pub(crate) gates: Gates,
     pub(crate) stats: Stats,
+    pub(crate) metrics: Metrics,
 }
 
 impl FileServer {
     /// Of these volumes, for these hosts, with the users of this protection service.
     #[must_use]
     pub fn new(volumes: Arc<Volumes>, hosts: Arc<Hosts>, protection: Arc<Protection>) -> Arc<Self> {
+        Self::with_registry(volumes, hosts, protection, &Registry::default())
+    }
+
+    /// The same, whose counters this registry shows.
+    #[must_use]
+    pub fn with_registry(
+        volumes: Arc<Volumes>,
+        hosts: Arc<Hosts>,
+        protection: Arc<Protection>,
+        registry: &Registry,
+    ) -> Arc<Self> {
         Arc::new(Self {
+            stats: Stats::new(registry),
+            metrics: Metrics::new(registry, &volumes, &hosts),
             volumes,
             hosts,
             protection,
             locks: FileLocks::default(),
             stores: StoreLocks::default(),
             gates: Gates::default(),
-            stats: Stats::default(),
         })
     }
 
@@ -63,6 +80,13 @@ impl FileServer {
     #[must_use]
     pub fn protection(&self) -> &Arc<Protection> {
         &self.protection
+    }
+
+    /// Has calls counted for each file as well, for as long as the result is kept. What is counted is
+    /// shown beside the rest.
+    #[must_use]
+    pub fn watch_files(&self) -> FilesWatch {
+        self.metrics.watch_files()
     }
 
     /// Counters since the start.

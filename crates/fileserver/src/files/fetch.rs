@@ -71,6 +71,7 @@ async fn fetch(
         .checked_add(asked)
         .and_then(|end| i64::try_from(end).ok());
     end.ok_or(too_big)?;
+    visit.tally.lock().file = Some(fid);
     let granted = data.granted();
     let turn = small_read(granted).await;
     let opened = visit
@@ -88,7 +89,7 @@ async fn fetch(
     data.announce(snapshot.remaining() + count(&first)).await?;
     let mut pieces = first;
     loop {
-        visit.server.stats.add_fetched(count(&pieces));
+        visit.fetched(count(&pieces));
         if snapshot.remaining() == 0 {
             for piece in pieces {
                 data.send(piece).await?;

@@ -33,10 +33,10 @@ mod volume;
 use std::fmt;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use afar_net::{AbortCode, Endpoint};
-use afar_rpc::{Caller, FetchSink, Operation, StoreSource, rxafs};
+use afar_rpc::{Caller, FetchSink, Served, StoreSource, rxafs};
 use afar_types::error::VNOVOL;
 use afar_types::{
     CAPABILITY_64BIT_FILES, CAPABILITY_ERROR_TRANSLATION, CAPABILITY_WRITE_LOCK_ACL, Capabilities,
@@ -68,25 +68,13 @@ impl fmt::Debug for Files {
     }
 }
 
-/// The number of a row in the interface's table.
-const fn row_of(operation: &Operation) -> usize {
-    let mut row = 0;
-    while row < rxafs::OPERATIONS.len() {
-        if rxafs::OPERATIONS[row].opcode == operation.opcode {
-            return row;
-        }
-        row += 1;
-    }
-    panic!("every operation is in the table")
-}
-
 impl Files {
     pub(crate) fn new(server: Arc<FileServer>, endpoint: Endpoint) -> Self {
         Self { server, endpoint }
     }
 
     /// Begins to serve a call: finds out who calls.
-    async fn visit(&self, caller: &Caller, row: usize) -> Visit {
+    async fn visit(&self, caller: &Caller) -> Visit {
         let began = Instant::now();
         let (host, person) = tokio::join!(
             self.server.hosts.identify(&self.endpoint, caller.peer),
@@ -97,16 +85,9 @@ impl Files {
             host,
             person,
             peer: caller.peer,
-            row,
             began,
+            tally: Arc::default(),
         }
-    }
-
-    /// Serves what is told to everyone alike.
-    fn tell<T>(&self, row: usize, result: Result<T, AbortCode>) -> Result<T, AbortCode> {
-        let code = result.as_ref().err().copied();
-        self.server.stats.count(row, Duration::ZERO, code);
-        result
     }
 }
 
@@ -119,7 +100,7 @@ macro_rules! operations {
             caller: &Caller,
             request: rxafs::$name::Request,
         ) -> Result<rxafs::$name::Reply, AbortCode> {
-            let visit = self.visit(caller, const { row_of(rxafs::$name::OPERATION) }).await;
+            let visit = self.visit(caller).await;
             let result = $function(&visit, request).await;
             visit.end(result).await
         }
@@ -135,7 +116,7 @@ macro_rules! data_operations {
             request: rxafs::$name::Request,
             data: &mut $data,
         ) -> Result<rxafs::$name::Reply, AbortCode> {
-            let visit = self.visit(caller, const { row_of(rxafs::$name::OPERATION) }).await;
+            let visit = self.visit(caller).await;
             let result = $function(&visit, request, data).await;
             visit.end(result).await
         }
@@ -151,13 +132,18 @@ macro_rules! plain_operations {
             request: rxafs::$name::Request,
         ) -> Result<rxafs::$name::Reply, AbortCode> {
             let ($files, $caller, $request) = (self, caller, request);
-            self.tell(const { row_of(rxafs::$name::OPERATION) }, $result)
+            $result
         }
     )*};
 }
 
 impl rxafs::Service for Files {
     const BLOCKS: bool = true;
+
+    fn served(&self, served: &Served<'_>) {
+        self.server.stats.count(served);
+        self.server.metrics.served(served);
+    }
 
     operations! {
         fetch_status = status::fetch_status;
@@ -214,8 +200,7 @@ impl rxafs::Service for Files {
         _: &Caller,
         _: rxafs::get_statistics::Request,
     ) -> Result<rxafs::get_statistics::Reply, AbortCode> {
-        let result = stats::statistics(Arc::clone(&self.server)).await;
-        self.tell(const { row_of(rxafs::get_statistics::OPERATION) }, result)
+        stats::statistics(Arc::clone(&self.server)).await
     }
 
     async fn get_x_stats(
@@ -223,8 +208,7 @@ impl rxafs::Service for Files {
         _: &Caller,
         request: rxafs::get_x_stats::Request,
     ) -> Result<rxafs::get_x_stats::Reply, AbortCode> {
-        let result = stats::x_stats(&self.server, &self.endpoint, request.collection).await;
-        self.tell(const { row_of(rxafs::get_x_stats::OPERATION) }, result)
+        stats::x_stats(&self.server, &self.endpoint, request.collection).await
     }
 }
 

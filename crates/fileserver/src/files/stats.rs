@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use afar_net::{AbortCode, Endpoint};
-use afar_rpc::rxafs;
+use afar_rpc::{Calls, Served, rxafs};
+use afar_telemetry::{Counter, Desc, Distribution, Registry, Unit};
 use afar_types::{UnixTime, ViceDisk, ViceStatistics, ViceStatistics64};
 use afar_xdr::{FixedOpaque, List};
 
@@ -18,91 +18,65 @@ use crate::server::FileServer;
 /// The version of the collections of counters.
 pub(super) const X_STATS: i32 = 2;
 
-const OPERATIONS: usize = rxafs::OPERATIONS.len();
-
-/// Calls of one operation.
-#[derive(Debug, Default)]
-struct Calls {
-    served: AtomicU64,
-    refused: AtomicU64,
-    /// Microseconds of those served: their sum, the sum of their squares, and the extremes.
-    time: AtomicU64,
-    squares: AtomicU64,
-    shortest: AtomicU64,
-    longest: AtomicU64,
-}
+const FETCHED: Desc = Desc::counter(
+    "afar_fetched_bytes_total",
+    Unit::Bytes,
+    "Bytes of files sent to clients.",
+);
+const STORED: Desc = Desc::counter(
+    "afar_stored_bytes_total",
+    Unit::Bytes,
+    "Bytes of files received from clients.",
+);
 
 /// Counters of a file server since its start.
 #[derive(Debug)]
 pub struct Stats {
     started: SystemTime,
-    operations: [Calls; OPERATIONS],
-    fetched: AtomicU64,
-    stored: AtomicU64,
-}
-
-impl Default for Stats {
-    fn default() -> Self {
-        Self {
-            started: SystemTime::now(),
-            operations: std::array::from_fn(|_| Calls::default()),
-            fetched: AtomicU64::new(0),
-            stored: AtomicU64::new(0),
-        }
-    }
+    calls: Calls,
+    fetched: Counter,
+    stored: Counter,
 }
 
 impl Stats {
-    pub(super) fn count(&self, row: usize, took: Duration, refused: Option<AbortCode>) {
-        let Some(calls) = self.operations.get(row) else {
-            return;
-        };
-        if refused.is_some() {
-            calls.refused.fetch_add(1, Relaxed);
-            return;
+    /// From now on, shown by this registry.
+    pub(crate) fn new(registry: &Registry) -> Self {
+        Self {
+            started: SystemTime::now(),
+            calls: Calls::new(rxafs::INTERFACE, registry),
+            fetched: registry.counter(&FETCHED, &[]),
+            stored: registry.counter(&STORED, &[]),
         }
-        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-        if calls.served.fetch_add(1, Relaxed) == 0 {
-            calls.shortest.store(micros, Relaxed);
-        }
-        calls.time.fetch_add(micros, Relaxed);
-        calls
-            .squares
-            .fetch_add(micros.saturating_mul(micros), Relaxed);
-        calls.shortest.fetch_min(micros, Relaxed);
-        calls.longest.fetch_max(micros, Relaxed);
+    }
+
+    pub(super) fn count(&self, served: &Served<'_>) {
+        self.calls.count(served);
     }
 
     pub(super) fn add_fetched(&self, bytes: u64) {
-        self.fetched.fetch_add(bytes, Relaxed);
+        self.fetched.add(bytes);
     }
 
     pub(super) fn add_stored(&self, bytes: u64) {
-        self.stored.fetch_add(bytes, Relaxed);
+        self.stored.add(bytes);
     }
 
     /// By operation, in the order of [`rxafs::OPERATIONS`]: its name, calls served, calls refused.
     pub fn operations(&self) -> impl Iterator<Item = (&'static str, u64, u64)> + '_ {
-        let rows = rxafs::OPERATIONS.iter().zip(&self.operations);
-        rows.map(|(row, calls)| {
-            (
-                row.name,
-                calls.served.load(Relaxed),
-                calls.refused.load(Relaxed),
-            )
-        })
+        let operations = self.calls.operations();
+        operations.map(|(name, served, refused)| (name, served.count(), refused))
     }
 
     /// Bytes of data sent.
     #[must_use]
     pub fn fetched_bytes(&self) -> u64 {
-        self.fetched.load(Relaxed)
+        self.fetched.get()
     }
 
     /// Bytes of data received.
     #[must_use]
     pub fn stored_bytes(&self) -> u64 {
-        self.stored.load(Relaxed)
+        self.stored.get()
     }
 
     /// Calls of operations by name, served or not.
@@ -119,10 +93,12 @@ impl Stats {
 
     /// Bytes in a second of calls of these operations.
     fn rate(&self, names: &[&str], bytes: u64) -> u64 {
-        let rows = rxafs::OPERATIONS.iter().zip(&self.operations);
-        let own = rows.filter(|(row, _)| names.contains(&row.name));
-        let micros: u64 = own.map(|(_, calls)| calls.time.load(Relaxed)).sum();
-        bytes / (micros / 1_000_000).max(1)
+        let own = self
+            .calls
+            .operations()
+            .filter(|(name, ..)| names.contains(name));
+        let nanos: u64 = own.map(|(_, served, _)| served.sum()).sum();
+        bytes / (nanos / 1_000_000_000).max(1)
     }
 
     fn summary(&self) -> Summary {
@@ -363,41 +339,38 @@ fn time_words(micros: u64) -> [u32; 2] {
 
 fn detailed(stats: &Stats) -> Vec<u32> {
     let mut words = vec![UnixTime::from(stats.started).0, 0];
+    // Time of calls served in all, and how many were refused.
     let rows = |names: &[&str]| {
-        let all = rxafs::OPERATIONS.iter().zip(&stats.operations);
-        let own = all.filter(|(row, _)| names.contains(&row.name));
-        own.map(|(_, calls)| calls).collect::<Vec<_>>()
+        let own = stats
+            .calls
+            .operations()
+            .filter(|(name, ..)| names.contains(name));
+        own.fold(
+            (Distribution::default(), 0),
+            |(mut served, refused), (_, more, others)| {
+                served.merge(&more);
+                (served, refused + others)
+            },
+        )
     };
-    let times = |rows: &[&Calls]| {
-        let load = |part: fn(&Calls) -> &AtomicU64| {
-            rows.iter().map(move |calls| part(calls).load(Relaxed))
-        };
-        let squares = load(|calls| &calls.squares).sum::<u64>() / 1_000_000;
-        let used = rows.iter().filter(|calls| calls.served.load(Relaxed) != 0);
-        let shortest = used
-            .map(|calls| calls.shortest.load(Relaxed))
-            .min()
-            .unwrap_or(0);
-        let served: u64 = load(|calls| &calls.served).sum();
-        let mut words = vec![
-            low(served + load(|calls| &calls.refused).sum::<u64>()),
-            low(served),
-        ];
-        words.extend(time_words(load(|calls| &calls.time).sum()));
-        words.extend(time_words(squares));
-        words.extend(time_words(shortest));
-        words.extend(time_words(load(|calls| &calls.longest).max().unwrap_or(0)));
+    let times = |(served, refused): (Distribution, u64)| {
+        let mut words = vec![low(served.count() + refused), low(served.count())];
+        words.extend(time_words(served.sum() / 1000));
+        // Of the squares tools make a deviation, for which they are near enough.
+        words.extend(time_words(served.squares(1_000_000)));
+        words.extend(time_words(served.min() / 1000));
+        words.extend(time_words(served.max() / 1000));
         words
     };
     for names in TIMED {
-        words.extend(times(&rows(names)));
+        words.extend(times(rows(names)));
     }
     // Transfers: the same, then bytes in KiB, and twelve figures by size that are not kept.
     for (names, bytes) in [
         (FETCHES, stats.fetched_bytes()),
         (STORES, stats.stored_bytes()),
     ] {
-        words.extend(times(&rows(&names)));
+        words.extend(times(rows(&names)));
         words.push(low(bytes / 1024));
         words.extend([0; 11]);
     }
@@ -427,20 +400,32 @@ fn callbacks(server: &FileServer) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use afar_rpc::{Caller, Identity};
+    use std::time::Duration;
 
     #[test]
     fn detailed_figures_have_the_length_tools_expect() {
-        let stats = Stats::default();
-        stats.count(0, Duration::from_micros(2_500_000), None);
-        stats.count(0, Duration::from_micros(500_000), None);
-        stats.count(0, Duration::ZERO, Some(AbortCode(13)));
+        let stats = Stats::new(&Registry::default());
+        let caller = Caller {
+            peer: ([127, 0, 0, 1], 7001).into(),
+            service: rxafs::SERVICE,
+            identity: Identity::Anonymous,
+        };
+        let serve = |millis, result| {
+            let took = Duration::from_millis(millis);
+            stats.count(&Served::new(Some(0), &caller, took, result));
+        };
+        serve(2500, Ok(()));
+        serve(500, Ok(()));
+        serve(0, Err(AbortCode(13)));
         let words = detailed(&stats);
         // xstat_fs_test takes 424 words for figures of a server with 32-bit times.
         assert_eq!(PERFORMANCE + words.len(), 424);
-        assert_eq!(
-            words[2..12],
-            [3, 2, 3, 0, 6, 500_000, 0, 500_000, 2, 500_000]
-        );
+        // Squares of seconds: 6.5, to seven percent.
+        let squares = f64::from(words[6]) + f64::from(words[7]) / 1e6;
+        assert!((squares - 6.5).abs() < 0.46, "{squares}");
+        assert_eq!(words[2..6], [3, 2, 3, 0]);
+        assert_eq!(words[8..12], [0, 500_000, 2, 500_000]);
         assert_eq!(stats.all_calls(), 3);
         let names: Vec<_> = TIMED.iter().copied().flatten().collect();
         for name in names {

@@ -85,6 +85,7 @@ async fn store(
     let file_length = i64::try_from(wanted.file_length).ok();
     end.and(file_length).ok_or(too_big)?;
     let fid = wanted.fid;
+    visit.tally.lock().file = Some(fid);
     let turn = visit.server.stores.turn(fid).await;
     let opened = visit.step(move |visit| open(visit, &wanted)).await?;
     let mut writer = in_place(|| {
@@ -160,7 +161,7 @@ async fn receive(
                     .try_for_each(|part| writer.write(part))
                     .map_err(failed)
             })?;
-            visit.server.stats.add_stored(length as u64);
+            visit.stored(length as u64);
             batch.clear();
             length = 0;
         }

@@ -11,12 +11,13 @@ use afar_types::{
     AclRecord, CallBack, FetchStatus, Fid, FileType, Rights, StoreStatus, VolSync, VolumeId,
     VolumeType,
 };
-use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
+use parking_lot::{Mutex, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::abort::{errno, store_code, translated};
 use crate::access::{Grant, Person, may_fetch_status};
 use crate::hosts::{Host, Promise};
 use crate::locks::Owner;
+use crate::metrics::Tally;
 use crate::server::FileServer;
 use crate::volumes::{Entered, Intent};
 
@@ -28,20 +29,20 @@ pub(super) struct Visit {
     pub(super) person: Person,
     /// Where it is called from.
     pub(super) peer: SocketAddr,
-    /// Which row of the interface's table it is.
-    pub(super) row: usize,
     pub(super) began: Instant,
+    /// What it has done so far. Its clones share this.
+    pub(super) tally: Arc<Mutex<Tally>>,
 }
 
 impl Visit {
-    /// Counts the call, and puts a refusal into the client's codes. The answer waits until the host
+    /// Counts what the call did, and puts a refusal into the client's codes. The answer waits until the host
     /// knows of all changes that did not wait for it: what was read may be newer.
     pub(super) async fn end<T>(self, result: Result<T, AbortCode>) -> Result<T, AbortCode> {
         self.server.hosts.settle(&self.host).await;
-        let code = result.as_ref().err().copied();
+        let took = self.began.elapsed();
         self.server
-            .stats
-            .count(self.row, self.began.elapsed(), code);
+            .metrics
+            .ended(&self.tally.lock(), took, result.is_err());
         result.map_err(|code| self.translate(code))
     }
 
@@ -59,6 +60,18 @@ impl Visit {
         }
         let visit = self.clone();
         blocking(move || work(&visit)).await
+    }
+
+    /// Counts data that is sent.
+    pub(super) fn fetched(&self, bytes: u64) {
+        self.server.stats.add_fetched(bytes);
+        self.tally.lock().read_bytes += bytes;
+    }
+
+    /// Counts data that was received.
+    pub(super) fn stored(&self, bytes: u64) {
+        self.server.stats.add_stored(bytes);
+        self.tally.lock().written_bytes += bytes;
     }
 
     /// Whose the locks are that this call takes.
@@ -89,13 +102,15 @@ impl Visit {
 
     /// Breaks what others were promised. When this returns, all of them know that can be reached.
     pub(super) async fn break_others(&self, fids: &[Fid]) {
-        self.server.hosts.break_fids(fids, Some(&self.host)).await;
+        let broken = self.server.hosts.break_fids(fids, Some(&self.host)).await;
+        self.tally.lock().breaks += broken as u64;
     }
 
     /// Breaks what anyone was promised, the caller as well.
     pub(super) async fn break_all(&self, fids: &[Fid]) {
         if !fids.is_empty() {
-            self.server.hosts.break_fids(fids, None).await;
+            let broken = self.server.hosts.break_fids(fids, None).await;
+            self.tally.lock().breaks += broken as u64;
         }
     }
 
@@ -206,6 +221,7 @@ impl<'v> Place<'v> {
             return Err(AbortCode(errno::EROFS));
         }
         entered.volume.count_use();
+        visit.tally.lock().volume = Some((id, intent == Intent::Change));
         Ok(Self {
             visit,
             entered,
@@ -280,6 +296,7 @@ impl<'v> Place<'v> {
     /// Promises the caller to be told before a vnode changes. Of a volume that does not change as
     /// long as it is the same, one promise is for all of it.
     pub(super) fn promise(&self, fid: Fid, bulk: bool) -> Promise {
+        self.visit.tally.lock().callbacks += 1;
         let (hosts, host) = (&self.visit.server.hosts, &self.visit.host);
         if self.state.kind == VolumeType::ReadWrite {
             hosts.promise(host, fid, bulk)

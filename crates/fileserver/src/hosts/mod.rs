@@ -227,8 +227,9 @@ impl Hosts {
     /// and learns of it by the reply. Promises that are being made to that host at the moment are
     /// not told to it, as the status with them may be of the time before the change.
     ///
-    /// Returns when all hosts have answered, or had their time: see the [module](self).
-    pub async fn break_fids(self: &Arc<Self>, fids: &[Fid], except: Option<&Arc<Host>>) {
+    /// Returns when all hosts have answered, or had their time: see the [module](self); how many promises
+    /// there were.
+    pub async fn break_fids(self: &Arc<Self>, fids: &[Fid], except: Option<&Arc<Host>>) -> usize {
         let now = self.shared.seconds();
         let (mut broken, mut earlier, gate) = (Vec::new(), Vec::new(), Gate::new());
         for &fid in fids {
@@ -245,7 +246,9 @@ impl Hosts {
             }
             broken.extend(hosts.into_iter().map(|host| (host, fid)));
         }
+        let count = broken.len();
         self.shared.break_all(broken, gate, earlier).await;
+        count
     }
 
     /// Breaks the promises of a volume and of everything in it: it was released, restored, moved,

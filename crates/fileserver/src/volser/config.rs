@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use afar_net::{ClientSecurity, Endpoint, RxNull};
 use afar_rpc::vl;
+use afar_telemetry::Registry;
 use afar_types::PartitionId;
 
 /// Settings of a [`VolumeServer`](super::VolumeServer). The default serves everybody.
@@ -23,6 +24,7 @@ pub struct VolserConfig {
     pub(super) security: Arc<dyn Fn() -> Arc<dyn ClientSecurity> + Send + Sync>,
     pub(super) home: Option<Home>,
     pub(super) location: Arc<dyn Fn() -> Vec<vl::Client> + Send + Sync>,
+    pub(super) registry: Registry,
 }
 
 /// Where this server itself is reached as by its administrator.
@@ -46,6 +48,7 @@ impl Default for VolserConfig {
             security: Arc::new(|| Arc::new(RxNull)),
             home: None,
             location: Arc::new(Vec::new),
+            registry: Registry::default(),
         }
     }
 }
@@ -142,6 +145,13 @@ impl VolserConfig {
         security: impl Fn() -> Arc<dyn ClientSecurity> + Send + Sync + 'static,
     ) -> Self {
         self.security = Arc::new(security);
+        self
+    }
+
+    /// Shows what is counted of its calls. By default nothing does.
+    #[must_use]
+    pub fn registry(mut self, registry: &Registry) -> Self {
+        self.registry = registry.clone();
         self
     }
 }

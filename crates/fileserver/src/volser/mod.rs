@@ -39,7 +39,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Weak};
 
 use afar_net::{AbortCode, Endpoint};
-use afar_rpc::{Caller, Lists};
+use afar_rpc::{Caller, Calls, Lists, afsvol};
 use afar_store::{Partition, StoreError, VolumeChange};
 use afar_types::{PartitionId, TransactionFlags, VolumeId};
 use tokio::sync::Semaphore;
@@ -85,6 +85,7 @@ struct Volser {
     /// Dumps that may be restored at a time.
     incoming: Arc<Semaphore>,
     lists: Lists,
+    calls: Calls,
 }
 
 impl VolumeServer {
@@ -111,6 +112,7 @@ impl VolumeServer {
             outgoing: Arc::new(Semaphore::new(config.max_streams)),
             incoming: Arc::new(Semaphore::new(config.max_streams)),
             lists: Lists::default(),
+            calls: Calls::new(afsvol::INTERFACE, &config.registry),
             config,
         });
         tokio::spawn(sweep(Arc::downgrade(&volser)));

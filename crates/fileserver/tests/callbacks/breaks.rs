@@ -120,7 +120,9 @@ async fn what_comes_while_a_break_is_under_way_goes_together() {
     let calls = client.calls();
     let change = |fid: Fid| {
         let hosts = Arc::clone(&server.hosts);
-        tokio::spawn(async move { hosts.break_fids(&[fid], None).await })
+        tokio::spawn(async move {
+            hosts.break_fids(&[fid], None).await;
+        })
     };
     let mut changes = vec![change(fids[0])];
     client.called(calls + 1).await;
@@ -145,7 +147,9 @@ async fn a_change_waits_for_those_who_are_being_told_of_the_one_before() {
     let calls = client.calls();
     let change = |fid: Fid| {
         let hosts = Arc::clone(&server.hosts);
-        tokio::spawn(async move { hosts.break_fids(&[fid], None).await })
+        tokio::spawn(async move {
+            hosts.break_fids(&[fid], None).await;
+        })
     };
     let first = change(file(1));
     client.called(calls + 1).await;

@@ -13,6 +13,7 @@ use afar_fileserver::volumes::Volumes;
 use afar_net::{AbortCode, Config, Endpoint, RxNull, ServiceId};
 use afar_rpc::{Caller, Identity, RpcError, pr, rxafs};
 use afar_store::{NewVolume, Partition, PartitionOptions, Volume, VolumeChange};
+use afar_telemetry::Registry;
 use afar_types::{
     AclRecord, AclRecordEntry, AfsUuid, Fid, FileName, PartitionId, PrIds, PrName, PrNames, PtsId,
     Rights, StoreStatus, UnixTime, VolumeId,
@@ -48,6 +49,8 @@ pub(crate) const VBUSY: AbortCode = AbortCode(110);
 /// A running server.
 pub(crate) struct Cell {
     pub(crate) server: Arc<FileServer>,
+    /// What the server counts.
+    pub(crate) registry: Registry,
     pub(crate) volume: Volume,
     /// Callers here are anonymous.
     pub(crate) open: Endpoint,
@@ -100,7 +103,9 @@ impl Cell {
         let asks = asker.connect(protection.local_addr(), pr::SERVICE, Arc::new(RxNull));
         let known = Arc::new(Protection::new(vec![pr::Client::new(asks)]));
         let hosts = Hosts::new(HostsConfig::new(AfsUuid::from_random([7; 16])));
-        let server = FileServer::new(Arc::clone(&volumes), hosts, known);
+        let registry = Registry::default();
+        let volumes = Arc::clone(&volumes);
+        let server = FileServer::with_registry(volumes, hosts, known, &registry);
         let serve = |identity: Identity| {
             let endpoint = bind();
             let service: Files = server.service(endpoint.clone());
@@ -117,6 +122,7 @@ impl Cell {
         }
         let cell = Self {
             server,
+            registry,
             volume,
             open,
             ann,

@@ -9,4 +9,5 @@ mod data;
 mod entries;
 mod junk;
 mod locks;
+mod metrics;
 mod statuses;
