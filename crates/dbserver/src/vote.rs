@@ -6,7 +6,8 @@ use std::net::Ipv4Addr;
 use std::time::SystemTime;
 
 use afar_net::AbortCode;
-use afar_rpc::{Caller, vote};
+use afar_rpc::{Caller, Calls, Served, vote};
+use afar_telemetry::Registry;
 use afar_types::{UbikDebug, UbikState, UbikVersion, UnixTime};
 
 use crate::kv::Database;
@@ -22,6 +23,7 @@ pub struct VoteServer {
     database: Database,
     addresses: Vec<Ipv4Addr>,
     started: UnixTime,
+    calls: Calls,
 }
 
 impl VoteServer {
@@ -32,7 +34,15 @@ impl VoteServer {
             database,
             addresses,
             started: now(),
+            calls: Calls::new(vote::INTERFACE, &Registry::default()),
         }
+    }
+
+    /// The same, whose counters this registry shows.
+    #[must_use]
+    pub fn with_registry(mut self, registry: &Registry) -> Self {
+        self.calls = Calls::new(vote::INTERFACE, registry);
+        self
     }
 
     fn state(&self) -> Result<UbikState, AbortCode> {
@@ -66,6 +76,10 @@ impl VoteServer {
 }
 
 impl vote::Service for VoteServer {
+    fn served(&self, served: &Served<'_>) {
+        self.calls.count(served);
+    }
+
     async fn debug_old(
         &self,
         _: &Caller,

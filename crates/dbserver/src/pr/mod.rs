@@ -18,6 +18,8 @@ mod user;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use afar_rpc::{Calls, pr};
+use afar_telemetry::Registry;
 use afar_types::{PrAccess, PtsId};
 
 use crate::kv::{Change, Database};
@@ -98,6 +100,7 @@ impl ProtectionConfig {
 pub struct ProtectionServer {
     database: Database,
     config: Arc<ProtectionConfig>,
+    calls: Calls,
 }
 
 impl ProtectionServer {
@@ -110,6 +113,7 @@ impl ProtectionServer {
         let server = Self {
             database,
             config: Arc::new(config),
+            calls: Calls::new(pr::INTERFACE, &Registry::default()),
         };
         if server.database.read(|rows| rows.header())?.is_none() {
             let made = server.write(|rows, context| {
@@ -121,6 +125,13 @@ impl ProtectionServer {
             made.await?;
         }
         Ok(server)
+    }
+
+    /// The same, whose counters this registry shows.
+    #[must_use]
+    pub fn with_registry(mut self, registry: &Registry) -> Self {
+        self.calls = Calls::new(pr::INTERFACE, registry);
+        self
     }
 
     /// The database's header.

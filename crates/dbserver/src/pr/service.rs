@@ -2,7 +2,7 @@
 
 use afar_net::AbortCode;
 use afar_rpc::pr::{self, Service};
-use afar_rpc::{Caller, Identity};
+use afar_rpc::{Caller, Identity, Served};
 use afar_types::{PrAccess, PrDebugEntry, PrEntries, PrEntry, PrIds, PrName, PrNames, PtsId};
 
 use super::access::{Access, is_member};
@@ -63,6 +63,10 @@ impl ProtectionServer {
 }
 
 impl Service for ProtectionServer {
+    fn served(&self, served: &Served<'_>) {
+        self.calls.count(served);
+    }
+
     async fn i_new_entry(
         &self,
         caller: &Caller,

@@ -12,6 +12,8 @@ use std::sync::Arc;
 use afar_login::password::{Record, Setup};
 use afar_login::server::{Directory, DirectoryError, User};
 use afar_login::sshkey::SshKey;
+use afar_rpc::{Calls, users};
+use afar_telemetry::Registry;
 
 use crate::pr::{PrError, ProtectionServer};
 
@@ -19,6 +21,7 @@ use crate::pr::{PrError, ProtectionServer};
 #[derive(Debug, Clone)]
 pub struct UserServer {
     protection: Arc<ProtectionServer>,
+    calls: Calls,
 }
 
 impl UserServer {
@@ -28,13 +31,21 @@ impl UserServer {
     /// # Errors
     /// When the database cannot be read or changed.
     pub async fn open(protection: Arc<ProtectionServer>) -> Result<Self, PrError> {
-        let server = Self { protection };
+        let calls = Calls::new(users::INTERFACE, &Registry::default());
+        let server = Self { protection, calls };
         let database = server.protection.database();
         if database.read(|rows| Ok::<_, PrError>(rows::setup(*rows)?.is_none()))? {
             let new = Setup::generate().to_octets();
             database.write(move |rows| rows::begin(rows, &new)).await?;
         }
         Ok(server)
+    }
+
+    /// The same, whose counters this registry shows.
+    #[must_use]
+    pub fn with_registry(mut self, registry: &Registry) -> Self {
+        self.calls = Calls::new(users::INTERFACE, registry);
+        self
     }
 
     fn read_setup(&self) -> Result<Setup, PrError> {

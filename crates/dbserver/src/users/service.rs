@@ -3,8 +3,8 @@
 use afar_login::password::Record;
 use afar_login::sshkey::SshKey;
 use afar_net::AbortCode;
-use afar_rpc::Caller;
 use afar_rpc::users::{self, PasswordMessage, Service, SshKeyLine, SshKeyLines};
+use afar_rpc::{Caller, Served};
 use afar_types::PtsId;
 
 use super::rows::Credentials;
@@ -45,6 +45,10 @@ fn bad_argument<E>(_: E) -> AbortCode {
 }
 
 impl Service for UserServer {
+    fn served(&self, served: &Served<'_>) {
+        self.calls.count(served);
+    }
+
     async fn register_start(
         &self,
         caller: &Caller,

@@ -27,7 +27,8 @@ mod update;
 use std::sync::Arc;
 
 use afar_net::AbortCode;
-use afar_rpc::Lists;
+use afar_rpc::{Calls, Lists, vl};
+use afar_telemetry::Registry;
 use afar_types::{AddrsU, ListAddrByAttributes, VldbEntry, VolumeId, VolumeType};
 
 pub use db0::{Db0Error, decode as decode_vldb, export_vldb, import_vldb};
@@ -54,6 +55,7 @@ pub struct LocationServer {
     config: LocationConfig,
     stats: Arc<Stats>,
     lists: Lists,
+    calls: Calls,
 }
 
 impl LocationServer {
@@ -68,7 +70,15 @@ impl LocationServer {
             config,
             stats: Arc::new(Stats::new()),
             lists: Lists::default(),
+            calls: Calls::new(vl::INTERFACE, &Registry::default()),
         })
+    }
+
+    /// The same, whose counters this registry shows.
+    #[must_use]
+    pub fn with_registry(mut self, registry: &Registry) -> Self {
+        self.calls = Calls::new(vl::INTERFACE, registry);
+        self
     }
 
     /// The entry with this volume id; of any type if none is given. Servers with a UUID are named

@@ -1,7 +1,7 @@
 //! The operations of VL.
 
 use afar_net::AbortCode;
-use afar_rpc::{Caller, vl};
+use afar_rpc::{Caller, Served, vl};
 use afar_types::{Chain, NvldbEntry, VitalVlHeader, VldbEntry, VldbEntryO, VolumeId, VolumeType};
 use afar_xdr::List;
 
@@ -148,6 +148,10 @@ macro_rules! operations {
 }
 
 impl vl::Service for LocationServer {
+    fn served(&self, served: &Served<'_>) {
+        self.calls.count(served);
+    }
+
     operations! {
         create_entry(this, caller, request) {
             Self::admin(caller)?;
