@@ -54,8 +54,8 @@ pub mod pr;
 pub mod rxafs;
 pub mod rxafscb;
 pub mod rxstats;
-mod serving;
 mod server;
+mod serving;
 mod subject;
 pub mod users;
 pub mod vl;
@@ -67,8 +67,8 @@ pub use client::{Download, Fetch, Store, Upload};
 pub use error::{RpcCause, RpcError};
 pub use interface::{Interface, Kind, Operation};
 pub use lists::Lists;
-pub use serving::{Serving, spawn_blocking};
 pub use server::{Caller, DownloadSink, FetchSink, Served, StoreSource, UploadSource};
+pub use serving::{Serving, spawn_blocking};
 pub use subject::Subject;
 
 /// Every interface there is a table of.

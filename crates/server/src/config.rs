@@ -1,5 +1,6 @@
 //! The configuration of a server: one TOML file, whose keys `afar config explain` lists.
 
+mod metrics;
 mod security;
 
 use std::collections::BTreeMap;
@@ -13,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 pub use databases::{GroupAccess, GroupDepth, LocationSection, ProtectionSection, UserAccess};
 pub use login::{Enabled, LoginSection, Minutes, Port};
+pub use metrics::MetricsSection;
 pub use security::{Floor, Minimum, SecuritySection};
 
 /// Where `afar server` looks for its configuration.
@@ -98,6 +100,8 @@ pub struct Config {
     pub security: SecuritySection,
     /// The service for logins.
     pub login: LoginSection,
+    /// What the server counts.
+    pub metrics: MetricsSection,
     /// UDP sockets.
     pub net: Net,
     /// Partitions by letter.
@@ -328,6 +332,7 @@ impl Config {
         );
         self.security.check()?;
         self.login.check()?;
+        self.metrics.check()?;
         self.protection.check()?;
         for (id, partition) in self.partitions()? {
             partition.options().with_context(|| format!("{id}"))?;

@@ -259,6 +259,13 @@ const KEYS: &[Key] = &[
          user is removed.",
     ),
     key(
+        "metrics.listen",
+        "an address and TCP port, such as \"127.0.0.1:9109\"",
+        "Where Prometheus finds what the server counts, at /metrics. By default nowhere: only the \
+         socket metrics.sock in the run directory shows it. The port asks nobody for a password and \
+         tells names of volumes and users, so name an address that only monitoring reaches.",
+    ),
+    key(
         "net.receive_buffer",
         "65536 to 1073741824 bytes",
         "Receive buffer of a UDP socket. The kernel's net.core.rmem_max may allow less; then the log \
@@ -385,6 +392,7 @@ mod tests {
         config.login.listen = Some(config.listen.clone());
         config.login.certificate = Some("/etc/afar/login.pem".into());
         config.login.certificate_key = Some("/etc/afar/login.key".into());
+        config.metrics.listen = Some(([127, 0, 0, 1], 9109).into());
         config.security.userlist = Some("/etc/afar/UserList".into());
         config
             .partition

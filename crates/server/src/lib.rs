@@ -12,6 +12,7 @@
 //! - `partitions`, `missing`: what is served of a server's partitions; what is lost for a time
 //! - `log`: what is logged, and its last lines
 //! - `overseer`, `userlist`: what `bos` is told, and may change
+//! - `metrics`: what is counted, over HTTP
 //! - `found`: the root volumes and mount points of a first cell
 //! - `local_cell`: the cells that run on this machine, and how their administrator reaches them
 //! - `private`: what others on this machine must not see
@@ -25,6 +26,7 @@ pub mod local_cell;
 mod log;
 mod login;
 pub mod made;
+mod metrics;
 mod missing;
 pub mod old_options;
 mod overseer;

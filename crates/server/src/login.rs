@@ -12,6 +12,7 @@ use afar_login::client::announce;
 use afar_login::server::{Certificate, LoginConfig, LoginServer};
 use afar_net::Service;
 use afar_rpc::users;
+use afar_telemetry::Registry;
 use afar_types::CellName;
 use anyhow::Context;
 use tokio::net::TcpListener;
@@ -33,6 +34,8 @@ pub(crate) struct Login<'a> {
     pub(crate) listen: IpAddr,
     /// The directory of sockets.
     pub(crate) run: &'a Path,
+    /// What is counted.
+    pub(crate) registry: &'a Registry,
 }
 
 impl Login<'_> {
@@ -44,6 +47,7 @@ impl Login<'_> {
         background: &mut JoinSet<()>,
     ) -> anyhow::Result<()> {
         let server = UserServer::open(protection).await?;
+        let server = server.with_registry(self.registry);
         let shared = Arc::new(server.clone());
         sockets.serve(
             Service::new(users::SERVICE, users::NAME),

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use afar_net::AbortCode;
-use afar_rpc::{Caller, DownloadSink, bozo};
+use afar_rpc::{Caller, Calls, DownloadSink, Served, bozo};
 use afar_security::keys::KeyInfo;
+use afar_telemetry::Registry;
 use afar_types::error::{self, errno};
 use afar_types::{BozoKey, BozoKeyInfo, BozoState, BozoStatus, BozoText, BozoTime, UnixTime};
 use tokio::sync::Notify;
@@ -65,6 +66,7 @@ pub(crate) struct Overseer {
     installed: UnixTime,
     /// Told when the server is to start again.
     restart: Arc<Notify>,
+    calls: Calls,
 }
 
 /// What the overseer of OpenAFS calls a process, or a group of them.
@@ -84,6 +86,7 @@ impl Overseer {
         roles: &[Role],
         security: Arc<Security>,
         restart: Arc<Notify>,
+        registry: &Registry,
     ) -> Self {
         let simple = |role: Role| Instance {
             name: role.program(),
@@ -106,6 +109,7 @@ impl Overseer {
             });
         }
         Self {
+            calls: Calls::new(bozo::INTERFACE, registry),
             cell,
             security,
             database_hosts,
@@ -174,6 +178,10 @@ fn text(text: &str) -> Result<BozoText, AbortCode> {
 }
 
 impl bozo::Service for Overseer {
+    fn served(&self, served: &Served<'_>) {
+        self.calls.count(served);
+    }
+
     async fn get_status(
         &self,
         _: &Caller,

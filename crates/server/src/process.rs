@@ -19,6 +19,7 @@ use afar_login::uri::CellUri;
 use afar_net::{Endpoint, Service};
 use afar_rpc::{afsvol, bozo, pr, rxafs, vl, vote};
 use afar_store::Partition;
+use afar_telemetry::Registry;
 use afar_types::{AfsUuid, CellName, PartitionId};
 use anyhow::Context;
 #[cfg(not(feature = "etcd"))]
@@ -31,6 +32,7 @@ use crate::found::found;
 use crate::identity;
 use crate::local_cell;
 use crate::login::Login;
+use crate::metrics::{self, Exporter, LocalSocket};
 use crate::missing;
 use crate::overseer::Overseer;
 use crate::partitions::{self, Partitions};
@@ -74,6 +76,8 @@ pub struct Process {
     addresses: Vec<Ipv4Addr>,
     files: Option<Files>,
     background: JoinSet<()>,
+    /// What all roles count.
+    registry: Registry,
     /// Told when an administrator wants the server to start again.
     restart: Arc<Notify>,
     /// What is damaged, and not served.
@@ -146,6 +150,7 @@ impl Process {
             users: None,
             files: None,
             background: JoinSet::new(),
+            registry: Registry::default(),
             restart: Arc::default(),
             refused: Vec::new(),
             not_served: Vec::new(),
@@ -158,6 +163,7 @@ impl Process {
             process.serve_files(&data, &protection)?;
         }
         process.serve_status();
+        process.serve_metrics().await?;
         process.tell_where()?;
         process.run.is_told = true;
         Ok(process)
@@ -167,6 +173,12 @@ impl Process {
     #[must_use]
     pub fn listen(&self) -> IpAddr {
         listen(&self.config, &self.addresses)
+    }
+
+    /// What the server counts.
+    #[must_use]
+    pub fn registry(&self) -> &Registry {
+        &self.registry
     }
 
     /// The identities of callers.
@@ -222,7 +234,7 @@ impl Process {
         let database = self.database(data, "vl")?;
         self.serve_votes(Role::Vl, sockets, &database);
         let server = LocationServer::open(database, self.config.location.serving())?;
-        let server = Arc::new(server);
+        let server = Arc::new(server.with_registry(&self.registry));
         sockets.serve(
             Service::new(vl::SERVICE, vl::NAME),
             self.security.public(Role::Vl),
@@ -241,7 +253,8 @@ impl Process {
         let mut local_realms = self.config.security.realms.clone();
         local_realms.push(self.cell.to_string());
         let config = self.config.protection.serving(local_realms)?;
-        let server = Arc::new(ProtectionServer::open(database, config).await?);
+        let server = ProtectionServer::open(database, config).await?;
+        let server = Arc::new(server.with_registry(&self.registry));
         sockets.serve(
             Service::new(pr::SERVICE, pr::NAME),
             self.security.public(Role::Pt),
@@ -253,6 +266,7 @@ impl Process {
             security: &self.security,
             listen: self.listen(),
             run: &self.run.path,
+            registry: &self.registry,
         };
         let served = login.serve(server, sockets, &mut self.background);
         served.await
@@ -260,7 +274,8 @@ impl Process {
 
     /// Tells `udebug` of a database.
     fn serve_votes(&self, role: Role, sockets: &Sockets, database: &Database) {
-        let server = Arc::new(VoteServer::new(database.clone(), self.addresses.clone()));
+        let server = VoteServer::new(database.clone(), self.addresses.clone());
+        let server = Arc::new(server.with_registry(&self.registry));
         sockets.serve(
             Service::new(vote::SERVICE, vote::NAME),
             self.security.public(role),
@@ -352,7 +367,12 @@ impl Process {
             protection = protection.told_by(Box::new(move || users.commit().ok()));
         }
         let protection = Arc::new(protection);
-        let files = FileServer::new(Arc::clone(&volumes), Arc::clone(&hosts), protection);
+        let files = FileServer::with_registry(
+            Arc::clone(&volumes),
+            Arc::clone(&hosts),
+            protection,
+            &self.registry,
+        );
         let sockets = &self.sockets[&Role::File];
         let service = Service {
             max_calls: self.config.files.max_calls.0 as usize,
@@ -403,6 +423,7 @@ impl Process {
             .restricted_query(self.config.volumes.restricted_query)
             .not_served(self.not_served.clone())
             .idle_limit(Duration::from_secs(idle.into()))
+            .registry(&self.registry)
     }
 
     /// Opens the partitions that can be served, tells of the others, and goes on with the databases in any
@@ -444,6 +465,27 @@ impl Process {
         Ok(())
     }
 
+    /// Shows what the roles count, at a socket in the run directory and where else the configuration says.
+    async fn serve_metrics(&mut self) -> anyhow::Result<()> {
+        let exporter = Exporter::new(&self.registry);
+        match LocalSocket::bind(&self.run.path) {
+            Ok(socket) => {
+                self.background.spawn(Arc::clone(&exporter).serve(socket));
+            }
+            // Nobody does without files for that.
+            Err(error) => {
+                let path = self.run.path.join(metrics::SOCKET);
+                tracing::warn!(%error, path = %path.display(), "there is no socket for metrics");
+            }
+        }
+        if let Some(address) = self.config.metrics.listen {
+            let listener = metrics::listen(address).await?;
+            tracing::info!(%address, "metrics are served");
+            self.background.spawn(exporter.serve(listener));
+        }
+        Ok(())
+    }
+
     fn serve_status(&self) {
         let Some(sockets) = self.sockets.get(&Role::Bos) else {
             return;
@@ -456,6 +498,7 @@ impl Process {
             &self.config.roles.0,
             Arc::clone(&self.security),
             Arc::clone(&self.restart),
+            &self.registry,
         ));
         sockets.serve(
             Service::new(bozo::SERVICE, bozo::NAME),
