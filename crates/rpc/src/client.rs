@@ -11,7 +11,7 @@ use afar_xdr::{Decode, DecodeError, Decoder, Encode};
 use bytes::{Bytes, BytesMut};
 use tracing::Span;
 
-use crate::interface::Length;
+use crate::operation::Length;
 use crate::{Operation, RpcCause, RpcError, Subject};
 
 pub use stream::{Download, Upload};

@@ -10,7 +10,7 @@ use afar_net::{AbortCode, Call, CallError, Identity, ServiceId};
 use afar_xdr::{Decode, Decoder, Encode, to_bytes};
 use bytes::{Bytes, BytesMut};
 
-use crate::interface::Length;
+use crate::operation::Length;
 
 pub use stream::{DownloadSink, UploadSource};
 

@@ -73,18 +73,6 @@ const CIRCLES: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "rpc",
-        &[
-            "audit.rs",
-            "client.rs",
-            "client/stream.rs",
-            "error.rs",
-            "interface.rs",
-            "server.rs",
-            "server/stream.rs",
-        ],
-    ),
-    (
         "rx",
         &[
             "endpoint/answers.rs",
