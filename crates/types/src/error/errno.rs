@@ -39,7 +39,7 @@ codes! {
     ENAMETOOLONG = 36;
     /// No lock is free.
     ENOLCK = 37;
-    /// There is no connection.
+    /// There is no connection. [`lookup`](super::lookup) takes the number for `VONLINE`.
     ENOTCONN = 107;
     /// The quota is used up.
     EDQUOT = 122;
@@ -59,7 +59,7 @@ mod tests {
         }
         check!(
             EPERM ENOENT EINTR EIO E2BIG EAGAIN EACCES EEXIST EXDEV ENODEV ENOTDIR EISDIR EINVAL
-            EFBIG ENOSPC EROFS EPIPE ENAMETOOLONG ENOLCK ENOTCONN EDQUOT
+            EFBIG ENOSPC EROFS EPIPE ENAMETOOLONG ENOLCK EDQUOT
         );
     }
 }
