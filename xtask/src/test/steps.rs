@@ -97,12 +97,21 @@ pub(super) fn tidy() -> Result<Outcome> {
     Ok((verdict, Counts::default()))
 }
 
-/// All tests but those of the engine, then the examples in the documentation; the store loses power
+/// Leaves out the crates whose tests are simulations, which step `sim` runs.
+const NOT_SIMULATED: &[&str] = &[
+    "--workspace",
+    "--exclude",
+    "afar-rx",
+    "--exclude",
+    "afar-flow",
+];
+
+/// All tests but those of the engine and of flow, then the examples in the documentation; the store loses power
 /// at this many points.
 pub(super) fn unit(points: u64) -> Result<Outcome> {
     let mut run = Runner::default();
     run.tests(
-        &["--workspace", "--exclude", "afar-rx"],
+        NOT_SIMULATED,
         &[(POINTS_ENV, points.to_string().into())],
         Ignored::Leave,
     )?;
@@ -117,11 +126,11 @@ pub(super) fn unit(points: u64) -> Result<Outcome> {
     Ok(run.outcome())
 }
 
-/// The engine's tests, its simulation with this many seeds.
+/// The tests of the engine, its simulation with this many seeds, and those of flow.
 pub(super) fn sim(seeds: u64) -> Result<Outcome> {
     let mut run = Runner::default();
     run.tests(
-        &["-p", "afar-rx"],
+        &["-p", "afar-rx", "-p", "afar-flow"],
         &[(SEEDS_ENV, seeds.to_string().into())],
         Ignored::Leave,
     )?;
@@ -150,11 +159,7 @@ pub(super) fn interop() -> Result<Outcome> {
             run.counts.skipped += 1;
         }
     }
-    run.tests(
-        &["--workspace", "--exclude", "afar-rx"],
-        &env,
-        Ignored::Only,
-    )?;
+    run.tests(NOT_SIMULATED, &env, Ignored::Only)?;
     cell.down()?;
     Ok(run.outcome())
 }

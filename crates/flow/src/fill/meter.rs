@@ -1,18 +1,12 @@
 //! What comes in, and how many calls that needs.
 
 use std::collections::VecDeque;
+use std::time::Instant;
 
-use tokio::time::Instant;
+use crate::{PACKET, WINDOW, count, real};
 
-use super::{bytes_of, count};
-
-/// Round trips over which is averaged: those of a call, as calls may come in waves.
+/// Round trips in the mean: those of a call, because calls may come in waves.
 const ROUNDS: usize = 6;
-/// Bytes of payload in a packet of an OpenAFS server.
-const PACKET: f64 = 1416.0;
-/// Packets an OpenAFS server sends in a round trip at most.
-// spec: rx#windows
-const WINDOW: f64 = 32.0;
 /// Intervals are no shorter than this, in seconds.
 const INTERVAL_LEAST: f64 = 0.01;
 
@@ -22,19 +16,20 @@ pub(super) struct Meter {
     /// Calls whose reply has begun.
     replying: usize,
     interval: Option<Interval>,
-    /// The last ones that are over.
+    /// The last intervals that are over.
     rounds: VecDeque<Measured>,
 }
 
-/// A round trip that is not yet over.
+/// A round trip that is not over yet.
 #[derive(Debug, Clone, Copy)]
 struct Interval {
     since: Instant,
     until: Instant,
-    octets: u64,
+    bytes: u64,
     /// As round trips of calls.
     round_trips: f64,
-    /// The same without those at whose end a reply begins, where a server may be slow for other reasons.
+    /// The same without the first of each call, at whose end the reply begins: a server may be slow there for other
+    /// reasons.
     reply_trips: f64,
     /// Seconds that all calls together spent since their replies began.
     replying: f64,
@@ -45,11 +40,11 @@ struct Interval {
 pub(super) struct Measured {
     /// Bytes a second.
     pub(super) rate: f64,
-    /// Calls that would have sufficed to bring it.
+    /// The number of calls that would have sufficed to bring it.
     pub(super) load: f64,
-    /// Those of them whose replies have begun.
+    /// The number of these whose replies have begun.
     pub(super) needed: f64,
-    /// The number of calls there were whose replies had begun.
+    /// The number of calls in flight whose replies had begun.
     pub(super) replying: f64,
 }
 
@@ -66,8 +61,8 @@ impl Meter {
         self.replying -= 1;
     }
 
-    /// A call that had so many bytes has so many now. When a round trip of `delay` seconds is
-    /// over, returns when it began, and once there were enough, the mean of the last.
+    /// A call that had received `before` bytes has received `after` now. When a round trip of `delay` seconds is
+    /// over and enough have passed, returns when it began and the mean of the last ones.
     pub(super) fn received(
         &mut self,
         now: Instant,
@@ -76,13 +71,13 @@ impl Meter {
         delay: f64,
     ) -> Option<(Instant, Measured)> {
         let interval = self.interval(now);
-        interval.octets += after - before;
+        interval.bytes += after - before;
         let (before, after) = (round_trips(before), round_trips(after));
         interval.round_trips += after - before;
         interval.reply_trips += after.max(1.0) - before.max(1.0);
         let Interval {
             since,
-            octets,
+            bytes,
             round_trips,
             reply_trips,
             replying,
@@ -94,7 +89,7 @@ impl Meter {
         }
         self.interval = Some(Interval::new(now));
         self.rounds.push_front(Measured {
-            rate: bytes_of(octets) / elapsed,
+            rate: real(bytes) / elapsed,
             load: round_trips * delay / elapsed,
             needed: reply_trips * delay / elapsed,
             replying: replying / elapsed,
@@ -117,7 +112,7 @@ impl Meter {
         }
     }
 
-    /// The present interval, with the time that replies took until now.
+    /// The current interval, with the time that replies took until now.
     fn interval(&mut self, now: Instant) -> &mut Interval {
         let interval = self.interval.get_or_insert_with(|| Interval::new(now));
         let elapsed = now.saturating_duration_since(interval.until);
@@ -132,7 +127,7 @@ impl Interval {
         Self {
             since,
             until: since,
-            octets: 0,
+            bytes: 0,
             round_trips: 0.0,
             reply_trips: 0.0,
             replying: 0.0,
@@ -140,10 +135,11 @@ impl Interval {
     }
 }
 
-/// Round trips in which an OpenAFS server sends so many bytes when nothing queues, as a number that
+/// The round trips in which an OpenAFS server sends this many bytes when nothing queues, as a number that
 /// grows evenly: 1, 2, 4, 8, 16 and then 32 packets each.
+// spec: rx#how-openafs-sends
 fn round_trips(bytes: u64) -> f64 {
-    let packets = bytes_of(bytes) / PACKET;
+    let packets = real(bytes) / PACKET;
     let ramp = 2.0 * WINDOW - 1.0;
     (packets.min(ramp) + 1.0).log2() + (packets - ramp).max(0.0) / WINDOW
 }
@@ -153,6 +149,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::tests::start;
 
     #[test]
     fn round_trips_follow_the_server_s_windows() {
@@ -173,7 +170,7 @@ mod tests {
     /// Lets calls of 63 packets come, `slowness` times as slowly as without a queue.
     fn measure(calls: usize, slowness: f64) -> Measured {
         let mut meter = Meter::default();
-        let mut now = Instant::now();
+        let mut now = start();
         let mut last = None;
         for _ in 0..4 {
             for trip in 0..6 {
