@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use afar_net::{ClientSecurity, Connection, Endpoint, RxNull, ServiceId};
 use afar_rpc::{RpcCause, RpcError, afsvol, bozo, pr, rxafs, users, vl};
 use afar_types::error::{Code, UNOQUORUM, UNOTSYNC};
+use parking_lot::Mutex;
 
 /// UDP port of protection servers.
 pub const PR_PORT: u16 = 7002;
@@ -259,7 +260,7 @@ impl Servers {
     #[must_use]
     pub fn volume_server(&self, address: Ipv4Addr) -> afsvol::Client {
         let known = self.0.volume_servers.lock();
-        let mut known = known.unwrap_or_else(PoisonError::into_inner);
+        let mut known = known;
         let client = known.entry(address).or_insert_with(|| {
             let server = SocketAddr::new(IpAddr::V4(address), self.0.volume_port);
             afsvol::Client::new(self.connect(server, afsvol::SERVICE))

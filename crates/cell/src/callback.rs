@@ -13,8 +13,8 @@ use std::collections::HashSet;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use afar_net::{AbortCode, Endpoint};
@@ -23,6 +23,7 @@ use afar_types::{
     AFS_MAX_INTERFACES, AfsUuid, CAPABILITY_ERROR_TRANSLATION, Capabilities, Fid, InterfaceAddr,
 };
 use nix::ifaddrs::getifaddrs;
+use parking_lot::RwLock;
 use rustix::rand::{GetRandomFlags, getrandom};
 use tokio::sync::broadcast;
 
@@ -56,7 +57,7 @@ struct Servers(RwLock<HashSet<SocketAddr>>);
 
 impl Servers {
     fn has(&self, address: SocketAddr) -> bool {
-        let servers = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let servers = self.0.read();
         servers.contains(&plain(address))
     }
 }
@@ -125,9 +126,7 @@ impl CallbackService {
     /// From now on the server at this address is told who we are when it asks.
     pub fn expect(&self, server: SocketAddr) {
         let servers = self.0.servers.0.write();
-        servers
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(plain(server));
+        servers.insert(plain(server));
     }
 
     /// Identity and addresses, for a caller that may know them.
@@ -153,12 +152,12 @@ impl CallbackService {
     /// Has broken promises told to this handler, and no longer to the one before.
     pub fn set_handler(&self, handler: Arc<dyn BreakHandler>) {
         let slot = self.0.handler.write();
-        *slot.unwrap_or_else(PoisonError::into_inner) = Some(handler);
+        *slot = Some(handler);
     }
 
     fn handler(&self) -> Option<Arc<dyn BreakHandler>> {
         let handler = self.0.handler.read();
-        handler.unwrap_or_else(PoisonError::into_inner).clone()
+        handler.clone()
     }
 
     async fn all_broken(&self, caller: &Caller) {

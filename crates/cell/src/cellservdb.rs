@@ -14,9 +14,10 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use afar_types::CellName;
+use parking_lot::Mutex;
 
 pub use own::{own_path, teach};
 
@@ -244,7 +245,7 @@ impl Watched {
 
     /// As the file is now. If it cannot be read any more, as it was.
     pub(crate) fn now(&self) -> Option<Arc<CellServDb>> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         let stamp = stamp(self.named.as_deref());
         if !stamp.is_empty() && stamp != state.0 {
             match read(self.named.as_deref()) {

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use afar_net::Endpoint;
 use afar_types::{CellName, VolumeId};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{OnceCell, watch};
 use tokio::task::JoinSet;
 
@@ -534,5 +535,5 @@ impl Client {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock()
 }

@@ -4,10 +4,11 @@
 //! again when servers refuse what it gave, so that a token that was renewed meanwhile is used.
 
 use std::fmt::Debug;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use afar_net::{ClientSecurity, Connection, Endpoint, RxNull, ServiceId};
 use afar_types::CellName;
+use parking_lot::Mutex;
 
 use crate::error::Error;
 use crate::refusal::ANONYMOUS;
@@ -71,7 +72,7 @@ impl Access {
 
     /// As whom servers were asked last.
     pub(crate) fn who(&self) -> Arc<str> {
-        Arc::clone(&self.who.lock().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.who.lock())
     }
 
     /// How a connection made now is secured.
@@ -101,8 +102,7 @@ impl Access {
             problem,
         })?;
         let who = secured.as_ref().map(|secured| Arc::clone(&secured.who));
-        *self.who.lock().unwrap_or_else(PoisonError::into_inner) =
-            who.unwrap_or_else(|| ANONYMOUS.into());
+        *self.who.lock() = who.unwrap_or_else(|| ANONYMOUS.into());
         Ok(secured)
     }
 

@@ -10,8 +10,9 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
 
 /// The rank of a server at no distance.
 const NEAREST: u16 = 20_000;
@@ -90,7 +91,7 @@ impl Preferences {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<(ServerKind, IpAddr), u16>> {
-        self.ranks.lock().unwrap_or_else(PoisonError::into_inner)
+        self.ranks.lock()
     }
 }
 

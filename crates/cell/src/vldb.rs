@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use afar_net::{AbortCode, Endpoint};
@@ -13,6 +13,7 @@ use afar_types::{
     AfsUuid, CellName, ListAddrByAttributes, SiteServer, VldbEntry, VolumeId, VolumeName,
     VolumeType,
 };
+use parking_lot::{Mutex, RwLock};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -127,16 +128,13 @@ impl Cell {
     }
 
     fn all(&self) -> Vec<Arc<Server>> {
-        self.servers
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.servers.read().clone()
     }
 
     /// These are its servers from now on, in this order but for those that it had. Says whether they
     /// are others than before.
     pub(crate) fn set_servers(&self, addresses: &[SocketAddr]) -> bool {
-        let mut servers = self.servers.write().unwrap_or_else(PoisonError::into_inner);
+        let mut servers = self.servers.write();
         let before = servers.len();
         servers.retain(|server| addresses.contains(&server.address));
         let mut changed = servers.len() < before;
@@ -168,8 +166,8 @@ impl Cell {
         stale
     }
 
-    fn looked(&self) -> std::sync::MutexGuard<'_, Option<Instant>> {
-        self.looked.lock().unwrap_or_else(PoisonError::into_inner)
+    fn looked(&self) -> parking_lot::MutexGuard<'_, Option<Instant>> {
+        self.looked.lock()
     }
 
     /// Asks all servers whether they are there, and puts them in order, if there are several.
@@ -204,7 +202,7 @@ impl Cell {
             .into_iter()
             .filter(|(server, _)| answering.contains(server))
             .collect();
-        let mut servers = self.servers.write().unwrap_or_else(PoisonError::into_inner);
+        let mut servers = self.servers.write();
         let ranked = servers.drain(..).map(|server| {
             let rank = ranks.get(&server.address).copied();
             (rank.unwrap_or(u16::MAX), server)
@@ -228,7 +226,7 @@ impl Cell {
 
     /// Has a server asked first from now on.
     fn prefer(&self, server: &Arc<Server>) {
-        let mut servers = self.servers.write().unwrap_or_else(PoisonError::into_inner);
+        let mut servers = self.servers.write();
         if let Some(place) = servers.iter().position(|other| Arc::ptr_eq(other, server)) {
             servers[..=place].rotate_right(1);
         }
@@ -238,7 +236,7 @@ impl Cell {
     pub(crate) fn reconnect(&self, which: impl Fn(SocketAddr) -> bool) {
         for server in self.all() {
             if which(server.address) {
-                let mut link = server.link.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut link = server.link.lock();
                 *link = Link::new(&self.endpoint, server.address, link.secured.clone());
             }
         }
@@ -577,7 +575,7 @@ impl Cell {
         match newer {
             Ok(Some(newer)) => {
                 let link = Link::new(&self.endpoint, server.address, Some(newer));
-                *server.link.lock().unwrap_or_else(PoisonError::into_inner) = link;
+                *server.link.lock() = link;
                 true
             }
             Ok(None) => false,
@@ -588,14 +586,14 @@ impl Cell {
         }
     }
 
-    fn lock_entries(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Known<Arc<VldbEntry>>>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_entries(&self) -> parking_lot::MutexGuard<'_, BTreeMap<String, Known<Arc<VldbEntry>>>> {
+        self.entries.lock()
     }
 
-    fn lock_addresses(&self) -> std::sync::MutexGuard<'_, BTreeMap<AfsUuid, Known<Vec<Ipv4Addr>>>> {
-        self.addresses
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    fn lock_addresses(
+        &self,
+    ) -> parking_lot::MutexGuard<'_, BTreeMap<AfsUuid, Known<Vec<Ipv4Addr>>>> {
+        self.addresses.lock()
     }
 }
 
@@ -610,10 +608,7 @@ impl<T> Known<T> {
 
 impl Server {
     fn link(&self) -> Link {
-        self.link
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.link.lock().clone()
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use afar_net::AbortCode;
@@ -11,6 +11,7 @@ use afar_rpc::{RpcError, rxafs};
 use afar_types::error::RXKADEXPIRED;
 use afar_types::{CellName, Fid, VolumeId, VolumeType};
 use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -175,26 +176,23 @@ impl Volume {
     /// Its file servers, the one to ask first in front.
     #[must_use]
     pub fn sites(&self) -> Vec<Arc<FileServer>> {
-        self.sites
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.sites.read().clone()
     }
 
     /// Whether the server to ask first was seen to be afar's when much was last asked of it.
     #[must_use]
     pub fn is_at_afar(&self) -> bool {
-        let sites = self.sites.read().unwrap_or_else(PoisonError::into_inner);
+        let sites = self.sites.read();
         sites.first().is_some_and(|site| site.is_afar())
     }
 
     fn set_sites(&self, sites: Vec<Arc<FileServer>>) {
-        *self.sites.write().unwrap_or_else(PoisonError::into_inner) = sites;
+        *self.sites.write() = sites;
     }
 
     /// Adds sites that it is said to have; those it has no more say so themselves.
     pub(crate) fn add_sites(&self, said: Vec<Arc<FileServer>>) {
-        let mut sites = self.sites.write().unwrap_or_else(PoisonError::into_inner);
+        let mut sites = self.sites.write();
         let before = sites.len();
         for site in said {
             if sites.iter().all(|known| !Arc::ptr_eq(known, &site)) {
@@ -218,7 +216,7 @@ impl Volume {
 
     /// Whether none of its servers answered when it was asked last.
     fn is_down(&self) -> bool {
-        let sites = self.sites.read().unwrap_or_else(PoisonError::into_inner);
+        let sites = self.sites.read();
         sites.iter().all(|site| site.is_down())
     }
 
@@ -229,7 +227,7 @@ impl Volume {
 
     /// Has this site asked first from now on.
     fn prefer(&self, server: &Arc<FileServer>) {
-        let mut sites = self.sites.write().unwrap_or_else(PoisonError::into_inner);
+        let mut sites = self.sites.write();
         if let Some(place) = sites.iter().position(|site| Arc::ptr_eq(site, server)) {
             sites[..=place].rotate_right(1);
         }
@@ -253,9 +251,7 @@ impl Volume {
     }
 
     fn lock_directories(&self) -> MutexGuard<'_, BTreeMap<Fid, Bytes>> {
-        self.directories
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.directories.lock()
     }
 }
 

@@ -12,13 +12,13 @@ use std::{
     },
     path::Path,
     sync::{
-        Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
         mpsc::{Receiver, Sender, channel},
     },
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::{
@@ -90,10 +90,7 @@ impl Control {
 
     fn post(&self, request: Request) -> Result<Receiver<Report>> {
         let (answer, answered) = channel();
-        self.requests
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push((request, answer));
+        self.requests.lock().push((request, answer));
         // In this order, so that who finds `waiting` also finds the event to read: written later it
         // would stay readable, and end every sleep of the emulator at once.
         rustix::io::write(&self.wake, &1_u64.to_ne_bytes()).context("waking the emulator")?;
@@ -108,7 +105,7 @@ impl Control {
         }
         // Whatever the read says, the list is what counts.
         rustix::io::read(&self.wake, &mut [0_u8; 8]).ok();
-        std::mem::take(&mut *self.requests.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.requests.lock())
     }
 
     /// What becomes readable when a request waits.
@@ -169,6 +166,7 @@ mod tests {
     use super::*;
 
     fn is_readable(control: &Control) -> bool {
+        use parking_lot::Mutex;
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
         let mut fds = [PollFd::from_borrowed_fd(control.wake(), PollFlags::IN)];
         poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready == 1)

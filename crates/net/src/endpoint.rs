@@ -3,11 +3,12 @@
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use afar_rx::security::{ClientSecurity, ServerSecurity};
 use afar_rx::{PeerStats, RxNull, Service, ServiceId};
+use parking_lot::Mutex;
 use tokio::runtime;
 use tokio::sync::oneshot;
 
@@ -216,12 +217,7 @@ impl Endpoint {
             // The thread never sends: it drops the sender as its last act.
             let _dropped = ended.await;
         }
-        let thread = self
-            .0
-            .thread
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let thread = self.0.thread.lock().take();
         if let Some(thread) = thread
             && thread.join().is_err()
         {

@@ -2,12 +2,13 @@
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::{io, mem};
 
 use afar_rx::security::{ClientSecurity, ServerSecurity};
 use afar_rx::{CallError, PeerStats, Service};
+use parking_lot::{Mutex, MutexGuard};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 use tokio::sync::oneshot;
@@ -147,7 +148,7 @@ impl Mailbox {
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
         // The queue is whole between any two of its operations.
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queue.lock()
     }
 }
 

@@ -9,11 +9,12 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use afar_cell::{Node, Sink};
 use afar_types::FetchStatus;
 use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
@@ -221,7 +222,7 @@ impl Sink for Part {
 
 impl Recorder {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Writes what is there, which is on the disk then.

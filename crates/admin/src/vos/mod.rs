@@ -34,11 +34,12 @@ pub mod words;
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use afar_rpc::{RpcError, afsvol};
 use afar_types::PartitionId;
 use afar_types::error::errno;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::Servers;

@@ -287,7 +287,6 @@ impl Vos {
         let known = self
             .addresses
             .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
             .get(&one)
             .map(|addresses| addresses.contains(&other));
         if let Some(known) = known {
@@ -301,10 +300,7 @@ impl Vos {
             Err(code) => return Err(code),
         };
         let same = addresses.contains(&other);
-        self.addresses
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-            .insert(one, addresses);
+        self.addresses.lock().insert(one, addresses);
         Ok(same)
     }
 }

@@ -2,9 +2,9 @@
 
 use std::fmt;
 use std::io;
-use std::sync::{Mutex, PoisonError};
 
 use afar_transfer::Change;
+use parking_lot::Mutex;
 use serde::Serialize;
 
 use super::format::{Lines, Name};
@@ -43,7 +43,7 @@ impl Changes {
     /// # Errors
     /// Nobody reads any more, or the disk is full.
     pub(super) fn print(&self, change: Change, path: &[u8]) -> io::Result<()> {
-        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lines = self.lines.lock();
         let change = change.name();
         if self.json {
             let name = Name::new(path);

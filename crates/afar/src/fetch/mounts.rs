@@ -13,7 +13,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, LazyLock, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -21,6 +21,7 @@ use afar_cache::{Held, Object, PlaceName, VOLUMES, xattr_name};
 use afar_cell::{Nearby, NearbyFile, Volume, Waiting};
 use afar_types::{DataVersion, Fid};
 use bytes::Bytes;
+use parking_lot::Mutex;
 use rustix::fs::OFlags;
 use tokio::sync::oneshot;
 
@@ -173,7 +174,7 @@ fn start() -> mpsc::Sender<Question> {
     for _ in 0..THREADS {
         let asked = Arc::clone(&asked);
         let next = move || {
-            let asked = asked.lock().unwrap_or_else(PoisonError::into_inner);
+            let asked = asked.lock();
             asked.recv().ok()
         };
         thread::spawn(move || iter::from_fn(next).for_each(|question| question()));

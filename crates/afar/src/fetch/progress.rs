@@ -2,11 +2,12 @@
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use afar_transfer::{Change, Event};
 use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use parking_lot::{Mutex, MutexGuard};
 
 use super::changes::Changes;
 use crate::output;
@@ -154,7 +155,7 @@ impl afar_transfer::Progress for Bar {
 
 impl State {
     fn lock(&self) -> MutexGuard<'_, Files> {
-        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+        self.files.lock()
     }
 
     fn line(&self, bar: &ProgressBar) -> Line {

@@ -2,12 +2,13 @@
 //! administrator.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use afar_cell::{Credentials, Secured};
 use afar_security::{Level, Token, rxkad};
 use afar_types::CellName;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::find::{Finder, Found, Origin, cache_name};
 use super::short_date;
@@ -97,7 +98,7 @@ impl UserTokens {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<CellName, Option<Known>>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 }
 

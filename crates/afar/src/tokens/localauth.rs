@@ -1,12 +1,13 @@
 //! `-localauth` by a server's keys: whoever can read them is the cell itself.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use afar_cell::{Credentials, Secured};
 use afar_security::{KeyRing, Level, rxkad, ticket};
 use afar_types::CellName;
 use anyhow::{Context, ensure};
+use parking_lot::Mutex;
 
 /// Where OpenAFS's servers have their keys.
 pub(crate) const SERVER_KEYS: &str = "/etc/openafs/server/KeyFileExt";
@@ -64,7 +65,7 @@ impl Credentials for Printed {
         if self.cell.as_ref().is_some_and(|own| own != cell) {
             return Ok(None);
         }
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last.lock();
         let refused = |last: &Secured| refused.is_some_and(|refused| refused.is(last));
         if let Some(last) = last.as_ref().filter(|last| !refused(last)) {
             return Ok(Some(last.clone()));

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 /// Hosts that were looked up.
 #[derive(Debug, Default)]
@@ -32,7 +33,7 @@ impl Hosts {
 
     /// The name of the host with this address, or the address in digits.
     pub(super) fn name_of(&self, address: Ipv4Addr) -> String {
-        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names = self.names.lock();
         let name = names.entry(address).or_insert_with(|| {
             let name = dns_lookup::lookup_addr(&IpAddr::V4(address));
             name.unwrap_or_else(|_| address.to_string())

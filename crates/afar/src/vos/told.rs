@@ -1,8 +1,7 @@
 //! What verbs tell while they work, on the terminal.
 
-use std::sync::Mutex;
-
 use afar_admin::vos::{Event, Watch};
+use parking_lot::Mutex;
 
 use crate::store::progress::Progress;
 
@@ -36,10 +35,8 @@ impl Told {
         *self.lock() = None;
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<(Progress, u64)>> {
-        self.progress
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    fn lock(&self) -> parking_lot::MutexGuard<'_, Option<(Progress, u64)>> {
+        self.progress.lock()
     }
 }
 

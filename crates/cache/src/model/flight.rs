@@ -1,10 +1,10 @@
 //! Fetches under way.
 
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
 
 use afar_cell::{Class, Error};
 use afar_types::DataVersion;
+use parking_lot::Mutex;
 
 use crate::model::user::UserId;
 
@@ -38,15 +38,12 @@ impl Flight {
 
     /// How it ended, if it did.
     pub(crate) fn ended(&self) -> Option<Result<(), Error>> {
-        self.end
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.end.lock().clone()
     }
 
     /// Says how it ended, unless that was said.
     pub(crate) fn set(&self, end: Result<(), Error>) {
-        let mut slot = self.end.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slot = self.end.lock();
         slot.get_or_insert(end);
     }
 }

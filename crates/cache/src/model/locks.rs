@@ -1,9 +1,10 @@
 //! The locks that programs here have of a file, and the one that this machine has from the server.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use afar_cell::LockType;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Mutex as AsyncMutex, Notify};
 
 use crate::model::types::{Lock, LockKind};
@@ -134,7 +135,7 @@ pub(crate) fn is_whole(lock: &Lock) -> bool {
 
 impl Locks {
     pub(crate) fn lock(&self) -> MutexGuard<'_, LockTable> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock()
     }
 
     /// Whether nobody has a lock, and no task looks after one that somebody had.

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::SystemTime;
 
 use afar_cell::Client;
 use afar_types::{CellName, UnixTime, VolumeId};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Semaphore, broadcast};
 
 use crate::model::config::CacheConfig;
@@ -170,11 +171,11 @@ impl Inner {
     }
 
     pub(crate) fn lock_volumes(&self) -> MutexGuard<'_, BTreeMap<(VolumeId, CellName), UnixTime>> {
-        self.volumes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.volumes.lock()
     }
 
     fn lock_dirty(&self) -> MutexGuard<'_, BTreeMap<FileKey, Arc<Vnode>>> {
-        self.dirty.lock().unwrap_or_else(PoisonError::into_inner)
+        self.dirty.lock()
     }
 
     /// Files with something written that is not stored.

@@ -7,11 +7,12 @@
 
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use afar_cell::BreakHandler;
 use afar_types::{Fid, VolumeId};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{broadcast, watch};
 
 use crate::model::types::Invalidation;
@@ -83,7 +84,7 @@ impl Breaks {
     }
 
     fn lock_servers(&self) -> MutexGuard<'_, Vec<SocketAddr>> {
-        self.servers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.servers.lock()
     }
 
     /// Invalidations from now on; `acknowledges` says whether marks among them will be.

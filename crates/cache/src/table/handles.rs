@@ -1,7 +1,9 @@
 //! Open files and directories.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::model::ahead::Ahead;
 use crate::model::error::Errno;
@@ -58,7 +60,7 @@ impl OpenFile {
     }
 
     fn lock_lockers(&self) -> MutexGuard<'_, BTreeSet<u64>> {
-        self.lockers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.lockers.lock()
     }
 
     /// An owner of locks asks for one through this.
@@ -90,7 +92,7 @@ struct State {
 
 impl Handles {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     pub(crate) fn add(&self, open: Open) -> Result<Handle, Errno> {

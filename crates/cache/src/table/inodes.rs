@@ -1,7 +1,9 @@
 //! Numbers of what the kernel knows.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::model::place::{Inode, Mount, Place, Spot};
 use crate::model::types::Ino;
@@ -58,7 +60,7 @@ impl Table {
 
 impl Inodes {
     fn lock(&self) -> MutexGuard<'_, Table> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Sets what the top directory is, once. It is never forgotten.

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use afar_cell::Volume;
 use afar_types::{CellName, Fid, VolumeId};
+use parking_lot::Mutex;
 
 use crate::model::place::Mount;
 
@@ -38,7 +39,7 @@ impl Mounts {
         text: Option<String>,
         above: Option<Arc<Mount>>,
     ) -> Arc<Mount> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         let key = (place, volume.cell_name().clone(), volume.id());
         if let Some(mount) = known.get(&key).and_then(Weak::upgrade) {
             return mount;

@@ -6,10 +6,11 @@
 //! `idmap=user` of sshfs do. The numbers decide nothing here: servers look at tokens and access lists.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use afar_types::{CellName, PtsId};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Mutex as AsyncMutex;
 
 use crate::model::owner::{Owner, Owners, local_owner};
@@ -41,7 +42,7 @@ impl OwnerTable {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<CellName, Arc<[Owner]>>> {
-        self.cells.lock().unwrap_or_else(PoisonError::into_inner)
+        self.cells.lock()
     }
 
     fn known(&self, cell: &CellName) -> Option<Arc<[Owner]>> {
@@ -118,7 +119,7 @@ mod tests {
 
     impl Owners for Ann {
         fn of<'a>(&'a self, _: &'a CellName) -> OwnersOfCell<'a> {
-            let answer = self.0.lock().unwrap().clone();
+            let answer = self.0.lock().clone();
             Box::pin(async move { answer })
         }
     }
@@ -156,9 +157,9 @@ mod tests {
         assert_eq!(table.id_of(&cell, 7), Some(PtsId(7)));
         assert_eq!(table.id_of(&cell, 5), None, "it is another's there");
         // What cannot be asked now stays as it was.
-        *source.0.lock().unwrap() = None;
+        *source.0.lock() = None;
         assert!(table.renew().await.is_empty());
-        *source.0.lock().unwrap() = Some(vec![ann(6)]);
+        *source.0.lock() = Some(vec![ann(6)]);
         assert_eq!(table.renew().await, std::slice::from_ref(&cell));
         assert_eq!(shown(&table, &cell, 6), (1000, 100));
         let without = OwnerTable::new(None);

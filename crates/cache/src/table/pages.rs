@@ -2,7 +2,9 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
 
 use crate::model::vnode::Vnode;
 
@@ -28,7 +30,7 @@ impl Pages {
             let vnode = vnode.upgrade();
             vnode.is_some_and(|vnode| vnode.used.swap(false, Ordering::Relaxed))
         };
-        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queue = self.queue.lock();
         let dropped = queue.push(Arc::downgrade(vnode), bytes, self.limit, used);
         // A holder of a vnode's lock may wait for the queue.
         drop(queue);

@@ -1,10 +1,10 @@
 //! One event is one line in the log, though every file of a volume or server meets it.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use afar_cell::Error;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// How long an event is not told again.
@@ -22,7 +22,7 @@ impl Said {
         let Some(event) = error.event() else {
             return true;
         };
-        let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut said = self.0.lock();
         said.retain(|_, since| since.elapsed() < AGAIN);
         if said.len() >= EVENTS_MOST {
             said.clear();
@@ -56,6 +56,6 @@ mod tests {
         for number in 0..1000 {
             said.is_news(&unknown(&format!("c{number}.org")));
         }
-        assert!(said.0.lock().unwrap().len() <= EVENTS_MOST);
+        assert!(said.0.lock().len() <= EVENTS_MOST);
     }
 }

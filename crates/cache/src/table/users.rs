@@ -1,10 +1,11 @@
 //! Users of this machine, and who each of them is to cells.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use afar_cell::Client;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use crate::model::user::{Identity, Stamp, User, UserId, Users};
@@ -71,7 +72,7 @@ impl UserTable {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// The user, if the identity need not be looked up again. A caller that is told to look is counted until it

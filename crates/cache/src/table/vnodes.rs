@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::RangeBounds;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use afar_cell::Volume;
 use afar_types::{Fid, VolumeId};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::model::vnode::Vnode;
 
@@ -41,7 +42,7 @@ impl Vnodes {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// The vnode of a fid in a volume, a new one if nothing was known.

@@ -5,7 +5,9 @@
 //! listed, as `find` does.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
 
 use crate::model::vnode::Vnode;
 
@@ -71,7 +73,7 @@ impl Walks {
         first: bool,
         found: impl Iterator<Item = (&'a [u8], Weak<Vnode>)>,
     ) {
-        let mut walks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut walks = self.0.lock();
         let place = walks.iter().position(|walk| is(&walk.of, directory));
         let mut walk = match place.and_then(|place| walks.remove(place)) {
             Some(walk) if !first => walk,
@@ -93,7 +95,7 @@ impl Walks {
 
     /// A directory is opened. Returns those to read now, as they will be opened soon.
     pub(crate) fn opened(&self, directory: &Arc<Vnode>) -> Vec<Arc<Vnode>> {
-        let mut walks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut walks = self.0.lock();
         for walk in walks.iter_mut() {
             let mut children = walk.children.iter();
             if let Some(place) = children.position(|(_, child)| is(child, directory)) {

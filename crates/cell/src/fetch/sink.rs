@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Mutex, PoisonError};
 
 use afar_types::FetchStatus;
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Mutex as AsyncMutex, Notify};
 
@@ -41,21 +41,21 @@ impl Memory {
     /// Takes the data out.
     #[must_use]
     pub fn take(&self) -> Vec<u8> {
-        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut self.0.lock())
     }
 }
 
 impl Sink for Memory {
     fn begin(&self, status: &FetchStatus) -> io::Result<()> {
         let length = usize::try_from(status.length).map_err(io::Error::other)?;
-        let mut data = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut data = self.0.lock();
         data.clear();
         data.resize(length, 0);
         Ok(())
     }
 
     async fn write(&self, offset: u64, chunks: Vec<Bytes>) -> io::Result<()> {
-        let mut data = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut data = self.0.lock();
         let mut at = usize::try_from(offset).map_err(io::Error::other)?;
         for chunk in chunks {
             let place = data.get_mut(at..at + chunk.len());

@@ -8,9 +8,10 @@
 //! host. Their promises are given back when nothing was read for a while.
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use afar_net::Endpoint;
+use parking_lot::Mutex;
 
 use crate::callback::CallbackService;
 
@@ -58,7 +59,7 @@ impl Hosts {
     /// # Errors
     /// The system's: there are no more sockets or threads.
     pub(super) fn reader(&self, number: usize) -> io::Result<Option<Arc<Host>>> {
-        let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut readers = self.readers.lock();
         while number < READERS && readers.len() <= number {
             let Some(endpoint) = self.first.endpoint.another()? else {
                 break;

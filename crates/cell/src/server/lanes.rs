@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use afar_rpc::rxafs;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Semaphore;
 
 use super::hosts::Host;
@@ -181,7 +182,7 @@ impl Lanes {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -10,7 +10,7 @@ mod silence;
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use afar_net::PeerStats;
@@ -19,6 +19,7 @@ use afar_types::error::{
     Code, RX_CALL_TIMEOUT, RX_MSGSIZE, VBUSY, VMOVED, VNOSERVICE, VNOVOL, VOFFLINE, VRESTARTING,
     VSALVAGE, VSALVAGING,
 };
+use parking_lot::Mutex;
 use tokio::sync::{Mutex as AsyncMutex, MutexGuard};
 use tokio::time::Instant;
 
@@ -231,11 +232,7 @@ impl FileServer {
     /// told: there it is the number of calls that makes the share.
     pub(crate) fn ask_for_shares(&self) {
         let (shares, now) = (self.window.shares(), Instant::now());
-        let mut asked = self
-            .peer
-            .asked
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut asked = self.peer.asked.lock();
         let is_asked = match *asked {
             None => shares == 1,
             Some((before, at)) => before == shares && now.duration_since(at) < ASK_AGAIN,

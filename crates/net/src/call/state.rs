@@ -2,11 +2,12 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Waker};
 
 use afar_rx::{AbortCode, CallError, CallId, Identity, ServiceId};
 use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::connection::ConnectionShared;
 
@@ -115,7 +116,7 @@ impl CallShared {
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, CallState> {
         // The state is whole between any two of its operations.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Ends the call without success for its task. Gives whom to wake.

@@ -1,8 +1,9 @@
 //! Buffers that datagrams are received into and that come back when the last reader drops them.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
 
 /// Bytes of a buffer: the most a datagram, or what the kernel joined of several, can have.
 pub(super) const BUFFER_SIZE: usize = 1 << 16;
@@ -38,7 +39,7 @@ impl Pool {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -4,8 +4,8 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::{Mutex, MutexGuard};
 use tempfile::TempDir;
 
 use crate::content::Content;
@@ -39,7 +39,7 @@ impl Recorder {
     /// Watches a directory; what is in it already counts as on disk. Waits until no other recording
     /// runs.
     pub(crate) fn start(dir: &Path) -> Self {
-        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = TURN.lock();
         let mut session = Session::new(&[LOCK_TABLE]);
         scan(&mut session, dir).expect("the directory is readable");
         session::replace(Some(session));

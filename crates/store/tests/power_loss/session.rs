@@ -4,7 +4,8 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::event::{Event, Kind, NodeId, Tree};
 use crate::fault::{Call, Failure, Fault};
@@ -124,7 +125,7 @@ pub(crate) fn enter() -> Option<Entered> {
         return None;
     }
     INSIDE.set(true);
-    let session = SESSION.lock().unwrap_or_else(PoisonError::into_inner);
+    let session = SESSION.lock();
     if session.is_none() {
         INSIDE.set(false);
         return None;
@@ -134,7 +135,7 @@ pub(crate) fn enter() -> Option<Entered> {
 
 /// Starts a session, or ends it, giving back the one that ran.
 pub(crate) fn replace(session: Option<Session>) -> Option<Session> {
-    let mut current = SESSION.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut current = SESSION.lock();
     RECORDING.store(session.is_some(), Ordering::Relaxed);
     std::mem::replace(&mut current, session)
 }

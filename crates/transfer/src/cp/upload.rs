@@ -5,11 +5,12 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use afar_cell::{Client, LastLink, Node, Place, Stored, Volume};
 use afar_types::{Fid, StoreStatus, VolumeId};
+use parking_lot::Mutex;
 
 use super::options::CopyOptions;
 use super::place::Target;
@@ -442,8 +443,8 @@ impl Uploader {
         Ok((volume, fid, there.collect()))
     }
 
-    fn lock_filled(&self) -> std::sync::MutexGuard<'_, BTreeSet<Fid>> {
-        self.filled.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_filled(&self) -> parking_lot::MutexGuard<'_, BTreeSet<Fid>> {
+        self.filled.lock()
     }
 }
 

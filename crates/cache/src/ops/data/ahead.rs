@@ -1,7 +1,7 @@
 //! Fetching ahead of those who read in order.
 
 use std::ops::Range;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use afar_cell::Class;
@@ -35,7 +35,7 @@ impl Cache {
             now: Instant::now(),
         };
         let (next, class) = {
-            let mut ahead = open.ahead.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut ahead = open.ahead.lock();
             (ahead.note(&read), ahead.class(open.flags.class, read.now))
         };
         let Some((next, turn)) = next else {

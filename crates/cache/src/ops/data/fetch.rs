@@ -2,11 +2,12 @@
 
 use std::io;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use afar_cell::{Class, Client, Error, Sink};
 use afar_types::{DataVersion, FetchStatus};
 use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::OwnedMutexGuard;
 
 use super::{Refetch, storage_failed};
@@ -72,7 +73,7 @@ impl Sink for Landing {
 
 impl Landing {
     fn turn(&self) -> MutexGuard<'_, Turning> {
-        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+        self.turn.lock()
     }
 }
 
@@ -112,7 +113,7 @@ impl Sink for Direct {
     }
 
     async fn write(&self, offset: u64, chunks: Vec<Bytes>) -> io::Result<()> {
-        let mut pieces = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pieces = self.0.lock();
         pieces.push((offset, joined(chunks)));
         Ok(())
     }
@@ -212,7 +213,7 @@ impl Cache {
         let (client, fid) = (user.client.in_class(class), vnode.fid);
         let fetched = client.fetch_range(&vnode.volume, fid, *status, range, &sink);
         self.check(vnode, &fetched.await.map(drop))?;
-        let mut pieces = sink.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pieces = sink.0.lock();
         Ok(std::mem::take(&mut *pieces))
     }
 

@@ -12,7 +12,7 @@ mod store;
 mod write;
 
 use std::ops::Range;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use afar_cell::Class;
@@ -57,7 +57,7 @@ impl Cache {
             let begun = Instant::now();
             let filled = self.fill(&user, vnode, &status, view, class).await;
             if begun.elapsed() > AT_ONCE {
-                let mut ahead = open.ahead.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut ahead = open.ahead.lock();
                 ahead.waited();
             }
             match filled {

@@ -40,12 +40,13 @@ use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use afar_types::{CellName, DataVersion, UnixTime, VolumeId};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use self::arriving::Arriving;
 use self::directory::Directory;
@@ -136,7 +137,7 @@ fn id(instance: u32, key: &FileKey) -> FileId {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Says in the log, now and then, that the disk fails.

@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Condvar, Mutex};
 
 use afar_types::DataVersion;
+use parking_lot::{Condvar, Mutex};
 
 use super::arriving::Arriving;
 use super::directory::Directory;

@@ -1,6 +1,6 @@
 //! What is done to the disk while nobody waits.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::SystemTime;
 
@@ -33,7 +33,7 @@ impl Disk {
         let worker = thread::Builder::new()
             .name("afar-cache".to_owned())
             .spawn(work)?;
-        *self.worker.lock().unwrap_or_else(PoisonError::into_inner) = Some(worker);
+        *self.worker.lock() = Some(worker);
         Ok(())
     }
 
@@ -41,11 +41,7 @@ impl Disk {
     pub(super) fn end(&self) {
         self.shared.lock().closed = true;
         self.shared.work.notify_all();
-        let worker = self
-            .worker
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let worker = self.worker.lock().take();
         let Some(worker) = worker else {
             return;
         };
@@ -82,10 +78,7 @@ impl Shared {
                 if state.closed {
                     return;
                 }
-                state = self
-                    .work
-                    .wait(state)
-                    .unwrap_or_else(PoisonError::into_inner);
+                self.work.wait(&mut state);
             };
             drop(state);
             match job {
