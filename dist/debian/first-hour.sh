@@ -131,6 +131,7 @@ laptop sh -ec "export HOME=/srv/ann/bob AFAR_TOKENS=/srv/ann/bob/tokens; mkdir -
     echo 'secret of bob' | afar login '$line' bob --password-stdin; afar ls /afs/$cell/ann | grep -q film"
 say "bob was invited by one command"
 server sh -c 'kill $(cat /srv/pid); while kill -0 $(cat /srv/pid) 2>/dev/null; do sleep 0.1; done'
+say "the server has stopped"
 server ip addr del "$address" dev "$device"
 server ip addr add "${address%.*}.77/24" dev "$device"
 name_server "${address%.*}.77"

@@ -173,10 +173,19 @@ impl Mount {
             Ok(end) => end,
             Err(_) => Err(io::Error::other("a thread that served it has panicked")),
         };
-        end.map_err(|source| MountError::Ended {
+        unless_unmounted(end).map_err(|source| MountError::Ended {
             place: self.place.clone(),
             source,
         })
+    }
+}
+
+/// Leaves an error out that only says that it was unmounted.
+fn unless_unmounted(end: io::Result<()>) -> io::Result<()> {
+    match end {
+        // The kernel says so when it takes the mount away while it hands its last request out.
+        Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => Ok(()),
+        end => end,
     }
 }
 
@@ -195,6 +204,14 @@ fn refused(place: &Path, source: io::Error) -> MountError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_mount_taken_away_with_a_request_on_its_way_has_ended_as_it_should() {
+        let end = |code| unless_unmounted(Err(io::Error::from_raw_os_error(code))).is_ok();
+        assert!(end(libc::ECONNABORTED));
+        assert!(!end(libc::EIO) && !end(libc::EPERM));
+        assert!(unless_unmounted(Err(io::Error::other("a panic"))).is_err());
+    }
 
     #[test]
     fn a_missing_program_is_named_and_where_it_comes_from() {
