@@ -57,8 +57,7 @@ struct Servers(RwLock<HashSet<SocketAddr>>);
 
 impl Servers {
     fn has(&self, address: SocketAddr) -> bool {
-        let servers = self.0.read();
-        servers.contains(&plain(address))
+        self.0.read().contains(&plain(address))
     }
 }
 
@@ -125,8 +124,7 @@ impl CallbackService {
 
     /// From now on the server at this address is told who we are when it asks.
     pub fn expect(&self, server: SocketAddr) {
-        let servers = self.0.servers.0.write();
-        servers.insert(plain(server));
+        self.0.servers.0.write().insert(plain(server));
     }
 
     /// Identity and addresses, for a caller that may know them.
@@ -151,13 +149,11 @@ impl CallbackService {
 
     /// Has broken promises told to this handler, and no longer to the one before.
     pub fn set_handler(&self, handler: Arc<dyn BreakHandler>) {
-        let slot = self.0.handler.write();
-        *slot = Some(handler);
+        *self.0.handler.write() = Some(handler);
     }
 
     fn handler(&self) -> Option<Arc<dyn BreakHandler>> {
-        let handler = self.0.handler.read();
-        handler.clone()
+        self.0.handler.read().clone()
     }
 
     async fn all_broken(&self, caller: &Caller) {
