@@ -55,7 +55,11 @@ impl Run {
     }
 
     /// Records clients that go on on a partition that was closed.
-    fn record_further(dir: &Path, clients: &Clients, steps: u32) -> Result<Self, String> {
+    pub(crate) fn record_further(
+        dir: &Path,
+        clients: &Clients,
+        steps: u32,
+    ) -> Result<Self, String> {
         let recorder = Recorder::start(dir);
         let partition = subject::open(dir).map_err(|error| error.to_string())?;
         run_marked(

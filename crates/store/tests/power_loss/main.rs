@@ -27,6 +27,7 @@ mod relaxed;
 mod respawn;
 mod session;
 mod subject;
+mod upgrade;
 
 use std::env;
 use std::str::FromStr;
