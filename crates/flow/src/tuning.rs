@@ -22,14 +22,6 @@ pub struct Tuning {
     /// Start-up ends when this many times as many calls are in flight as suffice for what comes. Row "12.5 ms,
     /// 1 Gbit/s, alone": 1.5 gives 0.04 less.
     pub start_slack: f64,
-    /// Start-up also ends when the path's own round trip is twice in a row longer than at first by this part of it, and
-    /// by this time at least. The simulation needs neither; a real server at 230 ms and 30 Mbit/s does, where without
-    /// them 64 MiB come at 17.4 Mbit/s instead of 19.4, and 325 to 925 packets are lost instead of 25 to 38.
-    pub path_slack: f64,
-    /// See [`path_slack`](Self::path_slack).
-    pub path_slack_least: Duration,
-    /// How often it is asked for: the engine measures it this often.
-    pub path_every: Duration,
     /// With less than this many times as many in flight as suffice there is no queue. Row "230 ms, 30 Mbit/s, alone":
     /// with 1.2 the queue is 1.5 times as long.
     pub room_slack: f64,
@@ -89,9 +81,6 @@ impl Default for Tuning {
             most: 256,
             gain: 1.1,
             start_slack: 1.2,
-            path_slack: 0.25,
-            path_slack_least: Duration::from_millis(5),
-            path_every: Duration::from_millis(500),
             room_slack: 1.1,
             room_time: 1.5,
             growth: 6,

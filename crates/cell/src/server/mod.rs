@@ -244,17 +244,6 @@ impl FileServer {
         }
     }
 
-    /// Tells the window how long the path is, if it wants to know. A host measures that while it has calls, so the
-    /// one that makes this call is asked.
-    pub(crate) async fn note_path(&self, lane: &Lane) {
-        if self.window.wants_path() {
-            let path = lane.link.host.endpoint.peer_stats(self.address).await;
-            if let Some(round_trip) = path.and_then(|path| path.rtt_ping) {
-                self.window.note_path(round_trip);
-            }
-        }
-    }
-
     /// Whether it answered a call of any user.
     pub(crate) fn is_met(&self) -> bool {
         self.peer.met.load(Ordering::Acquire)

@@ -100,21 +100,6 @@ impl Window {
         }
     }
 
-    /// Whether it wants to know the round trip of the path now.
-    pub(crate) fn wants_path(&self) -> bool {
-        match &mut self.lock().flow {
-            Flow::Fill(fill) => fill.wants_path(Instant::now().into_std()),
-            Flow::Scavenge(_) => false,
-        }
-    }
-
-    /// Takes in a round trip of the path alone, as a PING last measured it.
-    pub(crate) fn note_path(&self, round_trip: Duration) {
-        if let Flow::Fill(fill) = &mut self.lock().flow {
-            fill.on_path(round_trip);
-        }
-    }
-
     /// The shares of the path that its calls should get, where another client's get one.
     pub(crate) fn shares(&self) -> u8 {
         match &self.lock().flow {

@@ -6,13 +6,12 @@
 //!
 //! During start-up, and after a time without a queue, the number grows ahead of the data, which follows the calls
 //! six round trips later. It grows until replies queue: until more calls are in flight than suffice for the data that
-//! comes, or until the path's own round trip, which PINGs measure, is longer than at first. The time until a reply
-//! begins does not show that: during the handshake of one connection the server lets calls on all others wait.
+//! comes. The time until a reply begins does not show that: during the handshake of one connection the server lets
+//! calls on all others wait.
 
 mod best;
 mod meter;
 mod pace;
-mod path;
 
 use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
@@ -22,7 +21,6 @@ use crate::{CALL_TRIPS, Call, Controller, Tuning, ceil, count, seconds};
 use best::Best;
 use meter::{Measured, Meter};
 use pace::{Link, Pace};
-use path::Path;
 
 /// Allows as many calls as fill the link.
 #[derive(Debug)]
@@ -36,7 +34,6 @@ pub struct Fill {
     /// Until replies queue, and when they last did.
     starting: bool,
     queued_at: Option<Instant>,
-    path: Path,
     /// The least delay of a first byte, in seconds.
     round_trip: Filter,
     meter: Meter,
@@ -66,7 +63,6 @@ impl Fill {
             running: 0,
             starting: true,
             queued_at: None,
-            path: Path::default(),
             round_trip: Filter::min(),
             meter: Meter::default(),
             bandwidth: Filter::max(),
@@ -81,17 +77,6 @@ impl Fill {
     /// A reader with priority wants something.
     pub fn prioritize(&mut self, now: Instant) {
         self.priority_at = Some(now);
-    }
-
-    /// Whether [`on_path`](Self::on_path) should be called now.
-    pub fn wants_path(&mut self, now: Instant) -> bool {
-        self.starting && self.path.is_due(now, &self.tuning)
-    }
-
-    /// Takes in a round trip of the path alone, as a PING last measured it. During start-up this shows a queue before
-    /// the replies do.
-    pub fn on_path(&mut self, round_trip: Duration) {
-        self.starting &= !self.path.queues(round_trip.as_secs_f64(), &self.tuning);
     }
 
     /// The shares of the link that its calls should get, where another client's get one.
@@ -153,10 +138,7 @@ impl Fill {
             self.queued_at = Some(now);
         }
         let queued_at = *self.queued_at.get_or_insert(now);
-        if !self.starting && seconds(queued_at, now) > self.tuning.room_time * call {
-            self.starting = true;
-            self.path = Path::default();
-        }
+        self.starting |= seconds(queued_at, now) > self.tuning.room_time * call;
     }
 
     fn set_limit(&mut self, limit: usize) {
