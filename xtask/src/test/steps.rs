@@ -97,21 +97,12 @@ pub(super) fn tidy() -> Result<Outcome> {
     Ok((verdict, Counts::default()))
 }
 
-/// Leaves out the crates whose tests are simulations, which step `sim` runs.
-const NOT_SIMULATED: &[&str] = &[
-    "--workspace",
-    "--exclude",
-    "afar-rx",
-    "--exclude",
-    "afar-flow",
-];
-
-/// All tests but those of the engine and of flow, then the examples in the documentation; the store loses power
+/// All tests but those of the engine, then the examples in the documentation; the store loses power
 /// at this many points.
 pub(super) fn unit(points: u64) -> Result<Outcome> {
     let mut run = Runner::default();
     run.tests(
-        NOT_SIMULATED,
+        &["--workspace", "--exclude", "afar-rx"],
         &[(POINTS_ENV, points.to_string().into())],
         Ignored::Leave,
     )?;
@@ -126,11 +117,11 @@ pub(super) fn unit(points: u64) -> Result<Outcome> {
     Ok(run.outcome())
 }
 
-/// The tests of the engine, its simulation with this many seeds, and those of flow.
+/// The engine's tests, its simulation with this many seeds.
 pub(super) fn sim(seeds: u64) -> Result<Outcome> {
     let mut run = Runner::default();
     run.tests(
-        &["-p", "afar-rx", "-p", "afar-flow"],
+        &["-p", "afar-rx"],
         &[(SEEDS_ENV, seeds.to_string().into())],
         Ignored::Leave,
     )?;
@@ -159,7 +150,11 @@ pub(super) fn interop() -> Result<Outcome> {
             run.counts.skipped += 1;
         }
     }
-    run.tests(NOT_SIMULATED, &env, Ignored::Only)?;
+    run.tests(
+        &["--workspace", "--exclude", "afar-rx"],
+        &env,
+        Ignored::Only,
+    )?;
     cell.down()?;
     Ok(run.outcome())
 }

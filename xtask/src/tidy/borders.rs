@@ -14,13 +14,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("security", &["rx", "xdr", "types"]),
     ("login", &["security", "types", "xdr"]),
     ("net", &["rx"]),
-    ("flow", &[]),
     ("rpc", &["rx", "net", "xdr", "types", "telemetry"]),
     (
         "cell",
-        &[
-            "rpc", "net", "rx", "flow", "security", "dir", "types", "xdr",
-        ],
+        &["rpc", "net", "rx", "security", "dir", "types", "xdr"],
     ),
     ("lmdb", &[]),
     ("store", &["dir", "lmdb", "types"]),

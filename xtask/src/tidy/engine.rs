@@ -1,4 +1,4 @@
-//! The engine and the flow controllers have no sockets and no async, not even through what they depend on.
+//! The engine has no sockets and no async, not even through what it depends on.
 
 use anyhow::Result;
 
@@ -6,31 +6,25 @@ use super::Finding;
 use crate::sh;
 
 const FORBIDDEN: &[&str] = &["tokio", "mio", "socket2"];
-const CRATES: &[&str] = &["rx", "flow"];
+const MANIFEST: &str = "crates/rx/Cargo.toml";
 
-/// Asks cargo what they are built from.
+/// Asks cargo what the engine is built from.
 pub(super) fn check() -> Result<Vec<Finding>> {
-    let mut findings = Vec::new();
-    for name in CRATES {
-        let package = format!("afar-{name}");
-        let args = [
-            "tree", "-p", &package, "--edges", "normal", "--prefix", "none", "--locked",
-        ];
-        findings.extend(forbidden(name, &sh::capture(&mut sh::cargo(args))?));
-    }
-    Ok(findings)
+    let args = [
+        "tree", "-p", "afar-rx", "--edges", "normal", "--prefix", "none", "--locked",
+    ];
+    Ok(forbidden(&sh::capture(&mut sh::cargo(args))?))
 }
 
-/// The forbidden packages in what `cargo tree --prefix none` prints for a crate.
-fn forbidden(name: &str, tree: &str) -> Vec<Finding> {
-    let manifest = format!("crates/{name}/Cargo.toml");
+/// The forbidden packages in what `cargo tree --prefix none` prints.
+fn forbidden(tree: &str) -> Vec<Finding> {
     FORBIDDEN
         .iter()
-        .filter(|used| {
+        .filter(|name| {
             tree.lines()
-                .any(|line| line.split(' ').next() == Some(**used))
+                .any(|line| line.split(' ').next() == Some(**name))
         })
-        .map(|used| Finding::new(&manifest, 0, format!("{name} is built from {used}")))
+        .map(|name| Finding::new(MANIFEST, 0, format!("the engine is built from {name}")))
         .collect()
 }
 
@@ -41,7 +35,7 @@ mod tests {
     #[test]
     fn whole_names_are_compared() {
         let tree = "afar-rx v0.1.0\nbytes v1.0.0\ntokio-util v1.0.0\nmio v1.2.0 (*)\n";
-        let found = forbidden("rx", tree);
+        let found = forbidden(tree);
         assert_eq!(found.len(), 1);
         assert!(found[0].what.ends_with("mio"));
     }

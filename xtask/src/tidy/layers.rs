@@ -32,6 +32,15 @@ const CIRCLES: &[(&str, &[&str])] = &[
         &["tokens/cells.rs", "tokens/login.rs", "tokens/service.rs"],
     ),
     ("cell", &["client.rs", "nearby.rs", "volume.rs"]),
+    (
+        "cell",
+        &[
+            "window/giving_way.rs",
+            "window/meter.rs",
+            "window/mod.rs",
+            "window/pace.rs",
+        ],
+    ),
     ("dbserver", &["pr/access.rs", "pr/create.rs", "pr/mod.rs"]),
     (
         "fileserver",

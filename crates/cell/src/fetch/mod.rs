@@ -301,6 +301,7 @@ impl Client {
         let mut lane = server.data_lane().await;
         permit.begin();
         server.ask_for_shares();
+        server.watch_start(&lane).await;
         let (client, old) = (lane.client(), server.is_old());
         let call = piece::fetch(&client, old, piece, sink, Some(&mut permit));
         match self.unless_elsewhere(volume, &lane, call).await {

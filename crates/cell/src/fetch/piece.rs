@@ -16,6 +16,9 @@ use crate::window::Permit;
 /// Bytes handed to the sink at a time.
 const WRITE: u64 = 512 << 10;
 
+/// Times a call that is stuck is given up.
+const STUCK_MOST: u32 = 2;
+
 /// What is to be fetched.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Piece {
@@ -98,6 +101,11 @@ fn narrow<T: TryFrom<u64>>(server: &rxafs::Client, number: u64) -> Result<T, Rpc
 
 /// Fetches a piece into a sink, and tells the window how it goes. What came of it when the call fails
 /// is in the sink too.
+///
+/// An OpenAFS server of which several packets of a call were lost may need many seconds to send them again. A
+/// call of which nothing comes while other calls go on is given up, and the rest is asked for again. The version
+/// told at the end is that of what came before, too, as it is the one known before, and versions only grow.
+// spec: rx#how-openafs-sends
 pub(super) async fn fetch<S: Sink>(
     server: &rxafs::Client,
     old: bool,
@@ -106,24 +114,49 @@ pub(super) async fn fetch<S: Sink>(
     mut permit: Option<&mut Permit>,
 ) -> Result<Outcome, RpcError> {
     let mut filling = Filling::new(sink, piece.offset);
-    let begin = Instant::now();
-    let mut reply = Reply::ask(server, old, piece.fid, piece.offset, piece.length).await?;
-    if let Some(permit) = &mut permit {
-        permit.answered(begin.elapsed());
-    }
-    while let Some(chunk) = reply.chunk().await? {
+    let end = piece.offset + piece.length;
+    let mut stuck = 0;
+    let status = loop {
+        let begin = Instant::now();
+        let offset = filling.place();
+        let mut reply = Reply::ask(server, old, piece.fid, offset, end - offset).await?;
         if let Some(permit) = &mut permit {
-            permit.received(chunk.len());
+            permit.answered(begin.elapsed());
         }
-        filling.take(chunk);
-        if filling.held >= WRITE
-            && let Err(error) = filling.write().await
-        {
+        let is_stuck = loop {
+            let next = match &mut permit {
+                Some(permit) if stuck < STUCK_MOST => permit.unless_stuck(reply.chunk()).await,
+                _ => Some(reply.chunk().await),
+            };
+            let Some(next) = next else {
+                break true;
+            };
+            let Some(chunk) = next? else {
+                break false;
+            };
+            if let Some(permit) = &mut permit {
+                permit.received(chunk.len());
+            }
+            filling.take(chunk);
+            if filling.held >= WRITE
+                && let Err(error) = filling.write().await
+            {
+                return Ok(Outcome::Sink(error));
+            }
+        };
+        if !is_stuck {
+            let (status, ..) = reply.finish().await?;
+            break status;
+        }
+        stuck += 1;
+        let at = filling.place();
+        tracing::debug!(offset, at, "a call is stuck; asking for the rest again");
+        // A reader may be waiting for just this.
+        if let Err(error) = filling.write().await {
             return Ok(Outcome::Sink(error));
         }
-    }
-    let (status, ..) = reply.finish().await?;
-    if status.data_version != piece.version || filling.place() != piece.offset + piece.length {
+    };
+    if status.data_version != piece.version || filling.place() != end {
         return Ok(Outcome::Changed(status));
     }
     match filling.write().await {

@@ -1,13 +1,14 @@
-//! The handshakes in which a server gets to know our connections.
+//! How a server gets to know our connections.
 //!
-//! An OpenAFS file server asks for the identity of the client (TellMeAboutYourself) on each new connection, before
-//! it answers the first call on it; calls on other new connections of that host meanwhile get VBUSY. So a host does
-//! the handshakes of its connections one after the other: the next one soon after the server has asked on the
-//! connection before, which makes nearly one a round trip. Meanwhile each call of that host that arrives keeps one of
-//! the server's threads waiting, of which there are about ten.
+//! An OpenAFS file server asks who the client is (TellMeAboutYourself) for each new connection, before
+//! it answers the first call on it; calls on other new connections of that host meanwhile get VBUSY. So
+//! connections are introduced one after the other: the next one soon after the server has asked for
+//! the one before, which makes nearly one a round trip. Meanwhile calls of that host that arrive keep a thread
+//! each waiting, of which there are about ten.
 //!
-//! So the first host makes few connections. Where many are needed and the path is long, [readers](super::hosts) fetch
-//! data: each of them makes all its connections before it makes calls on them, and all readers do so at the same time.
+//! So the first host gets few connections, or those that will be needed early, and few are added later. Where many
+//! are needed and the way is long, data is read by [others](super::hosts): each of them makes all its connections
+//! before it makes calls on them, and several of them do at a time.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,26 +23,41 @@ use super::hosts::{Host, READERS};
 use super::lanes::{CHANNELS, Link};
 use super::{FileServer, NEAR, OLD_TIME, Verdict, verdict};
 
-/// Channels of the first host that are enough where readers fetch data, and on a short path.
+/// Lanes of the first host there may be whatever the window is.
 const BASIC_LANES: usize = 16;
-/// Between our answer to a server's question and the next connection.
+/// When the window allows this many calls more, there are to be more.
+const LANES_SHORT: usize = 8;
+/// Lanes that are enough on a short link.
+const NEAR_LANES: usize = 16;
+/// Between our answer to a server's question and the next connection, at least.
 const ANSWER_TIME: Duration = Duration::from_millis(2);
-/// Times the client asks a busy server to take a connection.
+/// The part of a round trip that is left to the calls that have waited meanwhile: a server whose threads all
+/// wait begins few at a time. Of the parts tried at 230 ms, this one fills the link soonest.
+const ANSWER_TRIPS: f64 = 0.25;
+/// Times a busy server is asked to take a connection.
 const INTRODUCTIONS: usize = 6;
 /// The first pause between these.
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
-/// Connections of a reader.
+/// Connections of one who reads.
 const READER_CONNECTIONS: usize = 8;
-/// Channels of all readers.
+/// Lanes of all who read.
 const READING_LANES: usize = READERS * READER_CONNECTIONS * CHANNELS;
-/// A server that has not asked a reader for its identity within this time cannot reach it.
+/// Number of readers that do the handshake at a time: each takes one of the server's threads.
+const READERS_AT_A_TIME: usize = 3;
+/// Lanes of theirs to make ready for each call that is allowed: at the start that grows as long as they take.
+const READER_LANES: usize = 8;
+/// How long after a reply the server has been told the window for certain: its last packet is acknowledged after a
+/// tenth of a second.
+// spec: rx#when-acknowledgements-come
+const WINDOW_TIME: Duration = Duration::from_millis(150);
+/// A server that does not ask one of them who it is, for so long and so many round trips, cannot reach it.
 const READER_PATIENCE: Duration = Duration::from_secs(3);
-/// How long a server counts as one that the first host reads from best.
+const READER_TRIPS: u32 = 6;
+/// For how long a server counts as one that is best read from by the first host.
 const DIRECT_TIME: Duration = Duration::from_secs(60);
 
 impl FileServer {
-    /// Prepares channels for this many calls at a time, in the background. Where readers fetch data, the calls may
-    /// never come.
+    /// Makes ready for so many calls at a time, in the background. Where others read data, so many may never come.
     pub(crate) fn prepare(self: &Arc<Self>, number: usize) {
         self.prepared.store(number, Ordering::Relaxed);
         if self.is_read_by_readers() {
@@ -51,23 +67,28 @@ impl FileServer {
         }
     }
 
-    /// Has the first host make as many connections as it needs.
+    /// Has connections of the first host added, if there are few.
     pub(super) fn want_more(self: &Arc<Self>) {
-        let needed = if self.is_read_by_readers() {
-            BASIC_LANES
-        } else {
-            self.calls_allowed()
-        };
-        self.want(needed.max(self.prepared.load(Ordering::Relaxed)));
+        self.want(self.prepared.load(Ordering::Relaxed));
+        let lanes = self.lanes.count();
+        let limit = self.calls_allowed();
+        if self.window.is_starting() && limit > lanes {
+            // Until it is known how many suffice, one after the other without a pause.
+            self.want(limit + LANES_SHORT);
+        } else if are_few(lanes, limit) {
+            self.want(lanes + 1);
+        }
     }
 
-    /// Has the readers do their handshakes.
+    /// Has those who read introduced, if they are few.
     pub(super) fn want_readers(self: &Arc<Self>) {
-        // Until they have, the first host reads too.
+        // Until they are, the first host reads too.
         self.want(BASIC_LANES);
-        if self.is_known() && !self.reading.are_open() && self.reading.want(READING_LANES) {
-            let server = Arc::clone(self);
-            tokio::spawn(async move { server.grow_readers().await });
+        let limit = self.calls_allowed();
+        if self.window.is_starting() {
+            self.want_lanes_of_readers(READER_LANES * limit);
+        } else if self.reading.is_taken() {
+            self.want_lanes_of_readers(limit);
         }
     }
 
@@ -75,28 +96,30 @@ impl FileServer {
         self.window.limit().max(self.idle.limit())
     }
 
-    /// Whether readers fetch its data.
+    /// Whether data is read from it by other hosts than the first.
     pub(super) fn is_read_by_readers(&self) -> bool {
         !self.peer.direct.within(DIRECT_TIME) && !self.peer.refusing.within(OLD_TIME)
     }
 
-    /// Has the first host make connections until it has this many channels, in the background.
+    /// Has connections of the first host introduced until there are so many lanes, in the background.
     fn want(self: &Arc<Self>, number: usize) {
         if self.is_known() && self.lanes.want(number) {
+            self.window.introducing(true);
             let server = Arc::clone(self);
             tokio::spawn(async move { server.grow().await });
         }
     }
 
-    /// Makes connections of the first host with their handshakes, one after the other, until there are enough.
+    /// Introduces connections of the first host, one after the other, until there are enough.
     async fn grow(self: Arc<Self>) {
         let host = &self.hosts.first;
         let round_trip = round_trip(self.path().await);
         let most = if round_trip < NEAR {
-            BASIC_LANES
+            NEAR_LANES
         } else {
             usize::MAX
         };
+        let pause = round_trip.mul_f64(ANSWER_TRIPS).max(ANSWER_TIME);
         while !self.lanes.has_grown(self.lanes.count(), most) {
             let Some(link) = self.try_connect(host).await else {
                 self.lanes.stop_growing();
@@ -109,57 +132,73 @@ impl FileServer {
                 // Errors come again at the first call that matters, and are told then.
                 server.lanes.open(number);
             });
-            let asked = self.is_asked(host);
+            let asked = self.is_asked(host, pause);
             tokio::select! {
                 _ = introduced => {}
                 () = asked => {}
             }
         }
+        self.window.introducing(false);
     }
 
-    /// Does the handshakes of all readers at the same time.
+    /// Has those who read introduced until they have so many lanes, in the background.
+    fn want_lanes_of_readers(self: &Arc<Self>, number: usize) {
+        if self.is_known() && self.reading.want(number.min(READING_LANES)) {
+            let server = Arc::clone(self);
+            tokio::spawn(async move { server.grow_readers().await });
+        }
+    }
+
+    /// Introduces those who read, until they have enough lanes.
     async fn grow_readers(self: Arc<Self>) {
         let path = self.path().await;
-        // An afar server fills any path by a few calls.
-        if round_trip(path) < NEAR || path.is_some_and(|path| path.afar) {
+        let round_trip = round_trip(path);
+        // An afar server fills any way by a few calls.
+        if round_trip < NEAR || path.is_some_and(|path| path.afar) {
             self.peer.direct.note();
         }
+        let patience = READER_PATIENCE.max(READER_TRIPS * round_trip);
+        let mut begun = self.reading.of_each_host().len();
         let mut growing = JoinSet::new();
-        for number in 0..READERS {
-            if !self.is_read_by_readers() {
-                break;
+        while self.is_read_by_readers() {
+            let lanes = begun * READER_CONNECTIONS * CHANNELS;
+            if growing.len() < READERS_AT_A_TIME && !self.reading.are_enough(lanes) {
+                match self.hosts.reader(begun) {
+                    Ok(Some(host)) => {
+                        begun += 1;
+                        let server = Arc::clone(&self);
+                        growing.spawn(async move { server.grow_reader(&host, patience).await });
+                    }
+                    none => {
+                        tracing::debug!("no other port to read from: {none:?}");
+                        self.peer.direct.note();
+                    }
+                }
+                continue;
             }
-            match self.hosts.reader(number) {
-                Ok(Some(host)) => {
-                    let server = Arc::clone(&self);
-                    growing.spawn(async move { server.grow_reader(&host).await });
+            match growing.join_next().await {
+                Some(Ok(true)) => {}
+                Some(_) => {
+                    self.peer.refusing.note();
                 }
-                none => {
-                    tracing::debug!("no other port to read from: {none:?}");
-                    self.peer.direct.note();
-                }
+                None if self.reading.has_grown(lanes, READING_LANES) => return,
+                None => {}
             }
         }
-        while let Some(taken) = growing.join_next().await {
-            if !matches!(taken, Ok(true)) {
-                self.peer.refusing.note();
-                self.want_more();
-            }
-        }
+        // Those that are under way end by themselves.
+        growing.detach_all();
         self.reading.stop_growing();
-        if !self.is_read_by_readers() {
-            self.want_more();
-        }
+        self.want_more();
     }
 
-    /// Makes all connections of a reader with their handshakes. Says whether the server has taken any.
-    async fn grow_reader(self: Arc<Self>, host: &Arc<Host>) -> bool {
-        let (mut introduced, mut left) = (JoinSet::new(), READER_PATIENCE);
+    /// Introduces all connections of one who reads. Says whether the server has taken any.
+    async fn grow_reader(self: Arc<Self>, host: &Arc<Host>, patience: Duration) -> bool {
+        let (mut introduced, mut left) = (JoinSet::new(), patience);
         for _ in 0..READER_CONNECTIONS {
             let Some(link) = self.try_connect(host).await else {
                 break;
             };
-            let asked = self.is_asked(host);
+            let asked = self.is_asked(host, ANSWER_TIME);
             let (answered, answer) = oneshot::channel::<()>();
             introduced.spawn(async move {
                 let taken = introduce(&link.client).await;
@@ -173,7 +212,7 @@ impl FileServer {
                     _ = answer => {}
                 }
             };
-            if tokio::time::timeout(READER_PATIENCE, asked_or_answered)
+            if tokio::time::timeout(patience, asked_or_answered)
                 .await
                 .is_err()
             {
@@ -186,14 +225,21 @@ impl FileServer {
                 break;
             }
         }
-        let mut links = Vec::new();
+        let mut used = JoinSet::new();
         while let Ok(Some(link)) = tokio::time::timeout(left, introduced.join_next()).await {
-            links.extend(link.ok().flatten());
+            if let Ok(Some(link)) = link {
+                used.spawn(async move {
+                    use_channels(&link.client).await;
+                    tokio::time::sleep(WINDOW_TIME).await;
+                    link
+                });
+            }
         }
-        let any = !links.is_empty();
-        // All together, at the end: calls would wait while the server asks on the next one.
-        for link in links {
-            self.reading.open(self.reading.add(link));
+        let any = !used.is_empty();
+        while let Some(link) = used.join_next().await {
+            if let Ok(link) = link {
+                self.reading.open(self.reading.add(link));
+            }
         }
         any
     }
@@ -208,8 +254,8 @@ impl FileServer {
         }
     }
 
-    /// Ends when the server has asked a host for its identity, from now on, and has had the answer for a while.
-    fn is_asked(&self, host: &Host) -> impl Future<Output = ()> + use<> {
+    /// Ends when the server has asked a host who it is, from now on, and has had its answer for so long.
+    fn is_asked(&self, host: &Host, pause: Duration) -> impl Future<Output = ()> + use<> {
         let mut questions = host.callbacks.questions();
         let server = self.address;
         async move {
@@ -219,12 +265,12 @@ impl FileServer {
                     _ => break,
                 }
             }
-            tokio::time::sleep(ANSWER_TIME).await;
+            tokio::time::sleep(pause).await;
         }
     }
 }
 
-/// The round trip of a path, 0 if unknown.
+/// How long a way is, as far as is known.
 fn round_trip(path: Option<PeerStats>) -> Duration {
     path.and_then(|path| path.rtt_min).unwrap_or_default()
 }
@@ -247,4 +293,38 @@ async fn introduce(connection: &rxafs::Client) -> bool {
         }
     }
     true
+}
+
+/// Makes a call on each channel of a connection. An OpenAFS server takes the window of a channel's last call for that
+/// of the next, and 16 packets for the first: a thread would then be busy with the first piece for a round trip. A
+/// next call that begins before the reply is acknowledged takes the place of that, and tells no window.
+// spec: rx#windows
+async fn use_channels(connection: &rxafs::Client) {
+    let calls: JoinSet<_> = (0..CHANNELS)
+        .map(|_| {
+            let connection = connection.clone();
+            async move { connection.get_capabilities().await }
+        })
+        .collect();
+    // Errors come again at the first call that matters.
+    calls.join_all().await;
+}
+
+/// Whether there should be another connection when all lanes are taken. While a server is introduced
+/// to one, it begins no call on any other, and those that waited burst together: that costs more
+/// than a few calls bring.
+fn are_few(lanes: usize, limit: usize) -> bool {
+    lanes < BASIC_LANES || limit >= lanes + LANES_SHORT
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_are_added_for_many_calls_only() {
+        assert!(are_few(12, 4));
+        assert!(are_few(72, 80));
+        assert!(!are_few(72, 79) && !are_few(16, 16));
+    }
 }

@@ -154,7 +154,12 @@ impl Lanes {
         are_few && !std::mem::replace(&mut state.growing, true)
     }
 
-    /// Whether `count` channels are as many as are wanted, or as `most` allows; if so, no task adds any from now on.
+    /// Whether so many are as many as there should be.
+    pub(super) fn are_enough(&self, count: usize) -> bool {
+        count >= self.lock().wanted
+    }
+
+    /// The same where there are at most so many; if so, no task adds any from now on.
     pub(super) fn has_grown(&self, count: usize, most: usize) -> bool {
         let mut state = self.lock();
         state.growing = count < state.wanted.min(most);

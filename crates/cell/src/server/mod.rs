@@ -244,6 +244,17 @@ impl FileServer {
         }
     }
 
+    /// Tells the window how long the way is, while that tells it when it has started. A host measures it while
+    /// it has calls, so it is asked by that of this one.
+    pub(crate) async fn watch_start(&self, lane: &Lane) {
+        if self.window.wants_round_trip() {
+            let path = lane.link.host.endpoint.peer_stats(self.address).await;
+            if let Some(round_trip) = path.and_then(|path| path.rtt_ping) {
+                self.window.note_round_trip(round_trip);
+            }
+        }
+    }
+
     /// Whether it answered a call of any user.
     pub(crate) fn is_met(&self) -> bool {
         self.peer.met.load(Ordering::Acquire)

@@ -121,6 +121,11 @@ async fn a_long_link_is_kept_full_by_a_short_queue() {
         let (used, queue) = link.watch(Duration::from_secs(20)).await;
         assert!(used > 0.98, "{used} of the link used in part {part}");
         assert!(queue < 0.75, "{queue} round trips of queue in part {part}");
+        let delay = window.lock().delay.get().unwrap_or_default();
+        assert!(
+            delay < 1.05 * LONG.as_secs_f64(),
+            "{delay} s seem the least"
+        );
     }
     load.abort();
 }
@@ -170,7 +175,7 @@ async fn the_limit_settles_somewhat_above_what_the_link_holds() {
         load.abort();
         let least = usize::try_from(calls).unwrap();
         assert!(
-            (least..least + least / 3 + 2 * Tuning::default().basic).contains(&found),
+            (least..least + least / 3 + 2 * BASIC).contains(&found),
             "{found} calls for {calls}"
         );
     }
@@ -190,7 +195,7 @@ async fn how_fast_a_server_is_is_known_when_more_would_have_been_taken() {
     let all = f64::from(LONG_PACKETS) * bytes_of(PACKET) / LONG.as_secs_f64();
     let found = window.best_rate().unwrap_or_default() / all;
     assert!((0.95..1.1).contains(&found), "{found} of the link");
-    tokio::time::sleep(Tuning::default().best_lifetime + Duration::from_secs(10)).await;
+    tokio::time::sleep(BEST_LIFETIME + Duration::from_secs(10)).await;
     assert_eq!(window.best_rate(), None, "long ago");
     let load = link.load(&window);
     tokio::time::sleep(Duration::from_secs(5)).await;
@@ -213,7 +218,7 @@ async fn one_large_call_tells_how_fast_a_server_is() {
         tokio::time::sleep(Duration::from_millis(10)).await;
         permit.received(100_000);
         // Until it has gone on for as long as is averaged over.
-        let early = Duration::from_millis(10 * times) < LONG * 6;
+        let early = Duration::from_millis(10 * times) < LONG.mul_f64(ROUND_TRIPS);
         assert!(!early || window.best_rate().is_none(), "{times}");
     }
     let found = window.best_rate().unwrap_or_default() / 1e7;
@@ -228,7 +233,7 @@ async fn busy_servers_get_fewer_calls_and_permits_are_not_lost() {
         tokio::time::advance(Duration::from_secs(1)).await;
     }
     let limit = window.limit();
-    assert!((1..Tuning::default().initial).contains(&limit), "{limit}");
+    assert!((LEAST..INITIAL).contains(&limit), "{limit}");
     assert_eq!(window.permits.available_permits(), limit);
 }
 
@@ -252,10 +257,10 @@ impl Link {
     /// possible. Counts those that are over.
     fn want(
         self: &Arc<Self>,
-        window: &Arc<Window>,
+        window: Window,
         share: f64,
     ) -> (tokio::task::JoinHandle<()>, Arc<AtomicU64>) {
-        let (link, window) = (Arc::clone(self), Arc::clone(window));
+        let (link, window) = (Arc::clone(self), Arc::new(window));
         window.learn(self.round_trip);
         let over = Arc::new(AtomicU64::new(0));
         let counter = Arc::clone(&over);
@@ -284,7 +289,7 @@ async fn who_gives_way_leaves_others_what_they_want_and_takes_the_rest() {
         let link = Link::new(LONG, LONG_PACKETS);
         let window = Arc::new(Window::giving_way(None));
         let load = link.load(&window);
-        let (other, over) = link.want(&Arc::new(Window::new(None)), share);
+        let (other, over) = link.want(Window::new(None), share);
         tokio::time::sleep(Duration::from_secs(10)).await;
         let before = over.load(Ordering::Relaxed);
         let (used, _) = link.watch(Duration::from_secs(50)).await;
@@ -316,8 +321,8 @@ async fn two_share_a_link_evenly_and_who_comes_first_gets_three_times_as_much() 
     for window in [&first, &other] {
         window.learn(LONG);
     }
-    let loads = [&first, &other].map(|window| link.want(window, 2.0));
-    let came = || [0, 1].map(|one: usize| bytes_of(loads[one].1.load(Ordering::Relaxed)));
+    let loads = [&first, &other].map(|window| link.load(window));
+    let came = || [&first, &other].map(|window| bytes_of(window.lock().came));
     for (shares, low, high) in [(1, 0.4, 0.6), (3, 0.65, 0.9), (1, 0.4, 0.6)] {
         let mut before = came();
         for second in 0..120 {
@@ -333,13 +338,70 @@ async fn two_share_a_link_evenly_and_who_comes_first_gets_three_times_as_much() 
         let [one, two] = [after[0] - before[0], after[1] - before[1]];
         let share = one / (one + two);
         assert!((low..high).contains(&share), "{share} with {shares} shares");
+        // They do not take each other's queue for the way.
+        let delay = [&first, &other].map(|window| window.lock().delay.get().unwrap_or_default());
+        let long = LONG.as_secs_f64();
+        assert!(delay.iter().all(|delay| *delay < 1.5 * long), "{delay:?}");
     }
-    for (load, _) in loads {
+    for load in loads {
         load.abort();
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
-fn bytes_of(number: u64) -> f64 {
-    number as f64
+#[tokio::test(start_paused = true)]
+async fn a_start_ends_when_the_way_takes_longer_twice_in_a_row() {
+    let (own, burst, queue) = (LONG, LONG.mul_f64(1.4), LONG.mul_f64(1.6));
+    for (first, trips, starting) in [
+        (false, [own, burst, own, burst], true),
+        (false, [own, own, burst, burst], false),
+        // A reader with priority bears more.
+        (true, [own, own, burst, burst], true),
+        (true, [own, own, queue, queue], false),
+        // There was a queue before.
+        (false, [queue, queue, queue, queue], true),
+    ] {
+        let window = Window::new(None);
+        if first {
+            window.come_first();
+        }
+        for trip in trips {
+            assert!(window.wants_round_trip());
+            assert!(
+                !window.wants_round_trip(),
+                "no more often than it is measured"
+            );
+            window.note_round_trip(trip);
+            tokio::time::advance(TRIP_EVERY).await;
+        }
+        assert_eq!(window.is_starting(), starting, "{trips:?}");
+        assert_eq!(window.wants_round_trip(), starting);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_is_stuck_sooner_while_others_go_on() {
+    let window = Arc::new(Window::new(None));
+    let [mut one, mut other] = [window.acquire(PIECE).await, window.acquire(PIECE).await];
+    for permit in [&mut one, &mut other] {
+        permit.begin();
+        permit.answered(LONG);
+    }
+    let long = STUCK.max(LONG.mul_f64(STUCK_TRIPS));
+    // Nothing comes of any.
+    for (late, is_stuck) in [(long.mul_f64(1.8), false), (long.mul_f64(2.2), true)] {
+        let found = one.unless_stuck(tokio::time::sleep(late)).await;
+        assert_eq!(found.is_none(), is_stuck, "{late:?}");
+    }
+    let goes_on = async {
+        loop {
+            tokio::time::sleep(LONG).await;
+            other.received(1000);
+        }
+    };
+    let begun = Instant::now();
+    tokio::select! {
+        found = one.unless_stuck(std::future::pending::<()>()) => assert!(found.is_none()),
+        () = goes_on => {}
+    }
+    assert!(begun.elapsed() >= long && begun.elapsed() < 2 * long);
 }

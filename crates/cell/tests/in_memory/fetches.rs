@@ -160,6 +160,37 @@ async fn the_number_of_calls_can_be_fixed() {
 }
 
 #[tokio::test]
+async fn the_rest_of_a_stuck_call_is_asked_for_anew_while_others_go_on() {
+    // From an old server: of one of ours half a piece is less than a packet on this machine's own network.
+    let cell = Cell::start_far(world(), Duration::ZERO, |config| {
+        config.piece = Some(100_000);
+    });
+    let counts = &cell.servers.counts;
+    fetch(&cell, "file").await.unwrap();
+    let before = counts.fetches.load(Ordering::SeqCst);
+    counts.stuck.store(2, Ordering::SeqCst);
+    let others = async {
+        // The calls that are stuck are not theirs.
+        while counts.stuck.load(Ordering::SeqCst) > 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        loop {
+            fetch(&cell, "file").await.unwrap();
+        }
+    };
+    let begun = Instant::now();
+    tokio::select! {
+        fetched = fetch(&cell, "file") => assert!(fetched.unwrap().1 == contents()),
+        () = others => {}
+    }
+    assert!(
+        begun.elapsed() >= Duration::from_secs(1),
+        "they were given time"
+    );
+    assert!(counts.fetches.load(Ordering::SeqCst) > before + 2 * 31 + 2);
+}
+
+#[tokio::test]
 async fn old_servers_are_asked_in_the_old_form() {
     let mut world = world();
     world.old_server = true;

@@ -13,8 +13,10 @@ const PIECE: u64 = 8 << 10;
 /// At a time: more than one host that reads has lanes for, so that several must read.
 const CALLS: usize = 40;
 const PATIENCE: Duration = Duration::from_secs(30);
-/// That each of them makes known before it reads.
-const CONNECTIONS: usize = 8;
+/// The last packet of a reply is acknowledged, and the window told with it, after so long at most.
+const ACKNOWLEDGED: Duration = Duration::from_millis(100);
+/// Calls that make a connection known, and use its channels.
+const USED: usize = 5;
 
 fn start(one_host: bool) -> Cell {
     let mut world = world();
@@ -69,10 +71,11 @@ async fn much_data_is_read_by_others_than_the_first_host() {
     assert!(first.statuses > 0 && others.iter().all(|host| host.statuses == 0));
     for host in &others {
         let Some(read) = host.read else { continue };
-        let answered = host.answered.iter().filter(|at| **at <= read).count();
+        let long_before = |at: &&Instant| **at + ACKNOWLEDGED <= read;
+        let answered = host.answered.iter().filter(long_before).count();
         assert!(
-            answered >= CONNECTIONS,
-            "{answered} connections before it reads"
+            answered > USED,
+            "{answered} calls before its windows are used"
         );
     }
     let uuids: BTreeSet<_> = others.iter().map(|host| host.uuid.unwrap()).collect();

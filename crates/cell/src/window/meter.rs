@@ -1,12 +1,18 @@
 //! What comes in, and how many calls that needs.
 
 use std::collections::VecDeque;
-use std::time::Instant;
 
-use crate::{PACKET, WINDOW, count, real};
+use tokio::time::Instant;
 
-/// Round trips in the mean: those of a call, because calls may come in waves.
+use super::{bytes_of, count};
+
+/// Round trips over which is averaged: those of a call, as calls may come in waves.
 const ROUNDS: usize = 6;
+/// Bytes of payload in a packet of an OpenAFS server.
+const PACKET: f64 = 1416.0;
+/// Packets an OpenAFS server sends in a round trip at most.
+// spec: rx#windows
+const WINDOW: f64 = 32.0;
 /// Intervals are no shorter than this, in seconds.
 const INTERVAL_LEAST: f64 = 0.01;
 
@@ -16,20 +22,19 @@ pub(super) struct Meter {
     /// Calls whose reply has begun.
     replying: usize,
     interval: Option<Interval>,
-    /// The last intervals that are over.
+    /// The last ones that are over.
     rounds: VecDeque<Measured>,
 }
 
-/// A round trip that is not over yet.
+/// A round trip that is not yet over.
 #[derive(Debug, Clone, Copy)]
 struct Interval {
     since: Instant,
     until: Instant,
-    bytes: u64,
+    octets: u64,
     /// As round trips of calls.
     round_trips: f64,
-    /// The same without the first of each call, at whose end the reply begins: a server may be slow there for other
-    /// reasons.
+    /// The same without those at whose end a reply begins, where a server may be slow for other reasons.
     reply_trips: f64,
     /// Seconds that all calls together spent since their replies began.
     replying: f64,
@@ -40,11 +45,11 @@ struct Interval {
 pub(super) struct Measured {
     /// Bytes a second.
     pub(super) rate: f64,
-    /// The number of calls that would have sufficed to bring it.
+    /// Calls that would have sufficed to bring it.
     pub(super) load: f64,
-    /// The number of these whose replies have begun.
+    /// Those of them whose replies have begun.
     pub(super) needed: f64,
-    /// The number of calls in flight whose replies had begun.
+    /// The number of calls there were whose replies had begun.
     pub(super) replying: f64,
 }
 
@@ -61,8 +66,8 @@ impl Meter {
         self.replying -= 1;
     }
 
-    /// A call that had received `before` bytes has received `after` now. When a round trip of `delay` seconds is
-    /// over and enough have passed, returns when it began and the mean of the last ones.
+    /// A call that had so many bytes has so many now. When a round trip of `delay` seconds is
+    /// over, returns when it began, and once there were enough, the mean of the last.
     pub(super) fn received(
         &mut self,
         now: Instant,
@@ -71,13 +76,13 @@ impl Meter {
         delay: f64,
     ) -> Option<(Instant, Measured)> {
         let interval = self.interval(now);
-        interval.bytes += after - before;
+        interval.octets += after - before;
         let (before, after) = (round_trips(before), round_trips(after));
         interval.round_trips += after - before;
         interval.reply_trips += after.max(1.0) - before.max(1.0);
         let Interval {
             since,
-            bytes,
+            octets,
             round_trips,
             reply_trips,
             replying,
@@ -89,7 +94,7 @@ impl Meter {
         }
         self.interval = Some(Interval::new(now));
         self.rounds.push_front(Measured {
-            rate: real(bytes) / elapsed,
+            rate: bytes_of(octets) / elapsed,
             load: round_trips * delay / elapsed,
             needed: reply_trips * delay / elapsed,
             replying: replying / elapsed,
@@ -112,7 +117,7 @@ impl Meter {
         }
     }
 
-    /// The current interval, with the time that replies took until now.
+    /// The present interval, with the time that replies took until now.
     fn interval(&mut self, now: Instant) -> &mut Interval {
         let interval = self.interval.get_or_insert_with(|| Interval::new(now));
         let elapsed = now.saturating_duration_since(interval.until);
@@ -127,7 +132,7 @@ impl Interval {
         Self {
             since,
             until: since,
-            bytes: 0,
+            octets: 0,
             round_trips: 0.0,
             reply_trips: 0.0,
             replying: 0.0,
@@ -135,11 +140,10 @@ impl Interval {
     }
 }
 
-/// The round trips in which an OpenAFS server sends this many bytes when nothing queues, as a number that
+/// Round trips in which an OpenAFS server sends so many bytes when nothing queues, as a number that
 /// grows evenly: 1, 2, 4, 8, 16 and then 32 packets each.
-// spec: rx#how-openafs-sends
 fn round_trips(bytes: u64) -> f64 {
-    let packets = real(bytes) / PACKET;
+    let packets = bytes_of(bytes) / PACKET;
     let ramp = 2.0 * WINDOW - 1.0;
     (packets.min(ramp) + 1.0).log2() + (packets - ramp).max(0.0) / WINDOW
 }
@@ -149,7 +153,6 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::tests::start;
 
     #[test]
     fn round_trips_follow_the_server_s_windows() {
@@ -170,7 +173,7 @@ mod tests {
     /// Lets calls of 63 packets come, `slowness` times as slowly as without a queue.
     fn measure(calls: usize, slowness: f64) -> Measured {
         let mut meter = Meter::default();
-        let mut now = start();
+        let mut now = Instant::now();
         let mut last = None;
         for _ in 0..4 {
             for trip in 0..6 {
