@@ -6,9 +6,11 @@
 //! - `who`: the name the caller has proved to have, `superuser`, or `anonymous`
 //! - `from`: its address
 //! - `operation`: interface and operation, such as `PR.add_to_group`
-//! - `object`: the arguments, shortened; not of interfaces that are not known here
-//! - `answer`: the results of a change, shortened
+//! - `object`: the arguments, readable and shortened; not of interfaces that are not known here
+//! - `answer`: the same of the results of a change
 //! - `code`: what the call was aborted with, 0 if it was not
+
+mod readable;
 
 use std::fmt::{self, Debug, Write};
 
@@ -19,6 +21,8 @@ use afar_xdr::{Decode, Decoder};
 use bytes::Bytes;
 use tracing::Level;
 
+use readable::readable;
+
 use crate::{Caller, Operation};
 
 /// The target of the events: what a log filter calls them.
@@ -26,14 +30,16 @@ pub const TARGET: &str = "audit";
 
 /// Bytes of arguments or results that an event has.
 const SHOWN: usize = 240;
+/// Bytes of their `Debug` text that are read for that.
+const READ: usize = 4096;
 /// The same where a user's number comes first, and what is nobody's business then.
-const SHOWN_ID: usize = "{ id: PtsId(2147483647)".len();
+const READ_ID: usize = "{ id: PtsId(2147483647)".len();
 
 /// What is known of an interface's operations.
 struct Rule {
     interface: &'static str,
-    /// Bytes of arguments and results that are shown.
-    shown: usize,
+    /// Bytes of the `Debug` text of arguments and results that are read.
+    read: usize,
     /// Those that change nothing; all others do.
     queries: &'static [&'static str],
 }
@@ -43,7 +49,7 @@ struct Rule {
 const RULES: &[Rule] = &[
     Rule {
         interface: "VL",
-        shown: SHOWN,
+        read: READ,
         queries: &[
             "get_entry_by_id",
             "get_entry_by_name_o",
@@ -65,7 +71,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         interface: "PR",
-        shown: SHOWN,
+        read: READ,
         queries: &[
             "where_is_it",
             "dump_entry",
@@ -85,7 +91,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         interface: "AFSVol",
-        shown: SHOWN,
+        read: READ,
         queries: &[
             "get_flags",
             "get_nth_volume",
@@ -105,7 +111,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         interface: "BOZO",
-        shown: SHOWN,
+        read: READ,
         queries: &[
             "get_status",
             "enumerate_instance",
@@ -122,12 +128,12 @@ const RULES: &[Rule] = &[
     },
     Rule {
         interface: "VOTE",
-        shown: SHOWN,
+        read: READ,
         queries: &["debug_old", "debug", "s_debug", "x_debug", "xs_debug"],
     },
     Rule {
         interface: "USERS",
-        shown: SHOWN_ID,
+        read: READ_ID,
         queries: &["register_start", "list_keys"],
     },
 ];
@@ -216,36 +222,38 @@ pub(crate) fn record<Q: Decode + Debug, A: Debug>(
     if !wanted {
         return;
     }
-    let shown = match rule(operation.interface) {
-        Some(rule) => rule.shown,
-        None if contains(UNAUDITED, operation.interface) => SHOWN,
+    let read = match rule(operation.interface) {
+        Some(rule) => rule.read,
+        None if contains(UNAUDITED, operation.interface) => READ,
         None => 0,
     };
-    let object = (shown > 0).then(|| Q::decode(&mut Decoder::new(arguments)));
+    let object = (read > 0).then(|| Q::decode(&mut Decoder::new(arguments)));
     let object = object
         .and_then(Result::ok)
-        .map(|request| Short(request, shown));
-    let answer = result.as_ref().ok().filter(|_| shown > 0 && notable);
+        .map(|request| shown(&request, read));
+    let answer = result.as_ref().ok().filter(|_| read > 0 && notable);
     let event = Event {
         operation,
         caller,
-        object: object.as_ref().map(|object| object as &dyn Debug),
-        answer: answer.map(|answer| Short(answer, shown)),
+        object,
+        answer: answer
+            .map(|answer| shown(answer, read))
+            .filter(|text| !text.is_empty()),
         code: result.as_ref().err().map_or(0, |code| code.0),
     };
     event.emit(notable, refused);
 }
 
 /// What an event tells.
-struct Event<'a, A> {
+struct Event<'a> {
     operation: &'static Operation,
     caller: &'a Caller,
-    object: Option<&'a dyn Debug>,
-    answer: Option<Short<A>>,
+    object: Option<String>,
+    answer: Option<String>,
     code: i32,
 }
 
-impl<A: Debug> Event<'_, A> {
+impl Event<'_> {
     fn emit(&self, notable: bool, refused: bool) {
         macro_rules! emit {
             ($level:ident) => {
@@ -255,8 +263,8 @@ impl<A: Debug> Event<'_, A> {
                     who = %self.caller.identity,
                     from = %self.caller.peer,
                     operation = %format_args!("{}.{}", self.operation.interface, self.operation.name),
-                    object = self.object.map(tracing::field::debug),
-                    answer = self.answer.as_ref().map(tracing::field::debug),
+                    object = self.object.as_ref().map(tracing::field::display),
+                    answer = self.answer.as_ref().map(tracing::field::display),
                     code = self.code,
                     "{}",
                     match self.code {
@@ -275,21 +283,24 @@ impl<A: Debug> Event<'_, A> {
     }
 }
 
-/// Arguments or results, without the name of their type and cut to so many bytes.
-struct Short<T>(T, usize);
-
-impl<T: Debug> Debug for Short<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut text = Limited {
-            name: true,
-            text: String::new(),
-            limit: self.1,
-        };
-        // What does not fit is an error that says so.
-        let whole = write!(text, "{:?}", self.0).is_ok();
-        f.write_str(&text.text)?;
-        if whole { Ok(()) } else { f.write_str("…") }
+/// Arguments or results as operators read them, of which so many bytes of the `Debug` text are read.
+fn shown(value: &dyn Debug, read: usize) -> String {
+    let mut debug = Limited {
+        name: true,
+        text: String::new(),
+        limit: read,
+    };
+    // What does not fit is an error that says so.
+    let mut whole = write!(debug, "{value:?}").is_ok();
+    let mut text = readable(&debug.text);
+    if text.len() > SHOWN {
+        text.truncate(text.floor_char_boundary(SHOWN));
+        whole = false;
     }
+    if !whole {
+        text.push('…');
+    }
+    text
 }
 
 /// Takes text until it is long enough, but for the name of a type at its beginning.

@@ -122,7 +122,7 @@ fn everybody_may_do_what_the_table_says_at_each_level() {
         for part in ["audit", "refused", "from=127.0.0.1:", "operation=", "code="] {
             assert!(line.contains(part), "{part:?} is missing: {line}");
         }
-        let line = cell.until("operation=VL.get_new_volume_id object={ count: 1 } answer=");
+        let line = cell.until("operation=VL.get_new_volume_id object={count=1} answer=");
         assert!(line.contains("done") && line.contains("code=0"), "{line}");
     });
 }
