@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use std::time::SystemTime;
 
 use afar_net::AbortCode;
-use afar_rpc::{Caller, Calls, Served, vote};
+use afar_rpc::{Caller, Calls, vote};
 use afar_telemetry::Registry;
 use afar_types::{UbikDebug, UbikState, UbikVersion, UnixTime};
 
@@ -76,8 +76,8 @@ impl VoteServer {
 }
 
 impl vote::Service for VoteServer {
-    fn served(&self, served: &Served<'_>) {
-        self.calls.count(served);
+    fn calls(&self) -> Option<&Calls> {
+        Some(&self.calls)
     }
 
     async fn debug_old(

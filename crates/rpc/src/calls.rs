@@ -1,11 +1,15 @@
-//! What servers count of their calls, by operation.
+//! What servers count of their calls, by operation, and which ones they serve just now.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
-use afar_telemetry::{Cells, Collect, Counter, Desc, Distribution, Histogram, Registry, Unit};
+use afar_telemetry::{
+    Activity, Cells, Collect, Counter, Desc, Distribution, Going, Histogram, Live, Registry, Unit,
+};
 
-use crate::{Interface, Served};
+use crate::wait::Wait;
+use crate::{Interface, Served, Serving, Subject};
 
 /// How long calls took that succeeded.
 pub const DURATION: Desc = Desc::histogram(
@@ -35,7 +39,8 @@ pub const SENT: Desc = Desc::counter(
 /// The label of calls with an opcode that is in no row.
 const UNKNOWN: &str = "(unknown)";
 
-/// The counters of an interface's operations, for a service's `served`. Its clones are the same counters.
+/// The counters of an interface's operations, and the calls that are being served, for a service's `calls`.
+/// Its clones are the same.
 #[derive(Clone)]
 pub struct Calls(Arc<Inner>);
 
@@ -43,6 +48,7 @@ struct Inner {
     interface: &'static Interface,
     /// In the order of the table, and then what is in no row. Each is made when it is called first.
     rows: Box<[OnceLock<Operation>]>,
+    live: Live<Serving>,
 }
 
 #[derive(Default)]
@@ -61,6 +67,7 @@ impl Calls {
         let calls = Self(Arc::new(Inner {
             interface,
             rows: rows.map(|_| OnceLock::new()).collect(),
+            live: Live::default(),
         }));
         registry.collector(calls.clone());
         calls
@@ -79,6 +86,11 @@ impl Calls {
         }
         operation.received.add(served.received_bytes);
         operation.sent.add(served.sent_bytes);
+    }
+
+    /// A call is being served until the guard is dropped.
+    pub(crate) fn begin(&self, began: Instant, call: Serving) -> Going<Serving> {
+        self.0.live.begin(began, call)
     }
 
     /// By operation, in the order of the table: its name, how long calls took that succeeded, and how
@@ -123,5 +135,33 @@ impl Collect for Calls {
             cells.count(&RECEIVED, &labels, operation.received.get());
             cells.count(&SENT, &labels, operation.sent.get());
         }
+    }
+
+    fn activities(&self, list: &mut Vec<Activity>) -> usize {
+        let (calls, beyond) = self.0.live.snapshot();
+        list.extend(calls.into_iter().map(|call| {
+            let waits = Wait::of(call.waits).map(Wait::name);
+            let Serving {
+                operation,
+                caller,
+                subject,
+            } = &call.what;
+            let (kind, number) = match subject {
+                Subject::None => ("", String::new()),
+                Subject::Fid(fid) => ("fid", fid.to_string()),
+                Subject::Volume(volume) => ("volume", volume.to_string()),
+                Subject::Transaction(number) => ("transaction", number.to_string()),
+            };
+            let labels = [
+                ("interface", operation.interface),
+                ("operation", operation.name),
+                ("peer", &caller.peer.to_string()),
+                ("user", &caller.identity.to_string()),
+                ("kind", kind),
+                ("subject", &number),
+            ];
+            Activity::new(&labels, call.began, waits)
+        }));
+        beyond
     }
 }

@@ -110,9 +110,16 @@ macro_rules! interface {
             /// As [`Handler::BLOCKS`](::afar_net::Handler::BLOCKS).
             const BLOCKS: bool = false;
 
+            /// Where calls are counted, and listed while they are served.
+            fn calls(&self) -> Option<&$crate::Calls> {
+                None
+            }
+
             /// A call was served, all but the end of its reply.
             fn served(&self, served: &$crate::Served<'_>) {
-                let _ = served;
+                if let Some(calls) = self.calls() {
+                    calls.count(served);
+                }
             }
 
             $(interface! { @method $kind [$(#[$doc])*] $name })*
@@ -156,7 +163,7 @@ macro_rules! interface {
                 let caller = $crate::Caller::of(call, &self.identity);
                 let opcode = $crate::server::read_opcode(call).await?;
                 let began = ::std::time::Instant::now();
-                let result = self.dispatch(&caller, opcode, call).await;
+                let result = self.dispatch(&caller, opcode, began, call).await;
                 let row = OPERATIONS.iter().position(|row| row.opcode == opcode);
                 Service::served(
                     &*self.service,
@@ -171,10 +178,11 @@ macro_rules! interface {
                 &self,
                 caller: &$crate::Caller,
                 opcode: u32,
+                began: ::std::time::Instant,
                 call: &mut ::afar_net::Call,
             ) -> Result<(), ::afar_net::AbortCode> {
                 match opcode {
-                    $($opcode => interface!(@serve $kind $name self caller call),)*
+                    $($opcode => interface!(@serve $kind $name self caller began call),)*
                     // spec: afs-rpc#unknown-operations
                     _ => Err(::afar_net::AbortCode::RXGEN_OPCODE),
                 }
@@ -390,51 +398,62 @@ macro_rules! interface {
         }
     };
 
-    (@serve call $name:ident $self:ident $caller:ident $call:ident) => {{
+    (@serve call $name:ident $self:ident $caller:ident $began:ident $call:ident) => {{
         let (request, arguments) =
             $crate::server::read_request::<$name::Request>($call).await?;
         let served = $crate::Serving::new($name::OPERATION, $caller, request.subject());
-        let result = served.scope(Service::$name(&*$self.service, $caller, request)).await;
+        let serving = Service::$name(&*$self.service, $caller, request);
+        let calls = Service::calls(&*$self.service);
+        let going = calls.map(|calls| calls.begin($began, served.clone()));
+        let result = served.scope(going, serving).await;
         interface!(@audit $name $caller arguments result);
         $crate::server::send_reply($call, &result?).await
     }};
-    (@serve fetch $name:ident $self:ident $caller:ident $call:ident) => {{
+    (@serve fetch $name:ident $self:ident $caller:ident $began:ident $call:ident) => {{
         let (request, arguments) =
             $crate::server::read_request::<$name::Request>($call).await?;
         let mut data = $crate::server::FetchSink::new($call, request.length)?;
         let served = $crate::Serving::new($name::OPERATION, $caller, request.subject());
         let serving = Service::$name(&*$self.service, $caller, request, &mut data);
-        let result = served.scope(serving).await;
+        let calls = Service::calls(&*$self.service);
+        let going = calls.map(|calls| calls.begin($began, served.clone()));
+        let result = served.scope(going, serving).await;
         interface!(@audit $name $caller arguments result);
         data.finish(&result?).await
     }};
-    (@serve store $name:ident $self:ident $caller:ident $call:ident) => {{
+    (@serve store $name:ident $self:ident $caller:ident $began:ident $call:ident) => {{
         let (request, arguments, rest) =
             $crate::server::read_arguments::<$name::Request>($call).await?;
         let mut data = $crate::server::StoreSource::new($call, rest, request.length)?;
         let served = $crate::Serving::new($name::OPERATION, $caller, request.subject());
         let serving = Service::$name(&*$self.service, $caller, request, &mut data);
-        let result = served.scope(serving).await;
+        let calls = Service::calls(&*$self.service);
+        let going = calls.map(|calls| calls.begin($began, served.clone()));
+        let result = served.scope(going, serving).await;
         interface!(@audit $name $caller arguments result);
         $crate::server::send_reply($call, &result?).await
     }};
-    (@serve download $name:ident $self:ident $caller:ident $call:ident) => {{
+    (@serve download $name:ident $self:ident $caller:ident $began:ident $call:ident) => {{
         let (request, arguments) =
             $crate::server::read_request::<$name::Request>($call).await?;
         let mut data = $crate::server::DownloadSink::new($call);
         let served = $crate::Serving::new($name::OPERATION, $caller, request.subject());
         let serving = Service::$name(&*$self.service, $caller, request, &mut data);
-        let result = served.scope(serving).await;
+        let calls = Service::calls(&*$self.service);
+        let going = calls.map(|calls| calls.begin($began, served.clone()));
+        let result = served.scope(going, serving).await;
         interface!(@audit $name $caller arguments result);
         data.finish(&result?).await
     }};
-    (@serve upload $name:ident $self:ident $caller:ident $call:ident) => {{
+    (@serve upload $name:ident $self:ident $caller:ident $began:ident $call:ident) => {{
         let (request, arguments, rest) =
             $crate::server::read_arguments::<$name::Request>($call).await?;
         let mut data = $crate::server::UploadSource::new($call, rest);
         let served = $crate::Serving::new($name::OPERATION, $caller, request.subject());
         let serving = Service::$name(&*$self.service, $caller, request, &mut data);
-        let result = served.scope(serving).await;
+        let calls = Service::calls(&*$self.service);
+        let going = calls.map(|calls| calls.begin($began, served.clone()));
+        let result = served.scope(going, serving).await;
         interface!(@audit $name $caller arguments result);
         $crate::server::send_reply($call, &result?).await
     }};

@@ -17,7 +17,8 @@
 //! announces how much data there is, as of a dump, these are [`Download`] and [`Upload`],
 //! [`DownloadSink`] and [`UploadSource`].
 //!
-//! What is served is told as [`audit`] events, and to [`Calls`], which counts it by operation. A line that
+//! What is served is told as [`audit`] events, and to [`Calls`], which counts it by operation and lists what
+//! is being served, with what it waits for ([`Wait`]). A line that
 //! is logged meanwhile belongs to a call, [`Serving::current`]; a client's call is a span `call` of the level DEBUG.
 //!
 //! ```no_run
@@ -61,6 +62,7 @@ mod subject;
 pub mod users;
 pub mod vl;
 pub mod vote;
+mod wait;
 
 pub use afar_net::Identity;
 pub use calls::Calls;
@@ -71,6 +73,7 @@ pub use operation::{Interface, Kind, Operation};
 pub use server::{Caller, DownloadSink, FetchSink, Served, StoreSource, UploadSource};
 pub use serving::{Serving, spawn_blocking};
 pub use subject::Subject;
+pub use wait::Wait;
 
 /// Every interface there is a table of.
 pub const INTERFACES: [&Interface; 9] = [

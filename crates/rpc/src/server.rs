@@ -11,6 +11,7 @@ use afar_xdr::{Decode, Decoder, Encode, to_bytes};
 use bytes::{Bytes, BytesMut};
 
 use crate::operation::Length;
+use crate::wait::Wait;
 
 pub use stream::{DownloadSink, UploadSource};
 
@@ -199,7 +200,8 @@ impl<'a> FetchSink<'a> {
     /// # Errors
     /// When the call has failed.
     pub async fn room(&mut self) -> Result<usize, AbortCode> {
-        self.call.room().await.map_err(|error| error.code())
+        let room = Wait::Window.on(self.call.room()).await;
+        room.map_err(|error| error.code())
     }
 
     /// Sends the next bytes; waits while the call's send queue is full.
@@ -211,7 +213,8 @@ impl<'a> FetchSink<'a> {
             .remaining
             .and_then(|left| left.checked_sub(data.len() as u64));
         self.remaining = Some(remaining.ok_or(AbortCode::RXGEN_SS_MARSHAL)?);
-        self.call.send(data).await.map_err(|error| error.code())
+        let sent = Wait::Window.on(self.call.send(data)).await;
+        sent.map_err(|error| error.code())
     }
 
     /// Sends the results. Data that was announced and not sent fails the call, as the client
@@ -282,7 +285,7 @@ impl<'a> StoreSource<'a> {
         let mut chunk = std::mem::take(&mut self.head);
         if chunk.is_empty() {
             let least = usize::try_from(self.remaining).map_or(least, |rest| least.min(rest));
-            let next = self.call.recv_after(least).await;
+            let next = Wait::Data.on(self.call.recv_after(least)).await;
             let next = next.map_err(|error| error.code())?;
             chunk = next.ok_or(AbortCode::RX_EOF)?;
         }

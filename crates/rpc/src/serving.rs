@@ -1,4 +1,4 @@
-//! The call that is being served, for the lines that are logged meanwhile.
+//! The call that is being served, for the lines that are logged meanwhile, and what it waits for.
 //!
 //! This is what a span would be, at a price that each call can pay: a span of the level that is
 //! logged by default has its fields formatted and kept when the call begins, which takes several
@@ -6,13 +6,35 @@
 //! and travels with the task.
 
 use std::fmt::{self, Write};
+use std::pin::pin;
+use std::task::Poll;
 
+use afar_telemetry::Going;
 use tokio::task::JoinHandle;
 
+use crate::wait::Wait;
 use crate::{Caller, Operation, Subject};
 
 tokio::task_local! {
-    static SERVED: Serving;
+    static SERVED: Served;
+}
+
+/// What a task serves.
+struct Served {
+    call: Serving,
+    /// Its place in the list of calls that are being served; none in a part of its work that runs elsewhere.
+    going: Option<Going<Serving>>,
+}
+
+/// The call of this task waits for this from now on, or for nothing.
+fn note(wait: Option<Wait>) {
+    let number = wait.map_or(0, Wait::number);
+    // Outside of a call there is nothing to note.
+    let _elsewhere = SERVED.try_with(|served| {
+        if let Some(going) = &served.going {
+            going.waits(number);
+        }
+    });
 }
 
 /// A call that a server has begun to serve: which operation, for which caller, about what.
@@ -46,18 +68,23 @@ impl Serving {
 
     /// The same where it is.
     pub fn with_current<T>(look: impl FnOnce(&Self) -> T) -> Option<T> {
-        SERVED.try_with(look).ok()
+        SERVED.try_with(|served| look(&served.call)).ok()
     }
 
-    /// Has what is logged while `serving` runs belong to this call.
-    pub(crate) fn scope<F: Future>(self, serving: F) -> impl Future<Output = F::Output> {
-        SERVED.scope(self, serving)
+    /// Has what is logged while `serving` runs belong to this call, and the call keep its place in a list
+    /// of those that go on.
+    pub(crate) fn scope<F: Future>(
+        self,
+        going: Option<Going<Self>>,
+        serving: F,
+    ) -> impl Future<Output = F::Output> {
+        SERVED.scope(Served { call: self, going }, serving)
     }
 
     /// Does a part of a call's work that runs elsewhere than in its task.
     pub fn within<T>(call: Option<Self>, work: impl FnOnce() -> T) -> T {
         match call {
-            Some(call) => SERVED.sync_scope(call, work),
+            Some(call) => SERVED.sync_scope(Served { call, going: None }, work),
             None => work(),
         }
     }
@@ -82,6 +109,30 @@ impl fmt::Display for Serving {
             Subject::Transaction(transaction) => write!(f, " transaction={transaction}")?,
         }
         f.write_char('}')
+    }
+}
+
+impl Wait {
+    /// Does `work`, on which the call waits as long as it is not done.
+    pub async fn on<F: Future>(self, work: F) -> F::Output {
+        let mut work = pin!(work);
+        std::future::poll_fn(|cx| {
+            let polled = work.as_mut().poll(cx);
+            note(match polled {
+                Poll::Pending => Some(self),
+                Poll::Ready(_) => None,
+            });
+            polled
+        })
+        .await
+    }
+
+    /// Does `work`, which blocks the thread; the call waits for it.
+    pub fn blocking<T>(self, work: impl FnOnce() -> T) -> T {
+        note(Some(self));
+        let done = work();
+        note(None);
+        done
     }
 }
 

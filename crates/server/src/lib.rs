@@ -12,7 +12,7 @@
 //! - `partitions`, `missing`: what is served of a server's partitions; what is lost for a time
 //! - `log`: what is logged, and its last lines
 //! - `overseer`, `userlist`: what `bos` is told, and may change
-//! - `metrics`: what is counted, over HTTP
+//! - `metrics`: what is counted, over HTTP; `view`, `views`: what viewers are shown of it
 //! - `found`: the root volumes and mount points of a first cell
 //! - `local_cell`: the cells that run on this machine, and how their administrator reaches them
 //! - `private`: what others on this machine must not see
@@ -40,6 +40,8 @@ mod security;
 mod sockets;
 pub mod units;
 mod userlist;
+pub mod view;
+mod views;
 mod whereabouts;
 
 pub use log::start_log;

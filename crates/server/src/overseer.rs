@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use afar_net::AbortCode;
-use afar_rpc::{Caller, Calls, DownloadSink, Served, bozo};
+use afar_rpc::{Caller, Calls, DownloadSink, bozo};
 use afar_security::keys::KeyInfo;
 use afar_telemetry::Registry;
 use afar_types::error::{self, errno};
@@ -178,8 +178,8 @@ fn text(text: &str) -> Result<BozoText, AbortCode> {
 }
 
 impl bozo::Service for Overseer {
-    fn served(&self, served: &Served<'_>) {
-        self.calls.count(served);
+    fn calls(&self) -> Option<&Calls> {
+        Some(&self.calls)
     }
 
     async fn get_status(

@@ -41,6 +41,8 @@ use crate::private;
 use crate::security::Security;
 use crate::sockets::{Opener, RunDir, Sockets, addresses, own_addresses};
 use crate::userlist;
+use crate::view;
+use crate::views::Views;
 use crate::whereabouts::Whereabouts;
 
 /// Where hosts and promises are kept between a stop and the next start.
@@ -467,14 +469,17 @@ impl Process {
 
     /// Shows what the roles count, at a socket in the run directory and where else the configuration says.
     async fn serve_metrics(&mut self) -> anyhow::Result<()> {
-        let exporter = Exporter::new(&self.registry);
+        let callers = self.sockets.get(&Role::File).into_iter();
+        let callers = callers.flat_map(|sockets| [sockets.public.clone(), sockets.local.clone()]);
+        let views = Views::new(&self.registry, self.cell.to_string(), callers.collect());
+        let exporter = Exporter::new(&self.registry, views);
         match LocalSocket::bind(&self.run.path) {
             Ok(socket) => {
                 self.background.spawn(Arc::clone(&exporter).serve(socket));
             }
             // Nobody does without files for that.
             Err(error) => {
-                let path = self.run.path.join(metrics::SOCKET);
+                let path = self.run.path.join(view::SOCKET);
                 tracing::warn!(%error, path = %path.display(), "there is no socket for metrics");
             }
         }

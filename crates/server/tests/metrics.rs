@@ -15,6 +15,7 @@ use std::sync::Arc;
 use afar_net::{Endpoint, RxNull};
 use afar_rpc::{pr, rxafs, vl};
 use afar_server::config::Config;
+use afar_server::view::{Snapshot, View};
 use afar_server::{Process, local_cell};
 use afar_types::{Fid, VolumeId, VolumeName};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -37,8 +38,13 @@ fn config(dir: &Path) -> Config {
 }
 
 /// The metrics in the answer of an HTTP server.
-async fn scrape(mut stream: impl AsyncReadExt + AsyncWriteExt + Unpin) -> String {
-    let request = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
+async fn scrape(stream: impl AsyncReadExt + AsyncWriteExt + Unpin) -> String {
+    get(stream, "/metrics").await
+}
+
+/// A page of an HTTP server.
+async fn get(mut stream: impl AsyncReadExt + AsyncWriteExt + Unpin, path: &str) -> String {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
@@ -115,9 +121,44 @@ async fn what_a_server_counts_is_shown() {
     assert_eq!(names(&over_tcp), names(&local));
     check_with_promtool(&local);
     check_page(&process);
+    check_views(&socket, &run).await;
     process.stop().await.unwrap();
     assert!(!socket.exists());
     assert!(TcpStream::connect(METRICS).await.is_err());
+}
+
+/// What viewers are shown.
+async fn check_views(socket: &Path, run: &Path) {
+    let look = async |view: View| -> Snapshot {
+        let path = format!("{}?lease=30", view.path());
+        let text = get(UnixStream::connect(socket).await.unwrap(), &path).await;
+        serde_json::from_str(&text).unwrap()
+    };
+    let volumes = look(View::Volumes).await;
+    assert_eq!(volumes.cell, "test.example");
+    let mut rows = volumes.rows.iter();
+    let root = rows.find(|row| row.label("name") == "root.cell").unwrap();
+    assert_eq!(root.label("partition"), "/vicepa");
+    assert!(root.times("afar_volume_read_seconds").count() >= 4);
+    let clients = look(View::Clients).await;
+    let mut rows = clients.rows.iter();
+    let own = rows.find(|row| row.label("user") == "superuser").unwrap();
+    assert!(own.count_by("afar_client_calls_total", "fetch_status") >= 4);
+    // Files are counted from the first look on.
+    let fetches = |snapshot: &Snapshot| -> u64 {
+        let rows = snapshot.rows.iter();
+        rows.map(|row| row.times("afar_file_read_seconds").count())
+            .sum()
+    };
+    assert_eq!(fetches(&look(View::Files).await), 0);
+    use_it(run).await;
+    // The same snapshot is good for half a second.
+    tokio::time::sleep(std::time::Duration::from_millis(600)).await;
+    let files = look(View::Files).await;
+    assert!(fetches(&files) >= 1, "{files:?}");
+    let mut rows = files.rows.iter();
+    assert!(rows.any(|row| row.label("name") == "root.cell"));
+    assert_eq!(look(View::Calls).await.beyond, 0);
 }
 
 fn check_with_promtool(text: &str) {

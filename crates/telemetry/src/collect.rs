@@ -4,9 +4,11 @@
 //! would move a cursor, change the direction of text or be invisible is escaped, and long values are
 //! cut.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Instant;
 
 use crate::desc::Desc;
 use crate::histogram::Distribution;
@@ -65,6 +67,46 @@ pub trait Collect: Send + Sync {
 
     /// Tells it. It is called now and then, on a thread that may block for a moment.
     fn collect(&self, cells: &mut Cells);
+
+    /// Adds what goes on at the moment, if it knows of such; returns how much more there is.
+    fn activities(&self, list: &mut Vec<Activity>) -> usize {
+        let _ = list;
+        0
+    }
+
+    /// Has it count what it counts only while somebody looks, until the guard is dropped; `None` if there is
+    /// no such thing.
+    fn watch_all(&self) -> Option<Box<dyn Any + Send + Sync>> {
+        None
+    }
+}
+
+/// Something that goes on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Activity {
+    /// What it is: names and values, which are harmless to show.
+    pub labels: Vec<(&'static str, String)>,
+    /// When it began.
+    pub began: Instant,
+    /// What it waits for, as far as that is known.
+    pub waits: Option<&'static str>,
+}
+
+impl Activity {
+    /// With values that may come from anywhere.
+    #[must_use]
+    pub fn new(
+        labels: &[(&'static str, &str)],
+        began: Instant,
+        waits: Option<&'static str>,
+    ) -> Self {
+        let labels = labels.iter();
+        Self {
+            labels: labels.map(|(name, text)| (*name, harmless(text))).collect(),
+            began,
+            waits,
+        }
+    }
 }
 
 /// Where metrics are told.
@@ -151,7 +193,8 @@ pub(crate) fn harmless(value: &str) -> String {
 }
 
 /// Whether a letter does something to a terminal, or hides.
-fn is_harmful(letter: char) -> bool {
+#[must_use]
+pub fn is_harmful(letter: char) -> bool {
     letter.is_control()
         || matches!(letter,
             // Marks of direction, invisible letters, separators of lines.

@@ -10,6 +10,10 @@ use std::sync::{Arc, OnceLock};
 
 use crate::shard::{Apart, SHARDS, shard};
 
+mod parts;
+
+pub use parts::Parts;
+
 /// Buckets between two powers of two: two to this power.
 const FINE: u32 = 4;
 /// Values from two to this power on are in the last bucket. In nanoseconds that is 18 minutes.

@@ -9,6 +9,7 @@
 //!   nanoseconds, whatever other threads do.
 //! - [`Table`]: a row of numbers for each key, such as a volume or a client. Its memory is bounded:
 //!   keys that are busy have a row, all others share one.
+//! - [`Live`]: what goes on at the moment, such as the calls that are being served.
 //! - [`Window`], [`Rates`]: rates over the last seconds, from samples that the viewer takes.
 //!
 //! Nothing here is global: a process that runs two servers gives each a registry of its own.
@@ -29,6 +30,7 @@
 //! - `counter`, `histogram`: numbers and distributions
 //! - `collect`: what a registry hands to whatever shows it
 //! - `sketch`, `table`: rows by key
+//! - `live`: what goes on at the moment
 //! - `window`: rates
 //! - `registry`: metrics by name
 //! - `prometheus`: the text format
@@ -37,6 +39,7 @@ mod collect;
 mod counter;
 mod desc;
 mod histogram;
+mod live;
 mod prometheus;
 mod registry;
 mod shard;
@@ -44,12 +47,13 @@ mod sketch;
 mod table;
 mod window;
 
-pub use collect::{Cells, Collect, Family, Series, Value};
+pub use collect::{Activity, Cells, Collect, Family, Series, Value, is_harmful};
 pub use counter::{Counter, Gauge};
 pub use desc::{Desc, Kind, Unit};
-pub use histogram::{Distribution, Histogram};
+pub use histogram::{Distribution, Histogram, Parts};
+pub use live::{Going, Live, Ongoing};
 pub use prometheus::render_prometheus;
-pub use registry::Registry;
+pub use registry::{Activities, Registry, Watches};
 pub use sketch::Lookup;
 pub use table::{Row, Snapshot, Table, TableConfig, Watch};
 pub use window::{Rates, Window};

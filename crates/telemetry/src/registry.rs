@@ -1,5 +1,6 @@
 //! Metrics by name.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::hash::Hash;
@@ -7,7 +8,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::collect::{Cells, Collect, Family, Labels, Value};
+use crate::collect::{Activity, Cells, Collect, Family, Labels, Value};
 use crate::counter::{Counter, Gauge};
 use crate::desc::{Desc, Kind, is_name};
 use crate::histogram::Histogram;
@@ -178,6 +179,50 @@ impl Registry {
         }
         cells.families()
     }
+
+    /// What goes on at the moment, the oldest first.
+    #[must_use]
+    pub fn activities(&self) -> Activities {
+        let collectors = self.0.lock().collectors.clone();
+        let mut found = Activities::default();
+        for collector in collectors {
+            found.beyond += collector.activities(&mut found.list);
+        }
+        found.list.sort_by_key(|activity| activity.began);
+        found
+    }
+
+    /// Has the table with this metric count, if it does so only while somebody looks. It forgets everything
+    /// when the last one looks away.
+    #[must_use]
+    pub fn watch(&self, metric: &str) -> Watches {
+        let collectors = self.0.lock().collectors.clone();
+        let mut collectors = collectors.iter();
+        let has = |collector: &&Arc<dyn Collect>| {
+            let mut descs = collector.describe().into_iter();
+            descs.any(|desc| desc.name() == metric)
+        };
+        let watched = collectors.find(has).and_then(|found| found.watch_all());
+        Watches(watched)
+    }
+}
+
+/// What goes on at one moment.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Activities {
+    /// As much of it as there was room for.
+    pub list: Vec<Activity>,
+    /// How much more there is.
+    pub beyond: usize,
+}
+
+/// Somebody looks at a table, until this is dropped.
+pub struct Watches(Option<Box<dyn Any + Send + Sync>>);
+
+impl fmt::Debug for Watches {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Watches").field(&self.0.is_some()).finish()
+    }
 }
 
 impl fmt::Debug for Registry {
@@ -234,6 +279,58 @@ mod tests {
         let registry = Registry::default();
         let _first = registry.counter(&CALLS, &[]);
         let _second = registry.counter(&Desc::counter("calls_total", Unit::None, "Other."), &[]);
+    }
+
+    #[test]
+    fn a_table_counts_while_its_metric_is_watched() {
+        #[derive(Clone, Default)]
+        struct Count(u64);
+        impl Row for Count {
+            const DESCS: &'static [Desc] = &[CALLS];
+            fn merge(&mut self, other: &Self) {
+                self.0 += other.0;
+            }
+            fn tell(&self, cells: &mut Cells) {
+                cells.count(&CALLS, &[], self.0);
+            }
+        }
+        let registry = Registry::default();
+        let config = TableConfig {
+            labels: &["a"],
+            rows: 8,
+            watched_only: true,
+        };
+        let table: Table<u8, Count> = registry.table(config, |key| vec![key.to_string()]);
+        let other = registry.watch("open");
+        assert!(!table.is_counting());
+        let (one, two) = (registry.watch("calls_total"), registry.watch("calls_total"));
+        table.update(&1, 1, |row| row.0 += 1);
+        drop((one, other));
+        assert_eq!(table.snapshot().rows.len(), 1);
+        drop(two);
+        assert!(!table.is_counting() && table.snapshot().rows.is_empty());
+    }
+
+    #[test]
+    fn what_goes_on_is_told_the_oldest_first() {
+        struct Going(std::time::Instant, &'static str);
+        impl Collect for Going {
+            fn describe(&self) -> Vec<Desc> {
+                Vec::new()
+            }
+            fn collect(&self, _: &mut Cells) {}
+            fn activities(&self, list: &mut Vec<Activity>) -> usize {
+                list.push(Activity::new(&[("what", self.1)], self.0, None));
+                2
+            }
+        }
+        let registry = Registry::default();
+        let now = std::time::Instant::now();
+        registry.collector(Going(now + std::time::Duration::from_secs(1), "new\n"));
+        registry.collector(Going(now, "old"));
+        let found = registry.activities();
+        let names: Vec<_> = found.list.iter().map(|a| a.labels[0].1.as_str()).collect();
+        assert_eq!((names, found.beyond), (vec!["old", "new\\n"], 4));
     }
 
     #[test]

@@ -9,6 +9,7 @@
 //! How busy a key is fades with the number of updates, without a clock: old rows make room, and
 //! keys that an attacker invents do not, as each of them is seen too seldom.
 
+use std::any::Any;
 use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::Arc;
@@ -297,6 +298,11 @@ where
         cells.common(names, &vec![REST.to_owned(); names.len()]);
         snapshot.rest.tell(cells);
         cells.common(&[], &[]);
+    }
+
+    fn watch_all(&self) -> Option<Box<dyn Any + Send + Sync>> {
+        let watched_only = self.0.config.watched_only;
+        watched_only.then(|| Box::new(self.watch()) as Box<dyn Any + Send + Sync>)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use afar_net::AbortCode;
 use afar_rpc::pr::{self, Service};
-use afar_rpc::{Caller, Identity, Served};
+use afar_rpc::{Caller, Calls, Identity};
 use afar_types::{PrAccess, PrDebugEntry, PrEntries, PrEntry, PrIds, PrName, PrNames, PtsId};
 
 use super::access::{Access, is_member};
@@ -63,8 +63,8 @@ impl ProtectionServer {
 }
 
 impl Service for ProtectionServer {
-    fn served(&self, served: &Served<'_>) {
-        self.calls.count(served);
+    fn calls(&self) -> Option<&Calls> {
+        Some(&self.calls)
     }
 
     async fn i_new_entry(

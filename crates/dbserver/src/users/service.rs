@@ -4,7 +4,7 @@ use afar_login::password::Record;
 use afar_login::sshkey::SshKey;
 use afar_net::AbortCode;
 use afar_rpc::users::{self, PasswordMessage, Service, SshKeyLine, SshKeyLines};
-use afar_rpc::{Caller, Served};
+use afar_rpc::{Caller, Calls};
 use afar_types::PtsId;
 
 use super::rows::Credentials;
@@ -45,8 +45,8 @@ fn bad_argument<E>(_: E) -> AbortCode {
 }
 
 impl Service for UserServer {
-    fn served(&self, served: &Served<'_>) {
-        self.calls.count(served);
+    fn calls(&self) -> Option<&Calls> {
+        Some(&self.calls)
     }
 
     async fn register_start(

@@ -1,7 +1,7 @@
 //! The operations of VL.
 
 use afar_net::AbortCode;
-use afar_rpc::{Caller, Served, vl};
+use afar_rpc::{Caller, Calls, vl};
 use afar_types::{Chain, NvldbEntry, VitalVlHeader, VldbEntry, VldbEntryO, VolumeId, VolumeType};
 use afar_xdr::List;
 
@@ -148,8 +148,8 @@ macro_rules! operations {
 }
 
 impl vl::Service for LocationServer {
-    fn served(&self, served: &Served<'_>) {
-        self.calls.count(served);
+    fn calls(&self) -> Option<&Calls> {
+        Some(&self.calls)
     }
 
     operations! {

@@ -1,7 +1,7 @@
 //! Data to clients.
 
 use afar_net::AbortCode;
-use afar_rpc::{FetchSink, rxafs};
+use afar_rpc::{FetchSink, Wait, rxafs};
 use afar_types::{CallBack, FetchStatus, Fid, VolSync};
 use bytes::Bytes;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -73,7 +73,7 @@ async fn fetch(
     end.ok_or(too_big)?;
     visit.tally.lock().file = Some(fid);
     let granted = data.granted();
-    let turn = small_read(granted).await;
+    let turn = Wait::Disk.on(small_read(granted)).await;
     let opened = visit
         .step(move |visit| open(visit, fid, position, asked, granted))
         .await?;
@@ -109,10 +109,11 @@ async fn fetch(
                 data.send(piece).await?;
             }
             let granted = data.room().await?;
-            turn = small_read(granted).await;
+            turn = Wait::Disk.on(small_read(granted)).await;
             read(snapshot, granted)
         };
-        let read = reading.await.unwrap_or(Err(AbortCode(errno::EIO)));
+        let read = Wait::Disk.on(reading).await;
+        let read = read.unwrap_or(Err(AbortCode(errno::EIO)));
         drop(turn);
         (snapshot, pieces) = read?;
     }

@@ -36,7 +36,7 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use afar_net::{AbortCode, Endpoint};
-use afar_rpc::{Caller, FetchSink, Served, StoreSource, rxafs};
+use afar_rpc::{Caller, Calls, FetchSink, Served, StoreSource, Wait, rxafs};
 use afar_types::error::VNOVOL;
 use afar_types::{
     CAPABILITY_64BIT_FILES, CAPABILITY_ERROR_TRANSLATION, CAPABILITY_WRITE_LOCK_ACL, Capabilities,
@@ -76,10 +76,13 @@ impl Files {
     /// Begins to serve a call: finds out who calls.
     async fn visit(&self, caller: &Caller) -> Visit {
         let began = Instant::now();
-        let (host, person) = tokio::join!(
-            self.server.hosts.identify(&self.endpoint, caller.peer),
-            self.server.protection.person(caller),
-        );
+        let asking = async {
+            tokio::join!(
+                self.server.hosts.identify(&self.endpoint, caller.peer),
+                self.server.protection.person(caller),
+            )
+        };
+        let (host, person) = Wait::Identity.on(asking).await;
         Visit {
             server: Arc::clone(&self.server),
             host,
@@ -139,6 +142,10 @@ macro_rules! plain_operations {
 
 impl rxafs::Service for Files {
     const BLOCKS: bool = true;
+
+    fn calls(&self) -> Option<&Calls> {
+        Some(self.server.stats.table())
+    }
 
     fn served(&self, served: &Served<'_>) {
         self.server.stats.count(served);

@@ -49,6 +49,10 @@ impl Stats {
         }
     }
 
+    pub(super) fn table(&self) -> &Calls {
+        &self.calls
+    }
+
     pub(super) fn count(&self, served: &Served<'_>) {
         self.calls.count(served);
     }

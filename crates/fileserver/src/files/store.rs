@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use afar_net::AbortCode;
-use afar_rpc::{StoreSource, rxafs};
+use afar_rpc::{StoreSource, Wait, rxafs};
 use afar_store::{FileWriter, StoreOptions, VnodeStatus, Volume};
 use afar_types::error::VOVERQUOTA;
 use afar_types::{FetchStatus, Fid, FileType, StoreStatus, VolSync};
@@ -86,7 +86,7 @@ async fn store(
     end.and(file_length).ok_or(too_big)?;
     let fid = wanted.fid;
     visit.tally.lock().file = Some(fid);
-    let turn = visit.server.stores.turn(fid).await;
+    let turn = Wait::Lock.on(visit.server.stores.turn(fid)).await;
     let opened = visit.step(move |visit| open(visit, &wanted)).await?;
     let mut writer = in_place(|| {
         let _entered = visit.change(fid.volume)?;
@@ -199,6 +199,7 @@ fn finish(
 /// Does something that blocks, and that holds what is borrowed here. A runtime with other threads
 /// moves its other tasks to them meanwhile.
 fn in_place<T>(work: impl FnOnce() -> T) -> T {
+    let work = || Wait::Disk.blocking(work);
     match Handle::current().runtime_flavor() {
         RuntimeFlavor::CurrentThread => work(),
         _ => tokio::task::block_in_place(work),

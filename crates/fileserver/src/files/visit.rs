@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use afar_net::{AbortCode, has_own_thread};
+use afar_rpc::Wait;
 use afar_store::{NewVnode, StoreError, VnodeStatus, Volume, VolumeSummary};
 use afar_types::error::VOFFLINE;
 use afar_types::{
@@ -38,7 +39,9 @@ impl Visit {
     /// Counts what the call did, and puts a refusal into the client's codes. The answer waits until the host
     /// knows of all changes that did not wait for it: what was read may be newer.
     pub(super) async fn end<T>(self, result: Result<T, AbortCode>) -> Result<T, AbortCode> {
-        self.server.hosts.settle(&self.host).await;
+        Wait::Callbacks
+            .on(self.server.hosts.settle(&self.host))
+            .await;
         let took = self.began.elapsed();
         self.server
             .metrics
@@ -56,7 +59,7 @@ impl Visit {
         work: impl FnOnce(&Self) -> Result<T, AbortCode> + Send + 'static,
     ) -> Result<T, AbortCode> {
         if has_own_thread() {
-            return work(self);
+            return Wait::Disk.blocking(|| work(self));
         }
         let visit = self.clone();
         blocking(move || work(&visit)).await
@@ -102,14 +105,16 @@ impl Visit {
 
     /// Breaks what others were promised. When this returns, all of them know that can be reached.
     pub(super) async fn break_others(&self, fids: &[Fid]) {
-        let broken = self.server.hosts.break_fids(fids, Some(&self.host)).await;
+        let breaking = self.server.hosts.break_fids(fids, Some(&self.host));
+        let broken = Wait::Callbacks.on(breaking).await;
         self.tally.lock().breaks += broken as u64;
     }
 
     /// Breaks what anyone was promised, the caller as well.
     pub(super) async fn break_all(&self, fids: &[Fid]) {
         if !fids.is_empty() {
-            let broken = self.server.hosts.break_fids(fids, None).await;
+            let breaking = self.server.hosts.break_fids(fids, None);
+            let broken = Wait::Callbacks.on(breaking).await;
             self.tally.lock().breaks += broken as u64;
         }
     }
@@ -152,7 +157,7 @@ pub(super) fn mode_bits(wanted: &StoreStatus, person: &Person) -> u16 {
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, AbortCode> + Send + 'static,
 ) -> Result<T, AbortCode> {
-    let done = afar_rpc::spawn_blocking(work).await;
+    let done = Wait::Disk.on(afar_rpc::spawn_blocking(work)).await;
     done.unwrap_or_else(|error| {
         tracing::error!(%error, "the step of a call panicked");
         Err(AbortCode(errno::EIO))

@@ -1,7 +1,7 @@
 //! The operations of AFSVol, one method each.
 
 use afar_net::AbortCode;
-use afar_rpc::{Caller, DownloadSink, Served, UploadSource, afsvol};
+use afar_rpc::{Caller, Calls, DownloadSink, UploadSource, afsvol};
 use afar_types::{DiskPartition, PartitionIds};
 use afar_xdr::XdrString;
 
@@ -12,8 +12,8 @@ use super::{VolumeServer, codes, superuser};
 type Answer<T> = Result<T, AbortCode>;
 
 impl afsvol::Service for VolumeServer {
-    fn served(&self, served: &Served<'_>) {
-        self.0.calls.count(served);
+    fn calls(&self) -> Option<&Calls> {
+        Some(&self.0.calls)
     }
 
     async fn create_volume(

@@ -7,6 +7,7 @@ use afar_xdr::Encode;
 use bytes::Bytes;
 
 use super::send_reply;
+use crate::wait::Wait;
 
 /// Takes a download operation's data to the client. The data ends where the operation does.
 pub struct DownloadSink<'a> {
@@ -31,7 +32,8 @@ impl<'a> DownloadSink<'a> {
     /// When the call has failed.
     pub async fn send(&mut self, data: Bytes) -> Result<(), AbortCode> {
         let length = data.len() as u64;
-        self.call.send(data).await.map_err(|error| error.code())?;
+        let sent = Wait::Window.on(self.call.send(data)).await;
+        sent.map_err(|error| error.code())?;
         self.sent += length;
         Ok(())
     }
@@ -79,7 +81,8 @@ impl<'a> UploadSource<'a> {
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, AbortCode> {
         let head = std::mem::take(&mut self.head);
         let next = if head.is_empty() {
-            self.call.recv().await.map_err(|error| error.code())?
+            let next = Wait::Data.on(self.call.recv()).await;
+            next.map_err(|error| error.code())?
         } else {
             Some(head)
         };

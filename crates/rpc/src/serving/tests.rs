@@ -1,11 +1,13 @@
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
+use std::time::Instant;
 
 use afar_net::{Identity, ServiceId};
+use afar_telemetry::Registry;
 use afar_types::{Fid, TransactionId, VolumeId};
 
 use super::*;
-use crate::{afsvol, rxafs};
+use crate::{Calls, afsvol, rxafs};
 
 /// Counts what each thread allocates.
 mod counted {
@@ -86,7 +88,7 @@ fn a_call_is_told_with_operation_peer_caller_and_what_it_is_about() {
 #[tokio::test]
 async fn a_call_is_known_where_it_is_served_and_nowhere_else() {
     let served = fetch_status(Identity::Anonymous);
-    let here = served.clone().scope(async {
+    let here = served.clone().scope(None, async {
         tokio::task::yield_now().await;
         let elsewhere = spawn_blocking(Serving::current).await.unwrap();
         let other = tokio::spawn(async { Serving::current() }).await.unwrap();
@@ -101,10 +103,13 @@ async fn a_call_is_known_where_it_is_served_and_nowhere_else() {
 #[test]
 fn nothing_is_allocated_for_a_call_that_logs_nothing() {
     let caller = caller(Identity::User("ann".into()));
+    let calls = Calls::new(rxafs::INTERFACE, &Registry::default());
     let serve = || {
         let subject = Subject::Fid(Fid::new(7, 8, 9));
         let served = Serving::new(rxafs::fetch_status::OPERATION, &caller, subject);
-        let mut serving = pin!(served.scope(async { Serving::with_current(|_| ()) }));
+        let inner = async { Serving::with_current(|_| ()) };
+        let going = calls.begin(Instant::now(), served.clone());
+        let mut serving = pin!(served.scope(Some(going), inner));
         let mut context = Context::from_waker(Waker::noop());
         assert_eq!(serving.as_mut().poll(&mut context), Poll::Ready(Some(())));
     };
@@ -113,4 +118,68 @@ fn nothing_is_allocated_for_a_call_that_logs_nothing() {
     assert_eq!(counted::allocations(serve), 0);
     let one = || drop(std::hint::black_box(Box::new(1)));
     assert_eq!(counted::allocations(one), 1);
+}
+
+/// What a registry tells of the calls: operation, subject, and what they wait for.
+fn shown(registry: &Registry) -> Vec<(String, String, Option<&'static str>)> {
+    let label = |activity: &afar_telemetry::Activity, name: &str| {
+        let mut labels = activity.labels.iter();
+        labels.find(|(known, _)| *known == name).unwrap().1.clone()
+    };
+    let found = registry.activities().list.into_iter();
+    let found = found.map(|one| (label(&one, "operation"), label(&one, "subject"), one.waits));
+    found.collect()
+}
+
+#[tokio::test]
+async fn a_call_is_shown_while_it_is_served_with_what_it_waits_for() {
+    let registry = Registry::default();
+    let calls = Calls::new(rxafs::INTERFACE, &registry);
+    let served = fetch_status(Identity::User("ann\u{1b}[2J".into()));
+    let row = |waits| vec![("fetch_status".to_owned(), "7.8.9".to_owned(), waits)];
+    let inner = async {
+        assert_eq!(shown(&registry), row(None));
+        // The call waits when the work does, and no longer.
+        let mut first = true;
+        let pending = std::future::poll_fn(|cx| {
+            if std::mem::take(&mut first) {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            assert_eq!(shown(&registry), row(Some("callbacks")));
+            Poll::Ready(())
+        });
+        Wait::Callbacks.on(pending).await;
+        assert_eq!(shown(&registry), row(None));
+        Wait::Disk.blocking(|| assert_eq!(shown(&registry), row(Some("disk"))));
+        let labels = registry.activities().list.remove(0).labels;
+        let user = labels.iter().find(|(name, _)| *name == "user").unwrap();
+        assert_eq!(user.1, "ann\\u{1b}[2J");
+    };
+    let going = calls.begin(Instant::now(), served.clone());
+    served.scope(Some(going), inner).await;
+    assert_eq!(shown(&registry), []);
+    // Where no call is served nothing is noted.
+    Wait::Disk.on(async {}).await;
+}
+
+/// Prints what it costs: `cargo test --profile ci -p afar-rpc -- --ignored --nocapture a_place`.
+#[test]
+#[ignore = "a measurement"]
+#[expect(
+    clippy::print_stdout,
+    reason = "a measurement is read by who asked for it"
+)]
+fn what_a_place_in_the_list_costs() {
+    let calls = Calls::new(rxafs::INTERFACE, &Registry::default());
+    let (served, began) = (fetch_status(Identity::User("ann".into())), Instant::now());
+    let runs = 2_000_000_u32;
+    let time = |work: &dyn Fn()| {
+        let begun = Instant::now();
+        (0..runs).for_each(|_| work());
+        begun.elapsed() / runs
+    };
+    let copying = time(&|| drop(std::hint::black_box(served.clone())));
+    let listing = time(&|| drop(std::hint::black_box(calls.begin(began, served.clone()))));
+    println!("copying a call {copying:?}, and a place in the list {listing:?}");
 }

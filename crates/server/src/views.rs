@@ -1,0 +1,275 @@
+//! Makes what viewers are shown of what the registry has.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use afar_net::{Endpoint, PeerStats};
+use afar_telemetry::{Family, Registry, Value, Watches};
+use parking_lot::Mutex;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use crate::view::{Number, Row, Snapshot, Times, View};
+
+/// A metric of the table of files.
+const FILES: &str = "afar_file_read_bytes_total";
+/// A metric that each row of the table of volumes has.
+const VOLUMES: &str = "afar_volume_errors_total";
+/// How long an endpoint has to tell of its paths.
+const PATHS_LIMIT: Duration = Duration::from_secs(1);
+/// How long files are counted for a viewer that does not say how often it looks, and for any.
+const LEASE: Duration = Duration::from_secs(15);
+const LEASE_MAX: Duration = Duration::from_secs(600);
+
+/// What viewers are shown, and how long for.
+#[derive(Debug)]
+pub(crate) struct Views {
+    registry: Registry,
+    cell: String,
+    /// Where the clients of the file server call.
+    endpoints: Vec<Endpoint>,
+    started: Instant,
+    lease: Arc<Mutex<Lease>>,
+}
+
+/// Files are counted until then.
+#[derive(Debug)]
+struct Lease {
+    until: Instant,
+    watches: Option<Watches>,
+}
+
+impl Views {
+    /// Of a server of this cell, whose clients call at these endpoints.
+    pub(crate) fn new(registry: &Registry, cell: String, endpoints: Vec<Endpoint>) -> Self {
+        let started = Instant::now();
+        Self {
+            registry: registry.clone(),
+            cell,
+            endpoints,
+            started,
+            lease: Arc::new(Mutex::new(Lease {
+                until: started,
+                watches: None,
+            })),
+        }
+    }
+
+    /// A viewer looks at this, and will look again: `query` is what its request says of that.
+    pub(crate) fn looks(&self, view: View, query: &str) {
+        if view != View::Files {
+            return;
+        }
+        let told = query
+            .split('&')
+            .find_map(|word| word.strip_prefix("lease="));
+        let told = told.and_then(|seconds| seconds.parse().ok());
+        let lease = told.map_or(LEASE, Duration::from_secs).min(LEASE_MAX);
+        let until = Instant::now() + lease;
+        let mut kept = self.lease.lock();
+        kept.until = kept.until.max(until);
+        if kept.watches.is_none() {
+            kept.watches = Some(self.registry.watch(FILES));
+            tokio::spawn(end(Arc::downgrade(&self.lease), kept.until));
+        }
+    }
+
+    /// A snapshot as JSON; `None` if there is none, which the log explains.
+    pub(crate) async fn json(&self, view: View) -> Option<Vec<u8>> {
+        let paths = match view {
+            View::Clients => self.paths().await,
+            _ => BTreeMap::new(),
+        };
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let mut snapshot = Snapshot {
+            cell: self.cell.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            time: now.unwrap_or_default().as_secs_f64(),
+            uptime: self.started.elapsed().as_secs_f64(),
+            rows: Vec::new(),
+            beyond: 0,
+        };
+        let registry = self.registry.clone();
+        let made = tokio::task::spawn_blocking(move || {
+            let families = registry.collect();
+            match view.table() {
+                Some((prefix, labels)) => snapshot.rows = rows(&families, prefix, labels),
+                None => calls(&registry, &mut snapshot),
+            }
+            match view {
+                View::Clients => add_paths(&mut snapshot.rows, &paths),
+                View::Files | View::Calls => add_names(&mut snapshot.rows, &families),
+                View::Volumes => {}
+            }
+            serde_json::to_vec(&snapshot)
+        });
+        match made.await {
+            Ok(Ok(text)) => Some(text),
+            Ok(Err(error)) => {
+                tracing::error!(%error, "a snapshot for viewers could not be written");
+                None
+            }
+            Err(error) => {
+                tracing::error!(%error, "a snapshot for viewers could not be made");
+                None
+            }
+        }
+    }
+
+    /// The paths to clients, by address: of several ports of a machine, the busiest.
+    async fn paths(&self) -> BTreeMap<IpAddr, Path> {
+        let mut paths = BTreeMap::<IpAddr, Path>::new();
+        for endpoint in &self.endpoints {
+            // An endpoint that is too busy to tell is left out.
+            let peers = timeout(PATHS_LIMIT, endpoint.peers()).await;
+            for stats in peers.unwrap_or_default() {
+                let path = paths.entry(stats.address.ip().to_canonical()).or_default();
+                path.ports += 1;
+                let load =
+                    |stats: &PeerStats| stats.bytes_sent.saturating_add(stats.bytes_received);
+                if path.stats.is_none_or(|known| load(&known) < load(&stats)) {
+                    path.stats = Some(stats);
+                }
+            }
+        }
+        paths
+    }
+}
+
+/// What is known of the paths to an address.
+#[derive(Default)]
+struct Path {
+    ports: u64,
+    stats: Option<PeerStats>,
+}
+
+/// Ends the counting of files when the lease is over.
+async fn end(lease: Weak<Mutex<Lease>>, mut until: Instant) {
+    loop {
+        sleep_until(until).await;
+        let Some(lease) = lease.upgrade() else {
+            return;
+        };
+        let mut lease = lease.lock();
+        if lease.until <= Instant::now() {
+            lease.watches = None;
+            return;
+        }
+        until = lease.until;
+    }
+}
+
+/// The rows of a table of metrics.
+fn rows(families: &[Family], prefix: &str, labels: &[&str]) -> Vec<Row> {
+    let mut rows = BTreeMap::<Vec<&str>, Row>::new();
+    let families = families.iter();
+    for family in families.filter(|family| family.desc.name().starts_with(prefix)) {
+        let name = family.desc.name();
+        for series in &family.series {
+            let (key, more): (Vec<_>, Vec<_>) =
+                (series.labels.iter()).partition(|(label, _)| labels.contains(label));
+            let row = rows.entry(key.iter().map(|(_, value)| value.as_str()).collect());
+            let row = row.or_insert_with(|| Row {
+                labels: (key.iter())
+                    .map(|(label, value)| ((*label).to_owned(), value.clone()))
+                    .collect(),
+                ..Row::default()
+            });
+            let count = match (&series.value, more.first()) {
+                (Value::Count(count), Some((_, value))) => {
+                    let counts = row.numbers.entry(name.to_owned());
+                    let counts = counts.or_insert_with(|| Number::By(BTreeMap::new()));
+                    if let Number::By(counts) = counts {
+                        counts.insert(value.clone(), *count);
+                    }
+                    continue;
+                }
+                (Value::Count(count), None) => Number::Count(*count),
+                (Value::Level(level), _) => Number::Level(*level),
+                (Value::Distribution(times), _) => Number::Times(Times::from(times)),
+            };
+            row.numbers.insert(name.to_owned(), count);
+        }
+    }
+    rows.into_values().collect()
+}
+
+/// The calls that are being served.
+fn calls(registry: &Registry, snapshot: &mut Snapshot) {
+    let found = registry.activities();
+    let now = std::time::Instant::now();
+    snapshot.beyond = found.beyond as u64;
+    snapshot.rows = (found.list.into_iter())
+        .map(|activity| {
+            let labels = activity.labels.into_iter();
+            let mut row = Row {
+                labels: labels
+                    .map(|(name, value)| (name.to_owned(), value))
+                    .collect(),
+                ..Row::default()
+            };
+            let waits = activity.waits.unwrap_or_default().to_owned();
+            row.labels.insert("waits".to_owned(), waits);
+            let age = now.saturating_duration_since(activity.began).as_secs_f64();
+            row.numbers.insert("seconds".to_owned(), Number::Level(age));
+            row
+        })
+        .collect();
+}
+
+/// What is known of the path to each client.
+fn add_paths(rows: &mut [Row], paths: &BTreeMap<IpAddr, Path>) {
+    for row in rows {
+        let address = row.label("address").parse::<IpAddr>();
+        let path = address
+            .ok()
+            .and_then(|address| paths.get(&address.to_canonical()));
+        let Some(Path {
+            ports,
+            stats: Some(stats),
+        }) = path
+        else {
+            continue;
+        };
+        let numbers = &mut row.numbers;
+        numbers.insert("ports".to_owned(), Number::Count(*ports));
+        numbers.insert(
+            "window_bytes".to_owned(),
+            Number::Count(stats.congestion_window),
+        );
+        if let Some(rtt) = stats.rtt_smoothed {
+            numbers.insert("rtt_seconds".to_owned(), Number::Level(rtt.as_secs_f64()));
+        }
+    }
+}
+
+/// The names of volumes, which the table of volumes knows.
+fn add_names(rows: &mut [Row], families: &[Family]) {
+    let volumes = families
+        .iter()
+        .filter(|family| family.desc.name() == VOLUMES);
+    let names = volumes
+        .flat_map(|family| &family.series)
+        .filter_map(|series| {
+            let label = |name| series.labels.iter().find(|(label, _)| *label == name);
+            Some((label("volume")?.1.as_str(), label("name")?.1.as_str()))
+        });
+    let names: BTreeMap<&str, &str> = names.collect();
+    for row in rows {
+        let volume = match row.label("volume") {
+            "" => match row.label("kind") {
+                "fid" | "volume" => row.label("subject"),
+                _ => "",
+            },
+            volume => volume,
+        };
+        let volume = volume.split('.').next().unwrap_or_default();
+        if let Some(name) = names.get(volume) {
+            row.labels.insert("name".to_owned(), (*name).to_owned());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
