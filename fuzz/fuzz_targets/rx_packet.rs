@@ -3,7 +3,7 @@
 #![no_main]
 
 use afar_rx::packet::ack::{Ack, RANGES_MAX, WINDOW_MAX};
-use afar_rx::packet::debug::Question;
+use afar_rx::packet::debug::{PeerAnswer, Question, Row, StatsAnswer};
 use afar_rx::packet::jumbo::Parts;
 use afar_rx::packet::{HEADER_SIZE, Header};
 use libfuzzer_sys::fuzz_target;
@@ -23,6 +23,7 @@ fuzz_target!(|data: &[u8]| {
         check_ack(body);
     }
     check_ack(data);
+    check_answers(data);
     if let Some(question) = Question::decode(data) {
         assert_eq!(
             question == Question::Unknown,
@@ -30,6 +31,27 @@ fuzz_target!(|data: &[u8]| {
         );
     }
 });
+
+/// Counters of an answer fit into 32 bits, so that they are written as they were read.
+fn check_answers(body: &[u8]) {
+    if let Some(stats) = StatsAnswer::decode(body) {
+        assert_eq!(StatsAnswer::decode(&stats.encode()), Some(stats));
+    }
+    if let Some(Row::Entry(peer)) = PeerAnswer::decode(body) {
+        let Some(Row::Entry(again)) = PeerAnswer::decode(&peer.encode()) else {
+            panic!("an entry is none any more");
+        };
+        assert_eq!(
+            (
+                again.address,
+                again.sent,
+                again.resent,
+                again.window_packets
+            ),
+            (peer.address, peer.sent, peer.resent, peer.window_packets)
+        );
+    }
+}
 
 /// What was understood is said again in the same way.
 fn check_ack(body: &[u8]) {

@@ -4,11 +4,15 @@
 //! and `rx_statistics`, C structures in network order, at the version that the letter `S` names.
 //! Everything they have no place for is 0.
 
+mod decode;
+
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use crate::security::SecurityStatus;
 use crate::{Cid, Epoch, SecurityIndex, Stats};
+
+pub use decode::Row;
 
 /// Bytes of a question.
 pub const QUESTION_SIZE: usize = 8;
