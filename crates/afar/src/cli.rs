@@ -8,6 +8,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use crate::about;
 use crate::afs_args::{self, Rewritten};
 use crate::bos::{self, BosCommand};
+use crate::doctor::{self, DoctorArgs};
 use crate::fs::{self, FsCommand};
 use crate::keys::{self, KeysCommand};
 use crate::mount::{self, MountArgs, UmountArgs};
@@ -77,6 +78,7 @@ enum Command {
     Mv(fetch::MvArgs),
     /// Create links in AFS, without a mount.
     Ln(fetch::LnArgs),
+    Doctor(DoctorArgs),
     /// Measure Rx between two hosts: throughput, calls per second, path.
     Rxperf(rxperf::Args),
     /// Manage partitions: create, list, check, import and export volumes.
@@ -145,6 +147,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Rmdir(args) => fetch::rmdir(args),
         Command::Mv(args) => fetch::mv(args),
         Command::Ln(args) => fetch::ln(args),
+        Command::Doctor(args) => doctor::run(args),
         Command::Rxperf(args) => rxperf::run(args),
         Command::Store(command) => store::run(command),
         Command::Vos(command) => vos::run(command),

@@ -5,6 +5,7 @@ mod afs_args;
 mod bos;
 mod cli;
 mod codes;
+mod doctor;
 mod fetch;
 mod fs;
 mod keys;

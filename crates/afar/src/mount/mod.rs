@@ -32,7 +32,7 @@ use anyhow::{Context, bail, ensure};
 use clap::Args;
 
 pub(crate) use attribute::attribute;
-pub(crate) use serve::Beside;
+pub(crate) use serve::{Beside, caches};
 pub(crate) use table::{dynamic_roots, path_in_afs};
 pub(crate) use umount::{UmountArgs, run as umount};
 pub(crate) use words::rewrite;

@@ -196,19 +196,24 @@ fn config(args: &MountArgs, source: &Source, place: &Path) -> anyhow::Result<Cac
 
 /// A directory for each mountpoint, as a cache belongs to one mount.
 fn default_cache(place: &Path) -> anyhow::Result<PathBuf> {
+    Ok(caches()?.join(record::name(place)))
+}
+
+/// The directory that has the caches of all mounts.
+pub(crate) fn caches() -> anyhow::Result<PathBuf> {
     let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
-    let base = if let Some(given) = variable("CACHE_DIRECTORY") {
+    if let Some(given) = variable("CACHE_DIRECTORY") {
         // The service manager has made one.
-        given
-    } else if geteuid().is_root() {
+        return Ok(given);
+    }
+    Ok(if geteuid().is_root() {
         PathBuf::from("/var/cache/afar")
     } else {
         let own = variable("XDG_CACHE_HOME");
         own.or_else(|| variable("HOME").map(|home| home.join(".cache")))
             .context("there is no home directory for the cache; name a directory with --cache")?
             .join("afar")
-    };
-    Ok(base.join(record::name(place)))
+    })
 }
 
 /// Mounts, says so, and returns when the mount has ended.
