@@ -78,7 +78,8 @@ pub(super) fn nat(measured: &Measured) -> Option<Diagnosis> {
 
 pub(super) fn loss(measured: &Measured) -> Option<Diagnosis> {
     let path = &measured.path;
-    if path.lost() < COUNT_LEAST || path.loss() < SHARE_LEAST {
+    // A server that answers nothing is silent, not far away.
+    if path.answered == 0 || path.lost() < COUNT_LEAST || path.loss() < SHARE_LEAST {
         return None;
     }
     let lost = format!(

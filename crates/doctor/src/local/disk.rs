@@ -9,10 +9,12 @@ use rustix::fs::statvfs;
 
 use crate::measured::Disk;
 
-/// What is written, in pieces, and for how long at the most.
-const PIECE: usize = 1 << 20;
-const PIECES: usize = 16;
-const TIME: Duration = Duration::from_secs(2);
+/// Bytes written at first and at last: each piece has twice as many as the one before, so that a slow disk is not
+/// waited out.
+const FIRST: usize = 256 << 10;
+const LAST: usize = 8 << 20;
+/// No further piece is begun after this time.
+const TIME: Duration = Duration::from_secs(1);
 /// On a disk with less free than this nothing is written.
 const FREE_LEAST: u64 = 256 << 20;
 
@@ -30,25 +32,25 @@ pub(super) fn look(directory: &Path) -> Option<Disk> {
     })
 }
 
-/// Writes a file without a name and flushes each piece.
+/// Writes a file without a name and flushes each piece; the rate of the last one.
 fn write_speed(directory: &Path) -> io::Result<f64> {
     let mut file: File = tempfile::tempfile_in(directory)?;
     // Nothing that the file system could compress.
     let mut random = fastrand::Rng::new();
-    let mut piece = vec![0; PIECE];
-    random.fill(&mut piece);
+    let mut data = vec![0; LAST];
+    random.fill(&mut data);
     let begin = Instant::now();
-    let mut written = 0_u32;
-    for _ in 0..PIECES {
-        file.write_all(&piece)?;
-        written += 1;
-        if begin.elapsed() >= TIME {
-            break;
+    let mut size = FIRST;
+    loop {
+        let piece = Instant::now();
+        file.write_all(&data[..size])?;
+        file.sync_data()?;
+        let time = piece.elapsed().as_secs_f64().max(1e-6);
+        if size == LAST || begin.elapsed() >= TIME {
+            return Ok(size as f64 / time);
         }
+        size *= 2;
     }
-    file.sync_data()?;
-    let time = begin.elapsed().as_secs_f64().max(1e-6);
-    Ok(f64::from(written) * PIECE as f64 / time)
 }
 
 #[cfg(test)]

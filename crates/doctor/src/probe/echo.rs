@@ -60,7 +60,7 @@ pub(crate) async fn echo(peer: SocketAddr, plan: Bursts) -> io::Result<Echo> {
         for _ in 0..plan.size {
             run.send(&wire).await;
         }
-        // What a packet of this run would have to wait for is not waited out here.
+        // An answer that takes longer comes while later packets are sent.
         while run.hear(&mut wire, next).await {}
     }
     let last = Instant::now();
