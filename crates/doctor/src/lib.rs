@@ -2,9 +2,9 @@
 //!
 //! Two layers, each of use without the other:
 //!
-//! - [`measure`] asks a server and looks at this machine, in a bounded time and with a bounded number of
+//! - [`measure()`] asks a server and looks at this machine, in a bounded time and with a bounded number of
 //!   packets, and gives [`Measured`]. `probe` has what goes over the network, `local` what does not.
-//! - [`diagnose`] says of [`Measured`] what binds, in the order of how much it does. It has no clock and
+//! - [`diagnose()`] says of [`Measured`] what binds, in the order of how much it does. It has no clock and
 //!   no socket, so its tests are a table.
 //!
 //! The program makes text and JSON of both.
