@@ -142,7 +142,7 @@ async fn find_path(client: &Client, path: &Path, level: Level) -> anyhow::Result
         file: None,
         databases,
         note: Some(format!(
-            "{shown}: {problem}; a database server was measured instead"
+            "data: {problem}; a database server was measured instead"
         )),
     })
 }

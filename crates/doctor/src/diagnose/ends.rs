@@ -84,14 +84,23 @@ pub(super) fn databases(measured: &Measured) -> Option<Diagnosis> {
         "{} of {all} database servers {are} not answer: {names}.",
         silent.len()
     );
-    let gain = format!("no client waits 2 s or longer for {them} before it asks another");
-    let command = format!(
-        "start {them} again, or take {them} out of CellServDB and DNS (AFSDB and SRV records); see udebug {} 7003",
-        measured
-            .databases
-            .first()
-            .map_or_else(String::new, |one| one.address.ip().to_string())
-    );
+    let other = measured
+        .databases
+        .iter()
+        .find(|database| database.answer_s.is_some());
+    let (gain, command) = match other {
+        Some(other) => (
+            format!("no client waits 2 s or longer for {them} before it asks another"),
+            format!(
+                "start {them} again, or take {them} out of CellServDB and DNS (AFSDB and SRV records); see udebug {} 7003",
+                other.address.ip()
+            ),
+        ),
+        None => (
+            "clients find volumes again".to_owned(),
+            format!("start {them} again, or let UDP to port 7003 through the firewall"),
+        ),
+    };
     let found = Diagnosis::new(Cause::Databases, sentence, gain, command);
     Some(found.breaks_if(silent.len() == all))
 }

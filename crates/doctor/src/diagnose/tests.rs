@@ -372,13 +372,17 @@ fn a_dead_database_server_is_told() {
         &["1 of 3", "does not answer: 192.0.2.2:7003"],
     );
     assert!(!found[0].breaks);
+    assert!(
+        found[0].command.ends_with("see udebug 192.0.2.1 7003"),
+        "{found:#?}"
+    );
     let found = with(good(0.0125), |it| {
         for database in &mut it.databases {
             database.answer_s = None;
         }
     });
     only(&found, Cause::Databases, &["3 of 3", "do not answer"]);
-    assert!(found[0].breaks);
+    assert!(found[0].breaks && found[0].command.starts_with("start them again, or let UDP"));
 }
 
 #[test]
