@@ -3,11 +3,11 @@
 //!
 //! A call is counted once, when it ends: its steps note in a [`Tally`] what they do.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use afar_net::Identity;
+use afar_net::{Identity, Local};
 use afar_rpc::{Served, rxafs};
 use afar_telemetry::{
     Cells, Collect, Desc, Distribution, Lookup, Registry, Row, Table, TableConfig, Unit, Watch,
@@ -198,8 +198,14 @@ impl Metrics {
 
     /// Counts a call for its client.
     pub(crate) fn served(&self, served: &Served<'_>) {
+        let peer = served.caller.peer;
+        // Each program of this machine's administrator has an address of its own at the local socket.
+        let address = match Local::is_given(peer) {
+            true => Ipv4Addr::LOCALHOST.into(),
+            false => peer.ip(),
+        };
         let client = ClientRef {
-            address: served.caller.peer.ip(),
+            address,
             identity: &served.caller.identity,
         };
         self.clients.update(&client, 1, |row| {

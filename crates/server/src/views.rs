@@ -1,11 +1,11 @@
 //! Makes what viewers are shown of what the registry has.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use afar_net::{Endpoint, PeerStats};
+use afar_net::{Endpoint, Local, PeerStats};
 use afar_telemetry::{Family, Registry, Value, Watches};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -124,7 +124,12 @@ impl Views {
             // An endpoint that is too busy to tell is left out.
             let peers = timeout(PATHS_LIMIT, endpoint.peers()).await;
             for stats in peers.unwrap_or_default() {
-                let path = paths.entry(stats.address.ip().to_canonical()).or_default();
+                // As the table of clients has it.
+                let address = match Local::is_given(stats.address) {
+                    true => Ipv4Addr::LOCALHOST.into(),
+                    false => stats.address.ip().to_canonical(),
+                };
+                let path = paths.entry(address).or_default();
                 path.ports += 1;
                 let load =
                     |stats: &PeerStats| stats.bytes_sent.saturating_add(stats.bytes_received);

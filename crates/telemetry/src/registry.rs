@@ -300,7 +300,7 @@ mod tests {
             rows: 8,
             watched_only: true,
         };
-        let table: Table<u8, Count> = registry.table(config, |key| vec![key.to_string()]);
+        let table: Table<u8, Count> = registry.table(config, |key: &u8| vec![key.to_string()]);
         let other = registry.watch("open");
         assert!(!table.is_counting());
         let (one, two) = (registry.watch("calls_total"), registry.watch("calls_total"));
