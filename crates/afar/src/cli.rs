@@ -15,7 +15,7 @@ use crate::mount::{self, MountArgs, UmountArgs};
 use crate::pts::{self, PtsCommand};
 use crate::store::{self, StoreCommand};
 use crate::vos::{self, VosCommand};
-use crate::{fetch, output, rxperf, server, tokens};
+use crate::{fetch, output, rxperf, server, tokens, top};
 
 /// AFS for long and fat links: client, servers, administration and instruments in one binary.
 #[derive(Debug, Parser)]
@@ -96,6 +96,7 @@ enum Command {
     /// Manage access lists, quotas and mount points, as OpenAFS's fs does, with or without a mount.
     #[command(subcommand, disable_help_subcommand = true)]
     Fs(FsCommand),
+    Top(top::TopArgs),
     /// Emulate a long or lossy link between two network namespaces.
     #[command(subcommand)]
     Link(LinkCommand),
@@ -154,6 +155,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Pts(command) => pts::run(command),
         Command::Bos(command) => bos::run(command),
         Command::Fs(command) => fs::run(command),
+        Command::Top(args) => top::run(&args),
         Command::Link(command) => link(command),
         Command::Version(args) => about::version(&args),
         Command::Completions(args) => about::completions(root, &args),

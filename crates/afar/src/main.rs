@@ -18,6 +18,7 @@ mod server;
 mod service;
 mod store;
 mod tokens;
+mod top;
 mod vos;
 
 use std::process::ExitCode;

@@ -1,0 +1,355 @@
+//! What each table shows.
+
+use afar_server::view::{Number, Row, View};
+
+use super::rates::{Change, is_rest};
+use super::units::Unit;
+
+/// A cell of a table.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Cell {
+    /// Text, as it came.
+    Text(String),
+    /// A number in the base unit.
+    Number(f64),
+    /// Nothing is known.
+    Unknown,
+}
+
+impl From<Option<f64>> for Cell {
+    fn from(number: Option<f64>) -> Self {
+        number.map_or(Self::Unknown, Self::Number)
+    }
+}
+
+/// A column of a table.
+pub(super) struct Column {
+    /// Its name in JSON, with the unit.
+    pub(super) key: &'static str,
+    /// Its heading.
+    pub(super) title: &'static str,
+    pub(super) unit: Unit,
+    /// Where there is too little room, those with the greatest number go first.
+    pub(super) rank: u8,
+    read: fn(&Change<'_>) -> Cell,
+}
+
+impl Column {
+    /// What it shows of a row.
+    pub(super) fn cell(&self, change: &Change<'_>) -> Cell {
+        (self.read)(change)
+    }
+}
+
+/// A column of text.
+const fn text(
+    key: &'static str,
+    title: &'static str,
+    rank: u8,
+    read: fn(&Change<'_>) -> Cell,
+) -> Column {
+    number(key, title, Unit::Text, rank, read)
+}
+
+const fn number(
+    key: &'static str,
+    title: &'static str,
+    unit: Unit,
+    rank: u8,
+    read: fn(&Change<'_>) -> Cell,
+) -> Column {
+    Column {
+        key,
+        title,
+        unit,
+        rank,
+        read,
+    }
+}
+
+fn label(change: &Change<'_>, name: &str) -> Cell {
+    let label = change.now.labels.get(name);
+    label.map_or(Cell::Unknown, |label| Cell::Text(label.clone()))
+}
+
+fn rate(change: &Change<'_>, read: impl Fn(&Row) -> u64) -> Cell {
+    change.per_second(read).into()
+}
+
+/// A percentile of new times, in seconds.
+fn percentile(change: &Change<'_>, names: &[&str], percent: f64) -> Cell {
+    let times = change.times(names).filter(|times| times.count() != 0);
+    times.map(|times| seconds(times.percentile(percent))).into()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a time to be shown")]
+fn seconds(nanos: u64) -> f64 {
+    nanos as f64 / 1e9
+}
+
+/// The columns of a table.
+pub(super) fn columns(view: View) -> &'static [Column] {
+    match view {
+        View::Volumes => VOLUMES,
+        View::Clients => CLIENTS,
+        View::Files => FILES,
+        View::Calls => CALLS,
+    }
+}
+
+/// The column by which a table is sorted if nothing else is said.
+pub(super) const fn default_sort(view: View) -> &'static str {
+    match view {
+        View::Volumes | View::Clients | View::Files => "calls_per_second",
+        View::Calls => "seconds",
+    }
+}
+
+const VOLUME_READ: &str = "afar_volume_read_seconds";
+const VOLUME_WRITE: &str = "afar_volume_write_seconds";
+const VOLUME_TIMES: &[&str] = &[VOLUME_READ, VOLUME_WRITE];
+
+/// How many times a distribution has.
+fn counted(row: &Row, name: &str) -> u64 {
+    row.times(name).count()
+}
+
+const VOLUMES: &[Column] = &[
+    text("partition", "PARTITION", 1, |c| label(c, "partition")),
+    text("volume", "VOLUME", 2, |c| label(c, "volume")),
+    text("name", "NAME", 0, |c| match is_rest(c.now) {
+        true => Cell::Text("(other)".to_owned()),
+        false => label(c, "name"),
+    }),
+    number("calls_per_second", "CALLS/s", Unit::Count, 3, |c| {
+        let calls = |row: &Row| counted(row, VOLUME_READ) + counted(row, VOLUME_WRITE);
+        rate(c, calls)
+    }),
+    number("reads_per_second", "READS/s", Unit::Count, 0, |c| {
+        rate(c, |row| counted(row, VOLUME_READ))
+    }),
+    number("writes_per_second", "WRITES/s", Unit::Count, 0, |c| {
+        rate(c, |row| counted(row, VOLUME_WRITE))
+    }),
+    number("read_bytes_per_second", "READ B/s", Unit::Bytes, 0, |c| {
+        rate(c, |row| row.count("afar_volume_read_bytes_total"))
+    }),
+    number(
+        "written_bytes_per_second",
+        "WRITE B/s",
+        Unit::Bytes,
+        0,
+        |c| rate(c, |row| row.count("afar_volume_written_bytes_total")),
+    ),
+    number("p50_seconds", "P50", Unit::Seconds, 1, |c| {
+        percentile(c, VOLUME_TIMES, 50.0)
+    }),
+    number("p99_seconds", "P99", Unit::Seconds, 0, |c| {
+        percentile(c, VOLUME_TIMES, 99.0)
+    }),
+    number("callbacks_per_second", "CALLBACKS/s", Unit::Count, 3, |c| {
+        rate(c, |row| row.count("afar_volume_callbacks_total"))
+    }),
+    number(
+        "callback_breaks_per_second",
+        "BREAKS/s",
+        Unit::Count,
+        4,
+        |c| rate(c, |row| row.count("afar_volume_callback_breaks_total")),
+    ),
+    number("errors_per_second", "ERRORS/s", Unit::Count, 5, |c| {
+        rate(c, |row| row.count("afar_volume_errors_total"))
+    }),
+];
+
+const CLIENT_CALLS: &str = "afar_client_calls_total";
+const CLIENT_ERRORS: &str = "afar_client_errors_total";
+
+/// Calls of some operations in a second.
+fn operations(change: &Change<'_>, names: &[&str]) -> Cell {
+    if matches!(
+        change.now.numbers.get(CLIENT_CALLS),
+        Some(Number::Count(_)) | None
+    ) {
+        return Cell::Unknown;
+    }
+    rate(change, |row| {
+        let counts = names.iter().map(|name| row.count_by(CLIENT_CALLS, name));
+        counts.fold(0, u64::wrapping_add)
+    })
+}
+
+const CLIENTS: &[Column] = &[
+    text("address", "ADDRESS", 0, |c| match is_rest(c.now) {
+        true => Cell::Text("(other)".to_owned()),
+        false => label(c, "address"),
+    }),
+    text("user", "USER", 0, |c| match is_rest(c.now) {
+        true => Cell::Text(String::new()),
+        false => label(c, "user"),
+    }),
+    number("ports", "PORTS", Unit::Count, 9, |c| {
+        c.now.level("ports").into()
+    }),
+    number("calls_per_second", "CALLS/s", Unit::Count, 0, |c| {
+        match c.now.numbers.contains_key(CLIENT_CALLS) {
+            true => rate(c, |row| row.count(CLIENT_CALLS)),
+            false => Cell::Unknown,
+        }
+    }),
+    number("fetch_per_second", "FETCH", Unit::Count, 0, |c| {
+        operations(c, &["fetch_data", "fetch_data64"])
+    }),
+    number("store_per_second", "STORE", Unit::Count, 0, |c| {
+        operations(c, &["store_data", "store_data64"])
+    }),
+    number("status_per_second", "STATUS", Unit::Count, 0, |c| {
+        operations(c, &["fetch_status", "bulk_status", "inline_bulk_status"])
+    }),
+    number("store_status_per_second", "SSTATUS", Unit::Count, 4, |c| {
+        operations(c, &["store_status"])
+    }),
+    number("create_file_per_second", "MKFILE", Unit::Count, 3, |c| {
+        operations(c, &["create_file"])
+    }),
+    number("remove_file_per_second", "RMFILE", Unit::Count, 3, |c| {
+        operations(c, &["remove_file"])
+    }),
+    number("make_dir_per_second", "MKDIR", Unit::Count, 5, |c| {
+        operations(c, &["make_dir"])
+    }),
+    number("remove_dir_per_second", "RMDIR", Unit::Count, 5, |c| {
+        operations(c, &["remove_dir"])
+    }),
+    number("rename_per_second", "RENAME", Unit::Count, 4, |c| {
+        operations(c, &["rename"])
+    }),
+    number("lookup_per_second", "LOOKUP", Unit::Count, 8, |c| {
+        operations(c, &["lookup"])
+    }),
+    number("link_per_second", "LINK", Unit::Count, 7, |c| {
+        operations(c, &["link"])
+    }),
+    number("symlink_per_second", "SYMLINK", Unit::Count, 7, |c| {
+        operations(c, &["symlink", "dfs_symlink"])
+    }),
+    number("lock_per_second", "LOCK", Unit::Count, 6, |c| {
+        let locks = ["set_lock", "extend_lock", "release_lock"];
+        let old = ["old_set_lock", "old_extend_lock", "old_release_lock"];
+        operations(c, &[locks, old].concat())
+    }),
+    number("errors_per_second", "ERRORS", Unit::Count, 6, |c| {
+        match c.now.numbers.contains_key(CLIENT_ERRORS) {
+            true => rate(c, |row| row.count(CLIENT_ERRORS)),
+            false => Cell::Unknown,
+        }
+    }),
+    number(
+        "received_bytes_per_second",
+        "RECV B/s",
+        Unit::Bytes,
+        1,
+        |c| rate(c, |row| row.count("afar_client_received_bytes_total")),
+    ),
+    number("sent_bytes_per_second", "SENT B/s", Unit::Bytes, 1, |c| {
+        rate(c, |row| row.count("afar_client_sent_bytes_total"))
+    }),
+    number("window_bytes", "WINDOW", Unit::Bytes, 2, |c| {
+        c.now.level("window_bytes").into()
+    }),
+    number("rtt_seconds", "RTT", Unit::Seconds, 1, |c| {
+        c.now.level("rtt_seconds").into()
+    }),
+];
+
+const FILE_READ: &str = "afar_file_read_seconds";
+const FILE_WRITE: &str = "afar_file_write_seconds";
+const FILE_TIMES: &[&str] = &[FILE_READ, FILE_WRITE];
+
+fn file_calls(row: &Row) -> u64 {
+    counted(row, FILE_READ) + counted(row, FILE_WRITE)
+}
+
+fn file_bytes(row: &Row) -> u64 {
+    let written = row.count("afar_file_written_bytes_total");
+    row.count("afar_file_read_bytes_total")
+        .wrapping_add(written)
+}
+
+const FILES: &[Column] = &[
+    text("fid", "FILE", 0, |c| {
+        let fid = ["volume", "vnode", "uniquifier"].map(|name| c.now.label(name));
+        Cell::Text(match is_rest(c.now) {
+            true => "(other)".to_owned(),
+            false => fid.join("."),
+        })
+    }),
+    text("name", "VOLUME", 1, |c| label(c, "name")),
+    number("calls_per_second", "CALLS/s", Unit::Count, 2, |c| {
+        rate(c, file_calls)
+    }),
+    number("reads_per_second", "READS/s", Unit::Count, 0, |c| {
+        rate(c, |row| counted(row, FILE_READ))
+    }),
+    number("writes_per_second", "WRITES/s", Unit::Count, 0, |c| {
+        rate(c, |row| counted(row, FILE_WRITE))
+    }),
+    number("bytes_per_second", "B/s", Unit::Bytes, 0, |c| {
+        rate(c, file_bytes)
+    }),
+    number("mean_bytes", "AVG B", Unit::Bytes, 1, |c| {
+        let bytes = c.per_second(file_bytes);
+        let calls = c.per_second(file_calls).filter(|calls| *calls > 0.0);
+        bytes.zip(calls).map(|(bytes, calls)| bytes / calls).into()
+    }),
+    number("mean_seconds", "AVG", Unit::Seconds, 0, |c| {
+        let times = c.times(FILE_TIMES).filter(|times| times.count() != 0);
+        times.map(|times| seconds(times.mean())).into()
+    }),
+    number("max_seconds", "MAX", Unit::Seconds, 0, |c| {
+        let times = c.times(FILE_TIMES).filter(|times| times.count() != 0);
+        times.map(|times| seconds(times.max())).into()
+    }),
+];
+
+const CALLS: &[Column] = &[
+    number("seconds", "AGE", Unit::Seconds, 0, |c| {
+        c.now.level("seconds").into()
+    }),
+    text("operation", "OPERATION", 0, |c| {
+        match (c.now.label("interface"), c.now.label("operation")) {
+            ("", "") => Cell::Unknown,
+            (interface, operation) => Cell::Text(format!("{interface}.{operation}")),
+        }
+    }),
+    text("peer", "PEER", 0, |c| label(c, "peer")),
+    text("user", "USER", 1, |c| label(c, "user")),
+    text("subject", "ABOUT", 1, |c| {
+        let (kind, subject) = (c.now.label("kind"), c.now.label("subject"));
+        Cell::Text(match kind {
+            "" => return Cell::Unknown,
+            "fid" => subject.to_owned(),
+            _ => format!("{kind} {subject}"),
+        })
+    }),
+    text("name", "VOLUME", 2, |c| label(c, "name")),
+    text("waits", "WAITS FOR", 0, |c| label(c, "waits")),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_have_names_of_their_own_and_tables_an_order() {
+        for view in View::ALL {
+            let columns = columns(view);
+            let mut keys: Vec<&str> = columns.iter().map(|column| column.key).collect();
+            assert!(keys.contains(&default_sort(view)));
+            keys.sort_unstable();
+            keys.dedup();
+            assert_eq!(keys.len(), columns.len(), "{view:?}");
+            assert_eq!(columns[0].rank.min(1), columns[0].rank);
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! `afar top` beside a cell that runs here: what loads it is shown.
+#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::Ipv4Addr;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+const AFAR: &str = env!("CARGO_BIN_EXE_afar");
+
+/// `afar up` with directories of its own, killed when dropped.
+struct Cell {
+    dir: TempDir,
+    child: Child,
+}
+
+impl Drop for Cell {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _gone = self.child.kill();
+        let _gone = self.child.wait();
+    }
+}
+
+impl Cell {
+    fn start() -> Self {
+        let [a, b] = std::process::id().to_be_bytes()[2..] else {
+            unreachable!("two bytes are left");
+        };
+        let address = Ipv4Addr::new(127, 160 | fastrand::u8(..32), a, b.max(1));
+        let dir = TempDir::new().unwrap();
+        let mut child = command(&dir)
+            .arg("up")
+            .arg(dir.path().join("data"))
+            .args(["--cell", "top.example", "--listen", &address.to_string()])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let mut said = Vec::new();
+        let mut lines = lines.map_while(Result::ok);
+        let ready = lines.any(|line| {
+            said.push(line.clone());
+            line.contains(" is up at ")
+        });
+        assert!(ready, "{said:#?}");
+        // It goes on to write what nobody reads.
+        std::thread::spawn(move || lines.for_each(drop));
+        Self { dir, child }
+    }
+
+    fn run(&self, words: &[&str]) -> Output {
+        command(&self.dir).args(words).output().unwrap()
+    }
+
+    fn rows(&self, words: &[&str]) -> Vec<BTreeMap<String, Value>> {
+        let output = self.run(words);
+        assert!(output.status.success(), "{output:?}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        text.lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    }
+}
+
+fn command(dir: &TempDir) -> Command {
+    let mut command = Command::new(AFAR);
+    command.env("AFAR_RUN_DIR", dir.path().join("run"));
+    command.env("HOME", dir.path());
+    command.env("AFAR_TOKENS", dir.path().join("tokens"));
+    command.env(
+        "KRB5CCNAME",
+        format!("FILE:{}", dir.path().join("cc").display()),
+    );
+    for variable in [
+        "AFAR_CONFIG",
+        "AFAR_CELLSERVDB",
+        "AFSCELL",
+        "XDG_CONFIG_HOME",
+    ] {
+        command.env_remove(variable);
+    }
+    command
+}
+
+#[test]
+fn what_loads_a_server_is_shown() {
+    let cell = Cell::start();
+    let file = cell.dir.path().join("file");
+    fs::write(&file, vec![7; 300_000]).unwrap();
+    let target = "/afs/top.example/file";
+    let stored = cell.run(&["cp", "--localauth", file.to_str().unwrap(), target]);
+    assert!(stored.status.success(), "{stored:?}");
+    let done = Arc::new(AtomicBool::new(false));
+    let reader = {
+        let done = Arc::clone(&done);
+        let mut cat = command(&cell.dir);
+        cat.args(["cat", "--localauth", target]);
+        std::thread::spawn(move || {
+            while !done.load(Ordering::Relaxed) {
+                let output = cat.output().unwrap();
+                assert_eq!(output.stdout.len(), 300_000, "{output:?}");
+            }
+        })
+    };
+    for (table, key, name) in [
+        ("volumes", "name", "root.cell"),
+        ("clients", "user", "superuser"),
+        ("files", "name", "root.cell"),
+    ] {
+        let rows = cell.rows(&["top", table, "--json", "--interval", "2"]);
+        let mut found = rows.iter().filter(|row| row[key] == name);
+        let is_busy = found.any(|row| {
+            let calls = row["calls_per_second"].as_f64();
+            calls.is_some_and(|calls| calls > 0.0)
+        });
+        assert!(is_busy, "{table}: {rows:#?}");
+    }
+    let rows = cell.rows(&[
+        "top",
+        "files",
+        "--json",
+        "--sort",
+        "bytes_per_second",
+        "--limit",
+        "1",
+    ]);
+    let bytes = rows[0]["bytes_per_second"].as_f64().unwrap();
+    assert!(bytes > 30_000.0 && rows.len() == 1, "{rows:#?}");
+    // What is printed elsewhere than on a terminal is a table.
+    let output = cell.run(&["top", "volumes", "--sort", "reads", "--interval", "1"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(
+        lines[0].starts_with("PARTITION") && lines[1].contains("root.cell"),
+        "{text}"
+    );
+    done.store(true, Ordering::Relaxed);
+    reader.join().unwrap();
+}
+
+#[test]
+fn what_cannot_be_shown_is_told() {
+    let dir = TempDir::new().unwrap();
+    for (words, says) in [
+        (
+            &["top", "volumes", "--once"][..],
+            "no server runs on this machine",
+        ),
+        (
+            &["top", "calls", "--cell", "x.example"],
+            "no server of x.example",
+        ),
+        (
+            &["top", "files", "--sort", "rename"],
+            "no column \"rename\"",
+        ),
+        (&["top", "files", "--interval", "0"], "from 0.5 to 300"),
+        (&["top", "disks"], "volumes, clients, files, calls"),
+        (&["top", "calls", "--socket", "none"], "is it running"),
+    ] {
+        let output = command(&dir).args(words).output().unwrap();
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert!(
+            !output.status.success() && told.contains(says),
+            "{words:?}: {told}"
+        );
+    }
+}
