@@ -15,7 +15,7 @@ use crate::mount::{self, MountArgs, UmountArgs};
 use crate::pts::{self, PtsCommand};
 use crate::store::{self, StoreCommand};
 use crate::vos::{self, VosCommand};
-use crate::{fetch, output, rxperf, server, tokens, top};
+use crate::{fetch, output, rxperf, server, status, tokens, top};
 
 /// AFS for long and fat links: client, servers, administration and instruments in one binary.
 #[derive(Debug, Parser)]
@@ -97,6 +97,7 @@ enum Command {
     #[command(subcommand, disable_help_subcommand = true)]
     Fs(FsCommand),
     Top(top::TopArgs),
+    Status(status::StatusArgs),
     /// Emulate a long or lossy link between two network namespaces.
     #[command(subcommand)]
     Link(LinkCommand),
@@ -156,6 +157,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Bos(command) => bos::run(command),
         Command::Fs(command) => fs::run(command),
         Command::Top(args) => top::run(&args),
+        Command::Status(args) => status::run(&args),
         Command::Link(command) => link(command),
         Command::Version(args) => about::version(&args),
         Command::Completions(args) => about::completions(root, &args),

@@ -16,6 +16,7 @@ mod pts;
 mod rxperf;
 mod server;
 mod service;
+mod status;
 mod store;
 mod tokens;
 mod top;

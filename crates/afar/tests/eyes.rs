@@ -1,4 +1,4 @@
-//! `afar top` beside a cell that runs here: what loads it is shown.
+//! `afar top` and `afar status` beside a cell that runs here: what loads it, and whether it works.
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
 use std::collections::BTreeMap;
@@ -174,4 +174,42 @@ fn what_cannot_be_shown_is_told() {
             "{words:?}: {told}"
         );
     }
+}
+
+#[test]
+fn what_runs_here_is_shown_and_whether_it_works() {
+    let mut cell = Cell::start();
+    let status = |cell: &Cell| -> (Value, bool) {
+        let output = cell.run(&["status", "--json"]);
+        let text = String::from_utf8(output.stdout).unwrap();
+        (
+            serde_json::from_str(&text).unwrap(),
+            output.status.success(),
+        )
+    };
+    let (told, is_up) = status(&cell);
+    let server = &told["servers"][0];
+    assert_eq!(
+        (&server["cell"], &server["state"]),
+        (&"top.example".into(), &"up".into())
+    );
+    assert_eq!(server["version"], env!("CARGO_PKG_VERSION"));
+    let services = ["files", "users", "locations", "volumes", "status"];
+    assert_eq!(server["services"], Value::from(services.to_vec()));
+    // Other tests may leave mounts that nobody serves.
+    let mounts = told["mounts"].as_array().unwrap();
+    let others_work = mounts.iter().all(|mount| mount["state"] == "up");
+    assert_eq!(
+        (is_up, &told["up"]),
+        (others_work, &others_work.into()),
+        "{told:#}"
+    );
+    let text = String::from_utf8(cell.run(&["status"]).stdout).unwrap();
+    assert!(text.starts_with("server   top.example: up "), "{text}");
+    // It is killed, and has removed nothing.
+    cell.child.kill().unwrap();
+    cell.child.wait().unwrap();
+    let (told, is_up) = status(&cell);
+    assert!(!is_up && told["up"] == false, "{told:#}");
+    assert_eq!(told["servers"][0]["state"], "down");
 }

@@ -8,11 +8,12 @@
 //! - `owners`: whose files are shown as whose
 //! - `background`: a process that goes on when the command has ended
 //! - `table`, `record`: what the kernel has mounted; which process serves it
-//! - `attribute`: what it tells of its files and of itself
+//! - `attribute`: what it tells of its files and of itself; `list`: all mounts, and whether they work
 //! - `umount`: taking it away
 
 mod attribute;
 mod background;
+mod list;
 mod options;
 mod owners;
 mod record;
@@ -32,6 +33,7 @@ use anyhow::{Context, bail, ensure};
 use clap::Args;
 
 pub(crate) use attribute::attribute;
+pub(crate) use list::{Health, MountState, all as mounts};
 pub(crate) use serve::{Beside, caches};
 pub(crate) use table::{dynamic_roots, path_in_afs};
 pub(crate) use umount::{UmountArgs, run as umount};

@@ -77,6 +77,15 @@ pub(super) fn is_served(place: &Path) -> bool {
     files.any(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
 }
 
+/// The process that serves the mount at `place`, if a record that we may read names one.
+pub(super) fn process(place: &Path) -> Option<String> {
+    let paths = folders().into_iter().map(|folder| folder.join(name(place)));
+    let mut files = paths.filter_map(|path| File::open(path).ok());
+    let mut locked =
+        files.find(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))?;
+    Some(server(&mut locked)).filter(|process| process.bytes().all(|b| b.is_ascii_digit()))
+}
+
 fn folders() -> Vec<PathBuf> {
     let bases = local_cell::bases().into_iter();
     bases.map(|base| base.join(FOLDER)).collect()

@@ -42,6 +42,18 @@ pub(crate) fn dynamic_roots() -> Vec<PathBuf> {
     roots(&std::fs::read(MOUNTINFO).unwrap_or_default())
 }
 
+/// Our mounts that are on top at their places, each with what is mounted.
+pub(super) fn ours() -> anyhow::Result<Vec<(PathBuf, String)>> {
+    let table = std::fs::read(MOUNTINFO)
+        .with_context(|| format!("cannot read {MOUNTINFO}; is /proc mounted?"))?;
+    let ours = mounts(&table).filter(|(place, mounted)| {
+        mounted.kind == KIND && find(&table, place).as_ref() == Some(mounted)
+    });
+    Ok(ours
+        .map(|(place, mounted)| (place, mounted.source))
+        .collect())
+}
+
 fn roots(table: &[u8]) -> Vec<PathBuf> {
     let dynamic = mounts(table).filter(|(place, mounted)| {
         let is_root = mounted.kind == KIND && mounted.source == DYNROOT;

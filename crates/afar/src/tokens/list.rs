@@ -62,6 +62,41 @@ pub(crate) fn tokens(args: &TokensArgs) -> anyhow::Result<ExitCode> {
     Ok(exit)
 }
 
+/// A token of this user.
+#[derive(Debug, Serialize)]
+pub(crate) struct TokenState {
+    pub(crate) cell: String,
+    pub(crate) user: Option<String>,
+    /// In seconds since 1970.
+    pub(crate) expires: u32,
+    pub(crate) expired: bool,
+    pub(crate) seconds_left: f64,
+    pub(crate) from: String,
+}
+
+/// All tokens of this user, and what is damaged.
+pub(crate) fn states() -> (Vec<TokenState>, Vec<String>) {
+    let (found, problems) = all();
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let now = now.unwrap_or_default().as_secs_f64();
+    let states = found.iter().map(|found| {
+        let shown = shown(found);
+        TokenState {
+            cell: shown.cell.to_owned(),
+            user: shown.user.map(str::to_owned),
+            expires: shown.expires,
+            expired: shown.expired,
+            seconds_left: (f64::from(shown.expires) - now).max(0.0),
+            from: shown.from,
+        }
+    });
+    let damaged = problems.into_iter().filter_map(|problem| match problem {
+        Problem::Damaged(text) => Some(text),
+        Problem::Nothing(_) => None,
+    });
+    (states.collect(), damaged.collect())
+}
+
 /// Why a place gives no tokens.
 enum Problem {
     /// It is not there.

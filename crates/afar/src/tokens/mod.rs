@@ -18,7 +18,7 @@ use afar_types::{CellName, UnixTime};
 pub(crate) use cells::own_cell;
 pub(crate) use credentials::{LOOK_EVERY, UserTokens};
 pub(crate) use find::Finder;
-pub(crate) use list::{TokensArgs, tokens};
+pub(crate) use list::{TokenState, TokensArgs, states, tokens};
 pub(crate) use localauth::{Printed, SERVER_KEYS, open_keys};
 pub(crate) use login::{LoginArgs, login};
 pub(crate) use logout::{LogoutArgs, logout};

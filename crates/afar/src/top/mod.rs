@@ -29,8 +29,10 @@ use clap::builder::PossibleValue;
 
 use crate::output;
 use rates::Between;
+pub(crate) use source::Socket;
 use source::Source;
 use table::{Order, Table};
+pub(crate) use units::{long, short_bytes, shown};
 
 /// Options of `afar top`.
 #[derive(Debug, Args)]

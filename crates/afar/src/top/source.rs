@@ -70,6 +70,11 @@ impl Socket {
         Self { path, limit: LIMIT }
     }
 
+    /// The same with less time for answers.
+    pub(crate) fn within(self, limit: Duration) -> Self {
+        Self { limit, ..self }
+    }
+
     /// A table as it is now. The server counts what is in it for some time longer than `interval`, after which we
     /// ask again.
     ///

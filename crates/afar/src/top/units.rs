@@ -22,6 +22,13 @@ pub(super) fn short(number: f64, unit: Unit) -> String {
     }
 }
 
+/// Bytes in powers of 1024.
+pub(crate) fn short_bytes(bytes: u64) -> String {
+    #[expect(clippy::cast_precision_loss, reason = "a size to be shown")]
+    let bytes = bytes as f64;
+    short(bytes, Unit::Bytes)
+}
+
 fn scaled(number: f64, step: f64, units: &[&str]) -> String {
     let (mut number, mut units) = (number, units.iter());
     let mut unit = units.next().copied().unwrap_or_default();
