@@ -18,6 +18,7 @@ const AFAR: &str = env!("CARGO_BIN_EXE_afar");
 struct Cell {
     dir: TempDir,
     child: Child,
+    address: Ipv4Addr,
 }
 
 impl Drop for Cell {
@@ -54,7 +55,11 @@ impl Cell {
         assert!(ready, "{said:#?}");
         // It goes on to write what nobody reads.
         std::thread::spawn(move || lines.for_each(drop));
-        Self { dir, child }
+        Self {
+            dir,
+            child,
+            address,
+        }
     }
 
     fn run(&self, words: &[&str]) -> Output {
@@ -173,6 +178,58 @@ fn what_cannot_be_shown_is_told() {
             !output.status.success() && told.contains(says),
             "{words:?}: {told}"
         );
+    }
+}
+
+#[test]
+fn a_server_elsewhere_tells_its_clients_and_nothing_of_volumes() {
+    let cell = Cell::start();
+    let server = cell.address.to_string();
+    let file = cell.dir.path().join("file");
+    fs::write(&file, "text").unwrap();
+    let target = "/afs/top.example/file";
+    let stored = cell.run(&["cp", "--localauth", file.to_str().unwrap(), target]);
+    assert!(stored.status.success(), "{stored:?}");
+    // Over the network.
+    cell.run(&["ls", "--noauth", "/afs/top.example"]);
+    let rows = cell.rows(&[
+        "top",
+        "clients",
+        "--server",
+        &server,
+        "--json",
+        "--interval",
+        "0.5",
+    ]);
+    assert!(
+        rows.iter().all(|row| row["user"] == Value::Null),
+        "{rows:#?}"
+    );
+    let mut addresses = rows.iter().map(|row| row["address"].as_str().unwrap());
+    assert!(
+        addresses.any(|address| address.starts_with("127.")),
+        "{rows:#?}"
+    );
+    let calls = cell.run(&["top", "calls", "--server", &server]);
+    assert!(calls.status.success(), "{calls:?}");
+    assert!(
+        String::from_utf8(calls.stdout)
+            .unwrap()
+            .contains("WAITS FOR")
+    );
+    for (words, says) in [
+        (
+            ["top", "volumes", "--server", &server],
+            "nothing of volumes",
+        ),
+        (
+            ["top", "calls", "--server", "127.0.0.1:1"],
+            "does not answer",
+        ),
+    ] {
+        let output = cell.run(&words);
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && told.contains(says), "{told}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! `afar top`: what loads a server.
 //!
-//! - `source`: where the server's snapshots come from
+//! - `source`: where the server's snapshots come from; `remote`: those of servers elsewhere
 //! - `rates`: what happened between two snapshots
 //! - `columns`: what of that each table shows
 //! - `table`: rows in an order, filtered; `layout`: how they fit a width; `units`: numbers in words
@@ -10,6 +10,7 @@ mod columns;
 mod layout;
 mod live;
 mod rates;
+mod remote;
 mod screen;
 mod source;
 mod state;
@@ -29,6 +30,7 @@ use clap::builder::PossibleValue;
 
 use crate::output;
 use rates::Between;
+use remote::Remote;
 pub(crate) use source::Socket;
 use source::Source;
 use table::{Order, Table};
@@ -83,6 +85,9 @@ pub(crate) struct TopArgs {
     /// The server's socket [default: metrics.sock in the run directory of the server that runs here]
     #[arg(long, value_name = "PATH", conflicts_with = "cell")]
     socket: Option<PathBuf>,
+    /// A file server elsewhere, also one of OpenAFS: its clients and calls, as far as it tells rxdebug
+    #[arg(long, value_name = "HOST[:PORT]", conflicts_with_all = ["cell", "socket"])]
+    server: Option<String>,
 }
 
 /// The tables by name.
@@ -109,7 +114,10 @@ fn interval(text: &str) -> Result<Duration, String> {
 /// No server can be asked, or there is no such column.
 pub(crate) fn run(args: &TopArgs) -> anyhow::Result<ExitCode> {
     let order = Order::new(args.view, args.sort.as_deref(), args.reverse)?;
-    let source = Source::find(args.socket.as_deref(), args.cell.as_ref())?;
+    let source = match &args.server {
+        Some(name) => Source::remote(name)?,
+        None => Source::find(args.socket.as_deref(), args.cell.as_ref())?,
+    };
     if !args.once && !args.json && std::io::stdout().is_terminal() {
         let options = live::Options {
             view: args.view,
@@ -122,6 +130,12 @@ pub(crate) fn run(args: &TopArgs) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let between = looks(&source, args)?;
+    if args.server.is_some() && !args.json {
+        let missing = Remote::missing(args.view);
+        output::note(&format_args!(
+            "servers do not tell others {missing}: these cells show -"
+        ));
+    }
     let mut table = Table::of(args.view, &between);
     table.filter(&args.filter);
     table.sort(&order);

@@ -11,6 +11,7 @@ use afar_server::view::{SOCKET, Snapshot, View};
 use afar_types::CellName;
 use anyhow::{Context, bail, ensure};
 
+use super::remote::Remote;
 
 /// How long the server has for an answer.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -24,6 +25,8 @@ const LEASE_MORE: u64 = 10;
 pub(super) enum Source {
     /// Of this machine.
     Socket(Socket),
+    /// Elsewhere.
+    Remote(Remote),
 }
 
 /// A server's socket.
@@ -49,6 +52,14 @@ impl Source {
         Ok(Self::Socket(Socket::of(&one(cells, cell)?.run)))
     }
 
+    /// A server elsewhere, by its name or address.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(super) fn remote(name: &str) -> anyhow::Result<Self> {
+        Remote::new(name).map(Self::Remote)
+    }
+
     /// A table as it is now.
     ///
     /// # Errors
@@ -56,6 +67,7 @@ impl Source {
     pub(super) fn fetch(&self, view: View, interval: Duration) -> anyhow::Result<Snapshot> {
         match self {
             Self::Socket(socket) => socket.fetch(view, interval),
+            Self::Remote(remote) => remote.fetch(view),
         }
     }
 }
