@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use afar_rx::packet::debug::{CONNECTION_SIZE, PEER_SIZE, Question, flag, mode, state};
+use afar_rx::packet::debug::{BAD_TYPE, PeerAnswer, Question, Row as Told, flag, mode, state};
 use afar_rx::packet::{Flags, HEADER_SIZE, Header, PacketType};
 use afar_rx::{CallNumber, Cid, Epoch, SecurityIndex, ServiceId};
 use afar_server::view::{Number, Row, Snapshot, View};
@@ -21,8 +21,6 @@ const TRIES: u32 = 4;
 const LIMIT: Duration = Duration::from_secs(1);
 /// Connections and peers that are asked for, at most.
 const MOST: u32 = 2048;
-/// An answer with this number is behind the last one.
-const END: u32 = u32::MAX;
 
 /// A server elsewhere.
 #[derive(Debug)]
@@ -95,50 +93,32 @@ impl Remote {
 
     fn clients(&self) -> io::Result<Vec<Row>> {
         let mut rows = BTreeMap::<IpAddr, Totals>::new();
-        for answer in self.walk(|index| Question::Peer { index }, 0, PEER_SIZE)? {
-            let totals = rows.entry(address(&answer, 0)).or_default();
+        for peer in self.walk(|index| Question::Peer { index }, PeerAnswer::decode)? {
+            let totals = rows.entry(peer.address.ip()).or_default();
             totals.ports += 1;
-            totals.received = totals.received.wrapping_add(long(&answer, 84));
-            totals.sent = totals.sent.wrapping_add(long(&answer, 76));
-            let packet = u64::from(short(&answer, 6));
-            totals.window = totals.window.max(u64::from(short(&answer, 70)) * packet);
-            // In eighths of a millisecond.
-            totals.rtt = totals.rtt.max(word(&answer, 24));
+            totals.received = totals.received.wrapping_add(peer.bytes_received);
+            totals.sent = totals.sent.wrapping_add(peer.bytes_sent);
+            let window = peer.window_packets.saturating_mul(peer.packet_size as u64);
+            totals.window = totals.window.max(window);
+            totals.rtt = totals.rtt.max(peer.rtt);
         }
         let ask = |index| Question::Connection { index, all: true };
-        for answer in self.walk(ask, 4, CONNECTION_SIZE)? {
-            let Some(totals) = rows.get_mut(&address(&answer, 0)) else {
-                continue;
-            };
-            // Each call has the next number on its channel.
-            let calls = (0..4).map(|channel| u64::from(word(&answer, 12 + 4 * channel)));
-            totals.calls = totals.calls.wrapping_add(calls.sum());
+        for connection in self.walk(ask, Connection::decode)? {
+            if let Some(totals) = rows.get_mut(&connection.peer.ip()) {
+                totals.calls = totals.calls.wrapping_add(connection.calls);
+            }
         }
-        Ok(rows
-            .into_iter()
-            .map(|(address, totals)| totals.row(address))
-            .collect())
+        let rows = rows.into_iter();
+        Ok(rows.map(|(address, totals)| totals.row(address)).collect())
     }
 
     fn calls(&self) -> io::Result<Vec<Row>> {
         let ask = |index| Question::Connection { index, all: false };
         let mut rows = Vec::new();
-        for answer in self.walk(ask, 4, CONNECTION_SIZE)? {
-            let is_server = answer.get(35) == Some(&1);
-            for channel in 0..4 {
-                let at = |place: usize| answer.get(place + channel).copied().unwrap_or(0);
-                let waits = match (at(40), at(44), at(48)) {
-                    (state::PRECALL, _, _) => "thread",
-                    (state::ACTIVE, _, flags) if flags & flag::WAIT_WINDOW_SEND != 0 => "window",
-                    (state::ACTIVE, mode::RECEIVING, _) => "data",
-                    (state::ACTIVE, _, _) => "",
-                    _ => continue,
-                };
-                if !is_server {
-                    continue;
-                }
-                let peer = SocketAddr::new(address(&answer, 0), short(&answer, 32));
-                let labels = [("peer", peer.to_string()), ("waits", waits.to_owned())];
+        for connection in self.walk(ask, Connection::decode)? {
+            for waits in connection.running {
+                let peer = connection.peer.to_string();
+                let labels = [("peer", peer), ("waits", waits.to_owned())];
                 rows.push(Row {
                     labels: labels.map(|(name, value)| (name.to_owned(), value)).into(),
                     ..Row::default()
@@ -148,20 +128,19 @@ impl Remote {
         Ok(rows)
     }
 
-    /// All answers to a question by number, up to one whose word at `end` says that it is behind the last.
-    fn walk(
+    /// All answers to a question by number, up to the end of the table.
+    fn walk<T>(
         &self,
         question: impl Fn(u32) -> Question,
-        end: usize,
-        size: usize,
-    ) -> io::Result<Vec<Vec<u8>>> {
+        decode: impl Fn(&[u8]) -> Option<Told<T>>,
+    ) -> io::Result<Vec<T>> {
         let mut found = Vec::new();
         for first in (0..MOST).step_by(BATCH as usize) {
             for answer in self.batch(first, &question)? {
-                if answer.len() < size || word(&answer, end) == END {
-                    return Ok(found);
+                match decode(&answer) {
+                    Some(Told::Entry(entry)) => found.push(entry),
+                    Some(Told::End) | None => return Ok(found),
                 }
-                found.push(answer);
             }
         }
         Ok(found)
@@ -249,7 +228,7 @@ struct Totals {
     received: u64,
     sent: u64,
     window: u64,
-    rtt: u32,
+    rtt: Duration,
 }
 
 impl Totals {
@@ -267,8 +246,8 @@ impl Totals {
         if self.calls > 0 {
             numbers.push(("afar_client_calls_total", Number::Count(self.calls)));
         }
-        if self.rtt > 0 {
-            numbers.push(("rtt_seconds", Number::Level(f64::from(self.rtt) / 8000.0)));
+        if !self.rtt.is_zero() {
+            numbers.push(("rtt_seconds", Number::Level(self.rtt.as_secs_f64())));
         }
         let numbers = numbers.into_iter();
         Row {
@@ -280,24 +259,95 @@ impl Totals {
     }
 }
 
-fn bytes<const N: usize>(answer: &[u8], at: usize) -> [u8; N] {
-    let found = answer.get(at..).and_then(<[u8]>::first_chunk);
-    found.copied().unwrap_or([0; N])
+/// What is told of a connection. Answers to strangers may be cut short: then it has no calls.
+struct Connection {
+    peer: SocketAddr,
+    /// Calls so far, of which each has the next number on its channel.
+    calls: u64,
+    /// What each call that runs waits for.
+    running: Vec<&'static str>,
 }
 
-fn short(answer: &[u8], at: usize) -> u16 {
-    u16::from_be_bytes(bytes(answer, at))
+impl Connection {
+    /// Reads an answer; `None` if it is none.
+    // spec: rx#debug
+    fn decode(answer: &[u8]) -> Option<Told<Self>> {
+        let byte = |at: usize| answer.get(at).copied().unwrap_or(0);
+        let word =
+            |at: usize| u32::from_be_bytes([byte(at), byte(at + 1), byte(at + 2), byte(at + 3)]);
+        if answer.len() < 8 || answer.starts_with(&BAD_TYPE) {
+            return None;
+        }
+        if word(4) == u32::MAX {
+            return Some(Told::End);
+        }
+        let port = u16::from_be_bytes([byte(32), byte(33)]);
+        // The other side's calls, not those that the server makes itself.
+        let is_server = byte(35) == 1;
+        let running = (0..4).filter(|_| is_server).filter_map(|channel| {
+            match (byte(40 + channel), byte(44 + channel), byte(48 + channel)) {
+                (state::PRECALL, _, _) => Some("thread"),
+                (state::ACTIVE, _, flags) if flags & flag::WAIT_WINDOW_SEND != 0 => Some("window"),
+                (state::ACTIVE, mode::RECEIVING, _) => Some("data"),
+                (state::ACTIVE, _, _) => Some(""),
+                _ => None,
+            }
+        });
+        Some(Told::Entry(Self {
+            peer: SocketAddr::from((Ipv4Addr::from_bits(word(0)), port)),
+            calls: (0..4)
+                .map(|channel| u64::from(word(12 + 4 * channel)))
+                .sum(),
+            running: running.collect(),
+        }))
+    }
 }
 
-fn word(answer: &[u8], at: usize) -> u32 {
-    u32::from_be_bytes(bytes(answer, at))
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// A number in two words, the high one first.
-fn long(answer: &[u8], at: usize) -> u64 {
-    u64::from_be_bytes(bytes(answer, at))
-}
+    #[test]
+    fn answers_of_any_length_are_read() {
+        let mut answer = vec![0; 176];
+        answer[..4].copy_from_slice(&[192, 0, 2, 7]);
+        answer[12..16].copy_from_slice(&[0, 0, 1, 2]);
+        answer[23] = 5;
+        answer[32..36].copy_from_slice(&[27, 89, 0, 1]);
+        answer[40..44].copy_from_slice(&[
+            state::ACTIVE,
+            state::PRECALL,
+            state::DALLY,
+            state::ACTIVE,
+        ]);
+        answer[44..48].copy_from_slice(&[mode::RECEIVING, 0, 0, mode::SENDING]);
+        answer[51] = flag::WAIT_WINDOW_SEND;
+        for length in 0..=answer.len() {
+            let read = Connection::decode(&answer[..length]);
+            assert_eq!(read.is_some(), length >= 8);
+        }
+        let Some(Told::Entry(read)) = Connection::decode(&answer) else {
+            panic!("it is a connection");
+        };
+        assert_eq!(read.peer, "192.0.2.7:7001".parse().unwrap());
+        assert_eq!(
+            (read.calls, read.running),
+            (263, vec!["data", "thread", "window"])
+        );
+        answer[4..8].fill(0xff);
+        assert!(matches!(Connection::decode(&answer), Some(Told::End)));
+        assert!(Connection::decode(&BAD_TYPE).is_none());
+    }
 
-fn address(answer: &[u8], at: usize) -> IpAddr {
-    Ipv4Addr::from(bytes::<4>(answer, at)).into()
+    #[test]
+    fn a_server_that_does_not_answer_is_told_of() {
+        let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let remote = Remote::new(&silent.local_addr().unwrap().to_string()).unwrap();
+        let error = remote.fetch(View::Files).unwrap_err().to_string();
+        assert!(error.contains("nothing of files"), "{error}");
+        // Nobody listens there any more.
+        drop(silent);
+        let error = remote.fetch(View::Calls).unwrap_err().to_string();
+        assert!(error.contains("does not answer"), "{error}");
+    }
 }
