@@ -202,7 +202,9 @@ mod tests {
     #[test]
     fn a_row_survives_json() {
         let mut times = Distribution::default();
-        [900, 1000, 5_000_000].map(|value| times.record(value));
+        for value in [900, 1000, 5_000_000] {
+            times.record(value);
+        }
         let mut row = Row::default();
         row.labels.insert("name".into(), "root.cell".into());
         let by = BTreeMap::from([("fetch".to_owned(), 3), ("store".to_owned(), 4)]);
