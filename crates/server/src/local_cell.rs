@@ -119,15 +119,25 @@ pub fn run_dir(cell: &CellName) -> anyhow::Result<PathBuf> {
     Ok(base.join(cell.to_string()))
 }
 
-/// The cells with a server on this machine, whether or not we may administer them.
+/// The cells with a server on this machine, whether or not we may administer them. The directories of servers that
+/// were killed are removed.
 pub fn all() -> Vec<LocalCell> {
+    found(true)
+}
+
+/// The same with those whose server was killed, of which nothing is removed.
+pub fn with_killed() -> Vec<LocalCell> {
+    found(false)
+}
+
+fn found(sweep: bool) -> Vec<LocalCell> {
     let mut cells = Vec::new();
     for base in bases() {
         let Ok(entries) = std::fs::read_dir(&base) else {
             continue;
         };
         for run in entries.flatten().map(|entry| entry.path()) {
-            if is_left(&run) {
+            if sweep && is_left(&run) {
                 // Its owner's next command does, if we may not.
                 let _kept = remove(&run);
                 continue;

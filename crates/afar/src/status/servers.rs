@@ -89,7 +89,8 @@ impl ServerState {
 
 /// All there are.
 pub(super) fn all() -> Vec<ServerState> {
-    local_cell::all().into_iter().map(ServerState::of).collect()
+    let cells = local_cell::with_killed().into_iter();
+    cells.map(ServerState::of).collect()
 }
 
 impl fmt::Display for ServerState {
@@ -97,7 +98,7 @@ impl fmt::Display for ServerState {
         write!(f, "server   {}: ", shown(&self.cell))?;
         match self.state {
             "private" => f.write_str("up, which only its user and root may look into")?,
-            "down" => f.write_str("down: it has ended and left its sockets")?,
+            "down" => f.write_str("down: it was killed")?,
             "stuck" => f.write_str("it does not answer")?,
             "silent" => {
                 let problem = self.problem.as_deref().unwrap_or_default();
