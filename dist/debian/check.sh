@@ -55,6 +55,9 @@ echo "== install =="
 inside sh -c 'dpkg -i /debs/afar*.deb'
 ok "it installs with nothing but what a minimal Debian has"
 inside afar version
+for file in grafana/afar.json prometheus/afar.rules.yml; do
+    inside test -s "/usr/share/afar/$file" || fail "there is no $file"
+done
 for name in vos pts fs bos; do
     inside "$name" version | grep -q '^afar ' || fail "$name is not afar's"
 done

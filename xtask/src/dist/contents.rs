@@ -21,6 +21,8 @@ const COMPLETIONS: [(&str, &str); 3] = [
 ];
 /// Where systemd looks for units of packages.
 const UNITS: &str = "lib/systemd/system";
+/// Folders with what other programs take to watch a server: a dashboard, alerts.
+const MONITORING: [&str; 2] = ["grafana", "prometheus"];
 /// Where manual pages lie, but for their section.
 const PAGES: &str = "usr/share/man/man";
 
@@ -64,6 +66,12 @@ it fills a link of any length.";
     for example in listed(&dist.join("examples"))? {
         let from = dist.join("examples").join(&example);
         package.file(&from, &format!("{doc}/examples/{example}"), 0o644)?;
+    }
+    for folder in MONITORING {
+        for file in listed(&dist.join(folder))? {
+            let from = dist.join(folder).join(&file);
+            package.file(&from, &format!("usr/share/afar/{folder}/{file}"), 0o644)?;
+        }
     }
     package.file(
         &dist.join("debian/copyright"),

@@ -71,6 +71,11 @@ const OTHER: &[Need] = &[
         "tests with Linux's own client",
     ),
     need("depmod", "kmod", "tests with Linux's own client"),
+    need(
+        "prometheus",
+        "prometheus",
+        "the queries of the dashboard and the alerts",
+    ),
     need("nft", "nftables", "a NAT between a mount and its servers"),
     need("zstd", "zstd", "tests with Linux's own client"),
 ];

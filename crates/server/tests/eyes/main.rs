@@ -1,4 +1,5 @@
-//! The metrics of a whole server, as Prometheus reads them, and docs/admin/eyes.md, which lists them.
+//! The metrics of a whole server, as Prometheus reads them, and what is made of them: docs/admin/eyes.md,
+//! which lists them, the dashboard and the alerts.
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 #![expect(
@@ -6,10 +7,12 @@
     reason = "a test that leaves something out says so"
 )]
 
+mod prometheus;
+mod queries;
+
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use afar_net::{Endpoint, RxNull};
@@ -25,11 +28,11 @@ use tokio::net::{TcpStream, UnixStream};
 const ADDRESS: &str = "127.93.0.9";
 const METRICS: &str = "127.93.0.9:9109";
 
-fn config(dir: &Path) -> Config {
+fn config(dir: &Path, address: &str) -> Config {
     std::fs::create_dir_all(dir.join("a")).unwrap();
     let text = format!(
-        "cell = \"test.example\"\ndata = {data:?}\nrun = {run:?}\nlisten = \"{ADDRESS}\"\n\
-         [metrics]\nlisten = \"{METRICS}\"\n[partition.a]\npath = {a:?}\n",
+        "cell = \"test.example\"\ndata = {data:?}\nrun = {run:?}\nlisten = \"{address}\"\n\
+         [metrics]\nlisten = \"{address}:9109\"\n[partition.a]\npath = {a:?}\n",
         data = dir.join("data"),
         run = dir.join("run"),
         a = dir.join("a"),
@@ -52,11 +55,11 @@ async fn get(mut stream: impl AsyncReadExt + AsyncWriteExt + Unpin, path: &str) 
     answer.split_once("\r\n\r\n").unwrap().1.to_owned()
 }
 
-/// Calls of each server.
-async fn use_it(run: &Path) {
+/// Calls of each server at an address.
+async fn use_it(run: &Path, address: &str) {
     let endpoint = local_cell::endpoint(run, afar_net::Config::default()).unwrap();
     let connect = |endpoint: &Endpoint, port, service| {
-        let address = SocketAddr::new(ADDRESS.parse().unwrap(), port);
+        let address = SocketAddr::new(address.parse().unwrap(), port);
         endpoint.connect(address, service, Arc::new(RxNull))
     };
     let volumes = vl::Client::new(connect(&endpoint, 7003, vl::SERVICE));
@@ -82,9 +85,9 @@ async fn use_it(run: &Path) {
 async fn what_a_server_counts_is_shown() {
     let dir = tempfile::tempdir().unwrap();
     let run = dir.path().join("run");
-    let process = Process::start(config(dir.path())).await.unwrap();
+    let process = Process::start(config(dir.path(), ADDRESS)).await.unwrap();
     process.found_cell().await.unwrap();
-    use_it(&run).await;
+    use_it(&run, ADDRESS).await;
 
     let over_tcp = scrape(TcpStream::connect(METRICS).await.unwrap()).await;
     let rows: Vec<&str> = over_tcp.lines().collect();
@@ -119,9 +122,10 @@ async fn what_a_server_counts_is_shown() {
         lines.map(str::to_owned).collect()
     };
     assert_eq!(names(&over_tcp), names(&local));
-    check_with_promtool(&local);
+    prometheus::check_metrics(&local);
     check_page(&process);
     check_views(&socket, &run).await;
+    queries::check(&local);
     process.stop().await.unwrap();
     assert!(!socket.exists());
     assert!(TcpStream::connect(METRICS).await.is_err());
@@ -151,7 +155,7 @@ async fn check_views(socket: &Path, run: &Path) {
             .sum()
     };
     assert_eq!(fetches(&look(View::Files).await), 0);
-    use_it(run).await;
+    use_it(run, ADDRESS).await;
     // The same snapshot is good for half a second.
     tokio::time::sleep(std::time::Duration::from_millis(600)).await;
     let files = look(View::Files).await;
@@ -159,30 +163,6 @@ async fn check_views(socket: &Path, run: &Path) {
     let mut rows = files.rows.iter();
     assert!(rows.any(|row| row.label("name") == "root.cell"));
     assert_eq!(look(View::Calls).await.beyond, 0);
-}
-
-fn check_with_promtool(text: &str) {
-    use std::io::Write;
-    let Ok(mut checker) = Command::new("promtool")
-        .args(["check", "metrics"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-    else {
-        println!("skipped: there is no promtool (Debian's package prometheus has it)");
-        return;
-    };
-    checker
-        .stdin
-        .take()
-        .unwrap()
-        .write_all(text.as_bytes())
-        .unwrap();
-    let output = checker.wait_with_output().unwrap();
-    let says = [output.stdout, output.stderr].concat();
-    let says = String::from_utf8_lossy(&says);
-    assert!(output.status.success() && says.trim().is_empty(), "{says}");
 }
 
 /// The page has a row for each metric, with its kind, and no others.
