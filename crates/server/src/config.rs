@@ -2,6 +2,7 @@
 
 mod metrics;
 mod security;
+mod web;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -16,6 +17,7 @@ pub use databases::{GroupAccess, GroupDepth, LocationSection, ProtectionSection,
 pub use login::{Enabled, LoginSection, Minutes, Port};
 pub use metrics::MetricsSection;
 pub use security::{Floor, Minimum, SecuritySection};
+pub use web::WebSection;
 
 /// Where `afar server` looks for its configuration.
 pub const DEFAULT_PATH: &str = "/etc/afar/afar.toml";
@@ -102,6 +104,8 @@ pub struct Config {
     pub login: LoginSection,
     /// What the server counts.
     pub metrics: MetricsSection,
+    /// The page of the server.
+    pub web: WebSection,
     /// UDP sockets.
     pub net: Net,
     /// Partitions by letter.
@@ -333,6 +337,7 @@ impl Config {
         self.security.check()?;
         self.login.check()?;
         self.metrics.check()?;
+        self.web.check()?;
         self.protection.check()?;
         for (id, partition) in self.partitions()? {
             partition.options().with_context(|| format!("{id}"))?;

@@ -266,6 +266,19 @@ const KEYS: &[Key] = &[
          tells names of volumes and users, so name an address that only monitoring reaches.",
     ),
     key(
+        "web.listen",
+        "an address and TCP port, such as \"127.0.0.1:9110\"",
+        "Where browsers find a page that shows the server and its cell at a glance. By default nowhere: only \
+         the socket web.sock in the run directory shows it. Addresses that other machines reach need \
+         web.token. There is no TLS, so put a proxy that has it before the port.",
+    ),
+    key(
+        "web.token",
+        "a file",
+        "A token of 16 characters or more, which viewers of the page at web.listen enter as password, \
+         with any user. Others must not be able to read the file. The server reads it when it starts.",
+    ),
+    key(
         "net.receive_buffer",
         "65536 to 1073741824 bytes",
         "Receive buffer of a UDP socket. The kernel's net.core.rmem_max may allow less; then the log \
@@ -393,6 +406,8 @@ mod tests {
         config.login.certificate = Some("/etc/afar/login.pem".into());
         config.login.certificate_key = Some("/etc/afar/login.key".into());
         config.metrics.listen = Some(([127, 0, 0, 1], 9109).into());
+        config.web.listen = Some(([127, 0, 0, 1], 9110).into());
+        config.web.token = Some("/etc/afar/web.token".into());
         config.security.userlist = Some("/etc/afar/UserList".into());
         config
             .partition

@@ -13,6 +13,7 @@
 //! - `log`: what is logged, and its last lines
 //! - `overseer`, `userlist`: what `bos` is told, and may change
 //! - `metrics`: what is counted, over HTTP; `view`, `views`: what viewers are shown of it
+//! - `web`: a page of it for browsers; `http`: where clients of both come from
 //! - `found`: the root volumes and mount points of a first cell
 //! - `local_cell`: the cells that run on this machine, and how their administrator reaches them
 //! - `private`: what others on this machine must not see
@@ -21,6 +22,7 @@
 pub mod config;
 pub mod explain;
 mod found;
+mod http;
 mod identity;
 pub mod local_cell;
 mod log;
@@ -42,6 +44,7 @@ pub mod units;
 mod userlist;
 pub mod view;
 mod views;
+mod web;
 mod whereabouts;
 
 pub use log::start_log;

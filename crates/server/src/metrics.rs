@@ -8,13 +8,8 @@
 //! its own, so that strangers at the TCP port do not keep the administrator out.
 
 use std::convert::Infallible;
-use std::future::poll_fn;
-use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use afar_telemetry::{Cells, Collect, Desc, Registry, Unit, render_prometheus};
@@ -28,64 +23,25 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
-use tokio::sync::{Mutex, Semaphore};
-use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::net::TcpListener;
+use tokio::sync::Mutex;
+use tokio::time::{Instant, timeout};
 
-use crate::view::{SOCKET, View};
+use crate::http::{self, HEADERS_MAX, Listener, REQUEST_LIMIT, REQUEST_MAX};
+use crate::view::View;
 use crate::views::Views;
 
 /// Connections that are served at a time, of each listener.
 const CONNECTIONS: usize = 16;
-/// How long a client has to send its request.
-const REQUEST_LIMIT: Duration = Duration::from_secs(5);
 /// How long a connection lasts at most.
 const CONNECTION_LIMIT: Duration = Duration::from_secs(20);
-/// Bytes of a request, and lines of its head. The first is the least that the library takes.
-const REQUEST_MAX: usize = 8192;
-const HEADERS_MAX: usize = 32;
 /// How long a text is good for, and what a viewer is shown.
 const FRESH: Duration = Duration::from_secs(1);
 const FRESH_VIEW: Duration = Duration::from_millis(500);
-/// The pause after a connection could not be accepted: the process may be out of files.
-const PAUSE: Duration = Duration::from_millis(200);
 
 /// The version of the text format.
 const FORMAT: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
-
-/// Where clients come from.
-pub(crate) trait Listener: Send + Sync + 'static {
-    /// Whether only the server's owner can use it, who may look at everything.
-    const IS_PRIVATE: bool;
-
-    /// A connection of one of them.
-    type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
-
-    /// The next connection.
-    fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<Self::Stream>>;
-}
-
-impl Listener for TcpListener {
-    const IS_PRIVATE: bool = false;
-    type Stream = TcpStream;
-
-    fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<TcpStream>> {
-        let accepted = Self::poll_accept(self, cx);
-        accepted.map_ok(|(stream, _)| stream)
-    }
-}
-
-impl Listener for LocalSocket {
-    const IS_PRIVATE: bool = true;
-    type Stream = UnixStream;
-
-    fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<UnixStream>> {
-        let accepted = self.listener.poll_accept(cx);
-        accepted.map_ok(|(stream, _)| stream)
-    }
-}
 
 /// Answers those who ask for metrics.
 #[derive(Debug)]
@@ -149,31 +105,12 @@ impl Exporter {
         })
     }
 
-    /// Serves at a listener until it is dropped.
+    /// Serves at a listener until this is dropped.
     pub(crate) async fn serve<L: Listener>(self: Arc<Self>, listener: L) {
-        let slots = Arc::new(Semaphore::new(CONNECTIONS));
-        // They end with this.
-        let mut connections = JoinSet::new();
-        loop {
-            // It is never closed.
-            let Ok(slot) = Arc::clone(&slots).acquire_owned().await else {
-                return;
-            };
-            while connections.try_join_next().is_some() {}
-            match poll_fn(|cx| listener.poll_accept(cx)).await {
-                Ok(stream) => {
-                    let served = Arc::clone(&self).connection(stream, L::IS_PRIVATE);
-                    connections.spawn(async move {
-                        served.await;
-                        drop(slot);
-                    });
-                }
-                Err(error) => {
-                    tracing::debug!(%error, "a connection for metrics could not be accepted");
-                    sleep(PAUSE).await;
-                }
-            }
-        }
+        http::serve(listener, CONNECTIONS, |stream| {
+            Arc::clone(&self).connection(stream, L::IS_PRIVATE)
+        })
+        .await;
     }
 
     fn connection<S>(self: Arc<Self>, stream: S, private: bool) -> impl Future<Output = ()> + Send
@@ -270,34 +207,6 @@ fn respond(status: StatusCode, format: HeaderValue, text: Bytes) -> Response<Ful
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, format);
     response
-}
-
-/// A Unix socket that only its owner may use, and that goes with this.
-#[derive(Debug)]
-pub(crate) struct LocalSocket {
-    listener: UnixListener,
-    path: PathBuf,
-}
-
-impl LocalSocket {
-    /// In a run directory, which is ours alone: what is left there of an earlier server goes.
-    pub(crate) fn bind(run: &Path) -> io::Result<Self> {
-        let path = run.join(SOCKET);
-        match std::fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let listener = UnixListener::bind(&path)?;
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
-        Ok(Self { listener, path })
-    }
-}
-
-impl Drop for LocalSocket {
-    fn drop(&mut self) {
-        // It may have been removed with its directory.
-        let _gone = std::fs::remove_file(&self.path);
-    }
 }
 
 /// A TCP listener, with an error that says what to do.

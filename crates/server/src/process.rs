@@ -29,10 +29,11 @@ use tokio::task::JoinSet;
 
 use crate::config::{self, Config, Role};
 use crate::found::found;
+use crate::http::LocalSocket;
 use crate::identity;
 use crate::local_cell;
 use crate::login::Login;
-use crate::metrics::{self, Exporter, LocalSocket};
+use crate::metrics::{self, Exporter};
 use crate::missing;
 use crate::overseer::Overseer;
 use crate::partitions::{self, Partitions};
@@ -43,6 +44,7 @@ use crate::sockets::{Opener, RunDir, Sockets, addresses, own_addresses};
 use crate::userlist;
 use crate::view;
 use crate::views::Views;
+use crate::web::{self, Web};
 use crate::whereabouts::Whereabouts;
 
 /// Where hosts and promises are kept between a stop and the next start.
@@ -166,6 +168,7 @@ impl Process {
         }
         process.serve_status();
         process.serve_metrics().await?;
+        process.serve_page()?;
         process.tell_where()?;
         process.run.is_told = true;
         Ok(process)
@@ -473,7 +476,7 @@ impl Process {
         let callers = callers.flat_map(|sockets| [sockets.public.clone(), sockets.local.clone()]);
         let views = Views::new(&self.registry, self.cell.to_string(), callers.collect());
         let exporter = Exporter::new(&self.registry, views);
-        match LocalSocket::bind(&self.run.path) {
+        match LocalSocket::bind(&self.run.path, view::SOCKET) {
             Ok(socket) => {
                 self.background.spawn(Arc::clone(&exporter).serve(socket));
             }
@@ -487,6 +490,38 @@ impl Process {
             let listener = metrics::listen(address).await?;
             tracing::info!(%address, "metrics are served");
             self.background.spawn(exporter.serve(listener));
+        }
+        Ok(())
+    }
+
+    /// Shows the server and the cell on a page, at a socket in the run directory and where else the configuration
+    /// says.
+    fn serve_page(&mut self) -> anyhow::Result<()> {
+        let page = Web::new(&self.registry, &self.config, self.listen());
+        // A file server's own port is for its clients.
+        let asking = self.sockets.iter().rfind(|(role, _)| **role != Role::File);
+        let cell = asking.map(|(_, sockets)| web::Cell {
+            location: self.location.clone(),
+            endpoint: sockets.public.clone(),
+            own: own_addresses(&self.config, &self.addresses),
+        });
+        self.background.spawn(page.sample(cell));
+        match LocalSocket::bind(&self.run.path, web::SOCKET) {
+            Ok(socket) => {
+                let served = Arc::clone(&page).serve(socket, web::Door::Local);
+                self.background.spawn(served);
+            }
+            // Nobody does without files for that.
+            Err(error) => {
+                let path = self.run.path.join(web::SOCKET);
+                tracing::warn!(%error, path = %path.display(), "there is no socket for the page");
+            }
+        }
+        if let Some(address) = self.config.web.listen {
+            let door = web::Door::open(self.config.web.token.as_deref())?;
+            let listener = web::listen(address)?;
+            tracing::info!(%address, "the page is served");
+            self.background.spawn(page.serve(listener, door));
         }
         Ok(())
     }

@@ -76,6 +76,7 @@ const OTHER: &[Need] = &[
         "prometheus",
         "the queries of the dashboard and the alerts",
     ),
+    need("chromium", "chromium", "the page of a server in a browser"),
     need("nft", "nftables", "a NAT between a mount and its servers"),
     need("zstd", "zstd", "tests with Linux's own client"),
 ];

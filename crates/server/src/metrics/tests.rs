@@ -1,7 +1,15 @@
 use super::*;
+use crate::http::LocalSocket;
+use crate::view::SOCKET;
 use afar_telemetry::Counter;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
 
 const SCRAPES: Desc = Desc::counter("scrapes_total", Unit::None, "Texts made.");
 const GET: &str = "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -137,7 +145,7 @@ async fn a_unix_socket_is_for_its_owner_and_has_places_of_its_own() {
     let dir = tempfile::tempdir().unwrap();
     // One that a killed server has left.
     drop(std::os::unix::net::UnixListener::bind(dir.path().join(SOCKET)).unwrap());
-    let socket = LocalSocket::bind(dir.path()).unwrap();
+    let socket = LocalSocket::bind(dir.path(), SOCKET).unwrap();
     let path = dir.path().join(SOCKET);
     let mode = std::fs::metadata(&path).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
@@ -169,7 +177,7 @@ const LOOK: &str = "GET /top/calls HTTP/1.1\r\nHost: a\r\n\r\n";
 async fn private() -> (tempfile::TempDir, PathBuf, JoinSet<()>) {
     let (exporter, _, mut tasks) = exporter().await;
     let dir = tempfile::tempdir().unwrap();
-    let socket = LocalSocket::bind(dir.path()).unwrap();
+    let socket = LocalSocket::bind(dir.path(), SOCKET).unwrap();
     let path = dir.path().join(SOCKET);
     tasks.spawn(exporter.serve(socket));
     (dir, path, tasks)
@@ -246,7 +254,7 @@ async fn viewers_that_stop_reading_lose_their_place() {
     exporter.registry.collector(Many);
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join(SOCKET);
-    tasks.spawn(exporter.serve(LocalSocket::bind(dir.path()).unwrap()));
+    tasks.spawn(exporter.serve(LocalSocket::bind(dir.path(), SOCKET).unwrap()));
     let mut stopped = Vec::new();
     for _ in 0..CONNECTIONS {
         let mut stream = connect(&path).await;

@@ -7,6 +7,8 @@
     reason = "a test that leaves something out says so"
 )]
 
+mod browser;
+mod page;
 mod prometheus;
 mod queries;
 
@@ -55,17 +57,23 @@ async fn get(mut stream: impl AsyncReadExt + AsyncWriteExt + Unpin, path: &str) 
     answer.split_once("\r\n\r\n").unwrap().1.to_owned()
 }
 
-/// Calls of each server at an address.
+/// A new client's calls of each server at an address.
 async fn use_it(run: &Path, address: &str) {
     let endpoint = local_cell::endpoint(run, afar_net::Config::default()).unwrap();
-    let connect = |endpoint: &Endpoint, port, service| {
+    call(&endpoint, address).await;
+    endpoint.shutdown().await;
+}
+
+/// Calls of each server at an address.
+async fn call(endpoint: &Endpoint, address: &str) {
+    let connect = |port, service| {
         let address = SocketAddr::new(address.parse().unwrap(), port);
         endpoint.connect(address, service, Arc::new(RxNull))
     };
-    let volumes = vl::Client::new(connect(&endpoint, 7003, vl::SERVICE));
+    let volumes = vl::Client::new(connect(7003, vl::SERVICE));
     let name = VolumeName::new("root.cell").unwrap();
     let entry = volumes.get_entry_by_name_n(name).await.unwrap().entry;
-    let files = rxafs::Client::new(connect(&endpoint, 7000, rxafs::SERVICE));
+    let files = rxafs::Client::new(connect(7000, rxafs::SERVICE));
     let root = Fid::root(entry.volume_id[0]);
     for _ in 0..3 {
         files.fetch_status(root).await.unwrap();
@@ -76,9 +84,8 @@ async fn use_it(run: &Path, address: &str) {
         .fetch_status(Fid::root(VolumeId(1)))
         .await
         .unwrap_err();
-    let users = pr::Client::new(connect(&endpoint, 7002, pr::SERVICE));
+    let users = pr::Client::new(connect(7002, pr::SERVICE));
     users.list_max().await.unwrap();
-    endpoint.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

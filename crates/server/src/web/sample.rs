@@ -1,0 +1,199 @@
+//! Samples of what a server counts, and what came between two of them.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use afar_telemetry::{Activities, Distribution, Registry, Value};
+
+/// A family of metrics that is a table: how their names begin, and the labels of its rows.
+pub(super) struct Table {
+    prefix: &'static str,
+    labels: &'static [&'static str],
+}
+
+const fn table(prefix: &'static str, labels: &'static [&'static str]) -> Table {
+    Table { prefix, labels }
+}
+
+pub(super) const OPERATIONS: Table = table("afar_rpc_", &["interface", "operation"]);
+pub(super) const VOLUMES: Table = table("afar_volume_", &["volume", "name", "partition"]);
+pub(super) const CLIENTS: Table = table("afar_client_", &["address", "user"]);
+const TABLES: [Table; 3] = [OPERATIONS, VOLUMES, CLIENTS];
+
+/// The labels of a row.
+type Key = Vec<String>;
+type Rows = BTreeMap<Key, Row>;
+
+/// The numbers of a row, by metric.
+#[derive(Debug, Default)]
+pub(super) struct Row {
+    numbers: BTreeMap<&'static str, Value>,
+    /// Of a client: its calls by operation.
+    calls: Vec<(String, u64)>,
+}
+
+/// What a server had counted at a moment.
+#[derive(Debug)]
+pub(super) struct Sample {
+    pub(super) taken: Instant,
+    tables: BTreeMap<&'static str, Rows>,
+    /// What is one number.
+    pub(super) single: Row,
+    pub(super) active: Activities,
+}
+
+impl Sample {
+    /// Reads the registry. It may block for a moment.
+    pub(super) fn take(registry: &Registry) -> Self {
+        let mut sample = Self {
+            taken: Instant::now(),
+            tables: BTreeMap::new(),
+            single: Row::default(),
+            active: registry.activities(),
+        };
+        for family in registry.collect() {
+            let name = family.desc.name();
+            let table = TABLES.iter().find(|table| name.starts_with(table.prefix));
+            for series in family.series {
+                let Some(table) = table else {
+                    sample.single.numbers.insert(name, series.value);
+                    continue;
+                };
+                let rows = sample.tables.entry(table.prefix).or_default();
+                let (key, more): (Vec<_>, Vec<_>) = series
+                    .labels
+                    .into_iter()
+                    .partition(|(label, _)| table.labels.contains(label));
+                let row = rows
+                    .entry(key.into_iter().map(|(_, value)| value).collect())
+                    .or_default();
+                match (more.into_iter().next(), series.value) {
+                    (Some((_, operation)), Value::Count(count)) => {
+                        row.calls.push((operation, count));
+                    }
+                    (_, value) => {
+                        row.numbers.insert(name, value);
+                    }
+                }
+            }
+        }
+        sample
+    }
+
+    pub(super) fn rows(&self, table: &Table) -> impl Iterator<Item = (&Key, &Row)> {
+        self.tables.get(table.prefix).into_iter().flatten()
+    }
+}
+
+impl Row {
+    pub(super) fn count(&self, name: &str) -> u64 {
+        match self.numbers.get(name) {
+            Some(Value::Count(count)) => *count,
+            _ => 0,
+        }
+    }
+
+    pub(super) fn level(&self, name: &str) -> f64 {
+        match self.numbers.get(name) {
+            Some(Value::Level(level)) => *level,
+            _ => 0.0,
+        }
+    }
+
+    pub(super) fn times(&self, name: &str) -> Option<&Distribution> {
+        match self.numbers.get(name) {
+            Some(Value::Distribution(times)) => Some(times),
+            _ => None,
+        }
+    }
+}
+
+/// A row of the newer of two samples beside the same of the older, if it had one.
+pub(super) struct Change<'s> {
+    pub(super) now: &'s Row,
+    pub(super) then: Option<&'s Row>,
+    pub(super) seconds: f64,
+}
+
+impl Change<'_> {
+    /// How much a counter has grown in a second.
+    pub(super) fn rate(&self, name: &str) -> f64 {
+        self.per_second(grown(
+            self.now.count(name),
+            self.then.map_or(0, |then| then.count(name)),
+        ))
+    }
+
+    pub(super) fn per_second(&self, count: u64) -> f64 {
+        if self.seconds <= 0.0 {
+            return 0.0;
+        }
+        #[expect(clippy::cast_precision_loss, reason = "a rate to be shown")]
+        let count = count as f64;
+        short(count / self.seconds)
+    }
+
+    /// The times that were counted in between.
+    pub(super) fn times(&self, name: &str) -> Distribution {
+        let Some(now) = self.now.times(name) else {
+            return Distribution::default();
+        };
+        match self.then.and_then(|then| then.times(name)) {
+            Some(then) => now.since(then),
+            None => now.clone(),
+        }
+    }
+}
+
+impl<'s> Change<'s> {
+    /// By operation, how many calls came in between, and all.
+    pub(super) fn calls(&self) -> impl Iterator<Item = (&'s str, u64, u64)> {
+        let then = self.then;
+        self.now.calls.iter().map(move |(operation, count)| {
+            let mut then = then.into_iter().flat_map(|then| &then.calls);
+            let then = then.find(|(name, _)| name == operation);
+            let new = grown(*count, then.map_or(0, |(_, count)| *count));
+            (operation.as_str(), new, *count)
+        })
+    }
+}
+
+/// How much was counted since. A row that lost its place and has one again began at 0.
+fn grown(now: u64, then: u64) -> u64 {
+    if now < then { now } else { now - then }
+}
+
+/// To three decimals.
+pub(super) fn short(value: f64) -> f64 {
+    (value * 1000.0).round() / 1000.0
+}
+
+/// Two samples, of which the older may be missing.
+pub(super) struct Pair<'a> {
+    now: &'a Sample,
+    then: Option<&'a Sample>,
+    pub(super) seconds: f64,
+}
+
+impl<'a> Pair<'a> {
+    pub(super) fn new(now: &'a Sample, then: Option<&'a Sample>) -> Self {
+        let span = then.map(|then| now.taken.saturating_duration_since(then.taken));
+        Self {
+            now,
+            then,
+            seconds: span.unwrap_or_default().as_secs_f64(),
+        }
+    }
+
+    pub(super) fn changes(
+        &self,
+        table: &'static Table,
+    ) -> impl Iterator<Item = (&'a [String], Change<'a>)> {
+        let then = self.then.and_then(|then| then.tables.get(table.prefix));
+        let seconds = self.seconds;
+        self.now.rows(table).map(move |(key, now)| {
+            let then = then.and_then(|rows| rows.get(key));
+            (key.as_slice(), Change { now, then, seconds })
+        })
+    }
+}
