@@ -146,13 +146,18 @@ impl Local {
     pub fn sweep(dir: &Path) -> io::Result<()> {
         for entry in std::fs::read_dir(dir)? {
             let path = entry?.path();
-            let is_client = |name: &str| name.starts_with("client-") && name.ends_with(".sock");
-            let name = path.file_name().and_then(|name| name.to_str());
-            if name.is_some_and(is_client) && !is_bound(&path) {
+            if is_clients(&path) && !is_bound(&path) {
                 std::fs::remove_file(&path)?;
             }
         }
         Ok(())
+    }
+
+    /// Whether a client that lives has its socket there. It waits for the next server if its server has ended, and gets
+    /// no answer without its socket.
+    #[must_use]
+    pub fn is_client(path: &Path) -> bool {
+        is_clients(path) && is_bound(path)
     }
 
     /// Whether a server for this port has its socket in `dir`, and we may use it.
@@ -234,6 +239,12 @@ impl Local {
             }
         }
     }
+}
+
+/// Whether a socket of this name is a client's.
+fn is_clients(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    name.is_some_and(|name| name.starts_with("client-") && name.ends_with(".sock"))
 }
 
 /// Whether a socket of this name is open, and we may use it.

@@ -179,13 +179,19 @@ fn remove(run: &Path) -> io::Result<()> {
     clear(run)
 }
 
-/// Removes a server's files and its directory. The caller holds the lock.
+/// Removes a server's files, and its directory unless clients wait there for the next server. The caller holds the
+/// lock.
 ///
 /// # Errors
 /// The system's.
 pub fn clear(run: &Path) -> io::Result<()> {
+    let mut waits = false;
     for entry in std::fs::read_dir(run)? {
         let path = entry?.path();
+        if Local::is_client(&path) {
+            waits = true;
+            continue;
+        }
         let is_socket = path.extension().is_some_and(|end| end == "sock");
         let name = path.file_name().and_then(|name| name.to_str());
         if is_socket || name.is_some_and(|name| FILES.contains(&name)) {
@@ -195,6 +201,9 @@ pub fn clear(run: &Path) -> io::Result<()> {
                 _ => {}
             }
         }
+    }
+    if waits {
+        return Ok(());
     }
     // The lock goes last: without it somebody else might take the directory.
     std::fs::remove_file(run.join(LOCK))?;
@@ -283,6 +292,25 @@ pub fn endpoint(run: &Path, config: Config) -> io::Result<Endpoint> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn clients_that_wait_for_the_next_server_keep_their_sockets() {
+        let base = tempfile::tempdir().unwrap();
+        let run = base.path().join("a.example");
+        std::fs::create_dir(&run).unwrap();
+        std::fs::write(run.join(LOCK), "").unwrap();
+        let socket = run.join("7000.sock");
+        // A killed server leaves its socket.
+        drop(std::os::unix::net::UnixDatagram::bind(&socket).unwrap());
+        let client = Local::client(&run).unwrap();
+        remove(&run).unwrap();
+        let left = || std::fs::read_dir(&run).unwrap().count();
+        assert!(!socket.exists());
+        assert_eq!(left(), 2, "the client's socket and the lock");
+        drop(client);
+        remove(&run).unwrap();
+        assert!(!run.exists());
+    }
 
     #[test]
     fn a_server_is_known_by_the_address_that_others_reach() {

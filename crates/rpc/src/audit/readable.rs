@@ -199,7 +199,7 @@ mod tests {
             (
                 "{ server: AfsUuid { time_low: 3299680079, time_mid: 7377, time_hi_and_version: 16536, \
               clock_seq_hi: 133, clock_seq_low: 54, node: [14, 172, 188, 172, 34, 165] } }",
-                "{server=c4acf34f-1cd1-4098-8536-0eacbcac22a5}",
+                "{server=c4ad1f4f-1cd1-4098-8536-0eacbcac22a5}",
             ),
             (
                 "{ kind: ReadWrite, pair: Pair(1, 2) }",
