@@ -166,7 +166,6 @@ mod tests {
     use super::*;
 
     fn is_readable(control: &Control) -> bool {
-        use parking_lot::Mutex;
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
         let mut fds = [PollFd::from_borrowed_fd(control.wake(), PollFlags::IN)];
         poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready == 1)

@@ -30,7 +30,7 @@ impl Link {
 
     /// Sends a packet now; returns when it arrives.
     fn send(&self) -> Instant {
-        let mut free = self.free.lock().unwrap();
+        let mut free = self.free.lock();
         *free = (*free).max(Instant::now()) + self.packet_time;
         self.carried.fetch_add(1, Ordering::Relaxed);
         *free
@@ -38,7 +38,7 @@ impl Link {
 
     /// How long a packet sent now waits for others.
     fn queue(&self) -> Duration {
-        self.free.lock().unwrap().duration_since(Instant::now())
+        self.free.lock().duration_since(Instant::now())
     }
 
     /// One call: each packet that arrives has two others sent a round trip later.
@@ -138,7 +138,7 @@ async fn calls_that_were_held_up_together_get_out_of_step() {
     let load = link.load(&window);
     tokio::time::sleep(Duration::from_secs(15)).await;
     // Nothing comes for some round trips; then all calls go on together.
-    *link.free.lock().unwrap() += 4 * LONG;
+    *link.free.lock() += 4 * LONG;
     tokio::time::sleep(Duration::from_secs(5)).await;
     let (used, _) = link.watch(Duration::from_secs(15)).await;
     assert!(used > 0.95, "{used} of the link used");

@@ -162,24 +162,3 @@ async fn a_call_is_shown_while_it_is_served_with_what_it_waits_for() {
     // Where no call is served nothing is noted.
     Wait::Disk.on(async {}).await;
 }
-
-/// Prints what it costs: `cargo test --profile ci -p afar-rpc -- --ignored --nocapture a_place`.
-#[test]
-#[ignore = "a measurement"]
-#[expect(
-    clippy::print_stdout,
-    reason = "a measurement is read by who asked for it"
-)]
-fn what_a_place_in_the_list_costs() {
-    let calls = Calls::new(rxafs::INTERFACE, &Registry::default());
-    let (served, began) = (fetch_status(Identity::User("ann".into())), Instant::now());
-    let runs = 2_000_000_u32;
-    let time = |work: &dyn Fn()| {
-        let begun = Instant::now();
-        (0..runs).for_each(|_| work());
-        begun.elapsed() / runs
-    };
-    let copying = time(&|| drop(std::hint::black_box(served.clone())));
-    let listing = time(&|| drop(std::hint::black_box(calls.begin(began, served.clone()))));
-    println!("copying a call {copying:?}, and a place in the list {listing:?}");
-}

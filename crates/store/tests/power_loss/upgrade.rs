@@ -41,7 +41,7 @@ fn lose_power(version: u32) -> Result<(), String> {
         let format = fs::read_to_string(image.join("format")).map_err(said)?;
         (format == current)
             .then_some(())
-            .ok_or(format!("its format is {format:?}"))
+            .ok_or_else(|| format!("its format is {format:?}"))
     })
 }
 
