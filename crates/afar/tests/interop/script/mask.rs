@@ -50,9 +50,12 @@ fn dates(text: &str) -> String {
             rest = &rest[CTIME..];
         } else if digits > 0 {
             let number = &rest[..digits];
-            let seconds = digits == 10 && number.starts_with(['1', '2']);
-            out.push_str(if seconds { "<seconds>" } else { number });
+            let before = out.ends_with(|c: char| c.is_ascii_alphanumeric());
             rest = &rest[digits..];
+            // A part of a UUID may be ten digits between letters.
+            let is_word = !before && !rest.starts_with(|c: char| c.is_ascii_alphanumeric());
+            let seconds = digits == 10 && number.starts_with(['1', '2']) && is_word;
+            out.push_str(if seconds { "<seconds>" } else { number });
         } else {
             out.push(first);
             rest = &rest[first.len_utf8()..];
@@ -108,6 +111,8 @@ fn words(text: &str, is: impl Fn(&str) -> bool, with: &str) -> String {
 fn masks_replace_what_they_say_and_no_more() {
     let dates = Mask::Dates.apply("at Sat Nov 21 19:13:28 2026, Sat is");
     assert_eq!(dates, "at <date>, Sat is");
+    let dates = Mask::Dates.apply("1785795785 is <bf-2c-c1785795785d>");
+    assert_eq!(dates, "<seconds> is <bf-2c-c1785795785d>");
     assert_eq!(Mask::Numbers.apply("free   12 of 7K"), "free <n> of <n>K");
     let uuid = "UUID: 004d4d2a-0c9f-1b0b-b0-1e-0100000aaa77\nx";
     assert_eq!(Mask::Uuids.apply(uuid), "UUID: <uuid>\nx");
