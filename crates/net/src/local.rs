@@ -146,7 +146,7 @@ impl Local {
     pub fn sweep(dir: &Path) -> io::Result<()> {
         for entry in std::fs::read_dir(dir)? {
             let path = entry?.path();
-            if is_clients(&path) && !is_bound(&path) {
+            if is_clients(&path) && is_dead(&path) {
                 std::fs::remove_file(&path)?;
             }
         }
@@ -157,7 +157,7 @@ impl Local {
     /// no answer without its socket.
     #[must_use]
     pub fn is_client(path: &Path) -> bool {
-        is_clients(path) && is_bound(path)
+        is_clients(path) && !is_dead(path)
     }
 
     /// Whether a server for this port has its socket in `dir`, and we may use it.
