@@ -403,9 +403,7 @@ macro_rules! interface {
             $crate::server::read_request::<$name::Request>($call).await?;
         let served = $crate::Serving::new($name::OPERATION, $caller, request.subject());
         let serving = Service::$name(&*$self.service, $caller, request);
-        let calls = Service::calls(&*$self.service);
-        let going = calls.map(|calls| calls.begin($began, served.clone()));
-        let result = served.scope(going, serving).await;
+        let result = interface!(@run $self served $began serving);
         interface!(@audit $name $caller arguments result);
         $crate::server::send_reply($call, &result?).await
     }};
@@ -415,9 +413,7 @@ macro_rules! interface {
         let mut data = $crate::server::FetchSink::new($call, request.length)?;
         let served = $crate::Serving::new($name::OPERATION, $caller, request.subject());
         let serving = Service::$name(&*$self.service, $caller, request, &mut data);
-        let calls = Service::calls(&*$self.service);
-        let going = calls.map(|calls| calls.begin($began, served.clone()));
-        let result = served.scope(going, serving).await;
+        let result = interface!(@run $self served $began serving);
         interface!(@audit $name $caller arguments result);
         data.finish(&result?).await
     }};
@@ -427,9 +423,7 @@ macro_rules! interface {
         let mut data = $crate::server::StoreSource::new($call, rest, request.length)?;
         let served = $crate::Serving::new($name::OPERATION, $caller, request.subject());
         let serving = Service::$name(&*$self.service, $caller, request, &mut data);
-        let calls = Service::calls(&*$self.service);
-        let going = calls.map(|calls| calls.begin($began, served.clone()));
-        let result = served.scope(going, serving).await;
+        let result = interface!(@run $self served $began serving);
         interface!(@audit $name $caller arguments result);
         $crate::server::send_reply($call, &result?).await
     }};
@@ -439,9 +433,7 @@ macro_rules! interface {
         let mut data = $crate::server::DownloadSink::new($call);
         let served = $crate::Serving::new($name::OPERATION, $caller, request.subject());
         let serving = Service::$name(&*$self.service, $caller, request, &mut data);
-        let calls = Service::calls(&*$self.service);
-        let going = calls.map(|calls| calls.begin($began, served.clone()));
-        let result = served.scope(going, serving).await;
+        let result = interface!(@run $self served $began serving);
         interface!(@audit $name $caller arguments result);
         data.finish(&result?).await
     }};
@@ -451,9 +443,7 @@ macro_rules! interface {
         let mut data = $crate::server::UploadSource::new($call, rest);
         let served = $crate::Serving::new($name::OPERATION, $caller, request.subject());
         let serving = Service::$name(&*$self.service, $caller, request, &mut data);
-        let calls = Service::calls(&*$self.service);
-        let going = calls.map(|calls| calls.begin($began, served.clone()));
-        let result = served.scope(going, serving).await;
+        let result = interface!(@run $self served $began serving);
         interface!(@audit $name $caller arguments result);
         $crate::server::send_reply($call, &result?).await
     }};
@@ -479,6 +469,13 @@ macro_rules! interface {
     (@subject $request:ident; $other:ident $($rest:ident)*) => {
         interface!(@subject $request; $($rest)*)
     };
+
+    // Has the service list the call while it is served.
+    (@run $self:ident $served:ident $began:ident $serving:ident) => {{
+        let calls = Service::calls(&*$self.service);
+        let going = calls.map(|calls| calls.begin($began, $served.clone()));
+        $served.scope(going, $serving).await
+    }};
 
     (@audit $name:ident $caller:ident $arguments:ident $result:ident) => {
         $crate::audit::record::<$name::Request, $name::Reply>(

@@ -12,6 +12,31 @@ use serde::{Deserialize, Serialize};
 /// The name of the socket in a server's run directory at which it answers viewers, and shows its metrics.
 pub const SOCKET: &str = "metrics.sock";
 
+/// A family of metrics that is a table.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Table {
+    /// How their names begin.
+    pub(crate) prefix: &'static str,
+    /// The labels that tell its rows apart.
+    pub(crate) labels: &'static [&'static str],
+}
+
+/// Load by volume.
+pub(crate) const VOLUMES: Table = Table {
+    prefix: "afar_volume_",
+    labels: &["volume", "name", "partition"],
+};
+/// Load by client and user.
+pub(crate) const CLIENTS: Table = Table {
+    prefix: "afar_client_",
+    labels: &["address", "user"],
+};
+/// Load by file.
+const FILES: Table = Table {
+    prefix: "afar_file_",
+    labels: &["volume", "vnode", "uniquifier"],
+};
+
 /// A table that can be looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum View {
@@ -46,13 +71,12 @@ impl View {
         format!("/top/{}", self.name())
     }
 
-    /// How the names of its metrics begin, and the labels that tell its rows apart; none if it is not a table
-    /// of metrics.
-    pub(crate) const fn table(self) -> Option<(&'static str, &'static [&'static str])> {
+    /// Its metrics; none if it is not a table of metrics.
+    pub(crate) const fn table(self) -> Option<Table> {
         match self {
-            Self::Volumes => Some(("afar_volume_", &["volume", "name", "partition"])),
-            Self::Clients => Some(("afar_client_", &["address", "user"])),
-            Self::Files => Some(("afar_file_", &["volume", "vnode", "uniquifier"])),
+            Self::Volumes => Some(VOLUMES),
+            Self::Clients => Some(CLIENTS),
+            Self::Files => Some(FILES),
             Self::Calls => None,
         }
     }

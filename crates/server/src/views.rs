@@ -10,7 +10,7 @@ use afar_telemetry::{Family, Registry, Value, Watches};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::view::{Number, Row, Snapshot, Times, View};
+use crate::view::{Number, Row, Snapshot, Table, Times, View};
 
 /// A metric of the table of files.
 const FILES: &str = "afar_file_read_bytes_total";
@@ -94,7 +94,7 @@ impl Views {
         let made = tokio::task::spawn_blocking(move || {
             let families = registry.collect();
             match view.table() {
-                Some((prefix, labels)) => snapshot.rows = rows(&families, prefix, labels),
+                Some(table) => snapshot.rows = rows(&families, table),
                 None => calls(&registry, &mut snapshot),
             }
             match view {
@@ -166,7 +166,7 @@ async fn end(lease: Weak<Mutex<Lease>>, mut until: Instant) {
 }
 
 /// The rows of a table of metrics.
-fn rows(families: &[Family], prefix: &str, labels: &[&str]) -> Vec<Row> {
+fn rows(families: &[Family], Table { prefix, labels }: Table) -> Vec<Row> {
     let mut rows = BTreeMap::<Vec<&str>, Row>::new();
     let families = families.iter();
     for family in families.filter(|family| family.desc.name().starts_with(prefix)) {

@@ -7,8 +7,9 @@ use std::time::Instant;
 use afar_telemetry::{Activities, Distribution};
 use serde::Serialize;
 
-use super::sample::{CLIENTS, Change, OPERATIONS, Pair, Sample, VOLUMES, short};
+use super::sample::{Change, OPERATIONS, Pair, Sample, short};
 use super::servers::Server;
+use crate::view::{CLIENTS, VOLUMES};
 
 /// Rows of a table that are shown.
 const ROWS: usize = 25;

@@ -5,19 +5,13 @@ use std::time::Instant;
 
 use afar_telemetry::{Activities, Distribution, Registry, Value};
 
-/// A family of metrics that is a table: how their names begin, and the labels of its rows.
-pub(super) struct Table {
-    prefix: &'static str,
-    labels: &'static [&'static str],
-}
+use crate::view::{CLIENTS, Table, VOLUMES};
 
-const fn table(prefix: &'static str, labels: &'static [&'static str]) -> Table {
-    Table { prefix, labels }
-}
-
-pub(super) const OPERATIONS: Table = table("afar_rpc_", &["interface", "operation"]);
-pub(super) const VOLUMES: Table = table("afar_volume_", &["volume", "name", "partition"]);
-pub(super) const CLIENTS: Table = table("afar_client_", &["address", "user"]);
+/// Load by operation.
+pub(super) const OPERATIONS: Table = Table {
+    prefix: "afar_rpc_",
+    labels: &["interface", "operation"],
+};
 const TABLES: [Table; 3] = [OPERATIONS, VOLUMES, CLIENTS];
 
 /// The labels of a row.
