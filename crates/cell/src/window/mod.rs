@@ -53,7 +53,7 @@ const START_TRIP_SLACK: f64 = 1.25;
 const START_TRIP_LEAST: f64 = 0.005;
 /// The same for those who come first.
 const FIRST_TRIP_SLACK: f64 = 1.5;
-/// How often it is looked at, which is how often it is measured.
+/// The interval between two looks at it, which is how often the engine measures it.
 const TRIP_EVERY: Duration = Duration::from_millis(500);
 /// When replies take less than this many times as long, there is room for more.
 const ROOM_SLACK: f64 = 1.1;

@@ -22,7 +22,7 @@ const TIME_MOST: Duration = Duration::from_secs(5);
 const ROUND_TRIPS: f64 = 20.0;
 /// How much comes at the most.
 const BYTES_MOST: u64 = 256 << 20;
-/// How often it is looked at how much has come.
+/// The interval between two samples of the bytes received.
 const LOOK_EVERY: Duration = Duration::from_millis(25);
 
 /// A file to fetch, and as whom.
