@@ -139,8 +139,14 @@ fn build() -> Result<PathBuf> {
         sh::has_program(tool),
         "{tool} is missing: apt-get install {packages}"
     );
-    let what = ["build", "--release", "--locked", "-p", "afar"];
-    if !sh::follow(sh::cargo(what).args(["--features", "etcd"]))?.success {
+    let what = ["rustc", "--release", "--locked", "-p", "afar", "--bin", "afar"];
+    let mut cargo = sh::cargo(what);
+    cargo.args(["--features", "etcd"]);
+    // Many generic functions come out alike. The linker that Rust uses here keeps one of each; others do not know how.
+    if cfg!(all(target_arch = "x86_64", target_os = "linux")) {
+        cargo.args(["--", "-Clink-arg=-Wl,--icf=all"]);
+    }
+    if !sh::follow(&mut cargo)?.success {
         bail!("afar cannot be built");
     }
     let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
