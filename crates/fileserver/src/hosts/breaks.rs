@@ -25,6 +25,9 @@ const SLOT_TIME: Duration = Duration::from_millis(100);
 /// Addresses of a host that are tried before it counts as down.
 const ADDRESSES_TRIED: usize = 3;
 
+/// How often a host that is down is tried again, each time after twice as long: for about an hour.
+const REMINDERS: u32 = 12;
+
 /// Promises of a host that are forgotten under one lock.
 const SLICE: usize = 1024;
 
@@ -211,6 +214,43 @@ impl Shared {
         };
         gates.into_iter().for_each(|gate| gate.arrive());
         host.changed.notify_waiters();
+        self.start_reminding(host);
+    }
+
+    /// Has a host that is down tried again and again.
+    pub(super) fn start_reminding(self: &Arc<Self>, host: &Arc<Host>) {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return;
+        };
+        let mut state = host.lock();
+        if state.standing == Standing::Down && !std::mem::replace(&mut state.reminded, true) {
+            let (shared, host) = (Arc::clone(self), Arc::clone(host));
+            runtime.spawn(async move { shared.remind(host).await });
+        }
+    }
+
+    /// Tells a host that is down to drop all it has, when it hears again. A client that needs only what it has kept
+    /// does not call, and would trust that for hours.
+    async fn remind(self: Arc<Self>, host: Arc<Host>) {
+        let mut pause = self.config.remind_after;
+        for _ in 0..REMINDERS {
+            tokio::time::sleep(pause).await;
+            pause = pause.saturating_mul(2);
+            let (standing, endpoint, peer) = {
+                let state = host.lock();
+                let peer = state.peers.first().copied();
+                (state.standing, state.endpoint.clone(), peer)
+            };
+            let endpoint = endpoint.or_else(|| self.endpoint());
+            match (standing, endpoint, peer) {
+                // As if it had called.
+                (Standing::Down, Some(endpoint), Some(peer)) => {
+                    self.identify(&endpoint, peer).await;
+                }
+                _ => break,
+            }
+        }
+        host.lock().reminded = false;
     }
 }
 

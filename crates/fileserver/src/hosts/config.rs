@@ -28,6 +28,8 @@ pub struct HostsConfig {
     /// How long a host has to answer on each of its addresses until it counts as down. OpenAFS
     /// allows 4 s.
     pub break_limit: Duration,
+    /// After what time a host that is down is tried again, the first time.
+    pub remind_after: Duration,
     /// How long the first call of a host waits until the host has said who it is.
     pub introduction_wait: Duration,
     /// How long a host has to say who it is before it counts as silent.
@@ -56,6 +58,7 @@ impl HostsConfig {
             break_wait: Duration::from_millis(500),
             change_wait: Duration::from_secs(2),
             break_limit: Duration::from_secs(4),
+            remind_after: Duration::from_secs(1),
             introduction_wait: Duration::from_secs(1),
             introduction_limit: Duration::from_secs(8),
             ask_again_after: Duration::from_secs(60),

@@ -69,6 +69,8 @@ pub(super) struct HostState {
     /// It has not heard of a change that did not wait for it, or no longer does: none of its calls is
     /// served.
     pub(super) late: bool,
+    /// A task tries to reach it while it is down.
+    pub(super) reminded: bool,
 }
 
 /// A promise to break.
@@ -119,6 +121,7 @@ impl Host {
                 breaking: false,
                 due: now,
                 late: false,
+                reminded: false,
             }),
             punctuality,
             changed: Notify::new(),

@@ -16,7 +16,8 @@
 //!   has not made good for it (`punctuality`); no change waits for more than 2 s in all. Then it
 //!   goes on, and the host is *late*: no call of it is served, and no call under way is answered,
 //!   before it has answered. After 4 s it is *down*: by our account it has no promises any more, and
-//!   when it calls it is told to drop all it has (InitCallBackState3) before that call is served. So a
+//!   when it calls it is told to drop all it has (InitCallBackState3) before that call is served. It is also told so
+//!   when it does not call: it is tried again after a second, and then less and less often for an hour. So a
 //!   client that can reach this server never learns anything new while it trusts something old.
 //! - A client that cannot reach this server trusts its promises until they end, 4 h at most. That is
 //!   how AFS has always been. It is the price of going on without the dead.
@@ -156,9 +157,13 @@ impl Hosts {
     }
 
     /// Tells from where to call hosts that have not called since the server was restarted: the
-    /// endpoint that the file service is served at.
+    /// endpoint that the file service is served at. Those that were down are tried from now on.
     pub fn attach(&self, endpoint: &Endpoint) {
         *self.shared.endpoint.lock() = Some(endpoint.clone());
+        let all: Vec<Arc<Host>> = self.shared.state.lock().registry.iter().cloned().collect();
+        for host in &all {
+            self.shared.start_reminding(host);
+        }
     }
 
     /// The calling host. An unknown host is asked for its identity at the address it calls from; its first

@@ -351,6 +351,35 @@ async fn who_was_down_drops_all_before_it_is_served() {
 }
 
 #[tokio::test]
+async fn who_is_down_is_told_to_drop_all_though_it_does_not_call() {
+    let server = Server::new(HostsConfig {
+        remind_after: Duration::from_millis(100),
+        ask_again_after: Duration::from_millis(100),
+        ..config()
+    });
+    let client = Client::new(1);
+    let host = server.holder(&client, &[file(1)]).await;
+    client.set_deaf(true);
+    server.hosts.break_fids(&[file(1)], None).await;
+    for _ in 0..200 {
+        if server.hosts.stats().hosts_down == 1 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(server.hosts.stats().hosts_down, 1);
+    client.heard();
+    client.set_deaf(false);
+    let begun = Instant::now();
+    while server.hosts.stats().hosts_down > 0 {
+        assert!(begun.elapsed() < Duration::from_secs(20), "it is not told");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(client.heard().contains(&Heard::Reset3(config().server)));
+    assert!(server.give(&host, file(1)) > 0);
+}
+
+#[tokio::test]
 async fn who_is_down_and_cannot_be_told_is_served_without_promises() {
     let server = Server::new(config());
     let client = Client::new(1);

@@ -249,6 +249,7 @@ pub(crate) fn config() -> HostsConfig {
         break_limit: Duration::from_millis(1500),
         introduction_wait: Duration::from_millis(400),
         introduction_limit: Duration::from_millis(1500),
+        remind_after: Duration::from_secs(60),
         ..HostsConfig::new(AfsUuid::from_random([9; 16]))
     }
 }
