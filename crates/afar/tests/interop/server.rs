@@ -150,6 +150,14 @@ impl Ours {
         }
     }
 
+    /// The socket where it shows its metrics, if it has one.
+    pub(crate) fn metrics(&self) -> Option<PathBuf> {
+        match self {
+            Self::Afar(server) => Some(server.run_dir().join("metrics.sock")),
+            Self::OpenAfs(_) => None,
+        }
+    }
+
     pub(crate) fn stop(self) {
         match self {
             Self::Afar(server) => server.stop(),

@@ -9,6 +9,7 @@ mod guest;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
+use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
@@ -86,6 +87,22 @@ fn soon(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
+/// What a server counts of callbacks.
+fn callbacks(metrics: &std::path::Path) -> String {
+    let Ok(mut stream) = UnixStream::connect(metrics) else {
+        return "the server shows no metrics".to_owned();
+    };
+    let mut text = String::new();
+    stream
+        .write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        .and_then(|()| stream.read_to_string(&mut text))
+        .unwrap();
+    let of_callbacks =
+        |line: &&str| line.starts_with("afar_callback") || line.starts_with("afar_host");
+    let lines: Vec<&str> = text.lines().filter(of_callbacks).collect();
+    lines.join("\n")
+}
+
 fn read(path: impl AsRef<std::path::Path>) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
@@ -118,10 +135,14 @@ fn linux_s_own_client_works_beside_ours() {
         mount,
     };
     let mut failed = Vec::new();
+    let metrics = server.as_ref().and_then(Ours::metrics);
     let mut part = |name: &'static str, work: &mut dyn FnMut()| {
         let begun = Instant::now();
         if catch_unwind(AssertUnwindSafe(work)).is_err() {
             failed.push(name);
+            // Whether the guest was told, and has answered.
+            let told = metrics.as_deref().map(callbacks);
+            eprintln!("{}", told.unwrap_or_default());
         }
         eprintln!("{name}: {:.1?}", begun.elapsed());
     };
