@@ -68,6 +68,9 @@ impl<T> Live<T> {
     #[must_use]
     pub fn begin(&self, began: Instant, what: T) -> Going<T> {
         let own = shard();
+        if cfg!(feature = "off") {
+            return self.going(own, None);
+        }
         let mut entry = Some((began, what));
         for number in (own..SHARDS).chain(0..own) {
             let part = &self.0[number];
@@ -153,6 +156,7 @@ impl<T> Drop for Going<T> {
                 places.all[place] = None;
                 places.free.push(place);
             }
+            None if cfg!(feature = "off") => {}
             None => places.beyond = places.beyond.saturating_sub(1),
         }
     }

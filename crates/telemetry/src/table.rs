@@ -151,7 +151,8 @@ where
     /// Whether it counts at the moment: callers may spare themselves what they would count.
     #[must_use]
     pub fn is_counting(&self) -> bool {
-        !self.0.config.watched_only || self.0.watchers.load(Relaxed) != 0
+        cfg!(not(feature = "off"))
+            && (!self.0.config.watched_only || self.0.watchers.load(Relaxed) != 0)
     }
 
     /// Changes a key's row, or that of the rest. `weight` is how much busier the key is by that, 1 for

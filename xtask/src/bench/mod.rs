@@ -24,6 +24,7 @@ mod sample;
 mod shown;
 mod stats;
 mod store;
+mod telemetry;
 mod traffic;
 
 use std::path::PathBuf;
@@ -51,6 +52,8 @@ enum Command {
     Cell(cell::CellArgs),
     /// Mounts over long links: afar's, OpenAFS's in user space, sshfs, NFS; needs root
     Mount(mount::MountArgs),
+    /// What counting costs a server: small calls and reading with counters, without them, and watched
+    Telemetry(telemetry::TelemetryArgs),
 }
 
 /// Options of `cargo xtask bench rx`.
@@ -82,6 +85,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         Some(Command::Store(options)) => store::run(options),
         Some(Command::Cell(options)) => cell::run(options),
         Some(Command::Mount(options)) => mount::run(options),
+        Some(Command::Telemetry(options)) => telemetry::run(options),
         None => {
             list();
             Ok(())
@@ -111,4 +115,5 @@ fn list() {
         output::line(&format!("  {name:18} {title}"));
     }
     output::line("cargo xtask bench store measures what `afar store bench --list` tells");
+    output::line("cargo xtask bench telemetry measures what counting costs a server");
 }

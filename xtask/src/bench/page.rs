@@ -17,6 +17,7 @@ use super::sample::Results;
 use super::shown;
 use super::stats::{Stats, Verdict};
 use super::store::{CHART as STORE_CHART, chart as store_chart, section as store_section};
+use super::telemetry::section as telemetry_section;
 use crate::{output, sh};
 
 /// Where everything is kept.
@@ -72,6 +73,11 @@ impl Place {
     pub(super) fn store_results(&self) -> PathBuf {
         self.beside().join("store.json")
     }
+
+    /// What counting costs.
+    pub(super) fn telemetry_results(&self) -> PathBuf {
+        self.beside().join("telemetry.json")
+    }
 }
 
 /// Writes the page and says what it says.
@@ -96,6 +102,7 @@ fn write(place: &Place) -> Result<()> {
     let store = &Figures::load(&place.store_results())?;
     let cell = &Figures::load(&place.cell_results())?;
     let mount = &Figures::load(&place.mount_results())?;
+    let telemetry = &Figures::load(&place.telemetry_results())?;
     let keep = |path: PathBuf, text: String| {
         fs::write(&path, text).with_context(|| format!("writing {}", path.display()))
     };
@@ -107,7 +114,11 @@ fn write(place: &Place) -> Result<()> {
     }
     keep(
         place.page(),
-        tables::page(results) + &store_section(store) + &cell_section(cell) + &mount_section(mount),
+        tables::page(results)
+            + &store_section(store)
+            + &cell_section(cell)
+            + &mount_section(mount)
+            + &telemetry_section(telemetry),
     )
 }
 

@@ -8,6 +8,7 @@
 )]
 
 mod browser;
+mod load;
 mod page;
 mod prometheus;
 mod queries;
