@@ -1,6 +1,7 @@
 //! The one binary: flags, wiring, output.
 
 mod about;
+mod advice;
 mod afs_args;
 mod bos;
 mod cli;

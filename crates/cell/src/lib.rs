@@ -73,6 +73,7 @@ pub use patience::Patience;
 pub use preferences::{ServerKind, parse_rank};
 pub use promise::Promised;
 pub use quota::VolumeStatus;
+pub use refusal::ANONYMOUS;
 pub use room::NoRoom;
 pub use server::FileServer;
 pub use store::{Source, Stored};

@@ -14,6 +14,7 @@ use afar_types::{CellName, FileType};
 use anyhow::{Context, bail, ensure};
 use tokio::time::timeout;
 
+use crate::advice;
 use crate::mount::path_in_afs;
 
 /// The port of file servers.
@@ -131,7 +132,7 @@ async fn find_path(client: &Client, path: &Path, level: Level) -> anyhow::Result
                 note,
             });
         }
-        Ok(Err(error)) => format!("{error:#}"),
+        Ok(Err(error)) => advice::told(&error),
         Err(_late) => "its servers do not answer in time".to_owned(),
     };
     let server = *databases

@@ -26,7 +26,7 @@ use clap::{Args, Subcommand};
 
 use crate::fetch::{LOOKING, Reach, session};
 use crate::mount::path_in_afs;
-use crate::output;
+use crate::{advice, output};
 use report::Report;
 
 /// `afar fs …`.
@@ -238,7 +238,7 @@ fn about(
     });
     // Before there is a client, errors are those of the command, not of a path.
     ran.or_else(|error| {
-        output::usage(&format!("fs: {error:#}\n"));
+        output::usage(&format!("fs: {}\n", advice::told(&error)));
         Ok(ExitCode::FAILURE)
     })
 }

@@ -21,7 +21,7 @@ use zeroize::Zeroizing;
 use super::find::Finder;
 use super::keep::keep;
 use super::service;
-use crate::password;
+use crate::{advice, password};
 
 /// Options of `afar login`.
 #[derive(Debug, Clone, Args)]
@@ -375,7 +375,7 @@ fn all(mut tried: Vec<anyhow::Error>) -> anyhow::Error {
     match tried.len() {
         1 => tried.remove(0),
         _ => {
-            let texts: Vec<_> = tried.iter().map(|error| format!("{error:#}")).collect();
+            let texts: Vec<_> = tried.iter().map(advice::told).collect();
             anyhow!("{}", texts.join("; also: "))
         }
     }

@@ -30,7 +30,7 @@ use crate::proof::Binding;
 use crate::wire::{Answer, Reason, Request, Signature, Ticket, Who};
 use crate::{Fingerprint, tls};
 
-pub use error::LoginError;
+pub use error::{KeyProblem, LoginError};
 pub use keys::SshKeys;
 pub use known::known_cells;
 pub use local::{announce, local};

@@ -24,12 +24,12 @@ impl Place {
     pub(super) fn new(destination: &Destination, sources: usize) -> Result<Self> {
         match destination {
             Destination::Into(directory) if !directory.is_dir() => {
-                bail!("{}: not a directory; create it first", directory.display())
+                bail!(CreateDirectory => "{}: not a directory", directory.display())
             }
             Destination::Into(directory) => Ok(Self::Into(directory.clone())),
             Destination::Usual(path) if path.is_dir() => Ok(Self::Into(path.clone())),
             Destination::Usual(path) if sources > 1 => bail!(
-                "{}: not a directory, which several sources need; make it first",
+                CreateDirectory => "{}: not a directory, which several sources need",
                 path.display()
             ),
             Destination::Exactly(path) | Destination::Usual(path) => {
@@ -48,7 +48,7 @@ impl Place {
             Self::Into(directory) => match Path::new(OsStr::from_bytes(source)).file_name() {
                 Some(name) => Ok(directory.join(name)),
                 None => bail!(
-                    "{}: has no name of its own; name the copy, with -T",
+                    NameCopy => "{}: has no name of its own",
                     String::from_utf8_lossy(source)
                 ),
             },

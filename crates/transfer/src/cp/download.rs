@@ -197,7 +197,7 @@ impl Copier {
     /// Makes the directory and finds out what is in it.
     async fn directory(&self, job: &Job, done: &mut Done) -> Result<()> {
         if !self.options.recursive {
-            bail!("is a directory; add -r to copy it recursively");
+            bail!(Recursive => "is a directory");
         }
         let Node {
             volume,
@@ -252,8 +252,8 @@ impl Worker for Copier {
                 self.mount_point(&job, &mut done).await
             }
             FileType::Symlink => self.symlink(&job, &mut done).await,
-            FileType::Invalid | FileType::Other(_) => Err(Error::Refused(
-                "neither a file, a directory nor a symlink; not copied".to_owned(),
+            FileType::Invalid | FileType::Other(_) => Err(Error::refused(
+                "neither a file, a directory nor a symlink; not copied",
             )),
         };
         if let Err(error) = result {

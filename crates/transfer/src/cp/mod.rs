@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use afar_cell::{Client, LastLink, Place};
 
-use crate::error::{Error, Result, bail};
+use crate::error::{Error, Remedy, Result, bail};
 use crate::jobs::{self, Failed, Limits};
 use crate::origin::Origin;
 use crate::path::{bytes, is_afs, shown};
@@ -68,8 +68,7 @@ async fn download(
                 Err(error) => failed(error),
             },
             Ok(Place::Afs) => {
-                let text = "/afs: holds all cells; copy from /afs/CELL";
-                failed(Error::Refused(text.to_owned()));
+                failed(Error::unless(Remedy::FromCell, "/afs: holds all cells"));
             }
             Err(error) => failed(error.into()),
         }
@@ -111,7 +110,7 @@ async fn origin(client: &Client, source: &Path, options: CopyOptions) -> Result<
     }
     match client.walk(bytes(source), last_link(options)).await? {
         Place::Node(node) => Ok(Origin::Afs(node)),
-        Place::Afs => bail!("{}: holds all cells; copy from /afs/CELL", shown(source)),
+        Place::Afs => bail!(FromCell => "{}: holds all cells", shown(source)),
     }
 }
 

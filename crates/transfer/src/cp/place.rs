@@ -49,7 +49,7 @@ impl Place {
                     }
                     cell::Place::Node(_) => bail!("{}: not a directory", shown(directory)),
                     cell::Place::Afs => {
-                        bail!("/afs: holds only cells; copy to a directory below /afs/CELL")
+                        bail!(IntoCell => "/afs: holds only cells")
                     }
                 };
             }
@@ -61,7 +61,7 @@ impl Place {
                 return Ok(Self::Into(node, path.clone()));
             }
             Ok(cell::Place::Afs) => {
-                bail!("/afs: holds only cells; copy to a directory below /afs/CELL")
+                bail!(IntoCell => "/afs: holds only cells")
             }
             Ok(cell::Place::Node(_)) => {}
             Err(error) if matches!(error.cause, PathCause::NotFound) => {}
@@ -69,7 +69,7 @@ impl Place {
         }
         if sources > 1 {
             bail!(
-                "{}: not a directory, which several sources need; make it first",
+                CreateDirectory => "{}: not a directory, which several sources need",
                 shown(path)
             );
         }
@@ -87,7 +87,7 @@ impl Place {
         };
         let Some(name) = source.file_name() else {
             bail!(
-                "{}: has no name of its own; name the copy, with -T",
+                NameCopy => "{}: has no name of its own",
                 shown(source)
             );
         };

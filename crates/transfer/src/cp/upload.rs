@@ -103,7 +103,7 @@ impl Uploader {
         match facts.kind {
             Kind::File(_) => self.file(job, &facts, done).await,
             Kind::Directory if !self.options.recursive => {
-                bail!("is a directory; add -r to copy it recursively")
+                bail!(Recursive => "is a directory")
             }
             Kind::Directory => self.directory(job, &facts, done).await,
             Kind::Symlink => self.symlink(job, done).await,

@@ -85,13 +85,13 @@ impl SyncPlan {
     ) -> Result<Self> {
         ensure!(
             is_afs(from) || is_afs(to),
-            "neither {} nor {} is under /afs; use rsync for these",
+            LocalProgram => "neither {} nor {} is under /afs",
             shown(from),
             shown(to)
         );
         ensure!(
             !(is_afs(from) && is_afs(to)) || !(from.starts_with(to) || to.starts_with(from)),
-            "{} and {}: one is in the other, or they are the same; choose another DEST",
+            OtherDestination => "{} and {}: one is in the other, or they are the same",
             shown(from),
             shown(to)
         );
@@ -195,7 +195,7 @@ impl Plan {
             None => {
                 ensure!(
                     !bytes(to).ends_with(b"/"),
-                    "{}: not a directory; create it first",
+                    CreateDirectory => "{}: not a directory",
                     shown(to)
                 );
                 let name = to.file_name().with_context(no_name)?;
@@ -204,9 +204,9 @@ impl Plan {
                     _ => Path::new("."),
                 };
                 let found = existing(client, directory).await?;
-                let found = found.with_context(|| {
-                    format!("{}: no such directory; create it first", shown(directory))
-                })?;
+                let Some(found) = found else {
+                    bail!(CreateDirectory => "{}: no such directory", shown(directory));
+                };
                 (directory.to_owned(), name, found)
             }
         };
@@ -230,7 +230,7 @@ async fn source(client: &Client, path: &Path) -> Result<Item> {
                 let facts = Facts::from(&node.status);
                 (Origin::Afs(node), facts)
             }
-            Place::Afs => bail!("/afs: holds all cells; copy from /afs/CELL"),
+            Place::Afs => bail!(FromCell => "/afs: holds all cells"),
         }
     } else {
         let metadata = fs::metadata(path).with_context(|| shown(path))?;
@@ -238,7 +238,7 @@ async fn source(client: &Client, path: &Path) -> Result<Item> {
     };
     ensure!(
         matches!(facts.kind, Kind::Directory | Kind::File(_)),
-        "{}: neither a directory nor a file; afar cp copies what comes out of a pipe",
+        Copy => "{}: neither a directory nor a file",
         shown(path)
     );
     Ok((origin, facts))
@@ -267,7 +267,7 @@ async fn there(client: &Client, path: &Path) -> Result<Option<Item>> {
                 let facts = Facts::from(&node.status);
                 Ok(Some((Origin::Afs(node), facts)))
             }
-            Ok(Place::Afs) => bail!("/afs: holds only cells; choose a directory below /afs/CELL"),
+            Ok(Place::Afs) => bail!(IntoCell => "/afs: holds only cells"),
             Err(error) if matches!(error.cause, PathCause::NotFound) => Ok(None),
             Err(error) => Err(error.into()),
         };
