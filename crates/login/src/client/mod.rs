@@ -32,7 +32,7 @@ use crate::{Fingerprint, tls};
 
 pub use error::{KeyProblem, LoginError};
 pub use keys::SshKeys;
-pub use known::known_cells;
+pub use known::KNOWN_CELLS;
 pub use local::{announce, local};
 pub use trust::Trust;
 
