@@ -21,6 +21,7 @@ mod status;
 mod store;
 mod tokens;
 mod top;
+mod units;
 mod vos;
 
 use std::process::ExitCode;

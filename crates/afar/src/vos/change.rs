@@ -18,7 +18,8 @@ use super::args::{
     LockArgs, OfflineArgs, OnlineArgs, ReleaseArgs, RemoveArgs, RemsiteArgs, RenameArgs,
     SetfieldsArgs, UnlockArgs, ZapArgs,
 };
-use super::{Context, Outcome, Quit, err, kib, out};
+use super::{Context, Outcome, Quit, err, out};
+use crate::units::parse_kib;
 
 const CANT_FIND: &str = "vos: can't find volume ID or name";
 const CANT_FIND_VOLUME: &str = "vos: can't find volume";
@@ -79,7 +80,7 @@ impl Context<'_> {
         }
         let mut options = CreateOptions::default();
         if let Some(quota) = &args.maxquota {
-            options.max_quota = kib(quota).ok_or_else(|| {
+            options.max_quota = parse_kib(quota).ok_or_else(|| {
                 err!("vos: bad integer specified for quota.\n");
                 Quit::RETURN
             })?;
@@ -526,7 +527,7 @@ impl Context<'_> {
         };
         let mut changes = VolumeChanges::default();
         if let Some(quota) = &args.maxquota {
-            changes.max_quota = Some(kib(quota).ok_or_else(|| {
+            changes.max_quota = Some(parse_kib(quota).ok_or_else(|| {
                 err!("invalid quota value\n");
                 Quit::RETURN
             })?);

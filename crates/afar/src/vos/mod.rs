@@ -272,18 +272,5 @@ impl<'a> Context<'a> {
     }
 }
 
-/// A number of KiB as users type it: with K, M, G or T for more.
-fn kib(text: &str) -> Option<i32> {
-    let (digits, shift) = match text.as_bytes().last()? {
-        b'k' | b'K' => (&text[..text.len() - 1], 0),
-        b'm' | b'M' => (&text[..text.len() - 1], 10),
-        b'g' | b'G' => (&text[..text.len() - 1], 20),
-        b't' | b'T' => (&text[..text.len() - 1], 30),
-        _ => (text, 0),
-    };
-    let number: i64 = digits.parse().ok()?;
-    i32::try_from(number.checked_mul(1 << shift)?).ok()
-}
-
 #[cfg(test)]
 mod tests;
