@@ -8,7 +8,8 @@ use regex::bytes::{Regex, RegexBuilder};
 
 use crate::error::{Error, PatternProblem, Result};
 
-/// Patterns of names that are neither copied nor deleted, as `.gitignore` has them.
+/// Patterns of names that are neither copied nor deleted, as `.gitignore` has them. The crates `globset` and `ignore`
+/// take patterns of UTF-8 only, and names in AFS are bytes; `globset` also reads `{a,b}` as two names, which git does not.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Exclude(Vec<Pattern>);
 
