@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use afar_cell::cellservdb::CellEntry;
-use afar_cell::{Client, LastLink, Place};
+use afar_cell::{Client, LastLink, Walked};
 use afar_server::Process;
 use afar_server::config::Config;
 use afar_server::local_cell::{self, AsAdministrator};
@@ -72,7 +72,7 @@ impl Site {
         let client = Self::client(dir.path(), address, None);
         let top = afs("");
         let root = client.walk(top.as_os_str().as_encoded_bytes(), LastLink::Follow);
-        let Place::Node(root) = root.await.unwrap() else {
+        let Walked::Node(root) = root.await.unwrap() else {
             panic!("the cell has a root");
         };
         let no_limit = StoreVolumeStatus {

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
-use afar_cell::{Credentials, Error, LastLink, Memory, Node, PathCause, PathError, Place, Secured};
+use afar_cell::{
+    Credentials, Error, LastLink, Memory, Node, PathCause, PathError, Secured, Walked,
+};
 use afar_net::{AbortCode, RxNull, ServerSecurity};
 use afar_security::keys::Key;
 use afar_security::ticket::{Mint, mint};
@@ -115,8 +117,8 @@ fn start(wallet: &Arc<Wallet>, keys: &Arc<KeyRing>) -> Cell {
 async fn find(cell: &Cell, name: &str) -> Result<Node, PathError> {
     let path = format!("/afs/test.example/{name}");
     match cell.client.walk(path.as_bytes(), LastLink::Keep).await? {
-        Place::Node(node) => Ok(node),
-        Place::Afs => panic!("a path into a cell"),
+        Walked::Node(node) => Ok(node),
+        Walked::Afs => panic!("a path into a cell"),
     }
 }
 

@@ -9,14 +9,14 @@ use crate::error::{Result, bail};
 
 /// Where copies go.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum LocalDestination {
     /// There, under their own names.
     Into(PathBuf),
     /// The only copy gets this path.
     Exactly(PathBuf),
 }
 
-impl Place {
+impl LocalDestination {
     /// Looks at the destination of so many sources.
     ///
     /// # Errors
@@ -62,11 +62,11 @@ mod tests {
 
     #[test]
     fn copies_into_a_directory_keep_their_names() {
-        let into = Place::Into(PathBuf::from("/srv"));
+        let into = LocalDestination::Into(PathBuf::from("/srv"));
         assert_eq!(into.of(b"/afs/c/x").unwrap(), Path::new("/srv/x"));
         assert_eq!(into.of(b"/afs/c/x/").unwrap(), Path::new("/srv/x"));
         assert!(into.of(b"/afs/c/..").is_err());
-        let exactly = Place::Exactly(PathBuf::from("y"));
+        let exactly = LocalDestination::Exactly(PathBuf::from("y"));
         assert_eq!(exactly.of(b"/afs/c/x").unwrap(), Path::new("y"));
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use afar_cell::{Client, Fetched, LastLink, Node, Ordered, PathCause, Place};
+use afar_cell::{Client, Fetched, LastLink, Node, Ordered, PathCause, Walked};
 use afar_types::{FetchStatus, FileType, VolumeId};
 
 use super::options::CopyOptions;
@@ -147,7 +147,7 @@ impl Copier {
         if self.options.dereference {
             let place = self.client.walk(&job.path, LastLink::Follow).await;
             let place = place.map_err(|error| error.cause)?;
-            let Place::Node(node) = place else {
+            let Walked::Node(node) = place else {
                 bail!("leads to /afs, which holds all cells; not copied");
             };
             let mut above = job.above.clone();

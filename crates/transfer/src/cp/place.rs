@@ -12,7 +12,7 @@ use crate::path::{bytes, shown};
 
 /// Where copies go.
 #[derive(Debug)]
-pub(super) enum Place {
+pub(super) enum AfsDestination {
     /// There, under their own names.
     Into(Node, PathBuf),
     /// The only copy gets this name.
@@ -31,7 +31,7 @@ pub(super) struct Target {
     pub(super) path: PathBuf,
 }
 
-impl Place {
+impl AfsDestination {
     /// Looks at the destination of so many sources.
     ///
     /// # Errors
@@ -44,11 +44,11 @@ impl Place {
         let path = match destination {
             Destination::Into(directory) => {
                 return match client.walk(bytes(directory), LastLink::Follow).await? {
-                    cell::Place::Node(node) if node.status.file_type == FileType::Directory => {
+                    cell::Walked::Node(node) if node.status.file_type == FileType::Directory => {
                         Ok(Self::Into(node, directory.clone()))
                     }
-                    cell::Place::Node(_) => bail!("{}: not a directory", shown(directory)),
-                    cell::Place::Afs => {
+                    cell::Walked::Node(_) => bail!("{}: not a directory", shown(directory)),
+                    cell::Walked::Afs => {
                         bail!(IntoCell => "/afs: holds only cells")
                     }
                 };
@@ -57,13 +57,13 @@ impl Place {
             Destination::Usual(path) => path,
         };
         match client.walk(bytes(path), LastLink::Follow).await {
-            Ok(cell::Place::Node(node)) if node.status.file_type == FileType::Directory => {
+            Ok(cell::Walked::Node(node)) if node.status.file_type == FileType::Directory => {
                 return Ok(Self::Into(node, path.clone()));
             }
-            Ok(cell::Place::Afs) => {
+            Ok(cell::Walked::Afs) => {
                 bail!(IntoCell => "/afs: holds only cells")
             }
-            Ok(cell::Place::Node(_)) => {}
+            Ok(cell::Walked::Node(_)) => {}
             Err(error) if matches!(error.cause, PathCause::NotFound) => {}
             Err(error) => return Err(error.into()),
         }

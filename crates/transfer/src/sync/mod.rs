@@ -18,7 +18,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use afar_cell::{Client, LastLink, PathCause, Place};
+use afar_cell::{Client, LastLink, PathCause, Walked};
 
 use crate::directory::make_directory;
 use crate::error::{Context, Error, Result, bail, ensure};
@@ -226,11 +226,11 @@ impl Plan {
 async fn source(client: &Client, path: &Path) -> Result<Item> {
     let (origin, facts) = if is_afs(path) {
         match client.walk(bytes(path), LastLink::Follow).await? {
-            Place::Node(node) => {
+            Walked::Node(node) => {
                 let facts = Facts::from(&node.status);
                 (Origin::Afs(node), facts)
             }
-            Place::Afs => bail!(FromCell => "/afs: holds all cells"),
+            Walked::Afs => bail!(FromCell => "/afs: holds all cells"),
         }
     } else {
         let metadata = fs::metadata(path).with_context(|| shown(path))?;
@@ -263,11 +263,11 @@ async fn existing_directory(client: &Client, path: &Path) -> Result<Option<Item>
 async fn there(client: &Client, path: &Path) -> Result<Option<Item>> {
     if is_afs(path) {
         return match client.walk(bytes(path), LastLink::Follow).await {
-            Ok(Place::Node(node)) => {
+            Ok(Walked::Node(node)) => {
                 let facts = Facts::from(&node.status);
                 Ok(Some((Origin::Afs(node), facts)))
             }
-            Ok(Place::Afs) => bail!(IntoCell => "/afs: holds only cells"),
+            Ok(Walked::Afs) => bail!(IntoCell => "/afs: holds only cells"),
             Err(error) if matches!(error.cause, PathCause::NotFound) => Ok(None),
             Err(error) => Err(error.into()),
         };
