@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use afar_admin::vos::words::error_text;
 use afar_admin::vos::{
-    CloneOptions, CreateOptions, Failure, NAME_MAX, Place, ReleaseOptions, base_name, is_name_valid,
+    CloneOptions, CreateOptions, Failure, NAME_MAX, ReleaseOptions, ServerPartition, base_name,
+    is_name_valid,
 };
 use afar_types::error::VL_NOENT;
 use afar_types::{
@@ -131,7 +132,7 @@ impl Context<'_> {
             }
         };
         let at = match (server, partition) {
-            (Some(server), Some(partition)) => Place { server, partition },
+            (Some(server), Some(partition)) => ServerPartition { server, partition },
             (server, partition) => self.find_site(args, id, server, partition).await?,
         };
         let removed = self.vos.remove(at, id).await;
@@ -151,7 +152,7 @@ impl Context<'_> {
         id: VolumeId,
         server: Option<std::net::Ipv4Addr>,
         partition: Option<afar_types::PartitionId>,
-    ) -> Result<Place, Quit> {
+    ) -> Result<ServerPartition, Quit> {
         let entry = self.vos.entry(id, None).await.map_err(|code| {
             err!(
                 "Could not fetch the entry for volume {id} from VLDB\n{}",
@@ -172,7 +173,7 @@ impl Context<'_> {
             VolumeType::ReadWrite | VolumeType::Backup => SiteFlags::READ_WRITE,
         };
         let places = entry.sites.iter().filter_map(|site| match site.server {
-            SiteServer::Address(address) if site.flags.contains(flag) => Some(Place {
+            SiteServer::Address(address) if site.flags.contains(flag) => Some(ServerPartition {
                 server: address,
                 partition: site.partition,
             }),
@@ -381,7 +382,7 @@ impl Context<'_> {
         let id = self.site_volume(base_name(&args.id), &args.id).await?;
         let server = self.server_as_typed(&args.server, "server", Quit::EXIT)?;
         let partition = self.partition(&args.partition, Quit::EXIT)?;
-        let at = Place { server, partition };
+        let at = ServerPartition { server, partition };
         let removed = self.vos.remove_site(at, id).await;
         removed.map_err(|code| self.diagnose("remsite", code, Quit::EXIT))?;
         out!(
@@ -498,7 +499,11 @@ impl Context<'_> {
             }
         };
         out!("vos: forcibly removing all traces of volume {id}, please wait...");
-        match self.vos.nuke(Place { server, partition }, id).await {
+        match self
+            .vos
+            .nuke(ServerPartition { server, partition }, id)
+            .await
+        {
             Ok(()) => {
                 out!("done.\n");
                 Ok(())
@@ -538,7 +543,7 @@ impl Context<'_> {
             err!("Nothing to set.\n");
             return Err(Quit::RETURN);
         }
-        let at = Place { server, partition };
+        let at = ServerPartition { server, partition };
         self.vos.set_fields(at, id, changes).await.map_err(|_| {
             err!("Could not update volume info fields for volume number {id}\n");
             Quit::RETURN
@@ -549,7 +554,7 @@ impl Context<'_> {
         let server = self.server(&args.server, "server", Quit::RETURN)?;
         let partition = self.partition(&args.partition, Quit::RETURN)?;
         let id = self.volume_id(&args.id, UNKNOWN, Quit::RETURN).await?;
-        let at = Place { server, partition };
+        let at = ServerPartition { server, partition };
         let flags = TransactionFlags(0);
         self.set_volume(at, id, AttachFlags::OFFLINE, flags, Duration::ZERO)
             .await
@@ -557,7 +562,7 @@ impl Context<'_> {
 
     async fn set_volume(
         &self,
-        at: Place,
+        at: ServerPartition,
         id: VolumeId,
         attach: AttachFlags,
         flags: TransactionFlags,
@@ -588,8 +593,14 @@ impl Context<'_> {
             true => TransactionFlags::OUT_OF_SERVICE,
             false => TransactionFlags(0),
         };
-        self.set_volume(Place { server, partition }, id, attach, flags, time)
-            .await
+        self.set_volume(
+            ServerPartition { server, partition },
+            id,
+            attach,
+            flags,
+            time,
+        )
+        .await
     }
 
     pub(super) async fn endtrans(&self, args: &EndtransArgs) -> Outcome {
