@@ -1,6 +1,7 @@
 //! The one binary: flags, wiring, output.
 
 mod about;
+mod advice;
 mod afs_args;
 mod bos;
 mod cli;
@@ -20,6 +21,7 @@ mod status;
 mod store;
 mod tokens;
 mod top;
+mod units;
 mod vos;
 
 use std::process::ExitCode;

@@ -8,6 +8,8 @@ use std::path::Path;
 use anyhow::Context;
 use serde::Serialize;
 
+use crate::advice;
+
 /// Where reports go, and in which form.
 pub(crate) struct Output {
     json: bool,
@@ -49,9 +51,9 @@ impl Output {
     }
 }
 
-/// Prints an error and its causes on standard error, in one line.
+/// Prints an error, its causes and the next step on standard error, in one line.
 pub(crate) fn error(error: &anyhow::Error) {
-    say(io::stderr(), format_args!("afar: {error:#}\n"));
+    note(&advice::told(error));
 }
 
 /// Prints a remark on standard error, in one line.

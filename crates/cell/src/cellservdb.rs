@@ -19,7 +19,7 @@ use std::sync::Arc;
 use afar_types::CellName;
 use parking_lot::Mutex;
 
-pub use own::{own_path, teach};
+pub use own::{own_directory, own_path, teach};
 
 /// UDP port of the volume location service.
 pub const VL_PORT: u16 = 7003;

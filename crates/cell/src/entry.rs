@@ -7,7 +7,7 @@ use afar_types::{Fid, FileType};
 use crate::client::Client;
 use crate::error::{PathCause, PathError};
 use crate::files::DirEntry;
-use crate::path::{LastLink, Place};
+use crate::path::{LastLink, Walked};
 use crate::sysname;
 use crate::volume::Volume;
 
@@ -60,8 +60,8 @@ impl Client {
             return Err(fail(cause));
         }
         let node = match self.walk(parent, LastLink::Follow).await? {
-            Place::Afs => return Err(fail(PathCause::CellRoot)),
-            Place::Node(node) => node,
+            Walked::Afs => return Err(fail(PathCause::CellRoot)),
+            Walked::Node(node) => node,
         };
         if node.status.file_type != FileType::Directory {
             return Err(fail(PathCause::NotDirectory));

@@ -1,13 +1,12 @@
-//! What can go wrong with a cell, a volume or a path, said so that a user knows what to do.
+//! What can go wrong with a cell, a volume or a path.
 
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use afar_dir::DirError;
-use afar_net::AbortCode;
 use afar_rpc::{RpcCause, RpcError};
-use afar_types::error::errno::{EACCES, EDQUOT, ENOENT, EROFS};
+use afar_types::error::errno::{EACCES, ENOENT, EROFS};
 use afar_types::error::{VNOVNODE, errno_of};
 use afar_types::{AclError, CellName, CellNameError, VolumeType};
 use afar_xdr::LengthError;
@@ -17,13 +16,12 @@ use crate::mountpoint::MountPointError;
 use crate::refusal::{self, ANONYMOUS};
 use crate::room::NoRoom;
 
-/// A cell, volume or file that could not be reached or read. The text says what, why and what to
-/// do next, in one line.
+/// A cell, volume or file that could not be reached or read. The text says what and why, in one line;
+/// what to do next is for the program to say, by the variant.
 #[derive(Debug, Clone, thiserror::Error)]
-#[non_exhaustive]
 pub enum Error {
     /// The CellServDB named cannot be read.
-    #[error("cannot read {}: {error}; name another file with --cellservdb", path.display())]
+    #[error("cannot read {}: {error}", path.display())]
     CellServDb {
         /// The file.
         path: PathBuf,
@@ -31,10 +29,7 @@ pub enum Error {
         error: String,
     },
     /// Nobody knows the cell's servers.
-    #[error(
-        "cell {cell} is not known: it is not in {looked}, and {dns}; check its name, or name a \
-         server with --server"
-    )]
+    #[error("cell {cell} is not known: it is not in {looked}, and {dns}")]
     UnknownCell {
         /// The cell.
         cell: CellName,
@@ -44,7 +39,7 @@ pub enum Error {
         dns: DnsErrorOrOff,
     },
     /// The cell is known and has no servers.
-    #[error("cell {cell} has no server in {looked}; name one with --server")]
+    #[error("cell {cell} has no server in {looked}")]
     NoServers {
         /// The cell.
         cell: CellName,
@@ -52,10 +47,7 @@ pub enum Error {
         looked: String,
     },
     /// The client is for other cells alone.
-    #[error(
-        "cell {cell} cannot be reached as the administrator of {only}; run the command without \
-         --localauth"
-    )]
+    #[error("cell {cell} cannot be reached as the administrator of {only}")]
     OutOfReach {
         /// The cell.
         cell: CellName,
@@ -64,8 +56,7 @@ pub enum Error {
     },
     /// No volume location server answered.
     #[error(
-        "cell {cell}: none of its {tried} volume location servers answered ({}); check the \
-         network, or name another with --server",
+        "cell {cell}: none of its {tried} volume location servers answered ({})",
         rpc_text(last)
     )]
     VlUnreachable {
@@ -87,7 +78,7 @@ pub enum Error {
         source: Box<RpcError>,
     },
     /// There is no such volume.
-    #[error("cell {cell} has no volume {volume}; vos examine {volume} -cell {cell} says the same")]
+    #[error("cell {cell} has no volume {volume}")]
     NoSuchVolume {
         /// The cell.
         cell: CellName,
@@ -95,7 +86,7 @@ pub enum Error {
         volume: String,
     },
     /// The volume has no such member.
-    #[error("volume {volume} of cell {cell} has no {kind} volume; use another path to it")]
+    #[error("volume {volume} of cell {cell} has no {kind} volume")]
     NoSuchMember {
         /// The cell.
         cell: CellName,
@@ -105,7 +96,7 @@ pub enum Error {
         kind: VolumeType,
     },
     /// The database names no server that could be asked.
-    #[error("volume {volume} of cell {cell}: {problem}; ask the cell's administrators")]
+    #[error("volume {volume} of cell {cell}: {problem}")]
     NoSite {
         /// The cell.
         cell: CellName,
@@ -115,11 +106,7 @@ pub enum Error {
         problem: String,
     },
     /// Every file server that has the volume failed.
-    #[error(
-        "volume {volume} of cell {cell}: {}{}",
-        rpc_text(last),
-        next_step(last, *tried)
-    )]
+    #[error("volume {volume} of cell {cell}: {}{}", rpc_text(last), others_failed(last, *tried))]
     Volume {
         /// The cell.
         cell: CellName,
@@ -131,10 +118,10 @@ pub enum Error {
         last: Box<RpcError>,
     },
     /// The file server refused or answered nonsense.
-    #[error("{}{}", rpc_text(.0), next_step(.0, 1))]
+    #[error("{}", rpc_text(.0))]
     Refused(Box<RpcError>),
     /// The file server says that the caller has no right to this.
-    #[error("permission denied to {who}{}", rights_advice(who))]
+    #[error("permission denied to {who}{}", rights_of(who))]
     Denied {
         /// As whom it was tried.
         who: Arc<str>,
@@ -143,7 +130,7 @@ pub enum Error {
     },
     /// Servers do not take the token, and there is no newer one.
     #[error(
-        "cell {cell}: its servers refuse the token of {who}: {}; get another with afar login",
+        "cell {cell}: its servers refuse the token of {who}: {}",
         refusal::problem(*code, until.as_deref())
     )]
     Token {
@@ -165,13 +152,10 @@ pub enum Error {
         problem: String,
     },
     /// The file does not exist any more.
-    #[error("it no longer exists; list its directory again")]
+    #[error("it no longer exists")]
     Gone,
     /// A volume that cannot be changed was to be changed.
-    #[error(
-        "volume {volume} of cell {cell} is a {kind} volume and cannot be changed; change its \
-         read-write volume, below /afs/.{cell}"
-    )]
+    #[error("volume {volume} of cell {cell} is a {kind} volume and cannot be changed")]
     ReadOnly {
         /// The cell.
         cell: CellName,
@@ -184,10 +168,10 @@ pub enum Error {
     #[error("{0}")]
     NoRoom(Box<NoRoom>),
     /// A server did not answer, nor later tell, whether it has done something.
-    #[error("{0}; the change may have been made: check before you try again")]
+    #[error("{0}; the change may have been made")]
     InDoubt(Box<Self>),
     /// A name or text that AFS cannot hold.
-    #[error("{what} {text:?} cannot be used in AFS: {problem}; choose another")]
+    #[error("{what} {text:?} cannot be used in AFS: {problem}")]
     Text {
         /// What it is for.
         what: &'static str,
@@ -200,10 +184,10 @@ pub enum Error {
     #[error(transparent)]
     Acl(#[from] AclError),
     /// A directory cannot be read.
-    #[error("the directory is damaged: {0}; ask the cell's administrators to salvage its volume")]
+    #[error("the directory is damaged: {0}")]
     Directory(#[from] DirError),
     /// The file changes faster than it can be read.
-    #[error("the file changed {0} times while it was being read; try again")]
+    #[error("the file changed {0} times while it was being read")]
     Changing(u32),
     /// What was read cannot be written to where it should go.
     #[error("cannot write: {0}")]
@@ -218,7 +202,6 @@ pub enum Error {
 
 /// What DNS said of a cell, or that it was not asked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
 pub enum DnsErrorOrOff {
     /// What DNS said.
     #[error(transparent)]
@@ -320,31 +303,19 @@ fn rpc_text(error: &RpcError) -> String {
     }
 }
 
-/// What to do about missing rights.
-fn rights_advice(who: &str) -> &'static str {
+/// Which rights count for a client without a token.
+fn rights_of(who: &str) -> &'static str {
     match who {
-        ANONYMOUS => {
-            ": without a token only the rights of system:anyuser count; afar login gets one"
-        }
-        _ => "; the directory's access list shows the rights (afar fs listacl)",
+        ANONYMOUS => ": without a token only the rights of system:anyuser count",
+        _ => "",
     }
 }
 
-/// What to do about it.
-fn next_step(error: &RpcError, tried: usize) -> String {
-    // Also what a server says that takes no anonymous calls.
-    if error.code() == AbortCode::RX_INVALID_OPERATION {
-        return "; a token may be needed: see afar tokens, afar login".to_owned();
-    }
-    match error.aborted() {
-        None if tried > 1 => format!("; all {tried} of its servers failed: check the network"),
-        None => "; check the network, and whether the server runs".to_owned(),
-        Some(code) => match errno_of(code.0) {
-            Some(EDQUOT) => {
-                "; free some space, or raise the quota with afar fs setquota".to_owned()
-            }
-            _ => String::new(),
-        },
+/// That no other server answered either.
+fn others_failed(last: &RpcError, tried: usize) -> String {
+    match last.aborted() {
+        None if tried > 1 => format!("; all {tried} of its servers failed"),
+        _ => String::new(),
     }
 }
 
@@ -360,19 +331,18 @@ pub struct PathError {
 
 /// Why a path could not be followed.
 #[derive(Debug, Clone, thiserror::Error)]
-#[non_exhaustive]
 pub enum PathCause {
     /// It does not start with `/afs`.
-    #[error("not in AFS; give a path that starts with /afs/CELL")]
+    #[error("not in AFS")]
     NotAfs,
     /// The second part is no cell's name.
-    #[error("{0}; give a path that starts with /afs/CELL")]
+    #[error(transparent)]
     CellName(#[from] CellNameError),
     /// There is no such entry.
-    #[error("no such file or directory; list its parent directory to see what is there")]
+    #[error("no such file or directory")]
     NotFound,
     /// `@sys` has no entry for any sysname.
-    #[error("no such file or directory, tried for @sys: {0}; name others with --sysname")]
+    #[error("no such file or directory, tried for @sys: {0}")]
     NoSysname(String),
     /// Something in the middle is no directory.
     #[error("not a directory")]
@@ -381,16 +351,16 @@ pub enum PathCause {
     #[error("is a directory")]
     IsDirectory,
     /// `.` or `..`, or nothing, where the name of an entry is needed.
-    #[error("does not end in a name; name the entry itself")]
+    #[error("does not end in a name")]
     NoName,
     /// The root of a cell, or `/afs`, where an entry of a directory is needed.
-    #[error("is the root of a cell, which is in no directory; name something below it")]
+    #[error("is the root of a cell, which is in no directory")]
     CellRoot,
     /// Too many symlinks.
     #[error("too many levels of symbolic links; one of them leads back to itself")]
     Loop,
     /// A symlink leads to another file system.
-    #[error("a symbolic link leads out of AFS, to {0}; read that path without afar")]
+    #[error("a symbolic link leads out of AFS, to {0}")]
     OutsideAfs(String),
     /// A mount point whose text makes no sense.
     #[error(transparent)]

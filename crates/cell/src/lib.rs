@@ -10,7 +10,7 @@
 //! - [`Credentials`]: who the client is to servers
 //! - `callback`: what servers ask back
 //! - [`Moves`]: this machine at another address; [`Patience`]: servers that do not answer
-//! - [`Place`], [`Node`] (`path`): mount points, symlinks, `@sys`
+//! - [`Walked`], [`Node`] (`path`): mount points, symlinks, `@sys`
 //! - `fetch`: a file in pieces, by many calls at a time
 //! - `store`: a file's data the other way
 //! - `change`: names made, moved and removed, each once even when an answer is lost
@@ -68,11 +68,12 @@ pub use lock::{LOCK_TIME, LockType};
 pub use mountpoint::{MountPoint, MountPointError, Wanted};
 pub use moves::Moves;
 pub use nearby::{Nearby, NearbyFile, Waiting};
-pub use path::{LastLink, Node, Place};
+pub use path::{LastLink, Node, Walked};
 pub use patience::Patience;
 pub use preferences::{ServerKind, parse_rank};
 pub use promise::Promised;
 pub use quota::VolumeStatus;
+pub use refusal::ANONYMOUS;
 pub use room::NoRoom;
 pub use server::FileServer;
 pub use store::{Source, Stored};

@@ -36,7 +36,7 @@ pub struct Node {
 
 /// What a path led to.
 #[derive(Debug, Clone)]
-pub enum Place {
+pub enum Walked {
     /// `/afs` itself.
     Afs,
     /// A file, directory or symlink.
@@ -79,7 +79,7 @@ impl Client {
     ///
     /// # Errors
     /// With the path, why it could not be followed, and what to try.
-    pub async fn walk(&self, path: &[u8], last: LastLink) -> Result<Place, PathError> {
+    pub async fn walk(&self, path: &[u8], last: LastLink) -> Result<Walked, PathError> {
         let parts = inside_afs(path).ok_or_else(|| PathError::new(path, PathCause::NotAfs))?;
         let mut walk = Walk {
             client: self,
@@ -153,7 +153,7 @@ impl Client {
 }
 
 impl Walk<'_> {
-    async fn run(&mut self) -> Result<Place, PathCause> {
+    async fn run(&mut self) -> Result<Walked, PathCause> {
         while let Some(part) = self.parts.pop_front() {
             match part.as_slice() {
                 b"" | b"." => {}
@@ -164,13 +164,13 @@ impl Walk<'_> {
             }
         }
         let Some(step) = self.trail.last() else {
-            return Ok(Place::Afs);
+            return Ok(Walked::Afs);
         };
         let status = match step.status {
             Some(status) => status,
             None => self.client.status(&step.volume, step.fid).await?,
         };
-        Ok(Place::Node(Node {
+        Ok(Walked::Node(Node {
             volume: Arc::clone(&step.volume),
             fid: step.fid,
             status,

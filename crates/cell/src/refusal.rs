@@ -3,7 +3,7 @@
 use afar_types::error::{Code, RXKADEXPIRED, RXKADUNKNOWNKEY};
 
 /// What an anonymous client is called.
-pub(crate) const ANONYMOUS: &str = "anonymous";
+pub const ANONYMOUS: &str = "anonymous";
 
 /// Whether a code says that the token is refused, whatever it was to be used for.
 // spec: security#refused-tokens

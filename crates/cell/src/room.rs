@@ -7,7 +7,6 @@ use afar_types::error::errno::{EDQUOT, ENOSPC};
 
 /// Something that has no room in a volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct NoRoom {
     /// The volume's cell.
     pub cell: CellName,
@@ -52,15 +51,10 @@ impl fmt::Display for NoRoom {
         match self.quota.filter(|_| self.by_quota) {
             Some(quota) => write!(
                 f,
-                ", and of its quota of {quota} bytes {} are left; make room, or raise it with \
-                 `afar fs setquota PATH -max KIB`",
+                ", and of its quota of {quota} bytes {} are left",
                 quota.saturating_sub(*used)
             ),
-            None => write!(
-                f,
-                ", and {free} are free on its partition; make room there, or move the volume to \
-                 another one with `afar vos move`"
-            ),
+            None => write!(f, ", and {free} are free on its partition"),
         }
     }
 }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use afar_dbserver::kv::{Database, Options};
-use afar_dbserver::vl::{Entry, LocationConfig, LocationServer, Place, Server, Vldb};
+use afar_dbserver::vl::{Entry, LocationConfig, LocationServer, Server, SiteBytes, Vldb};
 use afar_net::{Config, Endpoint, RxNull};
 use afar_rpc::vl;
 use afar_types::{VolumeId, VolumeName};
@@ -40,7 +40,7 @@ fn contents(entries: u32) -> Vldb {
         ids: [0, 1, 2].map(|kind| FIRST_ID + 3 * n + kind),
         flags: 0x7000,
         places: (0..3u8)
-            .map(|copy| Place {
+            .map(|copy| SiteBytes {
                 server: u8::try_from((n + u32::from(copy)) % 50).unwrap(),
                 partition: copy,
                 flags: if copy == 0 { 4 } else { 2 },

@@ -20,13 +20,10 @@ const FIRST_PAUSE: Duration = Duration::from_millis(200);
 #[derive(Debug, thiserror::Error)]
 pub enum RegistrationError {
     /// More than a location server keeps.
-    #[error("{0} addresses, but the location servers keep {MAX_ADDRESSES}; list some in addresses")]
+    #[error("{0} addresses, but the location servers keep {MAX_ADDRESSES}")]
     TooMany(usize),
     /// The server refused.
-    #[error(
-        "these addresses belong to several servers already; remove the wrong ones with `vos \
-         changeaddr -remove`, or give this server the others' UUID"
-    )]
+    #[error("these addresses belong to several servers already")]
     Conflict,
     /// No location server took it.
     #[error("no location server accepted the registration: {0}")]

@@ -74,19 +74,12 @@ impl Options {
 
 /// Why something is not mounted, or ended.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum MountError {
     /// The system has no FUSE.
-    #[error(
-        "/dev/fuse is not there; load the kernel's module (modprobe fuse), or give the container \
-         the device"
-    )]
+    #[error("/dev/fuse is not there")]
     NoFuse,
     /// The program by which users mount is missing.
-    #[error(
-        "mounting on {place} needs the program fusermount3, which is missing; install it (Debian, \
-         Ubuntu: apt install fuse3; Fedora: dnf install fuse3), or be root and omit auto_unmount"
-    )]
+    #[error("mounting on {place} needs the program fusermount3, which is missing")]
     NoFusermount {
         /// Where.
         place: PathBuf,
@@ -100,10 +93,7 @@ pub enum MountError {
         source: io::Error,
     },
     /// Others were to be allowed to use it.
-    #[error(
-        "others may use what you mount only if /etc/fuse.conf has user_allow_other; omit \
-         allow_other, or be root"
-    )]
+    #[error("others may use what you mount only if /etc/fuse.conf has user_allow_other")]
     AllowOther,
     /// It was live, and ended by itself.
     #[error("the mount on {place} ended: {source}")]
@@ -214,13 +204,10 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_program_is_named_and_where_it_comes_from() {
+    fn a_missing_program_is_named() {
         let missing = || io::Error::from(io::ErrorKind::NotFound);
         let text = refused(Path::new("/"), missing()).to_string();
-        assert!(
-            text.contains("fusermount3") && text.contains("apt install fuse3"),
-            "{text}"
-        );
+        assert!(text.contains("fusermount3"), "{text}");
         let other = refused(Path::new("/no such place"), missing());
         assert!(matches!(other, MountError::Refused { .. }), "{other}");
     }

@@ -5,19 +5,14 @@ use std::{fmt, io};
 /// The result of a link operation.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a link operation failed. Each message names the object, and the next step where there is one.
+/// Why a link operation failed. Each message names the object.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum Error {
     /// The caller is not root, or lacks the capabilities that root has.
-    #[error(
-        "making network namespaces and TUN devices needs root: run it again with sudo (effective user id {0})"
-    )]
+    #[error("making network namespaces and TUN devices needs root (effective user id {0})")]
     NotRoot(u32),
     /// There is no `/dev/net/tun`.
-    #[error(
-        "/dev/net/tun is missing: load the kernel module tun, or pass the device into the container"
-    )]
+    #[error("/dev/net/tun is missing")]
     NoTun,
     /// The name cannot be that of a link.
     #[error("bad link name '{0}': want 1 to 32 of A-Z a-z 0-9 _ -, the first a letter or digit")]
@@ -26,7 +21,7 @@ pub enum Error {
     #[error("{0}")]
     BadOption(String),
     /// A link of this name is up, or what is left of one is still there.
-    #[error("link {name} exists already ({what}): afar link down {name} removes it")]
+    #[error("link {name} exists already ({what})")]
     Exists {
         /// Name of the link.
         name: String,
@@ -34,10 +29,10 @@ pub enum Error {
         what: String,
     },
     /// There is no link of this name.
-    #[error("there is no link {0}: afar link ls lists those that exist")]
+    #[error("there is no link {0}")]
     NotFound(String),
     /// The namespaces are there but the emulator is not.
-    #[error("the emulator of link {0} is not running: afar link down {0}, then up again")]
+    #[error("the emulator of link {0} is not running")]
     NotRunning(String),
     /// The emulator did not start.
     #[error("the emulator of link {name} did not start: {log}")]

@@ -48,7 +48,7 @@ pub use call::Call;
 pub use config::Config;
 pub use connection::Connection;
 pub use endpoint::Endpoint;
-pub use local::Local;
+pub use local::{Local, remove_left};
 pub use routes::{Routes, source_of};
 pub use server::{Handler, has_own_thread};
 pub use socket::{Ready, Received, Socket, SocketStats};

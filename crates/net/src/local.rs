@@ -103,10 +103,7 @@ impl Local {
     /// bytes.
     pub fn serve(dir: &Path, addr: SocketAddr) -> io::Result<Self> {
         let path = socket_path(dir, addr.port());
-        match std::fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
+        remove_left(&path)?;
         Self::new(dir, path, addr, true)
     }
 
@@ -252,6 +249,17 @@ fn is_bound(path: &Path) -> bool {
     UnixDatagram::unbound()
         .and_then(|socket| socket.connect(path))
         .is_ok()
+}
+
+/// Removes a socket or file that an earlier process may have left.
+///
+/// # Errors
+/// The system's, but not that there is none.
+pub fn remove_left(path: &Path) -> io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// Whether what had a socket of this name has ended.

@@ -38,6 +38,7 @@ pub mod private;
 mod process;
 mod reload;
 pub mod resolve;
+mod rows;
 mod security;
 mod sockets;
 pub mod units;

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use afar_cell::cellservdb::{CellEntry, CellServDb};
 use afar_cell::{Credentials, Secured};
-use afar_net::{Config, Endpoint, Local, RxNull};
+use afar_net::{Config, Endpoint, Local, RxNull, remove_left};
 use afar_types::CellName;
 use anyhow::Context;
 use nix::fcntl::{Flock, FlockArg};
@@ -196,10 +196,7 @@ pub fn clear(run: &Path) -> io::Result<()> {
         let name = path.file_name().and_then(|name| name.to_str());
         if is_socket || name.is_some_and(|name| FILES.contains(&name)) {
             // A socket goes with its server too, which may be ending just now.
-            match std::fs::remove_file(&path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
+            remove_left(&path)?;
         }
     }
     if waits {

@@ -10,6 +10,7 @@ use afar_telemetry::{Family, Registry, Value, Watches};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until, timeout};
 
+use crate::rows::Rows;
 use crate::view::{Number, Row, Snapshot, Table, Times, View};
 
 /// A metric of the table of files.
@@ -93,13 +94,17 @@ impl Views {
         let registry = self.registry.clone();
         let made = tokio::task::spawn_blocking(move || {
             let families = registry.collect();
+            let names = match view {
+                View::Files | View::Calls => names(&families),
+                View::Volumes | View::Clients => BTreeMap::new(),
+            };
             match view.table() {
-                Some(table) => snapshot.rows = rows(&families, table),
+                Some(table) => snapshot.rows = rows(families, table),
                 None => calls(&registry, &mut snapshot),
             }
             match view {
                 View::Clients => add_paths(&mut snapshot.rows, &paths),
-                View::Files | View::Calls => add_names(&mut snapshot.rows, &families),
+                View::Files | View::Calls => add_names(&mut snapshot.rows, &names),
                 View::Volumes => {}
             }
             serde_json::to_vec(&snapshot)
@@ -166,38 +171,32 @@ async fn end(lease: Weak<Mutex<Lease>>, mut until: Instant) {
 }
 
 /// The rows of a table of metrics.
-fn rows(families: &[Family], Table { prefix, labels }: Table) -> Vec<Row> {
-    let mut rows = BTreeMap::<Vec<&str>, Row>::new();
-    let families = families.iter();
-    for family in families.filter(|family| family.desc.name().starts_with(prefix)) {
-        let name = family.desc.name();
-        for series in &family.series {
-            let (key, more): (Vec<_>, Vec<_>) =
-                (series.labels.iter()).partition(|(label, _)| labels.contains(label));
-            let row = rows.entry(key.iter().map(|(_, value)| value.as_str()).collect());
-            let row = row.or_insert_with(|| Row {
-                labels: (key.iter())
-                    .map(|(label, value)| ((*label).to_owned(), value.clone()))
-                    .collect(),
-                ..Row::default()
-            });
-            let count = match (&series.value, more.first()) {
-                (Value::Count(count), Some((_, value))) => {
-                    let counts = row.numbers.entry(name.to_owned());
-                    let counts = counts.or_insert_with(|| Number::By(BTreeMap::new()));
-                    if let Number::By(counts) = counts {
-                        counts.insert(value.clone(), *count);
-                    }
-                    continue;
-                }
-                (Value::Count(count), None) => Number::Count(*count),
-                (Value::Level(level), _) => Number::Level(*level),
-                (Value::Distribution(times), _) => Number::Times(Times::from(times)),
-            };
-            row.numbers.insert(name.to_owned(), count);
+fn rows(families: Vec<Family>, table: Table) -> Vec<Row> {
+    let mut rows = Rows::new();
+    for family in families {
+        if table.has(&family) {
+            table.add(&mut rows, family);
         }
     }
-    rows.into_values().collect()
+    let shown = rows.into_iter().map(|(key, row)| {
+        let numbers = row.numbers.into_iter().map(|(name, value)| {
+            let number = match value {
+                Value::Count(count) => Number::Count(count),
+                Value::Level(level) => Number::Level(level),
+                Value::Distribution(times) => Number::Times(Times::from(&times)),
+            };
+            (name.to_owned(), number)
+        });
+        let parts = row.parts.into_iter();
+        let parts =
+            parts.map(|(name, counts)| (name.to_owned(), Number::By(counts.into_iter().collect())));
+        let labels = row.labels.into_iter().map(str::to_owned);
+        Row {
+            labels: labels.zip(key).collect(),
+            numbers: numbers.chain(parts).collect(),
+        }
+    });
+    shown.collect()
 }
 
 /// The calls that are being served.
@@ -249,8 +248,8 @@ fn add_paths(rows: &mut [Row], paths: &BTreeMap<IpAddr, Path>) {
     }
 }
 
-/// The names of volumes, which the table of volumes knows.
-fn add_names(rows: &mut [Row], families: &[Family]) {
+/// The names of volumes by their numbers, which the table of volumes knows.
+fn names(families: &[Family]) -> BTreeMap<String, String> {
     let volumes = families
         .iter()
         .filter(|family| family.desc.name() == VOLUMES);
@@ -258,9 +257,13 @@ fn add_names(rows: &mut [Row], families: &[Family]) {
         .flat_map(|family| &family.series)
         .filter_map(|series| {
             let label = |name| series.labels.iter().find(|(label, _)| *label == name);
-            Some((label("volume")?.1.as_str(), label("name")?.1.as_str()))
+            Some((label("volume")?.1.clone(), label("name")?.1.clone()))
         });
-    let names: BTreeMap<&str, &str> = names.collect();
+    names.collect()
+}
+
+/// Puts the names of volumes into the rows that are of one.
+fn add_names(rows: &mut [Row], names: &BTreeMap<String, String>) {
     for row in rows {
         let volume = match row.label("volume") {
             "" => match row.label("kind") {
@@ -271,7 +274,7 @@ fn add_names(rows: &mut [Row], families: &[Family]) {
         };
         let volume = volume.split('.').next().unwrap_or_default();
         if let Some(name) = names.get(volume) {
-            row.labels.insert("name".to_owned(), (*name).to_owned());
+            row.labels.insert("name".to_owned(), name.clone());
         }
     }
 }

@@ -12,7 +12,6 @@ use crate::segment::{ReadError, SegmentError};
 
 /// Why an operation on a store failed. None of them leaves anything half done.
 #[derive(Debug, Clone, thiserror::Error)]
-#[non_exhaustive]
 pub enum StoreError {
     /// No partition of the store has the volume (AFS: VNOVOL).
     #[error("volume {0}: not on this server")]
@@ -65,7 +64,7 @@ pub enum StoreError {
     #[error("a file cannot have {0} bytes: the most is 2^63 - 1")]
     TooBig(u64),
     /// The volume's quota is used up (AFS: VOVERQUOTA).
-    #[error("volume {0} is over its quota of {1} KiB; raise it, or remove files")]
+    #[error("volume {0} is over its quota of {1} KiB")]
     OverQuota(VolumeId, u64),
     /// The partition's disk is full (AFS: VDISKFULL).
     #[error("partition {}: no space left on its disk", .0.display())]
@@ -77,7 +76,7 @@ pub enum StoreError {
     #[error("volume {0} is busy: removed data of its group is still being freed")]
     Busy(VolumeId),
     /// A clone cannot become the read-write volume while its group has a newer one.
-    #[error("volume {0} cannot be made read-write: volume {1} is a newer clone; remove that first")]
+    #[error("volume {0} cannot be made read-write: volume {1} is a newer clone")]
     NewerClone(VolumeId, VolumeId),
     /// All vnode numbers of one parity are used.
     #[error("volume {0} has no free vnode number")]
@@ -89,7 +88,7 @@ pub enum StoreError {
     #[error(transparent)]
     Segment(Arc<SegmentError>),
     /// The database or a row of it is damaged.
-    #[error("partition {}: {what}; run `afar store check`", .partition.display())]
+    #[error("partition {}: {what}", .partition.display())]
     Corrupt {
         /// Where the partition is.
         partition: PathBuf,
@@ -97,10 +96,7 @@ pub enum StoreError {
         what: String,
     },
     /// A page of the database is damaged, so it is not read.
-    #[error(
-        "partition {}: {what}; restore its meta/ from a copy, or its volumes from dumps",
-        .partition.display()
-    )]
+    #[error("partition {}: {what}", .partition.display())]
     Damaged {
         /// Where the partition is.
         partition: PathBuf,
@@ -131,8 +127,8 @@ pub enum StoreError {
     NotPartition {
         /// The directory.
         path: PathBuf,
-        /// What is missing or wrong, and what to do.
-        why: String,
+        /// What is missing or wrong.
+        why: NoPartition,
     },
     /// Another process uses the partition.
     #[error("{}: in use by another process (lock file {})", .path.display(), .path.join("lock").display())]
@@ -152,7 +148,7 @@ pub enum StoreError {
     },
     /// A failed write or sync stopped the partition: what is on the disk is consistent, but
     /// nothing more is accepted until the partition is opened again.
-    #[error("partition {}: stopped after a failed write ({why}); check the disk, then restart", .path.display())]
+    #[error("partition {}: stopped after a failed write ({why})", .path.display())]
     Stopped {
         /// The partition.
         path: PathBuf,
@@ -175,6 +171,44 @@ pub enum StoreError {
         /// What the system says.
         source: Arc<io::Error>,
     },
+}
+
+/// Why a directory is no partition that can be used, or cannot become one.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum NoPartition {
+    /// Its mark cannot be read, so it is none.
+    #[error("not a partition ({0} reading its file \"format\")")]
+    Unmarked(Arc<io::Error>),
+    /// Its mark is of something else.
+    #[error("its file \"format\" does not name a store of afar")]
+    Foreign,
+    /// It was written by a later version, or by one that is too old.
+    #[error("its format is version {found}, but this afar knows versions {oldest} to {newest}")]
+    Version {
+        /// Its version.
+        found: u32,
+        /// The oldest that is known.
+        oldest: u32,
+        /// The newest that is known.
+        newest: u32,
+    },
+    /// It has something in it, so that it cannot become one.
+    #[error("not empty (it holds {name:?}): a new partition needs an empty directory")]
+    NotEmpty {
+        /// What is in it.
+        name: String,
+        /// Whether that looks like a partition that did not become one.
+        interrupted: bool,
+    },
+    /// What its database is restored from is missing.
+    #[error("its meta/base files are missing or damaged")]
+    Base,
+    /// Its database cannot be restored.
+    #[error("its database cannot be restored ({0})")]
+    Database(Arc<io::Error>),
+    /// Its database is not there.
+    #[error("its database is missing or empty")]
+    Empty,
 }
 
 impl StoreError {

@@ -51,7 +51,7 @@ pub use check::{
     ScrubOptions, ScrubReport, Stage,
 };
 pub use config::{Durability, PartitionOptions};
-pub use error::{Result, StoreError};
+pub use error::{NoPartition, Result, StoreError};
 pub use partition::{CommitStats, Packed, Partition, Space, Survey};
 pub use store::Store;
 pub use transfer::{

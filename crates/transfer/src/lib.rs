@@ -24,7 +24,7 @@ mod totals;
 mod tree;
 
 pub use cp::{CopyOptions, Destination, copy};
-pub use error::{Error, Result};
+pub use error::{Error, PatternProblem, Remedy, Result};
 pub use path::{is_afs, umask};
 pub use progress::{Change, Event, Progress};
 pub use sync::{SyncOptions, SyncPlan};

@@ -285,7 +285,7 @@ fn open_or_create(path: &Path) -> Result<File> {
         Err(TryLockError::Error(_)) => false,
     };
     if busy {
-        bail!("another afar is copying it; run this one again when that has ended");
+        bail!(AgainLater => "another afar is copying it");
     }
     Ok(file)
 }

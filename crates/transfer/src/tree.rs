@@ -98,7 +98,7 @@ impl Tree<'_> {
                 let pretend = self.pretend;
                 running.spawn(async move {
                     if status.is_ok_and(|status| status.is_mount_point()) {
-                        bail!("{path}: is a mount point; remove it with afar fs rmmount");
+                        bail!(RemoveMountPoint => "{path}: is a mount point");
                     }
                     if pretend {
                         return Ok(());

@@ -5,11 +5,12 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -107,8 +108,7 @@ impl Lines {
                 let mut pipe = BufReader::new(pipe);
                 let mut line = Vec::new();
                 while pipe.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
-                    let mut text = sink.lock().unwrap_or_else(PoisonError::into_inner);
-                    text.push_str(&String::from_utf8_lossy(&line));
+                    sink.lock().push_str(&String::from_utf8_lossy(&line));
                     line.clear();
                 }
             })
@@ -117,10 +117,7 @@ impl Lines {
     }
 
     fn so_far(&self) -> String {
-        self.text
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.text.lock().clone()
     }
 
     /// Everything, once the pipe is closed.

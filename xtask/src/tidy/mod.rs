@@ -3,6 +3,7 @@
 //! A rule is a small function in a module of its own that looks at text and returns
 //! findings; this module feeds them the tracked files.
 
+mod advice;
 mod anchors;
 mod borders;
 mod codes;
@@ -118,6 +119,7 @@ pub(crate) fn check(root: &Path) -> Result<Vec<Finding>> {
     findings.extend(links::check(&sources, |path| is_tracked(&paths, path)));
     findings.extend(spec::check(&sources));
     for source in &sources {
+        findings.extend(advice::check(source));
         findings.extend(codes::check(source));
         findings.extend(english::check(source));
         findings.extend(licences::check(source));

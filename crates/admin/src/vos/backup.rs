@@ -8,7 +8,7 @@ use super::entry::{ALL_OPERATIONS, id_of, set, set_id};
 use super::event::OrFail;
 use super::transaction::{Cloning, IN_SERVICE};
 use super::vldb::Hold;
-use super::{Failure, Place, Vos, complain, is_name_valid, step};
+use super::{Failure, ServerPartition, Vos, complain, is_name_valid, step};
 
 /// How far a backup came.
 #[derive(Default)]
@@ -36,7 +36,7 @@ impl Vos {
     ///
     /// # Errors
     /// What a server says.
-    pub async fn backup(&self, at: Place, id: VolumeId) -> Result<(), Failure> {
+    pub async fn backup(&self, at: ServerPartition, id: VolumeId) -> Result<(), Failure> {
         let mut progress = Progress::default();
         let mut made = self.backup_steps(at, id, &mut progress).await;
         if progress.locked {
@@ -60,7 +60,7 @@ impl Vos {
 
     async fn backup_steps(
         &self,
-        at: Place,
+        at: ServerPartition,
         id: VolumeId,
         progress: &mut Progress,
     ) -> Result<(), Failure> {
@@ -147,7 +147,7 @@ impl Vos {
     /// What a server says.
     pub async fn make_clone(
         &self,
-        at: Place,
+        at: ServerPartition,
         id: VolumeId,
         options: &CloneOptions,
     ) -> Result<VolumeId, Failure> {
@@ -157,7 +157,7 @@ impl Vos {
 
     async fn clone_steps(
         &self,
-        at: Place,
+        at: ServerPartition,
         id: VolumeId,
         options: &CloneOptions,
     ) -> Result<VolumeId, Failure> {

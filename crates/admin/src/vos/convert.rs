@@ -5,7 +5,7 @@ use afar_types::{SiteFlags, VldbEntry, VldbFlags, VolumeId, VolumeType};
 use super::codes::ENOENT;
 use super::entry::{ALL_OPERATIONS, address, clear, id_of, rw_index, set, site};
 use super::vldb::Hold;
-use super::{Failure, Place, Vos, complain};
+use super::{Failure, ServerPartition, Vos, complain};
 
 impl Vos {
     /// Makes the read-write volume of the read-only one at a place. The entry is one that was just
@@ -15,7 +15,7 @@ impl Vos {
     /// What a server says.
     pub async fn convert_to_read_write(
         &self,
-        at: Place,
+        at: ServerPartition,
         read_only: VolumeId,
         entry: &VldbEntry,
     ) -> Result<(), Failure> {
@@ -39,7 +39,7 @@ impl Vos {
 
     async fn convert_locked(
         &self,
-        at: Place,
+        at: ServerPartition,
         read_only: VolumeId,
         entry: &VldbEntry,
     ) -> Result<(), Failure> {
@@ -111,7 +111,7 @@ impl Vos {
     pub async fn ro_on_server(
         &self,
         entry: &VldbEntry,
-        at: Place,
+        at: ServerPartition,
     ) -> Result<Option<usize>, Failure> {
         for (index, site) in entry.sites.iter().enumerate() {
             if !site.flags.contains(SiteFlags::READ_ONLY) {

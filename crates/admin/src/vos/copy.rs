@@ -12,7 +12,7 @@ use super::event::OrFail;
 use super::forward::{Source, Target};
 use super::r#move::before;
 use super::transaction::{DOOMED, Handle, IN_SERVICE, Removing, name_text};
-use super::{Failure, INTERRUPTED, Place, Vos, complain, say, step};
+use super::{Failure, INTERRUPTED, ServerPartition, Vos, complain, say, step};
 
 /// What a copy is to be.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -61,9 +61,9 @@ impl Vos {
     pub async fn copy(
         &self,
         id: VolumeId,
-        from: Place,
+        from: ServerPartition,
         name: &str,
-        to: Place,
+        to: ServerPartition,
         options: &CopyOptions,
     ) -> Result<VolumeId, Failure> {
         let mut copying = Copying {
@@ -91,9 +91,9 @@ impl Vos {
         &self,
         copying: &mut Copying,
         id: VolumeId,
-        from: Place,
+        from: ServerPartition,
         name: &str,
-        to: Place,
+        to: ServerPartition,
         options: &CopyOptions,
     ) -> Result<VolumeId, Failure> {
         let entry = self.entry(id, None).await;
@@ -149,7 +149,7 @@ impl Vos {
         &self,
         copying: &mut Copying,
         id: VolumeId,
-        from: Place,
+        from: ServerPartition,
         options: &CopyOptions,
     ) -> Result<VolumeId, Failure> {
         let source = copying.source.handle();
@@ -212,7 +212,7 @@ impl Vos {
         copying: &mut Copying,
         new: VolumeId,
         name: &str,
-        to: Place,
+        to: ServerPartition,
         options: &CopyOptions,
     ) -> Result<UnixTime, Failure> {
         let server = copying.destination.handle();
@@ -274,8 +274,8 @@ impl Vos {
         &self,
         copying: &mut Copying,
         id: VolumeId,
-        from: Place,
-        (name, new, to): (&str, VolumeId, Place),
+        from: ServerPartition,
+        (name, new, to): (&str, VolumeId, ServerPartition),
         (since, from_date): (UnixTime, UnixTime),
         options: &CopyOptions,
     ) -> Result<(), Failure> {
@@ -347,7 +347,7 @@ impl Vos {
         copying: &Copying,
         new: VolumeId,
         name: &str,
-        to: Place,
+        to: ServerPartition,
         options: &CopyOptions,
     ) -> Result<(), Failure> {
         let none = VolumeId(0);
@@ -371,7 +371,7 @@ impl Vos {
         Ok(())
     }
 
-    async fn recover_copy(&self, copying: &mut Copying, id: VolumeId, from: Place) {
+    async fn recover_copy(&self, copying: &mut Copying, id: VolumeId, from: ServerPartition) {
         if copying.begun {
             say!(
                 self,

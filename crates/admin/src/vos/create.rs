@@ -7,7 +7,7 @@ use super::codes::VVOLEXISTS;
 use super::entry::new_entry;
 use super::event::{Answer, OrFail};
 use super::transaction::IN_SERVICE;
-use super::{Failure, Place, Vos, complain, step};
+use super::{Failure, ServerPartition, Vos, complain, step};
 
 /// What a new volume is like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl Vos {
     /// What a server says; then there is neither volume nor entry, unless that was said.
     pub async fn create(
         &self,
-        at: Place,
+        at: ServerPartition,
         name: &str,
         options: &CreateOptions,
     ) -> Result<VolumeId, Failure> {
@@ -58,7 +58,7 @@ impl Vos {
     async fn create_steps(
         &self,
         server: &afsvol::Client,
-        at: Place,
+        at: ServerPartition,
         name: &str,
         options: &CreateOptions,
     ) -> Result<VolumeId, Failure> {
@@ -131,7 +131,7 @@ impl Vos {
         &self,
         server: &afsvol::Client,
         transaction: TransactionId,
-        at: Place,
+        at: ServerPartition,
         name: &str,
         ids: [VolumeId; 3],
         options: &CreateOptions,

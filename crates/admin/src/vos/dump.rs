@@ -8,7 +8,7 @@ use super::codes::{EPIPE, RXGEN_OPCODE};
 use super::event::{Answer, OrFail};
 use super::transaction::{DOOMED, name_text};
 use super::words::date;
-use super::{Failure, Place, Vos, complain, step};
+use super::{Failure, ServerPartition, Vos, complain, step};
 
 /// What a dump holds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -32,7 +32,7 @@ impl Vos {
     pub async fn dump(
         &self,
         id: VolumeId,
-        at: Place,
+        at: ServerPartition,
         options: DumpOptions,
         out: &mut (impl AsyncWrite + Unpin),
     ) -> Result<(), Failure> {
@@ -67,7 +67,7 @@ impl Vos {
     pub async fn dump_clone(
         &self,
         id: VolumeId,
-        at: Place,
+        at: ServerPartition,
         options: DumpOptions,
         out: &mut (impl AsyncWrite + Unpin),
     ) -> Result<(), Failure> {
@@ -111,7 +111,7 @@ impl Vos {
         &self,
         server: &afsvol::Client,
         id: VolumeId,
-        at: Place,
+        at: ServerPartition,
     ) -> Result<(VolumeId, TransactionId), Failure> {
         aside!(self, "Starting transaction on volume {id}...");
         let begun = self
@@ -260,7 +260,7 @@ impl Vos {
     pub async fn dump_size(
         &self,
         id: VolumeId,
-        at: Place,
+        at: ServerPartition,
         since: UnixTime,
     ) -> Result<u64, Failure> {
         let server = self.volume_server(at.server);

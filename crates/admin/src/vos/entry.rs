@@ -9,13 +9,13 @@ use afar_types::{
 use afar_xdr::CharArray;
 
 use super::event::OrFail;
-use super::{Failure, Place, Vos, complain};
+use super::{Failure, ServerPartition, Vos, complain};
 
 /// Where a volume is, by its entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Location {
     /// The place; of a read-only volume, the first that can be used.
-    pub place: Place,
+    pub place: ServerPartition,
     /// Which member of its group it is.
     pub kind: VolumeType,
     /// The entry.
@@ -34,14 +34,14 @@ pub(super) fn address(site: &Site) -> Ipv4Addr {
     }
 }
 
-pub(super) fn place(site: &Site) -> Place {
-    Place {
+pub(super) fn place(site: &Site) -> ServerPartition {
+    ServerPartition {
         server: address(site),
         partition: site.partition,
     }
 }
 
-pub(super) fn site(place: Place, flags: SiteFlags) -> Site {
+pub(super) fn site(place: ServerPartition, flags: SiteFlags) -> Site {
     Site {
         server: SiteServer::Address(place.server),
         partition: place.partition,
@@ -52,7 +52,7 @@ pub(super) fn site(place: Place, flags: SiteFlags) -> Site {
 /// An entry of one volume at one site.
 pub(super) fn new_entry(
     name: &str,
-    place: Place,
+    place: ServerPartition,
     kind: VolumeType,
     ids: [VolumeId; 3],
 ) -> VldbEntry {
@@ -104,13 +104,13 @@ pub(super) fn set_id(entry: &mut VldbEntry, kind: VolumeType, id: VolumeId) {
 
 impl Vos {
     /// The read-write site, if it is at this place.
-    pub(super) async fn rw_match(&self, entry: &VldbEntry, at: Place) -> Option<usize> {
+    pub(super) async fn rw_match(&self, entry: &VldbEntry, at: ServerPartition) -> Option<usize> {
         let found = rw_index(entry)?;
         self.is_at(&entry.sites[found], at).await.then_some(found)
     }
 
     /// The read-only site at this place.
-    pub(super) async fn ro_match(&self, entry: &VldbEntry, at: Place) -> Option<usize> {
+    pub(super) async fn ro_match(&self, entry: &VldbEntry, at: ServerPartition) -> Option<usize> {
         for (number, site) in entry.sites.iter().enumerate() {
             if site.flags.contains(SiteFlags::READ_ONLY) && self.is_at(site, at).await {
                 return Some(number);
@@ -119,7 +119,7 @@ impl Vos {
         None
     }
 
-    async fn is_at(&self, site: &Site, at: Place) -> bool {
+    async fn is_at(&self, site: &Site, at: ServerPartition) -> bool {
         if site.partition != at.partition {
             return false;
         }

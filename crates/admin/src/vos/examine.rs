@@ -5,7 +5,7 @@ use afar_types::{SiteFlags, VldbEntry, VldbFlags, VolintInfo, VolintXInfo, Volum
 use super::codes::{ENODEV, ENOENT};
 use super::entry::place;
 use super::event::OrFail;
-use super::{Failure, Place, Vos, step};
+use super::{Failure, ServerPartition, Vos, step};
 
 /// A volume as a server describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub struct Examined {
     /// Which member of its group it is.
     pub kind: VolumeType,
     /// What each of its servers said, or the code it failed with.
-    pub members: Vec<(Place, Result<Member, Failure>)>,
+    pub members: Vec<(ServerPartition, Result<Member, Failure>)>,
 }
 
 impl Examined {
@@ -44,7 +44,7 @@ impl Vos {
         &self,
         id: VolumeId,
         extended: bool,
-        mut tell: impl FnMut(&VldbEntry, VolumeType, Place, &Result<Member, Failure>),
+        mut tell: impl FnMut(&VldbEntry, VolumeType, ServerPartition, &Result<Member, Failure>),
     ) -> Result<Examined, Failure> {
         step!(self, "Fetching VLDB entry for {id} .. ");
         let entry = self.entry(id, None).await.or_fail(self, || {

@@ -4,12 +4,12 @@ use afar_rpc::afsvol;
 use afar_types::{AttachFlags, DestServer, RestoreCookie, TransactionId, UnixTime, VolumeId};
 
 use super::event::OrFail;
-use super::{Failure, Place, Vos, step};
+use super::{Failure, ServerPartition, Vos, step};
 
 /// The volume that is brought over, and the transactions there that are to be cleaned up.
 pub(super) struct Source<'a> {
     pub(super) id: VolumeId,
-    pub(super) at: Place,
+    pub(super) at: ServerPartition,
     pub(super) server: &'a afsvol::Client,
     pub(super) clone: Option<VolumeId>,
     pub(super) transaction: &'a mut Option<TransactionId>,

@@ -7,7 +7,7 @@ use afar_xdr::XdrString;
 
 use super::codes::{EINVAL, RXGEN_OPCODE};
 use super::event::OrFail;
-use super::{Failure, Place, Vos, complain};
+use super::{Failure, ServerPartition, Vos, complain};
 
 /// A partition's size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl Vos {
     ///
     /// # Errors
     /// What the server says.
-    pub async fn partition_size(&self, at: Place) -> Result<SizedPartition, Failure> {
+    pub async fn partition_size(&self, at: ServerPartition) -> Result<SizedPartition, Failure> {
         let client = self.volume_server(at.server);
         let name = at.partition.to_string();
         let path = XdrString::new(name.as_bytes()).map_err(|_| Failure(EINVAL))?;
@@ -71,7 +71,11 @@ impl Vos {
     ///
     /// # Errors
     /// What the server says.
-    pub async fn volumes(&self, at: Place, all: bool) -> Result<Vec<VolintInfo>, Failure> {
+    pub async fn volumes(
+        &self,
+        at: ServerPartition,
+        all: bool,
+    ) -> Result<Vec<VolintInfo>, Failure> {
         let client = self.volume_server(at.server);
         let listed = self
             .rpc(client.list_volumes(at.partition, all.into()))
@@ -86,7 +90,7 @@ impl Vos {
     ///
     /// # Errors
     /// What the server says.
-    pub async fn volumes_extended(&self, at: Place) -> Result<Vec<VolintXInfo>, Failure> {
+    pub async fn volumes_extended(&self, at: ServerPartition) -> Result<Vec<VolintXInfo>, Failure> {
         let client = self.volume_server(at.server);
         let listed = self.rpc(client.x_list_volumes(at.partition, 1)).await;
         let listed = listed.or_fail(self, || {
@@ -99,7 +103,7 @@ impl Vos {
     ///
     /// # Errors
     /// What the server says: ENODEV if it is not there.
-    pub async fn volume(&self, at: Place, id: VolumeId) -> Result<VolintInfo, Failure> {
+    pub async fn volume(&self, at: ServerPartition, id: VolumeId) -> Result<VolintInfo, Failure> {
         let client = self.volume_server(at.server);
         let listed = self.rpc(client.list_one_volume(at.partition, id)).await;
         let listed = listed.or_fail(self, || {
@@ -113,7 +117,11 @@ impl Vos {
     ///
     /// # Errors
     /// What the server says: ENODEV if it is not there.
-    pub async fn volume_extended(&self, at: Place, id: VolumeId) -> Result<VolintXInfo, Failure> {
+    pub async fn volume_extended(
+        &self,
+        at: ServerPartition,
+        id: VolumeId,
+    ) -> Result<VolintXInfo, Failure> {
         let client = self.volume_server(at.server);
         let listed = self.rpc(client.x_list_one_volume(at.partition, id)).await;
         let listed = listed.or_fail(self, || {

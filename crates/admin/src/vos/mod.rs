@@ -94,7 +94,7 @@ pub const NAME_MAX: usize = 22;
 
 /// Where a volume is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place {
+pub struct ServerPartition {
     /// The server.
     pub server: Ipv4Addr,
     /// The partition there.

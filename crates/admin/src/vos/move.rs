@@ -17,7 +17,7 @@ use super::event::OrFail;
 use super::forward::{Source, Target};
 use super::transaction::{DOOMED, Handle, IN_SERVICE, Removing, forwarding, name_text};
 use super::vldb::Hold;
-use super::{Failure, INTERRUPTED, Place, Vos, complain, say, step};
+use super::{Failure, INTERRUPTED, ServerPartition, Vos, complain, say, step};
 
 /// Seconds by which clocks may differ, so that no change is missed.
 // spec: volumes#incremental-dumps
@@ -31,8 +31,8 @@ pub(super) fn before(time: UnixTime) -> UnixTime {
 /// What a move has to clean up if it goes no further.
 struct Moving {
     id: VolumeId,
-    from: Place,
-    to: Place,
+    from: ServerPartition,
+    to: ServerPartition,
     source: afsvol::Client,
     destination: afsvol::Client,
     locked: bool,
@@ -70,8 +70,8 @@ impl Vos {
     pub async fn move_volume(
         &self,
         id: VolumeId,
-        from: Place,
-        to: Place,
+        from: ServerPartition,
+        to: ServerPartition,
         live: bool,
     ) -> Result<(), MoveFailure> {
         let mut moving = Moving {
@@ -259,7 +259,7 @@ impl Vos {
         &self,
         source: &afsvol::Client,
         clone: VolumeId,
-        at: Place,
+        at: ServerPartition,
     ) -> Result<(TransactionId, UnixTime), Failure> {
         step!(
             self,
@@ -632,13 +632,13 @@ impl Vos {
             }
             Err(_) => {
                 if let std::net::IpAddr::V4(server) = server.connection().peer().ip() {
-                    self.tell_zap(Place { server, partition }, id);
+                    self.tell_zap(ServerPartition { server, partition }, id);
                 }
             }
         }
     }
 
-    fn tell_zap(&self, at: Place, id: VolumeId) {
+    fn tell_zap(&self, at: ServerPartition, id: VolumeId) {
         let (server, partition) = (self.name_of(at.server), at.partition);
         complain!(
             self,

@@ -20,7 +20,7 @@ use super::entry::{address, id_of, rw_index, set, set_id};
 use super::event::OrFail;
 use super::transaction::{Cloning, Handle, IN_SERVICE, Removing};
 use super::vldb::Hold;
-use super::{Failure, Place, Vos, complain, enumerate, is_name_valid, step};
+use super::{Failure, ServerPartition, Vos, complain, enumerate, is_name_valid, step};
 
 use decide::Completeness;
 
@@ -46,7 +46,7 @@ pub enum Released {
 /// A release on its way.
 struct Releasing {
     id: VolumeId,
-    from: Place,
+    from: ServerPartition,
     source: afsvol::Client,
     options: ReleaseOptions,
     locked: bool,
@@ -78,7 +78,7 @@ impl Vos {
     pub async fn release(
         &self,
         id: VolumeId,
-        from: Place,
+        from: ServerPartition,
         options: ReleaseOptions,
     ) -> Result<Released, Failure> {
         let mut locked = false;
@@ -99,7 +99,7 @@ impl Vos {
     async fn release_locked(
         &self,
         id: VolumeId,
-        from: Place,
+        from: ServerPartition,
         options: ReleaseOptions,
         locked: &mut bool,
     ) -> Result<Released, Failure> {
@@ -135,7 +135,7 @@ impl Vos {
     async fn release_begin(
         &self,
         id: VolumeId,
-        from: Place,
+        from: ServerPartition,
         options: ReleaseOptions,
     ) -> Result<Releasing, Failure> {
         let kind = Some(VolumeType::ReadWrite);

@@ -7,7 +7,7 @@ use super::entry::{clear, id_of, rw_index};
 use super::event::OrFail;
 use super::transaction::Removing;
 use super::vldb::Hold;
-use super::{Failure, Place, Vos, complain, enumerate, step};
+use super::{Failure, ServerPartition, Vos, complain, enumerate, step};
 
 /// What the database has to do with the volume that is removed.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -31,7 +31,7 @@ impl Vos {
     ///
     /// # Errors
     /// What a server says, or VOLSERNOVOL if there is neither volume nor site.
-    pub async fn remove(&self, at: Place, id: VolumeId) -> Result<(), Failure> {
+    pub async fn remove(&self, at: ServerPartition, id: VolumeId) -> Result<(), Failure> {
         let mut progress = Progress {
             locked: false,
             on_disk: true,
@@ -77,7 +77,7 @@ impl Vos {
 
     async fn remove_steps(
         &self,
-        at: Place,
+        at: ServerPartition,
         id: VolumeId,
         progress: &mut Progress,
     ) -> Result<(), Failure> {
@@ -148,7 +148,7 @@ impl Vos {
     /// member of the group it was.
     async fn forget_site(
         &self,
-        at: Place,
+        at: ServerPartition,
         id: VolumeId,
         entry: &mut VldbEntry,
     ) -> Result<Option<VolumeType>, Failure> {
@@ -217,7 +217,7 @@ impl Vos {
     ///
     /// # Errors
     /// What the server says.
-    pub async fn zap(&self, at: Place, id: VolumeId) -> Result<(), Failure> {
+    pub async fn zap(&self, at: ServerPartition, id: VolumeId) -> Result<(), Failure> {
         let server = self.volume_server(at.server);
         let how = Removing {
             what: Some("the"),
@@ -234,7 +234,7 @@ impl Vos {
     ///
     /// # Errors
     /// The server's code, of which nothing is said.
-    pub async fn nuke(&self, at: Place, id: VolumeId) -> Result<(), Failure> {
+    pub async fn nuke(&self, at: ServerPartition, id: VolumeId) -> Result<(), Failure> {
         let server = self.volume_server(at.server);
         let nuked = self.rpc(server.nuke_volume(at.partition, id)).await;
         nuked.map(|_| ()).map_err(Failure)

@@ -8,7 +8,7 @@ use super::entry::{ALL_OPERATIONS, id_of, place, rw_index};
 use super::event::OrFail;
 use super::transaction::name_text;
 use super::vldb::Hold;
-use super::{Failure, Place, Vos, complain, step};
+use super::{Failure, ServerPartition, Vos, complain, step};
 
 impl Vos {
     /// Gives a group of volumes another name, in the database and at all its sites. The entry is
@@ -92,7 +92,12 @@ impl Vos {
         Ok(())
     }
 
-    fn rw_place(&self, entry: &VldbEntry, what: &str, place_of: &str) -> Result<Place, Failure> {
+    fn rw_place(
+        &self,
+        entry: &VldbEntry,
+        what: &str,
+        place_of: &str,
+    ) -> Result<ServerPartition, Failure> {
         let Some(index) = rw_index(entry) else {
             complain!(
                 self,
@@ -108,7 +113,7 @@ impl Vos {
     /// Gives one volume its name.
     async fn rename_volume(
         &self,
-        at: Place,
+        at: ServerPartition,
         id: VolumeId,
         what: &str,
         name: &str,

@@ -17,7 +17,7 @@ use super::entry::{id_of, new_entry, place, rw_index, set, site};
 use super::event::OrFail;
 use super::transaction::{IN_SERVICE, Removing, name_text};
 use super::vldb::Hold;
-use super::{Failure, Place, Vos, complain, enumerate, is_name_valid, say, step};
+use super::{Failure, ServerPartition, Vos, complain, enumerate, is_name_valid, say, step};
 
 /// Bytes read at a time.
 const PIECE: usize = 256 << 10;
@@ -64,7 +64,7 @@ struct Restoring<'a> {
     name: &'a str,
     /// Its own.
     real_name: String,
-    to: Place,
+    to: ServerPartition,
     /// No volume had this id before.
     new_id: bool,
 }
@@ -88,7 +88,7 @@ impl Vos {
     pub async fn restore(
         &self,
         name: &str,
-        to: Place,
+        to: ServerPartition,
         options: &RestoreOptions,
         dump: &mut (impl AsyncRead + Unpin),
     ) -> Result<VolumeId, Failure> {
@@ -99,7 +99,7 @@ impl Vos {
     async fn restore_steps(
         &self,
         name: &str,
-        to: Place,
+        to: ServerPartition,
         options: &RestoreOptions,
         dump: &mut (impl AsyncRead + Unpin),
     ) -> Result<VolumeId, Failure> {
@@ -138,7 +138,7 @@ impl Vos {
     async fn restore_ids<'a>(
         &self,
         name: &'a str,
-        to: Place,
+        to: ServerPartition,
         options: &RestoreOptions,
     ) -> Result<Restoring<'a>, Failure> {
         let none = VolumeId(0);
@@ -452,8 +452,8 @@ impl Vos {
     async fn remove_old_site(
         &self,
         id: VolumeId,
-        old: Place,
-        to: Place,
+        old: ServerPartition,
+        to: ServerPartition,
         options: &RestoreOptions,
     ) -> Result<(), Failure> {
         let same = self.is_same_server(to.server, old.server).await;

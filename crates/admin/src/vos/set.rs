@@ -5,7 +5,7 @@ use std::time::Duration;
 use afar_types::{AttachFlags, TransactionFlags, VolumeChanges, VolumeId};
 
 use super::event::OrFail;
-use super::{Failure, Place, Vos};
+use super::{Failure, ServerPartition, Vos};
 
 impl Vos {
     /// Holds a volume as `attach` says for some time, and then has it on line or not.
@@ -14,7 +14,7 @@ impl Vos {
     /// What the server says.
     pub async fn set_volume(
         &self,
-        at: Place,
+        at: ServerPartition,
         id: VolumeId,
         attach: AttachFlags,
         then: TransactionFlags,
@@ -40,7 +40,7 @@ impl Vos {
     /// What the server says.
     pub async fn set_fields(
         &self,
-        at: Place,
+        at: ServerPartition,
         id: VolumeId,
         changes: VolumeChanges,
     ) -> Result<(), Failure> {

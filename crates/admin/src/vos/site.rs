@@ -6,7 +6,7 @@ use super::codes::{VOLSERBADOP, VVOLEXISTS};
 use super::entry::{address, clear, id_of, rw_index, set_id, site};
 use super::event::OrFail;
 use super::vldb::Hold;
-use super::{Failure, Place, Vos, complain, is_name_valid, say, step};
+use super::{Failure, ServerPartition, Vos, complain, is_name_valid, say, step};
 
 /// All operations that hold an entry, as a flag to list entries by.
 pub const LOCK_ALL: u32 = super::entry::ALL_OPERATIONS;
@@ -24,7 +24,7 @@ impl Vos {
     /// What the location server says, or VOLSERBADOP if the site cannot be added.
     pub async fn add_site(
         &self,
-        at: Place,
+        at: ServerPartition,
         id: VolumeId,
         read_only_id: Option<VolumeId>,
         valid: bool,
@@ -50,7 +50,7 @@ impl Vos {
 
     async fn add_site_locked(
         &self,
-        at: Place,
+        at: ServerPartition,
         id: VolumeId,
         read_only_id: Option<VolumeId>,
         valid: bool,
@@ -91,7 +91,7 @@ impl Vos {
         Ok(())
     }
 
-    async fn check_new_site(&self, at: Place, entry: &VldbEntry) -> Result<(), Failure> {
+    async fn check_new_site(&self, at: ServerPartition, entry: &VldbEntry) -> Result<(), Failure> {
         let refuse = |text: String| {
             complain!(self, "{text}");
             Err(Failure(VOLSERBADOP))
@@ -140,7 +140,7 @@ impl Vos {
     ///
     /// # Errors
     /// What the location server says, or VOLSERBADOP if it is no such site.
-    pub async fn remove_site(&self, at: Place, id: VolumeId) -> Result<(), Failure> {
+    pub async fn remove_site(&self, at: ServerPartition, id: VolumeId) -> Result<(), Failure> {
         let mut entry = self.hold_entry(id).await?;
         let Some(index) = self.ro_match(&entry, at).await else {
             complain!(self, "This site is not a replication site \n");
@@ -180,7 +180,7 @@ impl Vos {
     ///
     /// # Errors
     /// What the location server says, or VOLSERBADOP if the entry has no read-write site.
-    pub async fn change_location(&self, at: Place, id: VolumeId) -> Result<(), Failure> {
+    pub async fn change_location(&self, at: ServerPartition, id: VolumeId) -> Result<(), Failure> {
         let mut entry = self.hold_entry(id).await?;
         let Some(index) = rw_index(&entry) else {
             complain!(self, "No existing RW site for volume {id}");

@@ -10,7 +10,7 @@ use afar_types::{
 
 use super::codes::{EINVAL, ENODEV, VL_NOENT, VOLSERFAILEDOP};
 use super::event::OrFail;
-use super::{Failure, Place, Vos, complain, enumerate, step};
+use super::{Failure, ServerPartition, Vos, complain, enumerate, step};
 
 /// Which entries or volumes are made to agree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,7 +65,7 @@ impl Vos {
         let host = self.name_of(scope.server);
         let mut synced = Synced::default();
         for partition in partitions {
-            let at = Place {
+            let at = ServerPartition {
                 server: scope.server,
                 partition,
             };
@@ -240,7 +240,7 @@ impl Vos {
         let mut changed = false;
         for id in ids.into_iter().filter(|id| id.0 != 0) {
             for &partition in &partitions {
-                let at = Place { server, partition };
+                let at = ServerPartition { server, partition };
                 let client = self.volume_server(server);
                 let found = match self.rpc(client.list_one_volume(partition, id)).await {
                     Ok(found) => found.volumes.into_vec().pop(),

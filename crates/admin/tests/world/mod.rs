@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 
-use afar_admin::vos::{Event, Place, Vos, Watch};
+use afar_admin::vos::{Event, ServerPartition, Vos, Watch};
 use afar_admin::{Security, Servers};
 use afar_net::{AbortCode, Config, Endpoint};
 use afar_rpc::{Caller, DownloadSink, UploadSource, afsvol, vl};
@@ -537,8 +537,8 @@ pub(crate) fn server(number: u8) -> Ipv4Addr {
     Ipv4Addr::new(127, 0, 0, number)
 }
 
-pub(crate) fn place(number: u8) -> Place {
-    Place {
+pub(crate) fn place(number: u8) -> ServerPartition {
+    ServerPartition {
         server: server(number),
         partition: PartitionId(0),
     }
@@ -590,7 +590,7 @@ impl Cell {
     }
 
     /// A change of a volume's data.
-    pub(crate) fn write(&self, at: Place, id: VolumeId, data: &[u8]) {
+    pub(crate) fn write(&self, at: ServerPartition, id: VolumeId, data: &[u8]) {
         let mut world = self.world.lock().unwrap();
         world.now += 100;
         let now = world.now;
@@ -601,7 +601,7 @@ impl Cell {
         world.now += 100;
     }
 
-    pub(crate) fn volume(&self, at: Place, id: VolumeId) -> Option<Volume> {
+    pub(crate) fn volume(&self, at: ServerPartition, id: VolumeId) -> Option<Volume> {
         let world = self.world.lock().unwrap();
         world
             .volumes

@@ -22,8 +22,8 @@ use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-use crate::output;
 use crate::tokens::{Finder, Printed, SERVER_KEYS, open_keys, own_cell};
+use crate::{advice, output};
 
 /// The heading of options that the suites do not have elsewhere. No value goes to them by its
 /// place, and the suites' own form of help does not show them.
@@ -246,7 +246,8 @@ async fn of_user(common: &Common) -> anyhow::Result<Security> {
         }
         Err(problem) => {
             output::note(&format!(
-                "could not get afs tokens, running unauthenticated: {problem:#}"
+                "could not get afs tokens, running unauthenticated: {}",
+                advice::told(&problem)
             ));
             return Ok(Security::none());
         }

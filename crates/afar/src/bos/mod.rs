@@ -101,7 +101,7 @@ pub(crate) fn run(command: BosCommand) -> anyhow::Result<ExitCode> {
         BosCommand::Status(args) => status::run(args),
         BosCommand::Listhosts(args) => args.ask("get cell name", async |server, _| {
             let (cell, hosts) = bos::hosts(server).await?;
-            Ok(Hosts { cell, hosts })
+            Ok(DatabaseServers { cell, hosts })
         }),
         BosCommand::Listusers(args) => args.ask("retrieve super-user list", async |server, _| {
             let users = bos::users(server).await?;
@@ -203,12 +203,12 @@ async fn overseer(session: &Session, server: &str) -> Option<bozo::Client> {
 
 /// Database servers as an overseer knows them.
 #[derive(Serialize)]
-struct Hosts {
+struct DatabaseServers {
     cell: String,
     hosts: Vec<String>,
 }
 
-impl fmt::Display for Hosts {
+impl fmt::Display for DatabaseServers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Cell name is {}", self.cell)?;
         for (number, host) in self.hosts.iter().enumerate() {
@@ -316,7 +316,7 @@ mod tests {
 
     #[test]
     fn lists_are_told_in_the_field_s_words() {
-        let hosts = Hosts {
+        let hosts = DatabaseServers {
             cell: "example.org".to_owned(),
             hosts: vec!["db1".to_owned(), "db2".to_owned()],
         };

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use afar_cell::{Client, LastLink, Node, Place, Secured};
+use afar_cell::{Client, LastLink, Node, Secured, Walked};
 use afar_doctor::File;
 use afar_net::{ClientSecurity, RxNull};
 use afar_security::Level;
@@ -14,6 +14,7 @@ use afar_types::{CellName, FileType};
 use anyhow::{Context, bail, ensure};
 use tokio::time::timeout;
 
+use crate::advice;
 use crate::mount::path_in_afs;
 
 /// The port of file servers.
@@ -131,7 +132,7 @@ async fn find_path(client: &Client, path: &Path, level: Level) -> anyhow::Result
                 note,
             });
         }
-        Ok(Err(error)) => format!("{error:#}"),
+        Ok(Err(error)) => advice::told(&error),
         Err(_late) => "its servers do not answer in time".to_owned(),
     };
     let server = *databases
@@ -150,7 +151,7 @@ async fn find_path(client: &Client, path: &Path, level: Level) -> anyhow::Result
 /// What a path leads to; of a directory, the largest of its files.
 async fn largest(client: &Client, path: &Path) -> anyhow::Result<Node> {
     let place = client.walk(path.as_os_str().as_encoded_bytes(), LastLink::Follow);
-    let Place::Node(node) = place.await? else {
+    let Walked::Node(node) = place.await? else {
         bail!("{}: give a path in one cell", path.display());
     };
     if node.status.file_type != FileType::Directory {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use afar_cell::{Client, LastLink, Ordered, PathCause, PathError, Place};
+use afar_cell::{Client, LastLink, Ordered, PathCause, PathError, Walked};
 use afar_types::FileType;
 
 use super::{Failures, Reach, bytes};
@@ -42,7 +42,7 @@ async fn write(client: &Client, path: &[u8]) -> Result<(), PathError> {
         cause,
     };
     let node = match client.walk(path, LastLink::Follow).await? {
-        Place::Node(node) if node.status.file_type == FileType::File => node,
+        Walked::Node(node) if node.status.file_type == FileType::File => node,
         _ => return Err(failed(PathCause::IsDirectory)),
     };
     let sink = Arc::new(Ordered::new(tokio::io::stdout(), AHEAD));

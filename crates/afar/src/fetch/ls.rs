@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use afar_cell::{Client, LastLink, Node, PathCause, PathError, Place, Volume};
+use afar_cell::{Client, LastLink, Node, PathCause, PathError, Volume, Walked};
 use afar_types::{FetchStatus, Fid, FileType, VolumeId};
 use bytes::Bytes;
 use tokio::task::JoinSet;
@@ -90,8 +90,8 @@ pub(super) async fn run(args: &LsArgs, client: &Client) -> anyhow::Result<ExitCo
     for path in &args.paths {
         let path = bytes(path);
         match client.walk(path, last).await {
-            Ok(Place::Afs) => listing.cells()?,
-            Ok(Place::Node(node)) => {
+            Ok(Walked::Afs) => listing.cells()?,
+            Ok(Walked::Node(node)) => {
                 if node.status.file_type == FileType::Directory && !args.directory {
                     directories.push_back(pending(path, node));
                 } else {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use afar_cell::{Client, LastLink, PathCause, PathError, Place};
+use afar_cell::{Client, LastLink, PathCause, PathError, Walked};
 use afar_transfer::umask;
 use afar_types::{FileType, StoreStatus};
 use anyhow::Context;
@@ -66,9 +66,9 @@ async fn make_all(client: &Client, path: &[u8], mode: u32) -> anyhow::Result<()>
     let mut missing = Vec::new();
     for &end in ends.iter().rev() {
         match client.walk(&path[..end], LastLink::Follow).await {
-            Ok(Place::Afs) => break,
-            Ok(Place::Node(node)) if node.status.file_type == FileType::Directory => break,
-            Ok(Place::Node(_)) => anyhow::bail!("not a directory"),
+            Ok(Walked::Afs) => break,
+            Ok(Walked::Node(node)) if node.status.file_type == FileType::Directory => break,
+            Ok(Walked::Node(_)) => anyhow::bail!("not a directory"),
             Err(PathError {
                 cause: PathCause::NotFound,
                 ..

@@ -43,7 +43,7 @@ pub(crate) use rm::{RmArgs, RmdirArgs};
 pub(crate) use stat::StatArgs;
 pub(crate) use sync::SyncArgs;
 
-use crate::output;
+use crate::{advice, output};
 
 /// The heading of [`Reach`].
 pub(crate) const REACH: &str = "Finding the cell";
@@ -275,8 +275,8 @@ impl Failures {
         if self.is_told(&error) {
             return;
         }
-        match session::advice(&error).filter(|_| !self.localauth) {
-            Some(advice) => output::error(&anyhow::anyhow!("{error:#}; {advice}")),
+        match advice::as_administrator(&error).filter(|_| !self.localauth) {
+            Some(more) => output::note(&format_args!("{}; {more}", advice::told(&error))),
             None => output::error(&error),
         }
     }
@@ -328,7 +328,7 @@ fn event(error: &anyhow::Error) -> Option<(String, String)> {
             _ => None,
         };
         let error = of_cell.or_else(of_path)?;
-        Some((error.event()?, error.to_string()))
+        Some((error.event()?, advice::told_of(error)))
     })
 }
 

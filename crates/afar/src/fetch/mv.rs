@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use afar_cell::{Client, LastLink, PathCause, PathError, Place, Slot};
+use afar_cell::{Client, LastLink, PathCause, PathError, Slot, Walked};
 use afar_types::FileType;
 use anyhow::bail;
 
@@ -55,8 +55,8 @@ pub(super) async fn run(args: &MvArgs, client: &Client) -> anyhow::Result<ExitCo
 /// Whether a path leads to a directory.
 async fn is_directory(client: &Client, path: &Path) -> Result<bool, PathError> {
     match client.walk(bytes(path), LastLink::Follow).await {
-        Ok(Place::Afs) => Ok(true),
-        Ok(Place::Node(node)) => Ok(node.status.file_type == FileType::Directory),
+        Ok(Walked::Afs) => Ok(true),
+        Ok(Walked::Node(node)) => Ok(node.status.file_type == FileType::Directory),
         Err(error) if matches!(error.cause, PathCause::NotFound) => Ok(false),
         Err(error) => Err(error),
     }

@@ -10,7 +10,7 @@ use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::changes::Changes;
-use crate::output;
+use crate::{advice, output};
 
 /// How often the line is written.
 const EVERY: Duration = Duration::from_millis(200);
@@ -138,6 +138,7 @@ impl afar_transfer::Progress for Bar {
                 error,
             } => {
                 let incomplete = if incomplete { " incomplete" } else { "" };
+                let error = advice::told_of(error);
                 let text = format!("{}: left behind{incomplete}: {error}", path.display());
                 self.suspend(|| output::note(&text));
             }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use afar_cell::{Class, Client, Config, Error, PathCause, PathError, Patience, ServerKind};
+use afar_cell::{Class, Client, Config, Patience, ServerKind};
 use afar_net::Endpoint;
 use afar_server::local_cell::{self, AsAdministrator, LocalCell};
 use afar_server::resolve;
@@ -229,32 +229,6 @@ async fn ranks(preference: &str) -> anyhow::Result<Vec<(ServerKind, IpAddr, u16)
         }
     }
     Ok(ranks)
-}
-
-/// What may help against an error for lack of rights: that the cell runs here and is ours.
-pub(super) fn advice(error: &anyhow::Error) -> Option<String> {
-    if let Some(error) = error.downcast_ref::<PathError>() {
-        return match &error.cause {
-            PathCause::Cell(cause) => advice_for(cause, &error.path),
-            _ => None,
-        };
-    }
-    advice_for(error.downcast_ref()?, &format!("{error:#}"))
-}
-
-/// The same for an error with a path, or a text that has one in it.
-pub(crate) fn advice_for(error: &Error, path: &str) -> Option<String> {
-    if !error.is_denied() {
-        return None;
-    }
-    let cells = local_cell::all();
-    let cell = cells
-        .iter()
-        .find(|cell| path.contains(cell.entry.name.as_str()) && cell.is_served(VL_PORT))?;
-    Some(format!(
-        "--localauth acts as the administrator of {}",
-        cell.entry.name
-    ))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use afar_cell::{Client, LastLink, PathCause, PathError, Place};
+use afar_cell::{Client, LastLink, PathCause, PathError, Walked};
 use afar_types::FileType;
 use serde::Serialize;
 
@@ -83,7 +83,7 @@ async fn describe(
     path: &[u8],
     last: LastLink,
 ) -> Result<Option<Object>, PathError> {
-    let Place::Node(node) = client.walk(path, last).await? else {
+    let Walked::Node(node) = client.walk(path, last).await? else {
         return Ok(None);
     };
     let object = Object::new(path, &node.volume, node.fid, &node.status);

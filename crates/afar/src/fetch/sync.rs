@@ -7,13 +7,15 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use afar_cell::Client;
-use afar_transfer::{Progress, SyncOptions, SyncPlan};
+use afar_transfer::{Error, Progress, SyncOptions, SyncPlan};
+use anyhow::anyhow;
 
 use super::changes::Changes;
 use super::format::Lines;
 use super::progress::Bar;
 use super::sync_report::{Report, summary};
 use super::{Failures, Reach, plain};
+use crate::advice;
 
 const ABOUT: &str = "\
 Make the directory DEST the same as the directory SOURCE. One or both of them are under /afs; no \
@@ -113,7 +115,10 @@ pub(super) async fn run(args: &SyncArgs, client: &Client) -> anyhow::Result<Exit
         calls: args.calls,
     };
     let plan = SyncPlan::new(client, &args.source, &args.dest, options).await;
-    let plan = plan.map_err(plain)?;
+    let plan = plan.map_err(|error| match error {
+        Error::Pattern { .. } => anyhow!("--exclude {}", advice::told_of(&error)),
+        other => plain(other),
+    })?;
     let bar = Bar::new(!args.json && !args.no_progress && !args.dry_run);
     let changes = (args.dry_run || args.verbose).then(|| Changes::new(args.json));
     let bar = Arc::new(bar.with_changes(changes));

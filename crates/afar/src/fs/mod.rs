@@ -21,12 +21,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use afar_cache::xattr_name;
-use afar_cell::{Client, LastLink, Node, PathCause, Place};
+use afar_cell::{Client, LastLink, Node, PathCause, Walked};
 use clap::{Args, Subcommand};
 
 use crate::fetch::{LOOKING, Reach, session};
 use crate::mount::path_in_afs;
-use crate::output;
+use crate::{advice, output};
 use report::Report;
 
 /// `afar fs …`.
@@ -238,7 +238,7 @@ fn about(
     });
     // Before there is a client, errors are those of the command, not of a path.
     ran.or_else(|error| {
-        output::usage(&format!("fs: {error:#}\n"));
+        output::usage(&format!("fs: {}\n", advice::told(&error)));
         Ok(ExitCode::FAILURE)
     })
 }
@@ -292,7 +292,7 @@ async fn find(client: &Client, path: &Path) -> Result<Node, PathCause> {
     let path = absolute(path).ok_or(PathCause::NotAfs)?;
     let place = client.walk(path.as_os_str().as_encoded_bytes(), LastLink::Follow);
     match place.await.map_err(|error| error.cause)? {
-        Place::Node(node) => Ok(node),
-        Place::Afs => Err(PathCause::NotAfs),
+        Walked::Node(node) => Ok(node),
+        Walked::Afs => Err(PathCause::NotAfs),
     }
 }

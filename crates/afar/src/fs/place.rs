@@ -26,7 +26,7 @@ pub(crate) struct FidArgs {
 }
 
 #[derive(Serialize)]
-struct Hosts<'a> {
+struct Whereis<'a> {
     path: &'a str,
     hosts: Vec<String>,
     addresses: Vec<String>,
@@ -49,7 +49,7 @@ pub(super) async fn where_is(
     let sites = node.volume.sites();
     let addresses: Vec<_> = sites.iter().map(|site| site.address().ip()).collect();
     let names = names_of(&addresses).await;
-    let shown = Hosts {
+    let shown = Whereis {
         path,
         hosts: names.clone(),
         addresses: addresses.iter().map(ToString::to_string).collect(),

@@ -7,11 +7,10 @@ use afar_types::StoreVolumeStatus;
 use clap::Args;
 use serde::Serialize;
 
-use super::quota_text::{
-    QUOTA_HEAD, parse_quota, quota_line, quota_row, space_head, space_row, volume_lines,
-};
+use super::quota_text::{QUOTA_HEAD, quota_line, quota_row, space_head, space_row, volume_lines};
 use super::report::Report;
 use super::{Common, each};
+use crate::units::parse_kib;
 
 /// Bytes a message for users may have (OpenAFS VMSGSIZE, with its NUL).
 const MESSAGE_MAX: usize = 128;
@@ -196,7 +195,8 @@ async fn set_status(
 ) -> anyhow::Result<()> {
     let mut status = StoreVolumeStatus::default();
     if let Some(max) = max {
-        let Some(quota) = parse_quota(max) else {
+        let quota = parse_kib(max).and_then(|kib| u32::try_from(kib).ok());
+        let Some(quota) = quota else {
             return report.say("fs: bad integer specified for quota.\n");
         };
         status.mask = StoreVolumeStatus::SET_MAX_QUOTA;

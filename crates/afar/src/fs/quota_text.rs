@@ -82,22 +82,6 @@ pub(super) fn volume_lines(status: &FetchVolumeStatus, name: &str, offline: &str
     text
 }
 
-/// A quota as it is typed: KiB, or with K, M, G or T behind it.
-pub(super) fn parse_quota(text: &str) -> Option<u32> {
-    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
-    let factor: u64 = match &text[digits.len()..] {
-        "" | "K" => 1,
-        "M" => 1 << 10,
-        "G" => 1 << 20,
-        "T" => 1 << 30,
-        _ => return None,
-    };
-    let blocks = digits.parse::<u64>().ok()?.checked_mul(factor)?;
-    u32::try_from(blocks)
-        .ok()
-        .filter(|&blocks| i32::try_from(blocks).is_ok())
-}
-
 fn shown(blocks: u32, human: bool) -> String {
     if !human {
         return format!("{blocks:>10}");
@@ -199,16 +183,5 @@ mod tests {
              Current blocks used are 7\n\
              The partition has 5 blocks available out of 1000000\n\n"
         );
-    }
-
-    #[test]
-    fn quotas_are_understood() {
-        assert_eq!(parse_quota("5000"), Some(5000));
-        assert_eq!(parse_quota("3M"), Some(3072));
-        assert_eq!(parse_quota("2T"), None);
-        assert_eq!(parse_quota("1T"), Some(1 << 30));
-        for bad in ["", "M", "10x", "-1", "5 000", "3MM"] {
-            assert_eq!(parse_quota(bad), None, "{bad}");
-        }
     }
 }

@@ -10,8 +10,7 @@ use serde::Serialize;
 
 use super::absolute;
 use crate::fetch::format::Lines;
-use crate::fetch::session::advice_for;
-use crate::output;
+use crate::{advice, output};
 
 /// Output of one command, and whether all went well.
 pub(super) struct Report {
@@ -62,9 +61,9 @@ impl Report {
         let mut text = failure(path, cause);
         if !self.localauth
             && let PathCause::Cell(error) = cause
-            && let Some(advice) = advice_for(error, &in_afs(path))
+            && let Some(more) = advice::as_administrator_of(error, &in_afs(path))
         {
-            text.push_str(&format!("fs: {advice}\n"));
+            text.push_str(&format!("fs: {more}\n"));
         }
         self.say(&text)
     }
@@ -124,7 +123,7 @@ fn failure(path: &str, cause: &PathCause) -> String {
             let text = text.split(" (os error").next().unwrap_or_default();
             format!("fs:'{path}': {text}\n")
         }
-        None => format!("fs:'{path}': {cause}\n"),
+        None => format!("fs:'{path}': {}\n", advice::told_of(cause)),
     }
 }
 

@@ -17,7 +17,7 @@ use serde::Serialize;
 use zeroize::Zeroizing;
 
 use crate::output::{self, Output};
-use place::Place;
+use place::KeyFiles;
 
 /// `afar keys …`.
 #[derive(Debug, Subcommand)]
@@ -34,7 +34,7 @@ pub(crate) enum KeysCommand {
 #[command(about = "List keys: number, encryption type, file; never the key itself")]
 pub(crate) struct ListArgs {
     #[command(flatten)]
-    place: Place,
+    place: KeyFiles,
     #[command(flatten)]
     form: Form,
 }
@@ -53,7 +53,7 @@ pub(crate) struct AddArgs {
     #[command(flatten)]
     etype: Etype,
     #[command(flatten)]
-    place: Place,
+    place: KeyFiles,
     #[command(flatten)]
     form: Form,
 }
@@ -74,7 +74,7 @@ pub(crate) struct GenerateArgs {
     #[command(flatten)]
     etype: Etype,
     #[command(flatten)]
-    place: Place,
+    place: KeyFiles,
     #[command(flatten)]
     form: Form,
 }
@@ -92,7 +92,7 @@ pub(crate) struct RemoveArgs {
     #[arg(long)]
     etype: Option<EncryptionType>,
     #[command(flatten)]
-    place: Place,
+    place: KeyFiles,
     #[command(flatten)]
     form: Form,
 }
@@ -110,7 +110,7 @@ pub(crate) struct ImportArgs {
     /// The keytab or KeyFileExt to read
     from: PathBuf,
     #[command(flatten)]
-    place: Place,
+    place: KeyFiles,
     #[command(flatten)]
     form: Form,
 }

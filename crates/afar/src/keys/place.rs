@@ -14,7 +14,7 @@ const PORTS: [u16; 5] = [7000, 7002, 7003, 7005, 7007];
 
 /// Names files of keys.
 #[derive(Debug, Args)]
-pub(super) struct Place {
+pub(super) struct KeyFiles {
     /// The key file [default: that of the server that runs here, else that of the configuration]
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
@@ -32,7 +32,7 @@ pub(super) struct Place {
     cell: Option<CellName>,
 }
 
-impl Place {
+impl KeyFiles {
     /// All files with keys.
     pub(super) fn files(&self) -> anyhow::Result<Vec<PathBuf>> {
         if let Some(file) = &self.file {

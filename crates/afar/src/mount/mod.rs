@@ -40,7 +40,7 @@ pub(crate) use umount::{UmountArgs, run as umount};
 pub(crate) use words::rewrite;
 
 use crate::fetch::Reach;
-use crate::rxperf::units::parse_bytes;
+use crate::units::parse_bytes;
 use options::Options;
 
 /// Options of `afar mount`.

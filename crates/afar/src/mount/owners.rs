@@ -13,6 +13,7 @@ use afar_types::{CellName, PtsId};
 use anyhow::{Context, bail, ensure};
 use nix::unistd::{Uid, User, getegid, geteuid};
 
+use crate::advice;
 use crate::fetch::Seen;
 use crate::tokens::Finder;
 
@@ -188,7 +189,10 @@ impl Owners for MountOwners {
                     Some(owners)
                 }
                 Err(error) => {
-                    tracing::warn!("cannot map the owners of {cell} yet: {error:#}");
+                    tracing::warn!(
+                        "cannot map the owners of {cell} yet: {}",
+                        advice::told(&error)
+                    );
                     None
                 }
             }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use clap::{Subcommand, ValueEnum};
 
-use super::units::{parse_bytes, parse_seconds, parse_size};
 use super::wire;
+use crate::units::{parse_bytes, parse_seconds, parse_size};
 
 /// Measure Rx between two hosts: throughput, calls per second, path.
 ///

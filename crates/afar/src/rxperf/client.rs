@@ -19,9 +19,9 @@ use super::path;
 use super::report::{Interval, Rate, RunReport, Start, jain_index};
 use super::runtime::{stop_signals, tick, ticks};
 use super::transfer::{self, Failure, Progress};
-use super::units::parse_number;
 use super::wire::{self, Operation, Request};
 use crate::output::{self, Output};
+use crate::units::parse_number;
 
 /// Calls at a time on one Rx connection.
 const CHANNELS: u32 = 4;

@@ -11,7 +11,6 @@ mod report;
 mod runtime;
 mod server;
 mod transfer;
-pub(crate) mod units;
 mod wire;
 
 use std::process::ExitCode;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Serialize, Serializer};
 
 use super::path::PathReport;
-use super::units::{grouped, short};
+use crate::units::{grouped, short};
 
 /// Payload and calls over a time, and the rates that follow.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]

@@ -10,6 +10,7 @@ use afar_server::local_cell::{self, LocalCell};
 use afar_server::view::View;
 use serde::Serialize;
 
+use crate::advice;
 use crate::top::{Socket, long, shown};
 
 /// How long a server has to answer.
@@ -80,7 +81,7 @@ impl ServerState {
                     Some(std::io::ErrorKind::TimedOut) => "stuck",
                     _ => "silent",
                 };
-                state.problem = Some(format!("{error:#}"));
+                state.problem = Some(advice::told(&error));
             }
         }
         state

@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::progress::Progress;
 use super::{TROUBLE, each};
 use crate::output::Output;
-use crate::rxperf::units::grouped;
+use crate::units::grouped;
 
 /// Options of `afar store check`.
 #[derive(Debug, clap::Args)]

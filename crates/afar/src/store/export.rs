@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::progress::Progress;
 use super::text::parse_time;
 use crate::output::Output;
-use crate::rxperf::units::grouped;
+use crate::units::grouped;
 
 /// Options of `afar store export`.
 #[derive(Debug, clap::Args)]

@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::progress::Progress;
 use crate::output::Output;
-use crate::rxperf::units::grouped;
+use crate::units::grouped;
 
 /// Options of `afar store import`.
 #[derive(Debug, clap::Args)]

@@ -12,7 +12,7 @@ use super::check::{Problem, exit_code, show, verdict};
 use super::each;
 use super::progress::Progress;
 use crate::output::Output;
-use crate::rxperf::units::{grouped, parse_bytes};
+use crate::units::{grouped, parse_bytes};
 
 /// Options of `afar store scrub`.
 #[derive(Debug, clap::Args)]

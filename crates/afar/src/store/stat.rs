@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::progress::Progress;
 use crate::output::Output;
-use crate::rxperf::units::grouped;
+use crate::units::grouped;
 
 /// Options of `afar store stat`.
 #[derive(Debug, clap::Args)]

@@ -10,7 +10,7 @@ use anyhow::{Context, ensure};
 use tokio::time::timeout;
 
 use super::login::Login;
-use crate::output;
+use crate::{advice, output};
 
 /// How long CellServDB and DNS may take to tell of a cell.
 const LOOK: Duration = Duration::from_secs(5);
@@ -32,8 +32,9 @@ pub(super) async fn learn(login: &Login<'_>, server: &Server) {
     }
     if let Err(error) = note_servers(login, server).await {
         output::note(&format_args!(
-            "other commands will not know {}: {error:#}",
-            login.cell
+            "other commands will not know {}: {}",
+            login.cell,
+            advice::told(&error)
         ));
     }
 }

@@ -12,7 +12,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::find::{Finder, Found, Origin, cache_name};
 use super::short_date;
-use crate::output;
+use crate::{advice, output};
 
 /// Tickets that end so soon are renewed.
 const RENEW_BEFORE: Duration = Duration::from_secs(10 * 60);
@@ -129,10 +129,11 @@ impl Credentials for UserTokens {
             Ok(None) if self.required => {
                 return Err("there is no token for it; get one with afar login".to_owned());
             }
-            Err(problem) if self.required => return Err(format!("{problem:#}")),
+            Err(problem) if self.required => return Err(advice::told(&problem)),
             Ok(found) => found,
             Err(problem) => {
-                output::note(&format!("{cell}: {problem:#}; going on as anonymous"));
+                let problem = advice::told(&problem);
+                output::note(&format!("{cell}: {problem}; going on as anonymous"));
                 None
             }
         };

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::find::{Found, Origin, cache_name};
 use super::short_date;
-use crate::output;
+use crate::{advice, output};
 
 /// Options of `afar tokens`.
 #[derive(Debug, Args)]
@@ -115,7 +115,7 @@ fn all() -> (Vec<Found>, Vec<Problem>) {
     for token in Store::new().all() {
         match token {
             Ok((held, source)) => found.push(kept(held, source)),
-            Err(error) => problems.push(Problem::Damaged(error.to_string())),
+            Err(error) => problems.push(Problem::Damaged(advice::told_of(&error))),
         }
     }
     let of_openafs = openafs::Client::open().and_then(|client| client.all());
@@ -147,7 +147,7 @@ fn of_cache(name: &str) -> Result<Vec<Found>, String> {
     let path = Ccache::path_of(name).ok_or_else(|| {
         format!("{name} is not a file: its tickets are found when they are needed")
     })?;
-    let cache = Ccache::read(path).map_err(|error| error.to_string())?;
+    let cache = Ccache::read(path).map_err(|error| advice::told_of(&error))?;
     let tokens = cache.credentials.iter().filter_map(|credential| {
         let [afs, cell] = &credential.server.components[..] else {
             return None;

@@ -9,6 +9,8 @@ use afar_types::CellName;
 use anyhow::{Context, ensure};
 use parking_lot::Mutex;
 
+use crate::advice;
+
 /// Where OpenAFS's servers have their keys.
 pub(crate) const SERVER_KEYS: &str = "/etc/openafs/server/KeyFileExt";
 
@@ -73,7 +75,7 @@ impl Credentials for Printed {
         // The keys may have changed since: the ring reads their file again.
         let security = self
             .class(self.level)
-            .map_err(|error| format!("{error:#}"))?;
+            .map_err(|error| advice::told(&error))?;
         let secured = Secured {
             security,
             who: "the cell's superuser".into(),

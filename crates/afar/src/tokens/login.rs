@@ -21,7 +21,7 @@ use zeroize::Zeroizing;
 use super::find::Finder;
 use super::keep::keep;
 use super::service;
-use crate::password;
+use crate::{advice, password};
 
 /// Options of `afar login`.
 #[derive(Debug, Clone, Args)]
@@ -147,15 +147,15 @@ impl Words {
     }
 
     /// The server that is named, and its key if that is.
-    fn place(&self, args: &LoginArgs) -> anyhow::Result<Place> {
+    fn place(&self, args: &LoginArgs) -> anyhow::Result<NamedServer> {
         if let Some(line) = &self.line {
-            return Ok(Place {
+            return Ok(NamedServer {
                 server: Some((line.host().to_owned(), line.port())),
                 fingerprint: Some(line.fingerprint()),
             });
         }
         let server = args.server.as_deref().map(host_and_port).transpose()?;
-        Ok(Place {
+        Ok(NamedServer {
             server,
             fingerprint: args.fingerprint,
         })
@@ -179,7 +179,7 @@ fn host_and_port(named: &str) -> anyhow::Result<(String, u16)> {
 
 /// A login service that is named.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct NamedServer {
     /// Its host and port.
     pub(super) server: Option<(String, u16)>,
     /// Its key.
@@ -189,7 +189,7 @@ pub(super) struct Place {
 /// A login under way.
 pub(super) struct Login<'a> {
     pub(super) args: &'a LoginArgs,
-    pub(super) place: Place,
+    pub(super) place: NamedServer,
     /// Whether a line named the place.
     pub(super) by_line: bool,
     user: Option<String>,
@@ -375,7 +375,7 @@ fn all(mut tried: Vec<anyhow::Error>) -> anyhow::Error {
     match tried.len() {
         1 => tried.remove(0),
         _ => {
-            let texts: Vec<_> = tried.iter().map(|error| format!("{error:#}")).collect();
+            let texts: Vec<_> = tried.iter().map(advice::told).collect();
             anyhow!("{}", texts.join("; also: "))
         }
     }

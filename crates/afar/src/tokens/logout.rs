@@ -7,7 +7,7 @@ use afar_security::tokens::{Store, kafs};
 use afar_types::CellName;
 use clap::Args;
 
-use crate::output;
+use crate::{advice, output};
 
 /// Options of `afar logout`.
 #[derive(Debug, Args)]
@@ -24,8 +24,8 @@ pub(crate) struct LogoutArgs {
 pub(crate) fn logout(args: &LogoutArgs) -> anyhow::Result<ExitCode> {
     let store = Store::new();
     let mut exit = ExitCode::SUCCESS;
-    let mut failed = |what: &str, error: &dyn std::fmt::Display| {
-        output::note(&format!("{what}: {error}"));
+    let mut failed = |what: &str, error: &(dyn std::error::Error + 'static)| {
+        output::note(&format!("{what}: {}", advice::told_of(error)));
         exit = ExitCode::FAILURE;
     };
     let (mut cells, mut known) = (args.cell.clone(), Vec::new());

@@ -5,9 +5,10 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
 use std::path::Path;
 
+use afar_cell::cellservdb::own_directory;
 use afar_login::Fingerprint;
 use afar_login::client::{
-    Granted, LoginError, Server, SshKeys, Trust, Trusted, Unknown, known_cells, local,
+    Granted, KNOWN_CELLS, LoginError, Server, SshKeys, Trust, Trusted, Unknown, local,
 };
 use afar_security::ccache::{Ccache, Credential, Name};
 use afar_security::tokens::Held;
@@ -74,7 +75,7 @@ fn servers(login: &Login<'_>) -> anyhow::Result<Vec<(Server, Trust)>> {
         port,
     };
     let given = login.place.fingerprint;
-    let known_cells = known_cells();
+    let known_cells = own_directory().map(|directory| directory.join(KNOWN_CELLS));
     if let Some((host, port)) = &login.place.server {
         let trust = Trust {
             fingerprint: given,

@@ -17,6 +17,7 @@ use super::screen::{self, Picture};
 use super::source::Source;
 use super::state::{Action, State};
 use super::table::{Order, Table};
+use crate::advice;
 
 /// How long it takes at most until something new is drawn.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -155,7 +156,7 @@ impl Live {
                 self.between.next(snapshot);
                 self.error = None;
             }
-            Err(error) => self.error = Some(format!("{error:#}")),
+            Err(error) => self.error = Some(advice::told(&error)),
         }
         true
     }

@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 
 use afar_admin::vos::words::{date, error_text};
-use afar_admin::vos::{Failure, LOCK_ALL, Place, SyncScope};
+use afar_admin::vos::{Failure, LOCK_ALL, ServerPartition, SyncScope};
 use afar_types::error::{RXGEN_OPCODE, VL_MULTIPADDR, VL_NOENT};
 use afar_types::{
     AddrsU, ListAddrByAttributes, ListByAttributes, SiteFlags, SiteServer, UnixTime, VldbEntry,
@@ -245,7 +245,10 @@ impl Context<'_> {
             out!("Creating backup volume for {name} on {now}\n");
         }
         let [id, ..] = entry.volume_ids;
-        let made = self.vos.backup(Place { server, partition }, id).await;
+        let made = self
+            .vos
+            .backup(ServerPartition { server, partition }, id)
+            .await;
         if made.is_err() {
             out!("Could not backup {name}\n");
         }

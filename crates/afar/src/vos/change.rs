@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use afar_admin::vos::words::error_text;
 use afar_admin::vos::{
-    CloneOptions, CreateOptions, Failure, NAME_MAX, Place, ReleaseOptions, base_name, is_name_valid,
+    CloneOptions, CreateOptions, Failure, NAME_MAX, ReleaseOptions, ServerPartition, base_name,
+    is_name_valid,
 };
 use afar_types::error::VL_NOENT;
 use afar_types::{
@@ -18,7 +19,8 @@ use super::args::{
     LockArgs, OfflineArgs, OnlineArgs, ReleaseArgs, RemoveArgs, RemsiteArgs, RenameArgs,
     SetfieldsArgs, UnlockArgs, ZapArgs,
 };
-use super::{Context, Outcome, Quit, err, kib, out};
+use super::{Context, Outcome, Quit, err, out};
+use crate::units::parse_kib;
 
 const CANT_FIND: &str = "vos: can't find volume ID or name";
 const CANT_FIND_VOLUME: &str = "vos: can't find volume";
@@ -79,7 +81,7 @@ impl Context<'_> {
         }
         let mut options = CreateOptions::default();
         if let Some(quota) = &args.maxquota {
-            options.max_quota = kib(quota).ok_or_else(|| {
+            options.max_quota = parse_kib(quota).ok_or_else(|| {
                 err!("vos: bad integer specified for quota.\n");
                 Quit::RETURN
             })?;
@@ -130,7 +132,7 @@ impl Context<'_> {
             }
         };
         let at = match (server, partition) {
-            (Some(server), Some(partition)) => Place { server, partition },
+            (Some(server), Some(partition)) => ServerPartition { server, partition },
             (server, partition) => self.find_site(args, id, server, partition).await?,
         };
         let removed = self.vos.remove(at, id).await;
@@ -150,7 +152,7 @@ impl Context<'_> {
         id: VolumeId,
         server: Option<std::net::Ipv4Addr>,
         partition: Option<afar_types::PartitionId>,
-    ) -> Result<Place, Quit> {
+    ) -> Result<ServerPartition, Quit> {
         let entry = self.vos.entry(id, None).await.map_err(|code| {
             err!(
                 "Could not fetch the entry for volume {id} from VLDB\n{}",
@@ -171,7 +173,7 @@ impl Context<'_> {
             VolumeType::ReadWrite | VolumeType::Backup => SiteFlags::READ_WRITE,
         };
         let places = entry.sites.iter().filter_map(|site| match site.server {
-            SiteServer::Address(address) if site.flags.contains(flag) => Some(Place {
+            SiteServer::Address(address) if site.flags.contains(flag) => Some(ServerPartition {
                 server: address,
                 partition: site.partition,
             }),
@@ -380,7 +382,7 @@ impl Context<'_> {
         let id = self.site_volume(base_name(&args.id), &args.id).await?;
         let server = self.server_as_typed(&args.server, "server", Quit::EXIT)?;
         let partition = self.partition(&args.partition, Quit::EXIT)?;
-        let at = Place { server, partition };
+        let at = ServerPartition { server, partition };
         let removed = self.vos.remove_site(at, id).await;
         removed.map_err(|code| self.diagnose("remsite", code, Quit::EXIT))?;
         out!(
@@ -497,7 +499,11 @@ impl Context<'_> {
             }
         };
         out!("vos: forcibly removing all traces of volume {id}, please wait...");
-        match self.vos.nuke(Place { server, partition }, id).await {
+        match self
+            .vos
+            .nuke(ServerPartition { server, partition }, id)
+            .await
+        {
             Ok(()) => {
                 out!("done.\n");
                 Ok(())
@@ -526,7 +532,7 @@ impl Context<'_> {
         };
         let mut changes = VolumeChanges::default();
         if let Some(quota) = &args.maxquota {
-            changes.max_quota = Some(kib(quota).ok_or_else(|| {
+            changes.max_quota = Some(parse_kib(quota).ok_or_else(|| {
                 err!("invalid quota value\n");
                 Quit::RETURN
             })?);
@@ -537,7 +543,7 @@ impl Context<'_> {
             err!("Nothing to set.\n");
             return Err(Quit::RETURN);
         }
-        let at = Place { server, partition };
+        let at = ServerPartition { server, partition };
         self.vos.set_fields(at, id, changes).await.map_err(|_| {
             err!("Could not update volume info fields for volume number {id}\n");
             Quit::RETURN
@@ -548,7 +554,7 @@ impl Context<'_> {
         let server = self.server(&args.server, "server", Quit::RETURN)?;
         let partition = self.partition(&args.partition, Quit::RETURN)?;
         let id = self.volume_id(&args.id, UNKNOWN, Quit::RETURN).await?;
-        let at = Place { server, partition };
+        let at = ServerPartition { server, partition };
         let flags = TransactionFlags(0);
         self.set_volume(at, id, AttachFlags::OFFLINE, flags, Duration::ZERO)
             .await
@@ -556,7 +562,7 @@ impl Context<'_> {
 
     async fn set_volume(
         &self,
-        at: Place,
+        at: ServerPartition,
         id: VolumeId,
         attach: AttachFlags,
         flags: TransactionFlags,
@@ -587,8 +593,14 @@ impl Context<'_> {
             true => TransactionFlags::OUT_OF_SERVICE,
             false => TransactionFlags(0),
         };
-        self.set_volume(Place { server, partition }, id, attach, flags, time)
-            .await
+        self.set_volume(
+            ServerPartition { server, partition },
+            id,
+            attach,
+            flags,
+            time,
+        )
+        .await
     }
 
     pub(super) async fn endtrans(&self, args: &EndtransArgs) -> Outcome {

@@ -1,6 +1,6 @@
 //! Verbs that bring a volume to another place: `move`, `copy`, `shadow`.
 
-use afar_admin::vos::{CopyOptions, MoveFailure, Place};
+use afar_admin::vos::{CopyOptions, MoveFailure, ServerPartition};
 use afar_types::VolumeId;
 
 use super::args::{CopyArgs, MoveArgs, ShadowArgs};
@@ -17,7 +17,11 @@ struct Typed<'a> {
 
 impl Context<'_> {
     /// The places a volume goes from and to.
-    async fn ways(&self, from: Typed<'_>, to: Typed<'_>) -> Result<(Place, Place), Quit> {
+    async fn ways(
+        &self,
+        from: Typed<'_>,
+        to: Typed<'_>,
+    ) -> Result<(ServerPartition, ServerPartition), Quit> {
         let from_server = self.server(from.server, "server", Quit::RETURN)?;
         let to_server = self.server(to.server, "server", Quit::RETURN)?;
         let from = self
@@ -30,7 +34,14 @@ impl Context<'_> {
     }
 
     /// Whether there is room for a volume, of which `less` KiB need not go there.
-    async fn room(&self, id: VolumeId, from: Place, to: Place, verb: &str, less: i64) -> Outcome {
+    async fn room(
+        &self,
+        id: VolumeId,
+        from: ServerPartition,
+        to: ServerPartition,
+        verb: &str,
+        less: i64,
+    ) -> Outcome {
         let partition = to.partition;
         let Ok(there) = self.vos.partition_size(to).await else {
             err!("vos: cannot access partition {partition}\n");

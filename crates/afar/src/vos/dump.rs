@@ -6,7 +6,7 @@ use std::path::Path;
 
 use afar_admin::vos::words::parse_date;
 use afar_admin::vos::{
-    DumpOptions, Location, Place, RestoreDate, RestoreOptions, base_name, is_name_valid,
+    DumpOptions, Location, RestoreDate, RestoreOptions, ServerPartition, base_name, is_name_valid,
 };
 use afar_store::dump::{DumpReader, Limits};
 use afar_types::{SiteFlags, UnixTime, VldbEntry, VolumeId, VolumeType};
@@ -75,7 +75,7 @@ impl Context<'_> {
         id: VolumeId,
         server: Option<&str>,
         partition: Option<&str>,
-    ) -> Result<Place, Quit> {
+    ) -> Result<ServerPartition, Quit> {
         let (Some(server), Some(partition)) = (server, partition) else {
             if server.is_some() || partition.is_some() {
                 err!("Must specify both -server and -partition options\n");
@@ -91,7 +91,7 @@ impl Context<'_> {
             err!("Invalid partition name\n");
             return Err(Quit::RETURN);
         };
-        Ok(Place { server, partition })
+        Ok(ServerPartition { server, partition })
     }
 
     pub(super) async fn dump(&self, args: &DumpArgs) -> Outcome {
@@ -145,7 +145,7 @@ impl Context<'_> {
     }
 
     /// An estimate of a dump's length, for progress: a whole one is as long as what its volume takes.
-    async fn about(&self, at: Place, id: VolumeId, since: UnixTime) -> Option<u64> {
+    async fn about(&self, at: ServerPartition, id: VolumeId, since: UnixTime) -> Option<u64> {
         if since != UnixTime(0) || !std::io::stderr().is_terminal() {
             return None;
         }
@@ -258,7 +258,7 @@ impl Context<'_> {
         args: &RestoreArgs,
         entry: &VldbEntry,
         id: VolumeId,
-        to: Place,
+        to: ServerPartition,
         overwrite: &mut Overwrite,
     ) -> Result<bool, Quit> {
         let Location { place, .. } = self.vos.locate(id).await.map_err(|_| Quit::EXIT)?;
@@ -297,7 +297,7 @@ impl Context<'_> {
         &self,
         path: Option<&Path>,
         name: &str,
-        to: Place,
+        to: ServerPartition,
         options: &RestoreOptions,
         replaces: bool,
     ) -> Outcome {

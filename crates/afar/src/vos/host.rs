@@ -5,13 +5,13 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 
 use parking_lot::Mutex;
 
-/// Hosts that were looked up.
+/// Names of hosts, and their addresses, that were looked up.
 #[derive(Debug, Default)]
-pub(super) struct Hosts {
+pub(super) struct HostNames {
     names: Mutex<BTreeMap<Ipv4Addr, String>>,
 }
 
-impl Hosts {
+impl HostNames {
     /// The address that a name, or an address in digits, stands for. Servers are known by
     /// addresses that others can use too, so that one on the loopback is the last choice.
     pub(super) fn address_of(&self, name: &str) -> Option<Ipv4Addr> {
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn addresses_in_digits_are_themselves() {
-        let hosts = Hosts::default();
+        let hosts = HostNames::default();
         assert_eq!(
             hosts.address_of("192.0.2.7"),
             Some(Ipv4Addr::new(192, 0, 2, 7))

@@ -1,6 +1,6 @@
 //! What is found, as JSON: one object a line.
 
-use afar_admin::vos::{Place, SizedPartition};
+use afar_admin::vos::{ServerPartition, SizedPartition};
 use afar_types::{
     AddrsU, SiteFlags, SiteServer, TransDebugInfo, VldbEntry, VldbFlags, VolintInfo, VolintXInfo,
     VolumeType,
@@ -16,7 +16,7 @@ pub(super) fn print(value: &Value) {
 }
 
 /// A volume as its server describes it.
-pub(super) fn volume(info: &VolintInfo, at: Place) -> Value {
+pub(super) fn volume(info: &VolintInfo, at: ServerPartition) -> Value {
     json!({
         "id": info.volume.0,
         "name": info.name.to_string(),
@@ -42,7 +42,7 @@ pub(super) fn volume(info: &VolintInfo, at: Place) -> Value {
 }
 
 /// The same with statistics.
-pub(super) fn volume_extended(info: &VolintXInfo, at: Place) -> Value {
+pub(super) fn volume_extended(info: &VolintXInfo, at: ServerPartition) -> Value {
     json!({
         "id": info.volume.0,
         "name": info.name.to_string(),

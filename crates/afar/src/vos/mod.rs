@@ -19,7 +19,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use afar_admin::vos::words::error_text;
-use afar_admin::vos::{Failure, Place, Vos};
+use afar_admin::vos::{Failure, ServerPartition, Vos};
 use afar_net::AbortCode;
 use afar_types::error::errno::{EACCES, EXDEV};
 use afar_types::{PartitionId, VolumeId};
@@ -28,7 +28,7 @@ use crate::afs_args::{self, Common, Session};
 use crate::output;
 
 pub(crate) use args::VosCommand;
-use host::Hosts;
+use host::HostNames;
 use told::Told;
 
 /// What a verb ends with: done, or the exit code of what it has said.
@@ -63,7 +63,7 @@ struct Context<'a> {
     session: &'a Session,
     vos: Vos,
     told: Arc<Told>,
-    hosts: Arc<Hosts>,
+    hosts: Arc<HostNames>,
     json: bool,
 }
 
@@ -98,7 +98,7 @@ impl VosCommand {
 
 impl<'a> Context<'a> {
     fn new(session: &'a Session, common: &Common, verbose: bool) -> Self {
-        let hosts = Arc::new(Hosts::default());
+        let hosts = Arc::new(HostNames::default());
         let told = Arc::new(Told::new(verbose || common.verbose));
         let names = Arc::clone(&hosts);
         let noresolve = common.noresolve;
@@ -191,7 +191,7 @@ impl<'a> Context<'a> {
         server: Ipv4Addr,
         name: &str,
         quit: Quit,
-    ) -> Result<Place, Quit> {
+    ) -> Result<ServerPartition, Quit> {
         let partition = self.partition(name, quit)?;
         let has = self.has_partition(server, partition).await;
         self.place(server, partition, name, has, quit)
@@ -204,7 +204,7 @@ impl<'a> Context<'a> {
         server: Ipv4Addr,
         name: &str,
         quit: Quit,
-    ) -> Result<Place, Quit> {
+    ) -> Result<ServerPartition, Quit> {
         let partition = self.partition(name, quit)?;
         let mut has = self.has_partition(server, partition).await;
         if has == Err(Failure(AbortCode::RX_CALL_DEAD.0)) {
@@ -233,11 +233,11 @@ impl<'a> Context<'a> {
         name: &str,
         has: Result<bool, Failure>,
         quit: Quit,
-    ) -> Result<Place, Quit> {
+    ) -> Result<ServerPartition, Quit> {
         match has {
             Err(Failure(code)) => err!("{}", error_text(code)),
             Ok(false) => err!("vos : partition {name} does not exist on the server\n"),
-            Ok(true) => return Ok(Place { server, partition }),
+            Ok(true) => return Ok(ServerPartition { server, partition }),
         }
         Err(quit)
     }
@@ -270,19 +270,6 @@ impl<'a> Context<'a> {
         }
         quit
     }
-}
-
-/// A number of KiB as users type it: with K, M, G or T for more.
-fn kib(text: &str) -> Option<i32> {
-    let (digits, shift) = match text.as_bytes().last()? {
-        b'k' | b'K' => (&text[..text.len() - 1], 0),
-        b'm' | b'M' => (&text[..text.len() - 1], 10),
-        b'g' | b'G' => (&text[..text.len() - 1], 20),
-        b't' | b'T' => (&text[..text.len() - 1], 30),
-        _ => (text, 0),
-    };
-    let number: i64 = digits.parse().ok()?;
-    i32::try_from(number.checked_mul(1 << shift)?).ok()
 }
 
 #[cfg(test)]

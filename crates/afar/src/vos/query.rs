@@ -4,7 +4,9 @@
 use std::net::Ipv4Addr;
 
 use afar_admin::vos::words::error_text;
-use afar_admin::vos::{Examined, Failure, LOCK_ALL, Member, Place, enumerate, sub_enumerate};
+use afar_admin::vos::{
+    Examined, Failure, LOCK_ALL, Member, ServerPartition, enumerate, sub_enumerate,
+};
 use afar_types::error::VL_NOENT;
 use afar_types::error::errno::ENODEV;
 use afar_types::{AddrsU, AfsUuid, ListAddrByAttributes, ListByAttributes, VldbEntry, VolumeType};
@@ -58,13 +60,13 @@ impl Context<'_> {
         server: Ipv4Addr,
         named: Option<&str>,
         verb: &str,
-    ) -> Result<Vec<Place>, Quit> {
+    ) -> Result<Vec<ServerPartition>, Quit> {
         if let Some(name) = named {
             return Ok(vec![self.partition_there(server, name, Quit::EXIT).await?]);
         }
         let listed = self.vos.partitions(server).await;
         let listed = listed.map_err(|code| self.diagnose(verb, code, Quit::EXIT))?;
-        let place = |partition| Place { server, partition };
+        let place = |partition| ServerPartition { server, partition };
         Ok(listed.into_iter().map(place).collect())
     }
 
@@ -126,7 +128,7 @@ impl Context<'_> {
         Ok(())
     }
 
-    fn heading(&self, args: &ListvolArgs, at: Place, count: usize) {
+    fn heading(&self, args: &ListvolArgs, at: ServerPartition, count: usize) {
         if !args.quiet && !self.json {
             out!(
                 "Total number of volumes on server {} partition {}: {count} \n",
@@ -136,7 +138,7 @@ impl Context<'_> {
         }
     }
 
-    async fn list_plain(&self, args: &ListvolArgs, at: Place) -> Result<(), Failure> {
+    async fn list_plain(&self, args: &ListvolArgs, at: ServerPartition) -> Result<(), Failure> {
         let mut volumes = self.vos.volumes(at, !args.fast).await?;
         if args.fast {
             volumes.sort_by_key(|info| info.volume);
@@ -185,7 +187,7 @@ impl Context<'_> {
         Ok(())
     }
 
-    async fn list_extended(&self, args: &ListvolArgs, at: Place) -> Result<(), Failure> {
+    async fn list_extended(&self, args: &ListvolArgs, at: ServerPartition) -> Result<(), Failure> {
         let mut volumes = self.vos.volumes_extended(at).await?;
         volumes.sort_by(|a, b| a.name.as_bytes().cmp(b.name.as_bytes()));
         self.heading(args, at, volumes.len());
@@ -285,7 +287,7 @@ impl Context<'_> {
         &self,
         args: &ExamineArgs,
         entry: &VldbEntry,
-        at: Place,
+        at: ServerPartition,
         member: &Member,
     ) -> bool {
         let host = self.host(at.server);
@@ -311,7 +313,7 @@ impl Context<'_> {
         args: &ExamineArgs,
         entry: &VldbEntry,
         kind: VolumeType,
-        at: Place,
+        at: ServerPartition,
         code: i32,
     ) {
         let exists = afar_types::VldbFlags::BACKUP_EXISTS;

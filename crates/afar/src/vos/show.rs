@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use afar_admin::vos::Place;
+use afar_admin::vos::ServerPartition;
 use afar_admin::vos::words::date;
 use afar_types::{
     AttachFlags, TransDebugInfo, TransactionFlags, UnixTime, VldbFlags, VolintInfo, VolintXInfo,
@@ -140,7 +140,7 @@ fn head(info: &VolintInfo, totals: &mut Totals, gap: &str) -> String {
 /// All the usual about a volume; with `troubles`, also why there is nothing.
 pub(super) fn long(
     info: &VolintInfo,
-    at: Place,
+    at: ServerPartition,
     host: &str,
     totals: &mut Totals,
     troubles: bool,
@@ -197,7 +197,7 @@ macro_rules! details_of {
 }
 details_of!(VolintInfo, VolintXInfo);
 
-fn details(at: Place, host: &str, told: &Details) -> String {
+fn details(at: ServerPartition, host: &str, told: &Details) -> String {
     let mut text = String::new();
     line!(text, "    {host} {} ", at.partition);
     line!(
@@ -226,7 +226,7 @@ fn details(at: Place, host: &str, told: &Details) -> String {
 /// A volume with its statistics.
 pub(super) fn extended(
     info: &VolintXInfo,
-    at: Place,
+    at: ServerPartition,
     host: &str,
     totals: &mut Totals,
     troubles: bool,
@@ -319,7 +319,7 @@ fn numbered(text: &mut String, name: &str, time: UnixTime) {
 }
 
 /// A volume in the form for machines.
-pub(super) fn format(info: &VolintInfo, at: Place, host: &str) -> String {
+pub(super) fn format(info: &VolintInfo, at: ServerPartition, host: &str) -> String {
     let mut text = String::new();
     let ok = info.status == VolintInfo::OK;
     if ok {
@@ -373,7 +373,7 @@ fn unsigned(word: i32) -> u32 {
 /// A volume with its statistics in the form for machines.
 pub(super) fn format_extended(
     info: &VolintXInfo,
-    at: Place,
+    at: ServerPartition,
     host: &str,
     totals: &mut Totals,
 ) -> String {

@@ -1,6 +1,6 @@
 use clap::Parser;
 
-use super::{VosCommand, kib, show};
+use super::{VosCommand, show};
 use crate::afs_args::{Rewritten, rewrite};
 
 #[derive(Parser)]
@@ -102,17 +102,6 @@ fn help_is_that_of_openafs() {
          -encrypt    encrypt commands\n       \
          -noresolve  don't resolve addresses\n"
     );
-}
-
-#[test]
-fn quotas_have_units() {
-    assert_eq!(kib("5000"), Some(5000));
-    assert_eq!(kib("10M"), Some(10 << 10));
-    assert_eq!(kib("2g"), Some(2 << 20));
-    assert_eq!(kib("1T"), Some(1 << 30));
-    assert_eq!(kib("2T"), None);
-    assert_eq!(kib("x"), None);
-    assert_eq!(kib(""), None);
 }
 
 #[test]

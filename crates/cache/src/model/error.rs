@@ -9,10 +9,9 @@ use afar_types::error::{RXKADEXPIRED, errno};
 
 /// Why a cache cannot be opened.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum CacheError {
     /// The directory cannot be used.
-    #[error("the cache in {dir} cannot be opened: {source}; name another directory, or empty it")]
+    #[error("the cache in {dir} cannot be opened: {source}")]
     Storage {
         /// The directory.
         dir: String,
@@ -20,17 +19,14 @@ pub enum CacheError {
         source: io::Error,
     },
     /// Another process has the directory.
-    #[error(
-        "the cache in {dir} is in use by another mount; name another directory, or end that mount"
-    )]
+    #[error("the cache in {dir} is in use by another mount")]
     InUse {
         /// The directory.
         dir: String,
     },
     /// What is in the directory was written by a newer version.
     #[error(
-        "the cache in {dir} is of format {found}, but this version knows formats up to {known}; \
-         use a newer version, name another directory, or empty it if everything written is stored"
+        "the cache in {dir} is of format {found}, but this version knows formats up to {known}"
     )]
     Newer {
         /// The directory.

@@ -54,7 +54,7 @@ impl Mount {
 
 /// What a number stands for.
 #[derive(Debug, Clone)]
-pub(crate) enum Place {
+pub(crate) enum Referent {
     /// The list of cells.
     Cells,
     /// All volumes, by name or number: a directory that lists none.
@@ -72,7 +72,7 @@ pub(crate) struct Spot {
     pub(crate) vnode: Arc<Vnode>,
 }
 
-impl Place {
+impl Referent {
     /// Whether it is something that is reached through this mount.
     pub(crate) fn is_in(&self, mount: &Mount) -> bool {
         matches!(self, Self::Vnode(spot) if spot.mount.id == mount.id)
@@ -83,14 +83,14 @@ impl Place {
 #[derive(Debug, Clone)]
 pub(crate) struct Inode {
     pub(crate) ino: Ino,
-    pub(crate) place: Place,
+    pub(crate) place: Referent,
 }
 
 impl Inode {
     /// The kernel knows this name in it now.
     pub(crate) fn note_name(&self, name: &[u8]) {
         // What is made up tells for a while, and breaks no promise.
-        if let Place::Vnode(spot) = &self.place {
+        if let Referent::Vnode(spot) = &self.place {
             let mut state = spot.vnode.lock();
             if state.has_number(self.ino) {
                 state.rare.names.insert(name);
@@ -101,8 +101,8 @@ impl Inode {
     /// Whether the kernel can be told to forget every name it knows.
     pub(crate) fn has_room(&self) -> bool {
         match &self.place {
-            Place::Cells | Place::Volumes | Place::Cell(_) => true,
-            Place::Vnode(spot) => {
+            Referent::Cells | Referent::Volumes | Referent::Cell(_) => true,
+            Referent::Vnode(spot) => {
                 let state = spot.vnode.lock();
                 state.has_number(self.ino) && state.rare.names.has_room()
             }
@@ -111,7 +111,7 @@ impl Inode {
 
     /// This version of it is opened. Returns whether it was this one the last time.
     pub(crate) fn note_opened(&self, version: DataVersion) -> bool {
-        let Place::Vnode(spot) = &self.place else {
+        let Referent::Vnode(spot) = &self.place else {
             return false;
         };
         let mut state = spot.vnode.lock();

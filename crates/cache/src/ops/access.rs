@@ -12,7 +12,7 @@ use afar_types::{FetchStatus, Fid, FileType, Rights, VolumeType};
 use tokio::time::Instant;
 
 use crate::model::error::Errno;
-use crate::model::place::Place;
+use crate::model::place::Referent;
 use crate::model::rights::{Above, Short, WRITE, allowed, has_bits, rights};
 use crate::model::types::{Ino, Who};
 use crate::model::user::{User, UserId};
@@ -32,7 +32,7 @@ impl Cache {
         let user = self.user(who.uid).await;
         let inode = self.visit(&user, ino).await?;
         let spot = match &inode.place {
-            Place::Vnode(spot) => spot,
+            Referent::Vnode(spot) => spot,
             _ if mask & WRITE != 0 => return Err(Errno::EROFS),
             _ => return Ok(()),
         };

@@ -6,7 +6,7 @@ use std::time::Duration;
 use afar_types::{DataVersion, FileType, PtsId, StoreStatus, UnixTime, VolumeType};
 
 use crate::model::error::Errno;
-use crate::model::place::Place;
+use crate::model::place::Referent;
 use crate::model::rights;
 use crate::model::rights::{has_bits, may_write};
 use crate::model::types::{Attr, Handle, Ino, Kind, SetAttr, StatFs, Who};
@@ -28,9 +28,9 @@ impl Cache {
     pub async fn getattr(&self, who: Who, ino: Ino) -> Result<Attr, Errno> {
         let inode = self.inode(ino)?;
         let spot = match &inode.place {
-            Place::Cells | Place::Volumes => return Ok(self.made_up(ino)),
-            Place::Cell(_) => return Ok(self.unvisited(ino)),
-            Place::Vnode(spot) => spot,
+            Referent::Cells | Referent::Volumes => return Ok(self.made_up(ino)),
+            Referent::Cell(_) => return Ok(self.unvisited(ino)),
+            Referent::Vnode(spot) => spot,
         };
         let user = self.user(who.uid).await;
         let status = self.fresh(&user, &spot.vnode).await?;
@@ -224,7 +224,7 @@ impl Cache {
     pub async fn statfs(&self, who: Who, ino: Ino) -> Result<StatFs, Errno> {
         let user = self.user(who.uid).await;
         let inode = self.visit(&user, ino).await?;
-        let Place::Vnode(spot) = &inode.place else {
+        let Referent::Vnode(spot) = &inode.place else {
             return Ok(StatFs::new(0, 0, 0, 0));
         };
         let status = user.client.volume_status(&spot.mount.volume).await;

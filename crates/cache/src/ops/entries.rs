@@ -8,7 +8,7 @@ use afar_types::{FetchStatus, Fid, FileType, StoreStatus, VolumeType};
 
 use crate::model::directory::Edit;
 use crate::model::error::Errno;
-use crate::model::place::{Inode, Place, Spot};
+use crate::model::place::{Inode, Referent, Spot};
 use crate::model::types::{Entry, Handle, Ino, OpenFlags, RenameFlags, Who};
 use crate::model::user::User;
 use crate::model::vnode::Vnode;
@@ -302,8 +302,8 @@ impl Cache {
     async fn changeable(&self, user: &User, ino: Ino) -> Result<(Inode, Spot), Errno> {
         let inode = self.visit(user, ino).await?;
         let spot = match &inode.place {
-            Place::Cells | Place::Volumes | Place::Cell(_) => return Err(Errno::EROFS),
-            Place::Vnode(spot) => spot.clone(),
+            Referent::Cells | Referent::Volumes | Referent::Cell(_) => return Err(Errno::EROFS),
+            Referent::Vnode(spot) => spot.clone(),
         };
         if spot.mount.volume.kind() != VolumeType::ReadWrite {
             return Err(Errno::EROFS);

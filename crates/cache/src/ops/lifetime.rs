@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 use crate::model::config::{CacheConfig, Root};
 use crate::model::error::CacheError;
 use crate::model::key::FileKey;
-use crate::model::place::Place;
+use crate::model::place::Referent;
 use crate::ops::cache::{BEHIND, Cache, Inner};
 use crate::ops::watch::{follow, watch};
 use crate::storage::Storage;
@@ -30,10 +30,10 @@ impl Cache {
         let storage = open_storage(&config).await?;
         let cache = Self(Arc::new(Inner::new(client, config, storage)));
         let root = match &cache.0.config.root {
-            Root::Dynamic => Place::Cells,
+            Root::Dynamic => Referent::Cells,
             Root::Volume(cell, volume) => {
                 let found = cache.top(cell, volume).await;
-                Place::Vnode(found.map_err(|source| CacheError::Root {
+                Referent::Vnode(found.map_err(|source| CacheError::Root {
                     cell: cell.clone(),
                     volume: volume.clone(),
                     source: Box::new(source),

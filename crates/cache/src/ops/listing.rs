@@ -7,7 +7,7 @@ use afar_dir::{Directory, slots_for};
 use afar_types::{Fid, FileType};
 
 use crate::model::error::Errno;
-use crate::model::place::{Place, Spot};
+use crate::model::place::{Referent, Spot};
 use crate::model::types::{DirEntry, Entry, Handle, Ino, Kind, Who};
 use crate::model::user::User;
 use crate::model::vnode::Vnode;
@@ -38,8 +38,8 @@ impl Cache {
         let user = self.user(who.uid).await;
         let inode = self.visit(&user, ino).await?;
         let open = match &inode.place {
-            Place::Volumes | Place::Cell(_) => Open::Cells(Arc::default()),
-            Place::Cells => {
+            Referent::Volumes | Referent::Cell(_) => Open::Cells(Arc::default()),
+            Referent::Cells => {
                 let mut names: Vec<Vec<u8>> = Vec::new();
                 for cell in self.0.client.cells() {
                     let name = cell.name.as_str();
@@ -49,7 +49,7 @@ impl Cache {
                 names.sort_unstable();
                 Open::Cells(Arc::new(names))
             }
-            Place::Vnode(spot) => {
+            Referent::Vnode(spot) => {
                 self.may_look(&user, &spot.vnode).await?;
                 self.read_on(&user, spot);
                 Open::Directory(Arc::new(OpenDirectory {

@@ -8,7 +8,7 @@ use afar_types::{DataVersion, FetchStatus, Fid, FileType};
 
 use crate::model::directory::DirectoryCopy;
 use crate::model::error::Errno;
-use crate::model::place::{Inode, Place, Spot};
+use crate::model::place::{Inode, Referent, Spot};
 use crate::model::place_name::VOLUMES;
 use crate::model::types::{Entry, Ino, Who};
 use crate::model::user::User;
@@ -30,9 +30,9 @@ impl Cache {
         let user = self.user(who.uid).await;
         let directory = self.visit(&user, parent).await?;
         let (spot, status) = match &directory.place {
-            Place::Cells if name == VOLUMES.as_bytes() => return Ok(self.volumes_entry()),
-            Place::Cells if self.unreached_cell(name) => return Ok(self.unvisited_cell(name)),
-            Place::Cells => {
+            Referent::Cells if name == VOLUMES.as_bytes() => return Ok(self.volumes_entry()),
+            Referent::Cells if self.unreached_cell(name) => return Ok(self.unvisited_cell(name)),
+            Referent::Cells => {
                 let spot = self.cell_root(name).await?;
                 if let Some(ino) = self.0.inodes.number_of_cell(name) {
                     self.0.inodes.visited(ino, &spot);
@@ -40,9 +40,9 @@ impl Cache {
                 let status = self.fresh(&user, &spot.vnode).await?;
                 (spot, status)
             }
-            Place::Volumes => self.place_named(&user, name).await?,
-            Place::Vnode(place) => self.enter_name(&user, place, name).await?,
-            Place::Cell(_) => return Err(Errno::ESTALE),
+            Referent::Volumes => self.place_named(&user, name).await?,
+            Referent::Vnode(place) => self.enter_name(&user, place, name).await?,
+            Referent::Cell(_) => return Err(Errno::ESTALE),
         };
         if status.is_mount_point() {
             return Ok(self.unvisited_point(&directory, name, &spot, &status));
@@ -77,8 +77,8 @@ impl Cache {
     /// What a number stands for, if it is in a volume.
     pub(crate) async fn spot(&self, user: &User, ino: Ino) -> Result<Spot, Errno> {
         match &self.visit(user, ino).await?.place {
-            Place::Cells | Place::Volumes | Place::Cell(_) => Err(Errno::EPERM),
-            Place::Vnode(spot) => Ok(spot.clone()),
+            Referent::Cells | Referent::Volumes | Referent::Cell(_) => Err(Errno::EPERM),
+            Referent::Vnode(spot) => Ok(spot.clone()),
         }
     }
 

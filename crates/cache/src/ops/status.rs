@@ -9,7 +9,7 @@ use afar_types::{FetchStatus, Fid, FileType, Rights, UnixTime, VolumeType};
 use bytes::Bytes;
 
 use crate::model::error::Errno;
-use crate::model::place::{Inode, Place, Spot};
+use crate::model::place::{Inode, Referent, Spot};
 use crate::model::promise::Promise;
 use crate::model::types::{Attr, Entry, Ino};
 use crate::model::user::User;
@@ -227,8 +227,8 @@ impl Cache {
         let ino = self.0.inodes.give(spot);
         let attr = self.attr(ino, &spot.vnode, status);
         let holds = match &parent.place {
-            Place::Cells | Place::Volumes | Place::Cell(_) => MADE_UP_VALID,
-            Place::Vnode(directory) => self.names_valid(&directory.vnode),
+            Referent::Cells | Referent::Volumes | Referent::Cell(_) => MADE_UP_VALID,
+            Referent::Vnode(directory) => self.names_valid(&directory.vnode),
         };
         Entry {
             attr,

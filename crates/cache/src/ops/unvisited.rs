@@ -10,7 +10,7 @@ use afar_cell::MountPoint;
 use afar_types::{CellName, FetchStatus};
 
 use crate::model::error::Errno;
-use crate::model::place::{Inode, Place, Spot};
+use crate::model::place::{Inode, Referent, Spot};
 use crate::model::types::{Attr, Entry, Ino};
 use crate::model::user::User;
 use crate::ops::cache::Cache;
@@ -81,14 +81,14 @@ impl Cache {
     pub(crate) async fn visit(&self, user: &User, ino: Ino) -> Result<Inode, Errno> {
         let inode = self.inode(ino)?;
         let spot = match &inode.place {
-            Place::Cell(name) => self.cell_root(name).await?,
-            Place::Vnode(point) if is_point(point) => self.cross(user, point).await?,
+            Referent::Cell(name) => self.cell_root(name).await?,
+            Referent::Vnode(point) if is_point(point) => self.cross(user, point).await?,
             _ => return Ok(inode),
         };
         self.0.inodes.visited(ino, &spot);
         Ok(Inode {
             ino,
-            place: Place::Vnode(spot),
+            place: Referent::Vnode(spot),
         })
     }
 }

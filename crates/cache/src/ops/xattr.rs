@@ -6,7 +6,7 @@ use afar_types::{Acl, VolumeType};
 use bytes::Bytes;
 
 use crate::model::error::Errno;
-use crate::model::place::{Place, Spot};
+use crate::model::place::{Referent, Spot};
 use crate::model::rights::rights;
 use crate::model::types::{Ino, Who};
 use crate::model::user::User;
@@ -36,7 +36,7 @@ impl Cache {
         }
         let user = self.user(who.uid).await;
         let inode = self.visit(&user, ino).await?;
-        let Place::Vnode(spot) = &inode.place else {
+        let Referent::Vnode(spot) = &inode.place else {
             return Err(Errno::ENODATA);
         };
         let volume = &spot.mount.volume;
@@ -74,7 +74,7 @@ impl Cache {
     pub async fn listxattr(&self, who: Who, ino: Ino) -> Result<Vec<Vec<u8>>, Errno> {
         let _ = who;
         let inode = self.inode(ino)?;
-        let Place::Vnode(spot) = &inode.place else {
+        let Referent::Vnode(spot) = &inode.place else {
             return Ok(Vec::new());
         };
         let mut names = Vec::from(xattr_name::LISTED.map(Vec::from));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::model::place::{Inode, Mount, Place, Spot};
+use crate::model::place::{Inode, Mount, Referent, Spot};
 use crate::model::types::Ino;
 use crate::model::vnode::Vnode;
 
@@ -21,7 +21,7 @@ pub(crate) struct Inodes(Mutex<Table>);
 
 #[derive(Debug, Default)]
 struct Table {
-    root: Option<Place>,
+    root: Option<Referent>,
     /// By number, [`ROW`] in a row: as numbers are given out one after the other, most rows are full.
     rows: BTreeMap<u64, Box<Row>>,
     last: u64,
@@ -30,16 +30,16 @@ struct Table {
 }
 
 /// What numbers stand for, and how many times each was given out.
-type Row = [Option<(Place, u64)>; ROW_LENGTH];
+type Row = [Option<(Referent, u64)>; ROW_LENGTH];
 
 impl Table {
-    fn get_mut(&mut self, ino: Ino) -> Option<&mut (Place, u64)> {
+    fn get_mut(&mut self, ino: Ino) -> Option<&mut (Referent, u64)> {
         let row = self.rows.get_mut(&(ino.0 / ROW))?;
         row[(ino.0 % ROW) as usize].as_mut()
     }
 
     /// Gives a place a new number.
-    fn add(&mut self, place: Place) -> Ino {
+    fn add(&mut self, place: Referent) -> Ino {
         self.last += 1;
         let ino = Ino(self.last);
         let row = self.rows.entry(ino.0 / ROW).or_default();
@@ -52,7 +52,7 @@ impl Table {
         let state = vnode.lock();
         let mut numbers = state.numbers();
         numbers.find(|ino| match (*ino, &self.root) {
-            (Ino::ROOT, Some(Place::Vnode(spot))) => spot.mount.id == mount.id,
+            (Ino::ROOT, Some(Referent::Vnode(spot))) => spot.mount.id == mount.id,
             _ => (self.get_mut(*ino)).is_some_and(|(place, _)| place.is_in(mount)),
         })
     }
@@ -64,10 +64,10 @@ impl Inodes {
     }
 
     /// Sets what the top directory is, once. It is never forgotten.
-    pub(crate) fn set_root(&self, place: Place) {
+    pub(crate) fn set_root(&self, place: Referent) {
         let mut table = self.lock();
         table.last = Ino::VOLUMES.0;
-        if let Place::Vnode(spot) = &place {
+        if let Referent::Vnode(spot) = &place {
             spot.vnode.lock().add_number(Ino::ROOT);
         }
         table.root = Some(place);
@@ -79,7 +79,7 @@ impl Inodes {
         let place = match ino {
             Ino::ROOT => table.root.clone(),
             Ino::VOLUMES => match &table.root {
-                Some(Place::Cells) => Some(Place::Volumes),
+                Some(Referent::Cells) => Some(Referent::Volumes),
                 _ => None,
             },
             _ => table.get_mut(ino).map(|(place, _)| place.clone()),
@@ -96,7 +96,7 @@ impl Inodes {
             }
             return ino;
         }
-        let ino = table.add(Place::Vnode(spot.clone()));
+        let ino = table.add(Referent::Vnode(spot.clone()));
         spot.vnode.lock().add_number(ino);
         ino
     }
@@ -110,7 +110,7 @@ impl Inodes {
             }
             return ino;
         }
-        let ino = table.add(Place::Cell(Arc::new(name.to_vec())));
+        let ino = table.add(Referent::Cell(Arc::new(name.to_vec())));
         table.cells.insert(name.to_vec(), ino);
         ino
     }
@@ -127,14 +127,14 @@ impl Inodes {
             return;
         };
         // Another may have been here before.
-        if matches!(place, Place::Vnode(now) if Arc::ptr_eq(&now.vnode, &spot.vnode)) {
+        if matches!(place, Referent::Vnode(now) if Arc::ptr_eq(&now.vnode, &spot.vnode)) {
             return;
         }
-        let before = std::mem::replace(place, Place::Vnode(spot.clone()));
+        let before = std::mem::replace(place, Referent::Vnode(spot.clone()));
         match &before {
-            Place::Cell(name) => drop(table.cells.remove(name.as_slice())),
-            Place::Vnode(point) => point.vnode.lock().remove_number(ino),
-            Place::Cells | Place::Volumes => {}
+            Referent::Cell(name) => drop(table.cells.remove(name.as_slice())),
+            Referent::Vnode(point) => point.vnode.lock().remove_number(ino),
+            Referent::Cells | Referent::Volumes => {}
         }
         spot.vnode.lock().add_number(ino);
         drop(table);
@@ -158,12 +158,12 @@ impl Inodes {
             return;
         }
         match place {
-            Place::Vnode(spot) => spot.vnode.lock().remove_number(ino),
-            Place::Cell(name) => {
+            Referent::Vnode(spot) => spot.vnode.lock().remove_number(ino),
+            Referent::Cell(name) => {
                 let name = Arc::clone(name);
                 table.cells.remove(name.as_slice());
             }
-            Place::Cells | Place::Volumes => {}
+            Referent::Cells | Referent::Volumes => {}
         }
         let mut forgotten = None;
         if let Some(row) = table.rows.get_mut(&(ino.0 / ROW)) {

@@ -137,7 +137,7 @@ mod tests {
             owner: PtsId(id),
             ..Default::default()
         };
-        let state = crate::model::vnode::State::default();
+        let state = crate::model::vnode::VnodeState::default();
         let mut attr = state.attr(crate::model::types::Ino(7), &status);
         table.show(cell, PtsId(id), &mut attr);
         (attr.uid, attr.gid)

@@ -13,13 +13,20 @@ use super::CellServDb;
 /// Bytes of the file that are read: more than anybody knows cells.
 const FILE_MAX: u64 = 1 << 20;
 
-/// `afar/CellServDB` in `$XDG_CONFIG_HOME` or `~/.config`; `None` without a home directory.
+/// The directory of what the user knows of cells: `afar` in `$XDG_CONFIG_HOME` or `~/.config`; `None` without a
+/// home directory.
 #[must_use]
-pub fn own_path() -> Option<PathBuf> {
+pub fn own_directory() -> Option<PathBuf> {
     let of = |variable| std::env::var_os(variable).filter(|value| !value.is_empty());
     let base = of("XDG_CONFIG_HOME").map(PathBuf::from);
     let base = base.or_else(|| of("HOME").map(|home| PathBuf::from(home).join(".config")));
-    base.map(|base| base.join("afar").join("CellServDB"))
+    base.map(|base| base.join("afar"))
+}
+
+/// `CellServDB` in the user's [directory](own_directory).
+#[must_use]
+pub fn own_path() -> Option<PathBuf> {
+    own_directory().map(|directory| directory.join("CellServDB"))
 }
 
 /// Whether a file of this user is there. Those of others, whose home directory a command may have been

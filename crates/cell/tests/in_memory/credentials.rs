@@ -6,8 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
-use afar_cell::{Credentials, Error, LastLink, Memory, Node, PathCause, PathError, Place, Secured};
-use afar_net::{RxNull, ServerSecurity};
+use afar_cell::{
+    Credentials, Error, LastLink, Memory, Node, PathCause, PathError, Secured, Walked,
+};
+use afar_net::{AbortCode, RxNull, ServerSecurity};
 use afar_security::keys::Key;
 use afar_security::ticket::{Mint, mint};
 use afar_security::{EncryptionKey, EncryptionType, Identities, KeyRing, Level, Token, rxkad};
@@ -115,8 +117,8 @@ fn start(wallet: &Arc<Wallet>, keys: &Arc<KeyRing>) -> Cell {
 async fn find(cell: &Cell, name: &str) -> Result<Node, PathError> {
     let path = format!("/afs/test.example/{name}");
     match cell.client.walk(path.as_bytes(), LastLink::Keep).await? {
-        Place::Node(node) => Ok(node),
-        Place::Afs => panic!("a path into a cell"),
+        Walked::Node(node) => Ok(node),
+        Walked::Afs => panic!("a path into a cell"),
     }
 }
 
@@ -144,10 +146,7 @@ async fn a_token_opens_what_wants_one() {
     let denied = fetch(&cell, "secret").await.unwrap_err();
     assert!(denied.is_denied());
     let text = denied.to_string();
-    assert!(
-        text.starts_with("permission denied to alice@TEST.EXAMPLE; "),
-        "{text}"
-    );
+    assert_eq!(text, "permission denied to alice@TEST.EXAMPLE");
 }
 
 #[tokio::test]
@@ -165,20 +164,17 @@ async fn a_token_that_is_refused_is_replaced_once() {
 async fn why_a_token_is_refused_is_told() {
     let keys = keys(1);
     for (stale, expected) in [
-        (
-            token(&keys, -1000),
-            "it expired at noon; get another with afar login",
-        ),
+        (token(&keys, -1000), "it expired at noon"),
         (
             token(&self::keys(9), 3600),
-            "they do not have the key it was made with; get another",
+            "they do not have the key it was made with",
         ),
     ] {
         let wallet = Wallet::new([stale]);
         let cell = start(&wallet, &keys);
         let text = fetch(&cell, "file").await.unwrap_err().to_string();
         let begin = "cell test.example: its servers refuse the token of alice@TEST.EXAMPLE: ";
-        assert!(text.starts_with(begin) && text.contains(expected), "{text}");
+        assert!(text == format!("{begin}{expected}"), "{text}");
     }
 }
 
@@ -202,8 +198,9 @@ async fn anonymous_clients_are_told_that_they_are() {
     // A server that wants tokens says no more than that it will not.
     let keys = keys(1);
     let cell = Cell::start_secured(world(), rxkad_only(&keys), vec![Arc::new(RxNull)], |_| ());
-    let text = fetch(&cell, "file").await.unwrap_err().to_string();
-    assert!(text.contains("afar login"), "{text}");
+    let refused = fetch(&cell, "file").await.unwrap_err();
+    let code = refused.code();
+    assert_eq!(code, Some(AbortCode::RX_INVALID_OPERATION.0), "{refused}");
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use afar_cell::{
-    Error, Fetched, LastLink, Memory, Nearby, NearbyFile, Node, Place, Volume, Waiting,
+    Error, Fetched, LastLink, Memory, Nearby, NearbyFile, Node, Volume, Waiting, Walked,
 };
 use afar_types::{DataVersion, Fid, VolumeId};
 use bytes::Bytes;
@@ -34,7 +34,7 @@ pub(crate) fn world() -> World {
 async fn find(cell: &Cell, name: &str) -> Node {
     let path = format!("/afs/test.example/{name}");
     match cell.client.walk(path.as_bytes(), LastLink::Keep).await {
-        Ok(Place::Node(node)) => node,
+        Ok(Walked::Node(node)) => node,
         other => panic!("{other:?}"),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use afar_cell::{Error, LastLink, Node, PathCause, Place};
+use afar_cell::{Error, LastLink, Node, PathCause, Walked};
 use afar_types::{Fid, FileType, VolumeType};
 
 use crate::world::{Cell, World};
@@ -81,7 +81,7 @@ fn world() -> World {
     world
 }
 
-async fn walk(cell: &Cell, path: &str, last: LastLink) -> Result<Place, PathCause> {
+async fn walk(cell: &Cell, path: &str, last: LastLink) -> Result<Walked, PathCause> {
     let path = format!("/afs/test.example/{path}");
     let walked = cell.client.walk(path.as_bytes(), last).await;
     walked.map_err(|error| {
@@ -92,8 +92,8 @@ async fn walk(cell: &Cell, path: &str, last: LastLink) -> Result<Place, PathCaus
 
 async fn follow(cell: &Cell, path: &str) -> Result<Node, PathCause> {
     match walk(cell, path, LastLink::Follow).await? {
-        Place::Node(node) => Ok(node),
-        Place::Afs => panic!("{path} leads to /afs"),
+        Walked::Node(node) => Ok(node),
+        Walked::Afs => panic!("{path} leads to /afs"),
     }
 }
 
@@ -145,8 +145,8 @@ async fn read_only_is_preferred_unless_asked_otherwise() {
 async fn a_link_at_the_end_is_kept_if_asked() {
     let cell = Cell::start(world(), |_| ());
     let kind = async |path: &str| match walk(&cell, path, LastLink::Keep).await.unwrap() {
-        Place::Node(node) => (node.status.file_type, node.fid.vnode.0),
-        Place::Afs => panic!("{path}"),
+        Walked::Node(node) => (node.status.file_type, node.fid.vnode.0),
+        Walked::Afs => panic!("{path}"),
     };
     assert_eq!(kind("pub/link").await, (FileType::Symlink, 6));
     assert_eq!(kind("pub/dangling").await, (FileType::Symlink, 16));
@@ -154,7 +154,7 @@ async fn a_link_at_the_end_is_kept_if_asked() {
     // Mount points are crossed.
     assert_eq!(kind("pub").await, (FileType::Directory, 1));
     let top = cell.client.walk(b"/afs/", LastLink::Keep).await.unwrap();
-    assert!(matches!(top, Place::Afs));
+    assert!(matches!(top, Walked::Afs));
 }
 
 #[tokio::test]

@@ -131,12 +131,7 @@ impl Env {
     pub(super) fn error(&self, source: heed::Error) -> DbError {
         let error = rows_error(&self.path, &self.watch, source);
         if matches!(error, DbError::Damaged { .. }) && !self.told.swap(true, Ordering::Relaxed) {
-            let name = self.path.file_name().unwrap_or_default();
-            tracing::error!(
-                "{error}; stop the server, and go back to the last copy with `afar server --restore \
-                 {}`",
-                name.display()
-            );
+            tracing::error!("{error}");
         }
         error
     }

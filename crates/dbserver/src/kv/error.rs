@@ -9,7 +9,6 @@ use afar_types::error;
 
 /// Why rows could not be read or changed.
 #[derive(Debug, Clone, thiserror::Error)]
-#[non_exhaustive]
 pub enum DbError {
     /// The directory or its files cannot be used.
     #[error("database {path}: {what}")]
@@ -30,10 +29,7 @@ pub enum DbError {
         found: String,
     },
     /// It has rows of its own and cannot become a replica, which would remove them.
-    #[error(
-        "database {0} has rows that are not from etcd: give an empty directory, and load an \
-         export of this one"
-    )]
+    #[error("database {0} has rows that are not from etcd")]
     NotReplica(PathBuf),
     /// A page of it is damaged, so it is not read.
     #[error("database {}: {what}", .path.display())]
@@ -63,7 +59,7 @@ pub enum DbError {
     #[error("a key of {0} bytes; 1 to 511 are possible")]
     Key(usize),
     /// More is changed at once than the servers can agree on at once.
-    #[error("a change of {rows} rows and {bytes} bytes is too large; change less at a time")]
+    #[error("a change of {rows} rows and {bytes} bytes is too large")]
     TooLarge {
         /// Rows changed.
         rows: usize,

@@ -10,7 +10,9 @@ use std::io::{self, Read};
 use afar_types::AfsUuid;
 
 use super::load::Vldb;
-use super::row::{ADDRESSES_MAX, Entry, Identity, NAME_MAX, Place, SERVER_MAX, SITES_MAX, Server};
+use super::row::{
+    ADDRESSES_MAX, Entry, Identity, NAME_MAX, SERVER_MAX, SITES_MAX, Server, SiteBytes,
+};
 
 /// Ubik's header: its magic number, its length; and the length of its pages.
 const UBIK_MAGIC: u32 = 0x0035_4545;
@@ -222,7 +224,7 @@ impl<'a> Data<'a> {
             lock_time: row.word(20)?,
             clone_id: row.word(24)?,
             places: places
-                .map(|((&server, &partition), &flags)| Place {
+                .map(|((&server, &partition), &flags)| SiteBytes {
                     server,
                     partition,
                     flags,

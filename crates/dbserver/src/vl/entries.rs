@@ -8,7 +8,7 @@ use super::codes::{
     VL_ENTDELETED, VL_ENTRYLOCKED, VL_IDALREADYHASHED, VL_IDEXIST, VL_NAMEEXIST, VL_NOENT,
     VL_RERELEASE,
 };
-use super::row::{Entry, IDS, NAME_MAX, Place, id_key, number_in};
+use super::row::{Entry, IDS, NAME_MAX, SiteBytes, id_key, number_in};
 use super::tables::{
     any_id_exists, delete_entry, find_by_id, header, number_by_id, number_by_name, put_entry,
     put_header, server_for_address,
@@ -95,7 +95,7 @@ impl Proposed {
     fn resolve(&self, change: &mut Change<'_>) -> Result<Entry, AbortCode> {
         let mut places = Vec::with_capacity(self.sites.len());
         for &(address, partition, flags) in &self.sites {
-            places.push(Place {
+            places.push(SiteBytes {
                 server: server_for_address(change, address)?,
                 partition,
                 flags,

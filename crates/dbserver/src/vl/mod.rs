@@ -33,7 +33,7 @@ use afar_types::{AddrsU, ListAddrByAttributes, VldbEntry, VolumeId, VolumeType};
 
 pub use db0::{Db0Error, decode as decode_vldb, export_vldb, import_vldb};
 pub use load::Vldb;
-pub use row::{Entry, Identity, Place, Server};
+pub use row::{Entry, Identity, Server, SiteBytes};
 
 use crate::kv::{Database, DbError};
 use form::Naming;

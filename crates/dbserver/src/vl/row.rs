@@ -67,7 +67,7 @@ pub(crate) fn number_in(key: &[u8]) -> Option<u32> {
 
 /// A place of a volume: server number, partition and flags, a byte each as in OpenAFS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct SiteBytes {
     /// Number of the server, at most 254.
     pub server: u8,
     /// Number of the partition.
@@ -92,7 +92,7 @@ pub struct Entry {
     /// Since when the entry is held, in seconds since 1970; 0 if it is not.
     pub lock_time: u32,
     /// Where the volumes are, at most 13.
-    pub places: Vec<Place>,
+    pub places: Vec<SiteBytes>,
 }
 
 impl Entry {
@@ -145,7 +145,7 @@ impl Entry {
             lock_time,
             places: places
                 .iter()
-                .map(|&[server, partition, flags]| Place {
+                .map(|&[server, partition, flags]| SiteBytes {
                     server,
                     partition,
                     flags,

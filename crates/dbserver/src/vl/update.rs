@@ -8,7 +8,7 @@ use super::codes::{
     VL_NOENT, VL_NOREPSERVER, VL_REPSFULL,
 };
 use super::entries::{check_name, check_partition, check_site_flags, let_go};
-use super::row::{Entry, NAME_MAX, Place};
+use super::row::{Entry, NAME_MAX, SiteBytes};
 use super::tables::{
     any_id_exists, find_by_id, find_by_name, number_by_id, number_by_name, put_entry,
     server_for_address,
@@ -163,7 +163,7 @@ fn add(
     if entry.places.len() >= SITES {
         return Err(VL_REPSFULL);
     }
-    entry.places.push(Place {
+    entry.places.push(SiteBytes {
         server: server_for_address(change, address)?,
         partition,
         flags: check_site_flags(update.site_new_flags[slot].0)?,

@@ -9,7 +9,7 @@ use afar_rpc::rxafs;
 use afar_store::{Created, Removed, Renamed, VnodeStatus};
 use afar_types::{CallBack, FetchStatus, Fid, FileName, FileType, Rights, StoreStatus, VolSync};
 
-use super::visit::{Place, Visit, as_owner, failed, mode_bits};
+use super::visit::{EnteredVolume, Visit, as_owner, failed, mode_bits};
 use crate::abort::errno;
 use crate::access::{Grant, may_change_entries};
 use crate::hosts::Promise;
@@ -113,7 +113,7 @@ fn may_make_symlink(
 
 /// The results of making a vnode. It is promised now that it has a fid, so its status is read once
 /// more: others may have found it in the directory and changed it before the promise.
-fn tell_made(place: &Place<'_>, made: Created, grant: Grant, above: Grant) -> Made {
+fn tell_made(place: &EnteredVolume<'_>, made: Created, grant: Grant, above: Grant) -> Made {
     let fid = made.vnode.fid;
     let promise = place.promise(fid, false);
     let seen = place.vnode(fid).ok();

@@ -6,7 +6,7 @@ use afar_net::AbortCode;
 use afar_rpc::rxafs;
 use afar_types::{Fid, VolSync, VolumeType};
 
-use super::visit::{Place, Visit};
+use super::visit::{EnteredVolume, Visit};
 use crate::abort::errno;
 use crate::access::may_lock;
 use crate::locks::{LockError, MayRelease};
@@ -30,7 +30,7 @@ impl From<LockError> for AbortCode {
 async fn step<T: Send + 'static>(
     visit: &Visit,
     fid: Fid,
-    work: impl FnOnce(&mut Place<'_>, bool) -> Result<T, AbortCode> + Send + 'static,
+    work: impl FnOnce(&mut EnteredVolume<'_>, bool) -> Result<T, AbortCode> + Send + 'static,
 ) -> Result<(T, VolSync), AbortCode> {
     visit
         .step(move |visit| {

@@ -7,7 +7,7 @@ use afar_types::{
     CallBack, CallBacks, FetchStatus, Fid, Fids, FileType, Statuses, StoreStatus, VolSync,
 };
 
-use super::visit::{Place, Seen, Visit, failed, mode_bits};
+use super::visit::{EnteredVolume, Seen, Visit, failed, mode_bits};
 use crate::abort::errno;
 use crate::access::may_store_status;
 
@@ -39,7 +39,7 @@ async fn bulk(visit: &Visit, fids: Fids) -> Result<Bulk, AbortCode> {
     }
     let look = move |visit: &Visit| {
         // The volume is entered once for fids that follow each other, mostly all of them.
-        let mut place: Option<Place<'_>> = None;
+        let mut place: Option<EnteredVolume<'_>> = None;
         let mut vol_sync = None;
         let mut one = |fid: Fid| {
             let mut here = match place.take().filter(|here| here.volume().id() == fid.volume) {

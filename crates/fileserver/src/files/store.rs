@@ -15,7 +15,7 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::time::timeout;
 
 use super::status::attributes_after_store;
-use super::visit::{Place, Visit, failed};
+use super::visit::{EnteredVolume, Visit, failed};
 use crate::abort::errno;
 use crate::access::{Grant, may_store_data};
 
@@ -127,7 +127,7 @@ fn open(visit: &Visit, wanted: &Wanted) -> Result<Opened, AbortCode> {
 }
 
 /// Refuses what the quota will refuse in the end, before it is sent.
-fn check_quota(place: &Place<'_>, old: u64, new: u64) -> Result<(), AbortCode> {
+fn check_quota(place: &EnteredVolume<'_>, old: u64, new: u64) -> Result<(), AbortCode> {
     // spec: afs-rpc#volume-status
     let blocks = |length: u64| length.div_ceil(1024).max(1);
     let (quota, used) = (place.state.max_quota, place.state.disk_used);

@@ -87,20 +87,20 @@ impl Visit {
     }
 
     /// Enters a volume to read.
-    pub(super) fn enter(&self, volume: VolumeId) -> Result<Place<'_>, AbortCode> {
-        Place::enter(self, volume, Intent::Read, Gate::Open)
+    pub(super) fn enter(&self, volume: VolumeId) -> Result<EnteredVolume<'_>, AbortCode> {
+        EnteredVolume::enter(self, volume, Intent::Read, Gate::Open)
     }
 
     /// Enters a volume to change something.
-    pub(super) fn change(&self, volume: VolumeId) -> Result<Place<'_>, AbortCode> {
+    pub(super) fn change(&self, volume: VolumeId) -> Result<EnteredVolume<'_>, AbortCode> {
         let gate = Gate::Shared(self.server.gates.of(volume).read());
-        Place::enter(self, volume, Intent::Change, gate)
+        EnteredVolume::enter(self, volume, Intent::Change, gate)
     }
 
     /// Enters a volume to change something while nothing else is changed.
-    pub(super) fn change_alone(&self, volume: VolumeId) -> Result<Place<'_>, AbortCode> {
+    pub(super) fn change_alone(&self, volume: VolumeId) -> Result<EnteredVolume<'_>, AbortCode> {
         let gate = Gate::Alone(self.server.gates.of(volume).write());
-        Place::enter(self, volume, Intent::Change, gate)
+        EnteredVolume::enter(self, volume, Intent::Change, gate)
     }
 
     /// Breaks what others were promised. When this returns, all of them know that can be reached.
@@ -184,7 +184,7 @@ enum Gate<'v> {
 }
 
 /// A volume that a step of a call has entered. Lives in blocking code only.
-pub(super) struct Place<'v> {
+pub(super) struct EnteredVolume<'v> {
     visit: &'v Visit,
     entered: Entered<'v>,
     pub(super) state: VolumeSummary,
@@ -207,7 +207,7 @@ pub(super) struct Seen {
     pub(super) promise: Promise,
 }
 
-impl<'v> Place<'v> {
+impl<'v> EnteredVolume<'v> {
     fn enter(
         visit: &'v Visit,
         id: VolumeId,

@@ -1,4 +1,4 @@
-//! Why a login failed, in words for the one who tried.
+//! Why a login failed.
 
 use std::io;
 use std::path::PathBuf;
@@ -12,13 +12,9 @@ use crate::sshkey::SshKeyError;
 
 /// Why nobody was logged in.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum LoginError {
     /// No login service was reached: there may be none, or another way in.
-    #[error(
-        "no login service answers at {host}, TCP port {port}; is the host right, and does a \
-         firewall let the port through?"
-    )]
+    #[error("no login service answers at {host}, TCP port {port}")]
     Unreachable {
         /// The host.
         host: String,
@@ -37,8 +33,7 @@ pub enum LoginError {
     },
     /// Nothing tells that it is the right server, and nobody said so.
     #[error(
-        "{host} is not known as a server of {}: its key has the fingerprint {}; compare it with \
-         the one from the cell's administrator, and pass it with --fingerprint",
+        "{host} is not known as a server of {}: its key has the fingerprint {}",
         .0.cell, .0.fingerprint, host = .0.host
     )]
     NotTrusted(Unknown),
@@ -57,8 +52,7 @@ pub enum LoginError {
     /// It has another key than before.
     #[error(
         "{host} has another key than before: this may be an attack. Line {line} of {} says \
-         {expected}, but the key is now {found}; if the server really has a new key, remove the \
-         line",
+         {expected}, but the key is now {found}",
         path.display()
     )]
     Mismatch {
@@ -84,10 +78,7 @@ pub enum LoginError {
         source: io::Error,
     },
     /// Refused, for whatever reason.
-    #[error(
-        "{cell} refuses to log in {user}: wrong password or key, or no such user; an \
-         administrator sets them with `afar pts setpassword` and `afar pts sshkeys`"
-    )]
+    #[error("{cell} refuses to log in {user}: wrong password or key, or no such user")]
     Refused {
         /// The cell.
         cell: CellName,
@@ -95,13 +86,13 @@ pub enum LoginError {
         user: String,
     },
     /// Too many attempts have failed.
-    #[error("too many attempts have failed; try again in {seconds} s")]
+    #[error("too many attempts have failed")]
     Wait {
         /// How long to wait.
         seconds: u32,
     },
     /// It is a server of another cell.
-    #[error("{host} is a server of another cell than {cell}; name its cell with --cell")]
+    #[error("{host} is a server of another cell than {cell}")]
     OtherCell {
         /// The host.
         host: String,
@@ -109,7 +100,7 @@ pub enum LoginError {
         cell: CellName,
     },
     /// The server cannot do it now.
-    #[error("{host}: the login service has failed; its log says why")]
+    #[error("{host}: the login service has failed")]
     Server {
         /// The host.
         host: String,
@@ -126,7 +117,7 @@ pub enum LoginError {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
-        what: String,
+        what: KeyProblem,
     },
     /// A key of a type that is not taken.
     #[error(transparent)]
@@ -139,4 +130,26 @@ pub enum LoginError {
         /// What went wrong.
         source: io::Error,
     },
+}
+
+/// What is wrong with a key's file.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyProblem {
+    /// It cannot be read, or its passphrase cannot.
+    #[error(transparent)]
+    Unreadable(#[from] io::Error),
+    /// It is of another form.
+    #[error("it is not in OpenSSH's format")]
+    Format,
+    /// It cannot be decrypted.
+    #[error("the passphrase is wrong")]
+    Passphrase,
+    /// Only an agent could sign with it, and none runs.
+    #[error(
+        "public keys and RSA keys need an SSH agent to sign, and there is none (SSH_AUTH_SOCK)"
+    )]
+    NoAgent,
+    /// Only the agent could sign with it, and does not have it.
+    #[error("public keys and RSA keys need the SSH agent to sign, and it does not have this key")]
+    NotInAgent,
 }

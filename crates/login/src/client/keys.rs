@@ -10,8 +10,8 @@ use ssh_key::public::KeyData;
 use ssh_key::{HashAlg, PrivateKey, PublicKey, SshSig};
 use zeroize::Zeroizing;
 
-use super::LoginError;
 use super::agent::Agent;
+use super::{KeyProblem, LoginError};
 use crate::proof::NAMESPACE;
 use crate::sshkey;
 use crate::wire::SIGNATURES_MAX;
@@ -77,22 +77,17 @@ impl SshKeys {
         path: &Path,
         passphrase: impl FnOnce() -> io::Result<Zeroizing<String>>,
     ) -> Result<Self, LoginError> {
-        let unusable = |what: String| LoginError::Key {
+        let unusable = |what: KeyProblem| LoginError::Key {
             path: path.to_owned(),
             what,
         };
-        let text = read(path).map_err(|error| unusable(error.to_string()))?;
+        let text = read(path).map_err(|error| unusable(error.into()))?;
         if let Ok(public) = PublicKey::from_openssh(text.trim()) {
             sshkey::check(public.key_data())?;
             return Self::of_public(public.key_data(), &unusable);
         }
-        let mut key = PrivateKey::from_openssh(text.as_bytes()).map_err(|_| {
-            unusable(
-                "it is not in OpenSSH's format; convert it with `ssh-keygen -p -f FILE`, or add \
-                 it to an SSH agent"
-                    .to_owned(),
-            )
-        })?;
+        let mut key =
+            PrivateKey::from_openssh(text.as_bytes()).map_err(|_| unusable(KeyProblem::Format))?;
         sshkey::check(key.public_key().key_data())?;
         if key.public_key().key_data().is_rsa() {
             // No code here handles private RSA keys: the free libraries that do leak them by the
@@ -100,10 +95,10 @@ impl SshKeys {
             return Self::of_public(key.public_key().key_data(), &unusable);
         }
         if key.is_encrypted() {
-            let passphrase = passphrase().map_err(|error| unusable(error.to_string()))?;
+            let passphrase = passphrase().map_err(|error| unusable(error.into()))?;
             key = key
                 .decrypt(passphrase.as_bytes())
-                .map_err(|_| unusable("the passphrase is wrong".to_owned()))?;
+                .map_err(|_| unusable(KeyProblem::Passphrase))?;
         }
         Ok(Self(Source::File(Box::new(key))))
     }
@@ -111,22 +106,12 @@ impl SshKeys {
     /// The agent's key that belongs to a public one.
     fn of_public(
         public: &KeyData,
-        unusable: &dyn Fn(String) -> LoginError,
+        unusable: &dyn Fn(KeyProblem) -> LoginError,
     ) -> Result<Self, LoginError> {
-        let agent = Agent::of_session().map_err(|error| unusable(error.to_string()))?;
-        let mut agent = agent.ok_or_else(|| {
-            unusable(
-                "public keys and RSA keys need an SSH agent to sign, and there is none \
-                 (SSH_AUTH_SOCK): start one and add the key (`ssh-add FILE`), or use an Ed25519 key"
-                    .to_owned(),
-            )
-        })?;
+        let agent = Agent::of_session().map_err(|error| unusable(error.into()))?;
+        let mut agent = agent.ok_or_else(|| unusable(KeyProblem::NoAgent))?;
         if !agent_keys(&mut agent)?.contains(public) {
-            return Err(unusable(
-                "public keys and RSA keys need the SSH agent to sign, and it does not have this \
-                 key: add it (`ssh-add FILE`)"
-                    .to_owned(),
-            ));
+            return Err(unusable(KeyProblem::NotInAgent));
         }
         Ok(Self(Source::Agent(agent, vec![public.clone()])))
     }

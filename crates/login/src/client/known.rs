@@ -7,7 +7,7 @@
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::{LoginError, Server};
 use crate::Fingerprint;
@@ -15,14 +15,8 @@ use crate::Fingerprint;
 /// Bytes of the file that are read: more than anybody knows cells.
 const FILE_MAX: u64 = 1 << 20;
 
-/// `afar/known_cells` in `$XDG_CONFIG_HOME` or `~/.config`; `None` without a home directory.
-#[must_use]
-pub fn known_cells() -> Option<PathBuf> {
-    let of = |variable| std::env::var_os(variable).filter(|value| !value.is_empty());
-    let base = of("XDG_CONFIG_HOME").map(PathBuf::from);
-    let base = base.or_else(|| of("HOME").map(|home| PathBuf::from(home).join(".config")));
-    base.map(|base| base.join("afar").join("known_cells"))
-}
+/// What the file is called in the directory of what a user knows of cells.
+pub const KNOWN_CELLS: &str = "known_cells";
 
 /// What the file says of a server with a key.
 #[derive(Debug, PartialEq, Eq)]

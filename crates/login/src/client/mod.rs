@@ -30,9 +30,9 @@ use crate::proof::Binding;
 use crate::wire::{Answer, Reason, Request, Signature, Ticket, Who};
 use crate::{Fingerprint, tls};
 
-pub use error::LoginError;
+pub use error::{KeyProblem, LoginError};
 pub use keys::SshKeys;
-pub use known::known_cells;
+pub use known::KNOWN_CELLS;
 pub use local::{announce, local};
 pub use trust::Trust;
 

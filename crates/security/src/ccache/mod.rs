@@ -65,7 +65,6 @@ pub struct Ccache {
 
 /// A cache that cannot be read or written.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum CcacheError {
     /// The system says so.
     #[error("cannot use the ticket cache {}: {source}", path.display())]
@@ -88,8 +87,7 @@ pub enum CcacheError {
     },
     /// It is another user's, as Kerberos knows users.
     #[error(
-        "the ticket cache {} is {found}'s, and a ticket of {wanted}'s cannot go into it; name \
-         another cache with --ccache",
+        "the ticket cache {} is {found}'s, and a ticket of {wanted}'s cannot go into it",
         path.display()
     )]
     OtherUser {

@@ -5,12 +5,11 @@ use std::path::{Path, PathBuf};
 
 use crate::kerberos::EncryptionType;
 
-/// Why keys cannot be read, changed or used. Names the file, what is wrong and what to do.
+/// Why keys cannot be read, changed or used. Names the file and what is wrong.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum KeyError {
     /// A file cannot be read.
-    #[error("cannot read keys from {}; does it exist, and may this user read it?", path.display())]
+    #[error("cannot read keys from {}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
@@ -18,7 +17,7 @@ pub enum KeyError {
         source: io::Error,
     },
     /// A file is not what a file of keys is.
-    #[error("{} {what}; is it a KeyFileExt or a keytab?", path.display())]
+    #[error("{} {what}", path.display())]
     NoKeyFile {
         /// The file.
         path: PathBuf,
@@ -26,11 +25,7 @@ pub enum KeyError {
         what: &'static str,
     },
     /// One key in a file is damaged.
-    #[error(
-        "key {record} in {} {what}; copy the file again from an intact one, for example on \
-         another server of the cell",
-        path.display()
-    )]
+    #[error("key {record} in {} {what}", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -40,7 +35,7 @@ pub enum KeyError {
         what: &'static str,
     },
     /// A changed file cannot be written. The old one is as it was.
-    #[error("cannot write keys to {}; may this user write in its folder?", path.display())]
+    #[error("cannot write keys to {}", path.display())]
     Write {
         /// The file.
         path: PathBuf,
@@ -48,11 +43,7 @@ pub enum KeyError {
         source: io::Error,
     },
     /// There is such a key already.
-    #[error(
-        "{} has another key kvno {kvno} of encryption type {etype} already; use a higher kvno, or \
-         remove that key first",
-        path.display()
-    )]
+    #[error("{} has another key kvno {kvno} of encryption type {etype} already", path.display())]
     Exists {
         /// The file.
         path: PathBuf,
@@ -62,10 +53,7 @@ pub enum KeyError {
         etype: i32,
     },
     /// There is no such key.
-    #[error(
-        "{} has no key kvno {kvno} that fits; list its keys to see what there is",
-        path.display()
-    )]
+    #[error("{} has no key kvno {kvno} that fits", path.display())]
     Missing {
         /// The file.
         path: PathBuf,
@@ -73,13 +61,10 @@ pub enum KeyError {
         kvno: u32,
     },
     /// A KeyFileExt does not have DES keys, and nobody should make new ones.
-    #[error("a key of {0} can be broken in a day; use aes256-cts-hmac-sha1-96")]
+    #[error("a key of {0} can be broken in a day")]
     Des(EncryptionType),
     /// A key does not have the length of its type, or the type is not known.
-    #[error(
-        "a key of {octets} bytes of encryption type {etype} cannot open tickets here; use \
-         aes256-cts-hmac-sha1-96 with 32 bytes"
-    )]
+    #[error("a key of {octets} bytes of encryption type {etype} cannot open tickets here")]
     Unusable {
         /// The number of the encryption type.
         etype: i32,
@@ -87,10 +72,7 @@ pub enum KeyError {
         octets: usize,
     },
     /// There is no key to make tickets with.
-    #[error(
-        "there is no key to make tickets with in {sources}; import the cell's keytab, or generate \
-         a key"
-    )]
+    #[error("there is no key to make tickets with in {sources}")]
     NoKey {
         /// The files where keys were looked for.
         sources: String,

@@ -37,16 +37,12 @@ mod code {
 
 /// Kerberos does not give a ticket.
 #[derive(Clone, Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum Krb5Error {
     /// The library is not installed.
-    #[error(
-        "MIT Kerberos's library cannot be loaded ({0}); install it (Debian: libkrb5-3, Fedora: \
-         krb5-libs)"
-    )]
+    #[error("MIT Kerberos's library cannot be loaded ({0})")]
     Missing(String),
     /// The library says why.
-    #[error("{what}: {message}{}", advice(*code))]
+    #[error("{what}: {message}{}", meaning(*code))]
     Failed {
         /// What was tried.
         what: String,
@@ -58,7 +54,7 @@ pub enum Krb5Error {
     /// The KDC's ticket is of no use to AFS.
     #[error(
         "the ticket for {service} has a session key of encryption type {etype}, which cannot make \
-         a token; ask the realm's administrators to allow aes256-cts for it"
+         a token"
     )]
     Key {
         /// The service.
@@ -76,25 +72,40 @@ impl Krb5Error {
         }
     }
 
+    /// What it comes to, if a user can do something about it.
+    #[must_use]
+    pub const fn problem(&self) -> Option<Krb5Problem> {
+        Some(match self.code() {
+            code::CLIENT_UNKNOWN => Krb5Problem::UnknownUser,
+            code::SERVER_UNKNOWN | code::WRONG_REALM => Krb5Problem::UnknownService,
+            code::PREAUTH_FAILED | code::BAD_INTEGRITY => Krb5Problem::WrongPassword,
+            code::TICKET_EXPIRED => Krb5Problem::Expired,
+            code::CACHE_NOT_FOUND | code::NO_CACHE_FILE => Krb5Problem::NoCache,
+            code::REALM_UNKNOWN | code::REALM_CANNOT_RESOLVE => Krb5Problem::UnknownRealm,
+            code::KDC_UNREACHABLE => Krb5Problem::Unreachable,
+            _ => return None,
+        })
+    }
+
     /// Whether there is no cache of tickets, or none for this.
     #[must_use]
     pub const fn is_no_cache(&self) -> bool {
-        matches!(self.code(), code::NO_CACHE_FILE | code::CACHE_NOT_FOUND)
+        matches!(self.problem(), Some(Krb5Problem::NoCache))
     }
 
     /// Whether the realm has no KDC as far as is known here.
     #[must_use]
     pub const fn is_no_kdc(&self) -> bool {
         matches!(
-            self.code(),
-            code::REALM_UNKNOWN | code::REALM_CANNOT_RESOLVE | code::KDC_UNREACHABLE
+            self.problem(),
+            Some(Krb5Problem::UnknownRealm | Krb5Problem::Unreachable)
         )
     }
 
     /// Whether the realm knows no such service.
     #[must_use]
     pub const fn is_unknown_service(&self) -> bool {
-        matches!(self.code(), code::SERVER_UNKNOWN | code::WRONG_REALM)
+        matches!(self.problem(), Some(Krb5Problem::UnknownService))
     }
 
     /// Whether the library is missing.
@@ -104,18 +115,29 @@ impl Krb5Error {
     }
 }
 
-/// What to do about a code.
-const fn advice(code: i32) -> &'static str {
+/// What a user can do something about, of all that Kerberos's library fails with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Krb5Problem {
+    /// The realm does not know the user.
+    UnknownUser,
+    /// The realm does not know the cell's service, or refers to another realm.
+    UnknownService,
+    /// The password is wrong.
+    WrongPassword,
+    /// The ticket that gets tickets has expired.
+    Expired,
+    /// There is no cache of tickets.
+    NoCache,
+    /// No KDC of the realm is known here.
+    UnknownRealm,
+    /// No KDC of the realm answers.
+    Unreachable,
+}
+
+/// What the library's message does not say plainly.
+const fn meaning(code: i32) -> &'static str {
     match code {
-        code::CLIENT_UNKNOWN => "; check the user's name and realm",
-        code::SERVER_UNKNOWN | code::WRONG_REALM => "; name the cell's realm with --realm",
         code::PREAUTH_FAILED | code::BAD_INTEGRITY => "; the password is wrong",
-        code::TICKET_EXPIRED => "; log in again with kinit or afar login USER",
-        code::CACHE_NOT_FOUND | code::NO_CACHE_FILE => "; get one with kinit or afar login USER",
-        code::REALM_UNKNOWN | code::REALM_CANNOT_RESOLVE => {
-            "; name the realm with --realm, or its KDC in krb5.conf"
-        }
-        code::KDC_UNREACHABLE => "; check the network",
         _ => "",
     }
 }

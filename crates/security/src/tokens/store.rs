@@ -15,13 +15,12 @@ pub const STORE_VARIABLE: &str = "AFAR_TOKENS";
 
 /// A token that could not be kept, found or removed.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum StoreError {
     /// It cannot be kept at all.
     #[error(transparent)]
     Entry(#[from] EntryError),
     /// What is kept is no token.
-    #[error("{place}: {source}; remove it with afar logout, and log in again")]
+    #[error("{place}: {source}")]
     Damaged {
         /// Where.
         place: Source,
@@ -29,7 +28,7 @@ pub enum StoreError {
         source: EntryError,
     },
     /// A directory or file cannot be used.
-    #[error("{}: {source}; name another directory for tokens with {STORE_VARIABLE}", path.display())]
+    #[error("{}: {source}", path.display())]
     File {
         /// The directory or file.
         path: PathBuf,
@@ -37,11 +36,7 @@ pub enum StoreError {
         source: io::Error,
     },
     /// A directory or file is not safe to use.
-    #[error(
-        "{}: {problem}, so that others could read or change tokens; remove it, or name another \
-         directory with {STORE_VARIABLE}",
-        path.display()
-    )]
+    #[error("{}: {problem}, so that others could read or change tokens", path.display())]
     Unsafe {
         /// The directory or file.
         path: PathBuf,
@@ -49,7 +44,7 @@ pub enum StoreError {
         problem: &'static str,
     },
     /// The kernel's keyring does not take tokens.
-    #[error("the kernel's keyring: {0}; name a directory for tokens with {STORE_VARIABLE}")]
+    #[error("the kernel's keyring: {0}")]
     Keyring(#[source] io::Error),
 }
 

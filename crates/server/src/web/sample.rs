@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use afar_telemetry::{Activities, Distribution, Registry, Value};
+use afar_telemetry::{Activities, Distribution, Registry};
 
+use crate::rows::{Counted, Rows};
 use crate::view::{CLIENTS, Table, VOLUMES};
 
 /// Load by operation.
@@ -14,25 +15,13 @@ pub(super) const OPERATIONS: Table = Table {
 };
 const TABLES: [Table; 3] = [OPERATIONS, VOLUMES, CLIENTS];
 
-/// The labels of a row.
-type Key = Vec<String>;
-type Rows = BTreeMap<Key, Row>;
-
-/// The numbers of a row, by metric.
-#[derive(Debug, Default)]
-pub(super) struct Row {
-    numbers: BTreeMap<&'static str, Value>,
-    /// Of a client: its calls by operation.
-    calls: Vec<(String, u64)>,
-}
-
 /// What a server had counted at a moment.
 #[derive(Debug)]
 pub(super) struct Sample {
     pub(super) taken: Instant,
     tables: BTreeMap<&'static str, Rows>,
     /// What is one number.
-    pub(super) single: Row,
+    pub(super) single: Counted,
     pub(super) active: Activities,
 }
 
@@ -42,70 +31,32 @@ impl Sample {
         let mut sample = Self {
             taken: Instant::now(),
             tables: BTreeMap::new(),
-            single: Row::default(),
+            single: Counted::default(),
             active: registry.activities(),
         };
         for family in registry.collect() {
-            let name = family.desc.name();
-            let table = TABLES.iter().find(|table| name.starts_with(table.prefix));
-            for series in family.series {
-                let Some(table) = table else {
-                    sample.single.numbers.insert(name, series.value);
-                    continue;
-                };
+            if let Some(table) = TABLES.iter().find(|table| table.has(&family)) {
                 let rows = sample.tables.entry(table.prefix).or_default();
-                let (key, more): (Vec<_>, Vec<_>) = series
-                    .labels
-                    .into_iter()
-                    .partition(|(label, _)| table.labels.contains(label));
-                let row = rows
-                    .entry(key.into_iter().map(|(_, value)| value).collect())
-                    .or_default();
-                match (more.into_iter().next(), series.value) {
-                    (Some((_, operation)), Value::Count(count)) => {
-                        row.calls.push((operation, count));
-                    }
-                    (_, value) => {
-                        row.numbers.insert(name, value);
-                    }
-                }
+                table.add(rows, family);
+                continue;
             }
+            let name = family.desc.name();
+            let values = family.series.into_iter().map(|series| series.value);
+            let single = &mut sample.single.numbers;
+            single.extend(values.map(|value| (name, value)));
         }
         sample
     }
 
-    pub(super) fn rows(&self, table: &Table) -> impl Iterator<Item = (&Key, &Row)> {
+    pub(super) fn rows(&self, table: &Table) -> impl Iterator<Item = (&Vec<String>, &Counted)> {
         self.tables.get(table.prefix).into_iter().flatten()
-    }
-}
-
-impl Row {
-    pub(super) fn count(&self, name: &str) -> u64 {
-        match self.numbers.get(name) {
-            Some(Value::Count(count)) => *count,
-            _ => 0,
-        }
-    }
-
-    pub(super) fn level(&self, name: &str) -> f64 {
-        match self.numbers.get(name) {
-            Some(Value::Level(level)) => *level,
-            _ => 0.0,
-        }
-    }
-
-    pub(super) fn times(&self, name: &str) -> Option<&Distribution> {
-        match self.numbers.get(name) {
-            Some(Value::Distribution(times)) => Some(times),
-            _ => None,
-        }
     }
 }
 
 /// A row of the newer of two samples beside the same of the older, if it had one.
 pub(super) struct Change<'s> {
-    pub(super) now: &'s Row,
-    pub(super) then: Option<&'s Row>,
+    pub(super) now: &'s Counted,
+    pub(super) then: Option<&'s Counted>,
     pub(super) seconds: f64,
 }
 
@@ -143,12 +94,18 @@ impl<'s> Change<'s> {
     /// By operation, how many calls came in between, and all.
     pub(super) fn calls(&self) -> impl Iterator<Item = (&'s str, u64, u64)> {
         let then = self.then;
-        self.now.calls.iter().map(move |(operation, count)| {
-            let mut then = then.into_iter().flat_map(|then| &then.calls);
-            let then = then.find(|(name, _)| name == operation);
-            let new = grown(*count, then.map_or(0, |(_, count)| *count));
-            (operation.as_str(), new, *count)
-        })
+        self.now
+            .parts
+            .values()
+            .flatten()
+            .map(move |(operation, count)| {
+                let mut then = then
+                    .into_iter()
+                    .flat_map(|then| then.parts.values().flatten());
+                let then = then.find(|(name, _)| name == operation);
+                let new = grown(*count, then.map_or(0, |(_, count)| *count));
+                (operation.as_str(), new, *count)
+            })
     }
 }
 

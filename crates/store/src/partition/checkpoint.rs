@@ -10,7 +10,7 @@ use parking_lot::{Condvar, Mutex};
 
 use super::Core;
 use super::commit::Queue;
-use crate::error::{Result, StoreError};
+use crate::error::{NoPartition, Result, StoreError};
 use crate::meta::{Base, Change, Env, LOGGED_RECORD, Log, Pin, Position, Replay, logged_rows};
 
 /// Bytes of log after which a checkpoint is made. Until then its rows are in memory too.
@@ -103,13 +103,13 @@ pub(super) fn prepare(path: &Path) -> Result<Base> {
         .map_err(failed)?
         .ok_or_else(|| StoreError::NotPartition {
             path: path.to_owned(),
-            why: "its meta/base files are missing or damaged; restore meta/ from a copy".to_owned(),
+            why: NoPartition::Base,
         })?;
     // Also after a run that ended well: its pages are as they were, unless they are damaged.
     base.restore(&dir)
         .map_err(|error| StoreError::NotPartition {
             path: path.to_owned(),
-            why: format!("its database cannot be restored ({error}); restore meta/ from a copy"),
+            why: NoPartition::Database(Arc::new(error)),
         })?;
     Ok(base)
 }

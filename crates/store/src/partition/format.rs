@@ -3,10 +3,11 @@
 use std::fs::{self, File, TryLockError};
 use std::io::Write;
 use std::path::Path;
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use crate::error::{Result, StoreError};
+use crate::error::{NoPartition, Result, StoreError};
 
 /// What the file `format` says before the version.
 const MARK: &str = "afar-store";
@@ -27,18 +28,12 @@ pub(super) fn create(path: &Path) -> Result<()> {
         (name != "lost+found").then_some(name)
     });
     if let Some(name) = foreign {
-        let name = name.to_string_lossy();
+        let name = name.to_string_lossy().into_owned();
         let ours = ["meta", "seg", "lock", "format.new"].contains(&&*name);
-        let hint = if ours && !path.join("format").exists() {
-            "; if an interrupted init left it, remove meta, seg and lock and try again"
-        } else {
-            ""
-        };
+        let interrupted = ours && !path.join("format").exists();
         return Err(StoreError::NotPartition {
             path: path.to_owned(),
-            why: format!(
-                "not empty (it holds {name:?}): a new partition needs an empty directory{hint}"
-            ),
+            why: NoPartition::NotEmpty { name, interrupted },
         });
     }
     for dir in ["meta", "seg"] {
@@ -69,25 +64,23 @@ pub(super) fn sync_dir(path: &Path) -> Result<()> {
 
 /// Whether the directory is a partition this code can use, and of which version.
 pub(super) fn check(path: &Path) -> Result<u32> {
-    let not = |why: String| StoreError::NotPartition {
+    let not = |why| StoreError::NotPartition {
         path: path.to_owned(),
         why,
     };
-    let text = fs::read_to_string(path.join("format")).map_err(|error| {
-        not(format!(
-            "not a partition ({error} reading its file \"format\"); `afar store init` creates one"
-        ))
-    })?;
+    let text = fs::read_to_string(path.join("format"))
+        .map_err(|error| not(NoPartition::Unmarked(Arc::new(error))))?;
     let version = text
         .trim()
         .strip_prefix(MARK)
         .and_then(|rest| rest.trim().parse::<u32>().ok())
-        .ok_or_else(|| not("its file \"format\" does not name a store of afar".to_owned()))?;
+        .ok_or_else(|| not(NoPartition::Foreign))?;
     if !(OLDEST..=VERSION).contains(&version) {
-        return Err(not(format!(
-            "its format is version {version}, but this afar knows versions {OLDEST} to {VERSION}; \
-             use a newer afar"
-        )));
+        return Err(not(NoPartition::Version {
+            found: version,
+            oldest: OLDEST,
+            newest: VERSION,
+        }));
     }
     Ok(version)
 }

@@ -28,7 +28,7 @@ use afar_types::VolumeId;
 use parking_lot::Mutex;
 
 use crate::config::PartitionOptions;
-use crate::error::{Result, StoreError};
+use crate::error::{NoPartition, Result, StoreError};
 use crate::meta::{Change, Env, Log, Rows, SegmentRow, Table, View};
 use crate::segment::{
     EpochGuard, Epochs, Extent, SegmentEnd, SegmentOptions, SegmentStats, Segments,
@@ -169,7 +169,7 @@ impl Partition {
         if env.view()?.get(Table::Settings, FORMAT_KEY)?.is_none() {
             return Err(StoreError::NotPartition {
                 path: path.to_owned(),
-                why: "its database is missing or empty; restore meta/ from a copy".to_owned(),
+                why: NoPartition::Empty,
             });
         }
         logged::restore(path, &env, &base)?;

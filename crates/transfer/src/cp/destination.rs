@@ -9,14 +9,14 @@ use crate::error::{Result, bail};
 
 /// Where copies go.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum LocalDestination {
     /// There, under their own names.
     Into(PathBuf),
     /// The only copy gets this path.
     Exactly(PathBuf),
 }
 
-impl Place {
+impl LocalDestination {
     /// Looks at the destination of so many sources.
     ///
     /// # Errors
@@ -24,12 +24,12 @@ impl Place {
     pub(super) fn new(destination: &Destination, sources: usize) -> Result<Self> {
         match destination {
             Destination::Into(directory) if !directory.is_dir() => {
-                bail!("{}: not a directory; create it first", directory.display())
+                bail!(CreateDirectory => "{}: not a directory", directory.display())
             }
             Destination::Into(directory) => Ok(Self::Into(directory.clone())),
             Destination::Usual(path) if path.is_dir() => Ok(Self::Into(path.clone())),
             Destination::Usual(path) if sources > 1 => bail!(
-                "{}: not a directory, which several sources need; make it first",
+                CreateDirectory => "{}: not a directory, which several sources need",
                 path.display()
             ),
             Destination::Exactly(path) | Destination::Usual(path) => {
@@ -48,7 +48,7 @@ impl Place {
             Self::Into(directory) => match Path::new(OsStr::from_bytes(source)).file_name() {
                 Some(name) => Ok(directory.join(name)),
                 None => bail!(
-                    "{}: has no name of its own; name the copy, with -T",
+                    NameCopy => "{}: has no name of its own",
                     String::from_utf8_lossy(source)
                 ),
             },
@@ -62,11 +62,11 @@ mod tests {
 
     #[test]
     fn copies_into_a_directory_keep_their_names() {
-        let into = Place::Into(PathBuf::from("/srv"));
+        let into = LocalDestination::Into(PathBuf::from("/srv"));
         assert_eq!(into.of(b"/afs/c/x").unwrap(), Path::new("/srv/x"));
         assert_eq!(into.of(b"/afs/c/x/").unwrap(), Path::new("/srv/x"));
         assert!(into.of(b"/afs/c/..").is_err());
-        let exactly = Place::Exactly(PathBuf::from("y"));
+        let exactly = LocalDestination::Exactly(PathBuf::from("y"));
         assert_eq!(exactly.of(b"/afs/c/x").unwrap(), Path::new("y"));
     }
 }

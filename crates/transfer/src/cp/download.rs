@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use afar_cell::{Client, Fetched, LastLink, Node, Ordered, PathCause, Place};
+use afar_cell::{Client, Fetched, LastLink, Node, Ordered, PathCause, Walked};
 use afar_types::{FetchStatus, FileType, VolumeId};
 
 use super::options::CopyOptions;
@@ -147,7 +147,7 @@ impl Copier {
         if self.options.dereference {
             let place = self.client.walk(&job.path, LastLink::Follow).await;
             let place = place.map_err(|error| error.cause)?;
-            let Place::Node(node) = place else {
+            let Walked::Node(node) = place else {
                 bail!("leads to /afs, which holds all cells; not copied");
             };
             let mut above = job.above.clone();
@@ -197,7 +197,7 @@ impl Copier {
     /// Makes the directory and finds out what is in it.
     async fn directory(&self, job: &Job, done: &mut Done) -> Result<()> {
         if !self.options.recursive {
-            bail!("is a directory; add -r to copy it recursively");
+            bail!(Recursive => "is a directory");
         }
         let Node {
             volume,
@@ -252,8 +252,8 @@ impl Worker for Copier {
                 self.mount_point(&job, &mut done).await
             }
             FileType::Symlink => self.symlink(&job, &mut done).await,
-            FileType::Invalid | FileType::Other(_) => Err(Error::Refused(
-                "neither a file, a directory nor a symlink; not copied".to_owned(),
+            FileType::Invalid | FileType::Other(_) => Err(Error::refused(
+                "neither a file, a directory nor a symlink; not copied",
             )),
         };
         if let Err(error) = result {

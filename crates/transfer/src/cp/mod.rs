@@ -10,9 +10,9 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use afar_cell::{Client, LastLink, Place};
+use afar_cell::{Client, LastLink, Walked};
 
-use crate::error::{Error, Result, bail};
+use crate::error::{Error, Remedy, Result, bail};
 use crate::jobs::{self, Failed, Limits};
 use crate::origin::Origin;
 use crate::path::{bytes, is_afs, shown};
@@ -58,18 +58,17 @@ async fn download(
     meter: &Arc<Meter>,
     failed: Failed<'_>,
 ) -> Result<Totals> {
-    let place = destination::Place::new(destination, sources.len())?;
+    let place = destination::LocalDestination::new(destination, sources.len())?;
     let mut jobs = Vec::new();
     for source in sources {
         let path = bytes(source);
         match client.walk(path, last_link(options)).await {
-            Ok(Place::Node(node)) => match place.of(path) {
+            Ok(Walked::Node(node)) => match place.of(path) {
                 Ok(to) => jobs.push(download::Job::new(path, node, to)),
                 Err(error) => failed(error),
             },
-            Ok(Place::Afs) => {
-                let text = "/afs: holds all cells; copy from /afs/CELL";
-                failed(Error::Refused(text.to_owned()));
+            Ok(Walked::Afs) => {
+                failed(Error::unless(Remedy::FromCell, "/afs: holds all cells"));
             }
             Err(error) => failed(error.into()),
         }
@@ -87,7 +86,7 @@ async fn upload(
     meter: &Arc<Meter>,
     failed: Failed<'_>,
 ) -> Result<Totals> {
-    let place = place::Place::new(client, destination, sources.len()).await?;
+    let place = place::AfsDestination::new(client, destination, sources.len()).await?;
     let mut jobs = Vec::new();
     for source in sources {
         let job = async {
@@ -110,8 +109,8 @@ async fn origin(client: &Client, source: &Path, options: CopyOptions) -> Result<
         return Ok(Origin::Local(source.to_owned()));
     }
     match client.walk(bytes(source), last_link(options)).await? {
-        Place::Node(node) => Ok(Origin::Afs(node)),
-        Place::Afs => bail!("{}: holds all cells; copy from /afs/CELL", shown(source)),
+        Walked::Node(node) => Ok(Origin::Afs(node)),
+        Walked::Afs => bail!(FromCell => "{}: holds all cells", shown(source)),
     }
 }
 

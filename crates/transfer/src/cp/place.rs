@@ -12,7 +12,7 @@ use crate::path::{bytes, shown};
 
 /// Where copies go.
 #[derive(Debug)]
-pub(super) enum Place {
+pub(super) enum AfsDestination {
     /// There, under their own names.
     Into(Node, PathBuf),
     /// The only copy gets this name.
@@ -31,7 +31,7 @@ pub(super) struct Target {
     pub(super) path: PathBuf,
 }
 
-impl Place {
+impl AfsDestination {
     /// Looks at the destination of so many sources.
     ///
     /// # Errors
@@ -44,12 +44,12 @@ impl Place {
         let path = match destination {
             Destination::Into(directory) => {
                 return match client.walk(bytes(directory), LastLink::Follow).await? {
-                    cell::Place::Node(node) if node.status.file_type == FileType::Directory => {
+                    cell::Walked::Node(node) if node.status.file_type == FileType::Directory => {
                         Ok(Self::Into(node, directory.clone()))
                     }
-                    cell::Place::Node(_) => bail!("{}: not a directory", shown(directory)),
-                    cell::Place::Afs => {
-                        bail!("/afs: holds only cells; copy to a directory below /afs/CELL")
+                    cell::Walked::Node(_) => bail!("{}: not a directory", shown(directory)),
+                    cell::Walked::Afs => {
+                        bail!(IntoCell => "/afs: holds only cells")
                     }
                 };
             }
@@ -57,19 +57,19 @@ impl Place {
             Destination::Usual(path) => path,
         };
         match client.walk(bytes(path), LastLink::Follow).await {
-            Ok(cell::Place::Node(node)) if node.status.file_type == FileType::Directory => {
+            Ok(cell::Walked::Node(node)) if node.status.file_type == FileType::Directory => {
                 return Ok(Self::Into(node, path.clone()));
             }
-            Ok(cell::Place::Afs) => {
-                bail!("/afs: holds only cells; copy to a directory below /afs/CELL")
+            Ok(cell::Walked::Afs) => {
+                bail!(IntoCell => "/afs: holds only cells")
             }
-            Ok(cell::Place::Node(_)) => {}
+            Ok(cell::Walked::Node(_)) => {}
             Err(error) if matches!(error.cause, PathCause::NotFound) => {}
             Err(error) => return Err(error.into()),
         }
         if sources > 1 {
             bail!(
-                "{}: not a directory, which several sources need; make it first",
+                CreateDirectory => "{}: not a directory, which several sources need",
                 shown(path)
             );
         }
@@ -87,7 +87,7 @@ impl Place {
         };
         let Some(name) = source.file_name() else {
             bail!(
-                "{}: has no name of its own; name the copy, with -T",
+                NameCopy => "{}: has no name of its own",
                 shown(source)
             );
         };

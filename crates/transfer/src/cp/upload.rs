@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use afar_cell::{Client, LastLink, Node, Place, Stored, Volume};
+use afar_cell::{Client, LastLink, Node, Stored, Volume, Walked};
 use afar_types::{Fid, StoreStatus, VolumeId};
 use parking_lot::Mutex;
 
@@ -103,7 +103,7 @@ impl Uploader {
         match facts.kind {
             Kind::File(_) => self.file(job, &facts, done).await,
             Kind::Directory if !self.options.recursive => {
-                bail!("is a directory; add -r to copy it recursively")
+                bail!(Recursive => "is a directory")
             }
             Kind::Directory => self.directory(job, &facts, done).await,
             Kind::Symlink => self.symlink(job, done).await,
@@ -246,8 +246,8 @@ impl Uploader {
         let status = self.client.status(&to.volume, existing).await?;
         let (volume, fid, kind) = match Facts::from(&status).kind {
             Kind::Symlink => match self.client.walk(bytes(&to.path), LastLink::Follow).await? {
-                Place::Node(node) => (node.volume, node.fid, Facts::from(&node.status).kind),
-                Place::Afs => bail!("{} leads to /afs", shown(&to.path)),
+                Walked::Node(node) => (node.volume, node.fid, Facts::from(&node.status).kind),
+                Walked::Afs => bail!("{} leads to /afs", shown(&to.path)),
             },
             kind => (Arc::clone(&to.volume), existing, kind),
         };
@@ -325,7 +325,7 @@ impl Uploader {
     /// Copies what a symlink in AFS leads to.
     async fn follow(&self, job: &Job, from: &Node, done: &mut Done) -> Result<()> {
         let place = self.client.walk(&job.path, LastLink::Follow).await;
-        let Place::Node(node) = place.map_err(|error| error.cause)? else {
+        let Walked::Node(node) = place.map_err(|error| error.cause)? else {
             bail!("leads to /afs, which holds all cells; not copied");
         };
         self.go_on(job, from, node, done)
@@ -429,7 +429,7 @@ impl Uploader {
             (Arc::clone(&to.volume), existing)
         } else {
             match self.client.walk(bytes(&to.path), LastLink::Follow).await? {
-                Place::Node(node) if Facts::from(&node.status).kind == Kind::Directory => {
+                Walked::Node(node) if Facts::from(&node.status).kind == Kind::Directory => {
                     (node.volume, node.fid)
                 }
                 _ => bail!(

@@ -6,9 +6,10 @@ use std::os::unix::ffi::OsStrExt;
 
 use regex::bytes::{Regex, RegexBuilder};
 
-use crate::error::{Error, Result, bail};
+use crate::error::{Error, PatternProblem, Result};
 
-/// Patterns of names that are neither copied nor deleted, as `.gitignore` has them.
+/// Patterns of names that are neither copied nor deleted, as `.gitignore` has them. The crates `globset` and `ignore`
+/// take patterns of UTF-8 only, and names in AFS are bytes; `globset` also reads `{a,b}` as two names, which git does not.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Exclude(Vec<Pattern>);
 
@@ -39,24 +40,22 @@ impl Exclude {
 }
 
 fn pattern(text: &[u8]) -> Result<Pattern> {
-    let shown = || String::from_utf8_lossy(text).into_owned();
+    let wrong = |problem| Error::Pattern {
+        pattern: match problem {
+            PatternProblem::Nothing => format!("{:?}", String::from_utf8_lossy(text)),
+            _ => String::from_utf8_lossy(text).into_owned(),
+        },
+        problem,
+    };
     let only_directories = text.ends_with(b"/");
     let body = text.strip_suffix(b"/").unwrap_or(text);
     let anchored = body.contains(&b'/');
     let body = body.strip_prefix(b"/").unwrap_or(body);
     if body.is_empty() {
-        bail!(
-            "--exclude {:?}: names nothing; give a name or a pattern",
-            shown()
-        );
+        return Err(wrong(PatternProblem::Nothing));
     }
     let mut regex = String::from(if anchored { "^" } else { "(?:^|/)" });
-    translate(body, &mut regex).ok_or_else(|| {
-        Error::Refused(format!(
-            "--exclude {}: a [ has no ]; write \\[ for itself",
-            shown()
-        ))
-    })?;
+    translate(body, &mut regex).ok_or_else(|| wrong(PatternProblem::Bracket))?;
     regex.push('$');
     let regex = RegexBuilder::new(&regex)
         .unicode(false)
@@ -67,10 +66,7 @@ fn pattern(text: &[u8]) -> Result<Pattern> {
             regex,
             only_directories,
         }),
-        Err(_) => bail!(
-            "--exclude {}: a range in [ ] ends before it begins",
-            shown()
-        ),
+        Err(_) => Err(wrong(PatternProblem::Range)),
     }
 }
 
@@ -178,8 +174,8 @@ mod tests {
     #[test]
     fn what_means_nothing_is_told() {
         for pattern in ["", "/", "[a", "[]", "[c-a]"] {
-            let error = Exclude::new(&[pattern.into()]).unwrap_err().to_string();
-            assert!(error.starts_with("--exclude"), "{error}");
+            let error = Exclude::new(&[pattern.into()]).unwrap_err();
+            assert!(matches!(error, Error::Pattern { .. }), "{error}");
         }
     }
 }

@@ -18,7 +18,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use afar_cell::{Client, LastLink, PathCause, Place};
+use afar_cell::{Client, LastLink, PathCause, Walked};
 
 use crate::directory::make_directory;
 use crate::error::{Context, Error, Result, bail, ensure};
@@ -85,13 +85,13 @@ impl SyncPlan {
     ) -> Result<Self> {
         ensure!(
             is_afs(from) || is_afs(to),
-            "neither {} nor {} is under /afs; use rsync for these",
+            LocalProgram => "neither {} nor {} is under /afs",
             shown(from),
             shown(to)
         );
         ensure!(
             !(is_afs(from) && is_afs(to)) || !(from.starts_with(to) || to.starts_with(from)),
-            "{} and {}: one is in the other, or they are the same; choose another DEST",
+            OtherDestination => "{} and {}: one is in the other, or they are the same",
             shown(from),
             shown(to)
         );
@@ -195,7 +195,7 @@ impl Plan {
             None => {
                 ensure!(
                     !bytes(to).ends_with(b"/"),
-                    "{}: not a directory; create it first",
+                    CreateDirectory => "{}: not a directory",
                     shown(to)
                 );
                 let name = to.file_name().with_context(no_name)?;
@@ -204,9 +204,9 @@ impl Plan {
                     _ => Path::new("."),
                 };
                 let found = existing(client, directory).await?;
-                let found = found.with_context(|| {
-                    format!("{}: no such directory; create it first", shown(directory))
-                })?;
+                let Some(found) = found else {
+                    bail!(CreateDirectory => "{}: no such directory", shown(directory));
+                };
                 (directory.to_owned(), name, found)
             }
         };
@@ -226,11 +226,11 @@ impl Plan {
 async fn source(client: &Client, path: &Path) -> Result<Item> {
     let (origin, facts) = if is_afs(path) {
         match client.walk(bytes(path), LastLink::Follow).await? {
-            Place::Node(node) => {
+            Walked::Node(node) => {
                 let facts = Facts::from(&node.status);
                 (Origin::Afs(node), facts)
             }
-            Place::Afs => bail!("/afs: holds all cells; copy from /afs/CELL"),
+            Walked::Afs => bail!(FromCell => "/afs: holds all cells"),
         }
     } else {
         let metadata = fs::metadata(path).with_context(|| shown(path))?;
@@ -238,7 +238,7 @@ async fn source(client: &Client, path: &Path) -> Result<Item> {
     };
     ensure!(
         matches!(facts.kind, Kind::Directory | Kind::File(_)),
-        "{}: neither a directory nor a file; afar cp copies what comes out of a pipe",
+        Copy => "{}: neither a directory nor a file",
         shown(path)
     );
     Ok((origin, facts))
@@ -263,11 +263,11 @@ async fn existing_directory(client: &Client, path: &Path) -> Result<Option<Item>
 async fn there(client: &Client, path: &Path) -> Result<Option<Item>> {
     if is_afs(path) {
         return match client.walk(bytes(path), LastLink::Follow).await {
-            Ok(Place::Node(node)) => {
+            Ok(Walked::Node(node)) => {
                 let facts = Facts::from(&node.status);
                 Ok(Some((Origin::Afs(node), facts)))
             }
-            Ok(Place::Afs) => bail!("/afs: holds only cells; choose a directory below /afs/CELL"),
+            Ok(Walked::Afs) => bail!(IntoCell => "/afs: holds only cells"),
             Err(error) if matches!(error.cause, PathCause::NotFound) => Ok(None),
             Err(error) => Err(error.into()),
         };

@@ -52,7 +52,7 @@ impl Syncer {
         done: &mut Done,
     ) -> Result<bool> {
         if kind == Kind::MountPoint {
-            bail!("is a mount point; remove it with afar fs rmmount");
+            bail!(RemoveMountPoint => "is a mount point");
         }
         let volume = &directory.volume;
         if kind != Kind::Directory {

@@ -56,7 +56,7 @@ impl Syncer {
                 let metadata = file.metadata()?;
                 let facts = Facts::from(&metadata);
                 let Kind::File(length) = facts.kind else {
-                    bail!("was replaced while it was being read; run this again");
+                    bail!(Again => "was replaced while it was being read");
                 };
                 let version = version_of(&metadata);
                 Ok(Open {

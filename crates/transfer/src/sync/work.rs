@@ -345,7 +345,7 @@ impl Syncer {
                 }
             }
             Action::Refuse => bail!(
-                "{} is a directory, which is replaced only with --delete",
+                Delete => "{} is a directory, and nothing is deleted",
                 String::from_utf8_lossy(&self.dest_path(path))
             ),
             Action::Special => {
@@ -378,7 +378,7 @@ impl Syncer {
         if gone {
             self.note(Change::Delete, path)?;
         } else if done.errors.len() == errors {
-            bail!("{} stays, because --exclude keeps part of it", dest_path());
+            bail!("{} stays, because an excluded name is in it", dest_path());
         }
         Ok(gone)
     }

@@ -8,7 +8,7 @@ use super::super::entry::{id_of, place};
 use super::super::event::{Answer, OrFail};
 use super::super::r#move::before;
 use super::super::transaction::{Handle, Removing};
-use super::super::{Failure, Place, Vos, complain, step};
+use super::super::{Failure, ServerPartition, Vos, complain, step};
 use super::Releasing;
 
 /// Why all sites get a new clone; if for no reason, a release that was interrupted goes on.
@@ -43,7 +43,7 @@ impl Vos {
         }
         let read_only = id_of(&releasing.entry, VolumeType::ReadOnly);
         let mut asked = JoinSet::new();
-        let mut ask = |vos: Self, at: Place, id| {
+        let mut ask = |vos: Self, at: ServerPartition, id| {
             asked.spawn(async move { vos.look(at, id).await });
         };
         for site in sites {
@@ -76,7 +76,7 @@ impl Vos {
                 .all(|&date| date < oldest)
     }
 
-    async fn look(&self, at: Place, id: VolumeId) -> Answer<VolintInfo> {
+    async fn look(&self, at: ServerPartition, id: VolumeId) -> Answer<VolintInfo> {
         let server = self.volume_server(at.server);
         let listed = self.rpc(server.list_one_volume(at.partition, id)).await?;
         listed.volumes.into_vec().pop().ok_or(ENODEV)

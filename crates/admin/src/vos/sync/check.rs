@@ -7,7 +7,9 @@ use super::super::codes::{ENODEV, VL_NOENT, VOLSERILLEGAL_PARTITION};
 use super::super::entry::{clear, id_of, place, rw_index, set, set_id, site};
 use super::super::event::OrFail;
 use super::super::vldb::Hold;
-use super::super::{Failure, NAME_MAX, Place, Vos, base_name, complain, enumerate, say, step};
+use super::super::{
+    Failure, NAME_MAX, ServerPartition, Vos, base_name, complain, enumerate, say, step,
+};
 
 const READ_WRITE: Option<VolumeType> = Some(VolumeType::ReadWrite);
 
@@ -20,7 +22,7 @@ pub(super) struct Checked {
 
 impl Vos {
     /// Whether a volume is at a place.
-    async fn volume_exists(&self, at: Place, id: VolumeId) -> Result<bool, i32> {
+    async fn volume_exists(&self, at: ServerPartition, id: VolumeId) -> Result<bool, i32> {
         let server = self.volume_server(at.server);
         match self.rpc(server.list_one_volume(at.partition, id)).await {
             Ok(_) => Ok(true),
@@ -181,7 +183,7 @@ impl Vos {
     pub(super) async fn check_volume(
         &self,
         info: &VolintInfo,
-        at: Place,
+        at: ServerPartition,
         dry_run: bool,
         max_id: &mut VolumeId,
         known: Option<&mut Option<VldbEntry>>,
@@ -251,7 +253,7 @@ impl Vos {
         entry: &mut VldbEntry,
         id: VolumeId,
         info: &VolintInfo,
-        at: Place,
+        at: ServerPartition,
     ) -> Result<bool, Failure> {
         let locked = self.lock(id, READ_WRITE, VldbFlags::DELETE).await;
         locked.or_fail(self, || format!("Could not lock VLDB entry for {id}\n"))?;
@@ -284,7 +286,7 @@ impl Vos {
         entry: &mut VldbEntry,
         id: VolumeId,
         info: &VolintInfo,
-        at: Place,
+        at: ServerPartition,
         new: bool,
         tell: bool,
     ) -> Result<bool, Failure> {
@@ -301,7 +303,7 @@ impl Vos {
         entry: &mut VldbEntry,
         id: VolumeId,
         info: &VolintInfo,
-        at: Place,
+        at: ServerPartition,
         new: bool,
         tell: bool,
     ) -> Result<bool, Failure> {
@@ -352,7 +354,7 @@ impl Vos {
         entry: &mut VldbEntry,
         id: VolumeId,
         info: &VolintInfo,
-        at: Place,
+        at: ServerPartition,
         new: bool,
         tell: bool,
     ) -> Result<bool, Failure> {
@@ -402,7 +404,7 @@ impl Vos {
         entry: &mut VldbEntry,
         id: VolumeId,
         info: &VolintInfo,
-        at: Place,
+        at: ServerPartition,
         tell: bool,
     ) -> Result<bool, Failure> {
         let (known, found) = (id_of(entry, VolumeType::ReadOnly), info.volume);
@@ -450,7 +452,7 @@ impl Vos {
         Ok(changed)
     }
 
-    fn tell_orphan(&self, kind: &str, id: VolumeId, at: Place) {
+    fn tell_orphan(&self, kind: &str, id: VolumeId, at: ServerPartition) {
         let host = self.name_of(at.server);
         complain!(
             self,
@@ -459,7 +461,7 @@ impl Vos {
         );
     }
 
-    fn tell_reported(&self, what: &str, at: Place) {
+    fn tell_reported(&self, what: &str, at: ServerPartition) {
         let host = self.name_of(at.server);
         complain!(
             self,
@@ -481,7 +483,7 @@ fn empty(info: &VolintInfo) -> VldbEntry {
     }
 }
 
-fn put_rw(entry: &mut VldbEntry, at: Place) {
+fn put_rw(entry: &mut VldbEntry, at: ServerPartition) {
     let here = site(at, SiteFlags::READ_WRITE);
     match rw_index(entry) {
         Some(index) => entry.sites[index] = here,

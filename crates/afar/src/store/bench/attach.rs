@@ -13,8 +13,8 @@ use super::probe::{Found, Task};
 use super::process::{Probe, afar, make_cold};
 use super::report::{Figure, Row};
 use super::{Bench, progress};
-use crate::rxperf::units::grouped;
 use crate::store::progress::Progress;
+use crate::units::grouped;
 
 /// Volumes made in one step.
 const STEP: u32 = 1_000;

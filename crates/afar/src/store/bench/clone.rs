@@ -10,7 +10,7 @@ use afar_types::{Fid, UnixTime, VolumeId, VolumeType};
 use super::Bench;
 use super::data::{FILLERS, fill_volume, new_volume, noise, open, open_to_fill};
 use super::report::{Figure, Row};
-use crate::rxperf::units::grouped;
+use crate::units::grouped;
 
 /// Bytes of each file: too many to be kept in the database.
 const FILE: usize = 4 << 10;

@@ -12,7 +12,7 @@ use anyhow::{anyhow, bail};
 use super::data::{FILLERS, fill_volume, new_volume, noise, open, open_to_fill, random_below};
 use super::report::{Figure, Row, median, permille};
 use super::{Bench, attach, progress};
-use crate::rxperf::units::grouped;
+use crate::units::grouped;
 
 /// Volumes in the partition of few.
 const FEW: u32 = 500;

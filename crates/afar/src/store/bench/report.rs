@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::rxperf::units::short;
+use crate::units::short;
 
 /// A row there is.
 #[derive(Serialize)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 
-use crate::rxperf::units::{parse_bytes, parse_seconds};
+use crate::units::{parse_bytes, parse_seconds};
 
 /// Sizes as they are given.
 #[derive(Debug, clap::Args)]

@@ -7,10 +7,10 @@
 
 use afar_types::DataVersion;
 
-use super::State;
+use super::VnodeState;
 use crate::model::directory::{DirectoryCopy, Early};
 
-impl State {
+impl VnodeState {
     /// A change ended. Makes those that are next in the copy.
     pub(crate) fn end_change(&mut self, change: Option<Early>) {
         self.rare.changing = self.rare.changing.saturating_sub(1);
@@ -92,10 +92,10 @@ mod tests {
         }
     }
 
-    fn directory(version: u64) -> State {
+    fn directory(version: u64) -> VnodeState {
         let own = EntryId::new(1, 1);
         let pages = DirectoryBuilder::new(own, own).finish();
-        let mut state = State::default();
+        let mut state = VnodeState::default();
         state.set_status(status(version, pages.len()));
         state.rare.pages = Some(DirectoryCopy::new(DataVersion(version), Arc::new(pages)));
         state
@@ -108,7 +108,7 @@ mod tests {
         })
     }
 
-    fn has(state: &State, name: &str) -> Option<bool> {
+    fn has(state: &VnodeState, name: &str) -> Option<bool> {
         let copy = state.rare.pages.as_ref()?;
         let directory = Directory::new(&copy.pages).unwrap();
         Some(directory.lookup(name.as_bytes()).unwrap().is_some())

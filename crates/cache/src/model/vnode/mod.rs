@@ -50,12 +50,12 @@ pub(crate) struct Vnode {
     /// A promise was broken, and so the kernel told to drop what it has; nothing was taken from a server since. It
     /// changes with the state locked only.
     pub(crate) dropped: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<VnodeState>,
 }
 
 /// What changes of a vnode.
 #[derive(Debug)]
-pub(crate) struct State {
+pub(crate) struct VnodeState {
     /// As the server told it last.
     status: Option<Brief>,
     /// While this is there and not over, the status is as it is on the server.
@@ -259,12 +259,12 @@ impl Vnode {
         Working { vnode: self, work }
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, VnodeState> {
         self.state.lock()
     }
 }
 
-impl Default for State {
+impl Default for VnodeState {
     fn default() -> Self {
         Self {
             status: None,
@@ -277,7 +277,7 @@ impl Default for State {
     }
 }
 
-impl State {
+impl VnodeState {
     /// As the server told it last, but for what the caller may do.
     pub(crate) fn status(&self) -> Option<FetchStatus> {
         self.status.map(FetchStatus::from)
@@ -393,7 +393,7 @@ mod tests {
             data_version: DataVersion(version),
             ..FetchStatus::default()
         };
-        let mut state = State::default();
+        let mut state = VnodeState::default();
         state.set_status(of_version(7));
         state.promise = Promise::new(1, Instant::now() + Duration::from_secs(60));
         let valid = |version| state.attr(Ino::ROOT, &of_version(version)).valid;

@@ -2,11 +2,11 @@
 
 use afar_types::DataVersion;
 
-use super::State;
+use super::VnodeState;
 use crate::model::numbers::{NONE, Names, Number, Opened};
 use crate::model::types::Ino;
 
-impl State {
+impl VnodeState {
     /// The numbers by which it is known: one in each mount that it was reached through.
     pub(crate) fn numbers(&self) -> impl Iterator<Item = Ino> + '_ {
         let first = (self.number != NONE).then_some(self.number);

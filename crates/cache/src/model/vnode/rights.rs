@@ -2,14 +2,14 @@
 
 use afar_types::FetchStatus;
 
-use super::State;
+use super::VnodeState;
 use crate::model::rights::{Above, Known, One};
 use crate::model::user::UserId;
 
 /// Users whose rights to one file are remembered, besides the last one.
 const OTHERS_MOST: usize = 62;
 
-impl State {
+impl VnodeState {
     /// Forgets all users' rights.
     pub(crate) fn clear_rights(&mut self) {
         self.rights = Known::default();

@@ -4,11 +4,11 @@ use std::time::SystemTime;
 
 use afar_types::UnixTime;
 
-use super::State;
+use super::VnodeState;
 use crate::model::dirty::Dirty;
 use crate::model::error::Errno;
 
-impl State {
+impl VnodeState {
     /// Bytes written and not stored yet.
     pub(crate) fn written(&self) -> u64 {
         self.rare

@@ -5,7 +5,7 @@ use std::process::Command;
 use proptest::prelude::*;
 
 use super::super::db0::{HEADER_LEN, decode, export_vldb};
-use super::super::{Db0Error, Entry, Identity, Place, Server, Vldb, import_vldb};
+use super::super::{Db0Error, Entry, Identity, Server, SiteBytes, Vldb, import_vldb};
 use super::{Fixture, address, entry, uuid};
 
 fn server(n: u8, identity: Option<(u8, u8)>) -> (u8, Server) {
@@ -38,7 +38,7 @@ fn large() -> Vldb {
         lock_time: n % 3,
         clone_id: n % 5,
         places: (0..u8::try_from(n % 14).unwrap().max(1))
-            .map(|copy| Place {
+            .map(|copy| SiteBytes {
                 server: copy % 3,
                 partition: copy,
                 flags: if copy == 0 { 4 } else { 2 },

@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use afar_store::segment::{Compression, pack, unpack};
 use anyhow::{Context, anyhow, bail};
 
-use crate::rxperf::units::grouped;
 use crate::store::bench::data::Corpus;
 use crate::store::bench::report::{Figure, Row};
 use crate::store::bench::{Bench, progress};
 use crate::store::progress::Progress;
+use crate::units::grouped;
 
 /// Bytes of a record of a usual file, and of a large one from [`LARGE`] on, as the store cuts
 /// them.

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-const SUFFIXES: [(&str, u64); 15] = [
+/// Units of an amount of bytes.
+const BYTES: &[(&str, u64)] = &[
     ("", 1),
     ("b", 1),
     ("k", 1_000),
@@ -19,6 +20,23 @@ const SUFFIXES: [(&str, u64); 15] = [
     ("gib", 1 << 30),
     ("tib", 1 << 40),
 ];
+/// Units of an amount of KiB, as OpenAFS has them.
+const KIB: &[(&str, u64)] = &[
+    ("", 1),
+    ("k", 1),
+    ("m", 1 << 10),
+    ("g", 1 << 20),
+    ("t", 1 << 30),
+];
+
+/// The number in an amount, and how much its unit is, in any case.
+fn split<'a>(text: &'a str, units: &[(&str, u64)]) -> Result<(&'a str, u64), String> {
+    let number = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let suffix = text[number.len()..].trim().to_ascii_lowercase();
+    let unit = units.iter().find(|(name, _)| *name == suffix);
+    unit.map(|(_, scale)| (number, *scale))
+        .ok_or_else(|| format!("{suffix:?} is not a unit: use k, M, G (10^3…) or Ki, Mi, Gi"))
+}
 
 /// Reads a number as C's `strtol` does with base 0: decimal, `0x` and a leading `0` for octal; not
 /// negative.
@@ -46,21 +64,19 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     if text.len() > 1 && text.starts_with('0') {
         return parse_number(text);
     }
-    let end = text
-        .find(|c: char| !c.is_ascii_digit())
-        .unwrap_or(text.len());
-    let (digits, suffix) = text.split_at(end);
-    let suffix = suffix.trim().to_ascii_lowercase();
-    let scale = SUFFIXES
-        .iter()
-        .find(|(name, _)| *name == suffix)
-        .map(|(_, scale)| *scale);
-    let scale = scale
-        .ok_or_else(|| format!("{suffix:?} is not a unit: use k, M, G (10^3…) or Ki, Mi, Gi"))?;
+    let (number, scale) = split(text, BYTES)?;
     let too_large = || format!("{text:?} is too large");
-    parse_number(digits)?
+    parse_number(number)?
         .checked_mul(scale)
         .ok_or_else(too_large)
+}
+
+/// Reads an amount of KiB as OpenAFS's commands do: a number, with K, M, G or T behind it for more.
+pub(crate) fn parse_kib(text: &str) -> Option<i32> {
+    let (number, scale) = split(text, KIB).ok()?;
+    let number: i64 = number.parse().ok()?;
+    let kib = number.checked_mul(i64::try_from(scale).ok()?)?;
+    i32::try_from(kib).ok()
 }
 
 /// Reads an amount of bytes that fits 32 bits and is not 0.
@@ -151,6 +167,23 @@ mod tests {
             "09",
         ] {
             parse_bytes(text).unwrap_err();
+        }
+    }
+
+    #[test]
+    fn quotas_are_in_kib_or_have_a_unit() {
+        for (text, kib) in [
+            ("5000", 5000),
+            ("10M", 10 << 10),
+            ("3K", 3),
+            ("2g", 2 << 20),
+            ("1T", 1 << 30),
+            ("-1", -1),
+        ] {
+            assert_eq!(parse_kib(text), Some(kib), "{text}");
+        }
+        for text in ["", "M", "x", "10x", "5 000", "3MM", "3MB", "2T"] {
+            assert_eq!(parse_kib(text), None, "{text}");
         }
     }
 
