@@ -141,7 +141,7 @@ wait "$user" || true
 echo "written last" | inside tee /mnt/afs/ann/last >/dev/null
 inside dpkg -r afar
 ! inside sh -c 'command -v afar' || fail "afar is left"
-! grep -q 'fuse\.afar' /proc/mounts || fail "a mount is left"
+! grep -q " $root/.* fuse\.afar " /proc/mounts || fail "a mount is left"
 [ -s "$root/etc/afar/CellServDB" ] || fail "the configuration is gone already"
 [ -d "$root/var/lib/afar" ] || fail "volumes are gone"
 asked=$(asked)
