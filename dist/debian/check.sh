@@ -55,7 +55,7 @@ echo "== install =="
 inside sh -c 'dpkg -i /debs/afar*.deb'
 ok "it installs with nothing but what a minimal Debian has"
 inside afar version
-for file in grafana/afar.json prometheus/afar.rules.yml; do
+for file in grafana/afar.json prometheus/afar.rules.yml bpftrace/volume_top.bt; do
     inside test -s "/usr/share/afar/$file" || fail "there is no $file"
 done
 for name in vos pts fs bos; do

@@ -15,7 +15,7 @@ use crate::mount::{self, MountArgs, UmountArgs};
 use crate::pts::{self, PtsCommand};
 use crate::store::{self, StoreCommand};
 use crate::vos::{self, VosCommand};
-use crate::{fetch, output, rxperf, server, status, tokens, top};
+use crate::{fetch, metrics, output, rxperf, server, status, tokens, top};
 
 /// AFS for long and fat links: client, servers, administration and instruments in one binary.
 #[derive(Debug, Parser)]
@@ -79,6 +79,7 @@ enum Command {
     /// Create links in AFS, without a mount.
     Ln(fetch::LnArgs),
     Doctor(DoctorArgs),
+    Metrics(metrics::MetricsArgs),
     /// Measure Rx between two hosts: throughput, calls per second, path.
     Rxperf(rxperf::Args),
     /// Manage partitions: create, list, check, import and export volumes.
@@ -150,6 +151,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Mv(args) => fetch::mv(args),
         Command::Ln(args) => fetch::ln(args),
         Command::Doctor(args) => doctor::run(args),
+        Command::Metrics(args) => metrics::run(&args),
         Command::Rxperf(args) => rxperf::run(args),
         Command::Store(command) => store::run(command),
         Command::Vos(command) => vos::run(command),

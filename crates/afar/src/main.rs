@@ -10,6 +10,7 @@ mod doctor;
 mod fetch;
 mod fs;
 mod keys;
+mod metrics;
 mod mount;
 mod output;
 mod password;

@@ -270,3 +270,61 @@ fn what_runs_here_is_shown_and_whether_it_works() {
     assert!(!is_up && told["up"] == false, "{told:#}");
     assert_eq!(told["servers"][0]["state"], "down");
 }
+
+/// The notes of a program by which tracers find its probes: provider, name, and the form of the arguments.
+fn notes(program: &[u8]) -> Vec<[String; 3]> {
+    const OWNER: &[u8] = b"stapsdt\0";
+    /// The addresses of the probe, of the section, and of the count of tracers.
+    const ADDRESSES: usize = 3 * 8;
+    let starts = program.windows(OWNER.len()).enumerate();
+    let starts = starts.filter(|(_, window)| *window == OWNER);
+    let text = |bytes: &mut &[u8]| -> Option<String> {
+        let end = bytes.iter().position(|byte| *byte == 0)?;
+        let text = String::from_utf8(bytes[..end].to_vec()).ok()?;
+        *bytes = &bytes[end + 1..];
+        Some(text)
+    };
+    let note = |(start, _): (usize, &[u8])| {
+        let mut rest = program.get(start + OWNER.len() + ADDRESSES..)?;
+        Some([text(&mut rest)?, text(&mut rest)?, text(&mut rest)?])
+    };
+    let notes = starts.filter_map(note);
+    notes.filter(|[provider, ..]| provider == "afar").collect()
+}
+
+/// What the page says of probes is what tracers find in the program, and their scripts use no others.
+#[test]
+fn probes_are_those_of_the_page_and_of_the_program() {
+    if cfg!(not(target_arch = "x86_64")) {
+        println!("skipped: the form of the notes is that of x86-64");
+        return;
+    }
+    let found = notes(&fs::read(AFAR).unwrap());
+    let found: BTreeMap<String, usize> = found
+        .into_iter()
+        .map(|[_, name, arguments]| (name, arguments.split_whitespace().count()))
+        .collect();
+    let probes = afar_probes::ALL.iter();
+    let expected = probes.map(|probe| (probe.name.to_owned(), probe.arguments.len()));
+    assert_eq!(found, expected.collect());
+
+    let sources = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let page = fs::read_to_string(sources.join("docs/admin/eyes.md")).unwrap();
+    for probe in afar_probes::ALL {
+        let row = format!("| `{}` | {} |", probe.name, probe.arguments.join(", "));
+        assert!(page.contains(&row), "{row}");
+    }
+    for script in fs::read_dir(sources.join("dist/bpftrace")).unwrap() {
+        let path = script.unwrap().path();
+        let script = fs::read_to_string(&path).unwrap();
+        let used = script.split("usdt:*:afar:").skip(1);
+        let mut used = used.filter_map(|rest| rest.split_whitespace().next());
+        assert!(
+            used.all(|name| found.contains_key(name)),
+            "{}",
+            path.display()
+        );
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        assert!(page.contains(&format!("| `{name}` |")), "{name}");
+    }
+}

@@ -120,6 +120,45 @@ fn sha256(data: &[u8]) -> String {
         .collect()
 }
 
+/// Other tests load the server meanwhile, so it has done no less.
+#[test]
+#[ignore = "needs an OpenAFS cell"]
+fn metrics_of_a_file_server_are_what_it_did() {
+    let cell = Cell::load();
+    let servers = fs::read_to_string(cell.text("cellservdb")).unwrap();
+    let mut lines = servers.lines().skip_while(|line| !line.starts_with('>'));
+    let server = lines.nth(1).unwrap().split_whitespace().next().unwrap();
+    let value = |text: &str, metric: &str| -> f64 {
+        let line = text.lines().find(|line| line.starts_with(metric));
+        let line = line.unwrap_or_else(|| panic!("no {metric} in {text}"));
+        line.rsplit_once(' ').unwrap().1.parse().unwrap()
+    };
+    let look = || String::from_utf8(cell.ok(&["metrics", server])).unwrap();
+    let before = look();
+    let up = format!("afs_up{{server=\"{server}\"}}");
+    assert!((value(&before, &up) - 1.0).abs() < 0.1);
+    assert!(value(&before, "afs_start_time_seconds{") > 1e9);
+    assert!(value(&before, "afs_partition_size_bytes{") > 1e6);
+    assert!(value(&before, "afs_threads_idle{") >= 1.0);
+    let large = cell.entries("test.pub").filter_map(|entry| {
+        let length = entry["length"].as_f64()?;
+        let path = entry["path"].as_str()?.trim_start_matches('/');
+        (length > 100_000.0 && path.is_ascii()).then(|| (path.to_owned(), length))
+    });
+    let (path, length) = large.last().unwrap();
+    cell.ok(&["cat", &cell.path(&format!("test.pub/{path}"))]);
+    let after = look();
+    let grew = |metric: &str| value(&after, metric) - value(&before, metric);
+    let operation =
+        |name: &str| format!("afs_calls_total{{server=\"{server}\",operation=\"{name}\"}}");
+    assert!(grew(&operation("fetch_data")) >= 1.0, "{after}");
+    assert!(grew(&operation("get_x_stats")) >= 1.0, "{after}");
+    assert!(
+        grew("afs_fetched_bytes_total{") >= length - 1024.0,
+        "{after}"
+    );
+}
+
 #[test]
 #[ignore = "needs an OpenAFS cell"]
 fn a_volume_is_copied_with_all_in_it() {

@@ -21,4 +21,4 @@ pub use measured::{
     Cipher, Clock, Database, Disk, Fetch, Local, Measured, Mtu, Nat, Path, PeerView, Rate, Server,
     SmallCall, Threads,
 };
-pub use probe::File;
+pub use probe::{File, threads};

@@ -165,6 +165,16 @@ impl Metrics {
     /// Counts what a call did, which took so long and failed or not.
     pub(crate) fn ended(&self, tally: &Tally, took: Duration, failed: bool) {
         if let Some((volume, changes)) = tally.volume {
+            let file = tally.file.unwrap_or_default();
+            afar_probes::io_done(&afar_probes::Io {
+                volume: volume.0,
+                file: [file.vnode.0, file.uniquifier.0],
+                changes,
+                failed,
+                took,
+                read: tally.read_bytes,
+                written: tally.written_bytes,
+            });
             self.volumes.update(&volume, 1, |row| {
                 if failed {
                     row.errors += 1;

@@ -47,6 +47,7 @@ macro_rules! interface {
                     interface: NAME,
                     opcode: $opcode,
                     name: stringify!($name),
+                    label: $crate::operation::label(concat!($label, ".", stringify!($name), "\0")),
                     kind: interface!(@kind $kind),
                     request_max_len: <Request as ::afar_xdr::Decode>::MAX_LEN,
                     reply_max_len: <Reply as ::afar_xdr::Decode>::MAX_LEN,
@@ -163,12 +164,12 @@ macro_rules! interface {
                 let caller = $crate::Caller::of(call, &self.identity);
                 let opcode = $crate::server::read_opcode(call).await?;
                 let began = ::std::time::Instant::now();
-                let result = self.dispatch(&caller, opcode, began, call).await;
                 let row = OPERATIONS.iter().position(|row| row.opcode == opcode);
-                Service::served(
-                    &*self.service,
-                    &$crate::Served::new(row, &caller, began.elapsed(), result).by(call),
-                );
+                $crate::server::start_probe(OPERATIONS, row, &caller);
+                let result = self.dispatch(&caller, opcode, began, call).await;
+                let served = $crate::Served::new(row, &caller, began.elapsed(), result).by(call);
+                served.probe(OPERATIONS);
+                Service::served(&*self.service, &served);
                 result
             }
         }

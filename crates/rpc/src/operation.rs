@@ -1,5 +1,7 @@
 //! Interfaces and their operations as values.
 
+use std::ffi::CStr;
+
 use afar_net::ServiceId;
 use afar_xdr::{Decode, DecodeError, Encode};
 use bytes::Bytes;
@@ -30,6 +32,8 @@ pub struct Operation {
     pub opcode: u32,
     /// Its name in snake case.
     pub name: &'static str,
+    /// Interface and name with a point between them, as probes tell them.
+    pub label: &'static CStr,
     /// Whether data flows beside arguments and results.
     pub kind: Kind,
     /// Bytes the arguments may have, without the opcode.
@@ -38,6 +42,14 @@ pub struct Operation {
     pub reply_max_len: usize,
     /// Whether each call is told in the audit: it changes or administers something.
     pub is_audited: bool,
+}
+
+/// A text that ends in a zero byte.
+pub(crate) const fn label(text: &str) -> &CStr {
+    match CStr::from_bytes_with_nul(text.as_bytes()) {
+        Ok(label) => label,
+        Err(_) => c"",
+    }
 }
 
 /// What flows in a call beside arguments and results.

@@ -2,6 +2,7 @@
 
 mod stream;
 
+use std::ffi::CStr;
 use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,6 +11,7 @@ use afar_net::{AbortCode, Call, CallError, Identity, ServiceId};
 use afar_xdr::{Decode, Decoder, Encode, to_bytes};
 use bytes::{Bytes, BytesMut};
 
+use crate::Operation;
 use crate::operation::Length;
 use crate::wait::Wait;
 
@@ -89,6 +91,28 @@ impl<'a> Served<'a> {
         self.sent_bytes = call.sent_bytes();
         self
     }
+
+    /// Tells of it by a probe. Its row is one of these.
+    pub(crate) fn probe(&self, operations: &[&Operation]) {
+        afar_probes::rpc_done(&afar_probes::Rpc {
+            operation: label(operations, self.row),
+            client: self.caller.peer,
+            took: self.took,
+            code: self.result.err().map_or(0, |code| code.0),
+            received: self.received_bytes,
+            sent: self.sent_bytes,
+        });
+    }
+}
+
+/// Tells by a probe that a call begins to be served, of the operation in this row.
+pub(crate) fn start_probe(operations: &[&Operation], row: Option<usize>, caller: &Caller) {
+    afar_probes::rpc_start(label(operations, row), caller.peer);
+}
+
+fn label(operations: &[&Operation], row: Option<usize>) -> &'static CStr {
+    let operation = row.and_then(|row| operations.get(row));
+    operation.map_or(c"(unknown)", |operation| operation.label)
 }
 
 /// The code to abort with when a request could not be read.

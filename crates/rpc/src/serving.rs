@@ -7,7 +7,7 @@
 
 use std::fmt::{self, Write};
 use std::pin::pin;
-use std::task::Poll;
+use std::time::Instant;
 
 use afar_telemetry::Going;
 use tokio::task::JoinHandle;
@@ -116,22 +116,31 @@ impl Wait {
     /// Does `work`, on which the call waits as long as it is not done.
     pub async fn on<F: Future>(self, work: F) -> F::Output {
         let mut work = pin!(work);
-        std::future::poll_fn(|cx| {
+        let mut since = None;
+        let done = std::future::poll_fn(|cx| {
             let polled = work.as_mut().poll(cx);
-            note(match polled {
-                Poll::Pending => Some(self),
-                Poll::Ready(_) => None,
-            });
+            if polled.is_pending() {
+                since.get_or_insert_with(Instant::now);
+                note(Some(self));
+            } else {
+                note(None);
+            }
             polled
         })
-        .await
+        .await;
+        if let Some(since) = since {
+            afar_probes::wait_done(self.label(), since);
+        }
+        done
     }
 
     /// Does `work`, which blocks the thread; the call waits for it.
     pub fn blocking<T>(self, work: impl FnOnce() -> T) -> T {
         note(Some(self));
+        let since = Instant::now();
         let done = work();
         note(None);
+        afar_probes::wait_done(self.label(), since);
         done
     }
 }

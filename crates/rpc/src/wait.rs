@@ -1,5 +1,7 @@
 //! What a call waits for while it is served.
 
+use std::ffi::CStr;
+
 /// What a call that is being served waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -32,13 +34,21 @@ impl Wait {
     /// In a word.
     #[must_use]
     pub const fn name(self) -> &'static str {
+        match self.label().to_str() {
+            Ok(name) => name,
+            Err(_) => "",
+        }
+    }
+
+    /// The same, as probes tell it.
+    pub(crate) const fn label(self) -> &'static CStr {
         match self {
-            Self::Disk => "disk",
-            Self::Callbacks => "callbacks",
-            Self::Window => "window",
-            Self::Data => "data",
-            Self::Lock => "lock",
-            Self::Identity => "identity",
+            Self::Disk => c"disk",
+            Self::Callbacks => c"callbacks",
+            Self::Window => c"window",
+            Self::Data => c"data",
+            Self::Lock => c"lock",
+            Self::Identity => c"identity",
         }
     }
 

@@ -21,8 +21,8 @@ const COMPLETIONS: [(&str, &str); 3] = [
 ];
 /// Where systemd looks for units of packages.
 const UNITS: &str = "lib/systemd/system";
-/// Folders with what other programs take to watch a server: a dashboard, alerts.
-const MONITORING: [&str; 2] = ["grafana", "prometheus"];
+/// Folders with what other programs take to watch a server: a dashboard, alerts, scripts.
+const MONITORING: [&str; 3] = ["grafana", "prometheus", "bpftrace"];
 /// Where manual pages lie, but for their section.
 const PAGES: &str = "usr/share/man/man";
 

@@ -10,11 +10,15 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("types", &["xdr"]),
     ("dir", &["types"]),
     ("telemetry", &[]),
-    ("rx", &[]),
+    ("probes", &[]),
+    ("rx", &["probes"]),
     ("security", &["rx", "xdr", "types"]),
     ("login", &["security", "types", "xdr"]),
     ("net", &["rx"]),
-    ("rpc", &["rx", "net", "xdr", "types", "telemetry"]),
+    (
+        "rpc",
+        &["rx", "net", "xdr", "types", "telemetry", "probes"],
+    ),
     (
         "cell",
         &["rpc", "net", "rx", "security", "dir", "types", "xdr"],
@@ -32,6 +36,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "types",
             "xdr",
             "telemetry",
+            "probes",
         ],
     ),
     (

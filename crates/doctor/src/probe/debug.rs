@@ -23,11 +23,7 @@ const PEERS_AT_A_TIME: u32 = 16;
 ///
 /// # Errors
 /// Those of opening a socket.
-pub(crate) async fn threads(
-    peer: SocketAddr,
-    looks: u32,
-    every: Duration,
-) -> io::Result<Vec<Threads>> {
+pub async fn threads(peer: SocketAddr, looks: u32, every: Duration) -> io::Result<Vec<Threads>> {
     let mut wire = Wire::open(peer).await?;
     let mut found = Vec::new();
     for look in 0..looks {

@@ -12,10 +12,11 @@ mod wire;
 
 pub(crate) use calls::small_calls;
 pub(crate) use database::databases;
-pub(crate) use debug::{peer_view, threads};
+pub(crate) use debug::peer_view;
 pub(crate) use echo::{Bursts, Echo, echo};
 pub(crate) use fetch::fetch;
 pub(crate) use mtu::mtu;
 pub(crate) use nat::nat;
 
+pub use debug::threads;
 pub use fetch::File;

@@ -184,7 +184,10 @@ impl Shared {
             // As OpenAFS sends it. The list may say of each fid that its promise is dropped; Linux's
             // client refuses every break that does.
             let call = client.call_back(fids.clone(), CallBacks::default());
-            if let Ok(Ok(_)) = timeout(self.config.break_limit, call).await {
+            let begun = Instant::now();
+            let told = matches!(timeout(self.config.break_limit, call).await, Ok(Ok(_)));
+            afar_probes::cb_break(peer, fids.len(), begun.elapsed(), told);
+            if told {
                 count(&self.counters.break_calls, 1);
                 let mut state = host.lock();
                 if let Some(place) = state.peers.iter().position(|known| *known == peer) {

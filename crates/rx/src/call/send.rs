@@ -912,6 +912,7 @@ impl Sender {
             self.lost.push_back(sequence);
         }
         path.counters.lost += 1;
+        afar_probes::rx_lost(path.address, 1);
         path.controller
             .on_loss(now, &lost, new_burst, false, &path.rtt);
     }
@@ -1031,6 +1032,7 @@ impl Sender {
             }
         }
         path.counters.lost += lost;
+        afar_probes::rx_lost(path.address, lost);
         self.lost.make_contiguous().sort_unstable();
         path.controller.on_persistent_timeout(now, &path.rtt);
         Some(self.timeouts)
