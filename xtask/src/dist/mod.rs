@@ -139,7 +139,15 @@ fn build() -> Result<PathBuf> {
         sh::has_program(tool),
         "{tool} is missing: apt-get install {packages}"
     );
-    let what = ["rustc", "--release", "--locked", "-p", "afar", "--bin", "afar"];
+    let what = [
+        "rustc",
+        "--release",
+        "--locked",
+        "-p",
+        "afar",
+        "--bin",
+        "afar",
+    ];
     let mut cargo = sh::cargo(what);
     cargo.args(["--features", "etcd"]);
     // Many generic functions come out alike. The linker that Rust uses here keeps one of each; others do not know how.

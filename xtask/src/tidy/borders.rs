@@ -15,10 +15,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("security", &["rx", "xdr", "types"]),
     ("login", &["security", "types", "xdr"]),
     ("net", &["rx"]),
-    (
-        "rpc",
-        &["rx", "net", "xdr", "types", "telemetry", "probes"],
-    ),
+    ("rpc", &["rx", "net", "xdr", "types", "telemetry", "probes"]),
     (
         "cell",
         &["rpc", "net", "rx", "security", "dir", "types", "xdr"],
