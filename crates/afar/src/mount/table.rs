@@ -37,6 +37,13 @@ pub(super) fn at(place: &Path) -> anyhow::Result<Option<Mounted>> {
     Ok(find(&table, place))
 }
 
+/// Whether the device with this number is mounted somewhere, as far as this process sees.
+pub(super) fn is_mounted(device: &str) -> anyhow::Result<bool> {
+    let table = std::fs::read(MOUNTINFO)
+        .with_context(|| format!("cannot read {MOUNTINFO}; is /proc mounted?"))?;
+    Ok(mounts(&table).any(|(_, mounted)| mounted.device == device))
+}
+
 /// Where the list of cells is mounted.
 pub(crate) fn dynamic_roots() -> Vec<PathBuf> {
     roots(&std::fs::read(MOUNTINFO).unwrap_or_default())
