@@ -1,16 +1,21 @@
 //! What a mount shows of itself, in the folder `.afar` at its top.
 
 use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use afar_cache::Cache;
 use afar_fuse::{Readers, Report, Text};
+use afar_server::mount_snapshot;
 use afar_telemetry::{Cells, Collect, Desc, Registry, Unit, render_prometheus};
 
 use super::table;
 
 /// The name of the file with the metrics.
 const STATS: &str = "stats";
+/// The name of the file for `afar top mounts`.
+const TOP: &str = "top";
+/// A metric of the table of processes.
+const PROCESSES: &str = "afar_process_hits_total";
 /// How often to look whether a mount that has readers was detached.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How long readers have to go when the mount ends, and how often to look whether they have.
@@ -53,15 +58,40 @@ pub(super) fn registry(cache: &Cache) -> Registry {
 
 /// The files of the folder.
 pub(super) fn reports(registry: &Registry) -> Vec<Report> {
-    let all = registry.clone();
+    let began = Instant::now();
+    let (all, watched) = (registry.clone(), registry.clone());
     let stats = move || -> Text {
         let registry = all.clone();
         Box::new(move || render_prometheus(&registry))
     };
-    vec![Report {
-        name: STATS,
-        open: Box::new(stats),
-    }]
+    let top = move || -> Text {
+        let registry = watched.clone();
+        // Processes are counted as long as it is open.
+        let watches = registry.watch(PROCESSES);
+        Box::new(move || {
+            let _counted = &watches;
+            snapshot(&registry, began)
+        })
+    };
+    vec![
+        Report {
+            name: STATS,
+            open: Box::new(stats),
+        },
+        Report {
+            name: TOP,
+            open: Box::new(top),
+        },
+    ]
+}
+
+fn snapshot(registry: &Registry, began: Instant) -> String {
+    let made = mount_snapshot(registry, began).map(String::from_utf8);
+    if let Ok(Ok(text)) = made {
+        return text;
+    }
+    tracing::error!("a snapshot of the mount could not be written");
+    String::new()
 }
 
 /// Ends what readers of the mount at this place read once it is detached: they would keep it for ever. It
@@ -105,7 +135,7 @@ mod tests {
         registry.collector(Program {
             started: UNIX_EPOCH + Duration::from_millis(1500),
         });
-        let [report] = reports(&registry).try_into().unwrap();
+        let [report, top] = reports(&registry).try_into().unwrap();
         assert_eq!(report.name, "stats");
         let text = (report.open)();
         assert!(
@@ -116,5 +146,8 @@ mod tests {
         const MORE: Desc = Desc::counter("more_total", Unit::None, "More.");
         registry.counter(&MORE, &[]).inc();
         assert!(text().contains("\nmore_total 1\n"));
+        assert_eq!(top.name, "top");
+        let text = (top.open)();
+        assert!(text().starts_with("{\"cell\":\"\""), "{}", text());
     }
 }

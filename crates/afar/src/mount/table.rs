@@ -61,6 +61,13 @@ pub(super) fn ours() -> anyhow::Result<Vec<(PathBuf, String)>> {
         .collect())
 }
 
+/// The places of our mounts.
+pub(crate) fn mount_places() -> anyhow::Result<Vec<PathBuf>> {
+    let mut places: Vec<_> = ours()?.into_iter().map(|(place, _)| place).collect();
+    places.sort();
+    Ok(places)
+}
+
 fn roots(table: &[u8]) -> Vec<PathBuf> {
     let dynamic = mounts(table).filter(|(place, mounted)| {
         let is_root = mounted.kind == KIND && mounted.source == DYNROOT;
