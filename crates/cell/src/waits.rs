@@ -68,7 +68,7 @@ impl Waits {
         own.or_else(|| follows.and_then(|other| other.state.lock().servers.first().copied()))
     }
 
-    /// A server is called; that it is waited for ends when the guard is dropped.
+    /// A server is called; the request waits for it until the guard is dropped.
     pub(crate) fn call(server: SocketAddr) -> Waiting {
         let waiting = Self::on(server);
         if let Some((waits, _)) = &waiting.0 {
@@ -91,7 +91,7 @@ impl Waits {
     }
 }
 
-/// A server is waited for until this is dropped.
+/// A request waits for a server until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Waiting(Option<(Arc<Waits>, SocketAddr)>);
 
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn servers_are_noted_as_long_as_they_are_waited_for() {
+    async fn servers_are_noted_as_long_as_a_request_waits_for_them() {
         let waits = Arc::new(Waits::default());
         waits
             .during(async {

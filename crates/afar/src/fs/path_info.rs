@@ -92,7 +92,7 @@ fn is_in_mount(path: &Path) -> bool {
     attribute(path, xattr_name::CACHE).is_ok()
 }
 
-fn why(error: Errno, is_in_mount: impl FnOnce() -> bool) -> String {
+fn why(error: Errno, is_in_mount: impl Fn() -> bool) -> String {
     match error {
         Errno::NODATA | Errno::OPNOTSUPP if is_in_mount() => {
             "the mount knows nothing of it: it is in no volume, or the mount is of an older version".to_owned()

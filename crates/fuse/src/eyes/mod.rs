@@ -1,6 +1,6 @@
 //! What a mount shows of itself: what it counts of its requests, and a line for each to those who read along.
 //!
-//! - `operation`: kinds of requests, and one request from its beginning to its end
+//! - `operation`: kinds of requests, and what comes of them; `noted`: one request from its beginning to its end
 //! - `counts`: how many there were, how long they took, and how much was read and written
 //! - `processes`: the same by process, while somebody looks, and what is under way
 //! - `log`: lines, to those who read along; `line`: what is in one
@@ -9,6 +9,7 @@
 mod counts;
 mod line;
 mod log;
+mod noted;
 mod operation;
 pub(crate) mod own;
 mod processes;
@@ -18,7 +19,8 @@ use std::sync::Arc;
 use afar_telemetry::Registry;
 
 pub(crate) use line::{args, quoted};
-pub(crate) use operation::{Noted, Operation, Outcome};
+pub(crate) use noted::Noted;
+pub(crate) use operation::{Operation, Outcome};
 
 use counts::Counts;
 use log::AccessLog;

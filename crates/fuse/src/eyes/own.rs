@@ -3,7 +3,7 @@
 //!
 //! Only the user who mounted and root see it. They see it even if AFS has the same name there: what they read
 //! is never what somebody with rights to the top directory has put in its place, and no server need answer for it.
-//! All others see what AFS has. So the kernel must ask anew at each look-up, and is given no time with the name.
+//! All others see what AFS has. So the kernel must ask again at each look-up, and is given no time with the name.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -39,7 +39,8 @@ impl Requests {
         F: Future<Output = ()> + Send + 'static,
     {
         let waits = noted.waits();
-        let request = request(noted);
+        // What notes it would have room for it twice, and the thread that begins it has a small stack.
+        let request = Box::pin(request(noted));
         self.run(async move { waits.during(request).await });
     }
 }
