@@ -17,11 +17,12 @@ mod ops;
 mod storage;
 mod table;
 
-pub use afar_cell::Class;
+pub use afar_cell::{Class, Waits};
 pub use model::config::{CacheConfig, Root};
 pub use model::error::{CacheError, Errno};
 pub use model::held::{Held, HeldError};
 pub use model::owner::{Owner, Owners, OwnersOfCell};
+pub use model::path_info::{PathInfo, PathInfoError};
 pub use model::place_name::{Object, PlaceName, PlaceNameError, VOLUMES};
 pub use model::types::{
     Attr, DirEntry, Entry, Handle, Ino, Invalidation, KeepCache, Kind, Lock, LockKind, OpenFlags,

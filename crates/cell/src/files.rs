@@ -15,6 +15,7 @@ use crate::error::Error;
 use crate::fetch::Memory;
 use crate::promise::Promised;
 use crate::volume::{Volume, Way};
+use crate::waits::carried;
 
 /// Fids a bulk call takes (AFSCBMAX).
 // spec: afs-rpc#bulk-status
@@ -109,7 +110,8 @@ impl Client {
                 && let Some((place, group)) = groups.next()
             {
                 let (client, volume) = (self.clone(), Arc::clone(volume));
-                running.spawn(async move { (place, client.bulk(&volume, &group).await) });
+                let ask = async move { (place, client.bulk(&volume, &group).await) };
+                running.spawn(carried(ask));
             }
             match running.join_next().await {
                 Some(Ok((place, group))) => results[place] = group,

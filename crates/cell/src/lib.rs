@@ -16,6 +16,7 @@
 //! - `change`: names made, moved and removed, each once even when an answer is lost
 //! - `promise`: statuses with their servers' promises; `lock`: locks of files
 //! - `acl`, `quota`: access control lists; quota and usage of volumes; `room`: what has none in one
+//! - [`Waits`]: which server a request waits for
 //! - `refusal`: tokens that servers refuse
 
 mod acl;
@@ -51,6 +52,7 @@ mod store;
 mod sysname;
 mod vldb;
 mod volume;
+mod waits;
 mod window;
 
 pub use callback::{BreakHandler, CallbackService, new_uuid};
@@ -80,3 +82,4 @@ pub use store::{Source, Stored};
 pub use sysname::default_sysnames;
 pub use vldb::Cell;
 pub use volume::Volume;
+pub use waits::Waits;

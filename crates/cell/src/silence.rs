@@ -21,6 +21,7 @@ use crate::pauses::Pauses;
 use crate::server::{FileServer, Lane};
 use crate::vldb::{Cell, Effort, Found, HEDGE};
 use crate::volume::Volume;
+use crate::waits::Waits;
 
 /// How often the client looks up a volume whose servers are silent.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
@@ -47,6 +48,7 @@ impl Client {
     /// Waits until one of the servers of a volume answers, or it has others. Says whether that is so in time.
     pub(crate) async fn wait(&self, volume: &Arc<Volume>) -> bool {
         let sites = volume.sites();
+        let _waiting = sites.first().map(|site| Waits::on(site.address()));
         let waited = sites.iter().filter_map(|site| site.awaited_for()).min();
         let until = self.patience().until(waited.unwrap_or_default());
         let mut back = JoinSet::new();

@@ -24,6 +24,7 @@ use crate::mountpoint::{Wanted, split_suffix};
 use crate::named::Named;
 use crate::preferences::{Distance, Preferences, ServerKind, in_order};
 use crate::refusal::is_refusal;
+use crate::waits::Waits;
 
 /// Without an answer for so long, the next server is asked too.
 pub(crate) const HEDGE: Duration = Duration::from_secs(2);
@@ -515,9 +516,11 @@ impl Cell {
         let mut asked = JoinSet::new();
         let mut last = None;
         let mut again: Vec<usize> = Vec::new();
+        let mut waiting = Vec::new();
         loop {
             let next = rest.next();
             if let Some(index) = next {
+                waiting.push(Waits::call(servers[index].address));
                 let answer = question(servers[index].link().client);
                 asked.spawn(async move { (index, answer.await) });
             }

@@ -4,6 +4,7 @@
 //! - `requests`: one method for each kind of request
 //! - `reply`: the cache's words and the kernel's
 //! - `invalidate`: what the kernel must no longer keep
+//! - `eyes`: what a mount counts of its requests, and shows in a folder of its own
 //! - `interrupt`: who waits for a lock and is to be interrupted
 //!
 //! # What the kernel keeps
@@ -20,6 +21,7 @@
 //! AFS has it. Writes go to the cache manager as they come, in pieces of up to 1 MiB, and are
 //! stored when the file is closed.
 
+mod eyes;
 mod interrupt;
 mod invalidate;
 mod mount;
@@ -27,4 +29,5 @@ mod order;
 mod reply;
 mod requests;
 
-pub use mount::{Mount, MountError, Options};
+pub use eyes::own::{Report, Text};
+pub use mount::{Mount, MountError, Options, Readers};

@@ -7,10 +7,13 @@ use std::sync::Arc;
 use std::thread;
 
 use afar_cache::Cache;
+use afar_telemetry::Registry;
 use fuser::{Config, MountOption, Session, SessionACL};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
+use crate::eyes::Eyes;
+use crate::eyes::own::{Own, Report};
 use crate::invalidate::{self, Kernel};
 use crate::order::Order;
 use crate::requests::Requests;
@@ -36,6 +39,8 @@ pub struct Options {
     pub suid: bool,
     /// Whether reading leaves no time of access. AFS has none anyway.
     pub no_atime: bool,
+    /// The user who, beside root, sees the folder `.afar` at its top.
+    pub owner: u32,
 }
 
 impl Options {
@@ -109,12 +114,14 @@ pub enum MountError {
 #[derive(Debug)]
 pub struct Mount {
     place: PathBuf,
+    own: Arc<Own>,
     end: oneshot::Receiver<io::Result<()>>,
 }
 
 impl Mount {
     /// Mounts a cache on a directory. When this returns the kernel's requests are answered, by threads
-    /// of this mount and tasks of `runtime`.
+    /// of this mount and tasks of `runtime`. The registry shows their metrics; `reports` are in the folder `.afar` at
+    /// the top, beside the file `accesslog`.
     ///
     /// # Errors
     /// When the system does not mount it.
@@ -123,13 +130,22 @@ impl Mount {
         runtime: &Handle,
         place: &Path,
         options: &Options,
+        (registry, reports): (&Registry, Vec<Report>),
     ) -> Result<Self, MountError> {
         if !Path::new("/dev/fuse").exists() {
             return Err(MountError::NoFuse);
         }
         let refused = |source| refused(place, source);
         let order = Arc::new(Order::default());
-        let requests = Requests::new(cache.clone(), runtime.clone(), Arc::clone(&order));
+        let eyes = Eyes::new(registry);
+        let own = Arc::new(Own::new(&eyes, options.owner, reports));
+        let requests = Requests::new(
+            cache.clone(),
+            runtime.clone(),
+            Arc::clone(&order),
+            eyes,
+            Arc::clone(&own),
+        );
         let session = Session::new(requests, place, &options.config()).map_err(refused)?;
         let kernel = Kernel::of(&session).map_err(refused)?;
         invalidate::start(&cache, kernel, &order, runtime.clone()).map_err(refused)?;
@@ -144,6 +160,7 @@ impl Mount {
             .map_err(refused)?;
         Ok(Self {
             place: place.to_owned(),
+            own,
             end,
         })
     }
@@ -152,6 +169,12 @@ impl Mount {
     #[must_use]
     pub fn place(&self) -> &Path {
         &self.place
+    }
+
+    /// The readers of `.afar/accesslog`.
+    #[must_use]
+    pub fn readers(&self) -> Readers {
+        Readers(Arc::clone(&self.own))
     }
 
     /// Returns when it is unmounted and nobody uses it any more. May be dropped and asked again.
@@ -167,6 +190,23 @@ impl Mount {
             place: self.place.clone(),
             source,
         })
+    }
+}
+
+/// The readers of a mount's `.afar/accesslog`.
+#[derive(Debug, Clone)]
+pub struct Readers(Arc<Own>);
+
+impl Readers {
+    /// Whether there are any.
+    #[must_use]
+    pub fn are_there(&self) -> bool {
+        self.0.has_readers()
+    }
+
+    /// What they read ends, so that they do not hold up the end of the mount; `for_ever` if nobody is to begin again.
+    pub fn end(&self, for_ever: bool) {
+        self.0.end_readers(for_ever);
     }
 }
 
@@ -222,6 +262,7 @@ mod tests {
             no_exec: true,
             suid: false,
             no_atime: true,
+            owner: 0,
         };
         let config = options.config();
         assert!(config.mount_options.contains(&MountOption::NoSuid));

@@ -52,3 +52,4 @@ pub use log::start_log;
 pub use process::{Process, Restored, restore};
 pub use reload::Reload;
 pub use security::{first_key, key_files, own_keys};
+pub use views::mount_snapshot;

@@ -50,7 +50,7 @@ pub(crate) struct Exporter {
     views: Views,
     /// The last text of each page, and when it was made. Locked while the next one is made, for which
     /// all wait that want it.
-    last: [Mutex<Option<(Instant, Bytes)>>; 1 + View::ALL.len()],
+    last: [Mutex<Option<(Instant, Bytes)>>; 1 + View::SERVER.len()],
 }
 
 /// What can be asked for.
@@ -66,7 +66,7 @@ impl Page {
         if path == "/metrics" {
             return Some(Self::Metrics);
         }
-        let mut views = View::ALL.into_iter().filter(|_| is_private);
+        let mut views = View::SERVER.into_iter().filter(|_| is_private);
         views.find(|view| view.path() == path).map(Self::View)
     }
 

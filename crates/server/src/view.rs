@@ -37,6 +37,12 @@ const FILES: Table = Table {
     labels: &["volume", "vnode", "uniquifier"],
 };
 
+/// Requests to a mount by process.
+pub(crate) const PROCESSES: Table = Table {
+    prefix: "afar_process_",
+    labels: &["pid", "name", "user"],
+};
+
 /// A table that can be looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum View {
@@ -48,11 +54,21 @@ pub enum View {
     Files,
     /// The calls that are being served.
     Calls,
+    /// Requests to mounts by process, which are counted only while somebody looks. Servers have no such table.
+    Mounts,
 }
 
 impl View {
+    /// Those of a server.
+    pub const SERVER: [Self; 4] = [Self::Volumes, Self::Clients, Self::Files, Self::Calls];
     /// All there are.
-    pub const ALL: [Self; 4] = [Self::Volumes, Self::Clients, Self::Files, Self::Calls];
+    pub const ALL: [Self; 5] = [
+        Self::Volumes,
+        Self::Clients,
+        Self::Files,
+        Self::Calls,
+        Self::Mounts,
+    ];
 
     /// Its name, in the request and in commands.
     #[must_use]
@@ -62,6 +78,7 @@ impl View {
             Self::Clients => "clients",
             Self::Files => "files",
             Self::Calls => "calls",
+            Self::Mounts => "mounts",
         }
     }
 
@@ -78,6 +95,7 @@ impl View {
             Self::Clients => Some(CLIENTS),
             Self::Files => Some(FILES),
             Self::Calls => None,
+            Self::Mounts => Some(PROCESSES),
         }
     }
 }

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::rows::Rows;
-use crate::view::{Number, Row, Snapshot, Table, Times, View};
+use crate::view::{Number, PROCESSES, Row, Snapshot, Table, Times, View};
 
 /// A metric of the table of files.
 const FILES: &str = "afar_file_read_bytes_total";
@@ -105,7 +105,7 @@ impl Views {
             match view {
                 View::Clients => add_paths(&mut snapshot.rows, &paths),
                 View::Files | View::Calls => add_names(&mut snapshot.rows, &names),
-                View::Volumes => {}
+                View::Volumes | View::Mounts => {}
             }
             serde_json::to_vec(&snapshot)
         });
@@ -197,6 +197,48 @@ fn rows(families: Vec<Family>, table: Table) -> Vec<Row> {
         }
     });
     shown.collect()
+}
+
+/// What a mount is asked by processes, and what these wait for, as JSON. `began` is when the mount did.
+///
+/// # Errors
+/// None that can be: the format of the library.
+pub fn mount_snapshot(
+    registry: &Registry,
+    began: std::time::Instant,
+) -> Result<Vec<u8>, serde_json::Error> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let mut rows = rows(registry.collect(), PROCESSES);
+    let mut under_way = Snapshot::default();
+    calls(registry, &mut under_way);
+    // The oldest first: of several requests of a process it is the one that is shown.
+    for waiting in under_way.rows.into_iter().filter(is_waiting) {
+        let same = |row: &&mut Row| {
+            let mut labels = PROCESSES.labels.iter();
+            labels.all(|name| row.label(name) == waiting.label(name))
+        };
+        match rows.iter_mut().find(same) {
+            Some(row) if row.labels.contains_key("server") => {}
+            Some(row) => {
+                row.labels.extend(waiting.labels);
+                row.numbers.extend(waiting.numbers);
+            }
+            None => rows.push(waiting),
+        }
+    }
+    serde_json::to_vec(&Snapshot {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        time: now.unwrap_or_default().as_secs_f64(),
+        uptime: began.elapsed().as_secs_f64(),
+        rows,
+        beyond: under_way.beyond,
+        ..Snapshot::default()
+    })
+}
+
+/// Whether a request waits for a server.
+fn is_waiting(row: &Row) -> bool {
+    !row.label("server").is_empty()
 }
 
 /// The calls that are being served.

@@ -66,7 +66,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     ("cache", &["cell", "rpc", "dir", "types", "telemetry"]),
-    ("fuse", &["cache", "types"]),
+    ("fuse", &["cache", "types", "telemetry"]),
     ("admin", &["cell", "rpc", "net", "types", "xdr"]),
     ("doctor", &["security", "rpc", "net", "rx", "types"]),
     ("transfer", &["cell", "types"]),

@@ -9,6 +9,7 @@ mod acl_edit;
 mod cache;
 mod flush;
 mod mount;
+mod path_info;
 mod place;
 mod preferences;
 mod quota;
@@ -101,6 +102,8 @@ pub(crate) enum FsCommand {
     /// set server ranks
     #[command(alias = "sp")]
     Setserverprefs(preferences::SetArgs),
+    /// show what a mount knows and has of a path
+    Pathinfo(path_info::PathInfoArgs),
     /// check volumeID/name mappings
     #[command(alias = "checkbackups")]
     Checkvolumes(setting::OfMount),
@@ -213,6 +216,7 @@ pub(crate) fn run(command: FsCommand) -> anyhow::Result<ExitCode> {
         Fs::Storebehind(args) => cache::store_behind(&args),
         Fs::Getserverprefs(args) => preferences::get(&args),
         Fs::Setserverprefs(args) => preferences::set(&args),
+        Fs::Pathinfo(args) => path_info::run(&args),
         Fs::Checkvolumes(of) => preferences::check_volumes(&of),
         Fs::OfMount(_) => {
             let text = "fs: afar has no such setting; options of a mount are given to afar mount \

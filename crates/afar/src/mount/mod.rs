@@ -3,6 +3,7 @@
 //! - `words`: command lines of all three
 //! - `options`: what `-o` may say
 //! - `serve`: from the client to the mount, and everything back in order at the end
+//! - `eyes`: what it shows of itself, in the folder `.afar` at its top
 //! - `room`: how much of the disk a cache takes
 //! - `users`: the tokens of those who use it
 //! - `owners`: whose files are shown as whose
@@ -13,6 +14,7 @@
 
 mod attribute;
 mod background;
+mod eyes;
 mod list;
 mod options;
 mod owners;
@@ -35,7 +37,7 @@ use clap::Args;
 pub(crate) use attribute::attribute;
 pub(crate) use list::{Health, MountState, all as mounts};
 pub(crate) use serve::{Beside, caches};
-pub(crate) use table::{dynamic_roots, path_in_afs};
+pub(crate) use table::{dynamic_roots, mount_places, path_in_afs};
 pub(crate) use umount::{UmountArgs, run as umount};
 pub(crate) use words::rewrite;
 

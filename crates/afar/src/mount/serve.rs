@@ -19,7 +19,6 @@ use sd_notify::NotifyState;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::background;
 use super::options::Options;
 use super::owners::{self, MountOwners};
 use super::record::{self, Record};
@@ -28,6 +27,7 @@ use super::table::{self, KIND, Kept, Manner};
 use super::umount::by_whom;
 use super::users::MountUsers;
 use super::{MountArgs, Source};
+use super::{background, eyes};
 use crate::fetch::{Reach, Seen, session};
 use crate::output;
 use crate::service::{self, notify};
@@ -229,7 +229,10 @@ async fn serve(
     // A terminal that goes takes nothing away that was written: the mount ends in good order.
     let mut hangups = service::hangups().context("cannot catch signals")?;
     let fuse = fuse_options(args, source, options);
-    let mut mount = Mount::new(cache.clone(), &Handle::current(), place, &fuse)?;
+    let registry = eyes::registry(cache);
+    let shown = (&registry, eyes::reports(&registry));
+    let mut mount = Mount::new(cache.clone(), &Handle::current(), place, &fuse, shown)?;
+    let readers = mount.readers();
     read_ahead(place);
     if args.report_ready {
         background::report(args.foreground, args.log_file.as_deref())?;
@@ -244,13 +247,18 @@ async fn serve(
     tokio::select! {
         ended = mount.ended() => return Ok(ended?),
         () = service::keep() => {}
+        () = eyes::follow(place, readers.clone()) => {}
         () = service::hangup(&mut hangups) => {}
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}
     }
     notify(NotifyState::Stopping);
+    let leave = async {
+        eyes::dismiss(&readers).await;
+        leave(&mut mount).await
+    };
     tokio::select! {
-        left = leave(&mut mount) => left,
+        left = leave => left,
         _ = interrupt.recv() => Ok(()),
         _ = terminate.recv() => Ok(()),
     }
@@ -270,6 +278,7 @@ fn fuse_options(args: &MountArgs, source: &Source, options: &Options) -> FuseOpt
         no_exec: options.no_exec,
         suid: options.suid,
         no_atime: options.no_atime,
+        owner: geteuid().as_raw(),
     }
 }
 

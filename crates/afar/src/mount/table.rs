@@ -37,6 +37,13 @@ pub(super) fn at(place: &Path) -> anyhow::Result<Option<Mounted>> {
     Ok(find(&table, place))
 }
 
+/// Whether the device with this number is mounted somewhere, as far as this process sees.
+pub(super) fn is_mounted(device: &str) -> anyhow::Result<bool> {
+    let table = std::fs::read(MOUNTINFO)
+        .with_context(|| format!("cannot read {MOUNTINFO}; is /proc mounted?"))?;
+    Ok(mounts(&table).any(|(_, mounted)| mounted.device == device))
+}
+
 /// Where the list of cells is mounted.
 pub(crate) fn dynamic_roots() -> Vec<PathBuf> {
     roots(&std::fs::read(MOUNTINFO).unwrap_or_default())
@@ -52,6 +59,13 @@ pub(super) fn ours() -> anyhow::Result<Vec<(PathBuf, String)>> {
     Ok(ours
         .map(|(place, mounted)| (place, mounted.source))
         .collect())
+}
+
+/// The places of our mounts.
+pub(crate) fn mount_places() -> anyhow::Result<Vec<PathBuf>> {
+    let mut places: Vec<_> = ours()?.into_iter().map(|(place, _)| place).collect();
+    places.sort();
+    Ok(places)
 }
 
 fn roots(table: &[u8]) -> Vec<PathBuf> {

@@ -94,6 +94,7 @@ pub(super) fn columns(view: View) -> &'static [Column] {
         View::Clients => CLIENTS,
         View::Files => FILES,
         View::Calls => CALLS,
+        View::Mounts => MOUNTS,
     }
 }
 
@@ -101,6 +102,7 @@ pub(super) fn columns(view: View) -> &'static [Column] {
 pub(super) const fn default_sort(view: View) -> &'static str {
     match view {
         View::Volumes | View::Clients | View::Files => "calls_per_second",
+        View::Mounts => "operations_per_second",
         View::Calls => "seconds",
     }
 }
@@ -334,6 +336,111 @@ const CALLS: &[Column] = &[
     }),
     text("name", "VOLUME", 2, |c| label(c, "name")),
     text("waits", "WAITS FOR", 0, |c| label(c, "waits")),
+];
+
+const PROCESS_OPERATIONS: &str = "afar_process_operations_total";
+const PROCESS_HITS: &str = "afar_process_hits_total";
+const PROCESS_MISSES: &str = "afar_process_misses_total";
+
+/// Requests of some kinds by a process in a second.
+fn requests(change: &Change<'_>, names: &[&str]) -> Cell {
+    rate(change, |row| {
+        let counts = names
+            .iter()
+            .map(|name| row.count_by(PROCESS_OPERATIONS, name));
+        counts.fold(0, u64::wrapping_add)
+    })
+}
+
+const MOUNTS: &[Column] = &[
+    text("pid", "PID", 0, |c| match is_rest(c.now) {
+        true => Cell::Text("(other)".to_owned()),
+        false => label(c, "pid"),
+    }),
+    text("name", "PROCESS", 0, |c| match is_rest(c.now) {
+        true => Cell::Text(String::new()),
+        false => label(c, "name"),
+    }),
+    text("uid", "UID", 3, |c| match is_rest(c.now) {
+        true => Cell::Text(String::new()),
+        false => label(c, "user"),
+    }),
+    text("mount", "MOUNT", 4, |c| label(c, "mount")),
+    number("operations_per_second", "OPS/s", Unit::Count, 0, |c| {
+        rate(c, |row| row.count(PROCESS_OPERATIONS))
+    }),
+    number("lookup_per_second", "LOOKUP", Unit::Count, 1, |c| {
+        requests(c, &["lookup"])
+    }),
+    number("status_per_second", "STATUS", Unit::Count, 1, |c| {
+        requests(
+            c,
+            &[
+                "getattr",
+                "access",
+                "readlink",
+                "statfs",
+                "getxattr",
+                "listxattr",
+            ],
+        )
+    }),
+    number("list_per_second", "LIST", Unit::Count, 2, |c| {
+        requests(c, &["opendir", "readdir", "releasedir"])
+    }),
+    number("open_per_second", "OPEN", Unit::Count, 1, |c| {
+        requests(c, &["open", "create"])
+    }),
+    number("read_per_second", "READ", Unit::Count, 0, |c| {
+        requests(c, &["read"])
+    }),
+    number("write_per_second", "WRITE", Unit::Count, 0, |c| {
+        requests(c, &["write"])
+    }),
+    number("close_per_second", "CLOSE", Unit::Count, 3, |c| {
+        requests(c, &["flush", "release", "fsync"])
+    }),
+    number("change_per_second", "CHANGE", Unit::Count, 2, |c| {
+        let names = [
+            "mknod", "mkdir", "unlink", "rmdir", "symlink", "rename", "link",
+        ];
+        requests(c, &[&names[..], &["setattr", "setxattr"]].concat())
+    }),
+    number("lock_per_second", "LOCK", Unit::Count, 5, |c| {
+        requests(c, &["getlk", "setlk"])
+    }),
+    number("errors_per_second", "ERRORS", Unit::Count, 4, |c| {
+        rate(c, |row| row.count("afar_process_errors_total"))
+    }),
+    number("read_bytes_per_second", "READ B/s", Unit::Bytes, 0, |c| {
+        rate(c, |row| row.count("afar_process_read_bytes_total"))
+    }),
+    number(
+        "written_bytes_per_second",
+        "WRITE B/s",
+        Unit::Bytes,
+        0,
+        |c| rate(c, |row| row.count("afar_process_written_bytes_total")),
+    ),
+    number("hit_percent", "HIT %", Unit::Count, 1, |c| {
+        let hits = c.per_second(|row| row.count(PROCESS_HITS));
+        let all = c.per_second(|row| row.count(PROCESS_HITS) + row.count(PROCESS_MISSES));
+        let all = all.filter(|all| *all > 0.0);
+        hits.zip(all).map(|(hits, all)| 100.0 * hits / all).into()
+    }),
+    text("waits", "WAITS FOR", 0, |c| label(c, "server")),
+    text("waits_operation", "WITH", 2, |c| {
+        match c.now.label("server") {
+            "" => Cell::Unknown,
+            _ => label(c, "operation"),
+        }
+    }),
+    number("waits_seconds", "SINCE", Unit::Seconds, 0, |c| {
+        match c.now.label("server") {
+            "" => Cell::Unknown,
+            _ => c.now.level("seconds").into(),
+        }
+    }),
 ];
 
 #[cfg(test)]

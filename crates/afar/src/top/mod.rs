@@ -1,6 +1,6 @@
-//! `afar top`: what loads a server.
+//! `afar top`: what loads a server, or a mount.
 //!
-//! - `source`: where the server's snapshots come from; `remote`: those of servers elsewhere
+//! - `source`: where the server's snapshots come from; `remote`: those of servers elsewhere; `mounts`: those of mounts
 //! - `rates`: what happened between two snapshots
 //! - `columns`: what of that each table shows
 //! - `table`: rows in an order, filtered; `layout`: how they fit a width; `units`: numbers in words
@@ -9,6 +9,7 @@
 mod columns;
 mod layout;
 mod live;
+mod mounts;
 mod rates;
 mod remote;
 mod screen;
@@ -24,7 +25,7 @@ use std::time::Duration;
 
 use afar_server::view::View;
 use afar_types::CellName;
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use clap::Args;
 use clap::builder::PossibleValue;
 
@@ -39,14 +40,16 @@ pub(crate) use units::{long, short_bytes, shown};
 /// Options of `afar top`.
 #[derive(Debug, Args)]
 #[command(
-    about = "Show what loads a server: volumes, clients, files, calls",
-    long_about = "Show what loads a server, usually of this machine: volumes, clients, files, calls.\n\n\
+    about = "Show what loads a server: volumes, clients, files, calls; or a mount: mounts",
+    long_about = "Show what loads a server, usually of this machine: volumes, clients, files, calls. The table mounts \
+    shows the processes that use the mounts of this machine.\n\n\
     On a terminal the table is live, with keys as in htop: ? lists them. Elsewhere, and with --once or \
     --json, one table is printed. Numbers are rates over the interval, in bytes or calls in a second, except \
     for calls, which are those being served at the moment.",
-    after_help = "The server counts by file only while somebody watches files; this costs it little.\n\n\
+    after_help = "The server counts by file only while somebody watches files, and a mount by process only while \
+    somebody watches mounts; this costs them little.\n\n\
     Examples:\n  afar top volumes\n  afar top clients --once --sort write --limit 10\n  \
-    afar top calls --json"
+    afar top calls --json\n  afar top mounts --once"
 )]
 pub(crate) struct TopArgs {
     /// What to show
@@ -88,6 +91,9 @@ pub(crate) struct TopArgs {
     /// A file server elsewhere, also one of OpenAFS: its clients and calls, as far as it tells rxdebug
     #[arg(long, value_name = "HOST[:PORT]", conflicts_with_all = ["cell", "socket"])]
     server: Option<String>,
+    /// For mounts: the directory of a mount, instead of all of this machine
+    #[arg(long, value_name = "MOUNTPOINT", conflicts_with_all = ["cell", "socket", "server"])]
+    mount: Option<PathBuf>,
 }
 
 /// The tables by name.
@@ -114,10 +120,7 @@ fn interval(text: &str) -> Result<Duration, String> {
 /// No server can be asked, or there is no such column.
 pub(crate) fn run(args: &TopArgs) -> anyhow::Result<ExitCode> {
     let order = Order::new(args.view, args.sort.as_deref(), args.reverse)?;
-    let source = match &args.server {
-        Some(name) => Source::remote(name)?,
-        None => Source::find(args.socket.as_deref(), args.cell.as_ref())?,
-    };
+    let source = source(args)?;
     if !args.once && !args.json && std::io::stdout().is_terminal() {
         let options = live::Options {
             view: args.view,
@@ -146,6 +149,27 @@ pub(crate) fn run(args: &TopArgs) -> anyhow::Result<ExitCode> {
     };
     output::document(text.as_bytes()).context("cannot write the table")?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Where what is to be shown comes from.
+fn source(args: &TopArgs) -> anyhow::Result<Source> {
+    if args.view == View::Mounts {
+        let of_server = args.cell.is_some() || args.socket.is_some() || args.server.is_some();
+        ensure!(
+            !of_server,
+            "afar top mounts shows mounts of this machine, not a server; choose one with --mount"
+        );
+        return Source::mounts(args.mount.as_deref());
+    }
+    ensure!(
+        args.mount.is_none(),
+        "--mount is for `afar top mounts`; afar top {} shows a server",
+        args.view.name()
+    );
+    match &args.server {
+        Some(name) => Source::remote(name),
+        None => Source::find(args.socket.as_deref(), args.cell.as_ref()),
+    }
 }
 
 /// What happens in one interval; of calls, what goes on now.

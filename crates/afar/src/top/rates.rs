@@ -8,7 +8,15 @@ use afar_telemetry::Distribution;
 /// The value of the labels of the row that stands for all that have none.
 const REST: &str = "(other)";
 /// Labels by which rows differ. Others may change, such as the name of a volume.
-const KEYS: [&str; 5] = ["volume", "vnode", "uniquifier", "address", "user"];
+const KEYS: [&str; 7] = [
+    "volume",
+    "vnode",
+    "uniquifier",
+    "address",
+    "user",
+    "mount",
+    "pid",
+];
 
 /// Two snapshots of a table, one after the other.
 #[derive(Debug, Default)]
@@ -72,7 +80,9 @@ fn key(row: &Row) -> Vec<String> {
 
 /// Whether a row stands for all that have none.
 pub(super) fn is_rest(row: &Row) -> bool {
-    row.label("volume") == REST || row.label("address") == REST
+    ["volume", "address", "pid"]
+        .iter()
+        .any(|name| row.label(name) == REST)
 }
 
 /// Whether a row stands for others, of which there are none.

@@ -11,6 +11,7 @@ use afar_server::view::{SOCKET, Snapshot, View};
 use afar_types::CellName;
 use anyhow::{Context, bail, ensure};
 
+use super::mounts::Mounts;
 use super::remote::Remote;
 
 /// How long the server has for an answer.
@@ -20,13 +21,15 @@ const ANSWER_MAX: u64 = 64 << 20;
 /// How much longer than the interval a server counts files for us.
 const LEASE_MORE: u64 = 10;
 
-/// A server.
+/// A server, or the mounts of this machine.
 #[derive(Debug)]
 pub(super) enum Source {
     /// Of this machine.
     Socket(Socket),
     /// Elsewhere.
     Remote(Remote),
+    /// Mounts.
+    Mounts(Mounts),
 }
 
 /// A server's socket.
@@ -60,6 +63,14 @@ impl Source {
         Remote::new(name).map(Self::Remote)
     }
 
+    /// The mount at this place; otherwise all of this machine.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(super) fn mounts(place: Option<&Path>) -> anyhow::Result<Self> {
+        Mounts::find(place).map(Self::Mounts)
+    }
+
     /// A table as it is now.
     ///
     /// # Errors
@@ -68,6 +79,7 @@ impl Source {
         match self {
             Self::Socket(socket) => socket.fetch(view, interval),
             Self::Remote(remote) => remote.fetch(view),
+            Self::Mounts(mounts) => mounts.fetch(),
         }
     }
 }

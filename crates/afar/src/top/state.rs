@@ -96,10 +96,11 @@ impl State {
                 self.sort_by(self.order.column.checked_add(1))
             }
             KeyCode::Tab => return self.switch(self.neighbour(1)),
-            KeyCode::BackTab => return self.switch(self.neighbour(View::ALL.len() - 1)),
+            KeyCode::BackTab => return self.switch(self.neighbour(View::SERVER.len() - 1)),
             KeyCode::Char(digit @ '1'..='4') => {
                 let number = (digit as usize) - ('1' as usize);
-                return self.switch(View::ALL.get(number).copied());
+                let view = View::SERVER.get(number).copied();
+                return self.switch(view.filter(|_| self.view != View::Mounts));
             }
             KeyCode::Up | KeyCode::Char('k') => self.skipped = self.skipped.saturating_sub(1),
             KeyCode::Down | KeyCode::Char('j') => self.skipped += 1,
@@ -137,8 +138,10 @@ impl State {
 
     /// The table that is so many further.
     fn neighbour(&self, further: usize) -> Option<View> {
-        let own = View::ALL.iter().position(|view| *view == self.view)?;
-        View::ALL.get((own + further) % View::ALL.len()).copied()
+        // Mounts have one table.
+        let own = View::SERVER.iter().position(|view| *view == self.view)?;
+        let next = (own + further) % View::SERVER.len();
+        View::SERVER.get(next).copied()
     }
 
     fn switch(&mut self, view: Option<View>) -> Action {
@@ -225,6 +228,16 @@ mod tests {
         );
         assert_eq!(press(&mut state, &[KeyCode::Char('3')]), Action::Switch);
         assert_eq!(state.view, View::Files);
+    }
+
+    #[test]
+    fn mounts_are_a_table_of_their_own() {
+        let order = Order::new(View::Mounts, None, false).unwrap();
+        let mut state = State::new(View::Mounts, order, String::new());
+        for key in [KeyCode::Tab, KeyCode::BackTab, KeyCode::Char('2')] {
+            assert_eq!(press(&mut state, &[key]), Action::Draw);
+            assert_eq!(state.view, View::Mounts);
+        }
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod cache;
 mod coherence;
 mod commands;
 mod crash;
+mod eyes;
 mod files;
 mod handover;
 mod mapping;

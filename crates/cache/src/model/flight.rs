@@ -1,8 +1,9 @@
 //! Fetches under way.
 
 use std::ops::Range;
+use std::sync::Arc;
 
-use afar_cell::{Class, Error};
+use afar_cell::{Class, Error, Waits};
 use afar_types::DataVersion;
 use parking_lot::Mutex;
 
@@ -16,6 +17,8 @@ pub(crate) struct Flight {
     version: DataVersion,
     range: Range<u64>,
     end: Mutex<Option<Result<(), Error>>>,
+    /// What it waits for.
+    pub(crate) waits: Arc<Waits>,
 }
 
 impl Flight {
@@ -26,6 +29,7 @@ impl Flight {
             version,
             range,
             end: Mutex::new(None),
+            waits: Arc::default(),
         }
     }
 

@@ -21,6 +21,7 @@ pub(crate) mod key;
 pub(crate) mod locks;
 pub(crate) mod numbers;
 pub(crate) mod owner;
+pub(crate) mod path_info;
 pub(crate) mod place;
 pub(crate) mod place_name;
 pub(crate) mod promise;

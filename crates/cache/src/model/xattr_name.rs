@@ -19,6 +19,9 @@ pub const SERVERS: &str = "afs.servers";
 /// The text of the mount point through which the root of a volume was reached.
 pub const MOUNT_POINT: &str = "afs.mountpoint";
 
+/// What is known of it, as [`PathInfo`](crate::PathInfo); not listed.
+pub const PATH_INFO: &str = "afs.pathinfo";
+
 /// Set to whatever: what is cached of the file is dropped.
 pub const FLUSH: &str = "afs.flush";
 /// The same of all that is in its volume.

@@ -7,8 +7,8 @@
 //! - `status`: statuses, asked for when no promise holds; `access`: who may do what
 //! - `names`, `listing`, `entries`: directories looked up, read and changed; `changing`: changes under way
 //! - `data`: files read, read ahead, written and stored; `recover`: what an earlier process could not store
-//! - `attributes`, `xattr`, `locks`: what else there is to ask; `held`: what others on this machine are told of a file
-//! - `control`: what is changed while the cache is in use; `watch`: servers that nobody talks to
+//! - `attributes`, `xattr`, `locks`: what else there is to ask; `held`, `path_info`: what others on this machine are told of a file
+//! - `control`: what is changed while the cache is in use; `metrics`: what it holds; `watch`: servers that nobody talks to
 
 pub(crate) mod cache;
 
@@ -22,8 +22,10 @@ mod held;
 mod lifetime;
 mod listing;
 mod locks;
+mod metrics;
 mod mounts;
 mod names;
+mod path_info;
 mod places;
 mod recover;
 mod status;

@@ -53,6 +53,7 @@ impl Cache {
                 let status = self.rights_for(&user, &spot.vnode, |_| false).await?;
                 rights(&status).to_string()
             }
+            xattr_name::PATH_INFO => self.path_info(&user, spot).await.to_string(),
             xattr_name::ACL => return self.acl(&user, spot).await,
             xattr_name::SERVERS => {
                 let sites = volume.sites();
@@ -157,7 +158,7 @@ impl Cache {
     }
 
     /// The name of the volume something is in; its number if nobody tells the name.
-    async fn volume_name(&self, user: &User, spot: &Spot) -> String {
+    pub(crate) async fn volume_name(&self, user: &User, spot: &Spot) -> String {
         let volume = &spot.mount.volume;
         let asked = volume.asked();
         if asked.bytes().all(|octet| octet.is_ascii_digit()) {

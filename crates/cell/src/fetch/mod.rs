@@ -33,6 +33,7 @@ use crate::nearby::NearbyFile;
 use crate::promise::{Promised, checked};
 use crate::server::{FileServer, NEAR, Verdict, verdict};
 use crate::volume::Volume;
+use crate::waits::{Waits, carried};
 use crate::window::Permit;
 use near::{Gaps, Landed};
 use piece::{Outcome, Piece};
@@ -244,8 +245,10 @@ impl Client {
         if self.class() == Class::First {
             window.come_first();
         }
+        let waiting = Waits::on(server.address());
         let permit = window.acquire(piece.length).await;
-        running.spawn(async move {
+        drop(waiting);
+        running.spawn(carried(async move {
             // A server nobody has talked to yet gets one call at first, as `retry` makes it.
             if server.is_known()
                 && let Some(outcome) = client
@@ -255,7 +258,7 @@ impl Client {
                 return Ok(Part::Asked(outcome, 1, server.address()));
             }
             client.retry(&volume, piece, &sink).await
-        });
+        }));
     }
 
     /// Fetches a piece that failed once, from whichever server will give it.

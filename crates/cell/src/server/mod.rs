@@ -29,6 +29,7 @@ use crate::error::Error;
 use crate::lately::Lately;
 use crate::preferences::{Distance, Preferences, ServerKind};
 use crate::refusal::is_refusal;
+use crate::waits::{Waiting, Waits};
 use crate::window::Window;
 use lanes::{CHANNELS, Lanes, Link};
 
@@ -109,6 +110,8 @@ pub(crate) struct Lane {
     number: usize,
     link: Link,
     failed: bool,
+    /// That whoever asked for it waits for the server.
+    _waiting: Waiting,
 }
 
 /// By which hosts a server is asked.
@@ -305,6 +308,7 @@ impl FileServer {
         self: &Arc<Self>,
     ) -> Result<(Lane, Option<MutexGuard<'_, ()>>), Error> {
         if !self.is_known() {
+            let _waiting = Waits::on(self.address);
             let guard = self.introduction.lock().await;
             if !self.is_known() {
                 return Ok((self.first_lane().await?, Some(guard)));
@@ -332,7 +336,9 @@ impl FileServer {
         if self.lanes.is_taken() {
             self.want_more();
         }
+        let waiting = Waits::on(self.address);
         let (number, link) = self.lanes.take().await;
+        drop(waiting);
         self.lane_of(By::First, number, link)
     }
 
@@ -343,12 +349,14 @@ impl FileServer {
             return self.known_lane().await;
         }
         self.want_readers();
+        let waiting = Waits::on(self.address);
         let (by, (number, link)) = tokio::select! {
             biased;
             reading = self.reading.take() => (By::Readers, reading),
             // Until the readers are introduced.
             first = self.lanes.take(), if !are_open => (By::First, first),
         };
+        drop(waiting);
         if by == By::Readers && !self.read.note() {
             let server = Arc::downgrade(self);
             tokio::spawn(async move { give_back_later(&server).await });
@@ -367,6 +375,7 @@ impl FileServer {
             number,
             link,
             failed: false,
+            _waiting: Waits::call(self.address),
         }
     }
 

@@ -21,6 +21,7 @@ use super::{Parts, Source, Stored, at_end};
 use crate::client::Client;
 use crate::error::Error;
 use crate::volume::Volume;
+use crate::waits::carried;
 
 /// What fits into 32 packets of 1,416 bytes with the call's arguments before it.
 // spec: rx#how-openafs-sends
@@ -81,10 +82,10 @@ impl Client {
                 let (client, part) = (self.clone(), part(at));
                 let (volume, source) = (Arc::clone(volume), Arc::clone(source));
                 let sent = Arc::clone(&sent);
-                running.spawn(async move {
+                running.spawn(carried(async move {
                     let status = client.store_part(&volume, part, &source, &sent).await?;
                     Ok((status, part.length))
-                });
+                }));
                 at += part.length;
                 all_sent = !task.parts.in_turn();
             }

@@ -8,6 +8,8 @@ use afar_cache::{Cache, DirEntry, Errno, Handle, Kind};
 use fuser::{FileAttr, FileType, Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
 
 use super::{Asked, kept};
+use crate::eyes::Noted;
+use crate::eyes::own::Own;
 use crate::interrupt::{Asker, nothing, or_go_on};
 use crate::reply::{both, entry_attr, errno, file_type, generation};
 
@@ -24,10 +26,18 @@ pub(super) fn is_unknown(number: INodeNo) -> bool {
 /// Only a file's status tells a file from a symlink and from a mount point. The library cannot say
 /// "unknown" to the kernel, and a wrong type would lead find(1) and others astray; so where a type
 /// is missing, status is asked for, as `ls -l` would.
-pub(super) async fn names(asker: Asker, handle: Handle, offset: u64, mut reply: ReplyDirectory) {
+pub(super) async fn names(
+    noted: Noted,
+    asker: Asker,
+    handle: Handle,
+    offset: u64,
+    mut reply: ReplyDirectory,
+) {
     let cache = asker.cache.clone();
     let listed = async move { with_kinds(&cache, handle, offset).await };
-    match or_go_on(asker, listed, nothing).await {
+    let listed = or_go_on(asker, listed, nothing).await;
+    noted.end(&listed.as_ref().map(Vec::len).map_err(|error| *error));
+    match listed {
         Ok(entries) => {
             for entry in entries {
                 let kind = file_type(entry.kind.unwrap_or(Kind::File));
@@ -60,7 +70,7 @@ async fn with_kinds(cache: &Cache, handle: Handle, offset: u64) -> Result<Vec<Di
 /// Answers with names and, where they are known, what a look-up would answer. What does not fit was
 /// not given out.
 pub(super) async fn entries(
-    asker: Asker,
+    (noted, asker): (Noted, Asker),
     handle: Handle,
     offset: u64,
     asked: &Asked,
@@ -77,10 +87,14 @@ pub(super) async fn entries(
             }
         }
     };
-    match or_go_on(asker, list, forget).await {
+    let listed = or_go_on(asker, list, forget).await;
+    noted.end(&listed.as_ref().map(Vec::len).map_err(|error| *error));
+    match listed {
         Ok(entries) => asked.give(|fresh| {
             let mut is_full = false;
             for mut entry in entries {
+                // What is our folder for some is to be looked up by each.
+                let fresh = fresh && !Own::is_folder_name(&entry.name);
                 entry.entry = entry.entry.map(|entry| kept(entry, fresh));
                 if !is_full {
                     is_full = add(&mut reply, &entry);

@@ -3,6 +3,7 @@
 use afar_cache::{Cache, Errno, Handle, Lock, LockKind};
 use fuser::ReplyLock;
 
+use crate::eyes::Noted;
 use crate::interrupt::unless_interrupted;
 use crate::reply::errno;
 
@@ -28,8 +29,16 @@ pub(super) fn lock(kind: i32, start: u64, end: u64, pid: u32) -> Option<Lock> {
 }
 
 /// Tells which lock is in the way.
-pub(super) async fn test(cache: &Cache, handle: Handle, owner: u64, lock: Lock, reply: ReplyLock) {
-    match cache.getlk(handle, owner, lock).await {
+pub(super) async fn test(
+    noted: Noted,
+    cache: &Cache,
+    (handle, owner): (Handle, u64),
+    lock: Lock,
+    reply: ReplyLock,
+) {
+    let found = cache.getlk(handle, owner, lock).await;
+    noted.end(&found.as_ref().map(|_| ()).map_err(|error| *error));
+    match found {
         Ok(found) => {
             let (kind, found) = match found {
                 Some(found) if found.kind == LockKind::Read => (libc::F_RDLCK, found),

@@ -5,6 +5,8 @@
 
 mod directory;
 mod lock;
+mod noted;
+mod own;
 mod privileges;
 mod told;
 
@@ -17,7 +19,7 @@ use std::task::{Context, Waker};
 use std::time::{Duration, SystemTime};
 
 use afar_cache::{
-    Cache, Class, Entry, Errno, Handle, OpenFlags, RenameFlags, SetAttr, StatFs, Who,
+    Cache, Class, Entry, Errno, Handle, Ino, OpenFlags, RenameFlags, SetAttr, StatFs, Who,
 };
 use bytes::Bytes;
 use fuser::{
@@ -28,9 +30,12 @@ use fuser::{
 };
 use tokio::runtime::Handle as Runtime;
 
+use crate::eyes::own::{Own, OwnFile};
+use crate::eyes::{Eyes, Noted, Operation, Outcome, args, quoted};
 use crate::interrupt::{Asker, AsyncAfter, By, nothing, or_go_on, unless};
 use crate::order::Order;
 use crate::reply::{self, Answer, entry_attr, errno, generation, ino, who};
+use noted::setattr_args;
 
 /// Bytes of the greatest write, and so of the greatest read.
 const WRITE_MAX: u32 = 1 << 20;
@@ -65,6 +70,8 @@ pub(crate) struct Requests {
     cache: Cache,
     runtime: Runtime,
     order: Arc<Order>,
+    eyes: Arc<Eyes>,
+    own: Arc<Own>,
     /// Whether a file that is read and written past the kernel's pages can be mapped all the same.
     maps_direct: bool,
 }
@@ -74,13 +81,15 @@ struct Asked {
     cache: Cache,
     order: Arc<Order>,
     invalidated: u64,
+    /// Whether the kernel is to ask again in any case.
+    fleeting: bool,
 }
 
 impl Asked {
     /// Gives the answer; `fresh` says whether nothing was invalidated since it was asked for.
     fn give<T>(&self, give: impl FnOnce(bool) -> T) -> T {
         let _giving = self.order.enter();
-        give(self.cache.invalidated() == self.invalidated)
+        give(!self.fleeting && self.cache.invalidated() == self.invalidated)
     }
 }
 
@@ -105,11 +114,19 @@ fn tell_later(cache: &Cache, handle: Handle) -> impl AsyncAfter<()> + use<> {
 }
 
 impl Requests {
-    pub(crate) fn new(cache: Cache, runtime: Runtime, order: Arc<Order>) -> Self {
+    pub(crate) fn new(
+        cache: Cache,
+        runtime: Runtime,
+        order: Arc<Order>,
+        eyes: Arc<Eyes>,
+        own: Arc<Own>,
+    ) -> Self {
         Self {
             cache,
             runtime,
             order,
+            eyes,
+            own,
             maps_direct: false,
         }
     }
@@ -126,25 +143,35 @@ impl Requests {
             cache: self.cache.clone(),
             order: Arc::clone(&self.order),
             invalidated: self.cache.invalidated(),
+            fleeting: false,
+        }
+    }
+
+    /// The same for what a name is to stand for. One that is that of our folder for others is asked for each time.
+    fn asked_of(&self, parent: INodeNo, name: &OsStr) -> Asked {
+        Asked {
+            fleeting: Own::is_name(parent, name.as_bytes()),
+            ..self.asked()
         }
     }
 
     /// The same as [`answer`](Self::answer) for what a name stands for.
     fn answer_entry(
         &self,
+        (noted, asked): (Noted, Asked),
         reply: ReplyEntry,
         asker: Asker,
         request: impl Future<Output = Result<Entry, Errno>> + Send + 'static,
     ) {
-        let asked = self.asked();
         let cache = self.cache.clone();
         let forget = async move |entry: Result<Entry, Errno>| {
             if let Ok(entry) = entry {
                 cache.forget(entry.attr.ino, 1);
             }
         };
-        self.run(async move {
+        self.run_noted(noted, |noted| async move {
             let entry = or_go_on(asker, request, forget).await;
+            noted.end(&entry);
             asked.give(|fresh| reply.answer(entry.map(|entry| kept(entry, fresh))));
         });
     }
@@ -181,14 +208,19 @@ impl Requests {
     /// The same for requests with one answer, by which nothing is handed out that must come back.
     fn answer<T, R>(
         &self,
+        noted: Noted,
         reply: R,
         asker: Asker,
         request: impl Future<Output = Result<T, Errno>> + Send + 'static,
     ) where
         R: Answer<T> + Send + 'static,
-        T: Send + 'static,
+        T: Outcome + Send + Sync + 'static,
     {
-        self.run(async move { reply.answer(or_go_on(asker, request, nothing).await) });
+        self.run_noted(noted, |noted| async move {
+            let result = or_go_on(asker, request, nothing).await;
+            noted.end(&result);
+            reply.answer(result);
+        });
     }
 }
 
@@ -242,15 +274,20 @@ impl Filesystem for Requests {
     }
 
     fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        if self.is_own_name(request, parent, name) {
+            return self.own_lookup(request, parent, name, reply);
+        }
+        let noted = self.note_name(request, Operation::Lookup, parent, name);
+        let noted = (noted, self.asked_of(parent, name));
         let (cache, who, parent, name) =
             (self.cache.clone(), who(request), ino(parent), owned(name));
-        self.answer_entry(reply, self.reader(request), async move {
+        self.answer_entry(noted, reply, self.reader(request), async move {
             cache.lookup(who, parent, &name).await
         });
     }
 
     fn forget(&self, _request: &Request, number: INodeNo, count: u64) {
-        if !directory::is_unknown(number) {
+        if !directory::is_unknown(number) && OwnFile::of(number).is_none() {
             self.cache.forget(ino(number), count);
         }
     }
@@ -262,8 +299,12 @@ impl Filesystem for Requests {
         _handle: Option<FileHandle>,
         reply: ReplyAttr,
     ) {
+        if let Some(file) = OwnFile::of(number) {
+            return self.own_getattr(file, reply);
+        }
+        let noted = self.note(request, Operation::Getattr, || args(&[&number.0]));
         let (cache, who) = (self.cache.clone(), who(request));
-        self.answer(reply, self.reader(request), async move {
+        self.answer(noted, reply, self.reader(request), async move {
             cache.getattr(who, ino(number)).await
         });
     }
@@ -286,6 +327,9 @@ impl Filesystem for Requests {
         _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
+        if OwnFile::of(number).is_some() {
+            return reply.error(fuser::Errno::EPERM);
+        }
         let (cache, who) = (self.cache.clone(), who(request));
         let mut set = SetAttr {
             mode: mode.map(|mode| mode & 0o7777),
@@ -295,15 +339,20 @@ impl Filesystem for Requests {
             gid,
         };
         let handle = handle.map(|handle| Handle(handle.0));
-        self.answer(reply, self.changer(request), async move {
+        let noted = self.note(request, Operation::Setattr, || setattr_args(number, &set));
+        self.answer(noted, reply, self.changer(request), async move {
             privileges::drop_by(&cache, who, ino(number), &mut set).await;
             cache.setattr(who, ino(number), set, handle).await
         });
     }
 
     fn readlink(&self, request: &Request, number: INodeNo, reply: ReplyData) {
+        if OwnFile::of(number).is_some() {
+            return reply.error(fuser::Errno::EINVAL);
+        }
+        let noted = self.note(request, Operation::Readlink, || args(&[&number.0]));
         let (cache, who) = (self.cache.clone(), who(request));
-        self.answer(reply, self.reader(request), async move {
+        self.answer(noted, reply, self.reader(request), async move {
             cache.readlink(who, ino(number)).await
         });
     }
@@ -319,16 +368,18 @@ impl Filesystem for Requests {
         reply: ReplyEntry,
     ) {
         // AFS has no devices, sockets and pipes.
-        if mode & libc::S_IFMT != libc::S_IFREG {
+        if mode & libc::S_IFMT != libc::S_IFREG || self.is_own_name(request, parent, name) {
             return reply.error(fuser::Errno::EPERM);
         }
+        let noted = self.note_name(request, Operation::Mknod, parent, name);
+        let noted = (noted, self.asked_of(parent, name));
         let (cache, who, name) = (self.cache.clone(), who(request), owned(name));
         let flags = OpenFlags {
             write: true,
             exclusive: true,
             ..OpenFlags::default()
         };
-        self.answer_entry(reply, self.changer(request), async move {
+        self.answer_entry(noted, reply, self.changer(request), async move {
             let made = cache.create(who, ino(parent), &name, mode & 0o7777, flags);
             let (entry, handle) = made.await?;
             cache.release(handle, None).await;
@@ -345,22 +396,35 @@ impl Filesystem for Requests {
         _umask: u32,
         reply: ReplyEntry,
     ) {
+        if self.is_own_name(request, parent, name) {
+            return reply.error(fuser::Errno::EPERM);
+        }
+        let noted = self.note_name(request, Operation::Mkdir, parent, name);
+        let noted = (noted, self.asked_of(parent, name));
         let (cache, who, name) = (self.cache.clone(), who(request), owned(name));
-        self.answer_entry(reply, self.changer(request), async move {
+        self.answer_entry(noted, reply, self.changer(request), async move {
             cache.mkdir(who, ino(parent), &name, mode & 0o7777).await
         });
     }
 
     fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        if self.is_own_name(request, parent, name) {
+            return reply.error(fuser::Errno::EPERM);
+        }
+        let noted = self.note_name(request, Operation::Unlink, parent, name);
         let (cache, who, name) = (self.cache.clone(), who(request), owned(name));
-        self.answer(reply, self.changer(request), async move {
+        self.answer(noted, reply, self.changer(request), async move {
             cache.unlink(who, ino(parent), &name).await
         });
     }
 
     fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        if self.is_own_name(request, parent, name) {
+            return reply.error(fuser::Errno::EPERM);
+        }
+        let noted = self.note_name(request, Operation::Rmdir, parent, name);
         let (cache, who, name) = (self.cache.clone(), who(request), owned(name));
-        self.answer(reply, self.changer(request), async move {
+        self.answer(noted, reply, self.changer(request), async move {
             cache.rmdir(who, ino(parent), &name).await
         });
     }
@@ -373,9 +437,16 @@ impl Filesystem for Requests {
         target: &Path,
         reply: ReplyEntry,
     ) {
-        let (cache, who, name) = (self.cache.clone(), who(request), owned(name));
+        if self.is_own_name(request, parent, name) {
+            return reply.error(fuser::Errno::EPERM);
+        }
         let target = owned(target.as_os_str());
-        self.answer_entry(reply, self.changer(request), async move {
+        let noted = self.note(request, Operation::Symlink, || {
+            args(&[&parent.0, &quoted(name.as_bytes()), &quoted(&target)])
+        });
+        let noted = (noted, self.asked_of(parent, name));
+        let (cache, who, name) = (self.cache.clone(), who(request), owned(name));
+        self.answer_entry(noted, reply, self.changer(request), async move {
             cache.symlink(who, ino(parent), &name, &target).await
         });
     }
@@ -390,11 +461,20 @@ impl Filesystem for Requests {
         flags: fuser::RenameFlags,
         reply: ReplyEmpty,
     ) {
+        if self.is_own_name(request, parent, name)
+            || self.is_own_name(request, new_parent, new_name)
+        {
+            return reply.error(fuser::Errno::EPERM);
+        }
+        let noted = self.note(request, Operation::Rename, || {
+            let (name, new_name) = (quoted(name.as_bytes()), quoted(new_name.as_bytes()));
+            args(&[&parent.0, &name, &new_parent.0, &new_name])
+        });
         let (cache, who) = (self.cache.clone(), who(request));
         let (name, new_name) = (owned(name), owned(new_name));
         let (from, to) = (ino(parent), ino(new_parent));
         let flags = RenameFlags(flags.bits());
-        self.answer(reply, self.changer(request), async move {
+        self.answer(noted, reply, self.changer(request), async move {
             cache.rename(who, from, &name, to, &new_name, flags).await
         });
     }
@@ -407,13 +487,26 @@ impl Filesystem for Requests {
         new_name: &OsStr,
         reply: ReplyEntry,
     ) {
+        if OwnFile::of(number).is_some() || self.is_own_name(request, new_parent, new_name) {
+            return reply.error(fuser::Errno::EPERM);
+        }
+        let noted = self.note(request, Operation::Link, || {
+            args(&[&number.0, &new_parent.0, &quoted(new_name.as_bytes())])
+        });
+        let noted = (noted, self.asked_of(new_parent, new_name));
         let (cache, who, name) = (self.cache.clone(), who(request), owned(new_name));
-        self.answer_entry(reply, self.changer(request), async move {
+        self.answer_entry(noted, reply, self.changer(request), async move {
             cache.link(who, ino(number), ino(new_parent), &name).await
         });
     }
 
     fn open(&self, request: &Request, number: INodeNo, flags: fuser::OpenFlags, reply: ReplyOpen) {
+        if let Some(file) = OwnFile::of(number) {
+            return self.own_open(request, file, flags, reply);
+        }
+        let noted = self.note(request, Operation::Open, || {
+            args(&[&number.0, &format_args!("{:#o}", flags.0)])
+        });
         let (cache, who) = (self.cache.clone(), who(request));
         let flags = asked_for(who, flags.0);
         let direct = self.is_direct(flags);
@@ -422,7 +515,7 @@ impl Filesystem for Requests {
         } else {
             self.reader(request)
         };
-        self.run(async move {
+        self.run_noted(noted, |noted| async move {
             let open = cache.clone();
             let open = async move { open.open_file(who, ino(number), flags).await };
             let close = async move |opened: Result<(Handle, bool), Errno>| {
@@ -430,7 +523,9 @@ impl Filesystem for Requests {
                     cache.release(handle, None).await;
                 }
             };
-            match or_go_on(asker, open, close).await {
+            let opened = or_go_on(asker, open, close).await;
+            noted.end(&opened.map(|(handle, _)| handle));
+            match opened {
                 Ok((handle, keep)) => reply.opened(FileHandle(handle.0), open_flags(keep, direct)),
                 Err(error) => reply.error(errno(error)),
             }
@@ -447,12 +542,19 @@ impl Filesystem for Requests {
         flags: i32,
         reply: ReplyCreate,
     ) {
+        if self.is_own_name(request, parent, name) {
+            return reply.error(fuser::Errno::EPERM);
+        }
+        let noted = self.note(request, Operation::Create, || {
+            let (name, flags) = (quoted(name.as_bytes()), format_args!("{flags:#o}"));
+            args(&[&parent.0, &name, &format_args!("{mode:o}"), &flags])
+        });
+        let asked = self.asked_of(parent, name);
         let (cache, who, name) = (self.cache.clone(), who(request), owned(name));
-        let asked = self.asked();
         let flags = asked_for(who, flags);
         let direct = self.is_direct(flags);
         let asker = self.changer(request);
-        self.run(async move {
+        self.run_noted(noted, |noted| async move {
             let make = cache.clone();
             let parent = ino(parent);
             let make = async move { make.create(who, parent, &name, mode & 0o7777, flags).await };
@@ -462,7 +564,9 @@ impl Filesystem for Requests {
                     cache.forget(entry.attr.ino, 1);
                 }
             };
-            match or_go_on(asker, make, close).await {
+            let made = or_go_on(asker, make, close).await;
+            noted.end(&made.map(|(entry, _)| entry));
+            match made {
                 Ok((entry, handle)) => asked.give(|fresh| {
                     let entry = kept(entry, fresh);
                     reply.created(
@@ -481,16 +585,22 @@ impl Filesystem for Requests {
     fn read(
         &self,
         request: &Request,
-        _number: INodeNo,
+        number: INodeNo,
         handle: FileHandle,
         offset: u64,
         size: u32,
-        _flags: fuser::OpenFlags,
+        flags: fuser::OpenFlags,
         _owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
+        if OwnFile::of(number).is_some() {
+            return self.own_read(request, handle, offset, size, flags, reply);
+        }
+        let noted = self.note(request, Operation::Read, || {
+            args(&[&number.0, &size, &offset, &handle.0])
+        });
         let cache = self.cache.clone();
-        self.answer(reply, self.reader(request), async move {
+        self.answer(noted, reply, self.reader(request), async move {
             cache.read(Handle(handle.0), offset, size).await
         });
     }
@@ -507,6 +617,12 @@ impl Filesystem for Requests {
         _owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
+        if OwnFile::of(number).is_some() {
+            return reply.error(fuser::Errno::EBADF);
+        }
+        let noted = self.note(request, Operation::Write, || {
+            args(&[&number.0, &data.len(), &offset, &handle.0])
+        });
         let (cache, who) = (self.cache.clone(), who(request));
         // The kernel writes a mapping's pages through any handle for writing, and these belong where they are.
         let mapped = flags.contains(WriteFlags::FUSE_WRITE_CACHE);
@@ -514,7 +630,7 @@ impl Filesystem for Requests {
         // The buffer is the reader's, who is to read the next request into it.
         let data = Bytes::copy_from_slice(data);
         let drop_privileges = flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
-        self.answer(reply, self.changer(request), async move {
+        self.answer(noted, reply, self.changer(request), async move {
             let handle = Handle(handle.0);
             let written = match appends {
                 // The kernel's place is that of a length which others may have changed.
@@ -531,11 +647,15 @@ impl Filesystem for Requests {
     fn flush(
         &self,
         request: &Request,
-        _number: INodeNo,
+        number: INodeNo,
         handle: FileHandle,
         owner: LockOwner,
         reply: ReplyEmpty,
     ) {
+        if OwnFile::of(number).is_some() {
+            return reply.ok();
+        }
+        let noted = self.note(request, Operation::Flush, || args(&[&number.0, &handle.0]));
         let (cache, asker) = (self.cache.clone(), request.pid());
         let handle = Handle(handle.0);
         let after = tell_later(&cache, handle);
@@ -555,24 +675,36 @@ impl Filesystem for Requests {
                 () = told::waits_in_vain(&cache, asker) => {}
             }
         };
-        self.run(async move { reply.answer(unless(given_up, flush, after).await) });
+        self.run_noted(noted, |noted| async move {
+            let flushed = unless(given_up, flush, after).await;
+            noted.end(&flushed);
+            reply.answer(flushed);
+        });
     }
 
     fn release(
         &self,
-        _request: &Request,
-        _number: INodeNo,
+        request: &Request,
+        number: INodeNo,
         handle: FileHandle,
         _flags: fuser::OpenFlags,
         owner: Option<LockOwner>,
         _flush: bool,
         reply: ReplyEmpty,
     ) {
+        if OwnFile::of(number).is_some() {
+            self.own.close(handle.0);
+            return reply.ok();
+        }
+        let noted = self.note(request, Operation::Release, || {
+            args(&[&number.0, &handle.0])
+        });
         let cache = self.cache.clone();
         // Nobody waits for it.
-        self.run(async move {
+        self.run_noted(noted, |noted| async move {
             let owner = owner.map(|owner| owner.0);
             cache.release(Handle(handle.0), owner).await;
+            noted.end(&Ok(()));
             reply.ok();
         });
     }
@@ -580,16 +712,22 @@ impl Filesystem for Requests {
     fn fsync(
         &self,
         request: &Request,
-        _number: INodeNo,
+        number: INodeNo,
         handle: FileHandle,
         _data_only: bool,
         reply: ReplyEmpty,
     ) {
+        if OwnFile::of(number).is_some() {
+            return reply.ok();
+        }
+        let noted = self.note(request, Operation::Fsync, || args(&[&number.0, &handle.0]));
         let (cache, handle) = (self.cache.clone(), Handle(handle.0));
         let (asker, after) = (self.reader(request), tell_later(&cache, handle));
-        self.run(async move {
+        self.run_noted(noted, |noted| async move {
             let synced = async move { cache.fsync(handle).await };
-            reply.answer(or_go_on(asker, synced, after).await);
+            let synced = or_go_on(asker, synced, after).await;
+            noted.end(&synced);
+            reply.answer(synced);
         });
     }
 
@@ -600,9 +738,13 @@ impl Filesystem for Requests {
         _flags: fuser::OpenFlags,
         reply: ReplyOpen,
     ) {
+        if let Some(file) = OwnFile::of(number) {
+            return self.own_opendir(request, file, reply);
+        }
+        let noted = self.note(request, Operation::Opendir, || args(&[&number.0]));
         let (cache, who) = (self.cache.clone(), who(request));
         let asker = self.reader(request);
-        self.run(async move {
+        self.run_noted(noted, |noted| async move {
             let open = cache.clone();
             let open = async move { open.opendir(who, ino(number)).await };
             let close = async move |opened: Result<Handle, Errno>| {
@@ -610,7 +752,9 @@ impl Filesystem for Requests {
                     cache.releasedir(handle);
                 }
             };
-            match or_go_on(asker, open, close).await {
+            let opened = or_go_on(asker, open, close).await;
+            noted.end(&opened);
+            match opened {
                 Ok(handle) => reply.opened(FileHandle(handle.0), FopenFlags::empty()),
                 Err(error) => reply.error(errno(error)),
             }
@@ -620,38 +764,59 @@ impl Filesystem for Requests {
     fn readdir(
         &self,
         request: &Request,
-        _number: INodeNo,
+        number: INodeNo,
         handle: FileHandle,
         offset: u64,
         reply: ReplyDirectory,
     ) {
+        if OwnFile::of(number).is_some() {
+            return self.own_readdir(offset, reply);
+        }
+        let noted = self.note(request, Operation::Readdir, || {
+            args(&[&number.0, &offset, &handle.0])
+        });
         let asker = self.reader(request);
-        self.run(async move { directory::names(asker, Handle(handle.0), offset, reply).await });
+        self.run_noted(noted, |noted| async move {
+            directory::names(noted, asker, Handle(handle.0), offset, reply).await;
+        });
     }
 
     fn readdirplus(
         &self,
         request: &Request,
-        _number: INodeNo,
+        number: INodeNo,
         handle: FileHandle,
         offset: u64,
         reply: ReplyDirectoryPlus,
     ) {
+        if OwnFile::of(number).is_some() {
+            return self.own_readdirplus(offset, reply);
+        }
+        let noted = self.note(request, Operation::Readdir, || {
+            args(&[&number.0, &offset, &handle.0])
+        });
         let (asker, asked) = (self.reader(request), self.asked());
-        self.run(async move {
-            directory::entries(asker, Handle(handle.0), offset, &asked, reply).await;
+        self.run_noted(noted, |noted| async move {
+            directory::entries((noted, asker), Handle(handle.0), offset, &asked, reply).await;
         });
     }
 
     fn releasedir(
         &self,
-        _request: &Request,
-        _number: INodeNo,
+        request: &Request,
+        number: INodeNo,
         handle: FileHandle,
         _flags: fuser::OpenFlags,
         reply: ReplyEmpty,
     ) {
+        if OwnFile::of(number).is_some() {
+            return reply.ok();
+        }
+        let noted = self.note(request, Operation::Releasedir, || {
+            args(&[&number.0, &handle.0])
+        });
         self.cache.releasedir(Handle(handle.0));
+        noted.end(&Ok(()));
         reply.ok();
     }
 
@@ -668,11 +833,18 @@ impl Filesystem for Requests {
     }
 
     fn statfs(&self, request: &Request, number: INodeNo, reply: ReplyStatfs) {
+        let number = match OwnFile::of(number) {
+            Some(_) => INodeNo(Ino::ROOT.0),
+            None => number,
+        };
+        let noted = self.note(request, Operation::Statfs, || args(&[&number.0]));
         let (cache, who) = (self.cache.clone(), who(request));
         let asker = self.reader(request);
-        self.run(async move {
+        self.run_noted(noted, |noted| async move {
             let space = async move { cache.statfs(who, ino(number)).await };
-            match or_go_on(asker, space, nothing).await {
+            let space = or_go_on(asker, space, nothing).await;
+            noted.end(&space);
+            match space {
                 // AFS does not count files in advance: 0 is how others say so.
                 Ok(space) => reply.statfs(
                     space.blocks,
@@ -699,12 +871,15 @@ impl Filesystem for Requests {
         _position: u32,
         reply: ReplyEmpty,
     ) {
-        if !name.as_bytes().starts_with(XATTR_PREFIX) {
+        if !name.as_bytes().starts_with(XATTR_PREFIX) || OwnFile::of(number).is_some() {
             return reply.error(fuser::Errno::EOPNOTSUPP);
         }
+        let noted = self.note(request, Operation::Setxattr, || {
+            args(&[&number.0, &quoted(name.as_bytes()), &value.len()])
+        });
         let (cache, who, name) = (self.cache.clone(), who(request), owned(name));
         let value = value.to_vec();
-        self.answer(reply, self.changer(request), async move {
+        self.answer(noted, reply, self.changer(request), async move {
             cache.setxattr(who, ino(number), &name, &value).await
         });
     }
@@ -718,24 +893,31 @@ impl Filesystem for Requests {
         reply: ReplyXattr,
     ) {
         // Programs ask for attributes of others all the time.
-        if !name.as_bytes().starts_with(XATTR_PREFIX) {
+        if !name.as_bytes().starts_with(XATTR_PREFIX) || OwnFile::of(number).is_some() {
             return reply.error(fuser::Errno::ENODATA);
         }
+        let noted = self.note_name(request, Operation::Getxattr, number, name);
         let (cache, who, name) = (self.cache.clone(), who(request), owned(name));
         let asker = self.reader(request);
-        self.run(async move {
+        self.run_noted(noted, |noted| async move {
             let value = async move { cache.getxattr(who, ino(number), &name).await };
             let value = or_go_on(asker, value, nothing).await;
+            noted.end(&value);
             reply::xattr(reply, size, value);
         });
     }
 
     fn listxattr(&self, request: &Request, number: INodeNo, size: u32, reply: ReplyXattr) {
+        if OwnFile::of(number).is_some() {
+            return reply::xattr(reply, size, Ok([]));
+        }
+        let noted = self.note(request, Operation::Listxattr, || args(&[&number.0]));
         let (cache, who) = (self.cache.clone(), who(request));
         let asker = self.reader(request);
-        self.run(async move {
+        self.run_noted(noted, |noted| async move {
             let names = async move { cache.listxattr(who, ino(number)).await };
             let names = or_go_on(asker, names, nothing).await;
+            noted.end(&names.as_ref().map(Vec::len).map_err(|error| *error));
             let list = names.map(|names| {
                 let ended = names
                     .into_iter()
@@ -755,17 +937,23 @@ impl Filesystem for Requests {
     }
 
     fn access(&self, request: &Request, number: INodeNo, mask: AccessFlags, reply: ReplyEmpty) {
+        if let Some(file) = OwnFile::of(number) {
+            return self.own_access(request, file, mask, reply);
+        }
+        let noted = self.note(request, Operation::Access, || {
+            args(&[&number.0, &mask.bits()])
+        });
         let (cache, who) = (self.cache.clone(), who(request));
         let mask = u32::try_from(mask.bits() & 7).unwrap_or(0);
-        self.answer(reply, self.reader(request), async move {
+        self.answer(noted, reply, self.reader(request), async move {
             cache.access(who, ino(number), mask).await
         });
     }
 
     fn getlk(
         &self,
-        _request: &Request,
-        _number: INodeNo,
+        request: &Request,
+        number: INodeNo,
         handle: FileHandle,
         owner: LockOwner,
         start: u64,
@@ -774,17 +962,25 @@ impl Filesystem for Requests {
         pid: u32,
         reply: ReplyLock,
     ) {
+        if OwnFile::of(number).is_some() {
+            return reply.error(fuser::Errno::ENOLCK);
+        }
         let Some(lock) = lock::lock(kind, start, end, pid) else {
             return reply.error(fuser::Errno::EINVAL);
         };
+        let noted = self.note(request, Operation::Getlk, || {
+            args(&[&number.0, &handle.0, &kind, &start, &end])
+        });
         let cache = self.cache.clone();
-        self.run(async move { lock::test(&cache, Handle(handle.0), owner.0, lock, reply).await });
+        self.run_noted(noted, |noted| async move {
+            lock::test(noted, &cache, (Handle(handle.0), owner.0), lock, reply).await;
+        });
     }
 
     fn setlk(
         &self,
         request: &Request,
-        _number: INodeNo,
+        number: INodeNo,
         handle: FileHandle,
         owner: LockOwner,
         start: u64,
@@ -794,13 +990,21 @@ impl Filesystem for Requests {
         sleep: bool,
         reply: ReplyEmpty,
     ) {
+        if OwnFile::of(number).is_some() {
+            return reply.error(fuser::Errno::ENOLCK);
+        }
         let Some(lock) = lock::lock(kind, start, end, pid) else {
             return reply.error(fuser::Errno::EINVAL);
         };
         let (cache, asker) = (self.cache.clone(), request.pid());
         let wait = sleep.then_some(asker);
-        self.run(async move {
-            reply.answer(lock::set(&cache, Handle(handle.0), owner.0, lock, wait).await);
+        let noted = self.note(request, Operation::Setlk, || {
+            args(&[&number.0, &handle.0, &kind, &start, &end, &sleep])
+        });
+        self.run_noted(noted, |noted| async move {
+            let set = lock::set(&cache, Handle(handle.0), owner.0, lock, wait).await;
+            noted.end(&set);
+            reply.answer(set);
         });
     }
 

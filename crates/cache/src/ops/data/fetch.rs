@@ -4,7 +4,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use afar_cell::{Class, Client, Error, Sink};
+use afar_cell::{Class, Client, Error, Sink, Waits};
 use afar_types::{DataVersion, FetchStatus};
 use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard};
@@ -161,6 +161,7 @@ impl Cache {
                     }
                     break;
                 }
+                Waits::follow(&flight.waits);
                 arrived.as_mut().await;
                 arrived.set(work.arrived.notified());
                 arrived.as_mut().enable();
@@ -238,7 +239,8 @@ impl Cache {
             vnode: Arc::clone(&vnode),
             flight: Arc::clone(&flight),
         };
-        tokio::spawn(async move {
+        let waits = Arc::clone(&flight.waits);
+        let work = async move {
             let turn = match turn {
                 Some(turn) => Some(turn.lock_owned().await),
                 None => None,
@@ -246,7 +248,8 @@ impl Cache {
             let client = user.client.in_class(class);
             let result = cache.fly(&client, &vnode, &status, start..end, turn).await;
             landing.flight.set(result);
-        });
+        };
+        tokio::spawn(async move { waits.during(work).await });
         flight
     }
 
