@@ -162,7 +162,7 @@ async fn rate<F: Future<Output = Result<u64>> + Send + 'static>(
 /// Asks for the metrics, and for all that `afar top` shows, again and again.
 async fn look(socket: PathBuf) -> Result<()> {
     loop {
-        let views = View::ALL.map(View::path).into_iter();
+        let views = View::SERVER.map(View::path).into_iter();
         for path in views.chain(["/metrics".to_owned()]) {
             let mut stream = UnixStream::connect(&socket).await?;
             let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
