@@ -96,7 +96,7 @@ impl Views {
             let families = registry.collect();
             let names = match view {
                 View::Files | View::Calls => names(&families),
-                View::Volumes | View::Clients => BTreeMap::new(),
+                View::Volumes | View::Clients | View::Mounts => BTreeMap::new(),
             };
             match view.table() {
                 Some(table) => snapshot.rows = rows(families, table),
