@@ -235,16 +235,12 @@ fn processes_are_shown_while_somebody_looks_and_the_page_names_what_there_is() {
         .args(["top", "mounts", "--mount", "/tmp"])
         .output()
         .unwrap();
-    assert!(told_of(&wrong, "no mount of afar"), "{}", told_text(&wrong));
+    assert!(told_of(&wrong, "no mount of afar"), "{}", told(&wrong));
     mount.stop();
 }
 
-fn told_text(output: &Output) -> String {
-    crate::site::told(output)
-}
-
 fn told_of(output: &Output, text: &str) -> bool {
-    !output.status.success() && told_text(output).contains(text)
+    !output.status.success() && told(output).contains(text)
 }
 
 #[test]
@@ -350,7 +346,7 @@ fn a_path_is_told_with_what_is_cached_of_it() {
     assert!(
         told_of(&outside, "in no mount of afar"),
         "{}",
-        told_text(&outside)
+        told(&outside)
     );
     mount.stop();
 }
