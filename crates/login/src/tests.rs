@@ -340,7 +340,7 @@ async fn keys_of_files_log_in_those_they_belong_to() {
     // With one of RSA an agent has to sign.
     let (rsa, _) = keys.pop().unwrap();
     let error = SshKeys::file(&rsa, no_passphrase).unwrap_err();
-    assert!(error.to_string().contains("ssh-add"), "{error}");
+    assert!(error.to_string().contains("an SSH agent"), "{error}");
     service.users.set("alice", 7, None, &[keys[0].1.clone()]);
     service.users.set("bob", 8, None, &[keys[1].1.clone()]);
     let trusted = service.trusted().await;

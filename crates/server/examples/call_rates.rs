@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 use afar_cell::CallbackService;
 use afar_net::{Endpoint, RxNull};
 use afar_rpc::{rxafs, vl};
-use afar_server::Process;
 use afar_server::config::Config;
 use afar_server::view::View;
-use afar_types::{Fid, FileName, StoreStatus, VolumeName};
+use afar_server::{Process, local_cell};
+use afar_types::{AclText, Fid, FileName, Rights, StoreStatus, VolumeName};
 use anyhow::{Context, Result, bail, ensure};
 use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -54,7 +54,9 @@ async fn main() -> Result<()> {
     let own = SocketAddr::new(ADDRESS.parse()?, 0);
     let endpoint = Endpoint::bind(own, afar_net::Config::default())?;
     let _callbacks = CallbackService::start(&endpoint);
-    let (root, file) = prepare(&endpoint).await?;
+    let admin = local_cell::endpoint(&dir.path().join("run"), afar_net::Config::default())?;
+    let (root, file) = prepare(&admin).await?;
+    admin.shutdown().await;
     let calls = rate(&endpoint, move |files| async move {
         files.fetch_status(root).await?;
         Ok(1)
@@ -83,7 +85,7 @@ fn config(dir: &Path) -> Result<Config> {
     std::fs::create_dir_all(dir.join("a"))?;
     let text = format!(
         "cell = \"test.example\"\ndata = {data:?}\nrun = {run:?}\nlisten = \"{ADDRESS}\"\n\
-         insecure_noauth = true\n[partition.a]\npath = {a:?}\n",
+         [partition.a]\npath = {a:?}\n",
         data = dir.join("data"),
         run = dir.join("run"),
         a = dir.join("a"),
@@ -105,6 +107,8 @@ async fn prepare(endpoint: &Endpoint) -> Result<(Fid, Fid)> {
     let entry = volumes.get_entry_by_name_n(name).await?.entry;
     let root = Fid::root(entry.volume_id[0]);
     let files = file_server(endpoint)?;
+    let all = AclText::new(format!("1\n0\nsystem:anyuser\t{}\n\0", Rights::ALL.0))?;
+    files.store_acl(root, all).await?;
     let (name, plain) = (FileName::new("file")?, StoreStatus::default());
     let file = files.create_file(root, name, plain.clone()).await?.fid;
     let length = FILE as u64;

@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn each_figure_has_its_place() {
-        let words: Vec<i32> = (0..400).collect();
+        let words: Vec<i32> = (0..420).collect();
         let full = Full::parse(&words).unwrap();
         assert_eq!((full.started, full.hosts), (98, 58));
         assert_eq!(full.packets, [28, 35, 43]);

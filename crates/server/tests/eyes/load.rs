@@ -8,11 +8,12 @@ use std::sync::Arc;
 use afar_cell::CallbackService;
 use afar_net::{Endpoint, RxNull};
 use afar_rpc::{afsvol, rxafs};
-use afar_server::Process;
 use afar_server::config::Config;
 use afar_server::view::{Row, Snapshot, View};
+use afar_server::{Process, local_cell};
 use afar_types::{
-    Fid, FileName, PartitionId, StoreStatus, TransactionFlags, VolintNameText, VolumeId,
+    AclText, Fid, FileName, PartitionId, Rights, StoreStatus, TransactionFlags, VolintNameText,
+    VolumeId,
 };
 use bytes::Bytes;
 use tokio::net::UnixStream;
@@ -63,7 +64,7 @@ fn config(dir: &Path) -> Config {
     std::fs::create_dir_all(dir.join("a")).unwrap();
     let text = format!(
         "cell = \"test.example\"\ndata = {data:?}\nrun = {run:?}\nlisten = \"{ADDRESS}\"\n\
-         insecure_noauth = true\n[partition.a]\npath = {a:?}\n",
+         [partition.a]\npath = {a:?}\n",
         data = dir.join("data"),
         run = dir.join("run"),
         a = dir.join("a"),
@@ -84,7 +85,10 @@ struct Client {
 impl Client {
     fn new(address: &str) -> Self {
         let own = SocketAddr::new(address.parse().unwrap(), 0);
-        let endpoint = Endpoint::bind(own, afar_net::Config::default()).unwrap();
+        Self::at(Endpoint::bind(own, afar_net::Config::default()).unwrap())
+    }
+
+    fn at(endpoint: Endpoint) -> Self {
         let server = SocketAddr::new(ADDRESS.parse().unwrap(), 7000);
         let connection = endpoint.connect(server, rxafs::SERVICE, Arc::new(RxNull));
         Self {
@@ -108,6 +112,8 @@ impl Client {
         let flags = TransactionFlags::default();
         volumes.set_flags(transaction, flags).await.unwrap();
         volumes.end_trans(transaction).await.unwrap();
+        let all = AclText::new(format!("1\n0\nsystem:anyuser\t{}\n\0", Rights::ALL.0)).unwrap();
+        self.files.store_acl(Fid::root(id), all).await.unwrap();
         let mut made = Vec::new();
         for file in 0..FILES {
             let name = FileName::new(format!("file-{file}")).unwrap();
@@ -210,11 +216,13 @@ async fn all_that_is_shown_agrees_with_what_was_done() {
     let run = dir.path().join("run");
     let process = Process::start(config(dir.path())).await.unwrap();
     process.found_cell().await.unwrap();
-    let clients = CLIENTS.map(Client::new);
+    let admin = local_cell::endpoint(&run, afar_net::Config::default()).unwrap();
+    let admin = Client::at(admin);
     let mut made = Vec::new();
     for volume in 0..VOLUMES {
-        made.push(clients[0].make(volume).await);
+        made.push(admin.make(volume).await);
     }
+    let clients = CLIENTS.map(Client::new);
     let before = Looks::take(&run).await;
     let (one, two, three) = (&clients[0], &clients[1], &clients[2]);
     tokio::join!(one.work(0, &made), two.work(1, &made), three.work(2, &made));
@@ -238,7 +246,7 @@ async fn all_that_is_shown_agrees_with_what_was_done() {
     });
     let counted = grew("afar_fetched_bytes_total", &[]);
     assert!((counted - bytes as f64).abs() < 0.5, "{counted} {bytes}");
-    for client in &clients {
+    for client in clients.iter().chain([&admin]) {
         client.endpoint.shutdown().await;
     }
     process.stop().await.unwrap();
