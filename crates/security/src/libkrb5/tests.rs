@@ -94,7 +94,10 @@ fn with_a_kdc() {
     let other: CellName = "example.com".parse().unwrap();
     let error = cache.ticket(&other, &realms).unwrap_err();
     assert!(error.is_unknown_service(), "{error}");
-    assert!(error.to_string().contains("afs/example.com@EXAMPLE.ORG"), "{error}");
+    assert!(
+        error.to_string().contains("afs/example.com@EXAMPLE.ORG"),
+        "{error}"
+    );
 
     assert!(
         !cache
