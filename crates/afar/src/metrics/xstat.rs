@@ -2,9 +2,10 @@
 
 /// Words of the summary that the collection of full figures begins with.
 const SUMMARY: usize = 98;
-/// Words of an operation: calls, successes, the sum of times, that of their squares, least and greatest, each time
-/// in seconds and microseconds.
-const OPERATION: usize = 10;
+/// Words that both counts of an operation take, calls and successes, before its four times: their sum, that of their
+/// squares, the least and the greatest.
+const COUNTS: usize = 2;
+const TIMES: usize = 4;
 /// Operations of the file server in the order of their figures (OpenAFS's `viced/fs_stats.h`).
 // spec: afs-rpc#counters
 pub(super) const OPERATIONS: [&str; 28] = [
@@ -37,8 +38,8 @@ pub(super) const OPERATIONS: [&str; 28] = [
     "x_stats_version",
     "get_x_stats",
 ];
-/// Words of a transfer: those of an operation, KiB in all, and eleven by size.
-const TRANSFER: usize = OPERATION + 12;
+/// Words of a transfer after those of an operation: KiB in all, and eleven by size.
+const SIZES: usize = 12;
 
 /// The figures of one operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,28 +71,43 @@ fn word(words: &[i32], place: usize) -> Option<u64> {
 
 impl Full {
     /// The figures in the words of collection 2; `None` if there are too few.
+    ///
+    /// A server sends its memory, so a time has two words (seconds, microseconds) or four, each number with an empty
+    /// half before it or behind it.
+    // spec: afs-rpc#counters
     pub(super) fn parse(words: &[i32]) -> Option<Self> {
+        let length = |half: usize| {
+            let times = 1 + TIMES * (OPERATIONS.len() + 2);
+            SUMMARY + 2 * half * times + COUNTS * (OPERATIONS.len() + 2) + 2 * SIZES
+        };
+        // How many words a number of a time has.
+        let half = if words.len() < length(2) { 1 } else { 2 };
         let at = |place| word(words, place);
-        let operation = |name, place| {
+        let number = |place| {
+            (place..place + half)
+                .map(at)
+                .try_fold(0, |sum, half| Some(sum + half?))
+        };
+        let width = COUNTS + TIMES * 2 * half;
+        let first = SUMMARY + 2 * half;
+        let operation = |(name, place)| {
             let (calls, served) = (at(place)?, at(place + 1)?);
+            let sum = place + COUNTS;
             Some(Operation {
                 name,
                 calls,
                 errors: calls.saturating_sub(served),
-                micros: at(place + 2)? * 1_000_000 + at(place + 3)?,
+                micros: number(sum)? * 1_000_000 + number(sum + half)?,
             })
         };
-        let first = SUMMARY + 2;
-        let places = (first..).step_by(OPERATION);
-        let operations = OPERATIONS.into_iter().zip(places);
-        let transfers = first + OPERATIONS.len() * OPERATION;
+        let operations = OPERATIONS.into_iter().zip((first..).step_by(width));
+        let fetches = first + OPERATIONS.len() * width;
+        let stores = fetches + width + SIZES;
         Some(Self {
-            started: at(SUMMARY)?,
-            operations: operations
-                .map(|(name, place)| operation(name, place))
-                .collect::<Option<_>>()?,
-            fetched_kib: at(transfers + OPERATION)?,
-            stored_kib: at(transfers + TRANSFER + OPERATION)?,
+            started: number(SUMMARY)?,
+            operations: operations.map(operation).collect::<Option<_>>()?,
+            fetched_kib: at(fetches + width)?,
+            stored_kib: at(stores + width)?,
             packets: [at(28)?, at(35)?, at(43)?],
             hosts: at(58)?,
         })
@@ -121,12 +137,12 @@ mod tests {
 
     #[test]
     fn each_figure_has_its_place() {
-        let words: Vec<i32> = (0..420).collect();
+        let words: Vec<i32> = (0..424).collect();
         let full = Full::parse(&words).unwrap();
         assert_eq!((full.started, full.hosts), (98, 58));
         assert_eq!(full.packets, [28, 35, 43]);
         let last = full.operations.last().unwrap();
-        let place = 100 + 27 * OPERATION as u64;
+        let place = 100 + 27 * 10;
         assert_eq!((last.name, last.calls), ("get_x_stats", place));
         assert_eq!(last.micros, (place + 2) * 1_000_000 + place + 3);
         assert_eq!(last.errors, 0);
@@ -134,10 +150,32 @@ mod tests {
     }
 
     #[test]
+    fn times_of_servers_with_words_of_64_bits_are_found() {
+        let mut words = vec![0; 666];
+        words[98] = 1_700_000_000;
+        // The second operation: two calls, one of which failed; 3 s and 5 µs.
+        let place = 98 + 4 + 18;
+        words[place..place + 5].copy_from_slice(&[2, 1, 3, 0, 5]);
+        let fetches = 98 + 4 + 28 * 18;
+        (words[fetches + 18], words[fetches + 30 + 18]) = (77, 88);
+        let full = Full::parse(&words).unwrap();
+        assert_eq!(full.started, 1_700_000_000);
+        let second = full.operations[1];
+        assert_eq!(
+            (second.calls, second.errors, second.micros),
+            (2, 1, 3_000_005)
+        );
+        assert_eq!((full.fetched_kib, full.stored_kib), (77, 88));
+        // The other order of halves.
+        (words[98], words[99]) = (0, 1_700_000_000);
+        assert_eq!(Full::parse(&words).unwrap().started, 1_700_000_000);
+    }
+
+    #[test]
     fn too_few_words_are_no_figures_and_large_ones_are_not_negative() {
         assert_eq!(Full::parse(&[]), None);
         assert_eq!(Full::parse(&[7; 200]), None);
-        let full = Full::parse(&[-1; 500]).unwrap();
+        let full = Full::parse(&[-1; 700]).unwrap();
         assert_eq!(full.operations[0].calls, u64::from(u32::MAX));
     }
 }
