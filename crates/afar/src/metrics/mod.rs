@@ -40,7 +40,7 @@ const CALLS: Desc = Desc::counter("afs_calls_total", Unit::None, "Calls, by oper
 const ERRORS: Desc = Desc::counter(
     "afs_call_errors_total",
     Unit::None,
-    "Calls that failed, by operation.",
+    "Calls that failed or are under way, by operation.",
 );
 const TIME: Desc = Desc::counter(
     "afs_call_seconds_total",
