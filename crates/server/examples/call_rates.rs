@@ -110,7 +110,7 @@ async fn prepare(endpoint: &Endpoint) -> Result<(Fid, Fid)> {
     let all = AclText::new(format!("1\n0\nsystem:anyuser\t{}\n\0", Rights::ALL.0))?;
     files.store_acl(root, all).await?;
     let (name, plain) = (FileName::new("file")?, StoreStatus::default());
-    let file = files.create_file(root, name, plain.clone()).await?.fid;
+    let file = files.create_file(root, name, plain).await?.fid;
     let length = FILE as u64;
     let mut store = files.store_data64(file, plain, 0, length, length).await?;
     let mut left = Bytes::from(vec![7; FILE]);

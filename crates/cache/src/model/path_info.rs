@@ -42,7 +42,8 @@ impl PathInfo {
     #[must_use]
     pub fn server_in_use(&self) -> Option<SocketAddr> {
         let up = self.servers.iter().find(|(_, up)| *up);
-        up.or(self.servers.first()).map(|(address, _)| *address)
+        up.or_else(|| self.servers.first())
+            .map(|(address, _)| *address)
     }
 }
 

@@ -60,17 +60,16 @@ operations! {
 impl Operation {
     /// Whether it reads something that the cache may have.
     pub(super) fn is_reading(self) -> bool {
-        use Operation as Op;
         matches!(
             self,
-            Op::Lookup
-                | Op::Getattr
-                | Op::Readlink
-                | Op::Open
-                | Op::Read
-                | Op::Opendir
-                | Op::Readdir
-                | Op::Access
+            Self::Lookup
+                | Self::Getattr
+                | Self::Readlink
+                | Self::Open
+                | Self::Read
+                | Self::Opendir
+                | Self::Readdir
+                | Self::Access
         )
     }
 }
