@@ -20,7 +20,7 @@ use std::time::Instant;
 use bytes::Bytes;
 
 use self::ack::AckOrder;
-pub(crate) use self::ack::Refused;
+pub(crate) use self::ack::{Effect, Refused};
 use self::loss::{LossDetection, PROMPT_RESENDS, Transmission};
 pub(crate) use self::queue::Limit;
 use self::queue::Queue;

@@ -77,7 +77,7 @@ impl Timeouts {
         self.base = now;
     }
 
-    /// Nothing is waited for any more.
+    /// The peer owes no acknowledgement any more.
     pub(super) const fn clear(&mut self) {
         self.count = 0;
         self.probe = None;
