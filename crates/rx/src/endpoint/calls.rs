@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::Endpoint;
-use super::account::{Account, CALL_FLOOR, Owner, Owners, for_strangers, has_room};
+use super::account::{CALL_FLOOR, Owner, Owners, for_strangers, has_room};
+use super::parts::Parts;
 use crate::call::receive::WindowLimits;
 use crate::call::send::Limit;
 use crate::call::{BYTES_PER_GRANTED, Call, GRANT_FLOOR, Patience, Role, Stage};
-use crate::peer::Path;
 use crate::security::{Identity, ServerSecurity};
 use crate::types::Key;
-use crate::{AbortCode, CallError, CallId, Config, ConnectionId, Event, Service, ServiceId};
+use crate::{AbortCode, CallError, CallId, ConnectionId, Event, Service, ServiceId};
 
 /// Calls that may wait for a place in a service; further ones get VBUSY. OpenAFS's file server
 /// begins to refuse at 600.
@@ -179,20 +179,20 @@ impl Endpoint {
 
     /// The service of a waiting call whose client has shown what it must.
     fn wants_place(&mut self, now: Instant, key: Key) -> Option<ServiceId> {
-        let call = self.calls.get_mut(key)?;
-        let connection = self.connections.get(call.connection)?;
-        let path = self.paths.get(connection.path)?;
-        let state = self.services.get(&connection.service)?;
-        if call.stage != Stage::Waiting || !connection.security.is_authenticated() {
+        let connection = self.calls.get(key)?.connection;
+        let service = self.connections.get(connection)?.service;
+        let checks = self.services.get(&service)?.service.check_reach;
+        let parts = self.parts(now, key)?;
+        if parts.call.stage != Stage::Waiting || !parts.connection.security.is_authenticated() {
             return None;
         }
-        if state.service.check_reach && !self.config.private && !path.is_reached(now) {
-            call.await_reach(now);
+        if checks && !parts.config.private && !parts.path.is_reached(now) {
+            parts.call.await_reach(now);
             self.wait_for_sign(key);
             return None;
         }
-        call.reach_asked = None;
-        Some(connection.service)
+        parts.call.reach_asked = None;
+        Some(service)
     }
 
     /// Has a call wait until its client shows that it is there. When too many do, the oldest goes, or this
@@ -385,7 +385,7 @@ impl Endpoint {
             return 0;
         };
         let connection = self.connections.get(call.connection);
-        let path = connection.and_then(|c| self.paths.get(c.path));
+        let path = self.path_of(call.connection);
         let state = connection.and_then(|c| self.services.get(&c.service));
         let (Some(owners), Some(path), Some(state)) = (&call.owners, path, state) else {
             return wanted;
@@ -402,19 +402,18 @@ impl Endpoint {
 
     /// The application has written as much as it may: it may write more if the client has taken what it was
     /// sent before, and there is memory. Says whether it may.
-    pub(super) fn grant_more(&mut self, key: Key) -> bool {
+    pub(super) fn grant_more(&mut self, now: Instant, key: Key) -> bool {
         let most = self.config.send_buffer;
         let granted = self.grant_for(key, most);
-        let Some(call) = self.calls.get_mut(key) else {
+        let Some(parts) = self.parts(now, key) else {
             return false;
         };
-        let path = (self.connections.get(call.connection)).and_then(|c| self.paths.get(c.path));
-        let is_trusted = match &call.owners {
-            Some(owners) => owners.is_known || path.is_some_and(|path| path.took_answer),
+        let is_trusted = match &parts.call.owners {
+            Some(owners) => owners.is_known || parts.path.took_answer,
             None => true,
         };
-        call.granted = granted;
-        call.sender.set_limit(Limit {
+        parts.call.granted = granted;
+        parts.call.sender.set_limit(Limit {
             bytes: granted,
             is_strict: !is_trusted,
         })
@@ -422,15 +421,13 @@ impl Endpoint {
 
     /// A client has acknowledged some of an answer.
     pub(super) fn on_answer_taken(&mut self, now: Instant, key: Key) {
-        let Some(call) = self.calls.get_mut(key) else {
+        let Some(parts) = self.parts(now, key) else {
             return;
         };
-        if call.role == Role::Server
-            && let Some(path) = (self.connections.get(call.connection))
-                .and_then(|connection| self.paths.get_mut(connection.path))
-            && !std::mem::replace(&mut path.took_answer, true)
-            && call.sender.is_full()
-            && self.grant_more(key)
+        if parts.call.role == Role::Server
+            && !std::mem::replace(&mut parts.path.took_answer, true)
+            && parts.call.sender.is_full()
+            && self.grant_more(now, key)
         {
             self.events.push_back(Event::Writable(CallId(key)));
         }
@@ -465,30 +462,29 @@ impl Endpoint {
     }
 }
 
-/// What a call may hold of what arrives: its own limit, or half of what is left for all.
-pub(super) fn window_limits(
-    config: &Config,
-    account: &Account,
-    path: &Path,
-    call: &Call,
-) -> WindowLimits {
-    let held = call.receiver.held();
-    // What it counts for and does not hold it may take first.
-    let spare = call.charged.saturating_sub(held);
-    let left = match &call.owners {
-        Some(owners) => account.share(owners).1,
-        None => account.left(),
-    };
-    let left = left.saturating_add(spare);
-    let floor = match call.stage {
-        Stage::Waiting if account.is_tight() => WAITING_FLOOR,
-        _ => CALL_FLOOR,
-    };
-    WindowLimits {
-        call: config.receive_window_max.min(held + left / 2).max(floor),
-        memory: (held + left).max(floor),
-        floor,
-        classic: u32::from(config.classic_window.max(1)),
-        afar: path.afar,
+impl Parts<'_> {
+    /// What the call may hold of what arrives: its own limit, or half of what is left for all.
+    pub(super) fn window_limits(&self) -> WindowLimits {
+        let (call, account) = (&*self.call, self.account);
+        let held = call.receiver.held();
+        // What it counts for and does not hold it may take first.
+        let spare = call.charged.saturating_sub(held);
+        let left = match &call.owners {
+            Some(owners) => account.share(owners).1,
+            None => account.left(),
+        };
+        let left = left.saturating_add(spare);
+        let floor = match call.stage {
+            Stage::Waiting if account.is_tight() => WAITING_FLOOR,
+            _ => CALL_FLOOR,
+        };
+        let most = self.config.receive_window_max;
+        WindowLimits {
+            call: most.min(held + left / 2).max(floor),
+            memory: (held + left).max(floor),
+            floor,
+            classic: u32::from(self.config.classic_window.max(1)),
+            afar: self.path.afar,
+        }
     }
 }

@@ -118,6 +118,7 @@ impl Endpoint {
                 call.stage == Stage::Waiting || !call.in_line,
                 "runs, and waits in line"
             );
+            call.sender.check();
             if let Some(order) = call.stranger {
                 strangers += 1;
                 assert_eq!(self.strangers.get(&order), Some(&key));
@@ -141,8 +142,19 @@ impl Endpoint {
         for (path, _) in by_path {
             *connections.entry(path).or_default() += 1;
         }
+        let mut in_flight: BTreeMap<Key, u64> = BTreeMap::new();
+        for (_, call) in self.calls.iter() {
+            let path = self
+                .connections
+                .get(call.connection)
+                .map(|known| known.path);
+            let path = path.expect("a call has a path");
+            *in_flight.entry(path).or_default() += call.sender.in_flight();
+        }
         for (key, path) in self.paths.iter() {
             assert_eq!(self.by_address.get(&path.address), Some(&key));
+            let in_flight = in_flight.get(&key).copied().unwrap_or_default();
+            assert_eq!(path.controller.bytes_in_flight(), in_flight);
             let used = connections.get(&key).copied().unwrap_or_default();
             assert_eq!(path.connections, used, "{}", path.address);
             assert!(!path.listed || self.sendable.contains(&key));

@@ -1,24 +1,33 @@
 //! One UDP port's worth of Rx: tables of connections, calls and paths, and what the driver calls.
 //!
+//! - `parts`: what an event of one call touches
 //! - `account`: what peers make it hold, and whose it is
 //! - `calls`: which calls of clients may run, how much each may hold, and which go when there is no room
 //! - `held`: packets that wait until their connection has proved who it is
-//! - `input`: from a datagram to the call it belongs to
-//! - `output`: which datagrams leave next
+//! - `input`: from a datagram to the connection it belongs to
+//! - `challenge`: how clients prove who they are
+//! - `streams`: packets of calls, and what they do to them
+//! - `output`: which datagrams leave next; `batch`: those that leave together
+//! - `acks`: the acknowledgements of calls
 //! - `timers`: what happens when nothing does
 //! - `answers`: VERSION and DEBUG, which need no connection
 //! - `moves`: clients that go on from another address
 //! - `successors`: new connections in the place of lost ones
 
 mod account;
+mod acks;
 mod answers;
+mod batch;
 mod calls;
+mod challenge;
 #[cfg(test)]
 mod check;
 mod held;
 mod input;
 mod moves;
 mod output;
+mod parts;
+mod streams;
 mod successors;
 mod timers;
 
@@ -32,8 +41,9 @@ use bytes::Bytes;
 
 use self::account::Account;
 use self::answers::Answers;
-use self::calls::{ServiceState, window_limits};
+use self::calls::ServiceState;
 use self::held::HeldBack;
+use self::parts::Parts;
 use self::timers::Timer;
 use crate::addresses::Addresses;
 use crate::arena::Arena;
@@ -298,9 +308,9 @@ impl Endpoint {
         }
         let mut room = known.sender.write(data);
         if !room {
-            room = self.grant_more(call.0);
+            room = self.grant_more(now, call.0);
         }
-        self.make_ready(call.0);
+        self.make_ready(now, call.0);
         self.settle(now, call.0);
         self.ask_about_window(call.0);
         Ok(room)
@@ -325,7 +335,7 @@ impl Endpoint {
             known.patience.begin_again();
         }
         known.sender.finish();
-        self.make_ready(call.0);
+        self.make_ready(now, call.0);
         self.ask_about_window(call.0);
     }
 
@@ -357,21 +367,17 @@ impl Endpoint {
 
     /// The application is done with so many bytes that reading gave it.
     pub fn consume(&mut self, now: Instant, call: CallId, bytes: usize) {
-        let Some(known) = self.calls.get_mut(call.0) else {
+        let Some(parts) = self.parts(now, call.0) else {
             return;
         };
-        let connection = self.connections.get(known.connection);
-        let Some(path) = connection.and_then(|c| self.paths.get(c.path)) else {
-            return;
-        };
-        let limits = window_limits(&self.config, &self.account, path, known);
-        let before = known.receiver.held();
-        known.progressed = now;
-        known
-            .receiver
-            .consume(now, bytes as u64, path.rtt.smoothed(), limits);
-        let freed = before - known.receiver.held();
-        self.stats.receive_memory = self.stats.receive_memory.saturating_sub(freed);
+        let limits = parts.window_limits();
+        let round_trip = parts.path.rtt.smoothed();
+        let receiver = &mut parts.call.receiver;
+        let before = receiver.held();
+        receiver.consume(now, bytes as u64, round_trip, limits);
+        let freed = before - receiver.held();
+        parts.call.progressed = now;
+        parts.stats.receive_memory = parts.stats.receive_memory.saturating_sub(freed);
         self.settle(now, call.0);
         self.queue_ack(call.0);
     }
@@ -528,6 +534,29 @@ impl Endpoint {
         }
     }
 
+    /// A call with its connection and its path; `None` if there is no such call.
+    fn parts(&mut self, now: Instant, key: Key) -> Option<Parts<'_>> {
+        let call = self.calls.get_mut(key)?;
+        let connection = self.connections.get_mut(call.connection)?;
+        let path = self.paths.get_mut(connection.path)?;
+        Some(Parts {
+            now,
+            key,
+            call,
+            connection,
+            path,
+            config: &self.config,
+            account: &self.account,
+            stats: &mut self.stats,
+            events: &mut self.events,
+        })
+    }
+
+    /// The path of a connection.
+    fn path_of(&self, connection: Key) -> Option<&Path> {
+        self.paths.get(self.connections.get(connection)?.path)
+    }
+
     /// The calls of all connections that use a path.
     fn calls_of_path(&self, path: Key) -> Vec<Key> {
         let all = (path, Key::LEAST)..=(path, Key::MOST);
@@ -539,10 +568,7 @@ impl Endpoint {
 
     fn insert_call(&mut self, mut call: Call) -> Key {
         let (connection, channel) = (call.connection, call.channel);
-        let path = self
-            .connections
-            .get(connection)
-            .and_then(|known| self.paths.get(known.path));
+        let path = self.path_of(connection);
         if let Some(told) = path.map(|path| path.window_told) {
             call.receiver.allow(told);
         }

@@ -219,10 +219,10 @@ impl Endpoint {
         let old_path = connection.path;
         let new_path = self.path_to(address, now);
         self.stats.moved += 1;
-        self.move_connection(key, old_path, new_path);
+        self.move_connection(now, key, (old_path, new_path));
     }
 
-    fn move_connection(&mut self, key: Key, old_path: Key, new_path: Key) {
+    fn move_connection(&mut self, now: Instant, key: Key, (old_path, new_path): (Key, Key)) {
         let Some(connection) = self.connections.get_mut(key) else {
             return;
         };
@@ -250,7 +250,7 @@ impl Endpoint {
             if let Some(path) = self.paths.get_mut(old_path) {
                 call.sender.leave_path(path);
             }
-            self.make_ready(key);
+            self.make_ready(now, key);
             // Its timer was set by what the old path was like.
             self.schedule_call(key);
         }

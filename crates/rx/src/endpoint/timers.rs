@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use super::Endpoint;
 use super::account::Source;
 use super::calls::stalled;
+use super::parts::Parts;
 use crate::call::{Role, STUCK, Stage};
 use crate::packet::ack::Reason;
 use crate::packet::{Flags, Header, PacketType};
@@ -24,11 +25,6 @@ const HOUSEKEEPING: Duration = Duration::from_secs(5);
 const SERVER_CONNECTION_IDLE: Duration = Duration::from_secs(700);
 /// Paths without connections are forgotten after this.
 const PATH_IDLE: Duration = Duration::from_secs(60);
-/// Time between two CHALLENGEs.
-// spec: rx#challenges
-pub(super) const CHALLENGE_EVERY: Duration = Duration::from_secs(2);
-/// CHALLENGEs after which the client is taken for dead.
-pub(super) const CHALLENGE_TRIES: u32 = 15;
 /// How often room for new connections is looked for.
 const EVICTION_EVERY: Duration = Duration::from_millis(100);
 /// The epoch of packets that belong to no connection.
@@ -90,9 +86,7 @@ impl Endpoint {
     /// When something must be done about a call.
     pub(super) fn call_deadline(&self, key: Key) -> Option<Instant> {
         let call = self.calls.get(key)?;
-        let path = self
-            .paths
-            .get(self.connections.get(call.connection)?.path)?;
+        let path = self.path_of(call.connection)?;
         let blocked = call
             .sender
             .is_window_blocked()
@@ -183,15 +177,16 @@ impl Endpoint {
 
     fn on_call_timer(&mut self, now: Instant, at: Instant, key: Key) {
         self.settle(now, key);
-        let Some(call) = self.calls.get_mut(key) else {
+        let Some(mut parts) = self.parts(now, key) else {
             return;
         };
+        let call = &mut *parts.call;
         if call.wake_at != Some(at) {
             return;
         }
         call.wake_at = None;
-        if call.limit_due(&self.config).is_some_and(|due| due <= now) {
-            let dead = call.expects_peer() && call.heard + self.config.dead_time <= now;
+        if call.limit_due(parts.config).is_some_and(|due| due <= now) {
+            let dead = call.expects_peer() && call.heard + parts.config.dead_time <= now;
             if dead {
                 self.fail(key, CallError::Dead);
             } else {
@@ -199,55 +194,10 @@ impl Endpoint {
             }
             return;
         }
-        call.receiver.on_ack_due(now);
-        let blocked = call.sender.is_window_blocked() && call.spoke + WINDOW_PROBE <= now;
-        let path = self.connections.get(call.connection).map(|c| c.path);
-        let stuck = path
-            .and_then(|path| call.may_be_stuck(self.paths.get(path)?))
-            .is_some_and(|since| since.max(call.spoke) + STUCK <= now);
-        if blocked || stuck || call.ping_due(&self.config).is_some_and(|due| due <= now) {
-            call.receiver.request_ack(Reason::Ping);
-            // It leaves next; until then it is not due again.
-            call.spoke = now;
-        }
-        let Some(connection) = self.connections.get(call.connection) else {
-            return;
-        };
-        let path_key = connection.path;
-        let Some(path) = self.paths.get_mut(path_key) else {
-            return;
-        };
-        if path.is_reached(now) {
-            call.reach_asked = None;
-        } else if call.reach_due().is_some_and(|due| due <= now) {
-            call.await_reach(now);
-        }
-        if call.repeat_due(path).is_some_and(|due| due <= now) {
-            call.receiver.repeat_ack();
-            call.spoke = now;
-        }
-        match call.sender.on_deadline(now, path) {
-            Some(1) => self.stats.probes += 1,
-            Some(count) => {
-                self.stats.timeouts += 1;
-                // A small packet tells whether the peer is there and only large ones are lost.
-                call.receiver.request_ack(Reason::Ping);
-                let is_heard = call.sender.is_heard(call.heard);
-                let lost = call.sender.oldest().unwrap_or_default();
-                if path.mtu.on_timeouts(count, lost, is_heard) {
-                    let size = path.packet_size();
-                    path.controller.on_mtu_change(size);
-                }
-                call.look_for_size(now, path);
-            }
-            None => {}
-        }
-        if path.mtu.look_at().is_some_and(|at| at <= now) {
-            // The peer may have been silent.
-            call.receiver.request_ack(Reason::Ping);
-            call.look_for_size(now, path);
-        }
-        let is_waiting = call.stage == Stage::Waiting;
+        parts.ask_what_is_due();
+        parts.send_again_what_is_due();
+        parts.look_at_probe();
+        let is_waiting = parts.call.stage == Stage::Waiting;
         if self.look_at_size(now, key) {
             return;
         }
@@ -255,49 +205,29 @@ impl Endpoint {
             // It may be there now, or others have made room by doing nothing.
             self.admit(now, key);
         }
-        self.make_ready(key);
+        self.make_ready(now, key);
         self.queue_ack(key);
         self.schedule_call(key);
     }
 
     /// Acts on what was found of the path's packet size; true if the call is over for it.
     pub(super) fn look_at_size(&mut self, now: Instant, key: Key) -> bool {
-        let Some(call) = self.calls.get_mut(key) else {
+        let Some(parts) = self.parts(now, key) else {
             return true;
         };
-        let Some(connection) = self.connections.get(call.connection) else {
-            return true;
-        };
-        let Some(path) = self.paths.get_mut(connection.path) else {
-            return true;
-        };
-        if let Some(size) = path.mtu.take_news() {
-            let peer = path.address;
-            self.events.push_back(Event::Narrow { peer, size });
+        if let Some(size) = parts.path.mtu.take_news() {
+            let peer = parts.path.address;
+            parts.events.push_back(Event::Narrow { peer, size });
             // An old peer hears at once that it is to send smaller packets.
-            call.receiver.request_ack(Reason::Ping);
+            parts.call.receiver.request_ack(Reason::Ping);
         }
-        if call.is_too_large(path) || call.is_stuck(now, path, connection.missing()) {
+        let missing = parts.connection.missing();
+        if parts.call.is_too_large(parts.path) || parts.call.is_stuck(now, parts.path, missing) {
             self.send_abort(now, key, AbortCode::RX_MSGSIZE);
             self.fail(key, CallError::TooLarge);
             return true;
         }
         false
-    }
-
-    fn on_challenge_timer(&mut self, now: Instant, key: Key) {
-        let Some(connection) = self.connections.get(key) else {
-            return;
-        };
-        let due = connection.challenge.next.is_some_and(|next| next <= now);
-        if connection.security.is_authenticated() || !due {
-            return;
-        }
-        if connection.challenge.tries >= CHALLENGE_TRIES {
-            self.remove_connection_and_calls(key, CallError::Dead);
-            return;
-        }
-        self.send_challenge(now, key);
     }
 
     /// Has a connection aborted whose packets cannot be sealed any more. Not at once but at the next
@@ -464,5 +394,68 @@ impl Endpoint {
             self.fail(call, error);
         }
         self.remove_connection(key);
+    }
+}
+
+impl Parts<'_> {
+    /// Asks the peer for what is to be known of it by now, and tells it what it is owed.
+    fn ask_what_is_due(&mut self) {
+        let Self {
+            now,
+            call,
+            path,
+            config,
+            ..
+        } = self;
+        let now = *now;
+        call.receiver.on_ack_due(now);
+        let blocked = call.sender.is_window_blocked() && call.spoke + WINDOW_PROBE <= now;
+        let stuck = call
+            .may_be_stuck(path)
+            .is_some_and(|since| since.max(call.spoke) + STUCK <= now);
+        if blocked || stuck || call.ping_due(config).is_some_and(|due| due <= now) {
+            call.receiver.request_ack(Reason::Ping);
+            // It leaves next; until then it is not due again.
+            call.spoke = now;
+        }
+        if path.is_reached(now) {
+            call.reach_asked = None;
+        } else if call.reach_due().is_some_and(|due| due <= now) {
+            call.await_reach(now);
+        }
+        if call.repeat_due(path).is_some_and(|due| due <= now) {
+            call.receiver.repeat_ack();
+            call.spoke = now;
+        }
+    }
+
+    /// Has what is lost by now, or was not answered for too long, sent again.
+    fn send_again_what_is_due(&mut self) {
+        let (call, path) = (&mut *self.call, &mut *self.path);
+        match call.sender.on_deadline(self.now, path) {
+            Some(1) => self.stats.probes += 1,
+            Some(count) => {
+                self.stats.timeouts += 1;
+                // A small packet tells whether the peer is there and only large ones are lost.
+                call.receiver.request_ack(Reason::Ping);
+                let is_heard = call.sender.is_heard(call.heard);
+                let lost = call.sender.oldest().unwrap_or_default();
+                if path.mtu.on_timeouts(count, lost, is_heard) {
+                    let size = path.packet_size();
+                    path.controller.on_mtu_change(size);
+                }
+                call.look_for_size(self.now, path);
+            }
+            None => {}
+        }
+    }
+
+    /// Looks again for the path's packet size, if a probe was not answered in time.
+    fn look_at_probe(&mut self) {
+        if (self.path.mtu.look_at()).is_some_and(|at| at <= self.now) {
+            // The peer may have been silent.
+            self.call.receiver.request_ack(Reason::Ping);
+            self.call.look_for_size(self.now, self.path);
+        }
     }
 }
