@@ -156,6 +156,7 @@ impl CallbackService {
         self.0.handler.read().clone()
     }
 
+    // spec: afs-rpc#breaks
     async fn all_broken(&self, caller: &Caller) {
         if let Some(handler) = self.handler() {
             handler.all_broken(caller.peer);
@@ -213,6 +214,7 @@ impl rxafscb::Service for CallbackService {
         request: rxafscb::call_back::Request,
     ) -> Result<rxafscb::call_back::Reply, AbortCode> {
         // spec: afs-rpc#breaks
+        // From any address: a server with several calls from one that nobody knows. A false break costs a question.
         let broken = request.fids.len() as u64;
         self.0.broken.fetch_add(broken, Ordering::Relaxed);
         if let Some(handler) = self.handler() {
@@ -272,6 +274,7 @@ impl rxafscb::Service for CallbackService {
         _: &Caller,
         request: rxafscb::probe_uuid::Request,
     ) -> Result<rxafscb::probe_uuid::Reply, AbortCode> {
+        // spec: afs-rpc#identity-of-a-client
         if request.client == self.uuid() {
             Ok(rxafscb::probe_uuid::Reply {})
         } else {
@@ -287,6 +290,7 @@ impl rxafscb::Service for CallbackService {
         let host = self.interfaces(caller)?;
         // Nobody may be waiting to know.
         let _listeners = self.0.asked.send(caller.peer);
+        // spec: afs-rpc#capabilities
         let capabilities = Capabilities::new(vec![CAPABILITY_ERROR_TRANSLATION])
             .map_err(|_| AbortCode::RXGEN_SS_MARSHAL)?;
         Ok(rxafscb::tell_me_about_yourself::Reply { host, capabilities })

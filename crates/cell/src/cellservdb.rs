@@ -22,6 +22,7 @@ use parking_lot::Mutex;
 pub use own::{own_directory, own_path, teach};
 
 /// UDP port of the volume location service.
+// spec: afs-rpc#services-and-ports
 pub const VL_PORT: u16 = 7003;
 
 /// Hosts of a cell that are looked up at most: it has a handful of database servers.
@@ -247,6 +248,7 @@ impl Watched {
     pub(crate) fn now(&self) -> Option<Arc<CellServDb>> {
         let mut state = self.state.lock();
         let stamp = stamp(self.named.as_deref());
+        // While a file is replaced there may be none for a moment: what was read stays.
         if !stamp.is_empty() && stamp != state.0 {
             match read(self.named.as_deref()) {
                 Ok(Some(database)) => {
@@ -258,6 +260,7 @@ impl Watched {
                 Ok(None) => {}
                 Err(error) => tracing::warn!("keeping the CellServDB as it was: {error}"),
             }
+            // Even of one that cannot be read: it is tried once for each change, not for each request.
             state.0 = stamp;
         }
         state.1.clone()

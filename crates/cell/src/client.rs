@@ -265,6 +265,7 @@ impl Client {
             .await?;
         if new {
             let (client, cell) = (self.clone(), Arc::clone(cell));
+            // The first request does not wait until all have answered: one of them will do.
             tokio::spawn(async move { cell.rank(client.preferences()).await });
         } else {
             self.keep_fresh(cell);
@@ -382,6 +383,7 @@ impl Client {
             found.kind,
             sites,
         );
+        // Another request may have found it meanwhile, and what is cached belongs to one volume.
         let volume = Arc::new(volume);
         let mut volumes = lock(&self.inner.volumes);
         Ok(Arc::clone(volumes.entry(key).or_insert(volume)))

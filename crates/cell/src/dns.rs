@@ -55,6 +55,7 @@ pub(crate) async fn vl_servers(cell: &CellName) -> Result<Vec<SocketAddr>, DnsEr
                     .filter(IpAddr::is_ipv4)
                     .map(|address| SocketAddr::new(address, port)),
             ),
+            // The others may have one.
             Err(error) => tracing::warn!("DNS has no address of {host}: {error}"),
         }
     }

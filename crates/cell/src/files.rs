@@ -30,8 +30,10 @@ const BULK_CALLS_FAR: usize = 16;
 /// What is asked for of a directory at first: of most directories, all.
 const DIRECTORY_FIRST: u64 = 86 << 10;
 /// Bytes of the largest directory there can be.
+// spec: volumes#directory-pages
 const DIRECTORY_MOST: u64 = (afar_dir::MAX_PAGES * afar_dir::PAGE_SIZE) as u64;
 /// Bytes of the longest symlink (AFS-3 AFSPATHMAX).
+// spec: volumes#symbolic-links-and-mount-points
 const SYMLINK_MOST: u64 = 1024;
 
 /// An entry of a directory.
@@ -70,6 +72,7 @@ impl Client {
         let promised = self
             .on_volume(volume, |server| async move {
                 let begin = Instant::now();
+                // spec: afs-rpc#promises
                 let reply = server.fetch_status(fid).await?;
                 let peer = server.connection().peer();
                 let (status, callback) = (reply.status, reply.callback);
@@ -160,6 +163,8 @@ impl Client {
                 };
                 statuses.map(one).collect()
             }
+            // Lists of another length do not tell which status is whose.
+            // spec: afs-rpc#bulk-status
             Ok(_) => self.one_by_one(volume, group).await,
             // spec: afs-rpc#unknown-operations
             Err(Error::Refused(error)) if error.is_unknown_operation() => {

@@ -34,6 +34,7 @@ impl Client {
         fid: Fid,
         kind: LockType,
     ) -> Result<(), Error> {
+        // spec: afs-rpc#locks
         let kind = match kind {
             LockType::Read => 0,
             LockType::Write => 1,

@@ -123,6 +123,7 @@ impl Wanted {
 
 /// Splits `name.readonly` and `name.backup` into the group's name and the member it names.
 #[must_use]
+// spec: volumes#volumes-and-their-groups
 pub(crate) fn split_suffix(name: &str) -> (&str, Option<VolumeType>) {
     for (suffix, kind) in [
         (".readonly", VolumeType::ReadOnly),

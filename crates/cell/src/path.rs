@@ -158,6 +158,8 @@ impl Walk<'_> {
             match part.as_slice() {
                 b"" | b"." => {}
                 b".." => {
+                    // Not by the directory's own entry: in the root of a volume that leads back to the root.
+                    // spec: volumes#entries-and-chains
                     self.trail.pop();
                 }
                 _ => self.enter(&part).await?,
@@ -195,6 +197,7 @@ impl Walk<'_> {
             mount: None,
             status: None,
         };
+        // spec: volumes#vnodes
         // Odd numbers are directories, and cost nothing more. Of the others only the status tells
         // what they are; in the middle of a path they should be symlinks, whose data comes with it.
         if fid.vnode.is_directory() {

@@ -65,6 +65,7 @@ impl Preferences {
     /// Gives a server a rank.
     pub(crate) fn set(&self, kind: ServerKind, host: IpAddr, rank: u16) {
         self.lock().insert((kind, host), rank);
+        // After the rank: one that sees the count finds the rank.
         self.changes.fetch_add(1, Ordering::Release);
     }
 
@@ -119,6 +120,7 @@ fn measured(Distance { rtt, rate }: Distance) -> u16 {
 /// better: round trips vary.
 pub(crate) fn in_order<T>(mut ranked: Vec<(u16, T)>) -> Vec<T> {
     if let Some((rank, _)) = ranked.first_mut()
+        // Of others nothing was measured, or a user meant just that order.
         && (NEAREST..UNKNOWN).contains(rank)
     {
         *rank -= BETTER.max((*rank - NEAREST) / BETTER_PART);

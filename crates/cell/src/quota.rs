@@ -74,6 +74,7 @@ impl Client {
     /// what there is. Other errors stay as they are.
     pub async fn explain_full(&self, volume: &Arc<Volume>, needed: u64, error: Error) -> Error {
         let number = error.errno();
+        // spec: afs-rpc#volume-status
         if !matches!(number, Some(EDQUOT | ENOSPC)) || matches!(error, Error::NoRoom(_)) {
             return error;
         }

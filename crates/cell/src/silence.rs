@@ -114,6 +114,7 @@ impl Client {
 
     /// Looks where a volume is, unless that was done a moment ago.
     async fn look_where(&self, volume: &Arc<Volume>) {
+        // Held while the client looks, so that all requests that wait use one answer.
         let mut looked = volume.looked().lock().await;
         if looked.is_some_and(|since| since.elapsed() < LOOK_EVERY) {
             return;

@@ -137,6 +137,7 @@ impl Cell {
     pub(crate) fn set_servers(&self, addresses: &[SocketAddr]) -> bool {
         let mut servers = self.servers.write();
         let before = servers.len();
+        // Those that stay keep their connections, and their order.
         servers.retain(|server| addresses.contains(&server.address));
         let mut changed = servers.len() < before;
         for &address in addresses {
@@ -182,6 +183,7 @@ impl Cell {
             let asked = server.link().client;
             probes.spawn(async move {
                 let error = asked.probe_server().await.err();
+                // A server that refuses the question is there.
                 let answered = error.is_none_or(|error| error.aborted().is_some());
                 (server.address, answered)
             });
@@ -364,6 +366,7 @@ impl Cell {
             (Some(known), Effort::Quick) => {
                 old = known.since.elapsed() >= self.fresh;
                 if old {
+                    // So one of many requests looks it up, and the others go on with what is known.
                     known.since = Instant::now();
                 }
                 Some(Arc::clone(&known.what))
@@ -553,6 +556,7 @@ impl Cell {
                     }
                     (index, Err(error)) => match vl_verdict(&error) {
                         VlVerdict::Final => {
+                            // That there is no such volume is an answer too.
                             self.answered();
                             self.prefer(&servers[index]);
                             return Err(error);
@@ -640,6 +644,7 @@ fn vl_verdict(error: &RpcError) -> VlVerdict {
         Some(code) => match code.0 {
             // spec: afs-rpc#database-servers-that-agree
             code if Code(code).is_ubik() => VlVerdict::NextServer,
+            // spec: afs-rpc#busy-and-gone
             code if Code(code).is_interface_mismatch() => VlVerdict::Final,
             i32::MIN..0 => VlVerdict::NextServer,
             _ => VlVerdict::Final,

@@ -248,6 +248,7 @@ impl Volume {
             directories.pop_first();
         }
         directories.insert(fid, data);
+        debug_assert!(directories.len() <= DIRECTORIES_MOST);
     }
 
     fn lock_directories(&self) -> MutexGuard<'_, BTreeMap<Fid, Bytes>> {
@@ -308,6 +309,7 @@ impl Client {
             let (mut tried, mut silent) = (0, false);
             self.rank(volume).await;
             let mut sites = volume.sites();
+            // Those that are down come last but are not left out: all may be, and one may be back.
             sites.sort_by_key(|site| site.is_down());
             for site in sites {
                 tried += 1;
@@ -391,14 +393,17 @@ impl Client {
             };
             lane.failed();
             let secured = lane.secured().cloned();
-            drop(lane);
             match verdict(&error) {
                 Verdict::Down => server.silent(),
                 _ => server.answered(),
             }
+            // Only now: the first channel of a server that is not known is given back to nobody.
+            drop(lane);
+            // Not earlier: the next in line would still find a server that is not known.
             drop(introduction);
             if let (Verdict::Token, Some(refused)) = (verdict(&error), secured) {
                 tracing::debug!("{} refuses a token: {}", server.address(), error.cause);
+                // Once: a newer one that is refused as well is no matter of time.
                 if renewed || !server.renew(&refused).await.map_err(Trouble::Token)? {
                     let code = error.code().0;
                     return Err(Trouble::Token(server.access().refused(&refused, code)));
@@ -431,6 +436,7 @@ impl Client {
     /// for the time, and the first to answer is the nearest. Later the client checks now and then, in the
     /// background, which sites there are and which is the nearest.
     async fn rank(&self, volume: &Arc<Volume>) {
+        // Held during the race: requests that went on meanwhile would begin with a server that may be far.
         let mut ranked = volume.ranked.lock().await;
         let changes = self.preferences().changes();
         let was_ranked = ranked.since.is_some() && ranked.changes == changes;
@@ -530,6 +536,7 @@ impl Client {
     /// keep their places, and new ones come behind.
     pub(crate) async fn look_up_again(&self, volume: &Arc<Volume>) -> Result<(), Error> {
         let wanted = Wanted::Exactly(volume.kind);
+        // Its name may be another volume's by now.
         let number = volume.id.to_string();
         let found = volume.cell.find(&number, wanted, Effort::Thorough).await?;
         let found = found.addresses.into_iter();

@@ -50,6 +50,7 @@ impl Waits {
 
     /// The request which is being done here waits for what somebody else does.
     pub fn follow(other: &Arc<Self>) {
+        // One that follows itself would count its calls twice.
         if let Some(own) = Self::current().filter(|own| !Arc::ptr_eq(own, other)) {
             own.state.lock().follows = Some(Arc::clone(other));
         }
@@ -68,6 +69,7 @@ impl Waits {
     pub fn server(&self) -> Option<SocketAddr> {
         let state = self.state.lock();
         let (own, follows) = (state.servers.first().copied(), state.follows.clone());
+        // Requests may follow each other: with both locked they would wait for each other.
         drop(state);
         own.or_else(|| follows.and_then(|other| other.state.lock().servers.first().copied()))
     }
@@ -105,7 +107,9 @@ impl Drop for Waiting {
             return;
         };
         let mut state = waits.state.lock();
-        if let Some(place) = state.servers.iter().position(|one| one == server) {
+        let place = state.servers.iter().position(|one| one == server);
+        debug_assert!(place.is_some(), "{server} was never noted");
+        if let Some(place) = place {
             state.servers.remove(place);
         }
     }

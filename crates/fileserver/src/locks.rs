@@ -114,9 +114,12 @@ impl Machines {
     fn add(&mut self, owner: &Owner) {
         *self.locks.entry(owner.machine()).or_insert(0) += 1;
         self.all += 1;
+        debug_assert!(self.all <= MAX_LOCKS, "{} locks", self.all);
+        debug_assert!(self.locks.len() <= self.all, "a machine without locks");
     }
 
     fn forget(&mut self, owner: &Owner) {
+        debug_assert!(self.locks.contains_key(&owner.machine()), "{owner:?}");
         if let Some(locks) = self.locks.get_mut(&owner.machine()) {
             *locks -= 1;
             self.all -= 1;
@@ -124,6 +127,7 @@ impl Machines {
                 self.locks.remove(&owner.machine());
             }
         }
+        debug_assert_eq!(self.all == 0, self.locks.is_empty(), "{self:?}");
     }
 }
 
@@ -171,6 +175,7 @@ impl FileLocks {
         let own =
             |holder: &&mut Holder| holder.owner.is_at(&owner) && holder.owner.user == owner.user;
         let result = result.and_then(|()| {
+            // A client that locks a file twice gives it up twice.
             if let Some(own) = lock.holders.iter_mut().find(own) {
                 (own.times, own.until) = (own.times.saturating_add(1), until);
                 return Ok(());
@@ -187,6 +192,7 @@ impl FileLocks {
             Ok(())
         });
         if lock.holders.is_empty() {
+            // The entry was made for a lock that is not given.
             files.remove(&fid);
         }
         result
@@ -238,6 +244,7 @@ impl FileLocks {
         let Some(place) = place.or_else(|| holders.iter().position(there)) else {
             return nothing;
         };
+        debug_assert!(holders[place].times > 0, "{:?}", holders[place]);
         holders[place].times -= 1;
         if holders[place].times > 0 {
             return Ok(false);
@@ -251,6 +258,7 @@ impl FileLocks {
     }
 
     /// What a status shows: readers, or -1 for a writer.
+    // spec: afs-rpc#status
     pub(crate) fn count(&self, fid: Fid, now: Instant) -> i32 {
         let state = self.0.lock();
         let Some(lock) = state.files.get(&fid) else {

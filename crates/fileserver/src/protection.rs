@@ -167,6 +167,8 @@ impl Protection {
     }
 
     async fn host(&self, peer: SocketAddr, version: Option<Version>) -> Option<Arc<Cps>> {
+        // Entries of hosts are named as addresses of IPv4.
+        // spec: afs-rpc#what-grants-rights
         let IpAddr::V4(address) = peer.ip().to_canonical() else {
             return None;
         };
@@ -256,6 +258,7 @@ impl Protection {
         }
         Ok(ids
             .into_iter()
+            // spec: afs-rpc#names-and-ids
             .map(|id| id.unwrap_or(PtsId::ANONYMOUS))
             .collect())
     }

@@ -57,6 +57,7 @@ pub async fn register(
             Ok(_) => return Ok(()),
             // spec: afs-rpc#registering-addresses
             Err(error) if error.code() == AbortCode::RXGEN_OPCODE => return Ok(()),
+            // The others have the same database, and would say the same.
             Err(error) if error.code() == AbortCode(VL_MULTIPADDR) => {
                 return Err(RegistrationError::Conflict);
             }
@@ -68,6 +69,7 @@ pub async fn register(
 
 /// Registers, and tries again until a location server takes it: each time at new connections, as
 /// this server may have got a key meanwhile.
+// spec: afs-rpc#registering-addresses
 pub async fn keep_trying(
     servers: impl Fn() -> Vec<vl::Client>,
     uuid: AfsUuid,

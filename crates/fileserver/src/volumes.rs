@@ -57,6 +57,7 @@ struct Entry {
 }
 
 impl Entry {
+    // spec: afs-rpc#busy-and-gone
     fn refusal(&self, intent: Intent) -> Option<AbortCode> {
         match (self.hold, intent) {
             (Some(Hold::Offline), _) => Some(AbortCode(VOFFLINE)),
@@ -176,6 +177,7 @@ impl Volumes {
             if let Some(code) = entry.refusal(intent) {
                 return Err(code);
             }
+            // Before the volume is looked for: a hold that comes now waits until this has left.
             *entry.users(intent) += 1;
         }
         // From here on dropping leaves the volume.
@@ -217,6 +219,7 @@ impl Volumes {
     }
 
     /// From now on clients are told that the volume has moved, or no longer so.
+    // spec: volumes#sending-a-volume
     pub fn set_moved(&self, id: VolumeId, moved: bool) {
         let mut table = self.table.lock();
         if moved {
@@ -276,6 +279,7 @@ impl Drop for Admission<'_> {
         let intent = self.intent;
         let mut wanted = false;
         self.volumes.change(self.id, |entry| {
+            debug_assert!(*entry.users(intent) > 0, "{intent:?} leaves twice");
             *entry.users(intent) -= 1;
             wanted = entry.hold.is_some();
         });

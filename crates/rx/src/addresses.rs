@@ -62,6 +62,7 @@ impl Addresses {
 
     /// Whether one more packet is answered that belongs to no call: with an ABORT, a VERSION, a DEBUG.
     pub(crate) fn may_answer(&mut self, now: Instant, ip: IpAddr) -> bool {
+        // Its own first: an address that asks too often takes nothing of what is for all.
         self.bucket(now, ip).take(now) && self.answers.take(now)
     }
 
@@ -105,6 +106,7 @@ impl<V: Copy> Recent<V> {
         if !self.young.contains_key(&ip) {
             kept = self.old.remove(&ip);
             if self.young.len() >= REMEMBERED {
+                // Those not seen since the last time go all at once, so that no search for the oldest is needed.
                 self.old = std::mem::take(&mut self.young);
             }
         }

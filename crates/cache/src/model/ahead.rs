@@ -178,7 +178,9 @@ impl Run {
         } else {
             to
         };
+        debug_assert!(self.next <= from, "what was read is asked for again");
         self.asked = to.min(read.length);
+        debug_assert!(from < self.asked, "{from} to {}", self.asked);
         Some(from..self.asked)
     }
 

@@ -53,6 +53,16 @@ impl Default for Since {
 }
 
 impl Dirty {
+    /// What was written is within the file, and what was since is a part of it.
+    pub(crate) fn check(&self) {
+        debug_assert!(self.ranges.end() <= self.length, "{self:?}");
+        if let Some(since) = &self.since {
+            debug_assert!(since.ranges.end() <= self.ranges.end(), "{self:?}");
+            let cut = since.limit != u64::MAX;
+            debug_assert!(!cut || since.limit <= self.length, "{self:?}");
+        }
+    }
+
     /// Leaves only the first `most` bytes written, and makes the file no longer than those reach.
     /// Returns false if that is all, as it was.
     pub(crate) fn trim(&mut self, most: u64, base: &FetchStatus) -> bool {

@@ -54,6 +54,7 @@ impl FromStr for Held {
             let (start, to) = line.split_once(' ').ok_or(HeldError)?;
             let number = |text: &str| text.parse().map_err(|_| HeldError);
             let range = number(start)?..number(to)?;
+            // Another process wrote this: what is not in order is not believed.
             if range.start < end || range.start >= range.end {
                 return Err(HeldError);
             }

@@ -83,9 +83,21 @@ impl LockTable {
             parts.push((owner, lock));
         }
         self.held.extend(parts);
+        self.check(owner, &lock);
         let held = &self.held;
+        // The owner that has given up all may begin again.
         self.lost
             .retain(|owner| held.iter().any(|(other, _)| other == owner));
+    }
+
+    /// An owner has one lock at a place, the one it set last, and nobody else has one in its way.
+    fn check(&self, owner: u64, lock: &Lock) {
+        let own = self.held.iter().filter(|(other, _)| *other == owner);
+        let there = own.filter(|(_, held)| overlap(held, lock)).count();
+        let is_set = lock.kind != LockKind::Unlock;
+        debug_assert_eq!(there, usize::from(is_set), "{lock:?} of {owner}");
+        debug_assert!(!is_set || self.conflict(owner, lock).is_none(), "{lock:?}");
+        debug_assert!(self.held.len() <= LOCKS_MOST + 1, "{}", self.held.len());
     }
 
     /// The server's lock did not last while programs here had theirs.
@@ -107,6 +119,12 @@ impl LockTable {
     /// Whether no more locks are taken.
     pub(crate) fn is_full(&self) -> bool {
         self.held.len() >= LOCKS_MOST
+    }
+
+    /// Whether giving this up would leave more locks than there are.
+    pub(crate) fn splits(&self, owner: u64, lock: &Lock) -> bool {
+        let mut own = self.held.iter().filter(|(other, _)| *other == owner);
+        own.any(|(_, held)| held.start < lock.start && lock.end < held.end)
     }
 
     /// Whether somebody has a lock.
@@ -171,6 +189,26 @@ mod tests {
         assert!(table.is_refused(1, &wanted));
         table.set(1, lock(LockKind::Unlock, 0, u64::MAX));
         assert!(!table.is_refused(1, &wanted));
+    }
+
+    #[test]
+    fn no_more_locks_are_made_of_one_than_there_may_be() {
+        let mut table = LockTable::default();
+        table.set(1, lock(LockKind::Write, 0, u64::MAX));
+        for hole in 1..=2 * LOCKS_MOST as u64 {
+            let given_up = lock(LockKind::Unlock, 10 * hole, 10 * hole);
+            if !table.is_full() || !table.splits(1, &given_up) {
+                table.set(1, given_up);
+            }
+        }
+        assert_eq!(table.held.len(), LOCKS_MOST);
+        let last = u64::MAX - 10;
+        assert!(table.is_full() && table.splits(1, &lock(LockKind::Unlock, last, last)));
+        assert!(!table.splits(2, &lock(LockKind::Unlock, last, last)));
+        let all = lock(LockKind::Unlock, 0, u64::MAX);
+        assert!(!table.splits(1, &all));
+        table.set(1, all);
+        assert!(!table.has(1) && !table.is_full());
     }
 
     #[test]

@@ -83,6 +83,7 @@ impl Names {
         self.bytes.extend(name);
         reserve(&mut self.order, 1);
         self.order.insert(at, place);
+        debug_assert_eq!(self.at(place), name);
     }
 
     /// Whether another name could be kept.

@@ -27,7 +27,10 @@ impl Promise {
         let time = until.checked_duration_since(start())?.as_millis();
         let time = u64::try_from(time).ok()?.min((1 << Self::TIME_BITS) - 1);
         let some = NonZeroU64::new(time)?;
-        Some(Self(some | u64::from(server) << Self::TIME_BITS))
+        let promise = Self(some | u64::from(server) << Self::TIME_BITS);
+        debug_assert!(promise.until() <= until, "it lasts too long");
+        debug_assert_eq!(promise.server(), server);
+        Some(promise)
     }
 
     /// The number of the server that gave it.

@@ -119,18 +119,21 @@ pub(crate) fn rights(status: &FetchStatus) -> Rights {
 /// Whether the caller owns a file and may add files to its directory. He may read and fill it with no more than
 /// that: so a file is made that others are not to see. That he is the owner a server says by a right to administer
 /// the file, which to files no access list gives.
+// spec: afs-rpc#status
 fn fills(status: &FetchStatus) -> bool {
     let owner = status.caller_access.contains(Rights::ADMINISTER);
     owner && rights(status).contains(Rights::INSERT)
 }
 
 /// Whether the caller's rights allow reading a file.
+// spec: afs-rpc#rights
 pub(crate) fn may_read(status: &FetchStatus) -> bool {
     rights(status).contains(Rights::READ) || fills(status)
 }
 
 /// Whether a server takes what the caller writes to a file. Of the permission bits the owner's counts, except for an
 /// owner who fills a file of their own.
+// spec: afs-rpc#rights
 pub(crate) fn may_write(status: &FetchStatus) -> bool {
     fills(status)
         || rights(status).contains(Rights::WRITE) && status.unix_mode_bits & OWNER_WRITE != 0

@@ -155,6 +155,7 @@ impl Cache {
 /// Whether a server may be asked once more for rights that are too little: once a second for a user, as
 /// programs look many files over that they may not read.
 fn may_ask_again(vnode: &Vnode, user: UserId, now: Instant) -> bool {
+    // The program would wait for servers, to be refused after all.
     if vnode.volume.sites().iter().all(|site| site.is_down()) {
         return false;
     }
@@ -170,6 +171,7 @@ fn may_ask_again(vnode: &Vnode, user: UserId, now: Instant) -> bool {
 }
 
 /// The directory of a file.
+// spec: afs-rpc#rights
 fn parent(vnode: &Vnode, status: &FetchStatus) -> Option<Fid> {
     let inside = status.parent_vnode.is_directory() && !vnode.fid.vnode.is_directory();
     inside.then_some(Fid {

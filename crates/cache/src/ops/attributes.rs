@@ -80,6 +80,7 @@ impl Cache {
                 FileType::Symlink => return Err(Errno::EINVAL),
                 _ => self.resize(uid, vnode, &status, size)?,
             }
+            // Otherwise it is stored with what is written, when the file is closed.
             let closed = vnode.lock().rare.writers == 0;
             if closed && let Err(error) = self.store(&user, vnode).await {
                 self.drop_refused(vnode);
@@ -99,6 +100,7 @@ impl Cache {
             let time = UnixTime::from(time);
             let mut state = vnode.lock();
             if let Some(dirty) = state.dirty_mut() {
+                // The store to come would put its own time in place of this one.
                 dirty.mtime = time;
             } else {
                 attributes.mask |= StoreStatus::SET_MOD_TIME;
@@ -161,6 +163,7 @@ impl Cache {
         attributes: StoreStatus,
     ) -> Result<(), Errno> {
         let gives = StoreStatus::SET_OWNER | StoreStatus::SET_GROUP;
+        // spec: afs-rpc#owners-and-modes
         match self.set_at_server(user, vnode, attributes).await {
             Err(Errno::EPERM | Errno::EACCES) if attributes.mask & gives != 0 => {}
             set => return set,
@@ -191,6 +194,7 @@ impl Cache {
         self.0.breaks.count(fid);
         let mut state = vnode.lock();
         let version = state.status().map(|status| status.data_version);
+        // A later change may have been answered earlier.
         if version <= Some(stored.data_version) {
             state.take_status(stored);
         }

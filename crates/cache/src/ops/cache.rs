@@ -137,6 +137,7 @@ impl Inner {
         let (invalidations, _) = broadcast::channel(INVALIDATIONS);
         let breaks = Breaks::new(Arc::clone(&vnodes), invalidations);
         let breaks = Arc::new(breaks);
+        // Before any server is asked: from its first answer on it may break what it promised.
         client.callbacks().set_handler(Arc::clone(&breaks) as _);
         let users = Arc::new(UserTable::new(&client, config.users.clone()));
         let owners = OwnerTable::new(config.owners.clone());

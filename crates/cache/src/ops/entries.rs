@@ -44,6 +44,7 @@ impl Cache {
         };
         let (spot, status) = self.making(&user, &directory, name, made).await?;
         // What is in the version it was made with need not be asked for.
+        // spec: volumes#entries-and-chains
         let pages = DirectoryBuilder::new(id(spot.vnode.fid), id(at)).finish();
         if empty == Some((status.data_version, pages.len() as u64)) {
             self.keep_pages(&spot.vnode, status.data_version, Arc::new(pages));
@@ -75,6 +76,7 @@ impl Cache {
                 match self.opened(who.uid, spot, flags) {
                     Ok(handle) => Ok((entry, handle)),
                     Err(error) => {
+                        // The kernel hears of the failure only, and takes back nothing.
                         self.forget(entry.attr.ino, 1);
                         Err(error)
                     }
@@ -187,6 +189,7 @@ impl Cache {
                 Ok(())
             }
             Err(error) => Err(match self.refused(changing, vnode, &error) {
+                // spec: afs-rpc#changing-directories
                 // What AFS servers say of directories that are not empty.
                 Errno::EEXIST => Errno::ENOTEMPTY,
                 other => other,
@@ -264,12 +267,14 @@ impl Cache {
         let changed = match renamed.await {
             Ok(changed) => changed,
             Err(error) => {
+                // In doubt both directories are: what is dropped without a word counts as such.
                 if let Some(coming) = coming
                     && !matches!(error, Error::InDoubt(_))
                 {
                     coming.refused();
                 }
                 return Err(match self.refused(leaving, from, &error) {
+                    // spec: afs-rpc#changing-directories
                     Errno::EEXIST if replaced.is_some() => Errno::ENOTEMPTY,
                     other => other,
                 });
@@ -288,6 +293,7 @@ impl Cache {
             None => leaving.done(changed.directory, vec![add, remove]),
         }
         if fid.vnode.is_directory() && !same {
+            // spec: afs-rpc#changing-directories
             // Its `..` is another one now.
             self.0.breaks.count(fid);
             moved.lock().promise = None;
@@ -443,6 +449,7 @@ impl Cache {
         if last {
             self.is_gone(file);
         } else {
+            // spec: afs-rpc#changing-directories
             self.0.breaks.count(file.fid);
             file.lock().promise = None;
         }

@@ -44,6 +44,7 @@ impl Cache {
             fid,
             cell: place.cell.clone(),
         };
+        // Of most files there is nothing: those who ask are not to wait for a server to hear that.
         if !self.0.storage.knows(&key) {
             return None;
         }

@@ -56,8 +56,10 @@ impl Cache {
     /// Stores what is not stored yet and gives all promises back. Servers that do not answer are not waited for. What cannot be stored, or is not
     /// when this is given up, is stored by the next who opens the cache in this directory.
     pub async fn close(&self) {
+        // Requests that wait for a server would hold up the end.
         self.0.client.hurry();
         let dirty = self.0.all_dirty();
+        // On this disk first: whatever ends this before a server has it, the next process finds it.
         for vnode in &dirty {
             self.keep(vnode).await;
         }

@@ -51,6 +51,7 @@ impl Cache {
             }
             Referent::Vnode(spot) => {
                 self.may_look(&user, &spot.vnode).await?;
+                // What will be opened next is read while this directory is.
                 self.read_on(&user, spot);
                 Open::Directory(Arc::new(OpenDirectory {
                     inode: inode.clone(),
@@ -136,6 +137,7 @@ impl Cache {
             let vnode = self.0.vnodes.of(&directory.mount.volume, entry.fid);
             let known = vnode.lock().promised().is_some();
             if !known {
+                // Before the question: a break that comes before the answer is seen by it.
                 let mark = self.0.breaks.mark(entry.fid);
                 unknown.push((vnode, mark));
             }
@@ -157,14 +159,18 @@ impl Cache {
         let spot = self.beside(&directory.spot, raw.fid);
         let status = spot.vnode.lock().status();
         let kind = match status.map(|status| (status.file_type, status.is_mount_point())) {
+            // spec: volumes#vnodes
             _ if raw.fid.vnode.is_directory() => Some(Kind::Dir),
             Some((FileType::Symlink, false)) => Some(Kind::Symlink),
+            // Programs see what it leads to, and would not descend into a link.
             Some((FileType::Symlink, true)) => Some(Kind::Dir),
             Some((FileType::File, _)) => Some(Kind::File),
             _ => None,
         };
+        // What is not looked up needs a number all the same, though it stands for nothing.
         let mut ino = Ino(u64::from(raw.fid.vnode.0) << 32 | u64::from(raw.fid.uniquifier.0));
         let mut entry: Option<Entry> = None;
+        // The kernel counts no look-up of the dots, and would never take one back.
         if let Some(status) = status.filter(|status| plus && !status.is_mount_point())
             && !is_dots(&raw.name)
         {

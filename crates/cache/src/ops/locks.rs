@@ -82,6 +82,7 @@ impl Cache {
         let mut pause = PAUSE;
         let work = vnode.work();
         loop {
+            // Made before the try: a lock that is given up during it is heard.
             let freed = work.locks.freed.notified();
             let refused = match self.try_lock(&user, spot, owner, lock).await {
                 Err(Errno::EAGAIN) => true,
@@ -130,6 +131,8 @@ impl Cache {
             LockType::Read
         };
         match (has, wanted) {
+            // A server keeps no lock of what nobody can change.
+            // spec: afs-rpc#locks
             _ if spot.mount.volume.kind() != VolumeType::ReadWrite => {}
             (Some(LockType::Write), _) | (Some(LockType::Read), LockType::Read) => {}
             (None, LockType::Read) if foresees => {
@@ -158,6 +161,8 @@ impl Cache {
         // Others may have the file while the lock is changed, and must find what was written here.
         self.store_unasked(vnode).await?;
         let before = self.ask(user, vnode).await?;
+        // One of the readers it counts is this machine.
+        // spec: afs-rpc#status
         if before.lock_count > 1 && !whole {
             // It is not available while others read, so what there is need not be given up.
             return Err(Errno::EAGAIN);
@@ -205,6 +210,9 @@ impl Cache {
         let _one = locks.serial.lock().await;
         let last = {
             let mut table = locks.lock();
+            if table.is_full() && table.splits(owner, &lock) {
+                return Err(Errno(afar_types::error::errno::ENOLCK));
+            }
             table.set(owner, lock);
             table.server.is_some() && table.needed().is_none()
         };
@@ -231,6 +239,7 @@ impl Cache {
         let given = {
             let work = vnode.work();
             let mut table = work.locks.lock();
+            debug_assert!(table.server.is_none(), "the server gives one at a time");
             table.server = Some(kind);
             table.given += 1;
             table.taker = Some(Arc::clone(user));
@@ -238,6 +247,7 @@ impl Cache {
         };
         tokio::spawn(extend(client.clone(), Arc::downgrade(vnode), given));
         let known = self.catch_up(user, vnode).await;
+        // A program that does not see what was stored before must not believe that it has the file to itself.
         if known.is_err() {
             self.give_back(vnode).await;
         }

@@ -17,6 +17,7 @@ const ROOT_CELL: &str = "root.cell";
 impl Cache {
     /// The root of a mounted volume.
     pub(crate) fn root_of(&self, mount: Arc<Mount>) -> Spot {
+        // spec: volumes#vnodes
         let root = Fid::root(mount.volume.id());
         let vnode = self.0.vnodes.of(&mount.volume, root);
         Spot { mount, vnode }

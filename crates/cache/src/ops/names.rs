@@ -34,6 +34,7 @@ impl Cache {
             Referent::Cells if self.unreached_cell(name) => return Ok(self.unvisited_cell(name)),
             Referent::Cells => {
                 let spot = self.cell_root(name).await?;
+                // The kernel knows it by this number since before anybody went into it.
                 if let Some(ino) = self.0.inodes.number_of_cell(name) {
                     self.0.inodes.visited(ino, &spot);
                 }
@@ -159,6 +160,8 @@ impl Cache {
             let found = found.map_err(|error| damaged(&directory.vnode, &error))?;
             Ok(found.map(|entry| entry.id.fid(directory.vnode.fid.volume)))
         };
+        // No entry has such a name.
+        // spec: afs-rpc#changing-directories
         let Some(front) = name.strip_suffix(b"@sys") else {
             return look(name);
         };
@@ -189,6 +192,7 @@ impl Cache {
         }
         let work = vnode.work();
         let _one = work.asking.lock().await;
+        // Another may have read them while this one waited for its turn.
         let promised = vnode.lock().promised();
         if let Some(status) = promised
             && let Some(pages) = pages_of(vnode, status.data_version)
@@ -200,6 +204,7 @@ impl Cache {
         let contents =
             contents.map_err(|error| self.failed(vnode, "reading a directory", &error))?;
         let status = self.accept(user, vnode, &contents.promised, mark)?;
+        // spec: afs-rpc#status
         if contents.data.len() as u64 != status.length {
             tracing::warn!(%fid, server = %contents.promised.server,
                 "a directory of another length than its status says");
@@ -218,6 +223,7 @@ impl Cache {
             let bytes = pages.len();
             state.rare.pages = Some(DirectoryCopy::new(version, pages));
             drop(state);
+            // `note` locks the vnodes of others: two that kept their own locked would wait for each other.
             self.0.pages.note(vnode, bytes);
         }
     }

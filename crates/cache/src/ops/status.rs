@@ -34,6 +34,7 @@ impl Cache {
         }
         let work = vnode.work();
         let _one = work.asking.lock().await;
+        // Another may have asked while this one waited for its turn.
         if let Some(status) = known(vnode)? {
             return Ok(status);
         }
@@ -93,6 +94,7 @@ impl Cache {
             status.file_type,
             FileType::File | FileType::Symlink | FileType::Directory
         );
+        // spec: volumes#vnodes
         if !known_type || directory != fid.vnode.is_directory() {
             tracing::warn!(server = %promised.server, %fid, "a status of a wrong type");
             return Err(Errno::EIO);
@@ -143,6 +145,8 @@ impl Cache {
 
     /// Notices that a volume was released or restored.
     fn note_volume(&self, vnode: &Vnode, made: UnixTime) {
+        // OpenAFS tells it in some of its replies only.
+        // spec: afs-rpc#the-time-of-a-copy
         if made.0 == 0 {
             return;
         }
@@ -196,6 +200,7 @@ impl Cache {
             _ if !self.0.said.is_news(error) => tracing::debug!(%cell, %fid, %error, "{doing}"),
             _ => tracing::warn!(%cell, %fid, %error, "{doing}"),
         }
+        // The break of what was removed may still be on its way.
         if matches!(error, Error::Gone) {
             vnode.lock().promise = None;
         }
@@ -207,6 +212,7 @@ impl Cache {
         let state = vnode.lock();
         let mut attr = state.attr(ino, status);
         self.0.owners.show(vnode.cell(), status.owner, &mut attr);
+        // Programs that go through a tree know by it that they are in this volume already.
         if vnode.fid == Fid::root(vnode.fid.volume) {
             attr.file = state.numbers().next().unwrap_or(ino);
         }

@@ -50,6 +50,7 @@ impl Cache {
                 .data_version
                 .to_string(),
             xattr_name::ACCESS => {
+                // Nothing is enough, so that they are the user's own and not anybody's.
                 let status = self.rights_for(&user, &spot.vnode, |_| false).await?;
                 rights(&status).to_string()
             }
@@ -151,6 +152,7 @@ impl Cache {
             (rare.pages, rare.link) = (None, None);
         }
         if state.rare.dirty.is_none() {
+            // What is not stored is nowhere else.
             self.0.storage.forget(&vnode.key());
         }
         drop(state);

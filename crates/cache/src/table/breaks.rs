@@ -149,6 +149,7 @@ impl Breaks {
 
     /// A volume is another one now: nothing promised of it holds.
     pub(crate) fn break_volume(&self, volume: VolumeId) {
+        // Counted first: a reply that finds the old count is forgotten just below.
         self.of_volume(volume).fetch_add(1, Ordering::SeqCst);
         for vnode in self.vnodes.of_volume(volume) {
             self.break_one(&vnode);
@@ -175,6 +176,7 @@ impl Breaks {
             vnode.dropped.fetch_or(promised, Ordering::Relaxed);
             promised
         };
+        // Without a promise the kernel was told that nothing holds, or has heard of the break already.
         if promised {
             self.invalidate(vnode);
         }
@@ -200,6 +202,7 @@ impl BreakHandler for Breaks {
         self.total.fetch_add(1, Ordering::SeqCst);
         for &fid in fids {
             tracing::debug!(%server, %fid, "promise broken");
+            // spec: afs-rpc#breaks
             if fid.is_whole_volume() {
                 self.break_volume(fid.volume);
                 continue;

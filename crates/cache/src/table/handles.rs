@@ -100,9 +100,11 @@ impl Handles {
         if state.open.len() >= OPEN_MOST {
             return Err(Errno::ENFILE);
         }
+        // Never the same again: a request that comes late must not find another's file.
         state.last += 1;
         let handle = Handle(state.last);
-        state.open.insert(handle, open);
+        let before = state.open.insert(handle, open);
+        debug_assert!(before.is_none(), "{handle:?} is in use");
         Ok(handle)
     }
 

@@ -43,6 +43,7 @@ impl Table {
         self.last += 1;
         let ino = Ino(self.last);
         let row = self.rows.entry(ino.0 / ROW).or_default();
+        debug_assert!(row[(ino.0 % ROW) as usize].is_none(), "{ino:?} is in use");
         row[(ino.0 % ROW) as usize] = Some((place, 1));
         ino
     }
@@ -52,6 +53,7 @@ impl Table {
         let state = vnode.lock();
         let mut numbers = state.numbers();
         numbers.find(|ino| match (*ino, &self.root) {
+            // The top stands in no row: it is never given out.
             (Ino::ROOT, Some(Referent::Vnode(spot))) => spot.mount.id == mount.id,
             _ => (self.get_mut(*ino)).is_some_and(|(place, _)| place.is_in(mount)),
         })
@@ -92,6 +94,7 @@ impl Inodes {
         let mut table = self.lock();
         if let Some(ino) = table.number_of(&spot.mount, &spot.vnode) {
             if let Some((_, count)) = table.get_mut(ino) {
+                debug_assert!(*count > 0, "{ino:?} was taken back");
                 *count += 1;
             }
             return ino;
@@ -106,6 +109,7 @@ impl Inodes {
         let mut table = self.lock();
         if let Some(ino) = table.cells.get(name).copied() {
             if let Some((_, count)) = table.get_mut(ino) {
+                debug_assert!(*count > 0, "{ino:?} was taken back");
                 *count += 1;
             }
             return ino;
@@ -132,11 +136,15 @@ impl Inodes {
         }
         let before = std::mem::replace(place, Referent::Vnode(spot.clone()));
         match &before {
-            Referent::Cell(name) => drop(table.cells.remove(name.as_slice())),
+            Referent::Cell(name) => {
+                let removed = table.cells.remove(name.as_slice());
+                debug_assert_eq!(removed, Some(ino), "the number of a cell");
+            }
             Referent::Vnode(point) => point.vnode.lock().remove_number(ino),
             Referent::Cells | Referent::Volumes => {}
         }
         spot.vnode.lock().add_number(ino);
+        // As in `forget`: the last of a vnode must not be dropped under the lock.
         drop(table);
         drop(before);
     }
@@ -161,7 +169,8 @@ impl Inodes {
             Referent::Vnode(spot) => spot.vnode.lock().remove_number(ino),
             Referent::Cell(name) => {
                 let name = Arc::clone(name);
-                table.cells.remove(name.as_slice());
+                let removed = table.cells.remove(name.as_slice());
+                debug_assert_eq!(removed, Some(ino), "the number of a cell");
             }
             Referent::Cells | Referent::Volumes => {}
         }

@@ -44,6 +44,7 @@ impl Mounts {
         if let Some(mount) = known.get(&key).and_then(Weak::upgrade) {
             return mount;
         }
+        // Only here: mounts are found much more often than they are made.
         known.retain(|_, mount| mount.strong_count() > 0);
         let mount = Arc::new(Mount {
             id: self.last.fetch_add(1, Ordering::Relaxed) + 1,

@@ -57,6 +57,7 @@ impl OwnerTable {
         }
         let _one = self.asking.lock().await;
         if self.known(cell).is_none() {
+            // A cell that does not answer counts as one without owners until `renew`, not once for each file shown.
             let found = self.ask(cell).await.unwrap_or_default();
             self.lock().insert(cell.clone(), found);
         }
@@ -75,6 +76,7 @@ impl OwnerTable {
         let mut changed = Vec::new();
         for cell in cells {
             let Some(found) = self.ask(&cell).await else {
+                // What is known stays, while the cell cannot be asked.
                 continue;
             };
             let before = self.lock().insert(cell.clone(), Arc::clone(&found));

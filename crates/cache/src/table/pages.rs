@@ -79,6 +79,12 @@ impl<T> Queue<T> {
                 dropped.push(item);
             }
         }
+        debug_assert!(
+            self.bytes <= limit || self.order.len() == 1,
+            "too much is kept"
+        );
+        let newest = self.order.back().map_or(0, |(_, bytes)| *bytes);
+        debug_assert!(newest <= self.bytes, "{newest} of {}", self.bytes);
         dropped
     }
 }

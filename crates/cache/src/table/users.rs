@@ -140,6 +140,7 @@ impl UserTable {
             looked: Instant::now(),
         };
         state.known.insert(uid, known);
+        debug_assert!(state.known.len() <= USERS_MOST);
         Some(user)
     }
 
@@ -154,6 +155,7 @@ impl UserTable {
         };
         let (source, table) = (Arc::clone(source), Arc::clone(self));
         let look = tokio::task::spawn_blocking(move || {
+            // Taken by this task, so that a look that ends late serves the next request.
             let seen = source.look(uid, stamp);
             table.take(uid, seen)
         });

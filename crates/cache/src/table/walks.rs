@@ -51,6 +51,7 @@ impl<T> Walk<T> {
         let Some(last) = self.last.replace(place) else {
             return &[];
         };
+        // Not the next one as listed: so the program goes by names.
         if self.read == 0 && place != last + 1 {
             let name = self.children[place].0.clone();
             self.children
@@ -61,6 +62,7 @@ impl<T> Walk<T> {
         let from = self.read.max(place + 1);
         let end = self.children.len().min(place + 1 + AHEAD);
         self.read = self.read.max(end);
+        debug_assert!(self.read <= self.children.len() && from <= self.read);
         self.children.get(from..end).unwrap_or_default()
     }
 }

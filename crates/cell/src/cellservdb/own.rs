@@ -97,6 +97,7 @@ fn read(path: &Path) -> io::Result<String> {
     let length = fs::File::open(path)?
         .take(FILE_MAX)
         .read_to_string(&mut text)?;
+    // Rewritten from its first part, the file would lose the rest.
     if length as u64 == FILE_MAX {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
@@ -120,6 +121,7 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
         .open(&new)?;
     let written = file
         .write_all(text.as_bytes())
+        // Before the rename: after a crash, the name has the old text or the new one, and not an empty file.
         .and_then(|()| file.sync_all())
         .and_then(|()| fs::rename(&new, path));
     if written.is_err() {

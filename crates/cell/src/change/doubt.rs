@@ -41,6 +41,7 @@ impl Client {
             forget();
             let error = match result {
                 Ok(done) => return Ok(done),
+                // After a lost answer it may be the first call's doing that a name exists, or is gone.
                 Err(Failure::Sure(error)) if lost.is_none() => return Err(error),
                 Err(Failure::Sure(error) | Failure::InDoubt(error)) => error,
             };
@@ -51,6 +52,7 @@ impl Client {
             match seen {
                 Ok(Some(done)) => return Ok(done),
                 Ok(None) => lost = Some(error),
+                // Made again without having looked, it could be done twice.
                 Err(_) => return Err(Error::InDoubt(Box::new(error))),
             }
         }

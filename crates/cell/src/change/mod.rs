@@ -222,6 +222,7 @@ impl Client {
                         Ok(Made {
                             fid: reply.fid,
                             status: reply.status,
+                            // RXAFS Symlink's reply has none.
                             promised: None,
                             directory: Some(reply.directory_status),
                         })
@@ -261,6 +262,7 @@ impl Client {
             |server| {
                 let name = name.clone();
                 async move {
+                    // spec: afs-rpc#changing-directories
                     let reply = server.link(directory, name, existing).await?;
                     Ok(Changed {
                         directory: Some(reply.directory_status),

@@ -152,6 +152,7 @@ impl Client {
             .await?;
         match changed {
             None => Ok(fetched),
+            // Asked for again, it would be as short as before.
             Some(new) if new.data_version == status.data_version => {
                 Err(Error::Nonsense("fewer bytes than the file's status says"))
             }
@@ -187,6 +188,8 @@ impl Client {
             if gaps.is_empty() {
                 sink.asked(left);
                 let Some(done) = running.join_next().await else {
+                    let wanted = range.end.saturating_sub(range.start);
+                    debug_assert_eq!(fetched.bytes, wanted, "of {range:?}");
                     return Ok(None);
                 };
                 if let Some(changed) = settle(done, fetched, &mut gaps)? {
@@ -246,6 +249,7 @@ impl Client {
             window.come_first();
         }
         let waiting = Waits::on(server.address());
+        // Here and not in the task, so that pieces begin in their order.
         let permit = window.acquire(piece.length).await;
         drop(waiting);
         running.spawn(carried(async move {

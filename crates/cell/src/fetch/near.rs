@@ -44,6 +44,7 @@ impl Gaps {
     /// The next to be asked for, so many bytes at most.
     pub(super) fn next(&mut self, most: u64) -> Option<Range<u64>> {
         let gap = self.0.front_mut()?;
+        debug_assert!(gap.start < gap.end, "{gap:?} is none");
         let end = gap.end.min(gap.start.saturating_add(most));
         let next = gap.start..end;
         gap.start = end;
@@ -55,6 +56,7 @@ impl Gaps {
 
     /// Takes out what is there, which is in order; returns it.
     pub(super) fn take_out(&mut self, there: &[Range<u64>]) -> Vec<Range<u64>> {
+        let before = self.octets();
         let mut taken = Vec::new();
         let mut left = VecDeque::new();
         for mut gap in self.0.drain(..) {
@@ -74,6 +76,8 @@ impl Gaps {
                 left.push_back(gap);
             }
         }
+        let in_all = taken.iter().chain(&left).map(length).sum::<u64>();
+        debug_assert_eq!(in_all, before, "bytes are lost or there twice");
         self.0 = left;
         taken
     }
@@ -145,6 +149,7 @@ async fn copy<S: Sink>(
             sink.write(part.start, vec![data]).await?;
             Ok(Copied::There(octets))
         }
+        // The cache that has it may drop it at any time.
         _ => Ok(Copied::Missing(part)),
     }
 }

@@ -88,6 +88,7 @@ impl Reply {
 }
 
 /// A place or length in the form a call takes; too large a one cannot be asked for.
+// spec: afs-rpc#fetching-data
 fn narrow<T: TryFrom<u64>>(server: &rxafs::Client, number: u64) -> Result<T, RpcError> {
     T::try_from(number).map_err(|_| RpcError {
         operation: fetch_data::OPERATION,
@@ -199,6 +200,8 @@ impl<'a, S: Sink> Filling<'a, S> {
     async fn write(&mut self) -> io::Result<()> {
         if self.held > 0 {
             let chunks = std::mem::take(&mut self.chunks);
+            let there = chunks.iter().map(|chunk| chunk.len() as u64).sum::<u64>();
+            debug_assert_eq!(there, self.held, "what is held at {}", self.at);
             self.sink.write(self.at, chunks).await?;
             self.at += std::mem::take(&mut self.held);
         }

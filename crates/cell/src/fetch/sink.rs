@@ -114,6 +114,7 @@ impl<W: AsyncWrite + Send + Unpin + 'static> Sink for Ordered<W> {
         loop {
             let advanced = self.advanced.notified();
             tokio::pin!(advanced);
+            // Before the look at what is next, so that no advance is missed.
             advanced.as_mut().enable();
             let mut guard = self.state.lock().await;
             let state = &mut *guard;
@@ -140,6 +141,7 @@ impl<W: AsyncWrite + Send + Unpin + 'static> Sink for Ordered<W> {
                 }
             }
             if state.next > before {
+                // Readers of a pipe have it while more is fetched.
                 state.out.flush().await?;
                 self.advanced.notify_waiters();
             }

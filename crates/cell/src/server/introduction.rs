@@ -132,6 +132,7 @@ impl FileServer {
                 // Errors come again at the first call that matters, and are told then.
                 server.lanes.open(number);
             });
+            // Other servers than OpenAFS's need not ask: there it is the answer that tells.
             let asked = self.is_asked(host, pause);
             tokio::select! {
                 _ = introduced => {}
@@ -221,6 +222,7 @@ impl FileServer {
                     "{} does not ask for the identity of port {port}",
                     self.address
                 );
+                // Those that it has answered already are of use all the same.
                 left = Duration::ZERO;
                 break;
             }

@@ -118,6 +118,7 @@ impl Lanes {
         let count = numbers.len();
         let mut state = self.lock();
         state.free.extend(numbers);
+        state.check();
         state.open = true;
         drop(state);
         self.free.add_permits(count);
@@ -127,12 +128,14 @@ impl Lanes {
     /// still be busy with the call.
     pub(super) fn put_back(&self, number: usize, failed: bool) {
         let mut state = self.lock();
+        debug_assert!(!state.free.contains(&number), "lane {number} is free twice");
         if failed {
             state.free.push_back(number);
         } else {
             // The one used last has its windows open.
             state.free.push_front(number);
         }
+        state.check();
         drop(state);
         self.free.add_permits(1);
     }
@@ -140,6 +143,7 @@ impl Lanes {
     /// Takes all away, unless there is one that is taken.
     pub(super) fn clear(&self) {
         let mut state = self.lock();
+        // A taken lane would be put back among other connections, under a number that is not its own.
         if !state.growing && state.free.len() == state.connections.len() * CHANNELS {
             self.free.forget_permits(state.free.len());
             *state = State::default();
@@ -188,6 +192,15 @@ impl Lanes {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock()
+    }
+}
+
+impl State {
+    /// Only channels of connections there are can be free.
+    fn check(&self) {
+        let lanes = self.connections.len() * CHANNELS;
+        debug_assert!(self.free.len() <= lanes, "{} of {lanes}", self.free.len());
+        debug_assert!(self.free.iter().all(|number| *number < lanes));
     }
 }
 

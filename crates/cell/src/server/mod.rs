@@ -149,6 +149,7 @@ impl FileServer {
 
     /// The same server for another user of the same cell, with separate connections.
     pub(crate) fn seen_by(&self, access: Access) -> Self {
+        // The server has one set of threads for all of its users.
         let windows = [&self.window, &self.idle].map(Arc::clone);
         let (hosts, peer) = (Arc::clone(&self.hosts), Arc::clone(&self.peer));
         Self::with(hosts, self.address, Arc::new(access), peer, windows)
@@ -489,6 +490,7 @@ impl FileServer {
 
     /// Gives all promises back, so that the server need not look for us when files change.
     pub(crate) async fn give_up_callbacks(self: &Arc<Self>) {
+        // One that never answered has promised nothing.
         if self.is_known() {
             self.give_back(&self.known_lane().await.link).await;
         }

@@ -91,6 +91,7 @@ impl Lane {
     /// Returns when nothing has come from its server for a while during a call.
     pub(crate) async fn falls_silent(&self) {
         tokio::time::sleep(BEGINNING).await;
+        // Another call has found it silent: this one need not find out for itself.
         if self.server.is_down() {
             return;
         }

@@ -94,6 +94,7 @@ impl Client {
         volume.check_writable()?;
         let parts = self.parts(volume).await;
         let total = range.end.saturating_sub(range.start);
+        // What one call takes needs no other beside it.
         if total > parts.size {
             let task = Task {
                 parts,
@@ -137,6 +138,7 @@ impl Client {
             let mut limited = stream.take(STREAM_PART as u64);
             let read = limited.read_to_end(&mut data).await;
             read.map_err(|error| Error::Source(error.to_string()))?;
+            // Where the stream ends with a part, an empty one follows, which carries the attributes.
             let (length, last) = (data.len() as u64, data.len() < STREAM_PART);
             let part = Part {
                 fid,
@@ -242,15 +244,18 @@ impl Parts {
 
     /// Bytes of the next part, of so many that are left.
     fn next(&self, left: u64) -> u64 {
-        match self.last {
+        let next = match self.last {
             Some(last) if left <= self.size && left > 2 * last => left - last,
             _ => self.size.min(left),
-        }
+        };
+        debug_assert!(left == 0 || (1..=left).contains(&next), "{next} of {left}");
+        next
     }
 }
 
 /// Attributes for a part: before the last, only the time. A mode without `w` would keep the next
 /// part out.
+// spec: afs-rpc#rights
 fn at_end(attributes: StoreStatus, last: bool) -> StoreStatus {
     if last {
         return attributes;

@@ -95,6 +95,8 @@ pub(super) async fn store<S: Source>(
     while sent < part.length {
         let most = usize::try_from(part.length - sent).map_or(READ, |left| left.min(READ));
         let data = match source.read_at(part.position + sent, most).await {
+            // More than was asked for would be more than the call has announced.
+            // spec: afs-rpc#storing-data
             Ok(data) if data.is_empty() || data.len() > most => {
                 let text = "it became shorter meanwhile";
                 let error = io::Error::new(io::ErrorKind::UnexpectedEof, text);
@@ -106,6 +108,7 @@ pub(super) async fn store<S: Source>(
         sent += data.len() as u64;
         call.send(data).await?;
     }
+    // Not a matter of the answer: the next part may come while the server writes this one to its disk.
     all_sent.notify_one();
     call.finish().await.map(Outcome::Done)
 }

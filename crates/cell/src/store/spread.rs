@@ -66,6 +66,7 @@ impl Client {
                 file_length: task.file_length,
             }
         };
+        // A mode that keeps the writer out would keep out the parts that are still under way.
         let in_order = task.attributes.mask & !StoreStatus::SET_MOD_TIME != 0;
         let together = |at| at < end && !(in_order && task.parts.is_last(end - at));
         let mut load = Load::new(task.parts.calls);
@@ -118,6 +119,7 @@ impl Client {
             stored.take(status, part.length);
             at += part.length;
         }
+        debug_assert_eq!(stored.bytes, end.saturating_sub(start), "{task:?}");
         Ok(stored)
     }
 }
@@ -191,6 +193,7 @@ impl Load {
             self.before = self.limit;
             self.limit = (self.limit + self.limit / 2).min(MOST);
         }
+        debug_assert!(self.before <= self.limit && self.limit <= MOST, "{self:?}");
         self.rate = rate;
     }
 }

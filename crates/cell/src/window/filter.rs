@@ -23,7 +23,9 @@ impl Least {
                 *other = Some((at, value));
             }
         }
-        self.get().unwrap_or(value)
+        let least = self.get().unwrap_or(value);
+        debug_assert!(least <= value, "{least} is not the least: {value}");
+        least
     }
 
     /// The least, if there was any.

@@ -78,6 +78,7 @@ impl GivingWay {
 
     /// When the next call may begin, if there may be so many.
     pub(super) fn beginning(&mut self, now: Instant, limit: usize) -> Instant {
+        debug_assert!(limit > 0, "nothing could ever begin");
         let distance = DISTANCE * self.call.unwrap_or_default() / count(limit);
         let at = self.next.max(now + Duration::from_secs_f64(self.pause));
         self.next = at + Duration::from_secs_f64(distance);

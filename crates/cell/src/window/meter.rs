@@ -63,6 +63,7 @@ impl Meter {
     /// A call ends whose reply had begun.
     pub(super) fn reply_ends(&mut self, now: Instant) {
         self.interval(now);
+        debug_assert!(self.replying > 0, "a reply ends that never began");
         self.replying -= 1;
     }
 
@@ -80,6 +81,11 @@ impl Meter {
         let (before, after) = (round_trips(before), round_trips(after));
         interval.round_trips += after - before;
         interval.reply_trips += after.max(1.0) - before.max(1.0);
+        let (all, replies) = (interval.round_trips, interval.reply_trips);
+        debug_assert!(
+            before <= after && replies <= all + 0.001,
+            "{replies} of {all}"
+        );
         let Interval {
             since,
             octets,

@@ -223,6 +223,7 @@ impl Window {
     pub(crate) async fn acquire(self: &Arc<Self>, octets: u64) -> Permit {
         // It is never closed.
         if let Ok(permit) = self.permits.acquire().await {
+            // `Permit` gives it back, unless the limit fell meanwhile.
             permit.forget();
         }
         let permit = Permit {
@@ -240,6 +241,7 @@ impl Window {
             }
             state.beginning(now, octets)
         };
+        // With the permit in hand, so that those who wait for one keep their order.
         if let Some(at) = at {
             tokio::time::sleep_until(at).await;
         }
@@ -380,6 +382,7 @@ impl Window {
             state.debt -= repaid;
             self.permits.add_permits(more - repaid);
         } else {
+            // Those in use cannot be taken back: they are withheld when their calls end.
             let fewer = state.limit - limit;
             state.debt += fewer - self.permits.forget_permits(fewer);
         }
@@ -387,6 +390,9 @@ impl Window {
             tracing::trace!(limit, "calls at a time");
         }
         state.limit = limit;
+        let (free, debt) = (self.permits.available_permits(), state.debt);
+        debug_assert!(state.limits.contains(&limit), "{limit}");
+        debug_assert!(free <= limit + debt, "{free} of {limit} and {debt}");
     }
 }
 
@@ -512,9 +518,12 @@ impl Permit {
         let now = Instant::now();
         let mut state = self.window.lock();
         state.running += 1;
+        debug_assert!(self.started.is_none(), "it begins once");
+        debug_assert!(state.running <= state.limit + state.debt, "{state:?}");
         state.most_running = state.most_running.max(state.running);
         if self.octets > LARGE {
             state.large += 1;
+            debug_assert!(state.large <= state.running, "{state:?}");
             state.large_since.get_or_insert(now);
         }
         self.started = Some(now);
@@ -578,6 +587,7 @@ impl Permit {
     pub(crate) fn refused(self) {
         let mut state = self.window.lock();
         let now = Instant::now();
+        // A burst of calls is refused as one, and is one reason to allow fewer.
         if state.held_until.is_none_or(|until| now >= until) {
             state.end_start();
             let pause = state.delay.get().unwrap_or(0.1) * ROUND_TRIPS;
@@ -611,6 +621,10 @@ impl Drop for Permit {
     fn drop(&mut self) {
         let mut state = self.window.lock();
         if self.started.is_some() {
+            debug_assert!(
+                state.running > 0 && state.large <= state.running,
+                "{state:?}"
+            );
             state.running -= 1;
             state.large -= usize::from(self.octets > LARGE);
             if state.large == 0 {

@@ -81,6 +81,8 @@ impl Pace {
         };
         let beginnings = gain * rate * round_trip / bytes_of(octets.max(1));
         let distance = round_trip / beginnings.max(least);
+        debug_assert!(distance.is_finite() && distance >= 0.0, "{way:?}");
+        // Short pauses that were not made are made up for, but not the time in which nothing was wanted.
         let earliest = now.checked_sub(2 * PAUSE_LEAST).unwrap_or(now);
         let at = self.next.map_or(now, |at| at.max(earliest));
         self.next = Some(at + Duration::from_secs_f64(distance));

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use afar_cell::{Client, Error, ServerKind, Volume, Wanted};
 use afar_types::{Fid, VolumeId, VolumeType};
+use tokio::task::JoinSet;
 
 use crate::world::{Cell, Servers, World};
 
@@ -16,6 +17,8 @@ const VOLUME: u32 = 10;
 const READ_ONLY: u32 = 11;
 const FIRST: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 1));
 const SECOND: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+/// Those of the connections that a client makes if they are all in use.
+const CHANNELS: u64 = 16;
 
 fn world() -> World {
     let mut world = World::default();
@@ -202,4 +205,29 @@ async fn servers_of_a_cell_are_read_anew() {
             .eq(["192.0.2.3"])
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_first_question_that_is_refused_costs_no_channel() {
+    // Of few calls at a time, so that no more connections are made than there are at least.
+    let cell = Cell::start(world(), |config| config.calls = Some(1));
+    let volume = volume(&cell.client).await;
+    let nothing = Fid::new(READ_ONLY, 98, 1);
+    assert!(cell.client.status(&volume, nothing).await.is_err());
+    let counts = Arc::clone(&cell.servers.counts);
+    counts.hold.store(true, Ordering::SeqCst);
+    let mut asked = JoinSet::new();
+    for number in 1..=CHANNELS {
+        let (client, volume) = (cell.client.clone(), Arc::clone(&volume));
+        let root = Fid::root(VolumeId(READ_ONLY));
+        asked.spawn(async move { client.status(&volume, root).await.map(drop) });
+        soon(&format!("{number} at a time"), async || {
+            counts.held.load(Ordering::SeqCst) == number
+        })
+        .await;
+    }
+    counts.hold.store(false, Ordering::SeqCst);
+    for answer in asked.join_all().await {
+        answer.unwrap();
+    }
 }

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -70,6 +70,10 @@ pub(crate) struct Counts {
     /// After so many fetches the file has the next version; 0 never.
     pub(crate) change_after: AtomicU64,
     pub(crate) introduced: AtomicU64,
+    /// Answer no question for a status for now.
+    pub(crate) hold: AtomicBool,
+    /// Questions for a status that were not answered because of that.
+    pub(crate) held: AtomicU64,
     /// Changes done.
     pub(crate) changes: AtomicU64,
     /// Lose the answers to so many changes that are done.
@@ -535,6 +539,13 @@ impl rxafs::Service for Servers {
     ) -> Result<rxafs::fetch_status::Reply, AbortCode> {
         self.meet(caller).await;
         self.count(caller, |host| host.statuses += 1);
+        let hold = || self.counts.hold.load(Ordering::SeqCst);
+        self.counts
+            .held
+            .fetch_add(u64::from(hold()), Ordering::SeqCst);
+        while hold() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
         Ok(rxafs::fetch_status::Reply {
             status: self.vnode(request.fid)?.status,
             callback: CallBack::default(),

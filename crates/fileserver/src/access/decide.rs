@@ -56,6 +56,7 @@ pub(crate) fn may_fetch_data(
 
 /// Whether a status may be read (AFS-3 RXAFS FetchStatus): of directories always, as clients come
 /// by them on their way to directories below.
+// spec: afs-rpc#rights
 pub(crate) fn may_fetch_status(
     person: &Person,
     vnode: &VnodeStatus,
@@ -69,6 +70,7 @@ pub(crate) fn may_fetch_status(
 }
 
 /// Whether an ACL may be read (AFS-3 RXAFS FetchACL).
+// spec: afs-rpc#rights
 pub(crate) fn may_fetch_acl(
     person: &Person,
     vnode: &VnodeStatus,
@@ -90,6 +92,8 @@ fn may_see(
 ) -> Result<(), Denied> {
     let rights = grant.own;
     check(if vnode.file_type == FileType::File {
+        // Strangers are all one owner: what one of them has made is not for the others to read.
+        // spec: afs-rpc#rights
         let inserted = person.owns(vnode) && person.id != PtsId::ANONYMOUS;
         rights.contains(Rights::READ) || inserted && rights.contains(Rights::INSERT)
     } else {
@@ -98,11 +102,13 @@ fn may_see(
 }
 
 /// Whether entries of a directory may be added (`i`) or removed (`d`).
+// spec: afs-rpc#rights
 pub(crate) fn may_change_entries(grant: Grant, needed: Rights) -> Result<(), Denied> {
     check(grant.own.contains(needed))
 }
 
 /// Whether data may be stored, with these attributes (AFS-3 RXAFS StoreData).
+// spec: afs-rpc#rights
 pub(crate) fn may_store_data(
     person: &Person,
     vnode: &VnodeStatus,
@@ -122,6 +128,7 @@ pub(crate) fn may_store_data(
 }
 
 /// Whether attributes may be set (AFS-3 RXAFS StoreStatus).
+// spec: afs-rpc#rights
 pub(crate) fn may_store_status(
     person: &Person,
     vnode: &VnodeStatus,
@@ -145,6 +152,7 @@ pub(crate) fn may_store_status(
 }
 
 /// Whether a directory's ACL may be replaced (AFS-3 RXAFS StoreACL).
+// spec: afs-rpc#rights
 pub(crate) fn may_store_acl(
     person: &Person,
     grant: Grant,
@@ -158,6 +166,7 @@ pub(crate) fn may_store_acl(
 }
 
 /// Whether a lock may be taken, for writing or for reading.
+// spec: afs-rpc#rights
 pub(crate) fn may_lock(
     person: &Person,
     vnode: &VnodeStatus,
@@ -180,6 +189,7 @@ fn creates(person: &Person, vnode: &VnodeStatus, grant: Grant) -> bool {
 }
 
 /// Owner and group are changed by administrators only.
+// spec: afs-rpc#owners-and-modes
 fn may_give_away(
     person: &Person,
     vnode: &VnodeStatus,
@@ -195,6 +205,7 @@ fn may_give_away(
 }
 
 /// The set-user-id and set-group-id bits are set by administrators only.
+// spec: afs-rpc#owners-and-modes
 fn may_set_id(person: &Person, attributes: &StoreStatus) -> Result<(), Denied> {
     let sets =
         attributes.mask & StoreStatus::SET_MODE != 0 && attributes.unix_mode_bits & SET_ID != 0;

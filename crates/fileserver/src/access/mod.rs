@@ -92,6 +92,7 @@ impl Person {
     }
 
     /// Whether it owns a volume, which a group can do too.
+    // spec: afs-rpc#rights
     fn owns_volume(&self, owner: PtsId) -> bool {
         if owner.is_group() {
             self.cps.contains(owner)

@@ -78,6 +78,7 @@ async fn make(
             let (made, grant) = match new {
                 New::File => (
                     volume.create_file(directory, &name, &wanted),
+                    // spec: afs-rpc#changing-directories
                     as_owner(look.grant),
                 ),
                 New::Directory => (volume.make_directory(directory, &name, &wanted), look.grant),
@@ -116,6 +117,7 @@ fn may_make_symlink(
 fn tell_made(place: &EnteredVolume<'_>, made: Created, grant: Grant, above: Grant) -> Made {
     let fid = made.vnode.fid;
     let promise = place.promise(fid, false);
+    // After the promise: a change in between breaks it.
     let seen = place.vnode(fid).ok();
     let promise = seen.is_some().then_some(promise);
     Made {

@@ -150,6 +150,7 @@ fn open(
     let mut place = visit.enter(fid.volume)?;
     let look = place.look(fid)?;
     may_fetch_data(&visit.person, &look.vnode, look.grant, place.state.owner)?;
+    // Before the data is looked at, so that a change that comes later finds the promise.
     let promise = place.promise(fid, false);
     let (mut snapshot, vnode) = Snapshot::take(place.volume(), fid, position, asked, granted)?;
     let first = snapshot.next(granted)?;

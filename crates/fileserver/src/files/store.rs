@@ -86,6 +86,7 @@ async fn store(
     end.and(file_length).ok_or(too_big)?;
     let fid = wanted.fid;
     visit.tally.lock().file = Some(fid);
+    // Before the length is looked at, which the store before this one may change.
     let turn = Wait::Lock.on(visit.server.stores.turn(fid)).await;
     let opened = visit.step(move |visit| open(visit, &wanted)).await?;
     let mut writer = in_place(|| {
@@ -98,6 +99,7 @@ async fn store(
     receive(visit, &mut writer, data).await?;
     let stored = in_place(|| finish(visit, &wanted, &opened, writer))?;
     drop(turn);
+    // The next one does not wait until hosts have heard of this one.
     visit.break_others(&[fid]).await;
     Ok(stored)
 }

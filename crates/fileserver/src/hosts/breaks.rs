@@ -94,6 +94,7 @@ impl Shared {
                 let mut state = host.lock();
                 let number = state.breaks.len().min(Fids::MAX);
                 if number == 0 {
+                    debug_assert!(state.breaking, "two work on the breaks of a host");
                     (state.breaking, state.late) = (false, false);
                     break;
                 }
@@ -128,6 +129,7 @@ impl Shared {
         let call = self.tell_one_of(host, &endpoint, &peers, &fids);
         tokio::pin!(call);
         let soon = timeout(SLOT_TIME, &mut call).await;
+        // A host that is slow does not keep those behind it from being told.
         drop(slot);
         let wait = self.config.break_wait;
         let in_time = match soon {
@@ -147,6 +149,7 @@ impl Shared {
         {
             let mut state = host.lock();
             state.late = true;
+            // What is queued behind this call would be late as well.
             gates.extend(state.breaks.iter_mut().filter_map(|one| one.gate.take()));
         }
         gates.drain(..).for_each(|gate| gate.arrive());
@@ -191,6 +194,7 @@ impl Shared {
                 count(&self.counters.break_calls, 1);
                 let mut state = host.lock();
                 if let Some(place) = state.peers.iter().position(|known| *known == peer) {
+                    // The next break goes there first.
                     state.peers.swap(0, place);
                 }
                 return true;
@@ -212,6 +216,7 @@ impl Shared {
             if known && tables.table.shut_host(host.index(), SLICE) == SLICE {
                 continue;
             }
+            debug_assert!(!known || tables.table.held(host.index()) == 0);
             // Under the lock of the tables, so that it is not admitted in between.
             break host.lock().fall();
         };

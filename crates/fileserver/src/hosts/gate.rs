@@ -30,12 +30,15 @@ impl Gate {
 
     /// It has to wait for one arrival more.
     pub(super) fn expect_another(&self) {
+        debug_assert!(!self.is_open(), "those that waited have gone on");
         self.missing.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn arrive(&self) {
         // What was done before the arrival is seen by who waits.
-        if self.missing.fetch_sub(1, Ordering::AcqRel) == 1 {
+        let missing = self.missing.fetch_sub(1, Ordering::AcqRel);
+        debug_assert!(missing > 0, "more arrive than are expected");
+        if missing == 1 {
             self.open.notify_waiters();
         }
     }
@@ -47,6 +50,7 @@ impl Gate {
     pub(super) async fn wait(&self) {
         let open = self.open.notified();
         tokio::pin!(open);
+        // Before the look: an arrival in between would be missed.
         open.as_mut().enable();
         if !self.is_open() {
             open.await;

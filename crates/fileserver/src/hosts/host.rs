@@ -211,6 +211,7 @@ impl HostState {
     /// Notes that it calls from this address too. Returns one that is forgotten for it.
     pub(super) fn add_peer(&mut self, peer: SocketAddr, first: bool) -> Option<SocketAddr> {
         self.peers.retain(|known| *known != peer);
+        // Not the first one: it answered last, and breaks go there.
         let forgotten = (self.peers.len() >= ADDRESSES_MAX).then(|| self.peers.remove(1));
         let place = if first { 0 } else { self.peers.len() };
         self.peers.insert(place, peer);

@@ -386,6 +386,7 @@ impl Shared {
     /// From now on the host may hold promises.
     fn admit(&self, host: &Arc<Host>, told: &Told) {
         let mut state = self.state.lock();
+        // It may have been forgotten while it was asked.
         if !state.registry.knows(host) {
             return;
         }

@@ -335,6 +335,7 @@ impl Hosts {
     pub fn save(&self, path: &Path) -> io::Result<()> {
         let contents = {
             let mut state = self.shared.state.lock();
+            // Under one lock with the contents: a promise made in between would be in no file.
             state.saved = true;
             save::write(&state, &self.shared.config, self.shared.seconds())
         };
@@ -393,10 +394,15 @@ impl Shared {
             }
             let holders = state.table.holders(fid);
             let end = now.saturating_add(lifetime(holders)) + REMEMBERED;
+            // What is promised after the save, the server that starts next would not know of.
             let known = state.registry.knows(host) && !state.saved;
             let tick = end.div_ceil(TICK);
             known
-                .then(|| state.table.add(host.index(), fid, tick))
+                .then(|| {
+                    let handle = state.table.add(host.index(), fid, tick);
+                    debug_assert!(state.table.len() <= self.config.promises_max.max(1));
+                    handle
+                })
                 .flatten()
         };
         if let Some(gate) = gate {

@@ -55,12 +55,15 @@ impl Questions {
         {
             let (machine, ended) = oldest.remove();
             forget(&mut state.machines, machine);
+            // It need not be waiting yet: the word is kept for it.
             ended.notify_one();
         }
         state.number += 1;
         let (number, ended) = (state.number, Arc::new(Notify::new()));
         state.all.insert(number, (machine, Arc::clone(&ended)));
         *state.machines.entry(machine).or_insert(0) += 1;
+        debug_assert!(state.all.len() <= ALL, "{} questions", state.all.len());
+        debug_assert!(state.machines.len() <= state.all.len(), "of nobody");
         Some(Question {
             questions: Arc::clone(self),
             number,
@@ -70,6 +73,7 @@ impl Questions {
 }
 
 fn forget(machines: &mut HashMap<IpAddr, usize>, machine: IpAddr) {
+    debug_assert!(machines.contains_key(&machine), "{machine} is not asked");
     if let Some(questions) = machines.get_mut(&machine) {
         *questions -= 1;
         if *questions == 0 {

@@ -81,6 +81,7 @@ impl Registry {
         for peer in peers {
             self.set_peer(peer, &host);
         }
+        debug_assert!(self.number(index).is_none(), "host {index} is another");
         self.by_number[index as usize] = Some(Arc::clone(&host));
         host
     }
@@ -90,10 +91,12 @@ impl Registry {
         if self.by_peer.insert(peer, Arc::clone(host)).is_none() {
             self.machines.entry(peer.ip()).or_default().ports += 1;
         }
+        self.check();
     }
 
     /// Calls from there are not this host's any more.
     pub(super) fn forget_peer(&mut self, peer: SocketAddr, host: &Arc<Host>) {
+        // It may be another host's by now.
         if self.at(peer).is_some_and(|known| Arc::ptr_eq(known, host)) {
             self.by_peer.remove(&peer);
             if let Some(machine) = self.machines.get_mut(&peer.ip()) {
@@ -103,6 +106,14 @@ impl Registry {
                 }
             }
         }
+        self.check();
+    }
+
+    /// Ports that call are those of machines.
+    fn check(&self) {
+        let (peers, machines) = (self.by_peer.len(), self.machines.len());
+        debug_assert!(machines <= peers, "{machines} machines of {peers}");
+        debug_assert_eq!(machines == 0, peers == 0, "{peers} peers");
     }
 
     /// This identity is this host's.
@@ -115,7 +126,9 @@ impl Registry {
         if !self.knows(host) {
             return;
         }
+        // Before its number is another's, which must not have its promises.
         table.shut_host(host.index(), usize::MAX);
+        debug_assert_eq!(table.held(host.index()), 0, "host {}", host.index());
         let (peers, uuid) = {
             let mut state = host.lock();
             state.standing = Standing::Gone;
@@ -124,6 +137,7 @@ impl Registry {
         for peer in peers {
             self.forget_peer(peer, host);
         }
+        // Another host may have claimed it since.
         if let Some(uuid) = uuid
             && self
                 .with_uuid(uuid)
@@ -133,6 +147,7 @@ impl Registry {
         }
         self.by_number[host.index() as usize] = None;
         self.free.push(host.index());
+        debug_assert!(self.free.len() <= self.by_number.len());
         host.changed.notify_waiters();
     }
 
@@ -144,6 +159,7 @@ impl Registry {
                 let state = host.lock();
                 let holds = table.held(host.index()) > 0;
                 let wanted = (state.standing != Standing::Unknown, holds);
+                // The task that works for it would go on with a host that is in no table.
                 (!state.asking && !state.breaking)
                     .then(|| ((wanted, state.active), Arc::clone(host)))
             })

@@ -148,6 +148,7 @@ fn write_host(out: &mut Vec<u8>, host: &Saved) {
     }
     put(out, u32::try_from(host.promises.len()).unwrap_or(u32::MAX));
     for (fid, left) in &host.promises {
+        debug_assert!(*left <= TICKS_MAX, "{left} ticks would not be read again");
         for word in [fid.volume.0, fid.vnode.0, fid.uniquifier.0, *left] {
             put(out, word);
         }
@@ -178,6 +179,7 @@ pub(super) fn store(path: &Path, contents: &[u8]) -> io::Result<()> {
     let new = PathBuf::from(new);
     let mut file = File::create(&new)?;
     file.write_all(contents)?;
+    // Before it has the name: half a file would be refused, and each client asked to drop all it has.
     file.sync_all()?;
     fs::rename(&new, path)?;
     sync_directory(path)

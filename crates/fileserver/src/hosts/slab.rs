@@ -48,11 +48,14 @@ impl<T: Slot> Slab<T> {
         let number = self.free;
         self.free = *self[number].chain();
         self.used += 1;
+        debug_assert!(self.used <= self.blocks.len() << BLOCK_BITS);
         Some(number)
     }
 
     /// Gives a slot back.
     pub(super) fn give_back(&mut self, number: u32) {
+        debug_assert!(self.used > 0, "{number} is not in use");
+        debug_assert_ne!(self.free, number, "{number} is given back twice");
         let next = self.free;
         *self[number].chain() = next;
         self.free = number;
@@ -62,6 +65,7 @@ impl<T: Slot> Slab<T> {
     fn grow(&mut self) -> Option<()> {
         let first = u32::try_from(self.blocks.len() << BLOCK_BITS).ok()?;
         let last = first.checked_add(u32::try_from(BLOCK).ok()? - 1)?;
+        // A thing with that number would end each chain that it stands in.
         if last == NIL {
             return None;
         }

@@ -229,6 +229,7 @@ impl Table {
         if let Some(slot) = self.find_promise(file, host) {
             if self.promises[slot].tick() < tick {
                 self.unlink(slot, Of::Tick);
+                // What a reply has told of stays told: otherwise `drop_untold` would take it with the longer one.
                 let told = self.promises[slot].end & 1;
                 self.promises[slot].end = tick << 1 | told;
                 self.link(slot, Of::Tick);
@@ -249,6 +250,7 @@ impl Table {
         let (promises, hasher) = (&self.promises, &self.hasher);
         let hash = |&slot: &u32| holder_hash(hasher, &promises[slot]);
         self.by_holder.insert_unique(hash(&slot), slot, hash);
+        self.check();
         Some(self.handle(slot))
     }
 
@@ -364,6 +366,7 @@ impl Table {
 
     /// Forgets the promise that ends first, and tells whose it was and of what.
     pub(super) fn evict(&mut self) -> Option<(HostIndex, Fid)> {
+        // From here on the wheel is in the order of ends.
         let start = wheel_place(self.swept);
         let slot = (0..WHEEL)
             .map(|step| self.wheel[(start + step) % WHEEL].first)
@@ -395,19 +398,34 @@ impl Table {
 
     fn remove_slot(&mut self, slot: u32) {
         let hash = holder_hash(&self.hasher, &self.promises[slot]);
-        if let Ok(found) = self.by_holder.find_entry(hash, |&other| other == slot) {
+        let found = self.by_holder.find_entry(hash, |&other| other == slot);
+        debug_assert!(found.is_ok(), "promise {slot} is not found by its holder");
+        if let Ok(found) = found {
             found.remove();
         }
         for of in [Of::File, Of::Host, Of::Tick] {
             self.unlink(slot, of);
         }
         let entry = &mut self.promises[slot];
+        // A reply that is on its way has a handle, and must not tell of what is here next.
         entry.generation = entry.generation.wrapping_add(1);
         let (file, host) = (entry.file, entry.host);
         self.promises.give_back(slot);
+        debug_assert!(self.hosts[host as usize].held > 0, "host {host}");
+        debug_assert!(self.files[file].holders > 0, "file {file}");
         self.hosts[host as usize].held -= 1;
         self.files[file].holders -= 1;
         self.drop_file_if_unheld(file);
+        self.check();
+    }
+
+    /// Each promise is found by its holder, each file by its fid, and none is there without the other.
+    fn check(&self) {
+        let (promises, files) = (self.promises.len(), self.files.len());
+        debug_assert_eq!(self.by_holder.len(), promises, "promises by holder");
+        debug_assert_eq!(self.by_fid.len(), files, "files by fid");
+        debug_assert!(files <= promises, "{files} files of {promises} promises");
+        debug_assert!(self.volumes.len() <= files, "volumes of {files} files");
     }
 
     fn find_promise(&self, file: u32, host: HostIndex) -> Option<u32> {
@@ -464,11 +482,13 @@ impl Table {
         let Links { previous, next } = *self.promises[slot].links(of);
         let (first, last) = self.ends(slot, of);
         if previous == NIL {
+            debug_assert_eq!(*first, slot, "the first of its chain");
             *first = next;
         }
         if let Some(last) = last
             && next == NIL
         {
+            debug_assert_eq!(*last, slot, "the last of its chain");
             *last = previous;
         }
         if previous != NIL {
@@ -532,7 +552,9 @@ impl Table {
             return;
         }
         let hash = self.hasher.hash_one(fid);
-        if let Ok(found) = self.by_fid.find_entry(hash, |&other| other == file) {
+        let found = self.by_fid.find_entry(hash, |&other| other == file);
+        debug_assert!(found.is_ok(), "file {file} is not found by its fid");
+        if let Ok(found) = found {
             found.remove();
         }
         if previous != NIL {
@@ -548,6 +570,7 @@ impl Table {
             if next == NIL {
                 volume.chain.last = previous;
             }
+            debug_assert!(volume.files > 0, "{fid}");
             volume.files -= 1;
             if volume.files == 0 {
                 self.volumes.remove(&fid.volume);

@@ -128,6 +128,7 @@ impl Server {
             match timeout(PATIENCE, question(client)).await {
                 Ok(Ok(answer)) => return Some(answer),
                 Ok(Err(error)) => {
+                    // A new connection has a new token, and what this one has may be why it was refused.
                     *self.clients.lock() = (self.connect)();
                     let disliked = is_rxkad(error.code());
                     if disliked && std::mem::take(&mut again) {

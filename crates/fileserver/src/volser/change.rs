@@ -31,6 +31,7 @@ impl Volser {
             flags,
         } = request;
         let hold = hold_of(flags).ok_or(codes::EINVAL)?;
+        // Before the volume is looked for: of two callers, one is refused whatever the other finds.
         let reservation = self.transactions.reserve(partition, id)?;
         let volume = self.volume_on(partition, id).await?;
         self.forget_removed(partition, &volume).await?;
@@ -64,6 +65,7 @@ impl Volser {
     async fn hold(&self, volume: &Volume, hold: Hold) -> Result<Option<Held>, AbortCode> {
         let (volumes, wanted) = (self.volumes.clone(), volume.clone());
         let served = blocking(move || Ok(volumes.is_served(&wanted))).await?;
+        // Clients use the one on another partition, which nobody works on.
         if !served {
             return Ok(None);
         }
@@ -85,6 +87,7 @@ impl Volser {
         }
         let kind = VolumeType::from_number(request.kind).ok_or(codes::EINVAL)?;
         if id.is_none() {
+            // spec: volumes#making-and-filling-a-volume
             return Err(codes::E2BIG);
         }
         let parent = if request.parent.is_none() {

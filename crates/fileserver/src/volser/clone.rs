@@ -36,6 +36,7 @@ impl Volser {
             return Err(codes::EINVAL);
         }
         let used = self.transactions.find(request.transaction, "Clone")?;
+        // No transaction may begin on the clone before it is whole.
         let _clone = self.transactions.reserve(used.transaction.partition, id)?;
         let source = used.transaction.volume.clone();
         let wanted = Wanted {
@@ -72,6 +73,7 @@ impl Volser {
         blocking(move || {
             let original = usable(&source)?;
             let clone = member(&volumes, &source, id)?;
+            // spec: volumes#clones
             if clone.parent != original.parent || clone.kind == VolumeType::ReadWrite {
                 return Err(codes::EXDEV);
             }
@@ -145,6 +147,7 @@ fn member(volumes: &Volumes, source: &Volume, id: VolumeId) -> Result<VolumeStat
 fn make(volumes: &Volumes, source: &Volume, wanted: &Wanted) -> Result<(), AbortCode> {
     if !wanted.purge.is_none() {
         let purge = member(volumes, source, wanted.purge)?;
+        // spec: volumes#clones
         if purge.kind != VolumeType::ReadOnly {
             return Err(codes::EINVAL);
         }

@@ -83,6 +83,7 @@ async fn receive(
 ) -> Result<(), AbortCode> {
     while let Some(chunk) = data.chunk().await? {
         traffic.received(chunk.len());
+        // The thread has ended, and its result says why.
         if feed.push(chunk).await.is_err() {
             return Ok(());
         }

@@ -48,6 +48,7 @@ impl Dump {
 
     /// Whether the dump is whole.
     pub(super) async fn finish(self) -> Result<DumpSummary, StoreError> {
+        // A thread that still writes finds nobody who reads, and ends.
         drop(self.pieces);
         match self.thread.await {
             Ok(result) => result,
@@ -143,6 +144,8 @@ impl Feed {
     }
 
     async fn flush(&mut self) -> Result<(), Refused> {
+        let gathered = self.gathered.iter().map(Bytes::len).sum::<usize>();
+        debug_assert_eq!(self.octets, gathered, "what is gathered is counted");
         self.octets = 0;
         let gathered = std::mem::take(&mut self.gathered);
         let sent = self.to.send(Piece::Data(gathered)).await;

@@ -131,6 +131,7 @@ impl Transactions {
         if !table.places.insert((partition, volume)) {
             return Err(codes::VOLBUSY);
         }
+        debug_assert!(table.places.len() <= self.most, "{} places", self.most);
         Ok(Reservation {
             transactions: Arc::clone(self),
             place: Some((partition, volume)),
@@ -176,6 +177,7 @@ impl Transactions {
             previous: None,
         };
         table.entries.insert(id, entry);
+        debug_assert!(table.entries.len() <= table.places.len(), "one at a place");
         id
     }
 
@@ -303,6 +305,7 @@ impl Transactions {
         let Some(entry) = table.entries.get_mut(&id) else {
             return;
         };
+        debug_assert!(entry.calls > 0, "transaction {} is not in use", id.0);
         entry.calls -= 1;
         entry.touch();
         if entry.calls > 0 || !entry.ended {
@@ -310,7 +313,8 @@ impl Transactions {
         }
         let entry = table.entries.remove(&id);
         if let Some(entry) = &entry {
-            table.places.remove(&entry.place());
+            let was_taken = table.places.remove(&entry.place());
+            debug_assert!(was_taken, "the place of transaction {} is free", id.0);
         }
         drop(table);
         // The volume goes back to the clients with the hold, outside of the lock.
@@ -392,7 +396,8 @@ pub(super) struct Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         if let Some(place) = self.place {
-            self.transactions.table.lock().places.remove(&place);
+            let was_taken = self.transactions.table.lock().places.remove(&place);
+            debug_assert!(was_taken, "{place:?} is free");
         }
     }
 }

@@ -61,6 +61,7 @@ impl Patience {
         match &mut self.waits {
             Some(wait) => {
                 wait.since = now;
+                // A client that brings much saves up no more than the whole time, to be silent for later.
                 wait.ends = (wait.ends + gained).min(now + limit);
             }
             None => self.left = (self.left + gained).min(limit),

@@ -423,6 +423,7 @@ impl Receiver {
             self.round_bytes = 0;
             self.round_began = Some(now);
         }
+        // Nothing comes any more that a larger window would be for.
         if self.is_complete() {
             return;
         }
@@ -464,6 +465,7 @@ impl Receiver {
     pub(crate) fn take_report(&mut self, now: Instant, limits: WindowLimits) -> Report {
         let window = self.window_packets(limits);
         self.told = self.next.saturating_add(window);
+        // What the peer was allowed before it may have sent, though it is told of less now.
         self.edge = self.edge.max(self.told);
         let (reason, serial, arrived) = match self.ack.ping.take() {
             Some((serial, arrived)) => {
@@ -488,6 +490,8 @@ impl Receiver {
                     break;
                 }
                 (gap..start).for_each(|_| soft.push(false));
+                // As many as the one byte of their number tells, however long the range is.
+                // spec: rx#what-acknowledgements-may-say
                 (start..end).take(256).for_each(|_| soft.push(true));
             }
             ranges.extend(

@@ -80,6 +80,7 @@ impl Endpoint {
     ) {
         // spec: rx#version
         if !header.from_client() {
+            // The answer to a question of ours: somebody is there, which keeps a connection from moving.
             let path = self.by_address.get(&from).copied();
             if let Some(path) = path.and_then(|key| self.paths.get_mut(key)) {
                 path.last_used = now;

@@ -75,6 +75,7 @@ impl HeldBack {
             let Some(oldest) = self.order.pop_front() else {
                 return;
             };
+            // Its first packets are not given up for one more of its own.
             if oldest == key {
                 self.order.push_back(key);
                 if self.order.len() == 1 {

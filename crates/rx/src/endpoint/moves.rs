@@ -85,6 +85,7 @@ impl Endpoint {
             }
             std::cmp::Ordering::Greater => (1..=FIRST_SEQUENCE_MAX).contains(&header.sequence),
         };
+        // A repetition is authentic wherever it comes from, and proves nothing.
         if !is_new || !connection.security.authenticates() {
             return false;
         }
@@ -237,6 +238,7 @@ impl Endpoint {
         if let Some(path) = self.paths.get_mut(new_path) {
             path.connections += 1;
             if let Some((afar, window, told)) = known {
+                // It is the same peer at the end of another path.
                 path.afar |= afar;
                 path.window_hint = path.window_hint.max(window);
                 path.window_told = path.window_told.max(told);

@@ -20,6 +20,7 @@ impl Endpoint {
         };
         let is_lost = match error {
             CallError::Dead | CallError::ConnectionAborted(_) => true,
+            // Nothing ever came: the server may drop what it takes for somebody else's.
             CallError::TimedOut => call.heard == call.started,
             _ => false,
         };
@@ -71,6 +72,7 @@ impl Endpoint {
             return;
         };
         path.connections += 1;
+        // The old numbers lead to the retired one, whose calls go on.
         for key in [key, retired] {
             if let Some(connection) = self.connections.get(key) {
                 let index = connection_index(connection, path.address);

@@ -309,6 +309,7 @@ impl Endpoint {
             let quiet = path
                 .last_used
                 .max(path.kept_alive.unwrap_or(path.last_used));
+            // Of the two times at which the house is kept, the nearer one.
             if now.saturating_duration_since(quiet) + HOUSEKEEPING / 2 < every {
                 continue;
             }
@@ -373,7 +374,9 @@ impl Endpoint {
                 (is_named, connection.last_used, *key)
             })
             .collect();
+        // Strangers first, and of these the one that was not used for longest.
         idle.sort_unstable();
+        // Some more than one, because it costs as much to find one.
         idle.truncate(keys.len() / 16 + 1);
         for (.., key) in &idle {
             self.remove_connection_and_calls(*key, CallError::Closed);

@@ -90,6 +90,7 @@ impl Pacer {
         self.refill(now);
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
         self.tokens = self.tokens.saturating_sub(bytes);
+        // What leaves unpaced is no debt for when there is a rate.
         if self.rate.is_none() {
             self.tokens = self.tokens.max(0);
         }

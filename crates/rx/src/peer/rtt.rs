@@ -52,6 +52,7 @@ impl RttEstimator {
         let adjusted = match ack_delay {
             Some(delay) => sample
                 .checked_sub(delay)
+                // A delay that would leave less than the least is not believed.
                 .filter(|rest| *rest >= min)
                 .unwrap_or(sample),
             None => sample,

@@ -13,6 +13,7 @@ use crate::model::directory::{DirectoryCopy, Early};
 impl VnodeState {
     /// A change ended. Makes those that are next in the copy.
     pub(crate) fn end_change(&mut self, change: Option<Early>) {
+        debug_assert!(self.rare.changing > 0, "nothing was begun");
         self.rare.changing = self.rare.changing.saturating_sub(1);
         self.rare.early.extend(change);
         loop {
@@ -20,6 +21,7 @@ impl VnodeState {
             let Some(current) = current else {
                 break;
             };
+            // spec: afs-rpc#changing-directories
             let next = DataVersion(current.0 + 1);
             let Some(place) = self
                 .rare
@@ -64,6 +66,8 @@ impl VnodeState {
             return;
         };
         copy.version = change.status.data_version;
+        // A server that came to another length placed the entry elsewhere: its pages are read.
+        // spec: volumes#copies-of-directories
         if copy.edit(&change.edits) && copy.pages.len() as u64 == change.status.length {
             self.rare.pages = Some(copy);
         }

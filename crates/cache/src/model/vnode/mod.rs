@@ -218,7 +218,11 @@ impl Deref for Working<'_> {
 impl Drop for Working<'_> {
     fn drop(&mut self) {
         let mut state = self.vnode.lock();
+        let work = state.rare.work.as_ref();
+        debug_assert!(work.is_some_and(|work| Arc::ptr_eq(work, &self.work)));
+        debug_assert!(self.work.users.load(Ordering::Relaxed) > 0);
         let last = self.work.users.fetch_sub(1, Ordering::Relaxed) == 1;
+        // A stream borrows this only now and then; in between, its mark must not be lost.
         let streams = self.work.streaming.load(Ordering::SeqCst);
         if last && !streams && self.work.locks.are_unused() {
             state.rare.work = None;
@@ -307,6 +311,7 @@ impl VnodeState {
             return;
         };
         let version = status.data_version;
+        // While changes are under way the copy may be of a version before this one: their answers carry it on.
         if rare.changing == 0 {
             rare.pages.take_if(|copy| copy.version != version);
         }
@@ -318,6 +323,7 @@ impl VnodeState {
         {
             dirty.limit = status.length;
             dirty.length = status.length.max(dirty.ranges.end());
+            dirty.check();
         }
         // Changes that waited for those before them are in it.
         rare.early.retain(|early| early.version() > version);

@@ -29,6 +29,7 @@ impl VnodeState {
 
     /// The kernel knows it by this number now.
     pub(crate) fn add_number(&mut self, ino: Ino) {
+        debug_assert!(!self.has_number(ino), "{ino:?} twice");
         if self.number == NONE {
             (self.number, self.opened) = (ino, Opened::default());
         } else {
@@ -39,6 +40,7 @@ impl VnodeState {
 
     /// The kernel knows it by this number no more.
     pub(crate) fn remove_number(&mut self, ino: Ino) {
+        debug_assert!(self.has_number(ino), "{ino:?} is another's");
         let mut next = None;
         if let Some(rare) = self.rare.if_any() {
             rare.numbers.retain(|number| number.ino != ino);
@@ -57,6 +59,8 @@ impl VnodeState {
         {
             rare.names = Names::new();
         }
+        let others = self.rare.numbers.len();
+        debug_assert!(self.number != NONE || others == 0, "no first of {others}");
         self.rare.tidy();
     }
 

@@ -29,6 +29,8 @@ impl VnodeState {
             }
             others.push(before);
         }
+        let mut others = self.rare.rights.iter();
+        debug_assert!(others.all(|other| other.user != user), "{user:?} twice");
         self.rights = Known::told(user, status, above);
     }
 

@@ -21,6 +21,7 @@ impl Cache {
         status: &FetchStatus,
         range: &Range<u64>,
     ) -> Class {
+        // Programs that read past the kernel's cache (O_DIRECT) prefetch for themselves.
         if range.is_empty() || open.flags.direct {
             return open.flags.class;
         }

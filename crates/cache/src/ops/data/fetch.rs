@@ -62,6 +62,7 @@ impl Sink for Landing {
         }
         self.turn().came(at - offset);
         tracing::trace!(fid = %self.vnode.fid, at, "data came");
+        // After it is kept: those who wait look for it at once.
         self.vnode.work().arrived.notify_waiters();
         Ok(())
     }
@@ -135,6 +136,7 @@ impl Cache {
         loop {
             let arrived = work.arrived.notified();
             tokio::pin!(arrived);
+            // Before the look: what comes after it must wake this one.
             arrived.as_mut().enable();
             let pieces = self.cached(vnode, version, range.clone()).await;
             let pieces = pieces.map_err(|error| Refetch::Failed(storage_failed(vnode, &error)))?;
@@ -161,6 +163,7 @@ impl Cache {
                     }
                     break;
                 }
+                // The flight's task may be that of another request: what it waits for, this one does too.
                 Waits::follow(&flight.waits);
                 arrived.as_mut().await;
                 arrived.set(work.arrived.notified());
@@ -235,6 +238,7 @@ impl Cache {
         vnode.lock().rare.flights.push(Arc::clone(&flight));
         let (cache, vnode, status) = (self.clone(), Arc::clone(vnode), *status);
         let user = Arc::clone(user);
+        // Not made by the task: a runtime that shuts down drops tasks before they have run.
         let landing = Landed {
             vnode: Arc::clone(&vnode),
             flight: Arc::clone(&flight),
@@ -262,6 +266,7 @@ impl Cache {
         mut turn: Option<OwnedMutexGuard<()>>,
     ) -> Result<(), Error> {
         let version = status.data_version;
+        // Now that it is its turn: what went before it may have brought some.
         let present = self.0.storage.present(&vnode.key(), version, range.clone());
         let gaps = present.unwrap_or_default().gaps(range.clone());
         let sink = Arc::new(Landing {
@@ -273,6 +278,7 @@ impl Cache {
         });
         let mut gaps = gaps.into_iter().peekable();
         while let Some(gap) = gaps.next() {
+            // Only the last: the next in turn would share the path with what is wanted earlier.
             if gaps.peek().is_none() {
                 *sink.turn() = Turning {
                     guard: turn.take(),
@@ -314,7 +320,9 @@ impl Drop for Landed {
             .set(Err(Error::Nonsense("a fetch was abandoned")));
         let mut state = self.vnode.lock();
         let flights = &mut state.rare.flights;
+        let before = flights.len();
         flights.retain(|other| !Arc::ptr_eq(other, &self.flight));
+        debug_assert_eq!(flights.len() + 1, before, "a flight is listed once");
         state.rare.tidy();
         drop(state);
         self.vnode.work().arrived.notify_waiters();

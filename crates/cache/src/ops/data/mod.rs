@@ -61,6 +61,7 @@ impl Cache {
                 ahead.waited();
             }
             match filled {
+                // The break of it may come later than the reply that tells another version.
                 Err(Refetch::Changed) => vnode.lock().promise = None,
                 Err(Refetch::Failed(error)) => return Err(error),
                 Ok(data) => return Ok(data),
@@ -72,6 +73,7 @@ impl Cache {
 
     /// What is to be seen of a part of a file, now.
     fn view(&self, vnode: &Vnode, status: &FetchStatus, range: Range<u64>) -> Result<View, Errno> {
+        // For all of it: what was written and what it hides of the server's bytes must be of one moment.
         let state = vnode.lock();
         let mut view = View {
             range,
@@ -110,6 +112,7 @@ impl Cache {
             let fetched = self.fetched(user, vnode, status, wanted, class).await?;
             pieces.extend(fetched);
         }
+        // Most reads are one piece, which need not be copied.
         if let [(at, data)] = pieces.as_slice()
             && *at == view.range.start
             && data.len() as u64 == view.range.end - at

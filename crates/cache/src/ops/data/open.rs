@@ -78,6 +78,7 @@ impl Cache {
         rare.opens += 1;
         rare.writers += u32::from(flags.write);
         rare.emptied |= flags.write && flags.truncate && rare.dirty.is_none();
+        debug_assert!(rare.writers <= rare.opens && (!rare.emptied || rare.writers > 0));
         Ok(handle)
     }
 
@@ -147,13 +148,16 @@ impl Cache {
         let (last, hidden) = {
             let mut state = vnode.lock();
             let rare = &mut *state.rare;
+            debug_assert!(rare.opens > 0, "closed more often than opened");
             rare.opens = rare.opens.saturating_sub(1);
             rare.writers = rare.writers.saturating_sub(u32::from(open.flags.write));
+            debug_assert!(rare.writers <= rare.opens, "{} writers", rare.writers);
             rare.emptied &= rare.writers > 0;
             let last = rare.opens == 0;
             (last, rare.hidden.take_if(|_| last))
         };
         if let Some((directory, name)) = hidden {
+            // Nobody can open it any more: to store what was written, and remove it then, would be for nothing.
             vnode.lock().rare.dirty = None;
             self.drop_dirty(vnode);
             let user = self.user(open.opener).await;

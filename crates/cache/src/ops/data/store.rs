@@ -135,6 +135,7 @@ impl Cache {
         if self.drop_overtaken(vnode, &base) {
             return Ok(());
         }
+        // From the plan on, what others write is noted apart, in `since`.
         let Some(plan) = self.plan(vnode, base, most)? else {
             return Ok(());
         };
@@ -147,6 +148,7 @@ impl Cache {
             Err(error) => {
                 if let Some(dirty) = vnode.lock().dirty_mut() {
                     dirty.since = None;
+                    // The plan took this upon itself, and did not carry it out.
                     dirty.unstored |= plan.dirty.unstored;
                 }
                 // The server may have some of it: its status and what is cached of it are in doubt.
@@ -199,6 +201,7 @@ impl Cache {
             return Ok(None);
         };
         dirty.since = None;
+        // By this time a later process knows a store of ours of which the answer was lost.
         dirty.tried = dirty.mtime;
         let mut planned = dirty.clone();
         dirty.since = Some(Since::default());
@@ -228,6 +231,7 @@ impl Cache {
             }
             ranges.push(range);
         }
+        // spec: afs-rpc#storing-data
         // Calls make a file longer only as far as their data reaches.
         let reaches = ranges.last().map_or(0, |last| last.end);
         let cut = (dirty.limit < base.length && dirty.limit < dirty.length).then_some(dirty.limit);
@@ -314,6 +318,8 @@ impl Cache {
         // What is on its way may be from before.
         self.0.breaks.count(vnode.fid);
         let base = plan.base.data_version;
+        // Each call counts on by one. Another number tells that somebody else stored in between.
+        // spec: afs-rpc#status
         let alone = status.data_version.0 == base.0 + calls;
         let mut state = vnode.lock();
         let Some(dirty) = state.dirty_mut() else {
@@ -321,6 +327,7 @@ impl Cache {
         };
         let since = dirty.since.take().unwrap_or_default();
         let mut done = plan.dirty.ranges.clone();
+        // What was written again meanwhile, the server has an older form of.
         for range in since.ranges.iter() {
             done.remove(range);
         }
@@ -345,8 +352,11 @@ impl Cache {
             dirty.kept = false;
             dirty.resized = dirty.unstored;
             dirty.limit = since.limit.min(status.length);
+            dirty.check();
         }
+        // What failed before is stored now: there is nothing to tell.
         state.rare.failed = None;
+        // What others stored is in it, and is to be asked for.
         if !alone {
             state.promise = None;
         }

@@ -63,6 +63,7 @@ impl Cache {
         let length = u32::try_from(data.len()).map_err(|_| Errno::EINVAL)?;
         let vnode = &open.spot.vnode;
         let user = self.user(open.opener).await;
+        // The first bytes written are laid over the length that the server tells.
         self.fresh(&user, vnode).await?;
         let mut written = self.write_here(&open, offset, data);
         if written == Err(Errno::ENOSPC) && vnode.lock().rare.dirty.is_some() {
@@ -86,6 +87,7 @@ impl Cache {
     /// to be stored.
     fn write_here(&self, open: &OpenFile, offset: Option<u64>, data: &[u8]) -> Result<u64, Errno> {
         let vnode = &open.spot.vnode;
+        // Until the bytes are noted: a store that ends in between would take them for its own, and clean.
         let mut state = vnode.lock();
         let offset = offset.unwrap_or_else(|| match state.rare.emptied {
             true => 0,
@@ -104,6 +106,7 @@ impl Cache {
         dirty.kept = false;
         dirty.writer = open.opener;
         dirty.mtime = UnixTime::from(SystemTime::now());
+        dirty.check();
         Ok(dirty.ranges.bytes())
     }
 
@@ -118,6 +121,7 @@ impl Cache {
         loop {
             let stored = work.stored.notified();
             tokio::pin!(stored);
+            // Before the look, so that a store that ends after it is heard.
             stored.as_mut().enable();
             let bytes = vnode.lock().written();
             if bytes <= self.0.config.dirty {

@@ -1,11 +1,12 @@
 //! Blocks in memory: those that have not come whole yet, and those that are not on the disk yet.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
 use bytes::Bytes;
 
 use super::record::{BlockId, FileId};
+use super::slots::BLOCK;
 use crate::model::ranges::RangeSet;
 
 /// Blocks in memory at a time; 64 MiB. Beyond, the first to have come goes.
@@ -55,6 +56,10 @@ impl Arriving {
             return None;
         };
         let end = from + bytes.len();
+        debug_assert!(
+            end <= all && end as u64 <= BLOCK,
+            "{from} to {end} of {all}"
+        );
         if data.len() < end {
             data.resize(end, 0);
         }
@@ -92,8 +97,16 @@ impl Arriving {
         }
         if self.order.len() > 4 * MOST {
             let blocks = &self.blocks;
-            self.order.retain(|id| blocks.contains_key(id));
+            // A block that came and went many times is here as often.
+            let mut seen = BTreeSet::new();
+            self.order
+                .retain(|id| blocks.contains_key(id) && seen.insert(*id));
         }
+        debug_assert!(
+            self.blocks.len() <= self.order.len().min(MOST),
+            "a block in no order"
+        );
+        debug_assert!(self.order.len() <= 4 * MOST, "{}", self.order.len());
     }
 
     /// Files of which something was dropped since this was asked last.
@@ -176,5 +189,22 @@ impl Arriving {
             }
         }
         pieces
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_that_comes_over_and_over_takes_no_more_memory() {
+        let (mut arriving, id) = (Arriving::default(), BlockId::default());
+        for _ in 0..10 * MOST {
+            assert!(arriving.add(id, 0, b"all", 3).is_some());
+            arriving.remove(id);
+        }
+        assert!(arriving.order.len() <= 4 * MOST);
+        assert!(arriving.add(id, 0, b"all", 3).is_some());
+        assert!(arriving.has(id));
     }
 }

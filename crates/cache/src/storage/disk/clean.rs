@@ -124,6 +124,7 @@ impl Shared {
         };
         let written = self.slots.write(slot, &landing.data);
         let mut state = self.lock();
+        // The slot was written without the lock: the file may have another version by now.
         let version = state.index.file(landing.id.file).map(|file| file.version);
         let right = version == Some(landing.version) && wanted(&state);
         let recorded = match written {
@@ -238,6 +239,7 @@ impl Shared {
         for slot in &slots {
             state.space.free(*slot);
         }
+        // Under the same lock as above: in a slot that another took in between, its new record would be cleared.
         if !slots.is_empty()
             && let Err(error) = self.slots.clear_records(slots)
         {
@@ -253,6 +255,7 @@ impl Shared {
             Some(_) => self.drop_clean(state, file, key),
             None => {}
         }
+        debug_assert!(state.index.within(file, 0..u64::MAX).next().is_none());
         state.index.set_version(file, version);
     }
 

@@ -118,6 +118,7 @@ fn clear(dir: &Path) -> io::Result<()> {
         .map(|name| dir.join(name))
         .collect();
     for path in &old {
+        // Renamed now and removed by the worker: a mount does not wait until a file system has removed gigabytes.
         match fs::rename(path, aside(path)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -126,6 +127,7 @@ fn clear(dir: &Path) -> io::Result<()> {
     let new = dir.join(format!("{FORMAT}.new"));
     private::write(&new, format!("{NAME}{VERSION}\n").as_bytes())?;
     File::open(&new)?.sync_all()?;
+    // Last, and whole: a directory without it counts as none of ours, and is cleared again.
     fs::rename(new, dir.join(FORMAT))?;
     File::open(dir)?.sync_all()
 }

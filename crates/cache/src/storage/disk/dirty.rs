@@ -67,6 +67,7 @@ impl Shared {
             self.move_block(key, number);
         }
         let mut state = self.lock();
+        // Before anything is written: a reader of clean bytes checks after it has read that they are still here.
         self.uncover(&mut state, key, range);
         match state.written.file_or_new(key) {
             Err(error) if error.raw_os_error() == Some(Errno::NOSPC.raw_os_error()) => {
@@ -154,6 +155,7 @@ impl Shared {
             (file, state.written.recording(key))
         };
         if let Some(recording) = recording {
+            // Without the lock: to sync takes as long as the disk likes.
             recording.write(&file, key, kept)?;
             self.lock().written.recorded(key, &recording);
         }
@@ -211,6 +213,7 @@ impl Shared {
 
     /// Drops what is clean behind a place.
     fn cut_clean(&self, state: &mut State, file: FileId, key: &FileKey, limit: u64) {
+        // Whether a block is whole was decided by the old length.
         state.arriving.remove_file(file);
         state.written.drop_settled(key, limit..u64::MAX);
         let behind = state.index.within(file, limit / BLOCK..u64::MAX);

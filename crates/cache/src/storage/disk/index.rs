@@ -137,8 +137,10 @@ impl Index {
         // A map is built in one go from what is sorted.
         places.sort_unstable();
         index.places = places.into_iter().collect();
+        debug_assert_eq!(index.places.len(), index.blocks.len(), "a block twice");
         index.filled = files.len();
         index.files = files.into_iter().collect();
+        index.check();
         index
     }
 
@@ -232,18 +234,24 @@ impl Index {
         self.filled += usize::from(file.blocks == 0);
         file.blocks += 1;
         self.link(place);
+        self.check();
         replaced
     }
 
     /// Takes a block out. Its file stays known.
     pub(super) fn remove(&mut self, id: BlockId) -> Option<Block> {
         let place = self.places.remove(&id)?;
+        debug_assert_eq!(
+            self.blocks.get(place as usize).map(|block| block.id),
+            Some(id)
+        );
         self.unlink(place);
         self.unused.push(place);
         if let Some(file) = self.files.get_mut(&id.file) {
             file.blocks -= 1;
             self.filled -= usize::from(file.blocks == 0);
         }
+        self.check();
         self.blocks.get(place as usize).copied()
     }
 
@@ -259,6 +267,23 @@ impl Index {
             self.unlink(place);
             self.link(place);
         }
+    }
+
+    /// The map, the list and the counts tell of the same blocks.
+    fn check(&self) {
+        let (places, blocks) = (self.places.len(), self.blocks.len());
+        debug_assert_eq!(places + self.unused.len(), blocks, "a place is lost");
+        debug_assert_eq!(self.filled == 0, places == 0, "files without blocks");
+        debug_assert!(
+            self.filled <= self.files.len().min(places),
+            "files of blocks"
+        );
+        let newest = self.blocks.get(self.newest as usize);
+        let oldest = self.blocks.get(self.oldest as usize);
+        debug_assert_eq!(newest.is_some(), places > 0, "the list's new end");
+        debug_assert!(newest.is_none_or(|block| block.newer == NONE), "{newest:?}");
+        debug_assert_eq!(oldest.is_some(), places > 0, "the list's old end");
+        debug_assert!(oldest.is_none_or(|block| block.older == NONE), "{oldest:?}");
     }
 
     /// Puts a place at the new end of the list.

@@ -88,6 +88,7 @@ impl Instances {
             }
         }
         private::write(&new, &text)?;
+        // Not synced: a volume whose line is lost costs what is cached of it.
         fs::rename(&new, &self.path)?;
         self.file = Some(OpenOptions::new().append(true).open(&self.path)?);
         Ok(())

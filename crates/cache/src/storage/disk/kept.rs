@@ -46,6 +46,7 @@ pub(super) fn encode(key: &FileKey, kept: &Kept) -> Vec<u8> {
 /// Nothing if it is damaged.
 pub(super) fn decode(bytes: &[u8]) -> Option<(FileKey, Kept)> {
     let (rest, sum) = bytes.split_last_chunk::<8>()?;
+    // The sum first: of a torn record nothing is believed.
     if u64::from_be_bytes(*sum) != xxh3_64(rest) {
         return None;
     }

@@ -101,6 +101,7 @@ fn find(dir: &Path) -> io::Result<Found> {
         }
         space.free(slot);
     })?;
+    // Records may tell of numbers whose lines are lost. Given again, they would be another volume's.
     instances.above(greatest);
     // The newest version of a file first, and of two of one block that put there last.
     all.sort_unstable_by_key(|(slot, record)| {
@@ -123,6 +124,7 @@ fn find(dir: &Path) -> io::Result<Found> {
         keep
     });
     stale.iter().for_each(|slot| space.free(*slot));
+    // A stale record would be the newest one at a later start, when the newer ones have been evicted.
     slots.clear_records(stale)?;
     let mut kept: Vec<u32> = all
         .iter()
@@ -130,6 +132,7 @@ fn find(dir: &Path) -> io::Result<Found> {
         .collect();
     kept.dedup();
     instances.begin(|number| kept.binary_search(&number).is_ok())?;
+    // When they were put there is all that is known of when they were used.
     all.sort_by_key(|(_, record)| record.time);
     let blocks = all
         .iter()

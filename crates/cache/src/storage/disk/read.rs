@@ -250,6 +250,7 @@ fn plan(
         return Ok(parts);
     }
     let mut covered = RangeSet::default();
+    // From the top: what was stored lies over what arrives, and that over blocks, which may be covered.
     let settled = state.written.find_entry(key).map(|entry| {
         let settled = entry.settled().within(range.clone());
         settled.collect::<Vec<_>>()
@@ -293,6 +294,8 @@ fn plan(
         state.index.used(place);
     }
     parts.sort_unstable_by_key(|part| part.range.start);
+    let overlap = |pair: &[Part]| pair[0].range.end > pair[1].range.start;
+    debug_assert!(!parts.windows(2).any(overlap), "{parts:?}");
     Ok(parts)
 }
 

@@ -30,6 +30,7 @@ impl Recent {
         {
             self.blocks.remove(&first);
         }
+        debug_assert!(self.blocks.len() <= self.order.len(), "a block in no order");
     }
 
     /// What a block holds.

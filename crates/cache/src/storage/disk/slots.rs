@@ -157,6 +157,7 @@ impl Slots {
             while at < length {
                 let left = usize::try_from(length - at).unwrap_or(usize::MAX);
                 let part = left.min(buffer.len()) / RECORD * RECORD;
+                // The process ended while this record was written: it was never whole.
                 if part == 0 {
                     break;
                 }
@@ -205,12 +206,28 @@ impl Space {
         self.taken
     }
 
+    /// What is taken is what slots take that are not given back; none is free twice.
+    fn check(&self) {
+        let mut taken = 0;
+        for (room, size) in self.rooms.iter().zip(SIZES) {
+            let free = room.full.len() + room.empty.len();
+            debug_assert!(free <= room.end as usize, "a slot is free twice: {room:?}");
+            taken += (u64::from(room.end) - room.empty.len() as u64) * u64::from(size);
+        }
+        debug_assert_eq!(self.taken, taken, "{self:?}");
+    }
+
     /// A slot for so many bytes, if that takes no more of the disk than the limit.
     pub(super) fn take(&mut self, length: usize, limit: u64) -> Option<Slot> {
         let class = class_for(length);
         let size = u64::from(SIZES[usize::from(class)]);
         let room = &mut self.rooms[usize::from(class)];
+        debug_assert!(
+            length <= SIZES[usize::from(class)] as usize,
+            "{length} bytes"
+        );
         let slot = |number| Some(Slot { class, number });
+        // It costs the disk nothing more. Over a limit that was lowered it goes as well: the caller empties it first.
         if self.taken <= limit
             && let Some(number) = room.full.pop()
         {
@@ -232,6 +249,7 @@ impl Space {
     /// A slot is in use no more.
     pub(super) fn free(&mut self, slot: Slot) {
         self.rooms[usize::from(slot.class)].full.push(slot.number);
+        self.check();
     }
 
     /// A free slot that still takes its bytes of the disk; it is neither free nor in use until it
@@ -248,6 +266,7 @@ impl Space {
     pub(super) fn emptied(&mut self, slot: Slot) {
         self.taken -= u64::from(slot.size());
         self.rooms[usize::from(slot.class)].empty.push(slot.number);
+        self.check();
     }
 
     /// There is a slot with this number; said of each, in order, when the cache is opened. It is in
@@ -256,5 +275,6 @@ impl Space {
         let room = &mut self.rooms[usize::from(slot.class)];
         room.end = slot.number.saturating_add(1);
         self.taken += u64::from(slot.size());
+        self.check();
     }
 }

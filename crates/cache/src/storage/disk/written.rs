@@ -130,6 +130,13 @@ impl Written {
         self.dir.join(format!("{number}.{KEPT}"))
     }
 
+    /// What is counted is what there is: nothing once no file is left.
+    fn check(&self) {
+        if self.files.is_empty() {
+            debug_assert_eq!((self.bytes, self.open), (0, 0), "of no file");
+        }
+    }
+
     /// Bytes of what was written.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
@@ -150,6 +157,7 @@ impl Written {
             let number = self.next;
             let path = self.path(number);
             let mut options = private::options();
+            // One that is there already would hold what was written to another file.
             let file = options.read(true).write(true).create_new(true).open(path)?;
             self.next += 1;
             let mut entry = Entry {
@@ -182,6 +190,7 @@ impl Written {
             self.open += 1;
             entry.file = Some(Arc::clone(&file));
         }
+        debug_assert!(self.open <= OPEN_MOST && self.open <= self.files.len());
         Ok(Some(file))
     }
 
@@ -192,6 +201,8 @@ impl Written {
         };
         self.bytes += length_of(&entry.dirty.gaps(range.clone()));
         entry.dirty.insert(range);
+        let here = entry.dirty.bytes() + entry.settled.bytes();
+        debug_assert!(here <= self.bytes, "{here} of {}", self.bytes);
         true
     }
 
@@ -251,6 +262,7 @@ impl Written {
             if entry.kept {
                 self.unlink(&self.record(entry.number));
             }
+            self.check();
             self.unlink(&self.path(entry.number));
         }
     }
@@ -353,6 +365,7 @@ impl Written {
             self.bytes -= bytes;
             self.open -= usize::from(entry.file.is_some());
         }
+        self.check();
         Ok(Some(place))
     }
 
@@ -406,6 +419,7 @@ pub(super) struct Recording {
 impl Recording {
     /// Puts data and record on the disk.
     pub(super) fn write(&self, data: &File, key: &FileKey, kept: &Kept) -> io::Result<()> {
+        // The data first: a record that is found after a crash vouches for all of it.
         data.sync_all()?;
         let new = self.record.with_extension(NEW);
         let mut options = private::options();
@@ -413,6 +427,7 @@ impl Recording {
         file.write_all(&kept::encode(key, kept))?;
         file.sync_all()?;
         fs::rename(&new, &self.record)?;
+        // Without this the name may be gone after a crash, though the record is on the disk.
         File::open(&self.dir)?.sync_all()
     }
 }

@@ -211,6 +211,7 @@ impl CongestionControl for Cubic {
         if let Some(mut before) = undo {
             before.window = before.window.max(self.curve.window);
             if let Some(epoch) = &mut before.epoch {
+                // The time of a recovery that was for nothing is no time of growth.
                 epoch.began += now.saturating_duration_since(epoch.last_ack);
                 epoch.last_ack = now;
             }
@@ -231,6 +232,7 @@ impl CongestionControl for Cubic {
 
     fn on_idle_restart(&mut self, _now: Instant, _path: PathView<'_>) {
         let window = to_u64(self.curve.window);
+        // RFC 2861: what was found before counts for three quarters.
         self.curve.threshold = self.curve.threshold.max(scale(window, 0.75));
         self.curve.window = self.curve.window.min(self.initial as f64);
         self.curve.epoch = None;
@@ -238,6 +240,7 @@ impl CongestionControl for Cubic {
     }
 
     fn on_mtu_change(&mut self, old: u64, new: u64) {
+        // A window begins with a number of packets, however large these are.
         self.initial = scale(self.initial, new as f64 / old as f64);
         self.curve.window = self.curve.window.max((MIN_WINDOW_PACKETS * new) as f64);
         self.curve.epoch = None;

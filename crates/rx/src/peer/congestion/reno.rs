@@ -134,6 +134,7 @@ impl CongestionControl for Reno {
     }
 
     fn on_idle_restart(&mut self, _now: Instant, _path: PathView<'_>) {
+        // RFC 2861: what was found before counts for three quarters.
         self.threshold = self.threshold.max(scale(self.window, 0.75));
         self.window = self.window.min(self.initial);
         self.credit = 0;
