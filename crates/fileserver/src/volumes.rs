@@ -179,7 +179,7 @@ impl Volumes {
             *entry.users(intent) += 1;
         }
         // From here on dropping leaves the volume.
-        let place = Place {
+        let admission = Admission {
             volumes: self,
             id,
             intent,
@@ -187,7 +187,7 @@ impl Volumes {
         match self.store.volume(id) {
             Ok(volume) => Ok(Entered {
                 volume,
-                _place: place,
+                _admission: admission,
             }),
             Err(StoreError::NoVolume(_)) => Err(AbortCode(VNOVOL)),
             Err(error) => Err(store_code(&error)),
@@ -262,16 +262,16 @@ pub struct AlreadyHeld(pub VolumeId);
 pub struct Entered<'v> {
     /// The volume.
     pub volume: Volume,
-    _place: Place<'v>,
+    _admission: Admission<'v>,
 }
 
-struct Place<'v> {
+struct Admission<'v> {
     volumes: &'v Volumes,
     id: VolumeId,
     intent: Intent,
 }
 
-impl Drop for Place<'_> {
+impl Drop for Admission<'_> {
     fn drop(&mut self) {
         let intent = self.intent;
         let mut wanted = false;

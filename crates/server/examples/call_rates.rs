@@ -1,5 +1,5 @@
-//! How many calls a server serves over the loopback, and how much data: one process with a server, and a client
-//! that has eight calls under way. `cargo xtask bench telemetry` runs it in turns with a build that counts nothing.
+//! How many calls a server serves over the loopback, how much data, and the processor time of both: one process with a
+//! server, and a client that has eight calls under way. `cargo xtask bench telemetry` runs it in turns with a build that counts nothing.
 //!
 //! `cargo run --release -p afar-server --example call_rates [-- --watched]`; prints one JSON object.
 
@@ -19,6 +19,7 @@ use afar_server::{Process, local_cell};
 use afar_types::{AclText, Fid, FileName, Rights, StoreStatus, VolumeName};
 use anyhow::{Context, Result, bail, ensure};
 use bytes::Bytes;
+use rustix::time::{ClockId, clock_gettime};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
@@ -76,7 +77,7 @@ async fn main() -> Result<()> {
     }
     endpoint.shutdown().await;
     process.stop().await?;
-    let rates = serde_json::json!({ "calls_per_second": calls, "bytes_per_second": data });
+    let rates = serde_json::json!({ "calls": calls, "data": data });
     println!("{rates}");
     Ok(())
 }
@@ -133,11 +134,19 @@ async fn read(files: &rxafs::Client, file: Fid) -> Result<u64> {
     Ok(read)
 }
 
-/// What calls do in a second, the sum of what each says that it did; [`CALLS`] at a time, each on a connection.
+/// What calls did, the sum of what each says that it did.
+#[derive(serde::Serialize)]
+struct Rate {
+    per_second: f64,
+    /// Seconds of processor time of client and server.
+    processor_each: f64,
+}
+
+/// What calls do; [`CALLS`] at a time, each on a connection.
 async fn rate<F: Future<Output = Result<u64>> + Send + 'static>(
     endpoint: &Endpoint,
     call: impl Fn(rxafs::Client) -> F + Clone + Send + Sync + 'static,
-) -> Result<f64> {
+) -> Result<Rate> {
     let from = Instant::now() + TIME / 10;
     let mut callers = Vec::new();
     for _ in 0..CALLS {
@@ -156,11 +165,27 @@ async fn rate<F: Future<Output = Result<u64>> + Send + 'static>(
             }
         }));
     }
+    tokio::time::sleep_until(from.into()).await;
+    let before = processor_time();
+    tokio::time::sleep_until((from + TIME).into()).await;
+    let used = processor_time().saturating_sub(before);
     let mut done = 0;
     for caller in callers {
         done += caller.await??;
     }
-    Ok(done as f64 / TIME.as_secs_f64())
+    Ok(Rate {
+        per_second: done as f64 / TIME.as_secs_f64(),
+        processor_each: used.as_secs_f64() / done as f64,
+    })
+}
+
+/// Processor time of all threads since the process began.
+fn processor_time() -> Duration {
+    let used = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(
+        u64::try_from(used.tv_sec).unwrap_or(0),
+        u32::try_from(used.tv_nsec).unwrap_or(0),
+    )
 }
 
 /// Asks for the metrics, and for all that `afar top` shows, again and again.

@@ -7,6 +7,7 @@
 mod cell;
 mod chart;
 mod contender;
+mod example;
 mod fetch;
 mod figures;
 mod hash;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
+use super::example;
 use super::figures::{Figure, Figures, Goal, Row, tables};
 use super::machine::Session;
 use super::page;
@@ -42,8 +43,16 @@ pub(crate) struct TelemetryArgs {
 /// What a run has found.
 #[derive(Debug, Clone, Copy, Deserialize)]
 struct Rates {
-    calls_per_second: f64,
-    bytes_per_second: f64,
+    calls: Rate,
+    data: Rate,
+}
+
+/// What a run has found of one kind of load: calls, or bytes.
+#[derive(Debug, Clone, Copy, Deserialize)]
+struct Rate {
+    per_second: f64,
+    /// Seconds of processor time of client and server.
+    processor_each: f64,
 }
 
 /// Runs that belong together: one each way.
@@ -62,10 +71,9 @@ pub(super) fn run(options: &TelemetryArgs) -> Result<()> {
     let place = page::Place::open(options.out.as_deref(), options.quick)?;
     let mut results = Figures::load(&place.telemetry_results())?;
     if !options.render_only {
-        // The one that is built last stays where cargo puts it.
-        let uncounted = build(RATES, Some("afar-telemetry/off"))?;
-        let counted = build(RATES, None)?;
-        let updates = build(UPDATES, None)?;
+        let uncounted = uncounted()?;
+        let counted = example::build(RATES[0], RATES[1], None)?;
+        let updates = example::build(UPDATES[0], UPDATES[1], None)?;
         let session = Session::of_machine(
             &counted,
             &format!("bench telemetry --runs {}", options.runs),
@@ -85,7 +93,7 @@ pub(super) fn run(options: &TelemetryArgs) -> Result<()> {
                 "telemetry-calls",
                 "small calls, 8 at a time",
                 &rounds,
-                |rates| rates.calls_per_second,
+                |rates| rates.calls,
             ),
         );
         results.replace(
@@ -94,7 +102,7 @@ pub(super) fn run(options: &TelemetryArgs) -> Result<()> {
                 "telemetry-data",
                 "reading 16 MiB, 8 at a time",
                 &rounds,
-                |rates| rates.bytes_per_second,
+                |rates| rates.data,
             ),
         );
         results.replace(&session, costs(&updates)?);
@@ -103,23 +111,12 @@ pub(super) fn run(options: &TelemetryArgs) -> Result<()> {
     page::finish(&place, &results.summary())
 }
 
-/// Builds an example, and keeps it where the next build of it does not replace it.
-fn build([package, example]: [&str; 2], feature: Option<&str>) -> Result<PathBuf> {
-    let mut build = sh::cargo([
-        "build",
-        "--release",
-        "--quiet",
-        "--package",
-        package,
-        "--example",
-        example,
-    ]);
-    build.args(feature.map(|feature| format!("--features={feature}")));
-    sh::capture(&mut build)?;
+/// Builds the example whose counters do nothing, and keeps it where the build of the usual one does not replace it.
+fn uncounted() -> Result<PathBuf> {
+    let built = example::build(RATES[0], RATES[1], Some("afar-telemetry/off"))?;
     let folder = sh::target().join("bench");
     fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
-    let kept = folder.join(format!("{example}{}", feature.map_or("", |_| "-off")));
-    let built = sh::target().join("release/examples").join(example);
+    let kept = folder.join("call_rates-off");
     fs::copy(&built, &kept).with_context(|| format!("copying {}", built.display()))?;
     Ok(kept)
 }
@@ -132,39 +129,37 @@ fn rates(program: &Path, words: &[&str]) -> Result<Rates> {
 }
 
 /// A row of ratios, one a round, and of what they are ratios of.
-fn paired(name: &str, title: &str, rounds: &[Round], rate: impl Fn(Rates) -> f64) -> Row {
+///
+/// The goals are for processor time: what a processor does beside the runs moves it less than it moves rates.
+fn paired(name: &str, title: &str, rounds: &[Round], load: fn(Rates) -> Rate) -> Row {
     let figure = |name: &str, unit: &str, goal, value: &dyn Fn(&Round) -> f64| Figure {
         name: name.to_owned(),
         unit: unit.to_owned(),
         values: rounds.iter().map(value).collect(),
         goal,
     };
-    let ratio = |of: fn(&Round) -> Rates| {
-        let rate = &rate;
-        move |round: &Round| rate(of(round)) / rate(round.uncounted)
-    };
+    let mut figures = vec![figure("counting nothing", "/s", None, &|round| {
+        load(round.uncounted).per_second
+    })];
+    type Way = (&'static str, f64, fn(&Round) -> Rates);
+    let ways: [Way; 2] = [
+        ("counting", 0.98, |round| round.counted),
+        ("counting, and watched", 0.95, |round| round.watched),
+    ];
+    for (name, least, way) in ways {
+        let rate = |round: &Round| load(way(round)).per_second / load(round.uncounted).per_second;
+        let processor =
+            |round: &Round| load(round.uncounted).processor_each / load(way(round)).processor_each;
+        figures.push(figure(name, "of that rate", None, &rate));
+        let done = "done with the same processor time";
+        figures.push(figure(name, done, Some(Goal::AtLeast(least)), &processor));
+    }
     Row {
         row: name.to_owned(),
         session: String::new(),
         title: title.to_owned(),
         skipped: None,
-        figures: vec![
-            figure("counting nothing", "/s", None, &|round| {
-                rate(round.uncounted)
-            }),
-            figure(
-                "counting",
-                "of that",
-                Some(Goal::AtLeast(0.98)),
-                &ratio(|round| round.counted),
-            ),
-            figure(
-                "counting, and watched",
-                "of that",
-                Some(Goal::AtLeast(0.95)),
-                &ratio(|round| round.watched),
-            ),
-        ],
+        figures,
     }
 }
 
@@ -212,6 +207,6 @@ const METHOD: &str = "
 - A server and a client of it run in one process over the loopback (`crates/server/examples/call_rates.rs`), with
   eight calls under way. The ratio is taken within a round: a build whose counters do nothing (feature `off` of
   `afar-telemetry`), the usual build, and the usual build whose metrics and `afar top` tables are read each second.
-- The client takes a part of the time that is the same each way, so a server alone would lose somewhat more.
+- Processor time is that of client and server, and so are the counters.
 - An update is timed in a loop (`crates/telemetry/examples/update_cost.rs`), the least time of 200 rounds.
 ";

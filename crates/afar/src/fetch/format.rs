@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 
 use afar_types::{FetchStatus, FileType, UnixTime};
+use jiff::Timestamp;
 use serde::Serialize;
 
 /// A name in JSON: text, and its bytes where text cannot hold them.
@@ -116,29 +117,8 @@ pub(super) fn kind(status: &FetchStatus) -> &'static str {
 
 /// `2026-11-21 13:25:07`, in UTC.
 pub(crate) fn time(time: UnixTime) -> String {
-    let (days, seconds) = (time.0 / 86_400, time.0 % 86_400);
-    let (year, month, day) = civil(days);
-    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
-}
-
-/// Year, month and day of a day counted from 1970-01-01. Years are counted from March, so that the
-/// leap day is the last.
-fn civil(days: u32) -> (u32, u32, u32) {
-    let days = days + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 {
-        from_march + 3
-    } else {
-        from_march - 9
-    };
-    let year = era * 400 + year_of_era + u32::from(month <= 2);
-    (year, month, day)
+    let time = Timestamp::from_second(time.0.into()).unwrap_or_default();
+    time.strftime("%Y-%m-%d %H:%M:%S").to_string()
 }
 
 #[cfg(test)]

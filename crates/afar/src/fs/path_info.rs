@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use afar_cache::{PathInfo, xattr_name};
-use afar_types::VolumeType;
 use clap::Args;
 use rustix::io::Errno;
 use serde::Serialize;
@@ -12,6 +11,7 @@ use serde::Serialize;
 use super::or_here;
 use super::report::Report;
 use crate::mount::attribute;
+use crate::store::short_kind;
 use crate::top::{short_bytes, shown};
 
 /// Options of `fs pathinfo`.
@@ -108,19 +108,6 @@ fn why(error: Errno, is_in_mount: impl Fn() -> bool) -> String {
     }
 }
 
-fn type_name(kind: VolumeType) -> &'static str {
-    match kind {
-        VolumeType::ReadWrite => "RW",
-        VolumeType::ReadOnly => "RO",
-        VolumeType::Backup => "BK",
-    }
-}
-
-fn fid(info: &PathInfo) -> String {
-    let fid = info.fid;
-    format!("{}.{}.{}", fid.volume.0, fid.vnode.0, fid.uniquifier.0)
-}
-
 fn object<'a>(path: &'a str, info: &'a PathInfo) -> Shown<'a> {
     let in_use = info.server_in_use();
     Shown {
@@ -129,9 +116,9 @@ fn object<'a>(path: &'a str, info: &'a PathInfo) -> Shown<'a> {
         volume: VolumeShown {
             id: info.fid.volume.0,
             name: &info.volume,
-            r#type: type_name(info.volume_type),
+            r#type: short_kind(info.volume_type),
         },
-        fid: fid(info),
+        fid: info.fid.to_string(),
         kind: &info.kind,
         is_mount_point: info.mount_point.is_some(),
         mount_point: info.mount_point.as_deref(),
@@ -163,10 +150,10 @@ fn text(path: &str, info: &PathInfo) -> String {
                 "{} {} {}",
                 info.fid.volume.0,
                 shown(&info.volume),
-                type_name(info.volume_type)
+                short_kind(info.volume_type)
             ),
         ),
-        ("fid", fid(info)),
+        ("fid", info.fid.to_string()),
         ("kind", shown(&info.kind)),
     ];
     let point = info.mount_point.as_deref().map(shown);
@@ -212,7 +199,7 @@ fn bytes(count: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use afar_types::{DataVersion, Fid};
+    use afar_types::{DataVersion, Fid, VolumeType};
 
     use super::*;
 

@@ -4,7 +4,7 @@
 
 mod xstat;
 
-use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,12 +18,13 @@ use afar_xdr::XdrString;
 use anyhow::Context;
 use tokio::time::timeout;
 
+use crate::fetch::session;
 use crate::output;
+use crate::top::server_address;
 
-/// UDP ports of file servers and of volume servers.
-const FILES: u16 = 7000;
+/// The UDP port of volume servers.
 const VOLUMES: u16 = 7005;
-/// How long a server has to answer everything.
+/// How long a server has for each answer.
 const LIMIT: Duration = Duration::from_secs(10);
 /// Versions of `xstat` are not looked at: servers answer all alike.
 const VERSION: i32 = 2;
@@ -114,11 +115,7 @@ struct Told {
 
 /// Asks, and prints.
 pub(crate) fn run(args: &MetricsArgs) -> anyhow::Result<ExitCode> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .worker_threads(1)
-        .build()
-        .context("cannot start the runtime; has a limit on threads been reached?")?;
+    let runtime = session::runtime()?;
     let told = runtime.block_on(ask_all(&args.servers))?;
     let silent: Vec<&str> = told
         .iter()
@@ -143,7 +140,7 @@ async fn ask_all(servers: &[String]) -> anyhow::Result<Vec<Told>> {
     for some in servers.chunks(AT_A_TIME) {
         let mut asked = Vec::new();
         for server in some {
-            let address = find(server)?;
+            let address = server_address(server)?;
             let (endpoint, server) = (endpoint.clone(), server.clone());
             asked.push(tokio::spawn(async move {
                 ask(&endpoint, server, address).await
@@ -155,16 +152,6 @@ async fn ask_all(servers: &[String]) -> anyhow::Result<Vec<Told>> {
     }
     endpoint.shutdown().await;
     Ok(all)
-}
-
-/// The address of a server, with the port of file servers if none is named.
-fn find(server: &str) -> anyhow::Result<SocketAddr> {
-    let found = server
-        .to_socket_addrs()
-        .or_else(|_| (server, FILES).to_socket_addrs());
-    let mut found = found.with_context(|| format!("cannot find the server {server}"))?;
-    let address = found.find(SocketAddr::is_ipv4);
-    address.with_context(|| format!("{server} has no IPv4 address"))
 }
 
 /// What a server tells in time.
@@ -246,11 +233,11 @@ impl Told {
             cells.count(&PACKETS, &[server, ("kind", kind)], packets);
         }
         cells.level(&HOSTS, &[server], level(full.hosts));
-        if let Some(standing) = xstat::callbacks(&self.callbacks, xstat::STANDING) {
+        if let Some(standing) = xstat::word(&self.callbacks, xstat::STANDING) {
             cells.level(&PROMISES, &[server], level(standing));
         }
         for (event, place) in xstat::CALLBACKS {
-            if let Some(count) = xstat::callbacks(&self.callbacks, place) {
+            if let Some(count) = xstat::word(&self.callbacks, place) {
                 cells.count(&CALLBACKS, &[server, ("event", event)], count);
             }
         }

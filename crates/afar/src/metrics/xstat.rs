@@ -65,7 +65,7 @@ pub(super) struct Full {
 }
 
 /// A word as the unsigned number that it counts in.
-fn word(words: &[i32], place: usize) -> Option<u64> {
+pub(super) fn word(words: &[i32], place: usize) -> Option<u64> {
     words.get(place).map(|word| u64::from(word.cast_unsigned()))
 }
 
@@ -125,11 +125,6 @@ pub(super) const CALLBACKS: [(&str, usize); 6] = [
 ];
 /// Where collection 3 has the promises that stand.
 pub(super) const STANDING: usize = 7;
-
-/// A figure of collection 3.
-pub(super) fn callbacks(words: &[i32], place: usize) -> Option<u64> {
-    word(words, place)
-}
 
 #[cfg(test)]
 mod tests {

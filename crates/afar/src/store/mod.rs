@@ -25,6 +25,8 @@ use clap::Subcommand;
 
 use crate::output;
 
+pub(crate) use text::short_kind;
+
 /// `afar store …`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum StoreCommand {

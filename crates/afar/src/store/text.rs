@@ -32,7 +32,7 @@ pub(super) fn matches(pattern: &str, name: &str) -> bool {
 }
 
 /// `RW`, `RO` or `BK`, as `vos listvol` has it.
-pub(super) fn short_kind(kind: VolumeType) -> &'static str {
+pub(crate) fn short_kind(kind: VolumeType) -> &'static str {
     match kind {
         VolumeType::ReadWrite => "RW",
         VolumeType::ReadOnly => "RO",

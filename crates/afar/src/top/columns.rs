@@ -72,6 +72,22 @@ fn label(change: &Change<'_>, name: &str) -> Cell {
     label.map_or(Cell::Unknown, |label| Cell::Text(label.clone()))
 }
 
+/// A label, or this text in the row that stands for all that have none.
+fn label_or(change: &Change<'_>, name: &str, rest: &str) -> Cell {
+    match is_rest(change.now) {
+        true => Cell::Text(rest.to_owned()),
+        false => label(change, name),
+    }
+}
+
+/// A counter with one more label, for these values of it, in a second.
+fn rate_of(change: &Change<'_>, metric: &str, values: &[&str]) -> Cell {
+    rate(change, |row| {
+        let counts = values.iter().map(|value| row.count_by(metric, value));
+        counts.fold(0, u64::wrapping_add)
+    })
+}
+
 fn rate(change: &Change<'_>, read: impl Fn(&Row) -> u64) -> Cell {
     change.per_second(read).into()
 }
@@ -126,10 +142,7 @@ fn counted(row: &Row, name: &str) -> u64 {
 const VOLUMES: &[Column] = &[
     text("partition", "PARTITION", 1, |c| label(c, "partition")),
     text("volume", "VOLUME", 2, |c| label(c, "volume")),
-    text("name", "NAME", 0, |c| match is_rest(c.now) {
-        true => Cell::Text("(other)".to_owned()),
-        false => label(c, "name"),
-    }),
+    text("name", "NAME", 0, |c| label_or(c, "name", "(other)")),
     number("calls_per_second", "CALLS/s", Unit::Count, 3, |c| {
         let calls = |row: &Row| counted(row, VOLUME_READ) + counted(row, VOLUME_WRITE);
         rate(c, calls)
@@ -182,21 +195,14 @@ fn operations(change: &Change<'_>, names: &[&str]) -> Cell {
     ) {
         return Cell::Unknown;
     }
-    rate(change, |row| {
-        let counts = names.iter().map(|name| row.count_by(CLIENT_CALLS, name));
-        counts.fold(0, u64::wrapping_add)
-    })
+    rate_of(change, CLIENT_CALLS, names)
 }
 
 const CLIENTS: &[Column] = &[
-    text("address", "ADDRESS", 0, |c| match is_rest(c.now) {
-        true => Cell::Text("(other)".to_owned()),
-        false => label(c, "address"),
+    text("address", "ADDRESS", 0, |c| {
+        label_or(c, "address", "(other)")
     }),
-    text("user", "USER", 0, |c| match is_rest(c.now) {
-        true => Cell::Text(String::new()),
-        false => label(c, "user"),
-    }),
+    text("user", "USER", 0, |c| label_or(c, "user", "")),
     number("ports", "PORTS", Unit::Count, 9, |c| {
         c.now.level("ports").into()
     }),
@@ -392,27 +398,13 @@ const PROCESS_MISSES: &str = "afar_process_misses_total";
 
 /// Requests of some kinds by a process in a second.
 fn requests(change: &Change<'_>, names: &[&str]) -> Cell {
-    rate(change, |row| {
-        let counts = names
-            .iter()
-            .map(|name| row.count_by(PROCESS_OPERATIONS, name));
-        counts.fold(0, u64::wrapping_add)
-    })
+    rate_of(change, PROCESS_OPERATIONS, names)
 }
 
 const MOUNTS: &[Column] = &[
-    text("pid", "PID", 0, |c| match is_rest(c.now) {
-        true => Cell::Text("(other)".to_owned()),
-        false => label(c, "pid"),
-    }),
-    text("name", "PROCESS", 0, |c| match is_rest(c.now) {
-        true => Cell::Text(String::new()),
-        false => label(c, "name"),
-    }),
-    text("uid", "UID", 3, |c| match is_rest(c.now) {
-        true => Cell::Text(String::new()),
-        false => label(c, "user"),
-    }),
+    text("pid", "PID", 0, |c| label_or(c, "pid", "(other)")),
+    text("name", "PROCESS", 0, |c| label_or(c, "name", "")),
+    text("uid", "UID", 3, |c| label_or(c, "user", "")),
     text("mount", "MOUNT", 4, |c| label(c, "mount")),
     number("operations_per_second", "OPS/s", Unit::Count, 0, |c| {
         rate(c, |row| row.count(PROCESS_OPERATIONS))

@@ -33,6 +33,7 @@ use clap::builder::PossibleValue;
 use crate::output;
 use rates::Between;
 use remote::Remote;
+pub(crate) use remote::server_address;
 pub(crate) use source::Socket;
 use source::Source;
 use table::{Order, Table};

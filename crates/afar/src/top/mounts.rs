@@ -78,8 +78,7 @@ impl Mounts {
         let (mut shown, mut failed) = (Vec::new(), None);
         for (place, file) in &self.opened {
             let name = place.display().to_string();
-            let file = Arc::clone(file);
-            match within(move || read(&file))
+            match ask(file)
                 .context(name.clone())
                 .and_then(|text| parse(&text))
             {
@@ -122,6 +121,16 @@ fn within<T: Send + 'static>(
     });
     let late = |_| Err(io::ErrorKind::TimedOut.into());
     told.recv_timeout(LIMIT).unwrap_or_else(late)
+}
+
+/// What the file of a mount has now. A mount that has not answered yet is not asked once more: each question that it
+/// never answers costs a thread.
+fn ask(file: &Arc<File>) -> io::Result<Vec<u8>> {
+    if Arc::strong_count(file) > 1 {
+        return Err(io::ErrorKind::TimedOut.into());
+    }
+    let file = Arc::clone(file);
+    within(move || read(&file))
 }
 
 /// All of a file as it is now.
@@ -187,6 +196,10 @@ mod tests {
         assert_eq!(found.rows[0].label("pid"), "7");
         assert_eq!(found.rows[0].label("mount"), dir.path().to_str().unwrap());
         assert_eq!(found.beyond, 2);
+        let unanswered = Arc::clone(&mounts.opened[0].1);
+        let error = mounts.fetch().unwrap_err();
+        assert!(format!("{error:#}").contains("timed out"), "{error:#}");
+        drop(unanswered);
         std::fs::write(&file, "[1,2").unwrap();
         let error = mounts.fetch().unwrap_err();
         assert!(

@@ -22,6 +22,19 @@ const LIMIT: Duration = Duration::from_secs(1);
 /// Connections and peers that are asked for, at most.
 const MOST: u32 = 2048;
 
+/// The address of the file server of this name or address, at port 7000 if none is named.
+///
+/// # Errors
+/// There is no such host, or it has no address of IPv4.
+pub(crate) fn server_address(name: &str) -> anyhow::Result<SocketAddr> {
+    let found = name
+        .to_socket_addrs()
+        .or_else(|_| (name, PORT).to_socket_addrs());
+    let mut found = found.with_context(|| format!("cannot find the server {name}"))?;
+    let address = found.find(SocketAddr::is_ipv4);
+    address.with_context(|| format!("{name} has no IPv4 address"))
+}
+
 /// A server elsewhere.
 #[derive(Debug)]
 pub(super) struct Remote {
@@ -37,12 +50,7 @@ impl Remote {
     /// # Errors
     /// There is no such host, or no way to it.
     pub(super) fn new(name: &str) -> anyhow::Result<Self> {
-        let found = name
-            .to_socket_addrs()
-            .or_else(|_| (name, PORT).to_socket_addrs());
-        let mut found = found.with_context(|| format!("cannot find the server {name}"))?;
-        let address = found.find(SocketAddr::is_ipv4);
-        let address = address.with_context(|| format!("{name} has no IPv4 address"))?;
+        let address = server_address(name)?;
         let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).and_then(|socket| {
             // Answers of others are none.
             socket.connect(address)?;

@@ -239,6 +239,7 @@ impl Shared {
         for _ in 0..REMINDERS {
             tokio::time::sleep(pause).await;
             pause = pause.saturating_mul(2);
+            let _turn = self.reminders.acquire().await;
             let (standing, endpoint, peer) = {
                 let state = host.lock();
                 let peer = state.peers.first().copied();

@@ -103,6 +103,9 @@ struct Shared {
     endpoint: Mutex<Option<Endpoint>>,
     /// One permit for each host that may be called at a time.
     slots: Semaphore,
+    /// One permit for each host that is down and is tried again at a time. Otherwise thousands that were down when
+    /// the server stopped would displace the questions to those that call.
+    reminders: Semaphore,
     questions: Arc<Questions>,
     counters: Counters,
 }
@@ -142,11 +145,13 @@ impl Hosts {
         if let Some(path) = &config.restore {
             save::restore_from(&mut state, &config, path);
         }
+        let at_once = config.breaks_at_once.clamp(1, Semaphore::MAX_PERMITS);
         let shared = Shared {
             started: now,
             state: Mutex::new(state),
             endpoint: Mutex::new(None),
-            slots: Semaphore::new(config.breaks_at_once.clamp(1, Semaphore::MAX_PERMITS)),
+            slots: Semaphore::new(at_once),
+            reminders: Semaphore::new(at_once),
             questions: Arc::default(),
             counters: Counters::default(),
             config,

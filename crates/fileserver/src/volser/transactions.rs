@@ -39,10 +39,10 @@ struct Table {
     entries: BTreeMap<TransactionId, Entry>,
     /// Volumes that are being worked on: those of the entries, and those that an operation
     /// reserves for itself.
-    places: BTreeSet<Place>,
+    places: BTreeSet<Claimed>,
 }
 
-type Place = (PartitionId, VolumeId);
+type Claimed = (PartitionId, VolumeId);
 
 struct Entry {
     transaction: Arc<Transaction>,
@@ -338,7 +338,7 @@ impl Table {
 }
 
 impl Entry {
-    fn place(&self) -> Place {
+    fn place(&self) -> Claimed {
         (self.transaction.partition, self.transaction.volume.id())
     }
 
@@ -386,7 +386,7 @@ impl Entry {
 /// A volume that other transactions are kept from, until this is dropped.
 pub(super) struct Reservation {
     transactions: Arc<Transactions>,
-    place: Option<Place>,
+    place: Option<Claimed>,
 }
 
 impl Drop for Reservation {

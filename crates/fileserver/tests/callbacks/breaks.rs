@@ -324,12 +324,7 @@ async fn who_was_down_drops_all_before_it_is_served() {
     let pending = server.hosts.promise(&host, file(3), false);
     client.set_deaf(true);
     server.hosts.break_fids(&[file(1)], None).await;
-    for _ in 0..200 {
-        if server.hosts.stats().hosts_down == 1 {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    server.until_one_is_down().await;
     let stats = server.hosts.stats();
     assert_eq!((stats.hosts_down, stats.promises), (1, 0));
     assert_eq!((stats.breaks_late, stats.breaks_failed), (1, 1));
@@ -361,12 +356,7 @@ async fn who_is_down_is_told_to_drop_all_though_it_does_not_call() {
     let host = server.holder(&client, &[file(1)]).await;
     client.set_deaf(true);
     server.hosts.break_fids(&[file(1)], None).await;
-    for _ in 0..200 {
-        if server.hosts.stats().hosts_down == 1 {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    server.until_one_is_down().await;
     assert_eq!(server.hosts.stats().hosts_down, 1);
     client.heard();
     client.set_deaf(false);

@@ -272,6 +272,16 @@ impl Server {
         Self { endpoint, hosts }
     }
 
+    /// Waits until a host is down, for four seconds.
+    pub(crate) async fn until_one_is_down(&self) {
+        for _ in 0..200 {
+            if self.hosts.stats().hosts_down == 1 {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
     pub(crate) async fn identify(&self, client: &Client) -> Arc<Host> {
         self.hosts.identify(&self.endpoint, client.address()).await
     }

@@ -1,16 +1,16 @@
 //! The line of a request: its time, its process, what it is, its arguments, what came of it, and how long it took.
 
 use std::fmt::Write;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use afar_cache::{Errno, Who};
 use afar_telemetry::is_harmful;
+use jiff::Timestamp;
 
 use super::operation::Operation;
 
 /// Bytes of a name that are shown.
 const NAME_MOST: usize = 1024;
-const DAY: u64 = 86_400;
 
 /// A name, or another text of a program, between quotes. What would end the line, move a cursor or hide is escaped,
 /// and so are bytes that are no UTF-8.
@@ -79,36 +79,14 @@ fn message(number: i32) -> String {
 
 /// A time as in RFC 3339, in UTC, to the microsecond.
 fn stamp(time: SystemTime) -> String {
-    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let (seconds, micros) = (since.as_secs(), since.subsec_micros());
-    let (year, month, day) = date(seconds / DAY);
-    let second = seconds % DAY;
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z")
-}
-
-/// The date so many days after the first of 1970. Years begin in March here, so that a leap day is at the end of one.
-fn date(days: u64) -> (u64, u64, u64) {
-    // Days since the first of March of the year 0.
-    let days = days + 719_468;
-    let era = days / 146_097;
-    let day_of_era = days % 146_097;
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 {
-        from_march + 3
-    } else {
-        from_march - 9
-    };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    (year, month, day)
+    let time = Timestamp::try_from(time).unwrap_or_default();
+    format!("{time:.6}")
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::UNIX_EPOCH;
+
     use super::*;
 
     #[test]

@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_report_is_made_anew_for_each_who_begins_to_read() {
+    async fn a_report_is_made_again_for_each_reader_from_the_start() {
         let looks = Arc::default();
         let own = own(&looks);
         let (one, _) = own.open(OwnFile::Report(0)).unwrap();

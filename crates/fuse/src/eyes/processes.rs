@@ -53,38 +53,32 @@ const WRITTEN: Desc = Desc::counter(
     "Bytes of files written by process.",
 );
 
-/// A thread of a process.
+/// A thread of a process, which is found by its number.
 #[derive(Debug, Clone)]
 struct Thread {
-    tid: u32,
-    uid: u32,
+    number: Number,
     /// The number of its process.
     pid: u32,
     /// What that runs.
     name: String,
 }
 
-/// By what it is looked up. Only a row that begins needs to know more.
+/// The number of a thread, and its user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Number {
     tid: u32,
     uid: u32,
 }
 
-impl Hash for Number {
-    fn hash<H: Hasher>(&self, hasher: &mut H) {
-        (self.tid, self.uid).hash(hasher);
-    }
-}
-
 impl Hash for Thread {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
-        (self.tid, self.uid).hash(hasher);
+        self.number.hash(hasher);
     }
 }
 
 impl PartialEq for Thread {
     fn eq(&self, other: &Self) -> bool {
-        (self.tid, self.uid) == (other.tid, other.uid)
+        self.number == other.number
     }
 }
 
@@ -92,14 +86,13 @@ impl Eq for Thread {}
 
 impl Lookup<Thread> for Number {
     fn is(&self, key: &Thread) -> bool {
-        (self.tid, self.uid) == (key.tid, key.uid)
+        *self == key.number
     }
 
     fn to_key(&self) -> Thread {
         let (pid, name) = process(self.tid);
         Thread {
-            tid: self.tid,
-            uid: self.uid,
+            number: *self,
             pid,
             name,
         }
@@ -127,7 +120,7 @@ fn process(tid: u32) -> (u32, String) {
 }
 
 /// What a thread has asked for.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 struct Asked {
     operations: [u64; Operation::ALL.len()],
     errors: u64,
@@ -136,20 +129,6 @@ struct Asked {
     misses: u64,
     read: u64,
     written: u64,
-}
-
-impl Default for Asked {
-    fn default() -> Self {
-        Self {
-            operations: [0; Operation::ALL.len()],
-            errors: 0,
-            nanos: 0,
-            hits: 0,
-            misses: 0,
-            read: 0,
-            written: 0,
-        }
-    }
 }
 
 impl Row for Asked {
@@ -222,7 +201,7 @@ impl Processes {
             vec![
                 thread.pid.to_string(),
                 thread.name.clone(),
-                thread.uid.to_string(),
+                thread.number.uid.to_string(),
             ]
         });
         let live = Live::default();

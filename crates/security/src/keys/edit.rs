@@ -125,7 +125,7 @@ fn check(key: &Key) -> Result<(), KeyError> {
         Some(_) => Ok(()),
         None => Err(KeyError::Unusable {
             etype: key.key.etype(),
-            octets: key.key.octets().len(),
+            length: key.key.octets().len(),
         }),
     }
 }

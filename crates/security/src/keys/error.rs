@@ -64,12 +64,12 @@ pub enum KeyError {
     #[error("a key of {0} can be broken in a day")]
     Des(EncryptionType),
     /// A key does not have the length of its type, or the type is not known.
-    #[error("a key of {octets} bytes of encryption type {etype} cannot open tickets here")]
+    #[error("a key of {length} bytes of encryption type {etype} cannot open tickets here")]
     Unusable {
         /// The number of the encryption type.
         etype: i32,
         /// The key's bytes.
-        octets: usize,
+        length: usize,
     },
     /// There is no key to make tickets with.
     #[error("there is no key to make tickets with in {sources}")]

@@ -297,7 +297,7 @@ fn keys_that_open_nothing_are_not_added() {
         add(18, 16),
         KeyError::Unusable {
             etype: 18,
-            octets: 16
+            length: 16
         }
     ));
     assert!(matches!(add(26, 32), KeyError::Unusable { .. }));

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use afar_cell::CallbackService;
 use afar_net::{Endpoint, RxNull};
 use afar_rpc::{afsvol, rxafs};
-use afar_server::config::Config;
 use afar_server::view::{Row, Snapshot, View};
 use afar_server::{Process, local_cell};
 use afar_types::{
@@ -18,7 +17,7 @@ use afar_types::{
 use bytes::Bytes;
 use tokio::net::UnixStream;
 
-use crate::get;
+use crate::{config, get};
 
 const ADDRESS: &str = "127.93.0.13";
 /// Each client has an address of its own.
@@ -58,18 +57,6 @@ fn sum(of: impl Fn(u64, u64, u64) -> u64) -> u64 {
         .flat_map(|(client, volume)| (0..FILES).map(move |file| (client, volume, file)))
         .map(|(client, volume, file)| of(client, volume, file))
         .sum()
-}
-
-fn config(dir: &Path) -> Config {
-    std::fs::create_dir_all(dir.join("a")).unwrap();
-    let text = format!(
-        "cell = \"test.example\"\ndata = {data:?}\nrun = {run:?}\nlisten = \"{ADDRESS}\"\n\
-         [partition.a]\npath = {a:?}\n",
-        data = dir.join("data"),
-        run = dir.join("run"),
-        a = dir.join("a"),
-    );
-    Config::parse(&text).unwrap()
 }
 
 fn volume_number(volume: u64) -> VolumeId {
@@ -214,7 +201,7 @@ fn number(snapshot: &Snapshot, label: (&str, &str), number: impl Fn(&Row) -> u64
 async fn all_that_is_shown_agrees_with_what_was_done() {
     let dir = tempfile::tempdir().unwrap();
     let run = dir.path().join("run");
-    let process = Process::start(config(dir.path())).await.unwrap();
+    let process = Process::start(config(dir.path(), ADDRESS)).await.unwrap();
     process.found_cell().await.unwrap();
     let admin = local_cell::endpoint(&run, afar_net::Config::default()).unwrap();
     let admin = Client::at(admin);

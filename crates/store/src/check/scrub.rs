@@ -176,7 +176,7 @@ pub(super) fn verify_data(
 
 /// Where a record lies, and the row that says so.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct Listed {
     offset: u32,
     stored: u32,
     at: At,
@@ -184,7 +184,7 @@ struct Place {
     index: u64,
 }
 
-impl Place {
+impl Listed {
     fn item(&self) -> Item {
         Item::record(self.vnode, self.index)
     }
@@ -193,14 +193,14 @@ impl Place {
 /// References to records of some segments in a row.
 #[derive(Default)]
 struct Piece {
-    segments: BTreeMap<u32, Vec<Place>>,
+    segments: BTreeMap<u32, Vec<Listed>>,
     count: usize,
     /// The first segment that did not fit in.
     next: Option<u32>,
 }
 
 impl Piece {
-    fn push(&mut self, segment: u32, place: Place) {
+    fn push(&mut self, segment: u32, place: Listed) {
         if self.next.is_some_and(|next| segment >= next) {
             return;
         }
@@ -337,7 +337,7 @@ impl Scrub<'_> {
         };
         match Record::from_bytes(value) {
             Some(Record::Extent(extent)) if extent.segment >= from => {
-                let place = Place {
+                let place = Listed {
                     offset: extent.offset,
                     stored: extent.stored,
                     at,
@@ -363,7 +363,7 @@ impl Scrub<'_> {
     }
 
     /// Reads the records of a segment.
-    fn segment(&mut self, segment: u32, mut places: Vec<Place>) -> Flow {
+    fn segment(&mut self, segment: u32, mut places: Vec<Listed>) -> Flow {
         places.sort_unstable();
         let mut out = Vec::new();
         let mut view: Option<(Reader, Instant)> = None;
@@ -410,7 +410,7 @@ impl Scrub<'_> {
         &mut self,
         reader: &Reader,
         segment: u32,
-        places: &[Place],
+        places: &[Listed],
         out: &mut Vec<u8>,
     ) -> Result<()> {
         let mut left = places.iter();
@@ -451,8 +451,8 @@ impl Scrub<'_> {
 fn still_there(
     reader: &Reader,
     segment: u32,
-    places: &mut std::slice::Iter<'_, Place>,
-) -> Result<Option<(Extent, Place)>> {
+    places: &mut std::slice::Iter<'_, Listed>,
+) -> Result<Option<(Extent, Listed)>> {
     for place in places {
         let value = reader.get(Table::Rows, &row_key(place.at, place.item()));
         let record = skip_damaged(value)?.flatten().and_then(Record::from_bytes);

@@ -17,11 +17,11 @@ pub(super) type Stretch = (u32, Range<u64>);
 /// All references to records in segments, in 16 bytes each.
 #[derive(Default)]
 pub(super) struct Extents {
-    list: Vec<Place>,
+    list: Vec<Reference>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct Reference {
     segment: u32,
     offset: u32,
     stored: u32,
@@ -29,7 +29,7 @@ struct Place {
     tag: u32,
 }
 
-impl Place {
+impl Reference {
     fn of(extent: &Extent) -> Self {
         let [a, b, c, d, ..] = xxh3_64(&extent.to_bytes()).to_be_bytes();
         Self {
@@ -43,10 +43,10 @@ impl Place {
 
 impl Extents {
     pub(super) fn push(&mut self, extent: &Extent) {
-        self.list.push(Place::of(extent));
+        self.list.push(Reference::of(extent));
     }
 
-    fn of(&self, segment: u32) -> &[Place] {
+    fn of(&self, segment: u32) -> &[Reference] {
         let from = self.list.partition_point(|place| place.segment < segment);
         let to = self.list.partition_point(|place| place.segment <= segment);
         &self.list[from..to]
@@ -133,7 +133,7 @@ impl Check<'_> {
                 .reader
                 .get(Table::DedupKeys, &dead_key(segment, offset));
             let back = super::skip_damaged(back)?;
-            if extents.list.binary_search(&Place::of(&extent)).is_err()
+            if extents.list.binary_search(&Reference::of(&extent)).is_err()
                 || back.is_some_and(|back| back != Some(key))
             {
                 self.problems.add(ProblemKind::Segment, || {
@@ -206,7 +206,7 @@ impl Check<'_> {
     }
 
     /// Takes in the records of a segment, each once, and compares how often each is referred to.
-    fn records(&mut self, segment: &mut Segment, places: &[Place]) -> Result<()> {
+    fn records(&mut self, segment: &mut Segment, places: &[Reference]) -> Result<()> {
         let number = segment.number;
         let mut shared: BTreeMap<u32, u32> = self
             .of_segment(Table::Shared, number)?

@@ -44,7 +44,7 @@ enum State {
 }
 
 impl Deferred {
-    pub(super) fn place(&self) -> Place {
+    pub(super) fn place(&self) -> SegmentOffset {
         let extent = self.placed.extent();
         (extent.segment, extent.offset)
     }
@@ -68,15 +68,15 @@ impl Deferred {
     }
 }
 
-/// A place in a segment: number and offset.
-pub(super) type Place = (u32, u32);
+/// A segment's number, and an offset in it.
+pub(super) type SegmentOffset = (u32, u32);
 
 /// Keeps the reaper from removing segments.
 pub(crate) struct Pins {
     core: Arc<Core>,
     segments: Vec<u32>,
     /// Records of others that are to be shared.
-    shared: Vec<Place>,
+    shared: Vec<SegmentOffset>,
 }
 
 impl Drop for Pins {

@@ -132,7 +132,7 @@ struct Writer {
 /// A record that has its place, where nothing is written yet. Its bytes are kept until then.
 #[derive(Debug)]
 pub struct Placed {
-    place: Place,
+    place: Reserved,
     record: Stored<'static>,
 }
 
@@ -150,7 +150,7 @@ impl Placed {
 
 /// A place to write to, which nobody else has.
 #[derive(Debug)]
-struct Place {
+struct Reserved {
     segment: u32,
     file: Arc<File>,
     offset: u32,
@@ -158,7 +158,7 @@ struct Place {
     before: u32,
 }
 
-impl Place {
+impl Reserved {
     fn extent(&self, record: &Stored<'_>) -> Extent {
         Extent {
             segment: self.segment,
@@ -297,7 +297,7 @@ impl Segments {
         self.write(&placed.place, &placed.record)
     }
 
-    fn find_place(&self, record: &Stored<'_>) -> Result<Place, SegmentError> {
+    fn find_place(&self, record: &Stored<'_>) -> Result<Reserved, SegmentError> {
         let len = stored_len(record);
         // A short one gains nothing from a block of its own.
         let align = match record.codec() {
@@ -310,7 +310,7 @@ impl Segments {
         place.inspect_err(|_| add(&self.counters.append_errors, 1))
     }
 
-    fn write(&self, place: &Place, record: &Stored<'_>) -> Result<(), SegmentError> {
+    fn write(&self, place: &Reserved, record: &Stored<'_>) -> Result<(), SegmentError> {
         let offset = u64::from(place.offset);
         let write = || place.file.write_all_at(record.bytes(), offset);
         let written = self.times.write(write);
@@ -351,7 +351,7 @@ impl Segments {
         writing::begin(&file, range.start.into()..range.end.into());
     }
 
-    fn reserve(&self, len: u32, align: u32) -> Result<Place, SegmentError> {
+    fn reserve(&self, len: u32, align: u32) -> Result<Reserved, SegmentError> {
         let mut writer = self.writer.lock();
         let mut place = writer.place(len, align, self.options.segment_size);
         if place.is_none() {
@@ -370,7 +370,7 @@ impl Segments {
                 )
             })?;
         let before = std::mem::replace(&mut writer.end, end);
-        Ok(Place {
+        Ok(Reserved {
             segment: writer.segment,
             file,
             offset,
@@ -421,7 +421,7 @@ impl Segments {
     }
 
     /// After a failed write: nothing will point at the place.
-    fn give_back(&self, place: &Place, len: u32) {
+    fn give_back(&self, place: &Reserved, len: u32) {
         let mut writer = self.writer.lock();
         if writer.segment == place.segment && writer.end == place.offset + len {
             writer.end = place.before;

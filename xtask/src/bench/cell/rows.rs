@@ -12,12 +12,12 @@ use super::gathered::{Figures, LIMIT, mbits, said_seconds, tcp};
 use super::levels;
 use super::site::{self, CELL, Site, VOLUME};
 use super::stock::{self, Stock as _, Theirs};
+use crate::bench::example;
 use crate::bench::figures::{Goal, Row as Measured};
 use crate::bench::hash;
 use crate::bench::link::{End, Place, Setup};
 use crate::bench::process::{self, Process};
 use crate::bench::rows::{self, Direction};
-use crate::sh;
 
 /// Clients that read at a time.
 const CLIENTS: u32 = 64;
@@ -500,10 +500,7 @@ fn interface_at(place: &Place, end: End) -> Result<String> {
 
 impl Example {
     fn measure(&self, runs: u32, figures: &mut Figures) -> Result<()> {
-        let mut build = sh::cargo(["build", "--release", "--quiet", "--package", self.package]);
-        build.args(["--example", self.name]);
-        sh::capture(&mut build)?;
-        let program = sh::target().join("release/examples").join(self.name);
+        let program = example::build(self.package, self.name, None)?;
         for _ in 0..runs {
             let said = Process::start(Command::new(&program))?.succeed(LIMIT)?.out;
             let said: Value = serde_json::from_str(&said).context("reading its figures")?;
