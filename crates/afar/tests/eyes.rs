@@ -211,13 +211,27 @@ fn a_server_elsewhere_tells_its_clients_and_nothing_of_volumes() {
         "{rows:#?}"
     );
     // Its administrator sees all of it.
-    let words = ["top", "clients", "--server", &server, "--localauth", "--json"];
+    let words = [
+        "top",
+        "clients",
+        "--server",
+        &server,
+        "--localauth",
+        "--json",
+    ];
     let rows = cell.rows(&[&words[..], &["--interval", "0.5"]].concat());
     assert!(
         rows.iter().any(|row| row["user"] == "superuser"),
         "{rows:#?}"
     );
-    let words = ["top", "volumes", "--server", &server, "--localauth", "--json"];
+    let words = [
+        "top",
+        "volumes",
+        "--server",
+        &server,
+        "--localauth",
+        "--json",
+    ];
     let rows = cell.rows(&[&words[..], &["--interval", "0.5"]].concat());
     assert!(
         rows.iter().any(|row| row["name"] == "root.cell"),

@@ -66,7 +66,10 @@ pub trait Answers: fmt::Debug + Send + Sync {
     fn own_cell(&self) -> Option<CellName>;
 
     /// The server in this place of the list of servers, and its rank.
-    fn server(&self, index: usize) -> Pin<Box<dyn Future<Output = Option<(Ipv4Addr, u16)>> + Send + '_>>;
+    fn server(
+        &self,
+        index: usize,
+    ) -> Pin<Box<dyn Future<Output = Option<(Ipv4Addr, u16)>> + Send + '_>>;
 
     /// The settings of the cache.
     fn settings(&self) -> CacheSettings;

@@ -37,14 +37,7 @@ const DATA: Desc = Desc::counter(
 );
 
 /// Why calls fail, in the words and the order of OpenAFS's statistics.
-pub const FAILURES: [&str; 6] = [
-    "server",
-    "network",
-    "protection",
-    "volume",
-    "busy",
-    "other",
-];
+pub const FAILURES: [&str; 6] = ["server", "network", "protection", "volume", "busy", "other"];
 
 /// The row of [`FAILURES`] that an error is counted in.
 fn failure(error: &RpcError) -> usize {

@@ -280,11 +280,7 @@ pub(crate) struct End<'a, A> {
 
 impl<'a, A> End<'a, A> {
     /// One that began then, with so many bytes of data if it is of a kind that has some.
-    pub(crate) fn new(
-        began: Instant,
-        data: Option<u64>,
-        result: &'a Result<A, AbortCode>,
-    ) -> Self {
+    pub(crate) fn new(began: Instant, data: Option<u64>, result: &'a Result<A, AbortCode>) -> Self {
         Self {
             took: began.elapsed(),
             data,

@@ -98,9 +98,7 @@ impl Open {
         let mut call = connection.call().await.map_err(failed)?;
         let mut bytes = BytesMut::from(encode_request(made.operation, request));
         Asker::append(made.operation, &mut bytes);
-        call.send(bytes.freeze())
-            .await
-            .map_err(failed)?;
+        call.send(bytes.freeze()).await.map_err(failed)?;
         Ok(Self { call, made })
     }
 

@@ -140,9 +140,11 @@ pub(crate) async fn open(
         config.credentials = Some(Arc::new(AsAdministrator::new()));
         cell.endpoint(net)?
     } else {
-        Endpoint::bind(([0, 0, 0, 0], reach.port).into(), net).with_context(|| match reach.port {
-            0 => "cannot open a UDP socket".to_owned(),
-            port => format!("cannot use UDP port {port}; does another client have it?"),
+        Endpoint::bind(([0, 0, 0, 0], reach.port).into(), net).with_context(|| {
+            match reach.port {
+                0 => "cannot open a UDP socket".to_owned(),
+                port => format!("cannot use UDP port {port}; does another client have it?"),
+            }
         })?
     };
     if let Some(keys) = keys {

@@ -154,7 +154,9 @@ impl Counters {
         let series = family.into_iter().flat_map(|family| &family.series);
         let has = move |labels: &[(&str, String)]| {
             label.is_none_or(|(name, value)| {
-                labels.iter().any(|(own, text)| *own == name && text == value)
+                labels
+                    .iter()
+                    .any(|(own, text)| *own == name && text == value)
             })
         };
         series
@@ -178,7 +180,13 @@ impl Counters {
 
     fn calls(&self) -> Vec<u32> {
         let mut words = vec![0_u32; CALLS];
-        let requests = REQUESTS.map(|row| ("afar_mount_operation_seconds", "afar_mount_errors_total", row));
+        let requests = REQUESTS.map(|row| {
+            (
+                "afar_mount_operation_seconds",
+                "afar_mount_errors_total",
+                row,
+            )
+        });
         let served = SERVED.map(|row| ("afar_rpc_duration_seconds", "afar_rpc_errors_total", row));
         for (done, failed, (operation, place)) in requests.into_iter().chain(served) {
             let label = Some(("operation", operation));
@@ -290,7 +298,10 @@ fn time(micros: u64) -> [u32; 2] {
 /// Calls and successes; the sum of their times, that of the squares, the least and the greatest.
 fn times(served: &Distribution, failed: u64) -> [u32; 10] {
     let mut words = [0; 10];
-    let counts = [low(served.count().wrapping_add(failed)), low(served.count())];
+    let counts = [
+        low(served.count().wrapping_add(failed)),
+        low(served.count()),
+    ];
     let spans = [
         time(served.sum() / 1000),
         // Tools make a deviation of the squares, for which they are near enough.

@@ -87,7 +87,9 @@ impl Far {
         let first = far.runtime.block_on(timeout(FIRST, far.ask(view, 0)));
         Ok(match first {
             Ok(Ok(_)) => Met::All(far),
-            Ok(Err(error)) if error.aborted().is_some_and(|code| code.0 == BZACCESS) => Met::Refused,
+            Ok(Err(error)) if error.aborted().is_some_and(|code| code.0 == BZACCESS) => {
+                Met::Refused
+            }
             _ => Met::Nobody,
         })
     }

@@ -124,7 +124,12 @@ fn tools_show_of_a_mount_what_they_show_of_openafs() {
     assert_eq!(titles(&own_shape), titles(&other_shape), "{whole}");
     assert!(number(&own, "afs_lookup") > 0, "{own}");
     assert!(number(&own, "SRXAFSCB_GetCE64") > 0, "{own}");
-    for counted in ["numPerfCalls", "numCellsContacted", "cacheNumEntries", "srvRecords"] {
+    for counted in [
+        "numPerfCalls",
+        "numCellsContacted",
+        "cacheNumEntries",
+        "srvRecords",
+    ] {
         assert!(number(&own, counted) > 0, "{counted}: {own}");
     }
     let fetches = own.lines().find(|line| line.contains("FetchData: "));
