@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use afar_net::{ClientSecurity, Connection, Endpoint, RxNull, ServiceId};
-use afar_rpc::{RpcCause, RpcError, afsvol, bozo, pr, rxafs, users, vl};
+use afar_rpc::{RpcCause, RpcError, afsvol, bozo, eyes, pr, rxafs, users, vl};
 use afar_types::error::{Code, UNOQUORUM, UNOTSYNC};
 use parking_lot::Mutex;
 
@@ -291,6 +291,12 @@ impl Servers {
     #[must_use]
     pub fn overseer(&self, address: SocketAddr) -> bozo::Client {
         bozo::Client::new(self.connect(address, bozo::SERVICE))
+    }
+
+    /// What tells administrators what loads the server at this address, which names users.
+    #[must_use]
+    pub fn eyes(&self, address: SocketAddr) -> eyes::Client {
+        eyes::Client::new(self.0.reach.protection(address, eyes::SERVICE))
     }
 
     fn connect(&self, server: SocketAddr, service: ServiceId) -> Connection {

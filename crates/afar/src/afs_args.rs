@@ -19,7 +19,7 @@ use std::path::Path;
 
 use clap::{Arg, ArgAction, Command};
 
-pub(crate) use common::{Common, OWN, Session, run};
+pub(crate) use common::{Common, OWN, OwnArgs, Session, open, run};
 
 /// The commands with this grammar.
 const SUITES: [&str; 4] = ["vos", "pts", "bos", "fs"];

@@ -169,7 +169,7 @@ fn what_cannot_be_shown_is_told() {
             "no column \"rename\"",
         ),
         (&["top", "files", "--interval", "0"], "from 0.5 to 300"),
-        (&["top", "disks"], "volumes, clients, files, calls"),
+        (&["top", "discs"], "volumes, clients, files, calls, disks"),
         (&["top", "calls", "--socket", "none"], "is it running"),
     ] {
         let output = command(&dir).args(words).output().unwrap();
@@ -208,6 +208,33 @@ fn a_server_elsewhere_tells_its_clients_and_nothing_of_volumes() {
     let mut addresses = rows.iter().map(|row| row["address"].as_str().unwrap());
     assert!(
         addresses.any(|address| address.starts_with("127.")),
+        "{rows:#?}"
+    );
+    // Its administrator sees all of it.
+    let words = [
+        "top",
+        "clients",
+        "--server",
+        &server,
+        "--localauth",
+        "--json",
+    ];
+    let rows = cell.rows(&[&words[..], &["--interval", "0.5"]].concat());
+    assert!(
+        rows.iter().any(|row| row["user"] == "superuser"),
+        "{rows:#?}"
+    );
+    let words = [
+        "top",
+        "volumes",
+        "--server",
+        &server,
+        "--localauth",
+        "--json",
+    ];
+    let rows = cell.rows(&[&words[..], &["--interval", "0.5"]].concat());
+    assert!(
+        rows.iter().any(|row| row["name"] == "root.cell"),
         "{rows:#?}"
     );
     let calls = cell.run(&["top", "calls", "--server", &server]);

@@ -17,7 +17,7 @@ mod ops;
 mod storage;
 mod table;
 
-pub use afar_cell::{Class, Waits};
+pub use afar_cell::{Asker, Class, Collection, Waits};
 pub use model::config::{CacheConfig, Root};
 pub use model::error::{CacheError, Errno};
 pub use model::held::{Held, HeldError};
@@ -30,4 +30,5 @@ pub use model::types::{
 };
 pub use model::user::{Identity, Stamp, Users};
 pub use model::xattr_name;
+pub use ops::answers::{Counters, Seen, ServersSeen};
 pub use ops::cache::{Acknowledger, Cache};

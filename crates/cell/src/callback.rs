@@ -8,27 +8,42 @@
 //! The service tells its identity to the servers we talk to, and to this machine, where AFS's `cmdebug` may be asked. A
 //! stranger who knew it could claim to be us. It is answered like an old server is by a client that has no
 //! identity, so that a server that calls from an address nobody knows promises all the same.
+//!
+//! The same callers learn which files, cells and servers are in use. Others learn numbers only: counters and the settings
+//! of the cache. A service without [`Answers`] knows none of these operations.
 
 use std::collections::HashSet;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, SystemTime};
 
 use afar_net::{AbortCode, Endpoint};
-use afar_rpc::{Caller, rxafscb};
+use afar_rpc::{Caller, Calls, rxafscb};
+use afar_types::error::errno::EACCES;
 use afar_types::{
-    AFS_MAX_INTERFACES, AfsUuid, CAPABILITY_ERROR_TRANSLATION, Capabilities, Fid, InterfaceAddr,
+    AFS_MAX_INTERFACES, AfsUuid, CAPABILITY_ERROR_TRANSLATION, Capabilities, DbCacheEntry,
+    DbCacheEntry64, Fid, InterfaceAddr, UnixTime,
 };
+use afar_xdr::{List, XdrString};
 use nix::ifaddrs::getifaddrs;
 use parking_lot::RwLock;
 use rustix::rand::{GetRandomFlags, getrandom};
 use tokio::sync::broadcast;
 
+use crate::questions::{Answers, CellServers, Collection, SETTINGS, X_STATS};
+
 /// The code for "that is not me" (ProbeUuid).
 const NOT_ME: AbortCode = AbortCode(1);
+
+/// The code for "there are no more".
+const END: AbortCode = AbortCode(1);
+/// The address that ends the list of servers.
+const NO_SERVER: u32 = u32::MAX;
+/// Bytes of the cache's settings: OpenAFS counts them so, though it sends words.
+const SETTINGS_BYTES: u32 = 36;
 
 /// How long a server waits at most for what its break brings about here. File servers wait three times as
 /// long before they go on without an answer. The work may itself wait for that server.
@@ -78,6 +93,8 @@ struct State {
     servers: Arc<Servers>,
     broken: AtomicU64,
     handler: RwLock<Option<Arc<dyn BreakHandler>>>,
+    answers: OnceLock<Arc<dyn Answers>>,
+    calls: OnceLock<Calls>,
     /// Addresses of servers that asked who we are.
     asked: broadcast::Sender<SocketAddr>,
 }
@@ -109,6 +126,8 @@ impl CallbackService {
             servers,
             broken: AtomicU64::new(0),
             handler: RwLock::default(),
+            answers: OnceLock::new(),
+            calls: OnceLock::new(),
             asked: broadcast::Sender::new(64),
         }));
         let server = rxafscb::Server::new(service.clone());
@@ -130,16 +149,53 @@ impl CallbackService {
     /// Identity and addresses, for a caller that may know them.
     // spec: afs-rpc#identity-of-a-client
     fn interfaces(&self, caller: &Caller) -> Result<InterfaceAddr, AbortCode> {
-        let may_know = caller.peer.ip().to_canonical().is_loopback();
-        if !may_know && !self.0.servers.has(caller.peer) {
+        if !self.may_know(caller) {
             return Err(AbortCode::RXGEN_OPCODE);
         }
-        // Asked for each time, as machines are taken from network to network.
-        let addresses = self
-            .0
-            .address
-            .map_or_else(own_addresses, |address| vec![address]);
-        Ok(InterfaceAddr::new(self.uuid(), &addresses))
+        Ok(InterfaceAddr::new(self.uuid(), &self.addresses()))
+    }
+
+    /// Our addresses, asked for each time, as machines are taken from network to network.
+    fn addresses(&self) -> Vec<Ipv4Addr> {
+        let only = self.0.address;
+        only.map_or_else(own_addresses, |address| vec![address])
+    }
+
+    /// Whether a caller may know who we are and what we use: it is on this machine, or a server that we use.
+    fn may_know(&self, caller: &Caller) -> bool {
+        let from = caller.peer.ip().to_canonical();
+        from.is_loopback()
+            || self.0.servers.has(caller.peer)
+            || matches!(from, IpAddr::V4(from) if self.addresses().contains(&from))
+    }
+
+    /// Has questions about this cache manager answered from now on. The first that is given counts.
+    pub fn set_answers(&self, answers: Arc<dyn Answers>) {
+        self.0.answers.get_or_init(|| answers);
+    }
+
+    /// Has what is asked here counted from now on. The first that is given counts.
+    pub fn set_calls(&self, calls: Calls) {
+        self.0.calls.get_or_init(|| calls);
+    }
+
+    fn answers(&self) -> Result<&dyn Answers, AbortCode> {
+        let answers = self.0.answers.get().map(|answers| &**answers);
+        answers.ok_or(AbortCode::RXGEN_OPCODE)
+    }
+
+    /// The same for what not everybody may know.
+    fn answers_for(&self, caller: &Caller) -> Result<&dyn Answers, AbortCode> {
+        let answers = self.answers()?;
+        match self.may_know(caller) {
+            true => Ok(answers),
+            false => Err(AbortCode(EACCES)),
+        }
+    }
+
+    fn entry(&self, caller: &Caller, index: i32) -> Result<DbCacheEntry64, AbortCode> {
+        let index = usize::try_from(index).map_err(|_| END)?;
+        self.answers_for(caller)?.entry(index).ok_or(END)
     }
 
     /// The addresses of servers that ask who we are, from now on.
@@ -169,6 +225,23 @@ impl CallbackService {
     pub fn broken(&self) -> u64 {
         self.0.broken.load(Ordering::Relaxed)
     }
+}
+
+/// A cell as it is told: an empty name if there is none.
+fn cell(found: Option<CellServers>) -> Result<(XdrString<256>, List<u32, 8>), AbortCode> {
+    let marshal = |_| AbortCode::RXGEN_SS_MARSHAL;
+    let (name, servers) = found.map_or((String::new(), Vec::new()), |found| {
+        (found.name.to_string(), found.servers)
+    });
+    let servers: Vec<u32> = servers.into_iter().take(8).map(u32::from).collect();
+    let servers = List::new(servers).map_err(|_| AbortCode::RXGEN_SS_MARSHAL)?;
+    Ok((XdrString::new(name).map_err(marshal)?, servers))
+}
+
+/// A number in a word; one that does not fit is the greatest that does.
+fn word(number: u64) -> u32 {
+    // Tools take words for signed.
+    u32::try_from(number.min(i32::MAX.unsigned_abs().into())).unwrap_or_default()
 }
 
 /// This machine's addresses. A server believes by them that a call from another of them is ours, too.
@@ -208,6 +281,10 @@ pub fn new_uuid() -> AfsUuid {
 }
 
 impl rxafscb::Service for CallbackService {
+    fn calls(&self) -> Option<&Calls> {
+        self.0.calls.get()
+    }
+
     async fn call_back(
         &self,
         caller: &Caller,
@@ -294,6 +371,126 @@ impl rxafscb::Service for CallbackService {
         let capabilities = Capabilities::new(vec![CAPABILITY_ERROR_TRANSLATION])
             .map_err(|_| AbortCode::RXGEN_SS_MARSHAL)?;
         Ok(rxafscb::tell_me_about_yourself::Reply { host, capabilities })
+    }
+
+    async fn get_lock(
+        &self,
+        _: &Caller,
+        _: rxafscb::get_lock::Request,
+    ) -> Result<rxafscb::get_lock::Reply, AbortCode> {
+        self.answers()?;
+        // OpenAFS's locks of its whole tables have no counterpart.
+        Err(END)
+    }
+
+    async fn get_ce(
+        &self,
+        caller: &Caller,
+        request: rxafscb::get_ce::Request,
+    ) -> Result<rxafscb::get_ce::Reply, AbortCode> {
+        let entry = DbCacheEntry::from(&self.entry(caller, request.index)?);
+        Ok(rxafscb::get_ce::Reply { entry })
+    }
+
+    async fn get_ce64(
+        &self,
+        caller: &Caller,
+        request: rxafscb::get_ce64::Request,
+    ) -> Result<rxafscb::get_ce64::Reply, AbortCode> {
+        let entry = self.entry(caller, request.index)?;
+        Ok(rxafscb::get_ce64::Reply { entry })
+    }
+
+    async fn x_stats_version(
+        &self,
+        _: &Caller,
+        _: rxafscb::x_stats_version::Request,
+    ) -> Result<rxafscb::x_stats_version::Reply, AbortCode> {
+        self.answers()?;
+        Ok(rxafscb::x_stats_version::Reply { version: X_STATS })
+    }
+
+    // spec: afs-rpc#counters
+    async fn get_x_stats(
+        &self,
+        _: &Caller,
+        request: rxafscb::get_x_stats::Request,
+    ) -> Result<rxafscb::get_x_stats::Reply, AbortCode> {
+        let answers = self.answers()?;
+        let collection = Collection::of(request.collection).ok_or(END)?;
+        let words = answers.counters(collection).into_iter();
+        let words: Vec<i32> = words.map(u32::cast_signed).collect();
+        Ok(rxafscb::get_x_stats::Reply {
+            server_version: X_STATS,
+            time: UnixTime::from(SystemTime::now()).0.cast_signed(),
+            data: List::new(words).map_err(|_| AbortCode::RXGEN_SS_MARSHAL)?,
+        })
+    }
+
+    async fn get_server_prefs(
+        &self,
+        caller: &Caller,
+        request: rxafscb::get_server_prefs::Request,
+    ) -> Result<rxafscb::get_server_prefs::Reply, AbortCode> {
+        let answers = self.answers_for(caller)?;
+        let found = match usize::try_from(request.index) {
+            Ok(index) => answers.server(index).await,
+            Err(_) => None,
+        };
+        let (address, rank) = match found {
+            Some((address, rank)) => (u32::from(address), i32::from(rank)),
+            None => (NO_SERVER, -1),
+        };
+        Ok(rxafscb::get_server_prefs::Reply { address, rank })
+    }
+
+    async fn get_cell_serv_db(
+        &self,
+        caller: &Caller,
+        request: rxafscb::get_cell_serv_db::Request,
+    ) -> Result<rxafscb::get_cell_serv_db::Reply, AbortCode> {
+        let answers = self.answers_for(caller)?;
+        let index = usize::try_from(request.index).ok();
+        let (cell, hosts) = cell(index.and_then(|index| answers.cell(index)))?;
+        Ok(rxafscb::get_cell_serv_db::Reply { cell, hosts })
+    }
+
+    async fn get_cell_by_num(
+        &self,
+        caller: &Caller,
+        request: rxafscb::get_cell_by_num::Request,
+    ) -> Result<rxafscb::get_cell_by_num::Reply, AbortCode> {
+        let found = self.answers_for(caller)?.cell_of_entries(request.number);
+        let (cell, hosts) = cell(found)?;
+        Ok(rxafscb::get_cell_by_num::Reply { cell, hosts })
+    }
+
+    async fn get_local_cell(
+        &self,
+        caller: &Caller,
+        _: rxafscb::get_local_cell::Request,
+    ) -> Result<rxafscb::get_local_cell::Reply, AbortCode> {
+        let own = self.answers_for(caller)?.own_cell();
+        let servers = Vec::new();
+        let (cell, _) = cell(own.map(|name| CellServers { name, servers }))?;
+        Ok(rxafscb::get_local_cell::Reply { cell })
+    }
+
+    async fn get_cache_config(
+        &self,
+        _: &Caller,
+        _: rxafscb::get_cache_config::Request,
+    ) -> Result<rxafscb::get_cache_config::Reply, AbortCode> {
+        let settings = self.answers()?.settings();
+        // Files on the disk, statuses, data and volumes that are kept; bytes of a file's first chunk and of others;
+        // KiB of the cache; whether it sets the clock, and is in memory.
+        let (files, size) = (word(settings.files), word(settings.bytes / 1024));
+        let words = [0, files, 0, 0, 0, 0, size, 0, 0];
+        Ok(rxafscb::get_cache_config::Reply {
+            server_version: SETTINGS,
+            count: SETTINGS_BYTES,
+            config: List::new(words.to_vec()).map_err(|_| AbortCode::RXGEN_SS_MARSHAL)?,
+        })
     }
 }
 

@@ -481,6 +481,29 @@ impl Client {
         known.cloned().collect()
     }
 
+    /// The names of the cells that were asked for anything.
+    #[must_use]
+    pub fn used_cells(&self) -> Vec<CellName> {
+        let cells = self.known_cells();
+        cells.iter().map(|cell| cell.name().clone()).collect()
+    }
+
+    /// The location servers of a cell that was asked for anything.
+    #[must_use]
+    pub fn servers_of(&self, name: &CellName) -> Vec<SocketAddr> {
+        let cells = self.known_cells();
+        let cell = cells.iter().find(|cell| cell.name() == name);
+        cell.map_or_else(Vec::new, |cell| cell.servers().collect())
+    }
+
+    /// The file servers of a cell that were to be asked.
+    #[must_use]
+    pub fn file_servers_of(&self, name: &CellName) -> Vec<Arc<FileServer>> {
+        let servers = lock(&self.inner.servers);
+        let own = servers.iter().filter(|((cell, _), _)| cell == name);
+        own.map(|(_, server)| Arc::clone(server)).collect()
+    }
+
     /// The location servers of all cells that were asked for anything.
     pub(crate) fn location_servers(&self) -> Vec<SocketAddr> {
         let cells = self.known_cells();

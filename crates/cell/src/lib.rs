@@ -8,7 +8,7 @@
 //! - [`Volume`], [`FileServer`]: which server to ask, and what to do when it fails;
 //!   `preferences`: which are asked first
 //! - [`Credentials`]: who the client is to servers
-//! - `callback`: what servers ask back
+//! - `callback`: what servers ask back; `questions`: what tools ask about this cache manager
 //! - [`Moves`]: this machine at another address; [`Patience`]: servers that do not answer
 //! - [`Walked`], [`Node`] (`path`): mount points, symlinks, `@sys`
 //! - `fetch`: a file in pieces, by many calls at a time
@@ -43,6 +43,7 @@ mod patience;
 mod pauses;
 mod preferences;
 mod promise;
+mod questions;
 mod quota;
 mod refusal;
 mod room;
@@ -55,6 +56,7 @@ mod volume;
 mod waits;
 mod window;
 
+pub use afar_rpc::Asker;
 pub use callback::{BreakHandler, CallbackService, new_uuid};
 pub use change::{Changed, Made};
 pub use class::Class;
@@ -74,6 +76,7 @@ pub use path::{LastLink, Node, Walked};
 pub use patience::Patience;
 pub use preferences::{ServerKind, parse_rank};
 pub use promise::Promised;
+pub use questions::{Answers, CacheSettings, CellServers, Collection};
 pub use quota::VolumeStatus;
 pub use refusal::ANONYMOUS;
 pub use room::NoRoom;

@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+use afar_rpc::Asker;
 use parking_lot::Mutex;
 
 tokio::task_local! {
@@ -20,6 +21,8 @@ const SERVERS_MOST: usize = 64;
 /// What a request waits for.
 #[derive(Debug, Default)]
 pub struct Waits {
+    /// The process that asks, if servers are to know.
+    asker: Option<Asker>,
     calls: AtomicU32,
     state: Mutex<State>,
 }
@@ -33,13 +36,22 @@ struct State {
 }
 
 impl Waits {
+    /// One of a request of this process, which is told to the servers that are asked to change something.
+    #[must_use]
+    pub fn of(asker: Option<Asker>) -> Self {
+        Self {
+            asker,
+            ..Self::default()
+        }
+    }
+
     /// Does a request, and notes what it waits for.
     pub fn during<F: Future>(
         self: &Arc<Self>,
         request: F,
     ) -> impl Future<Output = F::Output> + use<F> {
         // No `async fn`, which would hold the request twice: it may be large, and stand on the stack.
-        CURRENT.scope(Arc::clone(self), request)
+        Asker::scope(self.asker, CURRENT.scope(Arc::clone(self), request))
     }
 
     /// That of the request which is being done here.

@@ -8,7 +8,7 @@
 //! - [`hosts`]: who the clients are, what they were promised, and how they hear of changes
 //! - [`volumes`]: which volumes there are, and whether clients may use them at the moment
 //! - [`volser`]: the volume server, AFSVol
-//! - `metrics`: what is counted by volume, client and file
+//! - `metrics`: what is counted by volume, client and file; `disks`: what is told of those of partitions
 //! - `abort`: the codes that failures are answered with
 
 pub mod files;
@@ -22,6 +22,7 @@ pub mod registration;
 
 mod abort;
 mod access;
+mod disks;
 mod locks;
 mod metrics;
 mod space;

@@ -1,4 +1,4 @@
-//! What a file server counts of its volumes, clients and files, and tells of hosts and partitions when
+//! What a file server counts of its volumes, clients and files, and tells of hosts when
 //! it is asked. What it counts of operations, `files::Stats` has.
 //!
 //! A call is counted once, when it ends: its steps note in a [`Tally`] what they do.
@@ -14,8 +14,8 @@ use afar_telemetry::{
 };
 use afar_types::{Fid, VolumeId};
 
+use crate::disks::Disks;
 use crate::hosts::{HostStats, Hosts};
-use crate::space::DiskSpace;
 use crate::volumes::Volumes;
 
 /// Volumes with a row of their own. One is up to 10 KB.
@@ -136,7 +136,7 @@ impl Metrics {
     /// Shown by this registry, which keeps neither volumes nor hosts.
     pub(crate) fn new(registry: &Registry, volumes: &Arc<Volumes>, hosts: &Arc<Hosts>) -> Self {
         registry.collector(HostCounts(Arc::downgrade(hosts)));
-        registry.collector(PartitionSpace(Arc::downgrade(volumes)));
+        registry.collector(Disks::of(volumes));
         let known = Arc::downgrade(volumes);
         let table = |labels, rows, watched_only| TableConfig {
             labels,
@@ -561,49 +561,6 @@ impl Collect for HostCounts {
         }
         for (desc, read) in HOST_COUNTERS {
             cells.count(desc, &[], read(&stats));
-        }
-    }
-}
-
-/// Tells how much room there is on partitions.
-struct PartitionSpace(Weak<Volumes>);
-
-const PARTITION_SIZE: Desc = Desc::gauge(
-    "afar_partition_size_bytes",
-    Unit::Bytes,
-    "Size of the file system that a partition is on, without what is reserved for root.",
-);
-const PARTITION_FREE: Desc = Desc::gauge(
-    "afar_partition_free_bytes",
-    Unit::Bytes,
-    "Free space of the file system that a partition is on.",
-);
-
-impl Collect for PartitionSpace {
-    fn describe(&self) -> Vec<Desc> {
-        vec![PARTITION_SIZE, PARTITION_FREE]
-    }
-
-    fn collect(&self, cells: &mut Cells) {
-        let Some(volumes) = self.0.upgrade() else {
-            return;
-        };
-        for (id, partition) in volumes.partitions() {
-            let space = match DiskSpace::of(partition.path()) {
-                Ok(space) => space,
-                Err(error) => {
-                    tracing::debug!(%id, %error, "looking at a partition's disk");
-                    continue;
-                }
-            };
-            let id = id.to_string();
-            for (desc, kib) in [
-                (&PARTITION_SIZE, space.total),
-                (&PARTITION_FREE, space.free),
-            ] {
-                #[expect(clippy::cast_precision_loss, reason = "a level to be shown")]
-                cells.level(desc, &[("partition", &id)], kib as f64 * 1024.0);
-            }
         }
     }
 }

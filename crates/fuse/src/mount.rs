@@ -41,6 +41,8 @@ pub struct Options {
     pub no_atime: bool,
     /// The user who, beside root, sees the folder `.afar` at its top.
     pub owner: u32,
+    /// Whether servers are told which process and user of this machine ask for a change.
+    pub tells_process: bool,
 }
 
 impl Options {
@@ -137,7 +139,7 @@ impl Mount {
         }
         let refused = |source| refused(place, source);
         let order = Arc::new(Order::default());
-        let eyes = Eyes::new(registry);
+        let eyes = Eyes::new(registry, options.tells_process);
         let own = Arc::new(Own::new(&eyes, options.owner, reports));
         let requests = Requests::new(
             cache.clone(),
@@ -263,6 +265,7 @@ mod tests {
             suid: false,
             no_atime: true,
             owner: 0,
+            tells_process: false,
         };
         let config = options.config();
         assert!(config.mount_options.contains(&MountOption::NoSuid));

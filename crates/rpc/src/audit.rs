@@ -1,18 +1,23 @@
 //! The audit: an event for each operation that changes or administers something, and for each
-//! that was refused for lack of rights. Other operations give one where the log asks for them.
+//! that was refused for lack of rights. Changes of files give one where the log asks for the level DEBUG, and what only
+//! reads where it asks for TRACE.
 //!
 //! The events have the target [`TARGET`] and these fields:
 //!
 //! - `who`: the name the caller has proved to have, `superuser`, or `anonymous`
 //! - `from`: its address
+//! - `uid`, `pid`: for which user and process of its machine the client says to ask, if it does
 //! - `operation`: interface and operation, such as `PR.add_to_group`
 //! - `object`: the arguments, readable and shortened; not of interfaces that are not known here
 //! - `answer`: the same of the results of a change
+//! - `bytes`: of data that went with it, such as of a dump; not of operations without
+//! - `seconds`: how long it took
 //! - `code`: what the call was aborted with, 0 if it was not
 
 mod readable;
 
 use std::fmt::{self, Debug, Write};
+use std::time::{Duration, Instant};
 
 use afar_net::AbortCode;
 use afar_types::error::errno::{EACCES, EPERM};
@@ -21,9 +26,9 @@ use afar_xdr::{Decode, Decoder};
 use bytes::Bytes;
 use tracing::Level;
 
-use readable::readable;
+use readable::{is_plain, readable};
 
-use crate::{Caller, Operation};
+use crate::{Asker, Caller, Operation};
 
 /// The target of the events: what a log filter calls them.
 pub const TARGET: &str = "audit";
@@ -44,9 +49,66 @@ struct Rule {
     queries: &'static [&'static str],
 }
 
-/// The interfaces for administration. In others than these every operation changes something,
-/// unless it is one of [`UNAUDITED`].
+/// The interfaces that are known here. In others than these every operation changes something.
 const RULES: &[Rule] = &[
+    Rule {
+        interface: "RXAFS",
+        read: READ,
+        queries: &[
+            "fetch_data",
+            "fetch_acl",
+            "fetch_status",
+            "old_set_lock",
+            "old_extend_lock",
+            "old_release_lock",
+            "get_statistics",
+            "give_up_call_backs",
+            "get_volume_info",
+            "get_volume_status",
+            "get_root_volume",
+            "check_token",
+            "get_time",
+            "n_get_volume_info",
+            "bulk_status",
+            "set_lock",
+            "extend_lock",
+            "release_lock",
+            "x_stats_version",
+            "get_x_stats",
+            "lookup",
+            "flush_cps",
+            "inline_bulk_status",
+            "fetch_data64",
+            "give_up_all_call_backs",
+            "get_capabilities",
+            "call_back_rx_conn_addr",
+            "get_statistics64",
+        ],
+    },
+    Rule {
+        interface: "RXAFSCB",
+        read: READ,
+        queries: &[
+            "call_back",
+            "init_call_back_state",
+            "probe",
+            "get_lock",
+            "get_ce",
+            "x_stats_version",
+            "get_x_stats",
+            "init_call_back_state2",
+            "who_are_you",
+            "init_call_back_state3",
+            "probe_uuid",
+            "get_server_prefs",
+            "get_cell_serv_db",
+            "get_local_cell",
+            "get_cache_config",
+            "get_ce64",
+            "get_cell_by_num",
+            "tell_me_about_yourself",
+        ],
+    },
     Rule {
         interface: "VL",
         read: READ,
@@ -132,6 +194,11 @@ const RULES: &[Rule] = &[
         queries: &["debug_old", "debug", "s_debug", "x_debug", "xs_debug"],
     },
     Rule {
+        interface: "EYES",
+        read: READ,
+        queries: &["snapshot"],
+    },
+    Rule {
         interface: "USERS",
         read: READ_ID,
         queries: &["register_start", "list_keys"],
@@ -141,11 +208,13 @@ const RULES: &[Rule] = &[
 /// Interfaces whose users go about their daily work, all of it.
 const UNAUDITED: &[&str] = &["RXAFS", "RXAFSCB"];
 
-/// Whether an operation is worth an event each time: it changes or administers something.
+/// Whether an operation is worth an event each time: it changes or administers something, and not as daily work.
 pub(crate) const fn is_audited(interface: &str, operation: &str) -> bool {
-    if contains(UNAUDITED, interface) {
-        return false;
-    }
+    !contains(UNAUDITED, interface) && changes(interface, operation)
+}
+
+/// Whether an operation changes or administers something.
+pub(crate) const fn changes(interface: &str, operation: &str) -> bool {
     match rule(interface) {
         Some(rule) => !contains(rule.queries, operation),
         None => true,
@@ -202,69 +271,100 @@ fn is_refusal(interface: &str, code: AbortCode) -> bool {
     }
 }
 
+/// How an operation ended.
+pub(crate) struct End<'a, A> {
+    took: Duration,
+    data: Option<u64>,
+    result: &'a Result<A, AbortCode>,
+}
+
+impl<'a, A> End<'a, A> {
+    /// One that began then, with so many bytes of data if it is of a kind that has some.
+    pub(crate) fn new(began: Instant, data: Option<u64>, result: &'a Result<A, AbortCode>) -> Self {
+        Self {
+            took: began.elapsed(),
+            data,
+            result,
+        }
+    }
+}
+
 /// Tells of an operation that has been served. `arguments` are those of the request, as it came.
 pub(crate) fn record<Q: Decode + Debug, A: Debug>(
     operation: &'static Operation,
     caller: &Caller,
     arguments: &Bytes,
-    result: &Result<A, AbortCode>,
+    end: &End<'_, A>,
 ) {
+    let result = end.result;
     let refused = result
         .as_ref()
         .is_err_and(|code| is_refusal(operation.interface, *code));
     let notable = operation.is_audited || refused;
     // Without a listener this costs a comparison.
-    let wanted = if notable {
-        tracing::enabled!(target: TARGET, Level::INFO)
+    let (level, wanted) = if notable {
+        let wanted = tracing::enabled!(target: TARGET, Level::INFO);
+        (Level::INFO, wanted)
+    } else if operation.changes {
+        let wanted = tracing::enabled!(target: TARGET, Level::DEBUG);
+        (Level::DEBUG, wanted)
     } else {
-        tracing::enabled!(target: TARGET, Level::DEBUG)
+        let wanted = tracing::enabled!(target: TARGET, Level::TRACE);
+        (Level::TRACE, wanted)
     };
     if !wanted {
         return;
     }
-    let read = match rule(operation.interface) {
-        Some(rule) => rule.read,
-        None if contains(UNAUDITED, operation.interface) => READ,
-        None => 0,
-    };
-    let object = (read > 0).then(|| Q::decode(&mut Decoder::new(arguments)));
-    let object = object
-        .and_then(Result::ok)
-        .map(|request| shown(&request, read));
+    let read = rule(operation.interface).map_or(0, |rule| rule.read);
+    let mut input = Decoder::new(arguments);
+    let request = Q::decode(&mut input).ok();
+    let asker = request.as_ref().and_then(|_| Asker::read(input.rest()));
+    let object = request.filter(|_| read > 0);
+    let object = object.map(|request| shown(&request, read));
     let answer = result.as_ref().ok().filter(|_| read > 0 && notable);
     let event = Event {
         operation,
         caller,
+        asker,
         object,
         answer: answer
             .map(|answer| shown(answer, read))
             .filter(|text| !text.is_empty()),
+        data: end.data,
+        took: end.took,
         code: result.as_ref().err().map_or(0, |code| code.0),
     };
-    event.emit(notable, refused);
+    event.emit(level, refused);
 }
 
 /// What an event tells.
 struct Event<'a> {
     operation: &'static Operation,
     caller: &'a Caller,
+    asker: Option<Asker>,
     object: Option<String>,
     answer: Option<String>,
+    data: Option<u64>,
+    took: Duration,
     code: i32,
 }
 
 impl Event<'_> {
-    fn emit(&self, notable: bool, refused: bool) {
+    fn emit(&self, level: Level, refused: bool) {
         macro_rules! emit {
             ($level:ident) => {
                 tracing::event!(
                     target: TARGET,
                     Level::$level,
-                    who = %self.caller.identity,
+                    who = %who(self.caller),
                     from = %self.caller.peer,
+                    uid = self.asker.map(|asker| asker.uid),
+                    pid = self.asker.map(|asker| asker.pid),
                     operation = %format_args!("{}.{}", self.operation.interface, self.operation.name),
                     object = self.object.as_ref().map(tracing::field::display),
                     answer = self.answer.as_ref().map(tracing::field::display),
+                    bytes = self.data,
+                    seconds = %format_args!("{:.6}", self.took.as_secs_f64()),
                     code = self.code,
                     "{}",
                     match self.code {
@@ -275,11 +375,21 @@ impl Event<'_> {
                 )
             };
         }
-        if notable {
-            emit!(INFO);
-        } else {
-            emit!(DEBUG);
+        match level {
+            Level::INFO => emit!(INFO),
+            Level::DEBUG => emit!(DEBUG),
+            _ => emit!(TRACE),
         }
+    }
+}
+
+/// Whom a caller has proved to be. A name is what a KDC says it is: of one with other letters than names have nothing
+/// looks like a line or a field of its own.
+fn who(caller: &Caller) -> String {
+    match caller.identity.name() {
+        Some(name) if name.is_empty() || !name.chars().all(is_plain) => format!("{name:?}"),
+        Some(name) => name.to_string(),
+        None => caller.identity.to_string(),
     }
 }
 

@@ -5,6 +5,7 @@ mod stream;
 use std::fmt;
 use std::marker::PhantomData;
 use std::net::SocketAddr;
+use std::time::Instant;
 
 use afar_net::{AbortCode, Call, CallError, Connection};
 use afar_xdr::{Decode, DecodeError, Decoder, Encode};
@@ -12,7 +13,7 @@ use bytes::{Bytes, BytesMut};
 use tracing::Span;
 
 use crate::operation::Length;
-use crate::{Operation, RpcCause, RpcError, Subject};
+use crate::{Asker, Operation, RpcCause, RpcError, Subject, asked};
 
 pub use stream::{Download, Upload};
 pub(crate) use stream::{download, upload};
@@ -37,6 +38,7 @@ pub(crate) type About = (&'static Operation, Subject);
 struct Made {
     operation: &'static Operation,
     peer: SocketAddr,
+    began: Instant,
     /// From the request to the end of the reply. It costs a comparison unless somebody asks for it:
     /// the callers of a client tell of its failures, each at the level that they have for them.
     span: Span,
@@ -56,6 +58,7 @@ impl Made {
         Self {
             operation,
             peer,
+            began: Instant::now(),
             span,
         }
     }
@@ -68,6 +71,7 @@ impl Made {
         };
         self.span
             .in_scope(|| tracing::debug!(code = error.code().0, "{}", error.cause));
+        asked::failed(&error);
         error
     }
 
@@ -92,9 +96,9 @@ impl Open {
         let made = Made::new(connection, about);
         let failed = |error| made.failed(error);
         let mut call = connection.call().await.map_err(failed)?;
-        call.send(encode_request(made.operation, request))
-            .await
-            .map_err(failed)?;
+        let mut bytes = BytesMut::from(encode_request(made.operation, request));
+        Asker::append(made.operation, &mut bytes);
+        call.send(bytes.freeze()).await.map_err(failed)?;
         Ok(Self { call, made })
     }
 
@@ -110,8 +114,9 @@ impl Open {
         self.call.finish().await.map_err(|error| self.failed(error))
     }
 
-    /// Reads the rest of the reply, of which `head` is here already, and decodes the results.
-    async fn results<R: Decode>(mut self, head: Bytes) -> Result<R, RpcError> {
+    /// Reads the rest of the reply, of which `head` is here already, and decodes the results. With it went so many
+    /// bytes of data.
+    async fn results<R: Decode>(mut self, head: Bytes, data: Option<u64>) -> Result<R, RpcError> {
         let limit = R::MAX_LEN.saturating_add(SLACK);
         let Some(room) = limit.checked_sub(head.len()) else {
             return Err(self.failed(CallError::TooLong));
@@ -126,7 +131,9 @@ impl Open {
         } else {
             decode(&[head, rest].concat())
         };
-        results.map_err(|error| self.error(RpcCause::Reply(error)))
+        let results = results.map_err(|error| self.error(RpcCause::Reply(error)))?;
+        asked::succeeded(self.made.operation, self.made.began.elapsed(), data);
+        Ok(results)
     }
 
     /// Tells the server that its reply is of no use, and the caller why.
@@ -150,7 +157,7 @@ pub(crate) async fn call<R: Decode>(
 ) -> Result<R, RpcError> {
     let mut open = Open::start(connection, about, request).await?;
     open.end_request().await?;
-    open.results(Bytes::new()).await
+    open.results(Bytes::new(), None).await
 }
 
 /// An operation with data from the server.
@@ -263,7 +270,7 @@ impl<R: Decode> Fetch<R> {
     /// When the call fails or its results cannot be decoded.
     pub async fn finish(mut self) -> Result<R, RpcError> {
         while self.chunk().await?.is_some() {}
-        self.open.results(self.tail).await
+        self.open.results(self.tail, Some(self.length)).await
     }
 }
 
@@ -319,7 +326,7 @@ impl<R: Decode> Store<R> {
             return Err(self.wrong_amount(0));
         }
         self.open.end_request().await?;
-        self.open.results(Bytes::new()).await
+        self.open.results(Bytes::new(), Some(self.length)).await
     }
 
     fn wrong_amount(&self, more: u64) -> RpcError {

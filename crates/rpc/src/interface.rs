@@ -51,6 +51,7 @@ macro_rules! interface {
                     kind: interface!(@kind $kind),
                     request_max_len: <Request as ::afar_xdr::Decode>::MAX_LEN,
                     reply_max_len: <Reply as ::afar_xdr::Decode>::MAX_LEN,
+                    changes: $crate::audit::changes(NAME, stringify!($name)),
                     is_audited: $crate::audit::is_audited(NAME, stringify!($name)),
                 };
 
@@ -405,7 +406,8 @@ macro_rules! interface {
         let served = $crate::Serving::new($name::OPERATION, $caller, request.subject());
         let serving = Service::$name(&*$self.service, $caller, request);
         let result = interface!(@run $self served $began serving);
-        interface!(@audit $name $caller arguments result);
+        let end = $crate::audit::End::new($began, None, &result);
+        interface!(@audit $name $caller arguments end);
         $crate::server::send_reply($call, &result?).await
     }};
     (@serve fetch $name:ident $self:ident $caller:ident $began:ident $call:ident) => {{
@@ -415,7 +417,8 @@ macro_rules! interface {
         let served = $crate::Serving::new($name::OPERATION, $caller, request.subject());
         let serving = Service::$name(&*$self.service, $caller, request, &mut data);
         let result = interface!(@run $self served $began serving);
-        interface!(@audit $name $caller arguments result);
+        let end = $crate::audit::End::new($began, Some(data.sent()), &result);
+        interface!(@audit $name $caller arguments end);
         data.finish(&result?).await
     }};
     (@serve store $name:ident $self:ident $caller:ident $began:ident $call:ident) => {{
@@ -425,7 +428,8 @@ macro_rules! interface {
         let served = $crate::Serving::new($name::OPERATION, $caller, request.subject());
         let serving = Service::$name(&*$self.service, $caller, request, &mut data);
         let result = interface!(@run $self served $began serving);
-        interface!(@audit $name $caller arguments result);
+        let end = $crate::audit::End::new($began, Some(data.received()), &result);
+        interface!(@audit $name $caller arguments end);
         $crate::server::send_reply($call, &result?).await
     }};
     (@serve download $name:ident $self:ident $caller:ident $began:ident $call:ident) => {{
@@ -435,7 +439,8 @@ macro_rules! interface {
         let served = $crate::Serving::new($name::OPERATION, $caller, request.subject());
         let serving = Service::$name(&*$self.service, $caller, request, &mut data);
         let result = interface!(@run $self served $began serving);
-        interface!(@audit $name $caller arguments result);
+        let end = $crate::audit::End::new($began, Some(data.sent()), &result);
+        interface!(@audit $name $caller arguments end);
         data.finish(&result?).await
     }};
     (@serve upload $name:ident $self:ident $caller:ident $began:ident $call:ident) => {{
@@ -445,7 +450,8 @@ macro_rules! interface {
         let served = $crate::Serving::new($name::OPERATION, $caller, request.subject());
         let serving = Service::$name(&*$self.service, $caller, request, &mut data);
         let result = interface!(@run $self served $began serving);
-        interface!(@audit $name $caller arguments result);
+        let end = $crate::audit::End::new($began, Some(data.received()), &result);
+        interface!(@audit $name $caller arguments end);
         $crate::server::send_reply($call, &result?).await
     }};
 
@@ -478,12 +484,12 @@ macro_rules! interface {
         $served.scope(going, $serving).await
     }};
 
-    (@audit $name:ident $caller:ident $arguments:ident $result:ident) => {
+    (@audit $name:ident $caller:ident $arguments:ident $end:ident) => {
         $crate::audit::record::<$name::Request, $name::Reply>(
             $name::OPERATION,
             $caller,
             &$arguments,
-            &$result,
+            &$end,
         )
     };
 }

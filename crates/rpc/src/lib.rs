@@ -17,7 +17,7 @@
 //! announces how much data there is, as of a dump, these are [`Download`] and [`Upload`],
 //! [`DownloadSink`] and [`UploadSource`].
 //!
-//! What is served is told as [`audit`] events, and to [`Calls`], which counts it by operation and lists what
+//! What a client asks is counted by operation ([`asked`]). What is served is told as [`audit`] events, and to [`Calls`], which counts it by operation and lists what
 //! is being served, with what it waits for ([`Wait`]). A line that
 //! is logged meanwhile belongs to a call, [`Serving::current`]; a client's call is a span `call` of the level DEBUG.
 //!
@@ -42,6 +42,8 @@
 //! # Ok(()) }
 //! ```
 
+pub mod asked;
+mod asker;
 pub mod audit;
 pub mod calls;
 mod client;
@@ -50,6 +52,7 @@ mod error;
 mod interface;
 pub mod afsvol;
 pub mod bozo;
+pub mod eyes;
 mod lists;
 mod operation;
 pub mod pr;
@@ -65,6 +68,7 @@ pub mod vote;
 mod wait;
 
 pub use afar_net::Identity;
+pub use asker::Asker;
 pub use calls::Calls;
 pub use client::{Download, Fetch, Store, Upload};
 pub use error::{RpcCause, RpcError};
@@ -76,7 +80,7 @@ pub use subject::Subject;
 pub use wait::Wait;
 
 /// Every interface there is a table of.
-pub const INTERFACES: [&Interface; 9] = [
+pub const INTERFACES: [&Interface; 10] = [
     rxafs::INTERFACE,
     rxafscb::INTERFACE,
     vl::INTERFACE,
@@ -86,6 +90,7 @@ pub const INTERFACES: [&Interface; 9] = [
     rxstats::INTERFACE,
     users::INTERFACE,
     vote::INTERFACE,
+    eyes::INTERFACE,
 ];
 
 #[cfg(test)]

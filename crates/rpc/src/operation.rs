@@ -40,7 +40,9 @@ pub struct Operation {
     pub request_max_len: usize,
     /// Bytes the results may have.
     pub reply_max_len: usize,
-    /// Whether each call is told in the audit: it changes or administers something.
+    /// Whether it changes or administers something.
+    pub changes: bool,
+    /// Whether each call is told in the audit: it changes something, and not as users do in their daily work.
     pub is_audited: bool,
 }
 

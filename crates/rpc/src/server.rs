@@ -178,6 +178,8 @@ pub struct FetchSink<'a> {
     encode_length: fn(u64) -> Option<Bytes>,
     /// Bytes still to be sent, once announced.
     remaining: Option<u64>,
+    /// Bytes sent so far.
+    sent: u64,
 }
 
 impl<'a> FetchSink<'a> {
@@ -190,6 +192,7 @@ impl<'a> FetchSink<'a> {
             asked,
             encode_length,
             remaining: None,
+            sent: 0,
         })
     }
 
@@ -237,8 +240,17 @@ impl<'a> FetchSink<'a> {
             .remaining
             .and_then(|left| left.checked_sub(data.len() as u64));
         self.remaining = Some(remaining.ok_or(AbortCode::RXGEN_SS_MARSHAL)?);
+        let length = data.len() as u64;
         let sent = Wait::Window.on(self.call.send(data)).await;
-        sent.map_err(|error| error.code())
+        sent.map_err(|error| error.code())?;
+        self.sent += length;
+        Ok(())
+    }
+
+    /// Bytes sent so far.
+    #[must_use]
+    pub fn sent(&self) -> u64 {
+        self.sent
     }
 
     /// Sends the results. Data that was announced and not sent fails the call, as the client
@@ -266,6 +278,7 @@ pub struct StoreSource<'a> {
     call: &'a mut Call,
     head: Bytes,
     remaining: u64,
+    received: u64,
 }
 
 impl<'a> StoreSource<'a> {
@@ -279,7 +292,14 @@ impl<'a> StoreSource<'a> {
             call,
             head,
             remaining,
+            received: 0,
         })
+    }
+
+    /// Bytes received so far.
+    #[must_use]
+    pub fn received(&self) -> u64 {
+        self.received
     }
 
     /// Bytes still to come.
@@ -317,6 +337,7 @@ impl<'a> StoreSource<'a> {
             chunk.truncate(rest);
         }
         self.remaining -= chunk.len() as u64;
+        self.received += chunk.len() as u64;
         Ok(Some(chunk))
     }
 }

@@ -83,7 +83,8 @@ const KEYS: &[Key] = &[
         "log",
         "off, error, warn, info, debug, trace; or by part, such as \"info,afar_rx=debug\"",
         "What the server logs to standard error, and so to systemd's journal. The part audit logs \
-         changes, administration and refusals with their callers at info, and every call at debug.",
+         changes, administration and refusals with their callers at info, changes of files at debug, \
+         and every call at trace.",
     ),
     key(
         "insecure_noauth",

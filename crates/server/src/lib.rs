@@ -20,6 +20,7 @@
 //! - `resolve`: addresses of servers as users name them
 
 pub mod config;
+mod elsewhere;
 pub mod explain;
 mod found;
 mod http;

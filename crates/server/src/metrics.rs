@@ -169,6 +169,12 @@ impl Exporter {
         }
     }
 
+    /// A table for a viewer, who will look again within so many seconds.
+    pub(crate) async fn snapshot(&self, view: View, seconds: u32) -> Option<Bytes> {
+        self.views.looks(view, &format!("lease={seconds}"));
+        self.text(Page::View(view)).await
+    }
+
     /// A page as it is now, or was a moment ago.
     async fn text(&self, page: Page) -> Option<Bytes> {
         let mut last = self.last.get(page.number())?.lock().await;

@@ -137,7 +137,8 @@ impl Overseer {
     }
 }
 
-fn administers(caller: &Caller) -> Result<(), AbortCode> {
+/// Whether a caller may administer this machine's servers.
+pub(crate) fn administers(caller: &Caller) -> Result<(), AbortCode> {
     if caller.identity.is_superuser() {
         Ok(())
     } else {

@@ -17,7 +17,7 @@ use afar_fileserver::volser::{VolserConfig, VolumeServer};
 use afar_fileserver::volumes::Volumes;
 use afar_login::uri::CellUri;
 use afar_net::{Endpoint, Service};
-use afar_rpc::{afsvol, bozo, pr, rxafs, vl, vote};
+use afar_rpc::{afsvol, bozo, eyes, pr, rxafs, vl, vote};
 use afar_store::Partition;
 use afar_telemetry::Registry;
 use afar_types::{AfsUuid, CellName, PartitionId};
@@ -28,6 +28,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use crate::config::{self, Config, Role};
+use crate::elsewhere::Elsewhere;
 use crate::found::found;
 use crate::http::LocalSocket;
 use crate::identity;
@@ -485,6 +486,14 @@ impl Process {
                 let path = self.run.path.join(view::SOCKET);
                 tracing::warn!(%error, path = %path.display(), "there is no socket for metrics");
             }
+        }
+        if let Some(sockets) = self.sockets.get(&Role::Bos) {
+            let elsewhere = Arc::new(Elsewhere::new(Arc::clone(&exporter), &self.registry));
+            sockets.serve(
+                Service::new(eyes::SERVICE, eyes::NAME),
+                self.security.public(Role::Bos),
+                |_, identity| eyes::Server::shared(&elsewhere, identity),
+            );
         }
         if let Some(address) = self.config.metrics.listen {
             let listener = metrics::listen(address).await?;

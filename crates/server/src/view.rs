@@ -36,7 +36,11 @@ const FILES: Table = Table {
     prefix: "afar_file_",
     labels: &["volume", "vnode", "uniquifier"],
 };
-
+/// The disks of partitions.
+const DISKS: Table = Table {
+    prefix: "afar_partition_",
+    labels: &["partition"],
+};
 /// Requests to a mount by process.
 pub(crate) const PROCESSES: Table = Table {
     prefix: "afar_process_",
@@ -52,6 +56,8 @@ pub enum View {
     Clients,
     /// Load by file, which is counted only while somebody looks.
     Files,
+    /// The disks of partitions.
+    Disks,
     /// The calls that are being served.
     Calls,
     /// Requests to mounts by process, which are counted only while somebody looks. Servers have no such table.
@@ -60,13 +66,20 @@ pub enum View {
 
 impl View {
     /// Those of a server.
-    pub const SERVER: [Self; 4] = [Self::Volumes, Self::Clients, Self::Files, Self::Calls];
-    /// All there are.
-    pub const ALL: [Self; 5] = [
+    pub const SERVER: [Self; 5] = [
         Self::Volumes,
         Self::Clients,
         Self::Files,
         Self::Calls,
+        Self::Disks,
+    ];
+    /// All there are.
+    pub const ALL: [Self; 6] = [
+        Self::Volumes,
+        Self::Clients,
+        Self::Files,
+        Self::Calls,
+        Self::Disks,
         Self::Mounts,
     ];
 
@@ -77,6 +90,7 @@ impl View {
             Self::Volumes => "volumes",
             Self::Clients => "clients",
             Self::Files => "files",
+            Self::Disks => "disks",
             Self::Calls => "calls",
             Self::Mounts => "mounts",
         }
@@ -94,6 +108,7 @@ impl View {
             Self::Volumes => Some(VOLUMES),
             Self::Clients => Some(CLIENTS),
             Self::Files => Some(FILES),
+            Self::Disks => Some(DISKS),
             Self::Calls => None,
             Self::Mounts => Some(PROCESSES),
         }

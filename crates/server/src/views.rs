@@ -96,7 +96,7 @@ impl Views {
             let families = registry.collect();
             let names = match view {
                 View::Files | View::Calls => names(&families),
-                View::Volumes | View::Clients | View::Mounts => BTreeMap::new(),
+                _ => BTreeMap::new(),
             };
             match view.table() {
                 Some(table) => snapshot.rows = rows(families, table),
@@ -105,7 +105,7 @@ impl Views {
             match view {
                 View::Clients => add_paths(&mut snapshot.rows, &paths),
                 View::Files | View::Calls => add_names(&mut snapshot.rows, &names),
-                View::Volumes | View::Mounts => {}
+                View::Volumes | View::Disks | View::Mounts => {}
             }
             serde_json::to_vec(&snapshot)
         });

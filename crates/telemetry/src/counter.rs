@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
-use crate::shard::{Apart, SHARDS, shard};
+use crate::shard::{Apart, SHARDS, add, shard};
 
 /// A number that only grows. Its clones are the same counter.
 #[derive(Clone, Default)]
@@ -21,8 +21,9 @@ impl Counter {
         if cfg!(feature = "off") {
             return;
         }
-        if let Some(cell) = self.0.get(shard()) {
-            cell.fetch_add(by, Relaxed);
+        let shard = shard();
+        if let Some(cell) = self.0.get(shard) {
+            add(shard, cell, by);
         }
     }
 

@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
-use crate::shard::{Apart, SHARDS, shard};
+use crate::shard::{Apart, SHARDS, add, shard};
 
 mod parts;
 
@@ -73,14 +73,15 @@ impl Histogram {
         if cfg!(feature = "off") {
             return;
         }
-        let Some(cells) = self.0.get(shard()) else {
+        let shard = shard();
+        let Some(cells) = self.0.get(shard) else {
             return;
         };
         let cells = cells.get_or_init(Cells::new);
         if let Some(bucket) = cells.buckets.get(bucket(value)) {
-            bucket.fetch_add(1, Relaxed);
+            add(shard, bucket, 1);
         }
-        cells.sum.fetch_add(value, Relaxed);
+        add(shard, &cells.sum, value);
         // Most values are no extremes, and to see that costs less than another write.
         if value < cells.min.load(Relaxed) {
             cells.min.fetch_min(value, Relaxed);

@@ -12,7 +12,7 @@
 //! - [`Live`]: what goes on at the moment, such as the calls that are being served.
 //! - [`Window`], [`Rates`]: rates over the last seconds, from samples that the viewer takes.
 //!
-//! Nothing here is global: a process that runs two servers gives each a registry of its own.
+//! No metric is global: a process that runs two servers gives each a registry of its own.
 //!
 //! ```
 //! use afar_telemetry::{Desc, Registry, Unit, render_prometheus};

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use crate::shard::{Apart, SHARDS, shard};
 
 /// Places of each part.
-const PLACES: usize = 256;
+const PLACES: usize = 128;
 
 /// Things that go on, at most 4096 of them. Further ones are counted only. Its clones are the same.
 pub struct Live<T>(Arc<[Apart<Part<T>>; SHARDS]>);

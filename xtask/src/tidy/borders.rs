@@ -21,7 +21,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &["rpc", "net", "rx", "security", "dir", "types", "xdr"],
     ),
     ("lmdb", &[]),
-    ("store", &["dir", "lmdb", "types"]),
+    ("store", &["dir", "lmdb", "types", "telemetry"]),
     (
         "fileserver",
         &[

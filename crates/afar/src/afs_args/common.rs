@@ -144,7 +144,10 @@ pub(crate) fn run(
 }
 
 /// The cell's servers, and what its server on this machine says of itself.
-async fn open(common: &Common) -> anyhow::Result<(Servers, Option<LocalServer>)> {
+///
+/// # Errors
+/// When the cell is not known, or there is no token or key that is asked for.
+pub(crate) async fn open(common: &Common) -> anyhow::Result<(Servers, Option<LocalServer>)> {
     ensure!(
         !(common.noauth && common.localauth),
         "-noauth and -localauth contradict each other; give one of them"

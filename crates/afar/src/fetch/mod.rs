@@ -101,6 +101,9 @@ pub(crate) struct Reach {
     /// The cell that the command is about, if its paths tell.
     #[arg(skip)]
     cell: Option<CellName>,
+    /// The UDP port that calls come from; 0 for any.
+    #[arg(skip)]
+    port: u16,
 }
 
 /// As whom a client is seen, and by what.
@@ -138,6 +141,12 @@ impl Reach {
     /// The same without waiting for servers, unless that was said.
     pub(crate) fn impatient(mut self) -> Self {
         self.patience.get_or_insert(Patience::NONE);
+        self
+    }
+
+    /// The same from this UDP port; from any for 0.
+    pub(crate) fn from_port(mut self, port: u16) -> Self {
+        self.port = port;
         self
     }
 

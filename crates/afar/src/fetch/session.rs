@@ -129,6 +129,10 @@ pub(crate) async fn open(
     net.rx.nat_keepalive = Some(NAT_KEEPALIVE);
     let keys = keys_of(&reach, &local);
     let endpoint = if reach.localauth && keys.is_none() {
+        ensure!(
+            reach.port == 0,
+            "--port: with --localauth this reaches its cell through sockets, which have no ports"
+        );
         let cell = administered(&local, reach.cell.as_ref())?;
         // The sockets lead to this cell's servers, whatever the address.
         config.cells = vec![cell.entry.clone()];
@@ -136,7 +140,12 @@ pub(crate) async fn open(
         config.credentials = Some(Arc::new(AsAdministrator::new()));
         cell.endpoint(net)?
     } else {
-        Endpoint::bind(([0, 0, 0, 0], 0).into(), net).context("cannot open a UDP socket")?
+        Endpoint::bind(([0, 0, 0, 0], reach.port).into(), net).with_context(|| {
+            match reach.port {
+                0 => "cannot open a UDP socket".to_owned(),
+                port => format!("cannot use UDP port {port}; does another client have it?"),
+            }
+        })?
     };
     if let Some(keys) = keys {
         let keys = open_keys(keys)?;

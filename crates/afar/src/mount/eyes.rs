@@ -5,6 +5,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use afar_cache::Cache;
 use afar_fuse::{Readers, Report, Text};
+use afar_rpc::asked;
 use afar_server::mount_snapshot;
 use afar_telemetry::{Cells, Collect, Desc, Registry, Unit, render_prometheus};
 
@@ -50,6 +51,7 @@ impl Collect for Program {
 pub(super) fn registry(cache: &Cache) -> Registry {
     let registry = Registry::default();
     cache.tell(&registry);
+    asked::tell(&registry);
     registry.collector(Program {
         started: SystemTime::now(),
     });

@@ -3,7 +3,7 @@
 //! - `words`: command lines of all three
 //! - `options`: what `-o` may say
 //! - `serve`: from the client to the mount, and everything back in order at the end
-//! - `eyes`: what it shows of itself, in the folder `.afar` at its top
+//! - `eyes`: what it shows of itself, in the folder `.afar` at its top; `xstat`: the same for AFS's tools
 //! - `room`: how much of the disk a cache takes
 //! - `users`: the tokens of those who use it
 //! - `owners`: whose files are shown as whose
@@ -25,6 +25,7 @@ mod table;
 mod umount;
 mod users;
 mod words;
+mod xstat;
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -90,6 +91,13 @@ pub(crate) struct MountArgs {
     /// have ended
     #[arg(long)]
     disconnected: bool,
+    /// UDP port where file servers and AFS's tools reach the mount, such as 7001, as OpenAFS has it
+    /// [default: a free one]
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    port: Option<u16>,
+    /// Tell servers which process and user of this machine ask for a change, for the servers' audit
+    #[arg(long)]
+    tell_process: bool,
     /// Serve in the foreground until interrupted
     #[arg(long)]
     foreground: bool,

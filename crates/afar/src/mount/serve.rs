@@ -27,7 +27,7 @@ use super::table::{self, KIND, Kept, Manner};
 use super::umount::by_whom;
 use super::users::MountUsers;
 use super::{MountArgs, Source};
-use super::{background, eyes};
+use super::{background, eyes, xstat};
 use crate::fetch::{Reach, Seen, session};
 use crate::output;
 use crate::service::{self, notify};
@@ -142,7 +142,7 @@ fn is_for_others(args: &MountArgs, source: &Source, options: &Options) -> bool {
 
 /// How cells are reached, and which one it is about.
 fn reach(args: &MountArgs, source: &Source) -> Reach {
-    let reach = args.reach.clone();
+    let reach = args.reach.clone().from_port(args.port.unwrap_or(0));
     // What is cached is used at once.
     let reach = match args.disconnected {
         true => reach.impatient(),
@@ -230,6 +230,7 @@ async fn serve(
     let mut hangups = service::hangups().context("cannot catch signals")?;
     let fuse = fuse_options(args, source, options);
     let registry = eyes::registry(cache);
+    xstat::answer(cache, &registry);
     let shown = (&registry, eyes::reports(&registry));
     let mut mount = Mount::new(cache.clone(), &Handle::current(), place, &fuse, shown)?;
     let readers = mount.readers();
@@ -279,6 +280,7 @@ fn fuse_options(args: &MountArgs, source: &Source, options: &Options) -> FuseOpt
         suid: options.suid,
         no_atime: options.no_atime,
         owner: geteuid().as_raw(),
+        tells_process: args.tell_process,
     }
 }
 

@@ -103,12 +103,18 @@ fn seconds(nanos: u64) -> f64 {
     nanos as f64 / 1e9
 }
 
+#[expect(clippy::cast_precision_loss, reason = "a number to be shown")]
+fn float(count: u64) -> f64 {
+    count as f64
+}
+
 /// The columns of a table.
 pub(super) fn columns(view: View) -> &'static [Column] {
     match view {
         View::Volumes => VOLUMES,
         View::Clients => CLIENTS,
         View::Files => FILES,
+        View::Disks => DISKS,
         View::Calls => CALLS,
         View::Mounts => MOUNTS,
     }
@@ -120,6 +126,7 @@ pub(super) const fn default_sort(view: View) -> &'static str {
         View::Volumes | View::Clients | View::Files => "calls_per_second",
         View::Mounts => "operations_per_second",
         View::Calls => "seconds",
+        View::Disks => "syncs_per_second",
     }
 }
 
@@ -317,6 +324,47 @@ const FILES: &[Column] = &[
     number("max_seconds", "MAX", Unit::Seconds, 0, |c| {
         let times = c.times(FILE_TIMES).filter(|times| times.count() != 0);
         times.map(|times| seconds(times.max())).into()
+    }),
+];
+
+const DISK_READ: &str = "afar_partition_read_seconds";
+const DISK_WRITE: &str = "afar_partition_write_seconds";
+const DISK_SYNC: &str = "afar_partition_sync_seconds";
+
+const DISKS: &[Column] = &[
+    text("partition", "PARTITION", 0, |c| label(c, "partition")),
+    number("reads_per_second", "READS/s", Unit::Count, 0, |c| {
+        rate(c, |row| counted(row, DISK_READ))
+    }),
+    number("read_p50_seconds", "READ P50", Unit::Seconds, 2, |c| {
+        percentile(c, &[DISK_READ], 50.0)
+    }),
+    number("read_p99_seconds", "READ P99", Unit::Seconds, 0, |c| {
+        percentile(c, &[DISK_READ], 99.0)
+    }),
+    number("writes_per_second", "WRITES/s", Unit::Count, 0, |c| {
+        rate(c, |row| counted(row, DISK_WRITE))
+    }),
+    number("write_p99_seconds", "WRITE P99", Unit::Seconds, 1, |c| {
+        percentile(c, &[DISK_WRITE], 99.0)
+    }),
+    number("syncs_per_second", "SYNCS/s", Unit::Count, 0, |c| {
+        rate(c, |row| counted(row, DISK_SYNC))
+    }),
+    number("sync_p50_seconds", "SYNC P50", Unit::Seconds, 2, |c| {
+        percentile(c, &[DISK_SYNC], 50.0)
+    }),
+    number("sync_p99_seconds", "SYNC P99", Unit::Seconds, 0, |c| {
+        percentile(c, &[DISK_SYNC], 99.0)
+    }),
+    number("errors", "ERRORS", Unit::Count, 1, |c| {
+        Cell::Number(float(c.now.count("afar_partition_errors_total")))
+    }),
+    number("free_bytes", "FREE", Unit::Bytes, 1, |c| {
+        c.now.level("afar_partition_free_bytes").into()
+    }),
+    number("size_bytes", "SIZE", Unit::Bytes, 3, |c| {
+        c.now.level("afar_partition_size_bytes").into()
     }),
 ];
 

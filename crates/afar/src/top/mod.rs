@@ -7,6 +7,7 @@
 //! - `state`: what keys do; `screen`: the picture; `live`: both on a terminal
 
 mod columns;
+mod far;
 mod layout;
 mod live;
 mod mounts;
@@ -41,8 +42,8 @@ pub(crate) use units::{long, short_bytes, shown};
 /// Options of `afar top`.
 #[derive(Debug, Args)]
 #[command(
-    about = "Show what loads a server: volumes, clients, files, calls; or a mount: mounts",
-    long_about = "Show what loads a server, usually of this machine: volumes, clients, files, calls. The table mounts \
+    about = "Show what loads a server: volumes, clients, files, calls, disks; or a mount: mounts",
+    long_about = "Show what loads a server, usually of this machine: volumes, clients, files, calls, disks. The table mounts \
     shows the processes that use the mounts of this machine.\n\n\
     On a terminal the table is live, with keys as in htop: ? lists them. Elsewhere, and with --once or \
     --json, one table is printed. Numbers are rates over the interval, in bytes or calls in a second, except \
@@ -83,15 +84,19 @@ pub(crate) struct TopArgs {
     /// Show at most this many rows
     #[arg(long, short = 'n', value_name = "NUMBER")]
     limit: Option<usize>,
-    /// The cell whose server to ask, if several run here
+    /// The cell whose server to ask, if several run here; with --server the cell whose token to use
     #[arg(long, short)]
     cell: Option<CellName>,
     /// The server's socket [default: metrics.sock in the run directory of the server that runs here]
     #[arg(long, value_name = "PATH", conflicts_with = "cell")]
     socket: Option<PathBuf>,
-    /// A file server elsewhere, also one of OpenAFS: its clients and calls, as far as it tells rxdebug
-    #[arg(long, value_name = "HOST[:PORT]", conflicts_with_all = ["cell", "socket"])]
+    /// A server elsewhere: one of afar tells its administrators everything; others, also of OpenAFS, tell everybody
+    /// clients and calls, as far as rxdebug shows them
+    #[arg(long, value_name = "HOST[:PORT]", conflicts_with = "socket")]
     server: Option<String>,
+    /// Ask the server elsewhere as its cell, with this machine's server keys
+    #[arg(long, requires = "server")]
+    localauth: bool,
     /// For mounts: the directory of a mount, instead of all of this machine
     #[arg(long, value_name = "MOUNTPOINT", conflicts_with_all = ["cell", "socket", "server"])]
     mount: Option<PathBuf>,
@@ -134,7 +139,7 @@ pub(crate) fn run(args: &TopArgs) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let between = looks(&source, args)?;
-    if args.server.is_some() && !args.json {
+    if source.is_for_everybody() && !args.json {
         let missing = Remote::missing(args.view);
         output::note(&format_args!(
             "servers do not tell others {missing}: these cells show -"
@@ -168,7 +173,7 @@ fn source(args: &TopArgs) -> anyhow::Result<Source> {
         args.view.name()
     );
     match &args.server {
-        Some(name) => Source::remote(name),
+        Some(name) => Source::remote(name, args.cell.as_ref(), args.localauth, args.view),
         None => Source::find(args.socket.as_deref(), args.cell.as_ref()),
     }
 }

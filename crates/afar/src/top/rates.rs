@@ -75,7 +75,12 @@ impl Between {
 }
 
 fn key(row: &Row) -> Vec<String> {
-    KEYS.map(|label| row.label(label).to_owned()).into()
+    let mut key: Vec<String> = KEYS.map(|label| row.label(label).to_owned()).into();
+    // A volume may move to another partition; a disk has nothing else.
+    if row.label("volume").is_empty() {
+        key.push(row.label("partition").to_owned());
+    }
+    key
 }
 
 /// Whether a row stands for all that have none.

@@ -68,7 +68,7 @@ impl Remote {
         match view {
             View::Clients => "users and operations",
             View::Calls => "users, operations, files, and since when they run",
-            View::Volumes | View::Files | View::Mounts => "everything",
+            View::Volumes | View::Files | View::Disks | View::Mounts => "everything",
         }
     }
 
@@ -81,7 +81,7 @@ impl Remote {
         let rows = match view {
             View::Clients => self.clients(),
             View::Calls => self.calls(),
-            View::Volumes | View::Files | View::Mounts => bail!(
+            View::Volumes | View::Files | View::Disks | View::Mounts => bail!(
                 "servers tell rxdebug nothing of {}; ask {} for clients or calls, or run `afar top` there",
                 view.name(),
                 self.name

@@ -11,23 +11,27 @@ use afar_server::view::{SOCKET, Snapshot, View};
 use afar_types::CellName;
 use anyhow::{Context, bail, ensure};
 
+use super::far::{Far, Met};
 use super::mounts::Mounts;
 use super::remote::Remote;
+use crate::output;
 
 /// How long the server has for an answer.
-const LIMIT: Duration = Duration::from_secs(10);
+pub(super) const LIMIT: Duration = Duration::from_secs(10);
 /// Bytes of an answer, at most: of 1024 rows that are as large as can be.
-const ANSWER_MAX: u64 = 64 << 20;
+pub(super) const ANSWER_MAX: u64 = 64 << 20;
 /// How much longer than the interval a server counts files for us.
-const LEASE_MORE: u64 = 10;
+pub(super) const LEASE_MORE: u64 = 10;
 
 /// A server, or the mounts of this machine.
 #[derive(Debug)]
 pub(super) enum Source {
     /// Of this machine.
     Socket(Socket),
-    /// Elsewhere.
+    /// Elsewhere, as far as it tells everybody.
     Remote(Remote),
+    /// Elsewhere, where we are an administrator.
+    Far(Far),
     /// Mounts.
     Mounts(Mounts),
 }
@@ -55,12 +59,41 @@ impl Source {
         Ok(Self::Socket(Socket::of(&one(cells, cell)?.run)))
     }
 
-    /// A server elsewhere, by its name or address.
+    /// A server elsewhere, by its name or address, to look at this: as an administrator if it takes us for one, with
+    /// `localauth` as its cell.
     ///
     /// # Errors
-    /// There is none.
-    pub(super) fn remote(name: &str) -> anyhow::Result<Self> {
+    /// There is none; with `localauth` it does not tell us all.
+    pub(super) fn remote(
+        name: &str,
+        cell: Option<&CellName>,
+        localauth: bool,
+        view: View,
+    ) -> anyhow::Result<Self> {
+        let met = match Far::meet(name, cell, localauth, view) {
+            Err(error) if !localauth => {
+                tracing::debug!("{name} is not asked as an administrator: {error:#}");
+                Met::Nobody
+            }
+            met => met?,
+        };
+        match met {
+            Met::All(far) => return Ok(Self::Far(far)),
+            Met::Refused => output::note(&format_args!(
+                "{name} tells its administrators more; `afar login` as one, or use --localauth with its cell's keys"
+            )),
+            Met::Nobody => {}
+        }
+        ensure!(
+            !localauth,
+            "{name}: no server of afar answers there that --localauth administers"
+        );
         Remote::new(name).map(Self::Remote)
+    }
+
+    /// Whether a server tells only what it tells everybody.
+    pub(super) const fn is_for_everybody(&self) -> bool {
+        matches!(self, Self::Remote(_))
     }
 
     /// The mount at this place; otherwise all of this machine.
@@ -79,6 +112,7 @@ impl Source {
         match self {
             Self::Socket(socket) => socket.fetch(view, interval),
             Self::Remote(remote) => remote.fetch(view),
+            Self::Far(far) => far.fetch(view, interval),
             Self::Mounts(mounts) => mounts.fetch(),
         }
     }

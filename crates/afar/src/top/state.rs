@@ -97,7 +97,7 @@ impl State {
             }
             KeyCode::Tab => return self.switch(self.neighbour(1)),
             KeyCode::BackTab => return self.switch(self.neighbour(View::SERVER.len() - 1)),
-            KeyCode::Char(digit @ '1'..='4') => {
+            KeyCode::Char(digit @ '1'..='5') => {
                 let number = (digit as usize) - ('1' as usize);
                 let view = View::SERVER.get(number).copied();
                 return self.switch(view.filter(|_| self.view != View::Mounts));
@@ -221,7 +221,7 @@ mod tests {
         press(&mut state, &[KeyCode::Char(' ')]);
         assert!(state.frozen);
         assert_eq!(press(&mut state, &[KeyCode::BackTab]), Action::Switch);
-        assert_eq!((state.view, state.frozen), (View::Calls, false));
+        assert_eq!((state.view, state.frozen), (View::Disks, false));
         assert_eq!(
             press(&mut state, &[KeyCode::Tab, KeyCode::Char('1')]),
             Action::Draw

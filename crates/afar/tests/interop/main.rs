@@ -6,6 +6,7 @@
 //! - `script`: the same commands in both kinds of cells, row by row, and what they print
 //! - `requests`: the same for requests to the file server that no program of OpenAFS makes
 //! - `client`: a mounted afar cell under work, and two that look at each other
+//! - `debug`: what OpenAFS's tools show of a mount of afar
 //! - `joining`: an afar server in an OpenAFS cell, volumes that move between them
 //! - `kerberos`: the same with keys and tickets: a realm's users on both kinds of servers
 //! - `kafs`: Linux's own client, in an emulated machine, which `AFAR_TEST_KAFS` names
@@ -21,6 +22,7 @@
 
 mod client;
 mod content;
+mod debug;
 mod joining;
 mod kafs;
 mod kerberos;

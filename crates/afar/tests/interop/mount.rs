@@ -1,4 +1,4 @@
-//! OpenAFS's client, which mounts a cell through FUSE.
+//! OpenAFS's client, which mounts a cell through FUSE, and afar's.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -10,35 +10,58 @@ use crate::place::{CELL, Place, Ran, run};
 /// How long a mount may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// afsd.fuse with its mount, in a mount namespace of its own.
+/// A program that serves a mount, in a mount namespace of its own.
 pub(crate) struct Mount {
     place: Place,
     child: Child,
 }
 
 impl Mount {
-    /// Mounts the cell that a place knows.
+    /// Mounts the cell that a place knows by afsd.fuse.
     pub(crate) fn new(place: Place) -> Self {
-        let log = File::create(place.path().join("log")).unwrap();
         let at = |name: &str| place.path().join(name).display().to_string();
         // The kernel is to ask again each time, so that what is seen is what afsd.fuse knows.
+        let words = [
+            "afsd.fuse",
+            "-f",
+            "-oattr_timeout=0,entry_timeout=0,negative_timeout=0",
+            "-dynroot",
+            "-waitclose",
+            "-confdir",
+            "/etc/openafs",
+            "-cachedir",
+            &at("cache"),
+            "-mountdir",
+            &at("afs"),
+        ];
+        Self::start(place, &words)
+    }
+
+    /// Mounts the cell that a place knows by afar, which is at this port.
+    pub(crate) fn afar(place: Place, port: u16) -> Self {
+        let at = |name: &str| place.path().join(name).display().to_string();
+        let words = [
+            env!("CARGO_BIN_EXE_afar"),
+            "mount",
+            "--foreground",
+            "--noauth",
+            "--no-dns",
+            "--port",
+            &port.to_string(),
+            "--cellservdb",
+            "/etc/openafs/CellServDB",
+            "--cache",
+            &at("cache"),
+            CELL,
+            &at("afs"),
+        ];
+        Self::start(place, &words)
+    }
+
+    fn start(place: Place, words: &[&str]) -> Self {
+        let log = File::create(place.path().join("log")).unwrap();
         let child = place
-            .command(
-                &["--pid", "--fork", "--kill-child"],
-                &[
-                    "afsd.fuse",
-                    "-f",
-                    "-oattr_timeout=0,entry_timeout=0,negative_timeout=0",
-                    "-dynroot",
-                    "-waitclose",
-                    "-confdir",
-                    "/etc/openafs",
-                    "-cachedir",
-                    &at("cache"),
-                    "-mountdir",
-                    &at("afs"),
-                ],
-            )
+            .command(&["--pid", "--fork", "--kill-child"], words)
             .stdout(log.try_clone().unwrap())
             .stderr(log)
             .spawn()
@@ -46,6 +69,11 @@ impl Mount {
         let mut mount = Self { place, child };
         mount.wait_until_ready();
         mount
+    }
+
+    /// Where it runs.
+    pub(crate) fn place(&self) -> &Place {
+        &self.place
     }
 
     fn wait_until_ready(&mut self) {
@@ -72,7 +100,7 @@ impl Mount {
         fs::read_to_string(self.place.path().join("log")).unwrap()
     }
 
-    /// `/afs`, as this process reaches it.
+    /// The mountpoint, as this process reaches it.
     pub(crate) fn root(&self) -> PathBuf {
         let inside = self.place.path().join("afs");
         let inside = inside.strip_prefix("/").unwrap();
@@ -103,7 +131,7 @@ impl Mount {
 impl Drop for Mount {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("afsd.fuse's log:\n{}", self.log());
+            eprintln!("the mount's log:\n{}", self.log());
         }
         // It may have ended already.
         self.child.kill().ok();

@@ -9,10 +9,12 @@
 //! - `data`: files read, read ahead, written and stored; `recover`: what an earlier process could not store
 //! - `attributes`, `xattr`, `locks`: what else there is to ask; `held`, `path_info`: what others on this machine are told of a file
 //! - `control`: what is changed while the cache is in use; `metrics`: what it holds; `watch`: servers that nobody talks to
+//! - `answers`: what tools ask over the network
 
 pub(crate) mod cache;
 
 mod access;
+pub(crate) mod answers;
 mod attributes;
 mod changing;
 mod control;

@@ -81,6 +81,11 @@ impl Vnodes {
         self.lock().of(range).collect()
     }
 
+    /// How many are kept.
+    pub(crate) fn count(&self) -> usize {
+        self.lock().kept.len()
+    }
+
     /// All of them.
     pub(crate) fn all(&self) -> Vec<Arc<Vnode>> {
         self.lock().of(..).collect()

@@ -31,14 +31,17 @@ use processes::Processes;
 pub(crate) struct Eyes {
     counts: Counts,
     processes: Processes,
+    /// Whether servers are told which process asks for a change.
+    tells_process: bool,
     /// Lines for those who read along.
     pub(crate) log: AccessLog,
 }
 
 impl Eyes {
     /// Those of a mount whose metrics this registry shows.
-    pub(crate) fn new(registry: &Registry) -> Arc<Self> {
+    pub(crate) fn new(registry: &Registry, tells_process: bool) -> Arc<Self> {
         Arc::new(Self {
+            tells_process,
             counts: Counts::new(registry),
             processes: Processes::new(registry),
             log: AccessLog::default(),

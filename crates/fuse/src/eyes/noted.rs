@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use afar_cache::{Errno, Waits, Who};
+use afar_cache::{Asker, Errno, Waits, Who};
 use afar_telemetry::Going;
 
 use super::Eyes;
@@ -33,7 +33,11 @@ impl Noted {
         who: Who,
         args: impl FnOnce() -> String,
     ) -> Self {
-        let (began, waits) = (Instant::now(), Arc::new(Waits::default()));
+        let asker = eyes.tells_process.then_some(Asker {
+            uid: who.uid,
+            pid: who.pid,
+        });
+        let (began, waits) = (Instant::now(), Arc::new(Waits::of(asker)));
         let under_way = eyes.processes.begin(operation, who, began, &waits);
         Self {
             eyes: Arc::clone(eyes),
@@ -55,9 +59,10 @@ impl Noted {
     pub(crate) fn end<T: Outcome>(self, result: &Result<T, Errno>) {
         let took = self.began.elapsed();
         let bytes = result.as_ref().map(Outcome::bytes).ok();
-        self.eyes.counts.count(self.operation, took, bytes);
+        let calls = self.waits.calls();
+        self.eyes.counts.count(self.operation, took, bytes, calls);
         let asked = (self.operation, self.who);
-        self.eyes.processes.count(asked, took, bytes, &self.waits);
+        self.eyes.processes.count(asked, took, bytes, calls);
         let Some(args) = &self.args else {
             return;
         };
@@ -86,7 +91,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_request_has_a_line_if_somebody_reads_along_when_it_begins() {
-        let eyes = Eyes::new(&Registry::default());
+        let eyes = Eyes::new(&Registry::default(), false);
         let begin = |args: &'static str| {
             let args = || args.to_owned();
             Noted::begin(&eyes, Operation::Read, Who::default(), args)

@@ -277,7 +277,7 @@ mod tests {
     use super::*;
 
     fn own(counter: &Arc<AtomicUsize>) -> Own {
-        let eyes = Eyes::new(&Registry::default());
+        let eyes = Eyes::new(&Registry::default(), false);
         let counter = Arc::clone(counter);
         let open = move || -> Text {
             let counter = Arc::clone(&counter);

@@ -226,13 +226,14 @@ impl Processes {
         self.live.begin(began, under_way)
     }
 
-    /// Counts a request, by which so many bytes were read or written, if somebody looks.
+    /// Counts a request, by which so many bytes were read or written with so many calls to servers, if somebody
+    /// looks.
     pub(super) fn count(
         &self,
         (operation, who): (Operation, Who),
         took: Duration,
         bytes: Option<u64>,
-        waits: &Waits,
+        calls: u32,
     ) {
         if !self.table.is_counting() {
             return;
@@ -252,7 +253,7 @@ impl Processes {
                 return;
             };
             if operation.is_reading() {
-                match waits.calls() {
+                match calls {
                     0 => row.hits += 1,
                     _ => row.misses += 1,
                 }
@@ -316,9 +317,9 @@ mod tests {
     fn threads_of_a_process_are_one_row_while_somebody_looks() {
         let registry = Registry::default();
         let processes = Processes::new(&registry);
-        let (waits, took) = (Waits::default(), Duration::from_micros(5));
+        let took = Duration::from_micros(5);
         let count = |who, operation, bytes| {
-            processes.count((operation, who), took, bytes, &waits);
+            processes.count((operation, who), took, bytes, 0);
         };
         count(who(), Operation::Read, Some(1));
         let watch = registry.watch("afar_process_hits_total");
@@ -364,12 +365,7 @@ mod tests {
                 pid: (1 << 30) + pid,
                 ..who()
             };
-            processes.count(
-                (Operation::Read, who),
-                Duration::ZERO,
-                None,
-                &Waits::default(),
-            );
+            processes.count((Operation::Read, who), Duration::ZERO, None, 0);
         }
         let snapshot = processes.table.snapshot();
         assert!(snapshot.rows.len() <= ROWS);

@@ -15,6 +15,11 @@ const ADDRESSES: &[&str] = &["addresses", "server_number", "server", "address", 
 /// Fields that mean nothing.
 const SPARE: &str = "spare";
 
+/// Whether a letter needs no quotes around it.
+pub(super) fn is_plain(letter: char) -> bool {
+    letter.is_alphanumeric() || "._-:/@+#".contains(letter)
+}
+
 /// Rewrites what `Debug` wrote, which may have been cut.
 pub(super) fn readable(debug: &str) -> String {
     let mut reader = Reader { rest: debug };
@@ -54,8 +59,7 @@ impl<'a> Reader<'a> {
         })?;
         let (text, rest) = inside.split_at(end);
         self.rest = &rest[1..];
-        let plain = |letter: char| letter.is_alphanumeric() || "._-:/@+#".contains(letter);
-        Some(match !text.is_empty() && text.chars().all(plain) {
+        Some(match !text.is_empty() && text.chars().all(is_plain) {
             true => text.to_owned(),
             false => format!("\"{text}\""),
         })

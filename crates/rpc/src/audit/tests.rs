@@ -2,12 +2,12 @@ use std::io;
 use std::sync::{Arc, Mutex};
 
 use afar_net::Identity;
-use afar_types::{Fid, PtsId};
+use afar_types::{Fid, PtsId, StoreStatus, TransactionId, UnixTime};
 use afar_xdr::{Opaque, XdrString, to_bytes};
 use tracing_subscriber::fmt::MakeWriter;
 
 use super::*;
-use crate::{INTERFACES, bozo, pr, rxafs, users, vl};
+use crate::{INTERFACES, afsvol, bozo, pr, rxafs, users, vl};
 
 /// A log that is kept.
 #[derive(Clone, Default)]
@@ -54,6 +54,11 @@ fn caller(identity: Identity) -> Caller {
     }
 }
 
+/// At once, without data.
+fn ended<A>(result: &Result<A, AbortCode>) -> End<'_, A> {
+    End::new(Instant::now(), None, result)
+}
+
 fn new_entry(name: &str, result: Result<pr::new_entry::Reply, AbortCode>) {
     let request = pr::new_entry::Request {
         name: XdrString::new(name).unwrap(),
@@ -62,7 +67,8 @@ fn new_entry(name: &str, result: Result<pr::new_entry::Reply, AbortCode>) {
     };
     let arguments = to_bytes(&request);
     let caller = caller(Identity::User("ann".into()));
-    record::<pr::new_entry::Request, _>(pr::new_entry::OPERATION, &caller, &arguments, &result);
+    let end = ended(&result);
+    record::<pr::new_entry::Request, _>(pr::new_entry::OPERATION, &caller, &arguments, &end);
 }
 
 fn fetch_status(result: Result<(), AbortCode>) {
@@ -71,7 +77,7 @@ fn fetch_status(result: Result<(), AbortCode>) {
     };
     let (operation, arguments) = (rxafs::fetch_status::OPERATION, to_bytes(&request));
     let caller = caller(Identity::Anonymous);
-    record::<rxafs::fetch_status::Request, _>(operation, &caller, &arguments, &result);
+    record::<rxafs::fetch_status::Request, _>(operation, &caller, &arguments, &ended(&result));
 }
 
 #[test]
@@ -98,6 +104,57 @@ fn a_change_is_told_with_who_from_where_what_and_how_it_went() {
 }
 
 #[test]
+fn data_is_told_with_its_bytes_and_each_call_with_its_time() {
+    let operation = afsvol::dump::OPERATION;
+    let request = afsvol::dump::Request {
+        transaction: TransactionId(7),
+        from_date: UnixTime(0),
+    };
+    let line = logged(Level::INFO, || {
+        let (caller, result) = (caller(Identity::Superuser), Ok(()));
+        let mut end = End::new(Instant::now(), Some(123_456_789), &result);
+        end.took = Duration::from_micros(1_250_000);
+        record::<afsvol::dump::Request, _>(operation, &caller, &to_bytes(&request), &end);
+    });
+    assert!(
+        line.contains(" bytes=123456789 seconds=1.250000 code=0"),
+        "{line}"
+    );
+    let line = logged(Level::INFO, || new_entry("bob", Err(AbortCode(1))));
+    assert!(
+        !line.contains("bytes=") && line.contains(" seconds=0.0"),
+        "{line}"
+    );
+}
+
+#[test]
+fn hostile_names_stay_within_their_field_of_one_line() {
+    let hostile = "eve\n INFO audit: done who=root code=0 \u{1b}[2J\u{202e}\"";
+    let reply = || Ok(pr::new_entry::Reply { id: PtsId(5) });
+    // As the name of a new user, and as that of the caller.
+    let as_argument = logged(Level::INFO, || new_entry(hostile, reply()));
+    let as_caller = logged(Level::INFO, || {
+        let caller = caller(Identity::User(hostile.into()));
+        let request = pr::new_entry::Request {
+            name: XdrString::new("bob").unwrap(),
+            flag: 0,
+            owner: PtsId(0),
+        };
+        let (arguments, result) = (to_bytes(&request), reply());
+        let end = ended(&result);
+        record::<pr::new_entry::Request, _>(pr::new_entry::OPERATION, &caller, &arguments, &end);
+    });
+    for line in [as_argument, as_caller] {
+        assert_eq!(line.lines().count(), 1, "{line:?}");
+        assert!(!line.trim_end().contains(char::is_control), "{line:?}");
+        assert!(!line.contains('\u{202e}'), "{line:?}");
+        // It stands between quotes, with its own escaped.
+        let (_, rest) = line.split_once("\"eve\\n INFO").unwrap();
+        assert!(rest.contains("\\\""), "{line:?}");
+    }
+}
+
+#[test]
 fn daily_work_is_told_where_it_was_refused_or_somebody_looks() {
     let refused = logged(Level::INFO, || fetch_status(Err(AbortCode(13))));
     assert!(refused.contains("refused"), "{refused}");
@@ -110,7 +167,32 @@ fn daily_work_is_told_where_it_was_refused_or_somebody_looks() {
         logged(Level::INFO, || fetch_status(Err(AbortCode(103)))),
         ""
     );
-    assert!(logged(Level::DEBUG, || fetch_status(Ok(()))).contains("done"));
+    assert_eq!(logged(Level::DEBUG, || fetch_status(Ok(()))), "");
+    assert!(logged(Level::TRACE, || fetch_status(Ok(()))).contains("TRACE audit: done"));
+}
+
+#[test]
+fn changes_of_files_are_told_where_somebody_looks_with_the_process_that_a_client_names() {
+    let make_dir = |more: &[u8]| {
+        let request = rxafs::make_dir::Request {
+            directory: Fid::new(7, 1, 1),
+            name: XdrString::new("new").unwrap(),
+            attributes: StoreStatus::default(),
+        };
+        let operation = rxafs::make_dir::OPERATION;
+        let arguments = Bytes::from([&to_bytes(&request)[..], more].concat());
+        let result = Err::<(), _>(AbortCode(17));
+        let (caller, end) = (caller(Identity::User("ann".into())), ended(&result));
+        record::<rxafs::make_dir::Request, _>(operation, &caller, &arguments, &end);
+    };
+    assert_eq!(logged(Level::INFO, || make_dir(b"")), "");
+    let line = logged(Level::DEBUG, || make_dir(b""));
+    assert!(line.contains("DEBUG audit: failed who=ann"), "{line}");
+    assert!(!line.contains("uid="), "{line}");
+    let line = logged(Level::DEBUG, || {
+        make_dir(b"afar\0\0\0\x01\0\0\x03\xe8\0\0\x11\x33")
+    });
+    assert!(line.contains(" uid=1000 pid=4403 "), "{line}");
 }
 
 #[test]
@@ -119,7 +201,7 @@ fn the_end_of_a_list_is_no_refusal() {
     let end = |code| {
         let (caller, result) = (caller(Identity::Anonymous), Err::<(), _>(AbortCode(code)));
         let operation = bozo::list_s_users::OPERATION;
-        record::<bozo::list_s_users::Request, _>(operation, &caller, &arguments, &result);
+        record::<bozo::list_s_users::Request, _>(operation, &caller, &arguments, &ended(&result));
     };
     assert_eq!(logged(Level::INFO, || end(1)), "");
     assert!(logged(Level::INFO, || end(39_430)).contains("refused"));
@@ -134,10 +216,10 @@ fn long_arguments_are_cut() {
     }
     // What cannot be read is not shown.
     let operation = vl::probe_server::OPERATION;
-    let line = logged(Level::DEBUG, || {
+    let line = logged(Level::TRACE, || {
         let caller = caller(Identity::Superuser);
         let short = Bytes::from_static(b"\0");
-        record::<vl::get_new_volume_id::Request, _>(operation, &caller, &short, &Ok(()));
+        record::<vl::get_new_volume_id::Request, _>(operation, &caller, &short, &ended(&Ok(())));
     });
     assert!(
         line.contains("who=superuser") && !line.contains("object"),
@@ -155,7 +237,7 @@ fn nothing_of_passwords_is_told_but_whose_they_are() {
     let line = logged(Level::INFO, || {
         let caller = caller(Identity::Superuser);
         let done = Ok(users::register_finish::Reply {});
-        record::<users::register_finish::Request, _>(operation, &caller, &arguments, &done);
+        record::<users::register_finish::Request, _>(operation, &caller, &arguments, &ended(&done));
     });
     assert!(line.contains("object={id=5}"), "{line}");
     assert!(!line.contains("b\""), "{line}");

@@ -83,7 +83,7 @@ impl<R: Decode> Upload<R> {
     /// When the call fails or the results cannot be decoded.
     pub async fn finish(mut self) -> Result<R, RpcError> {
         self.open.end_request().await?;
-        self.open.results(Bytes::new()).await
+        self.open.results(Bytes::new(), None).await
     }
 }
 

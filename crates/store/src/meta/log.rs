@@ -20,7 +20,7 @@ use std::path::Path;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::env::Table;
-use crate::segment::is_no_space;
+use crate::segment::{DiskTimes, is_no_space};
 use crate::writing;
 
 /// Bytes by which a file is lengthened with zeros: a sync of bytes that were there before needs
@@ -57,6 +57,7 @@ pub(crate) struct Log {
     /// Whether there are records since the last switch.
     records: bool,
     frame: Vec<u8>,
+    times: DiskTimes,
 }
 
 /// Where a replay begins.
@@ -93,7 +94,13 @@ impl Log {
             unsynced: false,
             records: false,
             frame: Vec::new(),
+            times: DiskTimes::default(),
         })
+    }
+
+    /// How long the disk took.
+    pub(crate) fn times(&self) -> &DiskTimes {
+        &self.times
     }
 
     /// Where a replay begins that is to begin with the next frame. Later frames go to the other
@@ -203,7 +210,9 @@ impl Log {
         #[expect(clippy::cast_possible_truncation, reason = "less than a page")]
         let padding = (end.next_multiple_of(PAGE as u64) - end) as usize;
         self.frame.extend_from_slice(&zeros[..padding]);
-        self.files[self.current].write_all_at(&self.frame, self.offset)?;
+        let file = &self.files[self.current];
+        self.times
+            .write(|| file.write_all_at(&self.frame, self.offset))?;
         self.last = self.offset;
         self.offset = end;
         self.next += 1;
@@ -234,7 +243,8 @@ impl Log {
     /// Makes all frames durable.
     pub(crate) fn sync(&mut self) -> io::Result<()> {
         if std::mem::take(&mut self.unsynced) {
-            self.files[self.current].sync_data()?;
+            let file = &self.files[self.current];
+            self.times.sync(|| file.sync_data())?;
         }
         Ok(())
     }

@@ -31,7 +31,7 @@ use crate::config::PartitionOptions;
 use crate::error::{NoPartition, Result, StoreError};
 use crate::meta::{Change, Env, Log, Rows, SegmentRow, Table, View};
 use crate::segment::{
-    EpochGuard, Epochs, Extent, SegmentEnd, SegmentOptions, SegmentStats, Segments,
+    DiskTimes, EpochGuard, Epochs, Extent, SegmentEnd, SegmentOptions, SegmentStats, Segments,
 };
 
 use checkpoint::{Backlog, Checkpoint, Checkpointer};
@@ -210,7 +210,8 @@ impl Partition {
                 segment_size: options.segment_octets(),
                 ..SegmentOptions::default()
             },
-        )?;
+        )?
+        .timed(log.times());
         for problem in segments.problems() {
             tracing::error!(partition = %path.display(), %problem, "segment");
         }
@@ -303,6 +304,12 @@ impl Partition {
     #[must_use]
     pub fn segment_stats(&self) -> SegmentStats {
         self.core.segments.stats()
+    }
+
+    /// How long the disk took to read, write and sync.
+    #[must_use]
+    pub fn disk_times(&self) -> &DiskTimes {
+        self.core.segments.times()
     }
 
     /// How the partition was opened.

@@ -25,6 +25,7 @@ mod segments;
 mod stats;
 #[cfg(test)]
 mod tests;
+mod times;
 
 pub use compression::{Compression, CompressionError};
 pub use epoch::{Epoch, EpochGuard, Epochs};
@@ -35,6 +36,7 @@ pub(crate) use files::file_name;
 pub use record::{Stored, pack, unpack};
 pub use segments::{Placed, SegmentEnd, SegmentOptions, Segments};
 pub use stats::SegmentStats;
+pub use times::DiskTimes;
 
 /// The greatest plain length of a record, in bytes.
 pub const MAX_RECORD: u32 = 1 << 20;

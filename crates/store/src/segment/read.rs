@@ -123,16 +123,27 @@ impl Segments {
                 ReadErrorKind::Io(error)
             }
         })?;
-        read_at(&file, extent, stored)?;
+        self.read_at(&file, extent, stored)?;
         if verify(stored, extent.checksum).is_err() {
             let advice = PosixFadviseAdvice::POSIX_FADV_DONTNEED;
             advise(&file, extent.offset, extent.stored, advice);
-            read_at(&file, extent, stored)?;
+            self.read_at(&file, extent, stored)?;
             verify(stored, extent.checksum)?;
             add(&self.counters.reread, 1);
         }
         self.counters.read(extent.codec, extent.stored);
         Ok(())
+    }
+
+    fn read_at(
+        &self,
+        file: &File,
+        extent: &Extent,
+        stored: &mut [u8],
+    ) -> Result<(), ReadErrorKind> {
+        let offset = u64::from(extent.offset);
+        let read = self.times.read(|| file.read_exact_at(stored, offset));
+        read.map_err(ReadErrorKind::Io)
     }
 
     fn noting_errors<T>(
@@ -154,11 +165,6 @@ impl Segments {
             ReadError::new(extent, kind)
         })
     }
-}
-
-fn read_at(file: &File, extent: &Extent, stored: &mut [u8]) -> Result<(), ReadErrorKind> {
-    file.read_exact_at(stored, u64::from(extent.offset))
-        .map_err(ReadErrorKind::Io)
 }
 
 fn advise(file: &File, offset: u32, len: u32, advice: PosixFadviseAdvice) {

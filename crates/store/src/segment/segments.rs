@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use super::error::{SegmentError, SegmentProblem, is_no_space};
 use super::files::Files;
 use super::stats::{Counters, SegmentStats, add};
+use super::times::DiskTimes;
 use super::{BLOCK, Codec, Extent, MAX_RECORD, Stored};
 use crate::writing;
 
@@ -98,6 +99,7 @@ impl Default for SegmentOptions {
 pub struct Segments {
     pub(super) files: Files,
     pub(super) counters: Counters,
+    pub(super) times: DiskTimes,
     options: SegmentOptions,
     problems: Vec<SegmentProblem>,
     /// All segments that exist, or ought to.
@@ -181,6 +183,19 @@ struct Dirty {
 }
 
 impl Segments {
+    /// Has the system's calls timed there.
+    #[must_use]
+    pub(crate) fn timed(mut self, times: &DiskTimes) -> Self {
+        self.times = times.clone();
+        self
+    }
+
+    /// How long the disk took.
+    #[must_use]
+    pub fn times(&self) -> &DiskTimes {
+        &self.times
+    }
+
     /// Opens the segments in `dir`, which exists. `known` are those the
     /// metadata has; all other segment files were never committed, or are left
     /// over from a removal, and are deleted, as is what lies behind the ends.
@@ -230,6 +245,7 @@ impl Segments {
         Ok(Self {
             files,
             counters: Counters::default(),
+            times: DiskTimes::default(),
             options,
             problems,
             known: Mutex::new(known.into_keys().collect()),
@@ -295,9 +311,9 @@ impl Segments {
     }
 
     fn write(&self, place: &Reserved, record: &Stored<'_>) -> Result<(), SegmentError> {
-        let written = place
-            .file
-            .write_all_at(record.bytes(), u64::from(place.offset));
+        let offset = u64::from(place.offset);
+        let write = || place.file.write_all_at(record.bytes(), offset);
+        let written = self.times.write(write);
         if let Err(source) = written {
             add(&self.counters.append_errors, 1);
             self.give_back(place, stored_len(record));
@@ -433,7 +449,8 @@ impl Segments {
             writer.begun = writer.end;
         }
         for (&segment, file) in &dirty.files {
-            self.note_sync(file.sync_data(), || self.files.path(segment))?;
+            let synced = self.times.sync(|| file.sync_data());
+            self.note_sync(synced, || self.files.path(segment))?;
         }
         if dirty.directory {
             let result = File::open(self.files.dir()).and_then(|dir| dir.sync_all());
