@@ -13,9 +13,10 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
+use afar_tls::network;
 use parking_lot::Mutex;
 
 /// How counts make one wait.
@@ -112,17 +113,6 @@ impl Limits {
             forget_half(&mut tables.welcome, |at| *at);
         }
         tables.welcome.insert(pair, now);
-    }
-}
-
-/// Whom an address stands for: one of IPv6 for its network of 64 bits.
-pub(super) fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => {
-            let [a, b, c, d, ..] = address.segments();
-            IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
-        }
-        v4 => v4,
     }
 }
 
