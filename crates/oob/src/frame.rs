@@ -37,7 +37,7 @@ const COST_LEAST: u32 = 4 << 10;
 /// What a client sends.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub enum ClientFrame {
-    /// Who it is. It comes first, and once.
+    /// Shows the grant. It comes first, and once.
     #[xdr(case = 1)]
     Hello(Hello),
     /// Asks for data of a file, as RXAFS's FetchData64 does.

@@ -140,7 +140,7 @@ interface! {
     call 65541 call_back_rx_conn_addr(address: u32) -> ();
     /// Reads up to this many of the server's counters.
     call 65542 get_statistics64(count: i32) -> (statistics: ViceStatistics64);
-    /// Asks how bulk data is had by TCP, out of band. Both messages are those of docs/protocol/oob.md.
+    /// Asks for an offer of bulk data by TCP, out of band. Both messages are those of docs/protocol/oob.md.
     // spec: oob#the-offer
     call 184156161 oob_offer(question: Opaque<1024>) -> (offer: Opaque<2048>);
 }

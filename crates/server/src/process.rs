@@ -389,7 +389,7 @@ impl Process {
         sockets.serve(service, self.security.public(Role::File), |at, identity| {
             let service = files.service(at.clone());
             let service = match &oob {
-                Some((oob, _)) => service.offering(oob),
+                Some((oob, _)) => service.offering(oob.offers()),
                 None => service,
             };
             rxafs::Server::with_identity(service, identity)

@@ -316,7 +316,8 @@ impl Client {
             None => {}
             Some(Went::Ended(outcome)) => return Ok(Some(outcome)),
             Some(Went::Refused(error)) => {
-                return self.failed(server, permit, error, None).await;
+                let old = server.is_old();
+                return self.failed(server, permit, error, (old, None)).await;
             }
             Some(Went::Left(at)) => {
                 piece.length -= at - piece.offset;
@@ -337,7 +338,7 @@ impl Client {
             Err(error) => {
                 lane.failed();
                 let secured = lane.secured().cloned();
-                self.failed(server, permit, error, secured).await
+                self.failed(server, permit, error, (old, secured)).await
             }
         }
     }
@@ -361,13 +362,14 @@ impl Client {
         Some(oob::fetch(transfer, server.address(), piece, sink, permit).await)
     }
 
-    /// The first try of a piece failed; `None` if another one may mend that.
+    /// The first try of a piece failed, which was asked for in the form of old servers or not, with this token; `None`
+    /// if another try may mend that.
     async fn failed(
         &self,
         server: &Arc<FileServer>,
         permit: Permit,
         error: RpcError,
-        secured: Option<Secured>,
+        (old, secured): (bool, Option<Secured>),
     ) -> Result<Option<Outcome>, Error> {
         tracing::debug!("{error}: {}", error.cause);
         match verdict(&error) {
@@ -386,7 +388,7 @@ impl Client {
                 Ok(None)
             }
             Verdict::OtherSite => Ok(None),
-            Verdict::Final if error.is_unknown_operation() && !server.is_old() => {
+            Verdict::Final if error.is_unknown_operation() && !old => {
                 server.set_old();
                 Ok(None)
             }

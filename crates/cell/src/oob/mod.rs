@@ -118,6 +118,7 @@ impl Oob {
     ) {
         let known = self.state.lock().offer.clone();
         let known = known.filter(|known| !known.is_aging());
+        let is_old = known.is_some();
         let offered = match known {
             Some(known) => Asked::Offered(known),
             None => ask.await,
@@ -144,6 +145,8 @@ impl Oob {
                 state.offer = None;
                 state.paused = Some(Instant::now() + PAUSE);
             }
+            // The server may have been started again since, and have another key: it is asked again.
+            Some(Err(NoConnection::Blocked(_))) if is_old => state.offer = None,
             Some(Err(NoConnection::Blocked(problem))) => {
                 blocked.note();
                 tracing::info!(

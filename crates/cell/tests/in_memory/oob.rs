@@ -2,8 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use afar_net::AbortCode;
@@ -31,10 +31,11 @@ type Script = Box<dyn Fn(&Fetch) -> Vec<u8> + Send + Sync>;
 
 /// The server's part of it.
 pub(crate) struct Scripted {
-    tls: Ephemeral,
+    tls: Mutex<Ephemeral>,
     port: u16,
     script: Script,
     asked: AtomicUsize,
+    greeted: AtomicUsize,
     connections: AtomicUsize,
 }
 
@@ -57,7 +58,7 @@ impl Scripted {
             port: self.port.into(),
             operations: offer::FETCH,
             lifetime: 600,
-            fingerprint: FixedOpaque(self.tls.fingerprint().into()),
+            fingerprint: FixedOpaque(self.tls.lock().unwrap().fingerprint().into()),
             share,
             codecs: Codecs::ALL,
             grant: Opaque::new([1; 40]).unwrap(),
@@ -68,9 +69,9 @@ impl Scripted {
     }
 
     async fn serve(self: Arc<Self>, listener: TcpListener) {
-        let acceptor = TlsAcceptor::from(self.tls.config());
         while let Ok((stream, _)) = listener.accept().await {
             self.connections.fetch_add(1, Ordering::SeqCst);
+            let acceptor = TlsAcceptor::from(self.tls.lock().unwrap().config());
             let Ok(mut stream) = acceptor.accept(stream).await else {
                 continue;
             };
@@ -83,6 +84,7 @@ impl Scripted {
                         }
                     }
                     Some(ClientFrame::Hello(_)) => {
+                        self.greeted.fetch_add(1, Ordering::SeqCst);
                         let welcome = ServerFrame::Welcome(Welcome {
                             transfers: 4,
                             parts: afar_oob::no_parts(),
@@ -111,10 +113,11 @@ async fn start(
 ) -> (Cell, Arc<Scripted>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let scripted = Arc::new(Scripted {
-        tls: Ephemeral::new(PROTOCOL).unwrap(),
+        tls: Mutex::new(Ephemeral::new(PROTOCOL).unwrap()),
         port: listener.local_addr().unwrap().port(),
         script: Box::new(script),
         asked: AtomicUsize::new(0),
+        greeted: AtomicUsize::new(0),
         connections: AtomicUsize::new(0),
     });
     let mut world = world();
@@ -354,6 +357,28 @@ async fn refusals_are_those_of_rx_and_a_server_without_room_is_asked_by_rx() {
     })
     .await;
     play(&cell, &scripted).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_was_started_again_is_asked_again() {
+    // The connection ends with no transfer on it, and the offer is kept.
+    let (cell, scripted) = start(|fetch| {
+        let decline = ServerFrame::Decline { id: fetch.id };
+        frame::encode(&decline).to_vec()
+    })
+    .await;
+    play(&cell, &scripted).await;
+    *scripted.tls.lock().unwrap() = Ephemeral::new(PROTOCOL).unwrap();
+    let greeted = scripted.greeted.load(Ordering::SeqCst);
+    let again = async {
+        while scripted.greeted.load(Ordering::SeqCst) < greeted + 2 {
+            right(&cell).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), again)
+        .await
+        .expect("the new key is learnt");
+    assert!(scripted.asked.load(Ordering::SeqCst) > 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -45,7 +45,7 @@ use afar_xdr::XdrString;
 
 use crate::abort::errno;
 use crate::hosts::Host;
-use crate::oob::{Offers, Oob};
+use crate::oob::offers::Offers;
 use crate::server::FileServer;
 
 pub use stats::Stats;
@@ -83,9 +83,9 @@ impl Files {
 
     /// The same, which offers clients to have bulk data out of band.
     #[must_use]
-    pub fn offering(self, oob: &Oob) -> Self {
+    pub fn offering(self, offers: &Arc<Offers>) -> Self {
         Self {
-            offers: Some(Arc::clone(oob.offers())),
+            offers: Some(Arc::clone(offers)),
             ..self
         }
     }

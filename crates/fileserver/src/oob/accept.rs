@@ -1,4 +1,4 @@
-//! Who may connect, and how many: nothing that strangers do costs more than a few handshakes.
+//! Admission: which clients may connect, and how many. Nothing that strangers do costs more than a few handshakes.
 
 use std::io;
 use std::net::SocketAddr;
@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use afar_oob::frame::{self, ClientFrame, Incoming};
 use afar_oob::{EXPORTER, FrameError, Grant, GrantError, Refusal, ServerFrame};
-use afar_rpc::rxafs;
 use afar_tls::{Gate, GateLimits};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -16,9 +15,8 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls;
 use tokio_rustls::server::TlsStream;
 
-use super::Oob;
 use super::session::Session;
-use crate::files::Files;
+use super::transfer::Serving;
 
 /// Connections of which no grant was checked yet.
 const STRANGERS: GateLimits = GateLimits {
@@ -40,19 +38,11 @@ const CLIENTS: GateLimits = GateLimits {
 const OPENING_MAX: Duration = Duration::from_secs(10);
 /// How long to wait when no connection can be accepted.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Bytes of memory that a transfer can take: what is sent, what is read meanwhile, and what waits to be encrypted.
-const TRANSFER: u64 = 4 << 20;
-/// The part of all transfers that an address may have.
-const ADDRESS_PART: usize = 4;
-
 /// All that connections share.
 pub(super) struct Door {
-    pub(super) oob: Oob,
-    pub(super) files: Files,
-    pub(super) calls: rxafs::Server<Files>,
+    serving: Arc<Serving>,
     strangers: Arc<Gate>,
     clients: Arc<Gate>,
-    pub(super) transfers: Arc<Gate>,
 }
 
 /// A client is not let in.
@@ -89,27 +79,17 @@ impl Shut {
 }
 
 impl Door {
-    pub(super) fn new(oob: Oob, files: Files, calls: rxafs::Server<Files>) -> Self {
-        let all = usize::try_from(oob.config.memory / TRANSFER).unwrap_or(usize::MAX);
-        let transfers = GateLimits {
-            all: all.max(1),
-            each: (all / ADDRESS_PART).max(1),
-            ..CLIENTS
-        };
-        let gate = |limits| Arc::new(Gate::new(limits));
+    pub(super) fn new(serving: Serving) -> Self {
         Self {
-            oob,
-            files,
-            calls,
-            strangers: gate(STRANGERS),
-            clients: gate(CLIENTS),
-            transfers: gate(transfers),
+            serving: Arc::new(serving),
+            strangers: Arc::new(Gate::new(STRANGERS)),
+            clients: Arc::new(Gate::new(CLIENTS)),
         }
     }
 
     /// Answers at this socket, until the future is dropped.
     pub(super) async fn serve(self, listener: TcpListener) {
-        let acceptor = TlsAcceptor::from(self.oob.offers.tls.config());
+        let acceptor = TlsAcceptor::from(self.serving.offers.tls.config());
         let door = Arc::new(self);
         let mut connections = JoinSet::new();
         loop {
@@ -126,7 +106,7 @@ impl Door {
                 }
             };
             let Some(stranger) = door.strangers.enter(peer.ip(), Instant::now(), || true) else {
-                door.oob.counts.full.inc();
+                door.serving.counts.full.inc();
                 tracing::debug!(%peer, "too many connections for out-of-band transfers");
                 continue;
             };
@@ -138,7 +118,7 @@ impl Door {
                 match opened.unwrap_or(Err(Shut::Late)) {
                     Ok(opened) => door.connected(opened, peer).await,
                     Err(error) => {
-                        door.oob.counts.handshake.inc();
+                        door.serving.counts.handshake.inc();
                         tracing::debug!(%peer, %error, "no connection for out-of-band transfers");
                     }
                 }
@@ -182,10 +162,10 @@ impl Door {
             return Err(Shut::First);
         }
         let exported = session.export_keying_material([0; 32], EXPORTER, None)?;
-        let offers = &self.oob.offers;
+        let offers = &self.serving.offers;
         let grant = offers.check(&hello, &exported).map_err(Shut::Grant)?;
         // Promises are given to the host that is there now.
-        if self.files.host(grant.peer).await.uuid() != grant.uuid {
+        if self.serving.files.host(grant.peer).await.uuid() != grant.uuid {
             return Err(Shut::Client);
         }
         Ok(grant)
@@ -202,12 +182,12 @@ impl Door {
             let pass = self.clients.enter(peer.ip(), Instant::now(), || true);
             pass.map(|pass| (grant, pass)).ok_or(Shut::Full)
         });
-        let counts = &self.oob.counts;
+        let counts = &self.serving.counts;
         match entered {
             Ok((grant, _pass)) => {
                 tracing::debug!(%peer, client = %grant.peer, "out-of-band transfers begin");
                 counts.connections.add(1);
-                let session = Session::new(Arc::clone(&self), &grant, peer);
+                let session = Session::new(Arc::clone(&self.serving), &grant, peer);
                 // It also ends when the server does, in the middle of anything.
                 let _connected = Connected(&self);
                 let ended = session.serve(stream, incoming).await;
@@ -239,7 +219,7 @@ struct Connected<'a>(&'a Door);
 
 impl Drop for Connected<'_> {
     fn drop(&mut self) {
-        self.0.oob.counts.connections.add(-1);
+        self.0.serving.counts.connections.add(-1);
     }
 }
 

@@ -1,5 +1,6 @@
 //! Bulk data out of band: clients that were made an offer by RXAFS fetch over TLS on TCP.
 //!
+//! - `config`: settings
 //! - `offers`: what is offered, and what a client must show
 //! - `accept`: who may connect, and how many
 //! - `session`: one connection
@@ -12,17 +13,16 @@
 // spec: oob#connection
 
 mod accept;
+mod config;
 mod counts;
-mod offers;
+pub(crate) mod offers;
 mod session;
 mod transfer;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use afar_net::Endpoint;
-use afar_rpc::rxafs;
 use afar_telemetry::Registry;
 use tokio::net::TcpListener;
 
@@ -30,20 +30,10 @@ use crate::files::Files;
 use crate::server::FileServer;
 use accept::Door;
 use counts::Counts;
+use transfer::Serving;
 
-pub(crate) use offers::Offers;
-pub use offers::OobError;
-
-/// Settings of out-of-band transfers.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OobConfig {
-    /// The TCP port that clients are told.
-    pub port: u16,
-    /// Bytes of memory for data on its way to all clients.
-    pub memory: u64,
-    /// How long a client may leave a transfer alone, or take nothing of what is sent.
-    pub idle_limit: Duration,
-}
+pub use config::OobConfig;
+pub use offers::{Offers, OobError};
 
 /// A file server's part of it: gives offers, and serves those who take them up.
 #[derive(Clone)]
@@ -67,12 +57,9 @@ impl Oob {
         })
     }
 
-    /// How long a client may leave something alone.
-    fn limit(&self) -> Duration {
-        self.config.idle_limit
-    }
-
-    pub(crate) fn offers(&self) -> &Arc<Offers> {
+    /// What offers are made with, for [`Files::offering`].
+    #[must_use]
+    pub fn offers(&self) -> &Arc<Offers> {
         &self.offers
     }
 
@@ -80,8 +67,8 @@ impl Oob {
     /// endpoint, which must be the one where they were made their offers.
     pub async fn serve(self, listener: TcpListener, server: Arc<FileServer>, endpoint: Endpoint) {
         let files = Files::new(server, endpoint);
-        let calls = rxafs::Server::new(files.clone());
-        Door::new(self, files, calls).serve(listener).await;
+        let serving = Serving::new(files, &self.config, self.offers, self.counts);
+        Door::new(serving).serve(listener).await;
     }
 }
 

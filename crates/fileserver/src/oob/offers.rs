@@ -35,7 +35,7 @@ pub enum OobError {
 
 /// Makes offers, and knows its own again.
 #[derive(Debug)]
-pub(crate) struct Offers {
+pub struct Offers {
     port: u16,
     pub(super) tls: Ephemeral,
     sealer: Sealer,

@@ -10,7 +10,7 @@ use afar_oob::frame::{self, ClientFrame, Fetch, Incoming};
 use afar_oob::hello::{Refusal, Welcome};
 use afar_oob::{FrameError, Grant, ServerFrame};
 use afar_rpc::Caller;
-use bytes::{Buf, Bytes};
+use bytes::Buf;
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
@@ -18,9 +18,8 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 use tokio_rustls::server::TlsStream;
 
-use super::accept::Door;
 use super::offers;
-use super::transfer::{Credit, Transfer};
+use super::transfer::{Credit, Out, Serving, Transfer};
 
 /// Transfers at a time on one connection.
 // spec: oob#connection
@@ -31,17 +30,9 @@ const IDLE: Duration = Duration::from_secs(600);
 /// Messages that may wait to be sent: while one is encrypted, the next is ready.
 const QUEUE: usize = 2;
 
-/// What waits to be sent.
-pub(super) enum Out {
-    /// A frame.
-    Frame(Bytes),
-    /// A record, with what stands before it.
-    Record(Bytes, Bytes),
-}
-
 /// One connection.
 pub(super) struct Session {
-    door: Arc<Door>,
+    serving: Arc<Serving>,
     caller: Arc<Caller>,
     peer: SocketAddr,
     /// When the grant expires.
@@ -72,9 +63,9 @@ pub(super) enum Ended {
 }
 
 impl Session {
-    pub(super) fn new(door: Arc<Door>, grant: &Grant, peer: SocketAddr) -> Self {
+    pub(super) fn new(serving: Arc<Serving>, grant: &Grant, peer: SocketAddr) -> Self {
         Self {
-            door,
+            serving,
             caller: Arc::new(offers::caller(grant)),
             peer,
             expires: grant.expires,
@@ -91,7 +82,7 @@ impl Session {
     ) -> Ended {
         let (mut reading, writing) = tokio::io::split(stream);
         let (out, queue) = mpsc::channel(QUEUE);
-        let writer = write(writing, queue, self.door.oob.limit());
+        let writer = write(writing, queue, self.serving.limit);
         tokio::pin!(writer);
         let welcome = ServerFrame::Welcome(Welcome {
             transfers: u32::try_from(TRANSFERS).unwrap_or(u32::MAX),
@@ -190,12 +181,12 @@ impl Session {
         if self.transfers.contains_key(&id) {
             return Err(Ended::Damaged(None));
         }
-        let gate = &self.door.transfers;
-        let is_valid = !self.door.oob.offers.has_expired(self.expires);
+        let gate = &self.serving.gate;
+        let is_valid = !self.serving.offers.has_expired(self.expires);
         let has_room = is_valid && self.transfers.len() < TRANSFERS;
         let pass = has_room.then(|| gate.enter(self.peer.ip(), Instant::now(), || true));
         let Some(pass) = pass.flatten() else {
-            self.door.oob.counts.declined.inc();
+            self.serving.counts.declined.inc();
             let decline = frame::encode(&ServerFrame::Decline { id });
             let sent = out.send(Out::Frame(decline)).await;
             return sent.map_err(|_| Ended::Closed);
@@ -205,7 +196,7 @@ impl Session {
         };
         let credit = Arc::new(credit);
         let transfer = Transfer {
-            door: Arc::clone(&self.door),
+            serving: Arc::clone(&self.serving),
             caller: Arc::clone(&self.caller),
             fetch,
             credit: Arc::clone(&credit),

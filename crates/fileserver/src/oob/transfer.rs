@@ -8,18 +8,73 @@ use afar_oob::frame::{self, DataHead, End, Fetch, cost};
 use afar_oob::record::{RECORD_MAX, checksum};
 use afar_oob::{Codec, ServerFrame};
 use afar_rpc::{Caller, Outlet, Outletting, Packed, rxafs};
+use afar_tls::{Gate, GateLimits};
 use bytes::Bytes;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::timeout;
 
-use super::accept::Door;
-use super::session::Out;
+use super::config::OobConfig;
+use super::counts::Counts;
+use super::offers::Offers;
+use crate::files::Files;
 
 /// The most credit that a transfer may have at a time.
 // spec: oob#flow-control
 const CREDIT_MOST: usize = 1 << 30;
 /// Bytes that may be ready for a client.
 const READY: usize = RECORD_MAX as usize;
+
+/// Bytes of memory that a transfer can take: what is sent, what is read meanwhile, and what waits to be encrypted.
+const MEMORY: u64 = 4 << 20;
+/// The part of all transfers that an address may have.
+const ADDRESS_PART: usize = 4;
+
+/// What serves transfers, for all connections.
+pub(super) struct Serving {
+    pub(super) files: Files,
+    calls: rxafs::Server<Files>,
+    pub(super) offers: Arc<Offers>,
+    pub(super) counts: Arc<Counts>,
+    /// How long a client may leave something alone.
+    pub(super) limit: Duration,
+    /// How many there may be.
+    pub(super) gate: Arc<Gate>,
+}
+
+impl Serving {
+    /// For the clients of these files.
+    pub(super) fn new(
+        files: Files,
+        config: &OobConfig,
+        offers: Arc<Offers>,
+        counts: Arc<Counts>,
+    ) -> Self {
+        let all = usize::try_from(config.memory / MEMORY).unwrap_or(usize::MAX);
+        let limits = GateLimits {
+            all: all.max(1),
+            each: (all / ADDRESS_PART).max(1),
+            kept: 0,
+            burst: 1,
+            pause: Duration::ZERO,
+        };
+        Self {
+            calls: rxafs::Server::new(files.clone()),
+            files,
+            offers,
+            counts,
+            limit: config.idle_limit,
+            gate: Arc::new(Gate::new(limits)),
+        }
+    }
+}
+
+/// What waits to be sent on a connection.
+pub(super) enum Out {
+    /// A frame.
+    Frame(Bytes),
+    /// A record, with what stands before it.
+    Record(Bytes, Bytes),
+}
 
 /// How much a client lets a transfer send.
 #[derive(Debug)]
@@ -53,7 +108,7 @@ impl Credit {
 
 /// One transfer.
 pub(super) struct Transfer {
-    pub(super) door: Arc<Door>,
+    pub(super) serving: Arc<Serving>,
     pub(super) caller: Arc<Caller>,
     pub(super) fetch: Fetch,
     pub(super) credit: Arc<Credit>,
@@ -80,11 +135,11 @@ impl Transfer {
         let mut outlet = Sending {
             transfer: &self,
             at: offset,
-            limit: self.door.oob.limit(),
+            limit: self.serving.limit,
         };
-        let calls = &self.door.calls;
+        let calls = &self.serving.calls;
         let result = calls.fetch_out_of_band(&self.caller, request, &mut outlet);
-        let counts = &self.door.oob.counts;
+        let counts = &self.serving.counts;
         let frame = match result.await {
             Ok(reply) => {
                 counts.done.inc();
@@ -140,7 +195,7 @@ impl Sending<'_> {
         };
         self.push(Out::Record(head.encode(length), stored)).await?;
         self.at += u64::from(plain);
-        let counts = &self.transfer.door.oob.counts;
+        let counts = &self.transfer.serving.counts;
         counts.sent.add(length.into());
         counts.data.add(plain.into());
         Ok(())

@@ -133,7 +133,7 @@ impl Cell {
         let oob = Oob::new(config, &registry).unwrap();
         let serve = |identity: Identity| {
             let endpoint = bind();
-            let service: Files = server.service(endpoint.clone()).offering(&oob);
+            let service: Files = server.service(endpoint.clone()).offering(oob.offers());
             let service = rxafs::Server::with_identity(service, identity);
             endpoint.serve(rxafs::SERVICE, rxafs::NAME, service);
             endpoint

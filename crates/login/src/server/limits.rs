@@ -263,7 +263,7 @@ mod tests {
         let limits = Limits::default();
         let now = Instant::now();
         let tried = (0..1000_u16).filter(|&number| {
-            let address = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, number, 0, 0, number);
+            let address = std::net::Ipv6Addr::new(0x2001, 0xdb8, 0, 0, number, 0, 0, number);
             let tried = limits.begin(&format!("user{number}"), address.into(), now);
             tried.is_ok()
         });
