@@ -37,6 +37,8 @@ pub struct Config {
     pub lanes: usize,
     /// Bytes fetched by one call; without it, as suits the path.
     pub piece: Option<u64>,
+    /// Bytes from which a piece of a file comes out of band, where its server offers that; without it none does.
+    pub oob_threshold: Option<u64>,
     /// The client's identity to file servers. Location servers are asked anonymously, unless they
     /// refuse that. Without it the client is anonymous.
     pub credentials: Option<Arc<dyn Credentials>>,
@@ -65,6 +67,7 @@ impl Default for Config {
             calls: None,
             lanes: 4,
             piece: None,
+            oob_threshold: Some(1 << 20),
             credentials: None,
             ranks: Vec::new(),
             fresh: Duration::from_secs(600),

@@ -12,6 +12,7 @@
 //! - [`Moves`]: this machine at another address; [`Patience`]: servers that do not answer
 //! - [`Walked`], [`Node`] (`path`): mount points, symlinks, `@sys`
 //! - `fetch`: a file in pieces, by many calls at a time
+//! - `oob`: a file's data over TLS, beside the calls
 //! - `store`: a file's data the other way
 //! - `change`: names made, moved and removed, each once even when an answer is lost
 //! - `promise`: statuses with their servers' promises; `lock`: locks of files
@@ -38,6 +39,7 @@ mod mountpoint;
 mod moves;
 mod named;
 mod nearby;
+mod oob;
 mod path;
 mod patience;
 mod pauses;

@@ -8,11 +8,13 @@
 //! - [`hosts`]: who the clients are, what they were promised, and how they hear of changes
 //! - [`volumes`]: which volumes there are, and whether clients may use them at the moment
 //! - [`volser`]: the volume server, AFSVol
+//! - [`oob`]: file data over TLS, beside the calls that ask for it
 //! - `metrics`: what is counted by volume, client and file; `disks`: what is told of those of partitions
 //! - `abort`: the codes that failures are answered with
 
 pub mod files;
 pub mod hosts;
+pub mod oob;
 pub mod protection;
 pub mod server;
 pub mod volser;

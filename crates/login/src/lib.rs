@@ -16,20 +16,22 @@
 //! session in which it is shown, so it is worth nothing in another one.
 
 pub mod client;
-mod fingerprint;
 mod frame;
 pub mod password;
 mod proof;
 pub mod server;
 pub mod sshkey;
-mod tls;
 pub mod uri;
 pub mod wire;
 
 #[cfg(test)]
 mod tests;
 
-pub use fingerprint::{Fingerprint, NoFingerprint};
+pub use afar_tls::{Fingerprint, NoFingerprint};
 
 /// The TCP port of the login service: the number the protection server has in UDP.
 pub const PORT: u16 = 7002;
+
+/// The protocol within TLS (ALPN).
+// spec: login#transport
+pub(crate) const PROTOCOL: &[u8] = b"afar-login";

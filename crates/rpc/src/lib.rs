@@ -74,7 +74,9 @@ pub use client::{Download, Fetch, Store, Upload};
 pub use error::{RpcCause, RpcError};
 pub use lists::Lists;
 pub use operation::{Interface, Kind, Operation};
-pub use server::{Caller, DownloadSink, FetchSink, Served, StoreSource, UploadSource};
+pub use server::{
+    Caller, DownloadSink, FetchSink, Outlet, Outletting, Packed, Served, StoreSource, UploadSource,
+};
 pub use serving::{Serving, spawn_blocking};
 pub use subject::Subject;
 pub use wait::Wait;

@@ -1,11 +1,19 @@
 //! RXAFS, the file server's interface (service 1, port 7000).
+//!
+//! Its last operation is afar's own, with a number that no other implementation uses.
 
+use std::time::Instant;
+
+use afar_net::AbortCode;
 use afar_types::{
     AclText, AfsVolumeInfo, CallBack, CallBacks, Capabilities, FetchStatus, FetchVolumeStatus, Fid,
     Fids, FileName, PtsId, Statuses, StoreStatus, StoreVolumeStatus, ViceStatistics,
     ViceStatistics64, VolSync, VolumeId, VolumeInfo,
 };
-use afar_xdr::{List, Opaque, XdrString};
+use afar_xdr::{List, Opaque, XdrString, to_bytes};
+use bytes::Bytes;
+
+use crate::{Caller, FetchSink, Outlet, Served};
 
 interface! {
     service 1 "RXAFS";
@@ -132,4 +140,50 @@ interface! {
     call 65541 call_back_rx_conn_addr(address: u32) -> ();
     /// Reads up to this many of the server's counters.
     call 65542 get_statistics64(count: i32) -> (statistics: ViceStatistics64);
+    /// Asks for an offer of bulk data by TCP, out of band. Both messages are those of docs/protocol/oob.md.
+    // spec: oob#the-offer
+    call 184156161 oob_offer(question: Opaque<1024>) -> (offer: Opaque<2048>);
+}
+
+impl<S: Service> Server<S> {
+    /// Serves `fetch_data64` for a client whose data does not pass through a call: checked, counted and told in the
+    /// audit as one that does. Data that was announced and not given to the outlet fails it.
+    ///
+    /// # Errors
+    /// With the code that a call would have been aborted with.
+    pub async fn fetch_out_of_band(
+        &self,
+        caller: &Caller,
+        request: fetch_data64::Request,
+        outlet: &mut dyn Outlet,
+    ) -> Result<fetch_data64::Reply, AbortCode> {
+        let began = Instant::now();
+        let row = OPERATIONS
+            .iter()
+            .position(|row| row.opcode == fetch_data64::OPERATION.opcode);
+        crate::server::start_probe(OPERATIONS, row, caller);
+        let arguments: Bytes = to_bytes(&request);
+        let received_bytes = arguments.len() as u64;
+        let mut sent_bytes = 0;
+        let serving = async {
+            let mut data = FetchSink::out_of_band(outlet, request.length)?;
+            let served = crate::Serving::new(fetch_data64::OPERATION, caller, request.subject());
+            let serving = Service::fetch_data64(&*self.service, caller, request, &mut data);
+            let result = interface!(@run self served began serving);
+            let end = crate::audit::End::new(began, Some(data.sent()), &result);
+            interface!(@audit fetch_data64 caller arguments end);
+            sent_bytes = data.sent_beside();
+            let reply = result?;
+            data.is_whole()?;
+            Ok(reply)
+        };
+        let result = serving.await;
+        let code = result.as_ref().map(|_| ()).map_err(|code| *code);
+        let mut served = Served::new(row, caller, began.elapsed(), code);
+        served.received_bytes = received_bytes;
+        served.sent_bytes = sent_bytes;
+        served.probe(OPERATIONS);
+        Service::served(&*self.service, &served);
+        result
+    }
 }

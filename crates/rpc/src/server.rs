@@ -1,5 +1,6 @@
 //! The server's side of a call: arguments in, results out, data as a stream.
 
+mod sink;
 mod stream;
 
 use std::ffi::CStr;
@@ -15,6 +16,7 @@ use crate::Operation;
 use crate::operation::Length;
 use crate::wait::Wait;
 
+pub use sink::{FetchSink, Outlet, Outletting, Packed};
 pub use stream::{DownloadSink, UploadSource};
 
 /// Bytes a request may have beyond its arguments; they are ignored, as OpenAFS ignores them.
@@ -168,109 +170,6 @@ pub(crate) async fn send_reply(call: &mut Call, reply: &impl Encode) -> Result<(
     call.send(to_bytes(reply))
         .await
         .map_err(|error| error.code())
-}
-
-/// Takes a fetch operation's data to the client: first announced, then sent.
-pub struct FetchSink<'a> {
-    call: &'a mut Call,
-    asked: u64,
-    /// Encodes the length word in the operation's form.
-    encode_length: fn(u64) -> Option<Bytes>,
-    /// Bytes still to be sent, once announced.
-    remaining: Option<u64>,
-    /// Bytes sent so far.
-    sent: u64,
-}
-
-impl<'a> FetchSink<'a> {
-    pub(crate) fn new<L: Length>(call: &'a mut Call, asked: L) -> Result<Self, AbortCode> {
-        // A negative length means nothing that a server could do.
-        let asked = asked.bytes().ok_or(AbortCode::RXGEN_SS_UNMARSHAL)?;
-        let encode_length = |bytes| L::from_bytes(bytes).map(|length| to_bytes(&length));
-        Ok(Self {
-            call,
-            asked,
-            encode_length,
-            remaining: None,
-            sent: 0,
-        })
-    }
-
-    /// Bytes the client asked for.
-    #[must_use]
-    pub fn asked(&self) -> u64 {
-        self.asked
-    }
-
-    /// Tells the client how many bytes come: at most as many as it asked for. Once.
-    ///
-    /// # Errors
-    /// When the call has failed; RXGEN_SS_MARSHAL when it is more than was asked for, or was
-    /// announced before.
-    pub async fn announce(&mut self, length: u64) -> Result<(), AbortCode> {
-        let word = (self.encode_length)(length).ok_or(AbortCode::RXGEN_SS_MARSHAL)?;
-        if self.remaining.is_some() || length > self.asked {
-            return Err(AbortCode::RXGEN_SS_MARSHAL);
-        }
-        self.remaining = Some(length);
-        self.call.send(word).await.map_err(|error| error.code())
-    }
-
-    /// Bytes that may be ready for the client now, sent or to be sent: see [`Call::room`].
-    #[must_use]
-    pub fn granted(&self) -> usize {
-        self.call.granted()
-    }
-
-    /// The same once the call's send queue has room.
-    ///
-    /// # Errors
-    /// When the call has failed.
-    pub async fn room(&mut self) -> Result<usize, AbortCode> {
-        let room = Wait::Window.on(self.call.room()).await;
-        room.map_err(|error| error.code())
-    }
-
-    /// Sends the next bytes; waits while the call's send queue is full.
-    ///
-    /// # Errors
-    /// When the call has failed; RXGEN_SS_MARSHAL when more bytes come than were announced.
-    pub async fn send(&mut self, data: Bytes) -> Result<(), AbortCode> {
-        let remaining = self
-            .remaining
-            .and_then(|left| left.checked_sub(data.len() as u64));
-        self.remaining = Some(remaining.ok_or(AbortCode::RXGEN_SS_MARSHAL)?);
-        let length = data.len() as u64;
-        let sent = Wait::Window.on(self.call.send(data)).await;
-        sent.map_err(|error| error.code())?;
-        self.sent += length;
-        Ok(())
-    }
-
-    /// Bytes sent so far.
-    #[must_use]
-    pub fn sent(&self) -> u64 {
-        self.sent
-    }
-
-    /// Sends the results. Data that was announced and not sent fails the call, as the client
-    /// would take results for data.
-    pub(crate) async fn finish(self, reply: &impl Encode) -> Result<(), AbortCode> {
-        if self.remaining == Some(0) {
-            send_reply(self.call, reply).await
-        } else {
-            Err(AbortCode::RXGEN_SS_MARSHAL)
-        }
-    }
-}
-
-impl fmt::Debug for FetchSink<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FetchSink")
-            .field("asked", &self.asked)
-            .field("remaining", &self.remaining)
-            .finish_non_exhaustive()
-    }
 }
 
 /// Brings a store operation's data from the client.

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 pub use databases::{GroupAccess, GroupDepth, LocationSection, ProtectionSection, UserAccess};
 pub use login::{Enabled, LoginSection, Minutes, Port};
 pub use metrics::MetricsSection;
+pub use oob::{OobEnabled, OobPort, OobSection};
 pub use security::{Floor, Minimum, SecuritySection};
 pub use web::WebSection;
 
@@ -102,6 +103,8 @@ pub struct Config {
     pub security: SecuritySection,
     /// The service for logins.
     pub login: LoginSection,
+    /// Files by TCP, out of band.
+    pub oob: OobSection,
     /// What the server counts.
     pub metrics: MetricsSection,
     /// The page of the server.
@@ -133,6 +136,7 @@ macro_rules! with_default {
 // Behind the macro, which they use.
 mod databases;
 mod login;
+mod oob;
 
 with_default! {
     /// Roles of a server: all.
@@ -336,6 +340,7 @@ impl Config {
         );
         self.security.check()?;
         self.login.check()?;
+        self.oob.check()?;
         self.metrics.check()?;
         self.web.check()?;
         self.protection.check()?;

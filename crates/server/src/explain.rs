@@ -260,6 +260,17 @@ const KEYS: &[Key] = &[
          user is removed.",
     ),
     key(
+        "oob.enabled",
+        "true or false",
+        "Whether afar's clients may fetch large files by TLS on TCP, out of band. It is encrypted at any level of \
+         security, and needs less of the processor than Rx. Clients that cannot reach the port use Rx.",
+    ),
+    key(
+        "oob.port",
+        "1 to 65535",
+        "The TCP port for that. If another program has it, the server warns, and clients use Rx.",
+    ),
+    key(
         "metrics.listen",
         "an address and TCP port, such as \"127.0.0.1:9109\"",
         "Where Prometheus finds what the server counts, at /metrics. By default nowhere: only the \

@@ -6,7 +6,7 @@
 //! - `sockets`, `identity`: where a server listens, who it is
 //! - `security`: keys, who callers are, what they must do at least
 //! - `peers`: the database servers that are asked; `whereabouts`: who is told where this server is
-//! - `login`: tokens for users without a KDC
+//! - `login`: tokens for users without a KDC; `oob`: files by TCP
 //! - `process`: starting and stopping the roles
 //! - `reload`: what is taken from a changed configuration without a restart
 //! - `partitions`, `missing`: what is served of a server's partitions; what is lost for a time
@@ -32,6 +32,7 @@ pub mod made;
 mod metrics;
 mod missing;
 pub mod old_options;
+mod oob;
 mod overseer;
 mod partitions;
 mod peers;

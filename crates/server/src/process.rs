@@ -36,6 +36,7 @@ use crate::local_cell;
 use crate::login::Login;
 use crate::metrics::{self, Exporter};
 use crate::missing;
+use crate::oob;
 use crate::overseer::Overseer;
 use crate::partitions::{self, Partitions};
 use crate::peers::Peers;
@@ -165,7 +166,7 @@ impl Process {
         let served = process.serve_protection(&data).await;
         process.go_on_without("pt", served)?;
         if process.config.has(Role::File) {
-            process.serve_files(&data, &protection)?;
+            process.serve_files(&data, &protection).await?;
         }
         process.serve_status();
         process.serve_metrics().await?;
@@ -359,7 +360,7 @@ impl Process {
         Ok(Options::default())
     }
 
-    fn serve_files(&mut self, data: &Path, protection: &Peers) -> anyhow::Result<()> {
+    async fn serve_files(&mut self, data: &Path, protection: &Peers) -> anyhow::Result<()> {
         let uuid = identity::uuid(data)?;
         let volumes = Arc::new(Volumes::new(self.open_partitions()?));
         let state = data.join(CALLBACKS);
@@ -379,6 +380,7 @@ impl Process {
             protection,
             &self.registry,
         );
+        let oob = oob::open(&self.config, &self.registry).await;
         let sockets = &self.sockets[&Role::File];
         let service = Service {
             max_calls: self.config.files.max_calls.0 as usize,
@@ -386,9 +388,19 @@ impl Process {
             ..Service::new(rxafs::SERVICE, rxafs::NAME)
         };
         sockets.serve(service, self.security.public(Role::File), |at, identity| {
-            rxafs::Server::with_identity(files.service(at.clone()), identity)
+            let service = files.service(at.clone());
+            let service = match &oob {
+                Some((oob, _)) => service.offering(oob.offers()),
+                None => service,
+            };
+            rxafs::Server::with_identity(service, identity)
         });
         hosts.attach(&sockets.public);
+        if let Some((oob, listener)) = oob {
+            let endpoint = sockets.public.clone();
+            self.background
+                .spawn(oob.serve(listener, Arc::clone(&files), endpoint));
+        }
         let sockets = &self.sockets[&Role::Vol];
         let server = VolumeServer::new(
             Arc::clone(&volumes),

@@ -10,10 +10,14 @@
 //!
 //! **Nearby.** What of the version is on this machine already is [taken from there](crate::Nearby).
 //!
+//! **Out of band.** Large pieces of an afar server come over TCP where that works; what is left of one that is cut
+//! off comes by a call.
+//!
 //! **Consistency.** Each reply carries the file's data version. When one differs from the version
 //! begun with, all is fetched again.
 
 mod near;
+mod oob;
 mod piece;
 mod sink;
 
@@ -22,12 +26,14 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
 
+use afar_rpc::RpcError;
 use afar_types::{DataVersion, FetchStatus, Fid};
 use bytes::Bytes;
 use tokio::task::JoinSet;
 
 use crate::class::Class;
 use crate::client::Client;
+use crate::credentials::Secured;
 use crate::error::Error;
 use crate::nearby::NearbyFile;
 use crate::promise::{Promised, checked};
@@ -36,6 +42,7 @@ use crate::volume::Volume;
 use crate::waits::{Waits, carried};
 use crate::window::Permit;
 use near::{Gaps, Landed};
+use oob::Went;
 use piece::{Outcome, Piece};
 
 pub use sink::{Memory, Ordered, Sink};
@@ -305,40 +312,91 @@ impl Client {
         piece: Piece,
         sink: &Arc<S>,
     ) -> Result<Option<Outcome>, Error> {
+        let whole = piece;
+        let mut piece = piece;
+        let went = self.out_of_band(server, &mut permit, piece, sink).await;
+        let has_begun = went.is_some();
+        match went {
+            None => {}
+            Some(Went::Ended(outcome)) => return Ok(Some(outcome)),
+            Some(Went::Refused(error)) => {
+                let old = server.is_old();
+                return self.failed(server, permit, error, (old, None)).await;
+            }
+            Some(Went::Left(at)) => {
+                piece.length -= at - piece.offset;
+                piece.offset = at;
+            }
+        }
         let mut lane = server.data_lane().await;
-        permit.begin();
+        if !has_begun {
+            permit.begin();
+        }
         server.ask_for_shares();
         server.watch_start(&lane).await;
         let (client, old) = (lane.client(), server.is_old());
         let call = piece::fetch(&client, old, piece, sink, Some(&mut permit));
         match self.unless_elsewhere(volume, &lane, call).await {
+            Ok(Outcome::Done(_)) => Ok(Some(Outcome::Done(whole.length))),
             Ok(outcome) => Ok(Some(outcome)),
             Err(error) => {
                 lane.failed();
-                tracing::debug!("{error}: {}", error.cause);
-                match verdict(&error) {
-                    Verdict::Down => {
-                        permit.refused();
-                        server.silent();
-                        Ok(None)
-                    }
-                    Verdict::Busy => {
-                        permit.refused();
-                        Ok(None)
-                    }
-                    Verdict::Token if let Some(refused) = lane.secured() => {
-                        // Another try asks for a newer token as well, and tells why there is none.
-                        server.renew(refused).await.ok();
-                        Ok(None)
-                    }
-                    Verdict::OtherSite => Ok(None),
-                    Verdict::Final if error.is_unknown_operation() && !old => {
-                        server.set_old();
-                        Ok(None)
-                    }
-                    Verdict::Final | Verdict::Token => Err(Error::refused(error, server.who())),
-                }
+                let secured = lane.secured().cloned();
+                self.failed(server, permit, error, (old, secured)).await
             }
+        }
+    }
+
+    /// A piece from where there may be a connection out of band; `None` if there is none for it.
+    async fn out_of_band<S: Sink>(
+        &self,
+        server: &Arc<FileServer>,
+        permit: &mut Permit,
+        piece: Piece,
+        sink: &Arc<S>,
+    ) -> Option<Went> {
+        let threshold = self.config().oob_threshold?;
+        if piece.length < threshold {
+            return None;
+        }
+        let connection = server.out_of_band()?;
+        let transfer = connection.fetch(piece.fid, piece.offset, piece.length)?;
+        permit.begin();
+        let _waiting = Waits::call(server.address());
+        Some(oob::fetch(transfer, server.address(), piece, sink, permit).await)
+    }
+
+    /// The first try of a piece failed, which was asked for in the form of old servers or not, with this token; `None`
+    /// if another try may mend that.
+    async fn failed(
+        &self,
+        server: &Arc<FileServer>,
+        permit: Permit,
+        error: RpcError,
+        (old, secured): (bool, Option<Secured>),
+    ) -> Result<Option<Outcome>, Error> {
+        tracing::debug!("{error}: {}", error.cause);
+        match verdict(&error) {
+            Verdict::Down => {
+                permit.refused();
+                server.silent();
+                Ok(None)
+            }
+            Verdict::Busy => {
+                permit.refused();
+                Ok(None)
+            }
+            Verdict::Token if let Some(refused) = &secured => {
+                // Another try asks for a newer token as well, and tells why there is none.
+                server.renew(refused).await.ok();
+                Ok(None)
+            }
+            Verdict::OtherSite => Ok(None),
+            Verdict::Final if error.is_unknown_operation() && !old => {
+                server.set_old();
+                Ok(None)
+            }
+            Verdict::Final | Verdict::Token => Err(Error::refused(error, server.who())),
         }
     }
 

@@ -14,7 +14,7 @@ use crate::promise::Promised;
 use crate::window::Permit;
 
 /// Bytes handed to the sink at a time.
-const WRITE: u64 = 512 << 10;
+pub(super) const WRITE: u64 = 512 << 10;
 
 /// Times a call that is stuck is given up.
 const STUCK_MOST: u32 = 2;
@@ -167,17 +167,17 @@ pub(super) async fn fetch<S: Sink>(
 }
 
 /// What came of a piece, on its way into the sink.
-struct Filling<'a, S> {
+pub(super) struct Filling<'a, S> {
     sink: &'a Arc<S>,
     /// Where what is held belongs.
     at: u64,
     chunks: Vec<Bytes>,
     /// Bytes of these.
-    held: u64,
+    pub(super) held: u64,
 }
 
 impl<'a, S: Sink> Filling<'a, S> {
-    fn new(sink: &'a Arc<S>, at: u64) -> Self {
+    pub(super) fn new(sink: &'a Arc<S>, at: u64) -> Self {
         Self {
             sink,
             at,
@@ -186,18 +186,18 @@ impl<'a, S: Sink> Filling<'a, S> {
         }
     }
 
-    fn take(&mut self, chunk: Bytes) {
+    pub(super) fn take(&mut self, chunk: Bytes) {
         self.held += chunk.len() as u64;
         self.chunks.push(chunk);
     }
 
     /// Where what comes next belongs.
-    fn place(&self) -> u64 {
+    pub(super) fn place(&self) -> u64 {
         self.at + self.held
     }
 
     /// Writes what is held.
-    async fn write(&mut self) -> io::Result<()> {
+    pub(super) async fn write(&mut self) -> io::Result<()> {
         if self.held > 0 {
             let chunks = std::mem::take(&mut self.chunks);
             let there = chunks.iter().map(|chunk| chunk.len() as u64).sum::<u64>();

@@ -27,6 +27,7 @@ use crate::class::Class;
 use crate::credentials::{Access, Secured, connect};
 use crate::error::Error;
 use crate::lately::Lately;
+use crate::oob::{self, Blocked, Connection, Oob};
 use crate::preferences::{Distance, Preferences, ServerKind};
 use crate::refusal::is_refusal;
 use crate::waits::{Waiting, Waits};
@@ -70,6 +71,8 @@ pub struct FileServer {
     /// Calls at a time that were to be made ready for.
     prepared: AtomicUsize,
     peer: Arc<Peer>,
+    /// What this user has out of band.
+    oob: Arc<Oob>,
     window: Arc<Window>,
     /// For what gives way to all that the other is for.
     idle: Arc<Window>,
@@ -98,6 +101,8 @@ struct Peer {
     direct: Lately,
     /// When it last did not get to know the others.
     refusing: Lately,
+    /// That TCP does not reach it.
+    blocked: Arc<Blocked>,
     /// More shares of the way than one that it was asked for, and when it last was.
     asked: Mutex<Option<(u8, Instant)>>,
 }
@@ -176,6 +181,7 @@ impl FileServer {
             introduction: AsyncMutex::new(()),
             prepared: AtomicUsize::new(0),
             peer,
+            oob: Arc::default(),
             window,
             idle,
         }
@@ -406,6 +412,19 @@ impl FileServer {
         }
     }
 
+    /// A connection for data out of band, if there is one. The first one is made behind what comes by Rx meanwhile.
+    pub(crate) fn out_of_band(self: &Arc<Self>) -> Option<Arc<Connection>> {
+        if !self.is_afar() {
+            return None;
+        }
+        let server = Arc::clone(self);
+        self.oob
+            .ready(self.address, &self.peer.blocked, || async move {
+                let lane = server.known_lane().await;
+                oob::ask(&lane.client()).await
+            })
+    }
+
     /// Replaces the connections with a token that is refused by such with a newer one. Says whether
     /// there is one. Calls that run on the old connections end there.
     pub(crate) async fn renew(&self, refused: &Secured) -> Result<bool, Error> {
@@ -417,6 +436,7 @@ impl FileServer {
         let Some(newer) = self.access.newer(refused).await? else {
             return Ok(false);
         };
+        self.oob.forget();
         for lanes in all {
             lanes.replace(|link| {
                 let old = link.is(refused);
@@ -429,6 +449,7 @@ impl FileServer {
     /// Replaces all connections: packets to it leave from another address now. Calls that run on the old ones end
     /// there.
     pub(crate) fn reconnect(&self) {
+        self.oob.forget();
         for lanes in [&self.lanes, &self.reading] {
             lanes.replace(|link| Some(self.link(&link.host, link.secured.clone())));
         }

@@ -3,6 +3,7 @@
 mod changes;
 mod credentials;
 mod fetches;
+mod oob;
 mod paths;
 mod readers;
 mod silence;

@@ -19,6 +19,7 @@ use afar_types::{
 use afar_xdr::CharArray;
 use bytes::Bytes;
 
+use crate::oob::Scripted;
 use crate::slow::Slow;
 
 const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
@@ -54,6 +55,8 @@ pub(crate) struct World {
     pub(crate) more_sites: Vec<Ipv4Addr>,
     /// No host but the first gets to be known.
     pub(crate) one_host: bool,
+    /// How the file server gives data out of band, if it does.
+    pub(crate) oob: Option<Arc<Scripted>>,
 }
 
 /// Counts of what was asked.
@@ -82,6 +85,8 @@ pub(crate) struct Counts {
     pub(crate) not_done: AtomicU64,
     /// Parts of files stored.
     pub(crate) stores: AtomicU64,
+    /// Questions for data out of band.
+    pub(crate) offers: AtomicU64,
     /// The host that asked first.
     pub(crate) first: OnceLock<SocketAddr>,
     /// What each host asked for.
@@ -532,6 +537,17 @@ impl vl::Service for Servers {
 }
 
 impl rxafs::Service for Servers {
+    async fn oob_offer(
+        &self,
+        _: &Caller,
+        request: rxafs::oob_offer::Request,
+    ) -> Result<rxafs::oob_offer::Reply, AbortCode> {
+        self.counts.offers.fetch_add(1, Ordering::SeqCst);
+        let oob = self.world.lock().unwrap().oob.clone();
+        let oob = oob.ok_or(AbortCode::RXGEN_OPCODE)?;
+        oob.offer(&request.question)
+    }
+
     async fn fetch_status(
         &self,
         caller: &Caller,

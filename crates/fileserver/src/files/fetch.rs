@@ -3,11 +3,10 @@
 use afar_net::AbortCode;
 use afar_rpc::{FetchSink, Wait, rxafs};
 use afar_types::{CallBack, FetchStatus, Fid, VolSync};
-use bytes::Bytes;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::JoinHandle;
 
-use super::snapshot::Snapshot;
+use super::snapshot::{Piece, Snapshot, Taking};
 use super::visit::Visit;
 use crate::abort::errno;
 use crate::access::may_fetch_data;
@@ -46,7 +45,7 @@ struct Opened {
     status: FetchStatus,
     promise: Promise,
     vol_sync: VolSync,
-    first: Vec<Bytes>,
+    first: Vec<Piece>,
 }
 
 /// Bytes that a call must be granted for the next piece to be read while one is sent.
@@ -72,10 +71,10 @@ async fn fetch(
         .and_then(|end| i64::try_from(end).ok());
     end.ok_or(too_big)?;
     visit.tally.lock().file = Some(fid);
-    let granted = data.granted();
-    let turn = Wait::Disk.on(small_read(granted)).await;
+    let taking = Taking::of(data);
+    let turn = Wait::Disk.on(small_read(taking.granted())).await;
     let opened = visit
-        .step(move |visit| open(visit, fid, position, asked, granted))
+        .step(move |visit| open(visit, fid, (position, asked), taking))
         .await?;
     drop(turn);
     let Opened {
@@ -85,32 +84,31 @@ async fn fetch(
         vol_sync,
         first,
     } = opened;
-    let count = |pieces: &[Bytes]| pieces.iter().map(|piece| piece.len() as u64).sum::<u64>();
+    let count = |pieces: &[Piece]| {
+        pieces
+            .iter()
+            .map(|piece| piece.length() as u64)
+            .sum::<u64>()
+    };
     data.announce(snapshot.remaining() + count(&first)).await?;
     let mut pieces = first;
     loop {
         visit.fetched(count(&pieces));
         if snapshot.remaining() == 0 {
-            for piece in pieces {
-                data.send(piece).await?;
-            }
+            send(data, pieces).await?;
             break;
         }
         let granted = data.granted();
         let mut turn = None;
         let reading = if granted >= AHEAD {
-            let reading = read(snapshot, granted);
-            for piece in pieces {
-                data.send(piece).await?;
-            }
+            let reading = read(snapshot, taking.with(granted));
+            send(data, pieces).await?;
             reading
         } else {
-            for piece in pieces {
-                data.send(piece).await?;
-            }
+            send(data, pieces).await?;
             let granted = data.room().await?;
             turn = Wait::Disk.on(small_read(granted)).await;
-            read(snapshot, granted)
+            read(snapshot, taking.with(granted))
         };
         let read = Wait::Disk.on(reading).await;
         let read = read.unwrap_or(Err(AbortCode(errno::EIO)));
@@ -118,6 +116,16 @@ async fn fetch(
         (snapshot, pieces) = read?;
     }
     Ok((status, visit.callback(&promise), vol_sync))
+}
+
+async fn send(data: &mut FetchSink<'_>, pieces: Vec<Piece>) -> Result<(), AbortCode> {
+    for piece in pieces {
+        match piece {
+            Piece::Plain(bytes) => data.send(bytes).await?,
+            Piece::Packed(packed) => data.send_packed(packed).await?,
+        }
+    }
+    Ok(())
 }
 
 /// Waits for a turn to read a small piece; a large one needs none.
@@ -130,12 +138,12 @@ async fn small_read(granted: usize) -> Option<SemaphorePermit<'static>> {
 }
 
 /// A snapshot and its next pieces.
-type Read = Result<(Snapshot, Vec<Bytes>), AbortCode>;
+type Read = Result<(Snapshot, Vec<Piece>), AbortCode>;
 
 /// Reads the next pieces beside what is going on.
-fn read(mut snapshot: Snapshot, granted: usize) -> JoinHandle<Read> {
+fn read(mut snapshot: Snapshot, taking: Taking) -> JoinHandle<Read> {
     afar_rpc::spawn_blocking(move || {
-        let pieces = snapshot.next(granted)?;
+        let pieces = snapshot.next(taking)?;
         Ok((snapshot, pieces))
     })
 }
@@ -143,17 +151,17 @@ fn read(mut snapshot: Snapshot, granted: usize) -> JoinHandle<Read> {
 fn open(
     visit: &Visit,
     fid: Fid,
-    position: u64,
-    asked: u64,
-    granted: usize,
+    (position, asked): (u64, u64),
+    taking: Taking,
 ) -> Result<Opened, AbortCode> {
     let mut place = visit.enter(fid.volume)?;
     let look = place.look(fid)?;
     may_fetch_data(&visit.person, &look.vnode, look.grant, place.state.owner)?;
     // Before the data is looked at, so that a change that comes later finds the promise.
     let promise = place.promise(fid, false);
+    let granted = taking.granted();
     let (mut snapshot, vnode) = Snapshot::take(place.volume(), fid, position, asked, granted)?;
-    let first = snapshot.next(granted)?;
+    let first = snapshot.next(taking)?;
     Ok(Opened {
         status: place.status(&vnode, look.grant),
         vol_sync: place.vol_sync(),

@@ -31,11 +31,11 @@ mod visit;
 mod volume;
 
 use std::fmt;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use afar_net::{AbortCode, Endpoint};
+use afar_net::{AbortCode, Endpoint, Local};
 use afar_rpc::{Caller, Calls, FetchSink, Served, StoreSource, Wait, rxafs};
 use afar_types::error::VNOVOL;
 use afar_types::{
@@ -44,6 +44,8 @@ use afar_types::{
 use afar_xdr::XdrString;
 
 use crate::abort::errno;
+use crate::hosts::Host;
+use crate::oob::offers::Offers;
 use crate::server::FileServer;
 
 pub use stats::Stats;
@@ -57,6 +59,8 @@ const ROOT_VOLUME: &str = "root.afs";
 pub struct Files {
     server: Arc<FileServer>,
     endpoint: Endpoint,
+    /// What it gives offers of out-of-band transfers with, if it does.
+    offers: Option<Arc<Offers>>,
 }
 
 impl fmt::Debug for Files {
@@ -70,7 +74,25 @@ impl fmt::Debug for Files {
 
 impl Files {
     pub(crate) fn new(server: Arc<FileServer>, endpoint: Endpoint) -> Self {
-        Self { server, endpoint }
+        Self {
+            server,
+            endpoint,
+            offers: None,
+        }
+    }
+
+    /// The same, which offers clients to have bulk data out of band.
+    #[must_use]
+    pub fn offering(self, offers: &Arc<Offers>) -> Self {
+        Self {
+            offers: Some(Arc::clone(offers)),
+            ..self
+        }
+    }
+
+    /// The calling host.
+    pub(crate) async fn host(&self, peer: SocketAddr) -> Arc<Host> {
+        self.server.hosts.identify(&self.endpoint, peer).await
     }
 
     /// Begins to serve a call: finds out who calls.
@@ -200,6 +222,22 @@ impl rxafs::Service for Files {
         flush_cps = |files, caller, request| files.flush_cps(caller, &request);
         get_statistics64 = |files, _, request| stats::statistics64(&files.server, request.count);
         x_stats_version = |_, _, _| Ok(rxafs::x_stats_version::Reply { version: stats::X_STATS });
+    }
+
+    async fn oob_offer(
+        &self,
+        caller: &Caller,
+        request: rxafs::oob_offer::Request,
+    ) -> Result<rxafs::oob_offer::Reply, AbortCode> {
+        match &self.offers {
+            // At a local socket there is nothing to gain, and no host that could be called back.
+            Some(offers) if !Local::is_given(caller.peer) => {
+                let host = self.host(caller.peer).await;
+                offers.offer(caller, host.uuid(), &request.question)
+            }
+            // spec: afs-rpc#unknown-operations
+            _ => Err(AbortCode::RXGEN_OPCODE),
+        }
     }
 
     async fn get_statistics(

@@ -8,11 +8,13 @@
 use std::collections::VecDeque;
 
 use afar_net::AbortCode;
+use afar_rpc::{FetchSink, Packed};
 use afar_store::segment::{Codec, unpack};
 use afar_store::{StoreError, StoredRecord, VnodeStatus, Volume};
 use afar_types::error::VBUSY;
 use afar_types::{Fid, FileType};
 use bytes::Bytes;
+use xxhash_rust::xxh3::xxh3_128;
 
 use super::visit::failed;
 use crate::abort::errno;
@@ -31,6 +33,60 @@ const BATCH: usize = 512;
 const TRIES: usize = 16;
 
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+
+/// What is next of a file.
+#[derive(Debug)]
+pub(super) enum Piece {
+    /// Bytes of it.
+    Plain(Bytes),
+    /// A record as it is stored.
+    Packed(Packed),
+}
+
+impl Piece {
+    /// Bytes of the file.
+    pub(super) fn length(&self) -> usize {
+        match self {
+            Self::Plain(data) => data.len(),
+            Self::Packed(packed) => packed.plain as usize,
+        }
+    }
+}
+
+/// What a client takes of a file at a time.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Taking {
+    /// Bytes of it that may be ready.
+    granted: usize,
+    /// Codecs of records that it unpacks itself, as bits.
+    codecs: u8,
+}
+
+impl Taking {
+    /// As it is now.
+    pub(super) fn of(data: &FetchSink<'_>) -> Self {
+        let codecs = [Codec::Raw, Codec::Zstd, Codec::Lz4].map(Codec::to_u8);
+        let taken = codecs.into_iter().filter(|codec| data.takes(*codec));
+        Self {
+            granted: data.granted(),
+            codecs: taken.fold(0, |codecs, codec| codecs | 1 << codec),
+        }
+    }
+
+    /// With so many bytes that may be ready.
+    pub(super) fn with(self, granted: usize) -> Self {
+        Self { granted, ..self }
+    }
+
+    /// Bytes that may be ready.
+    pub(super) fn granted(self) -> usize {
+        self.granted
+    }
+
+    fn unpacks(self, codec: Codec) -> bool {
+        self.granted >= PIECE && self.codecs & 1 << codec.to_u8() != 0
+    }
+}
 
 /// Data of a vnode as of one version, from a position on.
 pub(super) struct Snapshot {
@@ -96,31 +152,35 @@ impl Snapshot {
         self.end - self.position
     }
 
-    /// The next bytes, 512 KiB or so, or as many as are granted; none after the last. Blocks.
+    /// What is next, 512 KiB or so, or as many as are granted; nothing after the last. Blocks.
     ///
     /// # Errors
     /// VBUSY if the file is larger than what is of one version for sure, and has changed.
-    pub(super) fn next(&mut self, granted: usize) -> Result<Vec<Bytes>, AbortCode> {
+    pub(super) fn next(&mut self, taking: Taking) -> Result<Vec<Piece>, AbortCode> {
         let mut pieces = Vec::new();
         let mut length = 0;
-        let most = PIECE.min(granted);
+        let most = PIECE.min(taking.granted);
         while self.position < self.end && length < most {
-            let mut piece = self.piece(granted)?;
-            if most < PIECE && piece.len() > most - length {
+            let mut piece = self.piece(taking)?;
+            if let Piece::Plain(data) = &mut piece
+                && most < PIECE
+                && data.len() > most - length
+            {
                 // A copy, as a part keeps the whole.
-                piece = Bytes::copy_from_slice(&piece[..most - length]);
+                *data = Bytes::copy_from_slice(&data[..most - length]);
             }
-            self.position += piece.len() as u64;
-            length += piece.len();
+            self.position += piece.length() as u64;
+            length += piece.length();
             pieces.push(piece);
         }
         Ok(pieces)
     }
 
-    fn piece(&mut self, granted: usize) -> Result<Bytes, AbortCode> {
+    fn piece(&mut self, taking: Taking) -> Result<Piece, AbortCode> {
+        let granted = taking.granted;
         let (records, covered) = match &mut self.source {
-            Source::Whole(data) => return Ok(std::mem::take(data)),
-            Source::Unread { .. } => return self.read_part(granted),
+            Source::Whole(data) => return Ok(Piece::Plain(std::mem::take(data))),
+            Source::Unread { .. } => return self.read_part(granted).map(Piece::Plain),
             Source::Records {
                 records, covered, ..
             } => (records, *covered),
@@ -133,16 +193,28 @@ impl Snapshot {
         }
         let limit = self.end.min(covered);
         match records.front() {
+            Some(record)
+                if record.offset() == self.position
+                    && end_of(record) <= limit
+                    && taking.unpacks(record.codec()) =>
+            {
+                packed(record).map(Piece::Packed).map_err(failed)
+            }
             Some(record) if record.offset() <= self.position => {
                 let plain = plain(record).map_err(failed)?;
                 let from = self.position - record.offset();
                 let to = (limit - record.offset()).min(plain.len() as u64);
                 let index = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
-                Ok(plain.slice(index(from)..index(to)))
+                Ok(Piece::Plain(plain.slice(index(from)..index(to))))
             }
-            Some(record) => Ok(zeros(record.offset().min(limit) - self.position)),
-            None if self.position < limit => Ok(zeros(limit - self.position)),
-            None => self.collect_more(granted),
+            Some(record) => Ok(Piece::Plain(zeros(
+                record.offset().min(limit) - self.position,
+            ))),
+            None if self.position < limit => Ok(Piece::Plain(zeros(limit - self.position))),
+            None => {
+                self.collect_more(granted)?;
+                self.piece(taking)
+            }
         }
     }
 
@@ -162,7 +234,7 @@ impl Snapshot {
     }
 
     /// Collects the records after those that are sent, if they are still of the same version.
-    fn collect_more(&mut self, granted: usize) -> Result<Bytes, AbortCode> {
+    fn collect_more(&mut self, granted: usize) -> Result<(), AbortCode> {
         let Source::Records { version, .. } = &self.source else {
             return Err(AbortCode(errno::EIO));
         };
@@ -177,7 +249,7 @@ impl Snapshot {
             covered,
             version,
         };
-        self.piece(granted)
+        Ok(())
     }
 }
 
@@ -265,6 +337,18 @@ fn zeros(length: u64) -> Bytes {
         .unwrap_or(usize::MAX)
         .min(ZEROS.len());
     Bytes::from_static(&ZEROS[..length])
+}
+
+/// A record as it is stored, verified.
+fn packed(record: &StoredRecord) -> Result<Packed, StoreError> {
+    let stored = Bytes::from(record.stored()?);
+    let known = record.extent().map(|extent| extent.checksum);
+    Ok(Packed {
+        codec: record.codec().to_u8(),
+        plain: record.plain_len(),
+        checksum: known.unwrap_or_else(|| xxh3_128(&stored)),
+        stored,
+    })
 }
 
 /// A record's data, verified.

@@ -3,10 +3,12 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use afar_cell::CallbackService;
 use afar_fileserver::files::Files;
 use afar_fileserver::hosts::{Hosts, HostsConfig};
+use afar_fileserver::oob::{Oob, OobConfig};
 use afar_fileserver::protection::Protection;
 use afar_fileserver::server::FileServer;
 use afar_fileserver::volumes::Volumes;
@@ -19,6 +21,8 @@ use afar_types::{
     Rights, StoreStatus, UnixTime, VolumeId,
 };
 use bytes::Bytes;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
 
 pub(crate) const VOLUME: VolumeId = VolumeId(536_870_912);
 pub(crate) const ANN: PtsId = PtsId(7);
@@ -58,6 +62,9 @@ pub(crate) struct Cell {
     ann: Endpoint,
     /// Callers here are the administration.
     admin: Endpoint,
+    /// Where the first two have data out of band.
+    pub(crate) tcp: SocketAddr,
+    serving: JoinHandle<()>,
     /// The protection server.
     pub(crate) protection: Endpoint,
     names: Names,
@@ -73,6 +80,11 @@ pub(crate) struct Client {
     pub(crate) endpoint: Endpoint,
 }
 
+/// Memory for data out of band: for sixteen transfers, of which an address has four.
+const OOB_MEMORY: u64 = 64 << 20;
+/// How long clients may take nothing of it.
+const OOB_IDLE: Duration = Duration::from_secs(2);
+
 pub(crate) fn bind() -> Endpoint {
     Endpoint::bind("127.0.0.1:0".parse().unwrap(), Config::default()).unwrap()
 }
@@ -80,6 +92,11 @@ pub(crate) fn bind() -> Endpoint {
 impl Cell {
     /// With one volume, in which anyone may do anything but administrate.
     pub(crate) async fn new() -> Self {
+        Self::told(None).await
+    }
+
+    /// The same where clients are told another TCP port than the server's.
+    pub(crate) async fn told(port: Option<u16>) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let options = PartitionOptions::default();
         let partition = Arc::new(Partition::init(directory.path(), &options).unwrap());
@@ -106,9 +123,17 @@ impl Cell {
         let registry = Registry::default();
         let volumes = Arc::clone(&volumes);
         let server = FileServer::with_registry(volumes, hosts, known, &registry);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let tcp = listener.local_addr().unwrap();
+        let config = OobConfig {
+            port: port.unwrap_or(tcp.port()),
+            memory: OOB_MEMORY,
+            idle_limit: OOB_IDLE,
+        };
+        let oob = Oob::new(config, &registry).unwrap();
         let serve = |identity: Identity| {
             let endpoint = bind();
-            let service: Files = server.service(endpoint.clone());
+            let service: Files = server.service(endpoint.clone()).offering(oob.offers());
             let service = rxafs::Server::with_identity(service, identity);
             endpoint.serve(rxafs::SERVICE, rxafs::NAME, service);
             endpoint
@@ -116,6 +141,10 @@ impl Cell {
         let open = serve(Identity::Anonymous);
         let ann = serve(Identity::User(Arc::from("ann")));
         let admin = serve(Identity::Superuser);
+        let serving = oob
+            .clone()
+            .serve(listener, Arc::clone(&server), ann.clone());
+        let serving = tokio::spawn(serving);
         for endpoint in [&open, &ann, &admin, &protection] {
             // The answer comes after the services are known to the I/O thread.
             endpoint.stats().await;
@@ -127,6 +156,8 @@ impl Cell {
             open,
             ann,
             admin,
+            tcp,
+            serving,
             protection,
             names,
             clients: Mutex::new(vec![asker]),
@@ -134,6 +165,11 @@ impl Cell {
         };
         cell.allow(cell.root(), &[(PtsId::ANYUSER, "rlidwk")]);
         cell
+    }
+
+    /// Where callers are `ann`.
+    pub(crate) fn address_of_ann(&self) -> SocketAddr {
+        self.ann.local_addr()
     }
 
     pub(crate) fn root(&self) -> Fid {
@@ -182,6 +218,12 @@ impl Cell {
     /// A client of the administration.
     pub(crate) fn admin(&self) -> Client {
         self.client_of(self.admin.local_addr())
+    }
+}
+
+impl Drop for Cell {
+    fn drop(&mut self) {
+        self.serving.abort();
     }
 }
 

@@ -10,4 +10,7 @@ mod entries;
 mod junk;
 mod locks;
 mod metrics;
+mod oob;
+mod oob_client;
+mod oob_hostile;
 mod statuses;

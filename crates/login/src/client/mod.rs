@@ -28,7 +28,7 @@ use crate::frame;
 use crate::password::{PasswordError, PasswordLogin};
 use crate::proof::Binding;
 use crate::wire::{Answer, Reason, Request, Signature, Ticket, Who};
-use crate::{Fingerprint, tls};
+use crate::{Fingerprint, PROTOCOL};
 
 pub use error::{KeyProblem, LoginError};
 pub use keys::SshKeys;
@@ -308,7 +308,8 @@ async fn connect(
         .await
         .unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()))
         .map_err(unreachable)?;
-    let config = tls::client(expected).map_err(|error| strange(error.to_string()))?;
+    let config =
+        afar_tls::client(PROTOCOL, expected).map_err(|error| strange(error.to_string()))?;
     // What is no name for TLS is at best one of /etc/hosts; the name does not matter here.
     let name = ServerName::try_from(server.host.clone());
     let name = name.or_else(|_| ServerName::try_from(server.cell.to_string()));

@@ -12,7 +12,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls;
 use zeroize::Zeroizing;
 
-use crate::{Fingerprint, tls};
+use crate::{Fingerprint, PROTOCOL};
 
 /// A server's certificate and private key.
 #[derive(Clone)]
@@ -87,9 +87,11 @@ impl Certificate {
             Fingerprint::of(first).map_err(|_| missing(certificate, "certificate of version 3"))?;
         let private =
             PrivateKeyDer::from_pem_slice(&read(key)?).map_err(|_| missing(key, "private key"))?;
-        let config = tls::server(chain, private).map_err(|source| CertificateError::Unusable {
-            path: certificate.to_owned(),
-            source,
+        let config = afar_tls::server(PROTOCOL, chain, private).map_err(|source| {
+            CertificateError::Unusable {
+                path: certificate.to_owned(),
+                source,
+            }
         })?;
         Ok(Self {
             config: Arc::new(config),

@@ -13,9 +13,10 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
+use afar_tls::network;
 use parking_lot::Mutex;
 
 /// How counts make one wait.
@@ -112,17 +113,6 @@ impl Limits {
             forget_half(&mut tables.welcome, |at| *at);
         }
         tables.welcome.insert(pair, now);
-    }
-}
-
-/// Whom an address stands for: one of IPv6 for its network of 64 bits.
-pub(super) fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => {
-            let [a, b, c, d, ..] = address.segments();
-            IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
-        }
-        v4 => v4,
     }
 }
 
@@ -273,7 +263,7 @@ mod tests {
         let limits = Limits::default();
         let now = Instant::now();
         let tried = (0..1000_u16).filter(|&number| {
-            let address = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, number, 0, 0, number);
+            let address = std::net::Ipv6Addr::new(0x2001, 0xdb8, 0, 0, number, 0, 0, number);
             let tried = limits.begin(&format!("user{number}"), address.into(), now);
             tried.is_ok()
         });

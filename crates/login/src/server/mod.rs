@@ -9,7 +9,6 @@
 //! events with the target `audit`) tells why.
 
 mod certificate;
-mod gate;
 mod grant;
 mod limits;
 mod session;
@@ -20,6 +19,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use afar_security::KeyRing;
+use afar_tls::{Gate, GateLimits};
 use afar_types::CellName;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
@@ -29,7 +29,6 @@ use crate::password::{Record, Setup};
 use crate::sshkey::SshKey;
 
 pub use certificate::{Certificate, CertificateError};
-use gate::Gate;
 use limits::Limits;
 
 /// The longest time for which a token may be given: servers refuse longer ones.
@@ -42,6 +41,15 @@ const PROOF_MAX: Duration = Duration::from_secs(10);
 const TIME_MAX: Duration = Duration::from_secs(30);
 /// How long to wait when no connection can be accepted.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// How many connections there may be. Known addresses are those from which somebody has logged in.
+const CONNECTIONS: GateLimits = GateLimits {
+    all: 256,
+    each: 16,
+    kept: 64,
+    burst: 64,
+    pause: Duration::from_millis(125),
+};
 
 /// What is known of a user.
 #[derive(Clone, Debug)]
@@ -127,7 +135,7 @@ impl<D: Directory> LoginServer<D> {
             config,
             directory,
             limits: Limits::default(),
-            gate: Arc::default(),
+            gate: Arc::new(Gate::new(CONNECTIONS)),
         }
     }
 

@@ -6,15 +6,15 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::*;
+use crate::PROTOCOL;
 use crate::frame;
 use crate::password::PasswordLogin;
 use crate::proof::Binding;
-use crate::tls;
 use crate::wire::{Answer, Opaqued, Reason, Request, Signature, Who};
 
 impl Service {
     async fn connect(&self) -> TlsStream<TcpStream> {
-        let config = tls::client(Some(self.fingerprint)).unwrap();
+        let config = afar_tls::client(PROTOCOL, Some(self.fingerprint)).unwrap();
         let stream = TcpStream::connect(self.address).await.unwrap();
         let connector = TlsConnector::from(Arc::new(config));
         let name = self.address.ip().into();
@@ -40,7 +40,7 @@ fn reason(answer: Answer) -> Reason {
 #[tokio::test]
 async fn another_key_than_the_expected_is_not_talked_to() {
     let (one, other) = (Service::start().await, Service::start().await);
-    let config = tls::client(Some(one.fingerprint)).unwrap();
+    let config = afar_tls::client(PROTOCOL, Some(one.fingerprint)).unwrap();
     let stream = TcpStream::connect(other.address).await.unwrap();
     let connector = TlsConnector::from(Arc::new(config));
     let refused = connector.connect(other.address.ip().into(), stream).await;

@@ -55,7 +55,7 @@ fn services_and_numbers_of_rows() {
     assert_eq!(
         INTERFACES.iter().map(rows).collect::<Vec<_>>(),
         [
-            ("RXAFS", 1, 42, 130, 65542),
+            ("RXAFS", 1, 43, 130, 184_156_161),
             ("RXAFSCB", 1, 18, 204, 65538),
             ("VL", 52, 28, 501, 534),
             ("PR", 73, 23, 500, 530),

@@ -23,10 +23,25 @@ pub struct Fingerprint([u8; 32]);
 pub struct NoFingerprint(String);
 
 impl Fingerprint {
-    /// That of a certificate's key.
-    pub(crate) fn of(certificate: &CertificateDer<'_>) -> Result<Self, webpki::Error> {
+    /// The fingerprint of a certificate's key.
+    ///
+    /// # Errors
+    /// The certificate cannot be read.
+    pub fn of(certificate: &CertificateDer<'_>) -> Result<Self, webpki::Error> {
         let key = EndEntityCert::try_from(certificate)?.subject_public_key_info();
         Ok(Self(Sha256::digest(&*key).into()))
+    }
+}
+
+impl From<[u8; 32]> for Fingerprint {
+    fn from(digest: [u8; 32]) -> Self {
+        Self(digest)
+    }
+}
+
+impl From<Fingerprint> for [u8; 32] {
+    fn from(fingerprint: Fingerprint) -> Self {
+        fingerprint.0
     }
 }
 

@@ -1,8 +1,9 @@
-//! How both sides use TLS: version 1.3 only, and no session is taken up again, as each login is
-//! bound to its own.
+//! How both sides use TLS: version 1.3 only, and no session is taken up again, because what is proved
+//! within one is bound to it.
 
 use std::sync::Arc;
 
+use rcgen::{CertificateParams, KeyPair};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
@@ -13,16 +14,16 @@ use rustls::{
 
 use crate::Fingerprint;
 
-/// The protocol within TLS (ALPN).
-// spec: login#transport
-const PROTOCOL: &[u8] = b"afar-login";
-
 fn provider() -> Arc<CryptoProvider> {
     Arc::new(aws_lc_rs::default_provider())
 }
 
-/// A server with this certificate.
-pub(crate) fn server(
+/// A server of this protocol (ALPN) with this certificate.
+///
+/// # Errors
+/// The key is of no use, or is not the certificate's.
+pub fn server(
+    protocol: &[u8],
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
 ) -> Result<ServerConfig, Error> {
@@ -32,12 +33,16 @@ pub(crate) fn server(
         .with_single_cert(chain, key)?;
     config.send_tls13_tickets = 0;
     config.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
-    config.alpn_protocols = vec![PROTOCOL.to_vec()];
+    config.alpn_protocols = vec![protocol.to_vec()];
     Ok(config)
 }
 
-/// A client for the server whose key has this fingerprint; for any, to see who is there, without.
-pub(crate) fn client(expected: Option<Fingerprint>) -> Result<ClientConfig, Error> {
+/// A client of this protocol (ALPN), for the server whose key has this fingerprint; without one for any server, to see
+/// who is there.
+///
+/// # Errors
+/// TLS cannot be used at all.
+pub fn client(protocol: &[u8], expected: Option<Fingerprint>) -> Result<ClientConfig, Error> {
     let provider = provider();
     let verifier = Verifier {
         expected,
@@ -49,8 +54,66 @@ pub(crate) fn client(expected: Option<Fingerprint>) -> Result<ClientConfig, Erro
         .with_custom_certificate_verifier(Arc::new(verifier))
         .with_no_client_auth();
     config.resumption = rustls::client::Resumption::disabled();
-    config.alpn_protocols = vec![PROTOCOL.to_vec()];
+    config.alpn_protocols = vec![protocol.to_vec()];
     Ok(config)
+}
+
+/// A server's key that lasts as long as the process: clients hear its fingerprint from the process itself.
+#[derive(Clone)]
+pub struct Ephemeral {
+    config: Arc<ServerConfig>,
+    fingerprint: Fingerprint,
+}
+
+/// No key could be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EphemeralError {
+    /// The certificate.
+    #[error("cannot make a certificate")]
+    Make(#[from] rcgen::Error),
+    /// TLS does not take it.
+    #[error("cannot use a certificate that was just made")]
+    Use(#[from] Error),
+    /// Its key has no fingerprint.
+    #[error("cannot read a certificate that was just made")]
+    Read(#[from] webpki::Error),
+}
+
+impl Ephemeral {
+    /// A new key for servers of this protocol (ALPN).
+    ///
+    /// # Errors
+    /// [`EphemeralError`].
+    pub fn new(protocol: &[u8]) -> Result<Self, EphemeralError> {
+        let key = KeyPair::generate()?;
+        let certificate = CertificateParams::new(Vec::new())?.self_signed(&key)?;
+        let chain = vec![certificate.der().clone()];
+        let fingerprint = Fingerprint::of(certificate.der())?;
+        let config = server(protocol, chain, key.into())?;
+        Ok(Self {
+            config: Arc::new(config),
+            fingerprint,
+        })
+    }
+
+    /// The settings of a server with this key.
+    #[must_use]
+    pub fn config(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.config)
+    }
+
+    /// The key's fingerprint.
+    #[must_use]
+    pub fn fingerprint(&self) -> Fingerprint {
+        self.fingerprint
+    }
+}
+
+impl std::fmt::Debug for Ephemeral {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Ephemeral").field(&self.fingerprint).finish()
+    }
 }
 
 /// Believes whoever has the private key of the expected public one. Names and dates in certificates

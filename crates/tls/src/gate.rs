@@ -1,31 +1,36 @@
 //! How many connections there may be, and how many may be begun.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::limits::network;
+/// How many connections a service takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GateLimits {
+    /// Connections at once.
+    pub all: usize,
+    /// Of them from one address; one of IPv6 stands for its network of 64 bits.
+    pub each: usize,
+    /// Of all, those that only known addresses get: or strangers with a few addresses would keep
+    /// everybody out.
+    pub kept: usize,
+    /// Connections an address may begin at once, and after that one each `pause`. Beginning one costs
+    /// the server a signature, whatever follows.
+    pub burst: u32,
+    /// See `burst`.
+    pub pause: Duration,
+}
 
-/// Connections at once.
-const ALL: usize = 256;
-/// Of them from one address.
-const EACH: usize = 16;
-/// Of all, those that only addresses get from which somebody has logged in: or strangers with a few
-/// addresses would keep everybody out.
-const KEPT: usize = 64;
-/// Connections an address may begin at once, and after that one each so often. Beginning one costs the
-/// server a signature, whatever follows.
-const BURST: u32 = 64;
-const PAUSE: Duration = Duration::from_millis(125);
 /// Addresses that are remembered for this.
 const ADDRESSES: usize = 16 << 10;
 
 /// Counts who is within, and who comes how often.
-#[derive(Debug, Default)]
-pub(super) struct Gate {
+#[derive(Debug)]
+pub struct Gate {
+    limits: GateLimits,
     addresses: Mutex<HashMap<IpAddr, Visits>>,
 }
 
@@ -36,26 +41,42 @@ struct Visits {
     paid: Instant,
 }
 
-/// Somebody within; gone when dropped.
+/// A connection within; it is gone when this is dropped.
 #[derive(Debug)]
-pub(super) struct Pass {
+pub struct Pass {
     gate: Arc<Gate>,
     address: IpAddr,
 }
 
 impl Gate {
+    /// With nobody within.
+    #[must_use]
+    pub fn new(limits: GateLimits) -> Self {
+        Self {
+            limits,
+            addresses: Mutex::default(),
+        }
+    }
+
     /// Lets one more in, if there is room for this address; `is_known` is asked where there is only
     /// room for known ones.
-    pub(super) fn enter(
+    pub fn enter(
         self: &Arc<Self>,
         address: IpAddr,
         now: Instant,
         is_known: impl FnOnce() -> bool,
     ) -> Option<Pass> {
+        let GateLimits {
+            all: most,
+            each,
+            kept,
+            burst,
+            pause,
+        } = self.limits;
         let address = network(address);
         let mut addresses = self.addresses.lock();
         let all: usize = addresses.values().map(|visits| visits.within).sum();
-        if all >= ALL || (all >= ALL - KEPT && !is_known()) {
+        if all >= most || (all >= most.saturating_sub(kept) && !is_known()) {
             return None;
         }
         if addresses.len() >= ADDRESSES && !addresses.contains_key(&address) {
@@ -68,8 +89,8 @@ impl Gate {
             within: 0,
             paid: now,
         });
-        let paid = visits.paid.max(now) + PAUSE;
-        if visits.within >= EACH || paid > now + PAUSE * BURST {
+        let paid = visits.paid.max(now) + pause;
+        if visits.within >= each || paid > now + pause * burst {
             return None;
         }
         *visits = Visits {
@@ -91,9 +112,37 @@ impl Drop for Pass {
     }
 }
 
+/// Whom an address stands for: one of IPv6 for its network of 64 bits.
+#[must_use]
+pub fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            let [a, b, c, d, ..] = address.segments();
+            IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
+        }
+        v4 => v4,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const ALL: usize = 256;
+    const EACH: usize = 16;
+    const KEPT: usize = 64;
+    const BURST: u32 = 64;
+    const PAUSE: Duration = Duration::from_millis(125);
+
+    fn gate() -> Arc<Gate> {
+        Arc::new(Gate::new(GateLimits {
+            all: ALL,
+            each: EACH,
+            kept: KEPT,
+            burst: BURST,
+            pause: PAUSE,
+        }))
+    }
 
     fn address(number: u8) -> IpAddr {
         IpAddr::from([192, 0, 2, number])
@@ -107,7 +156,7 @@ mod tests {
 
     #[test]
     fn nobody_takes_all_the_room() {
-        let gate = Arc::new(Gate::default());
+        let gate = gate();
         let now = Instant::now();
         let mut passes = fill(&gate, 1, now, false);
         assert_eq!(passes.len(), EACH);
@@ -128,7 +177,7 @@ mod tests {
 
     #[test]
     fn addresses_that_come_all_the_time_are_slowed_down() {
-        let gate = Arc::new(Gate::default());
+        let gate = gate();
         let mut now = Instant::now();
         let enter = |number, now| gate.enter(address(number), now, || false).is_some();
         let come = (0..1000).filter(|_| enter(1, now)).count();
@@ -143,7 +192,7 @@ mod tests {
 
     #[test]
     fn the_table_stays_small() {
-        let gate = Arc::new(Gate::default());
+        let gate = gate();
         let mut now = Instant::now();
         for number in 0..2 * u32::try_from(ADDRESSES).unwrap() {
             gate.enter(IpAddr::V4(number.into()), now, || false);

@@ -1,0 +1,455 @@
+//! A TLS connection to a file server, and the transfers on it.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use afar_oob::frame::{self, ClientFrame, Data, End, Fetch, FromServer, Incoming, cost};
+use afar_oob::{Codecs, EXPORTER, FrameError, Hello, PROTOCOL, Refusal, ServerFrame, VERSION};
+use afar_types::Fid;
+use afar_xdr::FixedOpaque;
+use bytes::{Buf, Bytes};
+use parking_lot::Mutex;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls;
+
+use super::Blocked;
+use super::offer::{Known, Lasting};
+
+/// How long a connection may take to come about, all in all.
+// spec: oob#when-to-use-it
+const CONNECT: Duration = Duration::from_secs(10);
+/// When nothing came for so long while transfers are under way, the server is asked whether it is there.
+// spec: oob#liveness
+const QUIET: Duration = Duration::from_secs(2);
+/// After so many times of that without a sign of life the connection is dead.
+// spec: oob#liveness
+const QUIET_MOST: u32 = 3;
+/// Bytes of records that may come before some of them are used.
+// spec: oob#flow-control
+const WINDOW: u32 = 16 << 20;
+/// The part of these whose use the server is told of at once.
+const WINDOW_PART: u32 = 4;
+/// Messages that may wait to be sent.
+const QUEUE: usize = 64;
+
+/// There is no connection.
+#[derive(Debug)]
+pub(super) enum NoConnection {
+    /// The server does not want it now.
+    Refused,
+    /// It did not come about.
+    Blocked(String),
+}
+
+/// Why an attempt failed.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error("no answer in time")]
+    Late,
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error(transparent)]
+    Tls(#[from] rustls::Error),
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+    #[error("the server does not speak the protocol")]
+    Protocol,
+    #[error("the server refuses: {0:?}")]
+    Refused(Refusal),
+}
+
+/// A connection to a server, as one user.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    shared: Arc<Shared>,
+    lasting: Lasting,
+}
+
+#[derive(Debug)]
+struct Shared {
+    server: SocketAddr,
+    out: mpsc::Sender<Bytes>,
+    transfers: Mutex<HashMap<u32, Going>>,
+    next: AtomicU32,
+    dead: AtomicBool,
+    /// Whether no other transfer will begin.
+    left: AtomicBool,
+    blocked: Arc<Blocked>,
+    /// Transfers that may be under way at a time.
+    most: usize,
+}
+
+/// A transfer under way.
+#[derive(Debug)]
+struct Going {
+    events: mpsc::UnboundedSender<Event>,
+    /// Bytes of records that the server may still send. Each takes something of it, so that no more events wait than
+    /// there is memory for.
+    credit: u32,
+    replied: bool,
+}
+
+/// What comes of a transfer.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// So many bytes will come.
+    Reply(u64),
+    /// Some of them.
+    Data(Data),
+    /// These were all.
+    End(Box<End>),
+    /// It failed, with this code.
+    Abort(i32),
+    /// The server has no room for it.
+    Decline,
+}
+
+/// A transfer: what comes of it. Dropping it gives it up.
+#[derive(Debug)]
+pub(crate) struct Transfer {
+    shared: Arc<Shared>,
+    id: u32,
+    events: mpsc::UnboundedReceiver<Event>,
+    /// What was used and the server was not told of.
+    used: u32,
+    over: bool,
+}
+
+impl Connection {
+    /// Connects to a server by its offer.
+    pub(super) async fn open(
+        server: SocketAddr,
+        known: &Known,
+        blocked: &Arc<Blocked>,
+    ) -> Result<Arc<Self>, NoConnection> {
+        let opened = timeout(CONNECT, handshake(server, known)).await;
+        let (stream, incoming, transfers) = match opened.unwrap_or(Err(Failure::Late)) {
+            Ok(opened) => opened,
+            Err(Failure::Refused(refusal)) => {
+                tracing::debug!(%server, ?refusal, "no connection for out-of-band transfers");
+                return Err(NoConnection::Refused);
+            }
+            Err(failure) => return Err(NoConnection::Blocked(failure.to_string())),
+        };
+        tracing::debug!(%server, "transfers go out of band from now on");
+        let (reading, writing) = tokio::io::split(stream);
+        let (out, queue) = mpsc::channel(QUEUE);
+        let shared = Arc::new(Shared {
+            server,
+            out,
+            transfers: Mutex::default(),
+            next: AtomicU32::new(1),
+            dead: AtomicBool::new(false),
+            left: AtomicBool::new(false),
+            blocked: Arc::clone(blocked),
+            most: usize::try_from(transfers).unwrap_or(usize::MAX),
+        });
+        let reader = Arc::clone(&shared);
+        tokio::spawn(async move {
+            let ended = tokio::select! {
+                ended = read(&reader, reading, incoming) => ended,
+                ended = write(writing, queue) => ended.map_err(Failure::from),
+            };
+            reader.end(ended);
+        });
+        Ok(Arc::new(Self {
+            shared,
+            lasting: known.lasting,
+        }))
+    }
+
+    /// Whether another transfer may begin on it.
+    pub(super) fn is_usable(&self) -> bool {
+        !self.shared.dead.load(Ordering::Acquire) && !self.lasting.is_over()
+    }
+
+    /// Whether there should be another one.
+    pub(super) fn is_aging(&self) -> bool {
+        self.lasting.is_aging()
+    }
+
+    /// Asks for data of a file. `None` if there are as many transfers as may be, or the connection is dead.
+    pub(crate) fn fetch(&self, fid: Fid, offset: u64, length: u64) -> Option<Transfer> {
+        let shared = &self.shared;
+        let (events, receiver) = mpsc::unbounded_channel();
+        let id = {
+            let mut transfers = shared.transfers.lock();
+            if transfers.len() >= shared.most || shared.dead.load(Ordering::Acquire) {
+                return None;
+            }
+            let id = shared.next.fetch_add(1, Ordering::Relaxed);
+            let going = Going {
+                events,
+                credit: WINDOW,
+                replied: false,
+            };
+            transfers.insert(id, going);
+            id
+        };
+        let transfer = Transfer {
+            shared: Arc::clone(shared),
+            id,
+            events: receiver,
+            used: 0,
+            over: false,
+        };
+        let request = ClientFrame::Fetch(Fetch {
+            id,
+            fid,
+            offset,
+            length,
+            codecs: Codecs::ALL,
+            credit: WINDOW,
+        });
+        let sent = shared.out.try_send(frame::encode(&request));
+        sent.is_ok().then_some(transfer)
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        // Its tasks end soon after the last transfer.
+        self.shared.left.store(true, Ordering::Release);
+    }
+}
+
+impl Transfer {
+    /// What comes next; `None` when the connection has ended.
+    pub(crate) async fn next(&mut self) -> Option<Event> {
+        let event = self.events.recv().await;
+        self.over |= matches!(
+            event,
+            None | Some(Event::End(_) | Event::Abort(_) | Event::Decline)
+        );
+        event
+    }
+
+    /// Records that took so much of the credit are used: others may come.
+    pub(crate) fn used(&mut self, cost: u32) {
+        self.used = self.used.saturating_add(cost);
+        if self.used < WINDOW / WINDOW_PART {
+            return;
+        }
+        let bytes = self.used;
+        {
+            let mut transfers = self.shared.transfers.lock();
+            let Some(going) = transfers.get_mut(&self.id) else {
+                return;
+            };
+            let Ok(permit) = self.shared.out.try_reserve() else {
+                // It is told with the next.
+                return;
+            };
+            going.credit = going.credit.saturating_add(bytes);
+            let credit = ClientFrame::Credit { id: self.id, bytes };
+            permit.send(frame::encode(&credit));
+        }
+        self.used = 0;
+    }
+
+    /// What came makes no sense: nothing else of this connection does.
+    pub(crate) fn distrust(&self) {
+        self.shared.blocked.note();
+        self.shared.kill();
+    }
+}
+
+impl Drop for Transfer {
+    fn drop(&mut self) {
+        self.shared.transfers.lock().remove(&self.id);
+        if !self.over {
+            let cancel = ClientFrame::Cancel { id: self.id };
+            if self.shared.out.try_send(frame::encode(&cancel)).is_err() {
+                // A server that goes on sending what nobody wants is in the way.
+                self.shared.kill();
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// No other transfer begins, and those under way end.
+    fn kill(&self) {
+        self.dead.store(true, Ordering::Release);
+        self.transfers.lock().clear();
+    }
+
+    /// The connection has ended.
+    fn end(&self, ended: Result<(), Failure>) {
+        let server = self.server;
+        let is_meant = matches!(
+            ended,
+            Err(Failure::Refused(
+                Refusal::Ending | Refusal::Idle | Refusal::Grant
+            ))
+        );
+        let cut = {
+            // Nobody finds it dead and does not know why.
+            let mut transfers = self.transfers.lock();
+            let cut = std::mem::take(&mut *transfers).len();
+            if cut > 0 && !is_meant {
+                self.blocked.note();
+            }
+            self.dead.store(true, Ordering::Release);
+            cut
+        };
+        if cut == 0 || is_meant {
+            tracing::debug!(%server, ?ended, "a connection for out-of-band transfers ends");
+            return;
+        }
+        let problem = match ended {
+            Err(failure) => failure.to_string(),
+            Ok(()) => "it was closed".to_owned(),
+        };
+        tracing::info!(
+            %server,
+            %problem,
+            cut,
+            "a connection for out-of-band transfers broke; files come by Rx for the next hour"
+        );
+    }
+
+    /// Takes in a frame.
+    fn take(&self, frame: FromServer) -> Result<(), Failure> {
+        let mut transfers = self.transfers.lock();
+        let (id, event) = match frame {
+            FromServer::Data(data) => (data.head.id, Event::Data(data)),
+            FromServer::Frame(ServerFrame::Reply { id, length }) => (id, Event::Reply(length)),
+            FromServer::Frame(ServerFrame::End(end)) => (end.id, Event::End(Box::new(end))),
+            FromServer::Frame(ServerFrame::Abort { id, code }) => (id, Event::Abort(code)),
+            FromServer::Frame(ServerFrame::Decline { id }) => (id, Event::Decline),
+            FromServer::Frame(ServerFrame::Pong { .. }) => return Ok(()),
+            FromServer::Frame(ServerFrame::Close(refusal)) => {
+                return Err(Failure::Refused(refusal));
+            }
+            FromServer::Frame(ServerFrame::Welcome(_)) => return Err(Failure::Protocol),
+        };
+        // It may have been given up.
+        let Some(going) = transfers.get_mut(&id) else {
+            return Ok(());
+        };
+        match &event {
+            Event::Reply(_) if !going.replied => going.replied = true,
+            Event::Data(data) if going.replied => {
+                let cost = cost(u32::try_from(data.stored.len()).unwrap_or(u32::MAX));
+                going.credit = going.credit.checked_sub(cost).ok_or(Failure::Protocol)?;
+            }
+            Event::End(_) if going.replied => {}
+            Event::Abort(_) | Event::Decline => {}
+            _ => return Err(Failure::Protocol),
+        }
+        let is_last = matches!(event, Event::End(_) | Event::Abort(_) | Event::Decline);
+        // Nobody may want it any more.
+        let _unwanted = going.events.send(event);
+        if is_last {
+            transfers.remove(&id);
+        }
+        Ok(())
+    }
+}
+
+type Stream = TlsStream<TcpStream>;
+
+/// Connects and shows the grant.
+// spec: oob#connection
+async fn handshake(
+    server: SocketAddr,
+    known: &Known,
+) -> Result<(Stream, Incoming<FromServer>, u32), Failure> {
+    let offer = &known.offer;
+    let port = u16::try_from(offer.port).map_err(|_| Failure::Protocol)?;
+    let stream = TcpStream::connect((server.ip(), port)).await?;
+    stream.set_nodelay(true)?;
+    let config = afar_tls::client(PROTOCOL, Some(offer.fingerprint.0.into()))?;
+    let connector = TlsConnector::from(Arc::new(config));
+    let mut stream = connector.connect(server.ip().into(), stream).await?;
+    let session = stream.get_ref().1;
+    if session.alpn_protocol() != Some(PROTOCOL) {
+        return Err(Failure::Protocol);
+    }
+    let exported: [u8; 32] = session.export_keying_material([0; 32], EXPORTER, None)?;
+    let hello = ClientFrame::Hello(Hello {
+        version: VERSION,
+        grant: offer.grant.clone(),
+        proof: FixedOpaque(known.secret.proof(&exported)),
+        parts: afar_oob::no_parts(),
+    });
+    stream.write_all(&frame::encode(&hello)).await?;
+    stream.flush().await?;
+    let mut incoming = Incoming::default();
+    loop {
+        match incoming.next()? {
+            None => {}
+            Some(FromServer::Frame(ServerFrame::Welcome(welcome))) => {
+                return Ok((stream, incoming, welcome.transfers));
+            }
+            Some(FromServer::Frame(ServerFrame::Close(refusal))) => {
+                return Err(Failure::Refused(refusal));
+            }
+            Some(_) => return Err(Failure::Protocol),
+        }
+        if stream.read_buf(incoming.room()).await? == 0 {
+            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+        }
+    }
+}
+
+/// Takes in what comes, until the connection ends or nobody needs it.
+async fn read(
+    shared: &Shared,
+    mut stream: ReadHalf<Stream>,
+    mut incoming: Incoming<FromServer>,
+) -> Result<(), Failure> {
+    let mut quiet = 0;
+    loop {
+        while let Some(frame) = incoming.next()? {
+            shared.take(frame)?;
+        }
+        if shared.dead.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        match timeout(QUIET, stream.read_buf(incoming.room())).await {
+            Ok(read) => match read? {
+                0 => return Ok(()),
+                _ => quiet = 0,
+            },
+            Err(_) if shared.transfers.lock().is_empty() => {
+                if shared.left.load(Ordering::Acquire) {
+                    return Ok(());
+                }
+                quiet = 0;
+            }
+            Err(_) => {
+                quiet += 1;
+                if quiet >= QUIET_MOST {
+                    return Err(Failure::Late);
+                }
+                let ping = ClientFrame::Ping { number: quiet };
+                // A queue that is full is a sign of death, which shows soon.
+                let _full = shared.out.try_send(frame::encode(&ping));
+            }
+        }
+    }
+}
+
+/// Sends what is queued.
+async fn write(mut stream: WriteHalf<Stream>, mut queue: mpsc::Receiver<Bytes>) -> io::Result<()> {
+    while let Some(mut next) = queue.recv().await {
+        while next.has_remaining() {
+            if stream.write_buf(&mut next).await? == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+        }
+        stream.flush().await?;
+    }
+    Ok(())
+}

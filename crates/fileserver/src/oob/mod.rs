@@ -1,0 +1,81 @@
+//! Bulk data out of band: clients that were made an offer by RXAFS fetch over TLS on TCP.
+//!
+//! - `config`: settings
+//! - `offers`: what is offered, and what a client must show
+//! - `accept`: who may connect, and how many
+//! - `session`: one connection
+//! - `transfer`: one file on its way
+//! - `counts`: what is counted of all this
+//!
+//! A transfer is served by the same function as a FetchData64 that comes in by Rx
+//! ([`Server::fetch_out_of_band`](afar_rpc::rxafs::Server::fetch_out_of_band)): with the same rights, promises and
+//! codes, as a call of the host that was made the offer.
+// spec: oob#connection
+
+mod accept;
+mod config;
+mod counts;
+pub(crate) mod offers;
+mod session;
+mod transfer;
+
+use std::fmt;
+use std::sync::Arc;
+
+use afar_net::Endpoint;
+use afar_telemetry::Registry;
+use tokio::net::TcpListener;
+
+use crate::files::Files;
+use crate::server::FileServer;
+use accept::Door;
+use counts::Counts;
+use transfer::Serving;
+
+pub use config::OobConfig;
+pub use offers::{Offers, OobError};
+
+/// A file server's part of it: gives offers, and serves those who take them up.
+#[derive(Clone)]
+pub struct Oob {
+    offers: Arc<Offers>,
+    counts: Arc<Counts>,
+    config: OobConfig,
+}
+
+impl Oob {
+    /// With a new key, which clients learn from their offers.
+    ///
+    /// # Errors
+    /// No key can be made.
+    pub fn new(config: OobConfig, registry: &Registry) -> Result<Self, OobError> {
+        let counts = Arc::new(Counts::new(registry));
+        Ok(Self {
+            offers: Arc::new(Offers::new(config.port, Arc::clone(&counts))?),
+            counts,
+            config,
+        })
+    }
+
+    /// What offers are made with, for [`Files::offering`].
+    #[must_use]
+    pub fn offers(&self) -> &Arc<Offers> {
+        &self.offers
+    }
+
+    /// Serves the clients of a file server at this socket, until the future is dropped. They are called back from the
+    /// endpoint, which must be the one where they were made their offers.
+    pub async fn serve(self, listener: TcpListener, server: Arc<FileServer>, endpoint: Endpoint) {
+        let files = Files::new(server, endpoint);
+        let serving = Serving::new(files, &self.config, self.offers, self.counts);
+        Door::new(serving).serve(listener).await;
+    }
+}
+
+impl fmt::Debug for Oob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Oob")
+            .field("config", &self.config)
+            .finish_non_exhaustive()
+    }
+}

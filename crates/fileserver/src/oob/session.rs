@@ -1,0 +1,251 @@
+//! One connection of a client: what it asks for, and what is sent to it.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use afar_oob::frame::{self, ClientFrame, Fetch, Incoming};
+use afar_oob::hello::{Refusal, Welcome};
+use afar_oob::{FrameError, Grant, ServerFrame};
+use afar_rpc::Caller;
+use bytes::Buf;
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::timeout;
+use tokio_rustls::server::TlsStream;
+
+use super::offers;
+use super::transfer::{Credit, Out, Serving, Transfer};
+
+/// Transfers at a time on one connection.
+// spec: oob#connection
+const TRANSFERS: usize = 16;
+/// A connection on which nothing is asked for, for so long, is closed.
+// spec: oob#connection
+const IDLE: Duration = Duration::from_secs(600);
+/// Messages that may wait to be sent: while one is encrypted, the next is ready.
+const QUEUE: usize = 2;
+
+/// One connection.
+pub(super) struct Session {
+    serving: Arc<Serving>,
+    caller: Arc<Caller>,
+    peer: SocketAddr,
+    /// When the grant expires.
+    expires: u64,
+    transfers: HashMap<u32, Going>,
+    /// They give their numbers back when they end.
+    running: JoinSet<u32>,
+}
+
+struct Going {
+    credit: Arc<Credit>,
+    task: AbortHandle,
+}
+
+/// Why a connection ended.
+#[derive(Debug)]
+pub(super) enum Ended {
+    /// The client closed it.
+    Closed,
+    /// It broke, or the client takes nothing.
+    #[expect(dead_code, reason = "logged")]
+    Broken(io::Error),
+    /// What came makes no sense.
+    #[expect(dead_code, reason = "logged")]
+    Damaged(Option<FrameError>),
+    /// Nothing was asked for.
+    Idle,
+}
+
+impl Session {
+    pub(super) fn new(serving: Arc<Serving>, grant: &Grant, peer: SocketAddr) -> Self {
+        Self {
+            serving,
+            caller: Arc::new(offers::caller(grant)),
+            peer,
+            expires: grant.expires,
+            transfers: HashMap::new(),
+            running: JoinSet::new(),
+        }
+    }
+
+    /// Serves it to its end.
+    pub(super) async fn serve(
+        mut self,
+        stream: TlsStream<TcpStream>,
+        mut incoming: Incoming<ClientFrame>,
+    ) -> Ended {
+        let (mut reading, writing) = tokio::io::split(stream);
+        let (out, queue) = mpsc::channel(QUEUE);
+        let writer = write(writing, queue, self.serving.limit);
+        tokio::pin!(writer);
+        let welcome = ServerFrame::Welcome(Welcome {
+            transfers: u32::try_from(TRANSFERS).unwrap_or(u32::MAX),
+            parts: afar_oob::no_parts(),
+        });
+        let served = async {
+            if out.send(Out::Frame(frame::encode(&welcome))).await.is_err() {
+                return Ended::Closed;
+            }
+            loop {
+                match incoming.next() {
+                    Ok(Some(frame)) => {
+                        if let Err(ended) = self.take(frame, &out).await {
+                            return ended;
+                        }
+                        continue;
+                    }
+                    Ok(None) => {}
+                    Err(error) => return Ended::Damaged(Some(error)),
+                }
+                tokio::select! {
+                    Some(ended) = self.running.join_next() => self.ended(ended.ok()),
+                    read = timeout(IDLE, reading.read_buf(incoming.room())) => match read {
+                        Ok(Ok(0)) => return Ended::Closed,
+                        Ok(Ok(_)) => {}
+                        Ok(Err(error)) => return Ended::Broken(error),
+                        Err(_) if self.transfers.is_empty() => return Ended::Idle,
+                        Err(_) => {}
+                    },
+                }
+            }
+        };
+        let ended = tokio::select! {
+            ended = served => ended,
+            written = &mut writer => return match written {
+                Ok(()) => Ended::Closed,
+                Err(error) => Ended::Broken(error),
+            },
+        };
+        let refusal = match ended {
+            Ended::Damaged(_) => Some(Refusal::Message),
+            Ended::Idle => Some(Refusal::Idle),
+            Ended::Closed | Ended::Broken(_) => None,
+        };
+        // No transfer sends anything from now on.
+        self.running.shutdown().await;
+        if let Some(refusal) = refusal {
+            let close = Out::Frame(frame::encode(&ServerFrame::Close(refusal)));
+            let telling = async move { out.send(close).await.ok() };
+            let (_, _written) = tokio::join!(telling, writer);
+        }
+        ended
+    }
+
+    /// A transfer has ended; one that panicked keeps its number until the connection ends.
+    fn ended(&mut self, number: Option<u32>) {
+        if let Some(number) = number {
+            self.transfers.remove(&number);
+        }
+    }
+
+    async fn take(&mut self, frame: ClientFrame, out: &mpsc::Sender<Out>) -> Result<(), Ended> {
+        match frame {
+            ClientFrame::Hello(_) => return Err(Ended::Damaged(None)),
+            ClientFrame::Fetch(fetch) => self.begin(fetch, out).await?,
+            ClientFrame::Credit { id, bytes } => {
+                // A transfer may have ended meanwhile.
+                if let Some(going) = self.transfers.get(&id)
+                    && !going.credit.add(bytes)
+                {
+                    return Err(Ended::Damaged(None));
+                }
+            }
+            ClientFrame::Cancel { id } => {
+                if let Some(going) = self.transfers.remove(&id) {
+                    going.task.abort();
+                }
+            }
+            ClientFrame::Ping { number } => {
+                // Where the queue is full, the client gets other signs of life.
+                let pong = frame::encode(&ServerFrame::Pong { number });
+                let _full = out.try_send(Out::Frame(pong));
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins a transfer, if there is room for it. Long after the grant was given, nobody knows whether the client's
+    /// token still holds: it needs another one for more.
+    // spec: oob#the-grant
+    async fn begin(&mut self, fetch: Fetch, out: &mpsc::Sender<Out>) -> Result<(), Ended> {
+        let id = fetch.id;
+        while let Some(ended) = self.running.try_join_next() {
+            self.ended(ended.ok());
+        }
+        if self.transfers.contains_key(&id) {
+            return Err(Ended::Damaged(None));
+        }
+        let gate = &self.serving.gate;
+        let is_valid = !self.serving.offers.has_expired(self.expires);
+        let has_room = is_valid && self.transfers.len() < TRANSFERS;
+        let pass = has_room.then(|| gate.enter(self.peer.ip(), Instant::now(), || true));
+        let Some(pass) = pass.flatten() else {
+            self.serving.counts.declined.inc();
+            let decline = frame::encode(&ServerFrame::Decline { id });
+            let sent = out.send(Out::Frame(decline)).await;
+            return sent.map_err(|_| Ended::Closed);
+        };
+        let Some(credit) = Credit::new(fetch.credit) else {
+            return Err(Ended::Damaged(None));
+        };
+        let credit = Arc::new(credit);
+        let transfer = Transfer {
+            serving: Arc::clone(&self.serving),
+            caller: Arc::clone(&self.caller),
+            fetch,
+            credit: Arc::clone(&credit),
+            out: out.clone(),
+        };
+        let task = self.running.spawn(async move {
+            let _pass = pass;
+            transfer.run().await;
+            id
+        });
+        self.transfers.insert(id, Going { credit, task });
+        Ok(())
+    }
+}
+
+/// Sends what is queued, until nobody queues anything. A client that takes nothing for so long is given up.
+async fn write(
+    mut stream: impl AsyncWrite + Unpin,
+    mut queue: mpsc::Receiver<Out>,
+    limit: Duration,
+) -> io::Result<()> {
+    while let Some(next) = queue.recv().await {
+        match next {
+            Out::Frame(frame) => write_all(&mut stream, frame, limit).await?,
+            Out::Record(head, record) => {
+                write_all(&mut stream, head.chain(record), limit).await?;
+            }
+        }
+        if queue.is_empty() {
+            within(limit, stream.flush()).await?;
+        }
+    }
+    within(limit, stream.shutdown()).await
+}
+
+async fn write_all(
+    stream: &mut (impl AsyncWrite + Unpin),
+    mut bytes: impl Buf,
+    limit: Duration,
+) -> io::Result<()> {
+    while bytes.has_remaining() {
+        if within(limit, stream.write_buf(&mut bytes)).await? == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+    }
+    Ok(())
+}
+
+async fn within<T>(limit: Duration, work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    let done = timeout(limit, work).await;
+    done.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}

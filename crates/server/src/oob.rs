@@ -1,0 +1,45 @@
+//! Files by TCP, out of band.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use afar_fileserver::oob::{Oob, OobConfig};
+use afar_telemetry::Registry;
+use tokio::net::TcpListener;
+
+use crate::config::{Config, Role};
+
+/// The part of the file server's memory for data on its way out of band.
+const MEMORY_PART: u64 = 4;
+
+/// Opens what the configuration says; nothing if that is nothing. A server does not do without Rx for want of a port.
+pub(crate) async fn open(config: &Config, registry: &Registry) -> Option<(Oob, TcpListener)> {
+    if !config.oob.enabled.0 {
+        return None;
+    }
+    let port = config.oob.port.0;
+    let address = SocketAddr::new(config.listen.0, port);
+    let listener = match TcpListener::bind(address).await {
+        Ok(listener) => listener,
+        Err(error) => {
+            tracing::warn!(
+                %address,
+                %error,
+                "cannot open a TCP port for files; clients fetch them by Rx alone (oob.port = … names another port)"
+            );
+            return None;
+        }
+    };
+    let oob = OobConfig {
+        port,
+        memory: config.net.memory_of(Role::File) / MEMORY_PART,
+        idle_limit: Duration::from_secs(config.net.idle_seconds.0.into()),
+    };
+    match Oob::new(oob, registry) {
+        Ok(oob) => Some((oob, listener)),
+        Err(error) => {
+            tracing::warn!(%error, "no files out of band");
+            None
+        }
+    }
+}
