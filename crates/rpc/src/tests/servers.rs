@@ -64,6 +64,7 @@ fn services_and_numbers_of_rows() {
             ("RXSTATS", 409, 11, 0, 10),
             ("USERS", 24934, 5, 1, 5),
             ("VOTE", 50, 5, 10001, 10007),
+            ("EYES", 24935, 1, 1, 1),
         ]
     );
 }
