@@ -40,7 +40,7 @@ fn read<T: Read>(stream: &[u8], step: usize) -> Vec<T> {
         let room = incoming.room();
         room.extend_from_slice(part);
         loop {
-            match incoming.next() {
+            match incoming.frame() {
                 Ok(Some(frame)) => frames.push(frame),
                 Ok(None) => break,
                 Err(_) => return frames,

@@ -315,7 +315,7 @@ impl<T: Read> Incoming<T> {
     ///
     /// # Errors
     /// [`FrameError`]: nothing that comes later means anything.
-    pub fn next(&mut self) -> Result<Option<T>, FrameError> {
+    pub fn frame(&mut self) -> Result<Option<T>, FrameError> {
         let Some(length) = self.announced()? else {
             return Ok(None);
         };

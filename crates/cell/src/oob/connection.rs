@@ -387,7 +387,7 @@ async fn handshake(
     stream.flush().await?;
     let mut incoming = Incoming::default();
     loop {
-        match incoming.next()? {
+        match incoming.frame()? {
             None => {}
             Some(FromServer::Frame(ServerFrame::Welcome(welcome))) => {
                 return Ok((stream, incoming, welcome.transfers));
@@ -411,7 +411,7 @@ async fn read(
 ) -> Result<(), Failure> {
     let mut quiet = 0;
     loop {
-        while let Some(frame) = incoming.next()? {
+        while let Some(frame) = incoming.frame()? {
             shared.take(frame)?;
         }
         if shared.dead.load(Ordering::Acquire) {

@@ -77,7 +77,7 @@ impl Scripted {
             };
             let mut incoming = Incoming::<ClientFrame>::default();
             loop {
-                match incoming.next().unwrap() {
+                match incoming.frame().unwrap() {
                     None => {
                         if stream.read_buf(incoming.room()).await.unwrap_or(0) == 0 {
                             break;

@@ -132,7 +132,7 @@ impl Door {
         let mut stream = acceptor.accept(stream).await?;
         let mut incoming = Incoming::default();
         let first = loop {
-            match incoming.next() {
+            match incoming.frame() {
                 Ok(None) => {}
                 read => break read,
             }

@@ -93,7 +93,7 @@ impl Session {
                 return Ended::Closed;
             }
             loop {
-                match incoming.next() {
+                match incoming.frame() {
                     Ok(Some(frame)) => {
                         if let Err(ended) = self.take(frame, &out).await {
                             return ended;

@@ -92,7 +92,7 @@ impl Tcp {
     /// What comes next; `None` at the end.
     pub(crate) async fn next(&mut self) -> Option<FromServer> {
         loop {
-            if let Some(frame) = self.incoming.next().unwrap() {
+            if let Some(frame) = self.incoming.frame().unwrap() {
                 return Some(frame);
             }
             let read = self.stream.read_buf(self.incoming.room());

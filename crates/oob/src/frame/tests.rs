@@ -45,7 +45,7 @@ fn read<T: Read>(bytes: &[u8], step: usize) -> (Vec<T>, Result<(), FrameError>) 
     for part in bytes.chunks(step) {
         incoming.room().extend_from_slice(part);
         loop {
-            match incoming.next() {
+            match incoming.frame() {
                 Ok(Some(frame)) => frames.push(frame),
                 Ok(None) => break,
                 Err(error) => return (frames, Err(error)),
@@ -100,7 +100,7 @@ fn absurd_lengths_are_refused_before_there_is_room_for_them() {
     for length in [u32::MAX, 1 << 30, 1025] {
         let mut incoming = Incoming::<ClientFrame>::default();
         incoming.room().put_u32(length);
-        assert!(matches!(incoming.next(), Err(FrameError::TooLong { .. })));
+        assert!(matches!(incoming.frame(), Err(FrameError::TooLong { .. })));
         assert!(incoming.room().capacity() < 3 * READ);
     }
     let most = u32::try_from(FromServer::MOST).unwrap();
