@@ -105,7 +105,7 @@ pub(super) async fn fetch<S: Sink>(
         return went.unwrap_or(Went::Left(piece.offset));
     }
     match filling.write().await {
-        Ok(()) => went.unwrap_or(Went::Left(filling.place())),
+        Ok(()) => went.unwrap_or_else(|| Went::Left(filling.place())),
         Err(error) => Went::Ended(Outcome::Sink(error)),
     }
 }

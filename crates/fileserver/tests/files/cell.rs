@@ -126,7 +126,7 @@ impl Cell {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let tcp = listener.local_addr().unwrap();
         let config = OobConfig {
-            port: port.unwrap_or(tcp.port()),
+            port: port.unwrap_or_else(|| tcp.port()),
             memory: OOB_MEMORY,
             idle_limit: OOB_IDLE,
         };
