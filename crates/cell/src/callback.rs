@@ -5,11 +5,12 @@
 //! promise needs no action but to be counted: replies tell the data version anyway. A cache manager
 //! has itself told, by a [`BreakHandler`].
 //!
-//! The service tells its identity to the servers we talk to, and to this machine, where AFS's `cmdebug` may be asked. A
-//! stranger who knew it could claim to be us. It is answered like an old server is by a client that has no
-//! identity, so that a server that calls from an address nobody knows promises all the same.
+//! The service tells its identity only to the servers we talk to. A stranger who knew it could claim to be us. It is
+//! answered like an old server is by a client that has no identity, so that a server that calls from an address
+//! nobody knows promises all the same.
 //!
-//! The same callers learn which files, cells and servers are in use. Others learn numbers only: counters and the settings
+//! The same servers, and this machine, where AFS's `cmdebug` may be asked, learn which files, cells and servers are in
+//! use. Others learn numbers only: counters and the settings
 //! of the cache. A service without [`Answers`] knows none of these operations.
 
 use std::collections::HashSet;
@@ -146,10 +147,11 @@ impl CallbackService {
         self.0.servers.0.write().insert(plain(server));
     }
 
-    /// Identity and addresses, for a caller that may know them.
+    /// Identity and addresses, for servers that we use. Users of this machine are no exception: with our identity one of
+    /// them could have our promises broken elsewhere.
     // spec: afs-rpc#identity-of-a-client
     fn interfaces(&self, caller: &Caller) -> Result<InterfaceAddr, AbortCode> {
-        if !self.may_know(caller) {
+        if !self.0.servers.has(caller.peer) {
             return Err(AbortCode::RXGEN_OPCODE);
         }
         Ok(InterfaceAddr::new(self.uuid(), &self.addresses()))
@@ -161,7 +163,7 @@ impl CallbackService {
         only.map_or_else(own_addresses, |address| vec![address])
     }
 
-    /// Whether a caller may know who we are and what we use: it is on this machine, or a server that we use.
+    /// Whether a caller may know what we use: it is on this machine, or a server that we use.
     fn may_know(&self, caller: &Caller) -> bool {
         let from = caller.peer.ip().to_canonical();
         from.is_loopback()
@@ -528,18 +530,18 @@ mod tests {
             tell
         };
         let unknown = Err(AbortCode::RXGEN_OPCODE);
-        assert_eq!(ask(&service, "192.0.2.1:7000").await, unknown);
-        service.expect("192.0.2.1:7000".parse().unwrap());
-        assert_eq!(ask(&service, "192.0.2.1:7000").await, Ok(service.uuid()));
+        assert_eq!(ask(&service, "198.51.100.1:7000").await, unknown);
+        service.expect("198.51.100.1:7000".parse().unwrap());
+        assert_eq!(ask(&service, "198.51.100.1:7000").await, Ok(service.uuid()));
         assert_eq!(
-            ask(&service, "[::ffff:192.0.2.1]:7000").await,
+            ask(&service, "[::ffff:198.51.100.1]:7000").await,
             Ok(service.uuid())
         );
-        assert_eq!(ask(&service, "192.0.2.1:7001").await, unknown);
-        assert_eq!(ask(&service, "192.0.2.2:7000").await, unknown);
+        assert_eq!(ask(&service, "198.51.100.1:7001").await, unknown);
+        assert_eq!(ask(&service, "198.51.100.2:7000").await, unknown);
         // The hosts that only read have the same servers.
-        assert_eq!(ask(&other, "192.0.2.1:7000").await, Ok(other.uuid()));
-        // Any program on this machine, such as `cmdebug localhost`.
-        assert_eq!(ask(&service, "127.0.0.1:40000").await, Ok(service.uuid()));
+        assert_eq!(ask(&other, "198.51.100.1:7000").await, Ok(other.uuid()));
+        // Any program of any user on this machine.
+        assert_eq!(ask(&service, "127.0.0.1:40000").await, unknown);
     }
 }

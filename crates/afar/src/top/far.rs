@@ -84,7 +84,9 @@ impl Far {
             runtime,
             servers,
         };
-        let first = far.runtime.block_on(timeout(FIRST, far.ask(view, 0)));
+        let first = far
+            .runtime
+            .block_on(async { timeout(FIRST, far.ask(view, 0)).await });
         Ok(match first {
             Ok(Ok(_)) => Met::All(far),
             Ok(Err(error)) if error.aborted().is_some_and(|code| code.0 == BZACCESS) => {
@@ -101,9 +103,8 @@ impl Far {
     pub(super) fn fetch(&self, view: View, interval: Duration) -> anyhow::Result<Snapshot> {
         let seconds = interval.as_secs() + LEASE_MORE;
         let seconds = u32::try_from(seconds).unwrap_or(u32::MAX);
-        let told = self
-            .runtime
-            .block_on(timeout(LIMIT, self.ask(view, seconds)));
+        let ask = async { timeout(LIMIT, self.ask(view, seconds)).await };
+        let told = self.runtime.block_on(ask);
         let told = told.with_context(|| format!("{} does not answer in time", self.name))?;
         let told = told.with_context(|| format!("cannot ask {}", self.name))?;
         ensure!(

@@ -28,7 +28,7 @@ pub(crate) fn port(interface: &Interface) -> Option<u16> {
         "PR" | "USERS" => Some(7002),
         "VL" | "VOTE" => Some(7003),
         "AFSVol" => Some(7005),
-        "BOZO" => Some(7007),
+        "BOZO" | "EYES" => Some(7007),
         name => {
             assert!([rxafscb::NAME, rxstats::NAME].contains(&name), "{name}");
             None

@@ -1,6 +1,7 @@
 //! What strangers and hostile clients do to the port for data out of band.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use afar_oob::frame::{self, ClientFrame, FromServer};
@@ -8,6 +9,7 @@ use afar_oob::{Codecs, Refusal, Secret, ServerFrame};
 use afar_xdr::Opaque;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::cell::*;
@@ -125,15 +127,11 @@ async fn what_makes_no_sense_ends_the_connection() {
     }
 }
 
-/// Connects and says nothing until the server closes that.
-async fn half_open(tcp: SocketAddr) {
-    let mut stream = loop {
-        match TcpStream::connect(tcp).await {
-            Ok(stream) => break stream,
-            // This process has no more sockets than it may have.
-            Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
-        }
-    };
+/// Connects and says nothing until the server closes that. Both ends are sockets of this process, which may have a
+/// thousand: so many are open at a time as there are permits.
+async fn half_open(tcp: SocketAddr, at_once: Arc<Semaphore>) {
+    let _permit = at_once.acquire_owned().await.unwrap();
+    let mut stream = TcpStream::connect(tcp).await.unwrap();
     let closed = tokio::time::timeout(PATIENCE, stream.read_u8()).await;
     assert!(closed.expect("it is closed").is_err(), "nothing comes");
 }
@@ -153,7 +151,8 @@ async fn a_thousand_half_open_connections_keep_nobody_from_reading() {
     let fid = ann.create(cell.root(), "a").await;
     ann.store(fid, 0, b"data", 4).await.unwrap();
     let mut before = Tcp::of(&cell, &ann).await;
-    let open = |_| half_open(cell.tcp);
+    let at_once = Arc::new(Semaphore::new(300));
+    let open = |_| half_open(cell.tcp, Arc::clone(&at_once));
     let mut strangers: JoinSet<()> = (0..1000).map(open).collect();
     // Calls and connections that there are do not notice.
     assert_eq!(ann.fetch(fid, 0, 4).await.unwrap().0, b"data");
