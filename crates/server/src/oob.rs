@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use afar_fileserver::oob::{Oob, OobConfig};
+use afar_fileserver::oob::{self, Oob, OobConfig};
 use afar_telemetry::Registry;
 use tokio::net::TcpListener;
 
@@ -13,13 +13,13 @@ use crate::config::{Config, Role};
 const MEMORY_PART: u64 = 4;
 
 /// Opens what the configuration says; nothing if that is nothing. A server does not do without Rx for want of a port.
-pub(crate) async fn open(config: &Config, registry: &Registry) -> Option<(Oob, TcpListener)> {
+pub(crate) fn open(config: &Config, registry: &Registry) -> Option<(Oob, TcpListener)> {
     if !config.oob.enabled.0 {
         return None;
     }
     let port = config.oob.port.0;
     let address = SocketAddr::new(config.listen.0, port);
-    let listener = match TcpListener::bind(address).await {
+    let listener = match oob::listen(address) {
         Ok(listener) => listener,
         Err(error) => {
             tracing::warn!(
@@ -30,12 +30,12 @@ pub(crate) async fn open(config: &Config, registry: &Registry) -> Option<(Oob, T
             return None;
         }
     };
-    let oob = OobConfig {
+    let settings = OobConfig {
         port,
         memory: config.net.memory_of(Role::File) / MEMORY_PART,
         idle_limit: Duration::from_secs(config.net.idle_seconds.0.into()),
     };
-    match Oob::new(oob, registry) {
+    match Oob::new(settings, registry) {
         Ok(oob) => Some((oob, listener)),
         Err(error) => {
             tracing::warn!(%error, "no files out of band");

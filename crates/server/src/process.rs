@@ -166,7 +166,7 @@ impl Process {
         let served = process.serve_protection(&data).await;
         process.go_on_without("pt", served)?;
         if process.config.has(Role::File) {
-            process.serve_files(&data, &protection).await?;
+            process.serve_files(&data, &protection)?;
         }
         process.serve_status();
         process.serve_metrics().await?;
@@ -360,7 +360,7 @@ impl Process {
         Ok(Options::default())
     }
 
-    async fn serve_files(&mut self, data: &Path, protection: &Peers) -> anyhow::Result<()> {
+    fn serve_files(&mut self, data: &Path, protection: &Peers) -> anyhow::Result<()> {
         let uuid = identity::uuid(data)?;
         let volumes = Arc::new(Volumes::new(self.open_partitions()?));
         let state = data.join(CALLBACKS);
@@ -380,7 +380,7 @@ impl Process {
             protection,
             &self.registry,
         );
-        let oob = oob::open(&self.config, &self.registry).await;
+        let oob = oob::open(&self.config, &self.registry);
         let sockets = &self.sockets[&Role::File];
         let service = Service {
             max_calls: self.config.files.max_calls.0 as usize,

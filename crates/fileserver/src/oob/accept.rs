@@ -9,7 +9,7 @@ use afar_oob::frame::{self, ClientFrame, Incoming};
 use afar_oob::{EXPORTER, FrameError, Grant, GrantError, Refusal, ServerFrame};
 use afar_tls::{Gate, GateLimits};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls;
@@ -38,6 +38,24 @@ const CLIENTS: GateLimits = GateLimits {
 const OPENING_MAX: Duration = Duration::from_secs(10);
 /// How long to wait when no connection can be accepted.
 const PAUSE: Duration = Duration::from_millis(100);
+/// Connections that may wait to be accepted: of more, the system lets clients believe that they are connected.
+const BACKLOG: u32 = 4096;
+
+/// Opens a socket to serve at.
+///
+/// # Errors
+/// The system's.
+pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    // A server that starts again does not wait for the connections of the one before.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
 /// All that connections share.
 pub(super) struct Door {
     serving: Arc<Serving>,

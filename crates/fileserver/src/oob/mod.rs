@@ -32,6 +32,7 @@ use accept::Door;
 use counts::Counts;
 use transfer::Serving;
 
+pub use accept::listen;
 pub use config::OobConfig;
 pub use offers::{Offers, OobError};
 
