@@ -262,8 +262,9 @@ const KEYS: &[Key] = &[
     key(
         "oob.enabled",
         "true or false",
-        "Whether afar's clients may fetch large files by TLS on TCP, out of band. It is encrypted at any level of \
-         security, and needs less of the processor than Rx. Clients that cannot reach the port use Rx.",
+        "Whether afar's clients may fetch large files by TLS on TCP, out of band: encrypted at any level of security. \
+         Clients that cannot reach the port use Rx. Leave it off where long paths lose packets, because TCP is \
+         slower there than Rx.",
     ),
     key(
         "oob.port",

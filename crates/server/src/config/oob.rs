@@ -16,8 +16,9 @@ pub struct OobSection {
 }
 
 with_default! {
-    /// Whether clients are offered it.
-    OobEnabled(bool) = true
+    /// Whether clients are offered it. TCP loses more than Rx where packets are lost on long paths, so it is for sites that
+    /// want it.
+    OobEnabled(bool) = false
 }
 with_default! {
     /// The TCP port: by default the number that the file server has in UDP.
@@ -43,7 +44,7 @@ mod tests {
             section.check().map_err(|error| error.to_string())
         };
         assert_eq!(check(""), Ok(()));
-        assert_eq!(check("enabled = false\nport = 7100"), Ok(()));
+        assert_eq!(check("enabled = true\nport = 7100"), Ok(()));
         assert!(check("port = 0").unwrap_err().contains("oob.port"));
     }
 }

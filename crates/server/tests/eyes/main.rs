@@ -35,7 +35,7 @@ fn config(dir: &Path, address: &str) -> Config {
     std::fs::create_dir_all(dir.join("a")).unwrap();
     let text = format!(
         "cell = \"test.example\"\ndata = {data:?}\nrun = {run:?}\nlisten = \"{address}\"\n\
-         [metrics]\nlisten = \"{address}:9109\"\n[partition.a]\npath = {a:?}\n",
+         [metrics]\nlisten = \"{address}:9109\"\n[oob]\nenabled = true\n[partition.a]\npath = {a:?}\n",
         data = dir.join("data"),
         run = dir.join("run"),
         a = dir.join("a"),
