@@ -5,9 +5,9 @@
 //! promise needs no action but to be counted: replies tell the data version anyway. A cache manager
 //! has itself told, by a [`BreakHandler`].
 //!
-//! The service tells its identity only to the servers we talk to. A stranger who knew it could claim to be us. It is
-//! answered like an old server is by a client that has no identity, so that a server that calls from an address
-//! nobody knows promises all the same.
+//! The service tells its identity only to the servers we talk to, and at the loopback address. A stranger who knew it
+//! could claim to be us. It is answered like an old server is by a client that has no identity, so that a server that
+//! calls from an address nobody knows promises all the same.
 //!
 //! The same servers, and this machine, where AFS's `cmdebug` may be asked, learn which files, cells and servers are in
 //! use. Others learn numbers only: counters and the settings
@@ -147,11 +147,12 @@ impl CallbackService {
         self.0.servers.0.write().insert(plain(server));
     }
 
-    /// Identity and addresses, for servers that we use. Users of this machine are no exception: with our identity one of
-    /// them could have our promises broken elsewhere.
+    /// Identity and addresses, for servers that we use, and for servers of this machine, which may call from a socket
+    /// that nobody named.
     // spec: afs-rpc#identity-of-a-client
     fn interfaces(&self, caller: &Caller) -> Result<InterfaceAddr, AbortCode> {
-        if !self.0.servers.has(caller.peer) {
+        let is_local = caller.peer.ip().to_canonical().is_loopback();
+        if !is_local && !self.0.servers.has(caller.peer) {
             return Err(AbortCode::RXGEN_OPCODE);
         }
         Ok(InterfaceAddr::new(self.uuid(), &self.addresses()))
@@ -541,7 +542,7 @@ mod tests {
         assert_eq!(ask(&service, "198.51.100.2:7000").await, unknown);
         // The hosts that only read have the same servers.
         assert_eq!(ask(&other, "198.51.100.1:7000").await, Ok(other.uuid()));
-        // Any program of any user on this machine.
-        assert_eq!(ask(&service, "127.0.0.1:40000").await, unknown);
+        // A server on this machine.
+        assert_eq!(ask(&service, "127.0.0.1:40000").await, Ok(service.uuid()));
     }
 }
