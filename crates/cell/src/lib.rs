@@ -78,7 +78,7 @@ pub use path::{LastLink, Node, Walked};
 pub use patience::Patience;
 pub use preferences::{ServerKind, parse_rank};
 pub use promise::Promised;
-pub use questions::{Answers, CacheSettings, CellServers, Collection};
+pub use questions::{Answers, CacheSettings, CellServers, Collection, Ranked};
 pub use quota::VolumeStatus;
 pub use refusal::ANONYMOUS;
 pub use room::NoRoom;

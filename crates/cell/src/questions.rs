@@ -51,6 +51,9 @@ pub struct CacheSettings {
     pub bytes: u64,
 }
 
+/// A server and its rank, which may have to be asked for; `None` behind the last.
+pub type Ranked<'a> = Pin<Box<dyn Future<Output = Option<(Ipv4Addr, u16)>> + Send + 'a>>;
+
 /// Answers what the cache manager is asked about itself. Each answer takes a bounded time, whatever is asked.
 pub trait Answers: fmt::Debug + Send + Sync {
     /// The cached file in this place of a list that the question for place 0 begins.
@@ -66,10 +69,7 @@ pub trait Answers: fmt::Debug + Send + Sync {
     fn own_cell(&self) -> Option<CellName>;
 
     /// The server in this place of the list of servers, and its rank.
-    fn server(
-        &self,
-        index: usize,
-    ) -> Pin<Box<dyn Future<Output = Option<(Ipv4Addr, u16)>> + Send + '_>>;
+    fn server(&self, index: usize) -> Ranked<'_>;
 
     /// The settings of the cache.
     fn settings(&self) -> CacheSettings;
@@ -116,10 +116,7 @@ mod tests {
             None
         }
 
-        fn server(
-            &self,
-            index: usize,
-        ) -> Pin<Box<dyn Future<Output = Option<(Ipv4Addr, u16)>> + Send + '_>> {
+        fn server(&self, index: usize) -> Ranked<'_> {
             Box::pin(std::future::ready(
                 (index == 0).then_some((Ipv4Addr::LOCALHOST, 20_001)),
             ))

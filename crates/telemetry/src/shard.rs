@@ -12,7 +12,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 /// Cells of a counter.
 pub(crate) const SHARDS: usize = ALONE + SHARED;
 /// Those that one thread each writes to. Servers have about so many threads that work all the time.
-const ALONE: usize = 16;
+const ALONE: usize = ALONE_BITS as usize;
+/// The same as a number of bits.
+const ALONE_BITS: u32 = 16;
 /// Those that any number of threads write to.
 const SHARED: usize = 16;
 
@@ -72,7 +74,7 @@ fn shared() -> usize {
 fn take() -> usize {
     let free = |taken: u32| {
         let free = taken.trailing_ones();
-        (free < ALONE as u32).then(|| taken | 1 << free)
+        (free < ALONE_BITS).then(|| taken | 1 << free)
     };
     // What the thread before wrote to it is seen.
     let taken = TAKEN.fetch_update(Ordering::Acquire, Ordering::Relaxed, free);

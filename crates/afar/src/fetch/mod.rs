@@ -145,7 +145,7 @@ impl Reach {
     }
 
     /// The same from this UDP port; from any for 0.
-    pub(crate) fn from_port(mut self, port: u16) -> Self {
+    pub(crate) fn at_port(mut self, port: u16) -> Self {
         self.port = port;
         self
     }

@@ -142,7 +142,7 @@ fn is_for_others(args: &MountArgs, source: &Source, options: &Options) -> bool {
 
 /// How cells are reached, and which one it is about.
 fn reach(args: &MountArgs, source: &Source) -> Reach {
-    let reach = args.reach.clone().from_port(args.port.unwrap_or(0));
+    let reach = args.reach.clone().at_port(args.port.unwrap_or(0));
     // What is cached is used at once.
     let reach = match args.disconnected {
         true => reach.impatient(),

@@ -3,12 +3,11 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
-use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 use afar_cell::{
-    Answers, CacheSettings, CallbackService, CellServers, Client, Collection, ServerKind,
+    Answers, CacheSettings, CallbackService, CellServers, Client, Collection, Ranked, ServerKind,
 };
 use afar_types::{CellName, DbCacheEntry64, Fid, UnixTime, VolumeType};
 use parking_lot::Mutex;
@@ -262,10 +261,7 @@ impl Answers for Told {
         }
     }
 
-    fn server(
-        &self,
-        index: usize,
-    ) -> Pin<Box<dyn Future<Output = Option<(Ipv4Addr, u16)>> + Send + '_>> {
+    fn server(&self, index: usize) -> Ranked<'_> {
         Box::pin(async move {
             let is_old = self.servers.lock().is_old(index);
             if is_old {

@@ -205,6 +205,7 @@ impl Endpoint {
             let source = owners.source;
             let own = self.account.strangers(source);
             let is_full = self.strangers.len() >= STRANGERS_MAX;
+            // The oldest of all: a peer that is there has answered by then. But an address with its share loses its own.
             let gone = match self.strangers.first_key_value() {
                 _ if own >= STRANGERS_SHARE => Some(key),
                 Some((_, oldest)) if is_full => Some(*oldest),

@@ -24,6 +24,7 @@ impl Endpoint {
         };
         if !connection.security.is_authenticated() {
             if header.packet_type == PacketType::Data {
+                // Dropped, it would come again only after a timeout.
                 self.hold_back(now, key, header, &body);
             }
             return;
@@ -32,8 +33,10 @@ impl Endpoint {
         let channel = connection.channels[index];
         let current = channel.number;
         // spec: rx#calls
+        // A higher number is a new call, whatever is open on this channel.
         if header.call_number.0 > current {
             if connection.role() == Role::Client {
+                // Clients number the calls: a server cannot be ahead of us.
                 self.stats.violations += 1;
                 return;
             }
@@ -142,6 +145,7 @@ impl Endpoint {
         channel.number = header.call_number.0;
         channel.aborted = None;
         let (window, path) = (channel.window, connection.path);
+        // Nothing tells the window of a call that has only begun; what its client granted others is the best guess.
         let hint = self
             .paths
             .get(path)
@@ -196,6 +200,7 @@ impl Endpoint {
         let Some(call) = self.calls.get_mut(key) else {
             return;
         };
+        // Once for all parts of a datagram.
         if call.stage == Stage::Running && call.receiver.take_readable() {
             self.events.push_back(Event::Readable(CallId(key)));
         }
@@ -246,6 +251,7 @@ impl Endpoint {
             parts.stats.violations += 1;
             return;
         }
+        // A serial that was sent there and comes back shows that the peer receives at its address.
         if parts.call.role == Role::Server && parts.connection.is_proof(ack.serial) {
             self.on_proof(now, path);
         }
@@ -264,6 +270,7 @@ impl Endpoint {
         let server = call.role == Role::Server;
         let source = call.owners.as_ref().map(|owners| owners.source);
         let awaited = call.reach_asked.is_some();
+        // It may be the sign of life that the call waits for.
         if awaited && waiting {
             self.admit(now, key);
         }
@@ -315,6 +322,8 @@ impl Parts<'_> {
     fn on_data(&mut self, header: &Header, payload: Bytes) {
         let limits = self.window_limits();
         let (now, call) = (self.now, &mut *self.call);
+        // spec: rx#request-and-reply
+        // The first packet of a reply acknowledges all of the request.
         if call.role == Role::Client && !call.receiver.has_begun() {
             call.sender.on_implicit_ack(now, self.path);
         }
@@ -338,6 +347,7 @@ impl Parts<'_> {
             Arrival::Duplicate => self.stats.duplicates += 1,
             Arrival::Beyond | Arrival::Violation => self.stats.violations += 1,
         }
+        // A peer that learns late what we are has sent by the old rules meanwhile.
         if self.path.acks_sent < INTRODUCTIONS && self.config.extension && !self.path.afar {
             call.receiver.request_ack(Reason::Requested);
         }
