@@ -76,6 +76,7 @@ impl<T> Default for Listing<T> {
 impl<T> Listing<T> {
     /// Whether it is to be made for a reader of this place.
     fn is_old(&self, index: usize) -> bool {
+        // Only where a list begins: in the middle its reader would miss entries, or have some twice.
         self.made
             .is_none_or(|made| index == 0 && made.elapsed() >= FRESH)
     }
@@ -263,6 +264,7 @@ impl Answers for Told {
 
     fn server(&self, index: usize) -> Ranked<'_> {
         Box::pin(async move {
+            // Not held while servers are ranked: other questions are answered by the list before.
             let is_old = self.servers.lock().is_old(index);
             if is_old {
                 let client = self.cache.upgrade()?.client.clone();
@@ -271,6 +273,7 @@ impl Answers for Told {
                     let ranks = client.server_ranks(kind).await.into_iter();
                     all.extend(ranks.filter_map(|(address, rank)| match address {
                         IpAddr::V4(address) => Some((address, rank)),
+                        // The answer has room for addresses of IPv4 alone.
                         IpAddr::V6(_) => None,
                     }));
                 }

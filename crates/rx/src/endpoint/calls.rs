@@ -222,6 +222,7 @@ impl Endpoint {
                 self.remove_call(gone);
             }
         }
+        // It is a PING, whose answer is the sign.
         self.queue_ack(key);
     }
 
