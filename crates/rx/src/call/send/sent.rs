@@ -297,7 +297,7 @@ impl SentPackets {
         self.assert_sums();
     }
 
-    /// What costs nothing to look at of what [`Self::check`] says.
+    /// What costs nothing to look at of what `check` says.
     fn assert_sums(&self) {
         debug_assert_eq!((self.next - self.first) as usize, self.packets.len());
         debug_assert!(self.unacknowledged <= self.packets.len());
