@@ -144,7 +144,8 @@ fn metrics<'a>(
 ) -> BTreeSet<(String, String)> {
     let of_mount = |name: &str| {
         let begins = ["afar_mount_", "afar_cache_", "afar_process_"];
-        begins.iter().any(|begin| name.starts_with(begin))
+        // There is none before a call to a server has failed.
+        name != "afar_mount_call_errors_total" && begins.iter().any(|begin| name.starts_with(begin))
     };
     let found = lines.filter_map(read);
     let found = found.filter(|(name, _)| of_mount(name));
