@@ -64,7 +64,7 @@ impl Login<'_> {
             return Ok(());
         }
         let certificate = self.certificate()?;
-        let listener = self.listener().await?;
+        let listener = self.listener()?;
         let fingerprint = certificate.fingerprint();
         let address = self.address();
         announce(self.run, address, fingerprint)
@@ -106,11 +106,11 @@ impl Login<'_> {
         SocketAddr::new(own.unwrap_or(self.listen), section.port.0)
     }
 
-    async fn listener(&self) -> anyhow::Result<TcpListener> {
+    fn listener(&self) -> anyhow::Result<TcpListener> {
         let section = &self.config.login;
         let listen = section.listen.as_ref().unwrap_or(&self.config.listen);
         let address = SocketAddr::new(listen.0, section.port.0);
-        TcpListener::bind(address).await.with_context(|| {
+        afar_tls::listen(address).with_context(|| {
             format!(
                 "cannot open TCP port {address} for logins; does another program have it? \
                  (login.port = … names another, login.enabled = false turns logins off)"

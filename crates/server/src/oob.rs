@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use afar_fileserver::oob::{self, Oob, OobConfig};
+use afar_fileserver::oob::{Oob, OobConfig};
 use afar_telemetry::Registry;
 use tokio::net::TcpListener;
 
@@ -19,7 +19,7 @@ pub(crate) fn open(config: &Config, registry: &Registry) -> Option<(Oob, TcpList
     }
     let port = config.oob.port.0;
     let address = SocketAddr::new(config.listen.0, port);
-    let listener = match oob::listen(address) {
+    let listener = match afar_tls::listen(address) {
         Ok(listener) => listener,
         Err(error) => {
             tracing::warn!(

@@ -38,7 +38,7 @@ pub fn server(
 }
 
 /// A client of this protocol (ALPN), for the server whose key has this fingerprint; without one for any server, to see
-/// who is there.
+/// which key it has.
 ///
 /// # Errors
 /// TLS cannot be used at all.

@@ -31,7 +31,14 @@ const ADDRESSES: usize = 16 << 10;
 #[derive(Debug)]
 pub struct Gate {
     limits: GateLimits,
-    addresses: Mutex<HashMap<IpAddr, Visits>>,
+    visitors: Mutex<Visitors>,
+}
+
+#[derive(Debug, Default)]
+struct Visitors {
+    /// The sum of those within.
+    all: usize,
+    addresses: HashMap<IpAddr, Visits>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -54,7 +61,7 @@ impl Gate {
     pub fn new(limits: GateLimits) -> Self {
         Self {
             limits,
-            addresses: Mutex::default(),
+            visitors: Mutex::default(),
         }
     }
 
@@ -74,9 +81,9 @@ impl Gate {
             pause,
         } = self.limits;
         let address = network(address);
-        let mut addresses = self.addresses.lock();
-        let all: usize = addresses.values().map(|visits| visits.within).sum();
-        if all >= most || (all >= most.saturating_sub(kept) && !is_known()) {
+        let mut visitors = self.visitors.lock();
+        let Visitors { all, addresses } = &mut *visitors;
+        if *all >= most || (*all >= most.saturating_sub(kept) && !is_known()) {
             return None;
         }
         if addresses.len() >= ADDRESSES && !addresses.contains_key(&address) {
@@ -97,6 +104,7 @@ impl Gate {
             within: visits.within + 1,
             paid,
         };
+        *all += 1;
         Some(Pass {
             gate: Arc::clone(self),
             address,
@@ -106,8 +114,10 @@ impl Gate {
 
 impl Drop for Pass {
     fn drop(&mut self) {
-        if let Some(visits) = self.gate.addresses.lock().get_mut(&self.address) {
+        let mut visitors = self.gate.visitors.lock();
+        if let Some(visits) = visitors.addresses.get_mut(&self.address) {
             visits.within -= 1;
+            visitors.all -= 1;
         }
     }
 }
@@ -198,7 +208,7 @@ mod tests {
             gate.enter(IpAddr::V4(number.into()), now, || false);
             now += Duration::from_millis(1);
         }
-        assert!(gate.addresses.lock().len() <= ADDRESSES);
+        assert!(gate.visitors.lock().addresses.len() <= ADDRESSES);
         assert!(gate.enter(address(1), now + PAUSE, || false).is_some());
     }
 }

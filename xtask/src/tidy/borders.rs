@@ -69,6 +69,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "types",
             "xdr",
             "telemetry",
+            "tls",
         ],
     ),
     ("cache", &["cell", "rpc", "dir", "types", "telemetry"]),

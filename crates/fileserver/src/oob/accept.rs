@@ -7,10 +7,9 @@ use std::time::{Duration, Instant};
 
 use afar_oob::frame::{self, ClientFrame, Incoming};
 use afar_oob::{EXPORTER, FrameError, Grant, GrantError, Refusal, ServerFrame};
-use afar_tls::{Gate, GateLimits};
+use afar_tls::{Connections, Gate, GateLimits, Pass};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::task::JoinSet;
+use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls;
 use tokio_rustls::server::TlsStream;
@@ -36,25 +35,6 @@ const CLIENTS: GateLimits = GateLimits {
 };
 /// How long a client may take until its grant has come.
 const OPENING_MAX: Duration = Duration::from_secs(10);
-/// How long to wait when no connection can be accepted.
-const PAUSE: Duration = Duration::from_millis(100);
-/// Connections that may wait to be accepted: of more, the system lets clients believe that they are connected.
-const BACKLOG: u32 = 4096;
-
-/// Opens a socket to serve at.
-///
-/// # Errors
-/// The system's.
-pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = match address {
-        SocketAddr::V4(_) => TcpSocket::new_v4()?,
-        SocketAddr::V6(_) => TcpSocket::new_v6()?,
-    };
-    // A server that starts again does not wait for the connections of the one before.
-    socket.set_reuseaddr(true)?;
-    socket.bind(address)?;
-    socket.listen(BACKLOG)
-}
 
 /// All that connections share.
 pub(super) struct Door {
@@ -105,48 +85,10 @@ impl Door {
         }
     }
 
-    /// Answers at this socket, until the future is dropped.
-    pub(super) async fn serve(self, listener: TcpListener) {
-        let acceptor = TlsAcceptor::from(self.serving.offers.tls.config());
-        let door = Arc::new(self);
-        let mut connections = JoinSet::new();
-        loop {
-            let accepted = tokio::select! {
-                accepted = listener.accept() => accepted,
-                Some(_) = connections.join_next() => continue,
-            };
-            let (stream, peer) = match accepted {
-                Ok(accepted) => accepted,
-                Err(error) => {
-                    tracing::warn!(%error, "cannot accept a connection for out-of-band transfers");
-                    tokio::time::sleep(PAUSE).await;
-                    continue;
-                }
-            };
-            let Some(stranger) = door.strangers.enter(peer.ip(), Instant::now(), || true) else {
-                door.serving.counts.full.inc();
-                tracing::debug!(%peer, "too many connections for out-of-band transfers");
-                continue;
-            };
-            let (door, acceptor) = (Arc::clone(&door), acceptor.clone());
-            connections.spawn(async move {
-                let opening = door.open(&acceptor, stream);
-                let opened = tokio::time::timeout(OPENING_MAX, opening).await;
-                drop(stranger);
-                match opened.unwrap_or(Err(Shut::Late)) {
-                    Ok(opened) => door.connected(opened, peer).await,
-                    Err(error) => {
-                        door.serving.counts.handshake.inc();
-                        tracing::debug!(%peer, %error, "no connection for out-of-band transfers");
-                    }
-                }
-            });
-        }
-    }
-
     /// Does TLS's handshake, and reads the first message.
-    async fn open(&self, acceptor: &TlsAcceptor, stream: TcpStream) -> Result<Opened, Shut> {
+    async fn open(&self, stream: TcpStream) -> Result<Opened, Shut> {
         stream.set_nodelay(true)?;
+        let acceptor = TlsAcceptor::from(self.serving.offers.tls.config());
         let mut stream = acceptor.accept(stream).await?;
         let mut incoming = Incoming::default();
         let first = loop {
@@ -227,6 +169,30 @@ impl Door {
                     // A client that does not listen need not know.
                     let _told = tokio::time::timeout(OPENING_MAX, telling).await;
                 }
+            }
+        }
+    }
+}
+
+impl Connections for Door {
+    const PURPOSE: &'static str = "out-of-band transfers";
+
+    fn gate(&self) -> &Arc<Gate> {
+        &self.strangers
+    }
+
+    fn turned_away(&self) {
+        self.serving.counts.full.inc();
+    }
+
+    async fn connection(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, stranger: Pass) {
+        let opened = tokio::time::timeout(OPENING_MAX, self.open(stream)).await;
+        drop(stranger);
+        match opened.unwrap_or(Err(Shut::Late)) {
+            Ok(opened) => self.connected(opened, peer).await,
+            Err(error) => {
+                self.serving.counts.handshake.inc();
+                tracing::debug!(%peer, %error, "no connection for out-of-band transfers");
             }
         }
     }

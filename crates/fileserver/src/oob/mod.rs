@@ -32,7 +32,6 @@ use accept::Door;
 use counts::Counts;
 use transfer::Serving;
 
-pub use accept::listen;
 pub use config::OobConfig;
 pub use offers::{Offers, OobError};
 
@@ -69,7 +68,7 @@ impl Oob {
     pub async fn serve(self, listener: TcpListener, server: Arc<FileServer>, endpoint: Endpoint) {
         let files = Files::new(server, endpoint);
         let serving = Serving::new(files, &self.config, self.offers, self.counts);
-        Door::new(serving).serve(listener).await;
+        afar_tls::serve(Arc::new(Door::new(serving)), listener).await;
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use afar_cell::CallbackService;
 use afar_fileserver::files::Files;
 use afar_fileserver::hosts::{Hosts, HostsConfig};
-use afar_fileserver::oob::{Oob, OobConfig, listen};
+use afar_fileserver::oob::{Oob, OobConfig};
 use afar_fileserver::protection::Protection;
 use afar_fileserver::server::FileServer;
 use afar_fileserver::volumes::Volumes;
@@ -122,7 +122,7 @@ impl Cell {
         let registry = Registry::default();
         let volumes = Arc::clone(&volumes);
         let server = FileServer::with_registry(volumes, hosts, known, &registry);
-        let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
+        let listener = afar_tls::listen("127.0.0.1:0".parse().unwrap()).unwrap();
         let tcp = listener.local_addr().unwrap();
         let config = OobConfig {
             port: port.unwrap_or_else(|| tcp.port()),

@@ -14,15 +14,14 @@ mod limits;
 mod session;
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use afar_security::KeyRing;
-use afar_tls::{Gate, GateLimits};
+use afar_tls::{Connections, Gate, GateLimits, Pass};
 use afar_types::CellName;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use crate::password::{Record, Setup};
@@ -39,8 +38,6 @@ const OPENING_MAX: Duration = Duration::from_secs(15);
 const PROOF_MAX: Duration = Duration::from_secs(10);
 /// How long a connection may take, from its first byte to its last.
 const TIME_MAX: Duration = Duration::from_secs(30);
-/// How long to wait when no connection can be accepted.
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// How many connections there may be. Known addresses are those from which somebody has logged in.
 const CONNECTIONS: GateLimits = GateLimits {
@@ -141,38 +138,11 @@ impl<D: Directory> LoginServer<D> {
 
     /// Answers at this socket, until the future is dropped.
     pub async fn serve(self, listener: TcpListener) {
-        let acceptor = TlsAcceptor::from(Arc::clone(&self.config.certificate.config));
-        let server = Arc::new(self);
-        let mut connections = JoinSet::new();
-        loop {
-            let accepted = tokio::select! {
-                accepted = listener.accept() => accepted,
-                Some(_) = connections.join_next() => continue,
-            };
-            let (stream, peer) = match accepted {
-                Ok(accepted) => accepted,
-                Err(error) => {
-                    tracing::warn!(%error, "cannot accept a connection for a login");
-                    tokio::time::sleep(PAUSE).await;
-                    continue;
-                }
-            };
-            // An address that has enough connections already gets no more.
-            let (now, address) = (Instant::now(), peer.ip());
-            let is_known = || server.limits.is_known(address, now);
-            let Some(pass) = server.gate.enter(address, now, is_known) else {
-                tracing::debug!(%peer, "too many connections for logins");
-                continue;
-            };
-            let (server, acceptor) = (Arc::clone(&server), acceptor.clone());
-            connections.spawn(async move {
-                let _pass = pass;
-                server.connection(&acceptor, stream, peer).await;
-            });
-        }
+        afar_tls::serve(Arc::new(self), listener).await;
     }
 
-    async fn connection(&self, acceptor: &TlsAcceptor, stream: TcpStream, peer: SocketAddr) {
+    async fn attend(&self, stream: TcpStream, peer: SocketAddr) {
+        let acceptor = TlsAcceptor::from(Arc::clone(&self.config.certificate.config));
         let served = async {
             let opening = Instant::now();
             let accepted = tokio::time::timeout(OPENING_MAX, acceptor.accept(stream)).await;
@@ -185,5 +155,22 @@ impl<D: Directory> LoginServer<D> {
             Ok(Err(error)) => tracing::debug!(%peer, %error, "a login was aborted"),
             Err(_) => tracing::debug!(%peer, "a login took too long"),
         }
+    }
+}
+
+impl<D: Directory> Connections for LoginServer<D> {
+    const PURPOSE: &'static str = "logins";
+
+    fn gate(&self) -> &Arc<Gate> {
+        &self.gate
+    }
+
+    fn is_known(&self, address: IpAddr, now: Instant) -> bool {
+        self.limits.is_known(address, now)
+    }
+
+    async fn connection(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, pass: Pass) {
+        self.attend(stream, peer).await;
+        drop(pass);
     }
 }
