@@ -40,6 +40,8 @@ pub(super) struct Session {
     transfers: HashMap<u32, Going>,
     /// They give their numbers back when they end.
     running: JoinSet<u32>,
+    /// When a transfer began or ended last, or the connection began.
+    used: Instant,
 }
 
 struct Going {
@@ -71,6 +73,7 @@ impl Session {
             expires: grant.expires,
             transfers: HashMap::new(),
             running: JoinSet::new(),
+            used: Instant::now(),
         }
     }
 
@@ -103,13 +106,16 @@ impl Session {
                     Ok(None) => {}
                     Err(error) => return Ended::Damaged(Some(error)),
                 }
+                // A client does not keep a connection by anything but transfers.
+                if self.transfers.is_empty() && self.used.elapsed() >= IDLE {
+                    return Ended::Idle;
+                }
                 tokio::select! {
                     Some(ended) = self.running.join_next() => self.ended(ended.ok()),
                     read = timeout(IDLE, reading.read_buf(incoming.room())) => match read {
                         Ok(Ok(0)) => return Ended::Closed,
                         Ok(Ok(_)) => {}
                         Ok(Err(error)) => return Ended::Broken(error),
-                        Err(_) if self.transfers.is_empty() => return Ended::Idle,
                         Err(_) => {}
                     },
                 }
@@ -139,6 +145,7 @@ impl Session {
 
     /// A transfer has ended; one that panicked keeps its number until the connection ends.
     fn ended(&mut self, number: Option<u32>) {
+        self.used = Instant::now();
         if let Some(number) = number {
             self.transfers.remove(&number);
         }
@@ -207,6 +214,7 @@ impl Session {
             transfer.run().await;
             id
         });
+        self.used = Instant::now();
         self.transfers.insert(id, Going { credit, task });
         Ok(())
     }
