@@ -17,9 +17,10 @@
 //! announces how much data there is, as of a dump, these are [`Download`] and [`Upload`],
 //! [`DownloadSink`] and [`UploadSource`].
 //!
-//! What a client asks is counted by operation ([`asked`]). What is served is told as [`audit`] events, and to [`Calls`], which counts it by operation and lists what
-//! is being served, with what it waits for ([`Wait`]). A line that
-//! is logged meanwhile belongs to a call, [`Serving::current`]; a client's call is a span `call` of the level DEBUG.
+//! What a client asks is counted by operation ([`asked`]). What is served is told as [`audit`] events, and to [`Calls`],
+//! which counts it by operation and lists what is being served, with what it waits for ([`Wait`]). A line that is logged
+//! meanwhile belongs to a call, [`Serving::current`]; a client's call is a span `call` of the level DEBUG. What tools of
+//! OpenAFS ask for of these counters has its form in [`xstat`].
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -66,6 +67,7 @@ pub mod users;
 pub mod vl;
 pub mod vote;
 mod wait;
+pub mod xstat;
 
 pub use afar_net::Identity;
 pub use asker::Asker;

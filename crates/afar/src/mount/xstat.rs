@@ -2,14 +2,17 @@
 //!
 //! The collections are structures of its memory, word by word (`src/afs/afs_stats.h`). What has no counterpart here is 0.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use afar_cache::{Cache, Collection, Seen, ServersSeen};
 use afar_rpc::asked::{Asked, asked};
+use afar_rpc::xstat::{FETCHES, OPERATIONS, STORES, low, times};
 use afar_rpc::{Calls, rxafs, rxafscb};
 use afar_telemetry::{Distribution, Family, Registry, Value};
 use afar_types::UnixTime;
+use parking_lot::Mutex;
 
 /// Words of collection 0, and the places of the kernel's requests and of calls by servers and tools.
 // spec: afs-rpc#counters
@@ -56,41 +59,8 @@ const SERVED: [(&str, usize); 14] = [
 /// location servers.
 const PERFORMANCE: usize = 159;
 const SERVERS: [usize; 4] = [43, 68, 93, 118];
-/// The operations of file servers in the order of the figures. The last two are not OpenAFS's own.
-const OPERATIONS: [&[&str]; 30] = [
-    &FETCHES,
-    &["fetch_acl"],
-    &["fetch_status"],
-    &STORES,
-    &["store_acl"],
-    &["store_status"],
-    &["remove_file"],
-    &["create_file"],
-    &["rename"],
-    &["symlink"],
-    &["link"],
-    &["make_dir"],
-    &["remove_dir"],
-    &["set_lock"],
-    &["extend_lock"],
-    &["release_lock"],
-    &["get_statistics", "get_statistics64"],
-    &["give_up_call_backs", "give_up_all_call_backs"],
-    &["get_volume_info"],
-    &["get_volume_status"],
-    &["set_volume_status"],
-    &["get_root_volume"],
-    &["check_token"],
-    &["get_time"],
-    &["n_get_volume_info"],
-    &["bulk_status", "inline_bulk_status"],
-    &["x_stats_version"],
-    &["get_x_stats"],
-    &["lookup"],
-    &[],
-];
-const FETCHES: [&str; 2] = ["fetch_data", "fetch_data64"];
-const STORES: [&str; 2] = ["store_data", "store_data64"];
+/// What a cache manager has behind [`OPERATIONS`]. The second is not OpenAFS's own.
+const BEHIND: [&[&str]; 2] = [&["lookup"], &[]];
 /// The cache manager's own.
 const OWN: [&[&str]; 7] = [
     &["call_back"],
@@ -110,14 +80,24 @@ const SIZES: [u32; 8] = [7, 10, 13, 14, 15, 17, 19, 20];
 /// Words of the last groups: users with and without tokens, replicas, and who wrote what.
 const REST: usize = 12 + 5 + 4;
 
+/// For how long what was collected answers all that ask.
+const FRESH: Duration = Duration::from_secs(1);
+
 /// Has a cache's callback service answer with what this registry counts.
 pub(super) fn answer(cache: &Cache, registry: &Registry) {
     let calls = Calls::new(rxafscb::INTERFACE, registry);
     cache.callbacks().set_calls(calls);
     let (registry, asked) = (registry.clone(), AtomicU32::new(0));
+    let kept: Mutex<Option<(Instant, Arc<Counters>)>> = Mutex::default();
     let started = UnixTime::from(SystemTime::now()).0;
     cache.answer(Box::new(move |collection, seen| {
-        let counters = Counters(registry.collect());
+        let counters = {
+            // Everybody may ask, as often as they like.
+            let mut kept = kept.lock();
+            kept.take_if(|(made, _)| made.elapsed() >= FRESH);
+            let make = || (Instant::now(), Arc::new(Counters(registry.collect())));
+            Arc::clone(&kept.get_or_insert_with(make).1)
+        };
         let times = match collection {
             Collection::Calls => return counters.calls(),
             _ => asked.fetch_add(1, Ordering::Relaxed).wrapping_add(1),
@@ -129,11 +109,6 @@ pub(super) fn answer(cache: &Cache, registry: &Registry) {
         }
         words
     }));
-}
-
-/// The lower 32 bits: these counters start over when they are full.
-fn low(number: u64) -> u32 {
-    u32::try_from(number & u64::from(u32::MAX)).unwrap_or_default()
 }
 
 fn count(number: usize) -> u32 {
@@ -246,7 +221,8 @@ impl Counters {
     /// What follows the words of performance in collection 2.
     fn detailed(&self) -> Vec<u32> {
         let mut words = Vec::new();
-        let rows = OPERATIONS.map(row);
+        let operations = OPERATIONS.into_iter().chain(BEHIND);
+        let rows: Vec<Asked> = operations.map(row).collect();
         for row in &rows {
             words.extend(times(&row.served, row.failed.iter().sum()));
         }
@@ -290,33 +266,7 @@ fn row(names: &[&str]) -> Asked {
     whole
 }
 
-/// Seconds and microseconds.
-fn time(micros: u64) -> [u32; 2] {
-    [low(micros / 1_000_000), low(micros % 1_000_000)]
-}
-
-/// Calls and successes; the sum of their times, that of the squares, the least and the greatest.
-fn times(served: &Distribution, failed: u64) -> [u32; 10] {
-    let mut words = [0; 10];
-    let counts = [
-        low(served.count().wrapping_add(failed)),
-        low(served.count()),
-    ];
-    let spans = [
-        time(served.sum() / 1000),
-        // Tools make a deviation of the squares, for which they are near enough.
-        time(served.squares(1_000_000)),
-        time(served.min() / 1000),
-        time(served.max() / 1000),
-    ];
-    let all = counts.into_iter().chain(spans.into_iter().flatten());
-    for (word, value) in words.iter_mut().zip(all) {
-        *word = value;
-    }
-    words
-}
-
-/// The same of transfers, and their sizes.
+/// Calls and times of transfers, and their sizes.
 fn transfers(row: &Asked) -> Vec<u32> {
     let mut words = times(&row.served, row.failed.iter().sum()).to_vec();
     let sizes = &row.sizes;
@@ -334,8 +284,6 @@ fn transfers(row: &Asked) -> Vec<u32> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use afar_telemetry::{Desc, Unit};
 
     use super::*;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use afar_net::{AbortCode, Endpoint};
+use afar_rpc::xstat::{FETCHES, OPERATIONS, STORES, low, times};
 use afar_rpc::{Calls, Served, rxafs};
 use afar_telemetry::{Counter, Desc, Distribution, Registry, Unit};
 use afar_types::{UnixTime, ViceDisk, ViceStatistics, ViceStatistics64};
@@ -127,9 +128,6 @@ impl Stats {
     }
 }
 
-const FETCHES: [&str; 2] = ["fetch_data", "fetch_data64"];
-const STORES: [&str; 2] = ["store_data", "store_data64"];
-
 /// What both forms of statistics have in common.
 struct Summary {
     calls: u64,
@@ -145,11 +143,6 @@ struct Summary {
 
 fn now() -> UnixTime {
     UnixTime::from(SystemTime::now())
-}
-
-/// The lower 32 bits: counters in old forms start over when they are full.
-fn low(number: u64) -> u32 {
-    u32::try_from(number & u64::from(u32::MAX)).unwrap_or_default()
 }
 
 fn signed(number: u64) -> i32 {
@@ -240,39 +233,6 @@ pub(super) fn statistics64(
     Ok(rxafs::get_statistics64::Reply { statistics })
 }
 
-/// The rows of OpenAFS's detailed figures (`viced/fs_stats.h`), by the operations they count.
-// spec: afs-rpc#counters
-const TIMED: [&[&str]; 28] = [
-    &FETCHES,
-    &["fetch_acl"],
-    &["fetch_status"],
-    &STORES,
-    &["store_acl", "old_store_acl"],
-    &["store_status"],
-    &["remove_file"],
-    &["create_file"],
-    &["rename"],
-    &["symlink"],
-    &["link"],
-    &["make_dir"],
-    &["remove_dir"],
-    &["set_lock", "old_set_lock"],
-    &["extend_lock", "old_extend_lock"],
-    &["release_lock", "old_release_lock"],
-    &["get_statistics", "get_statistics64"],
-    &["give_up_call_backs", "give_up_all_call_backs"],
-    &["get_volume_info"],
-    &["get_volume_status"],
-    &["set_volume_status"],
-    &["get_root_volume"],
-    &["check_token"],
-    &["get_time"],
-    &["n_get_volume_info"],
-    &["bulk_status", "inline_bulk_status"],
-    &["x_stats_version"],
-    &["get_x_stats"],
-];
-
 /// A collection of counters in the form of OpenAFS's `xstat` (AFS-3 RXAFS GetXStats): 0 nothing,
 /// 1 performance, 2 the same with times by operation, 3 callbacks. What has no counterpart here
 /// is 0.
@@ -336,11 +296,6 @@ async fn performance(server: &FileServer, endpoint: &Endpoint) -> Vec<u32> {
     words
 }
 
-/// Seconds and microseconds.
-fn time_words(micros: u64) -> [u32; 2] {
-    [low(micros / 1_000_000), low(micros % 1_000_000)]
-}
-
 fn detailed(stats: &Stats) -> Vec<u32> {
     let mut words = vec![UnixTime::from(stats.started).0, 0];
     // Time of calls served in all, and how many were refused.
@@ -357,24 +312,17 @@ fn detailed(stats: &Stats) -> Vec<u32> {
             },
         )
     };
-    let times = |(served, refused): (Distribution, u64)| {
-        let mut words = vec![low(served.count() + refused), low(served.count())];
-        words.extend(time_words(served.sum() / 1000));
-        // Of the squares tools make a deviation, for which they are near enough.
-        words.extend(time_words(served.squares(1_000_000)));
-        words.extend(time_words(served.min() / 1000));
-        words.extend(time_words(served.max() / 1000));
-        words
-    };
-    for names in TIMED {
-        words.extend(times(rows(names)));
+    for names in OPERATIONS {
+        let (served, refused) = rows(names);
+        words.extend(times(&served, refused));
     }
     // Transfers: the same, then bytes in KiB, and twelve figures by size that are not kept.
     for (names, bytes) in [
         (FETCHES, stats.fetched_bytes()),
         (STORES, stats.stored_bytes()),
     ] {
-        words.extend(times(rows(&names)));
+        let (served, refused) = rows(&names);
+        words.extend(times(&served, refused));
         words.push(low(bytes / 1024));
         words.extend([0; 11]);
     }
@@ -431,12 +379,5 @@ mod tests {
         assert_eq!(words[2..6], [3, 2, 3, 0]);
         assert_eq!(words[8..12], [0, 500_000, 2, 500_000]);
         assert_eq!(stats.all_calls(), 3);
-        let names: Vec<_> = TIMED.iter().copied().flatten().collect();
-        for name in names {
-            assert!(
-                rxafs::OPERATIONS.iter().any(|row| row.name == *name),
-                "{name}"
-            );
-        }
     }
 }
