@@ -10,11 +10,13 @@ use afar_types::CellName;
 use afar_types::error::BZACCESS;
 use afar_xdr::XdrString;
 use anyhow::{Context, bail, ensure};
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
 use super::source::{ANSWER_MAX, LEASE_MORE, LIMIT};
 use crate::afs_args::{self, Common, OwnArgs};
+use crate::fetch::session;
+use crate::top::server_address;
 
 /// The UDP port of overseers.
 const PORT: u16 = 7007;
@@ -56,28 +58,18 @@ impl Far {
         localauth: bool,
         view: View,
     ) -> anyhow::Result<Met> {
-        let host = name.rsplit_once(':').map_or(name, |(host, _)| host);
-        let runtime = Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .context("cannot start the runtime; has a limit on threads been reached?")?;
+        let address = SocketAddr::new(server_address(name)?.ip(), PORT);
+        let runtime = session::runtime()?;
         let common = Common {
             cell: cell.cloned(),
             localauth,
             own: OwnArgs {
-                vl_server: vec![host.to_owned()],
+                vl_server: vec![address.ip().to_string()],
                 ..OwnArgs::default()
             },
             ..Common::default()
         };
-        let (address, servers) = runtime.block_on(async {
-            let found = tokio::net::lookup_host((host, PORT)).await;
-            let found = found.with_context(|| format!("cannot find the server {host}"))?;
-            let address = { found }.find(SocketAddr::is_ipv4);
-            let address = address.with_context(|| format!("{host} has no IPv4 address"))?;
-            let (servers, _) = afs_args::open(&common).await?;
-            anyhow::Ok((address, servers))
-        })?;
+        let (servers, _) = runtime.block_on(afs_args::open(&common))?;
         let far = Self {
             name: name.to_owned(),
             client: servers.eyes(address),
