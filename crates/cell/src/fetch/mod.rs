@@ -183,7 +183,7 @@ impl Client {
             let parts = gaps.take_out(file.ranges());
             running.spawn(near::land(file, parts, Arc::clone(sink)));
         }
-        let length = gaps.octets();
+        let length = gaps.bytes();
         let mut size = None;
         let mut left = u64::MAX;
         loop {
@@ -473,8 +473,8 @@ fn settle(
     let (outcome, calls, server) = match result? {
         Part::Asked(outcome, calls, server) => (outcome, calls, server),
         Part::Near(landed) => {
-            fetched.bytes += landed.octets;
-            fetched.near += landed.octets;
+            fetched.bytes += landed.bytes;
+            fetched.near += landed.bytes;
             gaps.put_back(landed.missing);
             return Ok(None);
         }

@@ -37,7 +37,7 @@ impl Gaps {
         self.0.is_empty()
     }
 
-    pub(super) fn octets(&self) -> u64 {
+    pub(super) fn bytes(&self) -> u64 {
         self.0.iter().map(length).sum()
     }
 
@@ -56,7 +56,7 @@ impl Gaps {
 
     /// Takes out what is there, which is in order; returns it.
     pub(super) fn take_out(&mut self, there: &[Range<u64>]) -> Vec<Range<u64>> {
-        let before = self.octets();
+        let before = self.bytes();
         let mut taken = Vec::new();
         let mut left = VecDeque::new();
         for mut gap in self.0.drain(..) {
@@ -92,7 +92,7 @@ impl Gaps {
 #[derive(Debug)]
 pub(super) struct Landed {
     /// Bytes that the sink has.
-    pub(super) octets: u64,
+    pub(super) bytes: u64,
     /// What was not there after all.
     pub(super) missing: Vec<Range<u64>>,
 }
@@ -104,7 +104,7 @@ pub(super) async fn land<S: Sink>(
     sink: Arc<S>,
 ) -> PartResult {
     let mut landed = Landed {
-        octets: 0,
+        bytes: 0,
         missing: Vec::new(),
     };
     let mut parts = Gaps(parts.into());
@@ -119,7 +119,7 @@ pub(super) async fn land<S: Sink>(
             None => return Ok(Part::Near(landed)),
             Some(Err(error)) => std::panic::resume_unwind(error.into_panic()),
             Some(Ok(copied)) => match copied? {
-                Copied::There(octets) => landed.octets += octets,
+                Copied::There(bytes) => landed.bytes += bytes,
                 Copied::Missing(part) => {
                     landed.missing.push(part);
                     // What is left is not there either.
@@ -143,11 +143,11 @@ async fn copy<S: Sink>(
     part: Range<u64>,
     sink: Arc<S>,
 ) -> io::Result<Copied> {
-    let octets = length(&part);
+    let bytes = length(&part);
     match file.read(part.clone()).await {
-        Some(data) if data.len() as u64 == octets => {
+        Some(data) if data.len() as u64 == bytes => {
             sink.write(part.start, vec![data]).await?;
-            Ok(Copied::There(octets))
+            Ok(Copied::There(bytes))
         }
         // The cache that has it may drop it at any time.
         _ => Ok(Copied::Missing(part)),
@@ -169,7 +169,7 @@ mod tests {
         let mut gaps = Gaps::from(0..10 * LEAST);
         let there = [0..LEAST, 2 * LEAST..3 * LEAST - 1, 9 * LEAST..20 * LEAST];
         assert_eq!(gaps.take_out(&there), [0..LEAST, 9 * LEAST..10 * LEAST]);
-        assert_eq!(gaps.octets(), 8 * LEAST);
+        assert_eq!(gaps.bytes(), 8 * LEAST);
         let mut gaps = Gaps::from(5..10);
         assert_eq!(
             gaps.take_out(&[0..2, 3..100]),

@@ -68,10 +68,10 @@ fn io_error(what: &str, source: io::Error) -> StoreError {
 struct PieceWriter(mpsc::Sender<Bytes>);
 
 impl Write for PieceWriter {
-    fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
-        let piece = Bytes::copy_from_slice(octets);
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let piece = Bytes::copy_from_slice(bytes);
         match self.0.blocking_send(piece) {
-            Ok(()) => Ok(octets.len()),
+            Ok(()) => Ok(bytes.len()),
             Err(_) => Err(io::Error::new(
                 io::ErrorKind::BrokenPipe,
                 "the receiver of the dump has gone",
@@ -95,7 +95,7 @@ enum Piece {
 pub(super) struct Feed {
     to: mpsc::Sender<Piece>,
     gathered: Vec<Bytes>,
-    octets: usize,
+    bytes: usize,
 }
 
 /// The thread's end: reads what the call brings. Ends only where the client ended its request;
@@ -116,7 +116,7 @@ pub(super) fn feed() -> (Feed, FeedReader) {
     let feed = Feed {
         to,
         gathered: Vec::new(),
-        octets: 0,
+        bytes: 0,
     };
     let reader = FeedReader {
         from,
@@ -129,9 +129,9 @@ pub(super) fn feed() -> (Feed, FeedReader) {
 impl Feed {
     /// Gives on what has come; waits while enough is waiting already.
     pub(super) async fn push(&mut self, chunk: Bytes) -> Result<(), Refused> {
-        self.octets += chunk.len();
+        self.bytes += chunk.len();
         self.gathered.push(chunk);
-        if self.octets < PIECE {
+        if self.bytes < PIECE {
             return Ok(());
         }
         self.flush().await
@@ -145,8 +145,8 @@ impl Feed {
 
     async fn flush(&mut self) -> Result<(), Refused> {
         let gathered = self.gathered.iter().map(Bytes::len).sum::<usize>();
-        debug_assert_eq!(self.octets, gathered, "what is gathered is counted");
-        self.octets = 0;
+        debug_assert_eq!(self.bytes, gathered, "what is gathered is counted");
+        self.bytes = 0;
         let gathered = std::mem::take(&mut self.gathered);
         let sent = self.to.send(Piece::Data(gathered)).await;
         sent.map_err(|_| Refused)
@@ -154,11 +154,11 @@ impl Feed {
 }
 
 impl FeedReader {
-    /// Up to `octets` of the dump's beginning, which are read again afterwards.
-    pub(super) fn peek(&mut self, octets: usize) -> io::Result<Vec<u8>> {
-        let mut head = vec![0; octets];
+    /// Up to `bytes` of the dump's beginning, which are read again afterwards.
+    pub(super) fn peek(&mut self, bytes: usize) -> io::Result<Vec<u8>> {
+        let mut head = vec![0; bytes];
         let mut filled = 0;
-        while filled < octets {
+        while filled < bytes {
             match self.read(&mut head[filled..])? {
                 0 => break,
                 read => filled += read,
