@@ -47,7 +47,7 @@ impl Cell {
             .arg(env!("CARGO_BIN_EXE_afar"))
             .args(words)
             // Cells of this machine are none of this test's.
-            .env("AFAR_RUN_DIR", "/nonexistent")
+            .env("AFAR_RUN_DIR", "/proc/nonexistent")
             .env("AFAR_CELLSERVDB", self.text("cellservdb"))
             .output()
             .unwrap()

@@ -234,7 +234,7 @@ fn volumes_are_listed_as_vos_listvol_does() {
     assert_eq!(volumes[2]["offline_message"], "being moved");
 
     // One that fails does not hide the others.
-    let output = afar(&["list", "/nonexistent", &path]);
+    let output = afar(&["list", "/proc/nonexistent", &path]);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stdout).contains("user.alice"));
 }
@@ -307,7 +307,7 @@ fn damage_is_found_and_named() {
     );
     assert_eq!(said.lines().count(), 2, "{said}");
     // What cannot be looked at weighs more than what is wrong.
-    refused(&["scrub", &path, "/nonexistent"], 2);
+    refused(&["scrub", &path, "/proc/nonexistent"], 2);
     refused(&["scrub", &path, "--rate", "0"], 2);
 }
 

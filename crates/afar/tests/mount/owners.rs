@@ -47,7 +47,7 @@ impl Hers {
             .args(words)
             .env("AFAR_TOKENS", self.site.path("tokens"))
             .env("HOME", self.site.path("."))
-            .env("KRB5CCNAME", "FILE:/nonexistent")
+            .env("KRB5CCNAME", "FILE:/proc/nonexistent")
             .env_remove("XDG_RUNTIME_DIR")
             .env_remove("XDG_CONFIG_HOME")
             .env_remove("SSH_AUTH_SOCK");
@@ -91,7 +91,7 @@ fn sh(dir: &Path, line: &str) {
     let mut command = Command::new("sh");
     command.args(["-ec", line]).current_dir(dir);
     command
-        .env("HOME", "/nonexistent")
+        .env("HOME", "/proc/nonexistent")
         .env("GIT_CONFIG_NOSYSTEM", "1");
     let output = command.output().unwrap();
     assert!(output.status.success(), "{line}: {}", told(&output));

@@ -56,7 +56,7 @@ impl Shared {
             .arg("--cache")
             .arg(shared.site.path("cache"));
         command.env("AFAR_TOKENS", shared.site.path("roots-tokens"));
-        command.env("KRB5CCNAME", "FILE:/nonexistent");
+        command.env("KRB5CCNAME", "FILE:/proc/nonexistent");
         command.args(["--foreground", "--log", "warn,afar_cache=debug"]);
         command.arg(CELL).arg(&place);
         let mut process = Process::start(command);

@@ -92,7 +92,7 @@ fn what_is_broken_is_named() {
     other_type[4 + 24 + 15] = 18;
     assert_eq!(damaged(&other_type), 2);
     assert_eq!(damaged(&[0xff; 64]), 1);
-    let missing = KeyRing::open(["/nonexistent/KeyFileExt"]).unwrap_err();
+    let missing = KeyRing::open(["/proc/nonexistent/KeyFileExt"]).unwrap_err();
     assert!(matches!(missing, KeyError::Read { .. }), "{missing}");
 }
 
@@ -332,7 +332,7 @@ fn only_a_key_file_ext_is_changed() {
         assert!(matches!(changed, Err(KeyError::NoKeyFile { .. })), "{name}");
         assert_eq!(fs::read(&path).unwrap(), content);
     }
-    let nowhere = Path::new("/nonexistent/KeyFileExt");
+    let nowhere = Path::new("/proc/nonexistent/KeyFileExt");
     let changed = edit::generate(nowhere, None, EncryptionType::Aes256Sha1);
     assert!(matches!(changed, Err(KeyError::Write { .. })));
 }

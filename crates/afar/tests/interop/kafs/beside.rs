@@ -30,7 +30,7 @@ impl<'a> Beside<'a> {
             .arg(env!("CARGO_BIN_EXE_afar"))
             .env("AFAR_CELLSERVDB", self.dir.path().join("CellServDB"))
             .env("AFAR_TOKENS", self.dir.path().join("tokens"))
-            .env("KRB5CCNAME", "FILE:/nonexistent")
+            .env("KRB5CCNAME", "FILE:/proc/nonexistent")
             .stdin(Stdio::null());
         command
     }
