@@ -3,7 +3,7 @@
 #![no_main]
 
 use afar_oob::Unpacker;
-use afar_oob::frame::{self, ClientFrame, Data, FromServer, Incoming, Read};
+use afar_oob::frame::{self, ClientFrame, Data, FromClient, FromServer, Incoming, Passing, Read};
 use afar_oob::record::RECORD_MAX;
 use libfuzzer_sys::fuzz_target;
 
@@ -15,23 +15,34 @@ fuzz_target!(|data: &[u8]| {
     for frame in read::<ClientFrame>(stream, step) {
         assert_eq!(read::<ClientFrame>(&frame::encode(&frame), step), [frame]);
     }
-    let mut unpacker = Unpacker::default();
-    for frame in read::<FromServer>(stream, step) {
-        match frame {
-            FromServer::Frame(frame) => {
+    for next in read::<FromClient>(stream, step) {
+        match next {
+            FromClient::Frame(frame) => {
+                let again = read::<FromClient>(&frame::encode(&frame), step);
+                assert_eq!(again, [FromClient::Frame(frame)]);
+            }
+            FromClient::Data(data) => unpack(data),
+        }
+    }
+    for next in read::<FromServer>(stream, step) {
+        match next {
+            Passing::Frame(frame) => {
                 let again = read::<FromServer>(&frame::encode(&frame), step);
                 assert_eq!(again, [FromServer::Frame(frame)]);
             }
-            FromServer::Data(Data { head, stored }) => {
-                assert!(stored.len() <= head.plain as usize && head.plain <= RECORD_MAX);
-                let sum = afar_oob::record::checksum(&stored);
-                if let Ok(plain) = unpacker.unpack(head.codec, stored, head.plain, sum) {
-                    assert_eq!(plain.len(), head.plain as usize);
-                }
-            }
+            Passing::Data(data) => unpack(data),
         }
     }
 });
+
+fn unpack(Data { head, stored }: Data) {
+    assert!(stored.len() <= head.plain as usize && head.plain <= RECORD_MAX);
+    let sum = afar_oob::record::checksum(&stored);
+    let unpacked = Unpacker::default().unpack(head.codec, stored, head.plain, sum);
+    if let Ok(plain) = unpacked {
+        assert_eq!(plain.len(), head.plain as usize);
+    }
+}
 
 fn read<T: Read>(stream: &[u8], step: usize) -> Vec<T> {
     let mut incoming = Incoming::default();

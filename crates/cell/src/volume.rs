@@ -100,7 +100,11 @@ impl Volume {
     /// The way to the first of its sites.
     pub(crate) async fn way(&self) -> Way {
         let path = match self.sites().first() {
-            Some(site) => site.path().await,
+            Some(site) => {
+                let path = site.path().await;
+                site.set_afar(path.is_some_and(|path| path.afar));
+                path
+            }
             None => None,
         };
         match path {

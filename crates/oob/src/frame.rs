@@ -4,7 +4,7 @@
 
 use std::marker::PhantomData;
 
-use afar_types::{CallBack, FetchStatus, Fid, VolSync};
+use afar_types::{CallBack, FetchStatus, Fid, StoreStatus, VolSync};
 use afar_xdr::{Decode, DecodeError, Decoder, Encode, FixedOpaque, from_bytes};
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -20,6 +20,10 @@ const LENGTH: usize = 4;
 /// The least credit that a client gives to a transfer at a time: with less, a record might never pass.
 pub const CREDIT_LEAST: u32 = RECORD_MAX;
 
+/// The credit that a store begins with: what it sends before it knows whether the server takes it.
+// spec: oob#flow-control
+pub const STORE_CREDIT: u32 = RECORD_MAX;
+
 /// What a record so long takes of a transfer's credit: short ones take memory, too.
 // spec: oob#flow-control
 #[must_use]
@@ -34,7 +38,7 @@ pub const fn cost(stored: u32) -> u32 {
 /// What a record takes at least.
 const COST_LEAST: u32 = 4 << 10;
 
-/// What a client sends.
+/// What a client sends, but for records.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub enum ClientFrame {
     /// Shows the grant. It comes first, and once.
@@ -63,6 +67,9 @@ pub enum ClientFrame {
         /// Comes back with the answer.
         number: u32,
     },
+    /// Stores data into a file, as RXAFS's StoreData64 does. Records follow.
+    #[xdr(case = 14)]
+    Store(Store),
 }
 
 /// What a server sends, but for records.
@@ -105,6 +112,17 @@ pub enum ServerFrame {
     /// The server ends the connection.
     #[xdr(case = 13)]
     Close(Refusal),
+    /// Lets a store send so many bytes of records more.
+    #[xdr(case = 15)]
+    Credit {
+        /// The transfer.
+        id: u32,
+        /// Bytes.
+        bytes: u32,
+    },
+    /// A store has ended well: what it sent is durable.
+    #[xdr(case = 16)]
+    Stored(Stored),
 }
 
 /// A client asks for data of a file.
@@ -124,7 +142,35 @@ pub struct Fetch {
     pub credit: u32,
 }
 
-/// What a transfer ends with: the results of FetchData64.
+/// A client stores data into a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Store {
+    /// The client's number for the transfer, not that of another one under way.
+    pub id: u32,
+    /// The file.
+    pub fid: Fid,
+    /// What else changes of it.
+    pub attributes: StoreStatus,
+    /// Where in the file the data begins.
+    pub offset: u64,
+    /// Bytes of data that will come.
+    pub length: u64,
+    /// What the whole file's length is to be.
+    pub file_length: u64,
+}
+
+/// What a store ends with: the results of StoreData64.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Stored {
+    /// The transfer.
+    pub id: u32,
+    /// The file's status.
+    pub status: FetchStatus,
+    /// The volume's times.
+    pub vol_sync: VolSync,
+}
+
+/// What a fetch ends with: the results of FetchData64.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct End {
     /// The transfer.
@@ -171,14 +217,19 @@ pub struct Data {
     pub stored: Bytes,
 }
 
-/// Anything that a server sends.
+/// Anything that passes, of which the frames are of this kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FromServer {
+pub enum Passing<F> {
     /// A record.
     Data(Data),
     /// Anything else.
-    Frame(ServerFrame),
+    Frame(F),
 }
+
+/// Anything that a server sends.
+pub type FromServer = Passing<ServerFrame>;
+/// Anything that a client sends whose grant was checked.
+pub type FromClient = Passing<ClientFrame>;
 
 /// What came is no frame.
 #[derive(Debug, thiserror::Error)]
@@ -256,7 +307,7 @@ impl Read for ClientFrame {
     }
 }
 
-impl Read for FromServer {
+impl<F: Decode> Read for Passing<F> {
     const MOST: usize = DataHead::BODY + RECORD_MAX as usize;
 
     fn read(mut body: Bytes) -> Result<Self, FrameError> {
@@ -309,6 +360,17 @@ impl<T> Default for Incoming<T> {
 
 /// Bytes that are read at a time while it is not known how many there will be.
 const READ: usize = 4 << 10;
+
+impl<T> Incoming<T> {
+    /// The same stream, in which frames of another kind come from now on.
+    #[must_use]
+    pub fn change<U>(self) -> Incoming<U> {
+        Incoming {
+            bytes: self.bytes,
+            kind: PhantomData,
+        }
+    }
+}
 
 impl<T: Read> Incoming<T> {
     /// The next frame, if all of it is here.

@@ -28,7 +28,7 @@ pub struct Offer {
     pub version: u32,
     /// The TCP port, at the address that was called.
     pub port: u32,
-    /// Operations that are served, as bits: see [`FETCH`].
+    /// Operations that are served, as bits: see [`FETCH`] and [`STORE`].
     pub operations: u32,
     /// Seconds until the grant expires.
     pub lifetime: u32,
@@ -36,7 +36,7 @@ pub struct Offer {
     pub fingerprint: FixedOpaque<32>,
     /// The server's public key for the agreement (X25519).
     pub share: FixedOpaque<32>,
-    /// The ways of packing that the server may use, as bits.
+    /// The ways of packing that the server uses and unpacks, as bits.
     pub codecs: Codecs,
     /// The grant, to be shown.
     pub grant: SealedGrant,
@@ -46,6 +46,8 @@ pub struct Offer {
 
 /// The bit of [`Offer::operations`] for fetching files.
 pub const FETCH: u32 = 1;
+/// The bit of [`Offer::operations`] for storing into files.
+pub const STORE: u32 = 2;
 
 impl Question {
     /// With this public key.

@@ -13,7 +13,7 @@ use afar_types::{
 use afar_xdr::{List, Opaque, XdrString, to_bytes};
 use bytes::Bytes;
 
-use crate::{Caller, FetchSink, Outlet, Served};
+use crate::{Caller, FetchSink, Inlet, Operation, Outlet, Served, StoreSource};
 
 interface! {
     service 1 "RXAFS";
@@ -157,14 +157,10 @@ impl<S: Service> Server<S> {
         request: fetch_data64::Request,
         outlet: &mut dyn Outlet,
     ) -> Result<fetch_data64::Reply, AbortCode> {
-        let began = Instant::now();
-        let row = OPERATIONS
-            .iter()
-            .position(|row| row.opcode == fetch_data64::OPERATION.opcode);
-        crate::server::start_probe(OPERATIONS, row, caller);
+        let mut beside = Beside::begin(fetch_data64::OPERATION, caller);
+        let began = beside.began;
         let arguments: Bytes = to_bytes(&request);
-        let received_bytes = arguments.len() as u64;
-        let mut sent_bytes = 0;
+        beside.received_bytes = arguments.len() as u64;
         let serving = async {
             let mut data = FetchSink::out_of_band(outlet, request.length)?;
             let served = crate::Serving::new(fetch_data64::OPERATION, caller, request.subject());
@@ -172,18 +168,73 @@ impl<S: Service> Server<S> {
             let result = interface!(@run self served began serving);
             let end = crate::audit::End::new(began, Some(data.sent()), &result);
             interface!(@audit fetch_data64 caller arguments end);
-            sent_bytes = data.sent_beside();
+            beside.sent_bytes = data.sent_beside();
             let reply = result?;
             data.is_whole()?;
             Ok(reply)
         };
         let result = serving.await;
-        let code = result.as_ref().map(|_| ()).map_err(|code| *code);
-        let mut served = Served::new(row, caller, began.elapsed(), code);
-        served.received_bytes = received_bytes;
-        served.sent_bytes = sent_bytes;
-        served.probe(OPERATIONS);
-        Service::served(&*self.service, &served);
+        beside.end(&*self.service, caller, &result);
         result
+    }
+
+    /// The same of `store_data64`, for a client whose data comes by an inlet.
+    ///
+    /// # Errors
+    /// With the code that a call would have been aborted with.
+    pub async fn store_out_of_band(
+        &self,
+        caller: &Caller,
+        request: store_data64::Request,
+        inlet: &mut dyn Inlet,
+    ) -> Result<store_data64::Reply, AbortCode> {
+        let mut beside = Beside::begin(store_data64::OPERATION, caller);
+        let began = beside.began;
+        let arguments: Bytes = to_bytes(&request);
+        beside.received_bytes = arguments.len() as u64;
+        let serving = async {
+            let mut data = StoreSource::out_of_band(inlet, request.length)?;
+            let served = crate::Serving::new(store_data64::OPERATION, caller, request.subject());
+            let serving = Service::store_data64(&*self.service, caller, request, &mut data);
+            let result = interface!(@run self served began serving);
+            let end = crate::audit::End::new(began, Some(data.received()), &result);
+            interface!(@audit store_data64 caller arguments end);
+            beside.received_bytes += data.received_beside();
+            result
+        };
+        let result = serving.await;
+        beside.end(&*self.service, caller, &result);
+        result
+    }
+}
+
+/// What is counted of an operation whose data does not pass through a call.
+struct Beside {
+    row: Option<usize>,
+    began: Instant,
+    received_bytes: u64,
+    sent_bytes: u64,
+}
+
+impl Beside {
+    fn begin(operation: &Operation, caller: &Caller) -> Self {
+        let same = |row: &&Operation| row.opcode == operation.opcode;
+        let row = OPERATIONS.iter().position(same);
+        crate::server::start_probe(OPERATIONS, row, caller);
+        Self {
+            row,
+            began: Instant::now(),
+            received_bytes: 0,
+            sent_bytes: 0,
+        }
+    }
+
+    fn end<T>(self, service: &impl Service, caller: &Caller, result: &Result<T, AbortCode>) {
+        let code = result.as_ref().map(|_| ()).map_err(|code| *code);
+        let mut served = Served::new(self.row, caller, self.began.elapsed(), code);
+        served.received_bytes = self.received_bytes;
+        served.sent_bytes = self.sent_bytes;
+        served.probe(OPERATIONS);
+        service.served(&served);
     }
 }

@@ -1,10 +1,10 @@
 //! The server's side of a call: arguments in, results out, data as a stream.
 
 mod sink;
+mod source;
 mod stream;
 
 use std::ffi::CStr;
-use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -13,10 +13,9 @@ use afar_xdr::{Decode, Decoder, Encode, to_bytes};
 use bytes::{Bytes, BytesMut};
 
 use crate::Operation;
-use crate::operation::Length;
-use crate::wait::Wait;
 
 pub use sink::{FetchSink, Outlet, Outletting, Packed};
+pub use source::{Inlet, StoreSource};
 pub use stream::{DownloadSink, UploadSource};
 
 /// Bytes a request may have beyond its arguments; they are ignored, as OpenAFS ignores them.
@@ -170,81 +169,4 @@ pub(crate) async fn send_reply(call: &mut Call, reply: &impl Encode) -> Result<(
     call.send(to_bytes(reply))
         .await
         .map_err(|error| error.code())
-}
-
-/// Brings a store operation's data from the client.
-pub struct StoreSource<'a> {
-    call: &'a mut Call,
-    head: Bytes,
-    remaining: u64,
-    received: u64,
-}
-
-impl<'a> StoreSource<'a> {
-    pub(crate) fn new<L: Length>(
-        call: &'a mut Call,
-        head: Bytes,
-        length: L,
-    ) -> Result<Self, AbortCode> {
-        let remaining = length.bytes().ok_or(AbortCode::RXGEN_SS_UNMARSHAL)?;
-        Ok(Self {
-            call,
-            head,
-            remaining,
-            received: 0,
-        })
-    }
-
-    /// Bytes received so far.
-    #[must_use]
-    pub fn received(&self) -> u64 {
-        self.received
-    }
-
-    /// Bytes still to come.
-    #[must_use]
-    pub fn remaining(&self) -> u64 {
-        self.remaining
-    }
-
-    /// The next bytes in order, of any number but 0; `None` after the last. What the client sends
-    /// beyond the length it gave is ignored.
-    ///
-    /// # Errors
-    /// When the call has failed; RX_EOF when the client sent less than it said.
-    pub async fn chunk(&mut self) -> Result<Option<Bytes>, AbortCode> {
-        self.chunk_after(1).await
-    }
-
-    /// The same once `least` bytes have come, or all the client sends
-    /// ([`Call::recv_after`](afar_net::Call::recv_after)).
-    ///
-    /// # Errors
-    /// As [`chunk`](Self::chunk).
-    pub async fn chunk_after(&mut self, least: usize) -> Result<Option<Bytes>, AbortCode> {
-        if self.remaining == 0 {
-            return Ok(None);
-        }
-        let mut chunk = std::mem::take(&mut self.head);
-        if chunk.is_empty() {
-            let least = usize::try_from(self.remaining).map_or(least, |rest| least.min(rest));
-            let next = Wait::Data.on(self.call.recv_after(least)).await;
-            let next = next.map_err(|error| error.code())?;
-            chunk = next.ok_or(AbortCode::RX_EOF)?;
-        }
-        if let Ok(rest) = usize::try_from(self.remaining) {
-            chunk.truncate(rest);
-        }
-        self.remaining -= chunk.len() as u64;
-        self.received += chunk.len() as u64;
-        Ok(Some(chunk))
-    }
-}
-
-impl fmt::Debug for StoreSource<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StoreSource")
-            .field("remaining", &self.remaining)
-            .finish_non_exhaustive()
-    }
 }

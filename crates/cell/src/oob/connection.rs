@@ -4,15 +4,19 @@ use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use afar_oob::frame::{self, ClientFrame, Data, End, Fetch, FromServer, Incoming, cost};
+use afar_oob::frame::{
+    self, ClientFrame, Data, End, Fetch, FromServer, Incoming, Store, cost,
+};
+use afar_oob::offer::STORE;
 use afar_oob::{Codecs, EXPORTER, FrameError, Hello, PROTOCOL, Refusal, ServerFrame, VERSION};
 use afar_types::Fid;
 use afar_xdr::FixedOpaque;
 use bytes::{Buf, Bytes};
 use parking_lot::Mutex;
+use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
@@ -23,6 +27,7 @@ use tokio_rustls::rustls;
 
 use super::Blocked;
 use super::offer::{Known, Lasting};
+use super::storing::{self, Storing};
 
 /// How long a connection may take to come about, all in all.
 // spec: oob#when-to-use-it
@@ -40,6 +45,11 @@ const WINDOW: u32 = 16 << 20;
 const WINDOW_PART: u32 = 4;
 /// Messages that may wait to be sent.
 const QUEUE: usize = 64;
+/// Records that may: while one is encrypted, others are read and checked.
+const RECORDS: usize = 4;
+/// Bytes that the kernel takes before it can send them. What is behind them gets there soon, and whether something is
+/// sent shows that the path lets it.
+const UNSENT: u32 = 128 << 10;
 
 /// There is no connection.
 #[derive(Debug)]
@@ -75,9 +85,13 @@ pub(crate) struct Connection {
 }
 
 #[derive(Debug)]
-struct Shared {
+pub(super) struct Shared {
     server: SocketAddr,
     out: mpsc::Sender<Bytes>,
+    /// Records, each with what stands before it.
+    records: mpsc::Sender<(Bytes, Bytes)>,
+    /// Bytes of these that are sent.
+    sent: AtomicU64,
     transfers: Mutex<HashMap<u32, Going>>,
     next: AtomicU32,
     dead: AtomicBool,
@@ -86,19 +100,24 @@ struct Shared {
     blocked: Arc<Blocked>,
     /// Transfers that may be under way at a time.
     most: usize,
+    /// Whether the server takes stores.
+    stores: bool,
 }
 
 /// A transfer under way.
 #[derive(Debug)]
-struct Going {
-    events: mpsc::UnboundedSender<Event>,
-    /// Bytes of records that the server may still send. Each takes something of it, so that no more events wait than
-    /// there is memory for.
-    credit: u32,
-    replied: bool,
+enum Going {
+    Fetch {
+        events: mpsc::UnboundedSender<Event>,
+        /// Bytes of records that the server may still send. Each takes something of it, so that no more events wait
+        /// than there is memory for.
+        credit: u32,
+        replied: bool,
+    },
+    Store(mpsc::Sender<storing::Event>),
 }
 
-/// What comes of a transfer.
+/// What comes of a fetch.
 #[derive(Debug)]
 pub(crate) enum Event {
     /// So many bytes will come.
@@ -113,15 +132,21 @@ pub(crate) enum Event {
     Decline,
 }
 
-/// A transfer: what comes of it. Dropping it gives it up.
+/// A transfer's number. Dropping it gives the transfer up if that is not over.
+#[derive(Debug)]
+pub(super) struct Number {
+    pub(super) shared: Arc<Shared>,
+    pub(super) id: u32,
+    pub(super) over: bool,
+}
+
+/// A fetch: what comes of it. Dropping it gives it up.
 #[derive(Debug)]
 pub(crate) struct Transfer {
-    shared: Arc<Shared>,
-    id: u32,
+    number: Number,
     events: mpsc::UnboundedReceiver<Event>,
     /// What was used and the server was not told of.
     used: u32,
-    over: bool,
 }
 
 impl Connection {
@@ -143,21 +168,25 @@ impl Connection {
         tracing::debug!(%server, "transfers go out of band from now on");
         let (reading, writing) = tokio::io::split(stream);
         let (out, queue) = mpsc::channel(QUEUE);
+        let (records, record_queue) = mpsc::channel(RECORDS);
         let shared = Arc::new(Shared {
             server,
             out,
+            records,
+            sent: AtomicU64::new(0),
             transfers: Mutex::default(),
             next: AtomicU32::new(1),
             dead: AtomicBool::new(false),
             left: AtomicBool::new(false),
             blocked: Arc::clone(blocked),
             most: usize::try_from(transfers).unwrap_or(usize::MAX),
+            stores: known.offer.operations & STORE != 0,
         });
         let reader = Arc::clone(&shared);
         tokio::spawn(async move {
             let ended = tokio::select! {
                 ended = read(&reader, reading, incoming) => ended,
-                ended = write(writing, queue) => ended.map_err(Failure::from),
+                ended = write(writing, queue, record_queue, &reader.sent) => ended.map_err(Failure::from),
             };
             reader.end(ended);
         });
@@ -179,39 +208,59 @@ impl Connection {
 
     /// Asks for data of a file. `None` if there are as many transfers as may be, or the connection is dead.
     pub(crate) fn fetch(&self, fid: Fid, offset: u64, length: u64) -> Option<Transfer> {
-        let shared = &self.shared;
         let (events, receiver) = mpsc::unbounded_channel();
-        let id = {
-            let mut transfers = shared.transfers.lock();
-            if transfers.len() >= shared.most || shared.dead.load(Ordering::Acquire) {
-                return None;
-            }
-            let id = shared.next.fetch_add(1, Ordering::Relaxed);
-            let going = Going {
-                events,
-                credit: WINDOW,
-                replied: false,
-            };
-            transfers.insert(id, going);
-            id
-        };
-        let transfer = Transfer {
-            shared: Arc::clone(shared),
-            id,
-            events: receiver,
-            used: 0,
-            over: false,
-        };
+        let number = self.begin(Going::Fetch {
+            events,
+            credit: WINDOW,
+            replied: false,
+        })?;
         let request = ClientFrame::Fetch(Fetch {
-            id,
+            id: number.id,
             fid,
             offset,
             length,
             codecs: Codecs::ALL,
             credit: WINDOW,
         });
-        let sent = shared.out.try_send(frame::encode(&request));
-        sent.is_ok().then_some(transfer)
+        let sent = number.shared.out.try_send(frame::encode(&request));
+        sent.is_ok().then_some(Transfer {
+            number,
+            events: receiver,
+            used: 0,
+        })
+    }
+
+    /// Begins to store data into a file: all that this tells but for its number. `None` as for a fetch, or if the
+    /// server takes no stores.
+    pub(crate) fn store(&self, store: Store) -> Option<Storing> {
+        if !self.shared.stores {
+            return None;
+        }
+        let (events, receiver) = mpsc::channel(storing::EVENTS);
+        let number = self.begin(Going::Store(events))?;
+        let store = Store {
+            id: number.id,
+            ..store
+        };
+        let request = frame::encode(&ClientFrame::Store(store));
+        let sent = number.shared.out.try_send(request);
+        sent.is_ok().then(|| Storing::new(number, &store, receiver))
+    }
+
+    /// Takes a number for a transfer.
+    fn begin(&self, going: Going) -> Option<Number> {
+        let shared = &self.shared;
+        let mut transfers = shared.transfers.lock();
+        if transfers.len() >= shared.most || shared.dead.load(Ordering::Acquire) {
+            return None;
+        }
+        let id = shared.next.fetch_add(1, Ordering::Relaxed);
+        transfers.insert(id, going);
+        Some(Number {
+            shared: Arc::clone(shared),
+            id,
+            over: false,
+        })
     }
 }
 
@@ -226,7 +275,7 @@ impl Transfer {
     /// What comes next; `None` when the connection has ended.
     pub(crate) async fn next(&mut self) -> Option<Event> {
         let event = self.events.recv().await;
-        self.over |= matches!(
+        self.number.over |= matches!(
             event,
             None | Some(Event::End(_) | Event::Abort(_) | Event::Decline)
         );
@@ -239,18 +288,19 @@ impl Transfer {
         if self.used < WINDOW / WINDOW_PART {
             return;
         }
-        let bytes = self.used;
+        let (id, bytes) = (self.number.id, self.used);
         {
-            let mut transfers = self.shared.transfers.lock();
-            let Some(going) = transfers.get_mut(&self.id) else {
+            let shared = &self.number.shared;
+            let mut transfers = shared.transfers.lock();
+            let Some(Going::Fetch { credit, .. }) = transfers.get_mut(&id) else {
                 return;
             };
-            let Ok(permit) = self.shared.out.try_reserve() else {
+            let Ok(permit) = shared.out.try_reserve() else {
                 // It is told with the next.
                 return;
             };
-            going.credit = going.credit.saturating_add(bytes);
-            let credit = ClientFrame::Credit { id: self.id, bytes };
+            *credit = credit.saturating_add(bytes);
+            let credit = ClientFrame::Credit { id, bytes };
             permit.send(frame::encode(&credit));
         }
         self.used = 0;
@@ -258,12 +308,11 @@ impl Transfer {
 
     /// What came makes no sense: nothing else of this connection does.
     pub(crate) fn distrust(&self) {
-        self.shared.blocked.note();
-        self.shared.kill();
+        self.number.shared.distrust();
     }
 }
 
-impl Drop for Transfer {
+impl Drop for Number {
     fn drop(&mut self) {
         self.shared.transfers.lock().remove(&self.id);
         if !self.over {
@@ -281,6 +330,17 @@ impl Shared {
     fn kill(&self) {
         self.dead.store(true, Ordering::Release);
         self.transfers.lock().clear();
+    }
+
+    /// What came makes no sense: nothing else of this connection does.
+    pub(super) fn distrust(&self) {
+        self.blocked.note();
+        self.kill();
+    }
+
+    /// Sends a record, with what stands before it, when there is room. Says whether the connection is still there.
+    pub(super) async fn send_record(&self, head: Bytes, record: Bytes) -> bool {
+        self.records.send((head, record)).await.is_ok()
     }
 
     /// The connection has ended.
@@ -320,36 +380,81 @@ impl Shared {
 
     /// Takes in a frame.
     fn take(&self, frame: FromServer) -> Result<(), Failure> {
-        let mut transfers = self.transfers.lock();
-        let (id, event) = match frame {
-            FromServer::Data(data) => (data.head.id, Event::Data(data)),
-            FromServer::Frame(ServerFrame::Reply { id, length }) => (id, Event::Reply(length)),
-            FromServer::Frame(ServerFrame::End(end)) => (end.id, Event::End(Box::new(end))),
-            FromServer::Frame(ServerFrame::Abort { id, code }) => (id, Event::Abort(code)),
-            FromServer::Frame(ServerFrame::Decline { id }) => (id, Event::Decline),
-            FromServer::Frame(ServerFrame::Pong { .. }) => return Ok(()),
-            FromServer::Frame(ServerFrame::Close(refusal)) => {
-                return Err(Failure::Refused(refusal));
-            }
-            FromServer::Frame(ServerFrame::Welcome(_)) => return Err(Failure::Protocol),
+        let frame = match frame {
+            FromServer::Data(data) => return self.fetched(data.head.id, Event::Data(data)),
+            FromServer::Frame(frame) => frame,
         };
-        // It may have been given up.
-        let Some(going) = transfers.get_mut(&id) else {
-            return Ok(());
+        match frame {
+            ServerFrame::Reply { id, length } => self.fetched(id, Event::Reply(length)),
+            ServerFrame::End(end) => self.fetched(end.id, Event::End(Box::new(end))),
+            ServerFrame::Credit { id, bytes } => self.stored(id, storing::Event::Credit(bytes)),
+            ServerFrame::Stored(stored) => {
+                self.stored(stored.id, storing::Event::Stored(Box::new(stored.status)))
+            }
+            ServerFrame::Abort { id, code } if self.is_store(id) => {
+                self.stored(id, storing::Event::Abort(code))
+            }
+            ServerFrame::Abort { id, code } => self.fetched(id, Event::Abort(code)),
+            ServerFrame::Decline { id } if self.is_store(id) => {
+                self.stored(id, storing::Event::Decline)
+            }
+            ServerFrame::Decline { id } => self.fetched(id, Event::Decline),
+            ServerFrame::Pong { .. } => Ok(()),
+            ServerFrame::Close(refusal) => Err(Failure::Refused(refusal)),
+            ServerFrame::Welcome(_) => Err(Failure::Protocol),
+        }
+    }
+
+    fn is_store(&self, id: u32) -> bool {
+        matches!(self.transfers.lock().get(&id), Some(Going::Store(_)))
+    }
+
+    /// Something comes of a fetch.
+    fn fetched(&self, id: u32, event: Event) -> Result<(), Failure> {
+        let mut transfers = self.transfers.lock();
+        let (events, credit, replied) = match transfers.get_mut(&id) {
+            Some(Going::Fetch {
+                events,
+                credit,
+                replied,
+            }) => (events, credit, replied),
+            Some(Going::Store(_)) => return Err(Failure::Protocol),
+            // It may have been given up.
+            None => return Ok(()),
         };
         match &event {
-            Event::Reply(_) if !going.replied => going.replied = true,
-            Event::Data(data) if going.replied => {
+            Event::Reply(_) if !*replied => *replied = true,
+            Event::Data(data) if *replied => {
                 let cost = cost(u32::try_from(data.stored.len()).unwrap_or(u32::MAX));
-                going.credit = going.credit.checked_sub(cost).ok_or(Failure::Protocol)?;
+                *credit = credit.checked_sub(cost).ok_or(Failure::Protocol)?;
             }
-            Event::End(_) if going.replied => {}
+            Event::End(_) if *replied => {}
             Event::Abort(_) | Event::Decline => {}
             _ => return Err(Failure::Protocol),
         }
         let is_last = matches!(event, Event::End(_) | Event::Abort(_) | Event::Decline);
         // Nobody may want it any more.
-        let _unwanted = going.events.send(event);
+        let _unwanted = events.send(event);
+        if is_last {
+            transfers.remove(&id);
+        }
+        Ok(())
+    }
+
+    /// Something comes of a store.
+    fn stored(&self, id: u32, event: storing::Event) -> Result<(), Failure> {
+        let mut transfers = self.transfers.lock();
+        let events = match transfers.get(&id) {
+            Some(Going::Store(events)) => events,
+            Some(Going::Fetch { .. }) => return Err(Failure::Protocol),
+            // It may have been given up.
+            None => return Ok(()),
+        };
+        let is_last = !matches!(event, storing::Event::Credit(_));
+        // A server tells of credit when a good part of it was used, so no more of that waits.
+        if let Err(mpsc::error::TrySendError::Full(_)) = events.try_send(event) {
+            return Err(Failure::Protocol);
+        }
         if is_last {
             transfers.remove(&id);
         }
@@ -369,6 +474,7 @@ async fn handshake(
     let port = u16::try_from(offer.port).map_err(|_| Failure::Protocol)?;
     let stream = TcpStream::connect((server.ip(), port)).await?;
     stream.set_nodelay(true)?;
+    SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT)?;
     let config = afar_tls::client(PROTOCOL, Some(offer.fingerprint.0.into()))?;
     let connector = TlsConnector::from(Arc::new(config));
     let mut stream = connector.connect(server.ip().into(), stream).await?;
@@ -404,12 +510,13 @@ async fn handshake(
 }
 
 /// Takes in what comes, until the connection ends or nobody needs it.
+// spec: oob#liveness
 async fn read(
     shared: &Shared,
     mut stream: ReadHalf<Stream>,
     mut incoming: Incoming<FromServer>,
 ) -> Result<(), Failure> {
-    let mut quiet = 0;
+    let (mut quiet, mut sent) = (0, 0);
     loop {
         while let Some(frame) = incoming.frame()? {
             shared.take(frame)?;
@@ -429,7 +536,9 @@ async fn read(
                 quiet = 0;
             }
             Err(_) => {
-                quiet += 1;
+                // On a slow path, an answer comes when what is before its question has passed.
+                let before = std::mem::replace(&mut sent, shared.sent.load(Ordering::Relaxed));
+                quiet = if sent == before { quiet + 1 } else { 1 };
                 if quiet >= QUIET_MOST {
                     return Err(Failure::Late);
                 }
@@ -441,15 +550,41 @@ async fn read(
     }
 }
 
-/// Sends what is queued.
-async fn write(mut stream: WriteHalf<Stream>, mut queue: mpsc::Receiver<Bytes>) -> io::Result<()> {
-    while let Some(mut next) = queue.recv().await {
-        while next.has_remaining() {
-            if stream.write_buf(&mut next).await? == 0 {
-                return Err(io::ErrorKind::WriteZero.into());
+/// Sends what is queued, frames before records. Tells how many bytes of records are sent.
+async fn write(
+    mut stream: WriteHalf<Stream>,
+    mut frames: mpsc::Receiver<Bytes>,
+    mut records: mpsc::Receiver<(Bytes, Bytes)>,
+    sent: &AtomicU64,
+) -> io::Result<()> {
+    loop {
+        tokio::select! {
+            biased;
+            Some(frame) = frames.recv() => write_all(&mut stream, frame, None).await?,
+            Some((head, record)) = records.recv() => {
+                write_all(&mut stream, head.chain(record), Some(sent)).await?;
             }
+            else => return Ok(()),
         }
-        stream.flush().await?;
+        if frames.is_empty() && records.is_empty() {
+            stream.flush().await?;
+        }
+    }
+}
+
+async fn write_all(
+    stream: &mut WriteHalf<Stream>,
+    mut bytes: impl Buf,
+    count: Option<&AtomicU64>,
+) -> io::Result<()> {
+    while bytes.has_remaining() {
+        let written = stream.write_buf(&mut bytes).await?;
+        if written == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        if let Some(count) = count {
+            count.fetch_add(written as u64, Ordering::Relaxed);
+        }
     }
     Ok(())
 }

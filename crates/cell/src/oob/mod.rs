@@ -3,12 +3,14 @@
 //!
 //! - `offer`: what a server offered
 //! - `connection`: a TLS connection and the transfers on it
+//! - `storing`: one of them to the server
 //!
 //! What goes wrong costs no transfer: what is left of it goes by Rx.
 // spec: oob#when-to-use-it
 
 mod connection;
 mod offer;
+mod storing;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,6 +25,7 @@ use offer::Known;
 
 pub(crate) use connection::{Connection, Event, Transfer};
 pub(crate) use offer::{Asked, ask};
+pub(crate) use storing::{Ended, Storing};
 
 /// How long a server is not asked again that knows nothing of this.
 // spec: oob#when-to-use-it

@@ -6,7 +6,11 @@
 //! again. An afar server gets two at a time: the second begins when the data of the first is on its
 //! way, and comes while the first is put on the disk. A long way to an OpenAFS server is filled by
 //! [small calls](spread).
+//!
+//! **Out of band.** A large part goes over TCP where that works. One whose answer does not come goes by a call then,
+//! all of it.
 
+mod oob;
 mod part;
 mod source;
 mod spread;
@@ -14,6 +18,7 @@ mod spread;
 use std::ops::Range;
 use std::sync::Arc;
 
+use afar_oob::frame::Store;
 use afar_types::{FetchStatus, Fid, StoreStatus};
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -21,7 +26,9 @@ use tokio::sync::Notify;
 
 use crate::client::Client;
 use crate::error::Error;
+use crate::oob::Storing;
 use crate::promise::checked;
+use crate::server::FileServer;
 use crate::volume::{Volume, Way};
 use part::{Outcome, Part};
 
@@ -172,6 +179,13 @@ impl Client {
                     let peer = server.connection().peer();
                     let known = client.server_at(volume.cell_name(), peer);
                     let old = known.as_ref().is_some_and(|known| known.is_old());
+                    let beside = known.as_ref().and_then(|it| client.out_of_band_store(it, part));
+                    if let Some(storing) = beside
+                        && let Some(stored) =
+                            oob::store(storing, peer, part, &*source, &all_sent).await
+                    {
+                        return stored;
+                    }
                     match part::store(&server, old, part, &*source, &all_sent).await {
                         // spec: afs-rpc#unknown-operations
                         Err(error) if !old && error.is_unknown_operation() => {
@@ -189,6 +203,23 @@ impl Client {
             Outcome::Done(status) => checked(status),
             Outcome::Source(error) => Err(Error::Source(error.to_string())),
         }
+    }
+
+    /// A transfer for a part where there may be a connection out of band; `None` if there is none for it.
+    fn out_of_band_store(&self, server: &Arc<FileServer>, part: Part) -> Option<Storing> {
+        let threshold = self.config().oob_threshold?;
+        if part.length < threshold {
+            return None;
+        }
+        let connection = self.own(server).out_of_band()?;
+        connection.store(Store {
+            id: 0,
+            fid: part.fid,
+            attributes: part.attributes,
+            offset: part.position,
+            length: part.length,
+            file_length: part.file_length,
+        })
     }
 
     /// How to divide what is stored in a volume.

@@ -5,6 +5,7 @@ use std::io;
 use afar_rpc::rxafs::{self, store_data, store_data64};
 use afar_rpc::{RpcCause, RpcError, Store};
 use afar_types::{FetchStatus, Fid, StoreStatus};
+use bytes::Bytes;
 use tokio::sync::Notify;
 
 use super::Source;
@@ -21,6 +22,21 @@ pub(super) struct Part {
     pub(super) length: u64,
     /// What the whole file's length is to be.
     pub(super) file_length: u64,
+}
+
+impl Part {
+    /// The bytes behind those that are sent, of which there are some.
+    pub(super) async fn read<S: Source>(&self, source: &S, sent: u64) -> io::Result<Bytes> {
+        let most = usize::try_from(self.length - sent).map_or(READ, |left| left.min(READ));
+        let data = source.read_at(self.position + sent, most).await?;
+        // More than was asked for would be more than the call has announced.
+        // spec: afs-rpc#storing-data
+        if data.is_empty() || data.len() > most {
+            let text = "it became shorter meanwhile";
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, text));
+        }
+        Ok(data)
+    }
 }
 
 /// How a part whose call went well turned out.
@@ -67,7 +83,7 @@ impl Call {
         call.await.map(Self::Old)
     }
 
-    async fn send(&mut self, data: bytes::Bytes) -> Result<(), RpcError> {
+    async fn send(&mut self, data: Bytes) -> Result<(), RpcError> {
         match self {
             Self::New(call) => call.send(data).await,
             Self::Old(call) => call.send(data).await,
@@ -93,15 +109,7 @@ pub(super) async fn store<S: Source>(
     let mut call = Call::start(server, old, part).await?;
     let mut sent = 0;
     while sent < part.length {
-        let most = usize::try_from(part.length - sent).map_or(READ, |left| left.min(READ));
-        let data = match source.read_at(part.position + sent, most).await {
-            // More than was asked for would be more than the call has announced.
-            // spec: afs-rpc#storing-data
-            Ok(data) if data.is_empty() || data.len() > most => {
-                let text = "it became shorter meanwhile";
-                let error = io::Error::new(io::ErrorKind::UnexpectedEof, text);
-                return Ok(Outcome::Source(error));
-            }
+        let data = match part.read(source, sent).await {
             Ok(data) => data,
             Err(error) => return Ok(Outcome::Source(error)),
         };

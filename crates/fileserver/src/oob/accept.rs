@@ -150,7 +150,7 @@ impl Door {
                 let session = Session::new(Arc::clone(&self.serving), &grant, peer);
                 // It also ends when the server does, in the middle of anything.
                 let _connected = Connected(&self);
-                let ended = session.serve(stream, incoming).await;
+                let ended = session.serve(stream, incoming.change()).await;
                 tracing::debug!(%peer, ?ended, "out-of-band transfers end");
             }
             Err(error) => {

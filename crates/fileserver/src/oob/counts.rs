@@ -32,6 +32,16 @@ const DATA: Desc = Desc::counter(
     Unit::Bytes,
     "Bytes of files that were sent out of band.",
 );
+const RECEIVED: Desc = Desc::counter(
+    "afar_oob_received_bytes_total",
+    Unit::Bytes,
+    "Bytes received out of band, as they are packed and after they are decrypted.",
+);
+const RECEIVED_DATA: Desc = Desc::counter(
+    "afar_oob_received_data_bytes_total",
+    Unit::Bytes,
+    "Bytes of files that were received out of band.",
+);
 
 /// Counters of one server.
 #[derive(Debug)]
@@ -44,12 +54,17 @@ pub(super) struct Counts {
     pub(super) handshake: Counter,
     /// The grant was none of this server's, or not the client's.
     pub(super) grant: Counter,
+    /// Fetches that ended well.
     pub(super) done: Counter,
+    /// Stores that ended well.
+    pub(super) stored: Counter,
     pub(super) aborted: Counter,
     /// There was no memory for it.
     pub(super) declined: Counter,
     pub(super) sent: Counter,
     pub(super) data: Counter,
+    pub(super) received: Counter,
+    pub(super) received_data: Counter,
 }
 
 impl Counts {
@@ -63,10 +78,13 @@ impl Counts {
             handshake: refused("handshake"),
             grant: refused("grant"),
             done: ended("done"),
+            stored: ended("stored"),
             aborted: ended("aborted"),
             declined: ended("declined"),
             sent: registry.counter(&SENT, &[]),
             data: registry.counter(&DATA, &[]),
+            received: registry.counter(&RECEIVED, &[]),
+            received_data: registry.counter(&RECEIVED_DATA, &[]),
         }
     }
 }

@@ -1,13 +1,14 @@
-//! Bulk data out of band: clients that were made an offer by RXAFS fetch over TLS on TCP.
+//! Bulk data out of band: clients that were made an offer by RXAFS fetch and store over TLS on TCP.
 //!
 //! - `config`: settings
 //! - `offers`: what is offered, and what a client must show
 //! - `accept`: who may connect, and how many
 //! - `session`: one connection
-//! - `transfer`: one file on its way
+//! - `transfer`: what all transfers share
+//! - `fetch`, `store`: one file on its way to a client, and from it
 //! - `counts`: what is counted of all this
 //!
-//! A transfer is served by the same function as a FetchData64 that comes in by Rx
+//! A transfer is served by the same function as a FetchData64 or StoreData64 that comes in by Rx
 //! ([`Server::fetch_out_of_band`](afar_rpc::rxafs::Server::fetch_out_of_band)): with the same rights, promises and
 //! codes, as a call of the host that was made the offer.
 // spec: oob#connection
@@ -15,8 +16,10 @@
 mod accept;
 mod config;
 mod counts;
+mod fetch;
 pub(crate) mod offers;
 mod session;
+mod store;
 mod transfer;
 
 use std::fmt;

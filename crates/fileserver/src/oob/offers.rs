@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use afar_net::{AbortCode, Identity};
-use afar_oob::offer::{self, FETCH};
+use afar_oob::offer::{self, FETCH, STORE};
 use afar_oob::secret::Side;
 use afar_oob::{
     Agreement, Codecs, Grant, GrantError, Hello, Holder, Offer, PROTOCOL, Question, Sealer,
@@ -93,7 +93,7 @@ impl Offers {
         let offer = Offer {
             version: VERSION,
             port: self.port.into(),
-            operations: FETCH,
+            operations: FETCH | STORE,
             lifetime: u32::try_from(LIFETIME.as_secs()).unwrap_or(u32::MAX),
             fingerprint: FixedOpaque(self.tls.fingerprint().into()),
             share: FixedOpaque(share),

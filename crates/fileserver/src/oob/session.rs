@@ -6,10 +6,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use afar_oob::frame::{self, ClientFrame, Fetch, Incoming};
+use afar_oob::frame::{self, ClientFrame, Fetch, FromClient, Incoming, Store};
 use afar_oob::hello::{Refusal, Welcome};
 use afar_oob::{FrameError, Grant, ServerFrame};
 use afar_rpc::Caller;
+use afar_tls::Pass;
 use bytes::Buf;
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -18,8 +19,10 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 use tokio_rustls::server::TlsStream;
 
+use super::fetch::{Credit, Fetching};
 use super::offers;
-use super::transfer::{Credit, Out, Serving, Transfer};
+use super::store::{Arriving, Ending, Storing};
+use super::transfer::{Link, Out, Serving};
 
 /// Transfers at a time on one connection.
 // spec: oob#connection
@@ -39,14 +42,24 @@ pub(super) struct Session {
     expires: u64,
     transfers: HashMap<u32, Going>,
     /// They give their numbers back when they end.
-    running: JoinSet<u32>,
+    running: JoinSet<Done>,
     /// When a transfer began or ended last, or the connection began.
     used: Instant,
 }
 
-struct Going {
-    credit: Arc<Credit>,
-    task: AbortHandle,
+/// A transfer under way.
+enum Going {
+    Fetch {
+        credit: Arc<Credit>,
+        task: AbortHandle,
+    },
+    Store(Arriving),
+}
+
+/// A transfer that has ended.
+struct Done {
+    id: u32,
+    ending: Ending,
 }
 
 /// Why a connection ended.
@@ -81,7 +94,7 @@ impl Session {
     pub(super) async fn serve(
         mut self,
         stream: TlsStream<TcpStream>,
-        mut incoming: Incoming<ClientFrame>,
+        mut incoming: Incoming<FromClient>,
     ) -> Ended {
         let (mut reading, writing) = tokio::io::split(stream);
         let (out, queue) = mpsc::channel(QUEUE);
@@ -111,7 +124,11 @@ impl Session {
                     return Ended::Idle;
                 }
                 tokio::select! {
-                    Some(ended) = self.running.join_next() => self.ended(ended.ok()),
+                    Some(done) = self.running.join_next() => {
+                        if let Err(ended) = self.done(done.ok()) {
+                            return ended;
+                        }
+                    }
                     read = timeout(IDLE, reading.read_buf(incoming.room())) => match read {
                         Ok(Ok(0)) => return Ended::Closed,
                         Ok(Ok(_)) => {}
@@ -144,28 +161,44 @@ impl Session {
     }
 
     /// A transfer has ended; one that panicked keeps its number until the connection ends.
-    fn ended(&mut self, number: Option<u32>) {
+    fn done(&mut self, done: Option<Done>) -> Result<(), Ended> {
         self.used = Instant::now();
-        if let Some(number) = number {
-            self.transfers.remove(&number);
+        let Some(Done { id, ending }) = done else {
+            return Ok(());
+        };
+        self.transfers.remove(&id);
+        match ending {
+            Ending::Told => Ok(()),
+            Ending::Damaged => Err(Ended::Damaged(None)),
         }
     }
 
-    async fn take(&mut self, frame: ClientFrame, out: &mpsc::Sender<Out>) -> Result<(), Ended> {
+    async fn take(&mut self, next: FromClient, out: &mpsc::Sender<Out>) -> Result<(), Ended> {
+        let frame = match next {
+            FromClient::Frame(frame) => frame,
+            FromClient::Data(data) => {
+                return match self.transfers.get(&data.head.id) {
+                    Some(Going::Store(arriving)) if arriving.take(data) => Ok(()),
+                    // It was declined, or has failed: the client may not know that yet.
+                    None => Ok(()),
+                    Some(_) => Err(Ended::Damaged(None)),
+                };
+            }
+        };
         match frame {
             ClientFrame::Hello(_) => return Err(Ended::Damaged(None)),
-            ClientFrame::Fetch(fetch) => self.begin(fetch, out).await?,
-            ClientFrame::Credit { id, bytes } => {
+            ClientFrame::Fetch(fetch) => self.fetch(fetch, out).await?,
+            ClientFrame::Store(store) => self.store(store, out).await?,
+            ClientFrame::Credit { id, bytes } => match self.transfers.get(&id) {
+                Some(Going::Fetch { credit, .. }) if credit.add(bytes) => {}
                 // A transfer may have ended meanwhile.
-                if let Some(going) = self.transfers.get(&id)
-                    && !going.credit.add(bytes)
-                {
-                    return Err(Ended::Damaged(None));
-                }
-            }
+                None => {}
+                Some(_) => return Err(Ended::Damaged(None)),
+            },
+            // A store that gets no more data ends by itself.
             ClientFrame::Cancel { id } => {
-                if let Some(going) = self.transfers.remove(&id) {
-                    going.task.abort();
+                if let Some(Going::Fetch { task, .. }) = self.transfers.remove(&id) {
+                    task.abort();
                 }
             }
             ClientFrame::Ping { number } => {
@@ -177,46 +210,79 @@ impl Session {
         Ok(())
     }
 
-    /// Begins a transfer, if there is room for it. Long after the grant was given, nobody knows whether the client's
-    /// token still holds: it needs another one for more.
-    // spec: oob#the-grant
-    async fn begin(&mut self, fetch: Fetch, out: &mpsc::Sender<Out>) -> Result<(), Ended> {
+    async fn fetch(&mut self, fetch: Fetch, out: &mpsc::Sender<Out>) -> Result<(), Ended> {
         let id = fetch.id;
-        while let Some(ended) = self.running.try_join_next() {
-            self.ended(ended.ok());
+        let Some((link, pass)) = self.admit(id, out).await? else {
+            return Ok(());
+        };
+        let Some(credit) = Credit::new(fetch.credit) else {
+            return Err(Ended::Damaged(None));
+        };
+        let credit = Arc::new(credit);
+        let fetching = Fetching {
+            link,
+            fetch,
+            credit: Arc::clone(&credit),
+        };
+        let task = self.running.spawn(async move {
+            let _pass = pass;
+            fetching.run().await;
+            let ending = Ending::Told;
+            Done { id, ending }
+        });
+        self.transfers.insert(id, Going::Fetch { credit, task });
+        Ok(())
+    }
+
+    async fn store(&mut self, store: Store, out: &mpsc::Sender<Out>) -> Result<(), Ended> {
+        let id = store.id;
+        let Some((link, pass)) = self.admit(id, out).await? else {
+            return Ok(());
+        };
+        let (storing, arriving) = Storing::new(link, store);
+        // A task of its own: it does not end with the connection.
+        let storing = tokio::spawn(async move {
+            let _pass = pass;
+            storing.run().await
+        });
+        self.running.spawn(async move {
+            let ending = storing.await.unwrap_or(Ending::Damaged);
+            Done { id, ending }
+        });
+        self.transfers.insert(id, Going::Store(arriving));
+        Ok(())
+    }
+
+    /// What a transfer needs to begin, if there is room for it; otherwise the client is told. Long after the grant was
+    /// given, nobody knows whether the client's token still holds: it needs another one for more.
+    // spec: oob#the-grant
+    async fn admit(
+        &mut self,
+        id: u32,
+        out: &mpsc::Sender<Out>,
+    ) -> Result<Option<(Link, Pass)>, Ended> {
+        while let Some(done) = self.running.try_join_next() {
+            self.done(done.ok())?;
         }
         if self.transfers.contains_key(&id) {
             return Err(Ended::Damaged(None));
         }
+        let link = Link {
+            serving: Arc::clone(&self.serving),
+            caller: Arc::clone(&self.caller),
+            out: out.clone(),
+        };
         let gate = &self.serving.gate;
         let is_valid = !self.serving.offers.has_expired(self.expires);
         let has_room = is_valid && self.transfers.len() < TRANSFERS;
         let pass = has_room.then(|| gate.enter(self.peer.ip(), Instant::now(), || true));
         let Some(pass) = pass.flatten() else {
             self.serving.counts.declined.inc();
-            let decline = frame::encode(&ServerFrame::Decline { id });
-            let sent = out.send(Out::Frame(decline)).await;
-            return sent.map_err(|_| Ended::Closed);
+            let there = link.tell(&ServerFrame::Decline { id }).await;
+            return if there { Ok(None) } else { Err(Ended::Closed) };
         };
-        let Some(credit) = Credit::new(fetch.credit) else {
-            return Err(Ended::Damaged(None));
-        };
-        let credit = Arc::new(credit);
-        let transfer = Transfer {
-            serving: Arc::clone(&self.serving),
-            caller: Arc::clone(&self.caller),
-            fetch,
-            credit: Arc::clone(&credit),
-            out: out.clone(),
-        };
-        let task = self.running.spawn(async move {
-            let _pass = pass;
-            transfer.run().await;
-            id
-        });
         self.used = Instant::now();
-        self.transfers.insert(id, Going { credit, task });
-        Ok(())
+        Ok(Some((link, pass)))
     }
 }
 

@@ -13,4 +13,5 @@ mod metrics;
 mod oob;
 mod oob_client;
 mod oob_hostile;
+mod oob_store;
 mod statuses;

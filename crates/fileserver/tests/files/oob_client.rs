@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use afar_cell::{Config, Memory, Volume, Wanted};
+use afar_cell::{Config, Memory, Source, Volume, Wanted};
 use afar_net::{AbortCode, Endpoint};
 use afar_rpc::{Caller, vl};
-use afar_types::{Fid, NvldbEntry, SiteFlags, VldbFlags, VolumeId};
+use afar_types::{Fid, NvldbEntry, SiteFlags, StoreStatus, VldbFlags, VolumeId};
 use afar_xdr::CharArray;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
@@ -41,7 +42,7 @@ impl vl::Service for Locations {
     }
 }
 
-/// What a middle box does with what comes from the server.
+/// What a middle box does with what comes from the server, or the client.
 #[derive(Debug, Clone, Copy)]
 enum Middle {
     Passes,
@@ -49,6 +50,10 @@ enum Middle {
     Cuts(usize),
     /// Lets nothing pass after so many bytes, and keeps the connection open.
     Swallows(usize),
+    /// Ends the connection after so many bytes of the client.
+    CutsUp(usize),
+    /// Lets nothing of the client pass after so many bytes.
+    SwallowsUp(usize),
 }
 
 /// A middle box at a port of its own.
@@ -105,31 +110,60 @@ async fn pass(client: TcpStream, server: SocketAddr, does: Middle, broken: Arc<A
     let Ok(server) = TcpStream::connect(server).await else {
         return;
     };
-    let (mut from_client, mut to_client) = client.into_split();
-    let (mut from_server, mut to_server) = server.into_split();
-    let up = tokio::spawn(async move { tokio::io::copy(&mut from_client, &mut to_server).await });
-    let mut left = match does {
-        Middle::Passes => usize::MAX,
-        Middle::Cuts(bytes) | Middle::Swallows(bytes) => bytes,
+    let (from_client, to_client) = client.into_split();
+    let (from_server, to_server) = server.into_split();
+    let all = (usize::MAX, false);
+    let (up, down) = match does {
+        Middle::Passes => (all, all),
+        Middle::Cuts(bytes) => (all, (bytes, false)),
+        Middle::Swallows(bytes) => (all, (bytes, true)),
+        Middle::CutsUp(bytes) => ((bytes, false), all),
+        Middle::SwallowsUp(bytes) => ((bytes, true), all),
     };
+    tokio::select! {
+        () = copy(from_client, to_server, up, &broken) => {}
+        () = copy(from_server, to_client, down, &broken) => {}
+    }
+}
+
+/// Lets so many bytes pass, and then swallows them, or nothing any more.
+async fn copy(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    (mut left, swallows): (usize, bool),
+    broken: &AtomicUsize,
+) {
     let mut buffer = vec![0; 64 << 10];
     loop {
         let room = buffer.len().min(left);
         if room == 0 {
             broken.fetch_add(1, Ordering::SeqCst);
-            if matches!(does, Middle::Swallows(_)) {
-                while from_server.read(&mut buffer).await.unwrap_or(0) > 0 {}
+            if swallows {
+                while from.read(&mut buffer).await.unwrap_or(0) > 0 {}
                 std::future::pending::<()>().await;
             }
-            break;
+            return;
         }
-        let read = from_server.read(&mut buffer[..room]).await.unwrap_or(0);
-        if read == 0 || to_client.write_all(&buffer[..read]).await.is_err() {
-            break;
+        let read = from.read(&mut buffer[..room]).await.unwrap_or(0);
+        if read == 0 || to.write_all(&buffer[..read]).await.is_err() {
+            return;
         }
         left -= read;
     }
-    up.abort();
+}
+
+/// Data in memory.
+struct Bytes(Vec<u8>);
+
+impl Source for Bytes {
+    fn length(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    async fn read_at(&self, offset: u64, most: usize) -> std::io::Result<bytes::Bytes> {
+        let rest = &self.0[usize::try_from(offset).unwrap()..];
+        Ok(bytes::Bytes::copy_from_slice(&rest[..most.min(rest.len())]))
+    }
 }
 
 /// A server with a file, a middle box before its TCP port, and a client.
@@ -190,6 +224,37 @@ impl Test {
         fetched.expect("a fetch ends");
     }
 
+    /// Stores other data into the file, which is always right: after it, and a change by somebody else before it.
+    async fn store(&mut self) {
+        let storing = async {
+            self.data.rotate_left(1);
+            let length = self.data.len() as u64;
+            let source = Arc::new(Bytes(self.data.clone()));
+            let attributes = StoreStatus::default();
+            let store = self
+                .client
+                .store(&self.volume, self.fid, &source, attributes);
+            let stored = store.await.unwrap();
+            assert_eq!((stored.bytes, stored.status.length), (length, length));
+            let (found, reply) = self.cell.ann().fetch(self.fid, 0, 1 << 40).await.unwrap();
+            assert!(found == self.data);
+            assert_eq!(reply.status, stored.status);
+        };
+        let stored = tokio::time::timeout(PATIENCE, storing).await;
+        stored.expect("a store ends");
+    }
+
+    /// Stores until this is so.
+    async fn store_until(&mut self, done: impl Fn(&Self) -> bool) {
+        let storing = async {
+            while !done(self) {
+                self.store().await;
+            }
+        };
+        let stored = tokio::time::timeout(PATIENCE, storing).await;
+        stored.expect("it comes to that");
+    }
+
     /// Fetches until this is so.
     async fn fetch_until(&self, done: impl Fn(&Self) -> bool) {
         let fetching = async {
@@ -201,11 +266,20 @@ impl Test {
         fetched.expect("it comes to that");
     }
 
-    /// Transfers that ended well out of band.
+    /// Fetches that ended well out of band.
     fn done(&self) -> u64 {
+        self.ended("done")
+    }
+
+    /// Stores that did.
+    fn stored(&self) -> u64 {
+        self.ended("stored")
+    }
+
+    fn ended(&self, how: &str) -> u64 {
         let text = afar_telemetry::render_prometheus(&self.cell.registry);
-        let mark = "afar_oob_transfers_total{result=\"done\"} ";
-        let line = text.lines().find_map(|line| line.strip_prefix(mark));
+        let mark = format!("afar_oob_transfers_total{{result=\"{how}\"}} ");
+        let line = text.lines().find_map(|line| line.strip_prefix(&mark[..]));
         line.map_or(0, |number| number.parse().unwrap())
     }
 
@@ -270,4 +344,53 @@ async fn a_change_is_seen_out_of_band_as_well() {
     assert_eq!((fetched.restarts, fetched.status.data_version.0), (1, 2));
     assert!(sink.take() == changed);
     test.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn later_stores_go_out_of_band() {
+    let mut test = Test::start(Middle::Passes).await;
+    test.store().await;
+    assert_eq!(test.stored(), 0, "the first goes by Rx");
+    test.store_until(|test| test.stored() > 2).await;
+    test.fetch_until(|test| test.done() > 0).await;
+    assert_eq!(test.proxy.connections(), 1, "one connection is for all");
+    test.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_is_cut_off_goes_by_rx() {
+    // In TLS's handshake, in the first frames, in records, and in the answer.
+    for middle in [
+        Middle::CutsUp(0),
+        Middle::CutsUp(400),
+        Middle::CutsUp(1000),
+        Middle::CutsUp(1400),
+        Middle::CutsUp(70_000),
+        Middle::CutsUp(1_048_700),
+        Middle::CutsUp(4_000_000),
+        Middle::Cuts(1000),
+        Middle::Cuts(1400),
+        Middle::Cuts(1450),
+        Middle::Cuts(1500),
+    ] {
+        let mut test = Test::start(middle).await;
+        test.store_until(|test| test.proxy.broken() > 0).await;
+        for _ in 0..2 {
+            test.store().await;
+        }
+        let connections = test.proxy.connections();
+        assert_eq!(connections, 1, "{middle:?}: it is found out once");
+        test.end().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_is_swallowed_goes_by_rx() {
+    for bytes in [3000, 1_500_000] {
+        let mut test = Test::start(Middle::SwallowsUp(bytes)).await;
+        test.store_until(|test| test.proxy.broken() > 0).await;
+        test.store().await;
+        assert_eq!(test.proxy.connections(), 1, "{bytes}: it is found out once");
+        test.end().await;
+    }
 }
