@@ -408,6 +408,10 @@ impl<T: Read> Incoming<T> {
             Ok(Some(length)) => (LENGTH + length).saturating_sub(self.bytes.len()),
             _ => 0,
         };
+        if self.bytes.is_empty() {
+            // What is left of a record's allocation would stay for as long as nothing comes.
+            self.bytes = BytesMut::new();
+        }
         self.bytes.reserve(rest.max(READ));
         &mut self.bytes
     }

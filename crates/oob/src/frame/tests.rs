@@ -143,6 +143,18 @@ fn absurd_lengths_are_refused_before_there_is_room_for_them() {
 }
 
 #[test]
+fn a_stream_on_which_nothing_comes_keeps_no_memory() {
+    let (_, bytes) = data(&vec![7; RECORD_MAX as usize]);
+    let mut incoming = Incoming::<FromServer>::default();
+    incoming.room().extend_from_slice(&bytes);
+    assert!(incoming.frame().unwrap().is_some());
+    let room = incoming.room();
+    assert!(room.is_empty() && room.capacity() < 3 * READ);
+    room.extend_from_slice(&bytes[..100]);
+    assert_eq!(incoming.room()[..], bytes[..100]);
+}
+
+#[test]
 fn unknown_codecs_and_wrong_lengths_of_records_are_refused() {
     let (_, bytes) = data(b"Hello");
     for (place, value) in [(27, 3), (27, 1), (23, 4), (23, 6), (3, 0x2c)] {
