@@ -20,7 +20,7 @@ use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls;
@@ -405,6 +405,20 @@ impl Shared {
         }
     }
 
+    /// Asks whether the server is there.
+    fn ping(&self, number: u32) {
+        let ping = ClientFrame::Ping { number };
+        // A queue that is full is a sign of death, which shows soon.
+        let _full = self.out.try_send(frame::encode(&ping));
+    }
+
+    fn has_stores(&self) -> bool {
+        let transfers = self.transfers.lock();
+        transfers
+            .values()
+            .any(|going| matches!(going, Going::Store(_)))
+    }
+
     fn is_store(&self, id: u32) -> bool {
         matches!(self.transfers.lock().get(&id), Some(Going::Store(_)))
     }
@@ -517,6 +531,7 @@ async fn read(
     mut incoming: Incoming<FromServer>,
 ) -> Result<(), Failure> {
     let (mut quiet, mut sent) = (0, 0);
+    let mut told = Instant::now();
     loop {
         while let Some(frame) = incoming.frame()? {
             shared.take(frame)?;
@@ -527,6 +542,12 @@ async fn read(
         match timeout(QUIET, stream.read_buf(incoming.room())).await {
             Ok(read) => match read? {
                 0 => return Ok(()),
+                // A server that hears nothing of a store gives it up, whatever it sends meanwhile.
+                _ if told.elapsed() >= QUIET && shared.has_stores() => {
+                    told = Instant::now();
+                    shared.ping(0);
+                    quiet = 0;
+                }
                 _ => quiet = 0,
             },
             Err(_) if shared.transfers.lock().is_empty() => {
@@ -542,9 +563,8 @@ async fn read(
                 if quiet >= QUIET_MOST {
                     return Err(Failure::Late);
                 }
-                let ping = ClientFrame::Ping { number: quiet };
-                // A queue that is full is a sign of death, which shows soon.
-                let _full = shared.out.try_send(frame::encode(&ping));
+                told = Instant::now();
+                shared.ping(quiet);
             }
         }
     }

@@ -30,6 +30,10 @@ const TRANSFERS: usize = 16;
 /// A connection on which nothing is asked for, for so long, is closed.
 // spec: oob#connection
 const IDLE: Duration = Duration::from_secs(600);
+/// A client with stores under way says something at least every two seconds. One that has said nothing for so long is
+/// gone, and others wait for its files.
+// spec: oob#liveness
+const SILENT: Duration = Duration::from_secs(10);
 /// Messages that may wait to be sent: while one is encrypted, the next is ready.
 const QUEUE: usize = 2;
 
@@ -119,6 +123,9 @@ impl Session {
                     Ok(None) => {}
                     Err(error) => return Ended::Damaged(Some(error)),
                 }
+                let stores = self.transfers.values();
+                let stores = stores.filter(|going| matches!(going, Going::Store(_)));
+                let limit = if stores.count() > 0 { SILENT } else { IDLE };
                 // A client does not keep a connection by anything but transfers.
                 if self.transfers.is_empty() && self.used.elapsed() >= IDLE {
                     return Ended::Idle;
@@ -129,10 +136,13 @@ impl Session {
                             return ended;
                         }
                     }
-                    read = timeout(IDLE, reading.read_buf(incoming.room())) => match read {
+                    read = timeout(limit, reading.read_buf(incoming.room())) => match read {
                         Ok(Ok(0)) => return Ended::Closed,
                         Ok(Ok(_)) => {}
                         Ok(Err(error)) => return Ended::Broken(error),
+                        Err(_) if limit == SILENT => {
+                            return Ended::Broken(io::ErrorKind::TimedOut.into());
+                        }
                         Err(_) => {}
                     },
                 }
@@ -150,11 +160,15 @@ impl Session {
             Ended::Idle => Some(Refusal::Idle),
             Ended::Closed | Ended::Broken(_) => None,
         };
-        // No transfer sends anything from now on.
+        // No fetch sends anything from now on, and no store gets anything.
         self.running.shutdown().await;
+        self.transfers.clear();
         if let Some(refusal) = refusal {
             let close = Out::Frame(frame::encode(&ServerFrame::Close(refusal)));
-            let telling = async move { out.send(close).await.ok() };
+            let telling = async {
+                out.send(close).await.ok()?;
+                out.send(Out::End).await.ok()
+            };
             let (_, _written) = tokio::join!(telling, writer);
         }
         ended
@@ -286,7 +300,7 @@ impl Session {
     }
 }
 
-/// Sends what is queued, until nobody queues anything. A client that takes nothing for so long is given up.
+/// Sends what is queued, to its end. A client that takes nothing for so long is given up.
 async fn write(
     mut stream: impl AsyncWrite + Unpin,
     mut queue: mpsc::Receiver<Out>,
@@ -294,6 +308,7 @@ async fn write(
 ) -> io::Result<()> {
     while let Some(next) = queue.recv().await {
         match next {
+            Out::End => break,
             Out::Frame(frame) => write_all(&mut stream, frame, limit).await?,
             Out::Record(head, record) => {
                 write_all(&mut stream, head.chain(record), limit).await?;

@@ -77,6 +77,8 @@ pub(super) enum Out {
     Frame(Bytes),
     /// A record, with what stands before it.
     Record(Bytes, Bytes),
+    /// Nothing else: stores that still run have nothing to say.
+    End,
 }
 
 /// What a transfer has of its connection.
