@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 use crate::config::{Config, Role};
 
 /// The part of the file server's memory for data on its way out of band.
-const MEMORY_PART: u64 = 4;
+const MEMORY_PART: u64 = 2;
 
 /// Opens what the configuration says; nothing if that is nothing. A server does not do without Rx for want of a port.
 pub(crate) fn open(config: &Config, registry: &Registry) -> Option<(Oob, TcpListener)> {

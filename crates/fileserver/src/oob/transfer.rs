@@ -21,7 +21,7 @@ use crate::files::Files;
 const MEMORY: u64 = 4 << 20;
 const _: () = assert!(WINDOW as u64 <= MEMORY);
 /// The part of all transfers that an address may have.
-const ADDRESS_PART: usize = 4;
+const ADDRESS_PART: usize = 2;
 /// The part of the memory that is for transfers at all. The rest is for what stores over long paths take beyond that.
 const MEMORY_PART: u64 = 2;
 
