@@ -26,7 +26,7 @@ use super::transfer::{Link, Out, Serving};
 
 /// Transfers at a time on one connection.
 // spec: oob#connection
-const TRANSFERS: usize = 16;
+const TRANSFERS: usize = 32;
 /// A connection on which nothing is asked for, for so long, is closed.
 // spec: oob#connection
 const IDLE: Duration = Duration::from_secs(600);

@@ -16,7 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use super::transfer::Link;
 
 /// Bytes that may come to a store that has its turn, before some of them are written.
-pub(super) const WINDOW: u32 = 4 << 20;
+pub(super) const WINDOW: u32 = 2 << 20;
 /// The same while there is memory for it: what a long path holds.
 pub(super) const WIDE_WINDOW: u32 = 16 << 20;
 /// The part of a window that is written when the client is told of it.

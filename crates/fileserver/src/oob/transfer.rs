@@ -16,9 +16,9 @@ use super::offers::Offers;
 use super::store::{WIDE_WINDOW, WINDOW};
 use crate::files::Files;
 
-/// Bytes of memory that a transfer can take: what is sent, what is read meanwhile, and what waits to be encrypted; or
-/// what has come and is not written yet.
-const MEMORY: u64 = 4 << 20;
+/// Bytes of memory that a transfer can take: the record that waits for its turn on the connection, and what is read
+/// meanwhile; or what has come and is not written yet.
+const MEMORY: u64 = 2 << 20;
 const _: () = assert!(WINDOW as u64 <= MEMORY);
 /// The part of all transfers that an address may have.
 const ADDRESS_PART: usize = 2;

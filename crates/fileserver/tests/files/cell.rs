@@ -79,8 +79,8 @@ pub(crate) struct Client {
     pub(crate) endpoint: Endpoint,
 }
 
-/// Memory for data out of band: for eight transfers, of which an address has four, and two stores with more.
-const OOB_MEMORY: u64 = 64 << 20;
+/// Memory for data out of band: for eight transfers, of which an address has four, and a store with more.
+const OOB_MEMORY: u64 = 32 << 20;
 /// How long clients may take nothing of it.
 const OOB_IDLE: Duration = Duration::from_secs(2);
 
