@@ -9,9 +9,6 @@ use tokio::net::TcpListener;
 
 use crate::config::{Config, Role};
 
-/// The part of the file server's memory for data on its way out of band.
-const MEMORY_PART: u64 = 2;
-
 /// Opens what the configuration says; nothing if that is nothing. A server does not do without Rx for want of a port.
 pub(crate) fn open(config: &Config, registry: &Registry) -> Option<(Oob, TcpListener)> {
     if !config.oob.enabled.0 {
@@ -32,7 +29,8 @@ pub(crate) fn open(config: &Config, registry: &Registry) -> Option<(Oob, TcpList
     };
     let settings = OobConfig {
         port,
-        memory: config.net.memory_of(Role::File) / MEMORY_PART,
+        // As much again as Rx may have for the same.
+        memory: config.net.memory_of(Role::File),
         idle_limit: Duration::from_secs(config.net.idle_seconds.0.into()),
     };
     match Oob::new(settings, registry) {
