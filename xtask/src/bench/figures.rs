@@ -14,7 +14,7 @@ use super::machine::Session;
 use super::stats::{Stats, Verdict};
 
 /// Rows in the order they are shown in, by the start of their names.
-const ORDER: [&str; 15] = [
+const ORDER: [&str; 20] = [
     "attach",
     "remove",
     "clone",
@@ -30,6 +30,11 @@ const ORDER: [&str; 15] = [
     "release",
     "callbacks",
     "locations",
+    "read",
+    "write",
+    "packed",
+    "limited",
+    "aes",
 ];
 
 /// Figures that belong together.

@@ -1,4 +1,4 @@
-//! The links that rows run over, and the machine's loopback device as one of them.
+//! The links that rows run over; the machine's loopback device is one of them, and a virtual cable.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use super::machine;
+use crate::openafs::netns::{self, Pair};
 use crate::{output, sh};
 
 /// What a link does, both ways alike.
@@ -56,13 +57,15 @@ pub(super) enum End {
     Client,
 }
 
-/// Where programs meet: the loopback device, or a link that is removed when dropped.
+/// Where programs meet: the loopback device, or a link or cable that is removed when dropped.
 #[derive(Debug)]
 pub(super) struct Place {
     afar: PathBuf,
     setup: Option<Setup>,
-    /// Name of the link; none for the loopback device.
+    /// Name of the link or cable; none for the loopback device.
     link: Option<String>,
+    /// What is there instead of an emulated link.
+    cable: Option<Pair>,
     /// Of the server and of the client.
     addresses: [String; 2],
 }
@@ -129,6 +132,7 @@ impl Place {
             afar: afar.to_path_buf(),
             setup,
             link: None,
+            cable: None,
             addresses: ["127.0.0.1", "127.0.0.1"].map(str::to_owned),
         };
         let Some(setup) = setup else {
@@ -151,12 +155,32 @@ impl Place {
         Ok(place)
     }
 
+    /// Two ends joined by a virtual cable of the kernel's, with Ethernet's MTU, as fast as the machine is.
+    ///
+    /// # Errors
+    /// The machine makes none, above all for want of root.
+    pub(super) fn cable(afar: &Path) -> Result<Self> {
+        let name = link_name();
+        let pair = Pair::make(&name)?;
+        let client = pair.client_address.clone().unwrap_or_default();
+        Ok(Self {
+            afar: afar.to_path_buf(),
+            setup: None,
+            link: Some(name),
+            addresses: [pair.server_address.clone(), client],
+            cable: Some(pair),
+        })
+    }
+
     /// A second link like this one; the loopback device is there once.
     ///
     /// # Errors
     /// As [`make`](Self::make).
     pub(super) fn another(&self) -> Result<Self> {
-        Self::make(&self.afar, self.setup)
+        match &self.cable {
+            None => Self::make(&self.afar, self.setup),
+            Some(_) => Self::cable(&self.afar),
+        }
     }
 
     /// What the link does; nothing for the loopback device.
@@ -222,7 +246,7 @@ impl Place {
     }
 
     fn stat(&self, reset: bool) -> Result<Option<LinkNoise>> {
-        let Some(name) = &self.link else {
+        let Some(name) = self.link.as_ref().filter(|_| self.cable.is_none()) else {
             return Ok(None);
         };
         let mut command = Command::new(&self.afar);
@@ -255,10 +279,14 @@ impl From<Stat> for LinkNoise {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        if let Some(name) = &self.link
-            && let Err(error) = remove(&self.afar, name)
-        {
-            output::note(&format!("removing the link {name}: {error:#}"));
+        match (&self.cable, &self.link) {
+            (Some(pair), _) => pair.remove(),
+            (None, Some(name)) => {
+                if let Err(error) = remove(&self.afar, name) {
+                    output::note(&format!("removing the link {name}: {error:#}"));
+                }
+            }
+            (None, None) => {}
         }
     }
 }
@@ -285,20 +313,25 @@ fn maker(name: &str) -> Option<u32> {
 
 const PREFIX: &str = "bench";
 
-/// Removes the links of earlier runs that were killed.
+/// Removes the links and cables of earlier runs that were killed.
 ///
 /// # Errors
 /// Those of `afar link`, above all that it needs root.
 pub(super) fn remove_stale(afar: &Path) -> Result<()> {
+    let is_gone = |id: u32| !Path::new(&format!("/proc/{id}")).exists();
     let list = sh::capture(Command::new(afar).args(["link", "ls"]))?;
     for line in list.lines() {
         let name = line.split_whitespace().next().unwrap_or_default();
-        if maker(name).is_some_and(|id| !Path::new(&format!("/proc/{id}")).exists()) {
+        if maker(name).is_some_and(is_gone) {
             output::note(&format!("removing the link {name} of an earlier run"));
             remove(afar, name)?;
         }
     }
-    Ok(())
+    // What is left now are the ends of cables.
+    netns::remove(|name| {
+        let stem = name.rsplit_once('-').map_or(name, |(stem, _)| stem);
+        maker(stem).is_some_and(is_gone)
+    })
 }
 
 fn remove(afar: &Path, name: &str) -> Result<()> {

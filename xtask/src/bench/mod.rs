@@ -2,7 +2,8 @@
 //!
 //! `rows` is the table of what is measured, `runner` measures it in turns with what it is
 //! compared with, `sample` keeps the results as JSON lines, and `page` and `chart` make the
-//! documents from those lines alone. `store`, `cell` and `mount` have rows of named figures (`figures`).
+//! documents from those lines alone. `store`, `cell`, `mount` and `oob` have rows of named figures
+//! (`figures`).
 
 mod cell;
 mod chart;
@@ -16,6 +17,7 @@ mod lines;
 mod link;
 mod machine;
 mod mount;
+mod oob;
 mod openafs;
 mod page;
 mod process;
@@ -53,6 +55,8 @@ enum Command {
     Cell(cell::CellArgs),
     /// Mounts over long links: afar's, OpenAFS's in user space, sshfs, NFS; needs root
     Mount(mount::MountArgs),
+    /// Files out of band (TLS on TCP), compared with Rx and with iperf3; needs root
+    Oob(oob::OobArgs),
     /// What counting costs a server: small calls and reading with counters, without them, and watched
     Telemetry(telemetry::TelemetryArgs),
 }
@@ -86,6 +90,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         Some(Command::Store(options)) => store::run(options),
         Some(Command::Cell(options)) => cell::run(options),
         Some(Command::Mount(options)) => mount::run(options),
+        Some(Command::Oob(options)) => oob::run(options),
         Some(Command::Telemetry(options)) => telemetry::run(options),
         None => {
             list();
@@ -113,6 +118,10 @@ fn list() {
     }
     output::line("cargo xtask bench mount [--only ROW,…] measures:");
     for (name, title) in mount::list() {
+        output::line(&format!("  {name:18} {title}"));
+    }
+    output::line("cargo xtask bench oob [--only ROW,…] measures:");
+    for (name, title) in oob::list() {
         output::line(&format!("  {name:18} {title}"));
     }
     output::line("cargo xtask bench store measures what `afar store bench --list` tells");

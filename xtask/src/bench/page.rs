@@ -12,6 +12,7 @@ use super::chart::{Chart, Line};
 use super::contender::Contender;
 use super::figures::Figures;
 use super::mount::section as mount_section;
+use super::oob::section as oob_section;
 use super::rows::{self, Goal, Row, Work};
 use super::sample::Results;
 use super::shown;
@@ -69,6 +70,11 @@ impl Place {
         self.beside().join("mount.json")
     }
 
+    /// The results of files out of band.
+    pub(super) fn oob_results(&self) -> PathBuf {
+        self.beside().join("oob.json")
+    }
+
     /// The results of the store.
     pub(super) fn store_results(&self) -> PathBuf {
         self.beside().join("store.json")
@@ -102,6 +108,7 @@ fn write(place: &Place) -> Result<()> {
     let store = &Figures::load(&place.store_results())?;
     let cell = &Figures::load(&place.cell_results())?;
     let mount = &Figures::load(&place.mount_results())?;
+    let oob = &Figures::load(&place.oob_results())?;
     let telemetry = &Figures::load(&place.telemetry_results())?;
     let keep = |path: PathBuf, text: String| {
         fs::write(&path, text).with_context(|| format!("writing {}", path.display()))
@@ -118,6 +125,7 @@ fn write(place: &Place) -> Result<()> {
             + &store_section(store)
             + &cell_section(cell)
             + &mount_section(mount)
+            + &oob_section(oob)
             + &telemetry_section(telemetry),
     )
 }

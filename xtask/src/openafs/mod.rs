@@ -11,7 +11,7 @@ mod dump;
 mod fixture;
 mod kerberos;
 mod keytab;
-mod netns;
+pub(crate) mod netns;
 mod tree;
 mod verify;
 

@@ -10,21 +10,23 @@ use crate::sh;
 /// Addresses in a pair made here. Each pair is a world of its own, so all can use the same.
 const SERVER: &str = "10.97.0.1";
 const CLIENT: &str = "10.97.0.2";
+/// The device at both ends of the cable.
+pub(crate) const DEVICE: &str = "afs0";
 
 /// Two namespaces and the addresses in them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Pair {
+pub(crate) struct Pair {
     pub(super) server: String,
     pub(super) client: String,
-    pub(super) server_address: String,
-    pub(super) client_address: Option<String>,
+    pub(crate) server_address: String,
+    pub(crate) client_address: Option<String>,
     /// Made here, so to be removed at the end.
     pub(super) own: bool,
 }
 
 impl Pair {
     /// Makes two namespaces joined by a virtual cable without delay.
-    pub(super) fn make(tag: &str) -> Result<Self> {
+    pub(crate) fn make(tag: &str) -> Result<Self> {
         let pair = Self {
             server: format!("{tag}-srv"),
             client: format!("{tag}-cli"),
@@ -45,7 +47,7 @@ impl Pair {
         ip(&["netns", "add", server])?;
         ip(&["netns", "add", client])?;
         ip(&[
-            "link", "add", "afs0", "netns", server, "type", "veth", "peer", "name", "afs0",
+            "link", "add", DEVICE, "netns", server, "type", "veth", "peer", "name", DEVICE,
             "netns", client,
         ])?;
         for (name, address) in [(server, SERVER), (client, CLIENT)] {
@@ -56,10 +58,10 @@ impl Pair {
                 "add",
                 &format!("{address}/24"),
                 "dev",
-                "afs0",
+                DEVICE,
             ])?;
             ip(&["-n", name, "link", "set", "lo", "up"])?;
-            ip(&["-n", name, "link", "set", "afs0", "up"])?;
+            ip(&["-n", name, "link", "set", DEVICE, "up"])?;
         }
         Ok(())
     }
@@ -101,7 +103,7 @@ impl Pair {
     }
 
     /// Removes what was made here; names that are not there are no trouble.
-    pub(super) fn remove(&self) {
+    pub(crate) fn remove(&self) {
         if self.own {
             for name in [&self.server, &self.client] {
                 sh::succeeds(Command::new("ip").args(["netns", "del", name]));
@@ -111,7 +113,7 @@ impl Pair {
 }
 
 /// Removes the named namespaces of which that is so.
-pub(super) fn remove(is_unwanted: impl Fn(&str) -> bool) -> Result<()> {
+pub(crate) fn remove(is_unwanted: impl Fn(&str) -> bool) -> Result<()> {
     let there = sh::capture(Command::new("ip").args(["netns", "list"]))?;
     let names = there
         .lines()

@@ -8,11 +8,12 @@ use serde_json::Value;
 use crate::bench::contender::Contender;
 use crate::bench::figures::{Figure, Goal};
 use crate::bench::link::Place;
+use crate::bench::process::Cpu;
 use crate::bench::rows::Direction;
 use crate::bench::traffic::{self, Amount};
 
 /// The slowest transfers take so long at most.
-pub(super) const LIMIT: Duration = Duration::from_secs(900);
+pub(in crate::bench) const LIMIT: Duration = Duration::from_secs(900);
 
 /// Figures as they are gathered, run by run.
 #[derive(Default)]
@@ -47,8 +48,13 @@ impl Figures {
 }
 
 /// A rate in Mbit/s.
-pub(super) fn mbits(mib: u32, seconds: f64) -> f64 {
+pub(in crate::bench) fn mbits(mib: u32, seconds: f64) -> f64 {
     f64::from(mib) * 8.388_608 / seconds
+}
+
+/// Processor seconds for each 10⁹ bytes.
+pub(in crate::bench) fn per_gb(cpu: Cpu, mib: u32) -> f64 {
+    (cpu.user_s + cpu.system_s) / (f64::from(mib) * 1.048_576e-3)
 }
 
 /// The better of TCP's two, in Mbit/s.
@@ -62,7 +68,7 @@ pub(in crate::bench) fn tcp(place: &Place, direction: Direction) -> Result<f64> 
 }
 
 /// How long the data took, as `afar cp --json` tells: without looking for the file.
-pub(super) fn said_seconds(said: &str) -> Result<f64> {
+pub(in crate::bench) fn said_seconds(said: &str) -> Result<f64> {
     let said: Value = serde_json::from_str(said.lines().last().unwrap_or_default())?;
     let seconds = said.get("transfer_seconds").and_then(Value::as_f64);
     seconds.context("the copy told no time")
@@ -79,5 +85,14 @@ mod tests {
         figures.against("a", 30.0, ("b", 100.0), 0.4);
         assert_eq!(figures.0[2].values, [0.5, 0.3]);
         assert!((mbits(1, 1.0) - 8.388_608).abs() < 1e-9);
+    }
+
+    #[test]
+    fn costs_are_of_a_thousand_million_bytes() {
+        let cpu = Cpu {
+            user_s: 1.5,
+            system_s: 0.5,
+        };
+        assert!((per_gb(cpu, 1000) - 2.0 / 1.048_576).abs() < 1e-9);
     }
 }

@@ -8,12 +8,12 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::gathered::{Figures, LIMIT, mbits, said_seconds, tcp};
+use super::gathered::{Figures, LIMIT, mbits, per_gb, said_seconds, tcp};
 use super::site::{self, CELL, Site, VOLUME};
 use crate::bench::hash;
 use crate::bench::link::Place;
 use crate::bench::openafs::OpenAfs;
-use crate::bench::process::{Cpu, Process, cpu_of};
+use crate::bench::process::{Process, cpu_of};
 use crate::bench::rows::Direction;
 use crate::sh;
 
@@ -83,10 +83,6 @@ pub(super) fn on_one_machine(
 struct Cost {
     client: f64,
     server: f64,
-}
-
-fn per_gb(cpu: Cpu, mib: u32) -> f64 {
-    (cpu.user_s + cpu.system_s) / (f64::from(mib) * 1.048_576e-3)
 }
 
 /// A cell of afar's with a file that everybody may read.
@@ -241,18 +237,4 @@ fn file_server(dir: &Path) -> Result<u32> {
     let children = fs::read_to_string(&children).with_context(|| format!("reading {children}"))?;
     let child = children.split_whitespace().next();
     Ok(child.context("the file server has ended")?.parse()?)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn costs_are_of_a_thousand_million_octets() {
-        let cpu = Cpu {
-            user_s: 1.5,
-            system_s: 0.5,
-        };
-        assert!((per_gb(cpu, 1000) - 2.0 / 1.048_576).abs() < 1e-9);
-    }
 }

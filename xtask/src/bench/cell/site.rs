@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -111,6 +112,43 @@ impl<'a> Site<'a> {
         self.start()
     }
 
+    /// Restarts the server with other values in its configuration: section (none for the top), key, value.
+    ///
+    /// # Errors
+    /// The configuration has no such key, or the server does not start.
+    pub(in crate::bench) fn configure(&mut self, values: &[(&str, &str, &str)]) -> Result<()> {
+        self.stop()?;
+        let file = self.dir.join("cell/afar.toml");
+        let mut text = fs::read_to_string(&file).context("reading the cell's configuration")?;
+        for (section, key, value) in values {
+            let found = with_value(&text, section, key, value);
+            text =
+                found.with_context(|| format!("no {key} in [{section}] of {}", file.display()))?;
+        }
+        fs::write(&file, text).context("writing the cell's configuration")?;
+        self.start()
+    }
+
+    /// A number that the server shows among its metrics; `None` if it shows no such.
+    ///
+    /// # Errors
+    /// The server does not show its metrics.
+    pub(in crate::bench) fn metric(&self, name: &str) -> Result<Option<f64>> {
+        let socket = self.dir.join("run").join(CELL).join("metrics.sock");
+        let mut stream = UnixStream::connect(&socket)
+            .with_context(|| format!("connecting to {}", socket.display()))?;
+        stream.set_read_timeout(Some(SHORT))?;
+        stream.write_all(b"GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n")?;
+        let mut text = String::new();
+        stream
+            .read_to_string(&mut text)
+            .context("reading the server's metrics")?;
+        let value = text
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        Ok(value.and_then(|value| value.trim().parse().ok()))
+    }
+
     fn stop(&mut self) -> Result<()> {
         if let Some(server) = self.server.take() {
             server.finish()?;
@@ -124,7 +162,7 @@ impl<'a> Site<'a> {
     }
 
     /// The processor time its server has used so far.
-    pub(super) fn cpu(&self) -> Cpu {
+    pub(in crate::bench) fn cpu(&self) -> Cpu {
         self.server.as_ref().map(Process::cpu).unwrap_or_default()
     }
 
@@ -134,7 +172,7 @@ impl<'a> Site<'a> {
     }
 
     /// Runs a command of afar's as the cell's administrator.
-    pub(super) fn administer(&self, words: &[&str]) -> Result<String> {
+    pub(in crate::bench) fn administer(&self, words: &[&str]) -> Result<String> {
         let mut command = Command::new(&self.afar);
         command.args(words);
         command.env("AFAR_RUN_DIR", self.dir.join("run"));
@@ -142,7 +180,7 @@ impl<'a> Site<'a> {
     }
 
     /// A command of afar's at the client's end, which knows the cell by its CellServDB alone.
-    pub(super) fn client(&self, words: &[&str]) -> Command {
+    pub(in crate::bench) fn client(&self, words: &[&str]) -> Command {
         let mut command = self.place.command(End::Client, &self.afar);
         command.args(words);
         command
@@ -172,6 +210,32 @@ impl Drop for Site<'_> {
         // What cannot be removed is in the system's folder for such files.
         fs::remove_dir_all(&self.dir).ok();
     }
+}
+
+/// A configuration with another value of a key that it has.
+fn with_value(text: &str, section: &str, key: &str, value: &str) -> Option<String> {
+    let (mut at, mut found) = ("", false);
+    let mut out = String::new();
+    for line in text.lines() {
+        if let Some(name) = line
+            .strip_prefix('[')
+            .and_then(|line| line.strip_suffix(']'))
+        {
+            at = name;
+        }
+        let is_meant = at == section
+            && line
+                .split_once('=')
+                .is_some_and(|(name, _)| name.trim() == key);
+        if is_meant {
+            found = true;
+            out += &format!("{key} = {value}\n");
+        } else {
+            out += line;
+            out.push('\n');
+        }
+    }
+    found.then_some(out)
 }
 
 /// A stock program of OpenAFS at the client's end of a link, with the configuration in `etc`.
@@ -208,4 +272,19 @@ pub(in crate::bench) fn noise(path: &Path, mib: u32) -> Result<String> {
         file.write_all(&buffer[..read])?;
     }
     Ok(hash::hex(hasher))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_replaced_in_its_section_only() {
+        let text = "port = 1\n[oob]\nenabled = false\nport = 2\n[x]\nport = 3\n";
+        assert_eq!(
+            with_value(text, "oob", "port", "9").unwrap(),
+            "port = 1\n[oob]\nenabled = false\nport = 9\n[x]\nport = 3\n"
+        );
+        assert_eq!(with_value(text, "", "enabled", "true"), None);
+    }
 }
