@@ -22,7 +22,7 @@ TLS on TCP ([the protocol](protocol/oob.md)) in turns with Rx. Made by `cargo xt
 const METHOD: &str = "
 ### How files out of band are measured
 
-- One `afar cp` copies 40 files of 1 MiB and then files of 64 MiB, with a ticket for the cell's key: by Rx at rxkad's
+- One `afar cp` copies 64 files of 1 MiB and then files of 64 MiB, with a ticket for the cell's key: by Rx at rxkad's
   level clear, by Rx at the level crypt, and with `oob.enabled` at the server and the level crypt. Then iperf3 runs on
   the same link with CUBIC and with BBR, each for as long as the copy by TLS took (4 to 30 s); the better one counts.
   A ratio is taken within a run.
