@@ -12,7 +12,7 @@ use crate::bench::link::Place;
 use crate::bench::process::Process;
 
 /// The least part of the bytes that goes out of band in a transfer that counts as one out of band.
-const SHARE: f64 = 0.75;
+const SHARE: f64 = 0.5;
 /// The server's memory for data on its way, in bytes. With the default of 512 MiB it takes 4 transfers of an address at a
 /// time and declines the others, which go by Rx; with this, the 16 of a connection.
 const MEMORY: u64 = 2 << 30;

@@ -22,12 +22,12 @@ TLS on TCP ([the protocol](protocol/oob.md)) in turns with Rx. Made by `cargo xt
 const METHOD: &str = "
 ### How files out of band are measured
 
-- One `afar cp` copies 64 files of 1 MiB and then files of 64 MiB, with a ticket for the cell's key: by Rx at rxkad's
+- One `afar cp` copies 160 files of 1 MiB and then files of 64 MiB, with a ticket for the cell's key: by Rx at rxkad's
   level clear, by Rx at the level crypt, and with `oob.enabled` at the server and the level crypt. Then iperf3 runs on
   the same link with CUBIC and with BBR, each for as long as the copy by TLS took (4 to 30 s); the better one counts.
   A ratio is taken within a run.
 - The server restarts before each copy. It counts what goes out of band: a copy by TLS fails the run unless
-  that is at least 75 % of the bytes. The others are those that the client fetches by Rx until its connection is there.
+  that is at least half of the bytes. The others are those that the client fetches by Rx until its connection is there.
 - Rates and processor time are those of the whole copy, its start by Rx included. Processor time is that of all threads of
   both processes, in user space and in the kernel, for each 10⁹ bytes. On the loopback and the virtual cable Rx crypt
   copies a quarter of the large files.
