@@ -149,10 +149,10 @@ const ROWS: [Row; 13] = [
     ),
     copies(
         "read-100",
-        "reading 1 GiB, 100 ms, 1 Gbit/s",
+        "reading 2 GiB, 100 ms, 1 Gbit/s",
         link(100.0, 1000, 0.0),
         Direction::Recv,
-        16,
+        32,
         FAST,
     ),
     copies(
@@ -189,10 +189,10 @@ const ROWS: [Row; 13] = [
     ),
     copies(
         "write-100",
-        "writing 1 GiB, 100 ms, 1 Gbit/s",
+        "writing 2 GiB, 100 ms, 1 Gbit/s",
         link(100.0, 1000, 0.0),
         Direction::Send,
-        16,
+        32,
         FAST,
     ),
     copies(
