@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
 use afar_net::Endpoint;
@@ -20,6 +21,7 @@ use crate::dns::{self, DnsError};
 use crate::error::{DnsErrorOrOff, Error};
 use crate::mountpoint::Wanted;
 use crate::nearby::Nearby;
+use crate::oob::OobServer;
 use crate::patience::Patience;
 use crate::preferences::{Preferences, ServerKind};
 use crate::server::{FileServer, Host, Hosts};
@@ -61,6 +63,8 @@ struct Inner {
     servers: Mutex<Servers>,
     /// The other users there were and still may be.
     others: Mutex<Vec<Weak<Identity>>>,
+    /// Bytes from which a piece comes out of band; 0 for none.
+    oob_threshold: AtomicU64,
     /// Whether nobody waits any more for servers that do not answer.
     hurried: watch::Sender<bool>,
 }
@@ -88,6 +92,7 @@ impl Client {
         })?;
         let hosts = Arc::new(Hosts::new(Host::start(endpoint)));
         let preferences = Preferences::new(config.ranks.iter().copied());
+        let oob_threshold = AtomicU64::new(config.oob_threshold.unwrap_or(0));
         let inner = Arc::new(Inner {
             hosts,
             config,
@@ -97,6 +102,7 @@ impl Client {
             volumes: Mutex::default(),
             servers: Mutex::default(),
             others: Mutex::default(),
+            oob_threshold,
             hurried: watch::Sender::new(false),
         });
         Ok(Self {
@@ -177,6 +183,40 @@ impl Client {
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.inner.config
+    }
+
+    /// Bytes from which a piece of a file comes out of band, where its server offers that; `None` if none does.
+    #[must_use]
+    pub fn oob_threshold(&self) -> Option<u64> {
+        Some(self.inner.oob_threshold.load(Relaxed)).filter(|bytes| *bytes > 0)
+    }
+
+    /// Sets it for all users, from their next pieces on; 0 is `None`, with which connections end too.
+    pub fn set_oob_threshold(&self, bytes: Option<u64>) {
+        let bytes = bytes.unwrap_or(0);
+        self.inner.oob_threshold.store(bytes, Relaxed);
+        if bytes == 0 {
+            for server in self.all_servers() {
+                server.disconnect_oob();
+            }
+        }
+    }
+
+    /// Has servers tried again that out-of-band transfers did not reach, or that did not offer any.
+    pub fn retry_oob(&self) {
+        for server in self.all_servers() {
+            server.retry_oob();
+        }
+    }
+
+    /// What goes out of band to each file server that ever answered.
+    #[must_use]
+    pub fn oob_servers(&self) -> Vec<OobServer> {
+        let mut connected = self.all_servers();
+        connected.retain(|server| server.has_oob());
+        let servers: Vec<_> = lock(&self.inner.servers).values().cloned().collect();
+        let met = servers.iter().filter(|server| server.is_met());
+        met.map(|server| server.tell_oob(&connected)).collect()
     }
 
     /// From now on nobody waits for servers that do not answer, as it ends.

@@ -74,6 +74,7 @@ pub use lock::{LOCK_TIME, LockType};
 pub use mountpoint::{MountPoint, MountPointError, Wanted};
 pub use moves::Moves;
 pub use nearby::{Nearby, NearbyFile, Waiting};
+pub use oob::{OobOffer, OobServer, OobTransfers};
 pub use path::{LastLink, Node, Walked};
 pub use patience::Patience;
 pub use preferences::{ServerKind, parse_rank};

@@ -355,7 +355,7 @@ impl Client {
         piece: Piece,
         sink: &Arc<S>,
     ) -> Option<Went> {
-        let threshold = self.config().oob_threshold?;
+        let threshold = self.oob_threshold()?;
         if piece.length < threshold {
             return None;
         }
@@ -363,7 +363,8 @@ impl Client {
         let transfer = connection.fetch(piece.fid, piece.offset, piece.length)?;
         permit.begin();
         let _waiting = Waits::call(server.address());
-        Some(oob::fetch(transfer, server.address(), piece, sink, permit).await)
+        let counted = server.count_fetch();
+        Some(oob::fetch(transfer, counted, server.address(), piece, sink, permit).await)
     }
 
     /// The first try of a piece failed, which was asked for in the form of old servers or not, with this token; `None`

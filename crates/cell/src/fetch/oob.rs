@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::Sink;
 use super::piece::{Filling, Outcome, Piece, WRITE};
-use crate::oob::{Event, Transfer};
+use crate::oob::{Counted, Ended, Event, Transfer};
 use crate::window::Permit;
 
 /// How it went.
@@ -26,13 +26,14 @@ pub(super) enum Went {
     Left(u64),
 }
 
-/// Fetches a piece into a sink, and tells the window how it goes. What came is in the sink, whatever happens.
+/// Fetches a piece into a sink, tells the window how it goes, and counts it. What came is in the sink, whatever happens.
 ///
 /// The version told at the end is that of what came before, too, as it is the one known before, and versions only
 /// grow. That holds as well if the end is told by Rx.
 // spec: oob#transfers
 pub(super) async fn fetch<S: Sink>(
     mut transfer: Transfer,
+    counted: Counted,
     server: SocketAddr,
     piece: Piece,
     sink: &Arc<S>,
@@ -69,6 +70,7 @@ pub(super) async fn fetch<S: Sink>(
                 };
                 unused += cost(u32::try_from(length).unwrap_or(u32::MAX));
                 permit.received(data.len());
+                counted.moved(data.len());
                 filling.take(data);
                 if filling.held >= WRITE {
                     if let Err(error) = filling.write().await {
@@ -101,11 +103,14 @@ pub(super) async fn fetch<S: Sink>(
             Some(Event::Decline) | None => break None,
         }
     };
-    if matches!(went, Some(Went::Ended(Outcome::Changed(_)))) {
-        return went.unwrap_or(Went::Left(piece.offset));
+    let is_void = matches!(went, Some(Went::Ended(Outcome::Changed(_))));
+    if !is_void && let Err(error) = filling.write().await {
+        return Went::Ended(Outcome::Sink(error));
     }
-    match filling.write().await {
-        Ok(()) => went.unwrap_or_else(|| Went::Left(filling.place())),
-        Err(error) => Went::Ended(Outcome::Sink(error)),
-    }
+    counted.ended(match went {
+        Some(Went::Ended(_)) => Ended::Done,
+        Some(Went::Refused(_)) => Ended::Aborted,
+        Some(Went::Left(_)) | None => Ended::ByRx,
+    });
+    went.unwrap_or_else(|| Went::Left(filling.place()))
 }

@@ -4,6 +4,7 @@
 //! - `offer`: what a server offered
 //! - `connection`: a TLS connection and the transfers on it
 //! - `storing`: one of them to the server
+//! - `tally`: what is counted of a server, and shown
 //!
 //! What goes wrong costs no transfer: what is left of it goes by Rx.
 // spec: oob#when-to-use-it
@@ -11,6 +12,7 @@
 mod connection;
 mod offer;
 mod storing;
+mod tally;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -25,7 +27,9 @@ use offer::Known;
 
 pub(crate) use connection::{Connection, Event, Transfer};
 pub(crate) use offer::{Asked, ask};
-pub(crate) use storing::{Ended, Storing};
+pub(crate) use storing::{StoreEnd, Storing};
+pub(crate) use tally::{Counted, Ended, Tally};
+pub use tally::{OobOffer, OobServer, OobTransfers};
 
 /// How long a server is not asked again that knows nothing of this.
 // spec: oob#when-to-use-it
@@ -49,6 +53,17 @@ impl Blocked {
     /// Whether it was so of late.
     pub(crate) fn is_known(&self) -> bool {
         self.0.within(BLOCKED_TIME)
+    }
+
+    /// For how long it still counts as so.
+    fn left(&self) -> Option<Duration> {
+        let left = BLOCKED_TIME.checked_sub(self.0.time()?)?;
+        Some(left).filter(|left| !left.is_zero())
+    }
+
+    /// It is no longer so.
+    pub(crate) fn forget(&self) {
+        self.0.forget();
     }
 }
 
@@ -100,7 +115,7 @@ impl Oob {
         ready
     }
 
-    /// Forgets all: the server is to know us as somebody else.
+    /// Forgets all: the server is to know us as somebody else, or to be asked again.
     pub(crate) fn forget(&self) {
         let mut state = self.state.lock();
         let (connecting, generation) = (state.connecting, state.generation + 1);
@@ -109,6 +124,17 @@ impl Oob {
             generation,
             ..State::default()
         };
+    }
+
+    /// Whether there is a connection.
+    pub(crate) fn is_connected(&self) -> bool {
+        let state = self.state.lock();
+        (state.connection.as_ref()).is_some_and(|known| known.is_usable())
+    }
+
+    /// Has the next transfer try again to make a connection, if there is none because that failed.
+    pub(crate) fn retry(&self) {
+        self.state.lock().paused = None;
     }
 
     /// Makes a connection, and notes how it went.

@@ -27,7 +27,7 @@ pub(super) enum Event {
 
 /// How a store ended.
 #[derive(Debug)]
-pub(crate) enum Ended {
+pub(crate) enum StoreEnd {
     /// It is done; the file's status.
     Stored(Box<FetchStatus>),
     /// The server refused it with this code, as it would by Rx.
@@ -65,8 +65,8 @@ impl Storing {
     ///
     /// # Errors
     /// When it has ended.
-    pub(crate) async fn send(&mut self, data: Bytes) -> Result<(), Ended> {
-        let plain = u32::try_from(data.len()).map_err(|_| Ended::Left)?;
+    pub(crate) async fn send(&mut self, data: Bytes) -> Result<(), StoreEnd> {
+        let plain = u32::try_from(data.len()).map_err(|_| StoreEnd::Left)?;
         // It may have ended before all was sent.
         while let Ok(event) = self.events.try_recv() {
             self.take(Some(event))?;
@@ -87,11 +87,11 @@ impl Storing {
         debug_assert!(self.left >= plain.into(), "{self:?}: {plain} more");
         self.left = self.left.saturating_sub(plain.into());
         let sent = self.number.shared.send_record(head.encode(plain), data);
-        if sent.await { Ok(()) } else { Err(Ended::Left) }
+        if sent.await { Ok(()) } else { Err(StoreEnd::Left) }
     }
 
     /// How it ends, when all is sent.
-    pub(crate) async fn end(mut self) -> Ended {
+    pub(crate) async fn end(mut self) -> StoreEnd {
         loop {
             let event = self.events.recv().await;
             if let Err(ended) = self.take(event) {
@@ -100,20 +100,20 @@ impl Storing {
         }
     }
 
-    fn take(&mut self, event: Option<Event>) -> Result<(), Ended> {
+    fn take(&mut self, event: Option<Event>) -> Result<(), StoreEnd> {
         self.number.over |= !matches!(event, Some(Event::Credit(_)));
         match event {
             Some(Event::Credit(bytes)) => {
                 self.credit = self.credit.saturating_add(bytes);
                 Ok(())
             }
-            Some(Event::Stored(status)) if self.left == 0 => Err(Ended::Stored(status)),
+            Some(Event::Stored(status)) if self.left == 0 => Err(StoreEnd::Stored(status)),
             Some(Event::Stored(_)) => {
                 self.number.shared.distrust();
-                Err(Ended::Left)
+                Err(StoreEnd::Left)
             }
-            Some(Event::Abort(code)) => Err(Ended::Refused(code)),
-            Some(Event::Decline) | None => Err(Ended::Left),
+            Some(Event::Abort(code)) => Err(StoreEnd::Refused(code)),
+            Some(Event::Decline) | None => Err(StoreEnd::Left),
         }
     }
 }

@@ -1,11 +1,13 @@
 //! A file server as the client knows it: connections, liveness, calls at a time.
 //!
 //! - `introduction`: how a server gets to know our connections; `lanes`: which of their channels are free
-//! - `hosts`: that it knows more of us than one; `silence`: what is done when it does not answer
+//! - `hosts`: that it knows more of us than one; `silence`: what is done when it does not answer; `oob`: what it has out
+//!   of band, told and tried again
 
 mod hosts;
 mod introduction;
 mod lanes;
+mod oob;
 mod silence;
 
 use std::net::SocketAddr;
@@ -27,7 +29,7 @@ use crate::class::Class;
 use crate::credentials::{Access, Secured, connect};
 use crate::error::Error;
 use crate::lately::Lately;
-use crate::oob::{self, Blocked, Connection, Oob};
+use crate::oob::{Blocked, Connection, Oob, Tally, ask};
 use crate::preferences::{Distance, Preferences, ServerKind};
 use crate::refusal::is_refusal;
 use crate::waits::{Waiting, Waits};
@@ -103,6 +105,8 @@ struct Peer {
     refusing: Lately,
     /// That TCP does not reach it.
     blocked: Arc<Blocked>,
+    /// What is counted of data out of band.
+    tally: Tally,
     /// More shares of the way than one that it was asked for, and when it last was.
     asked: Mutex<Option<(u8, Instant)>>,
 }
@@ -421,7 +425,9 @@ impl FileServer {
         self.oob
             .ready(self.address, &self.peer.blocked, || async move {
                 let lane = server.known_lane().await;
-                oob::ask(&lane.client()).await
+                let answer = ask(&lane.client()).await;
+                server.peer.tally.asked(&answer);
+                answer
             })
     }
 

@@ -207,7 +207,7 @@ impl Client {
 
     /// A transfer for a part where there may be a connection out of band; `None` if there is none for it.
     fn out_of_band_store(&self, server: &Arc<FileServer>, part: Part) -> Option<Storing> {
-        let threshold = self.config().oob_threshold?;
+        let threshold = self.oob_threshold()?;
         if part.length < threshold {
             return None;
         }

@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 
 use super::Source;
 use super::part::{Outcome, Part};
-use crate::oob::{Ended, Storing};
+use crate::oob::{StoreEnd, Storing};
 
 /// Stores a part; tells `all_sent` when it only waits for the server. `None` if the part has to go by Rx, all of it.
 pub(super) async fn store<S: Source>(
@@ -35,12 +35,12 @@ pub(super) async fn store<S: Source>(
         }
     };
     match ended {
-        Ended::Stored(status) => Some(Ok(Outcome::Done(*status))),
-        Ended::Refused(code) => Some(Err(RpcError {
+        StoreEnd::Stored(status) => Some(Ok(Outcome::Done(*status))),
+        StoreEnd::Refused(code) => Some(Err(RpcError {
             operation: store_data64::OPERATION,
             peer: server,
             cause: RpcCause::Call(CallError::Aborted(AbortCode(code))),
         })),
-        Ended::Left => None,
+        StoreEnd::Left => None,
     }
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use afar_cell::{OobOffer, OobServer};
 use afar_net::AbortCode;
 use afar_oob::frame::{self, ClientFrame, DataHead, End, Fetch, Incoming};
 use afar_oob::record::checksum;
@@ -21,7 +22,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
-use crate::fetches::{contents, fetch, world};
+use crate::fetches::{LENGTH, contents, fetch, world};
 use crate::world::Cell;
 
 const RECORD: usize = 1 << 20;
@@ -142,6 +143,25 @@ async fn play(cell: &Cell, scripted: &Scripted) {
         .expect("fetches end");
 }
 
+/// What the client tells of the one server.
+fn told(cell: &Cell) -> OobServer {
+    let [server] = cell.client.oob_servers().try_into().unwrap();
+    server
+}
+
+/// Fetches until that is so of the server.
+async fn fetch_until(cell: &Cell, what: &str, is_so: impl Fn(&OobServer) -> bool) {
+    let fetching = async {
+        right(cell).await;
+        while !is_so(&told(cell)) {
+            right(cell).await;
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let so = tokio::time::timeout(Duration::from_secs(60), fetching);
+    so.await.expect(what);
+}
+
 async fn right(cell: &Cell) {
     let (fetched, data) = fetch(cell, "file").await.unwrap();
     assert_eq!(fetched.bytes, data.len() as u64);
@@ -251,6 +271,10 @@ async fn a_cut_at_any_frame_and_inside_costs_nothing() {
         if cut < at {
             let connections = scripted.connections.load(Ordering::SeqCst);
             assert_eq!(connections, 1, "{cut}: it is found out once");
+            let OobServer { offer, fetches, .. } = told(&cell);
+            assert!(matches!(offer, OobOffer::Blocked(_)), "{cut}: {offer:?}");
+            assert_eq!((fetches.under_way, fetches.by_rx), (0, 1), "{cut}");
+            assert!(fetches.bytes <= LENGTH as u64, "{cut}");
         }
     }
 }
@@ -347,6 +371,9 @@ async fn refusals_are_those_of_rx_and_a_server_without_room_is_asked_by_rx() {
     })
     .await;
     play(&cell, &scripted).await;
+    let declined = told(&cell);
+    assert_eq!(declined.offer, OobOffer::Offered);
+    assert!(declined.fetches.by_rx > 0 && declined.fetches.done == 0);
     // VBUSY out of band is asked again by Rx.
     let (cell, scripted) = start(|fetch| {
         let abort = ServerFrame::Abort {
@@ -357,6 +384,7 @@ async fn refusals_are_those_of_rx_and_a_server_without_room_is_asked_by_rx() {
     })
     .await;
     play(&cell, &scripted).await;
+    assert!(told(&cell).fetches.aborted > 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -400,4 +428,55 @@ async fn a_server_that_knows_nothing_of_it_is_asked_once() {
         right(&cell).await;
     }
     assert_eq!(asked.load(Ordering::SeqCst), 1);
+    assert_eq!(told(&cell).offer, OobOffer::NotOffered);
+    // Unless somebody knows better.
+    cell.client.retry_oob();
+    assert_eq!(told(&cell).offer, OobOffer::NotAsked);
+    fetch_until(&cell, "it is asked again", |server| {
+        server.offer == OobOffer::NotOffered
+    })
+    .await;
+    assert_eq!(asked.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_blocked_is_tried_again_when_somebody_says_so() {
+    let (cell, scripted) = start(|_| Vec::new()).await;
+    let blocked = |server: &OobServer| matches!(server.offer, OobOffer::Blocked(_));
+    fetch_until(&cell, "it breaks", blocked).await;
+    assert_eq!(scripted.greeted.load(Ordering::SeqCst), 1);
+    cell.client.retry_oob();
+    assert_eq!(told(&cell).offer, OobOffer::Offered);
+    fetch_until(&cell, "it breaks again", blocked).await;
+    assert_eq!(scripted.greeted.load(Ordering::SeqCst), 2);
+    assert_eq!(told(&cell).fetches.by_rx, 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_threshold_counts_from_the_next_piece_on() {
+    let (cell, scripted) = start(|fetch| Frames::right(fetch).bytes()).await;
+    let client = &cell.client;
+    assert_eq!(client.oob_threshold(), Some(1 << 20));
+    client.set_oob_threshold(None);
+    for _ in 0..5 {
+        right(&cell).await;
+    }
+    assert_eq!(client.oob_threshold(), None);
+    assert_eq!(scripted.asked.load(Ordering::SeqCst), 0);
+    assert_eq!(told(&cell).offer, OobOffer::NotAsked);
+
+    client.set_oob_threshold(Some(LENGTH as u64));
+    let done = |server: &OobServer| server.fetches.done > 0;
+    fetch_until(&cell, "it comes out of band", done).await;
+    let before = told(&cell).fetches;
+    assert!(before.bytes >= LENGTH as u64 * before.done);
+
+    client.set_oob_threshold(Some(LENGTH as u64 + 1));
+    for _ in 0..5 {
+        right(&cell).await;
+    }
+    assert_eq!(told(&cell).fetches, before);
+    client.set_oob_threshold(Some(0));
+    assert_eq!(client.oob_threshold(), None);
+    assert_eq!(told(&cell).connections, 0);
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use afar_cell::{Config, Memory, Source, Volume, Wanted};
+use afar_cell::{Config, Memory, OobOffer, Source, Volume, Wanted};
 use afar_net::{AbortCode, Endpoint};
 use afar_rpc::{Caller, vl};
 use afar_types::{Fid, NvldbEntry, SiteFlags, StoreStatus, VldbFlags, VolumeId};
@@ -277,10 +277,18 @@ impl Test {
     }
 
     fn ended(&self, how: &str) -> u64 {
+        self.metric(&format!("afar_oob_transfers_total{{result=\"{how}\"}} "))
+    }
+
+    fn metric(&self, mark: &str) -> u64 {
         let text = afar_telemetry::render_prometheus(&self.cell.registry);
-        let mark = format!("afar_oob_transfers_total{{result=\"{how}\"}} ");
-        let line = text.lines().find_map(|line| line.strip_prefix(&mark[..]));
+        let line = text.lines().find_map(|line| line.strip_prefix(mark));
         line.map_or(0, |number| number.parse().unwrap())
+    }
+
+    /// Connections that the server has.
+    fn connected(&self) -> u64 {
+        self.metric("afar_oob_connections ")
     }
 
     async fn end(self) {
@@ -295,6 +303,22 @@ async fn later_transfers_go_out_of_band() {
     assert_eq!(test.done(), 0, "the first begins by Rx");
     test.fetch_until(|test| test.done() > 2).await;
     assert_eq!(test.proxy.connections(), 1, "one connection is for all");
+    let [told] = test.client.oob_servers().try_into().unwrap();
+    assert_eq!((told.offer, told.connections), (OobOffer::Offered, 1));
+    assert_eq!(told.fetches.done, test.done());
+    assert_eq!(
+        told.fetches.bytes,
+        told.fetches.done * test.data.len() as u64
+    );
+    // Without a threshold the connection ends.
+    test.client.set_oob_threshold(None);
+    let ended = async {
+        while test.connected() > 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let ended = tokio::time::timeout(PATIENCE, ended).await;
+    ended.expect("the connection ends");
     test.end().await;
 }
 
