@@ -17,10 +17,11 @@ mod ops;
 mod storage;
 mod table;
 
-pub use afar_cell::{Asker, Class, Collection, Waits};
+pub use afar_cell::{Asker, Class, Collection, OobOffer, OobServer, OobTransfers, Waits};
 pub use model::config::{CacheConfig, Root};
 pub use model::error::{CacheError, Errno};
 pub use model::held::{Held, HeldError};
+pub use model::oob_info::{OobInfo, OobInfoError};
 pub use model::owner::{Owner, Owners, OwnersOfCell};
 pub use model::path_info::{PathInfo, PathInfoError};
 pub use model::place_name::{Object, PlaceName, PlaceNameError, VOLUMES};

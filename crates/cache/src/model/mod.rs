@@ -3,7 +3,7 @@
 //!
 //! - `types`: what requests and answers are made of; `error`: what they fail with; `config`: settings
 //! - `key`: names a file; `ranges`: bytes of it; `place_name`, `xattr_name`: names of files and of attributes;
-//!   `held`: what is there of a file
+//!   `held`: what is there of a file; `path_info`, `oob_info`: what is told of a path, and of data out of band
 //! - `user`, `owner`: users of this machine, and who they are to cells
 //! - `vnode`: what is known of a file, which is made of `brief`, `promise`, `rights`, `numbers`, `directory`, `dirty`,
 //!   `flight` and `locks`
@@ -20,6 +20,7 @@ pub(crate) mod held;
 pub(crate) mod key;
 pub(crate) mod locks;
 pub(crate) mod numbers;
+pub(crate) mod oob_info;
 pub(crate) mod owner;
 pub(crate) mod path_info;
 pub(crate) mod place;

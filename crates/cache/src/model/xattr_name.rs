@@ -41,6 +41,12 @@ pub const CACHE: &str = "afs.cache";
 pub const CACHE_SIZE: &str = "afs.cachesize";
 /// Bytes of a file that may have to be stored when it is closed; set by root.
 pub const STORE_BEHIND: &str = "afs.storebehind";
+/// What goes out of band, as [`OobInfo`](crate::OobInfo).
+pub const OOB: &str = "afs.oob";
+/// Bytes from which a piece of a file comes out of band, 0 for none; set by root.
+pub const OOB_THRESHOLD: &str = "afs.oobthreshold";
+/// Set by root to whatever: servers that out-of-band transfers did not reach, or that offered none, are tried again.
+pub const OOB_RETRY: &str = "afs.oobretry";
 /// Ranks of file servers: address and rank, one a line; set by root.
 pub const FILE_RANKS: &str = "afs.serverprefs";
 /// The same of volume location servers.

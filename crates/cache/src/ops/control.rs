@@ -10,6 +10,7 @@ use bytes::Bytes;
 
 use crate::model::config::CacheConfig;
 use crate::model::error::Errno;
+use crate::model::oob_info::OobInfo;
 use crate::model::types::Who;
 use crate::model::xattr_name;
 use crate::ops::cache::Cache;
@@ -41,6 +42,8 @@ impl Cache {
             }
             xattr_name::CACHE_SIZE => self.0.storage.usage().limit.to_string(),
             xattr_name::STORE_BEHIND => self.0.store_behind.load(Ordering::Relaxed).to_string(),
+            xattr_name::OOB => self.oob_info().to_string(),
+            xattr_name::OOB_THRESHOLD => self.0.client.oob_threshold().unwrap_or(0).to_string(),
             xattr_name::FILE_RANKS => self.ranks(ServerKind::File).await,
             xattr_name::LOCATION_RANKS => self.ranks(ServerKind::Location).await,
             _ => return None,
@@ -62,6 +65,8 @@ impl Cache {
         if ![
             xattr_name::CACHE_SIZE,
             xattr_name::STORE_BEHIND,
+            xattr_name::OOB_THRESHOLD,
+            xattr_name::OOB_RETRY,
             xattr_name::FILE_RANKS,
             xattr_name::LOCATION_RANKS,
         ]
@@ -78,8 +83,16 @@ impl Cache {
         Some(match name {
             xattr_name::FILE_RANKS => self.set_ranks(ServerKind::File, text).await,
             xattr_name::LOCATION_RANKS => self.set_ranks(ServerKind::Location, text).await,
+            xattr_name::OOB_RETRY => {
+                self.0.client.retry_oob();
+                Ok(())
+            }
             name => match text.parse() {
                 Ok(bytes) if name == xattr_name::CACHE_SIZE => self.resize_cache(bytes).await,
+                Ok(bytes) if name == xattr_name::OOB_THRESHOLD => {
+                    self.0.client.set_oob_threshold(Some(bytes));
+                    Ok(())
+                }
                 Ok(bytes) => {
                     self.0.store_behind.store(bytes, Ordering::Relaxed);
                     Ok(())
@@ -87,6 +100,14 @@ impl Cache {
                 Err(_) => Err(Errno::EINVAL),
             },
         })
+    }
+
+    /// What goes out of band.
+    fn oob_info(&self) -> OobInfo {
+        OobInfo {
+            threshold: self.0.client.oob_threshold(),
+            servers: self.0.client.oob_servers(),
+        }
     }
 
     /// The ranks of servers, one a line.

@@ -1,7 +1,8 @@
-//! What a cache holds, as metrics.
+//! What a cache holds, and what its servers have out of band, as metrics.
 
 use std::sync::{Arc, Weak};
 
+use afar_cell::OobServer;
 use afar_telemetry::{Cells, Collect, Desc, Registry, Unit};
 
 use crate::ops::cache::{Cache, Inner};
@@ -26,6 +27,21 @@ const UNSTORED_FILES: Desc = Desc::gauge(
     Unit::None,
     "Files with something written that is not stored at a server yet.",
 );
+const OOB_CONNECTIONS: Desc = Desc::gauge(
+    "afar_mount_oob_connections",
+    Unit::None,
+    "Connections to file servers for data out of band.",
+);
+const OOB_BYTES: Desc = Desc::counter(
+    "afar_mount_oob_bytes_total",
+    Unit::Bytes,
+    "Bytes of files that came out of band.",
+);
+const OOB_TRANSFERS: Desc = Desc::counter(
+    "afar_mount_oob_transfers_total",
+    Unit::None,
+    "Transfers out of band, by how they ended.",
+);
 
 /// Tells of a cache as long as there is one.
 struct Told(Weak<Inner>);
@@ -39,7 +55,15 @@ impl Cache {
 
 impl Collect for Told {
     fn describe(&self) -> Vec<Desc> {
-        vec![USED, LIMIT, UNSTORED, UNSTORED_FILES]
+        vec![
+            USED,
+            LIMIT,
+            UNSTORED,
+            UNSTORED_FILES,
+            OOB_CONNECTIONS,
+            OOB_BYTES,
+            OOB_TRANSFERS,
+        ]
     }
 
     #[expect(clippy::cast_precision_loss, reason = "levels to be shown")]
@@ -57,5 +81,24 @@ impl Collect for Told {
         ] {
             cells.level(desc, &[], level);
         }
+        tell_oob(&cache.client.oob_servers(), cells);
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "levels to be shown")]
+fn tell_oob(servers: &[OobServer], cells: &mut Cells) {
+    let sum = |of: fn(&OobServer) -> u64| servers.iter().map(of).sum::<u64>();
+    let connections = sum(|server| server.connections);
+    cells.level(&OOB_CONNECTIONS, &[], connections as f64);
+    let operation = ("operation", "fetch");
+    let bytes = sum(|server| server.fetches.bytes);
+    cells.count(&OOB_BYTES, &[operation], bytes);
+    for (result, count) in [
+        ("done", sum(|server| server.fetches.done)),
+        ("aborted", sum(|server| server.fetches.aborted)),
+        ("rx", sum(|server| server.fetches.by_rx)),
+        ("given_up", sum(|server| server.fetches.given_up)),
+    ] {
+        cells.count(&OOB_TRANSFERS, &[operation, ("result", result)], count);
     }
 }
