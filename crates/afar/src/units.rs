@@ -71,6 +71,17 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
         .ok_or_else(too_large)
 }
 
+/// Reads the bytes from which data goes out of band: an amount, or `off`, which is 0.
+///
+/// # Errors
+/// What is wrong with it, as a phrase.
+pub(crate) fn parse_threshold(text: &str) -> Result<u64, String> {
+    match text {
+        "off" => Ok(0),
+        amount => parse_bytes(amount),
+    }
+}
+
 /// Reads an amount of KiB as OpenAFS's commands do: a number, with K, M, G or T behind it for more.
 pub(crate) fn parse_kib(text: &str) -> Option<i32> {
     let (number, scale) = split(text, KIB).ok()?;
@@ -168,6 +179,9 @@ mod tests {
         ] {
             parse_bytes(text).unwrap_err();
         }
+        assert_eq!(parse_threshold("off"), Ok(0));
+        assert_eq!(parse_threshold("1Mi"), Ok(1 << 20));
+        parse_threshold("of").unwrap_err();
     }
 
     #[test]

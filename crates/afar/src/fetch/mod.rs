@@ -43,6 +43,7 @@ pub(crate) use rm::{RmArgs, RmdirArgs};
 pub(crate) use stat::StatArgs;
 pub(crate) use sync::SyncArgs;
 
+use crate::units::parse_threshold;
 use crate::{advice, output};
 
 /// The heading of [`Reach`].
@@ -95,6 +96,10 @@ pub(crate) struct Reach {
     /// Move at most this many bytes in one call [default: chosen for the path]
     #[arg(long, value_name = "BYTES", hide_short_help = true)]
     piece: Option<std::num::NonZeroU64>,
+    /// How large a piece of a file must be to come out of band, by TLS on TCP, where the server offers
+    /// that; off for never [default: 1Mi]
+    #[arg(long, value_name = "AMOUNT|off", value_parser = parse_threshold, hide_short_help = true)]
+    oob_threshold: Option<u64>,
     /// Values of @sys in a path, the preferred one first [default: by machine type]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     sysname: Vec<String>,

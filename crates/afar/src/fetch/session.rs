@@ -113,6 +113,9 @@ pub(crate) async fn open(
         patience: reach.patience.unwrap_or(Patience::USUAL),
         ..Config::default()
     };
+    if reach.oob_threshold.is_some() {
+        config.oob_threshold = reach.oob_threshold;
+    }
     if !reach.sysname.is_empty() {
         config.sysnames = reach.sysname.clone();
     }

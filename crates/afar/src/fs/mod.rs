@@ -9,6 +9,7 @@ mod acl_edit;
 mod cache;
 mod flush;
 mod mount;
+mod oob;
 mod path_info;
 mod place;
 mod preferences;
@@ -104,6 +105,8 @@ pub(crate) enum FsCommand {
     Setserverprefs(preferences::SetArgs),
     /// show what a mount knows and has of a path
     Pathinfo(path_info::PathInfoArgs),
+    /// show and set what a mount has out of band
+    Oob(oob::OobArgs),
     /// check volumeID/name mappings
     #[command(alias = "checkbackups")]
     Checkvolumes(setting::OfMount),
@@ -217,6 +220,7 @@ pub(crate) fn run(command: FsCommand) -> anyhow::Result<ExitCode> {
         Fs::Getserverprefs(args) => preferences::get(&args),
         Fs::Setserverprefs(args) => preferences::set(&args),
         Fs::Pathinfo(args) => path_info::run(&args),
+        Fs::Oob(args) => oob::run(&args),
         Fs::Checkvolumes(of) => preferences::check_volumes(&of),
         Fs::OfMount(_) => {
             let text = "fs: afar has no such setting; options of a mount are given to afar mount \

@@ -203,6 +203,14 @@ fn settings_of_a_cache_are_changed_while_it_is_in_use() {
     assert_eq!(shown, "Default store asynchrony is 0 kbytes.\n");
     let set = ok(&["storebehind", "-allfiles", "64", "--json"]);
     assert_eq!(set, "{\"store_behind\":65536}\n");
+    let oob = ok(&["oob"]);
+    assert!(oob.contains("pieces of 1048576 bytes (1.00M) or more.\n"));
+    assert!(oob.contains("\n127.84.0.26:7000 "), "{oob}");
+    assert!(ok(&["oob", "2Mi"]).contains("pieces of 2097152 bytes"));
+    let off = ok(&["oob", "-threshold", "off", "-retry", "--json"]);
+    assert!(off.starts_with("{\"threshold\":null,"), "{off}");
+    let wrong = fs(&["oob", "-threshold", "large"]);
+    assert!(!wrong.status.success());
     // The server was met, so its rank is by the way to it: nearly none.
     let rank = |shown: &str| {
         let words: Vec<&str> = shown.split_whitespace().collect();
