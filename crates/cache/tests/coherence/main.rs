@@ -5,6 +5,7 @@
 mod cells;
 mod data;
 mod names;
+mod oob;
 mod restart;
 mod rights;
 mod users;
