@@ -63,7 +63,7 @@ struct Inner {
     servers: Mutex<Servers>,
     /// The other users there were and still may be.
     others: Mutex<Vec<Weak<Identity>>>,
-    /// Bytes from which a piece comes out of band; 0 for none.
+    /// Bytes from which a piece goes out of band; 0 for none.
     oob_threshold: AtomicU64,
     /// Whether nobody waits any more for servers that do not answer.
     hurried: watch::Sender<bool>,
@@ -185,7 +185,7 @@ impl Client {
         &self.inner.config
     }
 
-    /// Bytes from which a piece of a file comes out of band, where its server offers that; `None` if none does.
+    /// Bytes from which a piece of a file goes out of band, where its server offers that; `None` if none does.
     #[must_use]
     pub fn oob_threshold(&self) -> Option<u64> {
         Some(self.inner.oob_threshold.load(Relaxed)).filter(|bytes| *bytes > 0)

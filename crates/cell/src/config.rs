@@ -37,7 +37,7 @@ pub struct Config {
     pub lanes: usize,
     /// Bytes fetched by one call; without it, as suits the path.
     pub piece: Option<u64>,
-    /// Bytes from which a piece of a file comes out of band, where its server offers that; without it, or if
+    /// Bytes from which a piece of a file goes out of band, where its server offers that; without it, or if
     /// it is 0, none does. It is what the client [begins](crate::Client::set_oob_threshold) with.
     pub oob_threshold: Option<u64>,
     /// The client's identity to file servers. Location servers are asked anonymously, unless they

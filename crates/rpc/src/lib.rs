@@ -77,7 +77,8 @@ pub use error::{RpcCause, RpcError};
 pub use lists::Lists;
 pub use operation::{Interface, Kind, Operation};
 pub use server::{
-    Caller, DownloadSink, FetchSink, Inlet, Outlet, Outletting, Packed, Served, StoreSource, UploadSource,
+    Caller, DownloadSink, FetchSink, Inlet, Outlet, Outletting, Packed, Served, StoreSource,
+    UploadSource,
 };
 pub use serving::{Serving, spawn_blocking};
 pub use subject::Subject;

@@ -188,7 +188,12 @@ async fn connect(client: u8, number: usize, file: Fid) -> Result<Vec<TlsStream<T
     Ok(connections)
 }
 
-async fn one(own: IpAddr, offer: &Offer, secret: &Secret, file: Fid) -> Result<TlsStream<TcpStream>> {
+async fn one(
+    own: IpAddr,
+    offer: &Offer,
+    secret: &Secret,
+    file: Fid,
+) -> Result<TlsStream<TcpStream>> {
     let socket = TcpSocket::new_v4()?;
     socket.bind(SocketAddr::new(own, 0))?;
     let server = SocketAddr::new(ADDRESS.parse()?, u16::try_from(offer.port)?);

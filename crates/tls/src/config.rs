@@ -9,7 +9,8 @@ use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::version::TLS13;
 use rustls::{
-    CertificateError, CipherSuite, ClientConfig, DigitallySignedStruct, Error, ServerConfig, SignatureScheme,
+    CertificateError, CipherSuite, ClientConfig, DigitallySignedStruct, Error, ServerConfig,
+    SignatureScheme,
 };
 
 use crate::Fingerprint;

@@ -96,7 +96,7 @@ pub(crate) struct Reach {
     /// Move at most this many bytes in one call [default: chosen for the path]
     #[arg(long, value_name = "BYTES", hide_short_help = true)]
     piece: Option<std::num::NonZeroU64>,
-    /// How large a piece of a file must be to come out of band, by TLS on TCP, where the server offers
+    /// How large a piece of a file must be to go out of band, by TLS on TCP, where the server offers
     /// that; off for never [default: 1Mi]
     #[arg(long, value_name = "AMOUNT|off", value_parser = parse_threshold, hide_short_help = true)]
     oob_threshold: Option<u64>,

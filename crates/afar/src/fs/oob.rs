@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use afar_cache::{OobInfo, OobOffer, OobServer, xattr_name};
+use afar_cache::{OobInfo, OobOffer, OobServer, OobTransfers, xattr_name};
 use clap::Args;
 use jiff::Zoned;
 use rustix::io::Errno;
@@ -20,7 +20,7 @@ const NO_THRESHOLD: &str = "a threshold is a number of bytes, or off";
 /// Options of `fs oob`.
 #[derive(Debug, Args)]
 pub(crate) struct OobArgs {
-    /// bytes from which pieces of files come out of band, or off
+    /// bytes from which pieces of files go out of band, or off
     #[arg(long, value_name = "bytes, or off", value_parser = parse_threshold)]
     threshold: Option<u64>,
     /// try servers again that were blocked, or offered nothing
@@ -42,14 +42,15 @@ struct ServerShown {
     offer: &'static str,
     blocked_seconds: Option<u64>,
     connections: u64,
-    under_way: u64,
-    fetched_bytes: u64,
-    transfers: TransfersShown,
+    fetches: TransfersShown,
+    stores: TransfersShown,
 }
 
-/// Transfers by how they ended.
+/// Transfers one way, by how they ended.
 #[derive(Debug, Serialize)]
 struct TransfersShown {
+    under_way: u64,
+    bytes: u64,
     done: u64,
     aborted: u64,
     rx: u64,
@@ -97,14 +98,8 @@ fn object(info: &OobInfo) -> Shown {
             _ => None,
         },
         connections: server.connections,
-        under_way: server.fetches.under_way,
-        fetched_bytes: server.fetches.bytes,
-        transfers: TransfersShown {
-            done: server.fetches.done,
-            aborted: server.fetches.aborted,
-            rx: server.fetches.by_rx,
-            given_up: server.fetches.given_up,
-        },
+        fetches: transfers(server.fetches),
+        stores: transfers(server.stores),
     };
     Shown {
         threshold: info.threshold,
@@ -112,13 +107,24 @@ fn object(info: &OobInfo) -> Shown {
     }
 }
 
+fn transfers(told: OobTransfers) -> TransfersShown {
+    TransfersShown {
+        under_way: told.under_way,
+        bytes: told.bytes,
+        done: told.done,
+        aborted: told.aborted,
+        rx: told.by_rx,
+        given_up: told.given_up,
+    }
+}
+
 fn text(info: &OobInfo, now: &Zoned) -> String {
     let mut text = match info.threshold {
         Some(bytes) => {
             let about = short_bytes(bytes);
-            format!("Files come out of band in pieces of {bytes} bytes ({about}) or more.\n")
+            format!("Files go out of band in pieces of {bytes} bytes ({about}) or more.\n")
         }
-        None => "Nothing comes out of band.\n".to_owned(),
+        None => "Nothing goes out of band.\n".to_owned(),
     };
     if info.servers.is_empty() {
         return text;
@@ -129,29 +135,40 @@ fn text(info: &OobInfo, now: &Zoned) -> String {
         "CONNECTIONS",
         "UNDER WAY",
         "FETCHED",
+        "STORED",
         "DONE",
         "BY RX",
     ];
     text.push_str(&row(heads.map(str::to_owned)));
     for server in &info.servers {
-        let fetches = server.fetches;
+        let (fetches, stores) = (server.fetches, server.stores);
         text.push_str(&row([
             server.address.to_string(),
             offer(server.offer, now),
             server.connections.to_string(),
-            fetches.under_way.to_string(),
+            (fetches.under_way + stores.under_way).to_string(),
             short_bytes(fetches.bytes),
-            fetches.done.to_string(),
-            fetches.by_rx.to_string(),
+            short_bytes(stores.bytes),
+            (fetches.done + stores.done).to_string(),
+            (fetches.by_rx + stores.by_rx).to_string(),
         ]));
     }
     text
 }
 
-fn row(cells: [String; 7]) -> String {
-    let [server, offer, connections, under_way, bytes, done, by_rx] = cells;
+fn row(cells: [String; 8]) -> String {
+    let [
+        server,
+        offer,
+        connections,
+        under_way,
+        fetched,
+        stored,
+        done,
+        by_rx,
+    ] = cells;
     format!(
-        "{server:<21} {offer:<19} {connections:>11} {under_way:>9} {bytes:>8} {done:>7} {by_rx:>7}\n"
+        "{server:<21} {offer:<19} {connections:>11} {under_way:>9} {fetched:>8} {stored:>8} {done:>7} {by_rx:>7}\n"
     )
 }
 
@@ -171,7 +188,6 @@ fn after(left: Duration, now: &Zoned) -> String {
 
 #[cfg(test)]
 mod tests {
-    use afar_cache::OobTransfers;
     use jiff::tz::TimeZone;
 
     use super::*;
@@ -188,6 +204,11 @@ mod tests {
                 aborted: 4,
                 by_rx: 5,
                 given_up: 6,
+            },
+            stores: OobTransfers {
+                bytes,
+                done: 2,
+                ..OobTransfers::default()
             },
         };
         OobInfo {
@@ -206,17 +227,17 @@ mod tests {
         let now = now.to_zoned(TimeZone::UTC);
         assert_eq!(
             text(&info(), &now),
-            "Files come out of band in pieces of 1048576 bytes (1.00M) or more.\n\
-             SERVER                OFFER               CONNECTIONS UNDER WAY  FETCHED    DONE   BY RX\n\
-             192.0.2.1:7000        offered                       1         2    3.00G      30       5\n\
-             192.0.2.2:7000        blocked until 00:15           0         2        0      30       5\n\
-             192.0.2.3:7000        not offered                   0         2        0      30       5\n"
+            "Files go out of band in pieces of 1048576 bytes (1.00M) or more.\n\
+             SERVER                OFFER               CONNECTIONS UNDER WAY  FETCHED   STORED    DONE   BY RX\n\
+             192.0.2.1:7000        offered                       1         2    3.00G    3.00G      32       5\n\
+             192.0.2.2:7000        blocked until 00:15           0         2        0        0      32       5\n\
+             192.0.2.3:7000        not offered                   0         2        0        0      32       5\n"
         );
         let none = OobInfo {
             threshold: None,
             servers: Vec::new(),
         };
-        assert_eq!(text(&none, &now), "Nothing comes out of band.\n");
+        assert_eq!(text(&none, &now), "Nothing goes out of band.\n");
     }
 
     #[test]
@@ -227,8 +248,9 @@ mod tests {
             panic!("{json}");
         };
         assert_eq!(first["offer"], "offered");
-        assert_eq!(first["fetched_bytes"], 3_u64 << 30);
-        assert_eq!(first["transfers"]["given_up"], 6);
+        assert_eq!(first["fetches"]["bytes"], 3_u64 << 30);
+        assert_eq!(first["fetches"]["given_up"], 6);
+        assert_eq!(first["stores"]["done"], 2);
         assert_eq!(second["offer"], "blocked");
         assert_eq!(second["blocked_seconds"], 1800);
     }

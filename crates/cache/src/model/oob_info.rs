@@ -26,19 +26,22 @@ impl fmt::Display for OobInfo {
                 OobOffer::NotOffered => write!(f, "not-offered")?,
                 OobOffer::Blocked(left) => write!(f, "blocked:{}", left.as_secs())?,
             }
-            let OobTransfers {
-                under_way,
-                bytes,
-                done,
-                aborted,
-                by_rx,
-                given_up,
-            } = server.fetches;
-            let connections = server.connections;
-            writeln!(
-                f,
-                " {connections} {under_way} {bytes} {done} {aborted} {by_rx} {given_up}"
-            )?;
+            write!(f, " {}", server.connections)?;
+            for transfers in [server.fetches, server.stores] {
+                let OobTransfers {
+                    under_way,
+                    bytes,
+                    done,
+                    aborted,
+                    by_rx,
+                    given_up,
+                } = transfers;
+                write!(
+                    f,
+                    " {under_way} {bytes} {done} {aborted} {by_rx} {given_up}"
+                )?;
+            }
+            writeln!(f)?;
         }
         Ok(())
     }
@@ -86,18 +89,23 @@ fn server(values: &str) -> Option<OobServer> {
     };
     // More of them are a newer mount's.
     let mut number = || words.next()?.parse().ok();
-    Some(OobServer {
-        address,
-        offer,
-        connections: number()?,
-        fetches: OobTransfers {
+    let connections = number()?;
+    let mut transfers = || {
+        Some(OobTransfers {
             under_way: number()?,
             bytes: number()?,
             done: number()?,
             aborted: number()?,
             by_rx: number()?,
             given_up: number()?,
-        },
+        })
+    };
+    Some(OobServer {
+        address,
+        offer,
+        connections,
+        fetches: transfers()?,
+        stores: transfers()?,
     })
 }
 
@@ -118,6 +126,14 @@ mod tests {
                 by_rx: 6,
                 given_up: 7,
             },
+            stores: OobTransfers {
+                under_way: 8,
+                bytes: 9,
+                done: 10,
+                aborted: 11,
+                by_rx: 12,
+                given_up: 13,
+            },
         };
         OobInfo {
             threshold: Some(1 << 20),
@@ -136,7 +152,7 @@ mod tests {
         let text = info.to_string();
         assert!(text.starts_with("threshold 1048576\nserver 192.0.2.1:7000 offered 1 2 3 "));
         assert_eq!(text.parse(), Ok(info.clone()));
-        let newer = format!("{}colour blue\n", text.replace(" 6 7\n", " 6 7 8\n"));
+        let newer = format!("{}colour blue\n", text.replace(" 12 13\n", " 12 13 14\n"));
         assert_eq!(newer.parse(), Ok(info));
         let none = OobInfo {
             threshold: None,
@@ -155,7 +171,7 @@ mod tests {
             ("not-asked", "asked"),
             ("blocked:1800", "blocked:soon"),
             ("192.0.2.1:7000", "192.0.2.1"),
-            (" 6 7", " 6"),
+            (" 12 13", " 12"),
             (" 5 ", " -5 "),
         ] {
             let wrong = text.replacen(from, to, 1);

@@ -43,7 +43,7 @@ pub const CACHE_SIZE: &str = "afs.cachesize";
 pub const STORE_BEHIND: &str = "afs.storebehind";
 /// What goes out of band, as [`OobInfo`](crate::OobInfo).
 pub const OOB: &str = "afs.oob";
-/// Bytes from which a piece of a file comes out of band, 0 for none; set by root.
+/// Bytes from which a piece of a file goes out of band, 0 for none; set by root.
 pub const OOB_THRESHOLD: &str = "afs.oobthreshold";
 /// Set by root to whatever: servers that out-of-band transfers did not reach, or that offered none, are tried again.
 pub const OOB_RETRY: &str = "afs.oobretry";

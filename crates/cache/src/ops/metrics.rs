@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use afar_cell::OobServer;
+use afar_cell::{OobServer, OobTransfers};
 use afar_telemetry::{Cells, Collect, Desc, Registry, Unit};
 
 use crate::ops::cache::{Cache, Inner};
@@ -35,7 +35,7 @@ const OOB_CONNECTIONS: Desc = Desc::gauge(
 const OOB_BYTES: Desc = Desc::counter(
     "afar_mount_oob_bytes_total",
     Unit::Bytes,
-    "Bytes of files that came out of band.",
+    "Bytes of files that came and went out of band.",
 );
 const OOB_TRANSFERS: Desc = Desc::counter(
     "afar_mount_oob_transfers_total",
@@ -87,18 +87,27 @@ impl Collect for Told {
 
 #[expect(clippy::cast_precision_loss, reason = "levels to be shown")]
 fn tell_oob(servers: &[OobServer], cells: &mut Cells) {
-    let sum = |of: fn(&OobServer) -> u64| servers.iter().map(of).sum::<u64>();
-    let connections = sum(|server| server.connections);
+    let connections: u64 = servers.iter().map(|server| server.connections).sum();
     cells.level(&OOB_CONNECTIONS, &[], connections as f64);
-    let operation = ("operation", "fetch");
-    let bytes = sum(|server| server.fetches.bytes);
-    cells.count(&OOB_BYTES, &[operation], bytes);
-    for (result, count) in [
-        ("done", sum(|server| server.fetches.done)),
-        ("aborted", sum(|server| server.fetches.aborted)),
-        ("rx", sum(|server| server.fetches.by_rx)),
-        ("given_up", sum(|server| server.fetches.given_up)),
-    ] {
-        cells.count(&OOB_TRANSFERS, &[operation, ("result", result)], count);
+    type Transfers = fn(&OobServer) -> OobTransfers;
+    let operations: [(&str, Transfers); 2] = [
+        ("fetch", |server| server.fetches),
+        ("store", |server| server.stores),
+    ];
+    for (operation, transfers) in operations {
+        let sum = |of: fn(OobTransfers) -> u64| {
+            let all = servers.iter().map(|server| of(transfers(server)));
+            all.sum::<u64>()
+        };
+        let operation = ("operation", operation);
+        cells.count(&OOB_BYTES, &[operation], sum(|it| it.bytes));
+        for (result, count) in [
+            ("done", sum(|it| it.done)),
+            ("aborted", sum(|it| it.aborted)),
+            ("rx", sum(|it| it.by_rx)),
+            ("given_up", sum(|it| it.given_up)),
+        ] {
+            cells.count(&OOB_TRANSFERS, &[operation, ("result", result)], count);
+        }
     }
 }

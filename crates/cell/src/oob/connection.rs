@@ -7,9 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use afar_oob::frame::{
-    self, ClientFrame, Data, End, Fetch, FromServer, Incoming, Store, cost,
-};
+use afar_oob::frame::{self, ClientFrame, Data, End, Fetch, FromServer, Incoming, Store, cost};
 use afar_oob::offer::STORE;
 use afar_oob::{Codecs, EXPORTER, FrameError, Hello, PROTOCOL, Refusal, ServerFrame, VERSION};
 use afar_types::Fid;

@@ -87,7 +87,11 @@ impl Storing {
         debug_assert!(self.left >= plain.into(), "{self:?}: {plain} more");
         self.left = self.left.saturating_sub(plain.into());
         let sent = self.number.shared.send_record(head.encode(plain), data);
-        if sent.await { Ok(()) } else { Err(StoreEnd::Left) }
+        if sent.await {
+            Ok(())
+        } else {
+            Err(StoreEnd::Left)
+        }
     }
 
     /// How it ends, when all is sent.

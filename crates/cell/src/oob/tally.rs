@@ -28,13 +28,13 @@ pub enum OobOffer {
 pub struct OobTransfers {
     /// Those under way now.
     pub under_way: u64,
-    /// Bytes of files that came, also by those that did not end well.
+    /// Bytes of files that came, or went, also by those that did not end well.
     pub bytes: u64,
     /// Those that ended well.
     pub done: u64,
     /// Those that ended with a code of the server.
     pub aborted: u64,
-    /// Those of which the rest, or all, went on by Rx.
+    /// Those of which the rest, or all, was left to Rx.
     pub by_rx: u64,
     /// Those that were no longer wanted here, or whose data could not be used.
     pub given_up: u64,
@@ -51,6 +51,8 @@ pub struct OobServer {
     pub connections: u64,
     /// Transfers from it.
     pub fetches: OobTransfers,
+    /// Transfers to it.
+    pub stores: OobTransfers,
 }
 
 /// How a transfer ended.
@@ -66,6 +68,7 @@ pub(crate) enum Ended {
 pub(crate) struct Tally {
     answer: Mutex<OobOffer>,
     pub(crate) fetches: Arc<Count>,
+    pub(crate) stores: Arc<Count>,
 }
 
 /// Counts transfers of one kind.

@@ -11,6 +11,11 @@ impl FileServer {
         self.peer.tally.fetches.begin()
     }
 
+    /// A store out of band begins.
+    pub(crate) fn count_store(&self) -> Counted {
+        self.peer.tally.stores.begin()
+    }
+
     /// Whether this user has a connection to it.
     pub(crate) fn has_oob(&self) -> bool {
         self.oob.is_connected()
@@ -26,6 +31,7 @@ impl FileServer {
             offer: peer.tally.offer(&peer.blocked),
             connections: own.count() as u64,
             fetches: peer.tally.fetches.read(),
+            stores: peer.tally.stores.read(),
         }
     }
 

@@ -26,7 +26,7 @@ use tokio::sync::Notify;
 
 use crate::client::Client;
 use crate::error::Error;
-use crate::oob::Storing;
+use crate::oob::{Counted, Storing};
 use crate::promise::checked;
 use crate::server::FileServer;
 use crate::volume::{Volume, Way};
@@ -179,10 +179,12 @@ impl Client {
                     let peer = server.connection().peer();
                     let known = client.server_at(volume.cell_name(), peer);
                     let old = known.as_ref().is_some_and(|known| known.is_old());
-                    let beside = known.as_ref().and_then(|it| client.out_of_band_store(it, part));
-                    if let Some(storing) = beside
+                    let beside = known
+                        .as_ref()
+                        .and_then(|it| client.out_of_band_store(it, part));
+                    if let Some((storing, counted)) = beside
                         && let Some(stored) =
-                            oob::store(storing, peer, part, &*source, &all_sent).await
+                            oob::store(storing, counted, peer, part, &*source, &all_sent).await
                     {
                         return stored;
                     }
@@ -206,20 +208,25 @@ impl Client {
     }
 
     /// A transfer for a part where there may be a connection out of band; `None` if there is none for it.
-    fn out_of_band_store(&self, server: &Arc<FileServer>, part: Part) -> Option<Storing> {
+    fn out_of_band_store(
+        &self,
+        server: &Arc<FileServer>,
+        part: Part,
+    ) -> Option<(Storing, Counted)> {
         let threshold = self.oob_threshold()?;
         if part.length < threshold {
             return None;
         }
         let connection = self.own(server).out_of_band()?;
-        connection.store(Store {
+        let storing = connection.store(Store {
             id: 0,
             fid: part.fid,
             attributes: part.attributes,
             offset: part.position,
             length: part.length,
             file_length: part.file_length,
-        })
+        })?;
+        Some((storing, server.count_store()))
     }
 
     /// How to divide what is stored in a volume.

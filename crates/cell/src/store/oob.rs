@@ -9,11 +9,13 @@ use tokio::sync::Notify;
 
 use super::Source;
 use super::part::{Outcome, Part};
-use crate::oob::{StoreEnd, Storing};
+use crate::oob::{Counted, Ended, StoreEnd, Storing};
 
-/// Stores a part; tells `all_sent` when it only waits for the server. `None` if the part has to go by Rx, all of it.
+/// Stores a part, and counts it; tells `all_sent` when it only waits for the server. `None` if the part has to go by
+/// Rx, all of it.
 pub(super) async fn store<S: Source>(
     mut storing: Storing,
+    counted: Counted,
     server: SocketAddr,
     part: Part,
     source: &S,
@@ -29,11 +31,18 @@ pub(super) async fn store<S: Source>(
             Ok(data) => data,
             Err(error) => return Some(Ok(Outcome::Source(error))),
         };
-        sent += data.len() as u64;
+        let length = data.len();
         if let Err(ended) = storing.send(data).await {
             break ended;
         }
+        sent += length as u64;
+        counted.moved(length);
     };
+    counted.ended(match ended {
+        StoreEnd::Stored(_) => Ended::Done,
+        StoreEnd::Refused(_) => Ended::Aborted,
+        StoreEnd::Left => Ended::ByRx,
+    });
     match ended {
         StoreEnd::Stored(status) => Some(Ok(Outcome::Done(*status))),
         StoreEnd::Refused(code) => Some(Err(RpcError {

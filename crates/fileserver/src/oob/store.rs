@@ -165,7 +165,12 @@ struct Window {
 impl Receiving {
     /// Lets the client send more.
     async fn grant(&self, bytes: u32) -> Result<(), AbortCode> {
-        let Storing { link, store, credit, .. } = &self.storing;
+        let Storing {
+            link,
+            store,
+            credit,
+            ..
+        } = &self.storing;
         credit.fetch_add(bytes, Ordering::AcqRel);
         let credit = ServerFrame::Credit {
             id: store.id,

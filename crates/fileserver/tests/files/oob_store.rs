@@ -1,7 +1,7 @@
 //! Data to a server out of band, byte by byte: the same as by Rx, or nothing.
 
 use afar_oob::frame::{
-    self, ClientFrame, CREDIT_LEAST, DataHead, FromServer, STORE_CREDIT, Store, Stored,
+    self, CREDIT_LEAST, ClientFrame, DataHead, FromServer, STORE_CREDIT, Store, Stored,
 };
 use afar_oob::record::checksum;
 use afar_oob::{Codec, Refusal, ServerFrame};
@@ -111,7 +111,10 @@ async fn what_is_stored_out_of_band_is_there_for_all() {
         let stored = tcp.put(all, &data, codec).await.unwrap();
         let (found, by_rx) = ann.fetch(fid, 0, 1 << 40).await.unwrap();
         assert!(found == data, "{codec:?}");
-        assert_eq!((stored.status, stored.vol_sync), (by_rx.status, by_rx.vol_sync));
+        assert_eq!(
+            (stored.status, stored.vol_sync),
+            (by_rx.status, by_rx.vol_sync)
+        );
         assert_eq!(stored.status.data_version.0, u64::from(id));
     }
     // A part in the middle, one behind the end, and a file that gets shorter.
@@ -128,7 +131,10 @@ async fn what_is_stored_out_of_band_is_there_for_all() {
     let part = store(6, fid, (2, 1), 5);
     tcp.put(part, b"!", Codec::Raw).await.unwrap();
     let (found, _) = ann.fetch(fid, 0, 1 << 40).await.unwrap();
-    assert_eq!(found, [expected[0], expected[1], b'!', expected[3], expected[4]]);
+    assert_eq!(
+        found,
+        [expected[0], expected[1], b'!', expected[3], expected[4]]
+    );
     // A store of nothing sets the length.
     let stored = tcp.put(store(7, fid, (0, 0), 3), b"", Codec::Raw).await;
     assert_eq!(stored.unwrap().status.length, 3);
@@ -172,9 +178,11 @@ async fn rights_and_codes_of_stores_are_those_of_calls() {
     ] {
         tcp.begin(store(id, fid, place, 1)).await;
         // What was on its way when it was refused is nothing.
-        tcp.send_bytes(&record(id, place.0, Codec::Raw, 1, b"x")).await;
+        tcp.send_bytes(&record(id, place.0, Codec::Raw, 1, b"x"))
+            .await;
         assert_eq!(tcp.stored(id).await.unwrap_err(), code.0, "{id}");
-        tcp.send_bytes(&record(id, place.0, Codec::Raw, 1, b"x")).await;
+        tcp.send_bytes(&record(id, place.0, Codec::Raw, 1, b"x"))
+            .await;
     }
     let (found, _) = ann.fetch(fid, 0, 1 << 40).await.unwrap();
     assert!(found.is_empty());
@@ -260,7 +268,10 @@ async fn records_that_make_no_sense_store_nothing_and_end_the_connection() {
         .await;
     let last = store(2, fid, (0, 4), 4);
     let stored = tcp.put(last, b"last", Codec::Raw).await.unwrap();
-    assert_eq!(stored.status.data_version.0, 2, "all others changed nothing");
+    assert_eq!(
+        stored.status.data_version.0, 2,
+        "all others changed nothing"
+    );
     assert_eq!(ann.fetch(fid, 0, 100).await.unwrap().0, b"last");
 }
 
@@ -277,7 +288,8 @@ async fn stores_of_one_file_take_turns_on_one_connection() {
         FromServer::Frame(ServerFrame::Credit { id: 1, .. })
     ) {}
     tcp.begin(store(2, fid, (0, 6), 6)).await;
-    tcp.send_bytes(&record(2, 0, Codec::Raw, 6, b"second")).await;
+    tcp.send_bytes(&record(2, 0, Codec::Raw, 6, b"second"))
+        .await;
     tcp.send(&ClientFrame::Ping { number: 5 }).await;
     let pong = ServerFrame::Pong { number: 5 };
     assert_eq!(tcp.next().await, Some(FromServer::Frame(pong)));
