@@ -227,9 +227,9 @@ mod tests {
         let now = now.to_zoned(TimeZone::UTC);
         assert_eq!(
             text(&info(), &now),
-            "Files go out of band in pieces of 1048576 bytes (1.00M) or more.\n\
+            "Files go out of band in pieces of 1048576 bytes (1M) or more.\n\
              SERVER                OFFER               CONNECTIONS UNDER WAY  FETCHED   STORED    DONE   BY RX\n\
-             192.0.2.1:7000        offered                       1         2    3.00G    3.00G      32       5\n\
+             192.0.2.1:7000        offered                       1         2       3G       3G      32       5\n\
              192.0.2.2:7000        blocked until 00:15           0         2        0        0      32       5\n\
              192.0.2.3:7000        not offered                   0         2        0        0      32       5\n"
         );

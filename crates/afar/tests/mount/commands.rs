@@ -204,7 +204,7 @@ fn settings_of_a_cache_are_changed_while_it_is_in_use() {
     let set = ok(&["storebehind", "-allfiles", "64", "--json"]);
     assert_eq!(set, "{\"store_behind\":65536}\n");
     let oob = ok(&["oob"]);
-    assert!(oob.contains("pieces of 1048576 bytes (1.00M) or more.\n"));
+    assert!(oob.contains("pieces of 1048576 bytes (1M) or more.\n"));
     assert!(oob.contains("\n127.84.0.26:7000 "), "{oob}");
     assert!(ok(&["oob", "2Mi"]).contains("pieces of 2097152 bytes"));
     let off = ok(&["oob", "-threshold", "off", "-retry", "--json"]);

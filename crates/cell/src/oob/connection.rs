@@ -23,7 +23,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls;
 
-use super::Blocked;
+use super::blocked::Blocked;
 use super::offer::{Known, Lasting};
 use super::storing::{self, Storing};
 

@@ -2,6 +2,7 @@
 //! behind the first transfer, which goes by Rx, and later ones go there.
 //!
 //! - `offer`: what a server offered
+//! - `blocked`: whether TCP reaches it
 //! - `connection`: a TLS connection and the transfers on it
 //! - `storing`: one of them to the server
 //! - `tally`: what is counted of a server, and shown
@@ -9,6 +10,7 @@
 //! What goes wrong costs no transfer: what is left of it goes by Rx.
 // spec: oob#when-to-use-it
 
+mod blocked;
 mod connection;
 mod offer;
 mod storing;
@@ -21,10 +23,10 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::lately::Lately;
 use connection::NoConnection;
 use offer::Known;
 
+pub(crate) use blocked::Blocked;
 pub(crate) use connection::{Connection, Event, Transfer};
 pub(crate) use offer::{Asked, ask};
 pub(crate) use storing::{StoreEnd, Storing};
@@ -34,38 +36,8 @@ pub use tally::{OobOffer, OobServer, OobTransfers};
 /// How long a server is not asked again that knows nothing of this.
 // spec: oob#when-to-use-it
 const UNKNOWN_TIME: Duration = Duration::from_secs(600);
-/// How long a server is taken for one that TCP does not reach.
-// spec: oob#when-to-use-it
-const BLOCKED_TIME: Duration = Duration::from_secs(3600);
 /// How long it takes until another attempt after one that failed in other ways.
 const PAUSE: Duration = Duration::from_secs(10);
-
-/// That TCP does not reach a server, or breaks on its way: for all users of it.
-#[derive(Debug, Default)]
-pub(crate) struct Blocked(Lately);
-
-impl Blocked {
-    /// It is so now.
-    pub(crate) fn note(&self) {
-        self.0.note();
-    }
-
-    /// Whether it was so of late.
-    pub(crate) fn is_known(&self) -> bool {
-        self.0.within(BLOCKED_TIME)
-    }
-
-    /// For how long it still counts as so.
-    fn left(&self) -> Option<Duration> {
-        let left = BLOCKED_TIME.checked_sub(self.0.time()?)?;
-        Some(left).filter(|left| !left.is_zero())
-    }
-
-    /// It is no longer so.
-    pub(crate) fn forget(&self) {
-        self.0.forget();
-    }
-}
 
 /// What one user has of one server.
 #[derive(Debug, Default)]

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::{Asked, Blocked};
+use super::blocked::Blocked;
+use super::offer::Asked;
 
 /// Whether a server offers transfers out of band.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -166,7 +167,7 @@ impl Drop for Counted {
 
 #[cfg(test)]
 mod tests {
-    use super::super::BLOCKED_TIME;
+    use super::super::blocked::BLOCKED_TIME;
     use super::*;
 
     #[test]
