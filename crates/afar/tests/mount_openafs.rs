@@ -54,7 +54,7 @@ impl Cell {
         command
             .env("AFAR_CELLSERVDB", self.text("cellservdb"))
             // Cells of this machine are none of this test's.
-            .env("AFAR_RUN_DIR", "/proc/nonexistent")
+            .env("AFAR_RUN_DIR", self.local.join("run"))
             .env("AFAR_TOKENS", self.local.join("tokens"))
             .env("KRB5CCNAME", "FILE:/proc/nonexistent");
         command
