@@ -198,6 +198,7 @@ async fn one(
     socket.bind(SocketAddr::new(own, 0))?;
     let server = SocketAddr::new(ADDRESS.parse()?, u16::try_from(offer.port)?);
     let stream = socket.connect(server).await?;
+    stream.set_nodelay(true)?;
     let config = afar_tls::client(PROTOCOL, Some(offer.fingerprint.0.into()))?;
     let connector = TlsConnector::from(Arc::new(config));
     let mut stream = connector.connect(server.ip().into(), stream).await?;
