@@ -87,15 +87,19 @@ impl Storing {
         debug_assert!(self.left >= plain.into(), "{self:?}: {plain} more");
         self.left = self.left.saturating_sub(plain.into());
         let sent = self.number.shared.send_record(head.encode(plain), data);
-        if sent.await {
-            Ok(())
-        } else {
-            Err(StoreEnd::Left)
+        if !sent.await {
+            // The connection takes nothing any more: it is about to be noted why, and that this was cut off.
+            return Err(self.ended().await);
         }
+        Ok(())
     }
 
     /// How it ends, when all is sent.
     pub(crate) async fn end(mut self) -> StoreEnd {
+        self.ended().await
+    }
+
+    async fn ended(&mut self) -> StoreEnd {
         loop {
             let event = self.events.recv().await;
             if let Err(ended) = self.take(event) {

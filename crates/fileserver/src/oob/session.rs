@@ -123,9 +123,9 @@ impl Session {
                     Ok(None) => {}
                     Err(error) => return Ended::Damaged(Some(error)),
                 }
-                let stores = self.transfers.values();
-                let stores = stores.filter(|going| matches!(going, Going::Store(_)));
-                let limit = if stores.count() > 0 { SILENT } else { IDLE };
+                let mut transfers = self.transfers.values();
+                let has_stores = transfers.any(|going| matches!(going, Going::Store(_)));
+                let limit = if has_stores { SILENT } else { IDLE };
                 // A client does not keep a connection by anything but transfers.
                 if self.transfers.is_empty() && self.used.elapsed() >= IDLE {
                     return Ended::Idle;
@@ -140,7 +140,7 @@ impl Session {
                         Ok(Ok(0)) => return Ended::Closed,
                         Ok(Ok(_)) => {}
                         Ok(Err(error)) => return Ended::Broken(error),
-                        Err(_) if limit == SILENT => {
+                        Err(_) if has_stores => {
                             return Ended::Broken(io::ErrorKind::TimedOut.into());
                         }
                         Err(_) => {}
