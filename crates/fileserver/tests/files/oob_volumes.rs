@@ -215,6 +215,19 @@ impl Cell {
     }
 }
 
+impl Cell {
+    /// Waits until so many transfers have failed.
+    async fn has_aborted(&self, number: u64) {
+        let ended = async {
+            while self.ended("aborted") < number {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let ended = tokio::time::timeout(Duration::from_secs(60), ended).await;
+        assert!(ended.is_ok(), "{} of {number}", self.ended("aborted"));
+    }
+}
+
 async fn all_of(mut dump: afar_rpc::Download) -> Vec<u8> {
     let mut all = Vec::new();
     while let Some(chunk) = dump.chunk().await.unwrap() {
@@ -368,14 +381,9 @@ async fn a_restore_that_is_cut_off_changes_nothing() {
     tcp.send(&ClientFrame::Cancel { id: 1 }).await;
     tcp.send(&ClientFrame::Finish { id: 1 }).await;
     cut += 1;
-    let ended = async {
-        while cell.ended("aborted") < cut {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    let ended = tokio::time::timeout(Duration::from_secs(60), ended).await;
-    assert!(ended.is_ok(), "{} of {cut}", cell.ended("aborted"));
+    cell.has_aborted(cut).await;
     assert!(!cell.is_filled() && cell.ended("restored") == 0);
+    let mut tcp = Tcp::of_volumes(&cell).await;
     tcp.send(&restore(2, made)).await;
     tcp.put_dump(2, &whole, Codec::Raw).await.unwrap();
     tcp.send(&ClientFrame::Finish { id: 2 }).await;
@@ -466,6 +474,8 @@ async fn volumes_are_for_the_administration() {
 async fn what_makes_no_sense_fills_nothing_and_ends_the_connection() {
     let cell = Cell::new().await;
     cell.fill().await;
+    let ann = cell.ann();
+    let fid = ann.create(cell.root(), "b").await;
     let volumes = cell.volumes();
     let whole = cell.dump(&volumes).await;
     let made = cell.make(&volumes).await;
@@ -477,14 +487,16 @@ async fn what_makes_no_sense_fills_nothing_and_ends_the_connection() {
     };
     let finish = frame::encode(&ClientFrame::Finish { id: 1 }).to_vec();
     let credit = frame::encode(&ClientFrame::Credit { id: 1, bytes: 1 });
+    let short = record(1, 0, Codec::Raw, 1, b"x");
     let wrong: Vec<(&str, Vec<u8>)> = vec![
         ("data", damaged(good.len() - 1)),
         ("another place", record(1, 1, Codec::Raw, 1, b"x")),
         ("no zstd", record(1, 0, Codec::Zstd, 1000, b"no zstd")),
-        ("without credit", good.repeat(3)),
+        ("the same place twice", good.repeat(2)),
         ("credit", credit.to_vec()),
         ("a number twice", frame::encode(&restore(1, made)).to_vec()),
-        ("behind its end", [&finish[..], &good].concat()),
+        // Short, so that they come before it has failed.
+        ("behind its end", [&finish[..], &short].concat()),
         ("two ends", finish.repeat(2)),
     ];
     for (what, bytes) in wrong {
@@ -493,22 +505,7 @@ async fn what_makes_no_sense_fills_nothing_and_ends_the_connection() {
         tcp.send_bytes(&bytes).await;
         assert_eq!(tcp.refused().await, Some(Refusal::Message), "{what}");
     }
-    // A dump has no end but the server's, and a store none of this kind.
-    let transaction = cell.begin(&volumes).await;
-    let mut tcp = Tcp::of_volumes(&cell).await;
-    let mut waiting = Dump {
-        id: 1,
-        transaction,
-        from_date: UnixTime(0),
-        flags: 0,
-        codecs: Codecs::RAW,
-        credit: 0,
-    };
-    tcp.send(&ClientFrame::Dump(waiting)).await;
-    tcp.send_bytes(&finish).await;
-    assert_eq!(tcp.refused().await, Some(Refusal::Message));
-    let ann = cell.ann();
-    let fid = ann.create(cell.root(), "b").await;
+    // A store has no end of this kind.
     let (offer, secret) = ask(&ann).await;
     let mut tcp = Tcp::welcomed(&cell, &offer, &secret).await;
     let store = Store {
@@ -520,6 +517,20 @@ async fn what_makes_no_sense_fills_nothing_and_ends_the_connection() {
         file_length: 4,
     };
     tcp.send(&ClientFrame::Store(store)).await;
+    tcp.send_bytes(&finish).await;
+    assert_eq!(tcp.refused().await, Some(Refusal::Message));
+    // Nor has a dump any but the server's.
+    let transaction = cell.begin(&volumes).await;
+    let mut tcp = Tcp::of_volumes(&cell).await;
+    let mut waiting = Dump {
+        id: 1,
+        transaction,
+        from_date: UnixTime(0),
+        flags: 0,
+        codecs: Codecs::RAW,
+        credit: 0,
+    };
+    tcp.send(&ClientFrame::Dump(waiting)).await;
     tcp.send_bytes(&finish).await;
     assert_eq!(tcp.refused().await, Some(Refusal::Message));
     // The end of what there is not is nothing, and a dump for which there is no credit ends.
@@ -600,6 +611,7 @@ async fn a_dump_that_breaks_on_its_way_fails_and_the_next_goes_by_rx() {
         proxy.run(two.tcp, Middle::CutsUp(bytes));
         assert_eq!(forward(&one, &two).await, RX_CALL_DEAD, "{bytes}");
         assert_eq!(proxy.broken(), 1);
+        two.has_aborted(1).await;
         assert!(!two.is_filled());
         remove(&two).await;
         assert_eq!(forward(&one, &two).await, 0);
