@@ -7,24 +7,31 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use afar_oob::frame::{
-    self, ClientFrame, Data, Dump, End, Fetch, FromServer, Restore, Store, cost,
+    self, ClientFrame, Data, Dump, End, Fetch, FromServer, Incoming, Restore, Store, cost,
 };
 use afar_oob::offer::{DUMP, RESTORE, STORE};
 use afar_oob::{Codecs, Refusal, ServerFrame};
 use afar_types::Fid;
 use bytes::Bytes;
 use parking_lot::Mutex;
+use tokio::io::{AsyncReadExt, ReadHalf};
 use tokio::sync::mpsc;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::Blocked;
 use super::offer::{Known, Lasting};
 use super::storing::{self, Storing};
-use super::wire::{self, Failure};
+use super::wire::{self, Failure, Stream};
 
 /// How long a connection may take to come about, all in all.
 // spec: oob#when-to-use-it
 const CONNECT: Duration = Duration::from_secs(10);
+/// When nothing came for so long while transfers are under way, the server is asked whether it is there.
+// spec: oob#liveness
+const QUIET: Duration = Duration::from_secs(2);
+/// After so many times of that without a sign of life the connection is dead.
+// spec: oob#liveness
+const QUIET_MOST: u32 = 3;
 /// Bytes of records that may come before some of them are used.
 // spec: oob#flow-control
 const WINDOW: u32 = 16 << 20;
@@ -57,12 +64,12 @@ pub(super) struct Shared {
     /// Records, each with what stands before it.
     records: mpsc::Sender<(Bytes, Bytes)>,
     /// Bytes of these that are sent.
-    pub(super) sent: AtomicU64,
-    pub(super) transfers: Mutex<HashMap<u32, Going>>,
+    sent: AtomicU64,
+    transfers: Mutex<HashMap<u32, Going>>,
     next: AtomicU32,
-    pub(super) dead: AtomicBool,
+    dead: AtomicBool,
     /// Whether no other transfer will begin.
-    pub(super) left: AtomicBool,
+    left: AtomicBool,
     blocked: Arc<Blocked>,
     /// Transfers that may be under way at a time.
     most: usize,
@@ -72,7 +79,7 @@ pub(super) struct Shared {
 
 /// A transfer under way.
 #[derive(Debug)]
-pub(super) enum Going {
+enum Going {
     Down {
         events: mpsc::UnboundedSender<Event>,
         /// Bytes of records that the server may still send. Each takes something of it, so that no more events wait
@@ -86,7 +93,7 @@ pub(super) enum Going {
 
 /// What comes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Down {
+enum Down {
     /// A file, of which nobody has said how much comes.
     Fetch,
     /// The same when that was said.
@@ -170,7 +177,7 @@ impl Connection {
         let reader = Arc::clone(&shared);
         tokio::spawn(async move {
             let ended = tokio::select! {
-                ended = wire::read(&reader, reading, incoming) => ended,
+                ended = read(&reader, reading, incoming) => ended,
                 ended = wire::write(writing, queue, record_queue, &reader.sent) => {
                     ended.map_err(Failure::from)
                 }
@@ -408,7 +415,7 @@ impl Shared {
     }
 
     /// Takes in a frame.
-    pub(super) fn take(&self, frame: FromServer) -> Result<(), Failure> {
+    fn take(&self, frame: FromServer) -> Result<(), Failure> {
         let frame = match frame {
             FromServer::Data(data) => return self.fetched(data.head.id, Event::Data(data)),
             FromServer::Frame(frame) => frame,
@@ -437,13 +444,13 @@ impl Shared {
     }
 
     /// Asks whether the server is there.
-    pub(super) fn ping(&self, number: u32) {
+    fn ping(&self, number: u32) {
         let ping = ClientFrame::Ping { number };
         // A queue that is full is a sign of death, which shows soon.
         let _full = self.out.try_send(frame::encode(&ping));
     }
 
-    pub(super) fn has_stores(&self) -> bool {
+    fn has_stores(&self) -> bool {
         let transfers = self.transfers.lock();
         !transfers.values().all(Going::is_down)
     }
@@ -505,5 +512,52 @@ impl Shared {
             transfers.remove(&id);
         }
         Ok(())
+    }
+}
+
+/// Takes in what comes, until the connection ends or nobody needs it.
+// spec: oob#liveness
+async fn read(
+    shared: &Shared,
+    mut stream: ReadHalf<Stream>,
+    mut incoming: Incoming<FromServer>,
+) -> Result<(), Failure> {
+    let (mut quiet, mut sent) = (0, 0);
+    let mut told = Instant::now();
+    loop {
+        while let Some(frame) = incoming.frame()? {
+            shared.take(frame)?;
+        }
+        if shared.dead.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        match timeout(QUIET, stream.read_buf(incoming.room())).await {
+            Ok(read) => match read? {
+                0 => return Ok(()),
+                // A server that hears nothing of a store gives it up, whatever it sends meanwhile.
+                _ if told.elapsed() >= QUIET && shared.has_stores() => {
+                    told = Instant::now();
+                    shared.ping(0);
+                    quiet = 0;
+                }
+                _ => quiet = 0,
+            },
+            Err(_) if shared.transfers.lock().is_empty() => {
+                if shared.left.load(Ordering::Acquire) {
+                    return Ok(());
+                }
+                quiet = 0;
+            }
+            Err(_) => {
+                // On a slow path, an answer comes when what is before its question has passed.
+                let before = std::mem::replace(&mut sent, shared.sent.load(Ordering::Relaxed));
+                quiet = if sent == before { quiet + 1 } else { 1 };
+                if quiet >= QUIET_MOST {
+                    return Err(Failure::Late);
+                }
+                told = Instant::now();
+                shared.ping(quiet);
+            }
+        }
     }
 }

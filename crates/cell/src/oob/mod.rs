@@ -3,7 +3,7 @@
 //!
 //! - `offer`: what a server offered
 //! - `connection`: a TLS connection and the transfers on it
-//! - `wire`: what passes on it
+//! - `wire`: the handshake, and what is sent on it
 //! - `storing`: a transfer to the server
 //! - `volumes`: dumps of volumes, to servers and from them
 //! - `tally`: what is counted of a server, and shown

@@ -1,33 +1,24 @@
-//! What passes on a connection: the handshake, what comes, and what is sent.
+//! What passes on a connection: the handshake, and what is sent.
 
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use afar_oob::frame::{self, ClientFrame, FromServer, Incoming};
 use afar_oob::{EXPORTER, FrameError, Hello, PROTOCOL, Refusal, ServerFrame, VERSION};
 use afar_xdr::FixedOpaque;
 use bytes::{Buf, Bytes};
 use socket2::SockRef;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, WriteHalf};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls;
 
-use super::connection::Shared;
 use super::offer::Known;
 
-/// When nothing came for so long while transfers are under way, the server is asked whether it is there.
-// spec: oob#liveness
-const QUIET: Duration = Duration::from_secs(2);
-/// After so many times of that without a sign of life the connection is dead.
-// spec: oob#liveness
-const QUIET_MOST: u32 = 3;
 /// Bytes that the kernel takes before it can send them. What is behind them gets there soon, and whether something is
 /// sent shows that the path lets it.
 const UNSENT: u32 = 128 << 10;
@@ -49,7 +40,7 @@ pub(super) enum Failure {
     Refused(Refusal),
 }
 
-type Stream = TlsStream<TcpStream>;
+pub(super) type Stream = TlsStream<TcpStream>;
 
 /// Connects and shows the grant.
 // spec: oob#connection
@@ -92,53 +83,6 @@ pub(super) async fn handshake(
         }
         if stream.read_buf(incoming.room()).await? == 0 {
             return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
-        }
-    }
-}
-
-/// Takes in what comes, until the connection ends or nobody needs it.
-// spec: oob#liveness
-pub(super) async fn read(
-    shared: &Shared,
-    mut stream: ReadHalf<Stream>,
-    mut incoming: Incoming<FromServer>,
-) -> Result<(), Failure> {
-    let (mut quiet, mut sent) = (0, 0);
-    let mut told = Instant::now();
-    loop {
-        while let Some(frame) = incoming.frame()? {
-            shared.take(frame)?;
-        }
-        if shared.dead.load(Ordering::Acquire) {
-            return Ok(());
-        }
-        match timeout(QUIET, stream.read_buf(incoming.room())).await {
-            Ok(read) => match read? {
-                0 => return Ok(()),
-                // A server that hears nothing of a store gives it up, whatever it sends meanwhile.
-                _ if told.elapsed() >= QUIET && shared.has_stores() => {
-                    told = Instant::now();
-                    shared.ping(0);
-                    quiet = 0;
-                }
-                _ => quiet = 0,
-            },
-            Err(_) if shared.transfers.lock().is_empty() => {
-                if shared.left.load(Ordering::Acquire) {
-                    return Ok(());
-                }
-                quiet = 0;
-            }
-            Err(_) => {
-                // On a slow path, an answer comes when what is before its question has passed.
-                let before = std::mem::replace(&mut sent, shared.sent.load(Ordering::Relaxed));
-                quiet = if sent == before { quiet + 1 } else { 1 };
-                if quiet >= QUIET_MOST {
-                    return Err(Failure::Late);
-                }
-                told = Instant::now();
-                shared.ping(quiet);
-            }
         }
     }
 }
