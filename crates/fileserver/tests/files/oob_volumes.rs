@@ -499,11 +499,13 @@ async fn what_makes_no_sense_fills_nothing_and_ends_the_connection() {
         ("behind its end", [&finish[..], &short].concat()),
         ("two ends", finish.repeat(2)),
     ];
-    for (what, bytes) in wrong {
+    for (number, (what, bytes)) in (1..).zip(wrong) {
         let mut tcp = Tcp::of_volumes(&cell).await;
         tcp.send(&restore(1, made)).await;
         tcp.send_bytes(&bytes).await;
         assert_eq!(tcp.refused().await, Some(Refusal::Message), "{what}");
+        // An address has room for few.
+        cell.has_aborted(number).await;
     }
     // A store has no end of this kind.
     let (offer, secret) = ask(&ann).await;
