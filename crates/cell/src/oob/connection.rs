@@ -18,7 +18,7 @@ use tokio::io::{AsyncReadExt, ReadHalf};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
-use super::Blocked;
+use super::blocked::Blocked;
 use super::offer::{Known, Lasting};
 use super::storing::{self, Storing};
 use super::wire::{self, Failure, Stream};

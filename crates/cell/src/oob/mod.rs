@@ -2,6 +2,7 @@
 //! behind the first transfer, which goes by Rx, and later ones go there.
 //!
 //! - `offer`: what a server offered
+//! - `blocked`: that TCP does not reach it
 //! - `connection`: a TLS connection and the transfers on it
 //! - `wire`: the handshake, and what is sent on it
 //! - `storing`: a transfer to the server
@@ -11,6 +12,7 @@
 //! What goes wrong costs no transfer: what is left of it goes by Rx.
 // spec: oob#when-to-use-it
 
+mod blocked;
 mod connection;
 mod offer;
 mod storing;
@@ -26,10 +28,10 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::lately::Lately;
 use connection::NoConnection;
 use offer::Known;
 
+pub(crate) use blocked::Blocked;
 pub(crate) use connection::{Connection, Event, Transfer};
 pub(crate) use offer::{Asked, ask};
 pub(crate) use storing::{StoreEnd, Storing};
@@ -40,38 +42,8 @@ pub use volumes::{VolumeDump, VolumeOob, VolumeRestore};
 /// How long a server is not asked again that knows nothing of this.
 // spec: oob#when-to-use-it
 const UNKNOWN_TIME: Duration = Duration::from_secs(600);
-/// How long a server is taken for one that TCP does not reach.
-// spec: oob#when-to-use-it
-const BLOCKED_TIME: Duration = Duration::from_secs(3600);
 /// How long it takes until another attempt after one that failed in other ways.
 const PAUSE: Duration = Duration::from_secs(10);
-
-/// That TCP does not reach a server, or breaks on its way: for all users of it.
-#[derive(Debug, Default)]
-pub(crate) struct Blocked(Lately);
-
-impl Blocked {
-    /// It is so now.
-    pub(crate) fn note(&self) {
-        self.0.note();
-    }
-
-    /// Whether it was so of late.
-    pub(crate) fn is_known(&self) -> bool {
-        self.0.within(BLOCKED_TIME)
-    }
-
-    /// For how long it still counts as so.
-    fn left(&self) -> Option<Duration> {
-        let left = BLOCKED_TIME.checked_sub(self.0.time()?)?;
-        Some(left).filter(|left| !left.is_zero())
-    }
-
-    /// It is no longer so.
-    pub(crate) fn forget(&self) {
-        self.0.forget();
-    }
-}
 
 /// What one user has of one server.
 #[derive(Debug, Default)]

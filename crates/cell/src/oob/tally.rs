@@ -166,7 +166,7 @@ impl Drop for Counted {
 
 #[cfg(test)]
 mod tests {
-    use super::super::BLOCKED_TIME;
+    use super::super::blocked::BLOCKED_TIME;
     use super::*;
 
     #[test]
