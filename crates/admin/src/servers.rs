@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use afar_cell::VolumeOob;
 use afar_net::{ClientSecurity, Connection, Endpoint, RxNull, ServiceId};
 use afar_rpc::{RpcCause, RpcError, afsvol, bozo, eyes, pr, rxafs, users, vl};
 use afar_types::error::{Code, UNOQUORUM, UNOTSYNC};
@@ -37,6 +38,7 @@ struct Inner {
     users: Database<users::Client>,
     volume_port: u16,
     volume_servers: Mutex<BTreeMap<Ipv4Addr, afsvol::Client>>,
+    out_of_band: VolumeOob,
 }
 
 /// How servers are reached.
@@ -195,6 +197,7 @@ impl Servers {
             users,
             volume_port,
             volume_servers: Mutex::default(),
+            out_of_band: VolumeOob::default(),
         }))
     }
 
@@ -266,6 +269,14 @@ impl Servers {
             afsvol::Client::new(self.connect(server, afsvol::SERVICE))
         });
         Clone::clone(client)
+    }
+
+    /// How to have volume data out of band with a volume server, which has answered, if it is one of afar's.
+    pub async fn out_of_band(&self, server: &afsvol::Client) -> Option<&VolumeOob> {
+        let server = server.connection().peer();
+        let path = self.0.reach.endpoint_for(server).peer_stats(server).await;
+        path.is_some_and(|path| path.afar)
+            .then_some(&self.0.out_of_band)
     }
 
     /// The UDP port of volume servers, which others are told to forward dumps to.

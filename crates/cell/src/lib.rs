@@ -12,7 +12,7 @@
 //! - [`Moves`]: this machine at another address; [`Patience`]: servers that do not answer
 //! - [`Walked`], [`Node`] (`path`): mount points, symlinks, `@sys`
 //! - `fetch`: a file in pieces, by many calls at a time
-//! - `oob`: a file's data over TLS, beside the calls
+//! - `oob`: a file's data over TLS, beside the calls; [`VolumeOob`]: that of volumes
 //! - `store`: a file's data the other way
 //! - `change`: names made, moved and removed, each once even when an answer is lost
 //! - `promise`: statuses with their servers' promises; `lock`: locks of files
@@ -74,7 +74,7 @@ pub use lock::{LOCK_TIME, LockType};
 pub use mountpoint::{MountPoint, MountPointError, Wanted};
 pub use moves::Moves;
 pub use nearby::{Nearby, NearbyFile, Waiting};
-pub use oob::{OobOffer, OobServer, OobTransfers};
+pub use oob::{OobOffer, OobServer, OobTransfers, VolumeDump, VolumeOob, VolumeRestore};
 pub use path::{LastLink, Node, Walked};
 pub use patience::Patience;
 pub use preferences::{ServerKind, parse_rank};

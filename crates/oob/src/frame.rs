@@ -4,7 +4,9 @@
 
 use std::marker::PhantomData;
 
-use afar_types::{CallBack, FetchStatus, Fid, StoreStatus, VolSync};
+use afar_types::{
+    CallBack, FetchStatus, Fid, RestoreCookie, StoreStatus, TransactionId, UnixTime, VolSync,
+};
 use afar_xdr::{Decode, DecodeError, Decoder, Encode, FixedOpaque, from_bytes};
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -20,7 +22,7 @@ const LENGTH: usize = 4;
 /// The least credit that a client gives to a transfer at a time: with less, a record might never pass.
 pub const CREDIT_LEAST: u32 = RECORD_MAX;
 
-/// The credit that a store begins with: what it sends before it knows whether the server takes it.
+/// The credit that a store or restore begins with: what it sends before it knows whether the server takes it.
 // spec: oob#flow-control
 pub const STORE_CREDIT: u32 = RECORD_MAX;
 
@@ -70,6 +72,18 @@ pub enum ClientFrame {
     /// Stores data into a file, as RXAFS's StoreData64 does. Records follow.
     #[xdr(case = 14)]
     Store(Store),
+    /// Asks for a dump of a volume, as AFSVol's DumpV2 does.
+    #[xdr(case = 17)]
+    Dump(Dump),
+    /// Fills a volume from a dump, as AFSVol's Restore does. Records follow, and then that these were all.
+    #[xdr(case = 18)]
+    Restore(Restore),
+    /// All records of a restore were sent: the dump is whole.
+    #[xdr(case = 19)]
+    Finish {
+        /// The transfer.
+        id: u32,
+    },
 }
 
 /// What a server sends, but for records.
@@ -112,7 +126,7 @@ pub enum ServerFrame {
     /// The server ends the connection.
     #[xdr(case = 13)]
     Close(Refusal),
-    /// Lets a store send so many bytes of records more.
+    /// Lets a store or restore send so many bytes of records more.
     #[xdr(case = 15)]
     Credit {
         /// The transfer.
@@ -123,6 +137,20 @@ pub enum ServerFrame {
     /// A store has ended well: what it sent is durable.
     #[xdr(case = 16)]
     Stored(Stored),
+    /// A dump has ended well: what came is all of it.
+    #[xdr(case = 20)]
+    Dumped {
+        /// The transfer.
+        id: u32,
+        /// Bytes of data that it has.
+        length: u64,
+    },
+    /// A restore has ended well.
+    #[xdr(case = 21)]
+    Restored {
+        /// The transfer.
+        id: u32,
+    },
 }
 
 /// A client asks for data of a file.
@@ -159,6 +187,36 @@ pub struct Store {
     pub file_length: u64,
 }
 
+/// A client asks for a dump of a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Dump {
+    /// The client's number for the transfer, not that of another one under way.
+    pub id: u32,
+    /// The transaction of the volume.
+    pub transaction: TransactionId,
+    /// What changed since then; all with time 0.
+    pub from_date: UnixTime,
+    /// Those of AFSVol's DumpV2.
+    pub flags: i32,
+    /// How records may be packed.
+    pub codecs: Codecs,
+    /// Bytes of records that may come until there is more credit.
+    pub credit: u32,
+}
+
+/// A client fills a volume from a dump.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Restore {
+    /// The client's number for the transfer, not that of another one under way.
+    pub id: u32,
+    /// The transaction of the volume.
+    pub transaction: TransactionId,
+    /// Those of AFSVol's Restore.
+    pub flags: i32,
+    /// What the volume is called and belongs to.
+    pub cookie: RestoreCookie,
+}
+
 /// What a store ends with: the results of StoreData64.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Stored {
@@ -188,7 +246,7 @@ pub struct End {
 pub struct DataHead {
     /// The transfer.
     pub id: u32,
-    /// Where in the file its data belongs.
+    /// Where in the file, or the dump, its data belongs.
     pub offset: u64,
     /// Bytes of data.
     pub plain: u32,

@@ -36,9 +36,22 @@ pub enum Holder {
     Superuser,
 }
 
+/// The service whose operations a grant is good for, by its number in Rx.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub enum Service {
+    /// Files: RXAFS.
+    #[xdr(case = 1)]
+    Files,
+    /// Volumes: AFSVol.
+    #[xdr(case = 4)]
+    Volumes,
+}
+
 /// What a server wants to find again when a client connects.
 #[derive(Clone, Debug)]
 pub struct Grant {
+    /// The service that gave it. No other takes it.
+    pub service: Service,
     /// The identity of the caller.
     pub holder: Holder,
     /// Where it called from: where it is called back.
@@ -69,6 +82,7 @@ pub enum GrantError {
 /// As it is sealed.
 #[derive(Encode, Decode)]
 struct Form {
+    service: Service,
     holder: Holder,
     address: FixedOpaque<16>,
     port: u32,
@@ -107,6 +121,7 @@ impl Sealer {
     /// [`GrantError::Seal`].
     pub fn seal(&self, grant: &Grant) -> Result<SealedGrant, GrantError> {
         let form = Form {
+            service: grant.service,
             holder: grant.holder.clone(),
             address: FixedOpaque(in_six(grant.peer.ip()).octets()),
             port: grant.peer.port().into(),
@@ -143,6 +158,7 @@ impl Sealer {
             return Err(GrantError::Expired);
         }
         Ok(Grant {
+            service: form.service,
             holder: form.holder,
             peer: SocketAddr::new(
                 IpAddr::V6(Ipv6Addr::from(form.address.0)).to_canonical(),
@@ -177,6 +193,7 @@ mod tests {
 
     fn grant() -> Grant {
         Grant {
+            service: Service::Files,
             holder: Holder::User(XdrString::new("ann").unwrap()),
             peer: "192.0.2.7:7001".parse().unwrap(),
             uuid: Some(AfsUuid::from_bytes([3; 16])),
@@ -190,17 +207,20 @@ mod tests {
         let sealer = Sealer::new().unwrap();
         for peer in ["192.0.2.7:7001", "[2001:db8::1]:9"] {
             let given = Grant {
+                service: Service::Volumes,
                 peer: peer.parse().unwrap(),
                 uuid: None,
                 ..grant()
             };
             let found = sealer.open(&sealer.seal(&given).unwrap(), 699).unwrap();
+            assert_eq!(found.service, Service::Volumes);
             assert_eq!((&found.holder, found.peer), (&given.holder, given.peer));
             assert_eq!(found.secret.bytes(), given.secret.bytes());
             assert_eq!((found.uuid, found.expires), (None, 700));
         }
         let sealed = sealer.seal(&grant()).unwrap();
-        assert_eq!(sealer.open(&sealed, 699).unwrap().uuid, grant().uuid);
+        let found = sealer.open(&sealed, 699).unwrap();
+        assert_eq!((found.service, found.uuid), (Service::Files, grant().uuid));
         let late = sealer.open(&sealed, 700).map(drop);
         assert_eq!(late, Err(GrantError::Expired));
     }

@@ -1,6 +1,6 @@
-//! Bulk data out of band: file data over TLS on TCP, set up by an authenticated call over Rx.
+//! Bulk data out of band: data of files and volumes over TLS on TCP, set up by an authenticated call over Rx.
 //!
-//! A client asks a file server for an [`Offer`] (`OobOffer` of RXAFS) and connects to the port in it. The first
+//! A client asks a server for an [`Offer`] (`OobOffer` of RXAFS or AFSVol) and connects to the port in it. The first
 //! message there is a [`Hello`] with the server's own [`Grant`], sealed, and a proof that the client is the one that
 //! was given it. Then [frames](frame) carry transfers. docs/protocol/oob.md has the bytes.
 //!
@@ -24,7 +24,7 @@ pub mod record;
 pub mod secret;
 
 pub use frame::{ClientFrame, DataHead, FrameError, Incoming, ServerFrame};
-pub use grant::{Grant, GrantError, Holder, Sealer};
+pub use grant::{Grant, GrantError, Holder, Sealer, Service};
 pub use hello::{Hello, Refusal, Welcome};
 pub use offer::{Offer, Question};
 pub use record::{Codec, Codecs, RecordError, Unpacker};

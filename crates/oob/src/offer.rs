@@ -28,7 +28,7 @@ pub struct Offer {
     pub version: u32,
     /// The TCP port, at the address that was called.
     pub port: u32,
-    /// Operations that are served, as bits: see [`FETCH`] and [`STORE`].
+    /// Operations that are served, as bits: see [`FETCH`] and the others.
     pub operations: u32,
     /// Seconds until the grant expires.
     pub lifetime: u32,
@@ -48,6 +48,10 @@ pub struct Offer {
 pub const FETCH: u32 = 1;
 /// The bit of [`Offer::operations`] for storing into files.
 pub const STORE: u32 = 2;
+/// The bit of [`Offer::operations`] for dumping volumes.
+pub const DUMP: u32 = 4;
+/// The bit of [`Offer::operations`] for filling volumes from dumps.
+pub const RESTORE: u32 = 8;
 
 impl Question {
     /// With this public key.

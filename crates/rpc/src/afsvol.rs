@@ -2,14 +2,21 @@
 //!
 //! A volume is worked on within a transaction, which holds it against others and decides with its
 //! end what the file server does with it. Volume types are 0 read-write, 1 read-only, 2 backup.
+//!
+//! Its last operation is afar's own, with a number that no other implementation uses.
 
+use afar_net::AbortCode;
 use afar_types::{
     AttachFlags, DestServer, Destinations, DiskPartition, DiskPartition64, ForwardResults,
     PartitionId, PartitionIds, Partitions, RestoreCookie, TransDebugInfos, TransactionFlags,
     TransactionId, UnixTime, VolintInfos, VolintNameText, VolintXInfos, VolserStatus,
     VolumeChanges, VolumeId,
 };
-use afar_xdr::XdrString;
+use afar_xdr::{Opaque, XdrString, to_bytes};
+use bytes::Bytes;
+
+use crate::server::Beside;
+use crate::{Caller, DownloadSink, Inlet, Outlet, UploadSource};
 
 interface! {
     service 4 "AFSVol";
@@ -110,7 +117,62 @@ interface! {
     download 65547 split_volume(
         volume: VolumeId, new_volume: VolumeId, vnode: u32, verbose: i32,
     ) -> ();
+    /// Asks for an offer of volume data by TCP, out of band. Both messages are those of docs/protocol/oob.md.
+    // spec: oob#the-offer
+    call 184156161 oob_offer(question: Opaque<1024>) -> (offer: Opaque<2048>);
 }
 
 /// Flag of [`dump_v2`]: leave out the directories that did not change.
 pub const OMIT_DIRECTORIES: i32 = 1;
+
+impl<S: Service> Server<S> {
+    /// Serves `dump_v2` for a client whose data does not pass through a call: checked, counted and told in the audit as
+    /// one that does. Returns the bytes of the dump.
+    ///
+    /// # Errors
+    /// With the code that a call would have been aborted with.
+    pub async fn dump_out_of_band(
+        &self,
+        caller: &Caller,
+        request: dump_v2::Request,
+        outlet: &mut dyn Outlet,
+    ) -> Result<u64, AbortCode> {
+        let arguments: Bytes = to_bytes(&request);
+        let mut beside = Beside::begin(OPERATIONS, dump_v2::OPERATION, caller, &arguments);
+        let began = beside.began;
+        let mut data = DownloadSink::out_of_band(outlet);
+        let served = crate::Serving::new(dump_v2::OPERATION, caller, request.subject());
+        let serving = Service::dump_v2(&*self.service, caller, request, &mut data);
+        let result = interface!(@run self served began serving);
+        let sent = data.sent();
+        let end = crate::audit::End::new(began, Some(sent), &result);
+        interface!(@audit dump_v2 caller arguments end);
+        beside.sent_bytes = sent;
+        Service::served(&*self.service, &beside.end(caller, &result));
+        result.map(|dump_v2::Reply {}| sent)
+    }
+
+    /// The same of `restore`, for a client whose data comes by an inlet.
+    ///
+    /// # Errors
+    /// With the code that a call would have been aborted with.
+    pub async fn restore_out_of_band(
+        &self,
+        caller: &Caller,
+        request: restore::Request,
+        inlet: &mut dyn Inlet,
+    ) -> Result<restore::Reply, AbortCode> {
+        let arguments: Bytes = to_bytes(&request);
+        let mut beside = Beside::begin(OPERATIONS, restore::OPERATION, caller, &arguments);
+        let began = beside.began;
+        let mut data = UploadSource::out_of_band(inlet);
+        let served = crate::Serving::new(restore::OPERATION, caller, request.subject());
+        let serving = Service::restore(&*self.service, caller, request, &mut data);
+        let result = interface!(@run self served began serving);
+        let end = crate::audit::End::new(began, Some(data.received()), &result);
+        interface!(@audit restore caller arguments end);
+        beside.received_bytes += data.received_beside();
+        Service::served(&*self.service, &beside.end(caller, &result));
+        result
+    }
+}

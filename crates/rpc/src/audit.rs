@@ -169,6 +169,7 @@ const RULES: &[Rule] = &[
             "x_list_partitions",
             "get_size",
             "partition_info64",
+            "oob_offer",
         ],
     },
     Rule {

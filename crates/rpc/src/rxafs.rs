@@ -2,8 +2,6 @@
 //!
 //! Its last operation is afar's own, with a number that no other implementation uses.
 
-use std::time::Instant;
-
 use afar_net::AbortCode;
 use afar_types::{
     AclText, AfsVolumeInfo, CallBack, CallBacks, Capabilities, FetchStatus, FetchVolumeStatus, Fid,
@@ -13,7 +11,8 @@ use afar_types::{
 use afar_xdr::{List, Opaque, XdrString, to_bytes};
 use bytes::Bytes;
 
-use crate::{Caller, FetchSink, Inlet, Operation, Outlet, Served, StoreSource};
+use crate::server::Beside;
+use crate::{Caller, FetchSink, Inlet, Outlet, StoreSource};
 
 interface! {
     service 1 "RXAFS";
@@ -157,10 +156,9 @@ impl<S: Service> Server<S> {
         request: fetch_data64::Request,
         outlet: &mut dyn Outlet,
     ) -> Result<fetch_data64::Reply, AbortCode> {
-        let mut beside = Beside::begin(fetch_data64::OPERATION, caller);
-        let began = beside.began;
         let arguments: Bytes = to_bytes(&request);
-        beside.received_bytes = arguments.len() as u64;
+        let mut beside = Beside::begin(OPERATIONS, fetch_data64::OPERATION, caller, &arguments);
+        let began = beside.began;
         let serving = async {
             let mut data = FetchSink::out_of_band(outlet, request.length)?;
             let served = crate::Serving::new(fetch_data64::OPERATION, caller, request.subject());
@@ -174,7 +172,7 @@ impl<S: Service> Server<S> {
             Ok(reply)
         };
         let result = serving.await;
-        beside.end(&*self.service, caller, &result);
+        Service::served(&*self.service, &beside.end(caller, &result));
         result
     }
 
@@ -188,10 +186,9 @@ impl<S: Service> Server<S> {
         request: store_data64::Request,
         inlet: &mut dyn Inlet,
     ) -> Result<store_data64::Reply, AbortCode> {
-        let mut beside = Beside::begin(store_data64::OPERATION, caller);
-        let began = beside.began;
         let arguments: Bytes = to_bytes(&request);
-        beside.received_bytes = arguments.len() as u64;
+        let mut beside = Beside::begin(OPERATIONS, store_data64::OPERATION, caller, &arguments);
+        let began = beside.began;
         let serving = async {
             let mut data = StoreSource::out_of_band(inlet, request.length)?;
             let served = crate::Serving::new(store_data64::OPERATION, caller, request.subject());
@@ -203,38 +200,7 @@ impl<S: Service> Server<S> {
             result
         };
         let result = serving.await;
-        beside.end(&*self.service, caller, &result);
+        Service::served(&*self.service, &beside.end(caller, &result));
         result
-    }
-}
-
-/// What is counted of an operation whose data does not pass through a call.
-struct Beside {
-    row: Option<usize>,
-    began: Instant,
-    received_bytes: u64,
-    sent_bytes: u64,
-}
-
-impl Beside {
-    fn begin(operation: &Operation, caller: &Caller) -> Self {
-        let same = |row: &&Operation| row.opcode == operation.opcode;
-        let row = OPERATIONS.iter().position(same);
-        crate::server::start_probe(OPERATIONS, row, caller);
-        Self {
-            row,
-            began: Instant::now(),
-            received_bytes: 0,
-            sent_bytes: 0,
-        }
-    }
-
-    fn end<T>(self, service: &impl Service, caller: &Caller, result: &Result<T, AbortCode>) {
-        let code = result.as_ref().map(|_| ()).map_err(|code| *code);
-        let mut served = Served::new(self.row, caller, self.began.elapsed(), code);
-        served.received_bytes = self.received_bytes;
-        served.sent_bytes = self.sent_bytes;
-        served.probe(OPERATIONS);
-        service.served(&served);
     }
 }

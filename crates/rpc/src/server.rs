@@ -1,5 +1,6 @@
-//! The server's side of a call: arguments in, results out, data as a stream.
+//! The server's side of a call: arguments in, results out, data as a stream, in the call or beside it.
 
+mod beside;
 mod sink;
 mod source;
 mod stream;
@@ -14,6 +15,7 @@ use bytes::{Bytes, BytesMut};
 
 use crate::Operation;
 
+pub(crate) use beside::Beside;
 pub use sink::{FetchSink, Outlet, Outletting, Packed};
 pub use source::{Inlet, StoreSource};
 pub use stream::{DownloadSink, UploadSource};

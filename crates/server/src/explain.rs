@@ -263,6 +263,7 @@ const KEYS: &[Key] = &[
         "oob.enabled",
         "true or false",
         "Whether afar's clients may fetch large files by TLS on TCP, out of band: encrypted at any level of security. \
+         Volumes go so, too, between servers that have this. \
          Clients that cannot reach the port use Rx. Leave it off where long paths lose packets, because TCP is \
          slower there than Rx.",
     ),

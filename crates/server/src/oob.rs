@@ -1,4 +1,4 @@
-//! Files by TCP, out of band.
+//! Files and volumes by TCP, out of band.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub(crate) fn open(config: &Config, registry: &Registry) -> Option<(Oob, TcpList
             tracing::warn!(
                 %address,
                 %error,
-                "cannot open a TCP port for files; clients fetch them by Rx alone (oob.port = … names another port)"
+                "cannot open a TCP port for files and volumes; they pass by Rx alone (oob.port = … names another port)"
             );
             return None;
         }
@@ -36,7 +36,7 @@ pub(crate) fn open(config: &Config, registry: &Registry) -> Option<(Oob, TcpList
     match Oob::new(settings, registry) {
         Ok(oob) => Some((oob, listener)),
         Err(error) => {
-            tracing::warn!(%error, "no files out of band");
+            tracing::warn!(%error, "no files and volumes out of band");
             None
         }
     }

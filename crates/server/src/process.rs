@@ -396,17 +396,17 @@ impl Process {
             rxafs::Server::with_identity(service, identity)
         });
         hosts.attach(&sockets.public);
-        if let Some((oob, listener)) = oob {
-            let endpoint = sockets.public.clone();
-            self.background
-                .spawn(oob.serve(listener, Arc::clone(&files), endpoint));
-        }
+        let files_endpoint = sockets.public.clone();
         let sockets = &self.sockets[&Role::Vol];
+        let mut config = self.volser_config();
+        if let Some((oob, _)) = &oob {
+            config = config.out_of_band(oob.offers());
+        }
         let server = VolumeServer::new(
             Arc::clone(&volumes),
             Arc::clone(&hosts),
             sockets.public.clone(),
-            self.volser_config(),
+            config,
         );
         sockets.serve(
             Service {
@@ -416,6 +416,14 @@ impl Process {
             self.security.public(Role::Vol),
             |at, identity| afsvol::Server::with_identity(server.at(at.clone()), identity),
         );
+        if let Some((oob, listener)) = oob {
+            let serving = oob.with_volumes(server.clone()).serve(
+                listener,
+                Arc::clone(&files),
+                files_endpoint,
+            );
+            self.background.spawn(serving);
+        }
         self.files = Some(Files {
             uuid,
             volumes,

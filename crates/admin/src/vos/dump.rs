@@ -1,6 +1,7 @@
 //! `vos dump` and `vos size`.
 
-use afar_rpc::{Download, RpcError, afsvol};
+use afar_cell::{VolumeDump, VolumeOob};
+use afar_rpc::afsvol;
 use afar_types::{AttachFlags, TransactionId, UnixTime, VolumeId, VolumeType};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
@@ -204,9 +205,10 @@ impl Vos {
         aside!(self, "Starting volume dump {cloned} volume {dumped}...");
         let since = options.since;
         let mut data = None;
+        let out_of_band = self.servers.out_of_band(server).await;
+        let start = |flags| self.first(out_of_band, server, (transaction, since, flags));
         if options.omit_directories {
-            let flags = afsvol::OMIT_DIRECTORIES;
-            match self.first(server.dump_v2(transaction, since, flags)).await {
+            match start(afsvol::OMIT_DIRECTORIES).await {
                 // spec: afs-rpc#unknown-operations
                 Err(RXGEN_OPCODE) => {}
                 started => data = Some(started),
@@ -214,7 +216,7 @@ impl Vos {
         }
         let started = match data {
             Some(started) => started,
-            None => self.first(server.dump(transaction, since)).await,
+            None => start(0).await,
         };
         let (mut data, mut next) =
             started.or_fail_loudly(self, || "Could not start the dump process \n".to_owned())?;
@@ -243,9 +245,12 @@ impl Vos {
     /// Starts a dump and waits for its first bytes, with which a refusal would come.
     async fn first(
         &self,
-        started: impl Future<Output = Result<Download, RpcError>>,
-    ) -> Answer<(Download, Option<bytes::Bytes>)> {
+        out_of_band: Option<&VolumeOob>,
+        server: &afsvol::Client,
+        (transaction, since, flags): (TransactionId, UnixTime, i32),
+    ) -> Answer<(VolumeDump, Option<bytes::Bytes>)> {
         self.rpc(async {
+            let started = VolumeDump::begin(out_of_band, server, transaction, since, flags);
             let mut data = started.await?;
             let chunk = data.chunk().await?;
             Ok((data, chunk))

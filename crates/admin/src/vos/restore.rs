@@ -3,6 +3,7 @@
 use std::io;
 use std::time::SystemTime;
 
+use afar_cell::VolumeRestore;
 use afar_rpc::afsvol;
 use afar_types::{
     AttachFlags, RestoreCookie, SiteFlags, TransactionFlags, TransactionId, UnixTime, VldbEntry,
@@ -330,7 +331,9 @@ impl Vos {
         cookie: RestoreCookie,
         dump: &mut (impl AsyncRead + Unpin),
     ) -> Result<(), Failure> {
-        let started = self.rpc(server.restore(transaction, 1, cookie)).await;
+        let out_of_band = self.servers.out_of_band(server).await;
+        let started = VolumeRestore::begin(out_of_band, server, transaction, 1, cookie);
+        let started = self.rpc(started).await;
         let mut data = started.or_fail(self, || "Volume restore Failed \n".to_owned())?;
         loop {
             let piece = match read_piece(dump).await {

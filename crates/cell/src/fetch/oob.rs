@@ -95,7 +95,7 @@ pub(super) async fn fetch<S: Sink>(
                     cause: RpcCause::Call(CallError::Aborted(AbortCode(code))),
                 }));
             }
-            Some(Event::Reply(_) | Event::End(_)) => {
+            Some(Event::Reply(_) | Event::End(_) | Event::Dumped(_)) => {
                 tracing::warn!(%server, "the length of data out of band is wrong");
                 transfer.distrust();
                 break None;

@@ -1,31 +1,27 @@
-//! A TLS connection to a file server, and the transfers on it.
+//! A TLS connection to a server, and the transfers on it.
 
 use std::collections::HashMap;
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use afar_oob::frame::{self, ClientFrame, Data, End, Fetch, FromServer, Incoming, Store, cost};
-use afar_oob::offer::STORE;
-use afar_oob::{Codecs, EXPORTER, FrameError, Hello, PROTOCOL, Refusal, ServerFrame, VERSION};
+use afar_oob::frame::{
+    self, ClientFrame, Data, Dump, End, Fetch, FromServer, Incoming, Restore, Store, cost,
+};
+use afar_oob::offer::{DUMP, RESTORE, STORE};
+use afar_oob::{Codecs, Refusal, ServerFrame};
 use afar_types::Fid;
-use afar_xdr::FixedOpaque;
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use parking_lot::Mutex;
-use socket2::SockRef;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncReadExt, ReadHalf};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
-use tokio_rustls::TlsConnector;
-use tokio_rustls::client::TlsStream;
-use tokio_rustls::rustls;
 
 use super::blocked::Blocked;
 use super::offer::{Known, Lasting};
 use super::storing::{self, Storing};
+use super::wire::{self, Failure, Stream};
 
 /// How long a connection may take to come about, all in all.
 // spec: oob#when-to-use-it
@@ -45,10 +41,6 @@ const WINDOW_PART: u32 = 4;
 const QUEUE: usize = 64;
 /// Records that may: while one is encrypted, others are read and checked.
 const RECORDS: usize = 4;
-/// Bytes that the kernel takes before it can send them. What is behind them gets there soon, and whether something is
-/// sent shows that the path lets it.
-const UNSENT: u32 = 128 << 10;
-
 /// There is no connection.
 #[derive(Debug)]
 pub(super) enum NoConnection {
@@ -56,23 +48,6 @@ pub(super) enum NoConnection {
     Refused,
     /// It did not come about.
     Blocked(String),
-}
-
-/// Why an attempt failed.
-#[derive(Debug, thiserror::Error)]
-enum Failure {
-    #[error("no answer in time")]
-    Late,
-    #[error(transparent)]
-    Io(#[from] io::Error),
-    #[error(transparent)]
-    Tls(#[from] rustls::Error),
-    #[error(transparent)]
-    Frame(#[from] FrameError),
-    #[error("the server does not speak the protocol")]
-    Protocol,
-    #[error("the server refuses: {0:?}")]
-    Refused(Refusal),
 }
 
 /// A connection to a server, as one user.
@@ -98,24 +73,35 @@ pub(super) struct Shared {
     blocked: Arc<Blocked>,
     /// Transfers that may be under way at a time.
     most: usize,
-    /// Whether the server takes stores.
-    stores: bool,
+    /// What the server offers, as bits.
+    operations: u32,
 }
 
 /// A transfer under way.
 #[derive(Debug)]
 enum Going {
-    Fetch {
+    Down {
         events: mpsc::UnboundedSender<Event>,
         /// Bytes of records that the server may still send. Each takes something of it, so that no more events wait
         /// than there is memory for.
         credit: u32,
-        replied: bool,
+        what: Down,
     },
     Store(mpsc::Sender<storing::Event>),
+    Restore(mpsc::Sender<storing::Event>),
 }
 
-/// What comes of a fetch.
+/// What comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Down {
+    /// A file, of which nobody has said how much comes.
+    Fetch,
+    /// The same when that was said.
+    Fetched,
+    Dump,
+}
+
+/// What comes of a fetch or a dump.
 #[derive(Debug)]
 pub(crate) enum Event {
     /// So many bytes will come.
@@ -124,6 +110,8 @@ pub(crate) enum Event {
     Data(Data),
     /// These were all.
     End(Box<End>),
+    /// These were all of a dump, so many bytes.
+    Dumped(u64),
     /// It failed, with this code.
     Abort(i32),
     /// The server has no room for it.
@@ -138,13 +126,19 @@ pub(super) struct Number {
     pub(super) over: bool,
 }
 
-/// A fetch: what comes of it. Dropping it gives it up.
+/// A fetch or a dump: what comes of it. Dropping it gives it up.
 #[derive(Debug)]
 pub(crate) struct Transfer {
     number: Number,
     events: mpsc::UnboundedReceiver<Event>,
     /// What was used and the server was not told of.
     used: u32,
+}
+
+impl Going {
+    fn is_down(&self) -> bool {
+        matches!(self, Self::Down { .. })
+    }
 }
 
 impl Connection {
@@ -154,7 +148,7 @@ impl Connection {
         known: &Known,
         blocked: &Arc<Blocked>,
     ) -> Result<Arc<Self>, NoConnection> {
-        let opened = timeout(CONNECT, handshake(server, known)).await;
+        let opened = timeout(CONNECT, wire::handshake(server, known)).await;
         let (stream, incoming, transfers) = match opened.unwrap_or(Err(Failure::Late)) {
             Ok(opened) => opened,
             Err(Failure::Refused(refusal)) => {
@@ -178,13 +172,15 @@ impl Connection {
             left: AtomicBool::new(false),
             blocked: Arc::clone(blocked),
             most: usize::try_from(transfers).unwrap_or(usize::MAX),
-            stores: known.offer.operations & STORE != 0,
+            operations: known.offer.operations,
         });
         let reader = Arc::clone(&shared);
         tokio::spawn(async move {
             let ended = tokio::select! {
                 ended = read(&reader, reading, incoming) => ended,
-                ended = write(writing, queue, record_queue, &reader.sent) => ended.map_err(Failure::from),
+                ended = wire::write(writing, queue, record_queue, &reader.sent) => {
+                    ended.map_err(Failure::from)
+                }
             };
             reader.end(ended);
         });
@@ -206,21 +202,43 @@ impl Connection {
 
     /// Asks for data of a file. `None` if there are as many transfers as may be, or the connection is dead.
     pub(crate) fn fetch(&self, fid: Fid, offset: u64, length: u64) -> Option<Transfer> {
+        self.down(Down::Fetch, |id| {
+            ClientFrame::Fetch(Fetch {
+                id,
+                fid,
+                offset,
+                length,
+                codecs: Codecs::ALL,
+                credit: WINDOW,
+            })
+        })
+    }
+
+    /// Asks for a dump of a volume: all that this tells but for its number and what may come. `None` as for a fetch, or
+    /// if the server makes none.
+    pub(crate) fn dump(&self, dump: Dump) -> Option<Transfer> {
+        if self.shared.operations & DUMP == 0 {
+            return None;
+        }
+        self.down(Down::Dump, |id| {
+            ClientFrame::Dump(Dump {
+                id,
+                codecs: Codecs::ALL,
+                credit: WINDOW,
+                ..dump
+            })
+        })
+    }
+
+    fn down(&self, what: Down, request: impl FnOnce(u32) -> ClientFrame) -> Option<Transfer> {
         let (events, receiver) = mpsc::unbounded_channel();
-        let number = self.begin(Going::Fetch {
+        let number = self.begin(Going::Down {
             events,
             credit: WINDOW,
-            replied: false,
+            what,
         })?;
-        let request = ClientFrame::Fetch(Fetch {
-            id: number.id,
-            fid,
-            offset,
-            length,
-            codecs: Codecs::ALL,
-            credit: WINDOW,
-        });
-        let sent = number.shared.out.try_send(frame::encode(&request));
+        let request = frame::encode(&request(number.id));
+        let sent = number.shared.out.try_send(request);
         sent.is_ok().then_some(Transfer {
             number,
             events: receiver,
@@ -231,7 +249,7 @@ impl Connection {
     /// Begins to store data into a file: all that this tells but for its number. `None` as for a fetch, or if the
     /// server takes no stores.
     pub(crate) fn store(&self, store: Store) -> Option<Storing> {
-        if !self.shared.stores {
+        if self.shared.operations & STORE == 0 {
             return None;
         }
         let (events, receiver) = mpsc::channel(storing::EVENTS);
@@ -242,7 +260,27 @@ impl Connection {
         };
         let request = frame::encode(&ClientFrame::Store(store));
         let sent = number.shared.out.try_send(request);
-        sent.is_ok().then(|| Storing::new(number, &store, receiver))
+        let (at, left) = (store.offset, Some(store.length));
+        sent.is_ok()
+            .then(|| Storing::new(number, at, left, receiver))
+    }
+
+    /// Begins to fill a volume from a dump: all that this tells but for its number. `None` as for a fetch, or if the
+    /// server takes none.
+    pub(crate) fn restore(&self, restore: Restore) -> Option<Storing> {
+        if self.shared.operations & RESTORE == 0 {
+            return None;
+        }
+        let (events, receiver) = mpsc::channel(storing::EVENTS);
+        let number = self.begin(Going::Restore(events))?;
+        let restore = Restore {
+            id: number.id,
+            ..restore
+        };
+        let request = frame::encode(&ClientFrame::Restore(restore));
+        let sent = number.shared.out.try_send(request);
+        sent.is_ok()
+            .then(|| Storing::new(number, 0, None, receiver))
     }
 
     /// Takes a number for a transfer.
@@ -275,7 +313,7 @@ impl Transfer {
         let event = self.events.recv().await;
         self.number.over |= matches!(
             event,
-            None | Some(Event::End(_) | Event::Abort(_) | Event::Decline)
+            None | Some(Event::End(_) | Event::Dumped(_) | Event::Abort(_) | Event::Decline)
         );
         event
     }
@@ -290,7 +328,7 @@ impl Transfer {
         {
             let shared = &self.number.shared;
             let mut transfers = shared.transfers.lock();
-            let Some(Going::Fetch { credit, .. }) = transfers.get_mut(&id) else {
+            let Some(Going::Down { credit, .. }) = transfers.get_mut(&id) else {
                 return;
             };
             let Ok(permit) = shared.out.try_reserve() else {
@@ -372,7 +410,7 @@ impl Shared {
             %server,
             %problem,
             cut,
-            "a connection for out-of-band transfers broke; files come by Rx for the next hour"
+            "a connection for out-of-band transfers broke; data passes by Rx for the next hour"
         );
     }
 
@@ -389,6 +427,8 @@ impl Shared {
             ServerFrame::Stored(stored) => {
                 self.stored(stored.id, storing::Event::Stored(Box::new(stored.status)))
             }
+            ServerFrame::Dumped { id, length } => self.fetched(id, Event::Dumped(length)),
+            ServerFrame::Restored { id } => self.stored(id, storing::Event::Restored),
             ServerFrame::Abort { id, code } if self.is_store(id) => {
                 self.stored(id, storing::Event::Abort(code))
             }
@@ -412,39 +452,38 @@ impl Shared {
 
     fn has_stores(&self) -> bool {
         let transfers = self.transfers.lock();
-        transfers
-            .values()
-            .any(|going| matches!(going, Going::Store(_)))
+        !transfers.values().all(Going::is_down)
     }
 
     fn is_store(&self, id: u32) -> bool {
-        matches!(self.transfers.lock().get(&id), Some(Going::Store(_)))
+        let transfers = self.transfers.lock();
+        transfers.get(&id).is_some_and(|going| !going.is_down())
     }
 
-    /// Something comes of a fetch.
+    /// Something comes of a fetch or a dump.
     fn fetched(&self, id: u32, event: Event) -> Result<(), Failure> {
         let mut transfers = self.transfers.lock();
-        let (events, credit, replied) = match transfers.get_mut(&id) {
-            Some(Going::Fetch {
+        let (events, credit, what) = match transfers.get_mut(&id) {
+            Some(Going::Down {
                 events,
                 credit,
-                replied,
-            }) => (events, credit, replied),
-            Some(Going::Store(_)) => return Err(Failure::Protocol),
+                what,
+            }) => (events, credit, what),
+            Some(Going::Store(_) | Going::Restore(_)) => return Err(Failure::Protocol),
             // It may have been given up.
             None => return Ok(()),
         };
-        match &event {
-            Event::Reply(_) if !*replied => *replied = true,
-            Event::Data(data) if *replied => {
+        match (&event, *what) {
+            (Event::Reply(_), Down::Fetch) => *what = Down::Fetched,
+            (Event::Data(data), Down::Fetched | Down::Dump) => {
                 let cost = cost(u32::try_from(data.stored.len()).unwrap_or(u32::MAX));
                 *credit = credit.checked_sub(cost).ok_or(Failure::Protocol)?;
             }
-            Event::End(_) if *replied => {}
-            Event::Abort(_) | Event::Decline => {}
+            (Event::End(_), Down::Fetched) | (Event::Dumped(_), Down::Dump) => {}
+            (Event::Abort(_) | Event::Decline, _) => {}
             _ => return Err(Failure::Protocol),
         }
-        let is_last = matches!(event, Event::End(_) | Event::Abort(_) | Event::Decline);
+        let is_last = !matches!(event, Event::Reply(_) | Event::Data(_));
         // Nobody may want it any more.
         let _unwanted = events.send(event);
         if is_last {
@@ -453,14 +492,16 @@ impl Shared {
         Ok(())
     }
 
-    /// Something comes of a store.
+    /// Something comes of a store or a restore.
     fn stored(&self, id: u32, event: storing::Event) -> Result<(), Failure> {
         let mut transfers = self.transfers.lock();
-        let events = match transfers.get(&id) {
-            Some(Going::Store(events)) => events,
-            Some(Going::Fetch { .. }) => return Err(Failure::Protocol),
+        let events = match (transfers.get(&id), &event) {
+            (Some(Going::Store(_)), storing::Event::Restored)
+            | (Some(Going::Restore(_)), storing::Event::Stored(_))
+            | (Some(Going::Down { .. }), _) => return Err(Failure::Protocol),
+            (Some(Going::Store(events) | Going::Restore(events)), _) => events,
             // It may have been given up.
-            None => return Ok(()),
+            (None, _) => return Ok(()),
         };
         let is_last = !matches!(event, storing::Event::Credit(_));
         // A server tells of credit when a good part of it was used, so no more of that waits.
@@ -471,53 +512,6 @@ impl Shared {
             transfers.remove(&id);
         }
         Ok(())
-    }
-}
-
-type Stream = TlsStream<TcpStream>;
-
-/// Connects and shows the grant.
-// spec: oob#connection
-async fn handshake(
-    server: SocketAddr,
-    known: &Known,
-) -> Result<(Stream, Incoming<FromServer>, u32), Failure> {
-    let offer = &known.offer;
-    let port = u16::try_from(offer.port).map_err(|_| Failure::Protocol)?;
-    let stream = TcpStream::connect((server.ip(), port)).await?;
-    stream.set_nodelay(true)?;
-    SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT)?;
-    let config = afar_tls::client(PROTOCOL, Some(offer.fingerprint.0.into()))?;
-    let connector = TlsConnector::from(Arc::new(config));
-    let mut stream = connector.connect(server.ip().into(), stream).await?;
-    let session = stream.get_ref().1;
-    if session.alpn_protocol() != Some(PROTOCOL) {
-        return Err(Failure::Protocol);
-    }
-    let exported: [u8; 32] = session.export_keying_material([0; 32], EXPORTER, None)?;
-    let hello = ClientFrame::Hello(Hello {
-        version: VERSION,
-        grant: offer.grant.clone(),
-        proof: FixedOpaque(known.secret.proof(&exported)),
-        parts: afar_oob::no_parts(),
-    });
-    stream.write_all(&frame::encode(&hello)).await?;
-    stream.flush().await?;
-    let mut incoming = Incoming::default();
-    loop {
-        match incoming.frame()? {
-            None => {}
-            Some(FromServer::Frame(ServerFrame::Welcome(welcome))) => {
-                return Ok((stream, incoming, welcome.transfers));
-            }
-            Some(FromServer::Frame(ServerFrame::Close(refusal))) => {
-                return Err(Failure::Refused(refusal));
-            }
-            Some(_) => return Err(Failure::Protocol),
-        }
-        if stream.read_buf(incoming.room()).await? == 0 {
-            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
-        }
     }
 }
 
@@ -566,43 +560,4 @@ async fn read(
             }
         }
     }
-}
-
-/// Sends what is queued, frames before records. Tells how many bytes of records are sent.
-async fn write(
-    mut stream: WriteHalf<Stream>,
-    mut frames: mpsc::Receiver<Bytes>,
-    mut records: mpsc::Receiver<(Bytes, Bytes)>,
-    sent: &AtomicU64,
-) -> io::Result<()> {
-    loop {
-        tokio::select! {
-            biased;
-            Some(frame) = frames.recv() => write_all(&mut stream, frame, None).await?,
-            Some((head, record)) = records.recv() => {
-                write_all(&mut stream, head.chain(record), Some(sent)).await?;
-            }
-            else => return Ok(()),
-        }
-        if frames.is_empty() && records.is_empty() {
-            stream.flush().await?;
-        }
-    }
-}
-
-async fn write_all(
-    stream: &mut WriteHalf<Stream>,
-    mut bytes: impl Buf,
-    count: Option<&AtomicU64>,
-) -> io::Result<()> {
-    while bytes.has_remaining() {
-        let written = stream.write_buf(&mut bytes).await?;
-        if written == 0 {
-            return Err(io::ErrorKind::WriteZero.into());
-        }
-        if let Some(count) = count {
-            count.fetch_add(written as u64, Ordering::Relaxed);
-        }
-    }
-    Ok(())
 }

@@ -1,10 +1,12 @@
-//! Bulk data out of band, as a client has it from one file server: an offer is asked for once, a connection is made
+//! Bulk data out of band, as a client has it from one server: an offer is asked for once, a connection is made
 //! behind the first transfer, which goes by Rx, and later ones go there.
 //!
 //! - `offer`: what a server offered
 //! - `blocked`: whether TCP reaches it
 //! - `connection`: a TLS connection and the transfers on it
-//! - `storing`: one of them to the server
+//! - `wire`: the handshake, and what is sent on it
+//! - `storing`: a transfer to the server
+//! - `volumes`: dumps of volumes, to servers and from them
 //! - `tally`: what is counted of a server, and shown
 //!
 //! What goes wrong costs no transfer: what is left of it goes by Rx.
@@ -15,12 +17,15 @@ mod connection;
 mod offer;
 mod storing;
 mod tally;
+mod volumes;
+mod wire;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use connection::NoConnection;
@@ -32,6 +37,7 @@ pub(crate) use offer::{Asked, ask};
 pub(crate) use storing::{StoreEnd, Storing};
 pub(crate) use tally::{Counted, Ended, Tally};
 pub use tally::{OobOffer, OobServer, OobTransfers};
+pub use volumes::{VolumeDump, VolumeOob, VolumeRestore};
 
 /// How long a server is not asked again that knows nothing of this.
 // spec: oob#when-to-use-it
@@ -43,6 +49,8 @@ const PAUSE: Duration = Duration::from_secs(10);
 #[derive(Debug, Default)]
 pub(crate) struct Oob {
     state: Mutex<State>,
+    /// That an attempt to make a connection has ended.
+    tried: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -85,6 +93,33 @@ impl Oob {
             tokio::spawn(async move { oob.connect(server, &blocked, generation, ask()).await });
         }
         ready
+    }
+
+    /// The same, after the attempt to make one, if there is none before.
+    pub(crate) async fn made<F>(
+        self: &Arc<Self>,
+        server: SocketAddr,
+        blocked: &Arc<Blocked>,
+        ask: impl FnOnce() -> F + Send + 'static,
+    ) -> Option<Arc<Connection>>
+    where
+        F: Future<Output = Asked> + Send + 'static,
+    {
+        let ready = self.ready(server, blocked, ask);
+        if ready.is_some() {
+            return ready;
+        }
+        loop {
+            let tried = self.tried.notified();
+            {
+                let state = self.state.lock();
+                if !state.connecting {
+                    let usable = |known: &&Arc<Connection>| known.is_usable();
+                    return state.connection.as_ref().filter(usable).cloned();
+                }
+            }
+            tried.await;
+        }
     }
 
     /// Forgets all: the server is to know us as somebody else, or to be asked again.
@@ -134,6 +169,7 @@ impl Oob {
         };
         let mut state = self.state.lock();
         state.connecting = false;
+        self.tried.notify_waiters();
         if state.generation != generation {
             // The next transfer asks again, as who the client is now.
             return;
@@ -153,7 +189,7 @@ impl Oob {
                 tracing::info!(
                     %server,
                     %problem,
-                    "out-of-band transfers do not reach the server; files come by Rx for the next hour"
+                    "out-of-band transfers do not reach the server; data passes by Rx for the next hour"
                 );
             }
         }

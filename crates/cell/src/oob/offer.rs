@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use afar_oob::offer::{self, FETCH};
+use afar_oob::offer;
 use afar_oob::secret::Side;
 use afar_oob::{Agreement, Offer, Question, Secret, VERSION};
-use afar_rpc::rxafs;
+use afar_rpc::RpcError;
 use afar_types::error::Code;
 use afar_xdr::Opaque;
 use tokio::time::Instant;
@@ -61,8 +61,11 @@ pub(crate) enum Asked {
     Failed,
 }
 
-/// Asks for an offer.
-pub(crate) async fn ask(server: &rxafs::Client) -> Asked {
+/// Asks for an offer of these operations, all of them, by a call.
+pub(crate) async fn ask<F>(operations: u32, call: impl FnOnce(Opaque<1024>) -> F) -> Asked
+where
+    F: Future<Output = Result<Opaque<2048>, RpcError>>,
+{
     let begun = Instant::now();
     let own = match Agreement::new() {
         Ok(own) => own,
@@ -75,8 +78,8 @@ pub(crate) async fn ask(server: &rxafs::Client) -> Asked {
     let Ok(question) = Opaque::new(&question[..]) else {
         return Asked::Unknown;
     };
-    let reply = match server.oob_offer(question).await {
-        Ok(reply) => reply,
+    let answer = match call(question).await {
+        Ok(answer) => answer,
         // spec: afs-rpc#unknown-operations
         Err(error) if Code(error.code().0).is_interface_mismatch() => return Asked::Unknown,
         Err(error) => {
@@ -84,8 +87,8 @@ pub(crate) async fn ask(server: &rxafs::Client) -> Asked {
             return Asked::Failed;
         }
     };
-    let known = offer::decode::<Offer>(&reply.offer).ok().and_then(|offer| {
-        let is_known = offer.version == VERSION && offer.operations & FETCH != 0;
+    let known = offer::decode::<Offer>(&answer).ok().and_then(|offer| {
+        let is_known = offer.version == VERSION && offer.operations & operations == operations;
         let secret = own.agree(Side::Client, &offer.share.0).ok();
         let lifetime = Duration::from_secs(offer.lifetime.min(MOST).into());
         secret.filter(|_| is_known).map(|secret| Known {

@@ -1,7 +1,7 @@
-//! Data of a file on its way to its server.
+//! Data of a file or a dump on its way to a server.
 
 use afar_oob::Codec;
-use afar_oob::frame::{DataHead, STORE_CREDIT, Store, cost};
+use afar_oob::frame::{self, ClientFrame, DataHead, STORE_CREDIT, cost};
 use afar_oob::record::checksum;
 use afar_types::FetchStatus;
 use bytes::Bytes;
@@ -9,56 +9,75 @@ use tokio::sync::mpsc;
 
 use super::connection::Number;
 
-/// Events of a store that may wait.
+/// Events of a transfer that may wait.
 pub(super) const EVENTS: usize = 64;
 
-/// What comes of a store.
+/// What comes of a store or a restore.
 #[derive(Debug)]
 pub(super) enum Event {
     /// So many bytes of records more may be sent.
     Credit(u32),
     /// It is done; the file's status.
     Stored(Box<FetchStatus>),
+    /// A restore is done.
+    Restored,
     /// It failed, with this code.
     Abort(i32),
     /// The server has no room for it.
     Decline,
 }
 
-/// How a store ended.
+/// How a store or a restore ended.
 #[derive(Debug)]
 pub(crate) enum StoreEnd {
     /// It is done; the file's status.
     Stored(Box<FetchStatus>),
+    /// A restore is done.
+    Restored,
     /// The server refused it with this code, as it would by Rx.
     Refused(i32),
-    /// The connection ended, or the server has no room. Nobody knows what the server has of it.
+    /// The server has no room for it, and has done nothing.
+    Declined,
+    /// The connection ended. Nobody knows what the server has of it.
     Left,
 }
 
-/// A store. Dropping it gives it up.
+/// A store or a restore. Dropping it gives it up.
 #[derive(Debug)]
 pub(crate) struct Storing {
     number: Number,
     events: mpsc::Receiver<Event>,
     /// Bytes of records that may be sent now.
     credit: u32,
-    /// Where in the file what is sent next belongs.
+    /// Whether the server has begun with it.
+    accepted: bool,
+    /// Where in the file, or the dump, what is sent next belongs.
     at: u64,
-    /// Bytes to be sent.
-    left: u64,
+    /// Bytes to be sent; of a dump nobody knows.
+    left: Option<u64>,
 }
 
 impl Storing {
     /// One that was begun.
-    pub(super) fn new(number: Number, store: &Store, events: mpsc::Receiver<Event>) -> Self {
+    pub(super) fn new(
+        number: Number,
+        at: u64,
+        left: Option<u64>,
+        events: mpsc::Receiver<Event>,
+    ) -> Self {
         Self {
             number,
             events,
             credit: STORE_CREDIT,
-            at: store.offset,
-            left: store.length,
+            accepted: false,
+            at,
+            left,
         }
+    }
+
+    /// Whether the server has begun with it. Before, it may decline it.
+    pub(crate) fn is_accepted(&self) -> bool {
+        self.accepted
     }
 
     /// Sends the next bytes, of any number up to a record's, when the server lets it.
@@ -84,14 +103,27 @@ impl Storing {
             checksum: checksum(&data),
         };
         self.at += u64::from(plain);
-        debug_assert!(self.left >= plain.into(), "{self:?}: {plain} more");
-        self.left = self.left.saturating_sub(plain.into());
+        if let Some(left) = &mut self.left {
+            debug_assert!(*left >= plain.into(), "{left}: {plain} more");
+            *left = left.saturating_sub(plain.into());
+        }
         let sent = self.number.shared.send_record(head.encode(plain), data);
         if !sent.await {
             // The connection takes nothing any more: it is about to be noted why, and that this was cut off.
             return Err(self.ended().await);
         }
         Ok(())
+    }
+
+    /// Tells the server that all of a dump is sent, and how that ends.
+    pub(crate) async fn finish(self) -> StoreEnd {
+        let finish = frame::encode(&ClientFrame::Finish { id: self.number.id });
+        // Behind all records.
+        if self.number.shared.send_record(finish, Bytes::new()).await {
+            self.end().await
+        } else {
+            StoreEnd::Left
+        }
     }
 
     /// How it ends, when all is sent.
@@ -113,14 +145,18 @@ impl Storing {
         match event {
             Some(Event::Credit(bytes)) => {
                 self.credit = self.credit.saturating_add(bytes);
+                self.accepted = true;
                 Ok(())
             }
-            Some(Event::Stored(status)) if self.left == 0 => Err(StoreEnd::Stored(status)),
+            Some(Event::Stored(status)) if self.left == Some(0) => Err(StoreEnd::Stored(status)),
+            // What follows the end of a dump is nothing to the server, as by Rx.
+            Some(Event::Restored) => Err(StoreEnd::Restored),
             Some(Event::Stored(_)) => {
                 self.number.shared.distrust();
                 Err(StoreEnd::Left)
             }
             Some(Event::Abort(code)) => Err(StoreEnd::Refused(code)),
+            Some(Event::Decline) if !self.accepted => Err(StoreEnd::Declined),
             Some(Event::Decline) | None => Err(StoreEnd::Left),
         }
     }

@@ -16,6 +16,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use afar_net::PeerStats;
+use afar_oob::offer::FETCH;
 use afar_rpc::{RpcError, rxafs};
 use afar_types::error::{
     Code, RX_CALL_TIMEOUT, RX_MSGSIZE, VBUSY, VMOVED, VNOSERVICE, VNOVOL, VOFFLINE, VRESTARTING,
@@ -425,7 +426,12 @@ impl FileServer {
         self.oob
             .ready(self.address, &self.peer.blocked, || async move {
                 let lane = server.known_lane().await;
-                let answer = ask(&lane.client()).await;
+                let client = lane.client();
+                let call = |question| async move {
+                    let reply = client.oob_offer(question).await?;
+                    Ok(reply.offer)
+                };
+                let answer = ask(FETCH, call).await;
                 server.peer.tally.asked(&answer);
                 answer
             })

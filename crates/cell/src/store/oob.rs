@@ -41,7 +41,7 @@ pub(super) async fn store<S: Source>(
     counted.ended(match ended {
         StoreEnd::Stored(_) => Ended::Done,
         StoreEnd::Refused(_) => Ended::Aborted,
-        StoreEnd::Left => Ended::ByRx,
+        StoreEnd::Restored | StoreEnd::Declined | StoreEnd::Left => Ended::ByRx,
     });
     match ended {
         StoreEnd::Stored(status) => Some(Ok(Outcome::Done(*status))),
@@ -50,6 +50,6 @@ pub(super) async fn store<S: Source>(
             peer: server,
             cause: RpcCause::Call(CallError::Aborted(AbortCode(code))),
         })),
-        StoreEnd::Left => None,
+        StoreEnd::Restored | StoreEnd::Declined | StoreEnd::Left => None,
     }
 }

@@ -36,6 +36,7 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use afar_net::{AbortCode, Endpoint, Local};
+use afar_oob::Service;
 use afar_rpc::{Caller, Calls, FetchSink, Served, StoreSource, Wait, rxafs};
 use afar_types::error::VNOVOL;
 use afar_types::{
@@ -233,7 +234,9 @@ impl rxafs::Service for Files {
             // At a local socket there is nothing to gain, and no host that could be called back.
             Some(offers) if !Local::is_given(caller.peer) => {
                 let host = self.host(caller.peer).await;
-                offers.offer(caller, host.uuid(), &request.question)
+                let question = &request.question;
+                let offer = offers.offer(Service::Files, caller, host.uuid(), question)?;
+                Ok(rxafs::oob_offer::Reply { offer })
             }
             // spec: afs-rpc#unknown-operations
             _ => Err(AbortCode::RXGEN_OPCODE),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use afar_oob::frame::{self, ClientFrame, Incoming};
-use afar_oob::{EXPORTER, FrameError, Grant, GrantError, Refusal, ServerFrame};
+use afar_oob::{EXPORTER, FrameError, Grant, GrantError, Refusal, ServerFrame, Service};
 use afar_tls::{Connections, Gate, GateLimits, Pass};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -124,8 +124,10 @@ impl Door {
         let exported = session.export_keying_material([0; 32], EXPORTER, None)?;
         let offers = &self.serving.offers;
         let grant = offers.check(&hello, &exported).map_err(Shut::Grant)?;
-        // Promises are given to the host that is there now.
-        if self.serving.files.host(grant.peer).await.uuid() != grant.uuid {
+        // Promises are given to the host that is there now; volumes come without.
+        if grant.service == Service::Files
+            && self.serving.files.host(grant.peer).await.uuid() != grant.uuid
+        {
             return Err(Shut::Client);
         }
         Ok(grant)

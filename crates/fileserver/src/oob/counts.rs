@@ -30,7 +30,7 @@ const SENT: Desc = Desc::counter(
 const DATA: Desc = Desc::counter(
     "afar_oob_data_bytes_total",
     Unit::Bytes,
-    "Bytes of files that were sent out of band.",
+    "Bytes of files and dumps that were sent out of band.",
 );
 const RECEIVED: Desc = Desc::counter(
     "afar_oob_received_bytes_total",
@@ -40,7 +40,7 @@ const RECEIVED: Desc = Desc::counter(
 const RECEIVED_DATA: Desc = Desc::counter(
     "afar_oob_received_data_bytes_total",
     Unit::Bytes,
-    "Bytes of files that were received out of band.",
+    "Bytes of files and dumps that were received out of band.",
 );
 
 /// Counters of one server.
@@ -58,6 +58,10 @@ pub(super) struct Counts {
     pub(super) done: Counter,
     /// Stores that ended well.
     pub(super) stored: Counter,
+    /// Dumps that ended well.
+    pub(super) dumped: Counter,
+    /// Restores that ended well.
+    pub(super) restored: Counter,
     pub(super) aborted: Counter,
     /// There was no memory for it.
     pub(super) declined: Counter,
@@ -79,6 +83,8 @@ impl Counts {
             grant: refused("grant"),
             done: ended("done"),
             stored: ended("stored"),
+            dumped: ended("dumped"),
+            restored: ended("restored"),
             aborted: ended("aborted"),
             declined: ended("declined"),
             sent: registry.counter(&SENT, &[]),

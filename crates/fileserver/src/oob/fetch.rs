@@ -1,54 +1,13 @@
 //! A file on its way to a client.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use afar_net::AbortCode;
-use afar_oob::frame::{self, DataHead, End, Fetch, cost};
-use afar_oob::record::{RECORD_MAX, checksum};
-use afar_oob::{Codec, ServerFrame};
-use afar_rpc::{Outlet, Outletting, Packed, rxafs};
-use bytes::Bytes;
-use tokio::sync::Semaphore;
-use tokio::time::timeout;
+use afar_oob::ServerFrame;
+use afar_oob::frame::{End, Fetch};
+use afar_rpc::rxafs;
 
-use super::transfer::{Link, Out, signed};
-
-/// The most credit that a transfer may have at a time.
-// spec: oob#flow-control
-const CREDIT_MOST: usize = 1 << 30;
-/// Bytes that may be ready for a client.
-const READY: usize = RECORD_MAX as usize;
-
-/// How much a client lets a transfer send.
-#[derive(Debug)]
-pub(super) struct Credit(Semaphore);
-
-impl Credit {
-    /// So many bytes; `None` if that is more than there may be.
-    pub(super) fn new(bytes: u32) -> Option<Self> {
-        let credit = Self(Semaphore::new(0));
-        credit.add(bytes).then_some(credit)
-    }
-
-    /// So many bytes more. Says whether that is not more than there may be.
-    pub(super) fn add(&self, bytes: u32) -> bool {
-        let bytes = bytes as usize;
-        let fits = self.0.available_permits() + bytes <= CREDIT_MOST;
-        if fits {
-            self.0.add_permits(bytes);
-        }
-        fits
-    }
-
-    /// Waits until so many bytes may be sent, and takes them off.
-    async fn take(&self, bytes: u32) {
-        // It is never closed.
-        if let Ok(permit) = self.0.acquire_many(bytes).await {
-            permit.forget();
-        }
-    }
-}
+use super::sending::{Credit, Sending};
+use super::transfer::{Link, signed};
 
 /// One file, or a part of it, for a client.
 pub(super) struct Fetching {
@@ -65,6 +24,7 @@ impl Fetching {
             fid,
             offset,
             length,
+            codecs,
             ..
         } = self.fetch;
         let request = rxafs::fetch_data64::Request {
@@ -72,115 +32,28 @@ impl Fetching {
             position: signed(offset),
             length: signed(length),
         };
-        let serving = &self.link.serving;
         let mut outlet = Sending {
-            transfer: &self,
+            link: &self.link,
+            id,
+            codecs,
+            credit: &self.credit,
             at: offset,
-            limit: serving.limit,
         };
-        let result = serving
-            .calls
-            .fetch_out_of_band(&self.link.caller, request, &mut outlet);
-        let frame = match result.await {
-            Ok(reply) => {
-                serving.counts.done.inc();
-                ServerFrame::End(End {
-                    id,
-                    status: reply.status,
-                    callback: reply.callback,
-                    vol_sync: reply.vol_sync,
-                })
-            }
-            Err(code) => {
-                serving.counts.aborted.inc();
-                ServerFrame::Abort { id, code: code.0 }
-            }
+        let result = async {
+            let files = self.link.files()?;
+            let fetching = files.fetch_out_of_band(&self.link.caller, request, &mut outlet);
+            fetching.await
         };
-        // The connection may have ended meanwhile.
-        let _there = self.link.tell(&frame).await;
-    }
-}
-
-/// Takes the data of a transfer to its connection.
-struct Sending<'t> {
-    transfer: &'t Fetching,
-    /// Where in the file what comes next belongs.
-    at: u64,
-    /// How long the client may leave it alone.
-    limit: Duration,
-}
-
-impl Sending<'_> {
-    async fn push(&self, out: Out) -> Result<(), AbortCode> {
-        let sent = self.transfer.link.out.send(out).await;
-        sent.map_err(|_| AbortCode::RX_USER_ABORT)
-    }
-
-    async fn record(
-        &mut self,
-        codec: Codec,
-        plain: u32,
-        stored: Bytes,
-        checksum: u128,
-    ) -> Result<(), AbortCode> {
-        let length = u32::try_from(stored.len()).map_err(|_| AbortCode::RXGEN_SS_MARSHAL)?;
-        let taking = self.transfer.credit.take(cost(length));
-        let taken = timeout(self.limit, taking).await;
-        taken.map_err(|_| AbortCode::RX_CALL_TIMEOUT)?;
-        let head = DataHead {
-            id: self.transfer.fetch.id,
-            offset: self.at,
-            plain,
-            codec,
-            checksum,
-        };
-        self.push(Out::Record(head.encode(length), stored)).await?;
-        self.at += u64::from(plain);
-        let counts = &self.transfer.link.serving.counts;
-        counts.sent.add(length.into());
-        counts.data.add(plain.into());
-        Ok(())
-    }
-}
-
-impl Outlet for Sending<'_> {
-    fn announce(&mut self, length: u64) -> Outletting<'_, ()> {
-        let id = self.transfer.fetch.id;
-        let reply = frame::encode(&ServerFrame::Reply { id, length });
-        Box::pin(async move { self.push(Out::Frame(reply)).await })
-    }
-
-    fn granted(&self) -> usize {
-        READY
-    }
-
-    fn room(&mut self) -> Outletting<'_, usize> {
-        Box::pin(std::future::ready(Ok(READY)))
-    }
-
-    fn send(&mut self, mut data: Bytes) -> Outletting<'_, ()> {
-        Box::pin(async move {
-            while !data.is_empty() {
-                let next = data.split_to(data.len().min(READY));
-                let length = u32::try_from(next.len()).unwrap_or(RECORD_MAX);
-                let sum = checksum(&next);
-                self.record(Codec::Raw, length, next, sum).await?;
-            }
-            Ok(())
-        })
-    }
-
-    fn takes(&self, codec: u8) -> bool {
-        let codec = Codec::from_number(codec.into());
-        codec.is_some_and(|codec| self.transfer.fetch.codecs.has(codec))
-    }
-
-    fn send_packed(&mut self, packed: Packed) -> Outletting<'_, ()> {
-        Box::pin(async move {
-            let codec = Codec::from_number(packed.codec.into());
-            let codec = codec.ok_or(AbortCode::RXGEN_SS_MARSHAL)?;
-            self.record(codec, packed.plain, packed.stored, packed.checksum)
-                .await
-        })
+        let done = result.await.map(|reply| {
+            ServerFrame::End(End {
+                id,
+                status: reply.status,
+                callback: reply.callback,
+                vol_sync: reply.vol_sync,
+            })
+        });
+        self.link
+            .sent(id, done, &self.link.serving.counts.done)
+            .await;
     }
 }

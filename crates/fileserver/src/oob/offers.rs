@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use afar_net::{AbortCode, Identity};
-use afar_oob::offer::{self, FETCH, STORE};
+use afar_oob::offer::{self, DUMP, FETCH, RESTORE, STORE};
 use afar_oob::secret::Side;
 use afar_oob::{
     Agreement, Codecs, Grant, GrantError, Hello, Holder, Offer, PROTOCOL, Question, Sealer,
-    SecretError, VERSION,
+    SecretError, Service, VERSION,
 };
-use afar_rpc::{Caller, rxafs};
+use afar_rpc::{Caller, afsvol, rxafs};
 use afar_tls::{Ephemeral, EphemeralError};
 use afar_types::AfsUuid;
 use afar_xdr::{FixedOpaque, Opaque, XdrString};
@@ -64,14 +64,15 @@ impl Offers {
         expires <= self.now()
     }
 
-    /// Answers a client, whose host has this identity.
+    /// Answers a client of this service, whose host has this identity.
     // spec: oob#the-offer
     pub(crate) fn offer(
         &self,
+        service: Service,
         caller: &Caller,
         uuid: Option<AfsUuid>,
         question: &[u8],
-    ) -> Result<rxafs::oob_offer::Reply, AbortCode> {
+    ) -> Result<Opaque<2048>, AbortCode> {
         let unreadable = AbortCode::RXGEN_SS_UNMARSHAL;
         let question: Question = offer::decode(question).map_err(|_| unreadable)?;
         if question.version < VERSION {
@@ -84,6 +85,7 @@ impl Offers {
             agreed => agreed.map_err(failed)?,
         };
         let grant = Grant {
+            service,
             holder: holder(&caller.identity)?,
             peer: caller.peer,
             uuid,
@@ -93,7 +95,10 @@ impl Offers {
         let offer = Offer {
             version: VERSION,
             port: self.port.into(),
-            operations: FETCH | STORE,
+            operations: match service {
+                Service::Files => FETCH | STORE,
+                Service::Volumes => DUMP | RESTORE,
+            },
             lifetime: u32::try_from(LIFETIME.as_secs()).unwrap_or(u32::MAX),
             fingerprint: FixedOpaque(self.tls.fingerprint().into()),
             share: FixedOpaque(share),
@@ -103,7 +108,7 @@ impl Offers {
         };
         let offer = Opaque::new(&offer::encode(&offer)[..]).map_err(failed)?;
         self.counts.offers.inc();
-        Ok(rxafs::oob_offer::Reply { offer })
+        Ok(offer)
     }
 
     /// The grant of a client in the TLS session from which these bytes were exported, if it is the client's.
@@ -144,7 +149,10 @@ pub(super) fn caller(grant: &Grant) -> Caller {
     };
     Caller {
         peer: grant.peer,
-        service: rxafs::SERVICE,
+        service: match grant.service {
+            Service::Files => rxafs::SERVICE,
+            Service::Volumes => afsvol::SERVICE,
+        },
         identity,
     }
 }

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use afar_oob::frame::{self, ClientFrame, Fetch, FromClient, Incoming, Store};
+use afar_oob::frame::{self, ClientFrame, FromClient, Incoming};
 use afar_oob::hello::{Refusal, Welcome};
 use afar_oob::{FrameError, Grant, ServerFrame};
 use afar_rpc::Caller;
@@ -19,10 +19,13 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 use tokio_rustls::server::TlsStream;
 
-use super::fetch::{Credit, Fetching};
+use super::fetch::Fetching;
 use super::offers;
-use super::store::{Arriving, Ending, Storing};
+use super::receiving::{Arriving, Ending};
+use super::sending::Credit;
+use super::store::Storing;
 use super::transfer::{Link, Out, Serving};
+use super::volumes::{Dumping, Restoring};
 
 /// Transfers at a time on one connection.
 // spec: oob#connection
@@ -30,7 +33,7 @@ const TRANSFERS: usize = 32;
 /// A connection on which nothing is asked for, for so long, is closed.
 // spec: oob#connection
 const IDLE: Duration = Duration::from_secs(600);
-/// A client with stores under way says something at least every two seconds. One that has said nothing for so long is
+/// A client with stores or restores under way says something at least every two seconds. One that has said nothing for so long is
 /// gone, and others wait for its files.
 // spec: oob#liveness
 const SILENT: Duration = Duration::from_secs(10);
@@ -53,11 +56,19 @@ pub(super) struct Session {
 
 /// A transfer under way.
 enum Going {
-    Fetch {
+    /// To the client: a fetch or a dump.
+    Down {
         credit: Arc<Credit>,
         task: AbortHandle,
     },
     Store(Arriving),
+    Restore(Arriving),
+}
+
+impl Going {
+    fn is_down(&self) -> bool {
+        matches!(self, Self::Down { .. })
+    }
 }
 
 /// A transfer that has ended.
@@ -123,8 +134,7 @@ impl Session {
                     Ok(None) => {}
                     Err(error) => return Ended::Damaged(Some(error)),
                 }
-                let mut transfers = self.transfers.values();
-                let has_stores = transfers.any(|going| matches!(going, Going::Store(_)));
+                let has_stores = !self.transfers.values().all(Going::is_down);
                 let limit = if has_stores { SILENT } else { IDLE };
                 // A client does not keep a connection by anything but transfers.
                 if self.transfers.is_empty() && self.used.elapsed() >= IDLE {
@@ -160,7 +170,7 @@ impl Session {
             Ended::Idle => Some(Refusal::Idle),
             Ended::Closed | Ended::Broken(_) => None,
         };
-        // No fetch sends anything from now on, and no store gets anything.
+        // Nothing is sent from now on but that, and no store gets anything.
         self.running.shutdown().await;
         self.transfers.clear();
         if let Some(refusal) = refusal {
@@ -191,27 +201,65 @@ impl Session {
         let frame = match next {
             FromClient::Frame(frame) => frame,
             FromClient::Data(data) => {
-                return match self.transfers.get(&data.head.id) {
-                    Some(Going::Store(arriving)) if arriving.take(data) => Ok(()),
+                let is_right = match self.transfers.get(&data.head.id) {
+                    Some(Going::Store(arriving) | Going::Restore(arriving)) => arriving.take(data),
+                    Some(Going::Down { .. }) => false,
                     // It was declined, or has failed: the client may not know that yet.
-                    None => Ok(()),
-                    Some(_) => Err(Ended::Damaged(None)),
+                    None => true,
                 };
+                return is_right.then_some(()).ok_or(Ended::Damaged(None));
             }
         };
         match frame {
             ClientFrame::Hello(_) => return Err(Ended::Damaged(None)),
-            ClientFrame::Fetch(fetch) => self.fetch(fetch, out).await?,
-            ClientFrame::Store(store) => self.store(store, out).await?,
+            ClientFrame::Fetch(fetch) => {
+                let begin = |link, credit| {
+                    let fetching = Fetching {
+                        link,
+                        fetch,
+                        credit,
+                    };
+                    fetching.run()
+                };
+                self.down(fetch.id, fetch.credit, out, begin).await?;
+            }
+            ClientFrame::Dump(dump) => {
+                let begin = |link, credit| Dumping { link, dump, credit }.run();
+                self.down(dump.id, dump.credit, out, begin).await?;
+            }
+            ClientFrame::Store(store) => {
+                if let Some((link, pass)) = self.admit(store.id, out).await? {
+                    let (storing, arriving) = Storing::new(link, store);
+                    self.up(store.id, pass, storing.run());
+                    self.transfers.insert(store.id, Going::Store(arriving));
+                }
+            }
+            ClientFrame::Restore(restore) => {
+                let id = restore.id;
+                if let Some((link, pass)) = self.admit(id, out).await? {
+                    let (restoring, arriving) = Restoring::new(link, restore);
+                    self.up(id, pass, restoring.run());
+                    self.transfers.insert(id, Going::Restore(arriving));
+                }
+            }
+            ClientFrame::Finish { id } => {
+                let is_right = match self.transfers.get_mut(&id) {
+                    Some(Going::Restore(arriving)) => arriving.finish(),
+                    Some(Going::Store(_) | Going::Down { .. }) => false,
+                    // As of data.
+                    None => true,
+                };
+                return is_right.then_some(()).ok_or(Ended::Damaged(None));
+            }
             ClientFrame::Credit { id, bytes } => match self.transfers.get(&id) {
-                Some(Going::Fetch { credit, .. }) if credit.add(bytes) => {}
+                Some(Going::Down { credit, .. }) if credit.add(bytes) => {}
                 // A transfer may have ended meanwhile.
                 None => {}
                 Some(_) => return Err(Ended::Damaged(None)),
             },
-            // A store that gets no more data ends by itself.
+            // A store or restore that gets no more data ends by itself.
             ClientFrame::Cancel { id } => {
-                if let Some(Going::Fetch { task, .. }) = self.transfers.remove(&id) {
+                if let Some(Going::Down { task, .. }) = self.transfers.remove(&id) {
                     task.abort();
                 }
             }
@@ -224,47 +272,46 @@ impl Session {
         Ok(())
     }
 
-    async fn fetch(&mut self, fetch: Fetch, out: &mpsc::Sender<Out>) -> Result<(), Ended> {
-        let id = fetch.id;
+    /// Begins a transfer to the client, with so much credit, if there is room for it.
+    async fn down<F>(
+        &mut self,
+        id: u32,
+        credit: u32,
+        out: &mpsc::Sender<Out>,
+        begin: impl FnOnce(Link, Arc<Credit>) -> F,
+    ) -> Result<(), Ended>
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
         let Some((link, pass)) = self.admit(id, out).await? else {
             return Ok(());
         };
-        let Some(credit) = Credit::new(fetch.credit) else {
+        let Some(credit) = Credit::new(credit) else {
             return Err(Ended::Damaged(None));
         };
         let credit = Arc::new(credit);
-        let fetching = Fetching {
-            link,
-            fetch,
-            credit: Arc::clone(&credit),
-        };
+        let running = begin(link, Arc::clone(&credit));
         let task = self.running.spawn(async move {
             let _pass = pass;
-            fetching.run().await;
+            running.await;
             let ending = Ending::Told;
             Done { id, ending }
         });
-        self.transfers.insert(id, Going::Fetch { credit, task });
+        self.transfers.insert(id, Going::Down { credit, task });
         Ok(())
     }
 
-    async fn store(&mut self, store: Store, out: &mpsc::Sender<Out>) -> Result<(), Ended> {
-        let id = store.id;
-        let Some((link, pass)) = self.admit(id, out).await? else {
-            return Ok(());
-        };
-        let (storing, arriving) = Storing::new(link, store);
+    /// Runs a transfer from the client.
+    fn up(&mut self, id: u32, pass: Pass, running: impl Future<Output = Ending> + Send + 'static) {
         // A task of its own: it does not end with the connection.
-        let storing = tokio::spawn(async move {
+        let running = tokio::spawn(async move {
             let _pass = pass;
-            storing.run().await
+            running.await
         });
         self.running.spawn(async move {
-            let ending = storing.await.unwrap_or(Ending::Damaged);
+            let ending = running.await.unwrap_or(Ending::Damaged);
             Done { id, ending }
         });
-        self.transfers.insert(id, Going::Store(arriving));
-        Ok(())
     }
 
     /// What a transfer needs to begin, if there is room for it; otherwise the client is told. Long after the grant was

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use afar_net::AbortCode;
 use afar_oob::ServerFrame;
 use afar_oob::frame;
-use afar_rpc::{Caller, rxafs};
+use afar_rpc::{Caller, afsvol, rxafs};
+use afar_telemetry::Counter;
 use afar_tls::{Gate, GateLimits};
 use bytes::Bytes;
 use tokio::sync::{Semaphore, mpsc};
@@ -13,8 +15,9 @@ use tokio::sync::{Semaphore, mpsc};
 use super::config::OobConfig;
 use super::counts::Counts;
 use super::offers::Offers;
-use super::store::{WIDE_WINDOW, WINDOW};
+use super::receiving::{Ending, WIDE_WINDOW, WINDOW};
 use crate::files::Files;
+use crate::volser::VolumeServer;
 
 /// Bytes of memory that a transfer can take: the record that waits for its turn on the connection, and what is read
 /// meanwhile; or what has come and is not written yet.
@@ -28,7 +31,9 @@ const MEMORY_PART: u64 = 2;
 /// What serves transfers, for all connections.
 pub(super) struct Serving {
     pub(super) files: Files,
-    pub(super) calls: rxafs::Server<Files>,
+    calls: rxafs::Server<Files>,
+    /// Of volumes, if they are served.
+    volumes: Option<afsvol::Server<VolumeServer>>,
     pub(super) offers: Arc<Offers>,
     pub(super) counts: Arc<Counts>,
     /// How long a client may leave something alone.
@@ -40,9 +45,10 @@ pub(super) struct Serving {
 }
 
 impl Serving {
-    /// For the clients of these files.
+    /// For the clients of these files and volumes.
     pub(super) fn new(
         files: Files,
+        volumes: Option<VolumeServer>,
         config: &OobConfig,
         offers: Arc<Offers>,
         counts: Arc<Counts>,
@@ -61,6 +67,7 @@ impl Serving {
         };
         Self {
             calls: rxafs::Server::new(files.clone()),
+            volumes: volumes.map(afsvol::Server::new),
             files,
             offers,
             counts,
@@ -94,6 +101,63 @@ impl Link {
     pub(super) async fn tell(&self, frame: &ServerFrame) -> bool {
         let frame = Out::Frame(frame::encode(frame));
         self.out.send(frame).await.is_ok()
+    }
+
+    /// What serves files.
+    ///
+    /// # Errors
+    /// As of an operation that the service does not have, if the grant is another service's.
+    pub(super) fn files(&self) -> Result<&rxafs::Server<Files>, AbortCode> {
+        let is_given = self.caller.service == rxafs::SERVICE;
+        let files = is_given.then_some(&self.serving.calls);
+        files.ok_or(AbortCode::RXGEN_OPCODE)
+    }
+
+    /// What serves volumes.
+    ///
+    /// # Errors
+    /// As [`files`](Self::files).
+    pub(super) fn volumes(&self) -> Result<&afsvol::Server<VolumeServer>, AbortCode> {
+        let volumes = self.serving.volumes.as_ref();
+        let volumes = volumes.filter(|_| self.caller.service == afsvol::SERVICE);
+        volumes.ok_or(AbortCode::RXGEN_OPCODE)
+    }
+
+    /// Tells the client how a transfer ended, and counts it: by this counter, if it was done.
+    pub(super) async fn sent(
+        &self,
+        id: u32,
+        done: Result<ServerFrame, AbortCode>,
+        count: &Counter,
+    ) {
+        let frame = match done {
+            Ok(frame) => {
+                count.inc();
+                frame
+            }
+            Err(code) => {
+                self.serving.counts.aborted.inc();
+                ServerFrame::Abort { id, code: code.0 }
+            }
+        };
+        // The connection may have ended meanwhile.
+        let _there = self.tell(&frame).await;
+    }
+
+    /// The same of a transfer from the client. One that was stopped says nothing.
+    pub(super) async fn received(
+        &self,
+        id: u32,
+        done: Result<ServerFrame, AbortCode>,
+        stopped: Option<Ending>,
+        count: &Counter,
+    ) -> Ending {
+        if let (Err(_), Some(ending)) = (&done, stopped) {
+            self.serving.counts.aborted.inc();
+            return ending;
+        }
+        self.sent(id, done, count).await;
+        Ending::Told
     }
 }
 

@@ -10,6 +10,8 @@ use afar_rpc::vl;
 use afar_telemetry::Registry;
 use afar_types::PartitionId;
 
+use crate::oob::Offers;
+
 /// Settings of a [`VolumeServer`](super::VolumeServer). The default serves everybody.
 #[derive(Clone)]
 pub struct VolserConfig {
@@ -25,6 +27,7 @@ pub struct VolserConfig {
     pub(super) home: Option<Home>,
     pub(super) location: Arc<dyn Fn() -> Vec<vl::Client> + Send + Sync>,
     pub(super) registry: Registry,
+    pub(super) offers: Option<Arc<Offers>>,
 }
 
 /// Where this server itself is reached as by its administrator.
@@ -49,6 +52,7 @@ impl Default for VolserConfig {
             home: None,
             location: Arc::new(Vec::new),
             registry: Registry::default(),
+            offers: None,
         }
     }
 }
@@ -145,6 +149,14 @@ impl VolserConfig {
         security: impl Fn() -> Arc<dyn ClientSecurity> + Send + Sync + 'static,
     ) -> Self {
         self.security = Arc::new(security);
+        self
+    }
+
+    /// Has superusers dump and restore out of band, too, by offers made with these, and forwards dumps so to servers
+    /// that offer it. By default all goes by Rx.
+    #[must_use]
+    pub fn out_of_band(mut self, offers: &Arc<Offers>) -> Self {
+        self.offers = Some(Arc::clone(offers));
         self
     }
 

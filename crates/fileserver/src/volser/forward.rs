@@ -4,11 +4,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use afar_cell::VolumeRestore;
 use afar_net::{AbortCode, RxNull};
 use afar_rpc::{Caller, afsvol};
-use afar_types::{
-    DestServer, ForwardResults, ReplicaDest, RestoreCookie, TransactionId, UnixTime, VolumeId,
-};
+use afar_types::{DestServer, ForwardResults, ReplicaDest, RestoreCookie, UnixTime, VolumeId};
 use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -121,9 +120,13 @@ impl Volser {
         let flags = i32::from(from != UnixTime(0));
         let client = self.client(destination.server);
         let cookie = cookie.clone();
+        let out_of_band = self.out_of_band.clone();
         let task = tokio::spawn(async move {
             let client = client.ok_or(codes::ENOTCONN)?;
-            upload(&client, transaction, flags, cookie, from_us).await
+            let out_of_band = out_of_band.as_deref();
+            let restore = VolumeRestore::begin(out_of_band, &client, transaction, flags, cookie);
+            let restore = restore.await.map_err(|error| error.code())?;
+            upload(restore, from_us).await
         });
         Destination {
             server: destination.server,
@@ -156,23 +159,18 @@ impl Volser {
 /// Sends what comes to a transaction of another server. If it ends before its end, so does the
 /// call, unfinished: the other side then knows that it has no whole dump.
 async fn upload(
-    client: &afsvol::Client,
-    transaction: TransactionId,
-    flags: i32,
-    cookie: RestoreCookie,
+    mut restore: VolumeRestore,
     mut pieces: mpsc::Receiver<Option<Bytes>>,
 ) -> Result<(), AbortCode> {
-    let upload = client.restore(transaction, flags, cookie).await;
-    let mut upload = upload.map_err(|error| error.code())?;
     loop {
         match pieces.recv().await {
-            Some(Some(piece)) => upload.send(piece).await.map_err(|error| error.code())?,
+            Some(Some(piece)) => restore.send(piece).await.map_err(|error| error.code())?,
             Some(None) => break,
             None => return Err(codes::DUMPERROR),
         }
     }
-    let done = upload.finish().await;
-    done.map(|_| ()).map_err(|error| error.code())
+    let done = restore.finish().await;
+    done.map_err(|error| error.code())
 }
 
 /// Gives a piece to all destinations that still take some; whether any does. One that takes

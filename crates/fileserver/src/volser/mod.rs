@@ -38,6 +38,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
 
+use afar_cell::VolumeOob;
 use afar_net::{AbortCode, Endpoint};
 use afar_rpc::{Caller, Calls, Lists, afsvol};
 use afar_store::{Partition, StoreError, VolumeChange};
@@ -86,6 +87,8 @@ struct Volser {
     incoming: Arc<Semaphore>,
     lists: Lists,
     calls: Calls,
+    /// How dumps are forwarded out of band, if they are.
+    out_of_band: Option<Arc<VolumeOob>>,
 }
 
 impl VolumeServer {
@@ -113,6 +116,7 @@ impl VolumeServer {
             incoming: Arc::new(Semaphore::new(config.max_streams)),
             lists: Lists::default(),
             calls: Calls::new(afsvol::INTERFACE, &config.registry),
+            out_of_band: config.offers.is_some().then(Arc::default),
             config,
         });
         tokio::spawn(sweep(Arc::downgrade(&volser)));

@@ -1,6 +1,7 @@
 //! The operations of AFSVol, one method each.
 
-use afar_net::AbortCode;
+use afar_net::{AbortCode, Local};
+use afar_oob::Service;
 use afar_rpc::{Caller, Calls, DownloadSink, UploadSource, afsvol};
 use afar_types::{DiskPartition, PartitionIds};
 use afar_xdr::XdrString;
@@ -347,5 +348,21 @@ impl afsvol::Service for VolumeServer {
         let partition = self.0.partition_info(caller, request.name.as_bytes());
         let partition = partition.await?;
         Ok(afsvol::partition_info64::Reply { partition })
+    }
+
+    async fn oob_offer(
+        &self,
+        caller: &Caller,
+        request: afsvol::oob_offer::Request,
+    ) -> Answer<afsvol::oob_offer::Reply> {
+        match &self.0.config.offers {
+            // At a local socket there is nothing to gain.
+            Some(offers) if !Local::is_given(caller.peer) => {
+                superuser(caller)?;
+                let offer = offers.offer(Service::Volumes, caller, None, &request.question)?;
+                Ok(afsvol::oob_offer::Reply { offer })
+            }
+            _ => Err(AbortCode::RXGEN_OPCODE),
+        }
     }
 }

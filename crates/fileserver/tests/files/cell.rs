@@ -1,7 +1,7 @@
 //! A server, its volumes, and clients of it.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -11,14 +11,15 @@ use afar_fileserver::hosts::{Hosts, HostsConfig};
 use afar_fileserver::oob::{Oob, OobConfig};
 use afar_fileserver::protection::Protection;
 use afar_fileserver::server::FileServer;
+use afar_fileserver::volser::{VolserConfig, VolumeServer};
 use afar_fileserver::volumes::Volumes;
 use afar_net::{AbortCode, Config, Endpoint, RxNull, ServiceId};
-use afar_rpc::{Caller, Identity, RpcError, pr, rxafs};
+use afar_rpc::{Caller, Identity, RpcError, afsvol, pr, rxafs};
 use afar_store::{NewVolume, Partition, PartitionOptions, Volume, VolumeChange};
 use afar_telemetry::Registry;
 use afar_types::{
-    AclRecord, AclRecordEntry, AfsUuid, Fid, FileName, PartitionId, PrIds, PrName, PrNames, PtsId,
-    Rights, StoreStatus, UnixTime, VolumeId,
+    AclRecord, AclRecordEntry, AfsUuid, DestServer, Fid, FileName, PartitionId, PrIds, PrName,
+    PrNames, PtsId, Rights, StoreStatus, UnixTime, VolumeId,
 };
 use bytes::Bytes;
 use tokio::task::JoinHandle;
@@ -55,6 +56,7 @@ pub(crate) struct Cell {
     /// What the server counts.
     pub(crate) registry: Registry,
     pub(crate) volume: Volume,
+    pub(crate) partition: PartitionId,
     /// Callers here are anonymous.
     pub(crate) open: Endpoint,
     /// Callers here are `ann`.
@@ -121,7 +123,8 @@ impl Cell {
         let hosts = Hosts::new(HostsConfig::new(AfsUuid::from_random([7; 16])));
         let registry = Registry::default();
         let volumes = Arc::clone(&volumes);
-        let server = FileServer::with_registry(volumes, hosts, known, &registry);
+        let server =
+            FileServer::with_registry(Arc::clone(&volumes), Arc::clone(&hosts), known, &registry);
         let listener = afar_tls::listen("127.0.0.1:0".parse().unwrap()).unwrap();
         let tcp = listener.local_addr().unwrap();
         let config = OobConfig {
@@ -130,19 +133,26 @@ impl Cell {
             idle_limit: OOB_IDLE,
         };
         let oob = Oob::new(config, &registry).unwrap();
+        let config = VolserConfig::default().out_of_band(oob.offers());
+        let forwarder = bind();
+        let volser = VolumeServer::new(volumes, hosts, forwarder.clone(), config);
         let serve = |identity: Identity| {
             let endpoint = bind();
             let service: Files = server.service(endpoint.clone()).offering(oob.offers());
-            let service = rxafs::Server::with_identity(service, identity);
+            let service = rxafs::Server::with_identity(service, identity.clone());
             endpoint.serve(rxafs::SERVICE, rxafs::NAME, service);
+            let service = afsvol::Server::with_identity(volser.at(endpoint.clone()), identity);
+            endpoint.serve(afsvol::SERVICE, afsvol::NAME, service);
             endpoint
         };
         let open = serve(Identity::Anonymous);
         let ann = serve(Identity::User(Arc::from("ann")));
         let admin = serve(Identity::Superuser);
-        let serving = oob
-            .clone()
-            .serve(listener, Arc::clone(&server), ann.clone());
+        let serving = oob.clone().with_volumes(volser.clone()).serve(
+            listener,
+            Arc::clone(&server),
+            ann.clone(),
+        );
         let serving = tokio::spawn(serving);
         for endpoint in [&open, &ann, &admin, &protection] {
             // The answer comes after the services are known to the I/O thread.
@@ -152,6 +162,7 @@ impl Cell {
             server,
             registry,
             volume,
+            partition: name,
             open,
             ann,
             admin,
@@ -159,7 +170,7 @@ impl Cell {
             serving,
             protection,
             names,
-            clients: Mutex::new(vec![asker]),
+            clients: Mutex::new(vec![asker, forwarder]),
             _directory: directory,
         };
         cell.allow(cell.root(), &[(PtsId::ANYUSER, "rlidwk")]);
@@ -201,6 +212,32 @@ impl Cell {
             files: rxafs::Client::new(connection),
             callbacks,
             endpoint,
+        }
+    }
+
+    /// A client of the volume server, which knows it as this kind of caller.
+    fn volumes_at(&self, server: &Endpoint) -> afsvol::Client {
+        let endpoint = bind();
+        self.clients.lock().unwrap().push(endpoint.clone());
+        let connection = endpoint.connect(server.local_addr(), afsvol::SERVICE, Arc::new(RxNull));
+        afsvol::Client::new(connection)
+    }
+
+    /// A client of the volume server, of the administration.
+    pub(crate) fn volumes(&self) -> afsvol::Client {
+        self.volumes_at(&self.admin)
+    }
+
+    /// The same of `ann`, and of nobody in particular.
+    pub(crate) fn volumes_of_others(&self) -> [afsvol::Client; 2] {
+        [&self.ann, &self.open].map(|server| self.volumes_at(server))
+    }
+
+    /// Where others forward dumps to.
+    pub(crate) fn destination(&self) -> DestServer {
+        DestServer {
+            port: self.admin.local_addr().port().into(),
+            ..DestServer::new(Ipv4Addr::LOCALHOST)
         }
     }
 

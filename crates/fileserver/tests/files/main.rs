@@ -14,4 +14,5 @@ mod oob;
 mod oob_client;
 mod oob_hostile;
 mod oob_store;
+mod oob_volumes;
 mod statuses;

@@ -70,8 +70,13 @@ impl Tcp {
     /// A connection of a client that was welcomed.
     pub(crate) async fn of(cell: &Cell, client: &Client) -> Self {
         let (offer, secret) = ask(client).await;
-        let mut tcp = Self::connect(cell.tcp, &offer).await.unwrap();
-        tcp.send(&tcp.hello(&offer, &secret)).await;
+        Self::welcomed(cell, &offer, &secret).await
+    }
+
+    /// The same by this offer.
+    pub(crate) async fn welcomed(cell: &Cell, offer: &Offer, secret: &Secret) -> Self {
+        let mut tcp = Self::connect(cell.tcp, offer).await.unwrap();
+        tcp.send(&tcp.hello(offer, secret)).await;
         let welcome = tcp.next().await;
         assert!(
             matches!(welcome, Some(FromServer::Frame(ServerFrame::Welcome(_)))),

@@ -44,7 +44,7 @@ impl vl::Service for Locations {
 
 /// What a middle box does with what comes from the server, or the client.
 #[derive(Debug, Clone, Copy)]
-enum Middle {
+pub(crate) enum Middle {
     Passes,
     /// Ends the connection after so many bytes.
     Cuts(usize),
@@ -57,8 +57,8 @@ enum Middle {
 }
 
 /// A middle box at a port of its own.
-struct Proxy {
-    port: u16,
+pub(crate) struct Proxy {
+    pub(crate) port: u16,
     connections: Arc<AtomicUsize>,
     /// Connections that were cut, or on which something was swallowed.
     broken: Arc<AtomicUsize>,
@@ -67,7 +67,7 @@ struct Proxy {
 }
 
 impl Proxy {
-    async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         Self {
             port: listener.local_addr().unwrap().port(),
@@ -78,7 +78,7 @@ impl Proxy {
         }
     }
 
-    fn run(&mut self, server: SocketAddr, does: Middle) {
+    pub(crate) fn run(&mut self, server: SocketAddr, does: Middle) {
         let listener = self.listener.take().unwrap();
         let (connections, broken) = (Arc::clone(&self.connections), Arc::clone(&self.broken));
         self.task = Some(tokio::spawn(async move {
@@ -89,11 +89,11 @@ impl Proxy {
         }));
     }
 
-    fn connections(&self) -> usize {
+    pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }
 
-    fn broken(&self) -> usize {
+    pub(crate) fn broken(&self) -> usize {
         self.broken.load(Ordering::SeqCst)
     }
 }

@@ -25,7 +25,7 @@ fn store(id: u32, fid: Fid, (offset, length): (u64, usize), file_length: u64) ->
 }
 
 /// The bytes of a record.
-fn record(id: u32, offset: u64, codec: Codec, plain: usize, stored: &[u8]) -> Vec<u8> {
+pub(crate) fn record(id: u32, offset: u64, codec: Codec, plain: usize, stored: &[u8]) -> Vec<u8> {
     let length = u32::try_from(stored.len()).unwrap();
     let head = DataHead {
         id,

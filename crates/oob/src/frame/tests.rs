@@ -1,4 +1,4 @@
-use afar_types::VolumeId;
+use afar_types::{VolintName, VolumeId};
 use afar_xdr::Opaque;
 use proptest::prelude::*;
 
@@ -97,6 +97,58 @@ fn stores_are_those_of_the_protocol() {
     incoming.room().extend_from_slice(&bytes);
     let mut incoming = incoming.change::<FromClient>();
     assert!(matches!(incoming.frame(), Ok(Some(FromClient::Data(_)))));
+}
+
+#[test]
+fn dumps_and_restores_are_those_of_the_protocol() {
+    let dump = ClientFrame::Dump(Dump {
+        id: 3,
+        transaction: TransactionId(4),
+        from_date: UnixTime(5),
+        flags: 1,
+        codecs: Codecs::RAW,
+        credit: CREDIT_LEAST,
+    });
+    assert_eq!(
+        encode(&dump)[..],
+        *b"\0\0\0\x1c\0\0\0\x11\0\0\0\x03\0\0\0\x04\0\0\0\x05\0\0\0\x01\0\0\0\x01\0\x10\0\0"
+    );
+    let restore = ClientFrame::Restore(Restore {
+        id: 3,
+        transaction: TransactionId(4),
+        flags: 1,
+        cookie: RestoreCookie {
+            name: VolintName::new("user.ann").unwrap(),
+            kind: 0,
+            clone_id: VolumeId(6),
+            parent_id: VolumeId(7),
+        },
+    });
+    let bytes = encode(&restore);
+    assert_eq!(
+        bytes[..20],
+        *b"\0\0\0\x9c\0\0\0\x12\0\0\0\x03\0\0\0\x04\0\0\0\x01"
+    );
+    assert_eq!(bytes[148..], *b"\0\0\0\0\0\0\0\x06\0\0\0\x07");
+    let finish = encode(&ClientFrame::Finish { id: 3 });
+    assert_eq!(finish[..], *b"\0\0\0\x08\0\0\0\x13\0\0\0\x03");
+    let dumped = encode(&ServerFrame::Dumped { id: 3, length: 9 });
+    assert_eq!(
+        dumped[..],
+        *b"\0\0\0\x10\0\0\0\x14\0\0\0\x03\0\0\0\0\0\0\0\x09"
+    );
+    let restored = encode(&ServerFrame::Restored { id: 3 });
+    assert_eq!(restored[..], *b"\0\0\0\x08\0\0\0\x15\0\0\0\x03");
+    let sent = [dump, restore, ClientFrame::Finish { id: 3 }];
+    let bytes: Vec<u8> = sent
+        .iter()
+        .flat_map(|frame| encode(frame).to_vec())
+        .collect();
+    for step in 1..60 {
+        let (frames, ended) = read::<ClientFrame>(&bytes, step);
+        assert_eq!(frames, sent);
+        ended.unwrap();
+    }
 }
 
 #[test]

@@ -27,9 +27,9 @@ pub struct Packed {
     pub checksum: u128,
 }
 
-/// Takes a fetch's data to a client by another path than the call's.
+/// Takes data to a client by another path than the call's.
 pub trait Outlet: Send {
-    /// So many bytes will come.
+    /// So many bytes will come. Data of which nobody knows that comes without.
     fn announce(&mut self, length: u64) -> Outletting<'_, ()>;
 
     /// Bytes that may be ready for the client now, as [`Call::granted`] says it of a call.

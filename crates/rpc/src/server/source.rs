@@ -9,10 +9,11 @@ use super::sink::Outletting;
 use crate::operation::Length;
 use crate::wait::Wait;
 
-/// Brings a store's data from a client by another path than the call's.
+/// Brings data from a client by another path than the call's.
 pub trait Inlet: Send {
-    /// The next bytes, of any number but 0. It is asked for no more than the store said would come.
-    fn next(&mut self) -> Outletting<'_, Bytes>;
+    /// The next bytes, of any number but 0; `None` when the client has said that these were all. Of a store it is asked
+    /// for no more than the store said would come.
+    fn next(&mut self) -> Outletting<'_, Option<Bytes>>;
 
     /// Bytes that have come, as they were packed.
     fn received(&self) -> u64;
@@ -107,7 +108,10 @@ impl<'a> StoreSource<'a> {
                 let next = next.map_err(|error| error.code())?;
                 next.ok_or(AbortCode::RX_EOF)?
             }
-            Path::Inlet(inlet) => Wait::Data.on(inlet.next()).await?,
+            Path::Inlet(inlet) => {
+                let next = Wait::Data.on(inlet.next()).await?;
+                next.ok_or(AbortCode::RX_EOF)?
+            }
         };
         if let Ok(rest) = usize::try_from(self.remaining) {
             chunk.truncate(rest);

@@ -1,22 +1,22 @@
-//! The section `[oob]`: files by TCP, out of band.
+//! The section `[oob]`: files and volumes by TCP, out of band.
 
 use anyhow::ensure;
 use serde::{Deserialize, Serialize};
 
 use super::Role;
 
-/// Files by TCP, out of band.
+/// Files and volumes by TCP, out of band.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct OobSection {
-    /// Whether clients are offered it.
+    /// Whether clients are offered it, and dumps forwarded so.
     pub enabled: OobEnabled,
     /// The TCP port.
     pub port: OobPort,
 }
 
 with_default! {
-    /// Whether clients are offered it. TCP loses more than Rx where packets are lost on long paths, so it is for sites that
+    /// Whether clients are offered it, and dumps forwarded so. TCP loses more than Rx where packets are lost on long paths, so it is for sites that
     /// want it.
     OobEnabled(bool) = false
 }
