@@ -157,7 +157,7 @@ impl<'a> Site<'a> {
     }
 
     /// The server's address.
-    pub(super) fn address(&self) -> &str {
+    pub(in crate::bench) fn address(&self) -> &str {
         &self.address
     }
 
@@ -191,7 +191,7 @@ impl<'a> Site<'a> {
     }
 
     /// Puts a file that cannot be compressed into the volume; returns what it hashes to.
-    pub(super) fn fill(&self, name: &str, mib: u32) -> Result<String> {
+    pub(in crate::bench) fn fill(&self, name: &str, mib: u32) -> Result<String> {
         let path = self.path("filler");
         let sha256 = noise(&path, mib)?;
         let target = format!("/afs/{CELL}/{VOLUME}/{name}");
