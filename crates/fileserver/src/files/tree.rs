@@ -11,7 +11,9 @@ use afar_dir::Directory;
 use afar_net::AbortCode;
 use afar_rpc::{DownloadSink, rxafs};
 use afar_store::VnodeStatus;
-use afar_types::{FetchStatus, Fid, FileType, TREE_DATA_MAX, TreeItem, TreeNode, VolumeId};
+use afar_types::{
+    CallBack, FetchStatus, Fid, FileType, TREE_DATA_MAX, TreeItem, TreeNode, VolumeId,
+};
 use afar_xdr::Opaque;
 use bytes::{Bytes, BytesMut};
 
@@ -19,6 +21,7 @@ use super::snapshot::{Piece, Snapshot, Taking};
 use super::visit::{EnteredVolume, Look, Visit};
 use crate::abort::errno;
 use crate::access::{may_fetch_data, may_fetch_status};
+use crate::hosts::Promise;
 
 /// Bytes of items that are made in one step and sent then, and the largest item behind them: so much of a call is in
 /// memory.
@@ -139,7 +142,13 @@ impl Walk {
         self.entries = Vec::new().into_iter();
         let promise = place.promise(fid, true);
         let look = place.directory(fid)?;
-        may_fetch_data(&visit.person, &look.vnode, look.grant, place.state.owner)?;
+        let allowed = may_fetch_data(&visit.person, &look.vnode, look.grant, place.state.owner);
+        match allowed {
+            Err(denied) if fid == self.root => return Err(denied.into()),
+            // Everybody may know that it is there.
+            Err(_) => return Ok(status(place, visit, &look, &promise)),
+            Ok(()) => {}
+        }
         let most = self.bytes.min(TREE_DATA_MAX);
         let Some(whole) = whole(place, &look, most)?.filter(|_| self.left > 0) else {
             return Ok(TreeItem::Left { fid });
@@ -177,17 +186,21 @@ impl Walk {
                 return Ok(TreeItem::File(node(fid, whole, visit.callback(&promise))?));
             }
         }
-        Ok(TreeItem::Status {
-            fid,
-            status: place.status(&look.vnode, look.grant),
-            callback: visit.callback(&promise),
-        })
+        Ok(status(place, visit, &look, &promise))
     }
 
     /// Counts data that comes.
     fn take(&mut self, data: &Bytes) {
         self.bytes = self.bytes.saturating_sub(data.len());
         self.data += data.len() as u64;
+    }
+}
+
+fn status(place: &EnteredVolume<'_>, visit: &Visit, look: &Look, promise: &Promise) -> TreeItem {
+    TreeItem::Status {
+        fid: look.vnode.fid,
+        status: place.status(&look.vnode, look.grant),
+        callback: visit.callback(promise),
     }
 }
 
@@ -219,7 +232,7 @@ fn whole(place: &EnteredVolume<'_>, look: &Look, most: usize) -> Result<Option<W
 fn node(
     fid: Fid,
     Whole { status, data }: Whole,
-    callback: afar_types::CallBack,
+    callback: CallBack,
 ) -> Result<TreeNode, AbortCode> {
     Ok(TreeNode {
         fid,
