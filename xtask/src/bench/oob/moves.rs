@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use super::plan::Plan;
 use super::tcp;
 use crate::bench::cell::gathered::{Figures, LIMIT, mbits};
-use crate::bench::cell::site::{CELL, Site, VOLUME};
+use crate::bench::cell::site::{self, CELL, Site, VOLUME};
 use crate::bench::figures::Goal;
 use crate::bench::link::{End, Place};
 use crate::bench::process::{self, Process};
@@ -19,8 +19,8 @@ use crate::sh;
 
 /// The second server has registered itself after this time, or never.
 const REGISTRATION_LIMIT: Duration = Duration::from_secs(60);
-/// Bytes of dumps that a server sent out of band.
-const SENT: &str = "afar_oob_data_bytes_total";
+/// Bytes of dumps that a server took out of band.
+const TAKEN: &str = "afar_oob_received_data_bytes_total";
 
 /// Moves a volume of so many MiB to the second server and back, and releases it there: by Rx, and out of band.
 ///
@@ -33,22 +33,26 @@ pub(super) fn measure(
     plan: &Plan,
     figures: &mut Figures,
 ) -> Result<()> {
-    let mut site = Site::up(place, afar)?;
-    site.fill("filler", mib)?;
-    let mut second = Second::new(&site, place, afar)?;
+    let mut first = Site::up(place, afar)?;
+    first.fill("filler", mib)?;
+    let mut second = Second::new(&first, place, afar)?;
     for _ in 0..plan.runs {
         let mut seconds = 0.0;
         let mut rates = Vec::new();
         for (name, is_enabled) in [("Rx", false), ("out of band", true)] {
             second.stop()?;
-            site.configure(&[("oob", "enabled", &is_enabled.to_string())])?;
+            first.configure(&[("oob", "enabled", &is_enabled.to_string())])?;
             second.start(is_enabled)?;
-            let before = site.metric(SENT)?.unwrap_or_default();
-            let (here, there) = (site.address(), second.address.as_str());
+            let before = second.taken()?;
+            let (here, there) = (first.address(), second.address.as_str());
             let timed = |words: &[&str]| -> Result<f64> {
-                let mut command = site.client(&["vos"]);
-                command.args(words).args(["--noauth", "--noresolve"]);
-                let ended = Process::start(command)?.succeed(LIMIT)?;
+                let words = [
+                    &["vos"],
+                    words,
+                    &["--noauth", "--noresolve", "--cell", CELL],
+                ]
+                .concat();
+                let ended = Process::start(first.client(&words))?.succeed(LIMIT)?;
                 Ok(ended.time.as_secs_f64())
             };
             seconds = timed(&["move", VOLUME, here, "a", there, "a"])?;
@@ -61,7 +65,7 @@ pub(super) fn measure(
             for server in [here, there] {
                 timed(&["remove", server, "a", &format!("{VOLUME}.readonly")])?;
             }
-            let went = site.metric(SENT)?.unwrap_or_default() - before;
+            let went = second.taken()? - before;
             let least = f64::from(2 * mib) * 1_048_576.0;
             ensure!(
                 if is_enabled {
@@ -103,21 +107,21 @@ struct Second<'a> {
 }
 
 impl<'a> Second<'a> {
-    fn new(site: &Site<'_>, place: &'a Place, afar: &Path) -> Result<Self> {
-        let dir = site.path("second");
+    fn new(first: &Site<'_>, place: &'a Place, afar: &Path) -> Result<Self> {
+        let dir = first.path("second");
         for part in ["data", "a"] {
             fs::create_dir_all(dir.join(part))?;
         }
         fs::copy(
-            site.path("cell/data/KeyFileExt"),
+            first.path("cell/data/KeyFileExt"),
             dir.join("data/KeyFileExt"),
         )?;
         Ok(Self {
             place,
             afar: afar.to_path_buf(),
             address: place.address(End::Client).to_owned(),
-            databases: site.address().to_owned(),
-            cellservdb: site.path("etc/CellServDB"),
+            databases: first.address().to_owned(),
+            cellservdb: first.path("etc/CellServDB"),
             dir,
             running: None,
         })
@@ -166,6 +170,12 @@ impl<'a> Second<'a> {
         listed.arg("--cellservdb").arg(&self.cellservdb);
         listed.env("AFAR_RUN_DIR", self.dir.join("none"));
         sh::capture(&mut listed)
+    }
+
+    /// Bytes of dumps that it took out of band.
+    fn taken(&self) -> Result<f64> {
+        let found = site::metric(&self.dir.join("run/metrics.sock"), TAKEN)?;
+        Ok(found.unwrap_or_default())
     }
 
     fn stop(&mut self) -> Result<()> {
