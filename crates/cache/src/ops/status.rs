@@ -16,6 +16,7 @@ use crate::model::user::User;
 use crate::model::vnode::Vnode;
 use crate::ops::cache::Cache;
 use crate::table::breaks::Mark;
+use crate::table::prefetched::Kind;
 
 /// How long names in directories that are made up may be used without asking.
 pub(crate) const MADE_UP_VALID: Duration = Duration::from_secs(60);
@@ -30,6 +31,7 @@ impl Cache {
         vnode: &Arc<Vnode>,
     ) -> Result<FetchStatus, Errno> {
         if let Some(status) = known(vnode)? {
+            self.0.prefetched.take(Kind::Status, vnode);
             return Ok(status);
         }
         let work = vnode.work();

@@ -6,6 +6,7 @@ mod cells;
 mod data;
 mod names;
 mod oob;
+mod prefetch;
 mod restart;
 mod rights;
 mod users;

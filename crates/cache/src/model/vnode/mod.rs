@@ -10,7 +10,7 @@ mod written;
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use afar_cell::Volume;
@@ -50,6 +50,8 @@ pub(crate) struct Vnode {
     /// A promise was broken, and so the kernel told to drop what it has; nothing was taken from a server since. It
     /// changes with the state locked only.
     pub(crate) dropped: AtomicBool,
+    /// What of it was prefetched and is not used yet, a bit for each kind.
+    pub(crate) prefetched: AtomicU8,
     state: Mutex<VnodeState>,
 }
 
@@ -238,6 +240,7 @@ impl Vnode {
             volume,
             used: AtomicBool::new(true),
             dropped: AtomicBool::new(false),
+            prefetched: AtomicU8::new(0),
             state: Mutex::default(),
         }
     }
