@@ -55,8 +55,8 @@ impl Client {
         wanted: TreeWanted,
     ) -> Result<Option<Vec<TreePart>>, Error> {
         let site = volume.sites().into_iter().next();
-        let knows = site.as_ref().is_some_and(|site| !site.has_no_trees());
-        if !knows || volume.way().await != Way::Afar {
+        // This looks what kind of server it is.
+        if volume.way().await != Way::Afar || !volume.may_have_trees() {
             return Ok(None);
         }
         let most = (wanted.bytes as usize)
@@ -129,6 +129,17 @@ impl Client {
         } else {
             Err(Error::Nonsense("a tree of another volume"))
         }
+    }
+}
+
+impl Volume {
+    /// Whether its server is one that may tell of whole trees.
+    #[must_use]
+    pub fn may_have_trees(&self) -> bool {
+        let sites = self.sites();
+        sites
+            .first()
+            .is_some_and(|site| site.is_afar() && !site.has_no_trees())
     }
 }
 

@@ -30,6 +30,8 @@ use crate::table::walks::Position;
 const BULK: u64 = 50;
 /// Bytes of the largest file that is prefetched: a call brings as many, whatever is read.
 const SMALL: u64 = LEAST;
+/// Directories that one answer brings, where a server tells of whole trees.
+const DIRECTORIES: u64 = 8;
 /// Entries besides those of the first directory at which it is looked for what comes next.
 const LOOKED: usize = 4096;
 
@@ -97,10 +99,17 @@ impl Cache {
         let Some(position) = self.0.walks.position() else {
             return;
         };
-        let mut room = self.0.prefetched.room(Kind::Directory);
-        if room == 0 || !self.may_prefetch(&position.mount.volume) {
+        let all = self.0.prefetched.room(Kind::Directory);
+        let volume = &position.mount.volume;
+        if all == 0 || !self.may_prefetch(volume) {
             return;
         }
+        // Each answer may bring as many as there are below it.
+        let answers = match volume.may_have_trees() {
+            true => all.div_ceil(DIRECTORIES),
+            false => all,
+        };
+        let mut room = answers;
         let mut next = Vec::new();
         self.tour(&position, true, |vnode| {
             if vnode.fid.vnode.is_directory()
@@ -111,12 +120,13 @@ impl Cache {
             }
             room > 0
         });
+        let each = all / answers;
         for vnode in next {
             let (cache, user) = (self.clone(), Arc::clone(user));
             let mount = Arc::clone(&position.mount);
             tokio::spawn(async move {
                 let spot = Spot { mount, vnode };
-                if let Err(error) = cache.read_all(&user, &spot).await {
+                if let Err(error) = cache.read_below(&user, &spot, each).await {
                     tracing::debug!(%error, "cannot prefetch a directory");
                 }
                 // Now those in it are known.
@@ -147,6 +157,7 @@ impl Cache {
         if !hit && before.is_none() || !self.may_prefetch_data(&vnode.volume) {
             return;
         }
+        self.0.walks.reads();
         let mut room = self.0.prefetched.room(Kind::Data);
         if room == 0 {
             return;
@@ -227,7 +238,7 @@ impl Cache {
     }
 
     /// The status of a small file or symlink that can be prefetched.
-    fn wanted(&self, vnode: &Vnode) -> Option<FetchStatus> {
+    pub(crate) fn wanted(&self, vnode: &Vnode) -> Option<FetchStatus> {
         let status = {
             let state = vnode.lock();
             let is_used = state.rare.dirty.is_some() || !state.rare.flights.is_empty();
@@ -256,7 +267,7 @@ impl Cache {
     }
 
     /// The same of data: not where what is not stored leaves little room for what can be fetched again.
-    fn may_prefetch_data(&self, volume: &Volume) -> bool {
+    pub(crate) fn may_prefetch_data(&self, volume: &Volume) -> bool {
         let usage = self.0.storage.usage();
         usage.written <= usage.limit / 2 && self.may_prefetch(volume)
     }

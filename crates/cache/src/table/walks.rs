@@ -29,12 +29,24 @@ pub(crate) struct Walks {
     pub(crate) opened: Rows,
     /// Where the one is that opened one last, and when it did.
     at: Mutex<Option<(Position, Instant)>>,
+    /// When small files were last read one after the other.
+    read: Mutex<Option<Instant>>,
 }
 
 impl Walks {
     /// A program has come there.
     pub(crate) fn come(&self, to: Position) {
         *self.at.lock() = Some((to, Instant::now()));
+    }
+
+    /// Small files are read one after the other.
+    pub(crate) fn reads(&self) {
+        *self.read.lock() = Some(Instant::now());
+    }
+
+    /// Whether they were lately.
+    pub(crate) fn reads_files(&self) -> bool {
+        self.read.lock().is_some_and(|at| at.elapsed() <= WANTED)
     }
 
     /// Where a program is, unless it has ended or stopped there.

@@ -254,3 +254,34 @@ async fn who_reads_a_tree_finds_the_files_of_the_next_directories() {
     }
     assert!(waited <= 8, "{waited} of {} files", 3 * all.len());
 }
+
+#[tokio::test]
+async fn one_answer_tells_of_many_directories_and_their_files() {
+    let world = World::new().await;
+    let maker = world.cache().await;
+    let mut all = tree(&maker, "top", 4, 3).await;
+    all.sort_unstable();
+    let lister = world.cache().await;
+    let before = lister.calls();
+    for directory in &all {
+        assert!(lister.list(directory, true).await.unwrap().len() >= 3);
+    }
+    let calls = quiet(&lister).await - before;
+    assert!(calls <= 40, "{calls} calls for {} directories", all.len());
+    let reader = world.cache().await;
+    let before = reader.calls();
+    for directory in &all {
+        reader.list(directory, true).await.unwrap();
+        for name in ["x", "y", "z"] {
+            let path = format!("{directory}/{name}");
+            assert_eq!(reader.get(&path).await.unwrap(), b"data");
+        }
+    }
+    let calls = quiet(&reader).await - before;
+    assert!(calls <= 120, "{calls} calls for {} files", 3 * all.len());
+    // What is changed after it came so is seen.
+    maker.put("top/3/3/3/x", b"other data").await.unwrap();
+    maker.unlink("top/3/3/3/y").await.unwrap();
+    assert_eq!(reader.get("top/3/3/3/x").await.unwrap(), b"other data");
+    assert_eq!(reader.list("top/3/3/3", true).await.unwrap(), ["x", "z"]);
+}
