@@ -126,6 +126,11 @@ impl Client {
         Ok(stored)
     }
 
+    /// Whether one call stores so many bytes.
+    pub async fn stores_at_once(&self, volume: &Arc<Volume>, bytes: u64) -> bool {
+        bytes <= self.parts(volume).await.size
+    }
+
     /// As [`store`](Self::store) with data from a stream, whose length nobody knows before its end. Up to 4 MiB are
     /// kept in memory.
     ///

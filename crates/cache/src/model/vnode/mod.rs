@@ -350,8 +350,7 @@ impl VnodeState {
         };
         // What was asked for before something newer was known, such as what was stored meanwhile, is not what is
         // promised.
-        let newest = self.status().map(|known| known.data_version);
-        let is_newest = newest == Some(status.data_version);
+        let is_newest = self.status == Some(Brief::from(*status));
         let (mut size, mut mtime) = (status.length, status.client_mod_time);
         let mut ctime = status.server_mod_time;
         let mut mode = status.unix_mode_bits;
@@ -405,8 +404,14 @@ mod tests {
         let mut state = VnodeState::default();
         state.set_status(of_version(7));
         state.promise = Promise::new(1, Instant::now() + Duration::from_secs(60));
-        let valid = |version| state.attr(Ino::ROOT, &of_version(version)).valid;
-        assert!(valid(6).is_zero());
-        assert!(!valid(7).is_zero());
+        let valid = |status| state.attr(Ino::ROOT, &status).valid;
+        assert!(valid(of_version(6)).is_zero());
+        assert!(!valid(of_version(7)).is_zero());
+        // A mode has no version.
+        let other_mode = FetchStatus {
+            unix_mode_bits: 0o600,
+            ..of_version(7)
+        };
+        assert!(valid(other_mode).is_zero());
     }
 }
