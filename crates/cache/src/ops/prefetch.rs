@@ -5,7 +5,7 @@
 //! a tree, what is in the directories that follow.
 //!
 //! It is asked for, promised and kept as what a program asks for: by the same calls, with the breaks counted
-//! before each, so that a break which comes before the answer is seen by it. What cannot be had is told to the
+//! before each, so that a break which comes before the answer is seen by it. An error is told to the
 //! program that asks for it.
 
 use std::sync::Arc;
@@ -146,7 +146,7 @@ impl Cache {
     ) {
         let vnode = &spot.vnode;
         let hit = self.0.prefetched.take(Kind::Data, vnode);
-        // Who reads what was read before need not wait, and tells nothing.
+        // A program that reads again what it read before does not wait, and tells nothing of what comes next.
         if !hit && self.is_here(vnode, status) {
             return;
         }

@@ -22,7 +22,7 @@ pub(crate) struct Position {
     pub(crate) order: Order,
 }
 
-/// Who goes through trees.
+/// Programs that go through trees.
 #[derive(Debug, Default)]
 pub(crate) struct Walks {
     /// Directories that were opened, by those they are in.

@@ -74,7 +74,7 @@ struct Walk {
     ended: bool,
 }
 
-/// Something of which the data can be had.
+/// A vnode with all of its data.
 struct Whole {
     status: FetchStatus,
     data: Bytes,

@@ -24,12 +24,12 @@ pub(super) use task::Task;
 /// Round trips in milliseconds, and the rate of all links in Mbit/s.
 const ROUND_TRIPS: [f64; 3] = [12.5, 50.0, 230.0];
 const RATE: u32 = 100;
-/// Those who slow clients have less to do for get this share of the files.
+/// Slow clients get this share of the files.
 const SLOW_SHARE: u32 = 10;
 /// A mount may take so many round trips beside what the link needs for the data, and so many times as long in all.
 const FREE_ROUND_TRIPS: f64 = 6.0;
 const OF_LIMIT: f64 = 1.5;
-/// Who is compared.
+/// The clients that are compared.
 const KINDS: [Kind; 5] = [
     Kind::Afar,
     Kind::AfarBehind,
