@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use afar_cell::{Promised, TreePart, TreeWanted};
-use afar_types::{Fid, FileType};
+use afar_cell::{TreePart, TreeWanted};
+use afar_types::{DataVersion, FileType};
 use bytes::Bytes;
 
 use crate::model::error::Errno;
@@ -56,39 +56,33 @@ impl Cache {
                 true => mark,
                 false => Mark::NONE,
             };
+            let promised = match &part {
+                TreePart::Directory(_, promised, _)
+                | TreePart::Status(_, promised)
+                | TreePart::File(_, promised, _) => *promised,
+                _ => continue,
+            };
+            // A wrong one was logged.
+            if self.accept(user, &vnode, &promised, mark).is_err() {
+                continue;
+            }
+            let version = promised.status.data_version;
             match part {
-                TreePart::Directory(fid, promised, pages) => {
-                    // A wrong one was logged.
-                    if self.accept(user, &vnode, &promised, mark).is_ok() {
-                        let version = promised.status.data_version;
-                        self.keep_pages(&vnode, version, Arc::new(pages.to_vec()));
-                        self.note_directory(spot, fid, &vnode);
+                TreePart::Directory(fid, _, pages) => {
+                    self.keep_pages(&vnode, version, Arc::new(pages.to_vec()));
+                    if fid != spot.vnode.fid {
+                        self.0.prefetched.ask(Kind::Directory, &vnode, 1);
                     }
                 }
-                TreePart::Status(_, promised) => {
-                    self.accept(user, &vnode, &promised, mark).ok();
-                }
-                TreePart::File(_, promised, data) => {
-                    if self.accept(user, &vnode, &promised, mark).is_ok() {
-                        self.keep_small(&vnode, &promised, &data);
-                    }
-                }
+                TreePart::File(_, _, data) => self.keep_small(&vnode, version, &data),
                 _ => {}
             }
         }
         Ok(())
     }
 
-    /// A directory came that nobody has asked for.
-    fn note_directory(&self, asked: &Spot, fid: Fid, vnode: &Arc<Vnode>) {
-        if fid != asked.vnode.fid {
-            self.0.prefetched.ask(Kind::Directory, vnode, 1);
-        }
-    }
-
     /// Keeps the data of a file or symlink, if it is of the version that it has now.
-    fn keep_small(&self, vnode: &Arc<Vnode>, promised: &Promised, data: &Bytes) {
-        let version = promised.status.data_version;
+    fn keep_small(&self, vnode: &Arc<Vnode>, version: DataVersion, data: &Bytes) {
         let wanted = self.wanted(vnode);
         let Some(status) = wanted.filter(|status| status.data_version == version) else {
             return;
