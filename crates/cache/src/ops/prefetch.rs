@@ -32,7 +32,7 @@ const BULK: u64 = 50;
 const SMALL: u64 = LEAST;
 /// Directories that one answer brings, where a server tells of whole trees.
 const DIRECTORIES: u64 = 8;
-/// Entries besides those of the first directory at which it is looked for what comes next.
+/// The mount looks at so many entries for what comes next, besides those of the first directory.
 const LOOKED: usize = 4096;
 
 impl Cache {

@@ -77,7 +77,7 @@ struct Walk {
 /// A vnode with all of its data.
 struct Whole {
     status: FetchStatus,
-    data: Bytes,
+    data: Vec<u8>,
 }
 
 impl Walk {
@@ -149,8 +149,12 @@ impl Walk {
             Err(_) => return Ok(status(place, visit, &look, &promise)),
             Ok(()) => {}
         }
-        let most = self.bytes.min(TREE_DATA_MAX);
-        let Some(whole) = whole(place, &look, most)?.filter(|_| self.left > 0) else {
+        // Of what would not come, nothing is read: there may be thousands.
+        let most = match self.left {
+            0 => 0,
+            _ => self.bytes.min(TREE_DATA_MAX),
+        };
+        let Some(whole) = whole(place, &look, most)? else {
             return Ok(TreeItem::Left { fid });
         };
         self.take(&whole.data);
@@ -190,7 +194,7 @@ impl Walk {
     }
 
     /// Counts data that comes.
-    fn take(&mut self, data: &Bytes) {
+    fn take(&mut self, data: &[u8]) {
         self.bytes = self.bytes.saturating_sub(data.len());
         self.data += data.len() as u64;
     }
@@ -215,7 +219,7 @@ fn whole(place: &EnteredVolume<'_>, look: &Look, most: usize) -> Result<Option<W
     if !fits(&vnode) {
         return Ok(None);
     }
-    let mut data = BytesMut::new();
+    let mut data = Vec::new();
     while snapshot.remaining() > 0 {
         for piece in snapshot.next(Taking::plain(most.max(1)))? {
             if let Piece::Plain(bytes) = piece {
@@ -225,7 +229,7 @@ fn whole(place: &EnteredVolume<'_>, look: &Look, most: usize) -> Result<Option<W
     }
     Ok((data.len() as u64 == vnode.length).then(|| Whole {
         status: place.status(&vnode, look.grant),
-        data: data.freeze(),
+        data,
     }))
 }
 
@@ -238,6 +242,6 @@ fn node(
         fid,
         status,
         callback,
-        data: Opaque::new(data.to_vec()).map_err(|_| AbortCode::RXGEN_SS_MARSHAL)?,
+        data: Opaque::new(data).map_err(|_| AbortCode::RXGEN_SS_MARSHAL)?,
     })
 }
