@@ -10,6 +10,7 @@ use afar_net::{ClientSecurity, Connection, Endpoint, RxNull, ServiceId};
 use afar_types::CellName;
 use parking_lot::Mutex;
 
+use crate::ended::ended;
 use crate::error::Error;
 use crate::refusal::ANONYMOUS;
 
@@ -95,7 +96,7 @@ impl Access {
             tokio::task::spawn_blocking(move || credentials.security(&cell, refused.as_ref()));
         let answer = match asked.await {
             Ok(answer) => answer,
-            Err(error) => std::panic::resume_unwind(error.into_panic()),
+            Err(error) => ended(error).await,
         };
         let secured = answer.map_err(|problem| Error::NoToken {
             cell: self.cell.clone(),

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use crate::ended::ended;
 use crate::client::Client;
 use crate::error::Error;
 use crate::fetch::Memory;
@@ -118,8 +119,8 @@ impl Client {
             }
             match running.join_next().await {
                 Some(Ok((place, group))) => results[place] = group,
-                // A group that panicked has no results, which the caller would misread: pass it on.
-                Some(Err(error)) => std::panic::resume_unwind(error.into_panic()),
+                // A group without results would be misread.
+                Some(Err(error)) => ended(error).await,
                 None => return results.into_iter().flatten().collect(),
             }
         }

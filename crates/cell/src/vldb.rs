@@ -17,6 +17,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use crate::ended::ended;
 use crate::credentials::{Access, Secured, connect};
 use crate::error::Error;
 use crate::lately::Lately;
@@ -532,8 +533,8 @@ impl Cell {
                 let joined = match tokio::time::timeout(patience, asked.join_next()).await {
                     Err(_) => break,
                     Ok(Some(Ok(joined))) => joined,
-                    // The questions neither panic nor are cancelled before this returns.
-                    Ok(Some(Err(_))) => continue,
+                    // Without it, this would go round and round for an answer, and keep the runtime from ending.
+                    Ok(Some(Err(error))) => ended(error).await,
                     Ok(None) => match last {
                         Some(error) if next.is_none() => return Err(error),
                         _ => break,

@@ -1,5 +1,6 @@
 //! Doing jobs, many at a time, and those that come of them.
 
+use afar_cell::ended;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -106,7 +107,7 @@ pub(crate) async fn run<W: Worker>(
         let Some(joined) = running.join_next().await else {
             break;
         };
-        let done = settled(joined);
+        let done = settled(joined).await;
         totals.add(&done.totals);
         later.extend(done.later);
         waiting.extend(done.more.into_iter().rev());
@@ -145,15 +146,15 @@ async fn finish<W: Worker>(
         let Some(joined) = running.join_next().await else {
             return;
         };
-        if let Err(error) = settled(joined) {
+        if let Err(error) = settled(joined).await {
             failed(error);
         }
     }
 }
 
-fn settled<T>(joined: Result<T, JoinError>) -> T {
+async fn settled<T>(joined: Result<T, JoinError>) -> T {
     match joined {
         Ok(result) => result,
-        Err(error) => std::panic::resume_unwind(error.into_panic()),
+        Err(error) => ended(error).await,
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use afar_cell::{Client, DirEntry, Volume};
+use afar_cell::{Client, DirEntry, Volume, ended};
 use afar_types::Fid;
 use tokio::task::JoinSet;
 
@@ -114,7 +114,7 @@ impl Tree<'_> {
                     all_gone = false;
                     (self.note)(error);
                 }
-                Some(Err(error)) => std::panic::resume_unwind(error.into_panic()),
+                Some(Err(error)) => ended(error).await,
             }
         }
     }

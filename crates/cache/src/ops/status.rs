@@ -120,10 +120,10 @@ impl Cache {
         });
         let mut state = vnode.lock();
         if self.0.breaks.mark(fid) != mark
-            && let Some(known) = state.promised()
+            && let Some(known) = state.status()
             && known.data_version > status.data_version
         {
-            // It was overtaken. If the kernel were told of this as of a change, it would not take what it is
+            // It was overtaken, whether or not what overtook it is promised. If the kernel were told of this as of a change, it would not take what it is
             // being told of the newer one.
             return Ok(status);
         }

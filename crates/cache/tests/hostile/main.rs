@@ -148,6 +148,45 @@ async fn an_answer_that_was_overtaken_is_no_change() {
     assert!(told.try_recv().is_err(), "the kernel was told before");
 }
 
+/// The same if what overtook it was broken on its way, so that it is not promised.
+#[tokio::test]
+async fn an_answer_that_was_overtaken_by_one_without_a_promise_is_no_change() {
+    let (server, cache) = start(|state| {
+        state.directory(ROOT, &[("file".into(), 2)]);
+        state.file(fid(2), "old");
+    })
+    .await;
+    let handle = open(&cache, "file").await.unwrap();
+    let found = cache.lookup(WHO, Ino::ROOT, b"file").await.unwrap();
+    let peer = server.peer.lock().unwrap().unwrap();
+    server.tell(peer, Some(vec![fid(2)])).await;
+    let delay = Arc::new(Delay::default());
+    server.state.lock().unwrap().delayed = Some((fid(2), Arc::clone(&delay)));
+    let asking = {
+        let cache = cache.clone();
+        tokio::spawn(async move { cache.getattr(WHO, found.attr.ino).await })
+    };
+    delay.made.notified().await;
+    {
+        let mut state = server.state.lock().unwrap();
+        state.file(fid(2), "and newer");
+        state.vnodes.get_mut(&fid(2)).unwrap().0.data_version = 2.into();
+        state.break_first = Some(fid(2));
+    }
+    let lock = Lock {
+        kind: LockKind::Write,
+        start: 0,
+        end: u64::MAX,
+        pid: 1,
+    };
+    cache.setlk(handle, 1, lock, false).await.unwrap();
+    server.state.lock().unwrap().break_first = None;
+    let mut told = cache.invalidations();
+    delay.ended.notify_one();
+    asking.await.unwrap().unwrap();
+    assert!(told.try_recv().is_err(), "the kernel was told before");
+}
+
 #[tokio::test]
 async fn ten_thousand_entries_come_with_few_calls() {
     let names: Vec<_> = (0..10_000)

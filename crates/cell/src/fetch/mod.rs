@@ -31,6 +31,7 @@ use afar_types::{DataVersion, FetchStatus, Fid};
 use bytes::Bytes;
 use tokio::task::JoinSet;
 
+use crate::ended::ended;
 use crate::class::Class;
 use crate::client::Client;
 use crate::credentials::Secured;
@@ -188,7 +189,7 @@ impl Client {
         let mut left = u64::MAX;
         loop {
             while let Some(done) = running.try_join_next() {
-                if let Some(changed) = settle(done, fetched, &mut gaps)? {
+                if let Some(changed) = settle(done, fetched, &mut gaps).await? {
                     return Ok(Some(changed));
                 }
             }
@@ -199,7 +200,7 @@ impl Client {
                     debug_assert_eq!(fetched.bytes, wanted, "of {range:?}");
                     return Ok(None);
                 };
-                if let Some(changed) = settle(done, fetched, &mut gaps)? {
+                if let Some(changed) = settle(done, fetched, &mut gaps).await? {
                     return Ok(Some(changed));
                 }
                 continue;
@@ -464,14 +465,14 @@ impl Client {
 }
 
 /// Takes a part's result; returns the file's new status if it has changed.
-fn settle(
+async fn settle(
     done: Result<PartResult, tokio::task::JoinError>,
     fetched: &mut Fetched,
     gaps: &mut Gaps,
 ) -> Result<Option<FetchStatus>, Error> {
     let result = match done {
         Ok(result) => result,
-        Err(error) => std::panic::resume_unwind(error.into_panic()),
+        Err(error) => ended(error).await,
     };
     let (outcome, calls, server) = match result? {
         Part::Asked(outcome, calls, server) => (outcome, calls, server),

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 
 use super::{Part, PartResult, Sink};
+use crate::ended::ended;
 use crate::nearby::NearbyFile;
 
 /// Bytes that are read at a time.
@@ -117,7 +118,7 @@ pub(super) async fn land<S: Sink>(
         }
         match reading.join_next().await {
             None => return Ok(Part::Near(landed)),
-            Some(Err(error)) => std::panic::resume_unwind(error.into_panic()),
+            Some(Err(error)) => ended(error).await,
             Some(Ok(copied)) => match copied? {
                 Copied::There(bytes) => landed.bytes += bytes,
                 Copied::Missing(part) => {

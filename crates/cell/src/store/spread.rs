@@ -18,6 +18,7 @@ use tokio::task::{JoinError, JoinSet};
 
 use super::part::Part;
 use super::{Parts, Source, Stored, at_end};
+use crate::ended::ended;
 use crate::client::Client;
 use crate::error::Error;
 use crate::volume::Volume;
@@ -101,7 +102,7 @@ impl Client {
             let Some(done) = done else {
                 break;
             };
-            match settled(done) {
+            match settled(done).await {
                 Ok((status, length)) => {
                     load.done(length, Instant::now());
                     stored.take(status, length);
@@ -126,10 +127,10 @@ impl Client {
 
 type PartResult = Result<(FetchStatus, u64), Error>;
 
-fn settled(done: Result<PartResult, JoinError>) -> PartResult {
+async fn settled(done: Result<PartResult, JoinError>) -> PartResult {
     match done {
         Ok(result) => result,
-        Err(error) => std::panic::resume_unwind(error.into_panic()),
+        Err(error) => ended(error).await,
     }
 }
 

@@ -177,6 +177,33 @@ async fn a_location_server_that_is_silent_is_asked_last() {
     assert_eq!(ranks.into_iter().collect::<Vec<_>>(), [(host, 3)]);
 }
 
+/// One that asks keeps no thread of a runtime that ends.
+#[test]
+fn a_runtime_ends_while_a_location_server_is_asked() {
+    let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = silent.local_addr().unwrap();
+    let (ended, ends) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let cell = Cell::start(world(), |config| config.vl_servers = vec![address]);
+            let client = cell.client.clone();
+            tokio::spawn(async move { drop(volume(&client).await) });
+            // It is asked now.
+            let mut packet = [0; 2000];
+            tokio::task::spawn_blocking(move || silent.recv(&mut packet).unwrap());
+            tokio::time::sleep(Duration::from_millis(300)).await;
+        });
+        drop(runtime);
+        ended.send(()).unwrap();
+    });
+    ends.recv_timeout(Duration::from_secs(60)).unwrap();
+}
+
 #[tokio::test]
 async fn servers_of_a_cell_are_read_anew() {
     let dir = tempfile::tempdir().unwrap();
