@@ -9,6 +9,7 @@ use afar_telemetry::Registry;
 use afar_types::{Fid, VolumeId};
 use parking_lot::{Mutex, RwLock};
 
+use crate::files::batch::room::Batches;
 use crate::files::{Files, Stats};
 use crate::hosts::Hosts;
 use crate::locks::FileLocks;
@@ -25,6 +26,7 @@ pub struct FileServer {
     pub(crate) protection: Arc<Protection>,
     pub(crate) locks: FileLocks,
     pub(crate) stores: StoreLocks,
+    pub(crate) batches: Batches,
     pub(crate) gates: Gates,
     pub(crate) stats: Stats,
     pub(crate) metrics: Metrics,
@@ -53,6 +55,7 @@ impl FileServer {
             protection,
             locks: FileLocks::default(),
             stores: StoreLocks::default(),
+            batches: Batches::default(),
             gates: Gates::default(),
         })
     }

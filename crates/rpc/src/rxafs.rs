@@ -1,14 +1,14 @@
 //! RXAFS, the file server's interface (service 1, port 7000).
 //!
-//! Its last operation is afar's own, with a number that no other implementation uses.
+//! Its last operations are afar's own, with numbers that no other implementation uses.
 
 use afar_net::AbortCode;
 use afar_types::{
-    AclText, AfsVolumeInfo, CallBack, CallBacks, Capabilities, FetchStatus, FetchVolumeStatus, Fid,
+    AclText, AfsVolumeInfo, BatchResults, BatchStatuses, CallBack, CallBacks, Capabilities, FetchStatus, FetchVolumeStatus, Fid,
     Fids, FileName, PtsId, Statuses, StoreStatus, StoreVolumeStatus, ViceStatistics,
     ViceStatistics64, VolSync, VolumeId, VolumeInfo,
 };
-use afar_xdr::{List, Opaque, XdrString, to_bytes};
+use afar_xdr::{FixedOpaque, List, Opaque, XdrString, to_bytes};
 use bytes::Bytes;
 
 use crate::server::Beside;
@@ -142,6 +142,11 @@ interface! {
     /// Asks for an offer of bulk data by TCP, out of band. Both messages are those of docs/protocol/oob.md.
     // spec: oob#the-offer
     call 184156161 oob_offer(question: Opaque<1024>) -> (offer: Opaque<2048>);
+    /// Makes many changes of a volume in one commit, or tells what came of them before. The data are the operations:
+    /// docs/protocol/batches.md.
+    // spec: batches#the-call
+    store 184156162 batch(volume: VolumeId, series: FixedOpaque<16>, number: u64, length: u32)
+        -> (repeated: bool, results: BatchResults, statuses: BatchStatuses, vol_sync: VolSync);
 }
 
 impl<S: Service> Server<S> {

@@ -14,6 +14,7 @@ use afar_types::{
 };
 use parking_lot::{Mutex, RwLockReadGuard, RwLockWriteGuard};
 
+use super::acting::{Acting, Look};
 use crate::abort::{errno, store_code, translated};
 use crate::access::{Grant, Person, may_fetch_status};
 use crate::hosts::{Host, Promise};
@@ -193,14 +194,6 @@ pub(super) struct EnteredVolume<'v> {
     _gate: Gate<'v>,
 }
 
-/// A vnode and what the caller may do with it.
-pub(super) struct Look {
-    pub(super) vnode: VnodeStatus,
-    pub(super) grant: Grant,
-    /// The directory's own ACL, or that of the directory it is in.
-    pub(super) acl: AclRecord,
-}
-
 /// A vnode's status for the client, and the promise that goes with it.
 pub(super) struct Seen {
     pub(super) status: FetchStatus,
@@ -247,55 +240,28 @@ impl<'v> EnteredVolume<'v> {
         }
     }
 
+    /// The caller at the vnodes of this volume.
+    pub(super) fn acting(&mut self) -> Acting<'_> {
+        Acting {
+            visit: self.visit,
+            vnodes: &mut self.entered.volume,
+            acl: &mut self.acl,
+        }
+    }
+
     /// A vnode and what the caller may do with it.
     pub(super) fn look(&mut self, fid: Fid) -> Result<Look, AbortCode> {
-        if fid.vnode.0 == 0 {
-            return Err(AbortCode(errno::EINVAL));
-        }
-        let mut retried = false;
-        loop {
-            let vnode = self.vnode(fid)?;
-            let directory = match vnode.file_type {
-                FileType::Directory => fid,
-                _ => self.volume().fid(vnode.parent, vnode.parent_uniquifier),
-            };
-            let acl = match self.acl(directory) {
-                // It was moved, and the directory it was in removed, in between.
-                Err(StoreError::NoVnode(_)) if directory != fid && !retried => {
-                    retried = true;
-                    continue;
-                }
-                acl => acl.map_err(failed)?,
-            };
-            let person = &self.visit.person;
-            let grant = Grant::of(&acl, person).on(&vnode, person);
-            return Ok(Look { vnode, grant, acl });
-        }
+        self.acting().look(fid)
     }
 
     /// A directory and what the caller may do with it.
     pub(super) fn directory(&mut self, fid: Fid) -> Result<Look, AbortCode> {
-        let look = self.look(fid)?;
-        if look.vnode.file_type != FileType::Directory {
-            return Err(AbortCode(errno::ENOTDIR));
-        }
-        Ok(look)
+        self.acting().directory(fid)
     }
 
     /// A vnode's attributes.
     pub(super) fn vnode(&self, fid: Fid) -> Result<VnodeStatus, AbortCode> {
         self.volume().status(fid).map_err(failed)
-    }
-
-    fn acl(&mut self, directory: Fid) -> Result<AclRecord, StoreError> {
-        if let Some((known, acl)) = &self.acl
-            && *known == directory
-        {
-            return Ok(acl.clone());
-        }
-        let acl = self.volume().acl(directory)?;
-        self.acl = Some((directory, acl.clone()));
-        Ok(acl)
     }
 
     /// Promises the caller to be told before a vnode changes. Of a volume that does not change as

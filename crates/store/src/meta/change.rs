@@ -10,6 +10,7 @@ use super::key::{
     vnode_slot_key,
 };
 use super::memtable::{Layers, Sealed, Slots};
+use super::notes::notes;
 use super::record::{NewRecord, Record};
 use super::rows::{MemberState, SegmentRow, VnodeRow, VolumeInfo, VolumeRow};
 use super::versions::Rows;
@@ -131,21 +132,46 @@ impl<'c> Change<'c> {
 
     /// Takes everything back. What is left is of the changes before.
     pub(crate) fn roll_back(mut self) -> Kept {
+        let slots = self.slots_before.clone();
+        self.back_to(0, slots, 0);
+        Kept {
+            volumes: self.volumes,
+            ..Kept::default()
+        }
+    }
+
+    /// Takes rows back until so many writes are left, and changes of volumes until so many are.
+    fn back_to(&mut self, writes: usize, slots: Slots, volumes: usize) {
         let rows = &mut self.batch.rows;
-        for (row, before) in self.writes.iter().zip(self.before).rev() {
+        while self.writes.len() > writes
+            && let (Some(row), Some(before)) = (self.writes.pop(), self.before.pop())
+        {
             rows.restore(row.table, &row.key, before);
         }
-        rows.restore_slots(self.slots_before);
-        while let Some((id, before)) = self.volumes_before.pop() {
+        rows.restore_slots(slots);
+        while self.volumes_before.len() > volumes
+            && let Some((id, before)) = self.volumes_before.pop()
+        {
             match before {
                 Some(row) => self.volumes.insert(id, row),
                 None => self.volumes.remove(&id),
             };
         }
-        Kept {
-            volumes: self.volumes,
-            ..Kept::default()
+    }
+
+    /// Does a part of the change, which is taken back alone if it fails.
+    pub(crate) fn part<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let slots = self.batch.rows.slots();
+        let (writes, volumes) = (self.writes.len(), self.volumes_before.len());
+        let (segments, records) = (self.segments.clone(), self.records.len());
+        let result = work(self);
+        if result.is_err() {
+            self.back_to(writes, slots, volumes);
+            self.segments = segments;
+            self.records.truncate(records);
+            self.members = None;
         }
+        result
     }
 
     /// What it does, once it is kept: to segments, and which rows it changed.
@@ -212,6 +238,9 @@ impl<'c> Change<'c> {
         self.forget_volume(id);
         for table in [Table::Volumes, Table::Infos, Table::Unfinished] {
             self.delete(table, &id.to_be_bytes())?;
+        }
+        for (name, _) in notes(self, id)? {
+            self.put_note(id, name, None)?;
         }
         Ok(())
     }

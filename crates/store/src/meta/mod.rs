@@ -11,6 +11,7 @@ mod image;
 mod key;
 mod log;
 mod memtable;
+mod notes;
 mod record;
 mod rows;
 #[cfg(test)]
@@ -26,6 +27,7 @@ pub(crate) use key::{
     At, DoomedKey, Item, Kind, change_key, change_start, dead_key, member_key, row_key,
     split_change_key, split_dead_key, split_member_key, split_row_key, tree_range,
 };
+pub(crate) use notes::{NoteName, note, notes};
 pub(crate) use log::{Log, Position, RECORD as LOGGED_RECORD, Replay, rows as logged_rows};
 pub(crate) use record::{INLINE_MAX, NewRecord, Record};
 pub(crate) use rows::{MemberState, SegmentRow, VnodeRow, VolumeInfo, VolumeRow, blocks};

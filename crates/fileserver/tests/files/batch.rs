@@ -1,0 +1,504 @@
+//! Batches: what single calls do, in one; what came of each; once, whatever is repeated.
+
+use std::fs;
+use std::path::Path;
+
+use afar_net::AbortCode;
+use afar_rpc::{RpcError, rxafs};
+use afar_store::VolumeChange;
+use afar_types::{
+    BATCH_BYTES, BatchMake, BatchOperation, BatchOperations, BatchResult, BatchVnode, Fid, FileType,
+    PtsId, StoreStatus,
+};
+use afar_xdr::{FixedOpaque, Opaque, XdrString, to_bytes};
+use bytes::Bytes;
+
+use super::cell::*;
+
+const ESTALE: AbortCode = uae(0x72);
+const ECANCELED: AbortCode = uae(0x7b);
+const SERIES: [u8; 16] = *b"a series of mine";
+
+impl Client {
+    async fn send(
+        &self,
+        series: [u8; 16],
+        number: u64,
+        bytes: Bytes,
+    ) -> Result<rxafs::batch::Reply, RpcError> {
+        let length = u32::try_from(bytes.len()).unwrap();
+        let series = FixedOpaque(series);
+        let begun = self.files.batch(VOLUME, series, number, length).await;
+        let mut call = begun?;
+        call.send(bytes).await?;
+        call.finish().await
+    }
+
+    async fn batch(
+        &self,
+        number: u64,
+        operations: Vec<BatchOperation>,
+    ) -> Result<rxafs::batch::Reply, RpcError> {
+        let operations = BatchOperations::new(operations).unwrap();
+        self.send(SERIES, number, to_bytes(&operations)).await
+    }
+
+    async fn open(&self) {
+        let opened = self.batch(0, Vec::new()).await.unwrap();
+        assert!(opened.results.is_empty() && !opened.repeated);
+    }
+}
+
+fn making(directory: impl Into<BatchVnode>, file: &str, bits: u32) -> BatchMake {
+    BatchMake {
+        directory: directory.into(),
+        name: name(file),
+        attributes: mode(bits),
+        wanted: BatchVnode::default(),
+    }
+}
+
+fn create(directory: impl Into<BatchVnode>, file: &str) -> BatchOperation {
+    BatchOperation::Create(making(directory, file, 0o644))
+}
+
+fn make_dir(directory: impl Into<BatchVnode>, file: &str) -> BatchOperation {
+    BatchOperation::MakeDir(making(directory, file, 0o755))
+}
+
+fn store(target: impl Into<BatchVnode>, data: &[u8]) -> BatchOperation {
+    BatchOperation::StoreData {
+        target: target.into(),
+        attributes: StoreStatus::default(),
+        data: Opaque::new(data).unwrap(),
+    }
+}
+
+fn remove(directory: impl Into<BatchVnode>, file: &str) -> BatchOperation {
+    BatchOperation::RemoveFile {
+        directory: directory.into(),
+        name: name(file),
+    }
+}
+
+fn remove_dir(directory: impl Into<BatchVnode>, file: &str) -> BatchOperation {
+    BatchOperation::RemoveDir {
+        directory: directory.into(),
+        name: name(file),
+    }
+}
+
+fn rename(directory: impl Into<BatchVnode>, from: &str, to: &str) -> BatchOperation {
+    let directory = directory.into();
+    BatchOperation::Rename {
+        old_directory: directory,
+        old_name: name(from),
+        new_directory: directory,
+        new_name: name(to),
+    }
+}
+
+const fn made_by(place: u32) -> BatchVnode {
+    BatchVnode::made_by(place)
+}
+
+fn codes(results: &[BatchResult]) -> Vec<AbortCode> {
+    let codes = results.iter().map(|result| AbortCode(result.code));
+    codes.collect()
+}
+
+fn made(result: &BatchResult) -> Fid {
+    assert_eq!(result.code, 0);
+    result.made.fid(VOLUME)
+}
+
+const DONE: AbortCode = AbortCode(0);
+
+#[tokio::test]
+async fn what_single_calls_do() {
+    let cell = Cell::new().await;
+    let ann = cell.ann();
+    ann.open().await;
+    let root = cell.root();
+    let data = [b'x'; 70_000];
+    let operations = vec![
+        make_dir(root, "d"),
+        create(made_by(0), "a"),
+        store(made_by(1), &data),
+        BatchOperation::Symlink(
+            making(made_by(0), "s", 0o777),
+            XdrString::new("a").unwrap(),
+        ),
+        BatchOperation::Link {
+            directory: made_by(0),
+            name: name("b"),
+            existing: made_by(1),
+        },
+        rename(made_by(0), "a", "c"),
+        BatchOperation::StoreStatus {
+            target: made_by(1),
+            attributes: mode(0o600),
+        },
+        create(root, "gone"),
+        remove(root, "gone"),
+        make_dir(root, "e"),
+        remove_dir(root, "e"),
+    ];
+    let reply = ann.batch(1, operations).await.unwrap();
+    assert!(!reply.repeated);
+    assert_eq!(codes(&reply.results), [DONE; 11]);
+    let (directory, file) = (made(&reply.results[0]), made(&reply.results[1]));
+    let link = made(&reply.results[3]);
+    assert_eq!(reply.results[2].made, BatchVnode::default());
+
+    // Told is what a look tells, with a promise; of what is gone, nothing.
+    let mut told: Vec<_> = reply.statuses.iter().map(|told| told.vnode.fid(VOLUME)).collect();
+    told.sort_unstable();
+    let mut all = [root, directory, file, link];
+    all.sort_unstable();
+    assert_eq!(told, all);
+    for told in &reply.statuses {
+        let fid = told.vnode.fid(VOLUME);
+        let seen = ann.files.fetch_status(fid).await.unwrap().status;
+        assert_eq!(told.status, seen, "{fid}");
+        assert!(told.callback.expires_in > 0);
+    }
+    let status = |fid: Fid| {
+        let mut all = reply.statuses.iter();
+        all.find(|told| told.vnode.fid(VOLUME) == fid).unwrap().status
+    };
+    let of = status(file);
+    assert_eq!((of.file_type, of.length, of.link_count), (FileType::File, 70_000, 2));
+    assert_eq!((of.unix_mode_bits, of.owner, of.author), (0o600, ANN, ANN));
+    assert_eq!(of.data_version.0, 1);
+    assert_eq!(ann.fetch(file, 0, 100_000).await.unwrap().0, data);
+    let names = |name: &str| cell.volume.lookup(directory, name.as_bytes()).ok();
+    assert_eq!(names("a"), None);
+    assert_eq!((names("b"), names("c"), names("s")), (Some(file), Some(file), Some(link)));
+    assert_eq!(cell.volume.lookup(root, b"gone").ok(), None);
+}
+
+#[tokio::test]
+async fn each_is_counted_and_one_commit_has_all() {
+    let cell = Cell::new().await;
+    let client = cell.client();
+    client.open().await;
+    let commits = cell.volume.partition().commit_stats().commits;
+    let many: Vec<_> = (0..500).map(|n| create(cell.root(), &format!("f{n}"))).collect();
+    let reply = client.batch(1, many).await.unwrap();
+    assert_eq!(codes(&reply.results), [DONE; 500]);
+    assert_eq!(cell.volume.partition().commit_stats().commits, commits + 1);
+    let counts = |operation: &str| {
+        let mut all = cell.server.stats().operations();
+        all.find(|row| row.0 == operation).map(|row| (row.1, row.2))
+    };
+    assert_eq!(counts("create_file"), Some((500, 0)));
+    assert_eq!(counts("batch"), Some((2, 0)));
+    let again = vec![create(cell.root(), "f7"), create(cell.root(), "new")];
+    let reply = client.batch(2, again).await.unwrap();
+    assert_eq!(codes(&reply.results), [EEXIST, DONE]);
+    assert_eq!(counts("create_file"), Some((502, 1)));
+}
+
+#[tokio::test]
+async fn what_fails_takes_along_what_depends_on_it() {
+    let cell = Cell::new().await;
+    let client = cell.client();
+    let root = cell.root();
+    client.open().await;
+    let good = client.create(root, "good").await;
+    client.store(good, 0, b"good", 4).await.unwrap();
+    let quota = VolumeChange {
+        max_quota: Some(10),
+        ..VolumeChange::default()
+    };
+    cell.volume.change(quota).unwrap();
+    let random: Vec<u8> = (0..100_000u32).map(|n| (n * n >> 7) as u8).collect();
+    let operations = vec![
+        create(root, "good"),
+        store(made_by(0), b"x"),
+        create(made_by(0), "in it"),
+        create(root, "new"),
+        // Over the quota, so it must not take the place of what is good.
+        store(made_by(3), &random),
+        rename(root, "new", "good"),
+        BatchOperation::StoreStatus {
+            target: made_by(3),
+            attributes: mode(0o600),
+        },
+        create(root, "other"),
+        remove(root, "new"),
+    ];
+    let reply = client.batch(1, operations).await.unwrap();
+    let expected = [
+        EEXIST, ECANCELED, ECANCELED, DONE, VOVERQUOTA, ECANCELED, ECANCELED, DONE, DONE,
+    ];
+    assert_eq!(codes(&reply.results), expected);
+    assert_eq!(client.fetch(good, 0, 10).await.unwrap().0, b"good");
+    assert_eq!(cell.volume.lookup(root, b"good").unwrap(), good);
+    assert_eq!(cell.volume.lookup(root, b"new").ok(), None);
+    assert!(cell.volume.lookup(root, b"other").is_ok());
+    cell.volume.partition().wait_reaped().unwrap();
+}
+
+#[tokio::test]
+async fn a_repeated_batch_is_answered_and_not_run_again() {
+    let cell = Cell::new().await;
+    let (ann, other) = (cell.ann(), cell.client());
+    let root = cell.root();
+    ann.open().await;
+    let operations = || vec![make_dir(root, "d"), create(made_by(0), "a"), remove(root, "no")];
+    let first = ann.batch(1, operations()).await.unwrap();
+    assert_eq!(codes(&first.results), [DONE, DONE, ENOENT]);
+    let file = made(&first.results[1]);
+    let version = cell.volume.status(root).unwrap().data_version;
+
+    let again = ann.batch(1, operations()).await.unwrap();
+    assert!(again.repeated);
+    assert_eq!(again.results, first.results);
+    assert_eq!(again.statuses.len(), 3);
+    assert_eq!(cell.volume.status(root).unwrap().data_version, version);
+    // What is told is as it is now.
+    ann.store(file, 0, b"more", 4).await.unwrap();
+    let again = ann.batch(1, operations()).await.unwrap();
+    let told = again.statuses.iter().find(|told| told.vnode.fid(VOLUME) == file);
+    assert_eq!(told.unwrap().status.length, 4);
+
+    // Others under the same number, and numbers of no known batch.
+    assert_eq!(code(ann.batch(1, vec![remove(root, "d")]).await), EINVAL);
+    assert_eq!(code(ann.batch(3, operations()).await), ESTALE);
+    assert_eq!(code(other.batch(1, operations()).await), ESTALE, "somebody else's");
+    assert_eq!(code(ann.send(*b"not begun before", 1, to_bytes(&BatchOperations::new(operations()).unwrap())).await), ESTALE);
+    ann.batch(2, vec![remove_dir(root, "no")]).await.unwrap();
+    assert_eq!(code(ann.batch(1, operations()).await), ESTALE);
+}
+
+#[tokio::test]
+async fn a_number_used_before_shows_nobody_what_they_may_not_see() {
+    let cell = Cell::new().await;
+    let (ann, root) = (cell.ann(), cell.root());
+    let hidden = ann.make_dir(root, "hidden").await;
+    let secret = cell.client().create(hidden, "secret").await;
+    cell.allow(hidden, &[(PtsId::ADMINISTRATORS, "rlidwka")]);
+    ann.open().await;
+    let status = |target: Fid| BatchOperation::StoreStatus {
+        target: target.into(),
+        attributes: mode(0o640),
+    };
+    let own = ann.create(root, "own").await;
+    let first = ann.batch(1, vec![status(own), status(secret)]).await.unwrap();
+    assert_eq!(codes(&first.results), [DONE, EACCES]);
+    assert_eq!(first.statuses.len(), 1);
+    let again = ann.batch(1, vec![status(secret), status(own)]).await.unwrap();
+    assert!(again.repeated && again.statuses.is_empty());
+    assert_eq!(code(ann.files.fetch_status(secret).await), EACCES);
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_repeated_batch_is_answered_by_a_server_that_was_started_again() {
+    let cell = Cell::new().await;
+    let client = cell.client();
+    let root = cell.root();
+    client.open().await;
+    let operations = || vec![create(root, "a"), store(made_by(0), b"data"), rename(root, "a", "b")];
+    let first = client.batch(1, operations()).await.unwrap();
+    // What is on the disk now is what a crash would leave.
+    let left = tempfile::tempdir().unwrap();
+    copy(cell.volume.partition().path(), left.path());
+    drop((client, cell));
+
+    let cell = Cell::at(left, None).await;
+    let client = cell.client();
+    let again = client.batch(1, operations()).await.unwrap();
+    assert!(again.repeated);
+    assert_eq!(again.results, first.results);
+    let file = made(&first.results[0]);
+    assert_eq!(cell.volume.lookup(root, b"b").unwrap(), file);
+    assert_eq!(client.fetch(file, 0, 10).await.unwrap().0, b"data");
+    let next = client.batch(2, vec![remove(root, "b")]).await.unwrap();
+    assert_eq!((codes(&next.results), next.repeated), (vec![DONE], false));
+}
+
+#[tokio::test]
+async fn others_hear_of_it_before_it_is_answered() {
+    let cell = Cell::new().await;
+    let (writer, reader) = (cell.client(), cell.client());
+    let root = cell.root();
+    writer.open().await;
+    let directory = writer.make_dir(root, "d").await;
+    let file = writer.create(directory, "a").await;
+    let watched = writer.create(directory, "w").await;
+    for fid in [root, directory, file, watched] {
+        reader.files.fetch_status(fid).await.unwrap();
+        writer.files.fetch_status(fid).await.unwrap();
+    }
+    let operations = vec![
+        store(watched, b"x"),
+        remove(directory, "a"),
+        create(directory, "b"),
+        create(directory, "c"),
+    ];
+    let reply = writer.batch(1, operations).await.unwrap();
+    assert_eq!(codes(&reply.results), [DONE; 4]);
+    // The directory and the file, once each; not the root, nor what is gone.
+    assert_eq!((reader.callbacks.broken(), writer.callbacks.broken()), (2, 0));
+    // The writer's promises hold.
+    reader.store(watched, 0, b"y", 1).await.unwrap();
+    assert_eq!(writer.callbacks.broken(), 1);
+}
+
+#[tokio::test]
+async fn rights_are_those_of_single_calls() {
+    let cell = Cell::new().await;
+    let (client, root) = (cell.client(), cell.root());
+    client.open().await;
+    let only_look = client.make_dir(root, "look").await;
+    let only_drop = client.make_dir(root, "drop").await;
+    let file = client.create(only_look, "a").await;
+    cell.allow(only_look, &[(PtsId::ANYUSER, "rl")]);
+    cell.allow(only_drop, &[(PtsId::ANYUSER, "i")]);
+    let operations = vec![
+        create(only_look, "b"),
+        remove(only_look, "a"),
+        store(file, b"x"),
+        make_dir(only_drop, "sub"),
+        create(only_drop, "c"),
+        remove(only_drop, "c"),
+        rename(only_drop, "c", "d"),
+        create(file, "in a file"),
+        BatchOperation::Symlink(
+            making(root, "mount", 0o644),
+            XdrString::new("#root.cell.").unwrap(),
+        ),
+        create(root, "a/b"),
+        remove(root, "."),
+    ];
+    let reply = client.batch(1, operations).await.unwrap();
+    let expected = [
+        EACCES, EACCES, EACCES, DONE, DONE, EACCES, EACCES, ENOTDIR, EACCES, EINVAL, EINVAL,
+    ];
+    assert_eq!(codes(&reply.results), expected);
+    let fids = [only_drop, made(&reply.results[3]), made(&reply.results[4])];
+    assert_eq!(reply.statuses.len(), fids.len(), "nothing of what was refused");
+    for told in &reply.statuses {
+        assert!(fids.contains(&told.vnode.fid(VOLUME)));
+    }
+    let frozen = VolumeChange {
+        in_service: Some(false),
+        ..VolumeChange::default()
+    };
+    cell.volume.change(frozen).unwrap();
+    assert_eq!(code(client.batch(2, vec![remove(root, "x")]).await), VOFFLINE);
+}
+
+#[tokio::test]
+async fn data_replaces_what_was_there_whatever_its_records() {
+    let cell = Cell::new().await;
+    let client = cell.client();
+    client.open().await;
+    let file = client.create(cell.root(), "a").await;
+    // A store of 64 KiB first makes records of that length.
+    client.store(file, 0, &[1; 65_536], 65_536).await.unwrap();
+    let random: Vec<u8> = (0..300_000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    client.store(file, 65_536, &random, 365_536).await.unwrap();
+    let mut number = 0;
+    for length in [400_000, 200_000, 0, 65_536, 10, 131_072, 1] {
+        number += 1;
+        let data = &[&random[..], &random].concat()[..length];
+        let reply = client.batch(number, vec![store(file, data)]).await.unwrap();
+        assert_eq!(codes(&reply.results), [DONE]);
+        assert_eq!(reply.statuses[0].status.length, length as u64);
+        assert_eq!(client.fetch(file, 0, 1 << 20).await.unwrap().0, data);
+    }
+    let zeros = vec![store(file, &[0; 200_000])];
+    client.batch(number + 1, zeros).await.unwrap();
+    assert_eq!(client.fetch(file, 0, 1 << 20).await.unwrap().0, [0; 200_000]);
+    // It can be stored to as ever.
+    client.store(file, 100, b"x", 200_000).await.unwrap();
+    assert_eq!(client.fetch(file, 99, 3).await.unwrap().0, [0, b'x', 0]);
+    let options = afar_store::CheckOptions::default();
+    let report = cell.volume.partition().check(&options, &mut |_| {});
+    assert_eq!(report.unwrap().problems, []);
+}
+
+#[tokio::test]
+async fn what_makes_no_sense_is_refused_as_a_whole() {
+    let cell = Cell::new().await;
+    let client = cell.client();
+    let root = cell.root();
+    client.open().await;
+    let wanted = BatchOperation::Create(BatchMake {
+        wanted: Fid::new(VOLUME.0, 2, 77).into(),
+        ..making(root, "reserved", 0o644)
+    });
+    for bad in [
+        vec![create(root, "x"), create(made_by(1), "itself")],
+        vec![create(root, "x"), create(made_by(2), "later"), make_dir(root, "y")],
+        vec![create(root, "x"), remove(root, "x"), create(made_by(1), "y")],
+        vec![create(root, "x"), create(made_by(u32::MAX), "y")],
+        vec![create(root, "x"), wanted],
+        Vec::new(),
+    ] {
+        assert_eq!(code(client.batch(1, bad).await), EINVAL);
+    }
+    assert_eq!(code(client.batch(0, vec![create(root, "x")]).await), EINVAL);
+    assert_eq!(cell.volume.lookup(root, b"x").ok(), None);
+
+    let unmarshal = AbortCode::RXGEN_SS_UNMARSHAL;
+    let words = |words: &[u32]| {
+        let bytes = words.iter().flat_map(|word| word.to_be_bytes());
+        Bytes::from_iter(bytes)
+    };
+    let whole = to_bytes(&BatchOperations::new(vec![create(root, "x")]).unwrap());
+    let junk = [
+        words(&[513]),
+        words(&[u32::MAX]),
+        words(&[1, 99]),
+        words(&[1, 9, 2, 1, 0, 0, 0, 0, 0, 0, u32::MAX]),
+        whole.slice(..whole.len() - 4),
+        [whole, words(&[0])].concat().into(),
+    ];
+    for bytes in junk {
+        assert_eq!(code(client.send(SERIES, 1, bytes).await), unmarshal);
+    }
+    let series = FixedOpaque(SERIES);
+    let length = u32::try_from(BATCH_BYTES).unwrap() + 1;
+    let long = client.files.batch(VOLUME, series, 1, length).await.unwrap();
+    let refused = long.finish().await;
+    assert!(refused.is_err());
+    assert_eq!(cell.volume.lookup(root, b"x").ok(), None);
+    // None of these was the first.
+    let reply = client.batch(1, vec![create(root, "x")]).await.unwrap();
+    assert_eq!((codes(&reply.results), reply.repeated), (vec![DONE], false));
+}
+
+#[tokio::test]
+async fn so_many_series_are_remembered_and_no_one_pushes_others_out() {
+    let cell = Cell::new().await;
+    let (ann, crowd) = (cell.ann(), cell.client());
+    ann.open().await;
+    let nothing = || to_bytes(&BatchOperations::default());
+    for number in 0..20u8 {
+        crowd.send([number; 16], 0, nothing()).await.unwrap();
+    }
+    let one = |number: u8| {
+        let operations = BatchOperations::new(vec![create(cell.root(), &format!("{number}"))]);
+        crowd.send([number; 16], 1, to_bytes(&operations.unwrap()))
+    };
+    assert_eq!(code(one(0).await), ESTALE, "the oldest of too many");
+    assert!(one(19).await.is_ok());
+    assert!(ann.batch(1, vec![create(cell.root(), "ann")]).await.is_ok());
+}
