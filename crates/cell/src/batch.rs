@@ -120,11 +120,7 @@ impl Batches {
         Err(Error::InDoubt(Box::new(lost.unwrap_or(Error::Gone))))
     }
 
-    async fn send(
-        &self,
-        operations: &BatchOperations,
-        repeat: Repeat,
-    ) -> Result<Answer, Failure> {
+    async fn send(&self, operations: &BatchOperations, repeat: Repeat) -> Result<Answer, Failure> {
         let (volume, number) = (self.volume.id(), self.number);
         let bytes = to_bytes(operations);
         let series = FixedOpaque(self.series);
@@ -145,14 +141,9 @@ impl Batches {
     fn outcomes(&self, operations: &BatchOperations, answer: Answer) -> Vec<Outcome> {
         let Answer { results, peer } = answer;
         let site = self.volume.sites().into_iter().next();
-        let who = site.map_or_else(
-            || Arc::from(ANONYMOUS),
-            |site| self.client.own(&site).who(),
-        );
+        let who = site.map_or_else(|| Arc::from(ANONYMOUS), |site| self.client.own(&site).who());
         let one = |(operation, result): (&BatchOperation, BatchResult)| match result.code {
-            0 => Ok(operation
-                .makes()
-                .then(|| result.made.fid(self.volume.id()))),
+            0 => Ok(operation.makes().then(|| result.made.fid(self.volume.id()))),
             code => Err(Error::refused(
                 failed(peer, AbortCode(code)),
                 Arc::clone(&who),

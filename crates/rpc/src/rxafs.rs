@@ -4,9 +4,9 @@
 
 use afar_net::AbortCode;
 use afar_types::{
-    AclText, AfsVolumeInfo, BatchResults, BatchStatuses, CallBack, CallBacks, Capabilities, FetchStatus, FetchVolumeStatus, Fid,
-    Fids, FileName, PtsId, Statuses, StoreStatus, StoreVolumeStatus, ViceStatistics,
-    ViceStatistics64, VolSync, VolumeId, VolumeInfo,
+    AclText, AfsVolumeInfo, BatchResults, BatchStatuses, CallBack, CallBacks, Capabilities,
+    FetchStatus, FetchVolumeStatus, Fid, Fids, FileName, PtsId, Statuses, StoreStatus,
+    StoreVolumeStatus, ViceStatistics, ViceStatistics64, VolSync, VolumeId, VolumeInfo,
 };
 use afar_xdr::{FixedOpaque, List, Opaque, XdrString, to_bytes};
 use bytes::Bytes;

@@ -9,8 +9,7 @@ use afar_rpc::rxafs;
 use afar_store::{Created, Linked, Removed, Renamed, VnodeStatus};
 use afar_types::{CallBack, FetchStatus, Fid, FileName, FileType, Rights, StoreStatus, VolSync};
 
-use super::acting::Acting;
-use super::visit::{EnteredVolume, Visit, as_owner, failed, mode_bits};
+use super::visit::{Acting, EnteredVolume, Visit, as_owner, failed, mode_bits};
 use crate::abort::errno;
 use crate::access::{Grant, may_change_entries};
 use crate::hosts::Promise;
@@ -276,8 +275,7 @@ async fn remove(
     let (removed, status, vol_sync) = visit
         .step(move |visit| {
             let mut place = visit.change(directory.volume)?;
-            let (removed, grant) =
-                remove_in(&mut place.acting(), directory, &name, is_directory)?;
+            let (removed, grant) = remove_in(&mut place.acting(), directory, &name, is_directory)?;
             let status = place.status(&removed.directory, grant);
             Ok((removed, status, place.vol_sync()))
         })
@@ -370,7 +368,12 @@ pub(super) async fn rename(
 fn move_entry(visit: &Visit, wanted: &Move) -> Result<Moved, AbortCode> {
     let mut place = visit.change(wanted.from.volume)?;
     place.directory(wanted.from)?;
-    if !place.directory(wanted.to)?.grant.own.contains(Rights::DELETE) {
+    if !place
+        .directory(wanted.to)?
+        .grant
+        .own
+        .contains(Rights::DELETE)
+    {
         // Nothing may be replaced, and nothing may come to be there before the entry is moved.
         drop(place);
         place = visit.change_alone(wanted.from.volume)?;

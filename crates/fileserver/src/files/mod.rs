@@ -13,7 +13,6 @@
 //! the only one.
 //!
 //! - `visit`: a call while it is served, and its way into a volume
-//! - `acting`: what its caller may do with vnodes there
 //! - `status`: statuses, one or many; promises given up
 //! - `fetch`, `store`: data
 //! - `entries`: making, linking, removing, renaming
@@ -22,7 +21,6 @@
 //! - `stats`: counters, and the forms in which AFS's tools ask for them
 
 mod acl;
-mod acting;
 pub(crate) mod batch;
 mod entries;
 mod fetch;

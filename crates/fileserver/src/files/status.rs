@@ -7,8 +7,7 @@ use afar_types::{
     CallBack, CallBacks, FetchStatus, Fid, Fids, FileType, Statuses, StoreStatus, VolSync,
 };
 
-use super::acting::Acting;
-use super::visit::{EnteredVolume, Seen, Visit, failed, mode_bits};
+use super::visit::{Acting, EnteredVolume, Seen, Visit, failed, mode_bits};
 use crate::abort::errno;
 use crate::access::{Grant, may_store_status};
 

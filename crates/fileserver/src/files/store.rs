@@ -14,9 +14,8 @@ use bytes::Bytes;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::time::timeout;
 
-use super::acting::{Acting, Look};
 use super::status::attributes_after_store;
-use super::visit::{EnteredVolume, Visit, failed};
+use super::visit::{Acting, EnteredVolume, Look, Visit, failed};
 use crate::abort::errno;
 use crate::access::{Grant, may_store_data};
 

@@ -6,11 +6,10 @@ use std::sync::Arc;
 use super::env::{Batch, Table, seal};
 use super::hold::Hold;
 use super::key::{
-    At, DoomedKey, Item, Kind, change_key, dead_key, member_key, row_key, split_row_key,
-    vnode_slot_key,
+    At, DoomedKey, Item, Kind, NoteName, change_key, dead_key, member_key, note_key, row_key,
+    split_row_key, vnode_slot_key,
 };
 use super::memtable::{Layers, Sealed, Slots};
-use super::notes::notes;
 use super::record::{NewRecord, Record};
 use super::rows::{MemberState, SegmentRow, VnodeRow, VolumeInfo, VolumeRow};
 use super::versions::Rows;
@@ -239,8 +238,43 @@ impl<'c> Change<'c> {
         for table in [Table::Volumes, Table::Infos, Table::Unfinished] {
             self.delete(table, &id.to_be_bytes())?;
         }
-        for (name, _) in notes(self, id)? {
+        for (name, _) in self.notes(id)? {
             self.put_note(id, name, None)?;
+        }
+        Ok(())
+    }
+
+    /// A note of a volume.
+    pub(crate) fn note(&self, volume: u32, name: NoteName) -> Result<Option<Vec<u8>>> {
+        let row = self.get(Table::Settings, &note_key(volume, name))?;
+        Ok(row.map(<[u8]>::to_vec))
+    }
+
+    /// All notes of a volume.
+    pub(crate) fn notes(&self, volume: u32) -> Result<Vec<(NoteName, Vec<u8>)>> {
+        let mut notes = Vec::new();
+        let first = note_key(volume, [0; 16]);
+        for row in self.scan(Table::Settings, &first)? {
+            let (key, value) = row?;
+            match key.split_last_chunk::<16>() {
+                Some((head, name)) if *head == first[..8] => notes.push((*name, value.to_vec())),
+                _ => break,
+            }
+        }
+        Ok(notes)
+    }
+
+    /// Sets or removes a note of a volume. It goes when the volume does.
+    pub(crate) fn put_note(
+        &mut self,
+        volume: u32,
+        name: NoteName,
+        text: Option<Vec<u8>>,
+    ) -> Result<()> {
+        let key = note_key(volume, name);
+        match text {
+            Some(text) => self.put(Table::Settings, &key, text),
+            None => self.delete(Table::Settings, &key)?,
         }
         Ok(())
     }

@@ -11,7 +11,6 @@ mod image;
 mod key;
 mod log;
 mod memtable;
-mod notes;
 mod record;
 mod rows;
 #[cfg(test)]
@@ -24,10 +23,9 @@ pub(crate) use env::{Batch, Env, Pin, Table, View};
 pub(crate) use hold::Hold;
 pub(crate) use image::{Image, PageImage};
 pub(crate) use key::{
-    At, DoomedKey, Item, Kind, change_key, change_start, dead_key, member_key, row_key,
+    At, DoomedKey, Item, Kind, NoteName, change_key, change_start, dead_key, member_key, row_key,
     split_change_key, split_dead_key, split_member_key, split_row_key, tree_range,
 };
-pub(crate) use notes::{NoteName, note, notes};
 pub(crate) use log::{Log, Position, RECORD as LOGGED_RECORD, Replay, rows as logged_rows};
 pub(crate) use record::{INLINE_MAX, NewRecord, Record};
 pub(crate) use rows::{MemberState, SegmentRow, VnodeRow, VolumeInfo, VolumeRow, blocks};

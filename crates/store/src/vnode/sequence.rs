@@ -15,7 +15,7 @@ use super::{
     check_target, directory, edit, full_acl, node, pack_record, status,
 };
 use crate::error::{Result, StoreError};
-use crate::meta::{At, Change, Item, Kind, NewRecord, NoteName, Record, Rows, note, notes};
+use crate::meta::{At, Change, Item, Kind, NewRecord, NoteName, Record, Rows};
 use crate::partition::Pending;
 use crate::segment::Compression;
 use crate::volume::{Volume, VolumeChange};
@@ -330,7 +330,7 @@ impl<'c> Sequence<'_, 'c> {
     ///
     /// If the database fails.
     pub fn note(&self, name: NoteName) -> Result<Option<Vec<u8>>> {
-        note(&*self.change, self.id.0, name)
+        self.change.note(self.id.0, name)
     }
 
     /// All notes of the volume.
@@ -339,7 +339,7 @@ impl<'c> Sequence<'_, 'c> {
     ///
     /// If the database fails.
     pub fn notes(&self) -> Result<Vec<(NoteName, Vec<u8>)>> {
-        notes(&*self.change, self.id.0)
+        self.change.notes(self.id.0)
     }
 
     /// Makes a note, or removes it. It is durable with the changes, and goes with the volume.

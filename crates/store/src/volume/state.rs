@@ -296,8 +296,7 @@ impl Volume {
             check_name(name)?;
         }
         let id = self.id;
-        self.partition
-            .commit(move |change| wanted.make(change, id))
+        self.partition.commit(move |change| wanted.make(change, id))
     }
 
     /// Gives the volume another number. What it holds stays.

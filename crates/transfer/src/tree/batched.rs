@@ -68,7 +68,8 @@ async fn read(client: afar_cell::Client, volume: Arc<afar_cell::Volume>, fid: Fi
     let with_kind = |entry: DirEntry| {
         let is_directory = entry.fid.vnode.is_directory();
         let status = (!is_directory).then(|| statuses.next()).flatten();
-        let mounts = status.is_some_and(|status| status.is_ok_and(|status| status.is_mount_point()));
+        let mounts =
+            status.is_some_and(|status| status.is_ok_and(|status| status.is_mount_point()));
         (entry, mounts)
     };
     Ok(list.into_iter().map(with_kind).collect())

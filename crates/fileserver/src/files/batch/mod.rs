@@ -141,9 +141,7 @@ fn run_and_look(visit: &Visit, run: Run) -> Result<Answer, AbortCode> {
     let mut contents = Vec::with_capacity(run.operations.len());
     for operation in &**run.operations {
         contents.push(match operation {
-            BatchOperation::StoreData { data, .. } => {
-                Some(together.content(data).map_err(failed)?)
-            }
+            BatchOperation::StoreData { data, .. } => Some(together.content(data).map_err(failed)?),
             _ => None,
         });
     }
@@ -175,7 +173,7 @@ fn look(
         // spec: afs-rpc#changing-directories
         grant = as_owner(grant);
     }
-    // Who has changed a vnode just now is told its status, as by single calls. What is asked for with a number that was
+    // The caller has changed it just now, and is told its status as by single calls. What is named with a number that was
     // used before may be something else than was changed then.
     if done.repeated && !made {
         may_fetch_status(&visit.person, &look.vnode, grant, place.state.owner).ok()?;

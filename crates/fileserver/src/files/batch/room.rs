@@ -1,4 +1,5 @@
 //! How much of batches goes on at a time.
+// spec: batches#bounds
 
 use std::collections::HashMap;
 use std::net::IpAddr;

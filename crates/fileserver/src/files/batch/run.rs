@@ -10,11 +10,10 @@ use afar_types::{
     FileType, StoreStatus, VolumeId,
 };
 
-use super::super::acting::Acting;
 use super::super::entries::{Move, New, link_in, make_in, move_in, new_name, old_name, remove_in};
 use super::super::status::{attributes_after_store, store_status_in};
 use super::super::store::{options_of, storable};
-use super::super::visit::{Visit, failed};
+use super::super::visit::{Acting, Visit, failed};
 use super::series::{self, Last};
 use crate::abort::errno;
 

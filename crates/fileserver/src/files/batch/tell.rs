@@ -64,11 +64,13 @@ impl Part<'_> {
                 }
             }),
             BatchOperation::Symlink(make, target) => {
-                self.of(rxafs::symlink::OPERATION, None, || rxafs::symlink::Request {
-                    directory: fid(make.directory),
-                    name: make.name.clone(),
-                    target: target.clone(),
-                    attributes: make.attributes,
+                self.of(rxafs::symlink::OPERATION, None, || {
+                    rxafs::symlink::Request {
+                        directory: fid(make.directory),
+                        name: make.name.clone(),
+                        target: target.clone(),
+                        attributes: make.attributes,
+                    }
                 })
             }
             BatchOperation::Link {
@@ -149,13 +151,6 @@ impl Part<'_> {
         let served = Served::new(row, self.caller, self.took, self.code);
         self.visit.server.stats.count(&served);
         self.visit.server.metrics.served(&served);
-        record_part(
-            operation,
-            self.caller,
-            self.took,
-            data,
-            self.code,
-            request,
-        );
+        record_part(operation, self.caller, self.took, data, self.code, request);
     }
 }
