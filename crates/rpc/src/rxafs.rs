@@ -147,6 +147,12 @@ interface! {
     // spec: batches#the-call
     store 184156162 batch(volume: VolumeId, series: FixedOpaque<16>, number: u64, length: u32)
         -> (repeated: bool, results: BatchResults, statuses: BatchStatuses, vol_sync: VolSync);
+    /// Reads a directory, directories in it to this depth, and of what is in them so many statuses, with the data of files
+    /// up to `largest` bytes: all in one answer, of at most so many bytes of data. The data are the items of
+    /// docs/protocol/trees.md.
+    // spec: trees#the-call
+    download 184156163 fetch_tree(fid: Fid, depth: u32, entries: u32, bytes: u32, largest: u32)
+        -> ();
 }
 
 impl<S: Service> Server<S> {
