@@ -57,29 +57,36 @@ impl Client {
         if volume.check_writable().is_err() || volume.way().await != Way::Afar {
             return None;
         }
-        let mut series = [0; 16];
-        if getrandom(&mut series, GetRandomFlags::empty()) != Ok(series.len()) {
-            return None;
-        }
-        let mut batches = Batches {
-            client: self.clone(),
-            volume: Arc::clone(volume),
-            series,
-            number: 0,
-        };
-        // It changes nothing, so it may be sent as often as need be.
-        let nothing = BatchOperations::default();
-        match batches.send(&nothing, Repeat::Always).await {
-            Ok(_) => {
-                batches.number = 1;
-                Some(batches)
+        for _ in 0..TRIES {
+            // Each time another one: what came late would begin again a series that goes on.
+            let mut batches = Batches {
+                client: self.clone(),
+                volume: Arc::clone(volume),
+                series: new_series()?,
+                number: 0,
+            };
+            match batches.send(&BatchOperations::default()).await {
+                Ok(_) => {
+                    batches.number = 1;
+                    return Some(batches);
+                }
+                Err(Failure::Sure(error)) => {
+                    tracing::debug!("single calls instead of batches: {error}");
+                    return None;
+                }
+                Err(Failure::InDoubt(error)) => {
+                    tracing::debug!("another series of batches: {error}");
+                }
             }
-            Err(Failure::Sure(error) | Failure::InDoubt(error)) => {
-                tracing::debug!("single calls instead of batches: {error}");
-                None
-            }
         }
+        None
     }
+}
+
+fn new_series() -> Option<[u8; 16]> {
+    let mut series = [0; 16];
+    let got = getrandom(&mut series, GetRandomFlags::empty());
+    (got == Ok(series.len())).then_some(series)
 }
 
 impl Batches {
@@ -100,7 +107,7 @@ impl Batches {
     async fn run_once(&mut self, operations: &BatchOperations) -> Result<Batched, Error> {
         let mut lost = None;
         for _ in 0..TRIES {
-            match self.send(operations, Repeat::NeverTwice).await {
+            match self.send(operations).await {
                 Ok(answer) => {
                     self.number += 1;
                     return Ok(Batched::Done(self.outcomes(operations, answer)));
@@ -120,7 +127,7 @@ impl Batches {
         Err(Error::InDoubt(Box::new(lost.unwrap_or(Error::Gone))))
     }
 
-    async fn send(&self, operations: &BatchOperations, repeat: Repeat) -> Result<Answer, Failure> {
+    async fn send(&self, operations: &BatchOperations) -> Result<Answer, Failure> {
         let (volume, number) = (self.volume.id(), self.number);
         let bytes = to_bytes(operations);
         let series = FixedOpaque(self.series);
@@ -135,7 +142,10 @@ impl Batches {
                 Ok(answer)
             }
         };
-        self.client.attempt(&self.volume, &request, repeat).await
+        let attempt = self
+            .client
+            .attempt(&self.volume, &request, Repeat::NeverTwice);
+        attempt.await
     }
 
     fn outcomes(&self, operations: &BatchOperations, answer: Answer) -> Vec<Outcome> {

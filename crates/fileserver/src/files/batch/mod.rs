@@ -4,18 +4,19 @@
 //! of each under the batch's number: a batch that comes again is answered, not run again. Promises are broken
 //! and the caller is answered when all of it is durable.
 //!
+//! - `data`: the data of files, and where they are
 //! - `room`: how much of this goes on at a time
 //! - `run`: the changes, in the committer
 //! - `series`: what is remembered of batches that were run
 //! - `tell`: audit and counters, as of single calls
 // spec: batches#the-call
 
+mod data;
 pub(crate) mod room;
 mod run;
 mod series;
 mod tell;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -23,11 +24,13 @@ use afar_net::AbortCode;
 use afar_rpc::{Caller, StoreSource, Wait, rxafs};
 use afar_types::{
     BATCH_BYTES, BatchOperation, BatchOperations, BatchResults, BatchStatus, BatchStatuses,
-    BatchVnode, Fid, FileType, VolSync, VolumeId,
+    BatchVnode, Fid, FileType, VolSync,
 };
 use afar_xdr::from_bytes;
 use tokio::time::timeout;
+use xxhash_rust::xxh3::xxh3_64;
 
+use self::data::Targets;
 use self::run::{Done, Run};
 use super::visit::{EnteredVolume, Visit, as_owner, failed};
 use crate::abort::errno;
@@ -48,29 +51,33 @@ pub(super) async fn batch(
         return Err(AbortCode(errno::E2BIG));
     }
     let batches = &visit.server.batches;
-    let _room = batches.room(caller.peer.ip(), length)?;
+    let _room = batches.room(caller.peer.ip(), visit.person.id, length)?;
     let received = timeout(RECEIVE_LIMIT, receive(data, length)).await;
     let bytes = received.map_err(|_| AbortCode::RX_CALL_TIMEOUT)??;
     let operations = from_bytes::<BatchOperations>(&bytes);
     let operations = operations.map_err(|_| AbortCode::RXGEN_SS_UNMARSHAL)?;
+    let digest = xxh3_64(&bytes);
     drop(bytes);
     check(&operations, request.number)?;
     let volume = request.volume;
     let operations = Arc::new(operations);
-    // In order, lest two batches wait for each other.
-    let mut turns = Vec::new();
-    for fid in stored(&operations, volume) {
-        turns.push(Wait::Lock.on(visit.server.stores.turn(fid)).await);
-    }
+    let targets = {
+        let operations = Arc::clone(&operations);
+        visit.step(move |visit| Targets::of(visit, volume, &operations))
+            .await?
+    };
+    let turns = visit.server.stores.turns(&targets.files);
+    let turns = Wait::Lock.on(turns).await;
     let turn = Wait::Lock.on(batches.turn()).await;
     let run = Run {
         visit: visit.clone(),
         volume,
         series: request.series.0,
         number: request.number,
+        digest,
         operations: Arc::clone(&operations),
     };
-    let answer = visit.step(move |visit| run_and_look(visit, run)).await?;
+    let answer = visit.step(move |visit| run_and_look(visit, run, &targets)).await?;
     drop((turn, turns));
     let Answer { done, .. } = &answer;
     if !done.repeated {
@@ -115,17 +122,6 @@ fn check(operations: &[BatchOperation], number: u64) -> Result<(), AbortCode> {
     Ok(())
 }
 
-/// The files that were there before and whose data is stored. Other stores to them may be going on.
-fn stored(operations: &[BatchOperation], volume: VolumeId) -> BTreeSet<Fid> {
-    let target = |operation: &BatchOperation| match operation {
-        BatchOperation::StoreData { target, .. } if target.maker().is_none() => {
-            Some(target.fid(volume))
-        }
-        _ => None,
-    };
-    operations.iter().filter_map(target).collect()
-}
-
 /// What is to be told of a batch.
 struct Answer {
     done: Done,
@@ -135,13 +131,15 @@ struct Answer {
 
 /// Runs a batch, or finds what came of it before. Then looks at what it changed: all the caller is told comes with a
 /// promise, which is entered first.
-fn run_and_look(visit: &Visit, run: Run) -> Result<Answer, AbortCode> {
+fn run_and_look(visit: &Visit, run: Run, targets: &Targets) -> Result<Answer, AbortCode> {
     let mut place = visit.change(run.volume)?;
     let mut together = place.volume().together().map_err(failed)?;
     let mut contents = Vec::with_capacity(run.operations.len());
-    for operation in &**run.operations {
+    for (operation, open) in run.operations.iter().zip(&targets.open) {
         contents.push(match operation {
-            BatchOperation::StoreData { data, .. } => Some(together.content(data).map_err(failed)?),
+            BatchOperation::StoreData { data, .. } if *open => {
+                Some(together.content(data).map_err(failed)?)
+            }
             _ => None,
         });
     }
@@ -173,8 +171,7 @@ fn look(
         // spec: afs-rpc#changing-directories
         grant = as_owner(grant);
     }
-    // The caller has changed it just now, and is told its status as by single calls. What is named with a number that was
-    // used before may be something else than was changed then.
+    // The caller has changed it just now, and is told its status as by single calls. Later it may have lost the right.
     if done.repeated && !made {
         may_fetch_status(&visit.person, &look.vnode, grant, place.state.owner).ok()?;
     }

@@ -23,6 +23,7 @@ pub(super) struct Run {
     pub(super) volume: VolumeId,
     pub(super) series: [u8; 16],
     pub(super) number: u64,
+    pub(super) digest: u64,
     pub(super) operations: Arc<BatchOperations>,
 }
 
@@ -83,15 +84,18 @@ impl Run {
         contents: &[Option<usize>],
     ) -> Result<Result<Done, AbortCode>, StoreError> {
         let person = self.visit.person.id;
-        if self.number == 0 {
-            series::open(sequence, self.series, person)?;
-            return Ok(Ok(Done {
-                repeated: false,
-                results: Vec::new(),
-                changed: Changed::default(),
-            }));
-        }
         let stale = Ok(Err(AbortCode(errno::ESTALE)));
+        if self.number == 0 {
+            let own = series::open(sequence, self.series, person)?;
+            return match own {
+                true => Ok(Ok(Done {
+                    repeated: false,
+                    results: Vec::new(),
+                    changed: Changed::default(),
+                })),
+                false => stale,
+            };
+        }
         let Some(last) = series::last(sequence, self.series, person)? else {
             return stale;
         };
@@ -115,7 +119,8 @@ impl Run {
         let Running {
             results, changed, ..
         } = running;
-        series::put(sequence, self.series, person, self.number, &results)?;
+        let number = (self.number, self.digest);
+        series::put(sequence, self.series, person, number, &results)?;
         Ok(Ok(Done {
             repeated: false,
             results,
@@ -125,11 +130,11 @@ impl Run {
 
     /// What came of it before.
     fn again(&self, last: Last) -> Result<Done, AbortCode> {
-        let results = last.results.into_vec();
         // It is another one under the same number.
-        if results.len() != self.operations.len() {
+        if last.digest != self.digest {
             return Err(AbortCode(errno::EINVAL));
         }
+        let results = last.results.into_vec();
         let mut changed = Changed::default();
         for (operation, result) in self.operations.iter().zip(&results) {
             if result.code != 0 {
@@ -344,7 +349,8 @@ impl Running<'_, '_, '_, '_> {
     ) -> Result<(), AbortCode> {
         let visit = &self.run.visit;
         storable(&mut self.acting(), fid, attributes)?;
-        let content = content.ok_or(AbortCode(errno::EINVAL))?;
+        // There was no right to change anything there when the data came.
+        let content = content.ok_or(AbortCode(errno::EACCES))?;
         let options = options_of(visit, attributes);
         let stored = self.sequence.store(fid, content, &options);
         let stored = stored.map_err(failed)?;
