@@ -11,7 +11,10 @@ fuzz_target!(|data: &[u8]| {
         return;
     };
     assert!(operations.len() <= BATCH_OPERATIONS);
-    assert_eq!(from_bytes::<BatchOperations>(&to_bytes(&operations)).as_ref(), Ok(&operations));
+    assert_eq!(
+        from_bytes::<BatchOperations>(&to_bytes(&operations)).as_ref(),
+        Ok(&operations)
+    );
     for vnode in operations.iter().flat_map(|one| one.vnodes()).flatten() {
         match vnode.maker() {
             Some(place) => assert_eq!(vnode, BatchVnode::made_by(place)),

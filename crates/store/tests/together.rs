@@ -132,9 +132,15 @@ fn what_fails_is_taken_back_alone() {
         let gone = sequence.remove_file(root, b"b");
         assert!(matches!(gone, Err(StoreError::NotFound(_))), "{gone:?}");
         let forged = Fid::new(1, a.vnode.0, a.uniquifier.0 + 1);
-        assert!(matches!(sequence.status(forged), Err(StoreError::NoVnode(_))));
+        assert!(matches!(
+            sequence.status(forged),
+            Err(StoreError::NoVnode(_))
+        ));
         let other = Fid::new(2, a.vnode.0, a.uniquifier.0);
-        assert!(matches!(sequence.status(other), Err(StoreError::NoVolume(_))));
+        assert!(matches!(
+            sequence.status(other),
+            Err(StoreError::NoVolume(_))
+        ));
         let moved = sequence.rename(root, b"a", other, b"a");
         assert!(matches!(moved, Err(StoreError::NoVolume(_))));
         sequence.store(a, fits, &plain)?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use afar_fileserver::volumes::Hold;
-use afar_net::AbortCode;
+use afar_net::{AbortCode, CallError, RxNull};
 use afar_rpc::{RpcError, rxafs};
 use afar_store::{NewClone, NewVnode, NewVolume, VolumeChange};
 use afar_types::{
@@ -386,7 +386,10 @@ async fn a_repeated_batch_shows_nobody_what_they_may_not_see_any_more() {
     };
     let both = || vec![status(own), status(secret)];
     let first = ann.batch(1, both()).await.unwrap();
-    assert_eq!((codes(&first.results), first.statuses.len()), (vec![DONE; 2], 2));
+    assert_eq!(
+        (codes(&first.results), first.statuses.len()),
+        (vec![DONE; 2], 2)
+    );
     cell.allow(hidden, &[(PtsId::ADMINISTRATORS, "rlidwka")]);
     let again = ann.batch(1, both()).await.unwrap();
     assert!(again.repeated && again.results == first.results);
@@ -709,7 +712,7 @@ async fn what_is_forged_or_in_another_volume_is_not_there() {
         BatchOperation::Link {
             directory: root.into(),
             name: name("l"),
-            existing: forged(file).into(),
+            existing: forged(forged(file)).into(),
         },
         BatchOperation::Rename {
             old_directory: root.into(),
@@ -779,20 +782,37 @@ async fn a_batch_that_is_cut_off_has_done_nothing() {
     let operations = vec![create(root, "a"), store(made_by(0), &[7; 100_000])];
     let bytes = to_bytes(&BatchOperations::new(operations.clone()).unwrap());
     let (series, length) = (FixedOpaque(SERIES), u32::try_from(bytes.len()).unwrap());
+    let opcode = rxafs::batch::OPERATION.opcode;
+    let head = rxafs::batch::Request {
+        volume: VOLUME,
+        series,
+        number: 1,
+        length,
+    };
+    let head = [&opcode.to_be_bytes()[..], &to_bytes(&head)].concat();
     // Every byte came but the last, or hardly any did; then the client ends, or is gone.
     for sent in [0, 10, bytes.len() / 2, bytes.len() - 1] {
-        let begin = || client.files.batch(VOLUME, series, 1, length);
-        let mut call = begin().await.unwrap();
+        let server = cell.open.local_addr();
+        let connection = client.endpoint.connect(server, RXAFS, Arc::new(RxNull));
+        let mut call = connection.call().await.unwrap();
+        call.send(Bytes::from(head.clone())).await.unwrap();
         call.send(bytes.slice(..sent)).await.unwrap();
-        assert_eq!(code(call.finish().await), AbortCode::RX_EOF);
-        let mut call = begin().await.unwrap();
+        call.finish().await.unwrap();
+        let answer = call.read_to_end(1 << 20).await;
+        let cut = CallError::Aborted(AbortCode::RX_EOF);
+        assert_eq!(answer.unwrap_err().to_string(), cut.to_string());
+        let begun = client.files.batch(VOLUME, series, 1, length).await;
+        let mut call = begun.unwrap();
         call.send(bytes.slice(..sent)).await.unwrap();
         drop(call);
     }
     assert!(cell.volume.lookup(root, b"a").is_err());
     // It was none of these.
     let reply = client.batch(1, operations).await.unwrap();
-    assert_eq!((codes(&reply.results), reply.repeated), (vec![DONE; 2], false));
+    assert_eq!(
+        (codes(&reply.results), reply.repeated),
+        (vec![DONE; 2], false)
+    );
 }
 
 #[tokio::test]
@@ -940,7 +960,12 @@ async fn volumes_that_take_no_changes_take_no_batches() {
     assert_eq!(code(one(2, "b").await), VMOVED);
     assert_eq!(code(one(1, "a").await), VMOVED);
     cell.server.volumes().set_moved(VOLUME, false);
-    let held = cell.server.volumes().hold(VOLUME, Hold::Busy).await.unwrap();
+    let held = cell
+        .server
+        .volumes()
+        .hold(VOLUME, Hold::Busy)
+        .await
+        .unwrap();
     assert_eq!(code(one(2, "b").await), VBUSY);
     drop(held);
     // Nothing of it was run, and all goes on.

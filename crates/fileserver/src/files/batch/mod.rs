@@ -63,7 +63,8 @@ pub(super) async fn batch(
     let operations = Arc::new(operations);
     let targets = {
         let operations = Arc::clone(&operations);
-        visit.step(move |visit| Targets::of(visit, volume, &operations))
+        visit
+            .step(move |visit| Targets::of(visit, volume, &operations))
             .await?
     };
     let turns = visit.server.stores.turns(&targets.files);
@@ -77,7 +78,9 @@ pub(super) async fn batch(
         digest,
         operations: Arc::clone(&operations),
     };
-    let answer = visit.step(move |visit| run_and_look(visit, run, &targets)).await?;
+    let answer = visit
+        .step(move |visit| run_and_look(visit, run, &targets))
+        .await?;
     drop((turn, turns));
     let Answer { done, .. } = &answer;
     if !done.repeated {

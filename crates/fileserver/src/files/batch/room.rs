@@ -118,7 +118,11 @@ mod tests {
     }
 
     /// Takes all that so many addresses can have.
-    fn fill(batches: &Batches, addresses: impl Iterator<Item = u8>, person: PtsId) -> Vec<Room<'_>> {
+    fn fill(
+        batches: &Batches,
+        addresses: impl Iterator<Item = u8>,
+        person: PtsId,
+    ) -> Vec<Room<'_>> {
         let mut rooms = Vec::new();
         for own in addresses {
             while let Ok(more) = batches.room(address(own), person, 1 << 20) {
