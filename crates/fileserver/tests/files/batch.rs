@@ -898,8 +898,11 @@ async fn data_of_callers_who_may_change_nothing_is_not_kept() {
     assert_eq!(codes(&reply.await.unwrap().results), [DONE; 2]);
     assert!(written());
     // A right that an earlier operation gives is one.
-    let closed = client.create(root, "closed").await;
+    let directory = client.make_dir(root, "d").await;
+    let closed = client.create(directory, "closed").await;
     client.store(closed, 0, b"x", 1).await.unwrap();
+    // With `i`, what somebody has made they may always fill.
+    cell.allow(directory, &[(PtsId::ANYUSER, "rldw")]);
     let mode_of = |bits| BatchOperation::StoreStatus {
         target: closed.into(),
         attributes: mode(bits),
