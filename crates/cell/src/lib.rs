@@ -14,13 +14,14 @@
 //! - `fetch`: a file in pieces, by many calls at a time
 //! - `oob`: a file's data over TLS, beside the calls; [`VolumeOob`]: that of volumes
 //! - `store`: a file's data the other way; [`TreePart`] (`tree`): a whole tree in one answer
-//! - `change`: names made, moved and removed, each once even when an answer is lost
+//! - `change`: names made, moved and removed, each once even when an answer is lost; [`Batches`]: many at a time
 //! - `promise`: statuses with their servers' promises; `lock`: locks of files
 //! - `acl`, `quota`: access control lists; quota and usage of volumes; `room`: what has none in one
 //! - [`Waits`]: which server a request waits for
 //! - `refusal`: tokens that servers refuse
 
 mod acl;
+mod batch;
 mod callback;
 pub mod cellservdb;
 mod change;
@@ -61,6 +62,7 @@ mod waits;
 mod window;
 
 pub use afar_rpc::Asker;
+pub use batch::{Batched, Batches, Outcome};
 pub use callback::{BreakHandler, CallbackService, new_uuid};
 pub use change::{Changed, Made};
 pub use class::Class;

@@ -299,24 +299,15 @@ pub(crate) fn record<Q: Decode + Debug, A: Debug>(
     end: &End<'_, A>,
 ) {
     let result = end.result;
-    let refused = result
-        .as_ref()
-        .is_err_and(|code| is_refusal(operation.interface, *code));
-    let notable = operation.is_audited || refused;
-    // Without a listener this costs a comparison.
-    let (level, wanted) = if notable {
-        let wanted = tracing::enabled!(target: TARGET, Level::INFO);
-        (Level::INFO, wanted)
-    } else if operation.changes {
-        let wanted = tracing::enabled!(target: TARGET, Level::DEBUG);
-        (Level::DEBUG, wanted)
-    } else {
-        let wanted = tracing::enabled!(target: TARGET, Level::TRACE);
-        (Level::TRACE, wanted)
-    };
-    if !wanted {
+    let code = result.as_ref().err().copied();
+    let Some(Notice {
+        level,
+        refused,
+        notable,
+    }) = notice(operation, code)
+    else {
         return;
-    }
+    };
     let read = rule(operation.interface).map_or(0, |rule| rule.read);
     let mut input = Decoder::new(arguments);
     let request = Q::decode(&mut input).ok();
@@ -334,9 +325,66 @@ pub(crate) fn record<Q: Decode + Debug, A: Debug>(
             .filter(|text| !text.is_empty()),
         data: end.data,
         took: end.took,
-        code: result.as_ref().err().map_or(0, |code| code.0),
+        code: code.map_or(0, |code| code.0),
     };
     event.emit(level, refused);
+}
+
+/// Tells of an operation that was done as a part of another call, of which so much time is its share. `request` is
+/// asked only if somebody listens.
+pub fn record_part<Q: Debug>(
+    operation: &'static Operation,
+    caller: &Caller,
+    took: Duration,
+    data: Option<u64>,
+    result: Result<(), AbortCode>,
+    request: impl FnOnce() -> Q,
+) {
+    let code = result.err();
+    let Some(Notice { level, refused, .. }) = notice(operation, code) else {
+        return;
+    };
+    let read = rule(operation.interface).map_or(0, |rule| rule.read);
+    let event = Event {
+        operation,
+        caller,
+        asker: None,
+        object: (read > 0).then(|| shown(&request(), read)),
+        answer: None,
+        data,
+        took,
+        code: code.map_or(0, |code| code.0),
+    };
+    event.emit(level, refused);
+}
+
+/// How an operation is told of.
+struct Notice {
+    level: Level,
+    refused: bool,
+    notable: bool,
+}
+
+/// How to tell of an operation, if somebody listens.
+fn notice(operation: &Operation, code: Option<AbortCode>) -> Option<Notice> {
+    let refused = code.is_some_and(|code| is_refusal(operation.interface, code));
+    let notable = operation.is_audited || refused;
+    // Without a listener this costs a comparison.
+    let (level, wanted) = if notable {
+        let wanted = tracing::enabled!(target: TARGET, Level::INFO);
+        (Level::INFO, wanted)
+    } else if operation.changes {
+        let wanted = tracing::enabled!(target: TARGET, Level::DEBUG);
+        (Level::DEBUG, wanted)
+    } else {
+        let wanted = tracing::enabled!(target: TARGET, Level::TRACE);
+        (Level::TRACE, wanted)
+    };
+    wanted.then_some(Notice {
+        level,
+        refused,
+        notable,
+    })
 }
 
 /// What an event tells.

@@ -4,11 +4,11 @@
 
 use afar_net::AbortCode;
 use afar_types::{
-    AclText, AfsVolumeInfo, CallBack, CallBacks, Capabilities, FetchStatus, FetchVolumeStatus, Fid,
-    Fids, FileName, PtsId, Statuses, StoreStatus, StoreVolumeStatus, ViceStatistics,
-    ViceStatistics64, VolSync, VolumeId, VolumeInfo,
+    AclText, AfsVolumeInfo, BatchResults, BatchStatuses, CallBack, CallBacks, Capabilities,
+    FetchStatus, FetchVolumeStatus, Fid, Fids, FileName, PtsId, Statuses, StoreStatus,
+    StoreVolumeStatus, ViceStatistics, ViceStatistics64, VolSync, VolumeId, VolumeInfo,
 };
-use afar_xdr::{List, Opaque, XdrString, to_bytes};
+use afar_xdr::{FixedOpaque, List, Opaque, XdrString, to_bytes};
 use bytes::Bytes;
 
 use crate::server::Beside;
@@ -142,6 +142,11 @@ interface! {
     /// Asks for an offer of bulk data by TCP, out of band. Both messages are those of docs/protocol/oob.md.
     // spec: oob#the-offer
     call 184156161 oob_offer(question: Opaque<1024>) -> (offer: Opaque<2048>);
+    /// Makes many changes of a volume in one commit, or tells what came of them before. The data are the operations:
+    /// docs/protocol/batches.md.
+    // spec: batches#the-call
+    store 184156162 batch(volume: VolumeId, series: FixedOpaque<16>, number: u64, length: u32)
+        -> (repeated: bool, results: BatchResults, statuses: BatchStatuses, vol_sync: VolSync);
     /// Reads a directory, directories in it to this depth, and of what is in them so many statuses, with the data of files
     /// up to `largest` bytes: all in one answer, of at most so many bytes of data. The data are the items of
     /// docs/protocol/trees.md.

@@ -58,8 +58,8 @@ pub use transfer::{
     DumpOptions, DumpSummary, RestoreMode, RestoreOptions, RestoreSummary, TransferProgress,
 };
 pub use vnode::{
-    Created, FileWriter, Linked, MAX_TARGET, NewVnode, Removed, Renamed, SetAttributes,
-    StoreOptions, StoredRecord, VnodeStatus,
+    Created, FileWriter, Linked, MAX_TARGET, NewVnode, Removed, Renamed, Sequence, SetAttributes,
+    StoreOptions, StoredRecord, Together, VnodeStatus, Vnodes,
 };
 pub use volume::{
     MAX_VOLUME_NAME, NewClone, NewVolume, RemovedVolume, Volume, VolumeChange, VolumeState,

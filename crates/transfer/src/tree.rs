@@ -1,5 +1,7 @@
 //! Trees in AFS and their end.
 
+mod batched;
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -42,6 +44,16 @@ impl fmt::Debug for Tree<'_> {
 impl Tree<'_> {
     /// Removes a directory with all below it; returns whether it is gone.
     pub async fn remove(&mut self, parent: Fid, entry: DirEntry, path: Vec<u8>) -> bool {
+        if !self.pretend
+            && let Some(batches) = self.client.batches(self.volume).await
+        {
+            return self.remove_by_batches(batches, parent, entry, path).await;
+        }
+        self.remove_singly(parent, entry, path).await
+    }
+
+    /// The same by a call for each name.
+    async fn remove_singly(&mut self, parent: Fid, entry: DirEntry, path: Vec<u8>) -> bool {
         let list = match self.client.list(self.volume, entry.fid).await {
             Ok(list) => list,
             Err(error) => {
@@ -60,7 +72,7 @@ impl Tree<'_> {
         empty &= self.remove_files(entry.fid, others, &path).await;
         for below in directories {
             let below_path = path_of(&below.name);
-            empty &= Box::pin(self.remove(entry.fid, below, below_path)).await;
+            empty &= Box::pin(self.remove_singly(entry.fid, below, below_path)).await;
         }
         if !empty {
             // That something could not be removed was said.

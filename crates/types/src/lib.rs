@@ -8,6 +8,7 @@
 //! Arrays that AFS-3 leaves without a limit have one here, far above what servers hold.
 
 mod acl;
+mod batch;
 mod bozo;
 mod cache_debug;
 mod cell;
@@ -28,6 +29,10 @@ mod volser;
 mod volume;
 
 pub use acl::{Acl, AclEntry, AclError, AclRecord, AclRecordEntry};
+pub use batch::{
+    BATCH_BYTES, BATCH_OPERATIONS, BatchMake, BatchOperation, BatchOperations, BatchResult,
+    BatchResults, BatchStatus, BatchStatuses, BatchVnode,
+};
 pub use bozo::{BozoKey, BozoKeyInfo, BozoParameters, BozoState, BozoStatus, BozoText, BozoTime};
 pub use cache_debug::{DbCacheEntry, DbCacheEntry64, DbLock, DbLockDesc};
 pub use cell::{CellName, CellNameError};

@@ -6,10 +6,10 @@
 
 use afar_net::AbortCode;
 use afar_rpc::rxafs;
-use afar_store::{Created, Removed, Renamed, VnodeStatus};
+use afar_store::{Created, Linked, Removed, Renamed, VnodeStatus};
 use afar_types::{CallBack, FetchStatus, Fid, FileName, FileType, Rights, StoreStatus, VolSync};
 
-use super::visit::{EnteredVolume, Visit, as_owner, failed, mode_bits};
+use super::visit::{Acting, EnteredVolume, Visit, as_owner, failed, mode_bits};
 use crate::abort::errno;
 use crate::access::{Grant, may_change_entries};
 use crate::hosts::Promise;
@@ -17,7 +17,7 @@ use crate::hosts::Promise;
 const MAX_NAME: usize = 255;
 
 /// A name that is to be given. `@sys` at its end would be replaced by clients.
-fn new_name(name: &FileName) -> Result<Vec<u8>, AbortCode> {
+pub(super) fn new_name(name: &FileName) -> Result<Vec<u8>, AbortCode> {
     let name = old_name(name)?;
     if name.contains(&b'/') || name.ends_with(b"@sys") {
         return Err(AbortCode(errno::EINVAL));
@@ -26,7 +26,7 @@ fn new_name(name: &FileName) -> Result<Vec<u8>, AbortCode> {
 }
 
 /// A name that is there, perhaps.
-fn old_name(name: &FileName) -> Result<Vec<u8>, AbortCode> {
+pub(super) fn old_name(name: &FileName) -> Result<Vec<u8>, AbortCode> {
     let name = name.as_bytes();
     if name.len() > MAX_NAME {
         return Err(AbortCode(errno::ENAMETOOLONG));
@@ -38,7 +38,7 @@ fn old_name(name: &FileName) -> Result<Vec<u8>, AbortCode> {
 }
 
 /// What a new vnode is.
-enum New {
+pub(super) enum New {
     File,
     Directory,
     Symlink(Vec<u8>),
@@ -71,30 +71,40 @@ async fn make(
     let made = visit
         .step(move |visit| {
             let mut place = visit.change(directory.volume)?;
-            let look = place.directory(directory)?;
-            may_change_entries(look.grant, Rights::INSERT)?;
-            let wanted = visit.new_vnode(&attributes);
-            let volume = place.volume();
-            let (made, grant) = match new {
-                New::File => (
-                    volume.create_file(directory, &name, &wanted),
-                    // spec: afs-rpc#changing-directories
-                    as_owner(look.grant),
-                ),
-                New::Directory => (volume.make_directory(directory, &name, &wanted), look.grant),
-                New::Symlink(target) => {
-                    may_make_symlink(visit, look.grant, &attributes)?;
-                    (
-                        volume.symlink(directory, &name, &target, &wanted),
-                        look.grant,
-                    )
-                }
+            let (made, above) = make_in(&mut place.acting(), directory, &name, &attributes, &new)?;
+            let grant = match new {
+                // spec: afs-rpc#changing-directories
+                New::File => as_owner(above),
+                New::Directory | New::Symlink(_) => above,
             };
-            Ok(tell_made(&place, made.map_err(failed)?, grant, look.grant))
+            Ok(tell_made(&place, made, grant, above))
         })
         .await?;
     visit.break_others(&[directory]).await;
     Ok(made)
+}
+
+/// Makes a vnode; also returns the rights on the directory.
+pub(super) fn make_in(
+    acting: &mut Acting<'_>,
+    directory: Fid,
+    name: &[u8],
+    attributes: &StoreStatus,
+    new: &New,
+) -> Result<(Created, Grant), AbortCode> {
+    let look = acting.directory(directory)?;
+    may_change_entries(look.grant, Rights::INSERT)?;
+    let wanted = acting.visit.new_vnode(attributes);
+    let vnodes = &mut acting.vnodes;
+    let made = match new {
+        New::File => vnodes.create_file(directory, name, &wanted),
+        New::Directory => vnodes.make_directory(directory, name, &wanted),
+        New::Symlink(target) => {
+            may_make_symlink(acting.visit, look.grant, attributes)?;
+            vnodes.symlink(directory, name, target, &wanted)
+        }
+    };
+    Ok((made.map_err(failed)?, look.grant))
 }
 
 /// A symlink without x bits is a mount point, which takes the right to administrate.
@@ -200,27 +210,35 @@ pub(super) async fn link(
     let reply = visit
         .step(move |visit| {
             let mut place = visit.change(directory.volume)?;
-            let look = place.directory(directory)?;
-            may_change_entries(look.grant, Rights::INSERT)?;
-            // spec: afs-rpc#changing-directories
-            // Only files have several names.
-            if place.vnode(existing)?.file_type != FileType::File {
-                return Err(AbortCode(errno::EISDIR));
-            }
-            let linked = place
-                .volume()
-                .link(directory, &name, existing)
-                .map_err(failed)?;
-            let grant = look.grant.on(&linked.vnode, &visit.person);
+            let (linked, above) = link_in(&mut place.acting(), directory, &name, existing)?;
+            let grant = above.on(&linked.vnode, &visit.person);
             Ok(rxafs::link::Reply {
                 status: place.status(&linked.vnode, grant),
-                directory_status: place.status(&linked.directory, look.grant),
+                directory_status: place.status(&linked.directory, above),
                 vol_sync: place.vol_sync(),
             })
         })
         .await?;
     visit.break_others(&[directory, existing]).await;
     Ok(reply)
+}
+
+/// Gives a file another name; also returns the rights on the directory.
+pub(super) fn link_in(
+    acting: &mut Acting<'_>,
+    directory: Fid,
+    name: &[u8],
+    existing: Fid,
+) -> Result<(Linked, Grant), AbortCode> {
+    let look = acting.directory(directory)?;
+    may_change_entries(look.grant, Rights::INSERT)?;
+    // spec: afs-rpc#changing-directories
+    // Only files have several names.
+    if acting.vnode(existing)?.file_type != FileType::File {
+        return Err(AbortCode(errno::EISDIR));
+    }
+    let linked = acting.vnodes.link(directory, name, existing);
+    Ok((linked.map_err(failed)?, look.grant))
 }
 
 pub(super) async fn remove_file(
@@ -257,15 +275,8 @@ async fn remove(
     let (removed, status, vol_sync) = visit
         .step(move |visit| {
             let mut place = visit.change(directory.volume)?;
-            let look = place.directory(directory)?;
-            may_change_entries(look.grant, Rights::DELETE)?;
-            let removed: Removed = if is_directory {
-                place.volume().remove_directory(directory, &name)
-            } else {
-                place.volume().remove_file(directory, &name)
-            }
-            .map_err(failed)?;
-            let status = place.status(&removed.directory, look.grant);
+            let (removed, grant) = remove_in(&mut place.acting(), directory, &name, is_directory)?;
+            let status = place.status(&removed.directory, grant);
             Ok((removed, status, place.vol_sync()))
         })
         .await?;
@@ -275,9 +286,25 @@ async fn remove(
     Ok((status, vol_sync))
 }
 
+/// Removes a name; also returns the rights on the directory.
+pub(super) fn remove_in(
+    acting: &mut Acting<'_>,
+    directory: Fid,
+    name: &[u8],
+    is_directory: bool,
+) -> Result<(Removed, Grant), AbortCode> {
+    let look = acting.directory(directory)?;
+    may_change_entries(look.grant, Rights::DELETE)?;
+    let removed = match is_directory {
+        true => acting.vnodes.remove_directory(directory, name),
+        false => acting.vnodes.remove_file(directory, name),
+    };
+    Ok((removed.map_err(failed)?, look.grant))
+}
+
 /// A vnode has lost a name: whose promises are to be broken, which is nobody's if it is gone.
 // spec: afs-rpc#changing-directories
-fn less(visit: &Visit, fid: Fid, left: Option<&VnodeStatus>) -> Vec<Fid> {
+pub(super) fn less(visit: &Visit, fid: Fid, left: Option<&VnodeStatus>) -> Vec<Fid> {
     if left.is_some() {
         return vec![fid];
     }
@@ -287,11 +314,11 @@ fn less(visit: &Visit, fid: Fid, left: Option<&VnodeStatus>) -> Vec<Fid> {
 }
 
 /// A rename that is to be done.
-struct Move {
-    from: Fid,
-    name: Vec<u8>,
-    to: Fid,
-    new_name: Vec<u8>,
+pub(super) struct Move {
+    pub(super) from: Fid,
+    pub(super) name: Vec<u8>,
+    pub(super) to: Fid,
+    pub(super) new_name: Vec<u8>,
 }
 
 /// What a rename did, and the statuses of the directories.
@@ -340,22 +367,42 @@ pub(super) async fn rename(
 
 fn move_entry(visit: &Visit, wanted: &Move) -> Result<Moved, AbortCode> {
     let mut place = visit.change(wanted.from.volume)?;
-    let mut from = place.directory(wanted.from)?;
-    let mut to = place.directory(wanted.to)?;
-    may_change_entries(from.grant, Rights::DELETE)?;
-    may_change_entries(to.grant, Rights::INSERT)?;
-    if !to.grant.own.contains(Rights::DELETE) {
+    place.directory(wanted.from)?;
+    if !place
+        .directory(wanted.to)?
+        .grant
+        .own
+        .contains(Rights::DELETE)
+    {
         // Nothing may be replaced, and nothing may come to be there before the entry is moved.
         drop(place);
         place = visit.change_alone(wanted.from.volume)?;
-        (from, to) = (place.directory(wanted.from)?, place.directory(wanted.to)?);
-        may_change_entries(from.grant, Rights::DELETE)?;
-        may_change_entries(to.grant, Rights::INSERT)?;
     }
-    let volume = place.volume();
-    let file = volume.lookup(wanted.from, &wanted.name).map_err(failed)?;
-    if let Ok(target) = volume.lookup(wanted.to, &wanted.new_name) {
-        may_change_entries(to.grant, Rights::DELETE)?;
+    let (renamed, from, to) = move_in(&mut place.acting(), wanted)?;
+    Ok(Moved {
+        from: place.status(&renamed.from, from),
+        to: place.status(&renamed.to, to),
+        vol_sync: place.vol_sync(),
+        renamed,
+    })
+}
+
+/// Moves an entry; also returns the rights on the directories. Nothing else may be changed meanwhile if the caller may
+/// not remove what has the new name.
+pub(super) fn move_in(
+    acting: &mut Acting<'_>,
+    wanted: &Move,
+) -> Result<(Renamed, Grant, Grant), AbortCode> {
+    let (from, to) = (
+        acting.directory(wanted.from)?.grant,
+        acting.directory(wanted.to)?.grant,
+    );
+    may_change_entries(from, Rights::DELETE)?;
+    may_change_entries(to, Rights::INSERT)?;
+    let vnodes = &mut acting.vnodes;
+    let file = vnodes.lookup(wanted.from, &wanted.name).map_err(failed)?;
+    if let Ok(target) = vnodes.lookup(wanted.to, &wanted.new_name) {
+        may_change_entries(to, Rights::DELETE)?;
         if target == file || target == wanted.from {
             return Err(AbortCode(errno::EINVAL));
         }
@@ -366,11 +413,6 @@ fn move_entry(visit: &Visit, wanted: &Move) -> Result<Moved, AbortCode> {
         to: new,
         new_name,
     } = wanted;
-    let renamed = volume.rename(*old, name, *new, new_name).map_err(failed)?;
-    Ok(Moved {
-        from: place.status(&renamed.from, from.grant),
-        to: place.status(&renamed.to, to.grant),
-        vol_sync: place.vol_sync(),
-        renamed,
-    })
+    let renamed = vnodes.rename(*old, name, *new, new_name).map_err(failed)?;
+    Ok((renamed, from, to))
 }

@@ -16,10 +16,12 @@
 //! - `status`: statuses, one or many; promises given up
 //! - `fetch`, `store`: data; `tree`: data and statuses of a whole tree
 //! - `entries`: making, linking, removing, renaming
+//! - `batch`: many of these in one call
 //! - `acl`, `lock`, `volume`: the same for ACLs, advisory locks, volumes
 //! - `stats`: counters, and the forms in which AFS's tools ask for them
 
 mod acl;
+pub(crate) mod batch;
 mod entries;
 mod fetch;
 mod lock;
@@ -225,6 +227,17 @@ impl rxafs::Service for Files {
         flush_cps = |files, caller, request| files.flush_cps(caller, &request);
         get_statistics64 = |files, _, request| stats::statistics64(&files.server, request.count);
         x_stats_version = |_, _, _| Ok(rxafs::x_stats_version::Reply { version: stats::X_STATS });
+    }
+
+    async fn batch(
+        &self,
+        caller: &Caller,
+        request: rxafs::batch::Request,
+        data: &mut StoreSource<'_>,
+    ) -> Result<rxafs::batch::Reply, AbortCode> {
+        let visit = self.visit(caller).await;
+        let result = batch::batch(&visit, caller, request, data).await;
+        visit.end(result).await
     }
 
     async fn oob_offer(

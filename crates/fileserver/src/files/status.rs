@@ -2,14 +2,14 @@
 
 use afar_net::AbortCode;
 use afar_rpc::rxafs;
-use afar_store::{SetAttributes, VolumeChange};
+use afar_store::{SetAttributes, VnodeStatus};
 use afar_types::{
     CallBack, CallBacks, FetchStatus, Fid, Fids, FileType, Statuses, StoreStatus, VolSync,
 };
 
-use super::visit::{EnteredVolume, Seen, Visit, failed, mode_bits};
+use super::visit::{Acting, EnteredVolume, Seen, Visit, failed, mode_bits};
 use crate::abort::errno;
-use crate::access::may_store_status;
+use crate::access::{Grant, may_store_status};
 
 pub(super) async fn fetch_status(
     visit: &Visit,
@@ -142,32 +142,39 @@ pub(super) async fn store_status(
     let (status, vol_sync) = visit
         .step(move |visit| {
             let mut place = visit.change(fid.volume)?;
-            let look = place.look(fid)?;
-            may_store_status(&visit.person, &look.vnode, look.grant, &attributes)?;
-            let set = |bit| attributes.mask & bit != 0;
-            // spec: afs-rpc#owners-and-modes
-            // Else a symlink could be made a mount point, which needs other rights.
-            if look.vnode.file_type == FileType::Symlink && set(StoreStatus::SET_MODE) {
-                return Err(AbortCode(errno::EINVAL));
-            }
-            let wanted = attributes_of(&attributes, look.vnode.mode, &visit.person);
-            let vnode = place
-                .volume()
-                .set_attributes(fid, &wanted)
-                .map_err(failed)?;
-            // The owner of the root is the volume's.
-            if fid == place.volume().root() && wanted.owner.is_some() {
-                let change = VolumeChange {
-                    owner: wanted.owner,
-                    ..VolumeChange::default()
-                };
-                place.volume().change(change).map_err(failed)?;
-            }
-            Ok((place.status(&vnode, look.grant), place.vol_sync()))
+            let (vnode, grant) = store_status_in(&mut place.acting(), fid, &attributes)?;
+            Ok((place.status(&vnode, grant), place.vol_sync()))
         })
         .await?;
     visit.break_others(&[fid]).await;
     Ok(rxafs::store_status::Reply { status, vol_sync })
+}
+
+/// Sets attributes; also returns the rights on the vnode.
+pub(super) fn store_status_in(
+    acting: &mut Acting<'_>,
+    fid: Fid,
+    attributes: &StoreStatus,
+) -> Result<(VnodeStatus, Grant), AbortCode> {
+    let look = acting.look(fid)?;
+    let person = &acting.visit.person;
+    may_store_status(person, &look.vnode, look.grant, attributes)?;
+    let set = |bit| attributes.mask & bit != 0;
+    // spec: afs-rpc#owners-and-modes
+    // Else a symlink could be made a mount point, which needs other rights.
+    if look.vnode.file_type == FileType::Symlink && set(StoreStatus::SET_MODE) {
+        return Err(AbortCode(errno::EINVAL));
+    }
+    let wanted = attributes_of(attributes, look.vnode.mode, person);
+    let vnodes = &mut acting.vnodes;
+    let vnode = vnodes.set_attributes(fid, &wanted).map_err(failed)?;
+    // The owner of the root is the volume's.
+    if let Some(owner) = wanted.owner
+        && fid == Fid::root(fid.volume)
+    {
+        vnodes.set_owner(owner).map_err(failed)?;
+    }
+    Ok((vnode, look.grant))
 }
 
 /// What of a vnode is to be set. When an owner is set by someone other than an administrator, who

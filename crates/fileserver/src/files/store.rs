@@ -15,7 +15,7 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::time::timeout;
 
 use super::status::attributes_after_store;
-use super::visit::{EnteredVolume, Visit, failed};
+use super::visit::{Acting, EnteredVolume, Look, Visit, failed};
 use crate::abort::errno;
 use crate::access::{Grant, may_store_data};
 
@@ -107,11 +107,7 @@ async fn store(
 /// Whether all this may be done, before any of the data is taken.
 fn open(visit: &Visit, wanted: &Wanted) -> Result<Opened, AbortCode> {
     let mut place = visit.change(wanted.fid.volume)?;
-    let look = place.look(wanted.fid)?;
-    if look.vnode.file_type != FileType::File {
-        return Err(AbortCode(errno::EISDIR));
-    }
-    may_store_data(&visit.person, &look.vnode, look.grant, &wanted.attributes)?;
+    let look = storable(&mut place.acting(), wanted.fid, &wanted.attributes)?;
     let old = look.vnode.length;
     // spec: afs-rpc#storing-data
     let kept = old.min(wanted.file_length);
@@ -126,6 +122,20 @@ fn open(visit: &Visit, wanted: &Wanted) -> Result<Opened, AbortCode> {
             wanted.file_length
         },
     })
+}
+
+/// A file that the caller may store data in, with these attributes.
+pub(super) fn storable(
+    acting: &mut Acting<'_>,
+    fid: Fid,
+    attributes: &StoreStatus,
+) -> Result<Look, AbortCode> {
+    let look = acting.look(fid)?;
+    if look.vnode.file_type != FileType::File {
+        return Err(AbortCode(errno::EISDIR));
+    }
+    may_store_data(&acting.visit.person, &look.vnode, look.grant, attributes)?;
+    Ok(look)
 }
 
 /// Refuses what the quota will refuse in the end, before it is sent.
@@ -173,6 +183,16 @@ async fn receive(
     }
 }
 
+/// What goes with data that is stored.
+pub(super) fn options_of(visit: &Visit, attributes: &StoreStatus) -> StoreOptions {
+    let timed = attributes.mask & StoreStatus::SET_MOD_TIME != 0;
+    StoreOptions {
+        author: visit.person.id,
+        modify_time: timed.then_some(attributes.client_mod_time),
+        file_length: None,
+    }
+}
+
 /// Makes what was received the file's.
 fn finish(
     visit: &Visit,
@@ -182,11 +202,9 @@ fn finish(
 ) -> Result<(FetchStatus, VolSync), AbortCode> {
     let place = visit.change(wanted.fid.volume)?;
     let attributes = &wanted.attributes;
-    let timed = attributes.mask & StoreStatus::SET_MOD_TIME != 0;
     let options = StoreOptions {
-        author: visit.person.id,
-        modify_time: timed.then_some(attributes.client_mod_time),
         file_length: Some(opened.file_length),
+        ..options_of(visit, attributes)
     };
     let mut vnode: VnodeStatus = writer.finish(&options).map_err(failed)?;
     if let Some(more) = attributes_after_store(attributes, vnode.mode, &visit.person) {

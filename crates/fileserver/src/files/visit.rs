@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use afar_net::{AbortCode, has_own_thread};
 use afar_rpc::Wait;
-use afar_store::{NewVnode, StoreError, VnodeStatus, Volume, VolumeSummary};
+use afar_store::{NewVnode, StoreError, VnodeStatus, Vnodes, Volume, VolumeSummary};
 use afar_types::error::VOFFLINE;
 use afar_types::{
     AclRecord, CallBack, FetchStatus, Fid, FileType, Rights, StoreStatus, VolSync, VolumeId,
@@ -201,6 +201,71 @@ pub(super) struct Look {
     pub(super) acl: AclRecord,
 }
 
+/// A caller at the vnodes of a volume, in a commit of its own or among others.
+pub(super) struct Acting<'a> {
+    pub(super) visit: &'a Visit,
+    pub(super) vnodes: &'a mut dyn Vnodes,
+    /// The ACL that was read last, as most vnodes of a call are in one directory.
+    pub(super) acl: &'a mut Option<(Fid, AclRecord)>,
+}
+
+impl Acting<'_> {
+    /// A vnode and what the caller may do with it.
+    pub(super) fn look(&mut self, fid: Fid) -> Result<Look, AbortCode> {
+        if fid.vnode.0 == 0 {
+            return Err(AbortCode(errno::EINVAL));
+        }
+        let mut retried = false;
+        loop {
+            let vnode = self.vnode(fid)?;
+            let directory = match vnode.file_type {
+                FileType::Directory => fid,
+                _ => Fid {
+                    volume: self.vnodes.volume(),
+                    vnode: vnode.parent,
+                    uniquifier: vnode.parent_uniquifier,
+                },
+            };
+            let acl = match self.acl(directory) {
+                // It was moved, and the directory it was in removed, in between.
+                Err(StoreError::NoVnode(_)) if directory != fid && !retried => {
+                    retried = true;
+                    continue;
+                }
+                acl => acl.map_err(failed)?,
+            };
+            let person = &self.visit.person;
+            let grant = Grant::of(&acl, person).on(&vnode, person);
+            return Ok(Look { vnode, grant, acl });
+        }
+    }
+
+    /// A directory and what the caller may do with it.
+    pub(super) fn directory(&mut self, fid: Fid) -> Result<Look, AbortCode> {
+        let look = self.look(fid)?;
+        if look.vnode.file_type != FileType::Directory {
+            return Err(AbortCode(errno::ENOTDIR));
+        }
+        Ok(look)
+    }
+
+    /// A vnode's attributes.
+    pub(super) fn vnode(&mut self, fid: Fid) -> Result<VnodeStatus, AbortCode> {
+        self.vnodes.status(fid).map_err(failed)
+    }
+
+    fn acl(&mut self, directory: Fid) -> Result<AclRecord, StoreError> {
+        if let Some((known, acl)) = &*self.acl
+            && *known == directory
+        {
+            return Ok(acl.clone());
+        }
+        let acl = self.vnodes.acl(directory)?;
+        *self.acl = Some((directory, acl.clone()));
+        Ok(acl)
+    }
+}
+
 /// A vnode's status for the client, and the promise that goes with it.
 pub(super) struct Seen {
     pub(super) status: FetchStatus,
@@ -247,55 +312,28 @@ impl<'v> EnteredVolume<'v> {
         }
     }
 
+    /// The caller at the vnodes of this volume.
+    pub(super) fn acting(&mut self) -> Acting<'_> {
+        Acting {
+            visit: self.visit,
+            vnodes: &mut self.entered.volume,
+            acl: &mut self.acl,
+        }
+    }
+
     /// A vnode and what the caller may do with it.
     pub(super) fn look(&mut self, fid: Fid) -> Result<Look, AbortCode> {
-        if fid.vnode.0 == 0 {
-            return Err(AbortCode(errno::EINVAL));
-        }
-        let mut retried = false;
-        loop {
-            let vnode = self.vnode(fid)?;
-            let directory = match vnode.file_type {
-                FileType::Directory => fid,
-                _ => self.volume().fid(vnode.parent, vnode.parent_uniquifier),
-            };
-            let acl = match self.acl(directory) {
-                // It was moved, and the directory it was in removed, in between.
-                Err(StoreError::NoVnode(_)) if directory != fid && !retried => {
-                    retried = true;
-                    continue;
-                }
-                acl => acl.map_err(failed)?,
-            };
-            let person = &self.visit.person;
-            let grant = Grant::of(&acl, person).on(&vnode, person);
-            return Ok(Look { vnode, grant, acl });
-        }
+        self.acting().look(fid)
     }
 
     /// A directory and what the caller may do with it.
     pub(super) fn directory(&mut self, fid: Fid) -> Result<Look, AbortCode> {
-        let look = self.look(fid)?;
-        if look.vnode.file_type != FileType::Directory {
-            return Err(AbortCode(errno::ENOTDIR));
-        }
-        Ok(look)
+        self.acting().directory(fid)
     }
 
     /// A vnode's attributes.
     pub(super) fn vnode(&self, fid: Fid) -> Result<VnodeStatus, AbortCode> {
         self.volume().status(fid).map_err(failed)
-    }
-
-    fn acl(&mut self, directory: Fid) -> Result<AclRecord, StoreError> {
-        if let Some((known, acl)) = &self.acl
-            && *known == directory
-        {
-            return Ok(acl.clone());
-        }
-        let acl = self.volume().acl(directory)?;
-        self.acl = Some((directory, acl.clone()));
-        Ok(acl)
     }
 
     /// Promises the caller to be told before a vnode changes. Of a volume that does not change as

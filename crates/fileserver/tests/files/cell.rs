@@ -98,15 +98,26 @@ impl Cell {
 
     /// The same where clients are told another TCP port than the server's.
     pub(crate) async fn told(port: Option<u16>) -> Self {
-        let directory = tempfile::tempdir().unwrap();
+        Self::at(tempfile::tempdir().unwrap(), port).await
+    }
+
+    /// The same with what was left on this disk, if anything was.
+    pub(crate) async fn at(directory: tempfile::TempDir, port: Option<u16>) -> Self {
         let options = PartitionOptions::default();
-        let partition = Arc::new(Partition::init(directory.path(), &options).unwrap());
+        let is_new = directory.path().read_dir().unwrap().next().is_none();
+        let partition = match is_new {
+            true => Partition::init(directory.path(), &options),
+            false => Partition::open(directory.path(), &options),
+        };
+        let partition = Arc::new(partition.unwrap());
         let name: PartitionId = "/vicepa".parse().unwrap();
         let volumes = Arc::new(Volumes::new(vec![(name, partition)]));
         let (_, partition) = volumes.partitions().next().unwrap();
-        let volume = volumes
-            .create(partition, &NewVolume::new(VOLUME, "user.ann"))
-            .unwrap();
+        let volume = match is_new {
+            true => volumes.create(partition, &NewVolume::new(VOLUME, "user.ann")),
+            false => Ok(volumes.find(VOLUME).unwrap()),
+        };
+        let volume = volume.unwrap();
 
         let unlimited = VolumeChange {
             max_quota: Some(0),

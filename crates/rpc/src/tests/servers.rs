@@ -55,7 +55,7 @@ fn services_and_numbers_of_rows() {
     assert_eq!(
         INTERFACES.iter().map(rows).collect::<Vec<_>>(),
         [
-            ("RXAFS", 1, 44, 130, 184_156_163),
+            ("RXAFS", 1, 45, 130, 184_156_163),
             ("RXAFSCB", 1, 18, 204, 65538),
             ("VL", 52, 28, 501, 534),
             ("PR", 73, 23, 500, 530),

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::env::{Batch, Table, seal};
 use super::hold::Hold;
 use super::key::{
-    At, DoomedKey, Item, Kind, change_key, dead_key, member_key, row_key, split_row_key,
-    vnode_slot_key,
+    At, DoomedKey, Item, Kind, NoteName, change_key, dead_key, member_key, note_key, row_key,
+    split_row_key, vnode_slot_key,
 };
 use super::memtable::{Layers, Sealed, Slots};
 use super::record::{NewRecord, Record};
@@ -131,21 +131,46 @@ impl<'c> Change<'c> {
 
     /// Takes everything back. What is left is of the changes before.
     pub(crate) fn roll_back(mut self) -> Kept {
+        let slots = self.slots_before.clone();
+        self.back_to(0, slots, 0);
+        Kept {
+            volumes: self.volumes,
+            ..Kept::default()
+        }
+    }
+
+    /// Takes rows back until so many writes are left, and changes of volumes until so many are.
+    fn back_to(&mut self, writes: usize, slots: Slots, volumes: usize) {
         let rows = &mut self.batch.rows;
-        for (row, before) in self.writes.iter().zip(self.before).rev() {
+        while self.writes.len() > writes
+            && let (Some(row), Some(before)) = (self.writes.pop(), self.before.pop())
+        {
             rows.restore(row.table, &row.key, before);
         }
-        rows.restore_slots(self.slots_before);
-        while let Some((id, before)) = self.volumes_before.pop() {
+        rows.restore_slots(slots);
+        while self.volumes_before.len() > volumes
+            && let Some((id, before)) = self.volumes_before.pop()
+        {
             match before {
                 Some(row) => self.volumes.insert(id, row),
                 None => self.volumes.remove(&id),
             };
         }
-        Kept {
-            volumes: self.volumes,
-            ..Kept::default()
+    }
+
+    /// Does a part of the change, which is taken back alone if it fails.
+    pub(crate) fn part<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let slots = self.batch.rows.slots();
+        let (writes, volumes) = (self.writes.len(), self.volumes_before.len());
+        let (segments, records) = (self.segments.clone(), self.records.len());
+        let result = work(self);
+        if result.is_err() {
+            self.back_to(writes, slots, volumes);
+            self.segments = segments;
+            self.records.truncate(records);
+            self.members = None;
         }
+        result
     }
 
     /// What it does, once it is kept: to segments, and which rows it changed.
@@ -212,6 +237,44 @@ impl<'c> Change<'c> {
         self.forget_volume(id);
         for table in [Table::Volumes, Table::Infos, Table::Unfinished] {
             self.delete(table, &id.to_be_bytes())?;
+        }
+        for (name, _) in self.notes(id)? {
+            self.put_note(id, name, None)?;
+        }
+        Ok(())
+    }
+
+    /// A note of a volume.
+    pub(crate) fn note(&self, volume: u32, name: NoteName) -> Result<Option<Vec<u8>>> {
+        let row = self.get(Table::Settings, &note_key(volume, name))?;
+        Ok(row.map(<[u8]>::to_vec))
+    }
+
+    /// All notes of a volume.
+    pub(crate) fn notes(&self, volume: u32) -> Result<Vec<(NoteName, Vec<u8>)>> {
+        let mut notes = Vec::new();
+        let first = note_key(volume, [0; 16]);
+        for row in self.scan(Table::Settings, &first)? {
+            let (key, value) = row?;
+            match key.split_last_chunk::<16>() {
+                Some((head, name)) if *head == first[..8] => notes.push((*name, value.to_vec())),
+                _ => break,
+            }
+        }
+        Ok(notes)
+    }
+
+    /// Sets or removes a note of a volume. It goes when the volume does.
+    pub(crate) fn put_note(
+        &mut self,
+        volume: u32,
+        name: NoteName,
+        text: Option<Vec<u8>>,
+    ) -> Result<()> {
+        let key = note_key(volume, name);
+        match text {
+            Some(text) => self.put(Table::Settings, &key, text),
+            None => self.delete(Table::Settings, &key)?,
         }
         Ok(())
     }

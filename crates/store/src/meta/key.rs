@@ -122,6 +122,18 @@ impl Item {
     }
 }
 
+/// What a note of a volume is found by.
+pub(crate) type NoteName = [u8; 16];
+
+/// "note", volume, name: a setting.
+pub(crate) fn note_key(volume: u32, name: NoteName) -> [u8; 24] {
+    let mut key = [0; 24];
+    key[..4].copy_from_slice(b"note");
+    key[4..8].copy_from_slice(&volume.to_be_bytes());
+    key[8..].copy_from_slice(&name);
+    key
+}
+
 /// tree, item, generation.
 pub(crate) fn row_key(at: At, item: Item) -> [u8; ROW_KEY] {
     let mut key = [0; ROW_KEY];

@@ -23,7 +23,7 @@ pub(crate) use env::{Batch, Env, Pin, Table, View};
 pub(crate) use hold::Hold;
 pub(crate) use image::{Image, PageImage};
 pub(crate) use key::{
-    At, DoomedKey, Item, Kind, change_key, change_start, dead_key, member_key, row_key,
+    At, DoomedKey, Item, Kind, NoteName, change_key, change_start, dead_key, member_key, row_key,
     split_change_key, split_dead_key, split_member_key, split_row_key, tree_range,
 };
 pub(crate) use log::{Log, Position, RECORD as LOGGED_RECORD, Replay, rows as logged_rows};

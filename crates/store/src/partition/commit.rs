@@ -45,12 +45,15 @@ trait Operation: Send {
     fn run(self: Box<Self>, change: Change<'_>) -> (Answer, Kept);
     /// A record to write, which it may refer to.
     fn deferred(&self) -> Option<&Arc<Deferred>>;
+    /// As how many operations it counts.
+    fn weight(&self) -> usize;
     /// Answers without having run.
     fn refuse(self: Box<Self>, error: StoreError);
 }
 
 struct Job<T, F> {
     operation: F,
+    weight: usize,
     deferred: Option<Arc<Deferred>>,
     answer: SyncSender<Result<T>>,
 }
@@ -78,6 +81,10 @@ where
 
     fn deferred(&self) -> Option<&Arc<Deferred>> {
         self.deferred.as_ref()
+    }
+
+    fn weight(&self) -> usize {
+        self.weight
     }
 
     fn refuse(self: Box<Self>, error: StoreError) {
@@ -126,14 +133,16 @@ impl Queue {
         T: Send + 'static,
         F: FnOnce(&mut Change<'_>) -> Result<T> + Send + 'static,
     {
-        self.commit_with(core, None, operation)
+        self.commit_with(core, None, 1, operation)
     }
 
-    /// The same with a record to write, which the operation may refer to.
+    /// The same with a record to write, which the operation may refer to, and which is as much work as
+    /// `weight` operations.
     pub(super) fn commit_with<T, F>(
         &self,
         core: &Core,
         deferred: Option<Arc<Deferred>>,
+        weight: usize,
         operation: F,
     ) -> Result<T>
     where
@@ -145,6 +154,7 @@ impl Queue {
         self.ask(core, |answer| {
             Message::Run(Box::new(Job {
                 operation,
+                weight,
                 deferred,
                 answer,
             }))
@@ -245,6 +255,8 @@ struct Open {
     deferred: Vec<Arc<Deferred>>,
     /// To those whose operations it has.
     answers: Vec<Answer>,
+    /// As how many operations all of them count.
+    weight: usize,
     /// How long nobody came.
     idle: Duration,
 }
@@ -324,7 +336,7 @@ impl Work<'_> {
     /// of that moment is not lost. Returns a message of another sort, if one came in between.
     fn gather(&mut self, receiver: &Receiver<Message>, open: &mut Open) -> Option<Message> {
         let patience = self.took / PATIENCE;
-        while open.answers.len() < BATCH {
+        while open.weight < BATCH {
             match receiver.try_recv() {
                 Ok(Message::Run(operation)) => self.take(open, operation),
                 Ok(other) => return Some(other),
@@ -351,6 +363,7 @@ impl Work<'_> {
     fn take(&self, open: &mut Open, operation: Box<dyn Operation>) {
         self.waiting.fetch_sub(1, Ordering::Relaxed);
         open.deferred.extend(operation.deferred().cloned());
+        open.weight += operation.weight();
         let (answer, more) = operation.run(open.change());
         open.answers.push(answer);
         merge(&mut open.kept, more);
@@ -485,6 +498,7 @@ impl Work<'_> {
             kept: Kept::default(),
             deferred: Vec::new(),
             answers: Vec::new(),
+            weight: 0,
             idle: Duration::ZERO,
         })
     }

@@ -190,7 +190,16 @@ impl<'p> Pending<'p> {
     }
 
     /// Runs an operation that refers to the records. If it fails, they are dead.
-    pub(crate) fn commit<T, F>(mut self, operation: F) -> Result<T>
+    pub(crate) fn commit<T, F>(self, operation: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Change<'_>) -> Result<T> + Send + 'static,
+    {
+        self.commit_weighing(1, operation)
+    }
+
+    /// The same with one that is as much work as `weight` operations.
+    pub(crate) fn commit_weighing<T, F>(mut self, weight: usize, operation: F) -> Result<T>
     where
         T: Send + 'static,
         F: FnOnce(&mut Change<'_>) -> Result<T> + Send + 'static,
@@ -200,7 +209,7 @@ impl<'p> Pending<'p> {
         } = self.partition;
         let result = committer
             .queue()
-            .commit_with(core, self.deferred.clone(), operation);
+            .commit_with(core, self.deferred.clone(), weight, operation);
         if result.is_ok() {
             self.extents.clear();
         }

@@ -31,22 +31,7 @@ impl Volume {
         let (id, fid, wanted) = (self.id, self.own(fid)?, *wanted);
         self.partition.commit(move |change| {
             let mut edit = Edit::begin(change, id)?;
-            let mut row = edit.node(fid)?;
-            if let Some(mode) = wanted.mode {
-                row.mode = mode & 0o7777;
-            }
-            if let Some(owner) = wanted.owner {
-                row.owner = owner.0;
-            }
-            if let Some(group) = wanted.group {
-                row.group = group.0;
-            }
-            if let Some(time) = wanted.modify_time {
-                row.modify_time = time.0;
-            }
-            row.server_modify_time = edit.now();
-            edit.put(fid.vnode.0, &row)?;
-            let status = edit.status(fid, &row)?;
+            let status = edit.set_attributes(fid, &wanted)?;
             edit.finish()?;
             Ok(status)
         })
@@ -70,5 +55,30 @@ impl Volume {
             edit.finish()?;
             Ok(status)
         })
+    }
+}
+
+impl Edit<'_, '_> {
+    pub(super) fn set_attributes(
+        &mut self,
+        fid: Fid,
+        wanted: &SetAttributes,
+    ) -> Result<VnodeStatus> {
+        let mut row = self.node(fid)?;
+        if let Some(mode) = wanted.mode {
+            row.mode = mode & 0o7777;
+        }
+        if let Some(owner) = wanted.owner {
+            row.owner = owner.0;
+        }
+        if let Some(group) = wanted.group {
+            row.group = group.0;
+        }
+        if let Some(time) = wanted.modify_time {
+            row.modify_time = time.0;
+        }
+        row.server_modify_time = self.now();
+        self.put(fid.vnode.0, &row)?;
+        self.status(fid, &row)
     }
 }

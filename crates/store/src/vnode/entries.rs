@@ -191,14 +191,15 @@ impl Volume {
     }
 }
 
-enum Content {
+/// What a new vnode is.
+pub(super) enum Content {
     File,
     Directory,
     Symlink(Vec<u8>),
 }
 
 impl Edit<'_, '_> {
-    fn make(
+    pub(super) fn make(
         &mut self,
         directory: Fid,
         name: &[u8],
@@ -256,7 +257,7 @@ impl Edit<'_, '_> {
         })
     }
 
-    fn link(&mut self, directory: Fid, name: &[u8], file: Fid) -> Result<Linked> {
+    pub(super) fn link(&mut self, directory: Fid, name: &[u8], file: Fid) -> Result<Linked> {
         let mut parent = self.directory(directory)?;
         let mut row = self.node(file)?;
         if row.is_directory() {
@@ -279,7 +280,12 @@ impl Edit<'_, '_> {
         })
     }
 
-    fn unlink(&mut self, directory: Fid, name: &[u8], is_directory: bool) -> Result<Removed> {
+    pub(super) fn unlink(
+        &mut self,
+        directory: Fid,
+        name: &[u8],
+        is_directory: bool,
+    ) -> Result<Removed> {
         let mut parent = self.directory(directory)?;
         let own = directory.vnode.0;
         let id = self.entries(own, &mut parent, |editor| editor.remove(name), name)?;
@@ -323,7 +329,13 @@ impl Edit<'_, '_> {
         Ok(None)
     }
 
-    fn rename(&mut self, from: Fid, name: &[u8], to: Fid, new_name: &[u8]) -> Result<Renamed> {
+    pub(super) fn rename(
+        &mut self,
+        from: Fid,
+        name: &[u8],
+        to: Fid,
+        new_name: &[u8],
+    ) -> Result<Renamed> {
         let same = from == to;
         let mut old_parent = self.directory(from)?;
         let found = self.lookup(from.vnode.0, &mut old_parent, name)?;

@@ -7,6 +7,7 @@ mod entries;
 mod packing;
 mod pages;
 mod read;
+mod sequence;
 mod write;
 
 use afar_types::{
@@ -23,6 +24,7 @@ pub use entries::{Created, Linked, NewVnode, Removed, Renamed};
 pub(crate) use packing::{pack_page, unpack_page};
 pub(crate) use pages::{make as make_page, read_page};
 pub use read::StoredRecord;
+pub use sequence::{Sequence, Together, Vnodes};
 pub use write::{FileWriter, StoreOptions};
 pub(crate) use write::{RECORD_SHIFT, pack_record, shift_for};
 

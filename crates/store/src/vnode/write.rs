@@ -31,7 +31,7 @@ const MAX_LENGTH: u64 = i64::MAX as u64;
 /// The shift of an empty file that data up to `end` is stored in. A client that stores in pieces shows
 /// their length by the first: with records twice as long, every other piece would write the one before
 /// it again.
-fn shift_by_first(end: u64) -> u8 {
+pub(super) fn shift_by_first(end: u64) -> u8 {
     if end == 1 << PIECE_SHIFT {
         PIECE_SHIFT
     } else {

@@ -6,7 +6,7 @@ use afar_types::{PtsId, UnixTime, VolumeId, VolumeType};
 
 use super::{Volume, check_id, check_name};
 use crate::error::{Result, StoreError};
-use crate::meta::{MemberState, Rows, VolumeInfo, VolumeRow};
+use crate::meta::{Change, MemberState, Rows, VolumeInfo, VolumeRow};
 use crate::partition::roll;
 use crate::segment::Compression;
 
@@ -192,6 +192,16 @@ pub struct VolumeChange {
 }
 
 impl VolumeChange {
+    /// Makes it a part of another change. Its name must be one that a volume can have.
+    pub(crate) fn make(self, change: &mut Change<'_>, id: VolumeId) -> Result<()> {
+        let mut row = change.volume(id.0)?.ok_or(StoreError::NoVolume(id))?;
+        let mut info = change.info(id.0)?.ok_or(StoreError::NoVolume(id))?;
+        self.apply(&mut row, &mut info);
+        change.put_volume(id.0, &row)?;
+        change.put_info(id.0, &info);
+        Ok(())
+    }
+
     fn apply(self, row: &mut VolumeRow, info: &mut VolumeInfo) {
         let mut flag = |bit, on: Option<bool>| {
             if let Some(on) = on {
@@ -286,14 +296,7 @@ impl Volume {
             check_name(name)?;
         }
         let id = self.id;
-        self.partition.commit(move |change| {
-            let mut row = change.volume(id.0)?.ok_or(StoreError::NoVolume(id))?;
-            let mut info = change.info(id.0)?.ok_or(StoreError::NoVolume(id))?;
-            wanted.apply(&mut row, &mut info);
-            change.put_volume(id.0, &row)?;
-            change.put_info(id.0, &info);
-            Ok(())
-        })
+        self.partition.commit(move |change| wanted.make(change, id))
     }
 
     /// Gives the volume another number. What it holds stays.

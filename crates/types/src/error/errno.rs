@@ -41,8 +41,12 @@ codes! {
     ENOLCK = 37;
     /// There is no connection. [`lookup`](super::lookup) takes the number for `VONLINE`.
     ENOTCONN = 107;
+    /// What it was found by is not known any more.
+    ESTALE = 116;
     /// The quota is used up.
     EDQUOT = 122;
+    /// It was not tried.
+    ECANCELED = 125;
 }
 
 #[cfg(test)]

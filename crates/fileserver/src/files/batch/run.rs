@@ -1,0 +1,365 @@
+//! The changes of a batch, one after the other, in the committer.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use afar_net::AbortCode;
+use afar_store::{Sequence, StoreError, VnodeStatus, Vnodes};
+use afar_types::{
+    AclRecord, BatchMake, BatchOperation, BatchOperations, BatchResult, BatchVnode, Fid, FileName,
+    FileType, StoreStatus, VolumeId,
+};
+
+use super::super::entries::{Move, New, link_in, make_in, move_in, new_name, old_name, remove_in};
+use super::super::status::{attributes_after_store, store_status_in};
+use super::super::store::{options_of, storable};
+use super::super::visit::{Acting, Visit, failed};
+use super::series::{self, Last};
+use crate::abort::errno;
+
+/// A batch that is to be run.
+pub(super) struct Run {
+    pub(super) visit: Visit,
+    pub(super) volume: VolumeId,
+    pub(super) series: [u8; 16],
+    pub(super) number: u64,
+    pub(super) digest: u64,
+    pub(super) operations: Arc<BatchOperations>,
+}
+
+/// What came of a batch.
+pub(super) struct Done {
+    /// It was run by an earlier call.
+    pub(super) repeated: bool,
+    pub(super) results: Vec<BatchResult>,
+    pub(super) changed: Changed,
+}
+
+/// What a batch changed.
+#[derive(Default)]
+pub(super) struct Changed {
+    /// The caller is told of it: the others' promises are broken.
+    told: BTreeSet<Fid>,
+    /// The caller is not told of it either.
+    untold: BTreeSet<Fid>,
+    /// What it made.
+    pub(super) made: BTreeSet<Fid>,
+    /// What is gone, as nobody can come to it any more.
+    pub(super) gone: BTreeSet<Fid>,
+}
+
+impl Changed {
+    /// What the caller is told of.
+    pub(super) fn told(&self) -> impl Iterator<Item = Fid> {
+        let left = |fid: &&Fid| !self.untold.contains(fid) && !self.gone.contains(fid);
+        self.told.union(&self.made).filter(left).copied()
+    }
+
+    /// Whose promises to others are to be broken. Of what is new there was none.
+    pub(super) fn others(&self) -> impl Iterator<Item = Fid> {
+        self.told.difference(&self.made).copied()
+    }
+
+    /// Whose promises to anyone are.
+    pub(super) fn all(&self) -> impl Iterator<Item = Fid> {
+        self.untold.difference(&self.made).copied()
+    }
+
+    /// A vnode has lost a name, or is gone.
+    // spec: afs-rpc#changing-directories
+    fn less(&mut self, fid: Fid, left: Option<&VnodeStatus>) {
+        let list = match left {
+            Some(_) => &mut self.untold,
+            None => &mut self.gone,
+        };
+        list.insert(fid);
+    }
+}
+
+impl Run {
+    /// Runs it, unless that was done before. All is taken back if the partition fails.
+    pub(super) fn run(
+        self,
+        sequence: &mut Sequence<'_, '_>,
+        contents: &[Option<usize>],
+    ) -> Result<Result<Done, AbortCode>, StoreError> {
+        let person = self.visit.person.id;
+        let stale = Ok(Err(AbortCode(errno::ESTALE)));
+        if self.number == 0 {
+            let own = series::open(sequence, self.series, person)?;
+            return match own {
+                true => Ok(Ok(Done {
+                    repeated: false,
+                    results: Vec::new(),
+                    changed: Changed::default(),
+                })),
+                false => stale,
+            };
+        }
+        let Some(last) = series::last(sequence, self.series, person)? else {
+            return stale;
+        };
+        if last.number == self.number {
+            return Ok(self.again(last));
+        }
+        if last.number.checked_add(1) != Some(self.number) {
+            return stale;
+        }
+        let mut running = Running {
+            run: &self,
+            sequence,
+            acl: None,
+            results: Vec::with_capacity(self.operations.len()),
+            changed: Changed::default(),
+            spoiled: BTreeSet::new(),
+        };
+        for (operation, content) in self.operations.iter().zip(contents) {
+            running.step(operation, *content);
+        }
+        let Running {
+            results, changed, ..
+        } = running;
+        let number = (self.number, self.digest);
+        series::put(sequence, self.series, person, number, &results)?;
+        Ok(Ok(Done {
+            repeated: false,
+            results,
+            changed,
+        }))
+    }
+
+    /// What came of it before.
+    fn again(&self, last: Last) -> Result<Done, AbortCode> {
+        // It is another one under the same number.
+        if last.digest != self.digest {
+            return Err(AbortCode(errno::EINVAL));
+        }
+        let results = last.results.into_vec();
+        let mut changed = Changed::default();
+        for (operation, result) in self.operations.iter().zip(&results) {
+            if result.code != 0 {
+                continue;
+            }
+            for vnode in operation.vnodes().into_iter().flatten() {
+                changed
+                    .told
+                    .extend(fid_of(self.volume, vnode, &results).ok());
+            }
+            if result.made != BatchVnode::default() {
+                changed.made.insert(result.made.fid(self.volume));
+            }
+        }
+        Ok(Done {
+            repeated: true,
+            results,
+            changed,
+        })
+    }
+}
+
+/// The vnode that an operation names.
+pub(super) fn fid_of(
+    volume: VolumeId,
+    vnode: BatchVnode,
+    results: &[BatchResult],
+) -> Result<Fid, AbortCode> {
+    let Some(maker) = vnode.maker() else {
+        return Ok(vnode.fid(volume));
+    };
+    let maker = usize::try_from(maker).ok();
+    let made = maker.and_then(|maker| results.get(maker));
+    let made = made.filter(|made| made.made != BatchVnode::default());
+    let made = made.ok_or(AbortCode(errno::ECANCELED))?;
+    Ok(made.made.fid(volume))
+}
+
+/// A batch while it runs.
+struct Running<'r, 's, 'q, 'c> {
+    run: &'r Run,
+    sequence: &'s mut Sequence<'q, 'c>,
+    acl: Option<(Fid, AclRecord)>,
+    results: Vec<BatchResult>,
+    changed: Changed,
+    /// Vnodes that are not as the caller thinks, since an operation on them failed.
+    spoiled: BTreeSet<Fid>,
+}
+
+impl Running<'_, '_, '_, '_> {
+    fn acting(&mut self) -> Acting<'_> {
+        Acting {
+            visit: &self.run.visit,
+            vnodes: self.sequence,
+            acl: &mut self.acl,
+        }
+    }
+
+    fn step(&mut self, operation: &BatchOperation, content: Option<usize>) {
+        let result = match self.change(operation, content) {
+            Ok(made) => BatchResult {
+                code: 0,
+                made: made.map(BatchVnode::from).unwrap_or_default(),
+            },
+            Err(code) => BatchResult {
+                code: code.0,
+                made: BatchVnode::default(),
+            },
+        };
+        self.results.push(result);
+    }
+
+    /// Does one change; returns what it made.
+    fn change(
+        &mut self,
+        operation: &BatchOperation,
+        content: Option<usize>,
+    ) -> Result<Option<Fid>, AbortCode> {
+        match operation {
+            BatchOperation::Create(make) => self.make(make, &New::File).map(Some),
+            BatchOperation::MakeDir(make) => self.make(make, &New::Directory).map(Some),
+            BatchOperation::Symlink(make, target) => {
+                let target = New::Symlink(target.as_bytes().to_vec());
+                self.make(make, &target).map(Some)
+            }
+            BatchOperation::Link {
+                directory,
+                name,
+                existing,
+            } => {
+                let directory = self.fid(*directory)?;
+                self.on(*existing, |running, existing| {
+                    let name = new_name(name)?;
+                    link_in(&mut running.acting(), directory, &name, existing)?;
+                    running.changed.told.extend([directory, existing]);
+                    Ok(())
+                })?;
+                Ok(None)
+            }
+            BatchOperation::RemoveFile { directory, name } => {
+                self.remove(*directory, name, false)?;
+                Ok(None)
+            }
+            BatchOperation::RemoveDir { directory, name } => {
+                self.remove(*directory, name, true)?;
+                Ok(None)
+            }
+            BatchOperation::Rename {
+                old_directory,
+                old_name: name,
+                new_directory,
+                new_name: new,
+            } => {
+                let wanted = Move {
+                    new_name: new_name(new)?,
+                    name: old_name(name)?,
+                    from: self.fid(*old_directory)?,
+                    to: self.fid(*new_directory)?,
+                };
+                self.rename(&wanted)?;
+                Ok(None)
+            }
+            BatchOperation::StoreStatus { target, attributes } => {
+                self.on(*target, |running, fid| {
+                    store_status_in(&mut running.acting(), fid, attributes)?;
+                    running.changed.told.insert(fid);
+                    Ok(())
+                })?;
+                Ok(None)
+            }
+            BatchOperation::StoreData {
+                target, attributes, ..
+            } => {
+                self.on(*target, |running, fid| {
+                    running.store(fid, attributes, content)
+                })?;
+                Ok(None)
+            }
+        }
+    }
+
+    fn fid(&self, vnode: BatchVnode) -> Result<Fid, AbortCode> {
+        fid_of(self.run.volume, vnode, &self.results)
+    }
+
+    /// Does something to a vnode, unless an earlier operation on it failed.
+    // spec: batches#what-depends-on-what
+    fn on(
+        &mut self,
+        vnode: BatchVnode,
+        work: impl FnOnce(&mut Self, Fid) -> Result<(), AbortCode>,
+    ) -> Result<(), AbortCode> {
+        let fid = self.fid(vnode)?;
+        if self.spoiled.contains(&fid) {
+            return Err(AbortCode(errno::ECANCELED));
+        }
+        let done = work(self, fid);
+        if done.is_err() {
+            self.spoiled.insert(fid);
+        }
+        done
+    }
+
+    fn make(&mut self, make: &BatchMake, new: &New) -> Result<Fid, AbortCode> {
+        let directory = self.fid(make.directory)?;
+        let name = new_name(&make.name)?;
+        let (made, _) = make_in(&mut self.acting(), directory, &name, &make.attributes, new)?;
+        let fid = made.vnode.fid;
+        self.changed.told.insert(directory);
+        self.changed.made.insert(fid);
+        Ok(fid)
+    }
+
+    fn remove(
+        &mut self,
+        directory: BatchVnode,
+        name: &FileName,
+        is_directory: bool,
+    ) -> Result<(), AbortCode> {
+        let (directory, name) = (self.fid(directory)?, old_name(name)?);
+        let (removed, _) = remove_in(&mut self.acting(), directory, &name, is_directory)?;
+        self.changed.told.insert(directory);
+        self.changed.less(removed.fid, removed.vnode.as_ref());
+        Ok(())
+    }
+
+    fn rename(&mut self, wanted: &Move) -> Result<(), AbortCode> {
+        // What is moved may be about to take the place of something good.
+        if !self.spoiled.is_empty()
+            && let Ok(fid) = self.sequence.lookup(wanted.from, &wanted.name)
+            && self.spoiled.contains(&fid)
+        {
+            return Err(AbortCode(errno::ECANCELED));
+        }
+        let (renamed, ..) = move_in(&mut self.acting(), wanted)?;
+        self.changed.told.extend([wanted.from, wanted.to]);
+        // spec: afs-rpc#changing-directories
+        if wanted.from != wanted.to && renamed.vnode.file_type == FileType::Directory {
+            self.changed.untold.insert(renamed.vnode.fid);
+        }
+        if let Some((fid, left)) = &renamed.replaced {
+            self.changed.less(*fid, left.as_ref());
+        }
+        Ok(())
+    }
+
+    fn store(
+        &mut self,
+        fid: Fid,
+        attributes: &StoreStatus,
+        content: Option<usize>,
+    ) -> Result<(), AbortCode> {
+        let visit = &self.run.visit;
+        storable(&mut self.acting(), fid, attributes)?;
+        // There was no right to change anything there when the data came.
+        let content = content.ok_or(AbortCode(errno::EACCES))?;
+        let options = options_of(visit, attributes);
+        let stored = self.sequence.store(fid, content, &options);
+        let stored = stored.map_err(failed)?;
+        let more = attributes_after_store(attributes, stored.mode, &visit.person);
+        if let Some(more) = more {
+            let set = self.sequence.set_attributes(fid, &more);
+            set.map_err(failed)?;
+        }
+        self.changed.told.insert(fid);
+        Ok(())
+    }
+}
