@@ -40,7 +40,6 @@ impl Server {
     pub fn answer(
         &mut self,
         now: Time,
-        host: AfsUuid,
         heard: Heard,
         visit: VisitId,
         wishes: &[Wish],
@@ -48,16 +47,17 @@ impl Server {
         let grants: Vec<Lease> = wishes
             .iter()
             .filter(|_| heard.fits)
-            .filter_map(|wish| self.grant(now, host, visit, *wish))
+            .filter_map(|wish| self.grant(now, heard.host, visit, *wish))
             .collect();
-        let mut word = self.word(host, heard);
+        let mut word = self.word(heard);
         word.grants = wire::some(grants);
         word
     }
 
     /// The same for a call that is at no vnode, such as a renewal.
     #[must_use]
-    pub fn word(&self, host: AfsUuid, heard: Heard) -> Word {
+    pub fn word(&self, heard: Heard) -> Word {
+        let host = heard.host;
         let state = self.hosts.get(&host);
         let current = state.map_or(0, |state| state.session);
         let complete = state.is_none_or(|state| state.unheard.len() <= RECALLS);

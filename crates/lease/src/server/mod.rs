@@ -232,9 +232,15 @@ impl Server {
         }
     }
 
-    /// Asks for everything that a call reads or changes, on behalf of a host, or of a caller that is none.
-    /// What others have leases of is recalled.
-    pub fn enter(&mut self, now: Time, host: Option<AfsUuid>, fids: &[Fid]) -> Entry {
+    /// Asks for everything that a call reads or changes. `heard` is of its note; callers without one have no leases.
+    /// What others have leases of is recalled. A call with a note of another session than its host's current one
+    /// counts as another's: it may be a copy of one that was answered long ago, by an earlier life of the server.
+    pub fn enter(&mut self, now: Time, heard: Option<Heard>, fids: &[Fid]) -> Entry {
+        let current = |heard: &Heard| {
+            let state = self.hosts.get(&heard.host);
+            state.is_some_and(|state| state.session == heard.said)
+        };
+        let host = heard.filter(current).map(|heard| heard.host);
         let mut wait = None;
         for &fid in fids {
             match self.leases.get(&fid) {
@@ -250,7 +256,8 @@ impl Server {
             }
         }
         let Some(until) = wait else {
-            return Entry::Proceed(self.visits.begin(host, fids));
+            let by = heard.map(|heard| (heard.host, heard.said));
+            return Entry::Proceed(self.visits.begin(by, fids));
         };
         // What is free of it would otherwise be leased while this waits for the rest.
         for &fid in fids {

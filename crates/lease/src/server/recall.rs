@@ -10,6 +10,9 @@ use crate::{FLUSH_LIMIT, RESEND, STALL, TERM, Time};
 #[derive(Clone, Copy, Debug, Default)]
 #[must_use]
 pub struct Heard {
+    pub(super) host: AfsUuid,
+    /// The session of the note.
+    pub(super) said: u64,
     /// The host's session then, 0 if it had none.
     pub(super) session: u64,
     /// The note was of that session, or of none.
@@ -24,6 +27,8 @@ impl Server {
     pub fn hear(&mut self, now: Time, host: AfsUuid, note: &Note) -> Heard {
         let Some(state) = self.hosts.get_mut(&host) else {
             return Heard {
+                host,
+                said: note.session,
                 fits: note.session == 0,
                 ..Heard::default()
             };
@@ -39,10 +44,21 @@ impl Server {
         let told = self.hosts.get_mut(&host);
         let renewed = told.filter(|state| fits && state.unheard.len() <= RECALLS);
         Heard {
+            host,
+            said: note.session,
             session,
             fits,
             renewed: renewed.map(|state| state.renewed = now).is_some(),
         }
+    }
+
+    /// Whether a note was of the host's session, or of none. A batch of another session is answered and not run: its
+    /// changes have numbers that mean nothing now, and waiting for anything would make its host wait for itself.
+    // spec: leases#batches
+    #[must_use]
+    pub fn fits(&self, heard: Heard) -> bool {
+        let current = self.hosts.get(&heard.host).map(|state| state.session);
+        heard.said == 0 || current == Some(heard.said)
     }
 
     /// What a note of the current session says of recalls and leases.

@@ -8,9 +8,13 @@ use afar_types::{AfsUuid, Fid};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct VisitId(u64);
 
+/// The host and the session of the call's note; None: a caller without a note. Calls of one host with notes of two
+/// sessions are strangers to each other: one of them may have been under way since a restart.
+pub(super) type By = Option<(AfsUuid, u64)>;
+
 #[derive(Debug)]
 struct Visit {
-    host: Option<AfsUuid>,
+    by: By,
     /// What it is at, and whether another host's call was there in the meantime.
     fids: Vec<(Fid, bool)>,
 }
@@ -25,7 +29,7 @@ pub(super) struct Visits {
 }
 
 impl Visits {
-    pub(super) fn begin(&mut self, host: Option<AfsUuid>, fids: &[Fid]) -> VisitId {
+    pub(super) fn begin(&mut self, by: By, fids: &[Fid]) -> VisitId {
         self.last += 1;
         let mut places: Vec<(Fid, bool)> = Vec::with_capacity(fids.len());
         for &fid in fids {
@@ -38,7 +42,7 @@ impl Visits {
                 let Some(visit) = self.visits.get_mut(other) else {
                     continue;
                 };
-                if visit.host.is_none() || visit.host != host {
+                if visit.by.is_none() || visit.by != by {
                     disturbed = true;
                     mark(&mut visit.fids, fid);
                 }
@@ -47,14 +51,17 @@ impl Visits {
             places.push((fid, disturbed));
         }
         let fids = places;
-        self.visits.insert(self.last, Visit { host, fids });
+        self.visits.insert(self.last, Visit { by, fids });
         VisitId(self.last)
     }
 
     /// Whether this call is at the vnode, and no other host's was since it began.
     pub(super) fn is_alone(&self, id: VisitId, host: AfsUuid, fid: Fid) -> bool {
         let visit = self.visits.get(&id.0);
-        visit.is_some_and(|visit| visit.host == Some(host) && visit.fids.contains(&(fid, false)))
+        visit.is_some_and(|visit| {
+            let its = visit.by.is_some_and(|(by, _)| by == host);
+            its && visit.fids.contains(&(fid, false))
+        })
     }
 
     pub(super) fn end(&mut self, id: VisitId) {
