@@ -16,7 +16,8 @@
 //! Each operation on a read-write volume is between two calls, below the one lock that the server's [`Server`] is in:
 //!
 //! 1. [`Server::hear`] with the caller's note, if it has one, as soon as the call is decoded.
-//! 2. [`Server::enter`] with all fids that the operation reads or changes. [`Entry::Wait`] names the latest time to ask
+//! 2. The vnodes are looked up: a call ends here for which one is missing, since it may be born at any moment. Then
+//!    [`Server::enter`] with all fids that the operation reads or changes. [`Entry::Wait`] names the latest time to ask
 //!    again; [`Action::Freed`] and [`Action::FreedVolume`] wake earlier. Nothing is held while a call waits.
 //! 3. The operation: store, then promises broken, as without leases. In a batch, [`Server::covers`] says of each
 //!    change whether it is made under a lease; others are made only on the version that they expect.

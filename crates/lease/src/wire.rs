@@ -85,7 +85,9 @@ impl Block {
     #[must_use]
     pub fn is_sound(&self) -> bool {
         let last = self.count.checked_sub(1);
-        self.count <= Self::FIDS && self.vnode > 0 && last.is_some_and(|last| self.fid(last).is_some())
+        self.count <= Self::FIDS
+            && self.vnode > 0
+            && last.is_some_and(|last| self.fid(last).is_some())
     }
 }
 
@@ -208,3 +210,6 @@ pub(crate) fn some<T, const MAX: usize>(items: impl IntoIterator<Item = T>) -> L
     let some: Vec<T> = items.into_iter().take(MAX).collect();
     List::new(some).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests;

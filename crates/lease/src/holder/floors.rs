@@ -42,7 +42,9 @@ impl Floors {
 fn place(fid: Fid) -> usize {
     let mixed = [fid.volume.0, fid.vnode.0, fid.uniquifier.0]
         .iter()
-        .fold(0_u32, |mixed, part| (mixed ^ part).wrapping_mul(0x9e37_79b1).rotate_left(15));
+        .fold(0_u32, |mixed, part| {
+            (mixed ^ part).wrapping_mul(0x9e37_79b1).rotate_left(15)
+        });
     mixed as usize % FIDS
 }
 

@@ -37,13 +37,7 @@ impl Server {
     /// Wishes are granted if nobody else was at the vnode during the call. To be called once all the call did is
     /// done, and before [`leave`](Self::leave).
     // spec: leases#grant
-    pub fn answer(
-        &mut self,
-        now: Time,
-        heard: Heard,
-        visit: VisitId,
-        wishes: &[Wish],
-    ) -> Word {
+    pub fn answer(&mut self, now: Time, heard: Heard, visit: VisitId, wishes: &[Wish]) -> Word {
         let grants: Vec<Lease> = wishes
             .iter()
             .filter(|_| heard.fits)
@@ -201,7 +195,10 @@ impl Server {
             return Err(NotBorn::NotReserved);
         }
         let above = covered.recall;
-        let known = self.leases.get(&fid).is_some_and(|held| held.holder == host);
+        let known = self
+            .leases
+            .get(&fid)
+            .is_some_and(|held| held.holder == host);
         if !self.use_reserved(host, fid) {
             return Err(NotBorn::NotReserved);
         }

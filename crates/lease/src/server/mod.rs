@@ -403,3 +403,6 @@ fn of_volume(volume: VolumeId) -> RangeInclusive<Fid> {
     };
     fid(0)..=fid(u32::MAX)
 }
+
+#[cfg(test)]
+mod tests;

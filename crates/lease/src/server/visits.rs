@@ -65,7 +65,12 @@ impl Visits {
     }
 
     pub(super) fn end(&mut self, id: VisitId) {
-        for (fid, _) in self.visits.remove(&id.0).into_iter().flat_map(|visit| visit.fids) {
+        for (fid, _) in self
+            .visits
+            .remove(&id.0)
+            .into_iter()
+            .flat_map(|visit| visit.fids)
+        {
             if let Some(at) = self.at.get_mut(&fid) {
                 at.retain(|&other| other != id.0);
                 if at.is_empty() {

@@ -74,7 +74,9 @@ impl World {
             }
         }
         if let Some(other) = found {
-            self.fail(format!("{what} of {fid} by {caller:?} while {other} has it"));
+            self.fail(format!(
+                "{what} of {fid} by {caller:?} while {other} has it"
+            ));
         }
     }
 
@@ -98,7 +100,9 @@ impl World {
         let seen = self.clients[client].cached[&fid].0;
         let pending = self.check.pending.get(&(client, fid));
         let stored = || self.server.store.get(&fid).map_or(0, |vnode| vnode.0);
-        let truth = pending.and_then(|values| values.last().copied()).unwrap_or_else(stored);
+        let truth = pending
+            .and_then(|values| values.last().copied())
+            .unwrap_or_else(stored);
         if seen != truth {
             self.fail(format!("{client} sees {seen} of {fid} instead of {truth}"));
         }
@@ -121,7 +125,9 @@ impl World {
             let pause = DAMPING * (1 << (number - 1));
             let gap = now.saturating_sub(before);
             if gap < pause {
-                self.fail(format!("{fid} is recalled {gap:?} after recall {number} of a row"));
+                self.fail(format!(
+                    "{fid} is recalled {gap:?} after recall {number} of a row"
+                ));
             }
             if gap < pause * 9 {
                 row = (number + 1).min(DAMPING_DOUBLINGS + 1);

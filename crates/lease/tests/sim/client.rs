@@ -82,7 +82,10 @@ impl World {
         client.life += 1;
         let leases = client.journal.iter().filter_map(|change| {
             let number = change.lease?;
-            Some(Lease { fid: change.fid, number })
+            Some(Lease {
+                fid: change.fid,
+                number,
+            })
         });
         client.holder = Holder::resume(&leases.collect::<Vec<_>>());
         client.ending.clear();
@@ -158,7 +161,11 @@ impl World {
             return;
         }
         let client = &mut self.clients[index];
-        let flushed = client.ending.iter().copied().filter(|&fid| !client.unsent(fid));
+        let flushed = client
+            .ending
+            .iter()
+            .copied()
+            .filter(|&fid| !client.unsent(fid));
         for fid in flushed.collect::<Vec<_>>() {
             client.ending.remove(&fid);
             client.holder.flushed(fid);
@@ -176,7 +183,10 @@ impl World {
             self.call(index, request, sent, Some(claim));
         }
         let client = &mut self.clients[index];
-        let under_way = client.calls.values().any(|call| matches!(call.request, Request::Renew(_)));
+        let under_way = client
+            .calls
+            .values()
+            .any(|call| matches!(call.request, Request::Renew(_)));
         if client.saying && !under_way {
             client.saying = false;
             let (note, sent) = client.holder.note(now, &[], 0);
@@ -197,7 +207,11 @@ impl World {
         let client = &mut self.clients[index];
         client.last += 1;
         let (life, id) = (client.life, client.last);
-        let asked = Asked { request, sent, claim };
+        let asked = Asked {
+            request,
+            sent,
+            claim,
+        };
         client.calls.insert(id, asked);
         self.resend(index, life, id);
     }
@@ -209,23 +223,40 @@ impl World {
         }
         if let Some(asked) = client.calls.get(&id) {
             let request = asked.request.clone();
-            self.send(&Packet::Request { client: index, life, id, request });
+            self.send(&Packet::Request {
+                client: index,
+                life,
+                id,
+                request,
+            });
             self.after(1_000_000, Event::Resend(index, life, id));
         }
     }
 
     pub(crate) fn client_receives(&mut self, packet: Packet) {
         match packet {
-            Packet::Recall { client: index, recall } => {
+            Packet::Recall {
+                client: index,
+                recall,
+            } => {
                 let client = &mut self.clients[index];
                 if !client.up {
                     return;
                 }
                 let answer = client.holder.recalled(&recall);
-                self.send(&Packet::Answer { client: index, recall, answer });
+                self.send(&Packet::Answer {
+                    client: index,
+                    recall,
+                    answer,
+                });
                 self.client_actions(index);
             }
-            Packet::Reply { client: index, life, id, reply } => {
+            Packet::Reply {
+                client: index,
+                life,
+                id,
+                reply,
+            } => {
                 if self.clients[index].lives(life)
                     && let Some(asked) = self.clients[index].calls.remove(&id)
                 {
@@ -308,7 +339,10 @@ impl World {
     pub(crate) fn flush(&mut self, index: usize) {
         self.client_timer_now(index);
         let client = &mut self.clients[index];
-        let under_way = client.calls.values().any(|call| matches!(call.request, Request::Batch(..)));
+        let under_way = client
+            .calls
+            .values()
+            .any(|call| matches!(call.request, Request::Batch(..)));
         if under_way || client.journal.is_empty() {
             return;
         }
@@ -392,7 +426,16 @@ impl World {
         let version = client.cached[&fid].1;
         client.cached.insert(fid, (value, version + 1));
         let lease = client.holder.number(fid);
-        self.log(index, Change { fid, lease, parent: None, value, expected: version });
+        self.log(
+            index,
+            Change {
+                fid,
+                lease,
+                parent: None,
+                value,
+                expected: version,
+            },
+        );
     }
 
     /// A new file in a leased directory.
@@ -415,7 +458,16 @@ impl World {
                 let lease = client.holder.number(fid);
                 let parent = Some(directory);
                 self.fids.push(fid);
-                self.log(index, Change { fid, lease, parent, value, expected: 0 });
+                self.log(
+                    index,
+                    Change {
+                        fid,
+                        lease,
+                        parent,
+                        value,
+                        expected: 0,
+                    },
+                );
                 return;
             }
         }

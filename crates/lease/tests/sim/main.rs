@@ -14,7 +14,9 @@ use world::{Bug, Counts, World};
 
 fn seeds(usual: u64) -> u64 {
     let number = std::env::var("AFAR_SIM_SEEDS").ok();
-    number.and_then(|number| number.parse().ok()).unwrap_or(usual)
+    number
+        .and_then(|number| number.parse().ok())
+        .unwrap_or(usual)
 }
 
 #[test]
@@ -34,7 +36,10 @@ fn no_two_hosts_believe_what_is_incompatible() {
     }
     println!("{all:?}");
     // Lives in which nothing happens would pass, too.
-    assert!(all.local > 1000 && all.late > 0 && all.claimed > 0 && all.born > 0 && all.revoked > 0, "{all:?}");
+    assert!(
+        all.local > 1000 && all.late > 0 && all.claimed > 0 && all.born > 0 && all.revoked > 0,
+        "{all:?}"
+    );
 }
 
 /// The first seed in which a planted bug shows.

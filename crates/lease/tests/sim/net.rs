@@ -38,10 +38,27 @@ pub(crate) enum Reply {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Packet {
-    Request { client: usize, life: u64, id: u64, request: Request },
-    Reply { client: usize, life: u64, id: u64, reply: Reply },
-    Recall { client: usize, recall: Recall },
-    Answer { client: usize, recall: Recall, answer: RecallAnswer },
+    Request {
+        client: usize,
+        life: u64,
+        id: u64,
+        request: Request,
+    },
+    Reply {
+        client: usize,
+        life: u64,
+        id: u64,
+        reply: Reply,
+    },
+    Recall {
+        client: usize,
+        recall: Recall,
+    },
+    Answer {
+        client: usize,
+        recall: Recall,
+        answer: RecallAnswer,
+    },
 }
 
 impl Packet {

@@ -20,6 +20,8 @@ struct Known {
     request: Request,
     heard: Heard,
     call: Call,
+    /// The vnode was not there when it began: it is not for this call, even if it is made meanwhile.
+    absent: bool,
 }
 
 pub(crate) struct Node {
@@ -92,7 +94,13 @@ impl World {
 
     /// Calls of a client's process that has ended are over.
     pub(crate) fn client_gone(&mut self, client: usize) {
-        let gone: Vec<_> = self.server.calls.keys().copied().filter(|key| key.0 == client).collect();
+        let gone: Vec<_> = self
+            .server
+            .calls
+            .keys()
+            .copied()
+            .filter(|key| key.0 == client)
+            .collect();
         for key in gone {
             if let Some(known) = self.server.calls.remove(&key)
                 && let Call::Runs { visit } = known.call
@@ -109,14 +117,23 @@ impl World {
             return;
         };
         match packet {
-            Packet::Answer { client, recall, mut answer } => {
+            Packet::Answer {
+                client,
+                recall,
+                mut answer,
+            } => {
                 if self.bug == Bug::ReleasesEarly {
                     let released = vec![Standing::Released; answer.standings.len()];
                     answer.standings = released.try_into().unwrap();
                 }
                 engine.recall_answered(now, uuid(client), &recall, &answer);
             }
-            Packet::Request { client, life, id, request } => {
+            Packet::Request {
+                client,
+                life,
+                id,
+                request,
+            } => {
                 let key = (client, life, id);
                 if !self.clients[client].lives(life) {
                     return;
@@ -124,7 +141,12 @@ impl World {
                 if let Some(known) = self.server.calls.get(&key) {
                     if let Call::Done(reply) = &known.call {
                         let reply = reply.clone();
-                        self.send(&Packet::Reply { client, life, id, reply });
+                        self.send(&Packet::Reply {
+                            client,
+                            life,
+                            id,
+                            reply,
+                        });
                     }
                     return;
                 }
@@ -137,8 +159,15 @@ impl World {
                     Request::Claim(_) => Heard::default(),
                 };
                 let call = Call::Waits { since: now };
-                self.server.calls.insert(key, Known { request, heard, call });
-                self.attempt(key);
+                self.server.calls.insert(
+                    key,
+                    Known {
+                        request,
+                        heard,
+                        call,
+                        absent: false,
+                    },
+                );
             }
             Packet::Reply { .. } | Packet::Recall { .. } => unreachable!("not to the server"),
         }
@@ -158,7 +187,9 @@ impl World {
                     lease.is_some_and(|lease| engine.covers(uuid(client), lease))
                 };
                 let made = |change: &Change| change.parent.is_some();
-                let changes = changes.iter().filter(|(change, _)| !covered(change) && !made(change));
+                let changes = changes
+                    .iter()
+                    .filter(|(change, _)| !covered(change) && !made(change));
                 changes.map(|(change, _)| change.fid).collect()
             }
             Request::Renew(_) | Request::Claim(_) => Vec::new(),
@@ -174,16 +205,29 @@ impl World {
         let Call::Waits { since } = known.call else {
             return;
         };
-        let fids = self.places(key.0, &known.request, known.heard);
+        let mut fids = self.places(key.0, &known.request, known.heard);
+        // Before it enters: what is there then is leased if it is anybody's by birth.
+        let before = fids.len();
+        fids.retain(|fid| self.server.store.contains_key(fid));
+        let absent = fids.len() < before;
+        let heard = known.heard;
         let engine = self.server.engine.as_mut().unwrap();
         let asked = |engine: &Server, fid: &Fid| engine.holder(*fid).map(|(_, asked)| asked);
-        let before: Vec<Fid> = fids.iter().copied().filter(|fid| asked(engine, fid) == Some(false)).collect();
-        let entry = engine.enter(now, Some(known.heard), &fids);
-        let recalled = before.into_iter().filter(|fid| asked(engine, fid) == Some(true));
+        let before: Vec<Fid> = fids
+            .iter()
+            .copied()
+            .filter(|fid| asked(engine, fid) == Some(false))
+            .collect();
+        let entry = engine.enter(now, Some(heard), &fids);
+        let recalled = before
+            .into_iter()
+            .filter(|fid| asked(engine, fid) == Some(true));
         let recalled: BTreeSet<Fid> = recalled.collect();
         match entry {
             Entry::Proceed(visit) => {
-                self.server.calls.get_mut(&key).unwrap().call = Call::Runs { visit };
+                let known = self.server.calls.get_mut(&key).unwrap();
+                known.call = Call::Runs { visit };
+                known.absent = absent;
                 self.check_wait(since, now);
                 let work = self.random.u64(0..30_000);
                 self.after(work, Event::Finish(key.0, key.1, key.2));
@@ -208,7 +252,12 @@ impl World {
             return;
         };
         let (request, heard) = (known.request.clone(), known.heard);
+        let absent = known.absent;
         let reply = match request {
+            Request::Read(..) | Request::Write(..) if absent => {
+                let engine = self.server.engine.as_ref().unwrap();
+                Reply::Is(0, 0, engine.word(heard))
+            }
             Request::Read(fid, note) => self.single(client, visit, heard, fid, None, &note),
             Request::Write(fid, value, note) => {
                 self.single(client, visit, heard, fid, Some(value), &note)
@@ -229,7 +278,12 @@ impl World {
         self.server.engine.as_mut().unwrap().leave(visit);
         let done = Call::Done(reply.clone());
         self.server.calls.get_mut(&key).unwrap().call = done;
-        self.send(&Packet::Reply { client, life, id, reply });
+        self.send(&Packet::Reply {
+            client,
+            life,
+            id,
+            reply,
+        });
         self.after_server();
     }
 
@@ -254,7 +308,10 @@ impl World {
         let now = self.server_now();
         let node = &mut self.server;
         let engine = node.engine.as_mut().unwrap();
-        let wishes = note.wishes.iter().filter(|&&wish| wish == fid && version > 0);
+        let wishes = note
+            .wishes
+            .iter()
+            .filter(|&&wish| wish == fid && version > 0);
         let wishes: Vec<Wish> = wishes.map(|&fid| Wish { fid, alone: true }).collect();
         let mut word = engine.answer(now, heard, visit, &wishes);
         self.counts.grants += word.grants.len() as u64;
@@ -311,7 +368,10 @@ impl World {
         let (host, fid) = (uuid(client), change.fid);
         let engine = self.server.engine.as_mut().unwrap();
         if let Some(directory) = change.parent {
-            let parent = parent.map(|number| Lease { fid: directory, number });
+            let parent = parent.map(|number| Lease {
+                fid: directory,
+                number,
+            });
             let born = parent.is_some_and(|parent| engine.born(host, parent, fid).is_ok());
             let new = !self.server.store.contains_key(&fid);
             if born && new {
@@ -326,7 +386,10 @@ impl World {
         let fits = stored.is_some_and(|vnode| vnode.1 == change.expected);
         if covered {
             if !fits {
-                let what = format!("{client} changes {fid} on {} but {stored:?}", change.expected);
+                let what = format!(
+                    "{client} changes {fid} on {} but {stored:?}",
+                    change.expected
+                );
                 self.fail(what);
             }
         } else {
@@ -343,7 +406,9 @@ impl World {
     fn apply(&mut self, client: usize, change: &Change) {
         self.counts.applied += 1;
         let version = change.expected + 1;
-        self.server.store.insert(change.fid, (change.value, version));
+        self.server
+            .store
+            .insert(change.fid, (change.value, version));
         self.check.history.insert(change.value);
         self.check.done(client, change.fid, change.value);
     }
@@ -354,7 +419,11 @@ impl World {
         }
         let volume = VolumeId(volume);
         self.server.rows.insert((host, volume));
-        self.server.engine.as_mut().unwrap().persisted(host, volume, session);
+        self.server
+            .engine
+            .as_mut()
+            .unwrap()
+            .persisted(host, volume, session);
     }
 
     pub(crate) fn close(&mut self, volume: u32) {
@@ -404,41 +473,50 @@ impl World {
         }
     }
 
-    /// Does what the engine wants done.
-    fn after_server(&mut self) {
-        self.try_volumes();
-        loop {
-            let mut freed = false;
-            while let Some(action) = self.server.engine.as_mut().and_then(Server::poll_action) {
-                match action {
-                    Action::Recall(host) => self.call_back(host),
-                    Action::Persist { host, volume, session } => {
-                        let written = self.random.u64(1000..40_000);
-                        let instance = self.server.instance;
-                        self.after(written, Event::Persisted(instance, host, volume.0, session));
-                    }
-                    Action::Forget { host, volume } => {
-                        self.server.rows.remove(&(host, volume));
-                        self.check.late_in(host, volume);
-                    }
-                    Action::Freed(_) | Action::FreedVolume(_) => freed = true,
-                    Action::Revoked { host, fid } => {
-                        self.counts.revoked += 1;
-                        self.check.late(host, |other| other == fid);
-                    }
-                    Action::Returned { .. } => {}
+    /// Does what the engine wants done. Whether something was freed.
+    fn server_actions(&mut self) -> bool {
+        let mut freed = false;
+        while let Some(action) = self.server.engine.as_mut().and_then(Server::poll_action) {
+            match action {
+                Action::Recall(host) => self.call_back(host),
+                Action::Persist {
+                    host,
+                    volume,
+                    session,
+                } => {
+                    let written = self.random.u64(1000..40_000);
+                    let instance = self.server.instance;
+                    self.after(written, Event::Persisted(instance, host, volume.0, session));
                 }
+                Action::Forget { host, volume } => {
+                    self.server.rows.remove(&(host, volume));
+                    self.check.late_in(host, volume);
+                }
+                Action::Freed(_) | Action::FreedVolume(_) => freed = true,
+                Action::Revoked { host, fid } => {
+                    self.counts.revoked += 1;
+                    self.check.late(host, |other| other == fid);
+                }
+                Action::Returned { .. } => {}
             }
+        }
+        freed
+    }
+
+    /// Does that, and lets those go on that can.
+    fn after_server(&mut self) {
+        loop {
+            self.server_actions();
+            self.try_volumes();
             let waiting = self.server.calls.iter();
             let waiting = waiting.filter(|(_, known)| matches!(known.call, Call::Waits { .. }));
             let waiting: Vec<_> = waiting.map(|(&key, _)| key).collect();
             for key in waiting {
                 self.attempt(key);
             }
-            if !freed {
+            if !self.server_actions() {
                 break;
             }
-            self.try_volumes();
         }
         let next = self.server.engine.as_ref().and_then(Server::poll_timeout);
         if let Some(next) = next {
@@ -452,7 +530,12 @@ impl World {
     }
 
     fn call_back(&mut self, host: AfsUuid) {
-        let Some(recall) = self.server.engine.as_ref().and_then(|engine| engine.recall_of(host)) else {
+        let Some(recall) = self
+            .server
+            .engine
+            .as_ref()
+            .and_then(|engine| engine.recall_of(host))
+        else {
             return;
         };
         let client = host.time_low as usize;

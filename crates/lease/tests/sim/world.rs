@@ -182,9 +182,6 @@ impl World {
                 return;
             }
             self.now = time;
-            if let Ok(from) = std::env::var("TRACE") && time > from.parse::<u64>().unwrap() {
-                match &event { Event::ServerTimer | Event::ClientTimer(_) | Event::Step(..) | Event::Resend(..) | Event::Flush(..) => {}, e => println!("{:.4} {e:?}", time as f64/1e6) }
-            }
             self.handle(event);
         }
     }
