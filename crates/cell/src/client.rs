@@ -191,6 +191,11 @@ impl Client {
         Some(self.inner.oob_threshold.load(Relaxed)).filter(|bytes| *bytes > 0)
     }
 
+    /// Whether a piece is as large as that.
+    pub(crate) fn is_large(&self, bytes: u64) -> bool {
+        self.oob_threshold().is_some_and(|least| bytes >= least)
+    }
+
     /// Sets it for all users, from their next pieces on; 0 is `None`, with which connections end too.
     pub fn set_oob_threshold(&self, bytes: Option<u64>) {
         let bytes = bytes.unwrap_or(0);

@@ -13,7 +13,7 @@
 //! - [`Walked`], [`Node`] (`path`): mount points, symlinks, `@sys`
 //! - `fetch`: a file in pieces, by many calls at a time
 //! - `oob`: a file's data over TLS, beside the calls; [`VolumeOob`]: that of volumes
-//! - `store`: a file's data the other way
+//! - `store`: a file's data the other way; [`TreePart`] (`tree`): a whole tree in one answer
 //! - `change`: names made, moved and removed, each once even when an answer is lost
 //! - `promise`: statuses with their servers' promises; `lock`: locks of files
 //! - `acl`, `quota`: access control lists; quota and usage of volumes; `room`: what has none in one
@@ -53,6 +53,7 @@ mod server;
 mod silence;
 mod store;
 mod sysname;
+mod tree;
 mod vldb;
 mod volume;
 mod waits;
@@ -86,6 +87,7 @@ pub use room::NoRoom;
 pub use server::FileServer;
 pub use store::{Source, Stored};
 pub use sysname::default_sysnames;
+pub use tree::{TreePart, TreeWanted};
 pub use vldb::Cell;
 pub use volume::Volume;
 pub use waits::Waits;

@@ -83,6 +83,7 @@ const RULES: &[Rule] = &[
             "get_capabilities",
             "call_back_rx_conn_addr",
             "get_statistics64",
+            "fetch_tree",
         ],
     },
     Rule {

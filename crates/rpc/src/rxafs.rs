@@ -1,6 +1,6 @@
 //! RXAFS, the file server's interface (service 1, port 7000).
 //!
-//! Its last operation is afar's own, with a number that no other implementation uses.
+//! Its last operations are afar's own, with numbers that no other implementation uses.
 
 use afar_net::AbortCode;
 use afar_types::{
@@ -142,6 +142,12 @@ interface! {
     /// Asks for an offer of bulk data by TCP, out of band. Both messages are those of docs/protocol/oob.md.
     // spec: oob#the-offer
     call 184156161 oob_offer(question: Opaque<1024>) -> (offer: Opaque<2048>);
+    /// Reads a directory, directories in it to this depth, and of what is in them so many statuses, with the data of files
+    /// up to `largest` bytes: all in one answer, of at most so many bytes of data. The data are the items of
+    /// docs/protocol/trees.md.
+    // spec: trees#the-call
+    download 184156163 fetch_tree(fid: Fid, depth: u32, entries: u32, bytes: u32, largest: u32)
+        -> ();
 }
 
 impl<S: Service> Server<S> {

@@ -262,10 +262,9 @@ const KEYS: &[Key] = &[
     key(
         "oob.enabled",
         "true or false",
-        "Whether afar's clients may fetch large files by TLS on TCP, out of band: encrypted at any level of security. \
-         Volumes go so, too, between servers that have this. \
-         Clients that cannot reach the port use Rx. Leave it off where long paths lose packets, because TCP is \
-         slower there than Rx.",
+        "Whether afar's clients may fetch and store large files by TLS on TCP, out of band: encrypted at any level of \
+         security. Volumes go so, too, between servers that have this. \
+         Clients that cannot reach the port, or to which Rx brings twice as much, use Rx.",
     ),
     key(
         "oob.port",

@@ -20,6 +20,7 @@ mod rights;
 mod rpc_stats;
 mod statistics;
 mod status;
+mod tree;
 mod ubik;
 mod uuid;
 mod vldb;
@@ -44,6 +45,7 @@ pub use rights::{Rights, RightsError};
 pub use rpc_stats::{RpcStat, RpcStatWords, RpcTimes, RxTime};
 pub use statistics::{AfsVolumeInfo, ViceDisk, ViceStatistics, ViceStatistics64, VolumeInfo};
 pub use status::{CallBack, CallBackType, FetchStatus, FileType, StoreStatus, VolSync};
+pub use tree::{TREE_DATA_MAX, TreeError, TreeItem, TreeNode};
 pub use ubik::{UbikDebug, UbikPeer, UbikState, UbikVersion};
 pub use uuid::{AfsUuid, UuidError};
 pub use vldb::{

@@ -6,7 +6,7 @@ use crate::model::rights::Short;
 use crate::model::types::Kind;
 
 /// What is kept of a status: what somebody uses later. What the caller may do is kept with users' rights.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Brief {
     kind: Option<Kind>,
     anonymous_access: Short,

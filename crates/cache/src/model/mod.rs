@@ -7,10 +7,12 @@
 //! - `user`, `owner`: users of this machine, and who they are to cells
 //! - `vnode`: what is known of a file, which is made of `brief`, `promise`, `rights`, `numbers`, `directory`, `dirty`,
 //!   `flight` and `locks`
-//! - `place`: how a file is reached; `ahead`: how it is read
+//! - `place`: how a file is reached; `ahead`: how it is read; `order`: how a directory is gone through; `budget`: how
+//!   much is prefetched
 
 pub(crate) mod ahead;
 pub(crate) mod brief;
+pub(crate) mod budget;
 pub(crate) mod config;
 pub(crate) mod directory;
 pub(crate) mod dirty;
@@ -21,6 +23,7 @@ pub(crate) mod key;
 pub(crate) mod locks;
 pub(crate) mod numbers;
 pub(crate) mod oob_info;
+pub(crate) mod order;
 pub(crate) mod owner;
 pub(crate) mod path_info;
 pub(crate) mod place;

@@ -172,7 +172,7 @@ fn may_ask_again(vnode: &Vnode, user: UserId, now: Instant) -> bool {
 
 /// The directory of a file.
 // spec: afs-rpc#rights
-fn parent(vnode: &Vnode, status: &FetchStatus) -> Option<Fid> {
+pub(crate) fn parent(vnode: &Vnode, status: &FetchStatus) -> Option<Fid> {
     let inside = status.parent_vnode.is_directory() && !vnode.fid.vnode.is_directory();
     inside.then_some(Fid {
         volume: vnode.fid.volume,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use afar_types::{DataVersion, FileType, PtsId, StoreStatus, UnixTime, VolumeType};
+use afar_types::{DataVersion, FetchStatus, FileType, PtsId, StoreStatus, UnixTime, VolumeType};
 
 use crate::model::error::Errno;
 use crate::model::place::Referent;
@@ -112,10 +112,15 @@ impl Cache {
             let shown = self.attr(ino, vnode, &status);
             self.give(who, vnode, &shown, set, &mut attributes)?;
         }
-        if attributes.mask != 0 {
-            self.set_status(who, &user, vnode, attributes).await?;
+        if attributes.mask == 0 {
+            return self.getattr(who, ino).await;
         }
-        self.getattr(who, ino).await
+        let told = self.set_status(who, &user, vnode, attributes).await?;
+        let status = self.after_change(&user, vnode, told).await?;
+        if status.is_mount_point() {
+            return self.getattr(who, ino).await;
+        }
+        Ok(self.attr(ino, vnode, &status))
     }
 
     /// Adds to attributes that the owner and the group are to be others than those shown: programs that
@@ -144,7 +149,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Sets attributes at the server.
+    /// Sets attributes at the server. Returns the status then, if anything was set.
     ///
     /// Only a cell's administrators may give files away. Where the server refuses that:
     ///
@@ -161,12 +166,12 @@ impl Cache {
         user: &User,
         vnode: &Arc<Vnode>,
         attributes: StoreStatus,
-    ) -> Result<(), Errno> {
+    ) -> Result<Option<FetchStatus>, Errno> {
         let gives = StoreStatus::SET_OWNER | StoreStatus::SET_GROUP;
         // spec: afs-rpc#owners-and-modes
         match self.set_at_server(user, vnode, attributes).await {
             Err(Errno::EPERM | Errno::EACCES) if attributes.mask & gives != 0 => {}
-            set => return set,
+            set => return set.map(Some),
         }
         if attributes.mask & StoreStatus::SET_OWNER != 0 {
             may_not_give(who)?;
@@ -176,8 +181,8 @@ impl Cache {
             ..attributes
         };
         match rest.mask {
-            0 => Ok(()),
-            _ => self.set_at_server(user, vnode, rest).await,
+            0 => Ok(None),
+            _ => self.set_at_server(user, vnode, rest).await.map(Some),
         }
     }
 
@@ -186,7 +191,7 @@ impl Cache {
         user: &User,
         vnode: &Arc<Vnode>,
         attributes: StoreStatus,
-    ) -> Result<(), Errno> {
+    ) -> Result<FetchStatus, Errno> {
         let fid = vnode.fid;
         let (client, volume) = (&user.client, &vnode.volume);
         let stored = client.set_attributes(volume, fid, attributes).await;
@@ -198,7 +203,7 @@ impl Cache {
         if version <= Some(stored.data_version) {
             state.take_status(stored);
         }
-        Ok(())
+        Ok(stored)
     }
 
     /// The attributes of a directory that is in no volume.

@@ -22,6 +22,8 @@ use crate::table::inodes::Inodes;
 use crate::table::mounts::Mounts;
 use crate::table::owners::OwnerTable;
 use crate::table::pages::Pages;
+use crate::table::prefetched::Prefetched;
+use crate::table::rows::Rows;
 use crate::table::said::Said;
 use crate::table::users::UserTable;
 use crate::table::vnodes::Vnodes;
@@ -31,6 +33,9 @@ use crate::table::walks::Walks;
 const INVALIDATIONS: usize = 65_536;
 /// Files that are stored after they were closed, at a time; whoever closes more of them waits.
 pub(crate) const BEHIND: usize = 64;
+/// Files that are prefetched at a time: two thirds of the calls that a file server gets at first, so that what
+/// programs wait for need not wait for these.
+const PREFETCHED_AT_ONCE: usize = 16;
 
 /// A cache manager. Cheap to clone; used from within a tokio runtime. End it with
 /// [`close`](Self::close).
@@ -66,6 +71,13 @@ pub(crate) struct Inner {
     pub(crate) vnodes: Arc<Vnodes>,
     pub(crate) pages: Pages,
     pub(crate) walks: Walks,
+    pub(crate) prefetched: Prefetched,
+    /// Names that were looked up whose statuses were not known.
+    pub(crate) asked_names: Rows,
+    /// Files that were read.
+    pub(crate) read_files: Rows,
+    /// Files that may be prefetched at a time.
+    pub(crate) prefetching: Arc<Semaphore>,
     pub(crate) inodes: Inodes,
     pub(crate) breaks: Arc<Breaks>,
     pub(crate) mounts: Mounts,
@@ -148,6 +160,10 @@ impl Inner {
             owners,
             pages: Pages::new(config.directories),
             walks: Walks::default(),
+            prefetched: Prefetched::default(),
+            asked_names: Rows::default(),
+            read_files: Rows::default(),
+            prefetching: Arc::new(Semaphore::new(PREFETCHED_AT_ONCE)),
             config,
             storage,
             vnodes,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use afar_cell::{DirEntry, Error, Made};
 use afar_dir::{DirectoryBuilder, EntryId};
 use afar_types::{FetchStatus, Fid, FileType, StoreStatus, VolumeType};
+use bytes::Bytes;
 
 use crate::model::directory::Edit;
 use crate::model::error::Errno;
@@ -113,8 +114,13 @@ impl Cache {
         let (client, volume) = (&user.client, &directory.vnode.volume);
         let at = directory.vnode.fid;
         let made = client.symlink(volume, at, name, target);
-        let made = self.making(&user, &directory, name, made).await?;
-        Ok(self.entry(&inode, name, &made.0, &made.1))
+        let (spot, status) = self.making(&user, &directory, name, made).await?;
+        // What it says need not be asked for: it never changes.
+        if status.length == target.len() as u64 && !status.is_mount_point() {
+            let text = Bytes::copy_from_slice(target);
+            spot.vnode.lock().rare.link = Some((status.data_version, text));
+        }
+        Ok(self.entry(&inode, name, &spot, &status))
     }
 
     /// Gives a file another name, in the directory it is in.
@@ -131,14 +137,15 @@ impl Cache {
         let (fid, at) = (file.vnode.fid, directory.vnode.fid);
         let changing = Changing::begin(&self.0.breaks, &directory.vnode);
         let linked = user.client.link(&directory.vnode.volume, at, name, fid);
-        match linked.await {
+        let told = match linked.await {
             Ok(changed) => {
                 changing.done(changed.directory, vec![Edit::Add(name.to_vec(), id(fid))]);
                 self.changed_file(&file.vnode, changed.other);
+                changed.other
             }
             Err(error) => return Err(self.refused(changing, &directory.vnode, &error)),
-        }
-        let status = self.fresh(&user, &file.vnode).await?;
+        };
+        let status = self.after_change(&user, &file.vnode, told).await?;
         Ok(self.entry(&inode, name, &file, &status))
     }
 

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use afar_cell::Error;
 use afar_dir::{Directory, slots_for};
-use afar_types::{Fid, FileType};
+use afar_types::FileType;
 
 use crate::model::error::Errno;
+use crate::model::order::Raw;
 use crate::model::place::{Referent, Spot};
 use crate::model::types::{DirEntry, Entry, Handle, Ino, Kind, Who};
 use crate::model::user::User;
@@ -20,14 +21,7 @@ const BATCH: usize = 512;
 /// Of those with attributes.
 const BATCH_PLUS: usize = 128;
 /// Entries whose statuses are asked for at a time: eight calls for fifty.
-const STATUSES: usize = 400;
-
-/// An entry as the pages have it.
-struct Raw {
-    name: Vec<u8>,
-    fid: Fid,
-    next: u64,
-}
+pub(crate) const STATUSES: usize = 400;
 
 impl Cache {
     /// Opens a directory: its entries as they are now.
@@ -51,12 +45,12 @@ impl Cache {
             }
             Referent::Vnode(spot) => {
                 self.may_look(&user, &spot.vnode).await?;
-                // What will be opened next is read while this directory is.
-                self.read_on(&user, spot);
+                let pages = self.pages(&user, &spot.vnode).await?;
+                self.directory_opened(&user, spot);
                 Open::Directory(Arc::new(OpenDirectory {
                     inode: inode.clone(),
                     spot: spot.clone(),
-                    pages: self.pages(&user, &spot.vnode).await?,
+                    pages,
                     opener: who.uid,
                 }))
             }
@@ -87,15 +81,6 @@ impl Cache {
             let user = self.user(directory.opener).await;
             self.ask_statuses(&user, spot, &raw).await;
             raw.truncate(BATCH_PLUS);
-            let directories = raw.iter().filter(|entry| {
-                let directory = entry.fid.vnode.is_directory();
-                directory && !is_dots(&entry.name)
-            });
-            let found = directories.map(|entry| {
-                let vnode = self.0.vnodes.of(&spot.mount.volume, entry.fid);
-                (&entry.name[..], Arc::downgrade(&vnode))
-            });
-            self.0.walks.listed(&spot.vnode, offset == 0, found);
         }
         let entry = |raw: Raw| self.dir_entry(&directory, raw, plus);
         Ok(raw.into_iter().map(entry).collect())
@@ -106,23 +91,8 @@ impl Cache {
         self.0.handles.remove(handle);
     }
 
-    /// Reads the directories that will be opened after this one, if that can be told.
-    fn read_on(&self, user: &Arc<User>, spot: &Spot) {
-        for vnode in self.0.walks.opened(&spot.vnode) {
-            let (cache, user) = (self.clone(), Arc::clone(user));
-            let mount = Arc::clone(&spot.mount);
-            tokio::spawn(async move {
-                // What cannot be read is told to whoever asks for it.
-                if let Err(error) = cache.read_all(&user, &Spot { mount, vnode }).await {
-                    tracing::debug!(%error, "cannot prefetch a directory");
-                }
-            });
-        }
-    }
-
     /// Reads a directory, and of its entries what a first listing of it takes.
-    async fn read_all(&self, user: &User, spot: &Spot) -> Result<(), Errno> {
-        self.may_look(user, &spot.vnode).await?;
+    pub(crate) async fn read_all(&self, user: &User, spot: &Spot) -> Result<(), Errno> {
         let pages = self.pages(user, &spot.vnode).await?;
         let raw = entries(&spot.vnode, &pages, 0, STATUSES)?;
         self.ask_statuses(user, spot, &raw).await;
@@ -131,7 +101,7 @@ impl Cache {
 
     /// Asks for the statuses of entries that are not promised, fifty to a call. Errors are told when the
     /// entry itself is looked up.
-    async fn ask_statuses(&self, user: &User, directory: &Spot, raw: &[Raw]) {
+    pub(crate) async fn ask_statuses(&self, user: &User, directory: &Spot, raw: &[Raw]) {
         let mut unknown = Vec::new();
         for entry in raw.iter().filter(|entry| !is_dots(&entry.name)) {
             let vnode = self.0.vnodes.of(&directory.mount.volume, entry.fid);
@@ -191,7 +161,12 @@ impl Cache {
 }
 
 /// Some entries of a directory, from this offset on.
-fn entries(vnode: &Vnode, pages: &[u8], offset: u64, most: usize) -> Result<Vec<Raw>, Errno> {
+pub(crate) fn entries(
+    vnode: &Vnode,
+    pages: &[u8],
+    offset: u64,
+    most: usize,
+) -> Result<Vec<Raw>, Errno> {
     let pages = Directory::new(pages).map_err(|error| damaged(vnode, &error))?;
     let position = usize::try_from(offset).map_err(|_| Errno::EINVAL)?;
     let mut raw = Vec::new();
@@ -206,7 +181,7 @@ fn entries(vnode: &Vnode, pages: &[u8], offset: u64, most: usize) -> Result<Vec<
     Ok(raw)
 }
 
-fn is_dots(name: &[u8]) -> bool {
+pub(crate) fn is_dots(name: &[u8]) -> bool {
     matches!(name, b"." | b"..")
 }
 

@@ -6,6 +6,7 @@ use afar_cell::{OobServer, OobTransfers};
 use afar_telemetry::{Cells, Collect, Desc, Registry, Unit};
 
 use crate::ops::cache::{Cache, Inner};
+use crate::table::prefetched::{Kind, Tally};
 
 const USED: Desc = Desc::gauge(
     "afar_cache_used_bytes",
@@ -42,6 +43,26 @@ const OOB_TRANSFERS: Desc = Desc::counter(
     Unit::None,
     "Transfers out of band, by how they ended.",
 );
+const PREFETCHED: Desc = Desc::counter(
+    "afar_mount_prefetched_total",
+    Unit::None,
+    "Statuses and directories that were asked for before a program did.",
+);
+const PREFETCHED_USED: Desc = Desc::counter(
+    "afar_mount_prefetched_used_total",
+    Unit::None,
+    "Those of them that a program used within ten seconds.",
+);
+const PREFETCHED_BYTES: Desc = Desc::counter(
+    "afar_mount_prefetched_bytes_total",
+    Unit::Bytes,
+    "Bytes of small files that were fetched before a program read the file.",
+);
+const PREFETCHED_USED_BYTES: Desc = Desc::counter(
+    "afar_mount_prefetched_used_bytes_total",
+    Unit::Bytes,
+    "Those of them whose file a program read within ten seconds.",
+);
 
 /// Tells of a cache as long as there is one.
 struct Told(Weak<Inner>);
@@ -63,6 +84,10 @@ impl Collect for Told {
             OOB_CONNECTIONS,
             OOB_BYTES,
             OOB_TRANSFERS,
+            PREFETCHED,
+            PREFETCHED_USED,
+            PREFETCHED_BYTES,
+            PREFETCHED_USED_BYTES,
         ]
     }
 
@@ -82,7 +107,24 @@ impl Collect for Told {
             cells.level(desc, &[], level);
         }
         tell_oob(&cache.client.oob_servers(), cells);
+        for (kind, tally) in cache.prefetched.tallies() {
+            tell_prefetched(kind, tally, cells);
+        }
     }
+}
+
+fn tell_prefetched(kind: Kind, tally: Tally, cells: &mut Cells) {
+    let what = match kind {
+        Kind::Status => "status",
+        Kind::Directory => "directory",
+        Kind::Data => {
+            cells.count(&PREFETCHED_BYTES, &[], tally.asked);
+            cells.count(&PREFETCHED_USED_BYTES, &[], tally.used);
+            return;
+        }
+    };
+    cells.count(&PREFETCHED, &[("what", what)], tally.asked);
+    cells.count(&PREFETCHED_USED, &[("what", what)], tally.used);
 }
 
 #[expect(clippy::cast_precision_loss, reason = "levels to be shown")]

@@ -5,7 +5,8 @@
 //! - `mounts`: volumes behind mount points and at the top; `places`: those, and files, by their names; `unvisited`:
 //!   before anybody has gone into them
 //! - `status`: statuses, asked for when no promise holds; `access`: who may do what
-//! - `names`, `listing`, `entries`: directories looked up, read and changed; `changing`: changes under way
+//! - `names`, `listing`, `entries`: directories looked up, read and changed; `changing`: changes under way; `prefetch`:
+//!   what programs are likely to ask for next; `trees`: many directories of it in one answer
 //! - `data`: files read, read ahead, written and stored; `recover`: what an earlier process could not store
 //! - `attributes`, `xattr`, `locks`: what else there is to ask; `held`, `path_info`: what others on this machine are told of a file
 //! - `control`: what is changed while the cache is in use; `metrics`: what it holds; `watch`: servers that nobody talks to
@@ -29,8 +30,10 @@ mod mounts;
 mod names;
 mod path_info;
 mod places;
+mod prefetch;
 mod recover;
 mod status;
+mod trees;
 mod unvisited;
 mod watch;
 mod xattr;

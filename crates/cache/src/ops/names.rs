@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use afar_cell::Class;
 use afar_dir::{DirError, Directory};
 use afar_types::{DataVersion, FetchStatus, Fid, FileType};
 
@@ -67,6 +68,7 @@ impl Cache {
         if status.file_type != FileType::Symlink {
             return Err(Errno::EINVAL);
         }
+        self.file_read(&user, &spot, &status, Class::BestEffort);
         self.link_text(&user, &spot.vnode).await
     }
 
@@ -96,6 +98,7 @@ impl Cache {
         for _ in 0..TRIES {
             let fid = self.find(user, directory, name).await?;
             let fid = fid.ok_or(Errno::ENOENT)?;
+            self.ask_around(user, directory, fid).await;
             match self.enter(user, directory, fid).await {
                 Err(Errno::ENOENT) if gone != Some(fid) => {
                     gone = Some(fid);

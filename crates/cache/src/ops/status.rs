@@ -16,6 +16,7 @@ use crate::model::user::User;
 use crate::model::vnode::Vnode;
 use crate::ops::cache::Cache;
 use crate::table::breaks::Mark;
+use crate::table::prefetched::Kind;
 
 /// How long names in directories that are made up may be used without asking.
 pub(crate) const MADE_UP_VALID: Duration = Duration::from_secs(60);
@@ -30,6 +31,7 @@ impl Cache {
         vnode: &Arc<Vnode>,
     ) -> Result<FetchStatus, Errno> {
         if let Some(status) = known(vnode)? {
+            self.0.prefetched.take(Kind::Status, vnode);
             return Ok(status);
         }
         let work = vnode.work();
@@ -48,6 +50,23 @@ impl Cache {
         match self.ask(user, vnode).await {
             Err(number) => self.last_known(vnode, number).ok_or(number),
             status => status,
+        }
+    }
+
+    /// The status of a vnode after a change of ours, with which a server told it: that is good for the request that
+    /// made the change, if nothing is promised. Without it a server is asked.
+    pub(crate) async fn after_change(
+        &self,
+        user: &User,
+        vnode: &Arc<Vnode>,
+        told: Option<FetchStatus>,
+    ) -> Result<FetchStatus, Errno> {
+        if let Some(status) = known(vnode)? {
+            return Ok(status);
+        }
+        match told.filter(|status| fits(vnode, status)) {
+            Some(status) => Ok(status),
+            None => self.fresh(user, vnode).await,
         }
     }
 
@@ -89,13 +108,7 @@ impl Cache {
         mark: Mark,
     ) -> Result<FetchStatus, Errno> {
         let (status, fid) = (promised.status, vnode.fid);
-        let directory = status.file_type == FileType::Directory;
-        let known_type = matches!(
-            status.file_type,
-            FileType::File | FileType::Symlink | FileType::Directory
-        );
-        // spec: volumes#vnodes
-        if !known_type || directory != fid.vnode.is_directory() {
+        if !fits(vnode, &status) {
             tracing::warn!(server = %promised.server, %fid, "a status of a wrong type");
             return Err(Errno::EIO);
         }
@@ -262,6 +275,14 @@ impl Cache {
             Duration::ZERO
         }
     }
+}
+
+/// Whether a status can be that of a vnode.
+// spec: volumes#vnodes
+fn fits(vnode: &Vnode, status: &FetchStatus) -> bool {
+    let is_directory = status.file_type == FileType::Directory;
+    let others = matches!(status.file_type, FileType::File | FileType::Symlink);
+    (is_directory || others) && is_directory == vnode.fid.vnode.is_directory()
 }
 
 /// The status if it is known for sure.

@@ -5,7 +5,8 @@
 //! - `mounts`: volumes as they are reached; `handles`: what is open
 //! - `breaks`: promises that are broken, and who is told of that
 //! - `users`, `owners`: who asks, and whose files are whose
-//! - `pages`: directories that are in memory; `walks`: those that are listed; `said`: errors in the log
+//! - `pages`: directories that are in memory; `rows`: which of their entries were used last; `prefetched`: what came
+//!   before it was asked for; `walks`: who goes through trees; `said`: errors in the log
 
 pub(crate) mod breaks;
 pub(crate) mod handles;
@@ -13,6 +14,8 @@ pub(crate) mod inodes;
 pub(crate) mod mounts;
 pub(crate) mod owners;
 pub(crate) mod pages;
+pub(crate) mod prefetched;
+pub(crate) mod rows;
 pub(crate) mod said;
 pub(crate) mod users;
 pub(crate) mod vnodes;

@@ -2,10 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
+mod calls;
 mod cells;
 mod data;
 mod names;
 mod oob;
+mod prefetch;
 mod restart;
 mod rights;
 mod users;

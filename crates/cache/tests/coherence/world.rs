@@ -258,6 +258,12 @@ pub(crate) const REPLACE: OpenFlags = OpenFlags {
 };
 
 impl Machine {
+    /// Calls it has made to file servers.
+    pub(crate) fn calls(&self) -> u64 {
+        let servers = self.client.servers();
+        servers.iter().map(|server| server.calls()).sum()
+    }
+
     /// Follows a path from the top.
     pub(crate) async fn at(&self, path: &str) -> Result<Entry, Errno> {
         let mut ino = Ino::ROOT;

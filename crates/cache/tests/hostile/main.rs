@@ -70,6 +70,44 @@ async fn a_promise_broken_on_its_way_counts_for_nothing() {
     assert_eq!(asked(), before);
 }
 
+#[tokio::test]
+async fn a_promise_broken_while_it_is_prefetched_counts_for_nothing() {
+    let names: Vec<_> = (0..8).map(|n| (format!("file{n}"), 2 * n + 2)).collect();
+    let (server, cache) = start(|state| {
+        state.directory(ROOT, &names);
+        for (_, vnode) in &names {
+            state.file(fid(*vnode), "old");
+        }
+    })
+    .await;
+    let look = async |number: usize| {
+        let name = names[number].0.as_bytes();
+        let entry = cache.lookup(WHO, Ino::ROOT, name).await.unwrap();
+        let statuses = server.statuses.load(Ordering::SeqCst);
+        (entry.attr.size, statuses)
+    };
+    let (_, before) = look(0).await;
+    // The answer is made, and one of the files changed, before it leaves.
+    server.state.lock().unwrap().break_first = Some(fid(names[5].1));
+    assert_eq!(
+        look(1).await,
+        (3, before + 1),
+        "the others come by one call"
+    );
+    {
+        let mut state = server.state.lock().unwrap();
+        state.break_first = None;
+        state.file(fid(names[5].1), "newer");
+        let (status, _) = state.vnodes.get_mut(&fid(names[5].1)).unwrap();
+        status.data_version = 2.into();
+    }
+    for number in [2, 3, 4, 6, 7] {
+        assert_eq!(look(number).await, (3, before + 1));
+    }
+    assert_eq!(look(5).await, (5, before + 2), "it is asked for");
+    assert_eq!(look(5).await, (5, before + 2), "it is promised now");
+}
+
 /// A kernel takes no attributes that it asked for before it was told to drop some. So if it were told once
 /// more, a program that has just got a lock would be shown the length from before.
 #[tokio::test]

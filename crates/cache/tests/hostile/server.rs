@@ -338,7 +338,7 @@ impl rxafs::Service for Server {
 
     async fn inline_bulk_status(
         &self,
-        _: &Caller,
+        caller: &Caller,
         request: rxafs::inline_bulk_status::Request,
     ) -> Result<rxafs::inline_bulk_status::Reply, AbortCode> {
         self.statuses.fetch_add(1, Ordering::SeqCst);
@@ -351,6 +351,10 @@ impl rxafs::Service for Server {
             },
         };
         let statuses: Vec<_> = request.fids.iter().map(status).collect();
+        let first = self.state.lock().unwrap().break_first;
+        if let Some(first) = first.filter(|first| request.fids.contains(first)) {
+            self.tell(caller.peer, Some(vec![first])).await;
+        }
         Ok(rxafs::inline_bulk_status::Reply {
             callbacks: CallBacks::new(vec![self.promise(); statuses.len()]).unwrap(),
             statuses: Statuses::new(statuses).unwrap(),

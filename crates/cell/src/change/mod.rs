@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use afar_rpc::{RpcError, rxafs};
-use afar_types::{FetchStatus, Fid, FileName, FileType, StoreStatus, UnixTime};
+use afar_types::{CallBack, FetchStatus, Fid, FileName, FileType, StoreStatus, UnixTime};
 use afar_xdr::{LengthError, XdrString};
 use tokio::time::Instant;
 
@@ -35,7 +35,7 @@ pub struct Made {
     pub fid: Fid,
     /// Its status.
     pub status: FetchStatus,
-    /// The status again with the server's promise, if it gave one.
+    /// The status again as the server's answer told it, with its promise if it gave one; none if the answer was lost.
     pub promised: Option<Promised>,
     /// The status of the directory it is in, if the server told it.
     pub directory: Option<FetchStatus>,
@@ -218,14 +218,13 @@ impl Client {
                 |server| {
                     let (name, text) = (name.clone(), text.clone());
                     async move {
+                        let (begin, peer) = (Instant::now(), server.connection().peer());
                         let reply = server.symlink(directory, name, text, attributes).await?;
-                        Ok(Made {
-                            fid: reply.fid,
-                            status: reply.status,
-                            // RXAFS Symlink's reply has none.
-                            promised: None,
-                            directory: Some(reply.directory_status),
-                        })
+                        // RXAFS Symlink's reply has no promise.
+                        let none = CallBack::default();
+                        let status = reply.status;
+                        let promised = Promised::new(peer, begin, status, none, reply.vol_sync);
+                        Ok(Made::told(reply.fid, promised, reply.directory_status))
                     }
                 },
                 || async {

@@ -286,13 +286,13 @@ impl Client {
                 let peer = server.connection().peer();
                 let known = client.server_at(volume.cell_name(), peer);
                 let old = known.as_ref().is_some_and(|known| known.is_old());
-                let outcome = match piece::fetch(&server, old, piece, &sink, None).await {
+                let outcome = match piece::fetch(&server, old, piece, &sink, None, None).await {
                     // spec: afs-rpc#unknown-operations
                     Err(error) if !old && error.is_unknown_operation() => {
                         if let Some(known) = known {
                             known.set_old();
                         }
-                        piece::fetch(&server, true, piece, &sink, None).await
+                        piece::fetch(&server, true, piece, &sink, None, None).await
                     }
                     other => other,
                 };
@@ -335,7 +335,10 @@ impl Client {
         server.ask_for_shares();
         server.watch_start(&lane).await;
         let (client, old) = (lane.client(), server.is_old());
-        let call = piece::fetch(&client, old, piece, sink, Some(&mut permit));
+        // What calls bring is measured where TCP might.
+        let called = self.is_large(piece.length).then(|| server.call_fetch());
+        let called = called.as_ref();
+        let call = piece::fetch(&client, old, piece, sink, Some(&mut permit), called);
         match self.unless_elsewhere(volume, &lane, call).await {
             Ok(Outcome::Done(_)) => Ok(Some(Outcome::Done(whole.length))),
             Ok(outcome) => Ok(Some(outcome)),
@@ -355,8 +358,7 @@ impl Client {
         piece: Piece,
         sink: &Arc<S>,
     ) -> Option<Went> {
-        let threshold = self.oob_threshold()?;
-        if piece.length < threshold {
+        if !self.is_large(piece.length) {
             return None;
         }
         let connection = server.out_of_band()?;

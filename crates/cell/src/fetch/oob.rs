@@ -70,8 +70,12 @@ pub(super) async fn fetch<S: Sink>(
                 };
                 unused += cost(u32::try_from(length).unwrap_or(u32::MAX));
                 permit.received(data.len());
-                counted.moved(data.len());
+                let is_slow = counted.moved(data.len());
                 filling.take(data);
+                if is_slow {
+                    transfer.too_slow();
+                    break None;
+                }
                 if filling.held >= WRITE {
                     if let Err(error) = filling.write().await {
                         return Went::Ended(Outcome::Sink(error));

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::Sink;
+use crate::oob::Called;
 use crate::promise::Promised;
 use crate::window::Permit;
 
@@ -113,6 +114,7 @@ pub(super) async fn fetch<S: Sink>(
     piece: Piece,
     sink: &Arc<S>,
     mut permit: Option<&mut Permit>,
+    called: Option<&Called>,
 ) -> Result<Outcome, RpcError> {
     let mut filling = Filling::new(sink, piece.offset);
     let end = piece.offset + piece.length;
@@ -137,6 +139,9 @@ pub(super) async fn fetch<S: Sink>(
             };
             if let Some(permit) = &mut permit {
                 permit.received(chunk.len());
+            }
+            if let Some(called) = called {
+                called.moved(chunk.len());
             }
             filling.take(chunk);
             if filling.held >= WRITE

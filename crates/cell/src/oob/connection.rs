@@ -346,6 +346,11 @@ impl Transfer {
     pub(crate) fn distrust(&self) {
         self.number.shared.distrust();
     }
+
+    /// Calls are faster.
+    pub(crate) fn too_slow(&self) {
+        self.number.shared.too_slow();
+    }
 }
 
 impl Drop for Number {
@@ -368,10 +373,19 @@ impl Shared {
         self.transfers.lock().clear();
     }
 
-    /// What came makes no sense: nothing else of this connection does.
+    /// What came makes no sense: nothing else of this connection does, and no other is made for a while.
     pub(super) fn distrust(&self) {
         self.blocked.note();
         self.kill();
+    }
+
+    /// Calls are faster, also for the transfers under way.
+    pub(super) fn too_slow(&self) {
+        self.distrust();
+        tracing::info!(
+            server = %self.server,
+            "out-of-band transfers are slower than calls; data passes by Rx for the next hour"
+        );
     }
 
     /// Sends a record, with what stands before it, when there is room. Says whether the connection is still there.

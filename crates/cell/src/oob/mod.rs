@@ -8,6 +8,7 @@
 //! - `storing`: a transfer to the server
 //! - `volumes`: dumps of volumes, to servers and from them
 //! - `tally`: what is counted of a server, and shown
+//! - `pace`: whether calls are faster
 //!
 //! What goes wrong costs no transfer: what is left of it goes by Rx.
 // spec: oob#when-to-use-it
@@ -15,6 +16,7 @@
 mod blocked;
 mod connection;
 mod offer;
+mod pace;
 mod storing;
 mod tally;
 mod volumes;
@@ -35,7 +37,7 @@ pub(crate) use blocked::Blocked;
 pub(crate) use connection::{Connection, Event, Transfer};
 pub(crate) use offer::{Asked, ask};
 pub(crate) use storing::{StoreEnd, Storing};
-pub(crate) use tally::{Counted, Ended, Tally};
+pub(crate) use tally::{Called, Counted, Ended, Tally};
 pub use tally::{OobOffer, OobServer, OobTransfers};
 pub use volumes::{VolumeDump, VolumeOob, VolumeRestore};
 

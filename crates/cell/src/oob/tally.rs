@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 
 use super::blocked::Blocked;
 use super::offer::Asked;
+use super::pace::{By, Pace};
 
 /// Whether a server offers transfers out of band.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -81,7 +82,12 @@ pub(crate) struct Count {
     aborted: AtomicU64,
     by_rx: AtomicU64,
     given_up: AtomicU64,
+    pace: Pace,
 }
+
+/// A large piece by a call, as long as that is under way.
+#[derive(Debug)]
+pub(crate) struct Called(Arc<Count>);
 
 /// A transfer that counts as one under way. One that is dropped before it has ended was given up.
 #[derive(Debug)]
@@ -119,10 +125,17 @@ impl Count {
     /// One begins.
     pub(crate) fn begin(self: &Arc<Self>) -> Counted {
         self.under_way.fetch_add(1, Relaxed);
+        self.pace.begin(By::Tcp);
         Counted {
             count: Arc::clone(self),
             ended: None,
         }
+    }
+
+    /// A large piece is to pass by a call.
+    pub(crate) fn call(self: &Arc<Self>) -> Called {
+        self.pace.begin(By::Calls);
+        Called(Arc::clone(self))
     }
 
     /// What was counted.
@@ -139,10 +152,13 @@ impl Count {
 }
 
 impl Counted {
-    /// So many bytes of a file came, or went.
-    pub(crate) fn moved(&self, bytes: usize) {
+    /// So many bytes of a file came, or went. Says whether calls have been so much faster that they should bring the
+    /// rest.
+    #[must_use]
+    pub(crate) fn moved(&self, bytes: usize) -> bool {
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
         self.count.bytes.fetch_add(bytes, Relaxed);
+        self.count.pace.moved(By::Tcp, bytes)
     }
 
     /// It has ended.
@@ -151,9 +167,24 @@ impl Counted {
     }
 }
 
+impl Called {
+    /// So many bytes came, or went.
+    pub(crate) fn moved(&self, bytes: usize) {
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        self.0.pace.moved(By::Calls, bytes);
+    }
+}
+
+impl Drop for Called {
+    fn drop(&mut self) {
+        self.0.pace.end(By::Calls);
+    }
+}
+
 impl Drop for Counted {
     fn drop(&mut self) {
         let count = &self.count;
+        count.pace.end(By::Tcp);
         let ended = match self.ended {
             Some(Ended::Done) => &count.done,
             Some(Ended::Aborted) => &count.aborted,
@@ -174,8 +205,7 @@ mod tests {
     fn each_transfer_counts_once_however_it_ends() {
         let count = Arc::new(Count::default());
         let [done, aborted, left, dropped] = [(); 4].map(|()| count.begin());
-        done.moved(5);
-        dropped.moved(2);
+        assert!(!done.moved(5) && !dropped.moved(2));
         assert_eq!((count.read().under_way, count.read().bytes), (4, 7));
         done.ended(Ended::Done);
         aborted.ended(Ended::Aborted);

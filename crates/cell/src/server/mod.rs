@@ -99,6 +99,8 @@ struct Peer {
     calls: AtomicU64,
     /// Those of them of the first host.
     first_calls: AtomicU64,
+    /// When it last did not understand a request for a tree.
+    treeless: Lately,
     /// When it was last found that data is best read from it by the first host: it is near, or an afar server, or
     /// there is no other host.
     direct: Lately,
@@ -519,6 +521,15 @@ impl FileServer {
 
     pub(crate) fn set_old(&self) {
         self.peer.old.note();
+    }
+
+    /// Whether requests for trees are not understood.
+    pub(crate) fn has_no_trees(&self) -> bool {
+        self.peer.treeless.within(OLD_TIME)
+    }
+
+    pub(crate) fn set_no_trees(&self) {
+        self.peer.treeless.note();
     }
 
     /// Gives all promises back, so that the server need not look for us when files change.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::FileServer;
-use crate::oob::{Counted, OobServer};
+use crate::oob::{Called, Counted, OobServer};
 
 impl FileServer {
     /// A fetch out of band begins.
@@ -14,6 +14,16 @@ impl FileServer {
     /// A store out of band begins.
     pub(crate) fn count_store(&self) -> Counted {
         self.peer.tally.stores.begin()
+    }
+
+    /// A large piece is fetched by a call.
+    pub(crate) fn call_fetch(&self) -> Called {
+        self.peer.tally.fetches.call()
+    }
+
+    /// A large part is stored by a call.
+    pub(crate) fn call_store(&self) -> Called {
+        self.peer.tally.stores.call()
     }
 
     /// Whether this user has a connection to it.

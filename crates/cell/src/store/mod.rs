@@ -126,6 +126,11 @@ impl Client {
         Ok(stored)
     }
 
+    /// Whether one call stores so many bytes.
+    pub async fn stores_at_once(&self, volume: &Arc<Volume>, bytes: u64) -> bool {
+        bytes <= self.parts(volume).await.size
+    }
+
     /// As [`store`](Self::store) with data from a stream, whose length nobody knows before its end. Up to 4 MiB are
     /// kept in memory.
     ///
@@ -188,13 +193,17 @@ impl Client {
                     {
                         return stored;
                     }
-                    match part::store(&server, old, part, &*source, &all_sent).await {
+                    // What calls take is measured where TCP might.
+                    let called = known.as_ref().filter(|_| client.is_large(part.length));
+                    let called = called.map(|known| known.call_store());
+                    let called = called.as_ref();
+                    match part::store(&server, old, part, &*source, &all_sent, called).await {
                         // spec: afs-rpc#unknown-operations
                         Err(error) if !old && error.is_unknown_operation() => {
                             if let Some(known) = known {
                                 known.set_old();
                             }
-                            part::store(&server, true, part, &*source, &all_sent).await
+                            part::store(&server, true, part, &*source, &all_sent, called).await
                         }
                         other => other,
                     }
@@ -213,8 +222,7 @@ impl Client {
         server: &Arc<FileServer>,
         part: Part,
     ) -> Option<(Storing, Counted)> {
-        let threshold = self.oob_threshold()?;
-        if part.length < threshold {
+        if !self.is_large(part.length) {
             return None;
         }
         let connection = self.own(server).out_of_band()?;

@@ -36,7 +36,10 @@ pub(super) async fn store<S: Source>(
             break ended;
         }
         sent += length as u64;
-        counted.moved(length);
+        if counted.moved(length) && sent < part.length {
+            storing.too_slow();
+            break StoreEnd::Left;
+        }
     };
     counted.ended(match ended {
         StoreEnd::Stored(_) => Ended::Done,

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 
 use super::Source;
+use crate::oob::Called;
 
 /// Bytes asked of the source at a time.
 const READ: usize = 256 << 10;
@@ -105,6 +106,7 @@ pub(super) async fn store<S: Source>(
     part: Part,
     source: &S,
     all_sent: &Notify,
+    called: Option<&Called>,
 ) -> Result<Outcome, RpcError> {
     let mut call = Call::start(server, old, part).await?;
     let mut sent = 0;
@@ -113,8 +115,12 @@ pub(super) async fn store<S: Source>(
             Ok(data) => data,
             Err(error) => return Ok(Outcome::Source(error)),
         };
-        sent += data.len() as u64;
+        let length = data.len();
         call.send(data).await?;
+        sent += length as u64;
+        if let Some(called) = called {
+            called.moved(length);
+        }
     }
     // Not a matter of the answer: the next part may come while the server writes this one to its disk.
     all_sent.notify_one();

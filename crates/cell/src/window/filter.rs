@@ -37,16 +37,16 @@ impl Least {
 
 /// The most of one to two lifetimes.
 #[derive(Debug, Default)]
-pub(super) struct Most(Least);
+pub(crate) struct Most(Least);
 
 impl Most {
     /// Takes a value in; returns the most.
-    pub(super) fn update(&mut self, at: Instant, value: f64, lifetime: Duration) -> f64 {
+    pub(crate) fn update(&mut self, at: Instant, value: f64, lifetime: Duration) -> f64 {
         -self.0.update(at, -value, lifetime)
     }
 
     /// The most, if there was any.
-    pub(super) fn get(&self) -> Option<f64> {
+    pub(crate) fn get(&self) -> Option<f64> {
         self.0.get().map(|least| -least)
     }
 }

@@ -27,10 +27,12 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use filter::{Least, Most};
+use filter::Least;
 use giving_way::GivingWay;
 use meter::{Measured, Meter};
 use pace::{Pace, Phase, Way};
+
+pub(crate) use filter::Most;
 
 /// Calls at first.
 // spec: rx#how-openafs-sends

@@ -14,7 +14,7 @@
 //!
 //! - `visit`: a call while it is served, and its way into a volume
 //! - `status`: statuses, one or many; promises given up
-//! - `fetch`, `store`: data
+//! - `fetch`, `store`: data; `tree`: data and statuses of a whole tree
 //! - `entries`: making, linking, removing, renaming
 //! - `acl`, `lock`, `volume`: the same for ACLs, advisory locks, volumes
 //! - `stats`: counters, and the forms in which AFS's tools ask for them
@@ -27,6 +27,7 @@ mod snapshot;
 mod stats;
 mod status;
 mod store;
+mod tree;
 mod visit;
 mod volume;
 
@@ -37,7 +38,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use afar_net::{AbortCode, Endpoint, Local};
 use afar_oob::Service;
-use afar_rpc::{Caller, Calls, FetchSink, Served, StoreSource, Wait, rxafs};
+use afar_rpc::{Caller, Calls, DownloadSink, FetchSink, Served, StoreSource, Wait, rxafs};
 use afar_types::error::VNOVOL;
 use afar_types::{
     CAPABILITY_64BIT_FILES, CAPABILITY_ERROR_TRANSLATION, CAPABILITY_WRITE_LOCK_ACL, Capabilities,
@@ -206,6 +207,7 @@ impl rxafs::Service for Files {
     data_operations! {
         fetch_data(FetchSink<'_>) = fetch::fetch_data;
         fetch_data64(FetchSink<'_>) = fetch::fetch_data64;
+        fetch_tree(DownloadSink<'_>) = tree::fetch_tree;
         store_data(StoreSource<'_>) = store::store_data;
         store_data64(StoreSource<'_>) = store::store_data64;
     }

@@ -73,6 +73,11 @@ impl Taking {
         }
     }
 
+    /// So many bytes, unpacked.
+    pub(super) fn plain(granted: usize) -> Self {
+        Self { granted, codecs: 0 }
+    }
+
     /// With so many bytes that may be ready.
     pub(super) fn with(self, granted: usize) -> Self {
         Self { granted, ..self }

@@ -16,3 +16,4 @@ mod oob_hostile;
 mod oob_store;
 mod oob_volumes;
 mod statuses;
+mod tree;

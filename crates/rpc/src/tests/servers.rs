@@ -55,11 +55,11 @@ fn services_and_numbers_of_rows() {
     assert_eq!(
         INTERFACES.iter().map(rows).collect::<Vec<_>>(),
         [
-            ("RXAFS", 1, 43, 130, 184_156_161),
+            ("RXAFS", 1, 44, 130, 184_156_163),
             ("RXAFSCB", 1, 18, 204, 65538),
             ("VL", 52, 28, 501, 534),
             ("PR", 73, 23, 500, 530),
-            ("AFSVol", 4, 34, 100, 65547),
+            ("AFSVol", 4, 35, 100, 184_156_161),
             ("BOZO", 1, 20, 80, 115),
             ("RXSTATS", 409, 11, 0, 10),
             ("USERS", 24934, 5, 1, 5),

@@ -16,9 +16,8 @@ pub struct OobSection {
 }
 
 with_default! {
-    /// Whether clients are offered it, and dumps forwarded so. TCP loses more than Rx where packets are lost on long paths, so it is for sites that
-    /// want it.
-    OobEnabled(bool) = false
+    /// Whether clients are offered it, and dumps forwarded so. They use it as long as it is not much slower than Rx.
+    OobEnabled(bool) = true
 }
 with_default! {
     /// The TCP port: by default the number that the file server has in UDP.

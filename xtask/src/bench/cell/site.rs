@@ -134,19 +134,7 @@ impl<'a> Site<'a> {
     /// # Errors
     /// The server does not show its metrics.
     pub(in crate::bench) fn metric(&self, name: &str) -> Result<Option<f64>> {
-        let socket = self.dir.join("run").join(CELL).join("metrics.sock");
-        let mut stream = UnixStream::connect(&socket)
-            .with_context(|| format!("connecting to {}", socket.display()))?;
-        stream.set_read_timeout(Some(SHORT))?;
-        stream.write_all(b"GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n")?;
-        let mut text = String::new();
-        stream
-            .read_to_string(&mut text)
-            .context("reading the server's metrics")?;
-        let value = text
-            .lines()
-            .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        Ok(value.and_then(|value| value.trim().parse().ok()))
+        metric(&self.dir.join("run").join(CELL).join("metrics.sock"), name)
     }
 
     fn stop(&mut self) -> Result<()> {
@@ -157,7 +145,7 @@ impl<'a> Site<'a> {
     }
 
     /// The server's address.
-    pub(super) fn address(&self) -> &str {
+    pub(in crate::bench) fn address(&self) -> &str {
         &self.address
     }
 
@@ -191,7 +179,7 @@ impl<'a> Site<'a> {
     }
 
     /// Puts a file that cannot be compressed into the volume; returns what it hashes to.
-    pub(super) fn fill(&self, name: &str, mib: u32) -> Result<String> {
+    pub(in crate::bench) fn fill(&self, name: &str, mib: u32) -> Result<String> {
         let path = self.path("filler");
         let sha256 = noise(&path, mib)?;
         let target = format!("/afs/{CELL}/{VOLUME}/{name}");
@@ -210,6 +198,25 @@ impl Drop for Site<'_> {
         // What cannot be removed is in the system's folder for such files.
         fs::remove_dir_all(&self.dir).ok();
     }
+}
+
+/// A number that a server shows at this socket; `None` if it shows no such.
+///
+/// # Errors
+/// The server does not show its metrics.
+pub(in crate::bench) fn metric(socket: &Path, name: &str) -> Result<Option<f64>> {
+    let mut stream = UnixStream::connect(socket)
+        .with_context(|| format!("connecting to {}", socket.display()))?;
+    stream.set_read_timeout(Some(SHORT))?;
+    stream.write_all(b"GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n")?;
+    let mut text = String::new();
+    stream
+        .read_to_string(&mut text)
+        .context("reading the server's metrics")?;
+    let value = text
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    Ok(value.and_then(|value| value.trim().parse().ok()))
 }
 
 /// A configuration with another value of a key that it has.

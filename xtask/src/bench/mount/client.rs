@@ -32,6 +32,8 @@ pub(super) enum Kind {
     Sshfs,
     /// `NFSv4` from the same machine, of the same files outside AFS
     Nfs,
+    /// rclone with a full cache over SFTP from the same machine, of the same files outside AFS; for small files only
+    Rclone,
 }
 
 impl Kind {
@@ -44,12 +46,13 @@ impl Kind {
             Self::AfsdTuned => "afsd.fuse, tuned",
             Self::Sshfs => "sshfs",
             Self::Nfs => "NFSv4",
+            Self::Rclone => "rclone",
         }
     }
 
     /// Whether it speaks AFS with the cell's servers.
     pub(super) fn is_afs(self) -> bool {
-        !matches!(self, Self::Sshfs | Self::Nfs)
+        !matches!(self, Self::Sshfs | Self::Nfs | Self::Rclone)
     }
 
     /// Whether it is measured with little, as it would take hours otherwise.
@@ -66,6 +69,17 @@ impl Kind {
         matches!(self, Self::Afsd | Self::AfsdTuned)
     }
 
+    /// Whether closing a file does not wait until it is stored.
+    fn stores_later(self) -> bool {
+        self.is_openafs() || matches!(self, Self::AfarBehind | Self::Rclone)
+    }
+
+    /// The words for the page if it cannot be measured on this machine.
+    pub(super) fn why_skipped(self) -> Option<String> {
+        let why = self.missing()?;
+        Some(format!("{}: {why}", self.shown()))
+    }
+
     /// Why it cannot be measured on this machine, if so.
     pub(super) fn missing(self) -> Option<String> {
         let program = match self {
@@ -73,11 +87,12 @@ impl Kind {
             Self::Afsd | Self::AfsdTuned => "afsd.fuse",
             Self::Sshfs => "sshfs",
             Self::Nfs => "ganesha.nfsd",
+            Self::Rclone => "rclone",
         };
         if !sh::has_program(program) {
             return Some(format!("{program} is not installed"));
         }
-        if self == Self::Sshfs && !sh::has_program("sshd") {
+        if matches!(self, Self::Sshfs | Self::Rclone) && !sh::has_program("sshd") {
             return Some("sshd is not installed".to_owned());
         }
         let systems = fs::read_to_string("/proc/filesystems").unwrap_or_default();
@@ -119,7 +134,7 @@ impl Mounted {
             root: match kind {
                 Kind::Afar | Kind::AfarBehind => point.join(server.volume),
                 Kind::Afsd | Kind::AfsdTuned => point.join(server.cell).join(server.volume),
-                Kind::Sshfs | Kind::Nfs => point.clone(),
+                Kind::Sshfs | Kind::Nfs | Kind::Rclone => point.clone(),
             },
             point,
             process: None,
@@ -149,7 +164,7 @@ impl Mounted {
     fn command(&self, server: &mut Server<'_>, dir: &Path) -> Result<Command> {
         let address = server.place.address(End::Server).to_owned();
         let key = match self.kind {
-            Kind::Sshfs => server.ssh()?,
+            Kind::Sshfs | Kind::Rclone => server.ssh()?,
             _ => PathBuf::new(),
         };
         if self.kind == Kind::Nfs {
@@ -210,6 +225,19 @@ impl Mounted {
                 ));
                 Ok(command)
             }
+            Kind::Rclone => {
+                let mut command = at_client(Path::new("rclone"));
+                command.args(["mount", "--config", "/dev/null", "--vfs-cache-mode", "full"]);
+                // Without a pause a mount would look as if it had stored everything.
+                command.args(["--vfs-write-back", "1s", "--cache-dir"]);
+                command.arg(dir.join("cache"));
+                command.args(["--sftp-host", &address, "--sftp-port", server.ssh_port()]);
+                command.args(["--sftp-user", "root", "--sftp-key-file"]);
+                command.arg(key);
+                command.arg(format!(":sftp:{}", server.export().display()));
+                command.arg(point);
+                Ok(command)
+            }
             Kind::Nfs => {
                 let mut command = at_client(Path::new("mount.nfs4"));
                 command.arg(format!("{address}:/export")).arg(point);
@@ -232,7 +260,7 @@ impl Mounted {
     /// # Errors
     /// It takes longer than `limit`.
     pub(super) fn settle(&self, limit: Duration) -> Result<Duration> {
-        if !(self.kind.is_openafs() || self.kind == Kind::AfarBehind) {
+        if !self.kind.stores_later() {
             return Ok(Duration::ZERO);
         }
         let namespace = self.namespace.as_deref().context("no link")?;

@@ -2,13 +2,14 @@
 //! same servers in turns.
 //!
 //! `rows` is what is measured, `server` puts files where they are read from, `client` mounts them,
-//! `work` does something with them and takes the time, `stream` plays a film, `section` makes the
-//! page's section.
+//! `work` does something with them and takes the time, `small` works on many small files, `stream`
+//! plays a film, `section` makes the page's section.
 
 mod client;
 mod rows;
 mod section;
 mod server;
+mod small;
 mod stream;
 mod work;
 

@@ -1,11 +1,13 @@
 //! What is measured of mounts.
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use anyhow::{Result, bail};
 
 use super::client::Kind;
 use super::server::{Origin, Server};
+use super::small::{self, Task};
 use super::stream::{self, Beside};
 use super::work::{Amounts, Work};
 use crate::bench::cell::gathered::{Figures, tcp};
@@ -19,13 +21,13 @@ const CRASHES_MOST: u32 = 3;
 
 /// A row.
 pub(super) struct Row {
-    pub(super) name: &'static str,
-    pub(super) title: &'static str,
-    link: Setup,
-    what: What,
+    pub(super) name: Cow<'static, str>,
+    pub(super) title: Cow<'static, str>,
+    pub(super) link: Setup,
+    pub(super) what: What,
 }
 
-enum What {
+pub(super) enum What {
     /// The same by every client.
     Each {
         work: Work,
@@ -39,6 +41,8 @@ enum What {
     },
     /// A film beside a copy.
     Stream { mib: u32 },
+    /// Many small files.
+    Small(Task),
 }
 
 /// How it is measured.
@@ -49,7 +53,7 @@ pub(super) struct Plan {
     pub(super) clients: Vec<Kind>,
 }
 
-const fn link(rtt_ms: f64, rate_mbit: u32) -> Setup {
+pub(super) const fn link(rtt_ms: f64, rate_mbit: u32) -> Setup {
     Setup {
         rtt_ms,
         rate_mbit,
@@ -60,8 +64,8 @@ const fn link(rtt_ms: f64, rate_mbit: u32) -> Setup {
 
 const ROWS: [Row; 7] = [
     Row {
-        name: "read-12",
-        title: "a file is read, 12.5 ms, 1 Gbit/s",
+        name: Cow::Borrowed("read-12"),
+        title: Cow::Borrowed("a file is read, 12.5 ms, 1 Gbit/s"),
         link: link(12.5, 1000),
         what: What::Each {
             work: Work::Read,
@@ -75,8 +79,8 @@ const ROWS: [Row; 7] = [
         },
     },
     Row {
-        name: "write-12",
-        title: "a file is written, 12.5 ms, 1 Gbit/s",
+        name: Cow::Borrowed("write-12"),
+        title: Cow::Borrowed("a file is written, 12.5 ms, 1 Gbit/s"),
         link: link(12.5, 1000),
         what: What::Each {
             work: Work::Write,
@@ -90,8 +94,8 @@ const ROWS: [Row; 7] = [
         },
     },
     Row {
-        name: "read-230",
-        title: "a file is read, 230 ms, 30 Mbit/s",
+        name: Cow::Borrowed("read-230"),
+        title: Cow::Borrowed("a file is read, 230 ms, 30 Mbit/s"),
         link: link(230.0, 30),
         what: What::Each {
             work: Work::Read,
@@ -102,8 +106,8 @@ const ROWS: [Row; 7] = [
         },
     },
     Row {
-        name: "write-230",
-        title: "a file is written, 230 ms, 30 Mbit/s",
+        name: Cow::Borrowed("write-230"),
+        title: Cow::Borrowed("a file is written, 230 ms, 30 Mbit/s"),
         link: link(230.0, 30),
         what: What::Each {
             work: Work::Write,
@@ -114,8 +118,8 @@ const ROWS: [Row; 7] = [
         },
     },
     Row {
-        name: "list",
-        title: "`ls -lR`, 12.5 ms, 1 Gbit/s",
+        name: Cow::Borrowed("list"),
+        title: Cow::Borrowed("`ls -lR`, 12.5 ms, 1 Gbit/s"),
         link: link(12.5, 1000),
         what: What::Each {
             work: Work::List,
@@ -129,8 +133,8 @@ const ROWS: [Row; 7] = [
         },
     },
     Row {
-        name: "untar",
-        title: "`tar x` of small files, 12.5 ms, 1 Gbit/s",
+        name: Cow::Borrowed("untar"),
+        title: Cow::Borrowed("`tar x` of small files, 12.5 ms, 1 Gbit/s"),
         link: link(12.5, 1000),
         what: What::Each {
             work: Work::Untar,
@@ -144,16 +148,22 @@ const ROWS: [Row; 7] = [
         },
     },
     Row {
-        name: "stream",
-        title: "a film of 8 MB/s beside a copy by another client, 230 ms, 100 Mbit/s",
+        name: Cow::Borrowed("stream"),
+        title: Cow::Borrowed(
+            "a film of 8 MB/s beside a copy by another client, 230 ms, 100 Mbit/s",
+        ),
         link: link(230.0, 100),
         what: What::Stream { mib: 512 },
     },
 ];
 
 /// Lines that tell what there is.
-pub(in crate::bench) fn list() -> impl Iterator<Item = (&'static str, &'static str)> {
-    ROWS.iter().map(|row| (row.name, row.title))
+pub(in crate::bench) fn list() -> impl Iterator<Item = (Cow<'static, str>, Cow<'static, str>)> {
+    all().map(|row| (row.name, row.title))
+}
+
+fn all() -> impl Iterator<Item = Row> {
+    ROWS.into_iter().chain(small::rows())
 }
 
 /// The rows that are meant.
@@ -161,7 +171,7 @@ pub(in crate::bench) fn list() -> impl Iterator<Item = (&'static str, &'static s
 /// # Errors
 /// A word means none.
 pub(super) fn select(only: &[String]) -> Result<Vec<Row>> {
-    rows::select(ROWS, |row| row.name, only)
+    rows::select(all(), |row| &row.name, only)
 }
 
 impl Row {
@@ -177,6 +187,10 @@ impl Row {
         match &self.what {
             What::Each { .. } => {
                 self.each(&mut server, origin, plan, &mut figures, &mut skipped)?;
+            }
+            What::Small(task) => {
+                let measured = small::measure(*task, &mut server, self.link, plan)?;
+                (figures, skipped) = measured;
             }
             What::Stream { mib } => {
                 let mib = plan.mib.unwrap_or(if plan.quick { mib / 8 } else { *mib });
@@ -231,19 +245,21 @@ impl Row {
         let (here, missing): (Vec<Kind>, Vec<Kind>) = plan
             .clients
             .iter()
-            .filter(|kind| **kind != Kind::AfarBehind || matches!(work, Work::Untar))
+            .filter(|kind| match kind {
+                Kind::AfarBehind => matches!(work, Work::Untar),
+                Kind::Rclone => false,
+                _ => true,
+            })
             .partition(|kind| kind.missing().is_none());
-        for kind in missing {
-            let why = kind.missing().unwrap_or_default();
-            skipped.push(format!("{}: {why}", kind.shown()));
-        }
+        skipped.extend(missing.into_iter().filter_map(Kind::why_skipped));
         work.prepare(server, amounts)?;
         for run in 0..plan.runs {
             let mut ours = Vec::new();
             let mut rates = Vec::new();
             for &kind in &here {
                 let amount = amounts.of(kind);
-                let Some(rate) = rate(*work, server, kind, amount, run)? else {
+                let rate = tried(kind, || work.rate(server, kind, amount, run));
+                let Some(rate) = rate? else {
                     skipped.push(format!("{} crashed in run {}", kind.shown(), run + 1));
                     continue;
                 };
@@ -303,17 +319,11 @@ fn sized(work: Work, amounts: Amounts, plan: &Plan) -> Amounts {
     }
 }
 
-/// The rate of a client; none if OpenAFS's crashes whenever it is tried.
-fn rate(
-    work: Work,
-    server: &mut Server<'_>,
-    kind: Kind,
-    amount: u32,
-    run: u32,
-) -> Result<Option<f64>> {
+/// What is measured of a client; none if another than ours fails whenever it is tried.
+pub(super) fn tried(kind: Kind, mut measure: impl FnMut() -> Result<f64>) -> Result<Option<f64>> {
     for _ in 0..CRASHES_MOST {
-        match work.rate(server, kind, amount, run) {
-            Ok(rate) => return Ok(Some(rate)),
+        match measure() {
+            Ok(figure) => return Ok(Some(figure)),
             Err(error) if kind.is_afar() || crate::bench::process::interrupted() => {
                 bail!("{}: {error:#}", kind.shown())
             }
@@ -331,10 +341,16 @@ mod tests {
     fn rows_are_selected_by_kind_or_name() {
         let names = |words: &[&str]| {
             let words: Vec<_> = words.iter().map(|word| (*word).to_owned()).collect();
-            select(&words).map(|rows| rows.iter().map(|row| row.name).collect::<Vec<_>>())
+            select(&words).map(|rows| rows.into_iter().map(|row| row.name).collect::<Vec<_>>())
         };
         assert_eq!(names(&["write"]).unwrap(), ["write-12", "write-230"]);
-        assert_eq!(names(&[]).unwrap().len(), ROWS.len());
+        let mut every = names(&[]).unwrap();
+        let small = names(&["small"]).unwrap().len();
+        assert_eq!(every.len(), ROWS.len() + small);
+        every.sort_unstable();
+        every.dedup();
+        assert_eq!(every.len(), ROWS.len() + small);
+        assert_eq!(names(&["small-untar-50"]).unwrap(), ["small-untar-50"]);
         let error = names(&["lis"]).unwrap_err().to_string();
         assert!(error.contains("lis:"), "{error}");
     }

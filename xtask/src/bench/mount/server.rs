@@ -143,6 +143,24 @@ impl<'a> Server<'a> {
         Ok(copy)
     }
 
+    /// Whether there is something of this name, in the volume or in the folder that others give out.
+    ///
+    /// # Errors
+    /// The volume cannot be listed.
+    pub(super) fn has(&self, in_volume: bool, name: &str) -> Result<bool> {
+        if !in_volume {
+            return Ok(self.export().join(name).exists());
+        }
+        let mut command = self.place.command(End::Server, &self.afar);
+        command
+            .args(["ls", "--cellservdb"])
+            .arg(self.etc.join("CellServDB"));
+        command.arg(format!("/afs/{}/{}", self.cell, self.volume));
+        command.env("AFAR_RUN_DIR", self.path("none"));
+        let ended = Process::start(command)?.succeed(FILL_LIMIT)?;
+        Ok(ended.out.lines().any(|line| line.trim() == name))
+    }
+
     /// Starts an SSH server that gives the folder, unless it runs; returns the file of the key that
     /// opens it.
     ///

@@ -18,7 +18,7 @@ pub(super) const LIMIT: Duration = Duration::from_secs(1800);
 /// Files in a directory of the trees.
 const FILES_PER_DIRECTORY: u32 = 100;
 /// Bytes of the files of an archive: of this kind are sources.
-const SMALL_FILES: [usize; 5] = [200, 900, 2500, 6000, 14_000];
+pub(super) const SMALL_FILES: [usize; 5] = [200, 900, 2500, 6000, 14_000];
 
 /// What is done.
 #[derive(Debug, Clone, Copy)]
@@ -47,7 +47,7 @@ impl Amounts {
     }
 
     /// The two that are prepared.
-    fn both(self) -> Vec<u32> {
+    pub(super) fn both(self) -> Vec<u32> {
         let mut both = vec![self.fast, self.slow];
         both.dedup();
         both
@@ -208,7 +208,10 @@ fn copy(from: &Path, to: &Path) -> Command {
 }
 
 /// Makes directories with files of these sizes.
-fn tree(root: &Path, files: u32, size: impl Fn(usize) -> usize) -> Result<()> {
+///
+/// # Errors
+/// A file cannot be made.
+pub(super) fn tree(root: &Path, files: u32, size: impl Fn(usize) -> usize) -> Result<()> {
     for number in 0..files {
         let directory: PathBuf = root.join(format!("d{:03}", number / FILES_PER_DIRECTORY));
         if number % FILES_PER_DIRECTORY == 0 {

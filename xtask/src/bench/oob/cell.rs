@@ -13,9 +13,6 @@ use crate::bench::process::Process;
 
 /// The least part of the bytes that goes out of band in a transfer that counts as one out of band.
 const SHARE: f64 = 0.5;
-/// The server's memory for data on its way, in bytes. With the default of 512 MiB it takes 4 transfers of an address at a
-/// time and declines the others, which go by Rx; with this, the 16 of a connection.
-const MEMORY: u64 = 2 << 30;
 /// Where copies go: a file system in memory, where there is one.
 const MEMORY_FOLDER: &str = "/dev/shm";
 
@@ -114,10 +111,7 @@ impl<'a> Cell<'a> {
     pub(super) fn turn_to(&mut self, way: Way) -> Result<()> {
         self.way = way;
         let is_enabled = (way == Way::Tls).to_string();
-        self.site.configure(&[
-            ("oob", "enabled", &is_enabled),
-            ("net", "memory", &MEMORY.to_string()),
-        ])
+        self.site.configure(&[("oob", "enabled", &is_enabled)])
     }
 
     /// What the server counts by this name, of which it may know nothing.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 
 use super::cell::{Cell, Copied, FETCHED, Way};
-use super::rows::Plan;
+use super::plan::Plan;
 use super::tcp;
 use super::tree::{Content, Tree};
 use crate::bench::cell::gathered::Figures;

@@ -1,12 +1,14 @@
 //! Files out of band (TLS on TCP) in turns with Rx and with iperf3 on the same link.
 //!
-//! `rows` is the table and measures it, `cell` copies files by each way and tells what that cost, `tree` is the files,
-//! `tcp` is iperf3, `limited` a path that lets little UDP through, `aes` what the machine encrypts, `section` makes the
+//! `rows` is the table and measures it as `plan` says, `cell` copies files by each way and tells what that cost, `tree` is the files,
+//! `tcp` is iperf3, `limited` a path that lets little UDP through, `moves` volumes between servers, `aes` what the machine encrypts, `section` makes the
 //! page's section.
 
 mod aes;
 mod cell;
 mod limited;
+mod moves;
+mod plan;
 mod rows;
 mod section;
 mod tcp;
@@ -62,7 +64,7 @@ pub(super) fn run(options: &OobArgs) -> Result<()> {
         let rows = rows::select(&options.only)?;
         let afar = runner::program(options.afar.as_deref())?;
         link::remove_stale(&afar)?;
-        let plan = rows::Plan {
+        let plan = plan::Plan {
             runs: options.runs.unwrap_or(if options.quick { 1 } else { RUNS }),
             quick: options.quick,
             has_iperf: sh::has_program("iperf3"),

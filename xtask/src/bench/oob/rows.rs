@@ -6,23 +6,15 @@ use std::process::Command;
 use anyhow::Result;
 
 use super::cell::{Cell, Copied, STORED, Way};
+use super::plan::Plan;
 use super::tcp::{self, Tcp};
-use super::tree::{Content, Tree};
-use super::{aes, limited};
+use super::tree::{self, Content, Tree};
+use super::{aes, limited, moves};
 use crate::bench::cell::gathered::Figures;
 use crate::bench::figures::{Goal, Row as Measured};
 use crate::bench::link::{Place, Setup};
 use crate::bench::rows::{self, Direction};
 use crate::sh;
-
-/// How rows are measured.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Plan {
-    pub(super) runs: u32,
-    pub(super) quick: bool,
-    /// Whether there is iperf3 to compare with.
-    pub(super) has_iperf: bool,
-}
 
 /// A row.
 #[derive(Debug, Clone, Copy)]
@@ -54,6 +46,8 @@ enum Work {
     Packed { large: u32 },
     /// It reads where little UDP gets through.
     Limited { large: u32 },
+    /// A volume of as much as so many large files moves to another server.
+    Moves { large: u32 },
     /// OpenSSL encrypts.
     Aes,
 }
@@ -122,7 +116,7 @@ const fn copies(
     }
 }
 
-const ROWS: [Row; 13] = [
+const ROWS: [Row; 14] = [
     copies(
         "read-0",
         "reading 4 GiB, on one machine",
@@ -216,6 +210,12 @@ const ROWS: [Row; 13] = [
         work: Work::Limited { large: 32 },
     },
     Row {
+        name: "move-100",
+        title: "moving and releasing a volume of 4 GiB, 100 ms, 1 Gbit/s",
+        between: link(100.0, 1000, 0.0),
+        work: Work::Moves { large: 64 },
+    },
+    Row {
         name: "aes",
         title: "OpenSSL encrypts records of 16 KiB in one thread",
         between: Between::Loopback,
@@ -277,6 +277,12 @@ impl Row {
                     plan,
                     &mut figures,
                 )?;
+                None
+            }
+            Work::Moves { large } => {
+                let place = self.between.make(afar)?;
+                let mib = tree::mib(size(large));
+                moves::measure(&place, afar, mib, plan, &mut figures)?;
                 None
             }
             Work::Limited { large } => {
@@ -463,7 +469,6 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::bench::oob::tree;
 
     #[test]
     fn rows_are_selected_by_kind_or_name() {
@@ -478,8 +483,10 @@ mod tests {
     #[test]
     fn titles_tell_the_sizes() {
         for row in ROWS {
-            let (Work::Copies { large, .. } | Work::Packed { large } | Work::Limited { large }) =
-                row.work
+            let (Work::Copies { large, .. }
+            | Work::Packed { large }
+            | Work::Moves { large }
+            | Work::Limited { large }) = row.work
             else {
                 continue;
             };

@@ -31,12 +31,12 @@ const METHOD: &str = "
 - Rates and processor time are those of the whole copy, its start by Rx included. Processor time is that of all threads of
   both processes, in user space and in the kernel, for each 10⁹ bytes. On the loopback and the virtual cable Rx crypt
   copies a quarter of the large files.
-- The server has 2 GiB of memory for data on its way (`net.memory`). With the default it takes four transfers of an address
-  at a time, and the client fetches the others by Rx.
 - The kernel has the files in its page cache. The client writes to a file system in memory; the copies are compared
   byte by byte. Files that are written go to a new cell each time, whose server makes each operation durable on its disk; they
   are read back and compared.
 - The text consists of random words, and the server stores it compressed. The rate is that of the plain bytes.
+- A volume moves with `afar vos move` to a second server at the other end of the link, back, and is released there, by Rx and
+  out of band in turns. What is timed is the whole command, its steps at both volume servers and the databases included.
 - The limited cable lets through 5 Mbit/s of UDP and 1 Gbit/s of TCP, by a queue discipline at both ends. The start of the
   copy goes by Rx, so the rate is also taken from the first bytes out of band to the last, as the server counts them.
 ";

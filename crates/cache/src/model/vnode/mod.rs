@@ -10,7 +10,7 @@ mod written;
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use afar_cell::Volume;
@@ -50,6 +50,8 @@ pub(crate) struct Vnode {
     /// A promise was broken, and so the kernel told to drop what it has; nothing was taken from a server since. It
     /// changes with the state locked only.
     pub(crate) dropped: AtomicBool,
+    /// What of it was prefetched and is not used yet, a bit for each kind.
+    pub(crate) prefetched: AtomicU8,
     state: Mutex<VnodeState>,
 }
 
@@ -238,6 +240,7 @@ impl Vnode {
             volume,
             used: AtomicBool::new(true),
             dropped: AtomicBool::new(false),
+            prefetched: AtomicU8::new(0),
             state: Mutex::default(),
         }
     }
@@ -347,8 +350,7 @@ impl VnodeState {
         };
         // What was asked for before something newer was known, such as what was stored meanwhile, is not what is
         // promised.
-        let newest = self.status().map(|known| known.data_version);
-        let is_newest = newest == Some(status.data_version);
+        let is_newest = self.status == Some(Brief::from(*status));
         let (mut size, mut mtime) = (status.length, status.client_mod_time);
         let mut ctime = status.server_mod_time;
         let mut mode = status.unix_mode_bits;
@@ -402,8 +404,14 @@ mod tests {
         let mut state = VnodeState::default();
         state.set_status(of_version(7));
         state.promise = Promise::new(1, Instant::now() + Duration::from_secs(60));
-        let valid = |version| state.attr(Ino::ROOT, &of_version(version)).valid;
-        assert!(valid(6).is_zero());
-        assert!(!valid(7).is_zero());
+        let valid = |status| state.attr(Ino::ROOT, &status).valid;
+        assert!(valid(of_version(6)).is_zero());
+        assert!(!valid(of_version(7)).is_zero());
+        // A mode has no version.
+        let other_mode = FetchStatus {
+            unix_mode_bits: 0o600,
+            ..of_version(7)
+        };
+        assert!(valid(other_mode).is_zero());
     }
 }

@@ -23,7 +23,7 @@ use crate::storage::{Pieces, Storage, Wait};
 /// Fetches begin and end at multiples of this, for which checksums are kept.
 const ALIGN: u64 = 64 << 10;
 /// Bytes fetched at least when there are as many.
-const LEAST: u64 = 128 << 10;
+pub(crate) const LEAST: u64 = 128 << 10;
 /// Fetches that may end without what was wanted being there, before it is fetched past the cache.
 const TRIES: u32 = 3;
 
@@ -122,7 +122,7 @@ impl Sink for Direct {
 
 impl Cache {
     /// Bytes of a version a server has, all of which are in it.
-    pub(super) async fn fetched(
+    pub(crate) async fn fetched(
         &self,
         user: &Arc<User>,
         vnode: &Arc<Vnode>,

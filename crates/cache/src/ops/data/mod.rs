@@ -5,7 +5,7 @@
 //! made longer again.
 
 mod ahead;
-mod fetch;
+pub(crate) mod fetch;
 mod open;
 mod refused;
 mod store;
@@ -53,6 +53,9 @@ impl Cache {
         for _ in 0..TRIES {
             let status = self.fresh(&user, vnode).await?;
             let view = self.view(vnode, &status, offset..offset.saturating_add(size.into()))?;
+            if offset == 0 && !open.flags.direct {
+                self.file_read(&user, &open.spot, &status, open.flags.class);
+            }
             let class = self.read_ahead(&user, &open, &status, &view.range);
             let begun = Instant::now();
             let filled = self.fill(&user, vnode, &status, view, class).await;
@@ -135,7 +138,7 @@ impl Cache {
 }
 
 /// Why data is not available.
-enum Refetch {
+pub(crate) enum Refetch {
     /// The file has another version now.
     Changed,
     /// It is not available.

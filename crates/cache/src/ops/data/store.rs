@@ -86,6 +86,17 @@ struct Plan {
 }
 
 impl Plan {
+    /// The bytes of a single range, if that is all that a cut would take away: where one call stores them, nobody
+    /// sees what was there before beside them.
+    fn stored_over_cut(&self) -> Option<u64> {
+        let cut = self.cut?;
+        let [range] = self.ranges.as_slice() else {
+            return None;
+        };
+        let left = self.base.length.min(self.dirty.length);
+        (range.start <= cut && left <= range.end).then_some(range.end - range.start)
+    }
+
     /// Bytes a second, if storing took so long.
     fn pace(&self, time: Duration) -> u64 {
         let bytes: u64 = self
@@ -136,9 +147,14 @@ impl Cache {
             return Ok(());
         }
         // From the plan on, what others write is noted apart, in `since`.
-        let Some(plan) = self.plan(vnode, base, most)? else {
+        let Some(mut plan) = self.plan(vnode, base, most)? else {
             return Ok(());
         };
+        if let Some(bytes) = plan.stored_over_cut()
+            && user.client.stores_at_once(&vnode.volume, bytes).await
+        {
+            plan.cut = None;
+        }
         let begun = Instant::now();
         match self.carry_out(user, vnode, &plan).await {
             Ok((status, calls)) => {

@@ -1,0 +1,105 @@
+//! Whole trees in one answer, from servers that have such answers.
+
+use std::sync::Arc;
+
+use afar_cell::{TreePart, TreeWanted};
+use afar_types::{DataVersion, FileType};
+use bytes::Bytes;
+
+use crate::model::error::Errno;
+use crate::model::place::Spot;
+use crate::model::user::User;
+use crate::model::vnode::Vnode;
+use crate::ops::cache::Cache;
+use crate::table::breaks::Mark;
+use crate::table::prefetched::Kind;
+
+/// Levels that are asked for: what is deeper is asked for when a program comes near.
+const DEPTH: u32 = 16;
+/// Entries that are asked for with each directory, and bytes of pages: few have more.
+const ENTRIES: u64 = 64;
+const PAGES: u64 = 8 << 10;
+
+impl Cache {
+    /// Reads a directory that will be opened, with the statuses of its entries. If its server has whole trees, so many
+    /// directories come, of those below it.
+    pub(crate) async fn read_below(
+        &self,
+        user: &Arc<User>,
+        spot: &Spot,
+        directories: u64,
+    ) -> Result<(), Errno> {
+        let volume = &spot.mount.volume;
+        // When files are read as well, their data comes with it.
+        let data = match self.0.walks.reads_files() && self.may_prefetch_data(volume) {
+            true => self.0.prefetched.room(Kind::Data),
+            false => 0,
+        };
+        let most = |amount: u64| u32::try_from(amount).unwrap_or(u32::MAX);
+        let wanted = TreeWanted {
+            depth: DEPTH,
+            entries: most(directories * ENTRIES),
+            bytes: most(directories * PAGES + data),
+            largest: most(data),
+        };
+        // Nobody knows beforehand what is in it, so any break that comes meanwhile may be of that.
+        let before = self.0.breaks.any();
+        let told = user.client.tree(volume, spot.vnode.fid, wanted).await;
+        let told = told.map_err(|error| self.failed(&spot.vnode, "reading a tree", &error))?;
+        let Some(parts) = told else {
+            return self.read_all(user, spot).await;
+        };
+        for part in parts {
+            let vnode = self.0.vnodes.of(volume, part.fid());
+            let mark = self.0.breaks.mark(vnode.fid);
+            let mark = match self.0.breaks.any() == before {
+                true => mark,
+                false => Mark::NONE,
+            };
+            let promised = match &part {
+                TreePart::Directory(_, promised, _)
+                | TreePart::Status(_, promised)
+                | TreePart::File(_, promised, _) => *promised,
+                _ => continue,
+            };
+            // A wrong one was logged.
+            if self.accept(user, &vnode, &promised, mark).is_err() {
+                continue;
+            }
+            let version = promised.status.data_version;
+            match part {
+                TreePart::Directory(fid, _, pages) => {
+                    self.keep_pages(&vnode, version, Arc::new(pages.to_vec()));
+                    if fid != spot.vnode.fid {
+                        self.0.prefetched.ask(Kind::Directory, &vnode, 1);
+                    }
+                }
+                TreePart::File(_, _, data) => self.keep_small(&vnode, version, &data),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps the data of a file or symlink, if it is of the version that it has now.
+    fn keep_small(&self, vnode: &Arc<Vnode>, version: DataVersion, data: &Bytes) {
+        let wanted = self.wanted(vnode);
+        let Some(status) = wanted.filter(|status| status.data_version == version) else {
+            return;
+        };
+        if self
+            .0
+            .prefetched
+            .ask(Kind::Data, vnode, status.length)
+            .is_none()
+        {
+            return;
+        }
+        if status.file_type == FileType::Symlink {
+            vnode.lock().rare.link = Some((version, data.clone()));
+        } else {
+            let storage = &self.0.storage;
+            storage.write_clean(&vnode.key(), version, 0, data, status.length);
+        }
+    }
+}

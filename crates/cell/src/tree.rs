@@ -1,0 +1,168 @@
+//! A tree in one answer, of afar's servers.
+// spec: trees#when-to-use-it
+
+use std::sync::Arc;
+
+use afar_types::{Fid, TREE_DATA_MAX, TreeItem};
+use bytes::{Bytes, BytesMut};
+use tokio::time::Instant;
+
+use crate::client::Client;
+use crate::error::Error;
+use crate::promise::Promised;
+use crate::volume::{Volume, Way};
+
+/// Bytes of an item besides its data, at most; and of what stands for an entry.
+const ITEM: usize = 256;
+
+/// What is wanted of a tree.
+#[derive(Debug, Clone, Copy)]
+pub struct TreeWanted {
+    /// Levels of directories below the first.
+    pub depth: u32,
+    /// Statuses, at most.
+    pub entries: u32,
+    /// Bytes of data, pages of directories included, at most.
+    pub bytes: u32,
+    /// Bytes of the largest file whose data comes; 0 for statuses only.
+    pub largest: u32,
+}
+
+/// A part of a tree. All are as the server had them when it was asked.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum TreePart {
+    /// A directory and its pages.
+    Directory(Fid, Promised, Bytes),
+    /// The status of anything.
+    Status(Fid, Promised),
+    /// A file or symlink and all of its data.
+    File(Fid, Promised, Bytes),
+    /// A directory that did not fit: it is to be asked for by itself.
+    Left(Fid),
+}
+
+impl Client {
+    /// A directory of a volume, and as much of what is below it as is wanted, with the server's promises. What the user
+    /// may not see, or was removed meanwhile, is left out. `None` if the server is not known to have such answers.
+    ///
+    /// # Errors
+    /// When the directory itself cannot be read.
+    pub async fn tree(
+        &self,
+        volume: &Arc<Volume>,
+        fid: Fid,
+        wanted: TreeWanted,
+    ) -> Result<Option<Vec<TreePart>>, Error> {
+        let site = volume.sites().into_iter().next();
+        // This looks what kind of server it is.
+        if volume.way().await != Way::Afar || !volume.may_have_trees() {
+            return Ok(None);
+        }
+        let most = (wanted.bytes as usize)
+            .saturating_add(TREE_DATA_MAX)
+            .saturating_add((wanted.entries as usize + 1).saturating_mul(2 * ITEM));
+        let TreeWanted {
+            depth,
+            entries,
+            bytes,
+            largest,
+        } = wanted;
+        let answer = self
+            .on_volume(volume, |server| async move {
+                let (begin, peer) = (Instant::now(), server.connection().peer());
+                let asked = server.fetch_tree(fid, depth, entries, bytes, largest);
+                let mut coming = asked.await?;
+                let mut data = BytesMut::new();
+                while let Some(chunk) = coming.chunk().await? {
+                    data.extend_from_slice(&chunk);
+                    if data.len() > most {
+                        break;
+                    }
+                }
+                Ok((begin, peer, data))
+            })
+            .await;
+        let (begin, peer, data) = match answer {
+            // spec: afs-rpc#unknown-operations
+            Err(Error::Refused(error)) if error.is_unknown_operation() => {
+                if let Some(site) = site {
+                    site.set_no_trees();
+                }
+                return Ok(None);
+            }
+            other => other?,
+        };
+        if data.len() > most {
+            return Err(Error::Nonsense("more of a tree than was asked for"));
+        }
+        let (items, vol_sync) =
+            TreeItem::all(&data).map_err(|_| Error::Nonsense("a tree that cannot be read"))?;
+        let part = |item| {
+            let promised =
+                |status, callback| Promised::new(peer, begin, status, callback, vol_sync).checked();
+            Ok(match item {
+                TreeItem::Directory(node) => TreePart::Directory(
+                    node.fid,
+                    promised(node.status, node.callback)?,
+                    whole(&node.status, node.data.into_bytes())?,
+                ),
+                TreeItem::File(node) => TreePart::File(
+                    node.fid,
+                    promised(node.status, node.callback)?,
+                    whole(&node.status, node.data.into_bytes())?,
+                ),
+                TreeItem::Status {
+                    fid,
+                    status,
+                    callback,
+                } => TreePart::Status(fid, promised(status, callback)?),
+                TreeItem::Left { fid } => TreePart::Left(fid),
+                TreeItem::End { .. } => return Err(Error::Nonsense("a tree with two ends")),
+            })
+        };
+        let parts: Result<Vec<_>, Error> = items.into_iter().map(part).collect();
+        let parts = parts?;
+        let is_here = |part: &TreePart| part.fid().volume == fid.volume;
+        if parts.iter().all(is_here) {
+            Ok(Some(parts))
+        } else {
+            Err(Error::Nonsense("a tree of another volume"))
+        }
+    }
+}
+
+impl Volume {
+    /// Whether its server is one that may tell of whole trees.
+    #[must_use]
+    pub fn may_have_trees(&self) -> bool {
+        let sites = self.sites();
+        sites
+            .first()
+            .is_some_and(|site| site.is_afar() && !site.has_no_trees())
+    }
+}
+
+impl TreePart {
+    /// What it is about.
+    #[must_use]
+    pub fn fid(&self) -> Fid {
+        match self {
+            Self::Directory(fid, ..)
+            | Self::Status(fid, _)
+            | Self::File(fid, ..)
+            | Self::Left(fid) => *fid,
+        }
+    }
+}
+
+/// The data, if it is as long as the status says.
+fn whole(status: &afar_types::FetchStatus, data: Vec<u8>) -> Result<Bytes, Error> {
+    if data.len() as u64 == status.length {
+        Ok(data.into())
+    } else {
+        Err(Error::Nonsense(
+            "data of another length than its status says",
+        ))
+    }
+}
