@@ -16,6 +16,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("tls", &[]),
     ("login", &["security", "tls", "types", "xdr"]),
     ("oob", &["types", "xdr"]),
+    ("lease", &["types", "xdr"]),
     ("net", &["rx"]),
     ("rpc", &["rx", "net", "xdr", "types", "telemetry", "probes"]),
     (

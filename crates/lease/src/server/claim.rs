@@ -1,0 +1,142 @@
+//! What a restart leaves: volumes whose calls wait until the hosts that had leases there have said which.
+// spec: leases#restart-of-the-server
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use afar_types::{AfsUuid, Fid, VolumeId};
+
+use super::{Action, Server};
+use crate::Time;
+use crate::wire::{self, Block, Claim, Claimed, VERSION};
+
+/// Who has yet to claim.
+#[derive(Debug)]
+pub(super) struct Claims {
+    until: Time,
+    pending: BTreeMap<VolumeId, BTreeSet<AfsUuid>>,
+}
+
+impl Claims {
+    pub(super) fn new(rows: Vec<(AfsUuid, VolumeId)>, until: Time) -> Self {
+        let mut pending: BTreeMap<VolumeId, BTreeSet<AfsUuid>> = BTreeMap::new();
+        for (host, volume) in rows {
+            pending.entry(volume).or_default().insert(host);
+        }
+        Self { until, pending }
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.pending.is_empty()
+    }
+
+    /// When nobody may claim any longer.
+    pub(super) fn until(&self) -> Time {
+        self.until
+    }
+
+    /// Whether somebody may still claim something in a volume.
+    pub(super) fn pends(&self, volume: VolumeId) -> bool {
+        self.pending.contains_key(&volume)
+    }
+
+    /// Whether a host may still claim.
+    pub(super) fn expects(&self, host: AfsUuid) -> bool {
+        self.pending.values().any(|hosts| hosts.contains(&host))
+    }
+
+    /// A host has claimed: in which volumes it could, and in which of these nobody is left that may.
+    fn take(&mut self, host: AfsUuid) -> (Vec<VolumeId>, Vec<VolumeId>) {
+        let (mut its, mut done) = (Vec::new(), Vec::new());
+        self.pending.retain(|&volume, hosts| {
+            if hosts.remove(&host) {
+                its.push(volume);
+                if hosts.is_empty() {
+                    done.push(volume);
+                }
+            }
+            !hosts.is_empty()
+        });
+        (its, done)
+    }
+}
+
+impl Server {
+    /// A host says what it had before the server restarted. The server's program has left out of it the blocks of
+    /// which the store has given a fid to somebody else, and the leases of what the caller has no right to change.
+    /// A claim that is made again gets the same answer.
+    pub fn claim(&mut self, now: Time, host: AfsUuid, claim: &Claim) -> Claimed {
+        let known = self.hosts.get(&host).and_then(|state| state.claimed);
+        if let Some((number, session)) = known
+            && session == claim.session
+        {
+            return self.claimed(host, number, claim);
+        }
+        let timely = claim.instance == self.instance && now < self.claims.until;
+        if !timely || !self.claims.expects(host) {
+            return self.claimed(host, 0, claim);
+        }
+        let (volumes, done) = self.claims.take(host);
+        let number = self.next();
+        if claim.leases.is_empty() {
+            for &volume in &volumes {
+                self.actions.push_back(Action::Forget { host, volume });
+            }
+        } else {
+            self.session(now, host);
+            if let Some(state) = self.hosts.get_mut(&host) {
+                state.claimed = Some((number, claim.session));
+                let durable = volumes.iter().map(|&volume| (volume, true));
+                state.rows.extend(durable);
+            }
+            for lease in &claim.leases {
+                let fid = lease.fid;
+                let may = volumes.contains(&fid.volume) && fid.vnode.0 != 0;
+                if may && !self.leases.contains_key(&fid) && self.room(host) > 0 {
+                    self.insert(host, fid, number, None);
+                }
+            }
+            for &block in &claim.blocks {
+                let block = Block { number, ..block };
+                if volumes.contains(&block.volume) {
+                    self.add_block(host, block);
+                }
+            }
+        }
+        for volume in done {
+            self.actions.push_back(Action::FreedVolume(volume));
+        }
+        self.claimed(host, number, claim)
+    }
+
+    fn claimed(&self, host: AfsUuid, number: u64, claim: &Claim) -> Claimed {
+        let granted = |fid: Fid| {
+            let held = self.leases.get(&fid);
+            held.is_some_and(|held| held.holder == host && held.number == number)
+        };
+        let refused = (0_u32..).zip(&claim.leases);
+        let refused = refused.filter(|(_, lease)| !granted(lease.fid));
+        Claimed {
+            version: VERSION,
+            session: if number == 0 || claim.leases.is_empty() {
+                0
+            } else {
+                self.hosts.get(&host).map_or(0, |state| state.session)
+            },
+            number,
+            refused: wire::some(refused.map(|(place, _)| place)),
+        }
+    }
+
+    /// A host that has not claimed has nothing.
+    pub(super) fn end_claims(&mut self) {
+        for (volume, hosts) in std::mem::take(&mut self.claims.pending) {
+            for host in hosts {
+                let has_row = self.hosts.get(&host);
+                if has_row.is_none_or(|state| !state.rows.contains_key(&volume)) {
+                    self.actions.push_back(Action::Forget { host, volume });
+                }
+            }
+            self.actions.push_back(Action::FreedVolume(volume));
+        }
+    }
+}
