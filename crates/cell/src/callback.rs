@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
+use afar_lease::wire::{Recall, RecallAnswer};
 use afar_net::{AbortCode, Endpoint};
 use afar_rpc::{Caller, Calls, rxafscb};
 use afar_types::error::errno::EACCES;
@@ -28,7 +29,7 @@ use afar_types::{
     AFS_MAX_INTERFACES, AfsUuid, CAPABILITY_ERROR_TRANSLATION, Capabilities, DbCacheEntry,
     DbCacheEntry64, Fid, InterfaceAddr, UnixTime,
 };
-use afar_xdr::{List, XdrString};
+use afar_xdr::{List, Opaque, XdrString, to_bytes};
 use nix::ifaddrs::getifaddrs;
 use parking_lot::RwLock;
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -67,6 +68,14 @@ pub trait BreakHandler: fmt::Debug + Send + Sync {
     }
 }
 
+/// Is told of recalled leases.
+// spec: leases#recall
+pub trait RecallHandler: fmt::Debug + Send + Sync {
+    /// The server at this address recalls leases, and believes from the answer on that they are not used any more. So
+    /// this must neither wait nor take long. Forged recalls look like true ones.
+    fn recalled(&self, server: SocketAddr, recall: &Recall) -> RecallAnswer;
+}
+
 /// The servers that may know who we are.
 #[derive(Debug, Default)]
 struct Servers(RwLock<HashSet<SocketAddr>>);
@@ -94,6 +103,7 @@ struct State {
     servers: Arc<Servers>,
     broken: AtomicU64,
     handler: RwLock<Option<Arc<dyn BreakHandler>>>,
+    recall_handler: RwLock<Option<Arc<dyn RecallHandler>>>,
     answers: OnceLock<Arc<dyn Answers>>,
     calls: OnceLock<Calls>,
     /// Addresses of servers that asked who we are.
@@ -127,6 +137,7 @@ impl CallbackService {
             servers,
             broken: AtomicU64::new(0),
             handler: RwLock::default(),
+            recall_handler: RwLock::default(),
             answers: OnceLock::new(),
             calls: OnceLock::new(),
             asked: broadcast::Sender::new(64),
@@ -209,6 +220,12 @@ impl CallbackService {
     /// Has broken promises told to this handler, and no longer to the one before.
     pub fn set_handler(&self, handler: Arc<dyn BreakHandler>) {
         *self.0.handler.write() = Some(handler);
+    }
+
+    /// Has recalled leases told to this handler, and no longer to the one before. Without one the service does not know
+    /// the operation.
+    pub fn set_recall_handler(&self, handler: Arc<dyn RecallHandler>) {
+        *self.0.recall_handler.write() = Some(handler);
     }
 
     fn handler(&self) -> Option<Arc<dyn BreakHandler>> {
@@ -374,6 +391,22 @@ impl rxafscb::Service for CallbackService {
         let capabilities = Capabilities::new(vec![CAPABILITY_ERROR_TRANSLATION])
             .map_err(|_| AbortCode::RXGEN_SS_MARSHAL)?;
         Ok(rxafscb::tell_me_about_yourself::Reply { host, capabilities })
+    }
+
+    // spec: leases#recall
+    async fn recall_leases(
+        &self,
+        caller: &Caller,
+        request: rxafscb::recall_leases::Request,
+    ) -> Result<rxafscb::recall_leases::Reply, AbortCode> {
+        let handler = self.0.recall_handler.read().clone();
+        let handler = handler.ok_or(AbortCode::RXGEN_OPCODE)?;
+        let recall = afar_lease::wire::decode(&request.recall);
+        let recall = recall.map_err(|_| AbortCode::RXGEN_SS_UNMARSHAL)?;
+        let answer = handler.recalled(caller.peer, &recall);
+        Ok(rxafscb::recall_leases::Reply {
+            answer: Opaque::new(&to_bytes(&answer)[..]).map_err(|_| AbortCode::RXGEN_SS_MARSHAL)?,
+        })
     }
 
     async fn get_lock(

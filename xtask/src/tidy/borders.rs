@@ -22,7 +22,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "cell",
         &[
-            "rpc", "oob", "net", "rx", "security", "tls", "dir", "types", "xdr",
+            "rpc", "oob", "lease", "net", "rx", "security", "tls", "dir", "types", "xdr",
         ],
     ),
     ("lmdb", &[]),
@@ -34,6 +34,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "cell",
             "rpc",
             "oob",
+            "lease",
             "net",
             "dir",
             "types",

@@ -7,8 +7,8 @@ use afar_net::AbortCode;
 use afar_rpc::{RpcError, rxafs};
 use afar_store::VolumeChange;
 use afar_types::{
-    BATCH_BYTES, BatchMake, BatchOperation, BatchOperations, BatchResult, BatchVnode, Fid,
-    FileType, PtsId, StoreStatus,
+    BATCH_BYTES, BatchChange, BatchChanges, BatchMake, BatchOperation, BatchResult, BatchVnode,
+    Fid, FileType, PtsId, StoreStatus,
 };
 use afar_xdr::{FixedOpaque, Opaque, XdrString, to_bytes};
 use bytes::Bytes;
@@ -29,7 +29,10 @@ impl Client {
     ) -> Result<rxafs::batch::Reply, RpcError> {
         let length = u32::try_from(bytes.len()).unwrap();
         let series = FixedOpaque(series);
-        let begun = self.files.batch(VOLUME, series, number, length).await;
+        let begun = self
+            .files
+            .batch(VOLUME, series, number, length, Opaque::default())
+            .await;
         let mut call = begun?;
         call.send(bytes).await?;
         call.finish().await
@@ -40,14 +43,20 @@ impl Client {
         number: u64,
         operations: Vec<BatchOperation>,
     ) -> Result<rxafs::batch::Reply, RpcError> {
-        let operations = BatchOperations::new(operations).unwrap();
-        self.send(SERIES, number, to_bytes(&operations)).await
+        self.send(SERIES, number, bytes_of(operations)).await
     }
 
     async fn open(&self) {
         let opened = self.batch(0, Vec::new()).await.unwrap();
         assert!(opened.results.is_empty() && !opened.repeated);
     }
+}
+
+/// Changes under no leases, as they are sent.
+fn bytes_of(operations: Vec<BatchOperation>) -> Bytes {
+    let changes = operations.into_iter().map(BatchChange::from);
+    let changes: Vec<_> = changes.collect();
+    to_bytes(&BatchChanges::new(changes).unwrap())
 }
 
 fn making(directory: impl Into<BatchVnode>, file: &str, bits: u32) -> BatchMake {
@@ -294,12 +303,8 @@ async fn a_repeated_batch_is_answered_and_not_run_again() {
     );
     assert_eq!(
         code(
-            ann.send(
-                *b"not begun before",
-                1,
-                to_bytes(&BatchOperations::new(operations()).unwrap())
-            )
-            .await
+            ann.send(*b"not begun before", 1, bytes_of(operations()))
+                .await
         ),
         ESTALE
     );
@@ -531,7 +536,7 @@ async fn what_makes_no_sense_is_refused_as_a_whole() {
         let bytes = words.iter().flat_map(|word| word.to_be_bytes());
         Bytes::from_iter(bytes)
     };
-    let whole = to_bytes(&BatchOperations::new(vec![create(root, "x")]).unwrap());
+    let whole = bytes_of(vec![create(root, "x")]);
     let junk = [
         words(&[513]),
         words(&[u32::MAX]),
@@ -556,13 +561,13 @@ async fn so_many_series_are_remembered_and_no_one_pushes_others_out() {
     let cell = Cell::new().await;
     let (ann, crowd) = (cell.ann(), cell.client());
     ann.open().await;
-    let nothing = || to_bytes(&BatchOperations::default());
+    let nothing = || bytes_of(Vec::new());
     for number in 0..20u8 {
         crowd.send([number; 16], 0, nothing()).await.unwrap();
     }
     let one = |number: u8| {
-        let operations = BatchOperations::new(vec![create(cell.root(), &format!("{number}"))]);
-        crowd.send([number; 16], 1, to_bytes(&operations.unwrap()))
+        let bytes = bytes_of(vec![create(cell.root(), &format!("{number}"))]);
+        crowd.send([number; 16], 1, bytes)
     };
     assert_eq!(code(one(0).await), ESTALE, "the oldest of too many");
     assert!(one(19).await.is_ok());

@@ -22,10 +22,10 @@ use std::time::{Duration, Instant};
 use afar_net::AbortCode;
 use afar_rpc::{Caller, StoreSource, Wait, rxafs};
 use afar_types::{
-    BATCH_BYTES, BatchOperation, BatchOperations, BatchResults, BatchStatus, BatchStatuses,
-    BatchVnode, Fid, FileType, VolSync, VolumeId,
+    BATCH_BYTES, BatchChange, BatchChanges, BatchOperation, BatchResults, BatchStatus,
+    BatchStatuses, BatchVnode, Fid, FileType, VolSync, VolumeId,
 };
-use afar_xdr::from_bytes;
+use afar_xdr::{Opaque, from_bytes};
 use tokio::time::timeout;
 
 use self::run::{Done, Run};
@@ -51,15 +51,15 @@ pub(super) async fn batch(
     let _room = batches.room(caller.peer.ip(), length)?;
     let received = timeout(RECEIVE_LIMIT, receive(data, length)).await;
     let bytes = received.map_err(|_| AbortCode::RX_CALL_TIMEOUT)??;
-    let operations = from_bytes::<BatchOperations>(&bytes);
-    let operations = operations.map_err(|_| AbortCode::RXGEN_SS_UNMARSHAL)?;
+    let changes = from_bytes::<BatchChanges>(&bytes);
+    let changes = changes.map_err(|_| AbortCode::RXGEN_SS_UNMARSHAL)?;
     drop(bytes);
-    check(&operations, request.number)?;
+    check(&changes, request.number)?;
     let volume = request.volume;
-    let operations = Arc::new(operations);
+    let changes = Arc::new(changes);
     // In order, lest two batches wait for each other.
     let mut turns = Vec::new();
-    for fid in stored(&operations, volume) {
+    for fid in stored(&changes, volume) {
         turns.push(Wait::Lock.on(visit.server.stores.turn(fid)).await);
     }
     let turn = Wait::Lock.on(batches.turn()).await;
@@ -68,13 +68,13 @@ pub(super) async fn batch(
         volume,
         series: request.series.0,
         number: request.number,
-        operations: Arc::clone(&operations),
+        changes: Arc::clone(&changes),
     };
     let answer = visit.step(move |visit| run_and_look(visit, run)).await?;
     drop((turn, turns));
     let Answer { done, .. } = &answer;
     if !done.repeated {
-        tell::parts(visit, caller, volume, &operations, done, began.elapsed());
+        tell::parts(visit, caller, volume, &changes, done, began.elapsed());
     }
     break_promises(visit, done).await;
     reply(visit, answer)
@@ -89,17 +89,21 @@ async fn receive(data: &mut StoreSource<'_>, length: usize) -> Result<Vec<u8>, A
 }
 
 /// Refuses a batch that makes no sense as a whole, before anything of it is run.
-fn check(operations: &[BatchOperation], number: u64) -> Result<(), AbortCode> {
+fn check(changes: &[BatchChange], number: u64) -> Result<(), AbortCode> {
     let nonsense = AbortCode(errno::EINVAL);
     // The first of a series has nothing but its number.
-    if (number == 0) != operations.is_empty() {
+    if (number == 0) != changes.is_empty() {
         return Err(nonsense);
     }
-    for (place, operation) in operations.iter().enumerate() {
+    for (place, BatchChange { operation, under }) in changes.iter().enumerate() {
+        if !under.is_empty() {
+            return Err(nonsense);
+        }
         for maker in operation.vnodes().iter().flatten() {
             let Some(maker) = maker.maker() else { continue };
             let maker = usize::try_from(maker).unwrap_or(usize::MAX);
-            let made = operations.get(maker).is_some_and(BatchOperation::makes);
+            let made = changes.get(maker);
+            let made = made.is_some_and(|change| change.operation.makes());
             if maker >= place || !made {
                 return Err(nonsense);
             }
@@ -116,14 +120,14 @@ fn check(operations: &[BatchOperation], number: u64) -> Result<(), AbortCode> {
 }
 
 /// The files that were there before and whose data is stored. Other stores to them may be going on.
-fn stored(operations: &[BatchOperation], volume: VolumeId) -> BTreeSet<Fid> {
-    let target = |operation: &BatchOperation| match operation {
+fn stored(changes: &[BatchChange], volume: VolumeId) -> BTreeSet<Fid> {
+    let target = |change: &BatchChange| match &change.operation {
         BatchOperation::StoreData { target, .. } if target.maker().is_none() => {
             Some(target.fid(volume))
         }
         _ => None,
     };
-    operations.iter().filter_map(target).collect()
+    changes.iter().filter_map(target).collect()
 }
 
 /// What is to be told of a batch.
@@ -138,14 +142,14 @@ struct Answer {
 fn run_and_look(visit: &Visit, run: Run) -> Result<Answer, AbortCode> {
     let mut place = visit.change(run.volume)?;
     let mut together = place.volume().together().map_err(failed)?;
-    let mut contents = Vec::with_capacity(run.operations.len());
-    for operation in &**run.operations {
-        contents.push(match operation {
+    let mut contents = Vec::with_capacity(run.changes.len());
+    for change in &**run.changes {
+        contents.push(match &change.operation {
             BatchOperation::StoreData { data, .. } => Some(together.content(data).map_err(failed)?),
             _ => None,
         });
     }
-    let weight = run.operations.len().max(1);
+    let weight = run.changes.len().max(1);
     let ran = together.run(weight, move |sequence| run.run(sequence, &contents));
     let done = ran.map_err(failed)??;
     let told = done.changed.told();
@@ -209,5 +213,6 @@ fn reply(visit: &Visit, answer: Answer) -> Result<rxafs::batch::Reply, AbortCode
         results: BatchResults::new(results).map_err(too_many)?,
         statuses: BatchStatuses::new(answer.statuses).map_err(too_many)?,
         vol_sync: answer.vol_sync,
+        word: Opaque::default(),
     })
 }

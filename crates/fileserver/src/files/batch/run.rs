@@ -6,7 +6,7 @@ use std::sync::Arc;
 use afar_net::AbortCode;
 use afar_store::{Sequence, StoreError, VnodeStatus, Vnodes};
 use afar_types::{
-    AclRecord, BatchMake, BatchOperation, BatchOperations, BatchResult, BatchVnode, Fid, FileName,
+    AclRecord, BatchChanges, BatchMake, BatchOperation, BatchResult, BatchVnode, Fid, FileName,
     FileType, StoreStatus, VolumeId,
 };
 
@@ -23,7 +23,7 @@ pub(super) struct Run {
     pub(super) volume: VolumeId,
     pub(super) series: [u8; 16],
     pub(super) number: u64,
-    pub(super) operations: Arc<BatchOperations>,
+    pub(super) changes: Arc<BatchChanges>,
 }
 
 /// What came of a batch.
@@ -105,12 +105,12 @@ impl Run {
             run: &self,
             sequence,
             acl: None,
-            results: Vec::with_capacity(self.operations.len()),
+            results: Vec::with_capacity(self.changes.len()),
             changed: Changed::default(),
             spoiled: BTreeSet::new(),
         };
-        for (operation, content) in self.operations.iter().zip(contents) {
-            running.step(operation, *content);
+        for (change, content) in self.changes.iter().zip(contents) {
+            running.step(&change.operation, *content);
         }
         let Running {
             results, changed, ..
@@ -127,15 +127,15 @@ impl Run {
     fn again(&self, last: Last) -> Result<Done, AbortCode> {
         let results = last.results.into_vec();
         // It is another one under the same number.
-        if results.len() != self.operations.len() {
+        if results.len() != self.changes.len() {
             return Err(AbortCode(errno::EINVAL));
         }
         let mut changed = Changed::default();
-        for (operation, result) in self.operations.iter().zip(&results) {
+        for (change, result) in self.changes.iter().zip(&results) {
             if result.code != 0 {
                 continue;
             }
-            for vnode in operation.vnodes().into_iter().flatten() {
+            for vnode in change.operation.vnodes().into_iter().flatten() {
                 changed
                     .told
                     .extend(fid_of(self.volume, vnode, &results).ok());
