@@ -137,6 +137,7 @@ impl Visit {
                 0o777
             },
             modify_time: set(StoreStatus::SET_MOD_TIME).then_some(wanted.client_mod_time),
+            fid: None,
         }
     }
 }
