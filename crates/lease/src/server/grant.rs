@@ -184,34 +184,47 @@ impl Server {
         self.standing(host, lease).is_some()
     }
 
-    /// A reserved fid is about to be made below a leased directory, and is leased by that.
+    /// A reserved fid is about to be made below a leased directory, and is leased by that. The caller has seen that
+    /// there is no such vnode yet.
     ///
     /// # Errors
-    /// It must not be made.
+    /// It must not be made. The lease that the host may have claimed of it is over: a lease of what never comes into
+    /// being would cover later changes of it.
     // spec: leases#birth
-    pub fn born(&mut self, host: AfsUuid, parent: Lease, fid: Fid) -> Result<(), NotBorn> {
-        let covered = self.standing(host, parent).ok_or(NotBorn::NoLease)?;
-        if parent.fid.volume != fid.volume {
+    pub fn born(
+        &mut self,
+        now: Time,
+        host: AfsUuid,
+        parent: Lease,
+        fid: Fid,
+    ) -> Result<(), NotBorn> {
+        let its = self.leases.get(&fid);
+        let claimed = its.is_some_and(|held| held.holder == host);
+        let may = self.may_be_born(host, parent, fid);
+        match may {
+            Ok(recall) if !claimed => self.insert(host, fid, parent.number, recall),
+            Err(_) if claimed => self.drop_lease(now, fid, false),
+            _ => {}
+        }
+        may.map(|_| ())
+    }
+
+    /// Uses up the fid. Returns the recall that the new lease comes under.
+    fn may_be_born(
+        &mut self,
+        host: AfsUuid,
+        parent: Lease,
+        fid: Fid,
+    ) -> Result<Option<u64>, NotBorn> {
+        let above = self.standing(host, parent).ok_or(NotBorn::NoLease)?.recall;
+        if parent.fid.volume != fid.volume || !self.use_reserved(host, fid) {
             return Err(NotBorn::NotReserved);
         }
-        let above = covered.recall;
-        let known = self
-            .leases
-            .get(&fid)
-            .is_some_and(|held| held.holder == host);
-        if !self.use_reserved(host, fid) {
-            return Err(NotBorn::NotReserved);
-        }
-        if !known {
-            // A recall of the volume concerns what is born behind it, too.
-            let whole = |sequence: &u64| {
-                let recall = self.recalls.get(sequence);
-                recall.is_some_and(|recall| recall.fid.vnode.0 == 0)
-            };
-            let recall = above.filter(whole);
-            self.insert(host, fid, parent.number, recall);
-        }
-        Ok(())
+        // A recall of the volume concerns what is born behind it, too.
+        Ok(above.filter(|sequence| {
+            let recall = self.recalls.get(sequence);
+            recall.is_some_and(|recall| recall.fid.vnode.0 == 0)
+        }))
     }
 
     /// Takes a fid out of its block.

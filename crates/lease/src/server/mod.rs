@@ -112,7 +112,7 @@ pub enum Entry {
 pub enum VolumeEntry {
     /// Yes: nothing in it is leased.
     Proceed,
-    /// Not before something in it is freed; to be asked again then, and at this time at the latest.
+    /// Not before all of it is freed ([`Action::FreedVolume`]); to be asked again then, and at this time at the latest.
     Wait(Time),
 }
 
@@ -384,6 +384,10 @@ impl Server {
         }
         if let Some(host) = self.hosts.get_mut(&held.holder) {
             host.leases.remove(&fid);
+        }
+        let volume = fid.volume;
+        if self.closed.contains_key(&volume) && self.leases.range(of_volume(volume)).next().is_none() {
+            self.actions.push_back(Action::FreedVolume(volume));
         }
     }
 

@@ -253,16 +253,20 @@ impl Server {
         let Some(recall) = self.recalls.get(&sequence) else {
             return;
         };
-        let fids: Vec<Fid> = if recall.fid.vnode.0 == 0 {
-            let leases = self.leases.range(of_volume(recall.fid.volume));
-            let taken = leases.filter(|(_, held)| held.recall == Some(sequence));
-            taken.map(|(&fid, _)| fid).collect()
+        let fids = if recall.fid.vnode.0 == 0 {
+            of_volume(recall.fid.volume)
         } else {
-            let held = self.leases.get(&recall.fid);
-            let taken = held.is_some_and(|held| held.recall == Some(sequence));
-            taken.then_some(recall.fid).into_iter().collect()
+            recall.fid..=recall.fid
         };
-        for fid in fids {
+        // Those of the host only: a volume may be recalled from thousands.
+        let Some(host) = self.hosts.get(&recall.host) else {
+            return;
+        };
+        let taken = host.leases.range(fids).filter(|fid| {
+            let held = self.leases.get(fid);
+            held.is_some_and(|held| held.recall == Some(sequence))
+        });
+        for fid in taken.copied().collect::<Vec<Fid>>() {
             self.drop_lease(now, fid, revoked);
         }
     }

@@ -1,6 +1,5 @@
 //! What no random life shows: bounds, bursts, hostile holders.
 
-use std::mem::size_of;
 use std::time::Duration;
 
 use afar_types::{AfsUuid, Fid, VolumeId};
@@ -225,12 +224,24 @@ fn bounds_hold() {
     drop(holder(&mut server, START, 2, 11..20));
     assert_eq!(server.leases(), 10, "of all");
     drop(holder(&mut server, START, 3, 21..22));
-    drop(holder(&mut server, START, 4, 31..32));
-    assert_eq!(server.hosts(), 3);
-    assert!(
-        size_of::<(Fid, Held)>() + size_of::<Fid>() <= 100,
-        "a lease, in trees that are half full"
-    );
+    assert_eq!(server.hosts(), 2, "no session without room for a lease");
+}
+
+#[test]
+fn hosts_are_bounded_until_one_ends() {
+    let limits = Limits {
+        hosts: 3,
+        ..Limits::default()
+    };
+    let mut server = server(limits);
+    for number in 1..=4 {
+        drop(holder(&mut server, START, number, number..number + 1));
+    }
+    assert_eq!((server.hosts(), server.leases()), (3, 3));
+    server.end_host(START, host(2));
+    drop(holder(&mut server, START, 4, 4..5));
+    assert_eq!((server.hosts(), server.leases()), (3, 3));
+    assert_eq!(server.holder(fid(4)), Some((host(4), false)));
 }
 
 #[test]
@@ -258,26 +269,26 @@ fn births_need_a_lease_and_a_reserve() {
         number: other.lease(START, fid(5)).unwrap(),
     };
     assert_eq!(
-        server.born(host(2), of_other, new),
+        server.born(START, host(2), of_other, new),
         Err(NotBorn::NotReserved)
     );
-    assert_eq!(server.born(host(2), parent, new), Err(NotBorn::NoLease));
+    assert_eq!(server.born(START, host(2), parent, new), Err(NotBorn::NoLease));
     let false_number = Lease {
         number: number + 1,
         ..parent
     };
     assert_eq!(
-        server.born(host(1), false_number, new),
+        server.born(START, host(1), false_number, new),
         Err(NotBorn::NoLease)
     );
     assert_eq!(
-        server.born(host(1), parent, fid(104)),
+        server.born(START, host(1), parent, fid(104)),
         Err(NotBorn::NotReserved)
     );
-    assert_eq!(server.born(host(1), parent, new), Ok(()));
+    assert_eq!(server.born(START, host(1), parent, new), Ok(()));
     assert_eq!(server.holder(new), Some((host(1), false)));
     assert_eq!(
-        server.born(host(1), parent, new),
+        server.born(START, host(1), parent, new),
         Err(NotBorn::NotReserved),
         "each once"
     );
@@ -290,6 +301,54 @@ fn births_need_a_lease_and_a_reserve() {
     };
     assert!(persist(&mut server).contains(&returned));
     assert_eq!(server.reserved, 0);
+}
+
+#[test]
+fn a_claimed_lease_of_what_is_not_made_after_all_is_over() {
+    let mut before = server(Limits::default());
+    let mut mine = holder(&mut before, START, 1, 1..2);
+    let block = Block {
+        volume: VOLUME,
+        vnode: 100,
+        uniquifier: 100,
+        count: 4,
+        quota: 0,
+        number: 0,
+    };
+    let block = before.reserve(host(1), block).unwrap();
+    let (note, sent) = mine.note(START, &[], 0);
+    let heard = before.hear(START, host(1), &note);
+    let mut word = before.word(heard);
+    word.blocks = List::new([block]).unwrap();
+    mine.answered(START, &sent, &word);
+    let new = mine.born(START, fid(1), false).unwrap();
+
+    let rows = vec![(host(1), VOLUME)];
+    let mut server = Server::new(START, 2, 0, rows, Limits::default());
+    let (note, sent) = mine.note(START, &[], 0);
+    let heard = server.hear(START, host(1), &note);
+    mine.answered(START, &sent, &server.word(heard));
+    let (claim, sent) = mine.claim(START).unwrap();
+    let claimed = server.claim(START, host(1), &claim);
+    mine.claimed(&sent, &claim, &claimed);
+    let of = |fid: Fid| Lease {
+        fid,
+        number: claimed.number,
+    };
+    assert!(server.covers(host(1), of(new)), "it may yet be made");
+
+    // The directory is recalled, and its lease over before the birth is sent.
+    assert!(matches!(
+        server.enter(START, None, &[fid(1)]),
+        Entry::Wait(_)
+    ));
+    server.handle_timeout(START + TERM);
+    assert_eq!(
+        server.born(START + TERM, host(1), of(fid(1)), new),
+        Err(NotBorn::NoLease)
+    );
+    assert!(!server.covers(host(1), of(new)));
+    assert_eq!(server.leases(), 0);
 }
 
 #[test]

@@ -68,7 +68,9 @@ impl Client {
     }
 
     fn unsent(&self, fid: Fid) -> bool {
-        self.journal.iter().any(|change| change.fid == fid)
+        // What is made in a directory is a change of it.
+        let mut changes = self.journal.iter();
+        changes.any(|change| change.fid == fid || change.parent == Some(fid))
     }
 }
 

@@ -366,13 +366,14 @@ impl World {
     /// Whether one change of a batch is made.
     fn change(&mut self, client: usize, change: &Change, parent: Option<u64>) -> bool {
         let (host, fid) = (uuid(client), change.fid);
+        let now = self.server_now();
         let engine = self.server.engine.as_mut().unwrap();
         if let Some(directory) = change.parent {
-            let parent = parent.map(|number| Lease {
+            let parent = Lease {
                 fid: directory,
-                number,
-            });
-            let born = parent.is_some_and(|parent| engine.born(host, parent, fid).is_ok());
+                number: parent.unwrap_or_default(),
+            };
+            let born = engine.born(now, host, parent, fid).is_ok();
             let new = !self.server.store.contains_key(&fid);
             if born && new {
                 self.counts.born += 1;
