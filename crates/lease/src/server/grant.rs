@@ -1,5 +1,7 @@
 //! Leases given: by a wish, or by birth below a leased directory; reserves.
 
+use std::time::Duration;
+
 use afar_types::{AfsUuid, Fid, VolumeId};
 
 use super::{Action, Due, Heard, Held, Host, Reserve, Server, VisitId, of_volume};
@@ -11,6 +13,10 @@ const BLOCKS_OF_VOLUME: usize = 4;
 
 /// Blocks of a host at most, as many as a claim takes.
 const BLOCKS: usize = 64;
+
+/// How soon after a row another one is written for the same host.
+// spec: leases#restart-of-the-server
+pub(super) const ROW_PAUSE: Duration = Duration::from_secs(1);
 
 /// A wish of a note, with what the server's program knows.
 #[derive(Clone, Copy, Debug)]
@@ -125,6 +131,10 @@ impl Server {
         if let Some(durable) = state.rows.get(&volume) {
             return *durable;
         }
+        // Each is written to the disk.
+        if state.wrote.is_some_and(|wrote| now < wrote + ROW_PAUSE) {
+            return false;
+        }
         if state.rows.len() >= self.limits.volumes {
             // One that it has left, if there is any.
             let left = state.rows.iter().find(|&(&volume, &durable)| {
@@ -143,6 +153,7 @@ impl Server {
                 session,
             });
         }
+        state.wrote = Some(now);
         state.rows.insert(volume, false);
         self.actions.push_back(Action::Persist {
             host,
@@ -172,6 +183,7 @@ impl Server {
             unheard: std::collections::BTreeSet::new(),
             asked: false,
             rows: std::collections::BTreeMap::new(),
+            wrote: None,
             blocks: Vec::new(),
             claimed: None,
         };

@@ -153,6 +153,8 @@ struct Host {
     asked: bool,
     /// Its rows, and which of them are durable.
     rows: BTreeMap<VolumeId, bool>,
+    /// When the last row was written.
+    wrote: Option<Time>,
     blocks: Vec<Reserve>,
     /// The number that a claim got.
     claimed: Option<u64>,

@@ -2,6 +2,7 @@
 
 use afar_types::{AfsUuid, Fid, VolumeId};
 
+use super::grant::ROW_PAUSE;
 use super::{Action, Due, Recall, Server, of_volume};
 use crate::wire::{self, EVERYTHING, Item, Note, RECALLS, RecallAnswer, Standing, VERSION};
 use crate::{FLUSH_LIMIT, RESEND, STALL, TERM, Time};
@@ -67,6 +68,8 @@ impl Server {
         for &lease in &note.given {
             if lease == EVERYTHING {
                 self.end(now, host, false);
+                // Its next session writes rows again.
+                self.damping.hold(&host, now + ROW_PAUSE);
                 return;
             }
             if lease.fid.vnode.0 == 0 {

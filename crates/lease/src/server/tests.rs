@@ -5,6 +5,8 @@ use std::time::Duration;
 use afar_types::{AfsUuid, Fid, VolumeId};
 use afar_xdr::List;
 
+mod attacks;
+
 use super::*;
 use crate::wire::{Note, RecallAnswer, Standing, VERSION};
 use crate::{Holder, TERM};

@@ -7,7 +7,7 @@ use afar_lease::{Action, Entry, Heard, Limits, Row, Server, Time, VisitId, Volum
 use afar_types::{AfsUuid, Fid, VolumeId};
 
 use crate::net::{Change, Packet, Reply, Request};
-use crate::world::{Bug, Clock, Event, World, uuid};
+use crate::world::{Bug, CLIENTS, Clock, Event, World, uuid};
 
 /// A call that is known.
 enum Call {
@@ -135,7 +135,14 @@ impl World {
                     let released = vec![Standing::Released; answer.standings.len()];
                     answer.standings = released.try_into().unwrap();
                 }
-                engine.recall_answered(now, uuid(client), &recall, &answer);
+                if self.bug == Bug::TrustsStrangers {
+                    let trusted = answer.standings.iter().map(|standing| match standing {
+                        Standing::Stranger => Standing::Released,
+                        known => *known,
+                    });
+                    answer.standings = trusted.collect::<Vec<_>>().try_into().unwrap();
+                }
+                engine.recall_answered(now, uuid(client, self.twins), &recall, &answer);
             }
             Packet::Request {
                 client,
@@ -159,7 +166,7 @@ impl World {
                     }
                     return;
                 }
-                let host = uuid(client);
+                let host = uuid(client, self.twins);
                 let heard = match &request {
                     Request::Read(_, note)
                     | Request::Write(_, _, note)
@@ -278,7 +285,7 @@ impl World {
             }
             Request::Claim(claim) => {
                 let engine = self.server.engine.as_mut().unwrap();
-                let answer = engine.claim(now, uuid(client), &claim);
+                let answer = engine.claim(now, uuid(client, self.twins), &claim);
                 let granted = claim.leases.len() - answer.refused.len();
                 self.counts.claimed += granted as u64;
                 Reply::Claimed(answer)
@@ -333,7 +340,7 @@ impl World {
                 quota: 1 << 20,
                 number: 0,
             };
-            if let Some(block) = engine.reserve(uuid(client), block) {
+            if let Some(block) = engine.reserve(uuid(client, self.twins), block) {
                 node.next += note.reserve;
                 word.blocks = vec![block].try_into().unwrap();
             }
@@ -561,7 +568,11 @@ impl World {
         else {
             return;
         };
-        let client = host.time_low as usize;
+        let mut client = host.time_low as usize;
+        if self.twins && client == CLIENTS - 2 {
+            // The server does not know which of the two is the one it means.
+            client += self.random.usize(..2);
+        }
         self.send(&Packet::Recall { client, recall });
     }
 }
