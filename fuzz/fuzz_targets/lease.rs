@@ -18,7 +18,7 @@ fuzz_target!(|data: &[u8]| {
     let host = AfsUuid::default();
     let note = holder.note(now, &[Fid::new(1, 1, 1)], 0);
     if let Some(note) = again::<Note>(data) {
-        server.hear(now, host, &note);
+        let _heard = server.hear(now, host, &note, 7);
     }
     if let Some(word) = again::<Word>(data) {
         holder.answered(now, &note.1, &word);
@@ -33,7 +33,9 @@ fuzz_target!(|data: &[u8]| {
     if let Some(claim) = again::<Claim>(data) {
         server.claim(now, host, &claim);
     }
-    again::<Claimed>(data);
+    if let Some(claimed) = again::<Claimed>(data) {
+        holder.claimed(now, &note.1, &Claim::default(), &claimed);
+    }
     while holder.poll_action().is_some() {}
     while server.poll_action().is_some() {}
     server.handle_timeout(now * 100);

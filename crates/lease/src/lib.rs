@@ -44,7 +44,7 @@ pub mod wire;
 use std::time::Duration;
 
 pub use holder::{Holder, Sent};
-pub use server::{Action, Entry, Heard, Limits, NotBorn, Server, VisitId, VolumeEntry, Wish};
+pub use server::{Action, Entry, Heard, Limits, NotBorn, Row, Server, VisitId, VolumeEntry, Wish};
 
 /// A moment: the time since any one of the caller's choice, on a clock that never goes back and that counts the time
 /// that the machine was suspended (CLOCK_BOOTTIME of Linux).

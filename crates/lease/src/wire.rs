@@ -1,7 +1,7 @@
 //! What the two ends say to each other, in XDR (RFC 4506).
 // spec: leases#messages
 
-use afar_types::{Fid, VolumeId};
+use afar_types::{Fid, Uniquifier, VnodeId, VolumeId};
 use afar_xdr::{Decode, DecodeError, Decoder, Encode, List};
 
 /// The version of all messages.
@@ -13,12 +13,23 @@ pub const RECALLS: usize = 64;
 /// Leases in a claim at most, and so leases of a host.
 pub const CLAIMED: usize = 16_384;
 
+/// Given back, it ends the session with all that is in it.
+// spec: leases#giving-back
+pub const EVERYTHING: Lease = Lease {
+    fid: Fid {
+        volume: VolumeId(0),
+        vnode: VnodeId(0),
+        uniquifier: Uniquifier(0),
+    },
+    number: 0,
+};
+
 /// A lease: of what, and its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
 pub struct Lease {
     /// The directory or file.
     pub fid: Fid,
-    /// Numbers only grow, over all fids and all restarts of a server.
+    /// Numbers only grow, over all fids and all restarts of a server. 0 is no lease's.
     pub number: u64,
 }
 
@@ -97,6 +108,8 @@ impl Block {
 pub struct Note {
     /// [`VERSION`].
     pub version: u32,
+    /// The server's life in which the holder has leases.
+    pub instance: u64,
     /// The holder's session with this server, 0 if it has none.
     pub session: u64,
     /// It has heard all recalls up to this one.
@@ -105,7 +118,7 @@ pub struct Note {
     pub wishes: List<Fid, 8>,
     /// Fids that it would like to have in reserve in the volume of the first wish.
     pub reserve: u32,
-    /// Leases that it gives back, because nothing unsent is left of them; with vnode 0, blocks.
+    /// Leases that it gives back, because nothing unsent is left of them; with vnode 0, blocks; [`EVERYTHING`].
     pub given: List<Lease, 1024>,
 }
 
@@ -117,7 +130,7 @@ pub struct Word {
     pub version: u32,
     /// The server's life: another one after each of its starts.
     pub instance: u64,
-    /// The holder's session, 0 if the server knows none.
+    /// The session that the note was of or that began with its call, 0 if there is none such.
     pub session: u64,
     /// All leases of the session last until 20 s after the server received the note.
     pub renews: bool,
@@ -139,6 +152,8 @@ pub struct Word {
 pub struct Recall {
     /// [`VERSION`].
     pub version: u32,
+    /// The holder's session: another process there knows nothing of its leases.
+    pub session: u64,
     /// What it recalls.
     pub items: List<Item, RECALLS>,
 }
@@ -152,6 +167,9 @@ pub enum Standing {
     /// Changes that are being sent. The holder no longer uses the lease for new ones.
     #[xdr(case = 1)]
     Flushing,
+    /// The session is not the holder's: the answer says nothing.
+    #[xdr(case = 2)]
+    Stranger,
 }
 
 /// A holder's answer, as long as the recall's list.
@@ -170,7 +188,7 @@ pub struct Claim {
     pub version: u32,
     /// The server's life that is asked: a claim of an earlier one is void.
     pub instance: u64,
-    /// The session with the server's earlier life.
+    /// The session, which goes on.
     pub session: u64,
     /// The leases.
     pub leases: List<Lease, CLAIMED>,
@@ -184,7 +202,7 @@ pub struct Claim {
 pub struct Claimed {
     /// [`VERSION`].
     pub version: u32,
-    /// The new session, 0 if nothing is granted.
+    /// The session, 0 if nothing is granted: then it is over.
     pub session: u64,
     /// The new number of all claimed leases.
     pub number: u64,

@@ -34,7 +34,9 @@ pub enum Action {
 pub struct Sent {
     /// When the call was sent the first time.
     at: Time,
-    session: u64,
+    /// The life and the session that it named.
+    said: (u64, u64),
+    wishes: Vec<Fid>,
     given: Vec<Lease>,
 }
 
@@ -49,7 +51,11 @@ struct Mine {
 /// See the [module](self).
 #[derive(Debug)]
 pub struct Holder {
+    /// The life of the server, and the session in it.
+    instance: u64,
     session: u64,
+    /// Nothing more is done under the session: all of it is given back, and another one begins then.
+    leaving: bool,
     until: Time,
     heard: u64,
     leases: BTreeMap<Fid, Mine>,
@@ -77,7 +83,9 @@ impl Holder {
     #[must_use]
     pub fn new() -> Self {
         Self {
+            instance: 0,
             session: 0,
+            leaving: false,
             until: Time::ZERO,
             heard: 0,
             leases: BTreeMap::new(),
@@ -91,12 +99,15 @@ impl Holder {
         }
     }
 
-    /// A client that starts with changes that an earlier process made under leases and did not send. They are sent
-    /// at once: the leases may stand, but nothing more is done under them.
+    /// A client that starts after an earlier process of it: with that one's life of the server and [session](Self::session),
+    /// and the leases of changes that it did not send. They are sent at once: the leases may stand, but nothing more is
+    /// done under them, and then all of the session is given back.
     // spec: leases#restart-of-the-holder
     #[must_use]
-    pub fn resume(leases: &[Lease]) -> Self {
+    pub fn resume(session: (u64, u64), leases: &[Lease]) -> Self {
         let mut holder = Self::new();
+        (holder.instance, holder.session) = session;
+        holder.leaving = holder.session != 0;
         for lease in leases.iter().take(wire::CLAIMED) {
             let number = lease.number;
             let mut mine = Mine {
@@ -107,29 +118,45 @@ impl Holder {
             end(&mut holder.actions, lease.fid, &mut mine);
             holder.leases.insert(lease.fid, mine);
         }
+        holder.actions.push_back(Action::Say);
         holder
+    }
+
+    /// The life of the server and the session. A journal has it before it has a change that was made under one of its
+    /// leases.
+    #[must_use]
+    pub fn session(&self) -> (u64, u64) {
+        (self.instance, self.session)
     }
 
     /// What to say with a call that is about to be sent. `wishes` are of what the call touches; `reserve` is how many
     /// fids are wanted in addition, in the volume of the first wish.
     pub fn note(&mut self, now: Time, wishes: &[Fid], reserve: u32) -> (Note, Sent) {
+        self.expire(now);
         self.said = now;
         // What is just given back is not asked for before the server knows.
         let wishes = wishes.iter().copied().filter(|&fid| {
             let ending = self.leases.get(&fid).is_some_and(|mine| mine.ending);
-            !ending && !self.given.iter().any(|lease| lease.fid == fid)
+            !self.leaving && !ending && !self.given.iter().any(|lease| lease.fid == fid)
         });
+        let everything = self.leaving && self.leases.is_empty();
         let note = Note {
             version: VERSION,
+            instance: self.instance,
             session: self.session,
             heard: self.heard,
             wishes: wire::some(wishes),
             reserve,
-            given: wire::some(self.given.iter().copied()),
+            given: if everything {
+                wire::some([wire::EVERYTHING])
+            } else {
+                wire::some(self.given.iter().copied())
+            },
         };
         let sent = Sent {
             at: now,
-            session: self.session,
+            said: self.session(),
+            wishes: note.wishes.to_vec(),
             given: note.given.to_vec(),
         };
         (note, sent)
@@ -138,48 +165,54 @@ impl Holder {
     /// The server has answered a call that a note went with.
     // spec: leases#grant
     pub fn answered(&mut self, now: Time, sent: &Sent, word: &Word) {
+        self.expire(now);
         for item in &word.recalls {
             self.hear(item);
         }
+        let current = sent.said == self.session();
         if self.claims.is_some() {
             return;
         }
-        if word.claim {
+        if word.claim && current && self.session != 0 {
             self.claims = Some(word.instance);
             self.actions.push_back(Action::Claim);
             return;
         }
-        if word.session == self.session && self.session != 0 {
-            if word.renews {
+        let same = (word.instance, word.session) == self.session();
+        if same && self.session != 0 {
+            if word.renews && !self.leaving {
                 self.until = self.until.max(sent.at + HOLDER_TERM);
             }
             self.heard = self.heard.max(word.told);
-            if sent.session == self.session {
+            if current {
                 for lease in &sent.given {
                     self.given.remove(lease);
                 }
             }
-        } else if word.session > self.session || sent.session == self.session {
+        } else if !current {
+            // It is of a session that is over, or was under way while one began.
+            return;
+        } else if self.session != 0 {
             // The server knows nothing of the session any longer.
-            if self.session != 0 {
-                self.lose_all();
-            }
-            if word.session == 0 || !word.renews {
-                return;
-            }
-            self.session = word.session;
+            self.lose_all();
+            return;
+        } else if word.session != 0 && word.renews {
+            (self.instance, self.session) = (word.instance, word.session);
             self.until = sent.at + HOLDER_TERM;
             self.heard = word.told;
         } else {
             return;
         }
-        self.take(now, word);
+        if !self.leaving {
+            self.take(now, sent, word);
+        }
     }
 
     /// Takes what is granted.
-    fn take(&mut self, now: Time, word: &Word) {
+    fn take(&mut self, now: Time, sent: &Sent, word: &Word) {
         for lease in &word.grants {
-            if self.floors.lets(lease.fid, lease.number) && self.room() {
+            let wished = sent.wishes.contains(&lease.fid);
+            if wished && self.floors.lets(lease.fid, lease.number) && self.room() {
                 let mine = self.leases.entry(lease.fid);
                 mine.or_insert(Mine {
                     number: lease.number,
@@ -203,8 +236,13 @@ impl Holder {
     /// The server recalls leases. The answer says what is left of each; the flushing begins by actions.
     // spec: leases#recall
     pub fn recalled(&mut self, recall: &Recall) -> RecallAnswer {
+        // A session of which the first word is still under way is a stranger's, too: its recall comes again.
+        let own = recall.session == self.session && self.session != 0;
         let standings = recall.items.iter().map(|item| {
-            if self.hear(item) {
+            if !own {
+                self.floors.raise(item.fid, item.number);
+                Standing::Stranger
+            } else if self.hear(item) {
                 Standing::Flushing
             } else {
                 Standing::Released
@@ -321,8 +359,8 @@ impl Holder {
     pub fn claim(&mut self, now: Time) -> Option<(Claim, Sent)> {
         let instance = self.claims?;
         self.expire(now);
-        // Without a session nobody knows whether others have been there since.
-        let mine = self.leases.iter().filter(|_| self.session != 0);
+        // Under what an earlier process had, nobody knows until when.
+        let mine = self.leases.iter().filter(|_| !self.leaving);
         let leases = mine.map(|(&fid, mine)| Lease {
             fid,
             number: mine.number,
@@ -336,32 +374,41 @@ impl Holder {
         };
         let sent = Sent {
             at: now,
-            session: self.session,
+            said: self.session(),
+            wishes: Vec::new(),
             given: Vec::new(),
         };
         Some((claim, sent))
     }
 
     /// The server has answered a claim.
-    pub fn claimed(&mut self, sent: &Sent, claim: &Claim, answer: &Claimed) {
+    pub fn claimed(&mut self, now: Time, sent: &Sent, claim: &Claim, answer: &Claimed) {
+        self.expire(now);
         if self.claims != Some(claim.instance) {
             return;
         }
-        if sent.session != self.session {
-            // The leases were over before the answer came. The next claim says that there are none.
-            self.actions.push_back(Action::Claim);
-            return;
-        }
         self.claims = None;
-        if answer.session == 0 {
+        if answer.session == 0 || answer.session != self.session {
             self.lose_all();
             return;
         }
-        self.session = answer.session;
-        self.until = sent.at + HOLDER_TERM;
+        self.instance = claim.instance;
         self.heard = 0;
         self.given.clear();
+        self.actions.push_back(Action::Say);
+        if self.leaving {
+            // The leases were over before the answer came.
+            return;
+        }
+        self.until = sent.at + HOLDER_TERM;
         self.reserves.renumber(answer.number);
+        for lease in &claim.leases {
+            if !self.leases.contains_key(&lease.fid) {
+                // It was given back on the way.
+                let number = answer.number;
+                self.given.insert(Lease { number, ..*lease });
+            }
+        }
         for place in &answer.refused {
             let refused = claim.leases.get(*place as usize);
             if let Some(fid) = refused.map(|lease| lease.fid)
@@ -373,26 +420,48 @@ impl Holder {
         for (&fid, mine) in &mut self.leases {
             mine.number = answer.number;
             if mine.ending {
-                // It was given back, or recalled, on the way.
+                // It was recalled, or begun to be given back, on the way.
                 self.floors.raise(fid, answer.number);
             }
         }
-        self.actions.push_back(Action::Say);
     }
 
+    /// The session is over for both ends.
     fn lose_all(&mut self) {
+        self.lose_leases();
+        self.session = 0;
+        self.leaving = false;
+    }
+
+    fn lose_leases(&mut self) {
         for fid in std::mem::take(&mut self.leases).into_keys() {
             self.actions.push_back(Action::Lost(fid));
         }
         self.reserves = Reserves::default();
         self.given.clear();
-        self.session = 0;
     }
 
+    /// The session is over for the holder's clock. The server hears that, lest it takes it for going on.
     fn expire(&mut self, now: Time) {
-        if self.session != 0 && now >= self.until {
-            self.lose_all();
+        if self.session != 0 && !self.leaving && now >= self.until {
+            if self.leases.is_empty() && self.given.is_empty() {
+                self.lose_all();
+                return;
+            }
+            self.lose_leases();
+            self.leaving = true;
+            self.actions.push_back(Action::Say);
         }
+    }
+
+    /// Gives everything back, because the client ends: when all is sent, and a note is answered, nothing is left.
+    // spec: leases#giving-back
+    pub fn leave(&mut self) {
+        for (&fid, mine) in &mut self.leases {
+            end(&mut self.actions, fid, mine);
+        }
+        self.leaving = self.session != 0;
+        self.actions.push_back(Action::Say);
     }
 
     /// The next thing to do.
@@ -404,7 +473,7 @@ impl Holder {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
         let idle = self.leases.is_empty() && self.given.is_empty();
-        (self.session != 0).then(|| {
+        (self.session != 0 && !self.leaving).then(|| {
             if idle {
                 self.until
             } else {
@@ -416,7 +485,8 @@ impl Holder {
     /// Time has passed.
     pub fn handle_timeout(&mut self, now: Time) {
         self.expire(now);
-        if self.session == 0 || (self.leases.is_empty() && self.given.is_empty()) {
+        let idle = self.leases.is_empty() && self.given.is_empty();
+        if self.session == 0 || self.leaving || idle {
             return;
         }
         if now >= self.used + IDLE {

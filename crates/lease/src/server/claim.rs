@@ -1,11 +1,11 @@
 //! What a restart leaves: volumes whose calls wait until the hosts that had leases there have said which.
 // spec: leases#restart-of-the-server
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use afar_types::{AfsUuid, Fid, VolumeId};
 
-use super::{Action, Server};
+use super::{Action, Row, Server};
 use crate::Time;
 use crate::wire::{self, Block, Claim, Claimed, VERSION};
 
@@ -13,14 +13,16 @@ use crate::wire::{self, Block, Claim, Claimed, VERSION};
 #[derive(Debug)]
 pub(super) struct Claims {
     until: Time,
-    pending: BTreeMap<VolumeId, BTreeSet<AfsUuid>>,
+    /// And their sessions.
+    pending: BTreeMap<VolumeId, BTreeMap<AfsUuid, u64>>,
 }
 
 impl Claims {
-    pub(super) fn new(rows: Vec<(AfsUuid, VolumeId)>, until: Time) -> Self {
-        let mut pending: BTreeMap<VolumeId, BTreeSet<AfsUuid>> = BTreeMap::new();
-        for (host, volume) in rows {
-            pending.entry(volume).or_default().insert(host);
+    pub(super) fn new(rows: Vec<Row>, until: Time) -> Self {
+        let mut pending: BTreeMap<VolumeId, BTreeMap<AfsUuid, u64>> = BTreeMap::new();
+        for row in rows {
+            let hosts = pending.entry(row.volume).or_default();
+            hosts.insert(row.host, row.session);
         }
         Self { until, pending }
     }
@@ -39,16 +41,18 @@ impl Claims {
         self.pending.contains_key(&volume)
     }
 
-    /// Whether a host may still claim.
-    pub(super) fn expects(&self, host: AfsUuid) -> bool {
-        self.pending.values().any(|hosts| hosts.contains(&host))
+    /// Whether a host's session may still be claimed.
+    pub(super) fn expects(&self, host: AfsUuid, session: u64) -> bool {
+        let mut pending = self.pending.values();
+        pending.any(|hosts| hosts.get(&host) == Some(&session))
     }
 
     /// A host has claimed: in which volumes it could, and in which of these nobody is left that may.
-    fn take(&mut self, host: AfsUuid) -> (Vec<VolumeId>, Vec<VolumeId>) {
+    fn take(&mut self, host: AfsUuid, session: u64) -> (Vec<VolumeId>, Vec<VolumeId>) {
         let (mut its, mut done) = (Vec::new(), Vec::new());
         self.pending.retain(|&volume, hosts| {
-            if hosts.remove(&host) {
+            if hosts.get(&host) == Some(&session) {
+                hosts.remove(&host);
                 its.push(volume);
                 if hosts.is_empty() {
                     done.push(volume);
@@ -65,26 +69,31 @@ impl Server {
     /// which the store has given a fid to somebody else, and the leases of what the caller has no right to change.
     /// A claim that is made again gets the same answer.
     pub fn claim(&mut self, now: Time, host: AfsUuid, claim: &Claim) -> Claimed {
-        let known = self.hosts.get(&host).and_then(|state| state.claimed);
-        if let Some((number, session)) = known
-            && session == claim.session
-        {
+        let session = claim.session;
+        let state = self.hosts.get(&host);
+        let its = state.filter(|state| state.session == session && claim.instance == self.instance);
+        if let Some(number) = its.and_then(|state| state.claimed) {
             return self.claimed(host, number, claim);
         }
         let timely = claim.instance == self.instance && now < self.claims.until;
-        if !timely || !self.claims.expects(host) {
+        // Another process of the host may have begun a session already.
+        if !timely || state.is_some() || !self.claims.expects(host, session) {
             return self.claimed(host, 0, claim);
         }
-        let (volumes, done) = self.claims.take(host);
+        let (volumes, done) = self.claims.take(host, session);
         let number = self.next();
         if claim.leases.is_empty() {
             for &volume in &volumes {
-                self.actions.push_back(Action::Forget { host, volume });
+                self.actions.push_back(Action::Forget {
+                    host,
+                    volume,
+                    session,
+                });
             }
         } else {
-            self.session(now, host);
+            self.begin(now, host, session);
             if let Some(state) = self.hosts.get_mut(&host) {
-                state.claimed = Some((number, claim.session));
+                state.claimed = Some(number);
                 let durable = volumes.iter().map(|&volume| (volume, true));
                 state.rows.extend(durable);
             }
@@ -130,11 +139,12 @@ impl Server {
     /// A host that has not claimed has nothing.
     pub(super) fn end_claims(&mut self) {
         for (volume, hosts) in std::mem::take(&mut self.claims.pending) {
-            for host in hosts {
-                let has_row = self.hosts.get(&host);
-                if has_row.is_none_or(|state| !state.rows.contains_key(&volume)) {
-                    self.actions.push_back(Action::Forget { host, volume });
-                }
+            for (host, session) in hosts {
+                self.actions.push_back(Action::Forget {
+                    host,
+                    volume,
+                    session,
+                });
             }
             self.actions.push_back(Action::FreedVolume(volume));
         }

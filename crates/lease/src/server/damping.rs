@@ -1,13 +1,12 @@
-//! Vnodes that are not leased for a while, because somebody else needed them.
+//! Vnodes that are not leased for a while, because somebody else needed them; hosts that get no leases for a while,
+//! because they did not give one back.
 //!
-//! A table of fixed size, in which vnodes share entries by a keyed hash: a shared entry costs a lease, never more
+//! A table of fixed size, in which they share entries by a keyed hash: a shared entry costs a lease, never more
 //! recalls than are allowed.
 // spec: leases#damping
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
-
-use afar_types::Fid;
 
 use crate::{DAMPING, DAMPING_DOUBLINGS, Time};
 
@@ -38,21 +37,21 @@ impl Damping {
         }
     }
 
-    /// Whether no lease of it may be given now.
-    pub(super) fn holds(&self, fid: Fid, now: Time) -> bool {
-        self.entries[self.place(fid)].until > now
+    /// Whether no lease of it, or to it, may be given now.
+    pub(super) fn holds(&self, what: &impl Hash, now: Time) -> bool {
+        self.entries[self.place(what)].until > now
     }
 
     /// No lease of it may be given before `until`: somebody waits for it.
-    pub(super) fn hold(&mut self, fid: Fid, until: Time) {
-        let place = self.place(fid);
+    pub(super) fn hold(&mut self, what: &impl Hash, until: Time) {
+        let place = self.place(what);
         let entry = &mut self.entries[place];
         entry.until = entry.until.max(until);
     }
 
     /// A recall was necessary.
-    pub(super) fn recalled(&mut self, fid: Fid, now: Time) {
-        let place = self.place(fid);
+    pub(super) fn recalled(&mut self, what: &impl Hash, now: Time) {
+        let place = self.place(what);
         let entry = &mut self.entries[place];
         let quiet = now.saturating_sub(entry.until) >= pause(entry.recalls) * QUIET;
         entry.recalls = if quiet { 1 } else { entry.recalls + 1 };
@@ -61,15 +60,15 @@ impl Damping {
     }
 
     /// A recalled lease is given back, or over: the pause begins.
-    pub(super) fn freed(&mut self, fid: Fid, now: Time) {
-        let place = self.place(fid);
+    pub(super) fn freed(&mut self, what: &impl Hash, now: Time) {
+        let place = self.place(what);
         let entry = &mut self.entries[place];
         entry.until = entry.until.max(now + pause(entry.recalls.max(1)));
     }
 
-    fn place(&self, fid: Fid) -> usize {
+    fn place(&self, what: &impl Hash) -> usize {
         let mut hasher = DefaultHasher::new();
-        (self.key, fid).hash(&mut hasher);
+        (self.key, what).hash(&mut hasher);
         let mask = ENTRIES as u64 - 1;
         usize::try_from(hasher.finish() & mask).unwrap_or_default()
     }

@@ -1,5 +1,7 @@
 //! Leases given: by a wish, or by birth below a leased directory; reserves.
 
+use std::time::Duration;
+
 use afar_types::{AfsUuid, Fid, VolumeId};
 
 use super::{Action, Due, Heard, Held, Host, Reserve, Server, VisitId, of_volume};
@@ -11,6 +13,10 @@ const BLOCKS_OF_VOLUME: usize = 4;
 
 /// Blocks of a host at most, as many as a claim takes.
 const BLOCKS: usize = 64;
+
+/// How soon after a row another one is written for the same host.
+// spec: leases#restart-of-the-server
+pub(super) const ROW_PAUSE: Duration = Duration::from_secs(1);
 
 /// A wish of a note, with what the server's program knows.
 #[derive(Clone, Copy, Debug)]
@@ -38,11 +44,11 @@ impl Server {
     /// done, and before [`leave`](Self::leave).
     // spec: leases#grant
     pub fn answer(&mut self, now: Time, heard: Heard, visit: VisitId, wishes: &[Wish]) -> Word {
-        let grants: Vec<Lease> = wishes
-            .iter()
-            .filter(|_| heard.fits)
-            .filter_map(|wish| self.grant(now, heard.host, visit, *wish))
-            .collect();
+        let wishes = wishes.iter().filter(|_| self.fits(heard));
+        let wishes: Vec<Wish> = wishes.copied().collect();
+        let grants = wishes.into_iter();
+        let grants = grants.filter_map(|wish| self.grant(now, heard, visit, wish));
+        let grants: Vec<Lease> = grants.collect();
         let mut word = self.word(heard);
         word.grants = wire::some(grants);
         word
@@ -52,36 +58,37 @@ impl Server {
     #[must_use]
     pub fn word(&self, heard: Heard) -> Word {
         let host = heard.host;
-        let state = self.hosts.get(&host);
-        let current = state.map_or(0, |state| state.session);
-        let complete = state.is_none_or(|state| state.unheard.len() <= RECALLS);
-        // A session that began after the note came has not been unrenewed since.
-        let renewed = heard.renewed && heard.session == current;
-        let begun = heard.fits && heard.session == 0 && current != 0;
+        let state = self.own(heard);
+        let told = state.filter(|state| state.unheard.len() <= RECALLS);
+        // A session that began with the call has not been unrenewed since.
+        let renews = told.is_some_and(|state| heard.renewed || state.session == heard.fresh);
+        let recalls = state.map(|_| self.unheard(host)).unwrap_or_default();
         Word {
             version: VERSION,
             instance: self.instance,
-            session: current,
-            renews: complete && (renewed || begun),
-            claim: self.claims.expects(host),
-            told: if complete { self.last } else { 0 },
-            recalls: wire::some(self.unheard(host)),
+            session: state.map_or(0, |state| state.session),
+            renews,
+            claim: self.claims.expects(host, heard.said.1),
+            told: told.map_or(0, |_| self.last),
+            recalls: wire::some(recalls),
             ..Word::default()
         }
     }
 
-    fn grant(&mut self, now: Time, host: AfsUuid, visit: VisitId, wish: Wish) -> Option<Lease> {
+    fn grant(&mut self, now: Time, heard: Heard, visit: VisitId, wish: Wish) -> Option<Lease> {
         let Wish { fid, alone } = wish;
+        let host = heard.host;
         if let Some(held) = self.leases.get(&fid) {
             let number = held.number;
-            let its = held.holder == host && held.recall.is_none();
+            let its = held.holder == host && held.recall.is_none() && self.own(heard).is_some();
             return its.then_some(Lease { fid, number });
         }
         let free = alone && fid.vnode.0 != 0 && self.visits.is_alone(visit, host, fid);
         let open = !self.closed.contains_key(&fid.volume)
             && !self.claims.pends(fid.volume)
-            && !self.damping.holds(fid, now);
-        if !free || !open || self.room(host) == 0 || !self.has_row(now, host, fid.volume) {
+            && !self.damping.holds(&fid, now)
+            && !self.damping.holds(&host, now);
+        if !free || !open || self.room(host) == 0 || !self.has_row(now, heard, fid.volume) {
             return None;
         }
         let number = self.next();
@@ -107,25 +114,52 @@ impl Server {
 
     /// Whether the host's row for a volume is durable. If not, that is begun.
     // spec: leases#restart-of-the-server
-    fn has_row(&mut self, now: Time, host: AfsUuid, volume: VolumeId) -> bool {
-        if !self.hosts.contains_key(&host) && self.hosts.len() >= self.limits.hosts {
-            return false;
+    fn has_row(&mut self, now: Time, heard: Heard, volume: VolumeId) -> bool {
+        let host = heard.host;
+        if !self.hosts.contains_key(&host)
+            && heard.fresh != 0
+            && self.hosts.len() < self.limits.hosts
+        {
+            self.begin(now, host, heard.fresh);
         }
-        let session = self.session(now, host);
+        let Some(session) = self.own(heard).map(|state| state.session) else {
+            return false;
+        };
         let Some(state) = self.hosts.get_mut(&host) else {
             return false;
         };
         if let Some(durable) = state.rows.get(&volume) {
             return *durable;
         }
-        if state.rows.len() < self.limits.volumes {
-            state.rows.insert(volume, false);
-            self.actions.push_back(Action::Persist {
+        // Each is written to the disk.
+        if state.wrote.is_some_and(|wrote| now < wrote + ROW_PAUSE) {
+            return false;
+        }
+        if state.rows.len() >= self.limits.volumes {
+            // One that it has left, if there is any.
+            let left = state.rows.iter().find(|&(&volume, &durable)| {
+                let mut blocks = state.blocks.iter();
+                durable
+                    && state.leases.range(of_volume(volume)).next().is_none()
+                    && !blocks.any(|reserve| reserve.block.volume == volume)
+            });
+            let Some(left) = left.map(|(&volume, _)| volume) else {
+                return false;
+            };
+            state.rows.remove(&left);
+            self.actions.push_back(Action::Forget {
                 host,
-                volume,
+                volume: left,
                 session,
             });
         }
+        state.wrote = Some(now);
+        state.rows.insert(volume, false);
+        self.actions.push_back(Action::Persist {
+            host,
+            volume,
+            session,
+        });
         false
     }
 
@@ -139,12 +173,8 @@ impl Server {
         }
     }
 
-    /// The session of a host, which begins now if it has none.
-    pub(super) fn session(&mut self, now: Time, host: AfsUuid) -> u64 {
-        if let Some(state) = self.hosts.get(&host) {
-            return state.session;
-        }
-        let session = self.next();
+    /// A host's session begins.
+    pub(super) fn begin(&mut self, now: Time, host: AfsUuid, session: u64) {
         let state = Host {
             session,
             renewed: now,
@@ -153,12 +183,12 @@ impl Server {
             unheard: std::collections::BTreeSet::new(),
             asked: false,
             rows: std::collections::BTreeMap::new(),
+            wrote: None,
             blocks: Vec::new(),
             claimed: None,
         };
         self.hosts.insert(host, state);
         self.due.insert((now + TERM, Due::Host(host)));
-        session
     }
 
     pub(super) fn insert(&mut self, holder: AfsUuid, fid: Fid, number: u64, recall: Option<u64>) {
@@ -180,38 +210,55 @@ impl Server {
     /// version of the vnode that it expects.
     // spec: leases#late-changes
     #[must_use]
-    pub fn covers(&self, host: AfsUuid, lease: Lease) -> bool {
-        self.standing(host, lease).is_some()
+    pub fn covers(&self, heard: Heard, lease: Lease) -> bool {
+        self.own(heard).is_some() && self.standing(heard.host, lease).is_some()
     }
 
-    /// A reserved fid is about to be made below a leased directory, and is leased by that.
+    /// A reserved fid is about to be made below a leased directory, and is leased by that. The caller has seen that
+    /// there is no such vnode yet.
     ///
     /// # Errors
-    /// It must not be made.
+    /// It must not be made. The lease that the host may have claimed of it is over: a lease of what never comes into
+    /// being would cover later changes of it.
     // spec: leases#birth
-    pub fn born(&mut self, host: AfsUuid, parent: Lease, fid: Fid) -> Result<(), NotBorn> {
-        let covered = self.standing(host, parent).ok_or(NotBorn::NoLease)?;
-        if parent.fid.volume != fid.volume {
+    pub fn born(
+        &mut self,
+        now: Time,
+        heard: Heard,
+        parent: Lease,
+        fid: Fid,
+    ) -> Result<(), NotBorn> {
+        if self.own(heard).is_none() {
+            return Err(NotBorn::NoLease);
+        }
+        let host = heard.host;
+        let its = self.leases.get(&fid);
+        let claimed = its.is_some_and(|held| held.holder == host);
+        let may = self.may_be_born(host, parent, fid);
+        match may {
+            Ok(recall) if !claimed => self.insert(host, fid, parent.number, recall),
+            Err(_) if claimed => self.drop_lease(now, fid, false),
+            _ => {}
+        }
+        may.map(|_| ())
+    }
+
+    /// Uses up the fid. Returns the recall that the new lease comes under.
+    fn may_be_born(
+        &mut self,
+        host: AfsUuid,
+        parent: Lease,
+        fid: Fid,
+    ) -> Result<Option<u64>, NotBorn> {
+        let above = self.standing(host, parent).ok_or(NotBorn::NoLease)?.recall;
+        if parent.fid.volume != fid.volume || !self.use_reserved(host, fid) {
             return Err(NotBorn::NotReserved);
         }
-        let above = covered.recall;
-        let known = self
-            .leases
-            .get(&fid)
-            .is_some_and(|held| held.holder == host);
-        if !self.use_reserved(host, fid) {
-            return Err(NotBorn::NotReserved);
-        }
-        if !known {
-            // A recall of the volume concerns what is born behind it, too.
-            let whole = |sequence: &u64| {
-                let recall = self.recalls.get(sequence);
-                recall.is_some_and(|recall| recall.fid.vnode.0 == 0)
-            };
-            let recall = above.filter(whole);
-            self.insert(host, fid, parent.number, recall);
-        }
-        Ok(())
+        // A recall of the volume concerns what is born behind it, too.
+        Ok(above.filter(|sequence| {
+            let recall = self.recalls.get(sequence);
+            recall.is_some_and(|recall| recall.fid.vnode.0 == 0)
+        }))
     }
 
     /// Takes a fid out of its block.

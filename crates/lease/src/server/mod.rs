@@ -66,15 +66,17 @@ pub enum Action {
         host: AfsUuid,
         /// Where it is about to get its first lease.
         volume: VolumeId,
-        /// To be told back.
+        /// The row's session. A row of the same host and volume that is there is replaced.
         session: u64,
     },
-    /// Remove a row, when convenient.
+    /// Remove a row, when convenient, unless it is of another session by then.
     Forget {
         /// The host.
         host: AfsUuid,
         /// Where it has no lease any longer.
         volume: VolumeId,
+        /// The row's session.
+        session: u64,
     },
     /// Calls that wait for this vnode may ask again.
     Freed(Fid),
@@ -96,6 +98,17 @@ pub enum Action {
     },
 }
 
+/// What is durable: a host may have leases in a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Row {
+    /// The host.
+    pub host: AfsUuid,
+    /// The volume.
+    pub volume: VolumeId,
+    /// Its session.
+    pub session: u64,
+}
+
 /// Whether a call may go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
@@ -112,7 +125,7 @@ pub enum Entry {
 pub enum VolumeEntry {
     /// Yes: nothing in it is leased.
     Proceed,
-    /// Not before something in it is freed; to be asked again then, and at this time at the latest.
+    /// Not before all of it is freed ([`Action::FreedVolume`]); to be asked again then, and at this time at the latest.
     Wait(Time),
 }
 
@@ -140,9 +153,11 @@ struct Host {
     asked: bool,
     /// Its rows, and which of them are durable.
     rows: BTreeMap<VolumeId, bool>,
+    /// When the last row was written.
+    wrote: Option<Time>,
     blocks: Vec<Reserve>,
-    /// The number that a claim got, and the session it was of.
-    claimed: Option<(u64, u64)>,
+    /// The number that a claim got.
+    claimed: Option<u64>,
 }
 
 /// A block, and which of its fids were used.
@@ -200,14 +215,14 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server that starts. `instance` counts its starts and is durable before this; below 2^24. `key` is random.
-    /// `rows` are the durable ones: in their volumes all calls wait for the hosts' claims, for [`TERM`] at most.
+    /// A server that starts. `instance` is higher in each of its lives, durable before this, and below 2^24. `key` is
+    /// random. `rows` are the durable ones: in their volumes all calls wait for the hosts' claims, for [`TERM`] at most.
     #[must_use]
     pub fn new(
         now: Time,
         instance: u64,
         key: u64,
-        rows: Vec<(AfsUuid, VolumeId)>,
+        rows: Vec<Row>,
         limits: Limits,
     ) -> Self {
         let claims = Claims::new(rows, now + TERM);
@@ -233,14 +248,11 @@ impl Server {
     }
 
     /// Asks for everything that a call reads or changes. `heard` is of its note; callers without one have no leases.
-    /// What others have leases of is recalled. A call with a note of another session than its host's current one
-    /// counts as another's: it may be a copy of one that was answered long ago, by an earlier life of the server.
+    /// What others have leases of is recalled. A call with a note of another session or life counts as another's: it may
+    /// be of another process of the host, or a copy of one that was answered long ago, by an earlier life of the server.
     pub fn enter(&mut self, now: Time, heard: Option<Heard>, fids: &[Fid]) -> Entry {
-        let current = |heard: &Heard| {
-            let state = self.hosts.get(&heard.host);
-            state.is_some_and(|state| state.session == heard.said)
-        };
-        let host = heard.filter(current).map(|heard| heard.host);
+        let own = heard.filter(|heard| self.own(*heard).is_some());
+        let host = own.map(|heard| heard.host);
         let mut wait = None;
         for &fid in fids {
             match self.leases.get(&fid) {
@@ -261,7 +273,7 @@ impl Server {
         };
         // What is free of it would otherwise be leased while this waits for the rest.
         for &fid in fids {
-            self.damping.hold(fid, until + DAMPING);
+            self.damping.hold(&fid, until + DAMPING);
         }
         Entry::Wait(until)
     }
@@ -373,7 +385,7 @@ impl Server {
                 let host = held.holder;
                 self.actions.push_back(Action::Revoked { host, fid });
             }
-            self.damping.freed(fid, now);
+            self.damping.freed(&fid, now);
             self.actions.push_back(Action::Freed(fid));
             if let Some(recall) = self.recalls.get_mut(&sequence) {
                 recall.left -= 1;
@@ -385,6 +397,17 @@ impl Server {
         if let Some(host) = self.hosts.get_mut(&held.holder) {
             host.leases.remove(&fid);
         }
+        let volume = fid.volume;
+        if self.closed.contains_key(&volume) && self.leases.range(of_volume(volume)).next().is_none() {
+            self.actions.push_back(Action::FreedVolume(volume));
+        }
+    }
+
+    /// The state of a note's host, if the note is of its session or its call began it.
+    fn own(&self, heard: Heard) -> Option<&Host> {
+        let state = self.hosts.get(&heard.host)?;
+        let its = heard.said == (self.instance, state.session) || heard.fresh == state.session;
+        its.then_some(state)
     }
 
     /// A lease by its name, if it stands.

@@ -2,8 +2,9 @@
 
 use afar_types::{AfsUuid, Fid, VolumeId};
 
+use super::grant::ROW_PAUSE;
 use super::{Action, Due, Recall, Server, of_volume};
-use crate::wire::{self, Item, Note, RECALLS, RecallAnswer, Standing, VERSION};
+use crate::wire::{self, EVERYTHING, Item, Note, RECALLS, RecallAnswer, Standing, VERSION};
 use crate::{FLUSH_LIMIT, RESEND, STALL, TERM, Time};
 
 /// What became of a note, for the answer to its call.
@@ -11,45 +12,40 @@ use crate::{FLUSH_LIMIT, RESEND, STALL, TERM, Time};
 #[must_use]
 pub struct Heard {
     pub(super) host: AfsUuid,
-    /// The session of the note.
-    pub(super) said: u64,
-    /// The host's session then, 0 if it had none.
-    pub(super) session: u64,
-    /// The note was of that session, or of none.
-    pub(super) fits: bool,
-    /// It renewed.
+    /// The life and the session of the note.
+    pub(super) said: (u64, u64),
+    /// The session that may begin with the call.
+    pub(super) fresh: u64,
+    /// The note renewed.
     pub(super) renewed: bool,
 }
 
 impl Server {
-    /// A note came with a call. To be called when the call is received: its leases last from now.
-    // spec: leases#time
-    pub fn hear(&mut self, now: Time, host: AfsUuid, note: &Note) -> Heard {
-        let Some(state) = self.hosts.get_mut(&host) else {
-            return Heard {
-                host,
-                said: note.session,
-                fits: note.session == 0,
-                ..Heard::default()
-            };
-        };
-        let session = state.session;
-        let fits = note.session == 0 || note.session == session;
-        if fits {
-            state.progress = now;
-        }
-        if note.session == session {
-            self.take_back(now, host, note);
-        }
-        let told = self.hosts.get_mut(&host);
-        let renewed = told.filter(|state| fits && state.unheard.len() <= RECALLS);
-        Heard {
+    /// A note came with a call. To be called when the call is received: its leases last from now. `fresh` is a random
+    /// number, for the session that may begin: nobody guesses it, and no server that was set back gives it twice.
+    // spec: leases#time, leases#numbers
+    pub fn hear(&mut self, now: Time, host: AfsUuid, note: &Note, fresh: u64) -> Heard {
+        let mut heard = Heard {
             host,
-            said: note.session,
-            session,
-            fits,
-            renewed: renewed.map(|state| state.renewed = now).is_some(),
+            said: (note.instance, note.session),
+            fresh,
+            renewed: false,
+        };
+        if self.own(heard).is_none() {
+            return heard;
         }
+        if let Some(state) = self.hosts.get_mut(&host) {
+            state.progress = now.max(state.progress);
+        }
+        self.take_back(now, host, note);
+        // A host that has given everything back is not there any longer.
+        if let Some(state) = self.hosts.get_mut(&host)
+            && state.unheard.len() <= RECALLS
+        {
+            state.renewed = now.max(state.renewed);
+            heard.renewed = true;
+        }
+        heard
     }
 
     /// Whether a note was of the host's session, or of none. A batch of another session is answered and not run: its
@@ -57,8 +53,7 @@ impl Server {
     // spec: leases#batches
     #[must_use]
     pub fn fits(&self, heard: Heard) -> bool {
-        let current = self.hosts.get(&heard.host).map(|state| state.session);
-        heard.said == 0 || current == Some(heard.said)
+        heard.said.1 == 0 || self.own(heard).is_some()
     }
 
     /// What a note of the current session says of recalls and leases.
@@ -71,6 +66,12 @@ impl Server {
             self.heard(now, sequence);
         }
         for &lease in &note.given {
+            if lease == EVERYTHING {
+                self.end(now, host, false);
+                // Its next session writes rows again.
+                self.damping.hold(&host, now + ROW_PAUSE);
+                return;
+            }
             if lease.fid.vnode.0 == 0 {
                 self.return_reserves(host, |block| block.name() == lease);
             } else if self.standing(host, lease).is_some() {
@@ -82,9 +83,11 @@ impl Server {
     /// What to call a host with: the oldest recalls that it has not heard, if there are any.
     #[must_use]
     pub fn recall_of(&self, host: AfsUuid) -> Option<wire::Recall> {
+        let session = self.hosts.get(&host)?.session;
         let items = self.unheard(host);
         (!items.is_empty()).then(|| wire::Recall {
             version: VERSION,
+            session,
             items: wire::some(items),
         })
     }
@@ -99,11 +102,12 @@ impl Server {
     ) {
         for (item, standing) in recall.items.iter().zip(&answer.standings) {
             let known = self.recalls.get(&item.sequence);
-            if known.is_none_or(|recall| recall.host != host) {
+            let its = known.is_some_and(|recall| recall.host == host);
+            if !its || *standing == Standing::Stranger {
                 continue;
             }
             if let Some(state) = self.hosts.get_mut(&host) {
-                state.progress = now;
+                state.progress = now.max(state.progress);
             }
             if *standing == Standing::Released {
                 self.drop_recalled(now, item.sequence, false);
@@ -196,7 +200,7 @@ impl Server {
             if let Some(held) = self.leases.get_mut(fid) {
                 held.recall = Some(sequence);
             }
-            self.damping.recalled(*fid, now);
+            self.damping.recalled(fid, now);
         }
         self.recall_due(now, sequence);
     }
@@ -241,6 +245,7 @@ impl Server {
         };
         if now >= end {
             self.drop_recalled(now, sequence, true);
+            self.recall_host(now, host);
             return;
         }
         if recall.heard.is_none() && !std::mem::replace(&mut state.asked, true) {
@@ -249,20 +254,43 @@ impl Server {
         self.due.insert((next, Due::Recall(sequence)));
     }
 
+    /// A host did not give a lease back in time: all others it has are recalled, lest each of them makes somebody wait
+    /// for as long, and it gets none for a while.
+    // spec: leases#attacks
+    fn recall_host(&mut self, now: Time, host: AfsUuid) {
+        self.damping.recalled(&host, now);
+        let leases = self.hosts.get(&host).map(|state| &state.leases);
+        let standing = leases.into_iter().flatten().filter(|fid| {
+            let held = self.leases.get(fid);
+            held.is_some_and(|held| held.recall.is_none())
+        });
+        let standing: Vec<Fid> = standing.copied().collect();
+        for of_volume in standing.chunk_by(|one, other| one.volume == other.volume) {
+            if let Some(fid) = of_volume.first() {
+                let whole = wire::whole(fid.volume);
+                self.begin_recall(now, host, whole, self.last, of_volume);
+            }
+        }
+    }
+
     fn drop_recalled(&mut self, now: Time, sequence: u64, revoked: bool) {
         let Some(recall) = self.recalls.get(&sequence) else {
             return;
         };
-        let fids: Vec<Fid> = if recall.fid.vnode.0 == 0 {
-            let leases = self.leases.range(of_volume(recall.fid.volume));
-            let taken = leases.filter(|(_, held)| held.recall == Some(sequence));
-            taken.map(|(&fid, _)| fid).collect()
+        let fids = if recall.fid.vnode.0 == 0 {
+            of_volume(recall.fid.volume)
         } else {
-            let held = self.leases.get(&recall.fid);
-            let taken = held.is_some_and(|held| held.recall == Some(sequence));
-            taken.then_some(recall.fid).into_iter().collect()
+            recall.fid..=recall.fid
         };
-        for fid in fids {
+        // Those of the host only: a volume may be recalled from thousands.
+        let Some(host) = self.hosts.get(&recall.host) else {
+            return;
+        };
+        let taken = host.leases.range(fids).filter(|fid| {
+            let held = self.leases.get(fid);
+            held.is_some_and(|held| held.recall == Some(sequence))
+        });
+        for fid in taken.copied().collect::<Vec<Fid>>() {
             self.drop_lease(now, fid, revoked);
         }
     }
@@ -283,11 +311,16 @@ impl Server {
     /// The host has nothing any longer: its notes have stopped, or the server's program knows that its process has
     /// ended and that no call of it is left.
     pub fn end_host(&mut self, now: Time, host: AfsUuid) {
+        self.end(now, host, true);
+    }
+
+    fn end(&mut self, now: Time, host: AfsUuid, revoked: bool) {
         let Some(state) = self.hosts.get(&host) else {
             return;
         };
+        let session = state.session;
         for fid in state.leases.clone() {
-            self.drop_lease(now, fid, true);
+            self.drop_lease(now, fid, revoked);
         }
         self.return_reserves(host, |_| true);
         let Some(state) = self.hosts.remove(&host) else {
@@ -297,7 +330,11 @@ impl Server {
             self.recalls.remove(&sequence);
         }
         for &volume in state.rows.keys() {
-            self.actions.push_back(Action::Forget { host, volume });
+            self.actions.push_back(Action::Forget {
+                host,
+                volume,
+                session,
+            });
         }
     }
 }

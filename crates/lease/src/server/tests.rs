@@ -1,10 +1,11 @@
 //! What no random life shows: bounds, bursts, hostile holders.
 
-use std::mem::size_of;
 use std::time::Duration;
 
 use afar_types::{AfsUuid, Fid, VolumeId};
 use afar_xdr::List;
+
+mod attacks;
 
 use super::*;
 use crate::wire::{Note, RecallAnswer, Standing, VERSION};
@@ -28,10 +29,27 @@ fn server(limits: Limits) -> Server {
     Server::new(START, 1, 0, Vec::new(), limits)
 }
 
+/// A note that came.
+fn hear(server: &mut Server, now: Time, number: u32, note: &Note) -> Heard {
+    let fresh = 1 << 63 | server.next();
+    server.hear(now, host(number), note, fresh)
+}
+
+/// As if a host had said its session.
+fn of(server: &Server, number: u32) -> Heard {
+    let host = host(number);
+    let session = server.hosts.get(&host).map_or(0, |state| state.session);
+    Heard {
+        host,
+        said: (server.instance, session),
+        ..Heard::default()
+    }
+}
+
 /// A host's call with a wish, from the note to the word.
 fn wish(server: &mut Server, now: Time, holder: &mut Holder, number: u32, fid: Fid) {
     let (note, sent) = holder.note(now, &[fid], 0);
-    let heard = server.hear(now, host(number), &note);
+    let heard = hear(server, now, number, &note);
     let Entry::Proceed(visit) = server.enter(now, Some(heard), &[fid]) else {
         return;
     };
@@ -102,7 +120,7 @@ fn a_call_of_another_waits_until_it_is_given_back() {
     ));
     holder.flushed(fid(1));
     let (note, _) = holder.note(START, &[], 0);
-    let _heard = server.hear(START, host(1), &note);
+    let _heard = hear(&mut server, START, 1, &note);
     assert_eq!(persist(&mut server), [Action::Freed(fid(1))]);
     assert!(matches!(
         server.enter(START, None, &[fid(1)]),
@@ -136,7 +154,7 @@ fn a_holder_that_has_heard_has_fifteen_seconds_while_it_says_something() {
             server.handle_timeout(now);
             if talks {
                 let (note, _) = holder.note(now, &[], 0);
-                let _heard = server.hear(now, host(1), &note);
+                let _heard = hear(&mut server, now, 1, &note);
             }
         }
         assert_eq!(server.leases(), 0);
@@ -156,13 +174,12 @@ fn a_holder_that_never_answers_delays_a_call_for_a_term() {
         server.enter(START, None, &[fid(1)]),
         Entry::Wait(_)
     ));
+    let (note, _) = holder.note(START, &[], 0);
     for second in 1..20 {
         let now = START + Duration::from_secs(second);
         server.handle_timeout(now);
         // It goes on renewing, and never says that it has heard.
-        let (mut note, _) = holder.note(now, &[], 0);
-        note.heard = 0;
-        let _heard = server.hear(now, host(1), &note);
+        let _heard = hear(&mut server, now, 1, &note);
         assert!(
             matches!(server.enter(now, None, &[fid(1)]), Entry::Wait(_)),
             "{second} s"
@@ -225,12 +242,24 @@ fn bounds_hold() {
     drop(holder(&mut server, START, 2, 11..20));
     assert_eq!(server.leases(), 10, "of all");
     drop(holder(&mut server, START, 3, 21..22));
-    drop(holder(&mut server, START, 4, 31..32));
-    assert_eq!(server.hosts(), 3);
-    assert!(
-        size_of::<(Fid, Held)>() + size_of::<Fid>() <= 100,
-        "a lease, in trees that are half full"
-    );
+    assert_eq!(server.hosts(), 2, "no session without room for a lease");
+}
+
+#[test]
+fn hosts_are_bounded_until_one_ends() {
+    let limits = Limits {
+        hosts: 3,
+        ..Limits::default()
+    };
+    let mut server = server(limits);
+    for number in 1..=4 {
+        drop(holder(&mut server, START, number, number..number + 1));
+    }
+    assert_eq!((server.hosts(), server.leases()), (3, 3));
+    server.end_host(START, host(2));
+    drop(holder(&mut server, START, 4, 4..5));
+    assert_eq!((server.hosts(), server.leases()), (3, 3));
+    assert_eq!(server.holder(fid(4)), Some((host(4), false)));
 }
 
 #[test]
@@ -258,26 +287,26 @@ fn births_need_a_lease_and_a_reserve() {
         number: other.lease(START, fid(5)).unwrap(),
     };
     assert_eq!(
-        server.born(host(2), of_other, new),
+        server.born(START, of(&server, 2), of_other, new),
         Err(NotBorn::NotReserved)
     );
-    assert_eq!(server.born(host(2), parent, new), Err(NotBorn::NoLease));
+    assert_eq!(server.born(START, of(&server, 2), parent, new), Err(NotBorn::NoLease));
     let false_number = Lease {
         number: number + 1,
         ..parent
     };
     assert_eq!(
-        server.born(host(1), false_number, new),
+        server.born(START, of(&server, 1), false_number, new),
         Err(NotBorn::NoLease)
     );
     assert_eq!(
-        server.born(host(1), parent, fid(104)),
+        server.born(START, of(&server, 1), parent, fid(104)),
         Err(NotBorn::NotReserved)
     );
-    assert_eq!(server.born(host(1), parent, new), Ok(()));
+    assert_eq!(server.born(START, of(&server, 1), parent, new), Ok(()));
     assert_eq!(server.holder(new), Some((host(1), false)));
     assert_eq!(
-        server.born(host(1), parent, new),
+        server.born(START, of(&server, 1), parent, new),
         Err(NotBorn::NotReserved),
         "each once"
     );
@@ -293,6 +322,58 @@ fn births_need_a_lease_and_a_reserve() {
 }
 
 #[test]
+fn a_claimed_lease_of_what_is_not_made_after_all_is_over() {
+    let mut before = server(Limits::default());
+    let mut mine = holder(&mut before, START, 1, 1..2);
+    let block = Block {
+        volume: VOLUME,
+        vnode: 100,
+        uniquifier: 100,
+        count: 4,
+        quota: 0,
+        number: 0,
+    };
+    let block = before.reserve(host(1), block).unwrap();
+    let (note, sent) = mine.note(START, &[], 0);
+    let heard = hear(&mut before, START, 1, &note);
+    let mut word = before.word(heard);
+    word.blocks = List::new([block]).unwrap();
+    mine.answered(START, &sent, &word);
+    let new = mine.born(START, fid(1), false).unwrap();
+
+    let rows = vec![Row {
+        host: host(1),
+        volume: VOLUME,
+        session: mine.session().1,
+    }];
+    let mut server = Server::new(START, 2, 0, rows, Limits::default());
+    let (note, sent) = mine.note(START, &[], 0);
+    let heard = hear(&mut server, START, 1, &note);
+    mine.answered(START, &sent, &server.word(heard));
+    let (claim, sent) = mine.claim(START).unwrap();
+    let claimed = server.claim(START, host(1), &claim);
+    mine.claimed(START, &sent, &claim, &claimed);
+    let named = |fid: Fid| Lease {
+        fid,
+        number: claimed.number,
+    };
+    assert!(server.covers(of(&server, 1), named(new)), "it may yet be made");
+
+    // The directory is recalled, and its lease over before the birth is sent.
+    assert!(matches!(
+        server.enter(START, None, &[fid(1)]),
+        Entry::Wait(_)
+    ));
+    server.handle_timeout(START + TERM);
+    assert_eq!(
+        server.born(START + TERM, of(&server, 1), named(fid(1)), new),
+        Err(NotBorn::NoLease)
+    );
+    assert!(!server.covers(of(&server, 1), named(new)));
+    assert_eq!(server.leases(), 0);
+}
+
+#[test]
 fn numbers_of_another_host_mean_nothing() {
     let mut server = server(Limits::default());
     let mine = holder(&mut server, START, 1, 1..2);
@@ -302,15 +383,16 @@ fn numbers_of_another_host_mean_nothing() {
         fid: fid(1),
         number: mine.lease(START, fid(1)).unwrap(),
     };
-    assert!(server.covers(host(1), lease));
-    assert!(!server.covers(host(2), lease));
+    assert!(server.covers(of(&server, 1), lease));
+    assert!(!server.covers(of(&server, 2), lease));
     let note = Note {
         version: VERSION,
+        instance: 1,
         session: server.hosts[&host(2)].session,
         heard: u64::MAX,
         given: List::new([lease]).unwrap(),
         ..Note::default()
     };
-    let _heard = server.hear(START, host(2), &note);
-    assert!(server.covers(host(1), lease));
+    let _heard = hear(&mut server, START, 2, &note);
+    assert!(server.covers(of(&server, 1), lease));
 }

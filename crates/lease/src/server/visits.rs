@@ -8,9 +8,9 @@ use afar_types::{AfsUuid, Fid};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct VisitId(u64);
 
-/// The host and the session of the call's note; None: a caller without a note. Calls of one host with notes of two
-/// sessions are strangers to each other: one of them may have been under way since a restart.
-pub(super) type By = Option<(AfsUuid, u64)>;
+/// The host, and the life and the session of the call's note; None: a caller without a note. Calls of one host with
+/// notes of two sessions are strangers to each other: one of them may have been under way since a restart.
+pub(super) type By = Option<(AfsUuid, (u64, u64))>;
 
 #[derive(Debug)]
 struct Visit {

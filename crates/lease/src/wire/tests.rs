@@ -15,13 +15,14 @@ fn lease(number: u64) -> Lease {
 fn bytes_are_those_of_the_protocol() {
     let note = Note {
         version: VERSION,
+        instance: 4,
         session: 5,
         heard: 6,
         wishes: List::new([Fid::new(1, 2, 3)]).unwrap(),
         reserve: 7,
         given: List::new([lease(8)]).unwrap(),
     };
-    let words = [1, 0, 5, 0, 6, 1, 1, 2, 3, 7, 1, 1, 2, 3, 0, 8];
+    let words = [1, 0, 4, 0, 5, 0, 6, 1, 1, 2, 3, 7, 1, 1, 2, 3, 0, 8];
     let bytes: Vec<u8> = words
         .iter()
         .flat_map(|word: &u32| word.to_be_bytes())
@@ -36,12 +37,12 @@ fn bytes_are_those_of_the_protocol() {
 
 #[test]
 fn lists_have_bounds() {
-    let too_many = [0, 0, 0, 1, 0, 0, 0, 65];
+    let too_many = [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 65];
     assert!(decode::<Recall>(&[&too_many[..], &[0; 65 * 28]].concat()).is_err());
-    let as_many = [0, 0, 0, 1, 0, 0, 0, 64];
+    let as_many = [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 64];
     assert!(decode::<Recall>(&[&as_many[..], &[0; 64 * 28]].concat()).is_ok());
     assert!(
-        decode::<RecallAnswer>(&[0, 0, 0, 1, 0, 0, 0, 2]).is_err(),
+        decode::<RecallAnswer>(&[0, 0, 0, 1, 0, 0, 0, 3]).is_err(),
         "no such standing"
     );
 }

@@ -17,6 +17,7 @@ use crate::world::{World, uuid};
 
 #[derive(Default)]
 pub(crate) struct Check {
+    pub(crate) twins: bool,
     /// Of each client and vnode, the values that programs were told are written and that the server has not.
     pub(crate) pending: BTreeMap<(usize, Fid), Vec<u64>>,
     /// Leases that ended by time: what is pending is late.
@@ -47,7 +48,7 @@ impl Check {
 
     pub(crate) fn late(&mut self, host: AfsUuid, which: impl Fn(Fid) -> bool) {
         for &(client, fid) in self.pending.keys() {
-            if uuid(client) == host && which(fid) {
+            if uuid(client, self.twins) == host && which(fid) {
                 self.late.insert((client, fid));
             }
         }

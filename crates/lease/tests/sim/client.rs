@@ -68,7 +68,9 @@ impl Client {
     }
 
     fn unsent(&self, fid: Fid) -> bool {
-        self.journal.iter().any(|change| change.fid == fid)
+        // What is made in a directory is a change of it.
+        let mut changes = self.journal.iter();
+        changes.any(|change| change.fid == fid || change.parent == Some(fid))
     }
 }
 
@@ -87,7 +89,8 @@ impl World {
                 number,
             })
         });
-        client.holder = Holder::resume(&leases.collect::<Vec<_>>());
+        let session = client.holder.session();
+        client.holder = Holder::resume(session, &leases.collect::<Vec<_>>());
         client.ending.clear();
         let life = client.life;
         self.after(1000, Event::Step(index, life));
@@ -275,7 +278,11 @@ impl World {
         let now = client.clock.local(self.now);
         let mut sent = asked.sent.clone();
         if self.bug == Bug::CountsFromReception {
-            sent = client.holder.note(now, &[], 0).1;
+            let wishes = match &asked.request {
+                Request::Read(_, note) | Request::Write(_, _, note) => note.wishes.to_vec(),
+                _ => Vec::new(),
+            };
+            sent = client.holder.note(now, &wishes, 0).1;
         }
         let life = client.life;
         match reply {
@@ -303,7 +310,7 @@ impl World {
             Reply::Renewed(word) => client.holder.answered(now, &sent, &word),
             Reply::Claimed(answer) => {
                 if let Some(claim) = &asked.claim {
-                    client.holder.claimed(&sent, claim, &answer);
+                    client.holder.claimed(now, &sent, claim, &answer);
                 }
             }
         }

@@ -1,5 +1,6 @@
 //! One server and three clients in virtual time, joined by a network that delays, loses, repeats and reorders, and is
-//! cut in one direction or both; each side crashes, and no two clocks run equally fast. Lives are made up from seeds.
+//! cut in one direction or both; each side crashes, and no two clocks run equally fast. In every fourth life two of the
+//! clients have the same identity. Lives are made up from seeds.
 //!
 //! What must hold in each of them is in `check`. `AFAR_SIM_SEEDS` is how many seeds run; `AFAR_SIM_SEED` runs one,
 //! which is how a failure is replayed.
@@ -65,6 +66,11 @@ fn words_without_recalls_are_found() {
 #[test]
 fn a_holder_that_releases_before_it_flushed_is_found() {
     assert!(found(Bug::ReleasesEarly).is_some());
+}
+
+#[test]
+fn a_server_that_believes_the_copy_of_a_machine_is_found() {
+    assert!(found(Bug::TrustsStrangers).is_some());
 }
 
 #[test]

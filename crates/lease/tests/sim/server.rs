@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use afar_lease::wire::{Block, Lease, Note, Standing};
-use afar_lease::{Action, Entry, Heard, Limits, Server, Time, VisitId, VolumeEntry, Wish};
+use afar_lease::{Action, Entry, Heard, Limits, Row, Server, Time, VisitId, VolumeEntry, Wish};
 use afar_types::{AfsUuid, Fid, VolumeId};
 
 use crate::net::{Change, Packet, Reply, Request};
-use crate::world::{Bug, Clock, Event, World, uuid};
+use crate::world::{Bug, CLIENTS, Clock, Event, World, uuid};
 
 /// A call that is known.
 enum Call {
@@ -30,7 +30,8 @@ pub(crate) struct Node {
     pub(crate) instance: u64,
     /// Value and version.
     pub(crate) store: BTreeMap<Fid, (u64, u64)>,
-    rows: BTreeSet<(AfsUuid, VolumeId)>,
+    /// With the session of each.
+    rows: BTreeMap<(AfsUuid, VolumeId), u64>,
     /// The last batch of each client, and what became of it.
     batches: BTreeMap<usize, (u64, Vec<bool>)>,
     /// The next vnodes and uniquifiers.
@@ -48,7 +49,7 @@ impl Node {
             engine: None,
             instance: 0,
             store: fids.iter().map(|&fid| (fid, (0, 1))).collect(),
-            rows: BTreeSet::new(),
+            rows: BTreeMap::new(),
             batches: BTreeMap::new(),
             next: 100,
             calls: BTreeMap::new(),
@@ -70,7 +71,14 @@ impl World {
         let rows = if self.bug == Bug::ForgetsRows {
             Vec::new()
         } else {
-            node.rows.iter().copied().collect()
+            node.rows
+                .iter()
+                .map(|(&(host, volume), &session)| Row {
+                    host,
+                    volume,
+                    session,
+                })
+                .collect()
         };
         node.engine = Some(Server::new(now, node.instance, 7, rows, Limits::default()));
         self.check.recalled.clear();
@@ -113,6 +121,7 @@ impl World {
 
     pub(crate) fn server_receives(&mut self, packet: Packet) {
         let now = self.server_now();
+        let fresh = self.random.u64(1..);
         let Some(engine) = &mut self.server.engine else {
             return;
         };
@@ -126,7 +135,14 @@ impl World {
                     let released = vec![Standing::Released; answer.standings.len()];
                     answer.standings = released.try_into().unwrap();
                 }
-                engine.recall_answered(now, uuid(client), &recall, &answer);
+                if self.bug == Bug::TrustsStrangers {
+                    let trusted = answer.standings.iter().map(|standing| match standing {
+                        Standing::Stranger => Standing::Released,
+                        known => *known,
+                    });
+                    answer.standings = trusted.collect::<Vec<_>>().try_into().unwrap();
+                }
+                engine.recall_answered(now, uuid(client, self.twins), &recall, &answer);
             }
             Packet::Request {
                 client,
@@ -150,12 +166,12 @@ impl World {
                     }
                     return;
                 }
-                let host = uuid(client);
+                let host = uuid(client, self.twins);
                 let heard = match &request {
                     Request::Read(_, note)
                     | Request::Write(_, _, note)
                     | Request::Batch(_, _, note)
-                    | Request::Renew(note) => engine.hear(now, host, note),
+                    | Request::Renew(note) => engine.hear(now, host, note, fresh),
                     Request::Claim(_) => Heard::default(),
                 };
                 let call = Call::Waits { since: now };
@@ -175,7 +191,7 @@ impl World {
     }
 
     /// What a call is at.
-    fn places(&self, client: usize, request: &Request, heard: Heard) -> Vec<Fid> {
+    fn places(&self, request: &Request, heard: Heard) -> Vec<Fid> {
         let engine = self.server.engine.as_ref().unwrap();
         match request {
             Request::Read(fid, _) | Request::Write(fid, _, _) => vec![*fid],
@@ -184,7 +200,7 @@ impl World {
                 let covered = |change: &Change| {
                     let fid = change.fid;
                     let lease = change.lease.map(|number| Lease { fid, number });
-                    lease.is_some_and(|lease| engine.covers(uuid(client), lease))
+                    lease.is_some_and(|lease| engine.covers(heard, lease))
                 };
                 let made = |change: &Change| change.parent.is_some();
                 let changes = changes
@@ -205,7 +221,7 @@ impl World {
         let Call::Waits { since } = known.call else {
             return;
         };
-        let mut fids = self.places(key.0, &known.request, known.heard);
+        let mut fids = self.places(&known.request, known.heard);
         // Before it enters: what is there then is leased if it is anybody's by birth.
         let before = fids.len();
         fids.retain(|fid| self.server.store.contains_key(fid));
@@ -269,7 +285,7 @@ impl World {
             }
             Request::Claim(claim) => {
                 let engine = self.server.engine.as_mut().unwrap();
-                let answer = engine.claim(now, uuid(client), &claim);
+                let answer = engine.claim(now, uuid(client, self.twins), &claim);
                 let granted = claim.leases.len() - answer.refused.len();
                 self.counts.claimed += granted as u64;
                 Reply::Claimed(answer)
@@ -324,7 +340,7 @@ impl World {
                 quota: 1 << 20,
                 number: 0,
             };
-            if let Some(block) = engine.reserve(uuid(client), block) {
+            if let Some(block) = engine.reserve(uuid(client, self.twins), block) {
                 node.next += note.reserve;
                 word.blocks = vec![block].try_into().unwrap();
             }
@@ -350,7 +366,7 @@ impl World {
         } else if self.server.engine.as_ref().unwrap().fits(heard) {
             let mut made = Vec::new();
             for (change, parent) in changes {
-                made.push(self.change(client, change, *parent));
+                made.push(self.change(client, heard, change, *parent));
             }
             self.server.batches.insert(client, (number, made.clone()));
             results = Some(made);
@@ -364,15 +380,22 @@ impl World {
     }
 
     /// Whether one change of a batch is made.
-    fn change(&mut self, client: usize, change: &Change, parent: Option<u64>) -> bool {
-        let (host, fid) = (uuid(client), change.fid);
+    fn change(
+        &mut self,
+        client: usize,
+        heard: Heard,
+        change: &Change,
+        parent: Option<u64>,
+    ) -> bool {
+        let fid = change.fid;
+        let now = self.server_now();
         let engine = self.server.engine.as_mut().unwrap();
         if let Some(directory) = change.parent {
-            let parent = parent.map(|number| Lease {
+            let parent = Lease {
                 fid: directory,
-                number,
-            });
-            let born = parent.is_some_and(|parent| engine.born(host, parent, fid).is_ok());
+                number: parent.unwrap_or_default(),
+            };
+            let born = engine.born(now, heard, parent, fid).is_ok();
             let new = !self.server.store.contains_key(&fid);
             if born && new {
                 self.counts.born += 1;
@@ -381,7 +404,7 @@ impl World {
             return born && new;
         }
         let lease = change.lease.map(|number| Lease { fid, number });
-        let covered = lease.is_some_and(|lease| engine.covers(host, lease));
+        let covered = lease.is_some_and(|lease| engine.covers(heard, lease));
         let stored = self.server.store.get(&fid);
         let fits = stored.is_some_and(|vnode| vnode.1 == change.expected);
         if covered {
@@ -418,7 +441,7 @@ impl World {
             return;
         }
         let volume = VolumeId(volume);
-        self.server.rows.insert((host, volume));
+        self.server.rows.insert((host, volume), session);
         self.server
             .engine
             .as_mut()
@@ -488,8 +511,15 @@ impl World {
                     let instance = self.server.instance;
                     self.after(written, Event::Persisted(instance, host, volume.0, session));
                 }
-                Action::Forget { host, volume } => {
-                    self.server.rows.remove(&(host, volume));
+                Action::Forget {
+                    host,
+                    volume,
+                    session,
+                } => {
+                    let rows = &mut self.server.rows;
+                    if rows.get(&(host, volume)) == Some(&session) {
+                        rows.remove(&(host, volume));
+                    }
                     self.check.late_in(host, volume);
                 }
                 Action::Freed(_) | Action::FreedVolume(_) => freed = true,
@@ -538,7 +568,11 @@ impl World {
         else {
             return;
         };
-        let client = host.time_low as usize;
+        let mut client = host.time_low as usize;
+        if self.twins && client == CLIENTS - 2 {
+            // The server does not know which of the two is the one it means.
+            client += self.random.usize(..2);
+        }
         self.send(&Packet::Recall { client, recall });
     }
 }

@@ -18,6 +18,7 @@ pub(crate) enum Bug {
     IgnoresNumbers,
     WordsWithoutRecalls,
     ReleasesEarly,
+    TrustsStrangers,
     ForgetsRows,
     FastServer,
 }
@@ -118,15 +119,18 @@ pub(crate) struct World {
     pub(crate) clients: Vec<Client>,
     pub(crate) server: Node,
     pub(crate) check: Check,
+    pub(crate) twins: bool,
     /// Everything that there is or may be, apart from what it is.
     pub(crate) fids: Vec<Fid>,
     queue: BTreeMap<(u64, u64), Event>,
     events: u64,
 }
 
-pub(crate) fn uuid(client: usize) -> AfsUuid {
+/// A client's identity. In lives with twins the last two have the same: one machine was copied from the other.
+pub(crate) fn uuid(client: usize, twins: bool) -> AfsUuid {
+    let shared = twins && client == CLIENTS - 1;
     AfsUuid {
-        time_low: u32::try_from(client).unwrap(),
+        time_low: u32::try_from(client - usize::from(shared)).unwrap(),
         ..AfsUuid::default()
     }
 }
@@ -148,6 +152,7 @@ impl World {
         let fids: Vec<Fid> = (1..=VOLUMES)
             .flat_map(|volume| [1, 3, 5].map(|vnode| Fid::new(volume, vnode, vnode)))
             .collect();
+        let twins = seed % 4 == 3;
         let loss = [0.0, 0.02, 0.2][random.usize(..3)];
         let mut world = Self {
             now: 0,
@@ -160,7 +165,11 @@ impl World {
             },
             clients,
             server: Node::new(server_clock, &fids),
-            check: Check::default(),
+            check: Check {
+                twins,
+                ..Check::default()
+            },
+            twins,
             fids,
             queue: BTreeMap::new(),
             events: 0,
