@@ -19,9 +19,10 @@
 //! 2. The vnodes are looked up: a call ends here for which one is missing, since it may be born at any moment. Then
 //!    [`Server::enter`] with all fids that the operation reads or changes. [`Entry::Wait`] names the latest time to ask
 //!    again; [`Action::Freed`] and [`Action::FreedVolume`] wake earlier. Nothing is held while a call waits.
+//!    A call that only reads asks by [`Server::read`] instead, once its host was promised word of changes.
 //! 3. The operation: store, then promises broken, as without leases. In a batch, [`Server::covers`] says of each
 //!    change whether it is made under a lease; others are made only on the version that they expect.
-//!    [`Server::born`] comes before a reserved fid is made.
+//!    [`Server::born`] comes before a reserved fid is made, [`Server::unborn`] if it is not made then.
 //! 4. [`Server::answer`], with each wish of which the caller could have changed the vnode, and whether no other host
 //!    has a promise on it. Its word goes back with the reply.
 //! 5. [`Server::leave`], also when the operation failed or its client went away.

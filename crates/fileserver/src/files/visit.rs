@@ -17,6 +17,7 @@ use parking_lot::{Mutex, RwLockReadGuard, RwLockWriteGuard};
 use crate::abort::{errno, store_code, translated};
 use crate::access::{Grant, Person, may_fetch_status};
 use crate::hosts::{Host, Promise};
+use crate::leases::{LeaseCall, Touch};
 use crate::locks::Owner;
 use crate::metrics::Tally;
 use crate::server::FileServer;
@@ -33,6 +34,8 @@ pub(super) struct Visit {
     pub(super) began: Instant,
     /// What it has done so far. Its clones share this.
     pub(super) tally: Arc<Mutex<Tally>>,
+    /// The vnodes it comes to. Its clones share this.
+    pub(super) leases: Arc<LeaseCall>,
 }
 
 impl Visit {
@@ -53,8 +56,26 @@ impl Visit {
         translated(code, self.host.translates_errors())
     }
 
-    /// Does one step that blocks: all work on the store is such.
+    /// Does one step that blocks, such as all work on the store that looks at vnodes. While somebody else has a lease of
+    /// one it has not been done, and is done again.
     pub(super) async fn step<T: Send + 'static>(
+        &self,
+        work: impl Fn(&Self) -> Result<T, AbortCode> + Send + Sync + 'static,
+    ) -> Result<T, AbortCode> {
+        let work = Arc::new(work);
+        loop {
+            let step = Arc::clone(&work);
+            let done = self.step_once(move |visit| step(visit)).await;
+            if !self.leases.is_stopped() {
+                return done;
+            }
+            drop(done);
+            Wait::Lock.on(self.leases.wait()).await?;
+        }
+    }
+
+    /// Does one step that blocks.
+    pub(super) async fn step_once<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Self) -> Result<T, AbortCode> + Send + 'static,
     ) -> Result<T, AbortCode> {
@@ -189,6 +210,7 @@ pub(super) struct EnteredVolume<'v> {
     visit: &'v Visit,
     entered: Entered<'v>,
     pub(super) state: VolumeSummary,
+    touch: Touch,
     /// The ACL that was read last, as most vnodes of a call are in one directory.
     acl: Option<(Fid, AclRecord)>,
     _gate: Gate<'v>,
@@ -206,6 +228,8 @@ pub(super) struct Look {
 pub(super) struct Acting<'a> {
     pub(super) visit: &'a Visit,
     pub(super) vnodes: &'a mut dyn Vnodes,
+    /// What it does to those it looks at.
+    pub(super) touch: Touch,
     /// The ACL that was read last, as most vnodes of a call are in one directory.
     pub(super) acl: &'a mut Option<(Fid, AclRecord)>,
 }
@@ -250,9 +274,30 @@ impl Acting<'_> {
         Ok(look)
     }
 
-    /// A vnode's attributes.
+    /// A vnode's attributes, once no other host has a lease of it.
     pub(super) fn vnode(&mut self, fid: Fid) -> Result<VnodeStatus, AbortCode> {
+        let leases = &self.visit.leases;
+        let before = leases.epoch();
+        // Before a lease is asked for: what is made a moment later is not for this call.
+        let status = self.vnodes.status(fid).map_err(failed)?;
+        leases.ask(fid, self.touch)?;
+        if leases.epoch() == before {
+            return Ok(status);
+        }
+        // Its holder may have sent something in between.
         self.vnodes.status(fid).map_err(failed)
+    }
+
+    /// Asks for a vnode that is about to lose or get a name by this, which is in a directory that was looked at.
+    pub(super) fn named(&mut self, directory: Fid, name: &[u8]) -> Result<(), AbortCode> {
+        if !self.visit.leases.is_on() {
+            return Ok(());
+        }
+        match self.vnodes.lookup(directory, name) {
+            Ok(fid) => self.visit.leases.ask(fid, self.touch),
+            // The change itself says so.
+            Err(_) => Ok(()),
+        }
     }
 
     fn acl(&mut self, directory: Fid) -> Result<AclRecord, StoreError> {
@@ -293,10 +338,15 @@ impl<'v> EnteredVolume<'v> {
         }
         entered.volume.count_use();
         visit.tally.lock().volume = Some((id, intent == Intent::Change));
+        let touch = match intent {
+            Intent::Read => Touch::Read,
+            Intent::Change => Touch::Change,
+        };
         Ok(Self {
             visit,
             entered,
             state,
+            touch,
             acl: None,
             _gate: gate,
         })
@@ -318,6 +368,7 @@ impl<'v> EnteredVolume<'v> {
         Acting {
             visit: self.visit,
             vnodes: &mut self.entered.volume,
+            touch: self.touch,
             acl: &mut self.acl,
         }
     }
@@ -325,6 +376,19 @@ impl<'v> EnteredVolume<'v> {
     /// A vnode and what the caller may do with it.
     pub(super) fn look(&mut self, fid: Fid) -> Result<Look, AbortCode> {
         self.acting().look(fid)
+    }
+
+    /// The same for what is not told to anybody and changes nothing, and so waits for no lease.
+    pub(super) fn look_only(&mut self, fid: Fid) -> Result<Look, AbortCode> {
+        let touch = std::mem::replace(&mut self.touch, Touch::Nothing);
+        let look = self.look(fid);
+        self.touch = touch;
+        look
+    }
+
+    /// Asks for a vnode that was looked at, as for one that is changed.
+    pub(super) fn take(&self, fid: Fid) -> Result<(), AbortCode> {
+        self.visit.leases.ask(fid, Touch::Change)
     }
 
     /// A directory and what the caller may do with it.

@@ -5,7 +5,9 @@
 //! - `recall`: leases taken back, and ended by time
 //! - `claim`: what a restart leaves
 //! - `damping`, `visits`: vnodes that are not leased for now
+//! - `ask`: reading, and what a caller would get
 
+mod ask;
 mod claim;
 mod damping;
 mod grant;

@@ -18,14 +18,20 @@ impl Volume {
             .commit(move |change| crate::vnode::set_aside(change, id, count))
     }
 
-    /// Has so many KiB of the quota count as used, whoever changes the volume, until another number is given. It is not
-    /// durable.
+    /// Whether a fid is at or below what was set aside or given to something last.
     ///
     /// # Errors
     ///
-    /// If the partition has stopped.
-    pub fn promise_quota(&self, kib: u64) -> Result<()> {
-        self.partition.reader()?.env().promise(self.id.0, kib);
-        Ok(())
+    /// [`StoreError::NoVolume`](crate::StoreError::NoVolume).
+    pub fn has_set_aside(&self, fid: Fid) -> Result<bool> {
+        let row = self.row(&self.partition.reader()?)?;
+        let last = row.last_directory.max(row.last_file);
+        Ok(fid.volume == self.id && fid.vnode.0 <= last && fid.uniquifier.0 <= row.uniquifier)
+    }
+
+    /// Has so many KiB of the quota count as used, whoever changes the volume, until another number is given. It is not
+    /// durable.
+    pub fn promise_quota(&self, kib: u64) {
+        self.partition.env().promise(self.id.0, kib);
     }
 }
