@@ -79,23 +79,24 @@ impl Client {
         if volume.check_writable().is_err() || volume.way().await != Way::Afar {
             return None;
         }
-        let mut series = [0; 16];
-        if getrandom(&mut series, GetRandomFlags::empty()) != Ok(series.len()) {
-            return None;
-        }
-        let mut batches = self.batches_from(volume, series, 0);
-        // It changes nothing, so it may be sent as often as need be.
-        let nothing = BatchChanges::default();
-        match batches.send(&nothing, None, Repeat::Always).await {
-            Ok(_) => {
-                batches.number = 1;
-                Some(batches)
+        for _ in 0..TRIES {
+            // Each time another one: what came late would begin again a series that goes on.
+            let mut batches = self.batches_from(volume, new_series()?, 0);
+            match batches.send(&BatchChanges::default(), None).await {
+                Ok(_) => {
+                    batches.number = 1;
+                    return Some(batches);
+                }
+                Err(Failure::Sure(error)) => {
+                    tracing::debug!("single calls instead of batches: {error}");
+                    return None;
+                }
+                Err(Failure::InDoubt(error)) => {
+                    tracing::debug!("another series of batches: {error}");
+                }
             }
-            Err(Failure::Sure(error) | Failure::InDoubt(error)) => {
-                tracing::debug!("single calls instead of batches: {error}");
-                None
-            }
         }
+        None
     }
 
     /// A series that was begun earlier, perhaps by an earlier process, of which the next batch has this number. A batch
@@ -109,6 +110,12 @@ impl Client {
             number,
         }
     }
+}
+
+fn new_series() -> Option<[u8; 16]> {
+    let mut series = [0; 16];
+    let got = getrandom(&mut series, GetRandomFlags::empty());
+    (got == Ok(series.len())).then_some(series)
 }
 
 impl Batches {
@@ -152,7 +159,7 @@ impl Batches {
     ) -> Result<Batched, Error> {
         let mut lost = None;
         for _ in 0..TRIES {
-            match self.send(changes, note, Repeat::NeverTwice).await {
+            match self.send(changes, note).await {
                 Ok(answer) => return self.answered(changes, answer),
                 Err(Failure::Sure(error)) if lost.is_none() => {
                     tracing::debug!("a batch was not run: {error}");
@@ -169,12 +176,7 @@ impl Batches {
         Err(Error::InDoubt(Box::new(lost.unwrap_or(Error::Gone))))
     }
 
-    async fn send(
-        &self,
-        changes: &BatchChanges,
-        note: Option<&Note>,
-        repeat: Repeat,
-    ) -> Result<Answer, Failure> {
+    async fn send(&self, changes: &BatchChanges, note: Option<&Note>) -> Result<Answer, Failure> {
         let (volume, number) = (self.volume.id(), self.number);
         let bytes = to_bytes(changes);
         let series = FixedOpaque(self.series);
@@ -199,7 +201,10 @@ impl Batches {
                 Ok(answer)
             }
         };
-        self.client.attempt(&self.volume, &request, repeat).await
+        let attempt = self
+            .client
+            .attempt(&self.volume, &request, Repeat::NeverTwice);
+        attempt.await
     }
 
     fn answered(&mut self, changes: &BatchChanges, answer: Answer) -> Result<Batched, Error> {

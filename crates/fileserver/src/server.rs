@@ -1,6 +1,6 @@
 //! A file server: volumes, hosts, protection, and what calls share beside these.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::{Arc, Weak};
 
@@ -136,20 +136,53 @@ pub(crate) struct StoreLocks(Mutex<HashMap<Fid, Weak<tokio::sync::Mutex<()>>>>);
 impl StoreLocks {
     /// Waits for the turn to store to a file; it ends when the guard is dropped.
     pub(crate) async fn turn(&self, fid: Fid) -> StoreTurn<'_> {
-        let lock = {
-            let mut table = self.0.lock();
-            let known = table.get(&fid).and_then(Weak::upgrade);
-            known.unwrap_or_else(|| {
-                let lock = Arc::new(tokio::sync::Mutex::new(()));
-                table.insert(fid, Arc::downgrade(&lock));
-                lock
-            })
-        };
+        let lock = self.of(fid);
         StoreTurn {
             guard: Some(lock.lock_owned().await),
             locks: self,
             fid,
         }
+    }
+
+    /// The same for several files. None of them is kept from others while this waits for one.
+    pub(crate) async fn turns(&self, fids: &BTreeSet<Fid>) -> Vec<StoreTurn<'_>> {
+        let mut turns = Vec::new();
+        loop {
+            let had = turns.first().map(|turn: &StoreTurn<'_>| turn.fid);
+            let mut busy = None;
+            for &fid in fids.iter().filter(|fid| had != Some(**fid)) {
+                match self.turn_now(fid) {
+                    Some(turn) => turns.push(turn),
+                    None => {
+                        busy = Some(fid);
+                        break;
+                    }
+                }
+            }
+            let Some(busy) = busy else { return turns };
+            turns.clear();
+            turns.push(self.turn(busy).await);
+        }
+    }
+
+    /// The turn, if nobody has it.
+    fn turn_now(&self, fid: Fid) -> Option<StoreTurn<'_>> {
+        let turn = StoreTurn {
+            guard: self.of(fid).try_lock_owned().ok(),
+            locks: self,
+            fid,
+        };
+        turn.guard.is_some().then_some(turn)
+    }
+
+    fn of(&self, fid: Fid) -> Arc<tokio::sync::Mutex<()>> {
+        let mut table = self.0.lock();
+        let known = table.get(&fid).and_then(Weak::upgrade);
+        known.unwrap_or_else(|| {
+            let lock = Arc::new(tokio::sync::Mutex::new(()));
+            table.insert(fid, Arc::downgrade(&lock));
+            lock
+        })
     }
 }
 

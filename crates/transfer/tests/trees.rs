@@ -14,14 +14,15 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use afar_cell::cellservdb::CellEntry;
-use afar_cell::{Client, LastLink, Walked};
+use afar_cell::{Client, LastLink, MountPoint, Slot, Walked};
 use afar_server::Process;
 use afar_server::config::Config;
 use afar_server::local_cell::{self, AsAdministrator};
 use afar_transfer::{
-    Change, CopyOptions, Destination, Error, Event, Progress, SyncOptions, SyncPlan, Totals, copy,
+    Change, CopyOptions, Destination, Error, Event, Progress, SyncOptions, SyncPlan, Totals, Tree,
+    copy,
 };
-use afar_types::StoreVolumeStatus;
+use afar_types::{Fid, StoreVolumeStatus};
 use tempfile::TempDir;
 use tokio::sync::Notify;
 
@@ -89,7 +90,15 @@ impl Site {
     }
 
     fn client(dir: &Path, address: Ipv4Addr, piece: Option<u64>) -> Client {
-        let net = afar_net::Config::default();
+        Self::client_with(dir, address, piece, afar_net::Config::default())
+    }
+
+    fn client_with(
+        dir: &Path,
+        address: Ipv4Addr,
+        piece: Option<u64>,
+        net: afar_net::Config,
+    ) -> Client {
         let endpoint = local_cell::endpoint(&dir.join("run"), net).unwrap();
         let cell = CellEntry {
             name: CELL.parse().unwrap(),
@@ -412,5 +421,99 @@ async fn a_copy_that_is_dropped_is_gone_on_with() {
     assert_eq!(totals.bytes, 48 * MIB - totals.kept);
     assert!(fs::read(down.join("big")).unwrap() == data);
     assert_eq!(fs::read_dir(&down).unwrap().count(), 1);
+    site.end().await;
+}
+
+/// Where a name of the root volume is.
+async fn slot(client: &Client, name: &str) -> Slot {
+    let path = afs(name);
+    let slot = client.slot(path.as_os_str().as_encoded_bytes()).await;
+    slot.unwrap()
+}
+
+/// Removes a tree; returns whether all is gone, how many names are, and what went wrong.
+async fn remove(
+    client: &Client,
+    name: &str,
+    stays: &(dyn Fn(&[u8], Fid) -> bool + Sync),
+) -> (bool, u64, String) {
+    let slot = slot(client, name).await;
+    let mut errors = Vec::new();
+    let mut tree = Tree {
+        client,
+        volume: &slot.volume,
+        stays,
+        pretend: false,
+        removed: 0,
+        note: &mut |error| errors.push(error),
+    };
+    let entry = slot.entry().unwrap();
+    let removing = tree.remove(slot.directory, entry, name.as_bytes().to_vec());
+    let gone = removing.await;
+    let removed = tree.removed;
+    (gone, removed, told(&errors))
+}
+
+/// Whether the server was ever called like this.
+fn was_called(site: &Site, operation: &str) -> bool {
+    let families = site.process.registry().collect();
+    let mut series = families.iter().flat_map(|family| {
+        let is_calls = family.desc.name() == "afar_rpc_errors_total";
+        family.series.iter().filter(move |_| is_calls)
+    });
+    series.any(|series| {
+        let has = |label: &str, value: &str| {
+            let mut labels = series.labels.iter();
+            labels.any(|(known, said)| *known == label && said == value)
+        };
+        has("interface", "RXAFS") && has("operation", operation)
+    })
+}
+
+/// First by batches, then by a client that takes no server for afar's.
+#[tokio::test(flavor = "multi_thread")]
+async fn trees_are_removed_by_batches_and_by_single_calls() {
+    let site = Site::start(6).await;
+    let mut net = afar_net::Config::default();
+    net.rx.extension = false;
+    let other = Site::client_with(site.dir.path(), Ipv4Addr::new(127, 94, 0, 6), None, net);
+    let here = site.path("here");
+    // More than a batch has, wide and deep.
+    for number in 0..700 {
+        write(&here.join(format!("many/{number}")), b"", 1);
+    }
+    for number in 0..40 {
+        write(&here.join(format!("deep/{number}/a/b/c")), b"c", 1);
+    }
+    symlink("many", here.join("link")).unwrap();
+    fs::create_dir(here.join("empty")).unwrap();
+    let names = u64::try_from(snapshot(&here).len()).unwrap();
+    let (calls, nothing) = (["batch", "remove_file"], |_: &[u8], _: Fid| false);
+    for (client, expected) in [(&site.client, [true, false]), (&other, [true, true])] {
+        site.sync(&here, &afs("tree"), plain()).await;
+        let slot = slot(client, "tree").await;
+        let looking = client.lookup(&slot.volume, slot.fid.unwrap(), b"many");
+        let (volume, many) = (&slot.volume, looking.await.unwrap().unwrap());
+        let target = MountPoint::parse(b"#root.cell.").unwrap();
+        let mount = client.make_mount(volume, many, b"mount", &target);
+        mount.await.unwrap();
+
+        // What stays keeps what it is in, and only that.
+        let stays = |path: &[u8], _: Fid| path == b"tree/deep/7/a/b/c";
+        let (gone, removed, told) = remove(client, "tree", &stays).await;
+        assert!(!gone);
+        assert!(told.contains("many/mount: is a mount point"), "{told}");
+        assert_eq!(told.lines().count(), 1, "{told}");
+        // One with what it is in, and what the mount point is in.
+        assert_eq!(removed, names - 6);
+        assert_eq!(calls.map(|call| was_called(&site, call)), expected);
+        let left = client.list(volume, many).await.unwrap();
+        assert_eq!(left.len(), 1);
+        client.remove_file(volume, many, &left[0]).await.unwrap();
+        let (gone, removed, told) = remove(client, "tree", &nothing).await;
+        assert_eq!((gone, removed, told.as_str()), (true, 7, ""));
+        assert_eq!(self::slot(client, "tree").await.fid, None);
+    }
+    other.close().await;
     site.end().await;
 }

@@ -11,8 +11,8 @@ use bytes::Bytes;
 
 use crate::world::{Cell, World};
 
-const VOLUME: u32 = 10;
-const ROOT: Fid = Fid::root(VolumeId(VOLUME));
+pub(crate) const VOLUME: u32 = 10;
+pub(crate) const ROOT: Fid = Fid::root(VolumeId(VOLUME));
 const EEXIST: i32 = 17;
 
 /// A file of which every byte tells its place.
@@ -30,21 +30,21 @@ impl Source for Pattern {
     }
 }
 
-fn cell(world: impl FnOnce(&mut World)) -> Cell {
+pub(crate) fn cell(world: impl FnOnce(&mut World)) -> Cell {
     let mut all = World::default();
     all.volume("root.cell", VOLUME, Some(VOLUME + 1));
     world(&mut all);
     Cell::start(all, |config| config.piece = Some(1 << 20))
 }
 
-async fn volume(client: &Client) -> Arc<Volume> {
+pub(crate) async fn volume(client: &Client) -> Arc<Volume> {
     let name: CellName = "test.example".parse().unwrap();
     let cell = client.cell(&name).await.unwrap();
     let wanted = Wanted::Exactly(VolumeType::ReadWrite);
     client.volume(&cell, "root.cell", wanted).await.unwrap()
 }
 
-fn new_file() -> StoreStatus {
+pub(crate) fn new_file() -> StoreStatus {
     StoreStatus {
         mask: StoreStatus::SET_MODE,
         unix_mode_bits: 0o600,
@@ -53,7 +53,7 @@ fn new_file() -> StoreStatus {
 }
 
 /// Makes an empty file, `file` in the root.
-async fn file(client: &Client, volume: &Arc<Volume>) -> Made {
+pub(crate) async fn file(client: &Client, volume: &Arc<Volume>) -> Made {
     let made = client.create_file(volume, ROOT, b"file", new_file());
     made.await.unwrap()
 }

@@ -1,5 +1,6 @@
 //! A client beside a cell in memory.
 
+mod batches;
 mod changes;
 mod credentials;
 mod fetches;

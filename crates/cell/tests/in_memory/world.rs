@@ -19,14 +19,15 @@ use afar_types::{
 use afar_xdr::CharArray;
 use bytes::Bytes;
 
+use crate::batches::Series;
 use crate::oob::Scripted;
 use crate::slow::Slow;
 
 const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
-const ENOENT: i32 = 2;
-const EEXIST: i32 = 17;
+pub(crate) const ENOENT: i32 = 2;
+pub(crate) const EEXIST: i32 = 17;
 /// What a call ends with that was not answered: RX_CALL_DEAD.
-const SILENT: AbortCode = AbortCode(-1);
+pub(crate) const SILENT: AbortCode = AbortCode(-1);
 
 /// A file, directory, symlink or mount point.
 #[derive(Debug, Clone)]
@@ -57,6 +58,8 @@ pub(crate) struct World {
     pub(crate) one_host: bool,
     /// How the file server gives data out of band, if it does.
     pub(crate) oob: Option<Arc<Scripted>>,
+    /// What it remembers of batches, if it knows such.
+    pub(crate) batches: Option<Series>,
 }
 
 /// Counts of what was asked.
@@ -87,6 +90,10 @@ pub(crate) struct Counts {
     pub(crate) stores: AtomicU64,
     /// Questions for data out of band.
     pub(crate) offers: AtomicU64,
+    /// Batches that came.
+    pub(crate) batches: AtomicU64,
+    /// Forget all series of batches when an answer is lost.
+    pub(crate) forgetful: AtomicBool,
     /// The host that asked first.
     pub(crate) first: OnceLock<SocketAddr>,
     /// What each host asked for.
@@ -164,7 +171,7 @@ impl World {
     }
 
     /// A fid for something new: even vnodes are no directories.
-    fn new_fid(&self, volume: VolumeId, directory: bool) -> Fid {
+    pub(crate) fn new_fid(&self, volume: VolumeId, directory: bool) -> Fid {
         let used = self.vnodes.keys().map(|fid| fid.vnode.0).max().unwrap_or(1);
         let even = used + 2 - used % 2;
         Fid::new(volume.0, if directory { even + 1 } else { even }, 1)
@@ -400,7 +407,7 @@ impl Servers {
     }
 }
 
-fn text(name: &FileName) -> String {
+pub(crate) fn text(name: &FileName) -> String {
     String::from_utf8(name.as_bytes().to_vec()).unwrap()
 }
 
@@ -411,7 +418,7 @@ fn take(counter: &AtomicU64) -> bool {
 
 impl Servers {
     /// Does a change, or loses it or its answer.
-    fn changing<T>(
+    pub(crate) fn changing<T>(
         &self,
         change: impl FnOnce(&mut World) -> Result<T, AbortCode>,
     ) -> Result<T, AbortCode> {
@@ -537,6 +544,15 @@ impl vl::Service for Servers {
 }
 
 impl rxafs::Service for Servers {
+    async fn batch(
+        &self,
+        _: &Caller,
+        request: rxafs::batch::Request,
+        data: &mut StoreSource<'_>,
+    ) -> Result<rxafs::batch::Reply, AbortCode> {
+        self.run_batch(request, data).await
+    }
+
     async fn oob_offer(
         &self,
         _: &Caller,

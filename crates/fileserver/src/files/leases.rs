@@ -34,9 +34,7 @@ pub(super) async fn keep_leases(
 }
 
 /// A message as it is sent.
-pub(super) fn message<const MAX: usize>(
-    message: &impl Encode,
-) -> Result<Opaque<MAX>, AbortCode> {
+pub(super) fn message<const MAX: usize>(message: &impl Encode) -> Result<Opaque<MAX>, AbortCode> {
     Opaque::new(&to_bytes(message)[..]).map_err(|_| AbortCode::RXGEN_SS_MARSHAL)
 }
 
@@ -99,14 +97,13 @@ pub(super) async fn claim_leases(
     let mut volumes = BTreeMap::new();
     // Of any other claim nothing is looked at.
     if visit.leases.is_awaited(claim.session) {
-        for leases in claim.leases.chunks_mut(AT_ONCE) {
-            let looked = leases.to_vec();
-            let step = move |visit: &Visit| Ok(without_foreign(visit, looked));
-            let looked = visit.step_once(step).await?;
-            for (place, lease) in leases.iter_mut().zip(looked) {
-                *place = lease;
-            }
+        let mut looked = Vec::with_capacity(claim.leases.len());
+        for leases in claim.leases.chunks(AT_ONCE) {
+            let leases = leases.to_vec();
+            let step = move |visit: &Visit| Ok(without_foreign(visit, leases));
+            looked.extend(visit.step_once(step).await?);
         }
+        claim.leases = List::new(looked).unwrap_or_default();
         let blocks = claim.blocks.to_vec();
         let step = move |visit: &Visit| Ok(claimable(visit, blocks));
         let (blocks, its) = visit.step_once(step).await?;

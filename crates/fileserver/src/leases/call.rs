@@ -233,13 +233,6 @@ impl LeaseCall {
         let (leases, heard) = self.heard().ok_or(stale)?;
         let mut call = self.state.lock();
         leases.with(|state, now| {
-            // It was as far before, and had to stop at something else.
-            if call.born.contains(&fid) {
-                return match state.server.covers(heard, parent) {
-                    true => Ok(()),
-                    false => Err(stale),
-                };
-            }
             let born = state.server.born(now, heard, parent, fid);
             born.map_err(|_| stale)?;
             state.reserves.use_fid(fid, true);

@@ -20,8 +20,8 @@ mod work;
 use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use afar_lease::{Action, Limits, Server, TERM, Time};
@@ -153,7 +153,10 @@ impl Leases {
             }
             let due = state.server.poll_timeout();
             let before = std::mem::replace(&mut state.due, due);
-            (done, due.is_some_and(|due| before.is_none_or(|before| due < before)))
+            (
+                done,
+                due.is_some_and(|due| before.is_none_or(|before| due < before)),
+            )
         };
         if is_earlier {
             self.earlier.notify_one();

@@ -177,10 +177,16 @@ mod tests {
         reserves.use_fid(BLOCK.fid(200).unwrap(), false);
         reserves.returned(BLOCK);
         let again = reserves.again(BLOCK.volume).unwrap();
-        assert_eq!((again.vnode, again.uniquifier, again.count), (141, 1041, 215));
+        assert_eq!(
+            (again.vnode, again.uniquifier, again.count),
+            (141, 1041, 215)
+        );
         assert_eq!(reserves.again(BLOCK.volume), None);
         // Of an earlier life.
-        reserves.returned(Block { number: 10, ..BLOCK });
+        reserves.returned(Block {
+            number: 10,
+            ..BLOCK
+        });
         assert_eq!(reserves.again(BLOCK.volume), None);
     }
 }

@@ -240,7 +240,10 @@ mod tests {
         let rows = Rows::load(&path, uuid(1)).unwrap();
         rows.contents().write().unwrap();
         let refused = |loaded: Result<Rows, RowsError>| {
-            assert!(matches!(loaded, Err(RowsError::Malformed { .. })), "{loaded:?}");
+            assert!(
+                matches!(loaded, Err(RowsError::Malformed { .. })),
+                "{loaded:?}"
+            );
         };
         refused(Rows::load(&path, uuid(9)));
         let whole = fs::read(&path).unwrap();

@@ -37,7 +37,6 @@ impl Leases {
                 VolumeEntry::Wait(until) => Some(until.saturating_sub(now)),
             });
             let Some(left) = entry else {
-                drop(freed);
                 return closed;
             };
             // Whether it was told or the time is over, it asks again.

@@ -152,7 +152,8 @@ impl Worker {
     fn tell_revoked(&mut self, host: AfsUuid, fid: Fid) {
         let now = Instant::now();
         if self.lines.len() >= LINES_OF {
-            self.lines.retain(|_, since| now.duration_since(*since) < LINES);
+            self.lines
+                .retain(|_, since| now.duration_since(*since) < LINES);
         }
         let last = self.lines.get(&host);
         let is_due = last.is_none_or(|last| now.duration_since(*last) >= LINES);

@@ -2,13 +2,16 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use afar_fileserver::volumes::Hold;
 use afar_net::AbortCode;
 use afar_rpc::{RpcError, rxafs};
-use afar_store::VolumeChange;
+use afar_store::{NewClone, NewVnode, NewVolume, VolumeChange};
 use afar_types::{
     BATCH_BYTES, BatchChange, BatchChanges, BatchMake, BatchOperation, BatchResult, BatchVnode,
-    Fid, FileType, PtsId, StoreStatus,
+    Fid, FileType, PtsId, StoreStatus, VolumeId, VolumeType,
 };
 use afar_xdr::{FixedOpaque, Opaque, XdrString, to_bytes};
 use bytes::Bytes;
@@ -16,6 +19,7 @@ use bytes::Bytes;
 use super::cell::*;
 
 const E2BIG: AbortCode = uae(0x06);
+const VMOVED: AbortCode = AbortCode(111);
 const ESTALE: AbortCode = uae(0x72);
 const ECANCELED: AbortCode = uae(0x7b);
 const SERIES: [u8; 16] = *b"a series of mine";
@@ -44,6 +48,59 @@ impl Client {
         operations: Vec<BatchOperation>,
     ) -> Result<rxafs::batch::Reply, RpcError> {
         self.send(SERIES, number, bytes_of(operations)).await
+    }
+
+    /// Makes a change by a call of its own.
+    async fn singly(&self, operation: BatchOperation) {
+        let fid = |vnode: BatchVnode| vnode.fid(VOLUME);
+        let files = &self.files;
+        let done = match operation {
+            BatchOperation::Create(make) => {
+                let made = files.create_file(fid(make.directory), make.name, make.attributes);
+                made.await.map(drop)
+            }
+            BatchOperation::MakeDir(make) => {
+                let made = files.make_dir(fid(make.directory), make.name, make.attributes);
+                made.await.map(drop)
+            }
+            BatchOperation::Symlink(make, target) => {
+                let directory = fid(make.directory);
+                let made = files.symlink(directory, make.name, target, make.attributes);
+                made.await.map(drop)
+            }
+            BatchOperation::Link {
+                directory,
+                name,
+                existing,
+            } => {
+                let linked = files.link(fid(directory), name, fid(existing));
+                linked.await.map(drop)
+            }
+            BatchOperation::RemoveFile { directory, name } => {
+                files.remove_file(fid(directory), name).await.map(drop)
+            }
+            BatchOperation::RemoveDir { directory, name } => {
+                files.remove_dir(fid(directory), name).await.map(drop)
+            }
+            BatchOperation::Rename {
+                old_directory,
+                old_name,
+                new_directory,
+                new_name,
+            } => {
+                let (from, to) = (fid(old_directory), fid(new_directory));
+                let moved = files.rename(from, old_name, to, new_name);
+                moved.await.map(drop)
+            }
+            BatchOperation::StoreStatus { target, attributes } => {
+                files.store_status(fid(target), attributes).await.map(drop)
+            }
+            BatchOperation::StoreData { target, data, .. } => {
+                let length = data.len() as u64;
+                self.store(fid(target), 0, &data, length).await.map(drop)
+            }
+        };
+        done.unwrap();
     }
 
     async fn open(&self) {
@@ -295,6 +352,12 @@ async fn a_repeated_batch_is_answered_and_not_run_again() {
 
     // Others under the same number, and numbers of no known batch.
     assert_eq!(code(ann.batch(1, vec![remove(root, "d")]).await), EINVAL);
+    let others = vec![
+        make_dir(root, "d"),
+        create(made_by(0), "b"),
+        remove(root, "no"),
+    ];
+    assert_eq!(code(ann.batch(1, others).await), EINVAL);
     assert_eq!(code(ann.batch(3, operations()).await), ESTALE);
     assert_eq!(
         code(other.batch(1, operations()).await),
@@ -313,33 +376,83 @@ async fn a_repeated_batch_is_answered_and_not_run_again() {
 }
 
 #[tokio::test]
-async fn a_number_used_before_shows_nobody_what_they_may_not_see() {
+async fn a_repeated_batch_shows_nobody_what_they_may_not_see_any_more() {
     let cell = Cell::new().await;
     let (ann, root) = (cell.ann(), cell.root());
     let hidden = ann.make_dir(root, "hidden").await;
-    let secret = cell.client().create(hidden, "secret").await;
-    cell.allow(hidden, &[(PtsId::ADMINISTRATORS, "rlidwka")]);
+    let (own, secret) = (
+        ann.create(root, "own").await,
+        ann.create(hidden, "secret").await,
+    );
     ann.open().await;
     let status = |target: Fid| BatchOperation::StoreStatus {
         target: target.into(),
         attributes: mode(0o640),
     };
-    let own = ann.create(root, "own").await;
-    let first = ann
-        .batch(1, vec![status(own), status(secret)])
-        .await
-        .unwrap();
-    assert_eq!(codes(&first.results), [DONE, EACCES]);
-    assert_eq!(first.statuses.len(), 1);
-    let again = ann
-        .batch(1, vec![status(secret), status(own)])
-        .await
-        .unwrap();
-    assert!(again.repeated && again.statuses.is_empty());
-    assert_eq!(code(ann.files.fetch_status(secret).await), EACCES);
+    let both = || vec![status(own), status(secret)];
+    let first = ann.batch(1, both()).await.unwrap();
+    assert_eq!(
+        (codes(&first.results), first.statuses.len()),
+        (vec![DONE; 2], 2)
+    );
+    cell.allow(hidden, &[(PtsId::ADMINISTRATORS, "rlidwka")]);
+    let again = ann.batch(1, both()).await.unwrap();
+    assert!(again.repeated && again.results == first.results);
+    assert_eq!(again.statuses.len(), 1);
+    assert_eq!(again.statuses[0].vnode, own.into());
+    // Others under its number show nothing either.
+    let others = vec![status(secret), status(own)];
+    assert_eq!(code(ann.batch(1, others).await), EINVAL);
 }
 
-fn copy(from: &Path, to: &Path) {
+#[tokio::test]
+async fn a_series_is_its_users_and_is_not_begun_again() {
+    let cell = Cell::new().await;
+    let (ann, other, root) = (cell.ann(), cell.client(), cell.root());
+    ann.open().await;
+    let made = ann.batch(1, vec![create(root, "a")]).await.unwrap();
+    assert_eq!(code(other.batch(0, Vec::new()).await), ESTALE);
+    assert_eq!(code(other.batch(2, vec![create(root, "b")]).await), ESTALE);
+    // A number 0 that was long on its way.
+    ann.open().await;
+    let again = ann.batch(1, vec![create(root, "a")]).await.unwrap();
+    assert!(again.repeated && again.results == made.results);
+    for bad in [3, 4, u64::MAX] {
+        assert_eq!(code(ann.batch(bad, vec![create(root, "b")]).await), ESTALE);
+    }
+    assert!(ann.batch(2, vec![create(root, "b")]).await.is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_processes_with_one_series_do_nothing_twice() {
+    let cell = Arc::new(Cell::new().await);
+    let (one, two, root) = (cell.client(), cell.client(), cell.root());
+    one.open().await;
+    for number in (1..20).step_by(2) {
+        // The same under one number: one of the calls runs it.
+        let same = || vec![create(root, &format!("{number}"))];
+        let (first, second) = tokio::join!(one.batch(number, same()), two.batch(number, same()));
+        let (first, second) = (first.unwrap(), second.unwrap());
+        assert!(first.repeated != second.repeated);
+        assert_eq!(codes(&first.results), [DONE]);
+        assert_eq!(first.results, second.results);
+        // Others under one number: one of them is not run.
+        let other = |who: &str| vec![create(root, &format!("{number}-{who}"))];
+        let next = number + 1;
+        let (first, second) =
+            tokio::join!(one.batch(next, other("one")), two.batch(next, other("two")));
+        let run = [first.is_ok(), second.is_ok()];
+        assert!(run[0] != run[1]);
+        assert_eq!(code(if run[0] { second } else { first }), EINVAL);
+        let there = ["one", "two"].map(|who| {
+            let name = format!("{number}-{who}");
+            cell.volume.lookup(root, name.as_bytes()).is_ok()
+        });
+        assert_eq!(there, run);
+    }
+}
+
+pub(crate) fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();
@@ -572,4 +685,382 @@ async fn so_many_series_are_remembered_and_no_one_pushes_others_out() {
     assert_eq!(code(one(0).await), ESTALE, "the oldest of too many");
     assert!(one(19).await.is_ok());
     assert!(ann.batch(1, vec![create(cell.root(), "ann")]).await.is_ok());
+}
+
+#[tokio::test]
+async fn what_is_forged_or_in_another_volume_is_not_there() {
+    let cell = Cell::new().await;
+    let client = cell.client();
+    let root = cell.root();
+    client.open().await;
+    let (directory, file) = (
+        client.make_dir(root, "d").await,
+        client.create(root, "f").await,
+    );
+    let elsewhere = NewVolume::new(VolumeId(VOLUME.0 + 3), "elsewhere").max_quota(0);
+    let (_, partition) = cell.server.volumes().partitions().next().unwrap();
+    let elsewhere = cell.server.volumes().create(partition, &elsewhere).unwrap();
+    let new = NewVnode::new(ANN, 0o755);
+    let mut theirs = elsewhere.root();
+    // Deep enough that here is no vnode of such a number.
+    for _ in 0..4 {
+        let made = elsewhere.make_directory(theirs, b"x", &new).unwrap();
+        theirs = made.vnode.fid;
+    }
+    let forged = |fid: Fid| Fid::new(VOLUME.0, fid.vnode.0, fid.uniquifier.0 + 1);
+    let operations = vec![
+        create(theirs, "a"),
+        create(forged(directory), "a"),
+        store(forged(file), b"x"),
+        store(Fid::new(VOLUME.0, u32::MAX, 1), b"x"),
+        remove(Fid::new(VOLUME.0, 0x7fff_ffff, u32::MAX), "a"),
+        BatchOperation::Link {
+            directory: root.into(),
+            name: name("l"),
+            existing: forged(file).into(),
+        },
+        BatchOperation::Rename {
+            old_directory: root.into(),
+            old_name: name("f"),
+            new_directory: theirs.into(),
+            new_name: name("f"),
+        },
+        create(root, "here"),
+    ];
+    let reply = client.batch(1, operations).await.unwrap();
+    let mut expected = [VNOVNODE; 8];
+    expected[7] = DONE;
+    assert_eq!(codes(&reply.results), expected);
+    let told = reply.statuses.iter().map(|told| told.vnode);
+    assert!(told.eq([root.into(), reply.results[7].made]));
+    assert_eq!(cell.volume.lookup(root, b"f").unwrap(), file);
+    assert_eq!(elsewhere.state().unwrap().file_count, 5);
+
+    // A volume that is not here, and none at all.
+    let nothing = || bytes_of(Vec::new());
+    let series = FixedOpaque(SERIES);
+    for (volume, expected) in [(VolumeId(7), VNOVOL), (VolumeId(0), EINVAL)] {
+        let length = u32::try_from(nothing().len()).unwrap();
+        let mut call = client
+            .files
+            .batch(volume, series, 0, length, Opaque::default())
+            .await
+            .unwrap();
+        call.send(nothing()).await.unwrap();
+        assert_eq!(code(call.finish().await), expected);
+    }
+}
+
+#[tokio::test]
+async fn a_batch_has_so_many_operations_and_bytes() {
+    let cell = Cell::new().await;
+    let client = cell.client();
+    let root = cell.root();
+    client.open().await;
+    let encoded = |count: u32| {
+        let mut bytes = count.to_be_bytes().to_vec();
+        for number in 0..count {
+            let one = bytes_of(vec![create(root, &format!("f{number}"))]);
+            bytes.extend_from_slice(&one[4..]);
+        }
+        Bytes::from(bytes)
+    };
+    let refused = client.send(SERIES, 1, encoded(513)).await;
+    assert_eq!(code(refused), AbortCode::RXGEN_SS_UNMARSHAL);
+    let most = client.send(SERIES, 1, encoded(512)).await.unwrap();
+    assert_eq!(codes(&most.results), [DONE; 512]);
+    assert_eq!(most.statuses.len(), 513);
+
+    // Data up to the last byte.
+    let file = made(&most.results[0]);
+    let beside = bytes_of(vec![store(file, b"")]).len();
+    let data = vec![7; BATCH_BYTES - beside];
+    let operations = bytes_of(vec![store(file, &data)]);
+    assert_eq!(operations.len(), BATCH_BYTES);
+    let stored = client.send(SERIES, 2, operations).await.unwrap();
+    assert_eq!(codes(&stored.results), [DONE]);
+    assert!(client.fetch(file, 0, 2 << 20).await.unwrap().0 == data);
+}
+
+#[tokio::test]
+async fn a_batch_that_is_cut_off_has_done_nothing() {
+    let cell = Cell::new().await;
+    let client = cell.client();
+    let root = cell.root();
+    client.open().await;
+    let operations = vec![create(root, "a"), store(made_by(0), &[7; 100_000])];
+    let bytes = bytes_of(operations.clone());
+    let (series, length) = (FixedOpaque(SERIES), u32::try_from(bytes.len()).unwrap());
+    // Every byte came but the last, or hardly any did; then the client ends, or is gone.
+    for sent in [0, 10, bytes.len() / 2, bytes.len() - 1] {
+        let begin = || {
+            client
+                .files
+                .batch(VOLUME, series, 1, length, Opaque::default())
+        };
+        let mut call = begin().await.unwrap();
+        call.send(bytes.slice(..sent)).await.unwrap();
+        assert_eq!(code(call.finish().await), AbortCode::RX_EOF);
+        let mut call = begin().await.unwrap();
+        call.send(bytes.slice(..sent)).await.unwrap();
+        drop(call);
+    }
+    assert!(cell.volume.lookup(root, b"a").is_err());
+    // It was none of these.
+    let reply = client.batch(1, operations).await.unwrap();
+    assert_eq!(
+        (codes(&reply.results), reply.repeated),
+        (vec![DONE; 2], false)
+    );
+}
+
+#[tokio::test]
+async fn batches_that_come_slowly_take_a_bounded_share() {
+    let cell = Cell::new().await;
+    let (stranger, ann) = (cell.client(), cell.ann());
+    let root = cell.root();
+    ann.open().await;
+    let (series, length) = (FixedOpaque(SERIES), u32::try_from(BATCH_BYTES).unwrap());
+    let mut slow = Vec::new();
+    for _ in 0..2 {
+        let begun = stranger
+            .files
+            .batch(VOLUME, series, 1, length, Opaque::default())
+            .await;
+        let mut call = begun.unwrap();
+        call.send(Bytes::from(vec![0; BATCH_BYTES / 2]))
+            .await
+            .unwrap();
+        slow.push(call);
+    }
+    // Once both are there, a third has no room.
+    let begin = Instant::now();
+    loop {
+        let zeros = Bytes::from(vec![0; BATCH_BYTES]);
+        match code(stranger.send(SERIES, 1, zeros).await) {
+            VBUSY => break,
+            other => assert_eq!(other, AbortCode::RXGEN_SS_UNMARSHAL),
+        }
+        assert!(begin.elapsed() < Duration::from_secs(20));
+    }
+    // Small ones of the same address have a little left, and single calls need nothing.
+    ann.create(root, "single").await;
+    assert!(ann.batch(1, vec![create(root, "a")]).await.is_ok());
+    // What is given up makes room, as soon as the server has heard of it.
+    slow.clear();
+    let large = store(made_by(0), &[7; 1_000_000]);
+    let next = vec![create(root, "b"), large];
+    let begin = Instant::now();
+    loop {
+        match ann.batch(2, next.clone()).await {
+            Ok(reply) => break assert_eq!(codes(&reply.results), [DONE; 2]),
+            Err(error) => assert_eq!(error.aborted(), Some(VBUSY)),
+        }
+        assert!(begin.elapsed() < Duration::from_secs(20));
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test]
+async fn data_of_callers_who_may_change_nothing_is_not_kept() {
+    let cell = Cell::new().await;
+    let (client, root) = (cell.client(), cell.root());
+    client.open().await;
+    let only_look = client.make_dir(root, "look").await;
+    let file = client.create(only_look, "a").await;
+    cell.allow(only_look, &[(PtsId::ANYUSER, "rl")]);
+    let mut random = fastrand::Rng::with_seed(9);
+    let data: Vec<u8> = (0..300_000).map(|_| random.u8(..)).collect();
+    let written = || {
+        let mut left = vec![cell.volume.partition().path().to_owned()];
+        let mut found = false;
+        while let Some(path) = left.pop() {
+            if path.is_dir() {
+                left.extend(fs::read_dir(path).unwrap().map(|one| one.unwrap().path()));
+            } else {
+                let bytes = fs::read(path).unwrap();
+                found |= bytes.windows(64).any(|part| part == &data[64..128]);
+            }
+        }
+        found
+    };
+    // Neither is what would be made there, however deep.
+    let operations = vec![
+        store(file, &data),
+        make_dir(only_look, "d"),
+        make_dir(made_by(1), "e"),
+        create(made_by(2), "f"),
+        store(made_by(3), &data[1..]),
+    ];
+    let reply = client.batch(1, operations).await.unwrap();
+    let expected = [EACCES, EACCES, ECANCELED, ECANCELED, ECANCELED];
+    assert_eq!(codes(&reply.results), expected);
+    assert!(!written());
+    let reply = client.batch(2, vec![create(root, "b"), store(made_by(0), &data)]);
+    assert_eq!(codes(&reply.await.unwrap().results), [DONE; 2]);
+    assert!(written());
+    // A right that an earlier operation gives is one.
+    let closed = client.create(root, "closed").await;
+    client.store(closed, 0, b"x", 1).await.unwrap();
+    let mode_of = |bits| BatchOperation::StoreStatus {
+        target: closed.into(),
+        attributes: mode(bits),
+    };
+    client.batch(3, vec![mode_of(0o444)]).await.unwrap();
+    assert_eq!(code(client.store(closed, 0, b"y", 1).await), EACCES);
+    let operations = vec![mode_of(0o644), store(closed, b"y")];
+    let reply = client.batch(4, operations).await.unwrap();
+    assert_eq!(codes(&reply.results), [DONE; 2]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_batch_that_waits_for_a_store_holds_up_no_other() {
+    let cell = Arc::new(Cell::new().await);
+    let (slow, client, other) = (cell.client(), cell.client(), cell.client());
+    let root = cell.root();
+    client.open().await;
+    let [first, taken, last] = [
+        client.create(root, "a").await,
+        client.create(root, "b").await,
+        client.create(root, "c").await,
+    ];
+    let plain = StoreStatus::default();
+    let (half, length) = (Bytes::from(vec![1; 300_000]), 600_000);
+    let begun = slow.files.store_data64(taken, plain, 0, length, length);
+    let mut under_way = begun.await.unwrap();
+    under_way.send(half.clone()).await.unwrap();
+    while cell.server.stats().stored_bytes() == 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let all = [first, taken, last].map(|fid| store(fid, b"batch"));
+    let batch = {
+        let client = cell.client();
+        tokio::spawn(async move { client.batch(1, all.to_vec()).await })
+    };
+    for fid in [first, last, first, last] {
+        other.store(fid, 0, b"x", 1).await.unwrap();
+    }
+    assert!(!batch.is_finished());
+    under_way.send(half).await.unwrap();
+    under_way.finish().await.unwrap();
+    let reply = batch.await.unwrap().unwrap();
+    assert_eq!(codes(&reply.results), [DONE; 3]);
+    for fid in [first, taken, last] {
+        assert_eq!(client.fetch(fid, 0, 99).await.unwrap().0, b"batch");
+    }
+}
+
+#[tokio::test]
+async fn volumes_that_take_no_changes_take_no_batches() {
+    let cell = Cell::new().await;
+    let client = cell.client();
+    let root = cell.root();
+    client.open().await;
+    let first = client.batch(1, vec![create(root, "a")]).await.unwrap();
+    let one = |number, name: &str| client.batch(number, vec![create(root, name)]);
+    cell.server.volumes().set_moved(VOLUME, true);
+    assert_eq!(code(one(2, "b").await), VMOVED);
+    assert_eq!(code(one(1, "a").await), VMOVED);
+    cell.server.volumes().set_moved(VOLUME, false);
+    let held = cell
+        .server
+        .volumes()
+        .hold(VOLUME, Hold::Busy)
+        .await
+        .unwrap();
+    assert_eq!(code(one(2, "b").await), VBUSY);
+    drop(held);
+    // Nothing of it was run, and all goes on.
+    let again = one(1, "a").await.unwrap();
+    assert!(again.repeated && again.results == first.results);
+    assert_eq!(codes(&one(2, "b").await.unwrap().results), [DONE]);
+
+    let read_only = VolumeId(VOLUME.0 + 1);
+    let clone = NewClone::new(read_only, "user.ann.readonly", VolumeType::ReadOnly);
+    cell.volume.make_clone(&clone).unwrap();
+    let nothing = bytes_of(Vec::new());
+    let (series, length) = (FixedOpaque(SERIES), u32::try_from(nothing.len()).unwrap());
+    let begun = client
+        .files
+        .batch(read_only, series, 0, length, Opaque::default())
+        .await;
+    let mut call = begun.unwrap();
+    call.send(nothing).await.unwrap();
+    assert_eq!(code(call.finish().await), EROFS);
+}
+
+/// How many promises each kind of change breaks, of others and of the caller, by a single call and in a batch.
+#[tokio::test]
+async fn promises_are_broken_as_by_single_calls() {
+    let cell = Cell::new().await;
+    let (writer, reader) = (cell.client(), cell.client());
+    writer.open().await;
+    let changes = [
+        "create", "mkdir", "symlink", "link", "unlink", "remove", "rmdir", "move", "move dir",
+        "replace", "status", "store",
+    ];
+    let mut number = 0;
+    for change in changes {
+        let mut broken = Vec::new();
+        for batched in [false, true] {
+            let base = writer
+                .make_dir(cell.root(), &format!("{change}-{batched}"))
+                .await;
+            let from = writer.make_dir(base, "from").await;
+            let to = writer.make_dir(base, "to").await;
+            let file = writer.create(from, "file").await;
+            let linked = writer.create(from, "one").await;
+            let linking = writer.files.link(from, name("two"), linked).await;
+            linking.unwrap();
+            let target = writer.create(to, "target").await;
+            let directory = writer.make_dir(from, "dir").await;
+            for fid in [base, from, to, file, linked, target, directory] {
+                reader.files.fetch_status(fid).await.unwrap();
+                writer.files.fetch_status(fid).await.unwrap();
+            }
+            let counts = || (reader.callbacks.broken(), writer.callbacks.broken());
+            let before = counts();
+            let moving = |old: &str, new: &str| BatchOperation::Rename {
+                old_directory: from.into(),
+                old_name: name(old),
+                new_directory: to.into(),
+                new_name: name(new),
+            };
+            let operation = match change {
+                "create" => create(from, "new"),
+                "mkdir" => make_dir(from, "new"),
+                "symlink" => BatchOperation::Symlink(
+                    making(from, "new", 0o777),
+                    XdrString::new("x").unwrap(),
+                ),
+                "link" => BatchOperation::Link {
+                    directory: from.into(),
+                    name: name("new"),
+                    existing: file.into(),
+                },
+                "unlink" => remove(from, "two"),
+                "remove" => remove(from, "file"),
+                "rmdir" => remove_dir(from, "dir"),
+                "move" => moving("file", "new"),
+                "move dir" => moving("dir", "new"),
+                "replace" => moving("file", "target"),
+                "status" => BatchOperation::StoreStatus {
+                    target: file.into(),
+                    attributes: mode(0o600),
+                },
+                _ => store(file, b"x"),
+            };
+            if batched {
+                number += 1;
+                let reply = writer.batch(number, vec![operation]).await.unwrap();
+                assert_eq!(codes(&reply.results), [DONE], "{change}");
+            } else {
+                writer.singly(operation).await;
+            }
+            let after = counts();
+            broken.push((after.0 - before.0, after.1 - before.1));
+        }
+        assert_eq!(broken[0], broken[1], "{change}");
+        assert!(broken[0].0 > 0, "{change}");
+    }
 }

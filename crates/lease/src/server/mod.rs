@@ -220,13 +220,7 @@ impl Server {
     /// A server that starts. `instance` is higher in each of its lives, durable before this, and below 2^24. `key` is
     /// random. `rows` are the durable ones: in their volumes all calls wait for the hosts' claims, for [`TERM`] at most.
     #[must_use]
-    pub fn new(
-        now: Time,
-        instance: u64,
-        key: u64,
-        rows: Vec<Row>,
-        limits: Limits,
-    ) -> Self {
+    pub fn new(now: Time, instance: u64, key: u64, rows: Vec<Row>, limits: Limits) -> Self {
         let claims = Claims::new(rows, now + TERM);
         let mut due = BTreeSet::new();
         if !claims.is_over() {
@@ -400,7 +394,9 @@ impl Server {
             host.leases.remove(&fid);
         }
         let volume = fid.volume;
-        if self.closed.contains_key(&volume) && self.leases.range(of_volume(volume)).next().is_none() {
+        if self.closed.contains_key(&volume)
+            && self.leases.range(of_volume(volume)).next().is_none()
+        {
             self.actions.push_back(Action::FreedVolume(volume));
         }
     }

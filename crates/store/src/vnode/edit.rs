@@ -224,7 +224,9 @@ impl<'r, 'c> Edit<'r, 'c> {
         };
         let first = (last + 1, row.uniquifier + 1);
         // Directories are odd.
-        row.last_directory = row.last_directory.max(end - u32::from(end.is_multiple_of(2)));
+        row.last_directory = row
+            .last_directory
+            .max(end - u32::from(end.is_multiple_of(2)));
         row.last_file = row.last_file.max(end - u32::from(!end.is_multiple_of(2)));
         row.uniquifier = uniquifier;
         Ok(first)

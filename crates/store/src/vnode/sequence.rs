@@ -228,13 +228,19 @@ impl Together<'_> {
         let (id, contents) = (self.volume.id, self.contents);
         self.pending.commit_weighing(weight, move |change| {
             let mut sequence = Sequence {
-                change,
+                change: &mut *change,
                 id,
                 contents,
             };
-            let done = work(&mut sequence)?;
-            sequence.discard_the_rest()?;
-            Ok(done)
+            let done = work(&mut sequence).and_then(|done| {
+                sequence.discard_the_rest()?;
+                Ok(done)
+            });
+            if done.is_err() {
+                // They are as the changes left them that are taken back now.
+                change.env().images().lock().clear();
+            }
+            done
         })
     }
 }

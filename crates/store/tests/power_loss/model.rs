@@ -108,6 +108,17 @@ pub(crate) enum Operation {
         volume: u32,
         path: Path,
     },
+    /// Gives a file other data, among other changes.
+    Replace {
+        volume: u32,
+        path: Path,
+        data: Data,
+    },
+    /// Changes of a volume in one commit.
+    Together {
+        volume: u32,
+        operations: Vec<Operation>,
+    },
 }
 
 /// A file or directory.
@@ -354,6 +365,14 @@ impl Model {
             Operation::Unlink { volume, path } | Operation::RemoveDir { volume, path } => {
                 self.volume(*volume).remove(path);
             }
+            Operation::Replace { volume, path, data } => {
+                *self.volume(*volume).bytes(path) = data.bytes();
+            }
+            Operation::Together { operations, .. } => {
+                for operation in operations {
+                    self.apply(operation);
+                }
+            }
         }
     }
 
@@ -421,7 +440,11 @@ impl Client {
                 4..7 => self.remove_volume(),
                 7..10 => self.copy_dump_or_restore(),
                 10 => Some(Operation::Check),
-                _ => self.draw_in_volume(),
+                11..25 => Some(self.draw_together()),
+                _ => {
+                    let volume = self.draw_volume();
+                    self.draw_in_volume(volume)
+                }
             };
             if let Some(operation) = drawn {
                 return operation;
@@ -460,7 +483,26 @@ impl Client {
         Some(Operation::Restore { from, to, mode })
     }
 
-    fn draw_in_volume(&mut self) -> Option<Operation> {
+    /// Draws changes each of which the model allows after those before.
+    fn draw_together(&mut self) -> Operation {
+        let (volume, before) = (self.draw_volume(), self.model.clone());
+        let mut operations = Vec::new();
+        for _ in 0..self.rng.u8(1..20) {
+            let operation = match self.draw_in_volume(volume) {
+                Some(Operation::Write {
+                    volume, path, data, ..
+                }) => Operation::Replace { volume, path, data },
+                None | Some(Operation::Truncate { .. }) => continue,
+                Some(operation) => operation,
+            };
+            self.model.apply(&operation);
+            operations.push(operation);
+        }
+        self.model = before;
+        Operation::Together { volume, operations }
+    }
+
+    fn draw_volume(&mut self) -> u32 {
         // The volumes restored are read-write too, but the first one gets most of the work.
         let restored = self
             .model
@@ -468,10 +510,13 @@ impl Client {
             .keys()
             .filter(|number| **number > self.base + CLONES);
         let restored: Vec<u32> = restored.copied().collect();
-        let volume = match self.rng.u8(0..8) {
+        match self.rng.u8(0..8) {
             0 => self.rng.choice(restored).unwrap_or(self.base),
             _ => self.base,
-        };
+        }
+    }
+
+    fn draw_in_volume(&mut self, volume: u32) -> Option<Operation> {
         let entries = self.model.volumes[&volume].entries();
         let of = |wanted: fn(&Entry) -> bool| -> Vec<&Path> {
             let found = entries.iter().filter(|(_, entry)| wanted(entry));

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use afar_dir::Directory;
 use afar_store::{
     CheckOptions, DumpOptions, Durability, NewClone, NewVnode, NewVolume, Partition,
-    PartitionOptions, Problem, RestoreMode, RestoreOptions, StoreError, StoreOptions, Volume,
+    PartitionOptions, Problem, RestoreMode, RestoreOptions, Sequence, StoreError, StoreOptions,
+    Vnodes, Volume,
 };
 use afar_types::{Fid, FileType, PtsId, VolumeId, VolumeType};
 
@@ -134,6 +135,90 @@ pub(crate) fn perform(partition: &Arc<Partition>, operation: &Operation) -> Resu
             let (volume, dir, name) = place(partition, *volume, path)?;
             volume.remove_directory(dir, name).map(drop)
         }
+        Operation::Replace { .. } => unreachable!("it is done together with others"),
+        Operation::Together { volume, operations } => {
+            let volume = partition.volume(VolumeId(*volume))?;
+            let mut together = volume.together()?;
+            let mut contents = Vec::new();
+            for operation in operations {
+                contents.push(match operation {
+                    Operation::Replace { data, .. } => Some(together.content(&data.bytes())?),
+                    _ => None,
+                });
+            }
+            let (root, operations) = (volume.root(), operations.clone());
+            together.run(operations.len(), move |sequence| {
+                for (operation, content) in operations.iter().zip(contents) {
+                    // What fails leaves nothing.
+                    let again = sequence.make_directory(root, b"", &NewVnode::new(OWNER, 0o755));
+                    assert!(again.is_err());
+                    perform_among_others(sequence, root, operation, content)?;
+                }
+                Ok(())
+            })
+        }
+    }
+}
+
+/// Does one of several changes that share a commit.
+fn perform_among_others(
+    sequence: &mut Sequence<'_, '_>,
+    root: Fid,
+    operation: &Operation,
+    content: Option<usize>,
+) -> Result<(), StoreError> {
+    let place = |sequence: &mut Sequence<'_, '_>, path: &Names| {
+        let (name, dirs) = path.split_last().expect("a path has a name");
+        let mut dir = root;
+        for name in dirs {
+            dir = sequence.lookup(dir, name.as_bytes())?;
+        }
+        Ok::<_, StoreError>((dir, name.clone().into_bytes()))
+    };
+    match operation {
+        Operation::MakeDir { path, .. } => {
+            let (dir, name) = place(sequence, path)?;
+            let new = NewVnode::new(OWNER, 0o755);
+            sequence.make_directory(dir, &name, &new).map(drop)
+        }
+        Operation::Create { path, .. } => {
+            let (dir, name) = place(sequence, path)?;
+            let new = NewVnode::new(OWNER, 0o644);
+            sequence.create_file(dir, &name, &new).map(drop)
+        }
+        Operation::Symlink { path, target, .. } => {
+            let (dir, name) = place(sequence, path)?;
+            let new = NewVnode::new(OWNER, 0o755);
+            let made = sequence.symlink(dir, &name, target.as_bytes(), &new);
+            made.map(drop)
+        }
+        Operation::Link { path, name, .. } => {
+            let (dir, old) = place(sequence, path)?;
+            let file = sequence.lookup(dir, &old)?;
+            sequence.link(dir, name.as_bytes(), file).map(drop)
+        }
+        Operation::Rename { from, to, .. } => {
+            let (to_dir, new) = place(sequence, to)?;
+            let (from_dir, old) = place(sequence, from)?;
+            sequence.rename(from_dir, &old, to_dir, &new).map(drop)
+        }
+        Operation::Unlink { path, .. } => {
+            let (dir, name) = place(sequence, path)?;
+            sequence.remove_file(dir, &name).map(drop)
+        }
+        Operation::RemoveDir { path, .. } => {
+            let (dir, name) = place(sequence, path)?;
+            sequence.remove_directory(dir, &name).map(drop)
+        }
+        Operation::Replace { path, .. } => {
+            let (dir, name) = place(sequence, path)?;
+            let file = sequence.lookup(dir, &name)?;
+            let content = content.expect("its data was prepared");
+            sequence
+                .store(file, content, &StoreOptions::default())
+                .map(drop)
+        }
+        other => unreachable!("{other:?} is done alone"),
     }
 }
 

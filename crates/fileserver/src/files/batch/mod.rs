@@ -4,34 +4,40 @@
 //! of each under the batch's number: a batch that comes again is answered, not run again. Promises are broken
 //! and the caller is answered when all of it is durable.
 //!
+//! - `data`: the data of files, and where they are
 //! - `room`: how much of this goes on at a time
 //! - `run`: the changes, in the committer
 //! - `series`: what is remembered of batches that were run
 //! - `tell`: audit and counters, as of single calls
 // spec: batches#the-call
 
+mod data;
 pub(crate) mod room;
 mod run;
 mod series;
 mod tell;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use afar_lease::wire::Word;
 use afar_net::AbortCode;
 use afar_rpc::{Caller, StoreSource, Wait, rxafs};
 use afar_types::{
     BATCH_BYTES, BatchChange, BatchChanges, BatchOperation, BatchResults, BatchStatus,
-    BatchStatuses, BatchVnode, Fid, FileType, VolSync, VolumeId,
+    BatchStatuses, BatchVnode, Fid, FileType, VolSync,
 };
-use afar_xdr::{Opaque, from_bytes};
+use afar_xdr::{Opaque, from_bytes, to_bytes};
 use tokio::time::timeout;
+use xxhash_rust::xxh3::Xxh3;
 
+use self::data::Targets;
 use self::run::{Done, Run};
+use super::leases;
 use super::visit::{EnteredVolume, Visit, as_owner, failed};
 use crate::abort::errno;
 use crate::access::may_fetch_status;
+use crate::leases::read_note;
 
 /// How long the operations of a batch may take to come.
 const RECEIVE_LIMIT: Duration = Duration::from_secs(120);
@@ -47,37 +53,90 @@ pub(super) async fn batch(
     if length > BATCH_BYTES {
         return Err(AbortCode(errno::E2BIG));
     }
+    let note = read_note(&request.note)?;
+    if let Some(note) = &note {
+        // Its leases last from now.
+        visit.leases.hear(note);
+    }
     let batches = &visit.server.batches;
-    let _room = batches.room(caller.peer.ip(), length)?;
+    let _room = batches.room(caller.peer.ip(), visit.person.id, length)?;
     let received = timeout(RECEIVE_LIMIT, receive(data, length)).await;
     let bytes = received.map_err(|_| AbortCode::RX_CALL_TIMEOUT)??;
     let changes = from_bytes::<BatchChanges>(&bytes);
     let changes = changes.map_err(|_| AbortCode::RXGEN_SS_UNMARSHAL)?;
     drop(bytes);
     check(&changes, request.number)?;
-    let volume = request.volume;
-    let changes = Arc::new(changes);
-    // In order, lest two batches wait for each other.
-    let mut turns = Vec::new();
-    for fid in stored(&changes, volume) {
-        turns.push(Wait::Lock.on(visit.server.stores.turn(fid)).await);
+    if let Some(word) = visit.leases.unfit() {
+        return unfit(&word);
     }
-    let turn = Wait::Lock.on(batches.turn()).await;
+    let volume = request.volume;
     let run = Run {
         visit: visit.clone(),
         volume,
         series: request.series.0,
         number: request.number,
-        changes: Arc::clone(&changes),
+        digest: digest(&changes),
+        changes: Arc::new(changes),
     };
-    let answer = visit.step(move |visit| run_and_look(visit, run)).await?;
-    drop((turn, turns));
+    let answer = run_alone(visit, &run).await?;
     let Answer { done, .. } = &answer;
     if !done.repeated {
-        tell::parts(visit, caller, volume, &changes, done, began.elapsed());
+        tell::parts(visit, caller, volume, &run.changes, done, began.elapsed());
     }
     break_promises(visit, done).await;
-    reply(visit, answer)
+    let word = match note {
+        Some(note) => leases::answer(visit, note.wishes.into_vec(), note.reserve).await?,
+        None => None,
+    };
+    reply(visit, answer, word.as_ref())
+}
+
+/// Runs a batch once nobody else has a lease of what it changes. While it waits for one it holds nothing that others wait
+/// for: among them are those who give one back by a batch.
+async fn run_alone(visit: &Visit, run: &Run) -> Result<Answer, AbortCode> {
+    let volume = run.volume;
+    loop {
+        let changes = Arc::clone(&run.changes);
+        let targets = visit
+            .step(move |visit| Targets::of(visit, volume, &changes))
+            .await?;
+        let turns = visit.server.stores.turns(&targets.files);
+        let turns = Wait::Lock.on(turns).await;
+        let turn = Wait::Lock.on(visit.server.batches.turn()).await;
+        let this = run.clone();
+        let ran = visit
+            .step_once(move |visit| run_and_look(visit, this, &targets))
+            .await;
+        drop((turn, turns));
+        match ran {
+            Err(_) if visit.leases.is_stopped() => Wait::Lock.on(visit.leases.wait()).await?,
+            ran => {
+                visit.leases.go_on();
+                return ran;
+            }
+        }
+    }
+}
+
+/// Names the operations. Under which leases they were made may be another thing when they come again.
+fn digest(changes: &[BatchChange]) -> u64 {
+    let mut digest = Xxh3::new();
+    for change in changes {
+        digest.update(&to_bytes(&change.operation));
+    }
+    digest.digest()
+}
+
+/// The note is of another session, so that nothing is run.
+// spec: leases#batches
+fn unfit(word: &Word) -> Result<rxafs::batch::Reply, AbortCode> {
+    Ok(rxafs::batch::Reply {
+        repeated: false,
+        results: BatchResults::default(),
+        statuses: BatchStatuses::default(),
+        vol_sync: VolSync::default(),
+        word: leases::message(word)?,
+    })
 }
 
 async fn receive(data: &mut StoreSource<'_>, length: usize) -> Result<Vec<u8>, AbortCode> {
@@ -96,7 +155,7 @@ fn check(changes: &[BatchChange], number: u64) -> Result<(), AbortCode> {
         return Err(nonsense);
     }
     for (place, BatchChange { operation, under }) in changes.iter().enumerate() {
-        if !under.is_empty() {
+        if under.iter().any(|under| under.vnode.maker().is_some()) {
             return Err(nonsense);
         }
         for maker in operation.vnodes().iter().flatten() {
@@ -113,21 +172,13 @@ fn check(changes: &[BatchChange], number: u64) -> Result<(), AbortCode> {
         | BatchOperation::Symlink(make, _) = operation
             && make.wanted != BatchVnode::default()
         {
-            return Err(nonsense);
+            let is_leased = under.iter().any(|under| under.vnode == make.directory);
+            if !is_leased || make.wanted.maker().is_some() {
+                return Err(nonsense);
+            }
         }
     }
     Ok(())
-}
-
-/// The files that were there before and whose data is stored. Other stores to them may be going on.
-fn stored(changes: &[BatchChange], volume: VolumeId) -> BTreeSet<Fid> {
-    let target = |change: &BatchChange| match &change.operation {
-        BatchOperation::StoreData { target, .. } if target.maker().is_none() => {
-            Some(target.fid(volume))
-        }
-        _ => None,
-    };
-    changes.iter().filter_map(target).collect()
 }
 
 /// What is to be told of a batch.
@@ -139,18 +190,24 @@ struct Answer {
 
 /// Runs a batch, or finds what came of it before. Then looks at what it changed: all the caller is told comes with a
 /// promise, which is entered first.
-fn run_and_look(visit: &Visit, run: Run) -> Result<Answer, AbortCode> {
+fn run_and_look(visit: &Visit, run: Run, targets: &Targets) -> Result<Answer, AbortCode> {
     let mut place = visit.change(run.volume)?;
     let mut together = place.volume().together().map_err(failed)?;
     let mut contents = Vec::with_capacity(run.changes.len());
-    for change in &**run.changes {
+    for (change, open) in run.changes.iter().zip(&targets.open) {
         contents.push(match &change.operation {
-            BatchOperation::StoreData { data, .. } => Some(together.content(data).map_err(failed)?),
+            BatchOperation::StoreData { data, .. } if *open => {
+                Some(together.content(data).map_err(failed)?)
+            }
             _ => None,
         });
     }
     let weight = run.changes.len().max(1);
-    let ran = together.run(weight, move |sequence| run.run(sequence, &contents));
+    let volume = place.volume().clone();
+    let ran = together.run(weight, move |sequence| {
+        run.run(sequence, &contents, &volume)
+    });
+    visit.leases.end_births(ran.is_ok());
     let done = ran.map_err(failed)??;
     let told = done.changed.told();
     let statuses = told
@@ -169,6 +226,10 @@ fn look(
     done: &Done,
     fid: Fid,
 ) -> Option<BatchStatus> {
+    // What was run earlier may be another's by now, who is not asked for the sake of this.
+    if done.repeated && visit.leases.is_anothers(fid) {
+        return None;
+    }
     let promise = place.promise(fid, false);
     let look = place.look(fid).ok()?;
     let made = done.changed.made.contains(&fid);
@@ -177,8 +238,7 @@ fn look(
         // spec: afs-rpc#changing-directories
         grant = as_owner(grant);
     }
-    // The caller has changed it just now, and is told its status as by single calls. What is named with a number that was
-    // used before may be something else than was changed then.
+    // The caller has changed it just now, and is told its status as by single calls. Later it may have lost the right.
     if done.repeated && !made {
         may_fetch_status(&visit.person, &look.vnode, grant, place.state.owner).ok()?;
     }
@@ -200,7 +260,11 @@ async fn break_promises(visit: &Visit, done: &Done) {
     }
 }
 
-fn reply(visit: &Visit, answer: Answer) -> Result<rxafs::batch::Reply, AbortCode> {
+fn reply(
+    visit: &Visit,
+    answer: Answer,
+    word: Option<&Word>,
+) -> Result<rxafs::batch::Reply, AbortCode> {
     let too_many = |_| AbortCode::RXGEN_SS_MARSHAL;
     let mut results = answer.done.results;
     for result in &mut results {
@@ -213,6 +277,9 @@ fn reply(visit: &Visit, answer: Answer) -> Result<rxafs::batch::Reply, AbortCode
         results: BatchResults::new(results).map_err(too_many)?,
         statuses: BatchStatuses::new(answer.statuses).map_err(too_many)?,
         vol_sync: answer.vol_sync,
-        word: Opaque::default(),
+        word: match word {
+            Some(word) => leases::message(word)?,
+            None => Opaque::default(),
+        },
     })
 }

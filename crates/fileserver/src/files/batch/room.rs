@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use afar_net::AbortCode;
+use afar_types::PtsId;
 use afar_types::error::VBUSY;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -13,6 +14,8 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 const OF_ONE: usize = 8 << 20;
 /// Bytes that all batches may take.
 const OF_ALL: usize = 64 << 20;
+/// The part of these that callers without an identity may take.
+const OF_ANONYMOUS: usize = OF_ALL / 2;
 /// Bytes that a batch takes beside what comes: its results and statuses.
 const ANSWER: usize = 256 << 10;
 /// What comes is there as it came, as operations, and packed.
@@ -30,6 +33,7 @@ pub(crate) struct Batches {
 #[derive(Debug, Default)]
 struct Held {
     all: usize,
+    anonymous: usize,
     by_address: HashMap<IpAddr, usize>,
 }
 
@@ -44,19 +48,33 @@ impl Default for Batches {
 
 impl Batches {
     /// Takes room for a batch of so many bytes.
-    pub(super) fn room(&self, address: IpAddr, length: usize) -> Result<Room<'_>, AbortCode> {
+    pub(super) fn room(
+        &self,
+        address: IpAddr,
+        person: PtsId,
+        length: usize,
+    ) -> Result<Room<'_>, AbortCode> {
         let bytes = COPIES * length + ANSWER;
         let mut held = self.held.lock();
         let own = held.by_address.get(&address).copied().unwrap_or_default();
-        if own + bytes > OF_ONE || held.all + bytes > OF_ALL {
+        let anonymous = match person == PtsId::ANONYMOUS {
+            true => bytes,
+            false => 0,
+        };
+        if own + bytes > OF_ONE
+            || held.all + bytes > OF_ALL
+            || anonymous > 0 && held.anonymous + anonymous > OF_ANONYMOUS
+        {
             return Err(AbortCode(VBUSY));
         }
         held.all += bytes;
+        held.anonymous += anonymous;
         held.by_address.insert(address, own + bytes);
         Ok(Room {
             batches: self,
             address,
             bytes,
+            anonymous,
         })
     }
 
@@ -72,12 +90,15 @@ pub(super) struct Room<'b> {
     batches: &'b Batches,
     address: IpAddr,
     bytes: usize,
+    /// Those that are a caller's without an identity.
+    anonymous: usize,
 }
 
 impl Drop for Room<'_> {
     fn drop(&mut self) {
         let mut held = self.batches.held.lock();
         held.all = held.all.saturating_sub(self.bytes);
+        held.anonymous = held.anonymous.saturating_sub(self.anonymous);
         let left = held.by_address.get(&self.address).copied();
         match left.unwrap_or_default().saturating_sub(self.bytes) {
             0 => held.by_address.remove(&self.address),
@@ -92,29 +113,50 @@ mod tests {
 
     use super::*;
 
+    fn address(last: u8) -> IpAddr {
+        IpAddr::from(Ipv4Addr::new(192, 0, 2, last))
+    }
+
+    /// Takes all that so many addresses can have.
+    fn fill(
+        batches: &Batches,
+        addresses: impl Iterator<Item = u8>,
+        person: PtsId,
+    ) -> Vec<Room<'_>> {
+        let mut rooms = Vec::new();
+        for own in addresses {
+            while let Ok(more) = batches.room(address(own), person, 1 << 20) {
+                rooms.push(more);
+            }
+            let held = batches.held.lock();
+            let own = held.by_address.get(&address(own));
+            assert!(own.copied().unwrap_or_default() <= OF_ONE);
+        }
+        rooms
+    }
+
     #[test]
     fn an_address_and_all_of_them_have_so_much_and_give_it_back() {
         let batches = Batches::default();
-        let address = |last| IpAddr::from(Ipv4Addr::new(192, 0, 2, last));
-        let large = 1 << 20;
-        let mut rooms = Vec::new();
-        for own in 0.. {
-            match batches.room(address(own), large) {
-                Ok(first) => rooms.push(first),
-                Err(code) => {
-                    assert_eq!(code, AbortCode(VBUSY));
-                    break;
-                }
-            }
-            while let Ok(more) = batches.room(address(own), large) {
-                rooms.push(more);
-            }
-            assert!(batches.held.lock().by_address[&address(own)] <= OF_ONE);
-        }
+        let full = fill(&batches, 0..50, PtsId(7));
+        let another = batches.room(address(99), PtsId(7), 1 << 20);
+        assert_eq!(another.err(), Some(AbortCode(VBUSY)));
         assert!(batches.held.lock().all <= OF_ALL);
         assert!(batches.held.lock().by_address.len() > 8);
-        drop(rooms);
+        drop(full);
         assert_eq!(batches.held.lock().all, 0);
         assert!(batches.held.lock().by_address.is_empty());
+    }
+
+    #[test]
+    fn callers_without_an_identity_leave_room_to_others() {
+        let batches = Batches::default();
+        let strangers = fill(&batches, 0..50, PtsId::ANONYMOUS);
+        assert!(!strangers.is_empty());
+        assert!(batches.held.lock().all <= OF_ANONYMOUS);
+        let known = fill(&batches, 100..150, PtsId(7));
+        assert!(known.len() >= strangers.len());
+        drop((strangers, known));
+        assert_eq!(batches.held.lock().anonymous, 0);
     }
 }

@@ -22,6 +22,8 @@ pub(super) struct Last {
     /// When it was used.
     used: UnixTime,
     pub(super) number: u64,
+    /// Of the operations, so that others are not taken for them.
+    pub(super) digest: u64,
     pub(super) results: BatchResults,
 }
 
@@ -41,13 +43,14 @@ pub(super) fn put(
     sequence: &mut Sequence<'_, '_>,
     series: [u8; 16],
     person: PtsId,
-    number: u64,
+    (number, digest): (u64, u64),
     results: &[BatchResult],
 ) -> Result<(), StoreError> {
     let last = Last {
         person,
         used: UnixTime::from(SystemTime::now()),
         number,
+        digest,
         // There are no more than operations.
         results: BatchResults::new(results).unwrap_or_default(),
     };
@@ -55,22 +58,23 @@ pub(super) fn put(
 }
 
 /// Begins a series, and forgets the one that was not used for longest if there are too many: of the same user, or of the
-/// one who has most.
+/// one who has most. A series that is known stays as it is, lest a number that comes late has batches run twice. Returns
+/// whether it is this user's.
 pub(super) fn open(
     sequence: &mut Sequence<'_, '_>,
     series: [u8; 16],
     person: PtsId,
-) -> Result<(), StoreError> {
+) -> Result<bool, StoreError> {
     let mut all = 0;
     let mut by_person: BTreeMap<PtsId, Vec<(UnixTime, [u8; 16])>> = BTreeMap::new();
     for (name, note) in sequence.notes()? {
         match from_bytes::<Last>(&note) {
-            Ok(last) if name != series => {
+            Ok(last) if name == series => return Ok(last.person == person),
+            Ok(last) => {
                 all += 1;
                 let own = by_person.entry(last.person).or_default();
                 own.push((last.used, name));
             }
-            Ok(_) => {}
             Err(_) => sequence.put_note(name, None)?,
         }
     }
@@ -83,5 +87,6 @@ pub(super) fn open(
     if let Some((_, oldest)) = crowd.and_then(|crowd| crowd.iter().min()) {
         sequence.put_note(*oldest, None)?;
     }
-    put(sequence, series, person, 0, &[])
+    put(sequence, series, person, (0, 0), &[])?;
+    Ok(true)
 }
