@@ -210,9 +210,9 @@ async fn a_first_grant_waits_for_the_disk() {
     assert!(first.grants.is_empty(), "its row is not on the disk");
     host.lease(file).await;
     let path = cell.volume.partition().path().join(LEASES);
-    let uuid = host.client.callbacks.uuid().to_bytes();
+    let uuid = to_bytes(&host.client.callbacks.uuid());
     let rows = std::fs::read(path).unwrap();
-    assert!(rows.windows(16).any(|bytes| bytes == uuid));
+    assert!(rows.windows(uuid.len()).any(|bytes| *bytes == *uuid));
     // Another one in the same volume comes at once.
     let word = host.keep(&[cell.root()], 0).await;
     assert_eq!(word.grants.len(), 1);

@@ -329,7 +329,8 @@ impl Running<'_, '_, '_, '_> {
         done
     }
 
-    /// Whether a change is covered by the leases that its client made it under, or nobody has changed anything since.
+    /// Whether a change is covered by the leases that its client made it under, or nobody else has a lease now; and nobody
+    /// has changed anything since.
     // spec: leases#late-changes
     fn in_time(&mut self, change: &BatchChange) -> Result<(), AbortCode> {
         for under in &change.under {
@@ -338,15 +339,14 @@ impl Running<'_, '_, '_, '_> {
                 fid,
                 number: under.lease,
             };
-            if self.run.visit.leases.covers(lease) {
-                continue;
-            }
+            let covered = self.run.visit.leases.covers(lease);
             let stale = AbortCode(errno::ESTALE);
             let wanted = wanted(&change.operation);
             // spec: leases#birth
-            let late = if wanted.is_some_and(|make| make.directory == under.vnode) {
+            let late = if !covered && wanted.is_some_and(|make| make.directory == under.vnode) {
                 Err(stale)
             } else {
+                // Also of what is covered: the lease may end at any moment.
                 match self.acting().vnode(fid) {
                     Ok(vnode) if vnode.data_version.0 == under.version => Ok(()),
                     _ => Err(stale),
