@@ -1,5 +1,5 @@
 //! What a restart leaves: volumes whose calls wait until the hosts that had leases there have said which.
-// spec: leases#restart-of-the-server
+// spec: leases#restarts, leases#restart-of-the-server
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::{Action, Row, Server};
 use crate::Time;
 use crate::wire::{self, Block, Claim, Claimed, VERSION};
 
-/// Who has yet to claim.
+/// The hosts that have yet to claim.
 #[derive(Debug)]
 pub(super) struct Claims {
     until: Time,

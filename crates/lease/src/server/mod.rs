@@ -31,7 +31,8 @@ pub use visits::VisitId;
 /// Lives of a server are this far apart in numbers.
 const LIFE: u32 = 40;
 
-/// How much a server has room for. A lease takes less than 200 bytes.
+/// How much a server has room for. A lease takes less than 200 bytes (`examples/lease_storm` measures it).
+// spec: leases#bounds
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Leases in all, with those that reserves may become.
@@ -218,13 +219,7 @@ impl Server {
     /// A server that starts. `instance` is higher in each of its lives, durable before this, and below 2^24. `key` is
     /// random. `rows` are the durable ones: in their volumes all calls wait for the hosts' claims, for [`TERM`] at most.
     #[must_use]
-    pub fn new(
-        now: Time,
-        instance: u64,
-        key: u64,
-        rows: Vec<Row>,
-        limits: Limits,
-    ) -> Self {
+    pub fn new(now: Time, instance: u64, key: u64, rows: Vec<Row>, limits: Limits) -> Self {
         let claims = Claims::new(rows, now + TERM);
         let mut due = BTreeSet::new();
         if !claims.is_over() {
@@ -250,6 +245,7 @@ impl Server {
     /// Asks for everything that a call reads or changes. `heard` is of its note; callers without one have no leases.
     /// What others have leases of is recalled. A call with a note of another session or life counts as another's: it may
     /// be of another process of the host, or a copy of one that was answered long ago, by an earlier life of the server.
+    // spec: leases#old-clients
     pub fn enter(&mut self, now: Time, heard: Option<Heard>, fids: &[Fid]) -> Entry {
         let own = heard.filter(|heard| self.own(*heard).is_some());
         let host = own.map(|heard| heard.host);
@@ -398,7 +394,9 @@ impl Server {
             host.leases.remove(&fid);
         }
         let volume = fid.volume;
-        if self.closed.contains_key(&volume) && self.leases.range(of_volume(volume)).next().is_none() {
+        if self.closed.contains_key(&volume)
+            && self.leases.range(of_volume(volume)).next().is_none()
+        {
             self.actions.push_back(Action::FreedVolume(volume));
         }
     }

@@ -290,7 +290,10 @@ fn births_need_a_lease_and_a_reserve() {
         server.born(START, of(&server, 2), of_other, new),
         Err(NotBorn::NotReserved)
     );
-    assert_eq!(server.born(START, of(&server, 2), parent, new), Err(NotBorn::NoLease));
+    assert_eq!(
+        server.born(START, of(&server, 2), parent, new),
+        Err(NotBorn::NoLease)
+    );
     let false_number = Lease {
         number: number + 1,
         ..parent
@@ -357,7 +360,10 @@ fn a_claimed_lease_of_what_is_not_made_after_all_is_over() {
         fid,
         number: claimed.number,
     };
-    assert!(server.covers(of(&server, 1), named(new)), "it may yet be made");
+    assert!(
+        server.covers(of(&server, 1), named(new)),
+        "it may yet be made"
+    );
 
     // The directory is recalled, and its lease over before the birth is sent.
     assert!(matches!(

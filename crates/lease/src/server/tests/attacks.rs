@@ -7,7 +7,7 @@ use crate::wire::{Claim, EVERYTHING};
 const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
-fn who_does_not_give_one_back_is_asked_for_all() {
+fn a_host_that_does_not_give_one_back_is_asked_for_all() {
     for answers in [false, true] {
         let mut server = server(Limits::default());
         let mut holder = holder(&mut server, START, 1, 1..50);
@@ -41,7 +41,7 @@ fn who_does_not_give_one_back_is_asked_for_all() {
 }
 
 #[test]
-fn who_did_not_give_one_back_gets_none_for_a_while() {
+fn a_host_that_did_not_give_one_back_gets_none_for_a_while() {
     let mut server = server(Limits::default());
     let mut lost = holder(&mut server, START, 1, 1..2);
     assert!(matches!(
@@ -77,7 +77,11 @@ fn another_process_with_the_same_identity_is_a_stranger() {
     wish(&mut server, START, &mut second, 1, fid(2));
     persist(&mut server);
     wish(&mut server, START, &mut second, 1, fid(2));
-    assert_eq!(second.lease(START, fid(2)), None, "the session is not its own");
+    assert_eq!(
+        second.lease(START, fid(2)),
+        None,
+        "the session is not its own"
+    );
     // It needs what the first one has.
     let (note, _) = second.note(START, &[fid(1)], 0);
     let heard = hear(&mut server, START, 1, &note);
@@ -125,10 +129,21 @@ fn another_process_claims_nothing_and_ends_no_wait() {
         version: VERSION,
         instance: 1,
         session: 77,
-        leases: List::new(vec![lease, Lease { fid: Fid::new(8, 1, 1), number: 5 }]).unwrap(),
+        leases: List::new(vec![
+            lease,
+            Lease {
+                fid: Fid::new(8, 1, 1),
+                number: 5,
+            },
+        ])
+        .unwrap(),
         blocks: List::default(),
     };
-    assert_eq!(server.claim(START, host(1), &own).session, 0, "of another life");
+    assert_eq!(
+        server.claim(START, host(1), &own).session,
+        0,
+        "of another life"
+    );
     own.instance = 2;
     let claimed = server.claim(START, host(1), &own);
     assert_eq!(claimed.session, 77);
@@ -192,7 +207,15 @@ fn a_server_that_was_set_back_knows_no_session_of_before() {
         let Entry::Proceed(visit) = again.enter(START, Some(heard), &[fid(1)]) else {
             panic!("nobody has it");
         };
-        let word = again.answer(START, heard, visit, &[Wish { fid: fid(1), alone: true }]);
+        let word = again.answer(
+            START,
+            heard,
+            visit,
+            &[Wish {
+                fid: fid(1),
+                alone: true,
+            }],
+        );
         again.leave(visit);
         other.answered(START, &sent, &word);
         persist(&mut again);
@@ -216,7 +239,10 @@ fn clocks_that_jump_end_leases() {
     assert_eq!(note.given[..], [EVERYTHING]);
     assert!(note.wishes.is_empty());
     let lost = std::iter::from_fn(|| holder.poll_action());
-    assert!(lost.into_iter().any(|action| action == crate::holder::Action::Lost(fid(1))));
+    assert!(
+        lost.into_iter()
+            .any(|action| action == crate::holder::Action::Lost(fid(1)))
+    );
     // The server's was, too, and hears the note before it looks at the clock.
     let heard = hear(&mut server, hour, 1, &note);
     holder.answered(hour, &sent, &server.word(heard));
@@ -256,7 +282,12 @@ fn rows_are_written_once_a_second_and_left_behind() {
             at += SECOND / 10;
             wish(&mut server, at, &mut holder, 1, root(volume));
             while let Some(action) = server.poll_action() {
-                if let Action::Persist { host, volume, session } = action {
+                if let Action::Persist {
+                    host,
+                    volume,
+                    session,
+                } = action
+                {
                     written += 1;
                     server.persisted(host, volume, session);
                 }
