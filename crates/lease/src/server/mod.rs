@@ -274,6 +274,20 @@ impl Server {
         Entry::Wait(until)
     }
 
+    /// Enters what of this nobody else has a lease of, for a call that tells of the rest that it is left out. Nothing is
+    /// recalled.
+    pub fn enter_free(&mut self, heard: Option<Heard>, fids: &[Fid]) -> (VisitId, Vec<Fid>) {
+        let own = heard.filter(|heard| self.own(*heard).is_some());
+        let host = own.map(|heard| heard.host);
+        let free = fids.iter().copied().filter(|fid| {
+            let held = self.leases.get(fid);
+            held.is_none_or(|held| Some(held.holder) == host) && !self.claims.pends(fid.volume)
+        });
+        let free: Vec<Fid> = free.collect();
+        let by = heard.map(|heard| (heard.host, heard.said));
+        (self.visits.begin(by, &free), free)
+    }
+
     /// A call that went on has ended, or has been given up.
     pub fn leave(&mut self, visit: VisitId) {
         self.visits.end(visit);

@@ -137,6 +137,26 @@ fn a_call_of_another_waits_until_it_is_given_back() {
 }
 
 #[test]
+fn a_call_that_takes_what_is_free_waits_for_nothing_and_is_in_the_way_of_grants() {
+    let mut server = server(Limits::default());
+    let first = holder(&mut server, START, 1, 1..2);
+    let (visit, free) = server.enter_free(None, &[fid(1), fid(2)]);
+    assert_eq!(free, [fid(2)]);
+    assert_eq!(server.holder(fid(1)), Some((host(1), false)));
+    let mut holder = first;
+    wish(&mut server, START, &mut holder, 1, fid(2));
+    assert_eq!(holder.lease(START, fid(2)), None);
+    server.leave(visit);
+    wish(&mut server, START, &mut holder, 1, fid(2));
+    assert!(holder.lease(START, fid(2)).is_some());
+    let (note, _) = holder.note(START, &[], 0);
+    let heard = hear(&mut server, START, 1, &note);
+    let (visit, free) = server.enter_free(Some(heard), &[fid(1), fid(2)]);
+    assert_eq!(free, [fid(1), fid(2)], "its own");
+    server.leave(visit);
+}
+
+#[test]
 fn a_holder_that_has_heard_has_fifteen_seconds_while_it_says_something() {
     for (talks, limit) in [(true, 15), (false, 5)] {
         let mut server = server(Limits::default());

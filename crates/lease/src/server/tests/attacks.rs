@@ -195,6 +195,38 @@ fn a_process_that_comes_back_sends_what_is_left_and_gives_everything_back() {
 }
 
 #[test]
+fn a_claim_that_is_repeated_renews_nothing() {
+    let mut before = server(Limits::default());
+    let mut mine = holder(&mut before, START, 1, 1..2);
+    let rows = vec![Row {
+        host: host(1),
+        volume: VOLUME,
+        session: mine.session().1,
+    }];
+    let mut server = Server::new(START, 2, 0, rows, Limits::default());
+    let (note, sent) = mine.note(START, &[], 0);
+    let heard = hear(&mut server, START, 1, &note);
+    mine.answered(START, &sent, &server.word(heard));
+    let at = START + SECOND;
+    let (claim, _lost) = mine.claim(at).unwrap();
+    server.claim(at, host(1), &claim);
+    // The answer is lost. Somebody else waits meanwhile, of which the answer to the next claim does not tell.
+    assert!(matches!(server.enter(at, None, &[fid(1)]), Entry::Wait(_)));
+    let later = START + SECOND * 15;
+    let (claim, sent) = mine.claim(later).unwrap();
+    let answer = server.claim(later, host(1), &claim);
+    mine.claimed(later, &sent, &claim, &answer);
+    assert!(mine.lease(later, fid(1)).is_some());
+    let end = at + TERM;
+    server.handle_timeout(end);
+    assert!(matches!(
+        server.enter(end, None, &[fid(1)]),
+        Entry::Proceed(_)
+    ));
+    assert_eq!(mine.lease(end, fid(1)), None);
+}
+
+#[test]
 fn a_server_that_was_set_back_knows_no_session_of_before() {
     let mut first = server(Limits::default());
     let mut mine = holder(&mut first, START, 1, 1..2);
