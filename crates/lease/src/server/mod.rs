@@ -416,6 +416,7 @@ impl Server {
     }
 
     /// The state of a note's host, if the note is of its session or its call began it.
+    // spec: leases#sessions
     fn own(&self, heard: Heard) -> Option<&Host> {
         let state = self.hosts.get(&heard.host)?;
         let its = heard.said == (self.instance, state.session) || heard.fresh == state.session;
