@@ -137,7 +137,9 @@ impl Holder {
         // What is just given back is not asked for before the server knows.
         let wishes = wishes.iter().copied().filter(|&fid| {
             let ending = self.leases.get(&fid).is_some_and(|mine| mine.ending);
-            !self.leaving && !ending && !self.given.iter().any(|lease| lease.fid == fid)
+            let number = |number| Lease { fid, number };
+            let given = self.given.range(number(0)..=number(u64::MAX)).next();
+            !self.leaving && !ending && given.is_none()
         });
         let everything = self.leaving && self.leases.is_empty();
         let note = Note {

@@ -211,6 +211,8 @@ pub struct Server {
     damping: Damping,
     /// Reserved fids that may become leases.
     reserved: usize,
+    /// Bytes of quota that reserves hold.
+    quota: BTreeMap<VolumeId, u64>,
     due: BTreeSet<(Time, Due)>,
     actions: VecDeque<Action>,
 }
@@ -237,6 +239,7 @@ impl Server {
             claims,
             damping: Damping::new(key),
             reserved: 0,
+            quota: BTreeMap::new(),
             due,
             actions: VecDeque::new(),
         }
@@ -375,9 +378,7 @@ impl Server {
     /// Bytes of quota that reserves hold in a volume.
     #[must_use]
     pub fn reserved_quota(&self, volume: VolumeId) -> u64 {
-        let blocks = self.hosts.values().flat_map(|host| &host.blocks);
-        let of_volume = blocks.filter(|reserve| reserve.block.volume == volume);
-        of_volume.map(|reserve| reserve.block.quota).sum()
+        self.quota.get(&volume).copied().unwrap_or_default()
     }
 
     fn next(&mut self) -> u64 {

@@ -333,8 +333,12 @@ fn births_need_a_lease_and_a_reserve() {
         Err(NotBorn::NotReserved),
         "each once"
     );
+    assert_eq!(server.reserved_quota(VOLUME), 50);
     assert_eq!(server.spend(host(1), VOLUME, 30), 30);
-    assert_eq!(server.spend(host(1), VOLUME, 30), 20);
+    assert_eq!(server.reserved_quota(VOLUME), 20);
+    assert_eq!(server.spend(host(1), VOLUME, 25), 20);
+    assert_eq!(server.spend(host(2), VOLUME, 25), 0);
+    assert_eq!(server.reserved_quota(VOLUME), 0);
     server.end_host(START, host(1));
     let returned = Action::Returned {
         host: host(1),
