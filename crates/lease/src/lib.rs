@@ -71,6 +71,12 @@
 //! covered store takes what it needs of [`Server::spend`] before it looks at the quota, which
 //! [`Server::reserved_quota`] is counted against.
 //!
+//! ## Reserves and claims
+//!
+//! For [`Server::reserve`] the store sets fids aside: it advances the volume's counters and notes the block with its host and
+//! session in one commit. [`Action::Returned`] removes the note. A claim is for the session's blocks that are noted,
+//! with the quota noted, and for leases of what is there and the caller may change, or is in such a block.
+//!
 //! ## Volumes as a whole
 //!
 //! A transaction that takes a read-write volume from its clients (TransCreate that holds it busy or offline, the

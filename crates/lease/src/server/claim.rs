@@ -65,8 +65,9 @@ impl Claims {
 }
 
 impl Server {
-    /// A host says what it had before the server restarted. The server's program has left out of it the blocks of
-    /// which the store has given a fid to somebody else, and the leases of what the caller has no right to change.
+    /// A host says what it had before the server restarted. The server's program has put the blocks that the store has
+    /// noted for the session in the place of those that the claim names, and has left out the leases of what the caller
+    /// has no right to change. Of what is not there it leaves those that are in such a block: they may be about to be made.
     /// A claim that is made again gets the same answer.
     pub fn claim(&mut self, now: Time, host: AfsUuid, claim: &Claim) -> Claimed {
         let session = claim.session;
