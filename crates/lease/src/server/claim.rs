@@ -78,7 +78,8 @@ impl Server {
         }
         let timely = claim.instance == self.instance && now < self.claims.until;
         // Another process of the host may have begun a session already.
-        if !timely || state.is_some() || !self.claims.expects(host, session) {
+        let new = state.is_none() && self.hosts.len() < self.limits.hosts;
+        if !timely || !new || !self.claims.expects(host, session) {
             return self.claimed(host, 0, claim);
         }
         let (volumes, done) = self.claims.take(host, session);

@@ -6,6 +6,7 @@ use afar_types::{AfsUuid, Fid, VolumeId};
 use afar_xdr::List;
 
 mod attacks;
+mod sums;
 
 use super::*;
 use crate::wire::{Note, RecallAnswer, Standing, VERSION};
