@@ -13,30 +13,130 @@
 //!
 //! # In a file server
 //!
-//! Each operation on a read-write volume is between two calls, below the one lock that the server's [`Server`] is in:
+//! One [`Server`] for all volumes, below a lock that is held for one of its methods and what [`Server::poll_action`]
+//! gives behind it. A task sleeps until [`Server::poll_timeout`]. `now` is read below the lock.
 //!
-//! 1. [`Server::hear`] with the caller's note, if it has one, as soon as the call is decoded.
-//! 2. The vnodes are looked up: a call ends here for which one is missing, since it may be born at any moment. Then
-//!    [`Server::enter`] with all fids that the operation reads or changes. [`Entry::Wait`] names the latest time to ask
-//!    again; [`Action::Freed`] and [`Action::FreedVolume`] wake earlier. Nothing is held while a call waits.
-//!    A call that only reads asks by [`Server::read`] instead, once its host was promised word of changes.
-//! 3. The operation: store, then promises broken, as without leases. In a batch, [`Server::covers`] says of each
-//!    change whether it is made under a lease; others are made only on the version that they expect.
-//!    [`Server::born`] comes before a reserved fid is made, [`Server::unborn`] if it is not made then.
-//! 4. [`Server::answer`], with each wish of which the caller could have changed the vnode, and whether no other host
-//!    has a promise on it. Its word goes back with the reply.
-//! 5. [`Server::leave`], also when the operation failed or its client went away.
+//! ## Around a call
 //!
-//! `vos` transactions, and whatever else needs a volume as a whole, use [`Server::close_volume`],
-//! [`Server::enter_volume`] and [`Server::open_volume`].
+//! 1. **Hear.** When the call is decoded and its host known, [`Server::hear`] with the note, and 8 random bytes from
+//!    the system. A host without an identity, or one whose machine could not be asked for it, has no note.
+//! 2. **Refuse.** What is refused by rights, or because a vnode is not there, is refused now, from what the store has:
+//!    nobody without rights causes a recall. Access lists are no part of a lease, so the store's are right. A vnode
+//!    that is not there may be born at any moment, and a caller that did not find it hears so even then.
+//! 3. **Enter.** [`Server::enter`] with *all* fids of the table below at once. On [`Entry::Wait`] the call waits,
+//!    holding nothing that another call needs (no turn at a file, no turn of the committer, no volume), until
+//!    [`Action::Freed`] of one of them, [`Action::FreedVolume`], or the time; then it goes on at step 2. At most half
+//!    of the calls a server has in progress wait so; more get VBUSY, or else the holders' batches, for which they wait,
+//!    find no room. Room for the bytes of batches is halved in the same way.
+//! 4. **Do it.** As without leases, in the store, with rights checked as today. Where names gave the fids, they are
+//!    looked up again in the step that changes them; if they are others now, [`Server::leave`] and step 2. Promises of
+//!    others are broken and waited for.
+//! 5. **Answer.** [`Server::answer`], with those wishes of the note that were entered, of which the caller could have
+//!    changed the vnode and no other host has a promise ([`Wish::alone`], asked now). Then [`Server::reserve`] if a
+//!    block is wanted. The word goes into the reply.
+//! 6. **Leave.** [`Server::leave`], by a guard, since calls fail and clients go away.
+//!
+//! A call may leave before it ends, once everything its reply says is read and promised: a fetch leaves, and has its
+//! word, before it sends the data of its snapshot. A store enters before it waits for its turn at the file, and leaves
+//! at its end.
+//!
+//! | operation of RXAFS | fids to enter |
+//! |---|---|
+//! | FetchStatus, FetchData (64; out of band too), FetchACL | the vnode |
+//! | BulkStatus, InlineBulkStatus | all vnodes, in one step; InlineBulkStatus leaves those out that step 2 refuses |
+//! | StoreStatus, StoreData (64; out of band too), StoreACL | the vnode |
+//! | CreateFile, MakeDir, Symlink | the directory |
+//! | Link | the directory, the file |
+//! | RemoveFile, RemoveDir | the directory, what the name stands for |
+//! | Rename in a directory | the directory; what is replaced |
+//! | Rename to another directory | both directories, what is moved, what is replaced: up to 4 |
+//! | SetLock | the vnode |
+//! | FetchTree | its root. Of the others, [`Server::enter_free`] for each part before it is read and promised, and [`Server::leave`] behind it; what is not free is left out |
+//! | Batch | of each operation that is not [covered](Server::covers), as the single one; in one step for all |
+//! | ExtendLock, ReleaseLock, GiveUpCallBacks, GetVolumeStatus, SetVolumeStatus, GetTime and all others | none |
+//!
+//! A step that only reads may ask for each vnode by [`Server::read`] in place of `enter`, after its host was promised word of
+//! changes, if wishes are granted by promises that are looked at below the same lock: then nothing is kept of it.
+//!
+//! Read-only volumes need none of this, and volumes of other servers are not here. A call without fids to enter has
+//! [`Server::word`] in place of `answer`.
+//!
+//! ## Batches
+//!
+//! A batch whose note does not [fit](Server::fits) is answered with the word, and not run; nothing is remembered of it
+//! under its number. Each operation has the number of the lease of each fid that it touches (0: none, or it is lost)
+//! and the version it expects of each. Covered is one of which all are. *All versions are compared, below the store's
+//! lock, of covered operations too*: a lease may end between the look at it and the commit, and another host may have
+//! come then. What has another version is refused.
+//!
+//! What has a `wanted` fid: the fid must not be there; then [`Server::born`] with the directory's lease, in the step
+//! that makes it. If the store does not make it after that, [`Server::unborn`]. A
+//! covered store takes what it needs of [`Server::spend`] before it looks at the quota, which
+//! [`Server::reserved_quota`] is counted against.
+//!
+//! ## Reserves and claims
+//!
+//! For [`Server::reserve`] the store sets fids aside: it advances the volume's counters and notes the block with its host and
+//! session in one commit. [`Action::Returned`] removes the note. A claim is for the session's blocks that are noted,
+//! with the quota noted, and for leases of what is there and the caller may change, or is in such a block.
+//!
+//! ## Volumes as a whole
+//!
+//! A transaction that takes a read-write volume from its clients (TransCreate that holds it busy or offline, the
+//! conversion of a read-only one), and each that reads it (Dump, Forward, Clone, ReClone): [`Server::close_volume`],
+//! then [`Server::enter_volume`] until it proceeds, *then* the hold, since the holders' batches must get in;
+//! [`Server::open_volume`] by a guard when the transaction ends.
+//!
+//! ## Actions and rows
+//!
+//! [`Action::Recall`]: the host's callback service is called with [`Server::recall_of`] at that moment; the answer goes
+//! to [`Server::recall_answered`]; a call that fails is dropped, as it comes again. 512 calls at a time, others in the
+//! order they came. [`Action::Persist`], then [`Server::persisted`]; [`Action::Forget`]; [`Action::Returned`] to the
+//! store's counters; [`Action::Revoked`] to the log. Rows are read before the first call is served, and `instance` is
+//! durable by then.
+//!
+//! In `crates/fileserver`, `Files::visit` is step 1 (the service's requests carry the note), `Visit::step` gets a twin
+//! that takes the fids and does steps 2 to 4, and `Visit::end` is the place of steps 5 and 6. `entries::remove` and
+//! `entries::move_entry` look their names up once before (`Volume::lookup`), the steps of `fetch::open`, `status`,
+//! `acl::replace` (the second one) and `lock::set` name what they are at, `status::bulk` all its fids. `store::store`
+//! enters before `stores.turn`; a batch enters before `stores.turns` and `batches.turn`, and compares in the committer.
+//! `volser`'s `hold` is the place for volumes. Promises need a question more: whether another host has one.
 //!
 //! # In a cache
 //!
-//! Before a call, [`Holder::note`] makes the note. Its [`Sent`] is kept until the reply, and goes with the word to
-//! [`Holder::answered`], before anything else of the reply is believed. Before an operation, [`Holder::may`] says
-//! whether it can be done here; a change notes the number it gives in the journal. [`Holder::born`] takes a fid for
-//! something new. On [`Action::Flush`](holder::Action::Flush) the cache stops, sends what it has of that vnode, and
-//! says [`Holder::flushed`] when the server has it.
+//! One [`Holder`] for each file server (by its UUID), below the lock of what is cached from it. The clock is looked at
+//! below that lock as well.
+//!
+//! - **Calls.** [`Holder::note`] before a call is sent the first time; its [`Sent`] stays with the call over all
+//!   repetitions, and goes to [`Holder::answered`] with the word before anything else of the reply is believed. Wishes:
+//!   the directory or file that the call is at, if the program seems to go on there. A reserve: when
+//!   [`Holder::reserved`] is below 64. Statuses of what is leased are taken from the reply in which it was granted.
+//! - **Before an operation**, [`Holder::may`] of each vnode it needs; with all of them it is made here, and the journal
+//!   gets it with these numbers, the expected versions and the time:
+//!
+//!   | operation | leases |
+//!   |---|---|
+//!   | lookup, readdir, stat, read, readlink | the vnode's, or a promise as today |
+//!   | write, truncate, chmod, utimes | the file's or directory's |
+//!   | create, mkdir, symlink | the directory's, and a fid of [`Holder::born`] |
+//!   | link | the directory's and the file's |
+//!   | unlink, rmdir | the directory's and the victim's ([`Holder::forget`] when the server has removed it) |
+//!   | rename | both directories', that of what is replaced; in another directory, also that of what moves |
+//!
+//!   Everything else is a call: access lists, locks, volumes, a directory that moves to another one (the server alone
+//!   sees loops), and each operation that lacks a lease. Such a call waits until the journal has nothing of its vnodes.
+//! - **Sending.** In the journal's order. [`Holder::number`] when a batch is made, or 0 if the change was marked late.
+//!   What the server refused, or did not make, is a conflict: [`Holder::forget`], `lost+found`, the log, the next
+//!   fsync.
+//! - **Actions.** [`Flush`](holder::Action::Flush): the promise counts as broken, everything up to the last change of
+//!   the vnode (and the last birth in it) is sent, then [`Holder::flushed`]. [`Lost`](holder::Action::Lost): the same
+//!   as a broken promise, and unsent changes of it are marked late for good. [`Say`](holder::Action::Say): a renewal if
+//!   no other call goes within a second. [`Claim`](holder::Action::Claim): [`Holder::claim`], each second until
+//!   [`Holder::claimed`] or it gives none.
+//! - **Recalls.** The callback service gives what comes from a server to its holder, and answers what
+//!   [`Holder::recalled`] says, at once.
+//! - **Start and end.** The journal has [`Holder::session`] before it has a change. [`Holder::resume`] with it and the
+//!   numbers of what is there. [`Holder::leave`] at the end, then the batches, then one call with a note.
 
 pub mod holder;
 pub mod server;

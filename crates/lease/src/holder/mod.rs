@@ -63,8 +63,8 @@ pub struct Holder {
     reserves: Reserves,
     /// What is given back, until the server has answered that.
     given: BTreeSet<Lease>,
-    /// The life of the server that waits for a claim.
-    claims: Option<u64>,
+    /// The life of the server that waits for a claim, and when that was sent first: one that is repeated renews nothing.
+    claims: Option<(u64, Option<Time>)>,
     /// When the last note was made.
     said: Time,
     /// When a lease was used last.
@@ -137,7 +137,9 @@ impl Holder {
         // What is just given back is not asked for before the server knows.
         let wishes = wishes.iter().copied().filter(|&fid| {
             let ending = self.leases.get(&fid).is_some_and(|mine| mine.ending);
-            !self.leaving && !ending && !self.given.iter().any(|lease| lease.fid == fid)
+            let number = |number| Lease { fid, number };
+            let given = self.given.range(number(0)..=number(u64::MAX)).next();
+            !self.leaving && !ending && given.is_none()
         });
         let everything = self.leaving && self.leases.is_empty();
         let note = Note {
@@ -174,7 +176,7 @@ impl Holder {
             return;
         }
         if word.claim && current && self.session != 0 {
-            self.claims = Some(word.instance);
+            self.claims = Some((word.instance, None));
             self.actions.push_back(Action::Claim);
             return;
         }
@@ -240,7 +242,6 @@ impl Holder {
         let own = recall.session == self.session && self.session != 0;
         let standings = recall.items.iter().map(|item| {
             if !own {
-                self.floors.raise(item.fid, item.number);
                 Standing::Stranger
             } else if self.hear(item) {
                 Standing::Flushing
@@ -357,7 +358,8 @@ impl Holder {
     /// What to claim from a server that has restarted. None: nothing is to be claimed any longer.
     // spec: leases#restart-of-the-server
     pub fn claim(&mut self, now: Time) -> Option<(Claim, Sent)> {
-        let instance = self.claims?;
+        let (instance, first) = self.claims.as_mut()?;
+        let (instance, at) = (*instance, *first.get_or_insert(now));
         self.expire(now);
         // Under what an earlier process had, nobody knows until when.
         let mine = self.leases.iter().filter(|_| !self.leaving);
@@ -373,7 +375,7 @@ impl Holder {
             blocks: wire::some(self.reserves.blocks()),
         };
         let sent = Sent {
-            at: now,
+            at,
             said: self.session(),
             wishes: Vec::new(),
             given: Vec::new(),
@@ -384,7 +386,7 @@ impl Holder {
     /// The server has answered a claim.
     pub fn claimed(&mut self, now: Time, sent: &Sent, claim: &Claim, answer: &Claimed) {
         self.expire(now);
-        if self.claims != Some(claim.instance) {
+        if self.claims.map(|(instance, _)| instance) != Some(claim.instance) {
             return;
         }
         self.claims = None;

@@ -1,5 +1,5 @@
 //! What a restart leaves: volumes whose calls wait until the hosts that had leases there have said which.
-// spec: leases#restart-of-the-server
+// spec: leases#restarts, leases#restart-of-the-server
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::{Action, Row, Server};
 use crate::Time;
 use crate::wire::{self, Block, Claim, Claimed, VERSION};
 
-/// Who has yet to claim.
+/// The hosts that have yet to claim.
 #[derive(Debug)]
 pub(super) struct Claims {
     until: Time,
@@ -65,8 +65,9 @@ impl Claims {
 }
 
 impl Server {
-    /// A host says what it had before the server restarted. The server's program has left out of it the blocks of
-    /// which the store has given a fid to somebody else, and the leases of what the caller has no right to change.
+    /// A host says what it had before the server restarted. The server's program has put the blocks that the store has
+    /// noted for the session in the place of those that the claim names, and has left out the leases of what the caller
+    /// has no right to change. Of what is not there it leaves those that are in such a block: they may be about to be made.
     /// A claim that is made again gets the same answer.
     pub fn claim(&mut self, now: Time, host: AfsUuid, claim: &Claim) -> Claimed {
         let session = claim.session;
@@ -77,7 +78,8 @@ impl Server {
         }
         let timely = claim.instance == self.instance && now < self.claims.until;
         // Another process of the host may have begun a session already.
-        if !timely || state.is_some() || !self.claims.expects(host, session) {
+        let new = state.is_none() && self.hosts.len() < self.limits.hosts;
+        if !timely || !new || !self.claims.expects(host, session) {
             return self.claimed(host, 0, claim);
         }
         let (volumes, done) = self.claims.take(host, session);

@@ -305,6 +305,8 @@ impl Server {
             && state.leases.range(of_volume(block.volume)).next().is_some();
         if fits {
             self.reserved += block.count as usize;
+            let quota = self.quota.entry(block.volume).or_default();
+            *quota = quota.saturating_add(block.quota);
             state.blocks.push(Reserve {
                 block,
                 used: [0; 4],
@@ -325,6 +327,7 @@ impl Server {
                 left -= taken;
             }
         }
+        self.free_quota(volume, bytes - left);
         bytes - left
     }
 
@@ -334,10 +337,21 @@ impl Server {
             return;
         };
         let ends = |reserve: &mut Reserve| which(&reserve.block);
-        for reserve in state.blocks.extract_if(.., ends) {
+        let ended: Vec<Reserve> = state.blocks.extract_if(.., ends).collect();
+        for reserve in ended {
             self.reserved -= reserve.left as usize;
             let block = reserve.block;
+            self.free_quota(block.volume, block.quota);
             self.actions.push_back(Action::Returned { host, block });
+        }
+    }
+
+    fn free_quota(&mut self, volume: VolumeId, bytes: u64) {
+        if let Some(quota) = self.quota.get_mut(&volume) {
+            *quota = quota.saturating_sub(bytes);
+            if *quota == 0 {
+                self.quota.remove(&volume);
+            }
         }
     }
 }

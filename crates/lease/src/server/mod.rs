@@ -33,7 +33,8 @@ pub use visits::VisitId;
 /// Lives of a server are this far apart in numbers.
 const LIFE: u32 = 40;
 
-/// How much a server has room for. A lease takes less than 200 bytes.
+/// How much a server has room for. A lease takes less than 200 bytes (`examples/lease_storm` measures it).
+// spec: leases#bounds
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Leases in all, with those that reserves may become.
@@ -212,6 +213,8 @@ pub struct Server {
     damping: Damping,
     /// Reserved fids that may become leases.
     reserved: usize,
+    /// Bytes of quota that reserves hold.
+    quota: BTreeMap<VolumeId, u64>,
     due: BTreeSet<(Time, Due)>,
     actions: VecDeque<Action>,
 }
@@ -238,6 +241,7 @@ impl Server {
             claims,
             damping: Damping::new(key),
             reserved: 0,
+            quota: BTreeMap::new(),
             due,
             actions: VecDeque::new(),
         }
@@ -246,6 +250,7 @@ impl Server {
     /// Asks for everything that a call reads or changes. `heard` is of its note; callers without one have no leases.
     /// What others have leases of is recalled. A call with a note of another session or life counts as another's: it may
     /// be of another process of the host, or a copy of one that was answered long ago, by an earlier life of the server.
+    // spec: leases#old-clients
     pub fn enter(&mut self, now: Time, heard: Option<Heard>, fids: &[Fid]) -> Entry {
         let own = heard.filter(|heard| self.own(*heard).is_some());
         let host = own.map(|heard| heard.host);
@@ -272,6 +277,20 @@ impl Server {
             self.damping.hold(&fid, until + DAMPING);
         }
         Entry::Wait(until)
+    }
+
+    /// Enters what of this nobody else has a lease of, for a call that tells of the rest that it is left out. Nothing is
+    /// recalled.
+    pub fn enter_free(&mut self, heard: Option<Heard>, fids: &[Fid]) -> (VisitId, Vec<Fid>) {
+        let own = heard.filter(|heard| self.own(*heard).is_some());
+        let host = own.map(|heard| heard.host);
+        let free = fids.iter().copied().filter(|fid| {
+            let held = self.leases.get(fid);
+            held.is_none_or(|held| Some(held.holder) == host) && !self.claims.pends(fid.volume)
+        });
+        let free: Vec<Fid> = free.collect();
+        let by = heard.map(|heard| (heard.host, heard.said));
+        (self.visits.begin(by, &free), free)
     }
 
     /// A call that went on has ended, or has been given up.
@@ -361,9 +380,7 @@ impl Server {
     /// Bytes of quota that reserves hold in a volume.
     #[must_use]
     pub fn reserved_quota(&self, volume: VolumeId) -> u64 {
-        let blocks = self.hosts.values().flat_map(|host| &host.blocks);
-        let of_volume = blocks.filter(|reserve| reserve.block.volume == volume);
-        of_volume.map(|reserve| reserve.block.quota).sum()
+        self.quota.get(&volume).copied().unwrap_or_default()
     }
 
     fn next(&mut self) -> u64 {
@@ -402,6 +419,7 @@ impl Server {
     }
 
     /// The state of a note's host, if the note is of its session or its call began it.
+    // spec: leases#sessions
     fn own(&self, heard: Heard) -> Option<&Host> {
         let state = self.hosts.get(&heard.host)?;
         let its = heard.said == (self.instance, state.session) || heard.fresh == state.session;

@@ -144,6 +144,7 @@ impl Server {
     }
 
     /// The same of everything in a volume. Whether anything in it is leased.
+    // spec: leases#storms
     pub(super) fn recall_volume(&mut self, now: Time, volume: VolumeId) -> bool {
         let leases = self.leases.range(of_volume(volume));
         let mut of_hosts: Vec<(AfsUuid, Fid)> = Vec::new();

@@ -6,6 +6,7 @@ use afar_types::{AfsUuid, Fid, VolumeId};
 use afar_xdr::List;
 
 mod attacks;
+mod sums;
 
 use super::*;
 use crate::wire::{Note, RecallAnswer, Standing, VERSION};
@@ -134,6 +135,26 @@ fn a_call_of_another_waits_until_it_is_given_back() {
         fid(1),
     );
     assert_eq!(server.leases(), 0, "it is damped");
+}
+
+#[test]
+fn a_call_that_takes_what_is_free_waits_for_nothing_and_is_in_the_way_of_grants() {
+    let mut server = server(Limits::default());
+    let first = holder(&mut server, START, 1, 1..2);
+    let (visit, free) = server.enter_free(None, &[fid(1), fid(2)]);
+    assert_eq!(free, [fid(2)]);
+    assert_eq!(server.holder(fid(1)), Some((host(1), false)));
+    let mut holder = first;
+    wish(&mut server, START, &mut holder, 1, fid(2));
+    assert_eq!(holder.lease(START, fid(2)), None);
+    server.leave(visit);
+    wish(&mut server, START, &mut holder, 1, fid(2));
+    assert!(holder.lease(START, fid(2)).is_some());
+    let (note, _) = holder.note(START, &[], 0);
+    let heard = hear(&mut server, START, 1, &note);
+    let (visit, free) = server.enter_free(Some(heard), &[fid(1), fid(2)]);
+    assert_eq!(free, [fid(1), fid(2)], "its own");
+    server.leave(visit);
 }
 
 #[test]
@@ -313,8 +334,12 @@ fn births_need_a_lease_and_a_reserve() {
         Err(NotBorn::NotReserved),
         "each once"
     );
+    assert_eq!(server.reserved_quota(VOLUME), 50);
     assert_eq!(server.spend(host(1), VOLUME, 30), 30);
-    assert_eq!(server.spend(host(1), VOLUME, 30), 20);
+    assert_eq!(server.reserved_quota(VOLUME), 20);
+    assert_eq!(server.spend(host(1), VOLUME, 25), 20);
+    assert_eq!(server.spend(host(2), VOLUME, 25), 0);
+    assert_eq!(server.reserved_quota(VOLUME), 0);
     server.end_host(START, host(1));
     let returned = Action::Returned {
         host: host(1),

@@ -1,6 +1,6 @@
 //! Calls that are being served: while one host's call is at a vnode, no other host gets a lease of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use afar_types::{AfsUuid, Fid};
 
@@ -15,8 +15,16 @@ pub(super) type By = Option<(AfsUuid, (u64, u64))>;
 #[derive(Debug)]
 struct Visit {
     by: By,
-    /// What it is at, and whether another host's call was there in the meantime.
-    fids: Vec<(Fid, bool)>,
+    fids: BTreeSet<Fid>,
+}
+
+/// A vnode that calls are at.
+#[derive(Debug)]
+struct Place {
+    calls: usize,
+    /// Whose calls these are; None as soon as they are of two, and until the last of them has left. So what one of
+    /// them asks in between does not depend on how many there are.
+    by: By,
 }
 
 /// As many as the server has calls in progress: it bounds them.
@@ -24,33 +32,20 @@ struct Visit {
 pub(super) struct Visits {
     last: u64,
     visits: BTreeMap<u64, Visit>,
-    /// The visits at a vnode.
-    at: BTreeMap<Fid, Vec<u64>>,
+    places: BTreeMap<Fid, Place>,
 }
 
 impl Visits {
     pub(super) fn begin(&mut self, by: By, fids: &[Fid]) -> VisitId {
         self.last += 1;
-        let mut places: Vec<(Fid, bool)> = Vec::with_capacity(fids.len());
-        for &fid in fids {
-            if places.iter().any(|&(known, _)| known == fid) {
-                continue;
+        let fids: BTreeSet<Fid> = fids.iter().copied().collect();
+        for &fid in &fids {
+            let place = self.places.entry(fid).or_insert(Place { calls: 0, by });
+            place.calls += 1;
+            if place.by != by {
+                place.by = None;
             }
-            let at = self.at.entry(fid).or_default();
-            let mut disturbed = false;
-            for other in at.iter() {
-                let Some(visit) = self.visits.get_mut(other) else {
-                    continue;
-                };
-                if visit.by.is_none() || visit.by != by {
-                    disturbed = true;
-                    mark(&mut visit.fids, fid);
-                }
-            }
-            at.push(self.last);
-            places.push((fid, disturbed));
         }
-        let fids = places;
         self.visits.insert(self.last, Visit { by, fids });
         VisitId(self.last)
     }
@@ -58,31 +53,25 @@ impl Visits {
     /// Whether this call is at the vnode, and no other host's was since it began.
     pub(super) fn is_alone(&self, id: VisitId, host: AfsUuid, fid: Fid) -> bool {
         let visit = self.visits.get(&id.0);
-        visit.is_some_and(|visit| {
+        let visit = visit.filter(|visit| visit.fids.contains(&fid));
+        let place = self.places.get(&fid);
+        visit.zip(place).is_some_and(|(visit, place)| {
             let its = visit.by.is_some_and(|(by, _)| by == host);
-            its && visit.fids.contains(&(fid, false))
+            its && place.by == visit.by
         })
     }
 
     pub(super) fn end(&mut self, id: VisitId) {
-        for (fid, _) in self
-            .visits
-            .remove(&id.0)
-            .into_iter()
-            .flat_map(|visit| visit.fids)
-        {
-            if let Some(at) = self.at.get_mut(&fid) {
-                at.retain(|&other| other != id.0);
-                if at.is_empty() {
-                    self.at.remove(&fid);
+        let Some(visit) = self.visits.remove(&id.0) else {
+            return;
+        };
+        for fid in visit.fids {
+            if let Some(place) = self.places.get_mut(&fid) {
+                place.calls -= 1;
+                if place.calls == 0 {
+                    self.places.remove(&fid);
                 }
             }
         }
-    }
-}
-
-fn mark(fids: &mut [(Fid, bool)], fid: Fid) {
-    for place in fids.iter_mut().filter(|place| place.0 == fid) {
-        place.1 = true;
     }
 }

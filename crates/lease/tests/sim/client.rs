@@ -15,6 +15,7 @@ struct Asked {
     request: Request,
     sent: Sent,
     claim: Option<Claim>,
+    tried: bool,
 }
 
 pub(crate) struct Client {
@@ -214,6 +215,7 @@ impl World {
             request,
             sent,
             claim,
+            tried: false,
         };
         client.calls.insert(id, asked);
         self.resend(index, life, id);
@@ -226,6 +228,17 @@ impl World {
         }
         if let Some(asked) = client.calls.get(&id) {
             let request = asked.request.clone();
+            if asked.tried && asked.claim.is_some() && self.random.bool() {
+                // It is given up, and another one made.
+                let client = &mut self.clients[index];
+                client.calls.remove(&id);
+                client.claiming = true;
+                self.client_actions(index);
+                return;
+            }
+            if let Some(asked) = self.clients[index].calls.get_mut(&id) {
+                asked.tried = true;
+            }
             self.send(&Packet::Request {
                 client: index,
                 life,

@@ -5,6 +5,11 @@
 //! What must hold in each of them is in `check`. `AFAR_SIM_SEEDS` is how many seeds run; `AFAR_SIM_SEED` runs one,
 //! which is how a failure is replayed.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "what cannot be is a mistake of the simulation"
+)]
+
 mod check;
 mod client;
 mod net;

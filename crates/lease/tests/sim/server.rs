@@ -37,7 +37,7 @@ pub(crate) struct Node {
     /// The next vnodes and uniquifiers.
     next: u32,
     calls: BTreeMap<(usize, u64, u64), Known>,
-    /// Volumes that are waited for as a whole, since when.
+    /// Volumes that somebody needs as a whole, since when.
     closing: BTreeMap<u32, Time>,
     timer: u64,
 }

@@ -212,7 +212,8 @@ impl World {
 
     pub(crate) fn fail(&mut self, what: String) {
         let at = self.now as f64 / 1e6;
-        self.violation.get_or_insert(format!("{at:.6} s: {what}"));
+        self.violation
+            .get_or_insert_with(|| format!("{at:.6} s: {what}"));
     }
 
     fn handle(&mut self, event: Event) {

@@ -7,7 +7,7 @@ use crate::wire::{Claim, EVERYTHING};
 const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
-fn who_does_not_give_one_back_is_asked_for_all() {
+fn a_host_that_does_not_give_one_back_is_asked_for_all() {
     for answers in [false, true] {
         let mut server = server(Limits::default());
         let mut holder = holder(&mut server, START, 1, 1..50);
@@ -41,7 +41,7 @@ fn who_does_not_give_one_back_is_asked_for_all() {
 }
 
 #[test]
-fn who_did_not_give_one_back_gets_none_for_a_while() {
+fn a_host_that_did_not_give_one_back_gets_none_for_a_while() {
     let mut server = server(Limits::default());
     let mut lost = holder(&mut server, START, 1, 1..2);
     assert!(matches!(
@@ -192,6 +192,38 @@ fn a_process_that_comes_back_sends_what_is_left_and_gives_everything_back() {
         persist(&mut server);
     }
     assert!(holder.lease(START + SECOND * 4, fid(3)).is_some());
+}
+
+#[test]
+fn a_claim_that_is_repeated_renews_nothing() {
+    let mut before = server(Limits::default());
+    let mut mine = holder(&mut before, START, 1, 1..2);
+    let rows = vec![Row {
+        host: host(1),
+        volume: VOLUME,
+        session: mine.session().1,
+    }];
+    let mut server = Server::new(START, 2, 0, rows, Limits::default());
+    let (note, sent) = mine.note(START, &[], 0);
+    let heard = hear(&mut server, START, 1, &note);
+    mine.answered(START, &sent, &server.word(heard));
+    let at = START + SECOND;
+    let (claim, _lost) = mine.claim(at).unwrap();
+    server.claim(at, host(1), &claim);
+    // The answer is lost. Somebody else waits meanwhile, of which the answer to the next claim does not tell.
+    assert!(matches!(server.enter(at, None, &[fid(1)]), Entry::Wait(_)));
+    let later = START + SECOND * 15;
+    let (claim, sent) = mine.claim(later).unwrap();
+    let answer = server.claim(later, host(1), &claim);
+    mine.claimed(later, &sent, &claim, &answer);
+    assert!(mine.lease(later, fid(1)).is_some());
+    let end = at + TERM;
+    server.handle_timeout(end);
+    assert!(matches!(
+        server.enter(end, None, &[fid(1)]),
+        Entry::Proceed(_)
+    ));
+    assert_eq!(mine.lease(end, fid(1)), None);
 }
 
 #[test]
