@@ -11,8 +11,15 @@ fuzz_target!(|data: &[u8]| {
         return;
     };
     assert!(changes.len() <= BATCH_OPERATIONS);
-    assert_eq!(from_bytes::<BatchChanges>(&to_bytes(&changes)).as_ref(), Ok(&changes));
-    for vnode in changes.iter().flat_map(|one| one.operation.vnodes()).flatten() {
+    assert_eq!(
+        from_bytes::<BatchChanges>(&to_bytes(&changes)).as_ref(),
+        Ok(&changes)
+    );
+    for vnode in changes
+        .iter()
+        .flat_map(|one| one.operation.vnodes())
+        .flatten()
+    {
         match vnode.maker() {
             Some(place) => assert_eq!(vnode, BatchVnode::made_by(place)),
             None => assert_eq!(BatchVnode::from(vnode.fid(VolumeId(7))), vnode),

@@ -445,7 +445,9 @@ impl Process {
     /// The leases that clients get, if they get any.
     fn leases(&self, path: &Path, uuid: AfsUuid) -> anyhow::Result<Option<Arc<Leases>>> {
         if self.config.files.leases.0 {
-            Ok(Some(Leases::open(path, uuid, &self.registry)?))
+            // The other half is for those who have leases and send what they have.
+            let waits = self.config.files.max_calls.0 as usize / 2;
+            Ok(Some(Leases::open(path, uuid, waits, &self.registry)?))
         } else {
             Leases::end_earlier(path, uuid)?;
             Ok(None)

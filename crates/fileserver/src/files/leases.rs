@@ -105,7 +105,8 @@ pub(super) async fn claim_leases(
         }
         claim.leases = List::new(looked).unwrap_or_default();
         let blocks = claim.blocks.to_vec();
-        let step = move |visit: &Visit| Ok(claimable(visit, blocks));
+        let session = claim.session;
+        let step = move |visit: &Visit| Ok(claimable(visit, session, blocks));
         let (blocks, its) = visit.step_once(step).await?;
         claim.blocks = List::new(blocks).unwrap_or_default();
         volumes = its;
@@ -132,13 +133,17 @@ fn without_foreign(visit: &Visit, leases: Vec<Lease>) -> Vec<Lease> {
 }
 
 /// What of claimed blocks may be granted, and the volumes they are in. Blocks.
-fn claimable(visit: &Visit, blocks: Vec<Block>) -> (Vec<Block>, BTreeMap<VolumeId, Volume>) {
+fn claimable(
+    visit: &Visit,
+    session: u64,
+    blocks: Vec<Block>,
+) -> (Vec<Block>, BTreeMap<VolumeId, Volume>) {
     let (mut left, mut volumes) = (Vec::new(), BTreeMap::new());
     for block in blocks {
         let Ok(place) = visit.enter(block.volume) else {
             continue;
         };
-        if let Some(block) = visit.leases.claimable(place.volume(), block) {
+        if let Some(block) = visit.leases.claimable(session, place.volume(), &block) {
             left.push(block);
             volumes.insert(block.volume, place.volume().clone());
         }

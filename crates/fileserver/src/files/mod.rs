@@ -111,7 +111,7 @@ impl Files {
             )
         };
         let (host, person) = Wait::Identity.on(asking).await;
-        let leases = LeaseCall::new(self.server.leases.as_ref(), host.uuid());
+        let leases = LeaseCall::new(self.server.leases.as_ref(), host.uuid(), caller.peer.ip());
         Visit {
             server: Arc::clone(&self.server),
             leases: Arc::new(leases),

@@ -240,9 +240,10 @@ impl Acting<'_> {
         if fid.vnode.0 == 0 {
             return Err(AbortCode(errno::EINVAL));
         }
-        let mut retried = false;
+        let (mut retried, mut asked) = (false, false);
         loop {
-            let vnode = self.vnode(fid)?;
+            let before = self.visit.leases.epoch();
+            let vnode = self.vnodes.status(fid).map_err(failed)?;
             let directory = match vnode.file_type {
                 FileType::Directory => fid,
                 _ => Fid {
@@ -261,6 +262,18 @@ impl Acting<'_> {
             };
             let person = &self.visit.person;
             let grant = Grant::of(&acl, person).on(&vnode, person);
+            let powerful = person.superuser || person.is_administrator();
+            // Nobody is asked for the sake of a caller who is refused in any case. Of a directory anybody may know the status.
+            let is_refused =
+                vnode.file_type == FileType::File && grant.own == Rights::default() && !powerful;
+            if !is_refused && !asked {
+                self.visit.leases.ask(fid, self.touch)?;
+                asked = true;
+                if self.visit.leases.epoch() != before {
+                    // Its holder may have sent something in between.
+                    continue;
+                }
+            }
             return Ok(Look { vnode, grant, acl });
         }
     }

@@ -5,6 +5,7 @@
 //! the step is done again. What a call changes it stays at until it ends, when all others know of the change.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,6 +44,8 @@ pub(crate) struct LeaseCall {
     /// None where no leases are given.
     leases: Option<Arc<Leases>>,
     host: Option<AfsUuid>,
+    /// Where it comes from.
+    address: IpAddr,
     state: Mutex<State>,
 }
 
@@ -61,11 +64,16 @@ struct State {
 }
 
 impl LeaseCall {
-    /// A call of this host.
-    pub(crate) fn new(leases: Option<&Arc<Leases>>, host: Option<AfsUuid>) -> Self {
+    /// A call of this host, from there.
+    pub(crate) fn new(
+        leases: Option<&Arc<Leases>>,
+        host: Option<AfsUuid>,
+        address: IpAddr,
+    ) -> Self {
         Self {
             leases: leases.cloned(),
             host,
+            address,
             state: Mutex::default(),
         }
     }
@@ -158,7 +166,7 @@ impl LeaseCall {
     /// Waits for what the last step had to stop at; then that can be done again.
     ///
     /// # Errors
-    /// VBUSY, if that was so too often.
+    /// VBUSY, if that was so too often, or too many wait.
     pub(crate) async fn wait(&self) -> Result<(), AbortCode> {
         let Some(leases) = &self.leases else {
             return Ok(());
@@ -171,6 +179,7 @@ impl LeaseCall {
         if rounds > ROUNDS {
             return Err(AbortCode(VBUSY));
         }
+        let _waiting = leases.waits.begin(self.address)?;
         count(&leases.counts.waited, 1);
         let volumes: BTreeSet<VolumeId> = stopped.keys().map(|fid| fid.volume).collect();
         for volume in volumes {
@@ -345,11 +354,23 @@ impl LeaseCall {
                 Some(given) => {
                     state.reserves.gave(given);
                     state.promise(volume);
+                    // Below the lock: nobody takes it back before.
+                    leases.rows.put_block(host, word.session, given);
                 }
                 None => state.reserves.keep(block, [0; 4]),
             }
             given
         });
+        if given.is_some()
+            && let Err(error) = leases.rows.write()
+        {
+            // Nobody uses it, and it ends with the session.
+            tracing::error!(
+                error = &error as &dyn std::error::Error,
+                "what is set aside for a client is not on the disk"
+            );
+            return;
+        }
         word.blocks = List::new(Vec::from_iter(given)).unwrap_or_default();
     }
 
@@ -382,17 +403,24 @@ impl LeaseCall {
         }))
     }
 
-    /// A claimed block as it may be granted: of fids that the volume has set aside, with as much quota as it gives now.
-    pub(crate) fn claimable(&self, volume: &Volume, block: Block) -> Option<Block> {
+    /// A claimed block as it may be granted: one that was set aside for the session, with as much quota as there is now.
+    pub(crate) fn claimable(
+        &self,
+        session: u64,
+        volume: &Volume,
+        claimed: &Block,
+    ) -> Option<Block> {
         let leases = self.leases.as_ref()?;
+        let block = leases.rows.block(self.host?, session, claimed)?;
         let last = block.fid(block.count.checked_sub(1)?)?;
-        if !block.is_sound() || !volume.has_set_aside(last).ok()? {
+        // The volume may be an older copy of itself.
+        if !volume.has_set_aside(last).ok()? {
             return None;
         }
         let reserved = leases.with(|state, _| state.server.reserved_quota(volume.id()));
         let most = super::reserve::quota(volume, reserved)?;
         Some(Block {
-            quota: block.quota.min(most),
+            quota: claimed.quota.min(block.quota).min(most),
             ..block
         })
     }

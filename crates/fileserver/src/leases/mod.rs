@@ -7,6 +7,7 @@
 //! - `call`: one call of a client at the vnodes it comes to
 //! - `volume`: a volume that is needed as a whole
 //! - `reserve`: fids and quota for hosts that make things by themselves
+//! - `waits`: how many calls wait at a time
 //! - `work`: calling holders, writing rows, telling the operator
 //! - `rows`: what outlives the server
 
@@ -15,6 +16,7 @@ mod counts;
 mod reserve;
 mod rows;
 mod volume;
+mod waits;
 mod work;
 
 use std::collections::HashMap;
@@ -42,6 +44,7 @@ pub use volume::ClosedVolume;
 
 use reserve::Reserves;
 use rows::Rows;
+use waits::Waits;
 
 /// The leases of a file server. See the [module](self).
 pub struct Leases {
@@ -55,8 +58,10 @@ pub struct Leases {
     /// Told when something is due earlier than it was.
     earlier: Notify,
     pub(crate) counts: Counts,
+    rows: Rows,
+    waits: Waits,
     /// Until the worker takes it.
-    begin: Mutex<Option<work::Begin>>,
+    begin: Mutex<Option<mpsc::UnboundedReceiver<Action>>>,
 }
 
 /// What is below the lock.
@@ -67,22 +72,30 @@ struct State {
 }
 
 impl Leases {
-    /// Those of a server with this UUID, which keeps what outlives it in this file. If it does not know what an earlier
-    /// life left, it waits here until all of that is over. Blocks.
+    /// Those of a server with this UUID, which keeps what outlives it in this file; so many calls may wait for leases at a
+    /// time. If it does not know what an earlier life left, it waits here until all of that is over. Blocks.
     ///
     /// # Errors
     /// If the file cannot be written.
-    pub fn open(path: &Path, server: AfsUuid, registry: &Registry) -> Result<Arc<Self>, RowsError> {
+    pub fn open(
+        path: &Path,
+        server: AfsUuid,
+        waits: usize,
+        registry: &Registry,
+    ) -> Result<Arc<Self>, RowsError> {
         let mut rows = load_or_wait(path, server);
         if !rows.has_number() {
             rows = Rows::empty(path, server);
         }
         // Before anything is numbered by it.
-        rows.contents().write()?;
+        rows.write()?;
         let (instance, left) = (rows.instance, rows.all());
         if !left.is_empty() {
-            let rows = left.len();
-            tracing::info!(rows, "hosts had leases: their volumes wait for them");
+            let count = left.len();
+            tracing::info!(
+                rows = count,
+                "hosts had leases: their volumes wait for them"
+            );
         }
         let engine = Server::new(now(), instance, random(), left, Limits::default());
         let (work, actions) = mpsc::unbounded_channel();
@@ -97,7 +110,9 @@ impl Leases {
             work,
             earlier: Notify::new(),
             counts: Counts::default(),
-            begin: Mutex::new(Some(work::Begin { rows, actions })),
+            rows,
+            waits: Waits::new(waits),
+            begin: Mutex::new(Some(actions)),
         });
         registry.collector(counts::Shown(Arc::downgrade(&leases)));
         Ok(leases)
@@ -126,9 +141,9 @@ impl Leases {
 
     /// Begins to work, with these hosts and volumes.
     pub(crate) fn start(self: &Arc<Self>, hosts: &Arc<Hosts>, volumes: &Arc<Volumes>) {
-        if let Some(begin) = self.begin.lock().take() {
+        if let Some(actions) = self.begin.lock().take() {
             let places = (Arc::clone(hosts), Arc::clone(volumes));
-            tokio::spawn(work::work(Arc::downgrade(self), places, begin));
+            tokio::spawn(work::work(Arc::downgrade(self), places, actions));
         }
     }
 

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use afar_lease::wire::Block;
 use afar_store::{Volume, VolumeState};
-use afar_types::{Fid, VolumeId};
+use afar_types::{AfsUuid, Fid, VolumeId};
 
 use super::{Leases, State};
 use crate::space::DiskSpace;
@@ -114,8 +114,9 @@ impl Leases {
     }
 
     /// A block has ended. Blocks.
-    pub(super) fn take_back(&self, volumes: &Volumes, block: Block) {
+    pub(super) fn take_back(&self, volumes: &Volumes, host: AfsUuid, block: Block) {
         let volume = volumes.find(block.volume);
+        self.rows.remove_block(host, &block);
         self.with(|state, _| {
             state.reserves.returned(block);
             if let Ok(volume) = &volume {

@@ -1,4 +1,5 @@
-//! What outlives a file server of leases: how often it has started, and which hosts may have leases in which volumes.
+//! What outlives a file server of leases: how often it has started, which hosts may have leases in which volumes, and
+//! what was set aside for them.
 //!
 //! The format is in `docs/formats/leases.md`.
 
@@ -9,8 +10,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use afar_lease::Row;
+use afar_lease::wire::Block;
 use afar_types::{AfsUuid, VolumeId};
 use afar_xdr::{Decode, Encode, FixedOpaque, List, from_bytes, to_bytes};
+use parking_lot::Mutex;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::hosts::store_file;
@@ -19,7 +22,7 @@ const MAGIC: [u8; 8] = *b"AFARLSE\n";
 const VERSION: u32 = 1;
 const CHECKSUM: usize = 8;
 
-/// Rows at most: as many as hosts may have by [`afar_lease::Limits`].
+/// Rows at most, and blocks: as many as hosts may have by [`afar_lease::Limits`].
 const ROWS: usize = 20_000 * 64;
 
 /// Lives are numbered at least so far apart as minutes have passed since 2026, so that a server that has lost the
@@ -60,6 +63,7 @@ struct Saved {
     server: AfsUuid,
     instance: u64,
     rows: List<SavedRow, ROWS>,
+    blocks: List<SavedBlock, ROWS>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
@@ -69,13 +73,30 @@ struct SavedRow {
     session: u64,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+struct SavedBlock {
+    host: AfsUuid,
+    session: u64,
+    block: Block,
+}
+
 /// The rows, and the file they are in.
 #[derive(Debug)]
 pub(super) struct Rows {
     path: PathBuf,
     server: AfsUuid,
     pub(super) instance: u64,
+    table: Mutex<Table>,
+    /// Which changes of the table the file has. Locked while it is written.
+    written: Mutex<u64>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
     rows: BTreeMap<(AfsUuid, VolumeId), u64>,
+    /// By host, volume and first vnode: the session, and what was set aside for it.
+    blocks: BTreeMap<(AfsUuid, VolumeId, u32), (u64, Block)>,
+    changes: u64,
 }
 
 impl Rows {
@@ -95,9 +116,14 @@ impl Rows {
             why,
         })?;
         rows.instance = rows.instance.max(saved.instance + 1);
-        let saved = saved.rows.into_iter();
-        rows.rows
-            .extend(saved.map(|row| ((row.host, row.volume), row.session)));
+        let table = rows.table.get_mut();
+        for row in saved.rows {
+            table.rows.insert((row.host, row.volume), row.session);
+        }
+        for saved in saved.blocks {
+            let key = key(saved.host, &saved.block);
+            table.blocks.insert(key, (saved.session, saved.block));
+        }
         Ok(rows)
     }
 
@@ -105,11 +131,17 @@ impl Rows {
     pub(super) fn empty(path: &Path, server: AfsUuid) -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let now = now.unwrap_or_default().saturating_sub(SINCE);
+        let table = Table {
+            // The file does not have the number of this life.
+            changes: 1,
+            ..Table::default()
+        };
         Self {
             path: path.to_owned(),
             server,
             instance: now.as_secs() / MINUTE.as_secs() + 1,
-            rows: BTreeMap::new(),
+            table: Mutex::new(table),
+            written: Mutex::new(0),
         }
     }
 
@@ -119,7 +151,8 @@ impl Rows {
     }
 
     pub(super) fn all(&self) -> Vec<Row> {
-        let rows = self.rows.iter();
+        let table = self.table.lock();
+        let rows = table.rows.iter();
         rows.map(|(&(host, volume), &session)| Row {
             host,
             volume,
@@ -128,59 +161,104 @@ impl Rows {
         .collect()
     }
 
-    pub(super) fn put(&mut self, row: Row) {
-        self.rows.insert((row.host, row.volume), row.session);
+    pub(super) fn put(&self, row: Row) {
+        let mut table = self.table.lock();
+        table.rows.insert((row.host, row.volume), row.session);
+        table.changes += 1;
     }
 
-    /// Takes a row out, unless it is of another session by now.
-    pub(super) fn remove(&mut self, row: Row) {
-        let place = (row.host, row.volume);
-        if self.rows.get(&place) == Some(&row.session) {
-            self.rows.remove(&place);
+    /// Takes a row out, unless it is of another session by now, and what was set aside for the session.
+    pub(super) fn remove(&self, row: Row) {
+        let Row {
+            host,
+            volume,
+            session,
+        } = row;
+        let mut table = self.table.lock();
+        if table.rows.get(&(host, volume)) == Some(&session) {
+            table.rows.remove(&(host, volume));
         }
+        let of_volume = (host, volume, 0)..=(host, volume, u32::MAX);
+        let ended = table.blocks.range(of_volume);
+        let ended = ended.filter(|(_, (its, _))| *its == session);
+        let ended: Vec<_> = ended.map(|(key, _)| *key).collect();
+        for key in ended {
+            table.blocks.remove(&key);
+        }
+        table.changes += 1;
     }
 
-    /// The file with all of them, which [`write`] makes durable.
-    pub(super) fn contents(&self) -> Contents {
-        let rows = self.rows.iter().take(ROWS);
-        let rows: Vec<SavedRow> = rows
-            .map(|(&(host, volume), &session)| SavedRow {
-                host,
-                volume,
-                session,
-            })
-            .collect();
+    /// A block is a host's.
+    pub(super) fn put_block(&self, host: AfsUuid, session: u64, block: Block) {
+        let mut table = self.table.lock();
+        table.blocks.insert(key(host, &block), (session, block));
+        table.changes += 1;
+    }
+
+    /// A block is nobody's any more.
+    pub(super) fn remove_block(&self, host: AfsUuid, block: &Block) {
+        let mut table = self.table.lock();
+        table.blocks.remove(&key(host, block));
+        table.changes += 1;
+    }
+
+    /// What was set aside for a session, if it is this block.
+    pub(super) fn block(&self, host: AfsUuid, session: u64, block: &Block) -> Option<Block> {
+        let table = self.table.lock();
+        let (its, known) = table.blocks.get(&key(host, block))?;
+        let same = (known.uniquifier, known.count) == (block.uniquifier, block.count);
+        (*its == session && same).then_some(*known)
+    }
+
+    /// Writes the file, unless another call has written all that is there now. Blocks until it is on stable storage.
+    pub(super) fn write(&self) -> Result<(), RowsError> {
+        let wanted = self.table.lock().changes;
+        let mut written = self.written.lock();
+        if *written >= wanted {
+            return Ok(());
+        }
+        let (bytes, changes) = self.contents();
+        store_file(&self.path, &bytes).map_err(|source| RowsError::Io {
+            path: self.path.clone(),
+            done: "written",
+            source,
+        })?;
+        *written = changes;
+        Ok(())
+    }
+
+    fn contents(&self) -> (Vec<u8>, u64) {
+        let table = self.table.lock();
+        let rows = table.rows.iter().take(ROWS);
+        let rows = rows.map(|(&(host, volume), &session)| SavedRow {
+            host,
+            volume,
+            session,
+        });
+        let blocks = table.blocks.iter().take(ROWS);
+        let blocks = blocks.map(|(&(host, ..), &(session, block))| SavedBlock {
+            host,
+            session,
+            block,
+        });
         let saved = Saved {
             magic: FixedOpaque(MAGIC),
             version: VERSION,
             server: self.server,
             instance: self.instance,
-            rows: List::new(rows).unwrap_or_default(),
+            rows: List::new(rows.collect::<Vec<_>>()).unwrap_or_default(),
+            blocks: List::new(blocks.collect::<Vec<_>>()).unwrap_or_default(),
         };
+        let changes = table.changes;
+        drop(table);
         let mut bytes = to_bytes(&saved).to_vec();
         bytes.extend_from_slice(&xxh3_64(&bytes).to_be_bytes());
-        Contents {
-            path: self.path.clone(),
-            bytes,
-        }
+        (bytes, changes)
     }
 }
 
-/// A file that is to be written.
-pub(super) struct Contents {
-    path: PathBuf,
-    bytes: Vec<u8>,
-}
-
-impl Contents {
-    /// Writes it. Blocks until it is on stable storage.
-    pub(super) fn write(self) -> Result<(), RowsError> {
-        store_file(&self.path, &self.bytes).map_err(|source| RowsError::Io {
-            path: self.path,
-            done: "written",
-            source,
-        })
-    }
+fn key(host: AfsUuid, block: &Block) -> (AfsUuid, VolumeId, u32) {
+    (host, block.volume, block.vnode)
 }
 
 fn read(contents: &[u8], server: AfsUuid) -> Result<Saved, &'static str> {
@@ -216,7 +294,7 @@ mod tests {
     fn rows_are_read_as_they_were_written_and_each_life_has_a_number_of_its_own() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("leases");
-        let mut rows = Rows::load(&path, uuid(1)).unwrap();
+        let rows = Rows::load(&path, uuid(1)).unwrap();
         let row = |host, session| Row {
             host: uuid(host),
             volume: VolumeId(7),
@@ -226,11 +304,50 @@ mod tests {
         rows.put(row(3, 30));
         rows.put(row(2, 21));
         rows.remove(row(2, 20));
+        let block = |vnode| Block {
+            volume: VolumeId(7),
+            vnode,
+            uniquifier: 2 * vnode,
+            count: 16,
+            quota: 5,
+            number: 9,
+        };
+        for (vnode, session) in [(100, 21), (200, 21), (300, 20)] {
+            rows.put_block(uuid(2), session, block(vnode));
+        }
+        rows.put_block(uuid(3), 30, block(400));
+        rows.remove_block(uuid(2), &block(200));
+        rows.remove(row(2, 20));
         rows.remove(row(3, 30));
-        rows.contents().write().unwrap();
+        rows.write().unwrap();
         let again = Rows::load(&path, uuid(1)).unwrap();
         assert_eq!(again.all(), [row(2, 21)]);
         assert!(again.instance > rows.instance);
+        // A claim names it by another number, and asks for as much quota as it likes.
+        let claimed = Block {
+            number: 10,
+            quota: u64::MAX,
+            ..block(100)
+        };
+        assert_eq!(again.block(uuid(2), 21, &claimed), Some(block(100)));
+        let others = [
+            (uuid(3), 21, block(100)),
+            (uuid(2), 20, block(100)),
+            (
+                uuid(2),
+                21,
+                Block {
+                    count: 17,
+                    ..block(100)
+                },
+            ),
+            (uuid(2), 21, block(200)),
+            (uuid(2), 20, block(300)),
+            (uuid(3), 30, block(400)),
+        ];
+        for (host, session, block) in others {
+            assert_eq!(again.block(host, session, &block), None, "{block:?}");
+        }
     }
 
     #[test]
@@ -238,7 +355,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("leases");
         let rows = Rows::load(&path, uuid(1)).unwrap();
-        rows.contents().write().unwrap();
+        rows.write().unwrap();
         let refused = |loaded: Result<Rows, RowsError>| {
             assert!(
                 matches!(loaded, Err(RowsError::Malformed { .. })),

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use super::counts::count;
-use super::rows::{Rows, RowsError};
+use super::rows::RowsError;
 use super::{Leases, now};
 use crate::hosts::Hosts;
 use crate::volumes::Volumes;
@@ -25,21 +25,13 @@ const LINES: Duration = Duration::from_secs(60);
 /// Hosts of which is known when there was one.
 const LINES_OF: usize = 1024;
 
-/// What the worker begins with.
-pub(super) struct Begin {
-    pub(super) rows: Rows,
-    pub(super) actions: mpsc::UnboundedReceiver<Action>,
-}
-
 /// Works as long as there are leases.
 pub(super) async fn work(
     leases: Weak<Leases>,
     (hosts, volumes): (Arc<Hosts>, Arc<Volumes>),
-    begin: Begin,
+    mut actions: mpsc::UnboundedReceiver<Action>,
 ) {
-    let Begin { rows, mut actions } = begin;
     let mut worker = Worker {
-        rows,
         changed: None,
         wanted: Vec::new(),
         writing: JoinSet::new(),
@@ -53,16 +45,17 @@ pub(super) async fn work(
             return;
         };
         let next = here.with(|state, now| state.due.map(|due| due.saturating_sub(now)));
-        worker.write();
+        worker.write(&here);
         let rest = next.unwrap_or(REST).clamp(Duration::from_millis(1), REST);
         let until = Instant::now() + rest.min(worker.patience());
         tokio::select! {
             action = actions.recv() => match action {
-                Some(Action::Returned { block, .. }) => {
+                Some(Action::Returned { host, block }) => {
+                    worker.changed.get_or_insert_with(Instant::now);
                     let (here, volumes) = (Arc::clone(&here), Arc::clone(&volumes));
-                    worker.returns.spawn_blocking(move || here.take_back(&volumes, block));
+                    worker.returns.spawn_blocking(move || here.take_back(&volumes, host, block));
                 }
-                Some(action) => worker.begin(&leases, &hosts, action),
+                Some(action) => worker.begin(&here, &hosts, action),
                 None => return,
             },
             Some(called) = worker.calls.join_next() => {
@@ -83,7 +76,6 @@ pub(super) async fn work(
 }
 
 struct Worker {
-    rows: Rows,
     /// Since when the file is not what it should be.
     changed: Option<Instant>,
     /// Rows that somebody waits for.
@@ -99,11 +91,11 @@ struct Worker {
 }
 
 impl Worker {
-    fn begin(&mut self, leases: &Weak<Leases>, hosts: &Arc<Hosts>, action: Action) {
+    fn begin(&mut self, here: &Arc<Leases>, hosts: &Arc<Hosts>, action: Action) {
         match action {
             Action::Recall(host) => {
                 if self.called.insert(host) {
-                    let (leases, hosts) = (Weak::clone(leases), Arc::clone(hosts));
+                    let (leases, hosts) = (Arc::downgrade(here), Arc::clone(hosts));
                     self.calls.spawn(async move {
                         recall(&leases, &hosts, host).await;
                         host
@@ -120,7 +112,7 @@ impl Worker {
                     volume,
                     session,
                 };
-                self.rows.put(row);
+                here.rows.put(row);
                 self.wanted.push(row);
                 self.changed.get_or_insert_with(Instant::now);
             }
@@ -135,13 +127,11 @@ impl Worker {
                     session,
                 };
                 // What was wanted and is of no use by now is in the file until it is written again.
-                self.rows.remove(row);
+                here.rows.remove(row);
                 self.changed.get_or_insert_with(Instant::now);
             }
             Action::Revoked { host, fid } => {
-                if let Some(leases) = leases.upgrade() {
-                    count(&leases.counts.revoked, 1);
-                }
+                count(&here.counts.revoked, 1);
                 self.tell_revoked(host, fid);
             }
             // They are seen to before.
@@ -177,15 +167,15 @@ impl Worker {
     }
 
     /// Writes the rows if it is time.
-    fn write(&mut self) {
+    fn write(&mut self, leases: &Arc<Leases>) {
         let is_due = !self.wanted.is_empty() || self.patience().is_zero();
         if self.changed.is_none() || !self.writing.is_empty() || !is_due {
             return;
         }
         self.changed = None;
-        let (rows, contents) = (std::mem::take(&mut self.wanted), self.rows.contents());
+        let (rows, leases) = (std::mem::take(&mut self.wanted), Arc::clone(leases));
         self.writing
-            .spawn_blocking(move || (rows, contents.write()));
+            .spawn_blocking(move || (rows, leases.rows.write()));
     }
 
     fn written(&mut self, leases: &Arc<Leases>, rows: &[Row], result: Result<(), RowsError>) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use afar_fileserver::volumes::Hold;
-use afar_net::AbortCode;
+use afar_net::{AbortCode, CallError, RxNull};
 use afar_rpc::{RpcError, rxafs};
 use afar_store::{NewClone, NewVnode, NewVolume, VolumeChange};
 use afar_types::{
@@ -717,7 +717,7 @@ async fn what_is_forged_or_in_another_volume_is_not_there() {
         BatchOperation::Link {
             directory: root.into(),
             name: name("l"),
-            existing: forged(file).into(),
+            existing: forged(forged(file)).into(),
         },
         BatchOperation::Rename {
             old_directory: root.into(),
@@ -791,17 +791,31 @@ async fn a_batch_that_is_cut_off_has_done_nothing() {
     let operations = vec![create(root, "a"), store(made_by(0), &[7; 100_000])];
     let bytes = bytes_of(operations.clone());
     let (series, length) = (FixedOpaque(SERIES), u32::try_from(bytes.len()).unwrap());
+    let opcode = rxafs::batch::OPERATION.opcode;
+    let head = rxafs::batch::Request {
+        volume: VOLUME,
+        series,
+        number: 1,
+        length,
+        note: Opaque::default(),
+    };
+    let head = [&opcode.to_be_bytes()[..], &to_bytes(&head)].concat();
     // Every byte came but the last, or hardly any did; then the client ends, or is gone.
     for sent in [0, 10, bytes.len() / 2, bytes.len() - 1] {
-        let begin = || {
-            client
-                .files
-                .batch(VOLUME, series, 1, length, Opaque::default())
-        };
-        let mut call = begin().await.unwrap();
+        let server = cell.open.local_addr();
+        let connection = client.endpoint.connect(server, RXAFS, Arc::new(RxNull));
+        let mut call = connection.call().await.unwrap();
+        call.send(Bytes::from(head.clone())).await.unwrap();
         call.send(bytes.slice(..sent)).await.unwrap();
-        assert_eq!(code(call.finish().await), AbortCode::RX_EOF);
-        let mut call = begin().await.unwrap();
+        call.finish().await.unwrap();
+        let answer = call.read_to_end(1 << 20).await;
+        let cut = CallError::Aborted(AbortCode::RX_EOF);
+        assert_eq!(answer.unwrap_err().to_string(), cut.to_string());
+        let begun = client
+            .files
+            .batch(VOLUME, series, 1, length, Opaque::default())
+            .await;
+        let mut call = begun.unwrap();
         call.send(bytes.slice(..sent)).await.unwrap();
         drop(call);
     }
@@ -900,8 +914,11 @@ async fn data_of_callers_who_may_change_nothing_is_not_kept() {
     assert_eq!(codes(&reply.await.unwrap().results), [DONE; 2]);
     assert!(written());
     // A right that an earlier operation gives is one.
-    let closed = client.create(root, "closed").await;
+    let directory = client.make_dir(root, "d").await;
+    let closed = client.create(directory, "closed").await;
     client.store(closed, 0, b"x", 1).await.unwrap();
+    // With `i`, what somebody has made they may always fill.
+    cell.allow(directory, &[(PtsId::ANYUSER, "rldw")]);
     let mode_of = |bits| BatchOperation::StoreStatus {
         target: closed.into(),
         attributes: mode(bits),

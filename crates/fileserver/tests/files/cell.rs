@@ -150,7 +150,7 @@ impl Cell {
         let registry = Registry::default();
         let leases = leasing.then(|| {
             let path = directory.path().join(LEASES);
-            Leases::open(&path, uuid, &registry).unwrap()
+            Leases::open(&path, uuid, 100, &registry).unwrap()
         });
         let volumes = Arc::clone(&volumes);
         let server = FileServer::with_leases(

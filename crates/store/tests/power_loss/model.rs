@@ -117,7 +117,7 @@ pub(crate) enum Operation {
     /// Changes of a volume in one commit.
     Together {
         volume: u32,
-        operations: Vec<Operation>,
+        operations: Vec<Self>,
     },
 }
 

@@ -70,7 +70,7 @@ const fn link(rtt_ms: f64, rate_mbit: u32) -> Option<Setup> {
     })
 }
 
-const ROWS: [Row; 13] = [
+const ROWS: [Row; 14] = [
     Row {
         name: "fetch-12",
         title: "afar reads 1 GiB from afar in one call, 12.5 ms, 1 Gbit/s",
@@ -191,6 +191,35 @@ const ROWS: [Row; 13] = [
                     Some(Goal::AtLeast(50_000.0)),
                 ),
                 ("/load_s", "entries loaded", "s", None),
+            ],
+        }),
+    },
+    Row {
+        name: "batches-0",
+        title: "files made by batches of 512 and by single calls, durable, loopback",
+        link: None,
+        work: Work::Example(&Example {
+            package: "afar-fileserver",
+            name: "batches",
+            figures: &[
+                (
+                    "/creates_per_s",
+                    "created by one client",
+                    "1/s",
+                    Some(Goal::AtLeast(20_000.0)),
+                ),
+                (
+                    "/creates_of_four_per_s",
+                    "created by four clients",
+                    "1/s",
+                    None,
+                ),
+                (
+                    "/single_creates_per_s",
+                    "created by one client, a call each",
+                    "1/s",
+                    None,
+                ),
             ],
         }),
     },

@@ -41,7 +41,7 @@ const METHOD: &str = "
   each end, for each 10⁹ bytes.
 - A release goes from a server at one end of a link to three at the other end, and the rate is that of the three
   copies together.
-- Promises and locations are measured by examples of their crates, `callback_scale` and `vldb_scale`.
+- Promises, batches and locations are measured by examples of their crates, `callback_scale`, `batches` and `vldb_scale`.
 ";
 
 #[cfg(test)]

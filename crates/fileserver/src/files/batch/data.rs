@@ -12,8 +12,7 @@ use afar_types::{BatchChange, BatchOperation, BatchVnode, Fid, Rights, VolumeId}
 use super::super::visit::Visit;
 
 /// Rights of which a caller needs at least one for any change.
-const CHANGES: Rights =
-    Rights(Rights::INSERT.0 | Rights::DELETE.0 | Rights::WRITE.0 | Rights::ADMINISTER.0);
+const CHANGES: Rights = Rights(Rights::INSERT.0 | Rights::DELETE.0 | Rights::WRITE.0);
 
 /// Where a batch stores data.
 pub(super) struct Targets {
