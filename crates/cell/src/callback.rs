@@ -532,11 +532,57 @@ impl rxafscb::Service for CallbackService {
 
 #[cfg(test)]
 mod tests {
+    use afar_lease::wire::{Item, Standing};
     use afar_net::Config;
     use afar_rpc::Identity;
     use afar_rpc::rxafscb::Service as _;
 
     use super::*;
+
+    #[derive(Debug)]
+    struct Gives;
+
+    impl RecallHandler for Gives {
+        fn recalled(&self, _: SocketAddr, recall: &Recall) -> RecallAnswer {
+            let released = recall.items.iter().map(|_| Standing::Released);
+            RecallAnswer {
+                standings: List::new(released.collect::<Vec<_>>()).unwrap(),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn recalls_come_to_their_handler() {
+        let endpoint = Endpoint::bind("127.0.0.1:0".parse().unwrap(), Config::default()).unwrap();
+        let service = CallbackService::start(&endpoint);
+        let caller = Caller {
+            peer: "198.51.100.1:7000".parse().unwrap(),
+            service: rxafscb::SERVICE,
+            identity: Identity::Anonymous,
+        };
+        let ask = async |bytes: &[u8]| {
+            let recall = Opaque::new(bytes).unwrap();
+            let request = rxafscb::recall_leases::Request { recall };
+            let reply = service.recall_leases(&caller, request).await;
+            reply.map(|reply| afar_lease::wire::decode::<RecallAnswer>(&reply.answer).unwrap())
+        };
+        let item = Item {
+            fid: Fid::new(1, 2, 3),
+            number: 4,
+            sequence: 5,
+        };
+        let recall = to_bytes(&Recall {
+            version: afar_lease::wire::VERSION,
+            session: 6,
+            items: List::new(vec![item; 2]).unwrap(),
+        });
+        assert_eq!(ask(&recall).await, Err(AbortCode::RXGEN_OPCODE));
+        service.set_recall_handler(Arc::new(Gives));
+        let answer = ask(&recall).await.unwrap();
+        assert_eq!(answer.standings[..], [Standing::Released; 2]);
+        let cut = ask(&recall[..20]).await;
+        assert_eq!(cut, Err(AbortCode::RXGEN_SS_UNMARSHAL));
+    }
 
     #[tokio::test]
     async fn strangers_do_not_learn_who_we_are() {

@@ -66,12 +66,20 @@ impl Visit {
         loop {
             let step = Arc::clone(&work);
             let done = self.step_once(move |visit| step(visit)).await;
-            if !self.leases.is_stopped() {
+            if !self.waits().await? {
                 return done;
             }
-            drop(done);
-            Wait::Lock.on(self.leases.wait()).await?;
         }
+    }
+
+    /// Waits for others' leases at which the last step stopped. Returns whether there were any, so that it is to be done
+    /// again. Nothing that holders might wait for is held meanwhile.
+    pub(super) async fn waits(&self) -> Result<bool, AbortCode> {
+        if !self.leases.is_stopped() {
+            return Ok(false);
+        }
+        Wait::Lock.on(self.leases.wait()).await?;
+        Ok(true)
     }
 
     /// Does one step that blocks.

@@ -44,7 +44,10 @@ pub(super) async fn work(
         let Some(here) = leases.upgrade() else {
             return;
         };
-        let next = here.with(|state, now| state.due.map(|due| due.saturating_sub(now)));
+        let next = here.with(|state, now| {
+            let due = state.server.poll_timeout()?;
+            Some(due.saturating_sub(now))
+        });
         worker.write(&here);
         let rest = next.unwrap_or(REST).clamp(Duration::from_millis(1), REST);
         let until = Instant::now() + rest.min(worker.patience());

@@ -8,6 +8,7 @@ use afar_lease::wire::{self, Lease, Note, Recall, RecallAnswer, Word};
 use afar_lease::{Holder, Sent, TERM};
 use afar_net::AbortCode;
 use afar_rpc::{RpcError, rxafs};
+use afar_store::VolumeChange;
 use afar_types::{
     AttachFlags, BatchChange, BatchChanges, BatchCondition, BatchMake, BatchOperation, BatchVnode,
     Fid, StoreStatus,
@@ -472,14 +473,74 @@ async fn others_promises_and_rights_stand_in_the_way() {
 }
 
 #[tokio::test]
+async fn nobody_is_asked_for_the_sake_of_a_caller_who_may_do_nothing() {
+    let cell = cell().await;
+    let (host, other) = (Host::new(cell.ann()), cell.client());
+    let directory = host.client.make_dir(cell.root(), "d").await;
+    let file = host.client.create(directory, "a").await;
+    cell.allow(directory, &[(ANN, "rlidwk")]);
+    host.lease(file).await;
+    assert_eq!(code(other.fetch(file, 0, 10).await), EACCES);
+    let refused = other.files.store_status(file, mode(0o600)).await;
+    assert_eq!(code(refused), EACCES);
+    assert!(host.end.recalled.lock().is_empty());
+}
+
+#[tokio::test]
+async fn quota_in_reserve_is_its_hosts_only() {
+    let cell = cell().await;
+    let (host, other) = (Host::new(cell.client()), cell.client());
+    let limited = VolumeChange {
+        max_quota: Some(4096),
+        ..VolumeChange::default()
+    };
+    cell.volume.change(limited).unwrap();
+    let root = cell.root();
+    let file = host.client.create(root, "a").await;
+    let theirs = other.create(root, "b").await;
+    host.open().await;
+    let lease = host.lease(file).await;
+    let mut quota = 0;
+    for _ in 0..4 {
+        let word = host.keep(&[file], 16).await;
+        quota += word.blocks.iter().map(|block| block.quota).sum::<u64>();
+    }
+    assert!(host.keep(&[file], 16).await.blocks.is_empty(), "4 at most");
+    // Others have what is left, and not a byte more.
+    let used = cell.volume.summary().unwrap().disk_used;
+    let left = (4096 - used) * 1024 - quota;
+    let much = vec![7; usize::try_from(left + 8192).unwrap()];
+    let length = much.len() as u64;
+    let refused = other.store(theirs, 0, &much, length).await;
+    assert_eq!(code(refused), VOVERQUOTA);
+    let less = &much[..usize::try_from(left - 8192).unwrap()];
+    other
+        .store(theirs, 0, less, less.len() as u64)
+        .await
+        .unwrap();
+    // The host has its own.
+    assert!(quota > 900_000, "{quota}");
+    let data = vec![7; 900_000];
+    let changes = vec![change(
+        store(file, &data),
+        &[under(lease, version(&cell, file))],
+    )];
+    let reply = host.run(1, changes).await.unwrap();
+    assert_eq!(codes(&reply), [DONE]);
+}
+
+#[tokio::test]
 async fn claims_go_on_where_a_server_ended() {
     let cell = cell().await;
     let (host, gone) = (Host::new(cell.client()), Host::new(cell.client()));
     let root = cell.root();
     let file = host.client.create(root, "a").await;
     let its = gone.client.create(root, "b").await;
+    let directory = host.client.make_dir(root, "d").await;
     host.open().await;
     let lease = host.lease(file).await;
+    host.lease(directory).await;
+    let block = host.keep(&[directory], 16).await.blocks[0];
     gone.lease(its).await;
     let before = version(&cell, file);
     // What is on the disk now is what a crash would leave.
@@ -504,7 +565,7 @@ async fn claims_go_on_where_a_server_ended() {
     assert!(reply.results.is_empty());
     let claimed = host.end.holder.lock().claim(host.now());
     let (claim, sent) = claimed.unwrap();
-    assert_eq!(claim.leases.len(), 1);
+    assert_eq!((claim.leases.len(), claim.blocks.len()), (2, 1));
     let bytes = Opaque::new(&to_bytes(&claim)[..]).unwrap();
     let reply = host.client.files.claim_leases(bytes.clone()).await.unwrap();
     let answer = wire::decode(&reply.claimed).unwrap();
@@ -525,6 +586,19 @@ async fn claims_go_on_where_a_server_ended() {
         !reading.is_finished(),
         "one has not claimed yet, and one holds it"
     );
+    // What was set aside for it still is.
+    let new = (0..16).filter_map(|place| block.fid(place));
+    let new = { new }.find(|fid| !fid.vnode.is_directory()).unwrap();
+    let held = under(
+        Lease {
+            fid: directory,
+            number: host.number(directory),
+        },
+        version(&cell, directory),
+    );
+    let changes = vec![change(create(directory, "n", new), &[held])];
+    let reply = host.run(2, changes).await.unwrap();
+    assert_eq!(codes(&reply), [DONE]);
     // The host that is gone has 20 s; then the first is asked.
     assert!(host.asked().await.contains(&file));
     host.give_back(file).await;

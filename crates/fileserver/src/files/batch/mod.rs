@@ -108,12 +108,11 @@ async fn run_alone(visit: &Visit, run: &Run) -> Result<Answer, AbortCode> {
             .step_once(move |visit| run_and_look(visit, this, &targets))
             .await;
         drop((turn, turns));
-        match ran {
-            Err(_) if visit.leases.is_stopped() => Wait::Lock.on(visit.leases.wait()).await?,
-            ran => {
-                visit.leases.go_on();
-                return ran;
-            }
+        if ran.is_ok() {
+            visit.leases.go_on();
+        }
+        if !visit.waits().await? {
+            return ran;
         }
     }
 }
