@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
+use afar_lease::wire::{Recall, RecallAnswer};
 use afar_net::{AbortCode, Endpoint};
 use afar_rpc::{Caller, Calls, rxafscb};
 use afar_types::error::errno::EACCES;
@@ -28,7 +29,7 @@ use afar_types::{
     AFS_MAX_INTERFACES, AfsUuid, CAPABILITY_ERROR_TRANSLATION, Capabilities, DbCacheEntry,
     DbCacheEntry64, Fid, InterfaceAddr, UnixTime,
 };
-use afar_xdr::{List, XdrString};
+use afar_xdr::{List, Opaque, XdrString, to_bytes};
 use nix::ifaddrs::getifaddrs;
 use parking_lot::RwLock;
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -67,6 +68,14 @@ pub trait BreakHandler: fmt::Debug + Send + Sync {
     }
 }
 
+/// Is told of recalled leases.
+// spec: leases#recall
+pub trait RecallHandler: fmt::Debug + Send + Sync {
+    /// The server at this address recalls leases, and believes from the answer on that they are not used any more. So
+    /// this must neither wait nor take long. Forged recalls look like true ones.
+    fn recalled(&self, server: SocketAddr, recall: &Recall) -> RecallAnswer;
+}
+
 /// The servers that may know who we are.
 #[derive(Debug, Default)]
 struct Servers(RwLock<HashSet<SocketAddr>>);
@@ -94,6 +103,7 @@ struct State {
     servers: Arc<Servers>,
     broken: AtomicU64,
     handler: RwLock<Option<Arc<dyn BreakHandler>>>,
+    recall_handler: RwLock<Option<Arc<dyn RecallHandler>>>,
     answers: OnceLock<Arc<dyn Answers>>,
     calls: OnceLock<Calls>,
     /// Addresses of servers that asked who we are.
@@ -127,6 +137,7 @@ impl CallbackService {
             servers,
             broken: AtomicU64::new(0),
             handler: RwLock::default(),
+            recall_handler: RwLock::default(),
             answers: OnceLock::new(),
             calls: OnceLock::new(),
             asked: broadcast::Sender::new(64),
@@ -209,6 +220,12 @@ impl CallbackService {
     /// Has broken promises told to this handler, and no longer to the one before.
     pub fn set_handler(&self, handler: Arc<dyn BreakHandler>) {
         *self.0.handler.write() = Some(handler);
+    }
+
+    /// Has recalled leases told to this handler, and no longer to the one before. Without one the service does not know
+    /// the operation.
+    pub fn set_recall_handler(&self, handler: Arc<dyn RecallHandler>) {
+        *self.0.recall_handler.write() = Some(handler);
     }
 
     fn handler(&self) -> Option<Arc<dyn BreakHandler>> {
@@ -376,6 +393,22 @@ impl rxafscb::Service for CallbackService {
         Ok(rxafscb::tell_me_about_yourself::Reply { host, capabilities })
     }
 
+    // spec: leases#recall
+    async fn recall_leases(
+        &self,
+        caller: &Caller,
+        request: rxafscb::recall_leases::Request,
+    ) -> Result<rxafscb::recall_leases::Reply, AbortCode> {
+        let handler = self.0.recall_handler.read().clone();
+        let handler = handler.ok_or(AbortCode::RXGEN_OPCODE)?;
+        let recall = afar_lease::wire::decode(&request.recall);
+        let recall = recall.map_err(|_| AbortCode::RXGEN_SS_UNMARSHAL)?;
+        let answer = handler.recalled(caller.peer, &recall);
+        Ok(rxafscb::recall_leases::Reply {
+            answer: Opaque::new(&to_bytes(&answer)[..]).map_err(|_| AbortCode::RXGEN_SS_MARSHAL)?,
+        })
+    }
+
     async fn get_lock(
         &self,
         _: &Caller,
@@ -499,11 +532,57 @@ impl rxafscb::Service for CallbackService {
 
 #[cfg(test)]
 mod tests {
+    use afar_lease::wire::{Item, Standing};
     use afar_net::Config;
     use afar_rpc::Identity;
     use afar_rpc::rxafscb::Service as _;
 
     use super::*;
+
+    #[derive(Debug)]
+    struct Gives;
+
+    impl RecallHandler for Gives {
+        fn recalled(&self, _: SocketAddr, recall: &Recall) -> RecallAnswer {
+            let released = recall.items.iter().map(|_| Standing::Released);
+            RecallAnswer {
+                standings: List::new(released.collect::<Vec<_>>()).unwrap(),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn recalls_come_to_their_handler() {
+        let endpoint = Endpoint::bind("127.0.0.1:0".parse().unwrap(), Config::default()).unwrap();
+        let service = CallbackService::start(&endpoint);
+        let caller = Caller {
+            peer: "198.51.100.1:7000".parse().unwrap(),
+            service: rxafscb::SERVICE,
+            identity: Identity::Anonymous,
+        };
+        let ask = async |bytes: &[u8]| {
+            let recall = Opaque::new(bytes).unwrap();
+            let request = rxafscb::recall_leases::Request { recall };
+            let reply = service.recall_leases(&caller, request).await;
+            reply.map(|reply| afar_lease::wire::decode::<RecallAnswer>(&reply.answer).unwrap())
+        };
+        let item = Item {
+            fid: Fid::new(1, 2, 3),
+            number: 4,
+            sequence: 5,
+        };
+        let recall = to_bytes(&Recall {
+            version: afar_lease::wire::VERSION,
+            session: 6,
+            items: List::new(vec![item; 2]).unwrap(),
+        });
+        assert_eq!(ask(&recall).await, Err(AbortCode::RXGEN_OPCODE));
+        service.set_recall_handler(Arc::new(Gives));
+        let answer = ask(&recall).await.unwrap();
+        assert_eq!(answer.standings[..], [Standing::Released; 2]);
+        let cut = ask(&recall[..20]).await;
+        assert_eq!(cut, Err(AbortCode::RXGEN_SS_UNMARSHAL));
+    }
 
     #[tokio::test]
     async fn strangers_do_not_learn_who_we_are() {

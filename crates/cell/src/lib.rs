@@ -15,7 +15,7 @@
 //! - `oob`: a file's data over TLS, beside the calls; [`VolumeOob`]: that of volumes
 //! - `store`: a file's data the other way; [`TreePart`] (`tree`): a whole tree in one answer
 //! - `change`: names made, moved and removed, each once even when an answer is lost; [`Batches`]: many at a time
-//! - `promise`: statuses with their servers' promises; `lock`: locks of files
+//! - `promise`: statuses with their servers' promises; `lock`: locks of files; `lease`: what is said of leases
 //! - `acl`, `quota`: access control lists; quota and usage of volumes; `room`: what has none in one
 //! - [`Waits`]: which server a request waits for
 //! - `refusal`: tokens that servers refuse
@@ -36,6 +36,7 @@ mod error;
 mod fetch;
 mod files;
 mod lately;
+mod lease;
 mod lock;
 mod mountpoint;
 mod moves;
@@ -62,8 +63,8 @@ mod waits;
 mod window;
 
 pub use afar_rpc::Asker;
-pub use batch::{Batched, Batches, Outcome};
-pub use callback::{BreakHandler, CallbackService, new_uuid};
+pub use batch::{Batched, Batches, Outcome, Ran};
+pub use callback::{BreakHandler, CallbackService, RecallHandler, new_uuid};
 pub use change::{Changed, Made};
 pub use class::Class;
 pub use client::Client;

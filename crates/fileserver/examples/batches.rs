@@ -16,10 +16,10 @@ use afar_net::{Config, Endpoint, RxNull};
 use afar_rpc::{Identity, rxafs};
 use afar_store::{NewVolume, Partition, PartitionOptions};
 use afar_types::{
-    AfsUuid, BATCH_OPERATIONS, BatchMake, BatchOperation, BatchOperations, BatchVnode, Fid,
-    FileName, StoreStatus, VolumeId,
+    AfsUuid, BATCH_OPERATIONS, BatchChange, BatchChanges, BatchMake, BatchOperation, BatchVnode,
+    Fid, FileName, StoreStatus, VolumeId,
 };
-use afar_xdr::{FixedOpaque, to_bytes};
+use afar_xdr::{FixedOpaque, Opaque, to_bytes};
 use bytes::Bytes;
 use serde_json::json;
 
@@ -44,7 +44,8 @@ fn operations(directory: &str) -> Result<Bytes> {
         let file = make(BatchVnode::made_by(0), &format!("file-{number}"))?;
         operations.push(BatchOperation::Create(file));
     }
-    Ok(to_bytes(&BatchOperations::new(operations)?))
+    let changes = operations.into_iter().map(BatchChange::from);
+    Ok(to_bytes(&BatchChanges::new(changes.collect::<Vec<_>>())?))
 }
 
 /// A client with a socket of its own.
@@ -67,7 +68,7 @@ impl Client {
             number: 0,
             _endpoint: endpoint,
         };
-        let nothing = to_bytes(&BatchOperations::default());
+        let nothing = to_bytes(&BatchChanges::default());
         client.batch(nothing).await?;
         Ok(client)
     }
@@ -75,7 +76,8 @@ impl Client {
     async fn batch(&mut self, operations: Bytes) -> Result<()> {
         let length = u32::try_from(operations.len())?;
         let series = FixedOpaque(self.series);
-        let begun = self.files.batch(VOLUME, series, self.number, length);
+        let note = Opaque::default();
+        let begun = self.files.batch(VOLUME, series, self.number, length, note);
         let mut call = begun.await?;
         call.send(operations).await?;
         let reply = call.finish().await?;

@@ -15,6 +15,7 @@ pub(crate) fn store_code(error: &StoreError) -> AbortCode {
         StoreError::Offline(_) => VOFFLINE,
         StoreError::VolumeExists(_) => VVOLEXISTS,
         StoreError::NoVnode(_) => VNOVNODE,
+        StoreError::NotReserved(_) => errno::ESTALE,
         StoreError::ReadOnly(_) => errno::EROFS,
         StoreError::NotFound(_) => errno::ENOENT,
         StoreError::Exists(_) | StoreError::NotEmpty(_) => errno::EEXIST,

@@ -6,6 +6,7 @@
 //! - [`protection`]: users and groups, as the protection service knows them
 //! - `locks`: advisory locks
 //! - [`hosts`]: who the clients are, what they were promised, and how they hear of changes
+//! - [`leases`]: what a client has for itself until it is asked
 //! - [`volumes`]: which volumes there are, and whether clients may use them at the moment
 //! - [`volser`]: the volume server, AFSVol
 //! - [`oob`]: file data over TLS, beside the calls that ask for it
@@ -14,6 +15,7 @@
 
 pub mod files;
 pub mod hosts;
+pub mod leases;
 pub mod oob;
 pub mod protection;
 pub mod server;

@@ -12,6 +12,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::files::batch::room::Batches;
 use crate::files::{Files, Stats};
 use crate::hosts::Hosts;
+use crate::leases::Leases;
 use crate::locks::FileLocks;
 use crate::metrics::Metrics;
 use crate::protection::Protection;
@@ -27,6 +28,7 @@ pub struct FileServer {
     pub(crate) locks: FileLocks,
     pub(crate) stores: StoreLocks,
     pub(crate) batches: Batches,
+    pub(crate) leases: Option<Arc<Leases>>,
     pub(crate) gates: Gates,
     pub(crate) stats: Stats,
     pub(crate) metrics: Metrics,
@@ -47,6 +49,24 @@ impl FileServer {
         protection: Arc<Protection>,
         registry: &Registry,
     ) -> Arc<Self> {
+        Self::with_leases(volumes, hosts, protection, registry, None)
+    }
+
+    /// The same, which gives clients leases.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    #[must_use]
+    pub fn with_leases(
+        volumes: Arc<Volumes>,
+        hosts: Arc<Hosts>,
+        protection: Arc<Protection>,
+        registry: &Registry,
+        leases: Option<Arc<Leases>>,
+    ) -> Arc<Self> {
+        if let Some(leases) = &leases {
+            leases.start(&hosts, &volumes);
+        }
         Arc::new(Self {
             stats: Stats::new(registry),
             metrics: Metrics::new(registry, &volumes, &hosts),
@@ -56,6 +76,7 @@ impl FileServer {
             locks: FileLocks::default(),
             stores: StoreLocks::default(),
             batches: Batches::default(),
+            leases,
             gates: Gates::default(),
         })
     }

@@ -84,6 +84,8 @@ const RULES: &[Rule] = &[
             "call_back_rx_conn_addr",
             "get_statistics64",
             "fetch_tree",
+            "keep_leases",
+            "claim_leases",
         ],
     },
     Rule {
@@ -108,6 +110,7 @@ const RULES: &[Rule] = &[
             "get_ce64",
             "get_cell_by_num",
             "tell_me_about_yourself",
+            "recall_leases",
         ],
     },
     Rule {

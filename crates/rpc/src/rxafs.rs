@@ -143,16 +143,24 @@ interface! {
     // spec: oob#the-offer
     call 184156161 oob_offer(question: Opaque<1024>) -> (offer: Opaque<2048>);
     /// Makes many changes of a volume in one commit, or tells what came of them before. The data are the operations:
-    /// docs/protocol/batches.md.
+    /// docs/protocol/batches.md. The note and the word are those of docs/protocol/leases.md, or empty.
     // spec: batches#the-call
-    store 184156162 batch(volume: VolumeId, series: FixedOpaque<16>, number: u64, length: u32)
-        -> (repeated: bool, results: BatchResults, statuses: BatchStatuses, vol_sync: VolSync);
+    store 184156162 batch(
+        volume: VolumeId, series: FixedOpaque<16>, number: u64, length: u32, note: Opaque<65536>,
+    ) -> (repeated: bool, results: BatchResults, statuses: BatchStatuses, vol_sync: VolSync,
+          word: Opaque<65536>);
     /// Reads a directory, directories in it to this depth, and of what is in them so many statuses, with the data of files
     /// up to `largest` bytes: all in one answer, of at most so many bytes of data. The data are the items of
     /// docs/protocol/trees.md.
     // spec: trees#the-call
     download 184156163 fetch_tree(fid: Fid, depth: u32, entries: u32, bytes: u32, largest: u32)
         -> ();
+    /// Renews leases, wishes for some, and gives some back. Both messages are those of docs/protocol/leases.md.
+    // spec: leases#messages
+    call 184156164 keep_leases(note: Opaque<65536>) -> (word: Opaque<65536>);
+    /// Tells a server that has restarted which leases the caller has.
+    // spec: leases#restart-of-the-server
+    call 184156165 claim_leases(claim: Opaque<393216>) -> (claimed: Opaque<131072>);
 }
 
 impl<S: Service> Server<S> {

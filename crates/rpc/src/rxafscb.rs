@@ -2,12 +2,12 @@
 //! the client's own calls come from.
 //!
 //! It must be served before the client's first call: a file server may ask who is there before
-//! it answers.
+//! it answers. Its last operation is afar's own.
 
 use afar_types::{
     AfsUuid, CallBacks, Capabilities, DbCacheEntry, DbCacheEntry64, DbLock, Fids, InterfaceAddr,
 };
-use afar_xdr::{List, XdrString};
+use afar_xdr::{List, Opaque, XdrString};
 
 /// IPv4 addresses of the database servers of a cell.
 type CellHosts = List<u32, 8>;
@@ -57,4 +57,7 @@ interface! {
     call 65537 get_cell_by_num(number: i32) -> (cell: XdrString<256>, hosts: CellHosts);
     /// Tells who the client is and what it can do: a file server's first question.
     call 65538 tell_me_about_yourself() -> (host: InterfaceAddr, capabilities: Capabilities);
+    /// Recalls leases. Both messages are those of docs/protocol/leases.md.
+    // spec: leases#recall
+    call 184156164 recall_leases(recall: Opaque<65536>) -> (answer: Opaque<4096>);
 }

@@ -163,6 +163,10 @@ with_default! {
     MaxCallbacks(u64) = 64 << 20
 }
 with_default! {
+    /// Whether clients get leases.
+    LeasesOn(bool) = true
+}
+with_default! {
     /// Bytes of a socket buffer.
     BufferSize(u32) = 8 << 20
 }
@@ -195,6 +199,8 @@ pub struct Files {
     pub max_calls: MaxCalls,
     /// Promises kept.
     pub max_callbacks: MaxCallbacks,
+    /// Whether clients get leases.
+    pub leases: LeasesOn,
 }
 
 /// The volume server.

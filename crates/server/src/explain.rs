@@ -152,6 +152,12 @@ const KEYS: &[Key] = &[
          lasts. Beyond the maximum the server breaks the oldest.",
     ),
     key(
+        "files.leases",
+        "true or false",
+        "Whether clients of afar may keep changes to themselves until somebody else asks for the file (leases). The \
+         server then asks them first, which takes 20 s at most, and after a restart it waits as long for what they have.",
+    ),
+    key(
         "volumes.idle_seconds",
         "30 to 86400",
         "How long a volume transaction (of `vos`) may be idle before the server ends it.",

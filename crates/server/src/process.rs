@@ -11,6 +11,7 @@ use afar_dbserver::pr::{PrError, ProtectionServer};
 use afar_dbserver::vl::LocationServer;
 use afar_dbserver::vote::VoteServer;
 use afar_fileserver::hosts::{Hosts, HostsConfig};
+use afar_fileserver::leases::Leases;
 use afar_fileserver::protection::Protection;
 use afar_fileserver::server::FileServer;
 use afar_fileserver::volser::{VolserConfig, VolumeServer};
@@ -51,13 +52,16 @@ use crate::whereabouts::Whereabouts;
 
 /// Where hosts and promises are kept between a stop and the next start.
 const CALLBACKS: &str = "callbacks";
+/// What outlives a file server of leases.
+const LEASES: &str = "leases";
 /// What is in the data directory.
-const DATA: [&str; 7] = [
+const DATA: [&str; 8] = [
     "vl",
     "pt",
     "uuid",
     "KeyFileExt",
     CALLBACKS,
+    LEASES,
     partitions::NOTE,
     userlist::USERLIST,
 ];
@@ -374,11 +378,13 @@ impl Process {
             protection = protection.told_by(Box::new(move || users.commit().ok()));
         }
         let protection = Arc::new(protection);
-        let files = FileServer::with_registry(
+        let leases = self.leases(&data.join(LEASES), uuid)?;
+        let files = FileServer::with_leases(
             Arc::clone(&volumes),
             Arc::clone(&hosts),
             protection,
             &self.registry,
+            leases.clone(),
         );
         let oob = oob::open(&self.config, &self.registry);
         let sockets = &self.sockets[&Role::File];
@@ -399,6 +405,9 @@ impl Process {
         let files_endpoint = sockets.public.clone();
         let sockets = &self.sockets[&Role::Vol];
         let mut config = self.volser_config();
+        if let Some(leases) = &leases {
+            config = config.leases(leases);
+        }
         if let Some((oob, _)) = &oob {
             config = config.out_of_band(oob.offers());
         }
@@ -431,6 +440,18 @@ impl Process {
             state,
         });
         Ok(())
+    }
+
+    /// The leases that clients get, if they get any.
+    fn leases(&self, path: &Path, uuid: AfsUuid) -> anyhow::Result<Option<Arc<Leases>>> {
+        if self.config.files.leases.0 {
+            // The other half is for those who have leases and send what they have.
+            let waits = self.config.files.max_calls.0 as usize / 2;
+            Ok(Some(Leases::open(path, uuid, waits, &self.registry)?))
+        } else {
+            Leases::end_earlier(path, uuid)?;
+            Ok(None)
+        }
     }
 
     fn volser_config(&self) -> VolserConfig {

@@ -78,6 +78,9 @@ pub enum StoreError {
     /// A clone cannot become the read-write volume while its group has a newer one.
     #[error("volume {0} cannot be made read-write: volume {1} is a newer clone")]
     NewerClone(VolumeId, VolumeId),
+    /// It was not set aside, or its number is in use.
+    #[error("fid {0} is not one that may be given to something new")]
+    NotReserved(Fid),
     /// All vnode numbers of one parity are used.
     #[error("volume {0} has no free vnode number")]
     VnodesExhausted(VolumeId),

@@ -7,7 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use afar_store::{
-    NewClone, NewVnode, NewVolume, Partition, PartitionOptions, StoreError, StoreOptions, Volume,
+    CheckOptions, NewClone, NewVnode, NewVolume, Partition, PartitionOptions, StoreError,
+    StoreOptions, Volume,
 };
 use afar_types::{Fid, FileType, PtsId, VolumeId, VolumeType};
 use tempfile::TempDir;
@@ -234,6 +235,84 @@ fn a_quota_holds() {
     assert!(read(&volume, fid) == noise(50_000, 1));
     volume.truncate(fid, 0, &StoreOptions::default()).unwrap();
     assert_eq!(volume.state().unwrap().disk_used, 3);
+}
+
+#[test]
+fn fids_are_set_aside_for_good_and_used_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let partition = init(dir.path());
+    let vol = volume(&partition, 7);
+    let root = Fid::root(VolumeId(7));
+    let before = file(&vol, "before", b"x");
+    let first = vol.reserve(5).unwrap();
+    let at = |place| Fid::new(7, first.vnode.0 + place, first.uniquifier.0 + place);
+    assert!(vol.has_set_aside(at(4)).unwrap());
+    assert!(!vol.has_set_aside(at(5)).unwrap());
+    let files: Vec<Fid> = (0..5)
+        .map(at)
+        .filter(|fid| !fid.vnode.is_directory())
+        .collect();
+    let make = |name: &str, fid| {
+        let new = NewVnode {
+            fid: Some(fid),
+            ..NewVnode::new(PtsId(7), 0o644)
+        };
+        vol.create_file(root, name.as_bytes(), &new)
+    };
+    let made = make("a", files[0]).unwrap().vnode.fid;
+    assert_eq!(made, files[0]);
+    assert_eq!(vol.lookup(root, b"a").unwrap(), files[0]);
+    let directory = (0..5).map(at).find(|fid| fid.vnode.is_directory());
+    let beyond = Fid::new(7, first.vnode.0 + 100, first.uniquifier.0);
+    let later = Fid::new(7, files[1].vnode.0, first.uniquifier.0 + 100);
+    for wrong in [files[0], before, root, directory.unwrap(), beyond, later] {
+        let refused = make("b", wrong);
+        assert!(
+            matches!(refused, Err(StoreError::NotReserved(_))),
+            "{wrong}"
+        );
+    }
+    // What comes later has none of them, also after a restart.
+    drop((vol, partition));
+    let partition = open(dir.path());
+    let vol = partition.volume(VolumeId(7)).unwrap();
+    for name in ["c", "d", "e", "f"] {
+        let other = file(&vol, name, b"");
+        assert!((0..5).map(at).all(|fid| fid.vnode != other.vnode));
+        assert!((0..5).map(at).all(|fid| fid.uniquifier != other.uniquifier));
+    }
+    let new = NewVnode {
+        fid: Some(files[1]),
+        ..NewVnode::new(PtsId(7), 0o644)
+    };
+    vol.create_file(root, b"b", &new).unwrap();
+    let report = partition
+        .check(&CheckOptions::default(), &mut |_| {})
+        .unwrap();
+    assert!(report.problems.is_empty(), "{:?}", report.problems);
+}
+
+#[test]
+fn a_promised_quota_is_not_there_for_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let partition = init(dir.path());
+    let new = NewVolume::new(VolumeId(7), "vol").max_quota(1000);
+    let vol = partition.create_volume(&new).unwrap();
+    vol.promise_quota(900);
+    let root = Fid::root(VolumeId(7));
+    let fid = vol.create_file(root, b"a", &NewVnode::new(PtsId(7), 0o644));
+    let fid = fid.unwrap().vnode.fid;
+    let write = || {
+        let mut writer = vol.writer(fid, 0, 500 << 10)?;
+        writer.write(&noise(500 << 10, 1))?;
+        writer.finish(&StoreOptions::default())
+    };
+    assert!(matches!(write(), Err(StoreError::OverQuota(..))));
+    vol.promise_quota(400);
+    write().unwrap();
+    // Less is always possible.
+    vol.promise_quota(2000);
+    vol.remove_file(root, b"a").unwrap();
 }
 
 #[test]

@@ -13,6 +13,8 @@ pub const BATCH_OPERATIONS: usize = 512;
 pub const BATCH_BYTES: usize = 1 << 20;
 /// The most vnodes an operation changes and is told of: a rename's directories, and what it moves and replaces.
 const TOLD: usize = 4;
+/// The most leases a change is made under: those of the vnodes it changes.
+const CONDITIONS: usize = 4;
 
 /// A vnode of the batch's volume, or what an earlier operation of the same batch made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Encode, Decode)]
@@ -141,7 +143,8 @@ pub struct BatchMake {
     pub name: FileName,
     /// Its attributes.
     pub attributes: StoreStatus,
-    /// The fid it is to have, once clients can reserve some: zeros, so that the server chooses.
+    /// The fid it is to have, of those that the client has in reserve; zeros if the server chooses.
+    // spec: leases#birth
     pub wanted: BatchVnode,
 }
 
@@ -179,8 +182,38 @@ impl BatchOperation {
     }
 }
 
-/// The operations of a batch, in their order.
-pub type BatchOperations = List<BatchOperation, BATCH_OPERATIONS>;
+/// What a change was made under.
+// spec: leases#late-changes
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+pub struct BatchCondition {
+    /// What is leased: a vnode with a fid of its own.
+    pub vnode: BatchVnode,
+    /// The number of its lease.
+    pub lease: u64,
+    /// The data version it must have if that lease is over.
+    pub version: u64,
+}
+
+/// A change, and the leases under which the client has made it. Without any it is made as by a single call.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct BatchChange {
+    /// The change.
+    pub operation: BatchOperation,
+    /// The leases.
+    pub under: List<BatchCondition, CONDITIONS>,
+}
+
+impl From<BatchOperation> for BatchChange {
+    fn from(operation: BatchOperation) -> Self {
+        Self {
+            operation,
+            under: List::default(),
+        }
+    }
+}
+
+/// The changes of a batch, in their order.
+pub type BatchChanges = List<BatchChange, BATCH_OPERATIONS>;
 
 /// What came of an operation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Encode, Decode)]

@@ -30,8 +30,8 @@ mod volume;
 
 pub use acl::{Acl, AclEntry, AclError, AclRecord, AclRecordEntry};
 pub use batch::{
-    BATCH_BYTES, BATCH_OPERATIONS, BatchMake, BatchOperation, BatchOperations, BatchResult,
-    BatchResults, BatchStatus, BatchStatuses, BatchVnode,
+    BATCH_BYTES, BATCH_OPERATIONS, BatchChange, BatchChanges, BatchCondition, BatchMake,
+    BatchOperation, BatchResult, BatchResults, BatchStatus, BatchStatuses, BatchVnode,
 };
 pub use bozo::{BozoKey, BozoKeyInfo, BozoParameters, BozoState, BozoStatus, BozoText, BozoTime};
 pub use cache_debug::{DbCacheEntry, DbCacheEntry64, DbLock, DbLockDesc};

@@ -16,12 +16,13 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("tls", &[]),
     ("login", &["security", "tls", "types", "xdr"]),
     ("oob", &["types", "xdr"]),
+    ("lease", &["types", "xdr"]),
     ("net", &["rx"]),
     ("rpc", &["rx", "net", "xdr", "types", "telemetry", "probes"]),
     (
         "cell",
         &[
-            "rpc", "oob", "net", "rx", "security", "tls", "dir", "types", "xdr",
+            "rpc", "oob", "lease", "net", "rx", "security", "tls", "dir", "types", "xdr",
         ],
     ),
     ("lmdb", &[]),
@@ -33,6 +34,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "cell",
             "rpc",
             "oob",
+            "lease",
             "net",
             "dir",
             "types",

@@ -10,10 +10,10 @@ use afar_cell::{Batched, Batches, Error, Outcome};
 use afar_net::AbortCode;
 use afar_rpc::{StoreSource, rxafs};
 use afar_types::{
-    BatchMake, BatchOperation, BatchOperations, BatchResult, BatchResults, BatchStatuses,
+    BatchChange, BatchChanges, BatchMake, BatchOperation, BatchResult, BatchResults, BatchStatuses,
     BatchVnode, Fid, FileName, VolSync, VolumeId,
 };
-use afar_xdr::from_bytes;
+use afar_xdr::{Opaque, from_bytes};
 
 use crate::changes::{ROOT, VOLUME, cell, file, new_file, volume};
 use crate::world::{Cell, EEXIST, ENOENT, SILENT, Servers, World, text};
@@ -34,7 +34,7 @@ impl Servers {
             bytes.extend_from_slice(&chunk);
         }
         self.counts.batches.fetch_add(1, Ordering::SeqCst);
-        let operations = from_bytes::<BatchOperations>(&bytes).unwrap();
+        let changes = from_bytes::<BatchChanges>(&bytes).unwrap();
         let (series, number) = (request.series.0, request.number);
         let answer = self.changing(|world| {
             let known = world.batches.as_ref().ok_or(AbortCode::RXGEN_OPCODE)?;
@@ -46,7 +46,10 @@ impl Servers {
             if number != expected {
                 return Err(ESTALE);
             }
-            let results: Vec<_> = operations.iter().map(|one| run(world, one)).collect();
+            let results: Vec<_> = changes
+                .iter()
+                .map(|one| run(world, &one.operation))
+                .collect();
             let known = world.batches.get_or_insert_default();
             known.insert(series, (number, results.clone()));
             Ok((false, results))
@@ -61,6 +64,7 @@ impl Servers {
             results: BatchResults::new(results).unwrap(),
             statuses: BatchStatuses::default(),
             vol_sync: VolSync::default(),
+            word: Opaque::default(),
         })
     }
 }
@@ -116,16 +120,18 @@ fn remove(name: &str) -> BatchOperation {
     }
 }
 
+fn changes(operations: &[BatchOperation]) -> BatchChanges {
+    let changes = operations.iter().cloned().map(BatchChange::from);
+    BatchChanges::new(changes.collect::<Vec<_>>()).unwrap()
+}
+
 async fn run_all(
     batches: &mut Batches,
     operations: &[BatchOperation],
 ) -> Result<Vec<Outcome>, Error> {
-    match batches
-        .run(BatchOperations::new(operations).unwrap())
-        .await?
-    {
-        Batched::Done(outcomes) => Ok(outcomes),
-        Batched::NotDone(error) => panic!("not done: {error}"),
+    match batches.run(&changes(operations), None).await? {
+        Batched::Done(ran) => Ok(ran.outcomes),
+        other => panic!("not done: {other:?}"),
     }
 }
 
@@ -192,9 +198,7 @@ async fn a_batch_of_which_the_server_knows_nothing_any_more_is_in_doubt() {
     let run = run_all(&mut batches, &[create("a")]).await;
     assert!(matches!(run, Err(Error::InDoubt(_))), "{run:?}");
     // The next one is not sent at all, as far as the server knows: single calls may follow.
-    let next = batches
-        .run(BatchOperations::new([remove("a")]).unwrap())
-        .await;
+    let next = batches.run(&changes(&[remove("a")]), None).await;
     let next = next.unwrap();
     assert!(matches!(next, Batched::NotDone(_)), "{next:?}");
     assert_eq!(names(&cell).await, ["a", "file"]);

@@ -6,7 +6,7 @@
 
 use afar_net::AbortCode;
 use afar_rpc::rxafs;
-use afar_store::{Created, Linked, Removed, Renamed, VnodeStatus};
+use afar_store::{Created, Linked, NewVnode, Removed, Renamed, VnodeStatus};
 use afar_types::{CallBack, FetchStatus, Fid, FileName, FileType, Rights, StoreStatus, VolSync};
 
 use super::visit::{Acting, EnteredVolume, Visit, as_owner, failed, mode_bits};
@@ -71,7 +71,8 @@ async fn make(
     let made = visit
         .step(move |visit| {
             let mut place = visit.change(directory.volume)?;
-            let (made, above) = make_in(&mut place.acting(), directory, &name, &attributes, &new)?;
+            let acting = &mut place.acting();
+            let (made, above) = make_in(acting, directory, &name, &attributes, &new, None)?;
             let grant = match new {
                 // spec: afs-rpc#changing-directories
                 New::File => as_owner(above),
@@ -84,17 +85,21 @@ async fn make(
     Ok(made)
 }
 
-/// Makes a vnode; also returns the rights on the directory.
+/// Makes a vnode, of this fid if one is given; also returns the rights on the directory.
 pub(super) fn make_in(
     acting: &mut Acting<'_>,
     directory: Fid,
     name: &[u8],
     attributes: &StoreStatus,
     new: &New,
+    wanted: Option<Fid>,
 ) -> Result<(Created, Grant), AbortCode> {
     let look = acting.directory(directory)?;
     may_change_entries(look.grant, Rights::INSERT)?;
-    let wanted = acting.visit.new_vnode(attributes);
+    let wanted = NewVnode {
+        fid: wanted,
+        ..acting.visit.new_vnode(attributes)
+    };
     let vnodes = &mut acting.vnodes;
     let made = match new {
         New::File => vnodes.create_file(directory, name, &wanted),
@@ -295,6 +300,7 @@ pub(super) fn remove_in(
 ) -> Result<(Removed, Grant), AbortCode> {
     let look = acting.directory(directory)?;
     may_change_entries(look.grant, Rights::DELETE)?;
+    acting.named(directory, name)?;
     let removed = match is_directory {
         true => acting.vnodes.remove_directory(directory, name),
         false => acting.vnodes.remove_file(directory, name),
@@ -399,6 +405,8 @@ pub(super) fn move_in(
     );
     may_change_entries(from, Rights::DELETE)?;
     may_change_entries(to, Rights::INSERT)?;
+    acting.named(wanted.from, &wanted.name)?;
+    acting.named(wanted.to, &wanted.new_name)?;
     let vnodes = &mut acting.vnodes;
     let file = vnodes.lookup(wanted.from, &wanted.name).map_err(failed)?;
     if let Ok(target) = vnodes.lookup(wanted.to, &wanted.new_name) {

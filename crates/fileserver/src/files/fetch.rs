@@ -72,11 +72,16 @@ async fn fetch(
     end.ok_or(too_big)?;
     visit.tally.lock().file = Some(fid);
     let taking = Taking::of(data);
-    let turn = Wait::Disk.on(small_read(taking.granted())).await;
-    let opened = visit
-        .step(move |visit| open(visit, fid, (position, asked), taking))
-        .await?;
-    drop(turn);
+    let opened = loop {
+        let turn = Wait::Disk.on(small_read(taking.granted())).await;
+        let opened = visit
+            .step_once(move |visit| open(visit, fid, (position, asked), taking))
+            .await;
+        drop(turn);
+        if !visit.waits().await? {
+            break opened?;
+        }
+    };
     let Opened {
         mut snapshot,
         status,

@@ -30,7 +30,7 @@ impl From<LockError> for AbortCode {
 async fn step<T: Send + 'static>(
     visit: &Visit,
     fid: Fid,
-    work: impl FnOnce(&mut EnteredVolume<'_>, bool) -> Result<T, AbortCode> + Send + 'static,
+    work: impl Fn(&mut EnteredVolume<'_>, bool) -> Result<T, AbortCode> + Send + Sync + 'static,
 ) -> Result<(T, VolSync), AbortCode> {
     visit
         .step(move |visit| {
@@ -60,6 +60,8 @@ async fn set(visit: &Visit, fid: Fid, kind: i32) -> Result<VolSync, AbortCode> {
             };
         }
         may_lock(&person, &look.vnode, look.grant, exclusive)?;
+        // spec: leases#what-a-lease-means
+        place.take(fid)?;
         let locks = &locked.server.locks;
         Ok(locks.set(fid, locked.lock_owner(), exclusive, Instant::now())?)
     })
@@ -91,6 +93,7 @@ async fn release(visit: &Visit, fid: Fid) -> Result<VolSync, AbortCode> {
         if !changeable {
             return Ok(false);
         }
+        place.take(fid)?;
         let may = |exclusive| may_lock(&locked.person, &look.vnode, look.grant, exclusive).is_ok();
         let may = MayRelease {
             shared: may(false),

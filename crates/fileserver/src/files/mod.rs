@@ -16,7 +16,7 @@
 //! - `status`: statuses, one or many; promises given up
 //! - `fetch`, `store`: data; `tree`: data and statuses of a whole tree
 //! - `entries`: making, linking, removing, renaming
-//! - `batch`: many of these in one call
+//! - `batch`: many of these in one call; `leases`: what a client keeps of leases, and claims after a restart
 //! - `acl`, `lock`, `volume`: the same for ACLs, advisory locks, volumes
 //! - `stats`: counters, and the forms in which AFS's tools ask for them
 
@@ -24,6 +24,7 @@ mod acl;
 pub(crate) mod batch;
 mod entries;
 mod fetch;
+mod leases;
 mod lock;
 mod snapshot;
 mod stats;
@@ -49,6 +50,7 @@ use afar_xdr::XdrString;
 
 use crate::abort::errno;
 use crate::hosts::Host;
+use crate::leases::LeaseCall;
 use crate::oob::offers::Offers;
 use crate::server::FileServer;
 
@@ -109,8 +111,10 @@ impl Files {
             )
         };
         let (host, person) = Wait::Identity.on(asking).await;
+        let leases = LeaseCall::new(self.server.leases.as_ref(), host.uuid(), caller.peer.ip());
         Visit {
             server: Arc::clone(&self.server),
+            leases: Arc::new(leases),
             host,
             person,
             peer: caller.peer,
@@ -204,6 +208,8 @@ impl rxafs::Service for Files {
         get_volume_status = volume::get_volume_status;
         set_volume_status = volume::set_volume_status;
         get_capabilities = capabilities;
+        keep_leases = leases::keep_leases;
+        claim_leases = leases::claim_leases;
     }
 
     data_operations! {

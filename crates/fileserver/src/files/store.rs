@@ -86,6 +86,11 @@ async fn store(
     end.and(file_length).ok_or(too_big)?;
     let fid = wanted.fid;
     visit.tally.lock().file = Some(fid);
+    // Before the turn, which a holder that sends what it has would wait for.
+    if visit.leases.is_on() {
+        let ask = move |visit: &Visit| visit.change(fid.volume)?.acting().vnode(fid).map(drop);
+        visit.step(ask).await?;
+    }
     // Before the length is looked at, which the store before this one may change.
     let turn = Wait::Lock.on(visit.server.stores.turn(fid)).await;
     let opened = visit.step(move |visit| open(visit, &wanted)).await?;

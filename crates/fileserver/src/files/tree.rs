@@ -11,6 +11,7 @@ use afar_dir::Directory;
 use afar_net::AbortCode;
 use afar_rpc::{DownloadSink, rxafs};
 use afar_store::VnodeStatus;
+use afar_types::error::VBUSY;
 use afar_types::{
     CallBack, FetchStatus, Fid, FileType, TREE_DATA_MAX, TreeItem, TreeNode, VolumeId,
 };
@@ -41,13 +42,19 @@ pub(super) async fn fetch_tree(
     visit.tally.lock().file = Some(request.fid);
     let mut walk = Walk::new(&request);
     while !walk.ended {
+        if let Some(root) = walk.starts_at() {
+            // Only here it waits for leases.
+            let look = move |visit: &Visit| visit.enter(root.volume)?.look(root).map(drop);
+            visit.step(look).await?;
+        }
         let part;
         (walk, part) = visit
-            .step(move |visit| {
+            .step_once(move |visit| {
                 let part = walk.part(visit)?;
                 Ok((walk, part))
             })
             .await?;
+        visit.leases.go_on();
         visit.fetched(std::mem::take(&mut walk.data));
         data.send(part).await?;
     }
@@ -97,6 +104,12 @@ impl Walk {
         }
     }
 
+    /// The directory it is about to begin with, if it has not begun.
+    fn starts_at(&self) -> Option<Fid> {
+        let next = self.directories.front();
+        next.map(|next| next.0).filter(|fid| *fid == self.root)
+    }
+
     /// The next items. Blocks.
     fn part(&mut self, visit: &Visit) -> Result<Bytes, AbortCode> {
         let mut place = visit.enter(self.volume)?;
@@ -140,6 +153,9 @@ impl Walk {
         fid: Fid,
     ) -> Result<TreeItem, AbortCode> {
         self.entries = Vec::new().into_iter();
+        if fid != self.root {
+            anothers(visit, fid)?;
+        }
         let promise = place.promise(fid, true);
         let look = place.directory(fid)?;
         let allowed = may_fetch_data(&visit.person, &look.vnode, look.grant, place.state.owner);
@@ -178,6 +194,7 @@ impl Walk {
         place: &mut EnteredVolume<'_>,
         fid: Fid,
     ) -> Result<TreeItem, AbortCode> {
+        anothers(visit, fid)?;
         let promise = place.promise(fid, true);
         let look = place.look(fid)?;
         let (person, owner) = (&visit.person, place.state.owner);
@@ -197,6 +214,14 @@ impl Walk {
     fn take(&mut self, data: &[u8]) {
         self.bytes = self.bytes.saturating_sub(data.len());
         self.data += data.len() as u64;
+    }
+}
+
+/// Leaves out what another host has a lease of, which is not recalled for the sake of what may not be needed.
+fn anothers(visit: &Visit, fid: Fid) -> Result<(), AbortCode> {
+    match visit.leases.is_anothers(fid) {
+        true => Err(AbortCode(VBUSY)),
+        false => Ok(()),
     }
 }
 

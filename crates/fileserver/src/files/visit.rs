@@ -17,6 +17,7 @@ use parking_lot::{Mutex, RwLockReadGuard, RwLockWriteGuard};
 use crate::abort::{errno, store_code, translated};
 use crate::access::{Grant, Person, may_fetch_status};
 use crate::hosts::{Host, Promise};
+use crate::leases::{LeaseCall, Touch};
 use crate::locks::Owner;
 use crate::metrics::Tally;
 use crate::server::FileServer;
@@ -33,6 +34,8 @@ pub(super) struct Visit {
     pub(super) began: Instant,
     /// What it has done so far. Its clones share this.
     pub(super) tally: Arc<Mutex<Tally>>,
+    /// The vnodes it comes to. Its clones share this.
+    pub(super) leases: Arc<LeaseCall>,
 }
 
 impl Visit {
@@ -53,8 +56,34 @@ impl Visit {
         translated(code, self.host.translates_errors())
     }
 
-    /// Does one step that blocks: all work on the store is such.
+    /// Does one step that blocks, such as all work on the store that looks at vnodes. While somebody else has a lease of
+    /// one it has not been done, and is done again.
     pub(super) async fn step<T: Send + 'static>(
+        &self,
+        work: impl Fn(&Self) -> Result<T, AbortCode> + Send + Sync + 'static,
+    ) -> Result<T, AbortCode> {
+        let work = Arc::new(work);
+        loop {
+            let step = Arc::clone(&work);
+            let done = self.step_once(move |visit| step(visit)).await;
+            if !self.waits().await? {
+                return done;
+            }
+        }
+    }
+
+    /// Waits for others' leases at which the last step stopped. Returns whether there were any, so that it is to be done
+    /// again. Nothing that holders might wait for is held meanwhile.
+    pub(super) async fn waits(&self) -> Result<bool, AbortCode> {
+        if !self.leases.is_stopped() {
+            return Ok(false);
+        }
+        Wait::Lock.on(self.leases.wait()).await?;
+        Ok(true)
+    }
+
+    /// Does one step that blocks.
+    pub(super) async fn step_once<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Self) -> Result<T, AbortCode> + Send + 'static,
     ) -> Result<T, AbortCode> {
@@ -137,6 +166,7 @@ impl Visit {
                 0o777
             },
             modify_time: set(StoreStatus::SET_MOD_TIME).then_some(wanted.client_mod_time),
+            fid: None,
         }
     }
 }
@@ -188,6 +218,7 @@ pub(super) struct EnteredVolume<'v> {
     visit: &'v Visit,
     entered: Entered<'v>,
     pub(super) state: VolumeSummary,
+    touch: Touch,
     /// The ACL that was read last, as most vnodes of a call are in one directory.
     acl: Option<(Fid, AclRecord)>,
     _gate: Gate<'v>,
@@ -205,6 +236,8 @@ pub(super) struct Look {
 pub(super) struct Acting<'a> {
     pub(super) visit: &'a Visit,
     pub(super) vnodes: &'a mut dyn Vnodes,
+    /// What it does to those it looks at.
+    pub(super) touch: Touch,
     /// The ACL that was read last, as most vnodes of a call are in one directory.
     pub(super) acl: &'a mut Option<(Fid, AclRecord)>,
 }
@@ -215,9 +248,10 @@ impl Acting<'_> {
         if fid.vnode.0 == 0 {
             return Err(AbortCode(errno::EINVAL));
         }
-        let mut retried = false;
+        let (mut retried, mut asked) = (false, false);
         loop {
-            let vnode = self.vnode(fid)?;
+            let before = self.visit.leases.epoch();
+            let vnode = self.vnodes.status(fid).map_err(failed)?;
             let directory = match vnode.file_type {
                 FileType::Directory => fid,
                 _ => Fid {
@@ -236,6 +270,18 @@ impl Acting<'_> {
             };
             let person = &self.visit.person;
             let grant = Grant::of(&acl, person).on(&vnode, person);
+            let powerful = person.superuser || person.is_administrator();
+            // Nobody is asked for the sake of a caller who is refused in any case. Of a directory anybody may know the status.
+            let is_refused =
+                vnode.file_type == FileType::File && grant.own == Rights::default() && !powerful;
+            if !is_refused && !asked {
+                self.visit.leases.ask(fid, self.touch)?;
+                asked = true;
+                if self.visit.leases.epoch() != before {
+                    // Its holder may have sent something in between.
+                    continue;
+                }
+            }
             return Ok(Look { vnode, grant, acl });
         }
     }
@@ -249,9 +295,30 @@ impl Acting<'_> {
         Ok(look)
     }
 
-    /// A vnode's attributes.
+    /// A vnode's attributes, once no other host has a lease of it.
     pub(super) fn vnode(&mut self, fid: Fid) -> Result<VnodeStatus, AbortCode> {
+        let leases = &self.visit.leases;
+        let before = leases.epoch();
+        // Before a lease is asked for: what is made a moment later is not for this call.
+        let status = self.vnodes.status(fid).map_err(failed)?;
+        leases.ask(fid, self.touch)?;
+        if leases.epoch() == before {
+            return Ok(status);
+        }
+        // Its holder may have sent something in between.
         self.vnodes.status(fid).map_err(failed)
+    }
+
+    /// Asks for a vnode that is about to lose or get a name by this, which is in a directory that was looked at.
+    pub(super) fn named(&mut self, directory: Fid, name: &[u8]) -> Result<(), AbortCode> {
+        if !self.visit.leases.is_on() {
+            return Ok(());
+        }
+        match self.vnodes.lookup(directory, name) {
+            Ok(fid) => self.visit.leases.ask(fid, self.touch),
+            // The change itself says so.
+            Err(_) => Ok(()),
+        }
     }
 
     fn acl(&mut self, directory: Fid) -> Result<AclRecord, StoreError> {
@@ -292,10 +359,15 @@ impl<'v> EnteredVolume<'v> {
         }
         entered.volume.count_use();
         visit.tally.lock().volume = Some((id, intent == Intent::Change));
+        let touch = match intent {
+            Intent::Read => Touch::Read,
+            Intent::Change => Touch::Change,
+        };
         Ok(Self {
             visit,
             entered,
             state,
+            touch,
             acl: None,
             _gate: gate,
         })
@@ -317,6 +389,7 @@ impl<'v> EnteredVolume<'v> {
         Acting {
             visit: self.visit,
             vnodes: &mut self.entered.volume,
+            touch: self.touch,
             acl: &mut self.acl,
         }
     }
@@ -324,6 +397,19 @@ impl<'v> EnteredVolume<'v> {
     /// A vnode and what the caller may do with it.
     pub(super) fn look(&mut self, fid: Fid) -> Result<Look, AbortCode> {
         self.acting().look(fid)
+    }
+
+    /// The same for what is not told to anybody and changes nothing, and so waits for no lease.
+    pub(super) fn look_only(&mut self, fid: Fid) -> Result<Look, AbortCode> {
+        let touch = std::mem::replace(&mut self.touch, Touch::Nothing);
+        let look = self.look(fid);
+        self.touch = touch;
+        look
+    }
+
+    /// Asks for a vnode that was looked at, as for one that is changed.
+    pub(super) fn take(&self, fid: Fid) -> Result<(), AbortCode> {
+        self.visit.leases.ask(fid, Touch::Change)
     }
 
     /// A directory and what the caller may do with it.

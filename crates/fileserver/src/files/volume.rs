@@ -75,7 +75,7 @@ pub(super) async fn set_volume_status(
     request: rxafs::set_volume_status::Request,
 ) -> Result<rxafs::set_volume_status::Reply, AbortCode> {
     visit
-        .step(move |visit| {
+        .step_once(move |visit| {
             // Of clones as well: what is set is the volume's and not of what is in it.
             let place = visit.enter(request.volume)?;
             if !visit.person.is_administrator() {

@@ -20,7 +20,7 @@ use super::host::{Break, Host, HostState, Standing};
 use super::table::HostIndex;
 
 /// How long a host that does not answer counts among those that are called at a time.
-const SLOT_TIME: Duration = Duration::from_millis(100);
+pub(super) const SLOT_TIME: Duration = Duration::from_millis(100);
 
 /// Addresses of a host that are tried before it counts as down.
 const ADDRESSES_TRIED: usize = 3;

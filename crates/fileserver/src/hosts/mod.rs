@@ -34,6 +34,7 @@
 //! - `introduce`: who calls; `questions`: how many are asked that at a time
 //! - `breaks`: telling hosts that promises are broken; `gate`: waiting until they know;
 //!   `punctuality`: which hosts a change waits for
+//! - `recalls`: what leases need of hosts
 //! - `save`: keeping all of it while the server is restarted
 
 mod breaks;
@@ -43,6 +44,7 @@ mod host;
 mod introduce;
 mod punctuality;
 mod questions;
+mod recalls;
 mod registry;
 mod save;
 mod slab;
@@ -66,6 +68,8 @@ use host::Standing;
 use questions::Questions;
 use registry::Registry;
 use table::{Handle, HostIndex, TICK, Table, whole_volume};
+
+pub(crate) use save::store as store_file;
 
 pub use config::{HostStats, HostsConfig};
 pub use host::Host;

@@ -173,7 +173,7 @@ fn put_address(out: &mut Vec<u8>, address: IpAddr) {
 }
 
 /// Writes a file whole or not at all.
-pub(super) fn store(path: &Path, contents: &[u8]) -> io::Result<()> {
+pub(crate) fn store(path: &Path, contents: &[u8]) -> io::Result<()> {
     let mut new = path.as_os_str().to_owned();
     new.push(".new");
     let new = PathBuf::from(new);

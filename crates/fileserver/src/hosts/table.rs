@@ -219,6 +219,12 @@ impl Table {
             .map_or(0, |file| self.files[file].holders)
     }
 
+    /// Whether a host holds a promise of this file.
+    pub(super) fn is_held(&self, host: HostIndex, fid: Fid) -> bool {
+        let file = self.find_file(fid);
+        file.is_some_and(|file| self.find_promise(file, host).is_some())
+    }
+
     /// Promises a host word of a file until the end of this tick, or for longer if it was promised
     /// so before. `None` if the host may be promised nothing, or all numbers are in use.
     pub(super) fn add(&mut self, host: HostIndex, fid: Fid, tick: u32) -> Option<Handle> {

@@ -12,6 +12,7 @@ use super::origin::Origin;
 use super::streams::blocking;
 use super::transactions::Use;
 use super::{Volser, codes, failed, superuser};
+use crate::leases::ClosedVolume;
 use crate::volumes::{Held, Hold};
 
 /// The longest name of a volume.
@@ -35,6 +36,7 @@ impl Volser {
         let reservation = self.transactions.reserve(partition, id)?;
         let volume = self.volume_on(partition, id).await?;
         self.forget_removed(partition, &volume).await?;
+        let closed = self.recall_leases(&volume).await?;
         let held = match hold {
             Some(hold) => self.hold(&volume, hold).await?,
             None => None,
@@ -42,7 +44,7 @@ impl Volser {
         tracing::info!(volume = %id, %partition, flags = flags.0, "transaction begun");
         let transactions = &self.transactions;
         let begun = (Origin::of(caller, at), "TransCreate");
-        Ok(transactions.open(reservation, volume, flags, held, begun))
+        Ok(transactions.open(reservation, volume, flags, (held, closed), begun))
     }
 
     /// A volume of a partition.
@@ -59,6 +61,24 @@ impl Volser {
             found => found.map_err(|error| failed("looking for a volume", id, &error)),
         })
         .await
+    }
+
+    /// Has clients send what they have changed in a volume and not told anybody; none has a lease in it then.
+    async fn recall_leases(&self, volume: &Volume) -> Result<Option<ClosedVolume>, AbortCode> {
+        let Some(leases) = &self.config.leases else {
+            return Ok(None);
+        };
+        let (volumes, wanted) = (self.volumes.clone(), volume.clone());
+        let may_have_some = blocking(move || {
+            // One that is not whole has no clients.
+            let state = wanted.state();
+            let is_served = volumes.is_served(&wanted);
+            Ok(is_served && state.is_ok_and(|state| state.kind == VolumeType::ReadWrite))
+        });
+        match may_have_some.await? {
+            true => Ok(Some(leases.close_volume(volume.id()).await)),
+            false => Ok(None),
+        }
     }
 
     /// Keeps clients from a volume, if it is the one they would get by its number.
@@ -122,7 +142,7 @@ impl Volser {
         let begun = (Origin::of(caller, at), "CreateVolume");
         let transaction = self
             .transactions
-            .open(reservation, volume, flags, held, begun);
+            .open(reservation, volume, flags, (held, None), begun);
         if let Some(previous) = self.removed.take(number, id)
             && let Ok(used) = self.transactions.find(transaction, "CreateVolume")
         {

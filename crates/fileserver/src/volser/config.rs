@@ -10,6 +10,7 @@ use afar_rpc::vl;
 use afar_telemetry::Registry;
 use afar_types::PartitionId;
 
+use crate::leases::Leases;
 use crate::oob::Offers;
 
 /// Settings of a [`VolumeServer`](super::VolumeServer). The default serves everybody.
@@ -28,6 +29,7 @@ pub struct VolserConfig {
     pub(super) location: Arc<dyn Fn() -> Vec<vl::Client> + Send + Sync>,
     pub(super) registry: Registry,
     pub(super) offers: Option<Arc<Offers>>,
+    pub(super) leases: Option<Arc<Leases>>,
 }
 
 /// Where this server itself is reached as by its administrator.
@@ -53,6 +55,7 @@ impl Default for VolserConfig {
             location: Arc::new(Vec::new),
             registry: Registry::default(),
             offers: None,
+            leases: None,
         }
     }
 }
@@ -157,6 +160,13 @@ impl VolserConfig {
     #[must_use]
     pub fn out_of_band(mut self, offers: &Arc<Offers>) -> Self {
         self.offers = Some(Arc::clone(offers));
+        self
+    }
+
+    /// Has clients' leases in a read-write volume recalled before a transaction on it begins. By default there are none.
+    #[must_use]
+    pub fn leases(mut self, leases: &Arc<Leases>) -> Self {
+        self.leases = Some(Arc::clone(leases));
         self
     }
 

@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use super::codes;
 use super::origin::Origin;
+use crate::leases::ClosedVolume;
 use crate::volumes::{Held, Volumes};
 
 /// Idle time from which a transaction is mentioned in the log.
@@ -49,6 +50,8 @@ struct Entry {
     origin: Origin,
     /// Keeps clients away; none where they may go on.
     held: Option<Held>,
+    /// Keeps clients from having leases.
+    _closed: Option<ClosedVolume>,
     flags: TransactionFlags,
     calls: u32,
     used: Instant,
@@ -144,7 +147,7 @@ impl Transactions {
         mut reservation: Reservation,
         volume: Volume,
         attach: AttachFlags,
-        held: Option<Held>,
+        (held, closed): (Option<Held>, Option<ClosedVolume>),
         begun: (Origin, &'static str),
     ) -> TransactionId {
         let mut table = self.table.lock();
@@ -164,6 +167,7 @@ impl Transactions {
             transaction: Arc::new(transaction),
             origin,
             held,
+            _closed: closed,
             flags: TransactionFlags::default(),
             calls: 0,
             used: Instant::now(),

@@ -10,8 +10,8 @@ use afar_net::{AbortCode, CallError, RxNull};
 use afar_rpc::{RpcError, rxafs};
 use afar_store::{NewClone, NewVnode, NewVolume, VolumeChange};
 use afar_types::{
-    BATCH_BYTES, BatchMake, BatchOperation, BatchOperations, BatchResult, BatchVnode, Fid,
-    FileType, PtsId, StoreStatus, VolumeId, VolumeType,
+    BATCH_BYTES, BatchChange, BatchChanges, BatchMake, BatchOperation, BatchResult, BatchVnode,
+    Fid, FileType, PtsId, StoreStatus, VolumeId, VolumeType,
 };
 use afar_xdr::{FixedOpaque, Opaque, XdrString, to_bytes};
 use bytes::Bytes;
@@ -33,7 +33,10 @@ impl Client {
     ) -> Result<rxafs::batch::Reply, RpcError> {
         let length = u32::try_from(bytes.len()).unwrap();
         let series = FixedOpaque(series);
-        let begun = self.files.batch(VOLUME, series, number, length).await;
+        let begun = self
+            .files
+            .batch(VOLUME, series, number, length, Opaque::default())
+            .await;
         let mut call = begun?;
         call.send(bytes).await?;
         call.finish().await
@@ -44,8 +47,7 @@ impl Client {
         number: u64,
         operations: Vec<BatchOperation>,
     ) -> Result<rxafs::batch::Reply, RpcError> {
-        let operations = BatchOperations::new(operations).unwrap();
-        self.send(SERIES, number, to_bytes(&operations)).await
+        self.send(SERIES, number, bytes_of(operations)).await
     }
 
     /// Makes a change by a call of its own.
@@ -105,6 +107,13 @@ impl Client {
         let opened = self.batch(0, Vec::new()).await.unwrap();
         assert!(opened.results.is_empty() && !opened.repeated);
     }
+}
+
+/// Changes under no leases, as they are sent.
+fn bytes_of(operations: Vec<BatchOperation>) -> Bytes {
+    let changes = operations.into_iter().map(BatchChange::from);
+    let changes: Vec<_> = changes.collect();
+    to_bytes(&BatchChanges::new(changes).unwrap())
 }
 
 fn making(directory: impl Into<BatchVnode>, file: &str, bits: u32) -> BatchMake {
@@ -357,12 +366,8 @@ async fn a_repeated_batch_is_answered_and_not_run_again() {
     );
     assert_eq!(
         code(
-            ann.send(
-                *b"not begun before",
-                1,
-                to_bytes(&BatchOperations::new(operations()).unwrap())
-            )
-            .await
+            ann.send(*b"not begun before", 1, bytes_of(operations()))
+                .await
         ),
         ESTALE
     );
@@ -447,7 +452,7 @@ async fn two_processes_with_one_series_do_nothing_twice() {
     }
 }
 
-fn copy(from: &Path, to: &Path) {
+pub(crate) fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();
@@ -644,7 +649,7 @@ async fn what_makes_no_sense_is_refused_as_a_whole() {
         let bytes = words.iter().flat_map(|word| word.to_be_bytes());
         Bytes::from_iter(bytes)
     };
-    let whole = to_bytes(&BatchOperations::new(vec![create(root, "x")]).unwrap());
+    let whole = bytes_of(vec![create(root, "x")]);
     let junk = [
         words(&[513]),
         words(&[u32::MAX]),
@@ -669,13 +674,13 @@ async fn so_many_series_are_remembered_and_no_one_pushes_others_out() {
     let cell = Cell::new().await;
     let (ann, crowd) = (cell.ann(), cell.client());
     ann.open().await;
-    let nothing = || to_bytes(&BatchOperations::default());
+    let nothing = || bytes_of(Vec::new());
     for number in 0..20u8 {
         crowd.send([number; 16], 0, nothing()).await.unwrap();
     }
     let one = |number: u8| {
-        let operations = BatchOperations::new(vec![create(cell.root(), &format!("{number}"))]);
-        crowd.send([number; 16], 1, to_bytes(&operations.unwrap()))
+        let bytes = bytes_of(vec![create(cell.root(), &format!("{number}"))]);
+        crowd.send([number; 16], 1, bytes)
     };
     assert_eq!(code(one(0).await), ESTALE, "the oldest of too many");
     assert!(one(19).await.is_ok());
@@ -732,11 +737,15 @@ async fn what_is_forged_or_in_another_volume_is_not_there() {
     assert_eq!(elsewhere.state().unwrap().file_count, 5);
 
     // A volume that is not here, and none at all.
-    let nothing = || to_bytes(&BatchOperations::default());
+    let nothing = || bytes_of(Vec::new());
     let series = FixedOpaque(SERIES);
     for (volume, expected) in [(VolumeId(7), VNOVOL), (VolumeId(0), EINVAL)] {
         let length = u32::try_from(nothing().len()).unwrap();
-        let mut call = client.files.batch(volume, series, 0, length).await.unwrap();
+        let mut call = client
+            .files
+            .batch(volume, series, 0, length, Opaque::default())
+            .await
+            .unwrap();
         call.send(nothing()).await.unwrap();
         assert_eq!(code(call.finish().await), expected);
     }
@@ -751,8 +760,8 @@ async fn a_batch_has_so_many_operations_and_bytes() {
     let encoded = |count: u32| {
         let mut bytes = count.to_be_bytes().to_vec();
         for number in 0..count {
-            let one = BatchOperations::new(vec![create(root, &format!("f{number}"))]).unwrap();
-            bytes.extend_from_slice(&to_bytes(&one)[4..]);
+            let one = bytes_of(vec![create(root, &format!("f{number}"))]);
+            bytes.extend_from_slice(&one[4..]);
         }
         Bytes::from(bytes)
     };
@@ -764,11 +773,11 @@ async fn a_batch_has_so_many_operations_and_bytes() {
 
     // Data up to the last byte.
     let file = made(&most.results[0]);
-    let beside = to_bytes(&BatchOperations::new(vec![store(file, b"")]).unwrap()).len();
+    let beside = bytes_of(vec![store(file, b"")]).len();
     let data = vec![7; BATCH_BYTES - beside];
-    let operations = BatchOperations::new(vec![store(file, &data)]).unwrap();
-    assert_eq!(to_bytes(&operations).len(), BATCH_BYTES);
-    let stored = client.send(SERIES, 2, to_bytes(&operations)).await.unwrap();
+    let operations = bytes_of(vec![store(file, &data)]);
+    assert_eq!(operations.len(), BATCH_BYTES);
+    let stored = client.send(SERIES, 2, operations).await.unwrap();
     assert_eq!(codes(&stored.results), [DONE]);
     assert!(client.fetch(file, 0, 2 << 20).await.unwrap().0 == data);
 }
@@ -780,7 +789,7 @@ async fn a_batch_that_is_cut_off_has_done_nothing() {
     let root = cell.root();
     client.open().await;
     let operations = vec![create(root, "a"), store(made_by(0), &[7; 100_000])];
-    let bytes = to_bytes(&BatchOperations::new(operations.clone()).unwrap());
+    let bytes = bytes_of(operations.clone());
     let (series, length) = (FixedOpaque(SERIES), u32::try_from(bytes.len()).unwrap());
     let opcode = rxafs::batch::OPERATION.opcode;
     let head = rxafs::batch::Request {
@@ -788,6 +797,7 @@ async fn a_batch_that_is_cut_off_has_done_nothing() {
         series,
         number: 1,
         length,
+        note: Opaque::default(),
     };
     let head = [&opcode.to_be_bytes()[..], &to_bytes(&head)].concat();
     // Every byte came but the last, or hardly any did; then the client ends, or is gone.
@@ -801,7 +811,10 @@ async fn a_batch_that_is_cut_off_has_done_nothing() {
         let answer = call.read_to_end(1 << 20).await;
         let cut = CallError::Aborted(AbortCode::RX_EOF);
         assert_eq!(answer.unwrap_err().to_string(), cut.to_string());
-        let begun = client.files.batch(VOLUME, series, 1, length).await;
+        let begun = client
+            .files
+            .batch(VOLUME, series, 1, length, Opaque::default())
+            .await;
         let mut call = begun.unwrap();
         call.send(bytes.slice(..sent)).await.unwrap();
         drop(call);
@@ -824,7 +837,10 @@ async fn batches_that_come_slowly_take_a_bounded_share() {
     let (series, length) = (FixedOpaque(SERIES), u32::try_from(BATCH_BYTES).unwrap());
     let mut slow = Vec::new();
     for _ in 0..2 {
-        let begun = stranger.files.batch(VOLUME, series, 1, length).await;
+        let begun = stranger
+            .files
+            .batch(VOLUME, series, 1, length, Opaque::default())
+            .await;
         let mut call = begun.unwrap();
         call.send(Bytes::from(vec![0; BATCH_BYTES / 2]))
             .await
@@ -979,9 +995,12 @@ async fn volumes_that_take_no_changes_take_no_batches() {
     let read_only = VolumeId(VOLUME.0 + 1);
     let clone = NewClone::new(read_only, "user.ann.readonly", VolumeType::ReadOnly);
     cell.volume.make_clone(&clone).unwrap();
-    let nothing = to_bytes(&BatchOperations::default());
+    let nothing = bytes_of(Vec::new());
     let (series, length) = (FixedOpaque(SERIES), u32::try_from(nothing.len()).unwrap());
-    let begun = client.files.batch(read_only, series, 0, length).await;
+    let begun = client
+        .files
+        .batch(read_only, series, 0, length, Opaque::default())
+        .await;
     let mut call = begun.unwrap();
     call.send(nothing).await.unwrap();
     assert_eq!(code(call.finish().await), EROFS);

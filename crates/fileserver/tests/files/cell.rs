@@ -8,6 +8,7 @@ use std::time::Duration;
 use afar_cell::CallbackService;
 use afar_fileserver::files::Files;
 use afar_fileserver::hosts::{Hosts, HostsConfig};
+use afar_fileserver::leases::Leases;
 use afar_fileserver::oob::{Oob, OobConfig};
 use afar_fileserver::protection::Protection;
 use afar_fileserver::server::FileServer;
@@ -53,6 +54,7 @@ pub(crate) const VBUSY: AbortCode = AbortCode(110);
 /// A running server.
 pub(crate) struct Cell {
     pub(crate) server: Arc<FileServer>,
+    pub(crate) leases: Option<Arc<Leases>>,
     /// What the server counts.
     pub(crate) registry: Registry,
     pub(crate) volume: Volume,
@@ -86,6 +88,9 @@ const OOB_MEMORY: u64 = 32 << 20;
 /// How long clients may take nothing of it.
 const OOB_IDLE: Duration = Duration::from_secs(2);
 
+/// The file beside the volumes in which is what outlives the server of leases.
+pub(crate) const LEASES: &str = "leases";
+
 pub(crate) fn bind() -> Endpoint {
     Endpoint::bind("127.0.0.1:0".parse().unwrap(), Config::default()).unwrap()
 }
@@ -103,6 +108,15 @@ impl Cell {
 
     /// The same with what was left on this disk, if anything was.
     pub(crate) async fn at(directory: tempfile::TempDir, port: Option<u16>) -> Self {
+        Self::start(directory, port, false).await
+    }
+
+    /// The same whose clients get leases.
+    pub(crate) async fn leasing(directory: tempfile::TempDir) -> Self {
+        Self::start(directory, None, true).await
+    }
+
+    async fn start(directory: tempfile::TempDir, port: Option<u16>, leasing: bool) -> Self {
         let options = PartitionOptions::default();
         let is_new = directory.path().read_dir().unwrap().next().is_none();
         let partition = match is_new {
@@ -131,11 +145,21 @@ impl Cell {
         let asker = bind();
         let asks = asker.connect(protection.local_addr(), pr::SERVICE, Arc::new(RxNull));
         let known = Arc::new(Protection::new(vec![pr::Client::new(asks)]));
-        let hosts = Hosts::new(HostsConfig::new(AfsUuid::from_random([7; 16])));
+        let uuid = AfsUuid::from_random([7; 16]);
+        let hosts = Hosts::new(HostsConfig::new(uuid));
         let registry = Registry::default();
+        let leases = leasing.then(|| {
+            let path = directory.path().join(LEASES);
+            Leases::open(&path, uuid, 100, &registry).unwrap()
+        });
         let volumes = Arc::clone(&volumes);
-        let server =
-            FileServer::with_registry(Arc::clone(&volumes), Arc::clone(&hosts), known, &registry);
+        let server = FileServer::with_leases(
+            Arc::clone(&volumes),
+            Arc::clone(&hosts),
+            known,
+            &registry,
+            leases.clone(),
+        );
         let listener = afar_tls::listen("127.0.0.1:0".parse().unwrap()).unwrap();
         let tcp = listener.local_addr().unwrap();
         let config = OobConfig {
@@ -144,7 +168,10 @@ impl Cell {
             idle_limit: OOB_IDLE,
         };
         let oob = Oob::new(config, &registry).unwrap();
-        let config = VolserConfig::default().out_of_band(oob.offers());
+        let mut config = VolserConfig::default().out_of_band(oob.offers());
+        if let Some(leases) = &leases {
+            config = config.leases(leases);
+        }
         let forwarder = bind();
         let volser = VolumeServer::new(volumes, hosts, forwarder.clone(), config);
         let serve = |identity: Identity| {
@@ -171,6 +198,7 @@ impl Cell {
         }
         let cell = Self {
             server,
+            leases,
             registry,
             volume,
             partition: name,
@@ -255,6 +283,19 @@ impl Cell {
     /// A client of nobody in particular.
     pub(crate) fn client(&self) -> Client {
         self.client_of(self.open.local_addr())
+    }
+
+    /// The same client, which now calls this server.
+    pub(crate) fn again(&self, client: Client) -> Client {
+        self.clients.lock().unwrap().push(client.endpoint.clone());
+        let server = self.open.local_addr();
+        let connection = client
+            .endpoint
+            .connect(server, rxafs::SERVICE, Arc::new(RxNull));
+        Client {
+            files: rxafs::Client::new(connection),
+            ..client
+        }
     }
 
     /// A client of `ann`, a member of `staff`.

@@ -9,6 +9,7 @@ mod coherence;
 mod data;
 mod entries;
 mod junk;
+mod leases;
 mod locks;
 mod metrics;
 mod oob;

@@ -307,6 +307,10 @@ fn what_anyone_may_send_is_bounded() {
         .map(|row| (row.name, row.request_max_len))
         .collect();
     let lists = [
+        ("batch", 65_576),
+        ("keep_leases", 65_540),
+        ("claim_leases", 393_220),
+        ("recall_leases", 65_540),
         ("name_to_id", 1_280_004),
         ("id_to_name", 2_000_004),
         ("set_keys", 65_672),

@@ -1,5 +1,6 @@
 //! The LMDB environment: its tables, and reading them.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -111,6 +112,8 @@ pub(crate) struct Env {
     pages: Arc<PageCache>,
     images: Arc<Images>,
     holds: Holds,
+    /// KiB of volumes' quotas that are promised to somebody.
+    promised: Arc<Mutex<BTreeMap<u32, u64>>>,
 }
 
 impl Env {
@@ -171,6 +174,7 @@ impl Env {
             pages: Arc::new(PageCache::new(PAGES)),
             images: Arc::new(images()),
             holds: Holds::default(),
+            promised: Arc::default(),
         })
     }
 
@@ -285,6 +289,20 @@ impl Env {
     /// Directories that were changed lately.
     pub(crate) fn images(&self) -> &Images {
         &self.images
+    }
+
+    /// KiB of a volume's quota that are promised to somebody.
+    pub(crate) fn promised(&self, volume: u32) -> u64 {
+        self.promised.lock().get(&volume).copied().unwrap_or(0)
+    }
+
+    /// Has so many KiB of a volume's quota count as used from now on.
+    pub(crate) fn promise(&self, volume: u32, kib: u64) {
+        let mut promised = self.promised.lock();
+        match kib {
+            0 => promised.remove(&volume),
+            kib => promised.insert(volume, kib),
+        };
     }
 
     /// Generations that are kept for their readers.

@@ -336,6 +336,10 @@ impl Partition {
         self.core.reader()
     }
 
+    pub(crate) fn env(&self) -> &Env {
+        &self.core.env
+    }
+
     /// Keeps bytes of records from being given back as long as it is held.
     pub(crate) fn epoch(&self) -> EpochGuard {
         self.core.epochs.enter()

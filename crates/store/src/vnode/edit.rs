@@ -193,6 +193,45 @@ impl<'r, 'c> Edit<'r, 'c> {
         Ok((vnode, uniquifier))
     }
 
+    /// A fid that was set aside, unless its number is in use.
+    pub(super) fn reserved(&mut self, fid: Fid, directory: bool) -> Result<(u32, u32)> {
+        let (vnode, uniquifier) = (fid.vnode.0, fid.uniquifier.0);
+        let last = if directory {
+            self.volume.last_directory
+        } else {
+            self.volume.last_file
+        };
+        let is_set_aside = fid.volume == self.id
+            && (1..=last).contains(&vnode)
+            && (1..=self.volume.uniquifier).contains(&uniquifier)
+            && fid.vnode.is_directory() == directory;
+        if !is_set_aside || self.vnode(vnode)?.is_some() {
+            return Err(StoreError::NotReserved(fid));
+        }
+        Ok((vnode, uniquifier))
+    }
+
+    /// Sets so many vnode numbers aside, and as many uniquifiers: the first of each.
+    pub(super) fn set_aside(&mut self, count: u32) -> Result<(u32, u32)> {
+        let exhausted = StoreError::VnodesExhausted(self.id);
+        let row = &mut self.volume;
+        let last = row.last_directory.max(row.last_file);
+        let (Some(end), Some(uniquifier)) = (
+            last.checked_add(count).filter(|end| *end < u32::MAX),
+            row.uniquifier.checked_add(count),
+        ) else {
+            return Err(exhausted);
+        };
+        let first = (last + 1, row.uniquifier + 1);
+        // Directories are odd.
+        row.last_directory = row
+            .last_directory
+            .max(end - u32::from(end.is_multiple_of(2)));
+        row.last_file = row.last_file.max(end - u32::from(!end.is_multiple_of(2)));
+        row.uniquifier = uniquifier;
+        Ok(first)
+    }
+
     fn next_vnode(&mut self, directory: bool) -> Result<u32> {
         let last = if directory {
             &mut self.volume.last_directory
@@ -301,7 +340,9 @@ impl<'r, 'c> Edit<'r, 'c> {
     pub(super) fn finish(mut self) -> Result<()> {
         let grew = self.volume.disk_used > self.used_before;
         let quota = self.volume.max_quota;
-        if grew && quota != 0 && self.volume.disk_used > quota {
+        let promised = self.change.env().promised(self.id.0);
+        let used = self.volume.disk_used.saturating_add(promised);
+        if grew && quota != 0 && used > quota {
             return Err(StoreError::OverQuota(self.id, quota));
         }
         let at = self.at();

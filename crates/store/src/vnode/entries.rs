@@ -23,6 +23,8 @@ pub struct NewVnode {
     pub mode: u16,
     /// Its modification time; by default now.
     pub modify_time: Option<UnixTime>,
+    /// The fid it is to have, of those that [`Volume::reserve`] has set aside; by default the volume chooses.
+    pub fid: Option<Fid>,
 }
 
 impl NewVnode {
@@ -34,6 +36,7 @@ impl NewVnode {
             group: None,
             mode,
             modify_time: None,
+            fid: None,
         }
     }
 }
@@ -209,7 +212,10 @@ impl Edit<'_, '_> {
         let mut parent = self.directory(directory)?;
         let own = directory.vnode.0;
         let is_directory = matches!(content, Content::Directory);
-        let (vnode, uniquifier) = self.allocate(is_directory)?;
+        let (vnode, uniquifier) = match new.fid {
+            Some(fid) => self.reserved(fid, is_directory)?,
+            None => self.allocate(is_directory)?,
+        };
         let id = EntryId::new(vnode, uniquifier);
         self.entries(own, &mut parent, |editor| editor.insert(name, id), name)?;
         let now = self.now();

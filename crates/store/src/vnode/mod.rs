@@ -15,7 +15,7 @@ use afar_types::{
 };
 
 use crate::error::{Result, StoreError};
-use crate::meta::{At, Rows, VnodeRow};
+use crate::meta::{At, Change, Rows, VnodeRow};
 use crate::volume::Volume;
 
 pub use attributes::SetAttributes;
@@ -30,6 +30,16 @@ pub(crate) use write::{RECORD_SHIFT, pack_record, shift_for};
 
 /// The longest target of a symlink or mount point.
 pub const MAX_TARGET: usize = 1024;
+
+/// Sets fids of a volume aside; returns the first.
+pub(crate) fn set_aside(change: &mut Change<'_>, id: VolumeId, count: u32) -> Result<Fid> {
+    let mut edit = edit::Edit::begin(change, id)?;
+    let (vnode, uniquifier) = edit.set_aside(count)?;
+    let first = edit.fid(vnode, uniquifier);
+    // Nothing that a copy of the volume has is another.
+    edit.change.update_volume(id.0, &edit.volume);
+    Ok(first)
+}
 
 /// Whether a symlink's target can have this length.
 fn check_target(length: u64) -> Result<()> {

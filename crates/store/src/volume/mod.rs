@@ -6,6 +6,7 @@ mod create;
 mod filling;
 mod list;
 mod removed;
+mod reserve;
 mod state;
 #[cfg(test)]
 mod tests;

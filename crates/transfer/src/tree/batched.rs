@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use afar_cell::{Batched, Batches, DirEntry, Error as CellError, Outcome};
-use afar_types::{BATCH_OPERATIONS, BatchOperation, BatchOperations, Fid, FileName};
+use afar_types::{BATCH_OPERATIONS, BatchChange, BatchChanges, BatchOperation, Fid, FileName};
 use tokio::task::JoinSet;
 
 use super::{AT_A_TIME, Tree};
@@ -158,19 +158,19 @@ impl Removal<'_, '_> {
         if waiting.is_empty() {
             return;
         }
-        let operations = waiting.iter().map(operation).collect::<Option<Vec<_>>>();
-        let operations = operations.and_then(|all| BatchOperations::new(all).ok());
-        let run = match (&mut self.batches, operations) {
-            (Some(batches), Some(operations)) => batches.run(operations).await,
+        let changes = waiting.iter().map(change).collect::<Option<Vec<_>>>();
+        let changes = changes.and_then(|all| BatchChanges::new(all).ok());
+        let run = match (&mut self.batches, changes) {
+            (Some(batches), Some(changes)) => batches.run(&changes, None).await,
             _ => return self.singly(waiting).await,
         };
         match run {
-            Ok(Batched::Done(outcomes)) => {
-                for (wanted, outcome) in waiting.iter().zip(outcomes) {
+            Ok(Batched::Done(ran)) => {
+                for (wanted, outcome) in waiting.iter().zip(ran.outcomes) {
                     self.ended(wanted, outcome);
                 }
             }
-            Ok(Batched::NotDone(_)) => {
+            Ok(Batched::NotDone(_) | Batched::Unfit(_)) => {
                 self.batches = None;
                 self.singly(waiting).await;
             }
@@ -220,11 +220,12 @@ impl Removal<'_, '_> {
     }
 }
 
-fn operation(wanted: &Wanted) -> Option<BatchOperation> {
+fn change(wanted: &Wanted) -> Option<BatchChange> {
     let name = FileName::new(&*wanted.entry.name).ok()?;
     let directory = wanted.directory.into();
-    Some(match wanted.entry.fid.vnode.is_directory() {
+    let operation = match wanted.entry.fid.vnode.is_directory() {
         true => BatchOperation::RemoveDir { directory, name },
         false => BatchOperation::RemoveFile { directory, name },
-    })
+    };
+    Some(operation.into())
 }

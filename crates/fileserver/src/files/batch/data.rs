@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use afar_net::AbortCode;
-use afar_types::{BatchOperation, Fid, Rights, VolumeId};
+use afar_types::{BatchChange, BatchOperation, BatchVnode, Fid, Rights, VolumeId};
 
 use super::super::visit::Visit;
 
@@ -26,24 +26,34 @@ impl Targets {
     pub(super) fn of(
         visit: &Visit,
         volume: VolumeId,
-        operations: &[BatchOperation],
+        changes: &[BatchChange],
     ) -> Result<Self, AbortCode> {
         let mut place = visit.change(volume)?;
         let mut known = BTreeMap::new();
         let mut targets = Self {
-            open: Vec::with_capacity(operations.len()),
+            open: Vec::with_capacity(changes.len()),
             files: BTreeSet::new(),
         };
         // Of each operation, what was there before that it is in, or that it names.
-        let mut places: Vec<Fid> = Vec::with_capacity(operations.len());
-        for operation in operations {
+        let mut places: Vec<Fid> = Vec::with_capacity(changes.len());
+        // What the caller has chosen fids for, and where it is to be.
+        let mut made: BTreeMap<Fid, Fid> = BTreeMap::new();
+        for BatchChange { operation, .. } in changes {
             let [first, _] = operation.vnodes();
             let fid = first.map_or_else(Fid::default, |vnode| {
                 let maker = vnode.maker().and_then(|maker| usize::try_from(maker).ok());
                 let above = maker.and_then(|maker| places.get(maker).copied());
-                above.unwrap_or_else(|| vnode.fid(volume))
+                let fid = above.unwrap_or_else(|| vnode.fid(volume));
+                made.get(&fid).copied().unwrap_or(fid)
             });
             places.push(fid);
+            if let BatchOperation::Create(make)
+            | BatchOperation::MakeDir(make)
+            | BatchOperation::Symlink(make, _) = operation
+                && make.wanted != BatchVnode::default()
+            {
+                made.insert(make.wanted.fid(volume), fid);
+            }
             let BatchOperation::StoreData { target, .. } = operation else {
                 targets.open.push(false);
                 continue;
@@ -54,7 +64,7 @@ impl Targets {
                 look.is_ok_and(|look| administrates || look.grant.own.0 & CHANGES.0 != 0)
             });
             targets.open.push(open);
-            if open && target.maker().is_none() {
+            if open && target.maker().is_none() && target.fid(volume) == fid {
                 targets.files.insert(fid);
             }
         }

@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use afar_lease::wire::Lease;
 use afar_net::AbortCode;
-use afar_store::{Sequence, StoreError, VnodeStatus, Vnodes};
+use afar_store::{Sequence, StoreError, VnodeStatus, Vnodes, Volume};
 use afar_types::{
-    AclRecord, BatchMake, BatchOperation, BatchOperations, BatchResult, BatchVnode, Fid, FileName,
-    FileType, StoreStatus, VolumeId,
+    AclRecord, BatchChange, BatchChanges, BatchCondition, BatchMake, BatchOperation, BatchResult,
+    BatchVnode, Fid, FileName, FileType, StoreStatus, VolumeId,
 };
 
 use super::super::entries::{Move, New, link_in, make_in, move_in, new_name, old_name, remove_in};
@@ -16,15 +17,17 @@ use super::super::store::{options_of, storable};
 use super::super::visit::{Acting, Visit, failed};
 use super::series::{self, Last};
 use crate::abort::errno;
+use crate::leases::Touch;
 
 /// A batch that is to be run.
+#[derive(Clone)]
 pub(super) struct Run {
     pub(super) visit: Visit,
     pub(super) volume: VolumeId,
     pub(super) series: [u8; 16],
     pub(super) number: u64,
+    pub(super) changes: Arc<BatchChanges>,
     pub(super) digest: u64,
-    pub(super) operations: Arc<BatchOperations>,
 }
 
 /// What came of a batch.
@@ -82,6 +85,7 @@ impl Run {
         self,
         sequence: &mut Sequence<'_, '_>,
         contents: &[Option<usize>],
+        volume: &Volume,
     ) -> Result<Result<Done, AbortCode>, StoreError> {
         let person = self.visit.person.id;
         let stale = Ok(Err(AbortCode(errno::ESTALE)));
@@ -107,14 +111,19 @@ impl Run {
         }
         let mut running = Running {
             run: &self,
+            volume,
             sequence,
             acl: None,
-            results: Vec::with_capacity(self.operations.len()),
+            results: Vec::with_capacity(self.changes.len()),
             changed: Changed::default(),
             spoiled: BTreeSet::new(),
         };
-        for (operation, content) in self.operations.iter().zip(contents) {
-            running.step(operation, *content);
+        for (change, content) in self.changes.iter().zip(contents) {
+            running.step(change, *content);
+        }
+        // All is found first that it has to wait for.
+        if self.visit.leases.is_stopped() {
+            return Err(StoreError::Busy(self.volume));
         }
         let Running {
             results, changed, ..
@@ -136,11 +145,11 @@ impl Run {
         }
         let results = last.results.into_vec();
         let mut changed = Changed::default();
-        for (operation, result) in self.operations.iter().zip(&results) {
+        for (change, result) in self.changes.iter().zip(&results) {
             if result.code != 0 {
                 continue;
             }
-            for vnode in operation.vnodes().into_iter().flatten() {
+            for vnode in change.operation.vnodes().into_iter().flatten() {
                 changed
                     .told
                     .extend(fid_of(self.volume, vnode, &results).ok());
@@ -173,9 +182,22 @@ pub(super) fn fid_of(
     Ok(made.made.fid(volume))
 }
 
+/// What is to be made under a fid of its client's choice.
+fn wanted(operation: &BatchOperation) -> Option<&BatchMake> {
+    match operation {
+        BatchOperation::Create(make)
+        | BatchOperation::MakeDir(make)
+        | BatchOperation::Symlink(make, _) => {
+            Some(make).filter(|make| make.wanted.maker().is_none())
+        }
+        _ => None,
+    }
+}
+
 /// A batch while it runs.
 struct Running<'r, 's, 'q, 'c> {
     run: &'r Run,
+    volume: &'r Volume,
     sequence: &'s mut Sequence<'q, 'c>,
     acl: Option<(Fid, AclRecord)>,
     results: Vec<BatchResult>,
@@ -189,12 +211,17 @@ impl Running<'_, '_, '_, '_> {
         Acting {
             visit: &self.run.visit,
             vnodes: self.sequence,
+            touch: Touch::Change,
             acl: &mut self.acl,
         }
     }
 
-    fn step(&mut self, operation: &BatchOperation, content: Option<usize>) {
-        let result = match self.change(operation, content) {
+    fn step(&mut self, change: &BatchChange, content: Option<usize>) {
+        let changed = match self.in_time(change) {
+            Ok(()) => self.change(change, content),
+            Err(code) => Err(code),
+        };
+        let result = match changed {
             Ok(made) => BatchResult {
                 code: 0,
                 made: made.map(BatchVnode::from).unwrap_or_default(),
@@ -210,15 +237,16 @@ impl Running<'_, '_, '_, '_> {
     /// Does one change; returns what it made.
     fn change(
         &mut self,
-        operation: &BatchOperation,
+        change: &BatchChange,
         content: Option<usize>,
     ) -> Result<Option<Fid>, AbortCode> {
-        match operation {
-            BatchOperation::Create(make) => self.make(make, &New::File).map(Some),
-            BatchOperation::MakeDir(make) => self.make(make, &New::Directory).map(Some),
+        let under = &change.under;
+        match &change.operation {
+            BatchOperation::Create(make) => self.make(make, &New::File, under).map(Some),
+            BatchOperation::MakeDir(make) => self.make(make, &New::Directory, under).map(Some),
             BatchOperation::Symlink(make, target) => {
                 let target = New::Symlink(target.as_bytes().to_vec());
-                self.make(make, &target).map(Some)
+                self.make(make, &target, under).map(Some)
             }
             BatchOperation::Link {
                 directory,
@@ -266,9 +294,12 @@ impl Running<'_, '_, '_, '_> {
                 Ok(None)
             }
             BatchOperation::StoreData {
-                target, attributes, ..
+                target,
+                attributes,
+                data,
             } => {
                 self.on(*target, |running, fid| {
+                    running.spend(data.len() as u64);
                     running.store(fid, attributes, content)
                 })?;
                 Ok(None)
@@ -298,11 +329,95 @@ impl Running<'_, '_, '_, '_> {
         done
     }
 
-    fn make(&mut self, make: &BatchMake, new: &New) -> Result<Fid, AbortCode> {
+    /// Whether a change is covered by the leases that its client made it under, or nobody else has a lease now; and nobody
+    /// has changed anything since.
+    // spec: leases#late-changes
+    fn in_time(&mut self, change: &BatchChange) -> Result<(), AbortCode> {
+        for under in &change.under {
+            let fid = under.vnode.fid(self.run.volume);
+            let lease = Lease {
+                fid,
+                number: under.lease,
+            };
+            let covered = self.run.visit.leases.covers(lease);
+            let stale = AbortCode(errno::ESTALE);
+            let wanted = wanted(&change.operation);
+            // spec: leases#birth
+            let late = if !covered && wanted.is_some_and(|make| make.directory == under.vnode) {
+                Err(stale)
+            } else {
+                // Also of what is covered: the lease may end at any moment.
+                match self.acting().vnode(fid) {
+                    Ok(vnode) if vnode.data_version.0 == under.version => Ok(()),
+                    _ => Err(stale),
+                }
+            };
+            if late.is_err() && !self.run.visit.leases.is_stopped() {
+                self.run.visit.leases.count_late();
+                if let Some(make) = wanted {
+                    self.unbear(make.wanted.fid(self.run.volume));
+                }
+                let target = match &change.operation {
+                    BatchOperation::Link { existing, .. } => Some(*existing),
+                    BatchOperation::StoreStatus { target, .. }
+                    | BatchOperation::StoreData { target, .. } => Some(*target),
+                    _ => None,
+                };
+                let target = target.and_then(|target| self.fid(target).ok());
+                self.spoiled.extend(target);
+            }
+            late?;
+        }
+        Ok(())
+    }
+
+    /// What comes of it takes so many bytes of what its host has in reserve of the quota.
+    fn spend(&self, bytes: u64) {
+        let blocks = bytes.div_ceil(1024).max(1);
+        self.run.visit.leases.spend(self.volume, blocks * 1024);
+    }
+
+    fn unbear(&mut self, fid: Fid) {
+        if self.sequence.status(fid).is_err() {
+            self.run.visit.leases.unbear(fid);
+        }
+    }
+
+    fn make(
+        &mut self,
+        make: &BatchMake,
+        new: &New,
+        under: &[BatchCondition],
+    ) -> Result<Fid, AbortCode> {
         let directory = self.fid(make.directory)?;
         let name = new_name(&make.name)?;
-        let (made, _) = make_in(&mut self.acting(), directory, &name, &make.attributes, new)?;
-        let fid = made.vnode.fid;
+        let wanted = make.wanted.maker().is_none();
+        let wanted = wanted.then(|| make.wanted.fid(self.run.volume));
+        if let Some(fid) = wanted {
+            let stale = AbortCode(errno::ESTALE);
+            let lease = under.iter().find(|under| under.vnode == make.directory);
+            let number = lease.ok_or(stale)?.lease;
+            // It may be anybody's.
+            if self.sequence.status(fid).is_ok() {
+                return Err(stale);
+            }
+            let parent = Lease {
+                fid: directory,
+                number,
+            };
+            let born = self.run.visit.leases.bear(parent, fid);
+            born.inspect_err(|_| self.unbear(fid))?;
+            // A page or more.
+            self.spend(4096);
+        }
+        let acting = &mut self.acting();
+        let made = make_in(acting, directory, &name, &make.attributes, new, wanted);
+        if made.is_err()
+            && let Some(fid) = wanted
+        {
+            self.unbear(fid);
+        }
+        let fid = made?.0.vnode.fid;
         self.changed.told.insert(directory);
         self.changed.made.insert(fid);
         Ok(fid)

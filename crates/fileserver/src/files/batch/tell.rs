@@ -6,7 +6,7 @@ use std::time::Duration;
 use afar_net::AbortCode;
 use afar_rpc::audit::record_part;
 use afar_rpc::{Caller, Operation, Served, rxafs};
-use afar_types::{BatchOperation, BatchVnode, Fid, VolumeId};
+use afar_types::{BatchChange, BatchOperation, BatchVnode, Fid, VolumeId};
 
 use super::super::visit::Visit;
 use super::run::{Done, fid_of};
@@ -16,13 +16,13 @@ pub(super) fn parts(
     visit: &Visit,
     caller: &Caller,
     volume: VolumeId,
-    operations: &[BatchOperation],
+    changes: &[BatchChange],
     done: &Done,
     took: Duration,
 ) {
-    let count = u32::try_from(operations.len()).unwrap_or(u32::MAX);
+    let count = u32::try_from(changes.len()).unwrap_or(u32::MAX);
     let took = took / count.max(1);
-    for (operation, result) in operations.iter().zip(&done.results) {
+    for (change, result) in changes.iter().zip(&done.results) {
         let code = match result.code {
             0 => Ok(()),
             code => Err(visit.translate(AbortCode(code))),
@@ -34,7 +34,7 @@ pub(super) fn parts(
             code,
         };
         let fid = |vnode: BatchVnode| fid_of(volume, vnode, &done.results).unwrap_or_default();
-        part.tell(operation, &fid);
+        part.tell(&change.operation, &fid);
     }
 }
 
