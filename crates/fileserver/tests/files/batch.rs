@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use afar_fileserver::volumes::Hold;
 use afar_net::{AbortCode, CallError, RxNull};
-use afar_rpc::{RpcError, rxafs};
+use afar_rpc::{RpcError, Store, rxafs};
 use afar_store::{NewClone, NewVnode, NewVolume, VolumeChange};
 use afar_types::{
     BATCH_BYTES, BatchChange, BatchChanges, BatchMake, BatchOperation, BatchResult, BatchVnode,
@@ -25,6 +25,19 @@ const ECANCELED: AbortCode = uae(0x7b);
 const SERIES: [u8; 16] = *b"a series of mine";
 
 impl Client {
+    async fn begin_batch(
+        &self,
+        volume: VolumeId,
+        series: FixedOpaque<16>,
+        number: u64,
+        length: u32,
+    ) -> Result<Store<rxafs::batch::Reply>, RpcError> {
+        let begun = self
+            .files
+            .batch(volume, series, number, length, Opaque::default());
+        begun.await
+    }
+
     async fn send(
         &self,
         series: [u8; 16],
@@ -33,11 +46,7 @@ impl Client {
     ) -> Result<rxafs::batch::Reply, RpcError> {
         let length = u32::try_from(bytes.len()).unwrap();
         let series = FixedOpaque(series);
-        let begun = self
-            .files
-            .batch(VOLUME, series, number, length, Opaque::default())
-            .await;
-        let mut call = begun?;
+        let mut call = self.begin_batch(VOLUME, series, number, length).await?;
         call.send(bytes).await?;
         call.finish().await
     }
@@ -741,11 +750,8 @@ async fn what_is_forged_or_in_another_volume_is_not_there() {
     let series = FixedOpaque(SERIES);
     for (volume, expected) in [(VolumeId(7), VNOVOL), (VolumeId(0), EINVAL)] {
         let length = u32::try_from(nothing().len()).unwrap();
-        let mut call = client
-            .files
-            .batch(volume, series, 0, length, Opaque::default())
-            .await
-            .unwrap();
+        let begun = client.begin_batch(volume, series, 0, length).await;
+        let mut call = begun.unwrap();
         call.send(nothing()).await.unwrap();
         assert_eq!(code(call.finish().await), expected);
     }
@@ -811,10 +817,7 @@ async fn a_batch_that_is_cut_off_has_done_nothing() {
         let answer = call.read_to_end(1 << 20).await;
         let cut = CallError::Aborted(AbortCode::RX_EOF);
         assert_eq!(answer.unwrap_err().to_string(), cut.to_string());
-        let begun = client
-            .files
-            .batch(VOLUME, series, 1, length, Opaque::default())
-            .await;
+        let begun = client.begin_batch(VOLUME, series, 1, length).await;
         let mut call = begun.unwrap();
         call.send(bytes.slice(..sent)).await.unwrap();
         drop(call);
@@ -837,10 +840,7 @@ async fn batches_that_come_slowly_take_a_bounded_share() {
     let (series, length) = (FixedOpaque(SERIES), u32::try_from(BATCH_BYTES).unwrap());
     let mut slow = Vec::new();
     for _ in 0..2 {
-        let begun = stranger
-            .files
-            .batch(VOLUME, series, 1, length, Opaque::default())
-            .await;
+        let begun = stranger.begin_batch(VOLUME, series, 1, length).await;
         let mut call = begun.unwrap();
         call.send(Bytes::from(vec![0; BATCH_BYTES / 2]))
             .await
@@ -997,10 +997,7 @@ async fn volumes_that_take_no_changes_take_no_batches() {
     cell.volume.make_clone(&clone).unwrap();
     let nothing = bytes_of(Vec::new());
     let (series, length) = (FixedOpaque(SERIES), u32::try_from(nothing.len()).unwrap());
-    let begun = client
-        .files
-        .batch(read_only, series, 0, length, Opaque::default())
-        .await;
+    let begun = client.begin_batch(read_only, series, 0, length).await;
     let mut call = begun.unwrap();
     call.send(nothing).await.unwrap();
     assert_eq!(code(call.finish().await), EROFS);

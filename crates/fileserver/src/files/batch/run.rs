@@ -331,7 +331,7 @@ impl Running<'_, '_, '_, '_> {
 
     /// Whether a change is covered by the leases that its client made it under, or nobody else has a lease now; and nobody
     /// has changed anything since.
-    // spec: leases#late-changes
+    // spec: batches#under-leases, leases#late-changes
     fn in_time(&mut self, change: &BatchChange) -> Result<(), AbortCode> {
         for under in &change.under {
             let fid = under.vnode.fid(self.run.volume);
