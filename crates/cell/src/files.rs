@@ -10,8 +10,8 @@ use bytes::Bytes;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::ended::ended;
 use crate::client::Client;
+use crate::ended::ended;
 use crate::error::Error;
 use crate::fetch::Memory;
 use crate::promise::Promised;

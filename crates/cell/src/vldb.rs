@@ -17,8 +17,8 @@ use parking_lot::{Mutex, RwLock};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::ended::ended;
 use crate::credentials::{Access, Secured, connect};
+use crate::ended::ended;
 use crate::error::Error;
 use crate::lately::Lately;
 use crate::mountpoint::{Wanted, split_suffix};

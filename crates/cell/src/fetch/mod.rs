@@ -31,10 +31,10 @@ use afar_types::{DataVersion, FetchStatus, Fid};
 use bytes::Bytes;
 use tokio::task::JoinSet;
 
-use crate::ended::ended;
 use crate::class::Class;
 use crate::client::Client;
 use crate::credentials::Secured;
+use crate::ended::ended;
 use crate::error::Error;
 use crate::nearby::NearbyFile;
 use crate::promise::{Promised, checked};

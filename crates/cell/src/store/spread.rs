@@ -18,8 +18,8 @@ use tokio::task::{JoinError, JoinSet};
 
 use super::part::Part;
 use super::{Parts, Source, Stored, at_end};
-use crate::ended::ended;
 use crate::client::Client;
+use crate::ended::ended;
 use crate::error::Error;
 use crate::volume::Volume;
 use crate::waits::carried;
