@@ -357,6 +357,7 @@ fn of_store(error: &StoreError) -> Advice {
         | StoreError::NoSpace(_)
         | StoreError::Conflict(_)
         | StoreError::Busy(_)
+        | StoreError::NotReserved(_)
         | StoreError::VnodesExhausted(_)
         | StoreError::Read(_)
         | StoreError::Segment(_)
