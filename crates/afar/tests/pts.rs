@@ -2,8 +2,10 @@
 //! where `pts` is missing or no network namespace can be made.
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::time::Duration;
 
 use afar_dbserver::kv::{Database, Options};
 use afar_dbserver::pr::{ProtectionConfig, ProtectionServer};
@@ -57,7 +59,18 @@ impl Cell {
             let config = ProtectionConfig::default();
             let server = ProtectionServer::open(database, config).await.unwrap();
             let address = "127.0.0.1:7002".parse().unwrap();
-            let endpoint = Endpoint::bind(address, Config::default()).unwrap();
+            // Another test may have the port for a while.
+            let mut tries = 0..600;
+            let endpoint = loop {
+                match Endpoint::bind(address, Config::default()) {
+                    Err(error)
+                        if error.kind() == ErrorKind::AddrInUse && tries.next().is_some() =>
+                    {
+                        tokio::time::sleep(Duration::from_millis(100)).await;
+                    }
+                    bound => break bound.unwrap(),
+                }
+            };
             let service = pr::Server::with_identity(server, Identity::Superuser);
             endpoint.serve(pr::SERVICE, pr::NAME, service);
             endpoint

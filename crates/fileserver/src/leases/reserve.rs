@@ -154,8 +154,6 @@ pub(super) fn quota(volume: &Volume, reserved: u64) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "tests")]
-
     use super::*;
 
     const BLOCK: Block = Block {

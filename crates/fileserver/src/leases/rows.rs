@@ -282,8 +282,6 @@ fn read(contents: &[u8], server: AfsUuid) -> Result<Saved, &'static str> {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "tests")]
-
     use super::*;
 
     fn uuid(number: u8) -> AfsUuid {

@@ -71,8 +71,6 @@ impl Drop for Waiting<'_> {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "tests")]
-
     use std::net::Ipv4Addr;
 
     use super::*;
