@@ -8,8 +8,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use afar_net::{Endpoint, RxNull};
-use afar_rpc::rxafscb;
+use afar_net::{CallError, Endpoint, RxNull};
+use afar_rpc::{RpcCause, RpcError, rxafscb};
 use afar_types::{CallBacks, Fid, Fids};
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -186,9 +186,19 @@ impl Shared {
             // spec: afs-rpc#breaks
             // As OpenAFS sends it. The list may say of each fid that its promise is dropped; Linux's
             // client refuses every break that does.
-            let call = client.call_back(fids.clone(), CallBacks::default());
+            let call = async || {
+                let first = client.call_back(fids.clone(), CallBacks::default()).await;
+                match first {
+                    // Linux's client aborts a call now and then that it carries out. One that hears answers, so it is
+                    // told once more before it counts as down: it does not always drop all it has then.
+                    Err(error) if is_aborted(&error) => {
+                        client.call_back(fids.clone(), CallBacks::default()).await
+                    }
+                    first => first,
+                }
+            };
             let begun = Instant::now();
-            let told = matches!(timeout(self.config.break_limit, call).await, Ok(Ok(_)));
+            let told = matches!(timeout(self.config.break_limit, call()).await, Ok(Ok(_)));
             afar_probes::cb_break(peer, fids.len(), begun.elapsed(), told);
             if told {
                 count(&self.counters.break_calls, 1);
@@ -304,6 +314,11 @@ fn queue(host: &Host, promises: &[(HostIndex, Fid)], gate: &Arc<Gate>) -> bool {
         last.gate = Some(Arc::clone(gate));
     }
     !std::mem::replace(&mut state.breaking, true)
+}
+
+/// Whether the other side has ended a call itself.
+fn is_aborted(error: &RpcError) -> bool {
+    matches!(error.cause, RpcCause::Call(CallError::Aborted(_)))
 }
 
 /// A host's callback service, at the address it calls from.

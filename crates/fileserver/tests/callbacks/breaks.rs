@@ -29,6 +29,23 @@ async fn a_change_is_told_to_all_but_its_maker() {
     assert_eq!((stats.promises, stats.files, stats.broken), (0, 0, 4));
 }
 
+/// As Linux's client does now and then.
+#[tokio::test]
+async fn who_aborts_a_break_is_told_once_more_before_counting_as_down() {
+    let server = Server::new(patient());
+    let client = Client::new(1);
+    server.holder(&client, &[file(1), file(2)]).await;
+    let told = || Heard::Break(vec![file(1)]);
+    client.abort_breaks(1);
+    server.hosts.break_fids(&[file(1)], None).await;
+    assert_eq!(client.heard(), [told(), told()]);
+    let stats = server.hosts.stats();
+    assert_eq!((stats.hosts_down, stats.promises), (0, 1));
+    client.abort_breaks(2);
+    server.hosts.break_fids(&[file(2)], None).await;
+    assert_eq!(server.hosts.stats().hosts_down, 1);
+}
+
 #[tokio::test]
 async fn lifetimes_depend_on_how_many_hold() {
     let server = Server::new(config());

@@ -2,6 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use afar_fileserver::hosts::{Host, Hosts, HostsConfig};
@@ -44,6 +45,8 @@ struct Shared {
     deaf: watch::Sender<bool>,
     /// Calls, answered or not.
     calls: watch::Sender<usize>,
+    /// So many breaks are aborted after they were carried out.
+    aborts: AtomicU32,
 }
 
 impl Service {
@@ -69,6 +72,11 @@ impl rxafscb::Service for Service {
     ) -> Result<rxafscb::call_back::Reply, AbortCode> {
         assert_eq!(request.callbacks.len(), 0, "as OpenAFS sends it");
         self.hear(Heard::Break(request.fids.into_vec())).await;
+        let aborts = &self.0.aborts;
+        if aborts.load(Ordering::SeqCst) > 0 {
+            aborts.fetch_sub(1, Ordering::SeqCst);
+            return Err(AbortCode::RX_PROTOCOL_ERROR);
+        }
         Ok(rxafscb::call_back::Reply {})
     }
 
@@ -179,6 +187,7 @@ impl Client {
             heard: Mutex::default(),
             deaf: watch::Sender::new(false),
             calls: watch::Sender::new(0),
+            aborts: AtomicU32::new(0),
         }));
         let server = rxafscb::Server::new(service.clone());
         endpoint.serve(rxafscb::SERVICE, rxafscb::NAME, server);
@@ -200,6 +209,11 @@ impl Client {
     /// From now on it answers nothing, or again everything.
     pub(crate) fn set_deaf(&self, deaf: bool) {
         self.service.0.deaf.send_replace(deaf);
+    }
+
+    /// It aborts so many breaks, although it carries them out.
+    pub(crate) fn abort_breaks(&self, number: u32) {
+        self.service.0.aborts.store(number, Ordering::SeqCst);
     }
 
     /// What it has heard since this was asked last.
