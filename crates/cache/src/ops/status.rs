@@ -123,8 +123,8 @@ impl Cache {
             && let Some(known) = state.status()
             && known.data_version > status.data_version
         {
-            // It was overtaken, whether or not what overtook it is promised. If the kernel were told of this as of a change, it would not take what it is
-            // being told of the newer one.
+            // It was overtaken, whether or not what overtook it is promised. If the kernel were told of this as of a
+            // change, it would not take what it is being told of the newer one.
             return Ok(status);
         }
         let changed = state

@@ -265,9 +265,11 @@ async fn one_answer_tells_of_many_directories_and_their_files() {
     let before = lister.calls();
     for directory in &all {
         assert!(lister.list(directory, true).await.unwrap().len() >= 3);
+        // However fast the program is beside what is prefetched.
+        quiet(&lister).await;
     }
     let calls = quiet(&lister).await - before;
-    assert!(calls <= 60, "{calls} calls for {} directories", all.len());
+    assert!(calls <= 40, "{calls} calls for {} directories", all.len());
     let reader = world.cache().await;
     let before = reader.calls();
     for directory in &all {
@@ -276,9 +278,10 @@ async fn one_answer_tells_of_many_directories_and_their_files() {
             let path = format!("{directory}/{name}");
             assert_eq!(reader.get(&path).await.unwrap(), b"data");
         }
+        quiet(&reader).await;
     }
     let calls = quiet(&reader).await - before;
-    assert!(calls <= 150, "{calls} calls for {} files", 3 * all.len());
+    assert!(calls <= 120, "{calls} calls for {} files", 3 * all.len());
     // What is changed after it came so is seen.
     maker.put("top/3/3/3/x", b"other data").await.unwrap();
     maker.unlink("top/3/3/3/y").await.unwrap();
