@@ -438,7 +438,7 @@ const MOUNTS: &[Column] = &[
         requests(c, &["write"])
     }),
     number("close_per_second", "CLOSE", Unit::Count, 3, |c| {
-        requests(c, &["flush", "release", "fsync"])
+        requests(c, &["flush", "release", "fsync", "fsyncdir"])
     }),
     number("change_per_second", "CHANGE", Unit::Count, 2, |c| {
         let names = [

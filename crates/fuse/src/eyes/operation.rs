@@ -48,6 +48,7 @@ operations! {
     Opendir "opendir",
     Readdir "readdir",
     Releasedir "releasedir",
+    Fsyncdir "fsyncdir",
     Statfs "statfs",
     Setxattr "setxattr",
     Getxattr "getxattr",

@@ -820,16 +820,30 @@ impl Filesystem for Requests {
         reply.ok();
     }
 
-    /// What a server has answered about a directory, it has on its disk.
+    /// Waits until the server has what was changed in the directory. What it has answered, it has on its disk; what
+    /// was changed under a lease may still be on its way.
     fn fsyncdir(
         &self,
-        _request: &Request,
-        _number: INodeNo,
-        _handle: FileHandle,
+        request: &Request,
+        number: INodeNo,
+        handle: FileHandle,
         _data_only: bool,
         reply: ReplyEmpty,
     ) {
-        reply.ok();
+        if OwnFile::of(number).is_some() {
+            return reply.ok();
+        }
+        let noted = self.note(request, Operation::Fsyncdir, || {
+            args(&[&number.0, &handle.0])
+        });
+        let (cache, handle) = (self.cache.clone(), Handle(handle.0));
+        let (asker, after) = (self.reader(request), tell_later(&cache, handle));
+        self.run_noted(noted, |noted| async move {
+            let synced = async move { cache.fsyncdir(handle).await };
+            let synced = or_go_on(asker, synced, after).await;
+            noted.end(&synced);
+            reply.answer(synced);
+        });
     }
 
     fn statfs(&self, request: &Request, number: INodeNo, reply: ReplyStatfs) {
