@@ -74,7 +74,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "tls",
         ],
     ),
-    ("cache", &["cell", "rpc", "dir", "types", "telemetry"]),
+    (
+        "cache",
+        &["cell", "rpc", "lease", "dir", "types", "xdr", "telemetry"],
+    ),
     ("fuse", &["cache", "types", "telemetry"]),
     ("admin", &["cell", "rpc", "net", "types", "xdr"]),
     ("doctor", &["security", "rpc", "net", "rx", "types"]),
