@@ -82,6 +82,11 @@ pub(crate) struct MountArgs {
     /// a little later [default: nothing]
     #[arg(long, value_name = "AMOUNT", value_parser = parse_bytes)]
     store_behind: Option<u64>,
+    /// Make each change at the server before a program goes on: slower, but `close`, `mkdir` and the like
+    /// return when the server has the change [default: changes in directories that no other machine uses
+    /// are sent a moment later]
+    #[arg(long)]
+    write_through: bool,
     /// Show the files of the cell's user PTS as those of the local user LOCAL, each a name or number; may
     /// be repeated. self maps the mounting user's files to that user, none shows the cell's numbers
     /// [default: self where no other user may use the mount, else none]

@@ -186,6 +186,7 @@ fn config(args: &MountArgs, source: &Source, place: &Path) -> anyhow::Result<Cac
     }
     config.users = MountUsers::of(&reach(args, source)).map(|users| Arc::new(users) as _);
     config.store_behind = args.store_behind.unwrap_or_default();
+    config.write_through = args.write_through;
     config.disconnected = args.disconnected;
     config.root = match source {
         Source::Dynamic => Root::Dynamic,

@@ -180,8 +180,8 @@ mod tests {
     fn the_helper_of_mount_is_the_command() {
         for (typed, spelled) in [
             (
-                "/sbin/mount.afar a.org /afs -o rw,cache_size=1G",
-                "afar mount -o rw --cache-size=1G a.org /afs",
+                "/sbin/mount.afar a.org /afs -o rw,cache_size=1G,write_through",
+                "afar mount -o rw --cache-size=1G --write-through a.org /afs",
             ),
             (
                 "afar mount.afar none /afs -sv -t afar",
