@@ -183,6 +183,11 @@ impl Volume {
         self.sites.read().clone()
     }
 
+    /// Whether the server to ask first is afar's.
+    pub async fn leads_to_afar(&self) -> bool {
+        self.way().await == Way::Afar
+    }
+
     /// Whether the server to ask first was seen to be afar's when much was last asked of it.
     #[must_use]
     pub fn is_at_afar(&self) -> bool {

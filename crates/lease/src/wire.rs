@@ -10,6 +10,9 @@ pub const VERSION: u32 = 1;
 /// Recalls in a message at most. A reply that would have to tell of more does not renew.
 pub const RECALLS: usize = 64;
 
+/// Blocks in a word at most.
+pub const BLOCKS: usize = 4;
+
 /// Leases in a claim at most, and so leases of a host.
 pub const CLAIMED: usize = 16_384;
 
@@ -143,7 +146,7 @@ pub struct Word {
     /// Granted wishes.
     pub grants: List<Lease, 8>,
     /// Fids in reserve.
-    pub blocks: List<Block, 4>,
+    pub blocks: List<Block, BLOCKS>,
 }
 
 /// A server recalls leases (RXAFSCB).

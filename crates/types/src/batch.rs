@@ -17,7 +17,7 @@ const TOLD: usize = 4;
 const CONDITIONS: usize = 4;
 
 /// A vnode of the batch's volume, or what an earlier operation of the same batch made.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Encode, Decode)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
 pub struct BatchVnode {
     /// The vnode; 0 stands for what an operation made.
     pub vnode: VnodeId,

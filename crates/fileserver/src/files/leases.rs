@@ -28,7 +28,15 @@ pub(super) async fn keep_leases(
     let note = read_note(&request.note)?.ok_or(AbortCode::RXGEN_SS_UNMARSHAL)?;
     visit.leases.hear(&note);
     let wishes = note.wishes.to_vec();
-    let word = answer(visit, wishes, note.reserve).await?.ok_or(unknown)?;
+    let first = wishes.first().map(|fid| fid.volume);
+    let mut word = answer(visit, wishes.clone(), note.reserve)
+        .await?
+        .ok_or(unknown)?;
+    if let Some(volume) = first.filter(|_| word.grants.is_empty())
+        && visit.leases.row_is_durable(volume).await
+    {
+        word = answer(visit, wishes, note.reserve).await?.ok_or(unknown)?;
+    }
     let word = message(&word)?;
     Ok(rxafs::keep_leases::Reply { word })
 }

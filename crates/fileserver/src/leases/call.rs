@@ -26,6 +26,8 @@ use crate::hosts::{Host, Hosts};
 
 /// How often a call waits for what it finds behind what it waited for.
 const ROUNDS: u32 = 16;
+/// How long a wish waits for the disk.
+const ROW_WAIT: Duration = Duration::from_millis(500);
 
 /// What a call does to a vnode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -339,39 +341,72 @@ impl LeaseCall {
         Some(word)
     }
 
-    /// Adds a block of so many fids to a word that has granted something in this volume. Blocks.
+    /// Waits until it is durable that the host has leases in a volume, if that has just been begun: a wish for one there
+    /// is granted then. Returns whether it waited.
+    // spec: leases#grant
+    pub(crate) async fn row_is_durable(&self, volume: VolumeId) -> bool {
+        let (Some(leases), Some(host)) = (&self.leases, self.host) else {
+            return false;
+        };
+        let mut waited = false;
+        let durable = async {
+            loop {
+                let durable = leases.durable.notified();
+                tokio::pin!(durable);
+                // Before the look: a row that is written after it is heard of.
+                durable.as_mut().enable();
+                if !leases.with(|state, _| state.server.awaits_row(host, volume)) {
+                    return;
+                }
+                waited = true;
+                durable.await;
+            }
+        };
+        // A disk that takes longer grants the next wish.
+        let in_time = timeout(ROW_WAIT, durable).await;
+        in_time.is_ok() && waited
+    }
+
+    /// Adds blocks of so many fids to a word that has granted something in this volume. Blocks.
     // spec: leases#reserves
     pub(crate) fn reserve(&self, volume: &Volume, wanted: u32, word: &mut Word) {
         let (Some(leases), Some(host)) = (&self.leases, self.host) else {
             return;
         };
-        let Some(block) = leases.set_aside(volume, wanted) else {
-            return;
-        };
-        let given = leases.with(|state, _| {
-            let given = state.server.reserve(host, block);
-            match given {
-                Some(given) => {
-                    state.reserves.gave(given);
-                    state.promise(volume);
-                    // Below the lock: nobody takes it back before.
-                    leases.rows.put_block(host, word.session, given);
+        let mut given = Vec::new();
+        for of_one in parts(wanted) {
+            let Some(block) = leases.set_aside(volume, of_one) else {
+                break;
+            };
+            let one = leases.with(|state, _| {
+                let given = state.server.reserve(host, block);
+                match given {
+                    Some(given) => {
+                        state.reserves.gave(given);
+                        state.promise(volume);
+                        // Below the lock: nobody takes it back before.
+                        leases.rows.put_block(host, word.session, given);
+                    }
+                    None => state.reserves.keep(block, [0; 4]),
                 }
-                None => state.reserves.keep(block, [0; 4]),
-            }
-            given
-        });
-        if given.is_some()
+                given
+            });
+            let Some(one) = one else {
+                break;
+            };
+            given.push(one);
+        }
+        if !given.is_empty()
             && let Err(error) = leases.rows.write()
         {
-            // Nobody uses it, and it ends with the session.
+            // Nobody uses them, and they end with the session.
             tracing::error!(
                 error = &error as &dyn std::error::Error,
                 "what is set aside for a client is not on the disk"
             );
             return;
         }
-        word.blocks = List::new(Vec::from_iter(given)).unwrap_or_default();
+        word.blocks = List::new(given).unwrap_or_default();
     }
 
     /// Whether the server has restarted and waits for the claim of this host's session.
@@ -476,4 +511,15 @@ pub(crate) fn read_note(bytes: &[u8]) -> Result<Option<Note>, AbortCode> {
     }
     let note = wire::decode(bytes).map_err(|_| AbortCode::RXGEN_SS_UNMARSHAL)?;
     Ok(Some(note))
+}
+
+/// How many fids each of the blocks has that are wanted: as many blocks as a word tells of.
+fn parts(wanted: u32) -> impl Iterator<Item = u32> {
+    let mut left = wanted;
+    std::iter::from_fn(move || {
+        let part = left.min(Block::FIDS);
+        left -= part;
+        (part > 0).then_some(part)
+    })
+    .take(wire::BLOCKS)
 }

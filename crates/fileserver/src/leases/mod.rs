@@ -57,6 +57,8 @@ pub struct Leases {
     work: mpsc::UnboundedSender<Action>,
     /// Told when something is due earlier than it was.
     earlier: Notify,
+    /// Told when rows are durable.
+    durable: Notify,
     pub(crate) counts: Counts,
     rows: Rows,
     waits: Waits,
@@ -83,6 +85,20 @@ impl Leases {
         waits: usize,
         registry: &Registry,
     ) -> Result<Arc<Self>, RowsError> {
+        Self::open_limited(path, server, waits, registry, Limits::default())
+    }
+
+    /// The same with other limits. Blocks.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn open_limited(
+        path: &Path,
+        server: AfsUuid,
+        waits: usize,
+        registry: &Registry,
+        limits: Limits,
+    ) -> Result<Arc<Self>, RowsError> {
         let mut rows = load_or_wait(path, server);
         if !rows.has_number() {
             rows = Rows::empty(path, server);
@@ -97,7 +113,7 @@ impl Leases {
                 "hosts had leases: their volumes wait for them"
             );
         }
-        let engine = Server::new(now(), instance, random(), left, Limits::default());
+        let engine = Server::new(now(), instance, random(), left, limits);
         let (work, actions) = mpsc::unbounded_channel();
         let leases = Arc::new(Self {
             state: Mutex::new(State {
@@ -109,6 +125,7 @@ impl Leases {
             waiting: Mutex::default(),
             work,
             earlier: Notify::new(),
+            durable: Notify::new(),
             counts: Counts::default(),
             rows,
             waits: Waits::new(waits),

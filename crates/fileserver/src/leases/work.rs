@@ -15,6 +15,7 @@ use super::rows::RowsError;
 use super::{Leases, now};
 use crate::hosts::Hosts;
 use crate::volumes::Volumes;
+use afar_lease::wire::{Recall, VERSION};
 
 /// How long the worker rests at most: clocks of tasks do not count the time that the machine was suspended.
 const REST: Duration = Duration::from_secs(10);
@@ -39,6 +40,8 @@ pub(super) async fn work(
         returns: JoinSet::new(),
         called: HashSet::new(),
         lines: HashMap::new(),
+        asked: JoinSet::new(),
+        asks: Instant::now(),
     };
     loop {
         let Some(here) = leases.upgrade() else {
@@ -49,8 +52,10 @@ pub(super) async fn work(
             Some(due.saturating_sub(now))
         });
         worker.write(&here);
+        worker.ask(&here, &hosts);
         let rest = next.unwrap_or(REST).clamp(Duration::from_millis(1), REST);
-        let until = Instant::now() + rest.min(worker.patience());
+        let rest = rest.min(worker.patience()).min(worker.unasked());
+        let until = Instant::now() + rest;
         tokio::select! {
             action = actions.recv() => match action {
                 Some(Action::Returned { host, block }) => {
@@ -72,6 +77,7 @@ pub(super) async fn work(
                 }
             }
             Some(_) = worker.returns.join_next() => {}
+            Some(_) = worker.asked.join_next() => {}
             () = here.earlier.notified() => {}
             () = sleep_until(until) => {}
         }
@@ -91,6 +97,10 @@ struct Worker {
     called: HashSet<AfsUuid>,
     /// When a line was last written of a host.
     lines: HashMap<AfsUuid, Instant>,
+    /// Hosts that are being asked for their claims.
+    asked: JoinSet<()>,
+    /// When those are asked that have not claimed by then.
+    asks: Instant,
 }
 
 impl Worker {
@@ -159,6 +169,33 @@ impl Worker {
         }
     }
 
+    /// Has hosts say what they had before the server was restarted. Who has nothing to say to it does not know that it was,
+    /// and all others would wait. A host is known as soon as it has called, or from what was saved of promises.
+    // spec: leases#restart-of-the-server
+    fn ask(&mut self, here: &Arc<Leases>, hosts: &Arc<Hosts>) {
+        if !self.unasked().is_zero() || !self.asked.is_empty() {
+            return;
+        }
+        let awaited = here.with(|state, _| state.server.awaited());
+        self.asks = Instant::now() + if awaited.is_empty() { REST } else { RESEND };
+        for (host, session) in awaited {
+            let hosts = Arc::clone(hosts);
+            let recall = Recall {
+                version: VERSION,
+                session,
+                ..Recall::default()
+            };
+            self.asked.spawn(async move {
+                // It says so by a call of its own.
+                drop(hosts.recall(host, &recall, RESEND).await);
+            });
+        }
+    }
+
+    fn unasked(&self) -> Duration {
+        self.asks.saturating_duration_since(Instant::now())
+    }
+
     /// When rows are to be written that nobody waits for.
     fn patience(&self) -> Duration {
         match self.changed {
@@ -195,6 +232,7 @@ impl Worker {
                 state.server.persisted(row.host, row.volume, row.session);
             }
         });
+        leases.durable.notify_waiters();
     }
 }
 

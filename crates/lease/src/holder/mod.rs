@@ -317,10 +317,51 @@ impl Holder {
         Some(fid)
     }
 
+    /// Whether something of this kind can be [born](Self::born) in a volume.
+    #[must_use]
+    pub fn has_reserve(&self, volume: VolumeId, is_directory: bool) -> bool {
+        self.reserves.has(volume, is_directory)
+    }
+
     /// Fids in reserve in a volume, of the kind (directories or others) of which there are fewer.
     #[must_use]
     pub fn reserved(&self, volume: VolumeId) -> u32 {
         self.reserves.left(volume)
+    }
+
+    /// The server has said what came of something that was [born](Self::born). A block that is used up is given back
+    /// with the last of it.
+    // spec: leases#reserves
+    pub fn settled(&mut self, fid: Fid) {
+        if let Some(block) = self.reserves.settle(fid) {
+            self.given.insert(block.name());
+        }
+    }
+
+    /// Takes so many bytes of a volume's quota out of what is in reserve; false if less is left.
+    // spec: leases#reserves
+    pub fn spend(&mut self, volume: VolumeId, bytes: u64) -> bool {
+        self.reserves.spend(volume, bytes)
+    }
+
+    /// All leases, with their numbers: those that are being given back as well.
+    pub fn leases(&self) -> impl Iterator<Item = Lease> + '_ {
+        self.leases.iter().map(|(&fid, mine)| Lease {
+            fid,
+            number: mine.number,
+        })
+    }
+
+    /// One of a volume's leases that may be used, to wish for again when fids are wanted.
+    #[must_use]
+    pub fn some_lease(&self, now: Time, volume: VolumeId) -> Option<Fid> {
+        let whole = wire::whole(volume);
+        let mut its = self.leases.range(whole..);
+        let (&fid, _) = its.find(|(fid, mine)| {
+            // Symbolic links are not granted, only born.
+            fid.volume != volume || !mine.ending && fid.vnode.is_directory()
+        })?;
+        (fid.volume == volume && now < self.until).then_some(fid)
     }
 
     /// Begins to give a lease back.

@@ -3,7 +3,7 @@
 use afar_types::{AfsUuid, Fid};
 
 use super::{Heard, Server};
-use crate::{DAMPING, TERM, Time};
+use crate::{TERM, Time};
 
 impl Server {
     /// Whether a call that changes nothing has to wait at a vnode, and until when at the latest. A host's own leases are
@@ -18,7 +18,7 @@ impl Server {
             Some(_) => {
                 self.recall(now, fid);
                 let until = now + TERM;
-                self.damping.hold(&fid, until + DAMPING);
+                self.damping.hold(&fid, until + self.limits.damping);
                 Some(until)
             }
             None if self.claims.pends(fid.volume) => Some(self.claims.until()),

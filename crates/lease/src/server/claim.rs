@@ -47,6 +47,12 @@ impl Claims {
         pending.any(|hosts| hosts.get(&host) == Some(&session))
     }
 
+    /// The hosts that are waited for, with their sessions.
+    pub(super) fn awaited(&self) -> BTreeMap<AfsUuid, u64> {
+        let pending = self.pending.values().flatten();
+        pending.map(|(&host, &session)| (host, session)).collect()
+    }
+
     /// A host has claimed: in which volumes it could, and in which of these nobody is left that may.
     fn take(&mut self, host: AfsUuid, session: u64) -> (Vec<VolumeId>, Vec<VolumeId>) {
         let (mut its, mut done) = (Vec::new(), Vec::new());
@@ -65,6 +71,12 @@ impl Claims {
 }
 
 impl Server {
+    /// The hosts whose claims are waited for, with their sessions. Each is asked by a recall without items.
+    #[must_use]
+    pub fn awaited(&self) -> BTreeMap<AfsUuid, u64> {
+        self.claims.awaited()
+    }
+
     /// A host says what it had before the server restarted. The server's program has put the blocks that the store has
     /// noted for the session in the place of those that the claim names, and has left out the leases of what the caller
     /// has no right to change. Of what is not there it leaves those that are in such a block: they may be about to be made.

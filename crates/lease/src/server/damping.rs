@@ -8,7 +8,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
-use crate::{DAMPING, DAMPING_DOUBLINGS, Time};
+use crate::{DAMPING_DOUBLINGS, Time};
 
 const ENTRIES: usize = 1 << 16;
 
@@ -26,13 +26,16 @@ struct Entry {
 #[derive(Debug)]
 pub(super) struct Damping {
     key: u64,
+    /// The first pause.
+    first: Duration,
     entries: Box<[Entry]>,
 }
 
 impl Damping {
-    pub(super) fn new(key: u64) -> Self {
+    pub(super) fn new(key: u64, first: Duration) -> Self {
         Self {
             key,
+            first,
             entries: vec![Entry::default(); ENTRIES].into(),
         }
     }
@@ -51,19 +54,19 @@ impl Damping {
 
     /// A recall was necessary.
     pub(super) fn recalled(&mut self, what: &impl Hash, now: Time) {
-        let place = self.place(what);
+        let (place, first) = (self.place(what), self.first);
         let entry = &mut self.entries[place];
-        let quiet = now.saturating_sub(entry.until) >= pause(entry.recalls) * QUIET;
+        let quiet = now.saturating_sub(entry.until) >= pause(first, entry.recalls) * QUIET;
         entry.recalls = if quiet { 1 } else { entry.recalls + 1 };
         entry.recalls = entry.recalls.min(DAMPING_DOUBLINGS + 1);
-        entry.until = entry.until.max(now + pause(entry.recalls));
+        entry.until = entry.until.max(now + pause(first, entry.recalls));
     }
 
     /// A recalled lease is given back, or over: the pause begins.
     pub(super) fn freed(&mut self, what: &impl Hash, now: Time) {
-        let place = self.place(what);
+        let (place, first) = (self.place(what), self.first);
         let entry = &mut self.entries[place];
-        entry.until = entry.until.max(now + pause(entry.recalls.max(1)));
+        entry.until = entry.until.max(now + pause(first, entry.recalls.max(1)));
     }
 
     fn place(&self, what: &impl Hash) -> usize {
@@ -74,6 +77,6 @@ impl Damping {
     }
 }
 
-fn pause(recalls: u8) -> Duration {
-    DAMPING * (1 << recalls.saturating_sub(1).min(DAMPING_DOUBLINGS))
+fn pause(first: Duration, recalls: u8) -> Duration {
+    first * (1 << recalls.saturating_sub(1).min(DAMPING_DOUBLINGS))
 }

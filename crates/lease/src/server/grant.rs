@@ -9,7 +9,7 @@ use crate::wire::{self, Block, Lease, RECALLS, VERSION, Word};
 use crate::{TERM, Time};
 
 /// Blocks of a host in a volume at most.
-const BLOCKS_OF_VOLUME: usize = 4;
+const BLOCKS_OF_VOLUME: usize = 16;
 
 /// Blocks of a host at most, as many as a claim takes.
 const BLOCKS: usize = 64;
@@ -161,6 +161,14 @@ impl Server {
             session,
         });
         false
+    }
+
+    /// Whether a host's row for a volume is on its way to the disk: a wish that is granted then is granted at once
+    /// afterwards.
+    #[must_use]
+    pub fn awaits_row(&self, host: AfsUuid, volume: VolumeId) -> bool {
+        let state = self.hosts.get(&host);
+        state.is_some_and(|state| state.rows.get(&volume) == Some(&false))
     }
 
     /// A row is durable.

@@ -45,6 +45,8 @@ pub struct Limits {
     pub volumes: usize,
     /// Hosts that have leases.
     pub hosts: usize,
+    /// How long a vnode is not leased after a first recall.
+    pub damping: Duration,
 }
 
 impl Default for Limits {
@@ -54,6 +56,7 @@ impl Default for Limits {
             of_host: CLAIMED,
             volumes: 64,
             hosts: 20_000,
+            damping: DAMPING,
         }
     }
 }
@@ -239,7 +242,7 @@ impl Server {
             visits: Visits::default(),
             closed: BTreeMap::new(),
             claims,
-            damping: Damping::new(key),
+            damping: Damping::new(key, limits.damping),
             reserved: 0,
             quota: BTreeMap::new(),
             due,
@@ -274,7 +277,7 @@ impl Server {
         };
         // What is free of it would otherwise be leased while this waits for the rest.
         for &fid in fids {
-            self.damping.hold(&fid, until + DAMPING);
+            self.damping.hold(&fid, until + self.limits.damping);
         }
         Entry::Wait(until)
     }
