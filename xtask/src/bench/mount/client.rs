@@ -22,8 +22,8 @@ const QUIET: Duration = Duration::from_secs(3);
 pub(super) enum Kind {
     /// `afar mount`
     Afar,
-    /// The same with --store-behind, as OpenAFS's client in user space works; for small files only
-    AfarBehind,
+    /// The same with --write-through: a server makes each change before the program goes on; for small files only
+    AfarThrough,
     /// OpenAFS's client in user space with its default options
     Afsd,
     /// The same with -daemons 6 -chunksize 22
@@ -41,7 +41,7 @@ impl Kind {
     pub(super) fn shown(self) -> &'static str {
         match self {
             Self::Afar => "afar mount",
-            Self::AfarBehind => "afar mount, storing behind",
+            Self::AfarThrough => "afar mount, writing through",
             Self::Afsd => "afsd.fuse",
             Self::AfsdTuned => "afsd.fuse, tuned",
             Self::Sshfs => "sshfs",
@@ -62,7 +62,7 @@ impl Kind {
 
     /// Whether it is one of ours.
     pub(super) fn is_afar(self) -> bool {
-        matches!(self, Self::Afar | Self::AfarBehind)
+        matches!(self, Self::Afar | Self::AfarThrough)
     }
 
     fn is_openafs(self) -> bool {
@@ -71,7 +71,7 @@ impl Kind {
 
     /// Whether closing a file does not wait until it is stored.
     fn stores_later(self) -> bool {
-        self.is_openafs() || matches!(self, Self::AfarBehind | Self::Rclone)
+        self.is_openafs() || matches!(self, Self::Rclone)
     }
 
     /// The words for the page if it cannot be measured on this machine.
@@ -83,7 +83,7 @@ impl Kind {
     /// Why it cannot be measured on this machine, if so.
     pub(super) fn missing(self) -> Option<String> {
         let program = match self {
-            Self::Afar | Self::AfarBehind => return None,
+            Self::Afar | Self::AfarThrough => return None,
             Self::Afsd | Self::AfsdTuned => "afsd.fuse",
             Self::Sshfs => "sshfs",
             Self::Nfs => "ganesha.nfsd",
@@ -132,7 +132,7 @@ impl Mounted {
         let mut this = Self {
             kind,
             root: match kind {
-                Kind::Afar | Kind::AfarBehind => point.join(server.volume),
+                Kind::Afar | Kind::AfarThrough => point.join(server.volume),
                 Kind::Afsd | Kind::AfsdTuned => point.join(server.cell).join(server.volume),
                 Kind::Sshfs | Kind::Nfs | Kind::Rclone => point.clone(),
             },
@@ -182,14 +182,14 @@ impl Mounted {
         };
         let point = &self.point;
         match self.kind {
-            Kind::Afar | Kind::AfarBehind => {
+            Kind::Afar | Kind::AfarThrough => {
                 let mut command = at_client(&server.afar);
                 command.args(["mount", "--foreground", "--no-dns", "--cellservdb"]);
                 command.arg(server.etc.join("CellServDB"));
                 command.arg("--cache").arg(dir.join("cache"));
                 command.arg(server.cell).arg(point);
-                if self.kind == Kind::AfarBehind {
-                    command.args(["--store-behind", "64Ki"]);
+                if self.kind == Kind::AfarThrough {
+                    command.arg("--write-through");
                 }
                 command.env("AFAR_RUN_DIR", dir.join("run"));
                 Ok(command)

@@ -246,7 +246,7 @@ impl Row {
             .clients
             .iter()
             .filter(|kind| match kind {
-                Kind::AfarBehind => matches!(work, Work::Untar),
+                Kind::AfarThrough => matches!(work, Work::Untar),
                 Kind::Rclone => false,
                 _ => true,
             })

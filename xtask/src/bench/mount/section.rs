@@ -26,8 +26,8 @@ const METHOD: &str = "
   run, in turns; programs on the mount are `dd`, `ls -lR` and `tar x`, and their time counts from start to end. A client
   beside the server compares written data with its source.
 - Writing ends with fsync. OpenAFS's client in user space (`afsd.fuse`) has none and returns from close before
-  the data is stored: for it, the time ends with the last data on the link. afar's mount does so with
-  `--store-behind`, which is measured with small files.
+  the data is stored: for it, the time ends with the last data on the link. Small files are measured with afar's mount as
+  it is, which makes changes under leases and syncs the folder where `sync` is said, and with `--write-through`.
 - `afsd.fuse` would take hours for large files over long links. It gets smaller ones, as the table says, and the rates
   are compared; its tuned form has `-daemons 6 -chunksize 22`.
 - sshfs and NFSv4 (nfs-ganesha) serve the same files from the server's end of the link. TCP is the better of iperf3

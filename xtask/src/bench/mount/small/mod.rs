@@ -32,7 +32,7 @@ const OF_LIMIT: f64 = 1.5;
 /// The clients that are compared.
 const KINDS: [Kind; 5] = [
     Kind::Afar,
-    Kind::AfarBehind,
+    Kind::AfarThrough,
     Kind::Afsd,
     Kind::Sshfs,
     Kind::Rclone,

@@ -254,7 +254,8 @@ impl Task {
                 command
             }
             Self::UntarSync => {
-                let line = "tar x --no-same-owner -f \"$1\" -C \"$2\" && sync -f \"$2\"";
+                let line =
+                    "tar x --no-same-owner -f \"$1\" -C \"$2\" && sync \"$2\" && sync -f \"$2\"";
                 let mut command = program("sh", &["-c", line, "sh"]);
                 command.arg(archive).arg(target);
                 command
