@@ -18,12 +18,15 @@ mod storage;
 mod table;
 
 pub use afar_cell::{Asker, Class, Collection, OobOffer, OobServer, OobTransfers, Waits};
+pub use model::changes_here::ChangesHere;
 pub use model::config::{CacheConfig, Root};
+pub use model::conflict::{Conflict, ConflictError};
 pub use model::error::{CacheError, Errno};
 pub use model::held::{Held, HeldError};
 pub use model::oob_info::{OobInfo, OobInfoError};
 pub use model::owner::{Owner, Owners, OwnersOfCell};
 pub use model::path_info::{PathInfo, PathInfoError};
+pub use model::pending_volume::PendingVolume;
 pub use model::place_name::{Object, PlaceName, PlaceNameError, VOLUMES};
 pub use model::types::{
     Attr, DirEntry, Entry, Handle, Ino, Invalidation, KeepCache, Kind, Lock, LockKind, OpenFlags,
@@ -33,3 +36,6 @@ pub use model::user::{Identity, Stamp, Users};
 pub use model::xattr_name;
 pub use ops::answers::{Counters, Seen, ServersSeen};
 pub use ops::cache::{Acknowledger, Cache};
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub use storage::journal::fuzz as fuzz_journal;

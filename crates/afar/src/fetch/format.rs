@@ -8,14 +8,14 @@ use serde::Serialize;
 
 /// A name in JSON: text, and its bytes where text cannot hold them.
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct Name {
+pub(crate) struct Name {
     name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     name_hex: Option<String>,
 }
 
 impl Name {
-    pub(super) fn new(name: &[u8]) -> Self {
+    pub(crate) fn new(name: &[u8]) -> Self {
         let text = String::from_utf8_lossy(name);
         let name_hex = matches!(text, std::borrow::Cow::Owned(_))
             .then(|| name.iter().map(|byte| format!("{byte:02x}")).collect());

@@ -7,6 +7,7 @@
 mod acl;
 mod acl_edit;
 mod cache;
+mod conflicts;
 mod flush;
 mod mount;
 mod oob;
@@ -105,6 +106,8 @@ pub(crate) enum FsCommand {
     Setserverprefs(preferences::SetArgs),
     /// show what a mount knows and has of a path
     Pathinfo(path_info::PathInfoArgs),
+    /// show changes of a mount that could not be made
+    Conflicts(conflicts::ConflictsArgs),
     /// show and set what a mount has out of band
     Oob(oob::OobArgs),
     /// check volumeID/name mappings
@@ -220,6 +223,7 @@ pub(crate) fn run(command: FsCommand) -> anyhow::Result<ExitCode> {
         Fs::Getserverprefs(args) => preferences::get(&args),
         Fs::Setserverprefs(args) => preferences::set(&args),
         Fs::Pathinfo(args) => path_info::run(&args),
+        Fs::Conflicts(args) => conflicts::run(&args),
         Fs::Oob(args) => oob::run(&args),
         Fs::Checkvolumes(of) => preferences::check_volumes(&of),
         Fs::OfMount(_) => {

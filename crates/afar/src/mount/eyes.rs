@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use afar_cache::Cache;
+use afar_cache::{Cache, Conflict, PendingVolume};
 use afar_fuse::{Readers, Report, Text};
 use afar_rpc::asked;
 use afar_server::mount_snapshot;
@@ -15,6 +15,12 @@ use super::table;
 const STATS: &str = "stats";
 /// The name of the file for `afar top mounts`.
 const TOP: &str = "top";
+/// The name of the file with what waits to be sent.
+const PENDING: &str = "pending";
+/// The name of the file for `afar fs conflicts`.
+const CONFLICTS_NAME: &str = "conflicts";
+/// Where that is in a mount.
+pub(crate) const CONFLICTS: &str = ".afar/conflicts";
 /// A metric of the table of processes.
 const PROCESSES: &str = "afar_process_hits_total";
 /// How often to look whether a mount that has readers was detached.
@@ -59,7 +65,49 @@ pub(super) fn registry(cache: &Cache) -> Registry {
 }
 
 /// The files of the folder.
-pub(super) fn reports(registry: &Registry) -> Vec<Report> {
+pub(super) fn reports(cache: &Cache, registry: &Registry) -> Vec<Report> {
+    let mut reports = of_registry(registry);
+    let (waiting, refused) = (cache.clone(), cache.clone());
+    let pending = move || -> Text {
+        let cache = waiting.clone();
+        Box::new(move || pending_text(&cache.pending()))
+    };
+    let conflicts = move || -> Text {
+        let cache = refused.clone();
+        Box::new(move || match cache.conflicts() {
+            Ok(conflicts) => conflicts_text(&conflicts),
+            Err(error) => {
+                tracing::error!(%error, "the record of conflicts cannot be read");
+                format!("the record of conflicts cannot be read: {error}\n")
+            }
+        })
+    };
+    reports.push(Report {
+        name: PENDING,
+        open: Box::new(pending),
+    });
+    reports.push(Report {
+        name: CONFLICTS_NAME,
+        open: Box::new(conflicts),
+    });
+    reports
+}
+
+/// What waits to be sent, a line for each volume.
+fn pending_text(pending: &[PendingVolume]) -> String {
+    match pending {
+        [] => "nothing waits to be sent\n".to_owned(),
+        volumes => volumes.iter().map(|it| format!("{it}\n")).collect(),
+    }
+}
+
+/// Changes that could not be made, a line for each.
+fn conflicts_text(conflicts: &[Conflict]) -> String {
+    conflicts.iter().map(|it| format!("{it}\n")).collect()
+}
+
+/// Those with metrics.
+fn of_registry(registry: &Registry) -> Vec<Report> {
     let began = Instant::now();
     let (all, watched) = (registry.clone(), registry.clone());
     let stats = move || -> Text {
@@ -129,7 +177,53 @@ pub(super) async fn dismiss(readers: &Readers) {
 
 #[cfg(test)]
 mod tests {
+    use afar_cache::Errno;
+    use afar_types::{Fid, UnixTime, VolumeId};
+
     use super::*;
+
+    #[test]
+    fn what_waits_has_a_line_for_each_volume() {
+        assert_eq!(pending_text(&[]), "nothing waits to be sent\n");
+        let one = PendingVolume {
+            cell: "a.example".parse().unwrap(),
+            volume: VolumeId(5),
+            changes: 12,
+            bytes: 3456,
+            oldest: Duration::from_secs(2),
+            failing: None,
+        };
+        let other = PendingVolume {
+            volume: VolumeId(6),
+            failing: Some(Errno::ETIMEDOUT),
+            ..one.clone()
+        };
+        let text = pending_text(&[one, other]);
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines.len(), 2, "{text}");
+        assert_eq!(
+            lines[0],
+            "a.example 5: 12 changes, 3456 bytes, the first waits for 2 s"
+        );
+        assert!(lines[1].contains("sending failed: "), "{text}");
+    }
+
+    #[test]
+    fn conflicts_have_a_line_each_whatever_their_names() {
+        assert_eq!(conflicts_text(&[]), "");
+        let conflict = Conflict {
+            time: UnixTime(7),
+            cell: "a.example".parse().unwrap(),
+            fid: Fid::new(5, 1, 1),
+            verb: "mkdir".to_owned(),
+            name: b"a\nb".to_vec(),
+            why: "x".to_owned(),
+            kept: None,
+        };
+        let text = conflicts_text(&[conflict.clone(), conflict]);
+        assert_eq!(text.lines().count(), 2, "{text}");
+        assert!(CONFLICTS.ends_with(CONFLICTS_NAME));
+    }
 
     #[test]
     fn stats_are_metrics_as_they_are_when_they_are_read() {
@@ -137,7 +231,7 @@ mod tests {
         registry.collector(Program {
             started: UNIX_EPOCH + Duration::from_millis(1500),
         });
-        let [report, top] = reports(&registry).try_into().unwrap();
+        let [report, top] = of_registry(&registry).try_into().unwrap();
         assert_eq!(report.name, "stats");
         let text = (report.open)();
         assert!(

@@ -36,9 +36,10 @@ use anyhow::{Context, bail, ensure};
 use clap::Args;
 
 pub(crate) use attribute::attribute;
+pub(crate) use eyes::CONFLICTS;
 pub(crate) use list::{Health, MountState, all as mounts};
 pub(crate) use serve::{Beside, caches};
-pub(crate) use table::{dynamic_roots, mount_places, path_in_afs};
+pub(crate) use table::{dynamic_roots, mount_of, mount_places, path_in_afs};
 pub(crate) use umount::{UmountArgs, run as umount};
 pub(crate) use words::rewrite;
 

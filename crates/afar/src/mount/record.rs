@@ -1,12 +1,14 @@
 //! Which process serves which mount: a locked file for each, so that a second start says who is in
-//! the way, and `afar umount` waits until everything is written back.
+//! the way, and `afar umount` waits until everything is written back. A process that ends notes there how much is left.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use afar_cache::PendingVolume;
 use afar_server::local_cell;
 use anyhow::{Context, bail};
 
@@ -14,13 +16,49 @@ use anyhow::{Context, bail};
 const FOLDER: &str = ".mounts";
 /// How often somebody who waits looks again.
 const PAUSE: Duration = Duration::from_millis(20);
+/// Bytes of a file that are read.
+const LENGTH_MOST: u64 = 100;
+
+/// Changes that a process has to send before it ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Left {
+    pub(super) changes: u64,
+    pub(super) bytes: u64,
+}
+
+impl Left {
+    /// Those of all volumes.
+    pub(super) fn of(pending: &[PendingVolume]) -> Self {
+        Self {
+            changes: pending.iter().map(|volume| volume.changes).sum(),
+            bytes: pending.iter().map(|volume| volume.bytes).sum(),
+        }
+    }
+
+    /// The second line of a record; it always has the same length, so that it is written over the one before.
+    fn line(self) -> String {
+        format!("{:>20} {:>20}\n", self.changes, self.bytes)
+    }
+
+    /// What a record tells, if its process ends and notes that.
+    fn read(record: &str) -> Option<Self> {
+        let mut words = record.lines().nth(1)?.split_ascii_whitespace();
+        let mut number = || words.next()?.parse::<u64>().ok();
+        Some(Self {
+            changes: number()?,
+            bytes: number()?,
+        })
+    }
+}
 
 /// That this process serves a mount; for as long as it is kept.
 #[derive(Debug)]
 pub(super) struct Record {
     path: PathBuf,
     /// Locked. The kernel drops the lock with the process, however that ends.
-    _file: File,
+    file: File,
+    /// The line with the process, which is first in the file.
+    first: String,
 }
 
 impl Record {
@@ -42,11 +80,23 @@ impl Record {
                 return Err(error).with_context(|| format!("cannot lock {}", path.display()));
             }
         }
+        let first = format!("{}\n", std::process::id());
         let written = file
             .set_len(0)
-            .and_then(|()| writeln!(file, "{}", std::process::id()));
+            .and_then(|()| file.write_all(first.as_bytes()));
         written.with_context(|| format!("cannot write {}", path.display()))?;
-        Ok(Self { path, _file: file })
+        Ok(Self { path, file, first })
+    }
+
+    /// Notes how much is left, for who waits for the end of this process.
+    pub(super) fn tell(&self, left: Left) {
+        let line = left.line();
+        let written = self
+            .file
+            .write_all_at(line.as_bytes(), self.first.len() as u64);
+        if let Err(error) = written {
+            tracing::debug!(path = %self.path.display(), %error, "cannot note what is left");
+        }
     }
 }
 
@@ -72,18 +122,28 @@ pub(super) fn wait_until_gone(place: &Path, limit: Duration) -> bool {
 
 /// Whether a process of ours serves a mount at `place`.
 pub(super) fn is_served(place: &Path) -> bool {
-    let files = folders().into_iter().map(|folder| folder.join(name(place)));
-    let mut files = files.filter_map(|path| File::open(path).ok());
-    files.any(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
+    locked(place).is_some()
 }
 
 /// The process that serves the mount at `place`, if a record that we may read names one.
 pub(super) fn process(place: &Path) -> Option<String> {
+    let mut locked = locked(place)?;
+    Some(server(&mut locked)).filter(|process| process.bytes().all(|b| b.is_ascii_digit()))
+}
+
+/// What the process that serves the mount at `place` has to send before it ends, if it notes that.
+pub(super) fn left(place: &Path) -> Option<Left> {
+    let mut text = String::new();
+    let mut record = locked(place)?.take(LENGTH_MOST);
+    record.read_to_string(&mut text).ok()?;
+    Left::read(&text)
+}
+
+/// The record of the mount at `place`, if a process has it.
+fn locked(place: &Path) -> Option<File> {
     let paths = folders().into_iter().map(|folder| folder.join(name(place)));
     let mut files = paths.filter_map(|path| File::open(path).ok());
-    let mut locked =
-        files.find(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))?;
-    Some(server(&mut locked)).filter(|process| process.bytes().all(|b| b.is_ascii_digit()))
+    files.find(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
 }
 
 fn folders() -> Vec<PathBuf> {
@@ -143,16 +203,60 @@ pub(super) fn name(place: &Path) -> String {
 /// The process that a record names.
 fn server(file: &mut File) -> String {
     let mut text = String::new();
-    match file.take(20).read_to_string(&mut text) {
-        Ok(_) if !text.trim().is_empty() => text.trim().to_owned(),
+    match file.take(LENGTH_MOST).read_to_string(&mut text) {
+        Ok(_) => first_line(&text).unwrap_or("?").to_owned(),
         Err(error) if error.kind() != ErrorKind::InvalidData => format!("? ({error})"),
-        _ => "?".to_owned(),
+        Err(_) => "?".to_owned(),
     }
+}
+
+fn first_line(text: &str) -> Option<&str> {
+    let line = text.lines().next()?.trim();
+    (!line.is_empty()).then_some(line)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_record_has_the_process_and_what_is_left() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("afs");
+        let mut options = OpenOptions::new();
+        let options = options.read(true).write(true).create(true).truncate(true);
+        let mut file = options.open(&path).unwrap();
+        let first = "123\n".to_owned();
+        file.write_all(first.as_bytes()).unwrap();
+        let record = Record {
+            path: path.clone(),
+            file,
+            first,
+        };
+        let text = || fs::read_to_string(&path).unwrap();
+        assert_eq!(Left::read(&text()), None);
+        for (changes, bytes) in [(20_000, 64 << 20), (7, 300), (0, 0)] {
+            let left = Left { changes, bytes };
+            record.tell(left);
+            assert_eq!(Left::read(&text()), Some(left));
+            assert_eq!(first_line(&text()), Some("123"));
+            assert_eq!(server(&mut File::open(&path).unwrap()), "123");
+        }
+        let most = Left {
+            changes: u64::MAX,
+            bytes: u64::MAX,
+        };
+        let none = Left {
+            changes: 0,
+            bytes: 0,
+        };
+        assert_eq!(most.line().len(), none.line().len());
+        assert_eq!(Left::read(&format!("1\n{}", most.line())), Some(most));
+        for wrong in ["", "1", "1\n", "1\n5", "1\n5 x\n", "\n"] {
+            assert_eq!(Left::read(wrong), None, "{wrong:?}");
+        }
+        assert_eq!(first_line("\n"), None);
+    }
 
     #[test]
     fn names_tell_places_apart() {

@@ -21,7 +21,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::options::Options;
 use super::owners::{self, MountOwners};
-use super::record::{self, Record};
+use super::record::{self, Left, Record};
 use super::room;
 use super::table::{self, KIND, Kept, Manner};
 use super::umount::by_whom;
@@ -39,6 +39,8 @@ const LANES: usize = 16;
 const READ_AHEAD_KIB: u32 = 2048;
 /// How long those who use a mount that is to end may go on.
 const LEAVE: Duration = Duration::from_secs(10);
+/// How often a process that ends notes what is left.
+const NOTE_EVERY: Duration = Duration::from_secs(1);
 
 /// The mountpoint from the root, if something can be mounted there. What a process that has crashed
 /// left there is taken away.
@@ -88,11 +90,11 @@ pub(super) fn run(
     }
     // The library warns when it finds unmounted what it means to unmount: as it always should be.
     start_log(&format!("{},fuser::session=error", args.log))?;
-    let _record = Record::take(place)?;
+    let record = Record::take(place)?;
     runtime()?.block_on(async {
         let cache = open(args, &source, place, options).await?;
         let served = serve(args, &source, place, options, &cache).await;
-        close(&cache).await;
+        close(&cache, &record).await;
         served
     })?;
     Ok(ExitCode::SUCCESS)
@@ -232,7 +234,7 @@ async fn serve(
     let fuse = fuse_options(args, source, options);
     let registry = eyes::registry(cache);
     xstat::answer(cache, &registry);
-    let shown = (&registry, eyes::reports(&registry));
+    let shown = (&registry, eyes::reports(cache, &registry));
     let mut mount = Mount::new(cache.clone(), &Handle::current(), place, &fuse, shown)?;
     let readers = mount.readers();
     read_ahead(place);
@@ -334,7 +336,7 @@ async fn leave(mount: &mut Mount) -> anyhow::Result<()> {
 }
 
 /// Stores what was written and gives the promises back; a signal ends the waiting.
-async fn close(cache: &Cache) {
+async fn close(cache: &Cache, record: &Record) {
     let told = async {
         let mut interrupt = signal(SignalKind::interrupt()).ok()?;
         let mut terminate = signal(SignalKind::terminate()).ok()?;
@@ -345,9 +347,18 @@ async fn close(cache: &Cache) {
     };
     tokio::select! {
         () = cache.close() => {}
+        () = note_left(cache, record) => {}
         Some(()) = told => tracing::warn!(
             "interrupted while storing written data; the next mount with this cache will store it"
         ),
+    }
+}
+
+/// Notes what is left to send, for who waits for the end of this process. It does not return.
+async fn note_left(cache: &Cache, record: &Record) {
+    loop {
+        record.tell(Left::of(&cache.pending()));
+        tokio::time::sleep(NOTE_EVERY).await;
     }
 }
 

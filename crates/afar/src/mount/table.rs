@@ -68,6 +68,21 @@ pub(crate) fn mount_places() -> anyhow::Result<Vec<PathBuf>> {
     Ok(places)
 }
 
+/// The place of the mount of ours that a path is in, if it is in one.
+pub(crate) fn mount_of(path: &Path) -> Option<PathBuf> {
+    let table = std::fs::read(MOUNTINFO).ok()?;
+    // What is at its end may be gone, or be a mount that nobody serves.
+    let path = path.canonicalize().ok().or_else(|| absolute(path).ok())?;
+    place_in(&table, &path)
+}
+
+fn place_in(table: &[u8], path: &Path) -> Option<PathBuf> {
+    let places = path.ancestors();
+    let mut mounted = places.filter_map(|place| Some((place, find(table, place)?)));
+    let (place, mounted) = mounted.next()?;
+    (mounted.kind == KIND).then(|| place.to_owned())
+}
+
 fn roots(table: &[u8]) -> Vec<PathBuf> {
     let dynamic = mounts(table).filter(|(place, mounted)| {
         let is_root = mounted.kind == KIND && mounted.source == DYNROOT;
@@ -301,6 +316,19 @@ mod tests {
         assert_eq!(path("/home"), None);
         let volume = b"90 22 0:41 / /mnt rw - fuse.afar a.org:user.ann rw";
         assert_eq!(in_afs(volume, Path::new("/mnt/x")), None);
+    }
+
+    #[test]
+    fn the_mount_that_a_path_is_in_is_the_nearest_one() {
+        let place = |path: &str| place_in(TABLE, Path::new(path));
+        let some = |path: &str| Some(PathBuf::from(path));
+        assert_eq!(place("/mnt/a b"), some("/mnt/a b"));
+        assert_eq!(place("/mnt/a b/c/d"), some("/mnt/a b"));
+        assert_eq!(place("/afs/b.org/c"), some("/afs"));
+        assert_eq!(place("/home"), None);
+        let covered = [TABLE, b"\n93 92 0:44 / /afs/b.org rw - tmpfs none rw"].concat();
+        assert_eq!(place_in(&covered, Path::new("/afs/b.org/c")), None);
+        assert_eq!(place_in(&covered, Path::new("/afs/c")), some("/afs"));
     }
 
     #[test]

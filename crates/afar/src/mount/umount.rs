@@ -2,17 +2,21 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{bail, ensure};
 use clap::Args;
+use indicatif::HumanBytes;
 
-use super::record;
+use super::record::{self, Left};
 use super::table::{self, KIND, Kept, Manner};
 use crate::output;
+use crate::store::progress::Progress;
 
 /// After so long the user is told what takes its time.
 const SOON: Duration = Duration::from_secs(2);
+/// How often to look how much is left.
+const LOOK: Duration = Duration::from_millis(500);
 /// As many who use a mount are named.
 const NAMED: usize = 5;
 
@@ -83,17 +87,59 @@ fn wait(place: &Path, seconds: u64) -> anyhow::Result<()> {
     if record::wait_until_gone(place, SOON.min(limit)) {
         return Ok(());
     }
+    let mut left = record::left(place);
     output::note(&format_args!(
-        "{} is unmounted; waiting until everything written there is stored at its servers",
-        place.display()
+        "{} is unmounted; waiting until everything written there is stored at its servers{}",
+        place.display(),
+        sent(left)
     ));
-    ensure!(
-        record::wait_until_gone(place, limit.saturating_sub(SOON)),
-        "{}: not everything is stored after {seconds} s; the process continues, and its log says \
-         what fails",
-        place.display()
-    );
-    Ok(())
+    let (begun, rest) = (Instant::now(), limit.saturating_sub(SOON));
+    let mut total = left.map_or(0, |left| left.changes);
+    // Large files may be all that is left.
+    let progress = (total > 0).then(|| Progress::of_things(total));
+    loop {
+        let time = rest.saturating_sub(begun.elapsed());
+        if record::wait_until_gone(place, LOOK.min(time)) {
+            return Ok(());
+        }
+        left = record::left(place);
+        ensure!(
+            !time.is_zero(),
+            "{}: not everything is stored after {seconds} s{}; the process continues, and its log \
+             says what fails",
+            place.display(),
+            remaining(left)
+        );
+        if let (Some(left), Some(progress)) = (left, &progress) {
+            total = total.max(left.changes);
+            progress.set_of(total - left.changes, total);
+        }
+    }
+}
+
+/// `: 12 changes and 3.4 KiB are being sent`, if there are some.
+fn sent(left: Option<Left>) -> String {
+    match counted(left) {
+        Some(counted) => format!(": {counted} are being sent"),
+        None => String::new(),
+    }
+}
+
+/// ` (12 changes and 3.4 KiB are left)`, if there are some.
+fn remaining(left: Option<Left>) -> String {
+    match counted(left) {
+        Some(counted) => format!(" ({counted} are left)"),
+        None => String::new(),
+    }
+}
+
+fn counted(left: Option<Left>) -> Option<String> {
+    let left = left.filter(|left| left.changes > 0)?;
+    let changes = match left.changes {
+        1 => "1 change".to_owned(),
+        changes => format!("{changes} changes"),
+    };
+    Some(format!("{changes} and {}", HumanBytes(left.bytes)))
 }
 
 /// ` by bash (812), less (815)`, if we see them.
@@ -107,5 +153,23 @@ pub(super) fn by_whom(place: &Path) -> String {
             count - NAMED
         ),
         _ => format!(" by {}", users.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_said_how_much_is_left() {
+        let left = |changes, bytes| Some(Left { changes, bytes });
+        for nothing in [None, left(0, 0)] {
+            assert_eq!(sent(nothing) + &remaining(nothing), "");
+        }
+        assert_eq!(sent(left(1, 300)), ": 1 change and 300 B are being sent");
+        assert_eq!(
+            remaining(left(20_000, 64 << 20)),
+            " (20000 changes and 64.00 MiB are left)"
+        );
     }
 }

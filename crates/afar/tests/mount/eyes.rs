@@ -76,6 +76,15 @@ fn a_mount_tells_its_numbers_and_each_request_in_a_hidden_folder() {
     assert!(listed.iter().any(|name| name == "accesslog"), "{listed:?}");
     assert!(listed.iter().any(|name| name == "stats"), "{listed:?}");
 
+    assert!(listed.iter().any(|name| name == "pending"), "{listed:?}");
+    let pending = fs::read_to_string(folder.join("pending")).unwrap();
+    assert!(pending.ends_with('\n'), "{pending}");
+    assert_eq!(fs::read_to_string(folder.join("conflicts")).unwrap(), "");
+    let shown = site.say(&["fs", "conflicts", top.to_str().unwrap()]);
+    assert_eq!(shown, "no conflicts\n");
+    let shown = site.say(&["fs", "conflicts", top.to_str().unwrap(), "--json"]);
+    assert_eq!(shown, "");
+
     let stats = || fs::read_to_string(folder.join("stats")).unwrap();
     let before = stats();
     fs::write(mount.path("x"), [7; 5000]).unwrap();

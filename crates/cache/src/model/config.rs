@@ -50,6 +50,10 @@ pub struct CacheConfig {
     /// runs again has forgotten what it promised, and says so when it is asked; and one that we reach through a NAT
     /// which gave us another port since learns of that.
     pub probe: Duration,
+    /// Whether a change is made by its server before the program that makes it goes on, and what was written is stored
+    /// before `close` returns. Otherwise the cache makes changes itself where an afar server has leased it the files and
+    /// directories, and sends them within moments.
+    pub write_through: bool,
     /// Whether what is cached may be used when its promise has ended and no server can be reached.
     pub disconnected: bool,
 }
@@ -75,6 +79,7 @@ impl CacheConfig {
             users: None,
             owners: None,
             probe: Duration::from_secs(20),
+            write_through: true,
             disconnected: false,
         }
     }

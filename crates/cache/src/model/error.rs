@@ -97,6 +97,8 @@ impl Errno {
     pub const ELOOP: Self = Self(40);
     /// What a number stood for is not there any more: the name is to be looked up again.
     pub const ESTALE: Self = Self(116);
+    /// Something that this follows from was not done.
+    pub const ECANCELED: Self = Self(125);
     /// There is no such attribute.
     pub const ENODATA: Self = Self(61);
     /// AFS has no such thing.

@@ -7,13 +7,18 @@
 //! - `user`, `owner`: users of this machine, and who they are to cells
 //! - `vnode`: what is known of a file, which is made of `brief`, `promise`, `rights`, `numbers`, `directory`, `dirty`,
 //!   `flight` and `locks`
+//! - `pending`: a change that its server does not have yet; `boot`: the time that leases count
+//! - `changes_here`, `pending_volume`: what is told of such changes; `conflict`: one that its server did not make
 //! - `place`: how a file is reached; `ahead`: how it is read; `order`: how a directory is gone through; `budget`: how
 //!   much is prefetched
 
 pub(crate) mod ahead;
+pub(crate) mod boot;
 pub(crate) mod brief;
 pub(crate) mod budget;
+pub(crate) mod changes_here;
 pub(crate) mod config;
+pub(crate) mod conflict;
 pub(crate) mod directory;
 pub(crate) mod dirty;
 pub(crate) mod error;
@@ -26,6 +31,8 @@ pub(crate) mod oob_info;
 pub(crate) mod order;
 pub(crate) mod owner;
 pub(crate) mod path_info;
+pub(crate) mod pending;
+pub(crate) mod pending_volume;
 pub(crate) mod place;
 pub(crate) mod place_name;
 pub(crate) mod promise;

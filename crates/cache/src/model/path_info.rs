@@ -150,7 +150,7 @@ fn server(value: &str) -> Option<(SocketAddr, bool)> {
 }
 
 /// Three numbers with dots between.
-fn fid(text: &str) -> Option<Fid> {
+pub(super) fn fid(text: &str) -> Option<Fid> {
     let numbers: Option<Vec<u32>> = text.split('.').map(|word| word.parse().ok()).collect();
     let [volume, vnode, uniquifier] = numbers?.try_into().ok()?;
     Some(Fid::new(volume, vnode, uniquifier))

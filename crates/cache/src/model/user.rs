@@ -1,9 +1,12 @@
 //! Users of this machine as cells see them.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
 use afar_cell::{Client, Credentials};
+use afar_types::{CellName, PtsId};
+use parking_lot::Mutex;
 
 /// Tells users' tokens of one time from those of another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -42,4 +45,26 @@ pub(crate) struct User {
     pub(crate) id: UserId,
     /// Makes calls as him.
     pub(crate) client: Client,
+    /// His number in cells where he has made something.
+    numbers: Mutex<BTreeMap<CellName, PtsId>>,
+}
+
+impl User {
+    pub(crate) fn new(id: UserId, client: Client) -> Self {
+        Self {
+            id,
+            client,
+            numbers: Mutex::default(),
+        }
+    }
+
+    /// What he makes in this cell belongs to this number there: no call tells it otherwise.
+    pub(crate) fn note_number(&self, cell: &CellName, number: PtsId) {
+        self.numbers.lock().insert(cell.clone(), number);
+    }
+
+    /// His number in a cell, if it is known.
+    pub(crate) fn number(&self, cell: &CellName) -> Option<PtsId> {
+        self.numbers.lock().get(cell).copied()
+    }
 }

@@ -13,6 +13,7 @@ use crate::model::types::{Attr, Handle, Ino, Kind, SetAttr, StatFs, Who};
 use crate::model::user::User;
 use crate::model::vnode::Vnode;
 use crate::ops::cache::Cache;
+use crate::ops::changing::Calling;
 
 /// How long the attributes of directories that are made up may be used without asking.
 const ATTRIBUTES_VALID: Duration = Duration::from_secs(3600);
@@ -115,7 +116,15 @@ impl Cache {
         if attributes.mask == 0 {
             return self.getattr(who, ino).await;
         }
-        let told = self.set_status(who, &user, vnode, attributes).await?;
+        if let Some(status) = self.set_here((&user, uid), vnode, attributes).await {
+            return Ok(self.attr(ino, vnode, &status));
+        }
+        self.in_order(vnode).await;
+        let told = {
+            let _calling = Calling::begin(vnode);
+            self.set_status(who, &user, vnode, attributes).await?
+        };
+        self.wish(&user, &[vnode]);
         let status = self.after_change(&user, vnode, told).await?;
         if status.is_mount_point() {
             return self.getattr(who, ino).await;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::SystemTime;
 
 use afar_cell::Client;
-use afar_types::{CellName, UnixTime, VolumeId};
+use afar_types::{CellName, Fid, UnixTime, VolumeId};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Semaphore, broadcast};
 
@@ -15,16 +15,21 @@ use crate::model::key::FileKey;
 use crate::model::types::Invalidation;
 use crate::model::user::User;
 use crate::model::vnode::Vnode;
+use crate::ops::leased::left::{LeftLines, lines};
 use crate::storage::Storage;
+use crate::storage::conflicts::Conflicts;
+use crate::storage::journal::{Journal, LeftChanges};
 use crate::table::breaks::Breaks;
 use crate::table::handles::Handles;
 use crate::table::inodes::Inodes;
+use crate::table::leases::{Leases, Told};
 use crate::table::mounts::Mounts;
 use crate::table::owners::OwnerTable;
 use crate::table::pages::Pages;
 use crate::table::prefetched::Prefetched;
 use crate::table::rows::Rows;
 use crate::table::said::Said;
+use crate::table::unsent::Unsent;
 use crate::table::users::UserTable;
 use crate::table::vnodes::Vnodes;
 use crate::table::walks::Walks;
@@ -68,6 +73,7 @@ pub(crate) struct Inner {
     pub(crate) owners: OwnerTable,
     pub(crate) config: CacheConfig,
     pub(crate) storage: Arc<dyn Storage>,
+    pub(crate) conflicts: Arc<Conflicts>,
     pub(crate) vnodes: Arc<Vnodes>,
     pub(crate) pages: Pages,
     pub(crate) walks: Walks,
@@ -80,6 +86,13 @@ pub(crate) struct Inner {
     pub(crate) prefetching: Arc<Semaphore>,
     pub(crate) inodes: Inodes,
     pub(crate) breaks: Arc<Breaks>,
+    pub(crate) leases: Arc<Leases>,
+    pub(crate) unsent: Unsent,
+    pub(crate) journal: Journal,
+    /// The directory in which a name was removed last.
+    pub(crate) removed_in: Mutex<Option<Fid>>,
+    /// Changes that an earlier process has made, and of which the volume was not found yet.
+    pub(crate) left: Mutex<LeftLines>,
     pub(crate) mounts: Mounts,
     pub(crate) handles: Handles,
     pub(crate) begun: SystemTime,
@@ -144,16 +157,28 @@ impl Cache {
 
 impl Inner {
     /// One that knows nothing yet. It hears of broken promises from now on.
-    pub(crate) fn new(client: Client, config: CacheConfig, storage: Arc<dyn Storage>) -> Self {
+    pub(crate) fn new(
+        client: Client,
+        config: CacheConfig,
+        storage: Arc<dyn Storage>,
+        (journal, left): (Journal, LeftChanges),
+    ) -> Self {
         let vnodes = Arc::new(Vnodes::new(config.files));
         let (invalidations, _) = broadcast::channel(INVALIDATIONS);
         let breaks = Breaks::new(Arc::clone(&vnodes), invalidations);
         let breaks = Arc::new(breaks);
+        let leases = Arc::new(Leases::default());
+        let told = Arc::new(Told {
+            leases: Arc::clone(&leases),
+            breaks: Arc::clone(&breaks),
+        });
         // Before any server is asked: from its first answer on it may break what it promised.
-        client.callbacks().set_handler(Arc::clone(&breaks) as _);
+        client.callbacks().set_handler(Arc::clone(&told) as _);
+        client.callbacks().set_recall_handler(told);
         let users = Arc::new(UserTable::new(&client, config.users.clone()));
         let owners = OwnerTable::new(config.owners.clone());
         let store_behind = AtomicU64::new(config.store_behind);
+        let conflicts = Arc::new(Conflicts::new(&config.dir));
         Self {
             client,
             users,
@@ -166,9 +191,15 @@ impl Inner {
             prefetching: Arc::new(Semaphore::new(PREFETCHED_AT_ONCE)),
             config,
             storage,
+            conflicts,
             vnodes,
             inodes: Inodes::default(),
             breaks,
+            leases,
+            unsent: Unsent::default(),
+            journal,
+            removed_in: Mutex::default(),
+            left: Mutex::new(lines(left)),
             mounts: Mounts::default(),
             handles: Handles::default(),
             begun: SystemTime::now(),

@@ -47,6 +47,25 @@ impl<'a> Changing<'a> {
     }
 }
 
+/// A call that sets a file's attributes, stores it or names it again is under way, and its answer is not taken yet.
+#[derive(Debug)]
+pub(crate) struct Calling<'a>(&'a Vnode);
+
+impl<'a> Calling<'a> {
+    pub(crate) fn begin(vnode: &'a Vnode) -> Self {
+        vnode.lock().rare.calls += 1;
+        Self(vnode)
+    }
+}
+
+impl Drop for Calling<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.rare.calls = state.rare.calls.saturating_sub(1);
+        state.rare.tidy();
+    }
+}
+
 impl Drop for Changing<'_> {
     fn drop(&mut self) {
         if !self.answered {

@@ -14,7 +14,8 @@ use crate::model::types::{Entry, Handle, Ino, OpenFlags, RenameFlags, Who};
 use crate::model::user::User;
 use crate::model::vnode::Vnode;
 use crate::ops::cache::Cache;
-use crate::ops::changing::Changing;
+use crate::ops::changing::{Calling, Changing};
+use crate::ops::leased::make::New;
 use crate::table::breaks::Mark;
 
 /// What names of files begin with that are removed when they are closed, as AFS clients have them.
@@ -34,6 +35,11 @@ impl Cache {
     ) -> Result<Entry, Errno> {
         let user = self.user(who.uid).await;
         let (inode, directory) = self.changeable(&user, parent).await?;
+        let new = New::Directory(mode);
+        let here = self.make_here((&user, who.uid), &directory, name, new);
+        if let Some((spot, status)) = here.await? {
+            return Ok(self.entry(&inode, name, &spot, &status));
+        }
         let (client, volume) = (&user.client, &directory.vnode.volume);
         let at = directory.vnode.fid;
         let mut empty = None;
@@ -69,8 +75,17 @@ impl Cache {
         let (inode, directory) = self.changeable(&user, parent).await?;
         let (client, volume) = (&user.client, &directory.vnode.volume);
         let at = directory.vnode.fid;
-        let made = client.create_file(volume, at, name, of_mode(mode));
-        match self.making(&user, &directory, name, made).await {
+        let new = New::File(mode);
+        let here = self.make_here((&user, who.uid), &directory, name, new);
+        let made = match here.await {
+            Ok(Some(made)) => Ok(made),
+            Ok(None) => {
+                let made = client.create_file(volume, at, name, of_mode(mode));
+                self.making(&user, &directory, name, made).await
+            }
+            Err(error) => Err(error),
+        };
+        match made {
             Ok((spot, status)) => {
                 let entry = self.entry(&inode, name, &spot, &status);
                 self.inode(entry.attr.ino)?.note_opened(status.data_version);
@@ -113,8 +128,15 @@ impl Cache {
         let (inode, directory) = self.changeable(&user, parent).await?;
         let (client, volume) = (&user.client, &directory.vnode.volume);
         let at = directory.vnode.fid;
-        let made = client.symlink(volume, at, name, target);
-        let (spot, status) = self.making(&user, &directory, name, made).await?;
+        let new = New::Symlink(target);
+        let here = self.make_here((&user, who.uid), &directory, name, new);
+        let (spot, status) = match here.await? {
+            Some(made) => made,
+            None => {
+                let made = client.symlink(volume, at, name, target);
+                self.making(&user, &directory, name, made).await?
+            }
+        };
         // What it says need not be asked for: it never changes.
         if status.length == target.len() as u64 && !status.is_mount_point() {
             let text = Bytes::copy_from_slice(target);
@@ -134,13 +156,21 @@ impl Cache {
         if file.mount.id != directory.mount.id {
             return Err(Errno::EXDEV);
         }
+        let here = self.link_here((&user, who.uid), &directory.vnode, name, &file.vnode);
+        if let Some(status) = here.await? {
+            return Ok(self.entry(&inode, name, &file, &status));
+        }
+        self.in_order(&directory.vnode).await;
+        self.in_order(&file.vnode).await;
         let (fid, at) = (file.vnode.fid, directory.vnode.fid);
+        let _calling = Calling::begin(&file.vnode);
         let changing = Changing::begin(&self.0.breaks, &directory.vnode);
         let linked = user.client.link(&directory.vnode.volume, at, name, fid);
         let told = match linked.await {
             Ok(changed) => {
                 changing.done(changed.directory, vec![Edit::Add(name.to_vec(), id(fid))]);
                 self.changed_file(&file.vnode, changed.other);
+                self.wish(&user, &[&directory.vnode, &file.vnode]);
                 changed.other
             }
             Err(error) => return Err(self.refused(changing, &directory.vnode, &error)),
@@ -162,10 +192,11 @@ impl Cache {
             return Err(Errno::EISDIR);
         }
         let file = self.beside(&directory, fid);
-        if self.hide(&user, &directory, name, &file.vnode).await? {
+        let asker = (&user, who.uid);
+        if self.hide(asker, &directory, name, &file.vnode).await? {
             return Ok(());
         }
-        self.remove(&user, &directory.vnode, name, &file.vnode)
+        self.remove(asker, &directory.vnode, name, &file.vnode)
             .await
     }
 
@@ -182,6 +213,13 @@ impl Cache {
             return Err(Errno::ENOTDIR);
         }
         let (vnode, gone) = (&directory.vnode, self.beside(&directory, fid));
+        self.wish_around(&user, vnode);
+        let here = self.remove_here((&user, who.uid), vnode, name, &gone.vnode);
+        if here.await? {
+            return Ok(());
+        }
+        self.in_order(vnode).await;
+        self.in_order(&gone.vnode).await;
         let entry = DirEntry {
             name: name.to_vec(),
             fid,
@@ -193,6 +231,7 @@ impl Cache {
             Ok(changed) => {
                 changing.done(changed.directory, vec![Edit::Remove(name.to_vec())]);
                 self.is_gone(&gone.vnode);
+                self.wish(&user, &[vnode]);
                 Ok(())
             }
             Err(error) => Err(match self.refused(changing, vnode, &error) {
@@ -241,7 +280,12 @@ impl Cache {
             && !old.vnode.is_directory()
             && !fid.vnode.is_directory()
             && self
-                .hide(&user, &to, new_name, &self.beside(&to, old).vnode)
+                .hide(
+                    (&user, who.uid),
+                    &to,
+                    new_name,
+                    &self.beside(&to, old).vnode,
+                )
                 .await?
         {
             replaced = None;
@@ -249,18 +293,27 @@ impl Cache {
         let replaced = replaced.map(|old| self.beside(&to, old).vnode);
         let moved = self.beside(&from, fid).vnode;
         let (from, to) = ((&from.vnode, name), (&to.vnode, new_name));
-        self.move_name(&user, from, to, &moved, replaced).await
+        let asker = (&user, who.uid);
+        self.move_name(asker, from, to, &moved, replaced).await
     }
 
     /// Has a name moved by the server, and what is cached changed like that.
     async fn move_name(
         &self,
-        user: &User,
+        (user, uid): (&Arc<User>, u32),
         (from, name): (&Arc<Vnode>, &[u8]),
         (to, new_name): (&Arc<Vnode>, &[u8]),
         moved: &Arc<Vnode>,
         replaced: Option<Arc<Vnode>>,
     ) -> Result<(), Errno> {
+        let names = ((from, name), (to, new_name));
+        let here = self.rename_here((user, uid), names.0, names.1, moved, replaced.as_ref());
+        if here.await? {
+            return Ok(());
+        }
+        for vnode in [from, to, moved].into_iter().chain(&replaced) {
+            self.in_order(vnode).await;
+        }
         let fid = moved.fid;
         let entry = DirEntry {
             name: name.to_vec(),
@@ -308,6 +361,7 @@ impl Cache {
         if let Some(replaced) = replaced {
             self.lost_name(&replaced);
         }
+        self.wish(user, &[from, to]);
         Ok(())
     }
 
@@ -330,12 +384,13 @@ impl Cache {
     /// Has something made, and what is cached of the directory changed like that.
     async fn making(
         &self,
-        user: &User,
+        user: &Arc<User>,
         directory: &Spot,
         name: &[u8],
         made: impl Future<Output = Result<Made, Error>>,
     ) -> Result<(Spot, FetchStatus), Errno> {
         let vnode = &directory.vnode;
+        self.in_order(vnode).await;
         let changing = Changing::begin(&self.0.breaks, vnode);
         // Nobody knows the new fid before the answer, so any break may be one of its.
         let before = self.0.breaks.any();
@@ -351,6 +406,7 @@ impl Cache {
         let spot = self.beside(directory, made.fid);
         let status = match made.promised {
             Some(promised) => {
+                user.note_number(vnode.cell(), promised.status.owner);
                 let mark = self.0.breaks.mark(made.fid);
                 let same = self.0.breaks.any() == before;
                 let mark = if same { mark } else { Mark::NONE };
@@ -358,6 +414,7 @@ impl Cache {
             }
             None => self.fresh(user, &spot.vnode).await?,
         };
+        self.wish(user, &[vnode, &spot.vnode]);
         Ok((spot, status))
     }
 
@@ -376,11 +433,17 @@ impl Cache {
     /// Removes a name of a file.
     async fn remove(
         &self,
-        user: &User,
+        (user, uid): (&Arc<User>, u32),
         directory: &Arc<Vnode>,
         name: &[u8],
         file: &Arc<Vnode>,
     ) -> Result<(), Errno> {
+        self.wish_around(user, directory);
+        if self.remove_here((user, uid), directory, name, file).await? {
+            return Ok(());
+        }
+        self.in_order(directory).await;
+        self.in_order(file).await;
         let entry = DirEntry {
             name: name.to_vec(),
             fid: file.fid,
@@ -392,6 +455,7 @@ impl Cache {
             Ok(changed) => {
                 changing.done(changed.directory, vec![Edit::Remove(name.to_vec())]);
                 self.lost_name(file);
+                self.wish(user, &[directory]);
                 Ok(())
             }
             Err(error) => Err(self.refused(changing, directory, &error)),
@@ -402,7 +466,7 @@ impl Cache {
     /// is closed; returns whether that is so.
     async fn hide(
         &self,
-        user: &User,
+        asker: (&Arc<User>, u32),
         directory: &Spot,
         name: &[u8],
         file: &Arc<Vnode>,
@@ -418,7 +482,7 @@ impl Cache {
         let fid = file.fid;
         let hidden = format!("{HIDDEN}{:X}{:X}", fid.vnode.0, fid.uniquifier.0).into_bytes();
         let vnode = &directory.vnode;
-        self.move_name(user, (vnode, name), (vnode, &hidden), file, None)
+        self.move_name(asker, (vnode, name), (vnode, &hidden), file, None)
             .await?;
         file.lock().rare.hidden = Some((Arc::clone(vnode), hidden.clone()));
         // It may have been closed meanwhile.
@@ -428,7 +492,7 @@ impl Cache {
             state.rare.hidden.take_if(|_| closed)
         };
         if closed.is_some() {
-            self.remove_hidden(user, vnode, &hidden, file).await;
+            self.remove_hidden(asker, vnode, &hidden, file).await;
         }
         Ok(true)
     }
@@ -436,12 +500,12 @@ impl Cache {
     /// Removes a file that was removed while it was open.
     pub(crate) async fn remove_hidden(
         &self,
-        user: &User,
+        asker: (&Arc<User>, u32),
         directory: &Arc<Vnode>,
         name: &[u8],
         file: &Arc<Vnode>,
     ) {
-        if let Err(error) = self.remove(user, directory, name, file).await {
+        if let Err(error) = self.remove(asker, directory, name, file).await {
             let (name, fid) = (String::from_utf8_lossy(name), file.fid);
             tracing::warn!(%fid, %name, %error, "a removed file is left behind under this name");
         }
@@ -463,7 +527,7 @@ impl Cache {
     }
 
     /// A server has this no more.
-    fn is_gone(&self, vnode: &Arc<Vnode>) {
+    pub(crate) fn is_gone(&self, vnode: &Arc<Vnode>) {
         self.0.breaks.count(vnode.fid);
         let mut state = vnode.lock();
         state.rare.gone = state.rare.opens == 0 || vnode.fid.vnode.is_directory();

@@ -15,6 +15,7 @@ use crate::ops::cache::{BEHIND, Cache, Inner};
 use crate::ops::watch::{follow, watch};
 use crate::storage::Storage;
 use crate::storage::disk::{Disk, Limits};
+use crate::storage::journal::{Journal, LeftChanges};
 
 /// How often what could not be stored is tried again.
 const STORE_AGAIN: Duration = Duration::from_secs(30);
@@ -27,8 +28,8 @@ impl Cache {
     /// # Errors
     /// When the directory cannot be used or is another's, or the volume at the root cannot be found.
     pub async fn open(client: Client, config: CacheConfig) -> Result<Self, CacheError> {
-        let storage = open_storage(&config).await?;
-        let cache = Self(Arc::new(Inner::new(client, config, storage)));
+        let (storage, journal) = open_storage(&config).await?;
+        let cache = Self(Arc::new(Inner::new(client, config, storage, journal)));
         let root = match &cache.0.config.root {
             Root::Dynamic => Referent::Cells,
             Root::Volume(cell, volume) => {
@@ -56,6 +57,7 @@ impl Cache {
     /// Stores what is not stored yet and gives all promises back. Servers that do not answer are not waited for. What cannot be stored, or is not
     /// when this is given up, is stored by the next who opens the cache in this directory.
     pub async fn close(&self) {
+        self.send_rest().await;
         // Requests that wait for a server would hold up the end.
         self.0.client.hurry();
         let dirty = self.0.all_dirty();
@@ -72,30 +74,58 @@ impl Cache {
                 );
             }
         }
+        self.leave_leases().await;
         self.0.client.close().await;
         // A program that goes on using the cache would not hear of a change any more.
         self.0.breaks.break_all();
-        let storage = Arc::clone(&self.0.storage);
-        if let Err(error) = tokio::task::spawn_blocking(move || storage.close()).await {
+        let (storage, conflicts) = (Arc::clone(&self.0.storage), Arc::clone(&self.0.conflicts));
+        let ended = tokio::task::spawn_blocking(move || {
+            storage.close();
+            conflicts.write();
+        });
+        if let Err(error) = ended.await {
             tracing::error!(%error, "the cache did not end in order");
+        }
+    }
+
+    /// Has all servers get what was changed here, as far as they take it.
+    async fn send_rest(&self) {
+        for vnode in self.0.all_dirty() {
+            // Small files are changes, too.
+            self.try_store(&vnode).await;
+        }
+        for line in self.0.unsent.waiting() {
+            let last = line.last();
+            if let Err(error) = line.sent(last).await {
+                let (cell, volume) = (line.volume.cell_name(), line.volume.id());
+                tracing::error!(%cell, %volume, %error,
+                    "not all changes are sent; the next mount with this cache goes on");
+            }
         }
     }
 }
 
-async fn open_storage(config: &CacheConfig) -> Result<Arc<dyn Storage>, CacheError> {
+async fn open_storage(
+    config: &CacheConfig,
+) -> Result<(Arc<dyn Storage>, (Journal, LeftChanges)), CacheError> {
     let dir = config.dir.clone();
     let limits = Limits {
         bytes: config.bytes,
         files: config.files,
     };
-    let opened = tokio::task::spawn_blocking(move || Disk::open(&dir, limits)).await;
-    let opened = opened.unwrap_or_else(|error| {
-        Err(CacheError::Storage {
-            dir: config.dir.display().to_string(),
-            source: std::io::Error::other(error),
-        })
+    let failed = |source| CacheError::Storage {
+        dir: config.dir.display().to_string(),
+        source,
+    };
+    let opened = tokio::task::spawn_blocking(move || {
+        // The directory is ours from then on.
+        let disk = Disk::open(&dir, limits)?;
+        Ok((disk, Journal::open(&dir)))
     });
-    Ok(Arc::new(opened?))
+    let opened = opened.await;
+    let opened = opened.unwrap_or_else(|error| Err(failed(std::io::Error::other(error))));
+    let (disk, journal) = opened?;
+    Ok((Arc::new(disk), journal.map_err(failed)?))
 }
 
 /// Tries again to store what failed, as long as there is a cache. A server may be waited for as long as it takes, so

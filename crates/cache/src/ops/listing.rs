@@ -86,6 +86,21 @@ impl Cache {
         Ok(raw.into_iter().map(entry).collect())
     }
 
+    /// Waits until the server has all changes of a directory, and all others of its volume, on its disk.
+    ///
+    /// # Errors
+    /// As servers say; also of a change that was made here before, and that its server did not make.
+    pub async fn fsyncdir(&self, handle: Handle) -> Result<(), Errno> {
+        let directory = match self.0.handles.find(handle)? {
+            Open::Cells(_) => return Ok(()),
+            Open::Directory(directory) => directory,
+            Open::File(_) => return Err(Errno::EBADF),
+        };
+        let vnode = &directory.spot.vnode;
+        self.volume_sent(vnode).await?;
+        vnode.lock().take_failure()
+    }
+
     /// Closes a directory.
     pub fn releasedir(&self, handle: Handle) {
         self.0.handles.remove(handle);

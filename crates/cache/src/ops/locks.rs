@@ -220,6 +220,9 @@ impl Cache {
         if last {
             // The program that gets the lock next must see what was written under it.
             stored = self.store_unasked(&spot.vnode).await;
+            if stored.is_ok() {
+                stored = self.all_sent(&spot.vnode).await;
+            }
             self.give_back(&spot.vnode).await;
         }
         locks.freed.notify_waiters();
@@ -233,6 +236,8 @@ impl Cache {
         vnode: &Arc<Vnode>,
         kind: LockType,
     ) -> Result<FetchStatus, Errno> {
+        // The server asks for the lease of it back, and for what was changed under that.
+        self.all_sent(vnode).await?;
         let client = &user.client;
         let taken = client.set_lock(&vnode.volume, vnode.fid, kind).await;
         taken.map_err(|error| self.failed(vnode, "locking a file", &error))?;

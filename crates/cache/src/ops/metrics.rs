@@ -5,7 +5,10 @@ use std::sync::{Arc, Weak};
 use afar_cell::{OobServer, OobTransfers};
 use afar_telemetry::{Cells, Collect, Desc, Registry, Unit};
 
+use crate::model::changes_here::ChangesHere;
+use crate::model::pending_volume::PendingVolume;
 use crate::ops::cache::{Cache, Inner};
+use crate::ops::leased::left;
 use crate::table::prefetched::{Kind, Tally};
 
 const USED: Desc = Desc::gauge(
@@ -27,6 +30,31 @@ const UNSTORED_FILES: Desc = Desc::gauge(
     "afar_cache_unstored_files",
     Unit::None,
     "Files with something written that is not stored at a server yet.",
+);
+const CHANGES: Desc = Desc::counter(
+    "afar_mount_changes_total",
+    Unit::None,
+    "Changes that the mount made itself under leases, by what became of them: made, sent late, refused by the server.",
+);
+const BATCHES: Desc = Desc::counter(
+    "afar_mount_batches_total",
+    Unit::None,
+    "Batches of such changes that servers have run.",
+);
+const WAITING: Desc = Desc::gauge(
+    "afar_mount_unsent_changes",
+    Unit::None,
+    "Such changes that are not at their server yet.",
+);
+const WAITING_BYTES: Desc = Desc::gauge(
+    "afar_mount_unsent_bytes",
+    Unit::Bytes,
+    "Bytes of such changes.",
+);
+const LEASES: Desc = Desc::gauge(
+    "afar_mount_leases",
+    Unit::None,
+    "Files and directories that servers have leased to the mount.",
 );
 const OOB_CONNECTIONS: Desc = Desc::gauge(
     "afar_mount_oob_connections",
@@ -68,6 +96,22 @@ const PREFETCHED_USED_BYTES: Desc = Desc::counter(
 struct Told(Weak<Inner>);
 
 impl Cache {
+    /// Changes that the cache made itself, and what became of them so far.
+    #[must_use]
+    pub fn changes_here(&self) -> ChangesHere {
+        changes_here(&self.0)
+    }
+
+    /// Changes that the cache made itself, or an earlier process with it, and that their servers do not have yet: the
+    /// volumes of which there are some.
+    #[must_use]
+    pub fn pending(&self) -> Vec<PendingVolume> {
+        let since = self.0.begun.elapsed().unwrap_or_default();
+        let mut pending = left::waiting(&self.0.left.lock(), since);
+        pending.extend(self.0.unsent.pending());
+        pending
+    }
+
     /// Has a registry show what the cache holds. It does not keep the cache alive.
     pub fn tell(&self, registry: &Registry) {
         registry.collector(Told(Arc::downgrade(&self.0)));
@@ -81,6 +125,11 @@ impl Collect for Told {
             LIMIT,
             UNSTORED,
             UNSTORED_FILES,
+            CHANGES,
+            BATCHES,
+            WAITING,
+            WAITING_BYTES,
+            LEASES,
             OOB_CONNECTIONS,
             OOB_BYTES,
             OOB_TRANSFERS,
@@ -106,10 +155,36 @@ impl Collect for Told {
         ] {
             cells.level(desc, &[], level);
         }
+        tell_changes(&cache, cells);
         tell_oob(&cache.client.oob_servers(), cells);
         for (kind, tally) in cache.prefetched.tallies() {
             tell_prefetched(kind, tally, cells);
         }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "levels to be shown")]
+fn tell_changes(cache: &Inner, cells: &mut Cells) {
+    let seen = changes_here(cache);
+    for (result, count) in [
+        ("made", seen.made),
+        ("late", seen.late),
+        ("refused", seen.refused),
+    ] {
+        cells.count(&CHANGES, &[("result", result)], count);
+    }
+    cells.count(&BATCHES, &[], seen.batches);
+    let sites = cache.leases.all();
+    let leases: usize = sites.iter().map(|site| site.lock().leases().count()).sum();
+    cells.level(&WAITING, &[], seen.waiting as f64);
+    cells.level(&WAITING_BYTES, &[], seen.bytes as f64);
+    cells.level(&LEASES, &[], leases as f64);
+}
+
+fn changes_here(cache: &Inner) -> ChangesHere {
+    ChangesHere {
+        bytes: cache.journal.bytes(),
+        ..cache.unsent.seen()
     }
 }
 

@@ -7,6 +7,7 @@
 //! - `status`: statuses, asked for when no promise holds; `access`: who may do what
 //! - `names`, `listing`, `entries`: directories looked up, read and changed; `changing`: changes under way; `prefetch`:
 //!   what programs are likely to ask for next; `trees`: many directories of it in one answer
+//! - `leased`: changes made here, of what servers have leased to this machine; `conflicts`: those that could not be made
 //! - `data`: files read, read ahead, written and stored; `recover`: what an earlier process could not store
 //! - `attributes`, `xattr`, `locks`: what else there is to ask; `held`, `path_info`: what others on this machine are told of a file
 //! - `control`: what is changed while the cache is in use; `metrics`: what it holds; `watch`: servers that nobody talks to
@@ -18,10 +19,12 @@ mod access;
 pub(crate) mod answers;
 mod attributes;
 mod changing;
+mod conflicts;
 mod control;
 mod data;
 mod entries;
 mod held;
+mod leased;
 mod lifetime;
 mod listing;
 mod locks;

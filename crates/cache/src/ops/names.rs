@@ -202,6 +202,7 @@ impl Cache {
         {
             return Ok(pages);
         }
+        self.in_order(vnode).await;
         let mark = self.0.breaks.mark(fid);
         let contents = user.client.directory_contents(&vnode.volume, fid).await;
         let contents =

@@ -333,7 +333,7 @@ impl Cache {
     }
 
     /// The directory that something is in, unless it is the root of its volume.
-    fn directory_above(&self, vnode: &Vnode) -> Option<Arc<Vnode>> {
+    pub(crate) fn directory_above(&self, vnode: &Vnode) -> Option<Arc<Vnode>> {
         let above = if vnode.fid.vnode.is_directory() {
             // Its status does not tell.
             // spec: afs-rpc#rights
@@ -359,7 +359,7 @@ fn known_pages(vnode: &Vnode) -> Option<Arc<Vec<u8>>> {
 }
 
 /// The entries of such a directory.
-fn known_entries(vnode: &Vnode) -> Option<Vec<Raw>> {
+pub(crate) fn known_entries(vnode: &Vnode) -> Option<Vec<Raw>> {
     let pages = known_pages(vnode)?;
     let mut all = entries(vnode, &pages, 0, usize::MAX).ok()?;
     all.retain(|entry| !is_dots(&entry.name));

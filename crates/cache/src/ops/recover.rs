@@ -10,6 +10,7 @@ use crate::model::dirty::Dirty;
 use crate::model::error::Errno;
 use crate::model::vnode::Vnode;
 use crate::ops::cache::Cache;
+use crate::ops::conflicts::STORE;
 use crate::storage::{Kept, Left};
 
 /// What becomes of something that was left.
@@ -62,6 +63,7 @@ impl Cache {
 
     /// Stores what earlier processes have left, as far as the files are as they were then.
     pub(crate) async fn recover(&self) {
+        self.send_left().await;
         for left in self.0.storage.left() {
             let (cell, fid) = (&left.key.cell, left.key.fid);
             match self.fate(&left).await {
@@ -148,11 +150,14 @@ impl Cache {
     fn put_aside(&self, left: &Left, why: &str) {
         let (cell, fid) = (&left.key.cell, left.key.fid);
         match self.0.storage.put_aside(left) {
-            Ok(path) => tracing::error!(
-                %cell, %fid, path = %path.display(),
-                "data written before a restart could not be stored: {why}; kept here, with zeroes \
-                 in the gaps"
-            ),
+            Ok(path) => {
+                tracing::error!(
+                    %cell, %fid, path = %path.display(),
+                    "data written before a restart could not be stored: {why}; kept here, with \
+                     zeroes in the gaps"
+                );
+                self.note_conflict((cell, fid), STORE, why, Some(path));
+            }
             Err(error) => tracing::error!(
                 %cell, %fid, %error,
                 "data written before a restart could not be stored: {why}; it stays in the cache"

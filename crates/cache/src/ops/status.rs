@@ -74,6 +74,7 @@ impl Cache {
     pub(crate) async fn ask(&self, user: &User, vnode: &Arc<Vnode>) -> Result<FetchStatus, Errno> {
         let fid = vnode.fid;
         self.0.owners.ready(vnode.cell()).await;
+        self.in_order(vnode).await;
         let mark = self.0.breaks.mark(fid);
         match user.client.promised(&vnode.volume, fid).await {
             Ok(promised) => {
@@ -119,6 +120,15 @@ impl Cache {
             Promise::new(server, until)
         });
         let mut state = vnode.lock();
+        if state.rare.unsent > 0
+            && let Some(known) = state.status()
+        {
+            // It is from before what was changed here.
+            return Ok(FetchStatus {
+                caller_access: status.caller_access,
+                ..known
+            });
+        }
         if self.0.breaks.mark(fid) != mark
             && let Some(known) = state.status()
             && known.data_version > status.data_version
@@ -188,6 +198,7 @@ impl Cache {
             return Ok(text);
         }
         let fid = vnode.fid;
+        self.in_order(vnode).await;
         let mark = self.0.breaks.mark(fid);
         let contents = user.client.link_contents(&vnode.volume, fid).await;
         let contents =

@@ -123,6 +123,8 @@ impl Cache {
         let text = [value, b"\n"].concat();
         let acl = Acl::parse(&text).map_err(|_| Errno::EINVAL)?;
         let (client, vnode) = (&user.client, &spot.vnode);
+        // What was changed before may need the rights that there were.
+        self.volume_sent(vnode).await?;
         let stored = client.store_acl(&vnode.volume, vnode.fid, &acl).await;
         stored.map_err(|error| self.failed(vnode, "storing an access list", &error))?;
         // Rights to all that is in it may be others now, and nobody tells us, as it was our change.

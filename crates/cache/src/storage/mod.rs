@@ -1,6 +1,13 @@
-//! Where the data of files is kept: what is asked of it, and `disk`, where it is.
+//! Where the data of files is kept: what is asked of it, and `disk`, where it is. Beside it `journal`, with changes
+//! that no server has yet, and `conflicts`, a record of those that no server will get; they use `private` and `lost`,
+//! files that others cannot read and a place for what is lost.
 
+pub(crate) mod conflicts;
 pub(crate) mod disk;
+pub(crate) mod journal;
+
+mod lost;
+mod private;
 
 use std::fmt;
 use std::io;
@@ -127,6 +134,10 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
     /// Puts what was written to a file, and will not be stored, where a user finds it; returns where. None if
     /// nothing was written, or too much is there already.
     fn set_aside(&self, key: &FileKey, length: u64) -> io::Result<Option<PathBuf>>;
+
+    /// Puts all data that a file was to have, and will not, where a user finds it; returns where. None if too much is
+    /// there already.
+    fn save(&self, key: &FileKey, data: &[u8]) -> io::Result<Option<PathBuf>>;
 
     /// A server has these dirty bytes now, as part of version `to`. If that version has what version
     /// `from` had before `limit` and nothing else was changed, `from` is given: the bytes become

@@ -56,10 +56,7 @@ struct Known {
 impl UserTable {
     /// Without a source all are whoever the client is.
     pub(crate) fn new(client: &Client, source: Option<Arc<dyn Users>>) -> Self {
-        let user = |number, client| {
-            let id = UserId(number);
-            Arc::new(User { id, client })
-        };
+        let user = |number, client| Arc::new(User::new(UserId(number), client));
         Self {
             source,
             base: user(1, client.clone()),
@@ -120,10 +117,8 @@ impl UserTable {
             Identity::Own(credentials) => match state.last.checked_add(1) {
                 Some(number) => {
                     state.last = number;
-                    Arc::new(User {
-                        id: UserId(number),
-                        client: self.base.client.with_credentials(Some(credentials)),
-                    })
+                    let client = self.base.client.with_credentials(Some(credentials));
+                    Arc::new(User::new(UserId(number), client))
                 }
                 // Nobody has the rights of another because numbers start over.
                 None => Arc::clone(&self.anonymous),

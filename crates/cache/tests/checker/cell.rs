@@ -8,12 +8,15 @@ use std::time::{Duration, Instant};
 use afar_cache::{Cache, CacheConfig, Root};
 use afar_cell::{Client, Config};
 use afar_fileserver::hosts::{Hosts, HostsConfig};
+use afar_fileserver::leases::Leases;
 use afar_fileserver::protection::Protection;
 use afar_fileserver::server::FileServer;
 use afar_fileserver::volumes::{Held, Hold, Volumes};
+use afar_lease::Limits;
 use afar_net::{AbortCode, Endpoint};
 use afar_rpc::{Caller, rxafs, vl};
 use afar_store::{Durability, NewVolume, Partition, PartitionOptions, VolumeChange};
+use afar_telemetry::Registry;
 use afar_types::{
     AclRecord, AclRecordEntry, AfsUuid, NvldbEntry, PartitionId, PtsId, SiteFlags, VldbFlags,
     VolumeId,
@@ -35,6 +38,8 @@ const BREAK_LIMIT: Duration = Duration::from_millis(2500);
 /// What a machine needs at most, once nothing is in its way, until it knows what is new: it asks a
 /// server, or the server calls it.
 const SYNC: Duration = Duration::from_secs(8);
+/// How long what was recalled is not leased again, at first.
+const DAMPING: Duration = Duration::from_millis(20);
 /// How long after a trouble requests may fail because of it.
 const AFTERMATH: Duration = Duration::from_secs(6);
 
@@ -79,6 +84,8 @@ pub(crate) struct Machine {
     pub(crate) kernel: Arc<Kernel>,
     pub(crate) switch: Switch,
     sight: Mutex<Sight>,
+    /// It makes changes itself, without an answer of the server.
+    leases: bool,
 }
 
 impl Machine {
@@ -111,7 +118,7 @@ impl Machine {
     /// before.
     pub(crate) fn was_answered(&self, asked: Tick) {
         let mut sight = self.sight();
-        if sight.clear.is_some_and(|(since, _)| since < asked) {
+        if !self.leases && sight.clear.is_some_and(|(since, _)| since < asked) {
             *sight = Sight::default();
         }
     }
@@ -134,6 +141,8 @@ pub(crate) struct Cell {
     locations: Endpoint,
     port: u16,
     directory: tempfile::TempDir,
+    /// Servers that were started.
+    lives: AtomicU64,
     pub(crate) machines: Vec<Machine>,
     /// Troubles under way, and when the last one ended.
     troubles: AtomicU64,
@@ -142,8 +151,8 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
-    /// With one volume, in which anyone may do anything, and so many machines.
-    pub(crate) async fn new(machines: usize) -> Self {
+    /// With one volume, in which anyone may do anything, and so many machines, which may have leases.
+    pub(crate) async fn new(machines: usize, leases: bool) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let options = PartitionOptions::default().durability(Durability::Async);
         let store = directory.path().join("store");
@@ -161,6 +170,7 @@ impl Cell {
             locations,
             port: 0,
             directory,
+            lives: AtomicU64::new(0),
             machines: Vec::new(),
             troubles: AtomicU64::new(0),
             last: Mutex::new(None),
@@ -168,7 +178,8 @@ impl Cell {
         };
         cell.port = cell.serve().await;
         for _ in 0..machines {
-            let machine = cell.machine().await;
+            let machine = cell.machine_with(|config| config.write_through = !leases);
+            let machine = machine.await;
             cell.machines.push(machine);
         }
         cell
@@ -177,17 +188,39 @@ impl Cell {
     /// Starts the file server, from what the one before has saved if it has.
     async fn serve(&self) -> u16 {
         let saved = self.directory.path().join("callbacks");
+        let uuid = AfsUuid::from_random([7; 16]);
         let hosts = Hosts::new(HostsConfig {
             break_wait: BREAK_WAIT,
             break_limit: BREAK_LIMIT,
             restore: saved.exists().then_some(saved),
-            ..HostsConfig::new(AfsUuid::from_random([7; 16]))
+            ..HostsConfig::new(uuid)
         });
         let protection = Arc::new(Protection::new(Vec::new()));
         let name: PartitionId = "/vicepa".parse().unwrap();
         let volumes = Volumes::new(vec![(name, Arc::clone(&self.partition))]);
         let volumes = Arc::new(volumes);
-        let server = FileServer::new(Arc::clone(&volumes), hosts, protection);
+        let registry = Registry::default();
+        // One that was killed may write to its own as long as its tasks are there.
+        let life = self.lives.fetch_add(1, Ordering::SeqCst);
+        let file = |life: u64| self.directory.path().join(format!("leases{life}"));
+        let path = file(life);
+        if life > 0 {
+            std::fs::copy(file(life - 1), &path).unwrap();
+        }
+        // One that waits for an earlier life does so here, and others are to go on meanwhile.
+        let opened = {
+            let registry = registry.clone();
+            // What is recalled is leased again soon, so that there is more to recall.
+            let limits = Limits {
+                damping: DAMPING,
+                ..Limits::default()
+            };
+            let open = move || Leases::open_limited(&path, uuid, 100, &registry, limits);
+            tokio::task::spawn_blocking(open)
+        };
+        let leases = Some(opened.await.unwrap().unwrap());
+        let of_volumes = Arc::clone(&volumes);
+        let server = FileServer::with_leases(of_volumes, hosts, protection, &registry, leases);
         let switch = Switch::default();
         let config = afar_net::Config {
             hold: true,
@@ -240,8 +273,10 @@ impl Cell {
         let mut config = CacheConfig::new(self.directory.path().join(own));
         config.root = Root::Volume("test.example".parse().unwrap(), NAME.to_owned());
         adjust(&mut config);
+        let leases = !config.write_through;
         let cache = Cache::open(client, config).await.unwrap();
         Machine {
+            leases,
             kernel: Kernel::start(&cache),
             cache,
             switch,

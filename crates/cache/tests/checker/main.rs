@@ -59,12 +59,12 @@ fn setting(name: &str) -> Option<u64> {
 }
 
 /// Has so many machines with so many workers each do a share of the operations.
-async fn check(machines: usize, workers: usize, share: u64) {
+async fn check(machines: usize, workers: usize, share: u64, leases: bool) {
     let operations = setting("AFAR_TEST_COHERENCE_OPS").unwrap_or(OPERATIONS);
     let operations = operations * share / 100;
     let seed = setting("AFAR_TEST_SEED").unwrap_or_else(|| fastrand::u64(..));
     eprintln!("AFAR_TEST_SEED={seed}: {machines} machines, {operations} operations");
-    let world = World::new(machines, workers).await;
+    let world = World::new(machines, workers, leases).await;
     let begun = Instant::now();
     let trouble = tokio::spawn(trouble::make_trouble(Arc::clone(&world), seed));
     let mut working = JoinSet::new();
@@ -81,6 +81,9 @@ async fn check(machines: usize, workers: usize, share: u64) {
     let troubles = trouble.await.unwrap();
     let (time, failed) = (begun.elapsed(), world.failed.load(Ordering::SeqCst));
     eprintln!("{operations} operations in {time:?}, {failed} failed; {troubles:?}");
+    for machine in &world.cell.machines {
+        eprintln!("{:?}", machine.cache.changes_here());
+    }
     settle(&workers).await;
     for worker in &mut workers {
         worker.close_kept().await;
@@ -171,18 +174,28 @@ async fn agree(world: &Arc<World>, workers: &mut [Worker]) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn two_machines_see_what_was_done() {
-    check(2, 3, 40).await;
+    check(2, 3, 30, false).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn three_machines_see_what_was_done() {
-    check(3, 2, 60).await;
+    check(3, 2, 40, false).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn two_machines_with_leases_see_what_was_done() {
+    check(2, 3, 30, true).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn three_machines_with_leases_see_what_was_done() {
+    check(3, 2, 40, true).await;
 }
 
 /// A server that was killed knows nobody, and can tell nobody that something has changed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_idle_machine_learns_that_a_server_was_killed() {
-    let cell = cell::Cell::new(1).await;
+    let cell = cell::Cell::new(1, false).await;
     let busy = &cell.machines[0].cache;
     let idle = cell
         .machine_with(|config| config.probe = Duration::from_millis(200))

@@ -7,8 +7,10 @@ use afar_cache::{Cache, Errno, Ino, Kind, OpenFlags, RenameFlags};
 use crate::history::tick;
 use crate::worker::{READ, WHO, Worker};
 
-/// Directories with names in them.
-pub(crate) const DIRECTORIES: usize = 2;
+/// Directories with names in them that all machines change.
+const SHARED: usize = 2;
+/// All directories with names in them: of the others each machine mostly changes one.
+pub(crate) const DIRECTORIES: usize = SHARED + 3;
 /// Names each worker has in each of them.
 pub(crate) const NAMES: usize = 5;
 
@@ -40,9 +42,17 @@ impl Worker {
         self.lookup(Ino::ROOT, &format!("dir{place}")).await
     }
 
+    /// A directory to do something in: every other time that of the worker's machine.
+    fn place(&mut self) -> usize {
+        match self.rng.bool() {
+            true => SHARED + self.machine,
+            false => self.rng.usize(0..DIRECTORIES),
+        }
+    }
+
     /// Makes, moves or removes one of his names.
     pub(crate) async fn change_name(&mut self) {
-        let (place, number) = (self.rng.usize(0..DIRECTORIES), self.rng.usize(0..NAMES));
+        let (place, number) = (self.place(), self.rng.usize(0..NAMES));
         match self.beliefs[place][number].clone() {
             None => self.find_out(place, number).await,
             Some(Name::Absent) => self.make(place, number).await,
@@ -117,7 +127,7 @@ impl Worker {
 
     /// Gives something another of his names, which nothing has, or a file if it is one.
     async fn move_away(&mut self, place: usize, number: usize) {
-        let (to, other) = (self.rng.usize(0..DIRECTORIES), self.rng.usize(0..NAMES));
+        let (to, other) = (self.place(), self.rng.usize(0..NAMES));
         let (Some(moved), Some(there)) = (
             self.beliefs[place][number].clone(),
             self.beliefs[to][other].clone(),
@@ -170,7 +180,7 @@ impl Worker {
 
     /// Looks anybody's name up.
     pub(crate) async fn look_up(&mut self) {
-        let place = self.rng.usize(0..DIRECTORIES);
+        let place = self.place();
         let all = &self.world.names[place];
         let (worker, number) = (self.rng.usize(0..all.len()), self.rng.usize(0..NAMES));
         let (register, begun) = (&all[worker][number], self.now());
@@ -206,7 +216,7 @@ impl Worker {
 
     /// Lists a directory.
     pub(crate) async fn list(&mut self) {
-        let (place, plus) = (self.rng.usize(0..DIRECTORIES), self.rng.bool());
+        let (place, plus) = (self.place(), self.rng.bool());
         let begun = self.now();
         let registers = &self.world.names[place];
         let seen: Vec<Vec<_>> = registers

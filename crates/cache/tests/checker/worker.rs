@@ -58,9 +58,9 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// A cell with so many machines and workers on each.
-    pub(crate) async fn new(machines: usize, workers: usize) -> Arc<Self> {
-        let cell = Cell::new(machines).await;
+    /// A cell with so many machines and workers on each; the machines may have leases.
+    pub(crate) async fn new(machines: usize, workers: usize, leases: bool) -> Arc<Self> {
+        let cell = Cell::new(machines, leases).await;
         let all = machines * workers;
         let names = |_| {
             (0..NAMES)

@@ -5,6 +5,7 @@
 mod calls;
 mod cells;
 mod data;
+mod leased;
 mod names;
 mod oob;
 mod prefetch;

@@ -125,7 +125,14 @@ async fn nothing_is_stored_over_changes_of_others() {
     let lost = dir.path().join("lost+found");
     assert_eq!(std::fs::read_dir(&lost).unwrap().count(), 2);
     let aside = lost.join(format!("test.example.{fid}"));
-    assert_eq!(std::fs::read(aside).unwrap(), b"\0\0mine");
+    assert_eq!(std::fs::read(&aside).unwrap(), b"\0\0mine");
+    let conflicts = machine.cache.conflicts().unwrap();
+    assert_eq!(conflicts.len(), 2, "{conflicts:?}");
+    let mut conflicts = conflicts.iter();
+    let told = conflicts.find(|conflict| conflict.fid.to_string() == fid);
+    let told = told.unwrap();
+    assert_eq!((told.verb.as_str(), &told.kept), ("store", &Some(aside)));
+    assert!(told.why.contains("others changed the file"), "{told:?}");
 }
 
 #[tokio::test]

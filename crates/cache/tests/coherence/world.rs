@@ -10,6 +10,7 @@ use afar_cache::{
 };
 use afar_cell::{Client, Config};
 use afar_fileserver::hosts::{Hosts, HostsConfig};
+use afar_fileserver::leases::Leases;
 use afar_fileserver::protection::Protection;
 use afar_fileserver::server::FileServer;
 use afar_fileserver::volumes::Volumes;
@@ -18,6 +19,7 @@ use afar_rpc::{Caller, rxafs, vl};
 use afar_store::{
     NewClone, NewVolume, Partition, PartitionOptions, SetAttributes, Volume, VolumeChange,
 };
+use afar_telemetry::Registry;
 use afar_types::{
     AclRecord, AclRecordEntry, AfsUuid, Fid, NvldbEntry, PartitionId, PtsId, SiteFlags, VldbFlags,
     VolumeId, VolumeType,
@@ -80,7 +82,7 @@ pub(crate) struct World {
     root: Volume,
     port: u16,
     caches: AtomicUsize,
-    _directory: tempfile::TempDir,
+    _directories: [tempfile::TempDir; 2],
 }
 
 impl World {
@@ -91,9 +93,15 @@ impl World {
         let partition = Arc::new(Partition::init(directory.path(), &options).unwrap());
         let name: PartitionId = "/vicepa".parse().unwrap();
         let volumes = Arc::new(Volumes::new(vec![(name, partition)]));
-        let hosts = Hosts::new(HostsConfig::new(AfsUuid::from_random([7; 16])));
+        let uuid = AfsUuid::from_random([7; 16]);
+        let hosts = Hosts::new(HostsConfig::new(uuid));
         let protection = Arc::new(Protection::new(Vec::new()));
-        let server = FileServer::new(Arc::clone(&volumes), hosts, protection);
+        let registry = Registry::default();
+        let kept = tempfile::tempdir().unwrap();
+        let leases = Leases::open(&kept.path().join("leases"), uuid, 100, &registry);
+        let leases = Some(leases.unwrap());
+        let of_volumes = Arc::clone(&volumes);
+        let server = FileServer::with_leases(of_volumes, hosts, protection, &registry, leases);
         let locations = bind();
         let names = Names::default();
         let service = vl::Server::new(Locations(Arc::clone(&names)));
@@ -108,7 +116,7 @@ impl World {
             root,
             port: 0,
             caches: AtomicUsize::new(0),
-            _directory: directory,
+            _directories: [directory, kept],
         };
         let port = world.serve(0).await;
         Self { port, ..world }
@@ -167,6 +175,11 @@ impl World {
     /// A client machine.
     pub(crate) async fn cache(&self) -> Machine {
         self.cache_with(|_| {}).await
+    }
+
+    /// A client machine that makes changes itself, under leases.
+    pub(crate) async fn leasing(&self) -> Machine {
+        self.cache_with(|config| config.write_through = false).await
     }
 
     pub(crate) async fn cache_with(&self, adjust: impl FnOnce(&mut CacheConfig)) -> Machine {

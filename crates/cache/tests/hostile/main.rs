@@ -346,6 +346,10 @@ async fn what_is_refused_for_good_is_put_aside_if_nobody_is_told() {
     cache.nobody_heard(handle, Errno::EDQUOT);
     cache.release(handle, None).await;
     assert_eq!(lost(&server), [b"\0\0\0\0MAPS", b"ENDS\0\0\0\0"]);
+    // What somebody was told of is no conflict.
+    let conflicts = cache.conflicts().unwrap();
+    assert_eq!(conflicts.len(), 2, "{conflicts:?}");
+    assert!(conflicts.iter().all(|conflict| conflict.kept.is_some()));
     // Neither is seen any more.
     let handle = open(&cache, "file").await.unwrap();
     assert_eq!(cache.read(handle, 0, 100).await.unwrap(), "old data");

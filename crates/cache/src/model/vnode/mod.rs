@@ -83,6 +83,14 @@ pub(crate) struct Rare {
     pub(crate) changing: u32,
     /// Changes answered before those they follow.
     pub(crate) early: Vec<Early>,
+    /// Calls that set its attributes, store it or name it again, and that servers have not answered yet.
+    pub(crate) calls: u32,
+    /// The last change of it that was made here and that its server does not have yet; 0 if it has all.
+    pub(crate) unsent: u64,
+    /// A lease of it was asked for, and is not asked for again before this.
+    pub(crate) wish: Option<Instant>,
+    /// The first answer to that is on its way.
+    pub(crate) wishing: bool,
     /// What was written and is not stored yet.
     pub(crate) dirty: Option<Dirty>,
     /// It was opened to be replaced when it was empty: what is written first is to be the whole file
@@ -121,6 +129,10 @@ impl Rare {
             link: None,
             changing: 0,
             early: Vec::new(),
+            calls: 0,
+            unsent: 0,
+            wish: None,
+            wishing: false,
             dirty: None,
             emptied: false,
             store_pace: 0,
@@ -149,7 +161,8 @@ impl Rare {
         let known = !self.numbers.is_empty() || !self.names.is_empty() || rights;
         let cached = self.pages.is_some() || self.link.is_some() || known;
         let used = self.work.is_some() || self.changing > 0 || !self.early.is_empty();
-        !self.gone && file && !cached && !used
+        let leased = self.calls > 0 || self.unsent > 0 || self.wish.is_some() || self.wishing;
+        !self.gone && file && !cached && !used && !leased
     }
 }
 
@@ -196,6 +209,8 @@ pub(crate) struct Work {
     pub(crate) stored: Notify,
     /// Data has come, or will not.
     pub(crate) arrived: Notify,
+    /// A lease has come, or will not.
+    pub(crate) leased: Notify,
     pub(crate) locks: Locks,
     /// How many have this; it changes under the vnode's lock only.
     users: AtomicUsize,

@@ -213,6 +213,7 @@ impl Cache {
         range: Range<u64>,
         class: Class,
     ) -> Result<Pieces, Refetch> {
+        self.in_order(vnode).await;
         let sink = Arc::new(Direct::default());
         let (client, fid) = (user.client.in_class(class), vnode.fid);
         let fetched = client.fetch_range(&vnode.volume, fid, *status, range, &sink);
@@ -266,6 +267,7 @@ impl Cache {
         mut turn: Option<OwnedMutexGuard<()>>,
     ) -> Result<(), Error> {
         let version = status.data_version;
+        self.in_order(vnode).await;
         // Now that it is its turn: what went before it may have brought some.
         let present = self.0.storage.present(&vnode.key(), version, range.clone());
         let gaps = present.unwrap_or_default().gaps(range.clone());

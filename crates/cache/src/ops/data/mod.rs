@@ -8,7 +8,7 @@ mod ahead;
 pub(crate) mod fetch;
 mod open;
 mod refused;
-mod store;
+pub(crate) mod store;
 mod write;
 
 use std::ops::Range;

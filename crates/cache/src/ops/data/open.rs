@@ -106,13 +106,20 @@ impl Cache {
     /// As [`flush`](Self::flush).
     pub async fn fsync(&self, handle: Handle) -> Result<(), Errno> {
         let open = self.0.handles.file(handle)?;
-        self.store_and_tell(&open).await
+        self.store_and_tell(&open).await?;
+        self.all_sent(&open.spot.vnode).await?;
+        // What the server did not take of it was said to be stored.
+        open.spot.vnode.lock().take_failure()
     }
 
     /// Stores, and tells of what failed before, once.
     async fn store_and_tell(&self, open: &OpenFile) -> Result<(), Errno> {
         let vnode = &open.spot.vnode;
-        let stored = self.store(&*self.user(open.opener).await, vnode).await;
+        let user = self.user(open.opener).await;
+        let stored = self.store(&user, vnode).await;
+        if stored.is_ok() {
+            self.wish(&user, &[vnode]);
+        }
         let before = vnode.lock().take_failure();
         stored.and(before)
     }
@@ -161,7 +168,8 @@ impl Cache {
             vnode.lock().rare.dirty = None;
             self.drop_dirty(vnode);
             let user = self.user(open.opener).await;
-            self.remove_hidden(&user, &directory, &name, vnode).await;
+            self.remove_hidden((&user, open.opener), &directory, &name, vnode)
+                .await;
         } else if open.flags.write && !self.drop_refused(vnode) && (last || self.stores_behind()) {
             // What a mapping wrote after the last close comes only now, and what is stored behind.
             let _one = self.0.behind.acquire().await;

@@ -21,14 +21,19 @@ use crate::model::error::Errno;
 use crate::model::types::Handle;
 use crate::model::vnode::Vnode;
 use crate::ops::cache::Cache;
+use crate::ops::conflicts::STORE;
+use crate::table::handles::Open;
 
 impl Cache {
     /// What [`flush`](Self::flush) said came to nobody: the file was not closed by close(2), but by the end of a
     /// process, or in passing. So it is told again.
     pub fn nobody_heard(&self, handle: Handle, error: Errno) {
-        if let Ok(open) = self.0.handles.file(handle) {
-            open.spot.vnode.lock().rare.failed = Some(error);
-        }
+        let vnode = match self.0.handles.find(handle) {
+            Ok(Open::File(open)) => Arc::clone(&open.spot.vnode),
+            Ok(Open::Directory(open)) => Arc::clone(&open.spot.vnode),
+            _ => return,
+        };
+        vnode.lock().rare.failed = Some(error);
     }
 
     /// Drops what a server refused for good, if nobody has the file open for writing any more.
@@ -79,7 +84,7 @@ impl Cache {
             true => self.0.storage.set_aside(&vnode.key(), dirty.length),
             false => Ok(None),
         };
-        match aside {
+        match &aside {
             Ok(Some(path)) => tracing::error!(
                 %cell, %fid, bytes, path = %path.display(),
                 "data written to a file could not be stored: {why}; kept here, with zeroes in the \
@@ -93,6 +98,11 @@ impl Cache {
                 %cell, %fid, bytes, %error,
                 "dropped data written to a file, because it cannot be kept elsewhere: {why}"
             ),
+        }
+        // Else somebody knows of it, or nothing was there to be lost.
+        if untold && (bytes > 0 || matches!(aside, Ok(Some(_)))) {
+            let kept = aside.ok().flatten();
+            self.note_conflict((cell, fid), STORE, why, kept);
         }
         self.0.storage.forget(&vnode.key());
         self.drop_dirty(vnode);

@@ -16,6 +16,7 @@ use crate::model::key::FileKey;
 use crate::model::user::User;
 use crate::model::vnode::Vnode;
 use crate::ops::cache::Cache;
+use crate::ops::changing::Calling;
 use crate::storage::{Pieces, Storage, Wait};
 
 /// Bytes between two written ranges that are stored again rather than that another call is made, if
@@ -75,9 +76,9 @@ impl Written {
 }
 
 /// What is to be done to store a file.
-struct Plan {
-    base: FetchStatus,
-    dirty: Dirty,
+pub(crate) struct Plan {
+    pub(crate) base: FetchStatus,
+    pub(crate) dirty: Dirty,
     /// Where the file is to be cut before anything is stored.
     cut: Option<u64>,
     ranges: Vec<Range<u64>>,
@@ -130,6 +131,10 @@ impl Cache {
         if vnode.lock().rare.dirty.is_none() {
             return Ok(());
         }
+        if most == u64::MAX && self.store_here(user, vnode).await? {
+            return Ok(());
+        }
+        self.in_order(vnode).await;
         // What is merged must belong to the version the server has.
         let base = match self.fresh(user, vnode).await {
             Ok(base) => base,
@@ -156,6 +161,8 @@ impl Cache {
             plan.cut = None;
         }
         let begun = Instant::now();
+        // Until its answer is taken.
+        let _calling = Calling::begin(vnode);
         match self.carry_out(user, vnode, &plan).await {
             Ok((status, calls)) => {
                 vnode.lock().rare.store_pace = plan.pace(begun.elapsed());
@@ -211,7 +218,12 @@ impl Cache {
         vnode.lock().store_failed(error);
     }
 
-    fn plan(&self, vnode: &Vnode, base: FetchStatus, most: u64) -> Result<Option<Plan>, Errno> {
+    pub(crate) fn plan(
+        &self,
+        vnode: &Vnode,
+        base: FetchStatus,
+        most: u64,
+    ) -> Result<Option<Plan>, Errno> {
         let mut state = vnode.lock();
         let Some(dirty) = state.dirty_mut() else {
             return Ok(None);
@@ -324,7 +336,7 @@ impl Cache {
     }
 
     /// What the plan says is stored.
-    fn settle(
+    pub(crate) fn settle(
         &self,
         vnode: &Arc<Vnode>,
         plan: &Plan,

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-use super::{instances, private, slots, written};
+use super::{instances, slots, written};
 use crate::model::error::CacheError;
+use crate::storage::{conflicts, journal, lost, private};
 
 /// What tells the format.
 const FORMAT: &str = "format";
@@ -85,7 +86,15 @@ fn mend(dir: &Path) -> io::Result<()> {
         return Ok(());
     }
     private::restrict(dir)?;
-    let names = [FORMAT, LOCK, instances::NAME, written::NAME, written::LOST];
+    let names = [
+        FORMAT,
+        LOCK,
+        instances::NAME,
+        journal::NAME,
+        written::NAME,
+        lost::NAME,
+        conflicts::NAME,
+    ];
     let names = names.map(str::to_owned).into_iter().chain(slots::names());
     for path in names
         .map(|name| dir.join(name))

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use afar_types::{CellName, UnixTime, VolumeId};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::private;
+use crate::storage::private;
 
 /// The file of the instances.
 pub(super) const NAME: &str = "volumes";

@@ -25,7 +25,6 @@ mod index;
 mod instances;
 mod kept;
 mod open;
-mod private;
 mod read;
 mod recent;
 mod record;
@@ -235,6 +234,11 @@ impl Storage for Disk {
     fn set_aside(&self, key: &FileKey, length: u64) -> io::Result<Option<PathBuf>> {
         let most = self.shared.limit() / LOST_SHARE;
         self.shared.lock().written.set_aside(key, length, most)
+    }
+
+    fn save(&self, key: &FileKey, data: &[u8]) -> io::Result<Option<PathBuf>> {
+        let most = self.shared.limit() / LOST_SHARE;
+        self.shared.lock().written.save(key, data, most)
     }
 
     fn stored(

@@ -8,9 +8,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
-use super::private;
 use super::record::{RECORD, Record};
-use crate::storage::Wait;
+use crate::storage::{Wait, private};
 
 /// Bytes of a block of a file.
 pub(super) const BLOCK: u64 = 64 << 10;

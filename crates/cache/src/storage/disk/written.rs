@@ -8,15 +8,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{kept, private};
+use super::kept;
 use crate::model::key::FileKey;
 use crate::model::ranges::RangeSet;
-use crate::storage::{Kept, Left};
+use crate::storage::{Kept, Left, lost, private};
 
 /// Where they are.
 pub(super) const NAME: &str = "dirty";
-/// Where goes what can no longer be stored.
-pub(super) const LOST: &str = "lost+found";
 /// The end of the name of a record.
 const KEPT: &str = "kept";
 /// The end of its name before it is whole.
@@ -67,7 +65,7 @@ impl Written {
     pub(super) fn open(dir: &Path) -> io::Result<Self> {
         let mut written = Self {
             dir: dir.join(NAME),
-            lost: dir.join(LOST),
+            lost: dir.join(lost::NAME),
             files: BTreeMap::new(),
             left: Vec::new(),
             next: 1,
@@ -369,6 +367,23 @@ impl Written {
         Ok(Some(place))
     }
 
+    /// Writes what a file was to have to where a user finds it. None if there would be more than `most` bytes there.
+    pub(super) fn save(
+        &self,
+        key: &FileKey,
+        data: &[u8],
+        most: u64,
+    ) -> io::Result<Option<PathBuf>> {
+        if self.in_lost()?.saturating_add(data.len() as u64) > most {
+            return Ok(None);
+        }
+        let place = lost::place(&self.lost, &format!("{}.{}", key.cell, key.fid))?;
+        private::write(&place, data)?;
+        File::open(&place)?.sync_all()?;
+        File::open(&self.lost)?.sync_all()?;
+        Ok(Some(place))
+    }
+
     /// Bytes of the disk that are taken there.
     fn in_lost(&self) -> io::Result<u64> {
         let entries = match fs::read_dir(&self.lost) {
@@ -383,13 +398,7 @@ impl Written {
     }
 
     fn move_to_lost(&self, number: u64, name: &str, length: Option<u64>) -> io::Result<PathBuf> {
-        private::make_dir(&self.lost)?;
-        let mut place = self.lost.join(name);
-        let mut count = 1_u32;
-        while place.try_exists()? {
-            count += 1;
-            place = self.lost.join(format!("{name}-{count}"));
-        }
+        let place = lost::place(&self.lost, name)?;
         let path = self.path(number);
         if let Some(length) = length {
             OpenOptions::new()

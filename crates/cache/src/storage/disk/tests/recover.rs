@@ -1,6 +1,7 @@
 //! What a later process finds.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 
 use afar_types::DataVersion;
 
@@ -141,6 +142,18 @@ fn what_cannot_be_stored_is_put_where_it_is_found() {
 }
 
 #[test]
+fn changes_that_others_could_read_they_cannot_any_more() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(open(dir.path()));
+    let journal = dir.path().join("journal");
+    fs::write(&journal, "changes").unwrap();
+    fs::set_permissions(&journal, Permissions::from_mode(0o644)).unwrap();
+    drop(open(dir.path()));
+    let mode = fs::metadata(&journal).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
 fn it_belongs_to_one_at_a_time() {
     let dir = tempfile::tempdir().unwrap();
     let limits = Limits {
@@ -193,6 +206,8 @@ fn another_format_begins_empty_and_keeps_what_was_written() {
         b"\xff\xfe nonsense",
         b"afar-cache 1",
     ] {
+        // Changes that no server has.
+        fs::write(dir.path().join("journal"), "not read here").unwrap();
         let disk = open(dir.path());
         fill(&disk, 2, 1, 5000);
         if disk.left().is_empty() {
@@ -204,6 +219,8 @@ fn another_format_begins_empty_and_keeps_what_was_written() {
         let disk = open(dir.path());
         assert!(there(&disk, 2, 1, 0..5000).is_empty(), "{text:?}");
         assert_eq!(disk.left().len(), 1, "{text:?}");
+        let journal = fs::read_to_string(dir.path().join("journal"));
+        assert_eq!(journal.unwrap(), "not read here");
     }
     assert!(dir.path().join("notes").exists());
 }

@@ -1,0 +1,263 @@
+//! The line of a volume sent to its server, a batch at a time.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use afar_cell::{Batched, Batches, Error};
+use afar_lease::wire::{Note, Word};
+use afar_lease::{Holder, Sent};
+use afar_types::{BATCH_BYTES, BATCH_OPERATIONS, BatchChange, BatchChanges, Fid};
+use afar_xdr::{FixedOpaque, List, XdrString};
+
+use super::count;
+use super::late::Reborn;
+use crate::model::boot;
+use crate::model::error::Errno;
+use crate::model::pending::Pending;
+use crate::model::user::UserId;
+use crate::model::vnode::Vnode;
+use crate::ops::cache::{Cache, Inner};
+use crate::storage::journal::SentBatch;
+use crate::table::breaks::Mark;
+use crate::table::leases::Site;
+use crate::table::unsent::{Line, Queue};
+
+/// The first pause before changes are sent again that a server did not take; it doubles.
+const PAUSE: Duration = Duration::from_millis(100);
+/// The longest pause.
+const PAUSE_MOST: Duration = Duration::from_secs(20);
+/// Bytes that a change takes at most beside its names and data.
+const FRAME: usize = 512;
+
+/// What the task that sends a line knows.
+#[derive(Default)]
+pub(super) struct Sender {
+    series: BTreeMap<UserId, Batches>,
+    /// A batch of which it is not known whether the server has run it: it is sent again as it was.
+    doubt: Option<Batch>,
+    pub(super) reborn: Reborn,
+}
+
+/// A batch as it is sent.
+pub(super) struct Batch {
+    user: u32,
+    pub(super) numbers: Vec<u64>,
+    changes: BatchChanges,
+    /// The vnodes in it, and the breaks of them so far.
+    pub(super) vnodes: BTreeMap<Fid, (Arc<Vnode>, Mark)>,
+}
+
+impl Cache {
+    /// Has a line sent, unless that is being done.
+    pub(super) fn begin_sending(&self, line: &Arc<Line>, queue: &mut Queue) {
+        if !std::mem::replace(&mut queue.is_sent, true) {
+            tokio::spawn(send_line(Arc::downgrade(&self.0), Arc::clone(line)));
+        }
+    }
+
+    /// Sends what is first in a line. False: nothing is left.
+    async fn send_next(&self, line: &Arc<Line>, sender: &mut Sender) -> Result<bool, Errno> {
+        let site = self.0.leases.known(&line.volume);
+        let (batch, again) = match sender.doubt.take() {
+            Some(batch) => (batch, None),
+            None => {
+                let mut queue = line.lock();
+                let again = queue.again.take();
+                let Some(batch) = self.build(&mut queue, site.as_deref(), sender, again.as_ref())
+                else {
+                    queue.is_sent = false;
+                    queue.failing = None;
+                    return Ok(false);
+                };
+                (batch, again)
+            }
+        };
+        let user = self.user(batch.user).await;
+        let known = match again {
+            Some(again) => {
+                let (series, number) = (again.series.0, again.batch);
+                Some(user.client.batches_from(&line.volume, series, number))
+            }
+            None => sender.series.remove(&user.id),
+        };
+        let known = match known {
+            Some(known) => Some(known),
+            None => user.client.batches(&line.volume).await,
+        };
+        let Some(mut batches) = known else {
+            // Nothing of it was sent, so that it may be another one next time.
+            return Err(Errno::ETIMEDOUT);
+        };
+        let sent = SentBatch {
+            cell: XdrString::new(line.volume.cell_name().as_str()).unwrap_or_default(),
+            volume: line.volume.id(),
+            user: batch.user,
+            series: FixedOpaque(batches.series()),
+            batch: batches.number(),
+            numbers: List::new(batch.numbers.clone()).unwrap_or_default(),
+        };
+        if let Err(error) = self.0.journal.sent(&sent) {
+            sender.series.insert(user.id, batches);
+            return Err(Errno::of_storage(&error));
+        }
+        let note = site.as_ref().and_then(|site| self.note(line, site));
+        let ran = {
+            let note = note.as_ref().map(|(note, _)| note);
+            batches.run(&batch.changes, note).await
+        };
+        let hear = |word: Option<&Word>| {
+            if let (Some(site), Some((_, sent)), Some(word)) = (&site, &note, word) {
+                site.lock().answered(boot::now(), sent, word);
+                self.act(site);
+            }
+        };
+        match ran {
+            Ok(Batched::Done(ran)) => {
+                hear(ran.word.as_ref());
+                sender.series.insert(user.id, batches);
+                self.answered(line, sender, &user, site.as_deref(), &batch, ran);
+                Ok(true)
+            }
+            Ok(Batched::Unfit(word)) => {
+                // Now the holder knows what it has, and the next batch says that.
+                hear(Some(&word));
+                sender.series.insert(user.id, batches);
+                Err(Errno::EAGAIN)
+            }
+            Ok(Batched::NotDone(error)) => self.not_done(line, site.as_deref(), &batch, &error),
+            Err(error) => {
+                tracing::debug!(volume = %line.volume.id(), %error, "a server may have changes or not");
+                sender.series.insert(user.id, batches);
+                sender.doubt = Some(batch);
+                Err(Errno::of(&error))
+            }
+        }
+    }
+
+    /// What goes with a batch; nothing if this machine has no leases there.
+    fn note(&self, line: &Line, site: &Site) -> Option<(Note, Sent)> {
+        let missing = self.missing(site, &line.volume);
+        let (mut holder, now) = (site.lock(), boot::now());
+        if holder.session().1 == 0 {
+            return None;
+        }
+        let wish = holder.some_lease(now, line.volume.id());
+        let wish = wish.filter(|_| missing > 0);
+        let reserve = if wish.is_some() { missing } else { 0 };
+        Some(holder.note(now, wish.as_slice(), reserve))
+    }
+
+    /// A server has not run a batch, and does not run another of its series.
+    fn not_done(
+        &self,
+        line: &Arc<Line>,
+        site: Option<&Site>,
+        batch: &Batch,
+        error: &Error,
+    ) -> Result<bool, Errno> {
+        let number = Errno::of(error);
+        tracing::debug!(volume = %line.volume.id(), %error, "changes are not sent yet");
+        let hopeless = number.is_for_good() || number == Errno::ENODEV;
+        if !hopeless {
+            return Err(number);
+        }
+        // None of them can ever be made.
+        for number_of in &batch.numbers {
+            self.was_refused(line, site, *number_of, error);
+        }
+        self.done(line, &batch.numbers);
+        Ok(true)
+    }
+
+    /// The changes that go into the next batch: those of one user. None if nothing waits.
+    fn build(
+        &self,
+        queue: &mut Queue,
+        site: Option<&Site>,
+        sender: &mut Sender,
+        again: Option<&SentBatch>,
+    ) -> Option<Batch> {
+        let user = queue.waiting.front()?.user;
+        let most = again.map_or(BATCH_OPERATIONS, |again| again.numbers.len());
+        let holder = site.map(Site::lock);
+        let holder = holder.as_deref();
+        let (mut numbers, mut changes, mut bytes) = (Vec::new(), Vec::new(), 0);
+        let mut vnodes = BTreeMap::new();
+        sender.reborn.begin();
+        for pending in queue.waiting.iter_mut().take(most) {
+            let size = pending.bytes + FRAME;
+            if pending.user != user || !changes.is_empty() && bytes + size > BATCH_BYTES {
+                break;
+            }
+            bytes += size;
+            let numbered = numbered(pending, holder);
+            // What is sent again must be what was sent.
+            pending.late |= again.is_none() && numbered.is_none();
+            let as_it_was = || pending.change.clone();
+            changes.push(match (again, numbered) {
+                (None, Some(change)) if !pending.late => change,
+                (None, _) => {
+                    count(&self.0.unsent.counts.late);
+                    sender.reborn.late(pending)
+                }
+                (Some(_), numbered) => numbered.unwrap_or_else(as_it_was),
+            });
+            sender.reborn.count();
+            numbers.push(pending.number);
+            for vnode in pending.touched.iter().chain(&pending.makes) {
+                let mark = self.0.breaks.mark(vnode.fid);
+                vnodes.insert(vnode.fid, (Arc::clone(vnode), mark));
+            }
+        }
+        Some(Batch {
+            user,
+            numbers,
+            changes: List::new(changes).ok()?,
+            vnodes,
+        })
+    }
+}
+
+/// A change with the numbers that its leases have now. None if one of them is lost.
+fn numbered(pending: &Pending, holder: Option<&Holder>) -> Option<BatchChange> {
+    let holder = holder?;
+    let volume = pending.touched.first()?.fid.volume;
+    let mut change = pending.change.clone();
+    let mut under = change.under.into_vec();
+    for condition in &mut under {
+        condition.lease = holder.number(condition.vnode.fid(volume))?;
+    }
+    change.under = List::new(under).ok()?;
+    Some(change)
+}
+
+/// Sends a line until nothing is left.
+async fn send_line(cache: Weak<Inner>, line: Arc<Line>) {
+    let mut sender = Sender::default();
+    let mut pause = PAUSE;
+    loop {
+        let Some(inner) = cache.upgrade() else {
+            return;
+        };
+        let cache = Cache(inner);
+        match cache.send_next(&line, &mut sender).await {
+            Ok(true) => {
+                line.lock().failing = None;
+                pause = PAUSE;
+                line.moved.notify_waiters();
+            }
+            Ok(false) => {
+                line.moved.notify_waiters();
+                return;
+            }
+            Err(error) => {
+                line.lock().failing = Some(error);
+                line.moved.notify_waiters();
+                drop(cache);
+                tokio::time::sleep(pause).await;
+                pause = (2 * pause).min(PAUSE_MOST);
+            }
+        }
+    }
+}

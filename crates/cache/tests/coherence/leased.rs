@@ -1,0 +1,232 @@
+//! Changes that a machine makes itself, under leases.
+
+use std::path::Path;
+use std::time::Duration;
+
+use afar_cache::{Errno, SetAttr};
+
+use crate::world::{Machine, READ, WHO, World};
+
+/// How long leases are waited for.
+const GRANTED: Duration = Duration::from_secs(10);
+/// What a machine that was killed had leased is its own so long.
+const TERM: Duration = Duration::from_secs(20);
+
+/// Makes a file and has its directory leased: from then on a file that is made takes no call.
+async fn leased(machine: &Machine, directory: &str) {
+    let begun = tokio::time::Instant::now();
+    for number in 0.. {
+        let before = machine.calls();
+        let name = format!("{directory}/first{number}");
+        machine.put(&name, b"first").await.unwrap();
+        if machine.calls() == before {
+            return;
+        }
+        assert!(begun.elapsed() < GRANTED, "{directory} is not leased");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// Has the server get all that was changed.
+async fn sync(machine: &Machine, directory: &str) -> Result<(), Errno> {
+    let ino = machine.at(directory).await?.attr.ino;
+    let handle = machine.cache.opendir(WHO, ino).await?;
+    let synced = machine.cache.fsyncdir(handle).await;
+    machine.cache.releasedir(handle);
+    synced
+}
+
+fn content(number: usize) -> Vec<u8> {
+    (0..=250).cycle().take(number * 37 % 20_000).collect()
+}
+
+#[tokio::test]
+async fn a_tree_is_made_without_waiting_for_each_change() {
+    let world = World::new().await;
+    let (machine, other) = (world.leasing().await, world.cache().await);
+    machine.mkdir("tree").await.unwrap();
+    leased(&machine, "tree").await;
+    let before = machine.calls();
+    for directory in 0..20 {
+        let path = format!("tree/dir{directory}");
+        machine.mkdir(&path).await.unwrap();
+        for file in 0..20 {
+            let path = format!("{path}/file{file}");
+            machine
+                .put(&path, &content(directory * file))
+                .await
+                .unwrap();
+        }
+    }
+    sync(&machine, "tree").await.unwrap();
+    let calls = machine.calls() - before;
+    assert!(calls < 100, "820 changes took {calls} calls");
+    for machine in [&other, &machine] {
+        for directory in 0..20 {
+            let path = format!("tree/dir{directory}");
+            assert_eq!(machine.list(&path, true).await.unwrap().len(), 20);
+            for file in 0..20 {
+                let path = format!("{path}/file{file}");
+                assert!(machine.get(&path).await.unwrap() == content(directory * file));
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn names_are_moved_linked_and_removed_as_by_calls() {
+    let world = World::new().await;
+    let (machine, other) = (world.leasing().await, world.cache().await);
+    machine.mkdir("tree").await.unwrap();
+    leased(&machine, "tree").await;
+    machine.mkdir("tree/sub").await.unwrap();
+    for name in ["a", "b", "c", "sub/d"] {
+        let path = format!("tree/{name}");
+        machine.put(&path, name.as_bytes()).await.unwrap();
+    }
+    machine.rename("tree/a", "tree/moved").await.unwrap();
+    machine.rename("tree/b", "tree/c").await.unwrap();
+    machine.rename("tree/sub/d", "tree/up").await.unwrap();
+    machine.unlink("tree/first0").await.unwrap();
+    let (tree, moved) = (
+        machine.attr("tree").await.unwrap().ino,
+        machine.attr("tree/moved").await.unwrap().ino,
+    );
+    let linked = machine
+        .cache
+        .link(WHO, moved, tree, b"linked")
+        .await
+        .unwrap();
+    assert_eq!(linked.attr.nlink, 2);
+    let mode = SetAttr {
+        mode: Some(0o600),
+        ..SetAttr::default()
+    };
+    machine.cache.setattr(WHO, moved, mode, None).await.unwrap();
+    let target = b"moved";
+    machine
+        .cache
+        .symlink(WHO, tree, b"link", target)
+        .await
+        .unwrap();
+    let again = machine.cache.mkdir(WHO, tree, b"sub", 0o755).await;
+    assert_eq!(again.err(), Some(Errno::EEXIST));
+    let sub = machine.cache.rmdir(WHO, tree, b"sub").await;
+    sub.unwrap();
+    for machine in [&other, &machine] {
+        let mut names = machine.list("tree", true).await.unwrap();
+        names.retain(|name| !name.starts_with("first"));
+        assert_eq!(names, ["c", "link", "linked", "moved", "up"]);
+        assert_eq!(machine.get("tree/c").await.unwrap(), b"b");
+        assert_eq!(machine.get("tree/up").await.unwrap(), b"sub/d");
+        let linked = machine.attr("tree/linked").await.unwrap();
+        assert_eq!((linked.nlink, linked.mode), (2, 0o600));
+        assert_eq!(machine.get("tree/linked").await.unwrap(), b"a");
+    }
+    machine.unlink("tree/moved").await.unwrap();
+    for machine in [&other, &machine] {
+        assert_eq!(machine.attr("tree/linked").await.unwrap().nlink, 1);
+    }
+}
+
+#[tokio::test]
+async fn two_machines_change_one_directory_in_turn() {
+    let world = World::new().await;
+    let machines = [world.leasing().await, world.leasing().await];
+    machines[0].mkdir("tree").await.unwrap();
+    leased(&machines[0], "tree").await;
+    for number in 0..40 {
+        let (one, two) = (&machines[number % 2], &machines[(number + 1) % 2]);
+        let path = format!("tree/file{number}");
+        one.put(&path, &content(number)).await.unwrap();
+        assert!(two.get(&path).await.unwrap() == content(number), "{path}");
+        // What the other has made before is changed by this one.
+        if number > 0 {
+            let before = format!("tree/file{}", number - 1);
+            one.put(&before, b"changed").await.unwrap();
+            assert_eq!(two.get(&before).await.unwrap(), b"changed");
+        }
+    }
+    let names = machines[0].list("tree", false).await.unwrap();
+    assert_eq!(names, machines[1].list("tree", true).await.unwrap());
+}
+
+#[tokio::test]
+async fn what_is_synced_is_at_the_server() {
+    let world = World::new().await;
+    let machine = world.leasing().await;
+    machine.mkdir("tree").await.unwrap();
+    leased(&machine, "tree").await;
+    let handle = machine.create("tree/file").await.unwrap();
+    machine.cache.write(handle, 0, b"synced").await.unwrap();
+    machine.cache.fsync(handle).await.unwrap();
+    // Nobody is there any more to ask for it.
+    let servers = machine.client.clone();
+    drop(machine);
+    drop(servers);
+    let other = world.cache().await;
+    assert_eq!(other.get("tree/file").await.unwrap(), b"synced");
+}
+
+async fn in_dir(world: &World, dir: &Path) -> Machine {
+    let adjust = |config: &mut afar_cache::CacheConfig| {
+        config.dir = dir.to_owned();
+        config.write_through = false;
+    };
+    world.cache_with(adjust).await
+}
+
+/// Copies a directory with all that is in it.
+fn copy(from: &Path, to: &Path) {
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let (from, to) = (entry.path(), to.join(entry.file_name()));
+        if entry.file_type().unwrap().is_dir() {
+            std::fs::create_dir(&to).unwrap();
+            copy(&from, &to);
+        } else {
+            std::fs::copy(&from, &to).unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn changes_of_a_killed_process_are_made_by_the_next() {
+    let (world, dir) = (World::new().await, tempfile::tempdir().unwrap());
+    let machine = in_dir(&world, dir.path()).await;
+    machine.mkdir("tree").await.unwrap();
+    leased(&machine, "tree").await;
+    sync(&machine, "tree").await.unwrap();
+    machine.client.endpoint().shutdown().await;
+    // Nothing reaches the server from now on.
+    machine.mkdir("tree/sub").await.unwrap();
+    for number in 0..50 {
+        let path = format!("tree/sub/file{number}");
+        machine.put(&path, &content(number)).await.unwrap();
+    }
+    machine.rename("tree/first0", "tree/renamed").await.unwrap();
+    // What is on the disk if it is killed now.
+    let left = tempfile::tempdir().unwrap();
+    copy(dir.path(), left.path());
+    let next = in_dir(&world, left.path()).await;
+    let other = world.cache().await;
+    let all = async {
+        while next.at("tree/renamed").await.is_err() {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    // Its leases are its own until they end.
+    tokio::time::timeout(3 * TERM, all).await.unwrap();
+    for machine in [&next, &other] {
+        for number in 0..50 {
+            let path = format!("tree/sub/file{number}");
+            assert!(
+                machine.get(&path).await.unwrap() == content(number),
+                "{path}"
+            );
+        }
+    }
+    assert!(!left.path().join("lost+found").exists());
+    let handle = next.open("tree/renamed", READ).await.unwrap();
+    next.close(handle).await.unwrap();
+}
