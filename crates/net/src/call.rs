@@ -80,6 +80,11 @@ impl Call {
         }
     }
 
+    /// What it shares with the I/O thread.
+    pub(crate) fn shared(&self) -> Arc<CallShared> {
+        Arc::clone(&self.shared)
+    }
+
     /// The address of the other side.
     #[must_use]
     pub fn peer(&self) -> SocketAddr {

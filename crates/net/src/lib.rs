@@ -50,7 +50,7 @@ pub use connection::Connection;
 pub use endpoint::Endpoint;
 pub use local::{Local, remove_left};
 pub use routes::{Routes, source_of};
-pub use server::{Handler, has_own_thread};
+pub use server::{Handler, has_own_thread, is_wanted};
 pub use socket::{Ready, Received, Socket, SocketStats};
 pub use stats::Stats;
 pub use udp::Udp;

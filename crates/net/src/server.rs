@@ -8,7 +8,7 @@ use afar_rx::AbortCode;
 use tokio::runtime::{self, RuntimeFlavor};
 use tokio::sync::Semaphore;
 
-use crate::call::Call;
+use crate::call::{Call, CallShared};
 
 /// Serves the calls to one service.
 pub trait Handler: Send + Sync + 'static {
@@ -56,7 +56,9 @@ pub(crate) fn spawn_with<H: Handler>(runtime: runtime::Handle, handler: H) -> Sp
 }
 
 async fn serve<H: Handler>(handler: Arc<H>, mut call: Call) {
-    let result = match handler.handle(&mut call).await {
+    let shared = call.shared();
+    let handled = SERVED.scope(shared, handler.handle(&mut call));
+    let result = match handled.await {
         // The peer may have given up meanwhile, which the call knows best.
         Ok(()) => call.finish().await.map_err(|error| error.code()),
         Err(code) => Err(code),
@@ -64,6 +66,19 @@ async fn serve<H: Handler>(handler: Arc<H>, mut call: Call) {
     if let Err(code) = result {
         call.abort(code);
     }
+}
+
+tokio::task_local! {
+    /// The call that a task serves.
+    static SERVED: Arc<CallShared>;
+}
+
+/// Whether the client of the call that this task serves still waits for it. What waited long, and is done for one who has
+/// given up, may come behind what that one has done since.
+#[must_use]
+pub fn is_wanted() -> bool {
+    let over = SERVED.try_with(|call| call.lock().error.is_some());
+    !over.unwrap_or(false)
 }
 
 thread_local! {

@@ -164,6 +164,11 @@ impl UserTable {
         }
     }
 
+    /// Whether this is nobody: a user without tokens.
+    pub(crate) fn is_anonymous(&self, user: &User) -> bool {
+        user.id == self.anonymous.id
+    }
+
     /// The identity of the client itself.
     pub(crate) fn base(&self) -> &Arc<User> {
         &self.base

@@ -222,10 +222,12 @@ impl Cell {
         let of_volumes = Arc::clone(&volumes);
         let server = FileServer::with_leases(of_volumes, hosts, protection, &registry, leases);
         let switch = Switch::default();
-        let config = afar_net::Config {
+        let mut config = afar_net::Config {
             hold: true,
             ..afar_net::Config::default()
         };
+        // It gives calls up when its clients do.
+        config.rx.dead_time = DEAD_TIME;
         let address = format!("127.0.0.1:{}", self.port).parse().unwrap();
         let endpoint = loop {
             match switch.bind(address, config.clone()) {
@@ -291,7 +293,10 @@ impl Cell {
         running.endpoint.shutdown().await;
         let saved = self.directory.path().join("callbacks");
         running.server.hosts().save(&saved).unwrap();
+        // Calls that wait end with a process. Those of this one cannot get at the volume.
+        let held = running.volumes.hold(VOLUME, Hold::Offline).await;
         self.serve().await;
+        self.dead.lock().unwrap().extend(held.ok());
     }
 
     /// Kills the server, as SIGKILL does, and starts another one that knows nobody.
@@ -325,7 +330,11 @@ impl Cell {
     pub(crate) fn counted(&self) -> String {
         let running = self.running.lock().unwrap();
         let hosts = running.as_ref().map(|running| running.server.hosts());
-        format!("{:?}", hosts.map(|hosts| hosts.stats()))
+        let machines = self.machines.iter();
+        let changes: Vec<_> = machines
+            .map(|machine| machine.cache.changes_here())
+            .collect();
+        format!("{:?}; {changes:?}", hosts.map(|hosts| hosts.stats()))
     }
 
     pub(crate) fn trouble_begins(&self) {

@@ -52,7 +52,19 @@ impl Worker {
 
     /// Makes, moves or removes one of his names.
     pub(crate) async fn change_name(&mut self) {
-        let (place, number) = (self.place(), self.rng.usize(0..NAMES));
+        let place = self.place();
+        self.change_name_in(place).await;
+    }
+
+    /// Does so many times in the directory of the worker's machine, as programs do that unpack and remove trees.
+    pub(crate) async fn change_names(&mut self) {
+        for _ in 0..self.rng.u32(1..40) {
+            self.change_name_in(SHARED + self.machine).await;
+        }
+    }
+
+    async fn change_name_in(&mut self, place: usize) {
+        let number = self.rng.usize(0..NAMES);
         match self.beliefs[place][number].clone() {
             None => self.find_out(place, number).await,
             Some(Name::Absent) => self.make(place, number).await,

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use afar_net::{AbortCode, has_own_thread};
+use afar_net::{AbortCode, has_own_thread, is_wanted};
 use afar_rpc::Wait;
 use afar_store::{NewVnode, StoreError, VnodeStatus, Vnodes, Volume, VolumeSummary};
 use afar_types::error::VOFFLINE;
@@ -79,7 +79,11 @@ impl Visit {
             return Ok(false);
         }
         Wait::Lock.on(self.leases.wait()).await?;
-        Ok(true)
+        // The client may have given up, and changed the same since.
+        match is_wanted() {
+            true => Ok(true),
+            false => Err(AbortCode::RX_CALL_DEAD),
+        }
     }
 
     /// Does one step that blocks.

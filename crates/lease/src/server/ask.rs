@@ -2,7 +2,7 @@
 
 use afar_types::{AfsUuid, Fid};
 
-use super::{Heard, Server};
+use super::{HELD, Heard, Server};
 use crate::{TERM, Time};
 
 impl Server {
@@ -17,9 +17,8 @@ impl Server {
             Some(held) if Some(held.holder) == host => None,
             Some(_) => {
                 self.recall(now, fid);
-                let until = now + TERM;
-                self.damping.hold(&fid, until + self.limits.damping);
-                Some(until)
+                self.damping.hold(&fid, now + HELD * self.limits.damping);
+                Some(now + TERM)
             }
             None if self.claims.pends(fid.volume) => Some(self.claims.until()),
             None => None,

@@ -16,6 +16,7 @@ mod visits;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
 use afar_types::{AfsUuid, Fid, Uniquifier, VnodeId, VolumeId};
 
@@ -60,6 +61,10 @@ impl Default for Limits {
         }
     }
 }
+
+/// What a call waits for is not leased for so many times the first pause: longer than the call waits.
+// spec: leases#damping
+pub(crate) const HELD: u32 = 3;
 
 /// What the server's program has to do, in this order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -277,7 +282,7 @@ impl Server {
         };
         // What is free of it would otherwise be leased while this waits for the rest.
         for &fid in fids {
-            self.damping.hold(&fid, until + self.limits.damping);
+            self.damping.hold(&fid, now + HELD * self.limits.damping);
         }
         Entry::Wait(until)
     }

@@ -256,6 +256,7 @@ fn bounds_hold() {
         of_host: 6,
         volumes: 2,
         hosts: 3,
+        ..Limits::default()
     };
     let mut server = server(limits);
     drop(holder(&mut server, START, 1, 1..10));

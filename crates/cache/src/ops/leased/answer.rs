@@ -129,9 +129,11 @@ impl Cache {
             let mut state = vnode.lock();
             state.promise = None;
             if let Some(rare) = state.rare.if_any() {
-                rare.pages = None;
+                (rare.pages, rare.link) = (None, None);
             }
         }
+        // What the server has of the version that was counted here may be another's.
+        self.0.storage.drop_clean(&vnode.key());
         self.0.breaks.invalidate(vnode);
     }
 

@@ -9,6 +9,7 @@ use afar_lease::holder::Action;
 use afar_types::{Fid, VolumeType};
 use tokio::time::Instant;
 
+use super::store::MOST;
 use crate::model::boot;
 use crate::model::user::User;
 use crate::model::vnode::Vnode;
@@ -17,7 +18,7 @@ use crate::ops::prefetch::known_entries;
 use crate::table::leases::Site;
 
 /// Wishes of a vnode in a row: a server grants none before it has noted on its disk that this machine has some.
-const WISHES: u32 = 4;
+const WISHES: u32 = 2;
 /// The time between them.
 const AGAIN: Duration = Duration::from_millis(30);
 /// Vnodes that a note wishes for.
@@ -26,7 +27,7 @@ const AT_ONCE: usize = 8;
 /// Directories that are wished for around one in which a name is removed.
 const AROUND: usize = 64;
 /// How long something is not wished for again that was not granted: others use it.
-const NOT_GRANTED: Duration = Duration::from_secs(10);
+const NOT_GRANTED: Duration = Duration::from_secs(1);
 /// Fids that are asked for when fewer are left.
 pub(super) const RESERVE: u32 = 1024;
 /// The longest sleep of a task that looks after leases.
@@ -316,7 +317,9 @@ impl Cache {
 /// Whether a lease is to be asked for, which is noted.
 fn may_wish(vnode: &Vnode, now: Instant) -> bool {
     let mut state = vnode.lock();
-    let due = state.rare.wish.is_none_or(|again| again <= now) && !state.rare.gone;
+    // Longer files are stored by calls.
+    let is_small = vnode.fid.vnode.is_directory() || state.length() <= MOST;
+    let due = state.rare.wish.is_none_or(|again| again <= now) && !state.rare.gone && is_small;
     if due {
         state.rare.wish = Some(now + NOT_GRANTED);
         state.rare.wishing = true;

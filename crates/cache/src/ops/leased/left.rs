@@ -1,6 +1,6 @@
 //! Changes that an earlier process has made and not sent.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +12,9 @@ use crate::model::pending::Pending;
 use crate::model::pending_volume::PendingVolume;
 use crate::ops::cache::Cache;
 use crate::storage::journal::{LeftChanges, Made, SentBatch};
+
+/// How long what was left waits for a user who has no tokens.
+const LOGIN: Duration = Duration::from_secs(600);
 
 /// The changes of a volume that an earlier process has left.
 #[derive(Debug, Default)]
@@ -74,6 +77,9 @@ impl Cache {
     pub(crate) async fn send_left(&self) {
         let keys: Vec<_> = self.0.left.lock().keys().cloned().collect();
         for (cell, id) in keys {
+            if self.waits_for_tokens(&(cell.clone(), id)).await {
+                continue;
+            }
             let volume = match self.volume_of(&cell, id).await {
                 Ok(volume) => volume,
                 Err(error) => {
@@ -89,6 +95,29 @@ impl Cache {
                 "sending changes made before a restart");
             self.take_up_line(&volume, left);
         }
+    }
+
+    /// Whether a user whose changes were left has no tokens yet: before logging in again the server would refuse them.
+    async fn waits_for_tokens(&self, key: &(CellName, VolumeId)) -> bool {
+        let late = self.0.begun.elapsed().is_ok_and(|time| time > LOGIN);
+        if late || self.0.config.users.is_none() {
+            return false;
+        }
+        let users: BTreeSet<u32> = {
+            let left = self.0.left.lock();
+            let changes = left.get(key).map(|line| line.changes.iter());
+            changes
+                .into_iter()
+                .flatten()
+                .map(|made| made.user)
+                .collect()
+        };
+        for uid in users {
+            if self.0.users.is_anonymous(&*self.user(uid).await) {
+                return true;
+            }
+        }
+        false
     }
 
     async fn volume_of(&self, cell: &CellName, id: VolumeId) -> Result<Arc<Volume>, Error> {

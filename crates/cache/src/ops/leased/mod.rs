@@ -110,10 +110,16 @@ impl Cache {
     /// The line and the leases of something that is leased to this machine. None if it is not, or changes of it are
     /// under way in another way.
     fn leased(&self, vnode: &Vnode) -> Option<(Arc<Line>, Arc<Site>)> {
-        // What an earlier process has left comes first.
-        if self.0.config.write_through || !self.0.left.lock().is_empty() {
+        if self.0.config.write_through {
             return None;
         }
+        let key = || (vnode.cell().clone(), vnode.volume.id());
+        let left = self.0.left.lock();
+        // What an earlier process has left comes first.
+        if !left.is_empty() && left.contains_key(&key()) {
+            return None;
+        }
+        drop(left);
         let site = self.0.leases.known(&vnode.volume)?;
         site.lock().lease(boot::now(), vnode.fid)?;
         Some((self.0.unsent.of(&vnode.volume), site))

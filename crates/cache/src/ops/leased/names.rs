@@ -50,7 +50,6 @@ impl Cache {
     }
 
     /// Returns the status that is left of what had the name, if it has another one.
-    #[expect(clippy::type_complexity, reason = "made or not, and what is left")]
     fn try_remove(
         &self,
         mut here: Here<'_>,

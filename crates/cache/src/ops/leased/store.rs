@@ -17,7 +17,7 @@ use crate::ops::data::store::Plan;
 use crate::storage::Wait;
 
 /// Bytes of the longest file that is stored here: a batch has room for its data and what goes with that.
-const MOST: u64 = (BATCH_BYTES - (16 << 10)) as u64;
+pub(super) const MOST: u64 = (BATCH_BYTES - (16 << 10)) as u64;
 
 impl Cache {
     /// Stores what was written to a file here, if the file is small, all of it is at hand and it is leased to this

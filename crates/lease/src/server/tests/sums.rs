@@ -162,6 +162,7 @@ fn whatever_hosts_say_the_sums_are_right() {
         of_host: 9,
         volumes: 2,
         hosts: 4,
+        ..Limits::default()
     };
     let (mut granted, mut recalled) = (0, 0);
     for seed in 0..40 {
