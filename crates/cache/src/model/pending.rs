@@ -29,6 +29,15 @@ pub(crate) struct Pending {
     pub(crate) late: bool,
 }
 
+/// A batch that an earlier process has sent, of the first changes that wait.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SentBefore {
+    pub(crate) series: [u8; 16],
+    pub(crate) number: u64,
+    /// How many changes are in it.
+    pub(crate) changes: usize,
+}
+
 impl Pending {
     /// Whether it was made under a lease of this.
     pub(crate) fn is_under(&self, fid: Fid) -> bool {

@@ -14,9 +14,8 @@ use tokio::time::Instant;
 
 use crate::model::changes_here::ChangesHere;
 use crate::model::error::Errno;
-use crate::model::pending::Pending;
+use crate::model::pending::{Pending, SentBefore};
 use crate::model::pending_volume::PendingVolume;
-use crate::storage::journal::SentBatch;
 
 /// Changes of a volume that wait before programs do.
 const CHANGES: usize = 20_000;
@@ -106,7 +105,7 @@ pub(crate) struct Queue {
     /// How sending failed last, if it did.
     pub(crate) failing: Option<Errno>,
     /// A batch that an earlier process has sent, of the first changes that wait.
-    pub(crate) again: Option<SentBatch>,
+    pub(crate) again: Option<SentBefore>,
     /// The last change that was made.
     last: u64,
 }

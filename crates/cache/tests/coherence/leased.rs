@@ -7,7 +7,7 @@ use afar_cache::{Errno, SetAttr};
 
 use crate::world::{Machine, READ, WHO, World};
 
-/// How long leases are waited for.
+/// How long a machine waits for a lease.
 const GRANTED: Duration = Duration::from_secs(10);
 /// What a machine that was killed had leased is its own so long.
 const TERM: Duration = Duration::from_secs(20);

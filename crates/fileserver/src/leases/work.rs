@@ -169,7 +169,7 @@ impl Worker {
         }
     }
 
-    /// Has hosts say what they had before the server was restarted. Who has nothing to say to it does not know that it was,
+    /// Has hosts say what they had before the server was restarted. A host with nothing to say does not know that it was,
     /// and all others would wait. A host is known as soon as it has called, or from what was saved of promises.
     // spec: leases#restart-of-the-server
     fn ask(&mut self, here: &Arc<Leases>, hosts: &Arc<Hosts>) {

@@ -47,7 +47,7 @@ impl Claims {
         pending.any(|hosts| hosts.get(&host) == Some(&session))
     }
 
-    /// The hosts that are waited for, with their sessions.
+    /// The hosts that others wait for, with their sessions.
     pub(super) fn awaited(&self) -> BTreeMap<AfsUuid, u64> {
         let pending = self.pending.values().flatten();
         pending.map(|(&host, &session)| (host, session)).collect()
@@ -71,7 +71,7 @@ impl Claims {
 }
 
 impl Server {
-    /// The hosts whose claims are waited for, with their sessions. Each is asked by a recall without items.
+    /// The hosts for whose claims calls wait, with their sessions. Each is asked by a recall without items.
     #[must_use]
     pub fn awaited(&self) -> BTreeMap<AfsUuid, u64> {
         self.claims.awaited()

@@ -8,7 +8,7 @@ use afar_cell::{Error, Volume, Wanted};
 use afar_types::{BatchOperation, CellName, Fid, VolumeId};
 use tokio::time::Instant;
 
-use crate::model::pending::Pending;
+use crate::model::pending::{Pending, SentBefore};
 use crate::model::pending_volume::PendingVolume;
 use crate::ops::cache::Cache;
 use crate::storage::journal::{LeftChanges, Made, SentBatch};
@@ -138,7 +138,11 @@ impl Cache {
             }
             queue.push(pending);
         }
-        queue.again = left.batch;
+        queue.again = left.batch.map(|batch| SentBefore {
+            series: batch.series.0,
+            number: batch.batch,
+            changes: batch.numbers.len(),
+        });
         self.begin_sending(&line, &mut queue);
     }
 

@@ -14,7 +14,7 @@ use super::count;
 use super::late::Reborn;
 use crate::model::boot;
 use crate::model::error::Errno;
-use crate::model::pending::Pending;
+use crate::model::pending::{Pending, SentBefore};
 use crate::model::user::UserId;
 use crate::model::vnode::Vnode;
 use crate::ops::cache::{Cache, Inner};
@@ -76,7 +76,7 @@ impl Cache {
         let user = self.user(batch.user).await;
         let known = match again {
             Some(again) => {
-                let (series, number) = (again.series.0, again.batch);
+                let SentBefore { series, number, .. } = again;
                 Some(user.client.batches_from(&line.volume, series, number))
             }
             None => sender.series.remove(&user.id),
@@ -176,10 +176,10 @@ impl Cache {
         queue: &mut Queue,
         site: Option<&Site>,
         sender: &mut Sender,
-        again: Option<&SentBatch>,
+        again: Option<&SentBefore>,
     ) -> Option<Batch> {
         let user = queue.waiting.front()?.user;
-        let most = again.map_or(BATCH_OPERATIONS, |again| again.numbers.len());
+        let most = again.map_or(BATCH_OPERATIONS, |again| again.changes);
         let holder = site.map(Site::lock);
         let holder = holder.as_deref();
         let (mut numbers, mut changes, mut bytes) = (Vec::new(), Vec::new(), 0);
