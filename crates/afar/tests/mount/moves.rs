@@ -52,7 +52,17 @@ fn ip(words: &[&str]) {
 /// A wire between here and a namespace, with these addresses at its ends.
 fn wire(space: &Space, device: &str, here: &str, there: &str) {
     let peer = ["type", "veth", "peer", "name", "far0", "netns", &space.0];
-    ip(&[&["link", "add", device], &peer[..]].concat());
+    let words = [&["link", "add", device], &peer[..]].concat();
+    // The kernel removes that of a test before this one a moment after its namespace.
+    soon("the name of the wire is free", || {
+        let output = Command::new("ip").args(&words).output().unwrap();
+        let told = told(&output);
+        assert!(
+            output.status.success() || told.contains("File exists"),
+            "{told}"
+        );
+        output.status.success()
+    });
     ip(&["addr", "add", here, "dev", device]);
     ip(&["link", "set", device, "up"]);
     space.ip(&["addr", "add", there, "dev", "far0"]);

@@ -30,6 +30,10 @@ const AROUND: usize = 64;
 const NOT_GRANTED: Duration = Duration::from_secs(1);
 /// Fids that are asked for when fewer are left.
 pub(super) const RESERVE: u32 = 1024;
+/// How long the answer to a note takes at most. After more the leases are about to be over.
+const KEEP: Duration = Duration::from_secs(10);
+/// The same at the end: a server that does not answer knows in 20 s that all leases are over.
+const LEAVE: Duration = Duration::from_secs(2);
 /// The longest sleep of a task that looks after leases.
 const LOOK: Duration = Duration::from_secs(1);
 /// The pause before something is said again that a server did not hear.
@@ -114,7 +118,10 @@ impl Cache {
                 break;
             }
             let reserve = self.missing(&site, &volume);
-            if !self.keep_leases(user, &site, &wanted, reserve).await {
+            if !self
+                .keep_leases(user, &site, (&wanted, reserve), KEEP)
+                .await
+            {
                 break;
             }
             for vnode in vnodes {
@@ -150,7 +157,7 @@ impl Cache {
         let reserve = self.missing(site, volume);
         let wish = site.lock().some_lease(boot::now(), volume.id());
         if let Some(wish) = wish.filter(|_| reserve > 0) {
-            self.keep_leases(user, site, &[wish], reserve).await;
+            self.keep_leases(user, site, (&[wish], reserve), KEEP).await;
         }
     }
 
@@ -159,11 +166,16 @@ impl Cache {
         &self,
         user: &User,
         site: &Arc<Site>,
-        wishes: &[Fid],
-        reserve: u32,
+        (wishes, reserve): (&[Fid], u32),
+        limit: Duration,
     ) -> bool {
         let (note, sent) = site.lock().note(boot::now(), wishes, reserve);
-        match user.client.keep_leases(&site.server, &note).await {
+        let asked = user.client.keep_leases(&site.server, &note);
+        let Ok(answer) = tokio::time::timeout(limit, asked).await else {
+            tracing::debug!(server = %site.server.address(), "leases are not renewed in time");
+            return false;
+        };
+        match answer {
             Ok(word) => {
                 site.lock().answered(boot::now(), &sent, &word);
                 self.act(site);
@@ -264,7 +276,7 @@ impl Cache {
         let user = site
             .user()
             .unwrap_or_else(|| Arc::clone(self.0.users.base()));
-        if !self.keep_leases(&user, site, &[], 0).await {
+        if !self.keep_leases(&user, site, (&[], 0), KEEP).await {
             tokio::time::sleep(SAY_AGAIN).await;
             let has = site.lock().leases().next().is_some();
             site.says.fetch_or(has, Ordering::SeqCst);
@@ -309,7 +321,7 @@ impl Cache {
             let user = site
                 .user()
                 .unwrap_or_else(|| Arc::clone(self.0.users.base()));
-            self.keep_leases(&user, &site, &[], 0).await;
+            self.keep_leases(&user, &site, (&[], 0), LEAVE).await;
         }
     }
 }
