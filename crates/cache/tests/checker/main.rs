@@ -174,22 +174,22 @@ async fn agree(world: &Arc<World>, workers: &mut [Worker]) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn two_machines_see_what_was_done() {
-    check(2, 3, 30, false).await;
+    check(2, 3, 40, false).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn three_machines_see_what_was_done() {
-    check(3, 2, 40, false).await;
+    check(3, 2, 60, false).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn two_machines_with_leases_see_what_was_done() {
-    check(2, 3, 30, true).await;
+    check(2, 3, 4, true).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn three_machines_with_leases_see_what_was_done() {
-    check(3, 2, 40, true).await;
+    check(3, 2, 4, true).await;
 }
 
 /// A server that was killed knows nobody, and can tell nobody that something has changed.
