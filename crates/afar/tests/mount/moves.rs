@@ -53,7 +53,8 @@ fn ip(words: &[&str]) {
 fn wire(space: &Space, device: &str, here: &str, there: &str) {
     let peer = ["type", "veth", "peer", "name", "far0", "netns", &space.0];
     let words = [&["link", "add", device], &peer[..]].concat();
-    // The kernel removes that of a test before this one a moment after its namespace.
+    // Each test has a name and a network of its own, as tests run side by side; the kernel removes
+    // what a run before this one left a moment after its namespace.
     soon("the name of the wire is free", || {
         let output = Command::new("ip").args(&words).output().unwrap();
         let told = told(&output);
@@ -311,13 +312,13 @@ fn files_come_and_go_on_a_path_that_drops_large_packets() {
         return;
     }
     let (router, space) = (Space::new("narrow"), Space::new("beyond"));
-    wire(&router, "afarmv2", "10.77.83.1/24", "10.77.83.2/24");
+    wire(&router, "afarmv3", "10.77.84.1/24", "10.77.84.2/24");
     beyond(&router, &space, "10.88.83");
-    ip(&["route", "add", "10.88.83.0/24", "via", "10.77.83.2"]);
+    ip(&["route", "add", "10.88.83.0/24", "via", "10.77.84.2"]);
     let rules = "table ip n { chain o { type filter hook output priority 0; icmp type \
                  destination-unreachable drop; }; }";
     run(&router, "nft", &[rules]);
-    let site = site("10.77.83.1");
+    let site = site("10.77.84.1");
     let here = site.mount("near");
     let data: Vec<u8> = (0..=250).cycle().take(1_000_000).collect();
     fs::write(here.path("large"), &data).unwrap();

@@ -92,6 +92,8 @@ pub(crate) struct Line {
     queue: Mutex<Queue>,
     /// Some were sent, or failed.
     pub(crate) moved: Notify,
+    /// Some were added, for the task that sends them.
+    pub(crate) added: Notify,
 }
 
 /// What waits in a line.
@@ -101,7 +103,7 @@ pub(crate) struct Queue {
     pub(crate) waiting: VecDeque<Pending>,
     bytes: usize,
     /// A task sends what is there.
-    pub(crate) is_sent: bool,
+    pub(crate) has_sender: bool,
     /// How sending failed last, if it did.
     pub(crate) failing: Option<Errno>,
     /// A batch that an earlier process has sent, of the first changes that wait.
@@ -116,6 +118,7 @@ impl Line {
             volume: Arc::clone(volume),
             queue: Mutex::default(),
             moved: Notify::new(),
+            added: Notify::new(),
         }
     }
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use afar_cache::{Errno, SetAttr};
 
-use crate::world::{Machine, READ, WHO, World};
+use crate::relay::Relay;
+use crate::world::{Machine, READ, WHO, World, machine};
 
 /// How long a machine waits for a lease.
 const GRANTED: Duration = Duration::from_secs(10);
@@ -229,4 +230,36 @@ async fn changes_of_a_killed_process_are_made_by_the_next() {
     assert!(!left.path().join("lost+found").exists());
     let handle = next.open("tree/renamed", READ).await.unwrap();
     next.close(handle).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_batch_whose_answer_was_lost_is_sent_again_as_it_was() {
+    let (world, dir) = (World::new().await, tempfile::tempdir().unwrap());
+    let (locations, server) = world.servers();
+    let relay = Relay::new(server).await;
+    let adjust = |config: &mut afar_cache::CacheConfig| {
+        config.dir = dir.path().to_owned();
+        config.write_through = false;
+    };
+    let machine = machine(locations, relay.port, adjust).await;
+    machine.mkdir("tree").await.unwrap();
+    leased(&machine, "tree").await;
+    sync(&machine, "tree").await.unwrap();
+    relay.loses(false, true);
+    machine.put("tree/file", &content(100)).await.unwrap();
+    // The server has it soon, and the machine does not hear that.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    relay.loses(true, true);
+    machine.put("tree/later", &content(200)).await.unwrap();
+    // When its leases are over, another process of the server is there, which knows nothing of its calls.
+    tokio::time::sleep(TERM + Duration::from_secs(2)).await;
+    world.restart().await;
+    relay.loses(false, false);
+    sync(&machine, "tree").await.unwrap();
+    let other = world.cache().await;
+    for machine in [&machine, &other] {
+        assert!(machine.get("tree/file").await.unwrap() == content(100));
+        assert!(machine.get("tree/later").await.unwrap() == content(200));
+    }
+    assert!(machine.cache.conflicts().unwrap().is_empty());
 }

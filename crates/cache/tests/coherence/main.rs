@@ -9,6 +9,7 @@ mod leased;
 mod names;
 mod oob;
 mod prefetch;
+mod relay;
 mod restart;
 mod rights;
 mod users;

@@ -137,6 +137,13 @@ impl World {
         port
     }
 
+    /// The process of the file server ends for its clients, and another one is there.
+    pub(crate) async fn restart(&self) {
+        let endpoint = self.endpoint.lock().unwrap().take();
+        endpoint.unwrap().shutdown().await;
+        self.serve(self.port).await;
+    }
+
     /// Sets what anyone may do in the root volume.
     pub(crate) fn set_rights(&self, rights: &str) {
         allow(&self.root, rights);

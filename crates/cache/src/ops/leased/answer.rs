@@ -32,8 +32,9 @@ impl Cache {
     ) {
         count(&self.0.unsent.counts.batches);
         let mut done = Vec::with_capacity(batch.numbers.len());
-        for (number, outcome) in batch.numbers.iter().zip(ran.outcomes) {
-            if self.came_of(line, sender, site, *number, outcome) {
+        let sent = batch.numbers.iter().zip(&batch.late);
+        for ((number, late), outcome) in sent.zip(ran.outcomes) {
+            if self.came_of(line, sender, site, (*number, *late), outcome) {
                 done.push(*number);
             }
         }
@@ -51,7 +52,7 @@ impl Cache {
         line: &Arc<Line>,
         sender: &mut Sender,
         site: Option<&Site>,
-        number: u64,
+        (number, was_late): (u64, bool),
         outcome: Outcome,
     ) -> bool {
         match outcome {
@@ -81,16 +82,14 @@ impl Cache {
             Err(error) => {
                 // A lease was over, and what followed from it was not made either: all of it is late.
                 let number_of = Errno::of(&error);
-                let again = matches!(number_of, Errno::ESTALE | Errno::ECANCELED);
-                let mut queue = line.lock();
-                match find(&mut queue.waiting, number) {
-                    Some(pending) if again && !pending.late => {
-                        pending.late = true;
-                        return false;
-                    }
-                    _ => {}
+                let may_do_late = matches!(number_of, Errno::ESTALE | Errno::ECANCELED);
+                if may_do_late
+                    && !was_late
+                    && let Some(pending) = find(&mut line.lock().waiting, number)
+                {
+                    pending.late = true;
+                    return false;
                 }
-                drop(queue);
                 self.was_refused(line, site, number, &error);
                 true
             }

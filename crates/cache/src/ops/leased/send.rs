@@ -7,7 +7,7 @@ use std::time::Duration;
 use afar_cell::{Batched, Batches, Error};
 use afar_lease::wire::{Note, Word};
 use afar_lease::{Holder, Sent};
-use afar_types::{BATCH_BYTES, BATCH_OPERATIONS, BatchChange, BatchChanges, Fid};
+use afar_types::{BATCH_BYTES, BATCH_OPERATIONS, BatchChange, BatchChanges, Fid, VolumeId};
 use afar_xdr::{FixedOpaque, List, XdrString};
 
 use super::count;
@@ -27,6 +27,11 @@ use crate::table::unsent::{Line, Queue};
 const PAUSE: Duration = Duration::from_millis(100);
 /// The longest pause.
 const PAUSE_MOST: Duration = Duration::from_secs(20);
+/// How long the task that sends a line waits for more: the series that it has begun would cost a round trip again.
+const IDLE: Duration = Duration::from_secs(10);
+/// The number of the first batch of a series that changes something.
+// spec: batches#once
+const FIRST: u64 = 1;
 /// Bytes that a change takes at most beside its names and data.
 const FRAME: usize = 512;
 
@@ -34,39 +39,64 @@ const FRAME: usize = 512;
 #[derive(Default)]
 pub(super) struct Sender {
     series: BTreeMap<UserId, Batches>,
-    /// A batch of which it is not known whether the server has run it: it is sent again as it was.
-    doubt: Option<Batch>,
+    /// A batch that was begun under a number of its series: the server may have run it. It is sent again as it was, as
+    /// under that number the server takes no other.
+    begun: Option<Batch>,
     pub(super) reborn: Reborn,
 }
 
 /// A batch as it is sent.
 pub(super) struct Batch {
+    volume: VolumeId,
     user: u32,
     pub(super) numbers: Vec<u64>,
+    /// Which of them are sent as late ones: a lease may be lost while this is under way.
+    pub(super) late: Vec<bool>,
     changes: BatchChanges,
     /// The vnodes in it, and the breaks of them so far.
     pub(super) vnodes: BTreeMap<Fid, (Arc<Vnode>, Mark)>,
 }
 
+impl Batch {
+    /// Gives the leases the numbers that they have now. What is lost has number 0, which is nobody's.
+    fn number_leases(&mut self, site: Option<&Site>) {
+        let holder = site.map(Site::lock);
+        let now = |fid| holder.as_deref().and_then(|holder| holder.number(fid));
+        let mut changes = std::mem::take(&mut self.changes).into_vec();
+        for change in &mut changes {
+            let mut under = std::mem::take(&mut change.under).into_vec();
+            for condition in under.iter_mut().filter(|under| under.lease != 0) {
+                condition.lease = now(condition.vnode.fid(self.volume)).unwrap_or(0);
+            }
+            // As many as there were.
+            change.under = List::new(under).unwrap_or_default();
+        }
+        self.changes = List::new(changes).unwrap_or_default();
+    }
+}
+
 impl Cache {
-    /// Has a line sent, unless that is being done.
+    /// Has a line sent.
     pub(super) fn begin_sending(&self, line: &Arc<Line>, queue: &mut Queue) {
-        if !std::mem::replace(&mut queue.is_sent, true) {
+        if !std::mem::replace(&mut queue.has_sender, true) {
             tokio::spawn(send_line(Arc::downgrade(&self.0), Arc::clone(line)));
         }
+        line.added.notify_one();
     }
 
     /// Sends what is first in a line. False: nothing is left.
     async fn send_next(&self, line: &Arc<Line>, sender: &mut Sender) -> Result<bool, Errno> {
         let site = self.0.leases.known(&line.volume);
-        let (batch, again) = match sender.doubt.take() {
-            Some(batch) => (batch, None),
+        let (batch, again) = match sender.begun.take() {
+            Some(mut batch) => {
+                batch.number_leases(site.as_deref());
+                (batch, None)
+            }
             None => {
                 let mut queue = line.lock();
                 let again = queue.again.take();
                 let Some(batch) = self.build(&mut queue, site.as_deref(), sender, again.as_ref())
                 else {
-                    queue.is_sent = false;
                     queue.failing = None;
                     return Ok(false);
                 };
@@ -99,6 +129,7 @@ impl Cache {
         };
         if let Err(error) = self.0.journal.sent(&sent) {
             sender.series.insert(user.id, batches);
+            sender.begun = Some(batch);
             return Err(Errno::of_storage(&error));
         }
         let note = site.as_ref().and_then(|site| self.note(line, site));
@@ -123,13 +154,17 @@ impl Cache {
                 // Now the holder knows what it has, and the next batch says that.
                 hear(Some(&word));
                 sender.series.insert(user.id, batches);
+                sender.begun = Some(batch);
                 Err(Errno::EAGAIN)
             }
-            Ok(Batched::NotDone(error)) => self.not_done(line, site.as_deref(), &batch, &error),
+            Ok(Batched::NotDone(error)) => {
+                let batch = (&batch, batches.number());
+                self.not_done(line, site.as_deref(), batch, &error)
+            }
             Err(error) => {
                 tracing::debug!(volume = %line.volume.id(), %error, "a server may have changes or not");
                 sender.series.insert(user.id, batches);
-                sender.doubt = Some(batch);
+                sender.begun = Some(batch);
                 Err(Errno::of(&error))
             }
         }
@@ -153,12 +188,16 @@ impl Cache {
         &self,
         line: &Arc<Line>,
         site: Option<&Site>,
-        batch: &Batch,
+        (batch, batch_number): (&Batch, u64),
         error: &Error,
     ) -> Result<bool, Errno> {
         let number = Errno::of(error);
         tracing::debug!(volume = %line.volume.id(), %error, "changes are not sent yet");
-        let hopeless = number.is_for_good() || number == Errno::ENODEV;
+        // EINVAL says that another batch was run under this number: a new series has none.
+        let hopeless = match number {
+            Errno::EINVAL => batch_number <= FIRST,
+            number => number.is_for_good() || number == Errno::ENODEV,
+        };
         if !hopeless {
             return Err(number);
         }
@@ -178,11 +217,12 @@ impl Cache {
         sender: &mut Sender,
         again: Option<&SentBefore>,
     ) -> Option<Batch> {
-        let user = queue.waiting.front()?.user;
+        let first = queue.waiting.front()?;
+        let (user, volume) = (first.user, first.touched.first()?.fid.volume);
         let most = again.map_or(BATCH_OPERATIONS, |again| again.changes);
         let holder = site.map(Site::lock);
         let holder = holder.as_deref();
-        let (mut numbers, mut changes, mut bytes) = (Vec::new(), Vec::new(), 0);
+        let (mut numbers, mut late, mut changes, mut bytes) = (vec![], vec![], vec![], 0);
         let mut vnodes = BTreeMap::new();
         sender.reborn.begin();
         for pending in queue.waiting.iter_mut().take(most) {
@@ -194,15 +234,14 @@ impl Cache {
             let numbered = numbered(pending, holder);
             // What is sent again must be what was sent.
             pending.late |= again.is_none() && numbered.is_none();
-            let as_it_was = || pending.change.clone();
-            changes.push(match (again, numbered) {
-                (None, Some(change)) if !pending.late => change,
-                (None, _) => {
-                    count(&self.0.unsent.counts.late);
-                    sender.reborn.late(pending)
-                }
-                (Some(_), numbered) => numbered.unwrap_or_else(as_it_was),
+            let is_late = again.is_none() && pending.late;
+            changes.push(if is_late {
+                count(&self.0.unsent.counts.late);
+                sender.reborn.late(pending)
+            } else {
+                numbered.unwrap_or_else(|| pending.change.clone())
             });
+            late.push(is_late);
             sender.reborn.count();
             numbers.push(pending.number);
             for vnode in pending.touched.iter().chain(&pending.makes) {
@@ -211,8 +250,10 @@ impl Cache {
             }
         }
         Some(Batch {
+            volume,
             user,
             numbers,
+            late,
             changes: List::new(changes).ok()?,
             vnodes,
         })
@@ -232,7 +273,7 @@ fn numbered(pending: &Pending, holder: Option<&Holder>) -> Option<BatchChange> {
     Some(change)
 }
 
-/// Sends a line until nothing is left.
+/// Sends a line until nothing was left for a while.
 async fn send_line(cache: Weak<Inner>, line: Arc<Line>) {
     let mut sender = Sender::default();
     let mut pause = PAUSE;
@@ -249,7 +290,15 @@ async fn send_line(cache: Weak<Inner>, line: Arc<Line>) {
             }
             Ok(false) => {
                 line.moved.notify_waiters();
-                return;
+                // What nothing names any more that waits.
+                sender.reborn = Reborn::default();
+                drop(cache);
+                let added = tokio::time::timeout(IDLE, line.added.notified()).await;
+                let mut queue = line.lock();
+                if added.is_err() && queue.waiting.is_empty() {
+                    queue.has_sender = false;
+                    return;
+                }
             }
             Err(error) => {
                 line.lock().failing = Some(error);
