@@ -117,7 +117,7 @@ fn grant(server: &mut Server, host: u32, leases: u32) -> Outcome<()> {
             ..Note::default()
         };
         let heard: Heard = server.hear(START, uuid(host), &note, fresh);
-        let Entry::Proceed(visit) = server.enter(START, Some(heard), &[fid]) else {
+        let Entry::Proceed(visit) = server.enter(START, None, Some(heard), &[fid]) else {
             return Err("somebody has it".into());
         };
         let wish = Wish { fid, alone: true };

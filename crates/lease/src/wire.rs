@@ -9,6 +9,8 @@ pub const VERSION: u32 = 1;
 
 /// Recalls in a message at most. A reply that would have to tell of more does not renew.
 pub const RECALLS: usize = 64;
+/// Wishes in a note, and grants in a word.
+pub const WISHES: usize = 64;
 
 /// Blocks in a word at most.
 pub const BLOCKS: usize = 4;
@@ -118,7 +120,7 @@ pub struct Note {
     /// It has heard all recalls up to this one.
     pub heard: u64,
     /// What it would like to have leases of. The call has to touch it.
-    pub wishes: List<Fid, 8>,
+    pub wishes: List<Fid, WISHES>,
     /// Fids that it would like to have in reserve in the volume of the first wish.
     pub reserve: u32,
     /// Leases that it gives back, because nothing unsent is left of them; with vnode 0, blocks; [`EVERYTHING`].
@@ -144,7 +146,7 @@ pub struct Word {
     /// Recalls, whether or not they were also told by calls.
     pub recalls: List<Item, RECALLS>,
     /// Granted wishes.
-    pub grants: List<Lease, 8>,
+    pub grants: List<Lease, WISHES>,
     /// Fids in reserve.
     pub blocks: List<Block, BLOCKS>,
 }

@@ -8,9 +8,9 @@ use afar_xdr::{Decode, Encode, List, Opaque, XdrString};
 use crate::{CallBack, FetchStatus, Fid, FileName, StoreStatus, Uniquifier, VnodeId, VolumeId};
 
 /// The most operations of a batch.
-pub const BATCH_OPERATIONS: usize = 512;
+pub const BATCH_OPERATIONS: usize = 2048;
 /// The most bytes of a batch's operations, with the data of files.
-pub const BATCH_BYTES: usize = 1 << 20;
+pub const BATCH_BYTES: usize = 4 << 20;
 /// The most vnodes an operation changes and is told of: a rename's directories, and what it moves and replaces.
 const TOLD: usize = 4;
 /// The most leases a change is made under: those of the vnodes it changes.

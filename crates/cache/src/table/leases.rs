@@ -37,6 +37,8 @@ pub(crate) struct Site {
     pub(crate) saying: AtomicBool,
     /// The server has restarted, and is to hear what this machine had.
     pub(crate) claims: AtomicBool,
+    /// Held by the request that begins a session.
+    pub(crate) beginning: AsyncMutex<()>,
     /// Held by the request that asks for fids.
     pub(crate) refilling: AsyncMutex<()>,
     /// The user as whom leases were asked for last.
@@ -79,6 +81,7 @@ impl Leases {
             wake: Notify::new(),
             says: AtomicBool::new(false),
             saying: AtomicBool::new(false),
+            beginning: AsyncMutex::new(()),
             refilling: AsyncMutex::new(()),
             user: Mutex::default(),
             claims: AtomicBool::new(false),

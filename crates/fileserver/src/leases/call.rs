@@ -127,7 +127,7 @@ impl LeaseCall {
         let goes_on = match touch {
             Touch::Nothing => true,
             Touch::Read => state.at.contains_key(&fid) || self.read(leases, fid),
-            Touch::Change => state.at.contains_key(&fid) || state.enter(leases, &[fid]),
+            Touch::Change => state.at.contains_key(&fid) || state.enter(leases, self.host, &[fid]),
         };
         if goes_on {
             return Ok(());
@@ -206,7 +206,7 @@ impl LeaseCall {
                         })
                     });
                     let left = left.max();
-                    left.max(state.wait_to_change(leases, &changed))
+                    left.max(state.wait_to_change(leases, self.host, &changed))
                 };
                 let Some(left) = left else {
                     break;
@@ -300,7 +300,7 @@ impl LeaseCall {
         }
         let entry = leases.with(|state, now| {
             let is_free = state.server.fits(heard) && state.server.is_free(host, fid);
-            is_free.then(|| state.server.enter(now, Some(heard), &[fid]))
+            is_free.then(|| state.server.enter(now, Some(host), Some(heard), &[fid]))
         });
         let Some(Entry::Proceed(visit)) = entry else {
             return false;
@@ -462,17 +462,22 @@ impl LeaseCall {
 }
 
 impl State {
-    fn enter(&mut self, leases: &Leases, fids: &[Fid]) -> bool {
-        self.wait_to_change(leases, fids).is_none()
+    fn enter(&mut self, leases: &Leases, host: Option<AfsUuid>, fids: &[Fid]) -> bool {
+        self.wait_to_change(leases, host, fids).is_none()
     }
 
     /// Comes to vnodes to change them, to all at once; or how long it has to wait at most.
-    fn wait_to_change(&mut self, leases: &Leases, fids: &[Fid]) -> Option<Time> {
+    fn wait_to_change(
+        &mut self,
+        leases: &Leases,
+        host: Option<AfsUuid>,
+        fids: &[Fid],
+    ) -> Option<Time> {
         if fids.is_empty() {
             return None;
         }
         let entry = leases.with(|state, now| {
-            let entry = state.server.enter(now, self.heard, fids);
+            let entry = state.server.enter(now, host, self.heard, fids);
             (entry, now)
         });
         match entry {

@@ -16,7 +16,7 @@ impl Server {
         match self.leases.get(&fid) {
             Some(held) if Some(held.holder) == host => None,
             Some(_) => {
-                self.recall(now, fid);
+                self.recall(now, fid, false);
                 self.damping.hold(&fid, now + HELD * self.limits.damping);
                 Some(now + TERM)
             }

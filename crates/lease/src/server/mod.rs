@@ -194,6 +194,8 @@ struct Recall {
     heard: Option<Time>,
     /// Leases it takes back that are not given back yet.
     left: usize,
+    /// Only calls of the holder's own host need them, which had no note: nobody else uses what they are of.
+    by_own: bool,
 }
 
 /// What is to be looked at, at some time.
@@ -255,19 +257,27 @@ impl Server {
         }
     }
 
-    /// Asks for everything that a call reads or changes. `heard` is of its note; callers without one have no leases.
-    /// What others have leases of is recalled. A call with a note of another session or life counts as another's: it may
+    /// Asks for everything that a call of a host reads or changes. `heard` is of its note; calls without one have no
+    /// leases. What others have leases of is recalled. A call with a note of another session or life counts as another's: it may
     /// be of another process of the host, or a copy of one that was answered long ago, by an earlier life of the server.
     // spec: leases#old-clients
-    pub fn enter(&mut self, now: Time, heard: Option<Heard>, fids: &[Fid]) -> Entry {
+    pub fn enter(
+        &mut self,
+        now: Time,
+        caller: Option<AfsUuid>,
+        heard: Option<Heard>,
+        fids: &[Fid],
+    ) -> Entry {
         let own = heard.filter(|heard| self.own(*heard).is_some());
         let host = own.map(|heard| heard.host);
-        let mut wait = None;
+        let (mut wait, mut for_others) = (None, false);
         for &fid in fids {
             match self.leases.get(&fid) {
                 Some(held) if Some(held.holder) == host => {}
-                Some(_) => {
-                    self.recall(now, fid);
+                Some(held) => {
+                    let by_own = Some(held.holder) == caller;
+                    for_others |= !by_own;
+                    self.recall(now, fid, by_own);
                     wait = Some(now + TERM);
                 }
                 None if self.claims.pends(fid.volume) => {
@@ -281,8 +291,13 @@ impl Server {
             return Entry::Proceed(self.visits.begin(by, fids));
         };
         // What is free of it would otherwise be leased while this waits for the rest.
+        let hold = if for_others {
+            HELD * self.limits.damping
+        } else {
+            Duration::ZERO
+        };
         for &fid in fids {
-            self.damping.hold(&fid, now + HELD * self.limits.damping);
+            self.damping.hold(&fid, now + hold);
         }
         Entry::Wait(until)
     }
@@ -406,9 +421,11 @@ impl Server {
                 let host = held.holder;
                 self.actions.push_back(Action::Revoked { host, fid });
             }
-            self.damping.freed(&fid, now);
             self.actions.push_back(Action::Freed(fid));
             if let Some(recall) = self.recalls.get_mut(&sequence) {
+                if !recall.by_own {
+                    self.damping.freed(&fid, now);
+                }
                 recall.left -= 1;
                 if recall.left == 0 && recall.heard.is_some() {
                     self.recalls.remove(&sequence);

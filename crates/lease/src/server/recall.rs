@@ -131,16 +131,21 @@ impl Server {
         recalls.collect()
     }
 
-    /// Asks the holder of this vnode to give it back, unless it has been asked.
-    pub(super) fn recall(&mut self, now: Time, fid: Fid) {
+    /// Asks the holder of this vnode to give it back, unless it has been asked. `by_own`: for a call of its own host.
+    pub(super) fn recall(&mut self, now: Time, fid: Fid, by_own: bool) {
         let Some(held) = self.leases.get(&fid) else {
             return;
         };
-        if held.recall.is_some() {
+        if let Some(sequence) = held.recall {
+            let recall = self.recalls.get_mut(&sequence);
+            if let Some(recall) = recall.filter(|recall| recall.by_own && !by_own) {
+                recall.by_own = false;
+                self.damping.recalled(&fid, now);
+            }
             return;
         }
         let (host, number) = (held.holder, held.number);
-        self.begin_recall(now, host, fid, number, &[fid]);
+        self.begin_recall(now, host, fid, number, (&[fid], by_own));
     }
 
     /// The same of everything in a volume. Whether anything in it is leased.
@@ -161,7 +166,7 @@ impl Server {
                 continue;
             };
             let fids: Vec<Fid> = of_host.iter().map(|&(_, fid)| fid).collect();
-            self.begin_recall(now, host, wire::whole(volume), self.last, &fids);
+            self.begin_recall(now, host, wire::whole(volume), self.last, (&fids, false));
         }
         leased
     }
@@ -175,12 +180,19 @@ impl Server {
         let hosts = self.hosts.iter().filter(|(_, state)| of_volume(state));
         let hosts: Vec<AfsUuid> = hosts.map(|(&host, _)| host).collect();
         for host in hosts {
-            self.begin_recall(now, host, wire::whole(volume), self.last, &[]);
+            self.begin_recall(now, host, wire::whole(volume), self.last, (&[], false));
             self.return_reserves(host, |block| block.volume == volume);
         }
     }
 
-    fn begin_recall(&mut self, now: Time, host: AfsUuid, fid: Fid, number: u64, fids: &[Fid]) {
+    fn begin_recall(
+        &mut self,
+        now: Time,
+        host: AfsUuid,
+        fid: Fid,
+        number: u64,
+        (fids, by_own): (&[Fid], bool),
+    ) {
         let sequence = self.next();
         let Some(state) = self.hosts.get_mut(&host) else {
             return;
@@ -194,6 +206,7 @@ impl Server {
             deadline: state.renewed + TERM,
             heard: None,
             left: fids.len(),
+            by_own,
         };
         state.unheard.insert(sequence);
         self.recalls.insert(sequence, recall);
@@ -201,7 +214,9 @@ impl Server {
             if let Some(held) = self.leases.get_mut(fid) {
                 held.recall = Some(sequence);
             }
-            self.damping.recalled(fid, now);
+            if !by_own {
+                self.damping.recalled(fid, now);
+            }
         }
         self.recall_due(now, sequence);
     }
@@ -269,7 +284,7 @@ impl Server {
         for of_volume in standing.chunk_by(|one, other| one.volume == other.volume) {
             if let Some(fid) = of_volume.first() {
                 let whole = wire::whole(fid.volume);
-                self.begin_recall(now, host, whole, self.last, of_volume);
+                self.begin_recall(now, host, whole, self.last, (of_volume, false));
             }
         }
     }

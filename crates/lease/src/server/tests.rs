@@ -51,7 +51,7 @@ fn of(server: &Server, number: u32) -> Heard {
 fn wish(server: &mut Server, now: Time, holder: &mut Holder, number: u32, fid: Fid) {
     let (note, sent) = holder.note(now, &[fid], 0);
     let heard = hear(server, now, number, &note);
-    let Entry::Proceed(visit) = server.enter(now, Some(heard), &[fid]) else {
+    let Entry::Proceed(visit) = server.enter(now, None, Some(heard), &[fid]) else {
         return;
     };
     let wishes = note.wishes.iter();
@@ -105,7 +105,7 @@ fn a_call_of_another_waits_until_it_is_given_back() {
     let mut server = server(Limits::default());
     let mut holder = holder(&mut server, START, 1, 1..2);
     assert_eq!(
-        server.enter(START, None, &[fid(1)]),
+        server.enter(START, None, None, &[fid(1)]),
         Entry::Wait(START + TERM)
     );
     let actions = persist(&mut server);
@@ -116,7 +116,7 @@ fn a_call_of_another_waits_until_it_is_given_back() {
     server.recall_answered(START, host(1), &recall, &answer);
     assert_eq!(holder.lease(START, fid(1)), None, "it stops at once");
     assert!(matches!(
-        server.enter(START, None, &[fid(1)]),
+        server.enter(START, None, None, &[fid(1)]),
         Entry::Wait(_)
     ));
     holder.flushed(fid(1));
@@ -124,7 +124,7 @@ fn a_call_of_another_waits_until_it_is_given_back() {
     let _heard = hear(&mut server, START, 1, &note);
     assert_eq!(persist(&mut server), [Action::Freed(fid(1))]);
     assert!(matches!(
-        server.enter(START, None, &[fid(1)]),
+        server.enter(START, None, None, &[fid(1)]),
         Entry::Proceed(_)
     ));
     wish(
@@ -163,7 +163,7 @@ fn a_holder_that_has_heard_has_fifteen_seconds_while_it_says_something() {
         let mut server = server(Limits::default());
         let mut holder = holder(&mut server, START, 1, 1..2);
         assert!(matches!(
-            server.enter(START, None, &[fid(1)]),
+            server.enter(START, None, None, &[fid(1)]),
             Entry::Wait(_)
         ));
         let recall = server.recall_of(host(1)).unwrap();
@@ -192,7 +192,7 @@ fn a_holder_that_never_answers_delays_a_call_for_a_term() {
     let mut server = server(Limits::default());
     let mut holder = holder(&mut server, START, 1, 1..2);
     assert!(matches!(
-        server.enter(START, None, &[fid(1)]),
+        server.enter(START, None, None, &[fid(1)]),
         Entry::Wait(_)
     ));
     let (note, _) = holder.note(START, &[], 0);
@@ -202,13 +202,13 @@ fn a_holder_that_never_answers_delays_a_call_for_a_term() {
         // It goes on renewing, and never says that it has heard.
         let _heard = hear(&mut server, now, 1, &note);
         assert!(
-            matches!(server.enter(now, None, &[fid(1)]), Entry::Wait(_)),
+            matches!(server.enter(now, None, None, &[fid(1)]), Entry::Wait(_)),
             "{second} s"
         );
     }
     server.handle_timeout(START + TERM);
     assert!(matches!(
-        server.enter(START + TERM, None, &[fid(1)]),
+        server.enter(START + TERM, None, None, &[fid(1)]),
         Entry::Proceed(_)
     ));
     assert!(
@@ -393,7 +393,7 @@ fn a_claimed_lease_of_what_is_not_made_after_all_is_over() {
 
     // The directory is recalled, and its lease over before the birth is sent.
     assert!(matches!(
-        server.enter(START, None, &[fid(1)]),
+        server.enter(START, None, None, &[fid(1)]),
         Entry::Wait(_)
     ));
     server.handle_timeout(START + TERM);

@@ -234,7 +234,7 @@ impl World {
             .copied()
             .filter(|fid| asked(engine, fid) == Some(false))
             .collect();
-        let entry = engine.enter(now, Some(heard), &fids);
+        let entry = engine.enter(now, None, Some(heard), &fids);
         let recalled = before
             .into_iter()
             .filter(|fid| asked(engine, fid) == Some(true));

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use afar_cell::{BreakHandler as _, Volume};
 use afar_lease::holder::Action;
+use afar_lease::wire::WISHES;
 use afar_types::{Fid, VolumeType};
 use tokio::time::Instant;
 
@@ -18,12 +19,12 @@ use crate::ops::prefetch::known_entries;
 use crate::table::leases::Site;
 
 /// Wishes of a vnode in a row: a server grants none before it has noted on its disk that this machine has some.
-const WISHES: u32 = 2;
+const TRIES: u32 = 2;
 /// The time between them.
 const AGAIN: Duration = Duration::from_millis(30);
 /// Vnodes that a note wishes for.
 // spec: leases#messages
-const AT_ONCE: usize = 8;
+const AT_ONCE: usize = WISHES;
 /// Directories that are wished for around one in which a name is removed.
 const AROUND: usize = 64;
 /// How long something is not wished for again that was not granted: others use it.
@@ -69,6 +70,9 @@ impl Cache {
         for vnode in above.iter().chain([directory]) {
             near.extend(self.directories_in(vnode));
         }
+        // The last that is removed of a tree is its top.
+        let top = above.as_ref();
+        near.extend(top.and_then(|above| self.directory_above(above)));
         near.extend(above);
         let now = boot::now();
         let site = self.0.leases.known(&directory.volume);
@@ -107,7 +111,12 @@ impl Cache {
         }
         let site = self.site(&volume)?;
         site.set_user(user);
-        for _ in 0..WISHES {
+        // Wishes get nothing by a note that does not name the session which another has just begun.
+        let mut begins = Some(site.beginning.lock().await);
+        for _ in 0..TRIES {
+            if site.lock().session().1 != 0 {
+                begins = None;
+            }
             let wanted: Vec<Fid> = {
                 let (holder, now) = (site.lock(), boot::now());
                 let fids = vnodes.iter().map(|vnode| vnode.fid);
@@ -129,6 +138,7 @@ impl Cache {
             }
             tokio::time::sleep(AGAIN).await;
         }
+        drop(begins);
         Some(site)
     }
 

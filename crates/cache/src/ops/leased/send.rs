@@ -9,6 +9,7 @@ use afar_lease::wire::{Note, Word};
 use afar_lease::{Holder, Sent};
 use afar_types::{BATCH_BYTES, BATCH_OPERATIONS, BatchChange, BatchChanges, Fid, VolumeId};
 use afar_xdr::{FixedOpaque, List, XdrString};
+use tokio::time::Instant;
 
 use super::count;
 use super::late::Reborn;
@@ -32,17 +33,27 @@ const IDLE: Duration = Duration::from_secs(10);
 /// The number of the first batch of a series that changes something.
 // spec: batches#once
 const FIRST: u64 = 1;
+/// Bytes of the first batch; those of the next ones depend on how long they take.
+const BYTES_FIRST: usize = 1 << 20;
+/// Bytes of batches over the slowest links.
+const BYTES_LEAST: usize = 64 << 10;
+/// A batch that takes less time may be larger: else much of it is spent waiting for the answer.
+const FAST: Duration = Duration::from_millis(500);
+/// One that takes more is too large: a server that recalls a lease waits 5 s for a sign of its holder.
+// spec: leases#recall
+const SLOW: Duration = Duration::from_secs(2);
 /// Bytes that a change takes at most beside its names and data.
 const FRAME: usize = 512;
 
 /// What the task that sends a line knows.
-#[derive(Default)]
 pub(super) struct Sender {
     series: BTreeMap<UserId, Batches>,
     /// A batch that was begun under a number of its series: the server may have run it. It is sent again as it was, as
     /// under that number the server takes no other.
     begun: Option<Batch>,
     pub(super) reborn: Reborn,
+    /// Bytes that a batch may have.
+    most: usize,
 }
 
 /// A batch as it is sent.
@@ -55,6 +66,26 @@ pub(super) struct Batch {
     changes: BatchChanges,
     /// The vnodes in it, and the breaks of them so far.
     pub(super) vnodes: BTreeMap<Fid, (Arc<Vnode>, Mark)>,
+}
+
+impl Sender {
+    fn new() -> Self {
+        Self {
+            series: BTreeMap::new(),
+            begun: None,
+            reborn: Reborn::default(),
+            most: BYTES_FIRST,
+        }
+    }
+
+    /// A batch took so long: the next one may have so many bytes that it takes about as long as it should.
+    fn took(&mut self, time: Duration) {
+        if time < FAST {
+            self.most = (2 * self.most).min(BATCH_BYTES);
+        } else if time > SLOW {
+            self.most = (self.most / 2).max(BYTES_LEAST);
+        }
+    }
 }
 
 impl Batch {
@@ -133,6 +164,7 @@ impl Cache {
             return Err(Errno::of_storage(&error));
         }
         let note = site.as_ref().and_then(|site| self.note(line, site));
+        let began = Instant::now();
         let ran = {
             let note = note.as_ref().map(|(note, _)| note);
             batches.run(&batch.changes, note).await
@@ -143,6 +175,7 @@ impl Cache {
                 self.act(site);
             }
         };
+        sender.took(began.elapsed());
         match ran {
             Ok(Batched::Done(ran)) => {
                 hear(ran.word.as_ref());
@@ -220,6 +253,8 @@ impl Cache {
         let first = queue.waiting.front()?;
         let (user, volume) = (first.user, first.touched.first()?.fid.volume);
         let most = again.map_or(BATCH_OPERATIONS, |again| again.changes);
+        // What is sent again is as long as it was.
+        let most_bytes = again.map_or(sender.most, |_| BATCH_BYTES);
         let holder = site.map(Site::lock);
         let holder = holder.as_deref();
         let (mut numbers, mut late, mut changes, mut bytes) = (vec![], vec![], vec![], 0);
@@ -227,7 +262,7 @@ impl Cache {
         sender.reborn.begin();
         for pending in queue.waiting.iter_mut().take(most) {
             let size = pending.bytes + FRAME;
-            if pending.user != user || !changes.is_empty() && bytes + size > BATCH_BYTES {
+            if pending.user != user || !changes.is_empty() && bytes + size > most_bytes {
                 break;
             }
             bytes += size;
@@ -275,7 +310,7 @@ fn numbered(pending: &Pending, holder: Option<&Holder>) -> Option<BatchChange> {
 
 /// Sends a line until nothing was left for a while.
 async fn send_line(cache: Weak<Inner>, line: Arc<Line>) {
-    let mut sender = Sender::default();
+    let mut sender = Sender::new();
     let mut pause = PAUSE;
     loop {
         let Some(inner) = cache.upgrade() else {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use afar_types::{BATCH_BYTES, BatchOperation, DataVersion, FetchStatus, StoreStatus, UnixTime};
+use afar_types::{BatchOperation, DataVersion, FetchStatus, StoreStatus, UnixTime};
 use afar_xdr::Opaque;
 
 use super::{Change, Here, settled, with_rights};
@@ -16,8 +16,9 @@ use crate::ops::cache::Cache;
 use crate::ops::data::store::Plan;
 use crate::storage::Wait;
 
-/// Bytes of the longest file that is stored here: a batch has room for its data and what goes with that.
-pub(super) const MOST: u64 = (BATCH_BYTES - (16 << 10)) as u64;
+/// Bytes of the longest file that is stored here. Longer ones are stored at the speed of the link by calls, too, and do
+/// not hold up what is behind them in the line.
+pub(super) const MOST: u64 = 1 << 20;
 
 impl Cache {
     /// Stores what was written to a file here, if the file is small, all of it is at hand and it is leased to this

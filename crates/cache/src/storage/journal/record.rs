@@ -2,7 +2,7 @@
 
 use std::io::{self, Read};
 
-use afar_types::{BatchChange, VolumeId};
+use afar_types::{BATCH_BYTES, BATCH_OPERATIONS, BatchChange, VolumeId};
 use afar_xdr::{BytesMut, Decode, Encode, FixedOpaque, List, XdrString, from_bytes, to_bytes};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
@@ -16,9 +16,9 @@ const HEADER_SIZE: usize = 20;
 /// Bytes of a record before its payload.
 const HEAD: usize = 16;
 /// The most bytes of a payload. A length that is greater is none.
-const PAYLOAD_MOST: usize = (1 << 20) + (64 << 10);
+const PAYLOAD_MOST: usize = BATCH_BYTES + (64 << 10);
 /// The most changes that a record names.
-pub(super) const NUMBERS: usize = 512;
+pub(super) const NUMBERS: usize = BATCH_OPERATIONS;
 
 const MADE: u32 = 1;
 const SENT: u32 = 2;

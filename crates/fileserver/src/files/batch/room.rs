@@ -11,13 +11,13 @@ use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// Bytes that the batches of one address may take.
-const OF_ONE: usize = 8 << 20;
+const OF_ONE: usize = 16 << 20;
 /// Bytes that all batches may take.
-const OF_ALL: usize = 64 << 20;
+const OF_ALL: usize = 128 << 20;
 /// The part of these that callers without an identity may take.
 const OF_ANONYMOUS: usize = OF_ALL / 2;
 /// Bytes that a batch takes beside what comes: its results and statuses.
-const ANSWER: usize = 256 << 10;
+const ANSWER: usize = 1 << 20;
 /// What comes is there as it came, as operations, and packed.
 const COPIES: usize = 3;
 /// Batches that the committers have at a time: single changes wait for no more of them.

@@ -13,7 +13,7 @@ fn a_host_that_does_not_give_one_back_is_asked_for_all() {
         let mut holder = holder(&mut server, START, 1, 1..50);
         let (note, _) = holder.note(START, &[], 0);
         let waits = |server: &mut Server, now, place| {
-            matches!(server.enter(now, None, &[fid(place)]), Entry::Wait(_))
+            matches!(server.enter(now, None, None, &[fid(place)]), Entry::Wait(_))
         };
         let mut waited = 0;
         let mut place = 1;
@@ -45,7 +45,7 @@ fn a_host_that_did_not_give_one_back_gets_none_for_a_while() {
     let mut server = server(Limits::default());
     let mut lost = holder(&mut server, START, 1, 1..2);
     assert!(matches!(
-        server.enter(START, None, &[fid(1)]),
+        server.enter(START, None, None, &[fid(1)]),
         Entry::Wait(_)
     ));
     let later = START + TERM;
@@ -87,7 +87,7 @@ fn another_process_with_the_same_identity_is_a_stranger() {
     let heard = hear(&mut server, START, 1, &note);
     assert!(!server.covers(heard, lease), "the number is no secret");
     assert!(matches!(
-        server.enter(START, Some(heard), &[fid(1)]),
+        server.enter(START, None, Some(heard), &[fid(1)]),
         Entry::Wait(_)
     ));
     let recall = server.recall_of(host(1)).unwrap();
@@ -122,7 +122,7 @@ fn another_process_claims_nothing_and_ends_no_wait() {
     }
     assert_eq!(server.leases(), 0);
     assert_eq!(
-        server.enter(START, None, &[fid(1)]),
+        server.enter(START, None, None, &[fid(1)]),
         Entry::Wait(START + TERM)
     );
     let mut own = Claim {
@@ -163,7 +163,7 @@ fn a_process_that_comes_back_sends_what_is_left_and_gives_everything_back() {
     assert_eq!(holder.lease(START, fid(1)), None, "nothing new under it");
     // Its recall of what it does not know of.
     assert!(matches!(
-        server.enter(START, None, &[fid(1), fid(2)]),
+        server.enter(START, None, None, &[fid(1), fid(2)]),
         Entry::Wait(_)
     ));
     let recall = server.recall_of(host(1)).unwrap();
@@ -211,7 +211,10 @@ fn a_claim_that_is_repeated_renews_nothing() {
     let (claim, _lost) = mine.claim(at).unwrap();
     server.claim(at, host(1), &claim);
     // The answer is lost. Somebody else waits meanwhile, of which the answer to the next claim does not tell.
-    assert!(matches!(server.enter(at, None, &[fid(1)]), Entry::Wait(_)));
+    assert!(matches!(
+        server.enter(at, None, None, &[fid(1)]),
+        Entry::Wait(_)
+    ));
     let later = START + SECOND * 15;
     let (claim, sent) = mine.claim(later).unwrap();
     let answer = server.claim(later, host(1), &claim);
@@ -220,7 +223,7 @@ fn a_claim_that_is_repeated_renews_nothing() {
     let end = at + TERM;
     server.handle_timeout(end);
     assert!(matches!(
-        server.enter(end, None, &[fid(1)]),
+        server.enter(end, None, None, &[fid(1)]),
         Entry::Proceed(_)
     ));
     assert_eq!(mine.lease(end, fid(1)), None);
@@ -236,7 +239,7 @@ fn a_server_that_was_set_back_knows_no_session_of_before() {
     for _ in 0..2 {
         let (note, sent) = other.note(START, &[fid(1)], 0);
         let heard = again.hear(START, host(1), &note, 99 << 32 | again.last);
-        let Entry::Proceed(visit) = again.enter(START, Some(heard), &[fid(1)]) else {
+        let Entry::Proceed(visit) = again.enter(START, None, Some(heard), &[fid(1)]) else {
             panic!("nobody has it");
         };
         let word = again.answer(
@@ -280,7 +283,7 @@ fn clocks_that_jump_end_leases() {
     holder.answered(hour, &sent, &server.word(heard));
     assert_eq!(holder.session().1, 0);
     assert!(matches!(
-        server.enter(hour, None, &[fid(1)]),
+        server.enter(hour, None, None, &[fid(1)]),
         Entry::Proceed(_)
     ));
 }

@@ -128,7 +128,7 @@ fn step(server: &mut Server, random: &mut fastrand::Rng, now: Time) {
         kind => {
             let heard = hear(server, now, number_of, &note);
             let fids = [anything(random), anything(random)];
-            let Entry::Proceed(visit) = server.enter(now, Some(heard), &fids) else {
+            let Entry::Proceed(visit) = server.enter(now, None, Some(heard), &fids) else {
                 return;
             };
             if kind > 5 {

@@ -12,6 +12,8 @@ use crate::sh;
 /// Files of a package, and of one of its folders.
 const OF_PACKAGE: u32 = 10;
 const OF_FOLDER: u32 = 4;
+/// The folder that packages are in.
+pub(super) const MODULES: &str = "node_modules";
 /// Archives that packages are in, which are unpacked side by side.
 pub(super) const ARCHIVES: u32 = 8;
 
@@ -44,7 +46,7 @@ pub(super) fn pack(root: &Path, archive: &Path, names: &[String]) -> Result<()> 
 /// # Errors
 /// A file cannot be made.
 pub(super) fn packages(root: &Path, archives: &Path, files: u32) -> Result<()> {
-    let modules = root.join("node_modules");
+    let modules = root.join(MODULES);
     let mut of_archive = vec![Vec::new(); ARCHIVES as usize];
     for number in 0..files {
         let (package, place) = (number / OF_PACKAGE, number % OF_PACKAGE);
@@ -59,7 +61,7 @@ pub(super) fn packages(root: &Path, archives: &Path, files: u32) -> Result<()> {
         }
         if place == 0 {
             let archive = package % ARCHIVES;
-            of_archive[archive as usize].push(format!("node_modules/{name}"));
+            of_archive[archive as usize].push(format!("{MODULES}/{name}"));
         }
         let size = SMALL_FILES[number as usize % SMALL_FILES.len()];
         let line = format!("exports.value{number} = {number};\n");

@@ -207,6 +207,11 @@ impl Task {
         if matches!(self, Self::Untar | Self::UntarSync | Self::Npm) {
             fs::create_dir(&spot.target).context("making a folder to unpack in")?;
         }
+        if self == Self::Npm {
+            // `tar` gives up if another makes a folder above its own first.
+            let modules = spot.target.join(data::MODULES);
+            fs::create_dir(modules).context("making a folder of packages")?;
+        }
         let begun = Instant::now();
         let ended = Process::start(self.command(server, spot, files))?.succeed(LIMIT)?;
         let mut time = ended.time;
