@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use afar_cell::{Batched, Batches, Error};
 use afar_lease::wire::{Note, Word};
-use afar_lease::{Holder, Sent};
+use afar_lease::{Holder, Sent as SentNote};
 use afar_types::{BATCH_BYTES, BATCH_OPERATIONS, BatchChange, BatchChanges, Fid, VolumeId};
 use afar_xdr::{FixedOpaque, List, XdrString};
 use tokio::time::Instant;
@@ -28,6 +28,9 @@ use crate::table::unsent::{Line, Queue};
 const PAUSE: Duration = Duration::from_millis(100);
 /// The longest pause.
 const PAUSE_MOST: Duration = Duration::from_secs(20);
+/// Batches in a row that a server does not run because of their session, before that counts as a failure: a claim is
+/// under way meanwhile.
+const UNFIT: u32 = 6;
 /// How long the task that sends a line waits for more: the series that it has begun would cost a round trip again.
 const IDLE: Duration = Duration::from_secs(10);
 /// The number of the first batch of a series that changes something.
@@ -44,6 +47,16 @@ const FAST: Duration = Duration::from_millis(500);
 const SLOW: Duration = Duration::from_secs(2);
 /// Bytes that a change takes at most beside its names and data.
 const FRAME: usize = 512;
+
+/// What came of an attempt to send.
+enum Sent {
+    /// The server has run a batch.
+    Done,
+    /// Nothing waits.
+    Nothing,
+    /// The server has another session now; a claim tells it of this one.
+    Unfit,
+}
 
 /// What the task that sends a line knows.
 pub(super) struct Sender {
@@ -115,8 +128,8 @@ impl Cache {
         line.added.notify_one();
     }
 
-    /// Sends what is first in a line. False: nothing is left.
-    async fn send_next(&self, line: &Arc<Line>, sender: &mut Sender) -> Result<bool, Errno> {
+    /// Sends what is first in a line.
+    async fn send_next(&self, line: &Arc<Line>, sender: &mut Sender) -> Result<Sent, Errno> {
         let site = self.0.leases.known(&line.volume);
         let (batch, again) = match sender.begun.take() {
             Some(mut batch) => {
@@ -129,7 +142,7 @@ impl Cache {
                 let Some(batch) = self.build(&mut queue, site.as_deref(), sender, again.as_ref())
                 else {
                     queue.failing = None;
-                    return Ok(false);
+                    return Ok(Sent::Nothing);
                 };
                 (batch, again)
             }
@@ -181,14 +194,14 @@ impl Cache {
                 hear(ran.word.as_ref());
                 sender.series.insert(user.id, batches);
                 self.answered(line, sender, &user, site.as_deref(), &batch, ran);
-                Ok(true)
+                Ok(Sent::Done)
             }
             Ok(Batched::Unfit(word)) => {
                 // Now the holder knows what it has, and the next batch says that.
                 hear(Some(&word));
                 sender.series.insert(user.id, batches);
                 sender.begun = Some(batch);
-                Err(Errno::EAGAIN)
+                Ok(Sent::Unfit)
             }
             Ok(Batched::NotDone(error)) => {
                 let batch = (&batch, batches.number());
@@ -204,7 +217,7 @@ impl Cache {
     }
 
     /// What goes with a batch; nothing if this machine has no leases there.
-    fn note(&self, line: &Line, site: &Site) -> Option<(Note, Sent)> {
+    fn note(&self, line: &Line, site: &Site) -> Option<(Note, SentNote)> {
         let missing = self.missing(site, &line.volume);
         let (mut holder, now) = (site.lock(), boot::now());
         if holder.session().1 == 0 {
@@ -223,7 +236,7 @@ impl Cache {
         site: Option<&Site>,
         (batch, batch_number): (&Batch, u64),
         error: &Error,
-    ) -> Result<bool, Errno> {
+    ) -> Result<Sent, Errno> {
         let number = Errno::of(error);
         tracing::debug!(volume = %line.volume.id(), %error, "changes are not sent yet");
         // EINVAL says that another batch was run under this number: a new series has none.
@@ -239,7 +252,7 @@ impl Cache {
             self.was_refused(line, site, *number_of, error);
         }
         self.done(line, &batch.numbers);
-        Ok(true)
+        Ok(Sent::Done)
     }
 
     /// The changes that go into the next batch: those of one user. None if nothing waits.
@@ -311,19 +324,19 @@ fn numbered(pending: &Pending, holder: Option<&Holder>) -> Option<BatchChange> {
 /// Sends a line until nothing was left for a while.
 async fn send_line(cache: Weak<Inner>, line: Arc<Line>) {
     let mut sender = Sender::new();
-    let mut pause = PAUSE;
+    let (mut pause, mut unfit) = (PAUSE, 0);
     loop {
         let Some(inner) = cache.upgrade() else {
             return;
         };
         let cache = Cache(inner);
         match cache.send_next(&line, &mut sender).await {
-            Ok(true) => {
+            Ok(Sent::Done) => {
                 line.lock().failing = None;
-                pause = PAUSE;
+                (pause, unfit) = (PAUSE, 0);
                 line.moved.notify_waiters();
             }
-            Ok(false) => {
+            Ok(Sent::Nothing) => {
                 line.moved.notify_waiters();
                 // What nothing names any more that waits.
                 sender.reborn = Reborn::default();
@@ -335,7 +348,14 @@ async fn send_line(cache: Weak<Inner>, line: Arc<Line>) {
                     return;
                 }
             }
-            Err(error) => {
+            Ok(Sent::Unfit) if unfit < UNFIT => {
+                unfit += 1;
+                drop(cache);
+                tokio::time::sleep(pause).await;
+                pause = (2 * pause).min(PAUSE_MOST);
+            }
+            sent => {
+                let error = sent.err().unwrap_or(Errno::ETIMEDOUT);
                 line.lock().failing = Some(error);
                 line.moved.notify_waiters();
                 drop(cache);
