@@ -45,6 +45,7 @@ impl Cache {
             }
             Referent::Vnode(spot) => {
                 self.may_look(&user, &spot.vnode).await?;
+                self.read_to_list(&user, spot).await;
                 let pages = self.pages(&user, &spot.vnode).await?;
                 self.directory_opened(&user, spot);
                 Open::Directory(Arc::new(OpenDirectory {

@@ -19,6 +19,13 @@ const DEPTH: u32 = 16;
 /// Entries that are asked for with each directory, and bytes of pages: few have more.
 const ENTRIES: u64 = 64;
 const PAGES: u64 = 8 << 10;
+/// Of the first directory a program opens, what a listing of it takes: its pages, and the statuses of so many entries.
+const FIRST: TreeWanted = TreeWanted {
+    depth: 0,
+    entries: 256,
+    bytes: 64 << 10,
+    largest: 0,
+};
 
 impl Cache {
     /// Reads a directory that will be opened, with the statuses of its entries. If its server has whole trees, so many
@@ -42,12 +49,39 @@ impl Cache {
             bytes: most(directories * PAGES + data),
             largest: most(data),
         };
+        match self.read_tree(user, spot, wanted).await? {
+            true => Ok(()),
+            false => self.read_all(user, spot).await,
+        }
+    }
+
+    /// Reads a directory that is opened, and with it what a listing takes, if its pages are not known and its server
+    /// tells both at once. An error is told by what comes next.
+    pub(crate) async fn read_to_list(&self, user: &User, spot: &Spot) {
+        let vnode = &spot.vnode;
+        if vnode.lock().rare.pages.is_some() || !vnode.volume.may_have_trees() {
+            return;
+        }
+        self.in_order(vnode).await;
+        if let Err(error) = self.read_tree(user, spot, FIRST).await {
+            tracing::debug!(fid = %vnode.fid, %error, "a directory is not read with what is in it");
+        }
+    }
+
+    /// Reads so much of a tree. False if its server has none.
+    async fn read_tree(
+        &self,
+        user: &User,
+        spot: &Spot,
+        wanted: TreeWanted,
+    ) -> Result<bool, Errno> {
+        let volume = &spot.mount.volume;
         // Nobody knows beforehand what is in it, so any break that comes meanwhile may be of that.
         let before = self.0.breaks.any();
         let told = user.client.tree(volume, spot.vnode.fid, wanted).await;
         let told = told.map_err(|error| self.failed(&spot.vnode, "reading a tree", &error))?;
         let Some(parts) = told else {
-            return self.read_all(user, spot).await;
+            return Ok(false);
         };
         for part in parts {
             let vnode = self.0.vnodes.of(volume, part.fid());
@@ -78,7 +112,7 @@ impl Cache {
                 _ => {}
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Keeps the data of a file or symlink, if it is of the version that it has now.
