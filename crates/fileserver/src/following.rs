@@ -4,8 +4,8 @@
 //! that comes soon after two others is noted as what follows those two: of two, as one alone (a directory that all
 //! programs come through) is followed by something else each time.
 //!
-//! It is a table of fixed size, 3 MiB, in which pairs share entries by a keyed hash: nobody can choose a pair that takes
-//! the place of another, and a lost entry costs a prefetch. What is noted are numbers. A caller that has them told is
+//! It is a table of fixed size, 3 MiB, in which pairs share sets of entries by a keyed hash: nobody can choose a pair that
+//! takes the place of another, and a lost entry costs a prefetch. What is noted are numbers. A caller that has them told is
 //! shown what it may read itself, and so learns of others in which order they read that. A host that reads in an order
 //! of its own makes others prefetch for nothing, which their budgets bound, until some that read otherwise have outvoted it.
 // spec: trees#what-the-server-learns
@@ -13,6 +13,7 @@
 use std::collections::HashSet;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use afar_types::{Fid, VolumeId};
@@ -20,6 +21,8 @@ use parking_lot::Mutex;
 
 /// Entries of the table, of 24 bytes.
 const ENTRIES: usize = 1 << 17;
+/// Entries of a set. With less each, long rows would be cut when a table is not nearly full.
+const WAYS: usize = 8;
 /// A read so long after the one before goes on with what that was part of.
 const TOGETHER: Duration = Duration::from_secs(2);
 /// How often an entry can be contradicted, at most, before it is another.
@@ -87,21 +90,33 @@ impl Following {
         };
         let tag = self.tag(pair);
         let mut entries = self.entries.lock();
-        let place = place(tag, entries.len());
-        let Some(entry) = entries.get_mut(place) else {
+        let Some(set) = set_of(&entries, tag).and_then(|range| entries.get_mut(range)) else {
             return;
         };
-        if (entry.tag, entry.next) == (tag, fid) && entry.sure > 0 {
-            entry.sure = (entry.sure + 1).min(SURE_MOST);
+        // The last used are in front. The least sure gives way, of these the one that was not used for longest.
+        let known = set.iter().position(|entry| entry.tag == tag && entry.sure > 0);
+        let least = (0..).zip(set.iter()).rev().min_by_key(|(_, entry)| entry.sure);
+        let Some(place) = known.or(least.map(|(place, _)| place)) else {
             return;
-        }
-        entry.sure = entry.sure.saturating_sub(1);
-        if entry.sure == 0 {
+        };
+        let Some(entry) = set.get_mut(place) else {
+            return;
+        };
+        if known.is_some() && entry.next == fid {
+            entry.sure = (entry.sure + 1).min(SURE_MOST);
+        } else {
+            entry.sure = entry.sure.saturating_sub(1);
+            if entry.sure > 0 {
+                return;
+            }
             *entry = Entry {
                 tag,
                 next: fid,
                 sure: 1,
             };
+        }
+        if let Some(front) = set.get_mut(..=place) {
+            front.rotate_right(1);
         }
     }
 
@@ -122,9 +137,9 @@ impl Following {
         let entries = self.entries.lock();
         let next = |pair| {
             let tag = self.tag(pair);
-            let entry = entries.get(place(tag, entries.len()));
-            let entry = entry.filter(|entry| entry.tag == tag && entry.sure > 0);
-            entry.map(|entry| entry.next)
+            let set = entries.get(set_of(&entries, tag)?)?;
+            let entry = set.iter().find(|entry| entry.tag == tag && entry.sure > 0)?;
+            Some(entry.next)
         };
         let mut pair = match next((before, now)) {
             Some(_) => (before, now),
@@ -150,16 +165,18 @@ impl Following {
     }
 }
 
-/// Where the entry of a tag is, among so many.
-fn place(tag: u64, entries: usize) -> usize {
-    usize::try_from(tag % entries.max(1) as u64).unwrap_or_default()
+/// Where the set of a tag is.
+fn set_of(entries: &[Entry], tag: u64) -> Option<Range<usize>> {
+    let sets = entries.len() / WAYS;
+    let number = usize::try_from(tag.checked_rem(sets as u64)?).ok()?;
+    Some(number * WAYS..(number + 1) * WAYS)
 }
 
 impl Trail {
     /// Something is read. Returns the two it follows.
     fn read(&mut self, fid: Fid, now: Instant) -> Option<(Fid, Fid)> {
         let Some(step) = self.step(fid.volume, now) else {
-            self.begin(Fid::default(), fid, now);
+            self.begin((Fid::default(), fid), now, false);
             return None;
         };
         // The next piece of a file is no step.
@@ -179,19 +196,14 @@ impl Trail {
             Some(step) if step.told => {
                 (step.told, step.before, step.last) = (false, before, last);
             }
-            Some(_) => {}
-            None if something => {
-                let step = self.begin(before, last, now);
-                step.told = true;
-            }
-            None => {}
+            None if something => self.begin((before, last), now, true),
+            Some(_) | None => {}
         }
     }
 
     /// Where the host is in a volume, if it was there a moment ago.
     fn step(&mut self, volume: VolumeId, now: Instant) -> Option<&mut Step> {
-        let of_volume = |step: &mut Step| step.volume == volume;
-        let step = self.0.iter_mut().find_map(|step| of_volume(step).then_some(step))?;
+        let step = self.0.iter_mut().find(|step| step.volume == volume)?;
         if now.saturating_duration_since(step.at) > TOGETHER {
             return None;
         }
@@ -200,19 +212,19 @@ impl Trail {
     }
 
     /// The host begins anew in a volume.
-    fn begin(&mut self, before: Fid, last: Fid, at: Instant) -> &mut Step {
+    fn begin(&mut self, (before, last): (Fid, Fid), at: Instant, told: bool) {
         let volume = last.volume;
         self.0.retain(|step| step.volume != volume);
         if self.0.len() >= VOLUMES {
             self.0.remove(0);
         }
-        self.0.push_mut(Step {
+        self.0.push(Step {
             volume,
             before,
             last,
             at,
-            told: false,
-        })
+            told,
+        });
     }
 }
 

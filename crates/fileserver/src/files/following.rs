@@ -77,9 +77,8 @@ impl Walk {
             false => self.room.largest,
         };
         let length = look.vnode.length;
-        let without_data = status(place, visit, &look, &promise);
         if length == 0 || length > largest as u64 {
-            return Ok(Next::Item(without_data));
+            return Ok(Next::Item(status(place, visit, &look, &promise)));
         }
         if length > self.room.bytes as u64 {
             // The caller asks for the rest from here on, and gets it with its data.
@@ -87,7 +86,8 @@ impl Walk {
         }
         let most = largest.min(self.room.bytes);
         let Some(whole) = whole(place, &look, most)? else {
-            return Ok(Next::Item(without_data));
+            // It became longer a moment ago.
+            return Ok(Next::Item(status(place, visit, &look, &promise)));
         };
         self.room.take(&whole.data);
         let node = node(fid, whole, visit.callback(&promise))?;
