@@ -94,8 +94,11 @@ impl Following {
             return;
         };
         // The last used are in front. The least sure gives way, of these the one that was not used for longest.
-        let known = set.iter().position(|entry| entry.tag == tag && entry.sure > 0);
-        let least = (0..).zip(set.iter()).rev().min_by_key(|(_, entry)| entry.sure);
+        let known = set
+            .iter()
+            .position(|entry| entry.tag == tag && entry.sure > 0);
+        let least = set.iter().enumerate().rev();
+        let least = least.min_by_key(|(_, entry)| entry.sure);
         let Some(place) = known.or(least.map(|(place, _)| place)) else {
             return;
         };
@@ -138,7 +141,9 @@ impl Following {
         let next = |pair| {
             let tag = self.tag(pair);
             let set = entries.get(set_of(&entries, tag)?)?;
-            let entry = set.iter().find(|entry| entry.tag == tag && entry.sure > 0)?;
+            let entry = set
+                .iter()
+                .find(|entry| entry.tag == tag && entry.sure > 0)?;
             Some(entry.next)
         };
         let mut pair = match next((before, now)) {

@@ -80,8 +80,7 @@ impl Cache {
         let Some(parts) = told else {
             return Ok(false);
         };
-        let is_ahead =
-            |part: &TreePart, _: &Vnode| matches!(part, TreePart::Directory(fid, ..) if *fid != root);
+        let is_ahead = |part: &TreePart, _: &Vnode| matches!(part, TreePart::Directory(fid, ..) if *fid != root);
         self.take_parts(user, volume, parts, before, is_ahead);
         Ok(true)
     }

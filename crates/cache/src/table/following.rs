@@ -114,7 +114,9 @@ impl Row {
         }
         let before = self.last.replace((fid, now));
         let before = before.filter(|_| ago.is_some_and(|ago| ago <= TOGETHER));
-        let before = before.map(|(before, _)| before).filter(|before| *before != fid);
+        let before = before
+            .map(|(before, _)| before)
+            .filter(|before| *before != fid);
         let wanted = match told {
             true => self.told.end.filter(|_| is_late),
             // One read alone tells little.

@@ -75,13 +75,13 @@ pub(super) async fn send(
 ) -> Result<(), AbortCode> {
     let mut ended = false;
     while !ended {
-        let part;
-        (answer, part, ended) = visit
+        let (rest, part, is_last) = visit
             .step_once(move |visit| {
                 let (part, ended) = part(&mut answer, visit)?;
                 Ok((answer, part, ended))
             })
             .await?;
+        (answer, ended) = (rest, is_last);
         // It does not wait where somebody has a lease.
         visit.leases.go_on();
         visit.fetched(std::mem::take(&mut answer.room().data));
