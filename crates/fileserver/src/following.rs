@@ -8,7 +8,7 @@
 //! takes the place of another, and a lost entry costs a prefetch. What is noted are numbers. A caller that has them told is
 //! shown what it may read itself, and so learns of others in which order they read that. A host that reads in an order
 //! of its own makes others prefetch for nothing, which their budgets bound, until some that read otherwise have outvoted it.
-// spec: trees#what-the-server-learns
+// spec: trees#what-the-server-learns, trees#what-others-can-do-with-it
 
 use std::collections::HashSet;
 use std::fmt;

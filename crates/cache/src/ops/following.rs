@@ -21,16 +21,14 @@ impl Cache {
     /// read.
     pub(crate) fn come_to(&self, user: &User, vnode: &Vnode, waits: bool) -> bool {
         let volume = &vnode.volume;
-        if !volume.may_tell_what_follows() {
-            return false;
-        }
         let following = &self.0.following;
         let came = following.come(volume, vnode.fid, waits, Instant::now());
         let Some(pair) = came.ask else {
             return came.told;
         };
         let data = self.0.prefetched.room(Kind::Data);
-        if data == 0 || !self.may_prefetch_data(volume) {
+        let may_ask = volume.may_tell_what_follows() && self.may_prefetch_data(volume);
+        if data == 0 || !may_ask {
             following.not_asked(volume);
             return came.told;
         }

@@ -1,4 +1,5 @@
 //! What programs read one after the other in each volume, and what a server said that others read next.
+// spec: trees#when-a-client-asks
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Weak};
