@@ -28,5 +28,6 @@ mod owners;
 mod posix;
 mod random;
 mod site;
+mod together;
 mod users;
 mod workloads;

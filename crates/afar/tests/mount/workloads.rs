@@ -12,13 +12,13 @@ use crate::site::{Site, can_mount, told};
 const TREE_FILES: u64 = 1000;
 
 /// What git wants to know before it commits.
-const GIT_SETTINGS: &str = "git config user.name A
+pub(crate) const GIT_SETTINGS: &str = "git config user.name A
     git config user.email a@b.c
     git config gc.auto 0";
 
 /// Runs a script of the shell in a folder; each of its commands must succeed. Of commands joined by &&
 /// the shell heeds only the last, so each stands alone, and one that must fail behind `not`.
-fn shell(folder: &Path, script: &str) -> String {
+pub(crate) fn shell(folder: &Path, script: &str) -> String {
     assert!(!script.contains("&&") && !script.contains("! "), "{script}");
     let script = format!("not() {{ ! \"$@\"; }}\n{script}");
     let output = Command::new("sh")
@@ -34,7 +34,7 @@ fn shell(folder: &Path, script: &str) -> String {
     text
 }
 
-fn has(program: &str) -> bool {
+pub(crate) fn has(program: &str) -> bool {
     let found = Command::new(program).arg("--version").output().is_ok();
     if !found {
         eprintln!("skipped: {program} is not installed");

@@ -10,8 +10,8 @@ use afar_net::{AbortCode, CallError, RxNull};
 use afar_rpc::{RpcError, Store, rxafs};
 use afar_store::{NewClone, NewVnode, NewVolume, VolumeChange};
 use afar_types::{
-    BATCH_BYTES, BatchChange, BatchChanges, BatchMake, BatchOperation, BatchResult, BatchVnode,
-    Fid, FileType, PtsId, StoreStatus, VolumeId, VolumeType,
+    BATCH_BYTES, BATCH_OPERATIONS, BatchChange, BatchChanges, BatchMake, BatchOperation,
+    BatchResult, BatchVnode, Fid, FileType, PtsId, StoreStatus, VolumeId, VolumeType,
 };
 use afar_xdr::{FixedOpaque, Opaque, XdrString, to_bytes};
 use bytes::Bytes;
@@ -771,11 +771,12 @@ async fn a_batch_has_so_many_operations_and_bytes() {
         }
         Bytes::from(bytes)
     };
-    let refused = client.send(SERIES, 1, encoded(513)).await;
+    let most = u32::try_from(BATCH_OPERATIONS).unwrap();
+    let refused = client.send(SERIES, 1, encoded(most + 1)).await;
     assert_eq!(code(refused), AbortCode::RXGEN_SS_UNMARSHAL);
-    let most = client.send(SERIES, 1, encoded(512)).await.unwrap();
-    assert_eq!(codes(&most.results), [DONE; 512]);
-    assert_eq!(most.statuses.len(), 513);
+    let most = client.send(SERIES, 1, encoded(most)).await.unwrap();
+    assert_eq!(codes(&most.results), [DONE; BATCH_OPERATIONS]);
+    assert_eq!(most.statuses.len(), BATCH_OPERATIONS + 1);
 
     // Data up to the last byte.
     let file = made(&most.results[0]);
@@ -785,7 +786,7 @@ async fn a_batch_has_so_many_operations_and_bytes() {
     assert_eq!(operations.len(), BATCH_BYTES);
     let stored = client.send(SERIES, 2, operations).await.unwrap();
     assert_eq!(codes(&stored.results), [DONE]);
-    assert!(client.fetch(file, 0, 2 << 20).await.unwrap().0 == data);
+    assert!(client.fetch(file, 0, 8 << 20).await.unwrap().0 == data);
 }
 
 #[tokio::test]
