@@ -80,8 +80,9 @@ impl Cache {
         let Some(parts) = told else {
             return Ok(false);
         };
-        let is_ahead = |part: &TreePart, _: &Vnode| matches!(part, TreePart::Directory(fid, ..) if *fid != root);
-        self.take_parts(user, volume, parts, before, is_ahead);
+        self.take_parts(user, volume, parts, before, |part, _| {
+            matches!(part, TreePart::Directory(..)) && part.fid() != root
+        });
         Ok(true)
     }
 
