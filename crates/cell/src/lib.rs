@@ -13,7 +13,8 @@
 //! - [`Walked`], [`Node`] (`path`): mount points, symlinks, `@sys`
 //! - `fetch`: a file in pieces, by many calls at a time
 //! - `oob`: a file's data over TLS, beside the calls; [`VolumeOob`]: that of volumes
-//! - `store`: a file's data the other way; [`TreePart`] (`tree`): a whole tree in one answer
+//! - `store`: a file's data the other way; [`TreePart`] (`tree`): a whole tree in one answer, and
+//!   (`following`) what others read next
 //! - `change`: names made, moved and removed, each once even when an answer is lost; [`Batches`]: many at a time
 //! - `promise`: statuses with their servers' promises; `lock`: locks of files; `lease`: what is said of leases
 //! - `acl`, `quota`: access control lists; quota and usage of volumes; `room`: what has none in one
@@ -35,6 +36,7 @@ mod entry;
 mod error;
 mod fetch;
 mod files;
+mod following;
 mod lately;
 mod lease;
 mod lock;
@@ -76,6 +78,7 @@ pub use entry::Slot;
 pub use error::{DnsErrorOrOff, Error, PathCause, PathError};
 pub use fetch::{Fetched, Memory, Ordered, Sink};
 pub use files::{Contents, DirEntry};
+pub use following::FollowingWanted;
 pub use lock::{LOCK_TIME, LockType};
 pub use mountpoint::{MountPoint, MountPointError, Wanted};
 pub use moves::Moves;

@@ -1,9 +1,11 @@
 //! A tree in one answer, of afar's servers.
 // spec: trees#when-to-use-it
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
-use afar_types::{Fid, TREE_DATA_MAX, TreeItem};
+use afar_rpc::{Download, RpcError};
+use afar_types::{Fid, TREE_DATA_MAX, TreeItem, VolumeId};
 use bytes::{Bytes, BytesMut};
 use tokio::time::Instant;
 
@@ -59,40 +61,69 @@ impl Client {
         if volume.way().await != Way::Afar || !volume.may_have_trees() {
             return Ok(None);
         }
-        let most = (wanted.bytes as usize)
-            .saturating_add(TREE_DATA_MAX)
-            .saturating_add((wanted.entries as usize + 1).saturating_mul(2 * ITEM));
         let TreeWanted {
             depth,
             entries,
             bytes,
             largest,
         } = wanted;
+        let most = most(entries, bytes);
         let answer = self
             .on_volume(volume, |server| async move {
                 let (begin, peer) = (Instant::now(), server.connection().peer());
                 let asked = server.fetch_tree(fid, depth, entries, bytes, largest);
-                let mut coming = asked.await?;
-                let mut data = BytesMut::new();
-                while let Some(chunk) = coming.chunk().await? {
-                    data.extend_from_slice(&chunk);
-                    if data.len() > most {
-                        break;
-                    }
-                }
-                Ok((begin, peer, data))
+                let data = all_of(asked.await?, most).await?;
+                Ok(Answer { begin, peer, data })
             })
             .await;
-        let (begin, peer, data) = match answer {
+        match answer {
             // spec: afs-rpc#unknown-operations
             Err(Error::Refused(error)) if error.is_unknown_operation() => {
                 if let Some(site) = site {
                     site.set_no_trees();
                 }
-                return Ok(None);
+                Ok(None)
             }
-            other => other?,
-        };
+            answer => answer?.parts(fid.volume, most).map(Some),
+        }
+    }
+}
+
+/// An answer as it came.
+pub(crate) struct Answer {
+    /// When it was asked for.
+    pub(crate) begin: Instant,
+    /// The server.
+    pub(crate) peer: SocketAddr,
+    pub(crate) data: BytesMut,
+}
+
+/// Bytes of an answer of so many entries and bytes of data, at most.
+pub(crate) fn most(entries: u32, bytes: u32) -> usize {
+    (bytes as usize)
+        .saturating_add(TREE_DATA_MAX)
+        .saturating_add((entries as usize + 1).saturating_mul(2 * ITEM))
+}
+
+/// All of an answer, or more than so many bytes.
+pub(crate) async fn all_of(mut coming: Download, most: usize) -> Result<BytesMut, RpcError> {
+    let mut data = BytesMut::new();
+    while let Some(chunk) = coming.chunk().await? {
+        data.extend_from_slice(&chunk);
+        if data.len() > most {
+            break;
+        }
+    }
+    Ok(data)
+}
+
+impl Answer {
+    /// What it tells of a volume.
+    ///
+    /// # Errors
+    /// When it is longer than this, damaged, or tells of another volume.
+    pub(crate) fn parts(self, volume: VolumeId, most: usize) -> Result<Vec<TreePart>, Error> {
+        let Self { begin, peer, data } = self;
         if data.len() > most {
             return Err(Error::Nonsense("more of a tree than was asked for"));
         }
@@ -123,9 +154,9 @@ impl Client {
         };
         let parts: Result<Vec<_>, Error> = items.into_iter().map(part).collect();
         let parts = parts?;
-        let is_here = |part: &TreePart| part.fid().volume == fid.volume;
+        let is_here = |part: &TreePart| part.fid().volume == volume;
         if parts.iter().all(is_here) {
-            Ok(Some(parts))
+            Ok(parts)
         } else {
             Err(Error::Nonsense("a tree of another volume"))
         }

@@ -4,7 +4,7 @@
 //! - [`files`]: RXAFS, what clients do with files
 //! - `access`: who may do what
 //! - [`protection`]: users and groups, as the protection service knows them
-//! - `locks`: advisory locks
+//! - `locks`: advisory locks; `following`: in which order hosts read
 //! - [`hosts`]: who the clients are, what they were promised, and how they hear of changes
 //! - [`leases`]: what a client has for itself until it is asked
 //! - [`volumes`]: which volumes there are, and whether clients may use them at the moment
@@ -27,6 +27,7 @@ pub mod registration;
 mod abort;
 mod access;
 mod disks;
+mod following;
 mod locks;
 mod metrics;
 mod space;

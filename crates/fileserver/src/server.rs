@@ -11,6 +11,7 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::files::batch::room::Batches;
 use crate::files::{Files, Stats};
+use crate::following::Following;
 use crate::hosts::Hosts;
 use crate::leases::Leases;
 use crate::locks::FileLocks;
@@ -28,6 +29,7 @@ pub struct FileServer {
     pub(crate) locks: FileLocks,
     pub(crate) stores: StoreLocks,
     pub(crate) batches: Batches,
+    pub(crate) following: Following,
     pub(crate) leases: Option<Arc<Leases>>,
     pub(crate) gates: Gates,
     pub(crate) stats: Stats,
@@ -76,6 +78,7 @@ impl FileServer {
             locks: FileLocks::default(),
             stores: StoreLocks::default(),
             batches: Batches::default(),
+            following: Following::default(),
             leases,
             gates: Gates::default(),
         })

@@ -86,6 +86,7 @@ const RULES: &[Rule] = &[
             "fetch_tree",
             "keep_leases",
             "claim_leases",
+            "fetch_following",
         ],
     },
     Rule {

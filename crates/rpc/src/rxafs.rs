@@ -161,6 +161,13 @@ interface! {
     /// Tells a server that has restarted which leases the caller has.
     // spec: leases#restart-of-the-server
     call 184156165 claim_leases(claim: Opaque<393216>) -> (claimed: Opaque<131072>);
+    /// Reads what hosts read behind `now` when they had read `before` ahead of it: so many vnodes of the same volume, with the
+    /// pages of directories and the data of files up to `largest` bytes, of at most so many bytes in all. The data are the
+    /// items of docs/protocol/trees.md.
+    // spec: trees#what-follows
+    download 184156166 fetch_following(
+        before: Fid, now: Fid, entries: u32, bytes: u32, largest: u32,
+    ) -> ();
 }
 
 impl<S: Service> Server<S> {

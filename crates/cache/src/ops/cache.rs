@@ -20,6 +20,7 @@ use crate::storage::Storage;
 use crate::storage::conflicts::Conflicts;
 use crate::storage::journal::{Journal, LeftChanges};
 use crate::table::breaks::Breaks;
+use crate::table::following::Following;
 use crate::table::handles::Handles;
 use crate::table::inodes::Inodes;
 use crate::table::leases::{Leases, Told};
@@ -77,6 +78,7 @@ pub(crate) struct Inner {
     pub(crate) vnodes: Arc<Vnodes>,
     pub(crate) pages: Pages,
     pub(crate) walks: Walks,
+    pub(crate) following: Following,
     pub(crate) prefetched: Prefetched,
     /// Names that were looked up whose statuses were not known.
     pub(crate) asked_names: Rows,
@@ -185,6 +187,7 @@ impl Inner {
             owners,
             pages: Pages::new(config.directories),
             walks: Walks::default(),
+            following: Following::default(),
             prefetched: Prefetched::default(),
             asked_names: Rows::default(),
             read_files: Rows::default(),

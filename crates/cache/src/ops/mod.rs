@@ -6,7 +6,7 @@
 //!   before anybody has gone into them
 //! - `status`: statuses, asked for when no promise holds; `access`: who may do what
 //! - `names`, `listing`, `entries`: directories looked up, read and changed; `changing`: changes under way; `prefetch`:
-//!   what programs are likely to ask for next; `trees`: many directories of it in one answer
+//!   what programs are likely to ask for next; `trees`: many directories of it in one answer; `following`: what others read next
 //! - `leased`: changes made here, of what servers have leased to this machine; `conflicts`: those that could not be made
 //! - `data`: files read, read ahead, written and stored; `recover`: what an earlier process could not store
 //! - `attributes`, `xattr`, `locks`: what else there is to ask; `held`, `path_info`: what others on this machine are told of a file
@@ -23,6 +23,7 @@ mod conflicts;
 mod control;
 mod data;
 mod entries;
+mod following;
 mod held;
 mod leased;
 mod lifetime;

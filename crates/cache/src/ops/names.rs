@@ -158,6 +158,7 @@ impl Cache {
             return Err(Errno::ENAMETOOLONG);
         }
         let pages = self.pages(user, &directory.vnode).await?;
+        self.looked_into(user, &directory.vnode);
         let look = |name: &[u8]| {
             let found = Directory::new(&pages).and_then(|pages| pages.lookup(name));
             let found = found.map_err(|error| damaged(&directory.vnode, &error))?;
@@ -202,6 +203,7 @@ impl Cache {
         {
             return Ok(pages);
         }
+        self.come_to(user, vnode, true);
         self.in_order(vnode).await;
         let mark = self.0.breaks.mark(fid);
         let contents = user.client.directory_contents(&vnode.volume, fid).await;

@@ -77,6 +77,8 @@ impl Cache {
     pub(crate) fn directory_opened(&self, user: &Arc<User>, spot: &Spot) {
         let vnode = &spot.vnode;
         let hit = self.0.prefetched.take(Kind::Directory, vnode);
+        // One that others read at this place says nothing of a walk through the tree.
+        let hit = hit && !self.come_to(user, vnode, false);
         let Some(above) = self.directory_above(vnode) else {
             return;
         };
@@ -147,14 +149,17 @@ impl Cache {
         let vnode = &spot.vnode;
         let hit = self.0.prefetched.take(Kind::Data, vnode);
         // A program that reads again what it read before does not wait, and tells nothing of what comes next.
-        if !hit && self.is_here(vnode, status) {
+        let is_here = self.is_here(vnode, status);
+        if !hit && is_here {
             return;
         }
+        let told = self.come_to(user, vnode, !is_here);
         let Some(directory) = self.directory_above(vnode) else {
             return;
         };
         let before = self.0.read_files.note(&directory, vnode.fid);
-        if !hit && before.is_none() || !self.may_prefetch_data(&vnode.volume) {
+        // What others read next comes by itself, and is seldom what is beside it.
+        if told || !hit && before.is_none() || !self.may_prefetch_data(&vnode.volume) {
             return;
         }
         self.0.walks.reads();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use afar_cell::{TreePart, TreeWanted};
+use afar_cell::{TreePart, TreeWanted, Volume};
 use afar_types::{DataVersion, FileType};
 use bytes::Bytes;
 
@@ -62,6 +62,7 @@ impl Cache {
         if vnode.lock().rare.pages.is_some() || !vnode.volume.may_have_trees() {
             return;
         }
+        self.come_to(user, vnode, true);
         self.in_order(vnode).await;
         if let Err(error) = self.read_tree(user, spot, FIRST).await {
             tracing::debug!(fid = %vnode.fid, %error, "a directory is not read with what is in it");
@@ -73,11 +74,28 @@ impl Cache {
         let volume = &spot.mount.volume;
         // Nobody knows beforehand what is in it, so any break that comes meanwhile may be of that.
         let before = self.0.breaks.any();
-        let told = user.client.tree(volume, spot.vnode.fid, wanted).await;
+        let root = spot.vnode.fid;
+        let told = user.client.tree(volume, root, wanted).await;
         let told = told.map_err(|error| self.failed(&spot.vnode, "reading a tree", &error))?;
         let Some(parts) = told else {
             return Ok(false);
         };
+        self.take_parts(user, volume, parts, before, |part, _| {
+            matches!(part, TreePart::Directory(..)) && part.fid() != root
+        });
+        Ok(true)
+    }
+
+    /// Takes what one answer told of many things, which was asked for when there had been these breaks. Directories and
+    /// statuses of which `is_ahead` says so count as prefetched; files always do.
+    pub(crate) fn take_parts(
+        &self,
+        user: &User,
+        volume: &Arc<Volume>,
+        parts: Vec<TreePart>,
+        before: Mark,
+        is_ahead: impl Fn(&TreePart, &Vnode) -> bool,
+    ) {
         for part in parts {
             let vnode = self.0.vnodes.of(volume, part.fid());
             let mark = self.0.breaks.mark(vnode.fid);
@@ -91,23 +109,26 @@ impl Cache {
                 | TreePart::File(_, promised, _) => *promised,
                 _ => continue,
             };
+            let is_ahead = is_ahead(&part, &vnode);
             // A wrong one was logged.
             if self.accept(user, &vnode, &promised, mark).is_err() {
                 continue;
             }
             let version = promised.status.data_version;
             match part {
-                TreePart::Directory(fid, _, pages) => {
+                TreePart::Directory(_, _, pages) => {
                     self.keep_pages(&vnode, version, Arc::new(pages.to_vec()));
-                    if fid != spot.vnode.fid {
+                    if is_ahead {
                         self.0.prefetched.ask(Kind::Directory, &vnode, 1);
                     }
                 }
                 TreePart::File(_, _, data) => self.keep_small(&vnode, version, &data),
+                TreePart::Status(..) if is_ahead => {
+                    self.0.prefetched.ask(Kind::Status, &vnode, 1);
+                }
                 _ => {}
             }
         }
-        Ok(true)
     }
 
     /// Keeps the data of a file or symlink, if it is of the version that it has now.

@@ -7,9 +7,10 @@
 //! - `leases`: what servers have leased to this machine; `unsent`: changes that are made here and not at their servers
 //! - `users`, `owners`: who asks, and whose files are whose
 //! - `pages`: directories that are in memory; `rows`: which of their entries were used last; `prefetched`: what came
-//!   before it was asked for; `walks`: who goes through trees; `said`: errors in the log
+//!   before it was asked for; `walks`: who goes through trees; `following`: who reads as others did; `said`: errors in the log
 
 pub(crate) mod breaks;
+pub(crate) mod following;
 pub(crate) mod handles;
 pub(crate) mod inodes;
 pub(crate) mod leases;

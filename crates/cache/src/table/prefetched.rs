@@ -14,7 +14,7 @@ use crate::model::vnode::Vnode;
 /// What was not used after this time was for nothing, and so was what could not be had.
 pub(crate) const WANTED: Duration = Duration::from_secs(10);
 /// The least that a file's data counts: a file takes a call, however short it is.
-const FILE_LEAST: u64 = 4 << 10;
+pub(crate) const FILE_LEAST: u64 = 4 << 10;
 
 /// What is prefetched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -35,7 +35,7 @@ async fn names_looked_up_in_a_row_come_by_fifty_to_a_call() {
         let machine = world.cache().await;
         let none = machine.attr(&format!("{directory}/none")).await;
         assert_eq!(none.err(), Some(Errno::ENOENT));
-        let before = machine.calls();
+        let before = quiet(&machine).await;
         for number in 0..200 {
             let attr = machine.attr(&format!("{directory}/{number:03}")).await;
             assert_eq!(attr.unwrap().size, 1);
@@ -58,7 +58,7 @@ async fn a_single_name_costs_one_call() {
             .attr(&format!("{directory}/none"))
             .await
             .unwrap_err();
-        let before = machine.calls();
+        let before = quiet(&machine).await;
         machine.attr(&format!("{directory}/007")).await.unwrap();
         assert_eq!(machine.calls() - before, 1);
     }
@@ -93,7 +93,7 @@ async fn what_is_changed_after_it_was_prefetched_is_seen() {
     for number in 0..10 {
         machine.attr(&format!("dir/{number:03}")).await.unwrap();
     }
-    let before = machine.calls();
+    let before = quiet(&machine).await;
     machine.attr("dir/010").await.unwrap();
     assert_eq!(machine.calls(), before, "it was prefetched");
     maker.put("dir/011", b"longer").await.unwrap();
@@ -130,7 +130,7 @@ async fn small_files_that_come_next_are_there_before_they_are_read() {
     for directory in ["listed", "named"] {
         let machine = world.cache().await;
         machine.list(directory, true).await.unwrap();
-        let before = machine.calls();
+        let before = quiet(&machine).await;
         machine.get(&format!("{directory}/000")).await.unwrap();
         assert_eq!(quiet(&machine).await - before, 1, "one file tells nothing");
         for number in [1, 2] {
@@ -177,7 +177,7 @@ async fn files_read_at_random_bring_no_others() {
     let data = [1; 100_000];
     filled(&maker, "dir", 40, &data).await;
     machine.list("dir", true).await.unwrap();
-    let before = machine.calls();
+    let before = quiet(&machine).await;
     for number in [30, 3, 21, 12, 26, 17] {
         machine.get(&format!("dir/{number:03}")).await.unwrap();
     }
@@ -287,4 +287,82 @@ async fn one_answer_tells_of_many_directories_and_their_files() {
     maker.unlink("top/3/3/3/y").await.unwrap();
     assert_eq!(reader.get("top/3/3/3/x").await.unwrap(), b"other data");
     assert_eq!(reader.list("top/3/3/3", true).await.unwrap(), ["x", "z"]);
+}
+
+/// Files in directories, so many in each, in an order that no directory tells; and what is in each.
+fn program(directories: usize, files: usize) -> Vec<(String, Vec<u8>)> {
+    let all = directories * files;
+    let number = |step: usize| step * 37 % all;
+    let path = |number: usize| format!("lib{}/{:03}", number % directories, number / directories);
+    let content = |number: usize| format!("content of {number}").into_bytes();
+    (0..all)
+        .map(|step| (path(number(step)), content(number(step))))
+        .collect()
+}
+
+/// A program, made by a machine that reads nothing of it.
+async fn installed(world: &World) -> Vec<(String, Vec<u8>)> {
+    let (maker, program) = (world.cache().await, program(6, 10));
+    for directory in 0..6 {
+        maker.mkdir(&format!("lib{directory}")).await.unwrap();
+    }
+    for (path, content) in &program {
+        maker.put(path, content).await.unwrap();
+    }
+    program
+}
+
+/// Starts it: reads one file after the other, the last ones when what comes by itself is there.
+async fn start(machine: &Machine, program: &[(String, Vec<u8>)]) {
+    for (step, (path, content)) in program.iter().enumerate() {
+        assert_eq!(machine.get(path).await.unwrap(), *content, "{path}");
+        if step == 2 {
+            quiet(machine).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_another_read_before_comes_in_its_order() {
+    let world = World::new().await;
+    let program = installed(&world).await;
+    let (first, second) = (world.cache().await, world.cache().await);
+    start(&first, &program).await;
+    start(&second, &program).await;
+    let (learnt, told) = (quiet(&first).await, quiet(&second).await);
+    assert!(told * 3 <= learnt, "{told} calls after {learnt}");
+    // A third one is told no less than the second, which has read little itself.
+    let third = world.cache().await;
+    start(&third, &program).await;
+    let told = quiet(&third).await;
+    assert!(told * 3 <= learnt, "{told} calls after {learnt}");
+}
+
+#[tokio::test]
+async fn what_came_so_is_seen_to_change() {
+    let world = World::new().await;
+    let program = installed(&world).await;
+    let (first, second) = (world.cache().await, world.cache().await);
+    start(&first, &program).await;
+    start(&second, &program[..3]).await;
+    let [changed, removed, last] = [20, 30, 59].map(|step| &program[step].0);
+    first.put(changed, b"something else").await.unwrap();
+    first.unlink(removed).await.unwrap();
+    first.put("lib3/new", b"new").await.unwrap();
+    assert_eq!(second.get(changed).await.unwrap(), b"something else");
+    assert_eq!(second.get(removed).await.err(), Some(Errno::ENOENT));
+    assert_eq!(second.get("lib3/new").await.unwrap(), b"new");
+    assert_eq!(second.get(last).await.unwrap(), program[59].1);
+}
+
+#[tokio::test]
+async fn another_program_reads_what_it_reads() {
+    let world = World::new().await;
+    let program = installed(&world).await;
+    let (first, second) = (world.cache().await, world.cache().await);
+    start(&first, &program).await;
+    let mut other = program.clone();
+    other.reverse();
+    start(&second, &other).await;
+    start(&second, &program).await;
 }

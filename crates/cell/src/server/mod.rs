@@ -101,6 +101,8 @@ struct Peer {
     first_calls: AtomicU64,
     /// When it last did not understand a request for a tree.
     treeless: Lately,
+    /// When it last did not understand a request for what follows.
+    forgetful: Lately,
     /// When it was last found that data is best read from it by the first host: it is near, or an afar server, or
     /// there is no other host.
     direct: Lately,
@@ -530,6 +532,15 @@ impl FileServer {
 
     pub(crate) fn set_no_trees(&self) {
         self.peer.treeless.note();
+    }
+
+    /// Whether requests for what follows are not understood.
+    pub(crate) fn has_no_following(&self) -> bool {
+        self.peer.forgetful.within(OLD_TIME)
+    }
+
+    pub(crate) fn set_no_following(&self) {
+        self.peer.forgetful.note();
     }
 
     /// Gives all promises back, so that the server need not look for us when files change.

@@ -14,7 +14,8 @@
 //!
 //! - `visit`: a call while it is served, and its way into a volume
 //! - `status`: statuses, one or many; promises given up
-//! - `fetch`, `store`: data; `tree`: data and statuses of a whole tree
+//! - `fetch`, `store`: data; `tree`: data and statuses of a whole tree; `following`: of what hosts read next; `items`: what these
+//!   two answers are made of
 //! - `entries`: making, linking, removing, renaming
 //! - `batch`: many of these in one call; `leases`: what a client keeps of leases, and claims after a restart
 //! - `acl`, `lock`, `volume`: the same for ACLs, advisory locks, volumes
@@ -24,6 +25,8 @@ mod acl;
 pub(crate) mod batch;
 mod entries;
 mod fetch;
+mod following;
+mod items;
 mod leases;
 mod lock;
 mod snapshot;
@@ -216,6 +219,7 @@ impl rxafs::Service for Files {
         fetch_data(FetchSink<'_>) = fetch::fetch_data;
         fetch_data64(FetchSink<'_>) = fetch::fetch_data64;
         fetch_tree(DownloadSink<'_>) = tree::fetch_tree;
+        fetch_following(DownloadSink<'_>) = following::fetch_following;
         store_data(StoreSource<'_>) = store::store_data;
         store_data64(StoreSource<'_>) = store::store_data64;
     }

@@ -8,6 +8,7 @@ mod cell;
 mod coherence;
 mod data;
 mod entries;
+mod following;
 mod junk;
 mod leases;
 mod locks;
