@@ -216,7 +216,7 @@ impl Trail {
         Some(step)
     }
 
-    /// The host begins anew in a volume.
+    /// The host begins again in a volume.
     fn begin(&mut self, (before, last): (Fid, Fid), at: Instant, told: bool) {
         let volume = last.volume;
         self.0.retain(|step| step.volume != volume);

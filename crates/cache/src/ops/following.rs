@@ -7,8 +7,8 @@
 
 use std::sync::Arc;
 
-use afar_cell::{FollowingWanted, TreePart, Volume};
-use afar_types::{Fid, TREE_DATA_MAX};
+use afar_cell::{Class, FollowingWanted, TreePart, Volume};
+use afar_types::{Fid, FileType, TREE_DATA_MAX};
 use tokio::time::Instant;
 
 use crate::model::user::User;
@@ -41,7 +41,7 @@ impl Cache {
         };
         let (cache, volume) = (self.clone(), Arc::clone(volume));
         // Of the user it takes whose rights and whose tokens these are.
-        let user = User::new(user.id, user.client.clone());
+        let user = Arc::new(User::new(user.id, user.client.clone()));
         tokio::spawn(async move { cache.read_following(&user, &volume, pair, wanted).await });
         came.told
     }
@@ -57,7 +57,7 @@ impl Cache {
 
     async fn read_following(
         &self,
-        user: &User,
+        user: &Arc<User>,
         volume: &Arc<Volume>,
         pair: (Fid, Fid),
         wanted: FollowingWanted,
@@ -83,6 +83,42 @@ impl Cache {
                 _ => state.promised().is_none(),
             }
         };
+        let larger = parts.iter().filter_map(larger_file).collect();
         self.take_parts(user, volume, parts, before, is_new);
+        self.fetch_larger(user, volume, larger);
+    }
+
+    /// Fetches files that are too large for an answer, in the order in which they will be read.
+    fn fetch_larger(&self, user: &Arc<User>, volume: &Arc<Volume>, fids: Vec<Fid>) {
+        let mut room = self.0.prefetched.room(Kind::Data);
+        let mut next = Vec::new();
+        for fid in fids {
+            let vnode = self.0.vnodes.of(volume, fid);
+            let Some(status) = self.wanted_of(&vnode, room) else {
+                continue;
+            };
+            if let Some(cost) = self.0.prefetched.ask(Kind::Data, &vnode, status.length) {
+                room = room.saturating_sub(cost);
+                next.push((vnode, status));
+            }
+        }
+        if !next.is_empty() {
+            let (cache, user) = (self.clone(), Arc::clone(user));
+            // Nobody waits for it yet.
+            tokio::spawn(cache.fetch_files(user, next, Class::BestEffort));
+        }
+    }
+}
+
+/// A file that came without its data, because it is larger than what comes with an answer.
+fn larger_file(part: &TreePart) -> Option<Fid> {
+    match part {
+        TreePart::Status(fid, promised)
+            if promised.status.file_type == FileType::File
+                && promised.status.length > TREE_DATA_MAX as u64 =>
+        {
+            Some(*fid)
+        }
+        _ => None,
     }
 }

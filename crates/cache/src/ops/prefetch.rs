@@ -195,7 +195,7 @@ impl Cache {
     }
 
     /// Fetches the data of files, some at a time.
-    async fn fetch_files(
+    pub(crate) async fn fetch_files(
         self,
         user: Arc<User>,
         files: Vec<(Arc<Vnode>, FetchStatus)>,
@@ -244,12 +244,17 @@ impl Cache {
 
     /// The status of a small file or symlink that can be prefetched.
     pub(crate) fn wanted(&self, vnode: &Vnode) -> Option<FetchStatus> {
+        self.wanted_of(vnode, SMALL)
+    }
+
+    /// The same of one that has at most so many bytes.
+    pub(crate) fn wanted_of(&self, vnode: &Vnode, most: u64) -> Option<FetchStatus> {
         let status = {
             let state = vnode.lock();
             let is_used = state.rare.dirty.is_some() || !state.rare.flights.is_empty();
             state.promised().filter(|_| !is_used)?
         };
-        let is_small = status.length <= SMALL && !status.is_mount_point();
+        let is_small = status.length <= most && !status.is_mount_point();
         let is_wanted = status.file_type != FileType::Directory && is_small;
         (is_wanted && !self.is_here(vnode, &status)).then_some(status)
     }
