@@ -2,13 +2,18 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use afar_fileserver::volumes::Hold;
 use fastrand::Rng;
 
 use crate::history::tick;
 use crate::worker::World;
+
+/// With leases a server that has restarted lets calls wait so long for the claims of machines that it does not hear of.
+/// Another restart in the meantime would let them wait for ever.
+// spec: leases#restart-of-the-server
+const CLAIMS: Duration = Duration::from_secs(21);
 
 /// How often each thing happened.
 #[derive(Debug, Default)]
@@ -24,11 +29,18 @@ pub(crate) struct Troubles {
 pub(crate) async fn make_trouble(world: Arc<World>, seed: u64) -> Troubles {
     let (mut rng, mut made) = (Rng::with_seed(seed), Troubles::default());
     let cell = &world.cell;
+    let leases = cell.machines.iter().any(|machine| machine.leases);
+    let mut restarted: Option<Instant> = None;
     while !cell.over.load(Ordering::SeqCst) {
         pause(&mut rng, 100..1200).await;
         cell.trouble_begins();
         let begun = tick();
+        let may_restart = !leases || restarted.is_none_or(|last| last.elapsed() > CLAIMS);
         let what = match rng.u32(0..12) {
+            5..10 if !may_restart => {
+                made.cuts += 1;
+                cut(&world, &mut rng, 30..900).await
+            }
             0..4 => {
                 made.cuts += 1;
                 cut(&world, &mut rng, 30..900).await
@@ -39,12 +51,14 @@ pub(crate) async fn make_trouble(world: Arc<World>, seed: u64) -> Troubles {
             }
             5..8 => {
                 made.restarts += 1;
+                restarted = Some(Instant::now());
                 let _nobody = world.quiet.write().await;
                 cell.restart().await;
                 "restarted".to_owned()
             }
             8..10 => {
                 made.kills += 1;
+                restarted = Some(Instant::now());
                 let _nobody = world.quiet.write().await;
                 cell.kill().await;
                 "killed".to_owned()
