@@ -85,7 +85,7 @@ pub(crate) struct Machine {
     pub(crate) switch: Switch,
     sight: Mutex<Sight>,
     /// It makes changes itself, without an answer of the server.
-    leases: bool,
+    pub(crate) leases: bool,
 }
 
 impl Machine {
