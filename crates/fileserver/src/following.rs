@@ -97,9 +97,11 @@ impl Following {
         let known = set
             .iter()
             .position(|entry| entry.tag == tag && entry.sure > 0);
-        let least = set.iter().enumerate().rev();
-        let least = least.min_by_key(|(_, entry)| entry.sure);
-        let Some(place) = known.or(least.map(|(place, _)| place)) else {
+        let least = || {
+            let entries = set.iter().enumerate().rev();
+            entries.min_by_key(|(_, entry)| entry.sure)
+        };
+        let Some(place) = known.or_else(|| least().map(|(place, _)| place)) else {
             return;
         };
         let Some(entry) = set.get_mut(place) else {
