@@ -62,8 +62,8 @@ impl Cache {
         pair: (Fid, Fid),
         wanted: FollowingWanted,
     ) {
-        // Nobody knows beforehand what it is, so any break that comes meanwhile may be of that.
-        let before = self.0.breaks.any();
+        // Nobody knows beforehand what it is.
+        let before = self.0.breaks.marks();
         let told = user.client.following(volume, pair.0, pair.1, wanted).await;
         let parts = match told {
             Ok(parts) => parts.unwrap_or_default(),
@@ -84,7 +84,7 @@ impl Cache {
             }
         };
         let larger = parts.iter().filter_map(larger_file).collect();
-        self.take_parts(user, volume, parts, before, is_new);
+        self.take_parts(user, volume, parts, &before, is_new);
         self.fetch_larger(user, volume, larger);
     }
 

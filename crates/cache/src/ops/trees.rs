@@ -11,7 +11,7 @@ use crate::model::place::Spot;
 use crate::model::user::User;
 use crate::model::vnode::Vnode;
 use crate::ops::cache::Cache;
-use crate::table::breaks::Mark;
+use crate::table::breaks::Marks;
 use crate::table::prefetched::Kind;
 
 /// Levels that are asked for: what is deeper is asked for when a program comes near.
@@ -72,15 +72,15 @@ impl Cache {
     /// Reads so much of a tree. False if its server has none.
     async fn read_tree(&self, user: &User, spot: &Spot, wanted: TreeWanted) -> Result<bool, Errno> {
         let volume = &spot.mount.volume;
-        // Nobody knows beforehand what is in it, so any break that comes meanwhile may be of that.
-        let before = self.0.breaks.any();
+        // Nobody knows beforehand what is in it.
+        let before = self.0.breaks.marks();
         let root = spot.vnode.fid;
         let told = user.client.tree(volume, root, wanted).await;
         let told = told.map_err(|error| self.failed(&spot.vnode, "reading a tree", &error))?;
         let Some(parts) = told else {
             return Ok(false);
         };
-        self.take_parts(user, volume, parts, before, |part, _| {
+        self.take_parts(user, volume, parts, &before, |part, _| {
             matches!(part, TreePart::Directory(..)) && part.fid() != root
         });
         Ok(true)
@@ -93,16 +93,13 @@ impl Cache {
         user: &User,
         volume: &Arc<Volume>,
         parts: Vec<TreePart>,
-        before: Mark,
+        before: &Marks,
         is_ahead: impl Fn(&TreePart, &Vnode) -> bool,
     ) {
         for part in parts {
             let vnode = self.0.vnodes.of(volume, part.fid());
-            let mark = self.0.breaks.mark(vnode.fid);
-            let mark = match self.0.breaks.any() == before {
-                true => mark,
-                false => Mark::NONE,
-            };
+            // A change of it that was made since, here or elsewhere, is not undone by what is from before.
+            let mark = before.of(vnode.fid);
             let promised = match &part {
                 TreePart::Directory(_, promised, _)
                 | TreePart::Status(_, promised)

@@ -51,6 +51,34 @@ pub(crate) struct Breaks {
     acknowledged: watch::Sender<u64>,
 }
 
+/// How often everything was broken at a moment.
+#[derive(Debug)]
+pub(crate) struct Marks {
+    fids: Box<[u64]>,
+    volumes: Box<[u64]>,
+    all: u64,
+}
+
+impl Marks {
+    /// What [`Breaks::mark`] was of this fid then.
+    pub(crate) fn of(&self, fid: Fid) -> Mark {
+        Mark(self.fids[place_of_fid(fid)] + self.volumes[place_of_volume(fid.volume)] + self.all)
+    }
+}
+
+fn place_of_fid(fid: Fid) -> usize {
+    let mixed = [fid.volume.0, fid.vnode.0, fid.uniquifier.0]
+        .iter()
+        .fold(0_u32, |mixed, part| {
+            (mixed ^ part).wrapping_mul(0x9e37_79b1).rotate_left(15)
+        });
+    mixed as usize % FID_COUNTERS
+}
+
+fn place_of_volume(volume: VolumeId) -> usize {
+    volume.0 as usize % VOLUME_COUNTERS
+}
+
 impl Breaks {
     pub(crate) fn new(vnodes: Arc<Vnodes>, invalidations: broadcast::Sender<Invalidation>) -> Self {
         let counters = |number| (0..number).map(|_| AtomicU64::new(0)).collect();
@@ -124,6 +152,22 @@ impl Breaks {
         )
     }
 
+    /// Breaks so far of everything, for an answer that tells of more than was known when it was asked for. What is
+    /// changed here counts only for its fid, so [`any`](Self::any) does not tell of that.
+    pub(crate) fn marks(&self) -> Marks {
+        let now = |counters: &[AtomicU64]| {
+            let counters = counters.iter();
+            counters
+                .map(|counter| counter.load(Ordering::SeqCst))
+                .collect()
+        };
+        Marks {
+            fids: now(&self.fids),
+            volumes: now(&self.volumes),
+            all: self.all.load(Ordering::SeqCst),
+        }
+    }
+
     /// Breaks so far that concern anything: for a fid that is not known yet.
     pub(crate) fn any(&self) -> Mark {
         Mark(self.total.load(Ordering::SeqCst))
@@ -135,16 +179,11 @@ impl Breaks {
     }
 
     fn of_fid(&self, fid: Fid) -> &AtomicU64 {
-        let mixed = [fid.volume.0, fid.vnode.0, fid.uniquifier.0]
-            .iter()
-            .fold(0_u32, |mixed, part| {
-                (mixed ^ part).wrapping_mul(0x9e37_79b1).rotate_left(15)
-            });
-        &self.fids[mixed as usize % FID_COUNTERS]
+        &self.fids[place_of_fid(fid)]
     }
 
     fn of_volume(&self, volume: VolumeId) -> &AtomicU64 {
-        &self.volumes[volume.0 as usize % VOLUME_COUNTERS]
+        &self.volumes[place_of_volume(volume)]
     }
 
     /// A volume is another one now: nothing promised of it holds.
