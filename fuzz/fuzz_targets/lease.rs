@@ -30,7 +30,7 @@ fuzz_target!(|data: &[u8]| {
     for _ in 0..2 {
         let (note, said) = holder.note(NOW, &[fid], 0);
         let heard = server.hear(NOW, host, &note, SESSION);
-        let Entry::Proceed(visit) = server.enter(NOW, Some(heard), &[fid]) else {
+        let Entry::Proceed(visit) = server.enter(NOW, Some(host), Some(heard), &[fid]) else {
             return;
         };
         let word = server.answer(NOW, heard, visit, &[Wish { fid, alone: true }]);
@@ -58,7 +58,7 @@ fuzz_target!(|data: &[u8]| {
         server.recall_answered(NOW, host, &own, &answer);
     }
     if let Some(answer) = again::<RecallAnswer>(data) {
-        let _wait = server.enter(NOW, None, &[fid]);
+        let _wait = server.enter(NOW, None, None, &[fid]);
         let recall = server.recall_of(host).unwrap_or_default();
         server.recall_answered(NOW, host, &recall, &answer);
     }

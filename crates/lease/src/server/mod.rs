@@ -270,17 +270,18 @@ impl Server {
     ) -> Entry {
         let own = heard.filter(|heard| self.own(*heard).is_some());
         let host = own.map(|heard| heard.host);
-        let (mut wait, mut for_others) = (None, false);
+        let (mut wait, mut for_own) = (None, true);
         for &fid in fids {
             match self.leases.get(&fid) {
                 Some(held) if Some(held.holder) == host => {}
                 Some(held) => {
                     let by_own = Some(held.holder) == caller;
-                    for_others |= !by_own;
+                    for_own &= by_own;
                     self.recall(now, fid, by_own);
                     wait = Some(now + TERM);
                 }
                 None if self.claims.pends(fid.volume) => {
+                    for_own = false;
                     wait = wait.max(Some(self.claims.until()));
                 }
                 None => {}
@@ -291,13 +292,8 @@ impl Server {
             return Entry::Proceed(self.visits.begin(by, fids));
         };
         // What is free of it would otherwise be leased while this waits for the rest.
-        let hold = if for_others {
-            HELD * self.limits.damping
-        } else {
-            Duration::ZERO
-        };
-        for &fid in fids {
-            self.damping.hold(&fid, now + hold);
+        for &fid in fids.iter().filter(|_| !for_own) {
+            self.damping.hold(&fid, now + HELD * self.limits.damping);
         }
         Entry::Wait(until)
     }

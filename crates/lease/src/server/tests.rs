@@ -101,6 +101,35 @@ fn the_first_grant_waits_for_the_row() {
 }
 
 #[test]
+fn a_call_of_the_holder_s_own_host_without_a_note_damps_nothing() {
+    let mut server = server(Limits::default());
+    let mut holder = holder(&mut server, START, 1, 1..2);
+    for by_another in [false, true] {
+        let own = server.enter(START, Some(host(1)), None, &[fid(1)]);
+        assert_eq!(own, Entry::Wait(START + TERM));
+        if by_another {
+            // It waits for the same recall.
+            let another = server.enter(START, Some(host(2)), None, &[fid(1)]);
+            assert_eq!(another, Entry::Wait(START + TERM));
+        }
+        let recall = server.recall_of(host(1)).unwrap();
+        let answer = holder.recalled(&recall);
+        server.recall_answered(START, host(1), &recall, &answer);
+        holder.flushed(fid(1));
+        let (note, sent) = holder.note(START, &[], 0);
+        let heard = hear(&mut server, START, 1, &note);
+        holder.answered(START, &sent, &server.word(heard));
+        let entry = server.enter(START, Some(host(1)), None, &[fid(1)]);
+        let Entry::Proceed(visit) = entry else {
+            panic!("it is given back: {entry:?}");
+        };
+        server.leave(visit);
+        wish(&mut server, START, &mut holder, 1, fid(1));
+        assert_eq!(holder.lease(START, fid(1)).is_none(), by_another);
+    }
+}
+
+#[test]
 fn a_call_of_another_waits_until_it_is_given_back() {
     let mut server = server(Limits::default());
     let mut holder = holder(&mut server, START, 1, 1..2);
