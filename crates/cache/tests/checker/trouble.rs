@@ -36,11 +36,11 @@ pub(crate) async fn make_trouble(world: Arc<World>, seed: u64) -> Troubles {
         cell.trouble_begins();
         let begun = tick();
         let may_restart = !leases || restarted.is_none_or(|last| last.elapsed() > CLAIMS);
-        let what = match rng.u32(0..12) {
-            5..10 if !may_restart => {
-                made.cuts += 1;
-                cut(&world, &mut rng, 30..900).await
-            }
+        let kind = match rng.u32(0..12) {
+            5..10 if !may_restart => 0,
+            kind => kind,
+        };
+        let what = match kind {
             0..4 => {
                 made.cuts += 1;
                 cut(&world, &mut rng, 30..900).await

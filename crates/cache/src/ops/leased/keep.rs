@@ -22,11 +22,6 @@ use crate::table::leases::Site;
 const TRIES: u32 = 2;
 /// The time between them.
 const AGAIN: Duration = Duration::from_millis(30);
-/// Vnodes that a note wishes for.
-// spec: leases#messages
-const AT_ONCE: usize = WISHES;
-/// Directories that are wished for around one in which a name is removed.
-const AROUND: usize = 64;
 /// How long something is not wished for again that was not granted: others use it.
 const NOT_GRANTED: Duration = Duration::from_secs(1);
 /// Fids that are asked for when fewer are left.
@@ -50,7 +45,7 @@ impl Cache {
         let now = Instant::now();
         let wanted = vnodes.iter().filter(|vnode| may_wish(vnode, now));
         let wanted: Vec<Arc<Vnode>> = wanted.map(|vnode| Arc::clone(vnode)).collect();
-        for some in wanted.chunks(AT_ONCE) {
+        for some in wanted.chunks(WISHES) {
             tokio::spawn(self.clone().ask_for_leases(Arc::clone(user), some.to_vec()));
         }
     }
@@ -66,14 +61,15 @@ impl Cache {
             return;
         }
         let above = self.directory_above(directory);
-        let mut near: Vec<Arc<Vnode>> = vec![Arc::clone(directory)];
+        // The last that is removed of a tree is its top.
+        let top = above.as_ref();
+        let top = top.and_then(|above| self.directory_above(above));
+        let mut near = vec![Arc::clone(directory)];
+        near.extend(above.clone());
+        near.extend(top);
         for vnode in above.iter().chain([directory]) {
             near.extend(self.directories_in(vnode));
         }
-        // The last that is removed of a tree is its top.
-        let top = above.as_ref();
-        near.extend(top.and_then(|above| self.directory_above(above)));
-        near.extend(above);
         let now = boot::now();
         let site = self.0.leases.known(&directory.volume);
         near.retain(|vnode| {
@@ -82,7 +78,7 @@ impl Cache {
                 .is_some_and(|site| site.lock().lease(now, vnode.fid).is_some());
             !leased && vnode.lock().promised().is_some()
         });
-        near.truncate(AROUND);
+        near.truncate(WISHES);
         let near: Vec<&Arc<Vnode>> = near.iter().collect();
         self.wish(user, &near);
     }
@@ -111,12 +107,15 @@ impl Cache {
         }
         let site = self.site(&volume)?;
         site.set_user(user);
-        // Wishes get nothing by a note that does not name the session which another has just begun.
-        let mut begins = Some(site.beginning.lock().await);
-        for _ in 0..TRIES {
-            if site.lock().session().1 != 0 {
-                begins = None;
+        // Wishes get nothing by a note that does not name the session which another has just begun: the first goes alone.
+        let mut first = None;
+        if site.lock().session().1 == 0 {
+            first = site.beginning.try_lock().ok();
+            if first.is_none() {
+                drop(site.beginning.lock().await);
             }
+        }
+        for _ in 0..TRIES {
             let wanted: Vec<Fid> = {
                 let (holder, now) = (site.lock(), boot::now());
                 let fids = vnodes.iter().map(|vnode| vnode.fid);
@@ -127,10 +126,11 @@ impl Cache {
                 break;
             }
             let reserve = self.missing(&site, &volume);
-            if !self
-                .keep_leases(user, &site, (&wanted, reserve), KEEP)
-                .await
-            {
+            let wish = (&wanted[..], reserve);
+            let heard = self.keep_leases(user, &site, wish, KEEP).await;
+            // Whether it has begun one or not, nobody waits for more than this answer.
+            drop(first.take());
+            if !heard {
                 break;
             }
             for vnode in vnodes {
@@ -138,7 +138,7 @@ impl Cache {
             }
             tokio::time::sleep(AGAIN).await;
         }
-        drop(begins);
+        drop(first);
         Some(site)
     }
 

@@ -15,7 +15,7 @@ use super::count;
 use super::late::Reborn;
 use crate::model::boot;
 use crate::model::error::Errno;
-use crate::model::pending::{Pending, SentBefore};
+use crate::model::pending::SentBefore;
 use crate::model::user::UserId;
 use crate::model::vnode::Vnode;
 use crate::ops::cache::{Cache, Inner};
@@ -40,11 +40,10 @@ const FIRST: u64 = 1;
 const BYTES_FIRST: usize = 1 << 20;
 /// Bytes of batches over the slowest links.
 const BYTES_LEAST: usize = 64 << 10;
-/// A batch that takes less time may be larger: else much of it is spent waiting for the answer.
-const FAST: Duration = Duration::from_millis(500);
-/// One that takes more is too large: a server that recalls a lease waits 5 s for a sign of its holder.
+/// About how long a batch is to take: in much less, much of it would be spent waiting for the answer; and a server that recalls a lease
+/// waits 5 s for a sign of its holder.
 // spec: leases#recall
-const SLOW: Duration = Duration::from_secs(2);
+const TAKES: Duration = Duration::from_secs(1);
 /// Bytes that a change takes at most beside its names and data.
 const FRAME: usize = 512;
 
@@ -71,12 +70,13 @@ pub(super) struct Sender {
 
 /// A batch as it is sent.
 pub(super) struct Batch {
-    volume: VolumeId,
     user: u32,
     pub(super) numbers: Vec<u64>,
     /// Which of them are sent as late ones: a lease may be lost while this is under way.
     pub(super) late: Vec<bool>,
     changes: BatchChanges,
+    /// Bytes it has, about.
+    bytes: usize,
     /// The vnodes in it, and the breaks of them so far.
     pub(super) vnodes: BTreeMap<Fid, (Arc<Vnode>, Mark)>,
 }
@@ -91,30 +91,30 @@ impl Sender {
         }
     }
 
-    /// A batch took so long: the next one may have so many bytes that it takes about as long as it should.
-    fn took(&mut self, time: Duration) {
-        if time < FAST {
+    /// A batch was run in this time: the next one may have more bytes, or fewer, so that it takes as long as it should.
+    fn took(&mut self, bytes: usize, time: Duration) {
+        // A short one takes a round trip over any link, and says nothing of a long one.
+        if 2 * bytes < self.most {
+            return;
+        }
+        // Twice as many bytes take no more than twice the time, so that it does not go up and down.
+        if time < TAKES / 2 {
             self.most = (2 * self.most).min(BATCH_BYTES);
-        } else if time > SLOW {
+        } else if time > 2 * TAKES {
             self.most = (self.most / 2).max(BYTES_LEAST);
         }
     }
 }
 
 impl Batch {
-    /// Gives the leases the numbers that they have now. What is lost has number 0, which is nobody's.
-    fn number_leases(&mut self, site: Option<&Site>) {
+    /// Gives the leases the numbers that they have now.
+    fn number_leases(&mut self, volume: VolumeId, site: Option<&Site>) {
         let holder = site.map(Site::lock);
-        let now = |fid| holder.as_deref().and_then(|holder| holder.number(fid));
         let mut changes = std::mem::take(&mut self.changes).into_vec();
         for change in &mut changes {
-            let mut under = std::mem::take(&mut change.under).into_vec();
-            for condition in under.iter_mut().filter(|under| under.lease != 0) {
-                condition.lease = now(condition.vnode.fid(self.volume)).unwrap_or(0);
-            }
-            // As many as there were.
-            change.under = List::new(under).unwrap_or_default();
+            number_leases(change, volume, holder.as_deref());
         }
+        // As many as there were.
         self.changes = List::new(changes).unwrap_or_default();
     }
 }
@@ -133,7 +133,7 @@ impl Cache {
         let site = self.0.leases.known(&line.volume);
         let (batch, again) = match sender.begun.take() {
             Some(mut batch) => {
-                batch.number_leases(site.as_deref());
+                batch.number_leases(line.volume.id(), site.as_deref());
                 (batch, None)
             }
             None => {
@@ -188,9 +188,9 @@ impl Cache {
                 self.act(site);
             }
         };
-        sender.took(began.elapsed());
         match ran {
             Ok(Batched::Done(ran)) => {
+                sender.took(batch.bytes, began.elapsed());
                 hear(ran.word.as_ref());
                 sender.series.insert(user.id, batches);
                 self.answered(line, sender, &user, site.as_deref(), &batch, ran);
@@ -279,16 +279,16 @@ impl Cache {
                 break;
             }
             bytes += size;
-            let numbered = numbered(pending, holder);
+            let mut change = pending.change.clone();
+            let stands = number_leases(&mut change, volume, holder);
             // What is sent again must be what was sent.
-            pending.late |= again.is_none() && numbered.is_none();
+            pending.late |= again.is_none() && !stands;
             let is_late = again.is_none() && pending.late;
-            changes.push(if is_late {
+            if is_late {
                 count(&self.0.unsent.counts.late);
-                sender.reborn.late(pending)
-            } else {
-                numbered.unwrap_or_else(|| pending.change.clone())
-            });
+                change = sender.reborn.late(pending);
+            }
+            changes.push(change);
             late.push(is_late);
             sender.reborn.count();
             numbers.push(pending.number);
@@ -298,27 +298,28 @@ impl Cache {
             }
         }
         Some(Batch {
-            volume,
             user,
             numbers,
             late,
             changes: List::new(changes).ok()?,
+            bytes,
             vnodes,
         })
     }
 }
 
-/// A change with the numbers that its leases have now. None if one of them is lost.
-fn numbered(pending: &Pending, holder: Option<&Holder>) -> Option<BatchChange> {
-    let holder = holder?;
-    let volume = pending.touched.first()?.fid.volume;
-    let mut change = pending.change.clone();
-    let mut under = change.under.into_vec();
-    for condition in &mut under {
-        condition.lease = holder.number(condition.vnode.fid(volume))?;
+/// Gives the leases of a change the numbers that they have now; what is lost gets 0, which is nobody's, and keeps it. Whether
+/// none is lost.
+fn number_leases(change: &mut BatchChange, volume: VolumeId, holder: Option<&Holder>) -> bool {
+    let mut under = std::mem::take(&mut change.under).into_vec();
+    for condition in under.iter_mut().filter(|under| under.lease != 0) {
+        let number = holder.and_then(|holder| holder.number(condition.vnode.fid(volume)));
+        condition.lease = number.unwrap_or(0);
     }
-    change.under = List::new(under).ok()?;
-    Some(change)
+    let stands = holder.is_some() && under.iter().all(|under| under.lease != 0);
+    // As many as there were.
+    change.under = List::new(under).unwrap_or_default();
+    stands
 }
 
 /// Sends a line until nothing was left for a while.
