@@ -34,6 +34,9 @@ pub(super) enum Kind {
     Nfs,
     /// rclone with a full cache over SFTP from the same machine, of the same files outside AFS; for small files only
     Rclone,
+    /// bindfs: a local folder once more, which shows what each request to a file system in user space takes; for small files
+    /// only
+    Bindfs,
 }
 
 impl Kind {
@@ -47,12 +50,13 @@ impl Kind {
             Self::Sshfs => "sshfs",
             Self::Nfs => "NFSv4",
             Self::Rclone => "rclone",
+            Self::Bindfs => "bindfs, no link",
         }
     }
 
     /// Whether it speaks AFS with the cell's servers.
     pub(super) fn is_afs(self) -> bool {
-        !matches!(self, Self::Sshfs | Self::Nfs | Self::Rclone)
+        !matches!(self, Self::Sshfs | Self::Nfs | Self::Rclone | Self::Bindfs)
     }
 
     /// Whether it is measured with little, as it would take hours otherwise.
@@ -88,6 +92,7 @@ impl Kind {
             Self::Sshfs => "sshfs",
             Self::Nfs => "ganesha.nfsd",
             Self::Rclone => "rclone",
+            Self::Bindfs => "bindfs",
         };
         if !sh::has_program(program) {
             return Some(format!("{program} is not installed"));
@@ -134,7 +139,7 @@ impl Mounted {
             root: match kind {
                 Kind::Afar | Kind::AfarThrough => point.join(server.volume),
                 Kind::Afsd | Kind::AfsdTuned => point.join(server.cell).join(server.volume),
-                Kind::Sshfs | Kind::Nfs | Kind::Rclone => point.clone(),
+                Kind::Sshfs | Kind::Nfs | Kind::Rclone | Kind::Bindfs => point.clone(),
             },
             point,
             process: None,
@@ -236,6 +241,12 @@ impl Mounted {
                 command.arg(key);
                 command.arg(format!(":sftp:{}", server.export().display()));
                 command.arg(point);
+                Ok(command)
+            }
+            Kind::Bindfs => {
+                let mut command = at_client(Path::new("bindfs"));
+                command.args(["-f", "--multithreaded"]);
+                command.arg(server.export()).arg(point);
                 Ok(command)
             }
             Kind::Nfs => {

@@ -30,12 +30,13 @@ const SLOW_SHARE: u32 = 10;
 const FREE_ROUND_TRIPS: f64 = 6.0;
 const OF_LIMIT: f64 = 1.5;
 /// The clients that are compared.
-const KINDS: [Kind; 5] = [
+const KINDS: [Kind; 6] = [
     Kind::Afar,
     Kind::AfarThrough,
     Kind::Afsd,
     Kind::Sshfs,
     Kind::Rclone,
+    Kind::Bindfs,
 ];
 
 /// What is measured.
@@ -83,7 +84,12 @@ pub(super) fn measure(
     let mut skipped: Vec<_> = missing.into_iter().filter_map(Kind::why_skipped).collect();
     for (number, run) in (0..plan.runs).enumerate() {
         for files in amounts.both() {
-            let of_amount = |kind: &&Kind| amounts.of(**kind) == files;
+            // Each file is several round trips to it.
+            let amount = |kind: Kind| match kind {
+                Kind::Sshfs => amounts.slow,
+                kind => amounts.of(kind),
+            };
+            let of_amount = |kind: &&Kind| amount(**kind) == files;
             let clients: Vec<Kind> = here.iter().filter(of_amount).copied().collect();
             if clients.is_empty() {
                 continue;
