@@ -3,16 +3,17 @@
 
 use std::sync::Arc;
 
-use afar_types::Fid;
-use tokio::time::Instant;
+use afar_rpc::rxafs;
+use afar_types::{Fid, Reads};
 
 use crate::client::Client;
 use crate::error::Error;
-use crate::tree::{Answer, TreePart, all_of, most};
-use crate::volume::{Volume, Way};
+use crate::server::Answers;
+use crate::tree::{TreePart, most};
+use crate::volume::Volume;
 
 /// How much is wanted of what follows.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct FollowingWanted {
     /// Vnodes, at most.
     pub entries: u32,
@@ -23,9 +24,9 @@ pub struct FollowingWanted {
 }
 
 impl Client {
-    /// What hosts read next in a volume that have read `before` and then `now`, in their order, with the server's promises:
-    /// nothing if it does not know, and `None` if it is not known to tell such things. What the user may not read, or was
-    /// removed meanwhile, is left out.
+    /// Tells what programs here read in a volume, in that order; and reads what those on other hosts read behind `before` and
+    /// then `now`, in their order, with the server's promises: nothing if it does not know, and `None` if it is not known to
+    /// tell such things. What the user may not read, or was removed meanwhile, is left out.
     ///
     /// # Errors
     /// When the volume cannot be read.
@@ -34,47 +35,23 @@ impl Client {
         volume: &Arc<Volume>,
         before: Fid,
         now: Fid,
+        read: Reads,
         wanted: FollowingWanted,
     ) -> Result<Option<Vec<TreePart>>, Error> {
-        let site = volume.sites().into_iter().next();
-        // This looks what kind of server it is.
-        if volume.way().await != Way::Afar || !volume.may_tell_what_follows() {
-            return Ok(None);
-        }
         let FollowingWanted {
             entries,
             bytes,
             largest,
         } = wanted;
-        let most = most(entries, bytes);
-        let answer = self
-            .on_volume(volume, |server| async move {
-                let (begin, peer) = (Instant::now(), server.connection().peer());
-                let asked = server.fetch_following(before, now, entries, bytes, largest);
-                let data = all_of(asked.await?, most).await?;
-                Ok(Answer { begin, peer, data })
-            })
-            .await;
-        match answer {
-            // spec: afs-rpc#unknown-operations
-            Err(Error::Refused(error)) if error.is_unknown_operation() => {
-                if let Some(site) = site {
-                    site.set_no_following();
-                }
-                Ok(None)
+        let ask = |server: rxafs::Client| {
+            let read = read.clone();
+            async move {
+                server
+                    .fetch_following(before, now, read, entries, bytes, largest)
+                    .await
             }
-            answer => answer?.parts(now.volume, most).map(Some),
-        }
-    }
-}
-
-impl Volume {
-    /// Whether its server is one that may tell what others read next.
-    #[must_use]
-    pub fn may_tell_what_follows(&self) -> bool {
-        let sites = self.sites();
-        sites
-            .first()
-            .is_some_and(|site| site.is_afar() && !site.has_no_following())
+        };
+        self.many(volume, Answers::Following, most(entries, bytes), ask)
+            .await
     }
 }

@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use afar_rpc::{Download, RpcError};
+use afar_rpc::{Download, RpcError, rxafs};
 use afar_types::{Fid, TREE_DATA_MAX, TreeItem, VolumeId};
 use bytes::{Bytes, BytesMut};
 use tokio::time::Instant;
@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use crate::client::Client;
 use crate::error::Error;
 use crate::promise::Promised;
+use crate::server::Answers;
 use crate::volume::{Volume, Way};
 
 /// Bytes of an item besides its data, at most; and of what stands for an entry.
@@ -56,46 +57,67 @@ impl Client {
         fid: Fid,
         wanted: TreeWanted,
     ) -> Result<Option<Vec<TreePart>>, Error> {
-        let site = volume.sites().into_iter().next();
-        // This looks what kind of server it is.
-        if volume.way().await != Way::Afar || !volume.may_have_trees() {
-            return Ok(None);
-        }
         let TreeWanted {
             depth,
             entries,
             bytes,
             largest,
         } = wanted;
-        let most = most(entries, bytes);
+        let ask = |server: rxafs::Client| async move {
+            server.fetch_tree(fid, depth, entries, bytes, largest).await
+        };
+        self.many(volume, Answers::Tree, most(entries, bytes), ask)
+            .await
+    }
+
+    /// An answer of at most so many bytes that tells of many things in a volume. `None` if the server is not known to have
+    /// such answers.
+    pub(crate) async fn many<Q, F>(
+        &self,
+        volume: &Arc<Volume>,
+        answers: Answers,
+        most: usize,
+        ask: Q,
+    ) -> Result<Option<Vec<TreePart>>, Error>
+    where
+        Q: Fn(rxafs::Client) -> F + Sync,
+        F: Future<Output = Result<Download, RpcError>> + Send,
+    {
+        let site = volume.sites().into_iter().next();
+        // This looks what kind of server it is.
+        if volume.way().await != Way::Afar || !volume.may_have(answers) {
+            return Ok(None);
+        }
         let answer = self
-            .on_volume(volume, |server| async move {
+            .on_volume(volume, |server| {
                 let (begin, peer) = (Instant::now(), server.connection().peer());
-                let asked = server.fetch_tree(fid, depth, entries, bytes, largest);
-                let data = all_of(asked.await?, most).await?;
-                Ok(Answer { begin, peer, data })
+                let asked = ask(server);
+                async move {
+                    let data = all_of(asked.await?, most).await?;
+                    Ok(Answer { begin, peer, data })
+                }
             })
             .await;
         match answer {
             // spec: afs-rpc#unknown-operations
             Err(Error::Refused(error)) if error.is_unknown_operation() => {
                 if let Some(site) = site {
-                    site.set_no_trees();
+                    site.set_without(answers);
                 }
                 Ok(None)
             }
-            answer => answer?.parts(fid.volume, most).map(Some),
+            answer => answer?.parts(volume.id(), most).map(Some),
         }
     }
 }
 
 /// An answer as it came.
-pub(crate) struct Answer {
+struct Answer {
     /// When it was asked for.
-    pub(crate) begin: Instant,
+    begin: Instant,
     /// The server.
-    pub(crate) peer: SocketAddr,
-    pub(crate) data: BytesMut,
+    peer: SocketAddr,
+    data: BytesMut,
 }
 
 /// Bytes of an answer of so many entries and bytes of data, at most.
@@ -106,7 +128,7 @@ pub(crate) fn most(entries: u32, bytes: u32) -> usize {
 }
 
 /// All of an answer, or more than so many bytes.
-pub(crate) async fn all_of(mut coming: Download, most: usize) -> Result<BytesMut, RpcError> {
+async fn all_of(mut coming: Download, most: usize) -> Result<BytesMut, RpcError> {
     let mut data = BytesMut::new();
     while let Some(chunk) = coming.chunk().await? {
         data.extend_from_slice(&chunk);
@@ -122,7 +144,7 @@ impl Answer {
     ///
     /// # Errors
     /// When it is longer than this, damaged, or tells of another volume.
-    pub(crate) fn parts(self, volume: VolumeId, most: usize) -> Result<Vec<TreePart>, Error> {
+    fn parts(self, volume: VolumeId, most: usize) -> Result<Vec<TreePart>, Error> {
         let Self { begin, peer, data } = self;
         if data.len() > most {
             return Err(Error::Nonsense("more of a tree than was asked for"));
@@ -167,10 +189,18 @@ impl Volume {
     /// Whether its server is one that may tell of whole trees.
     #[must_use]
     pub fn may_have_trees(&self) -> bool {
+        self.may_have(Answers::Tree)
+    }
+
+    /// Whether its server is one that may tell what others read next.
+    #[must_use]
+    pub fn may_tell_what_follows(&self) -> bool {
+        self.may_have(Answers::Following)
+    }
+
+    fn may_have(&self, answers: Answers) -> bool {
         let sites = self.sites();
-        sites
-            .first()
-            .is_some_and(|site| site.is_afar() && !site.has_no_trees())
+        sites.first().is_some_and(|site| site.may_have(answers))
     }
 }
 

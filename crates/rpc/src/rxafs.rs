@@ -5,7 +5,7 @@
 use afar_net::AbortCode;
 use afar_types::{
     AclText, AfsVolumeInfo, BatchResults, BatchStatuses, CallBack, CallBacks, Capabilities,
-    FetchStatus, FetchVolumeStatus, Fid, Fids, FileName, PtsId, Statuses, StoreStatus,
+    FetchStatus, FetchVolumeStatus, Fid, Fids, FileName, PtsId, Reads, Statuses, StoreStatus,
     StoreVolumeStatus, ViceStatistics, ViceStatistics64, VolSync, VolumeId, VolumeInfo,
 };
 use afar_xdr::{FixedOpaque, List, Opaque, XdrString, to_bytes};
@@ -161,12 +161,12 @@ interface! {
     /// Tells a server that has restarted which leases the caller has.
     // spec: leases#restart-of-the-server
     call 184156165 claim_leases(claim: Opaque<393216>) -> (claimed: Opaque<131072>);
-    /// Reads what hosts read behind `now` when they had read `before` ahead of it: so many vnodes of the same volume, with the
-    /// pages of directories and the data of files up to `largest` bytes, of at most so many bytes in all. The data are the
-    /// items of docs/protocol/trees.md.
+    /// Tells what programs of the caller read in a volume, in that order; and reads what others read behind `now` when they
+    /// had read `before` ahead of it: so many vnodes of the same volume, with the pages of directories and the data of files
+    /// up to `largest` bytes, of at most so many bytes in all. The data are the items of docs/protocol/trees.md.
     // spec: trees#what-follows
     download 184156166 fetch_following(
-        before: Fid, now: Fid, entries: u32, bytes: u32, largest: u32,
+        before: Fid, now: Fid, read: Reads, entries: u32, bytes: u32, largest: u32,
     ) -> ();
 }
 

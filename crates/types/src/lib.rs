@@ -78,6 +78,9 @@ pub type AclText = Opaque<1024>;
 pub type Fids = List<Fid, 50>;
 /// Callbacks beside [`Fids`].
 pub type CallBacks = List<CallBack, 50>;
+/// What programs of a host have read, in that order: as many as it tells at a time.
+// spec: trees#what-follows
+pub type Reads = List<Fid, 256>;
 /// Statuses of a bulk call, one for each fid asked.
 pub type Statuses = List<FetchStatus, 50>;
 

@@ -47,12 +47,13 @@ impl Cache {
                 self.may_look(&user, &spot.vnode).await?;
                 self.read_to_list(&user, spot).await;
                 let pages = self.pages(&user, &spot.vnode).await?;
-                self.directory_opened(&user, spot);
+                let told = self.directory_opened(&user, spot);
                 Open::Directory(Arc::new(OpenDirectory {
                     inode: inode.clone(),
                     spot: spot.clone(),
                     pages,
                     opener: who.uid,
+                    told,
                 }))
             }
         };
@@ -79,8 +80,11 @@ impl Cache {
         let spot = &directory.spot;
         let mut raw = entries(&spot.vnode, &directory.pages, offset, most)?;
         if plus {
-            let user = self.user(directory.opener).await;
-            self.ask_statuses(&user, spot, &raw).await;
+            // What others looked up in a directory that they read here has come with it.
+            if !directory.told {
+                let user = self.user(directory.opener).await;
+                self.ask_statuses(&user, spot, &raw).await;
+            }
             raw.truncate(BATCH_PLUS);
         }
         let entry = |raw: Raw| self.dir_entry(&directory, raw, plus);

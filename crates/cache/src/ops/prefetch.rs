@@ -22,6 +22,7 @@ use crate::ops::access::parent;
 use crate::ops::cache::Cache;
 use crate::ops::data::fetch::LEAST;
 use crate::ops::listing::{STATUSES, entries, is_dots};
+use crate::table::following::Told;
 use crate::table::prefetched::Kind;
 use crate::table::walks::Position;
 
@@ -73,12 +74,22 @@ impl Cache {
     }
 
     /// A directory is opened, and its pages are known. If that was so of another in the same one before, or of the
-    /// one it is in, the program goes through the tree, and what comes next is read.
-    pub(crate) fn directory_opened(&self, user: &Arc<User>, spot: &Spot) {
+    /// one it is in, the program goes through the tree, and what comes next is read. Returns whether a server told that it
+    /// would be opened.
+    pub(crate) fn directory_opened(&self, user: &Arc<User>, spot: &Spot) -> bool {
         let vnode = &spot.vnode;
         let hit = self.0.prefetched.take(Kind::Directory, vnode);
-        // One that others read at this place says nothing of a walk through the tree.
-        let hit = hit && !self.come_to(user, vnode, false);
+        match self.come_to(user, vnode, false) {
+            Told::Nothing => self.directory_walked(user, spot, hit),
+            // Where others read says nothing of a walk through the tree.
+            Told::Others => {}
+            Told::This => return true,
+        }
+        false
+    }
+
+    fn directory_walked(&self, user: &Arc<User>, spot: &Spot, hit: bool) {
+        let vnode = &spot.vnode;
         let Some(above) = self.directory_above(vnode) else {
             return;
         };
@@ -150,16 +161,17 @@ impl Cache {
         let hit = self.0.prefetched.take(Kind::Data, vnode);
         // A program that reads again what it read before does not wait, and tells nothing of what comes next.
         let is_here = self.is_here(vnode, status);
+        let told = self.come_to(user, vnode, !is_here);
         if !hit && is_here {
             return;
         }
-        let told = self.come_to(user, vnode, !is_here);
         let Some(directory) = self.directory_above(vnode) else {
             return;
         };
         let before = self.0.read_files.note(&directory, vnode.fid);
         // What others read next comes by itself, and is seldom what is beside it.
-        if told || !hit && before.is_none() || !self.may_prefetch_data(&vnode.volume) {
+        let alone = !hit && before.is_none();
+        if told != Told::Nothing || alone || !self.may_prefetch_data(&vnode.volume) {
             return;
         }
         self.0.walks.reads();

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use afar_cell::Volume;
-use afar_types::Fid;
+use afar_types::{Fid, Reads};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -14,8 +14,13 @@ use crate::table::prefetched::WANTED;
 
 /// Volumes in which programs may read at the same time.
 const VOLUMES: usize = 16;
-/// What is read so long after something else goes on with what that was part of.
-const TOGETHER: Duration = Duration::from_secs(2);
+/// What a program reads is told when nothing was read for so long.
+pub(crate) const QUIET: Duration = Duration::from_secs(3);
+/// Things that a server is told of at a time.
+const READS_MOST: usize = 256;
+/// What is read behind so many other things is no program that starts: it goes through a tree, in an order that its directories
+/// tell.
+const SERIES_MOST: usize = 4096;
 /// Behind an answer that told nothing, a server is asked when so many reads had to wait, and behind the next such answer when
 /// twice as many had, up to the most.
 const PAUSE_FIRST: u32 = 8;
@@ -30,19 +35,29 @@ pub(crate) struct Following(Mutex<VecDeque<Row>>);
 #[derive(Debug)]
 struct Row {
     volume: Weak<Volume>,
-    /// What was read last, and when.
-    last: Option<(Fid, Instant)>,
+    /// When something was read last.
+    at: Option<Instant>,
+    /// What was read in this series, cached or not: each is a step once.
+    seen: HashSet<Fid>,
+    /// The last of it, in order: what no server was told of yet, behind the two before that.
+    read: Vec<Fid>,
+    /// How many of these were told.
+    told_of: usize,
+    /// Something had to wait that no server had told of, and none was told of that.
+    missed: bool,
+    /// Somebody waits until it is quiet.
+    watched: bool,
     /// A server is being asked what follows.
     asking: bool,
     /// Reads that had to wait for which nothing is asked, and how many there are behind the next answer that tells nothing.
     skipped: u32,
     pause: u32,
-    told: Told,
+    answer: Answer,
 }
 
 /// What a server told.
 #[derive(Debug, Default)]
-struct Told {
+struct Answer {
     /// All but the last part; of the answer before that part.
     early: HashSet<Fid>,
     late: HashSet<Fid>,
@@ -50,19 +65,57 @@ struct Told {
     end: Option<(Fid, Fid)>,
 }
 
+/// What a server told of what programs read now.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Told {
+    #[default]
+    Nothing,
+    /// Of other things: what is beside this is seldom read next.
+    Others,
+    /// That this would be read.
+    This,
+}
+
 /// What came of a read.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub(crate) struct Came {
-    /// A server told that it would be read.
-    pub(crate) told: bool,
-    /// What follows these two is to be asked for, and [`Following::answered`] called then.
-    pub(crate) ask: Option<(Fid, Fid)>,
+    pub(crate) told: Told,
+    /// What a server is to be told or asked now.
+    pub(crate) ask: Option<Ask>,
+    /// [`Following::rest`] is to be called [`QUIET`] later.
+    pub(crate) watch: bool,
+}
+
+/// What a server is told and asked.
+#[derive(Debug)]
+pub(crate) struct Ask {
+    /// What was read here.
+    pub(crate) read: Reads,
+    /// The two whose followers are asked for.
+    pub(crate) from: (Fid, Fid),
+    /// Whether these are wanted: [`Following::answered`] is called then.
+    pub(crate) wanted: bool,
+}
+
+/// What is left to be told to a server.
+#[derive(Debug)]
+pub(crate) enum Rest {
+    /// Programs are still reading, and may have come to rest then.
+    Later(Instant),
+    Tell(Ask),
+    Nothing,
 }
 
 impl Following {
-    /// A program comes to something. `waits`: it is not here.
-    pub(crate) fn come(&self, volume: &Arc<Volume>, fid: Fid, waits: bool, now: Instant) -> Came {
-        self.with(volume, |row| row.come(fid, waits, now))
+    /// A program comes to something. `waits`: it is not here. `may_ask`: what follows may be prefetched.
+    pub(crate) fn come(
+        &self,
+        volume: &Arc<Volume>,
+        fid: Fid,
+        (waits, may_ask): (bool, bool),
+        now: Instant,
+    ) -> Came {
+        self.with(volume, |row| row.come(fid, (waits, may_ask), now))
     }
 
     /// A server was asked, and told of these; or failed, and told of none.
@@ -70,9 +123,17 @@ impl Following {
         self.with(volume, |row| row.answered(asked, told));
     }
 
-    /// A server is not asked after all.
-    pub(crate) fn not_asked(&self, volume: &Arc<Volume>) {
-        self.with(volume, |row| row.asking = false);
+    /// To which of these programs have come by themselves.
+    pub(crate) fn come_to_of(&self, volume: &Arc<Volume>, fids: &[Fid]) -> HashSet<Fid> {
+        self.with(volume, |row| {
+            let seen = fids.iter().copied().filter(|fid| row.seen.contains(fid));
+            seen.collect()
+        })
+    }
+
+    /// What a server is to be told when programs have come to rest.
+    pub(crate) fn rest(&self, volume: &Arc<Volume>, now: Instant) -> Rest {
+        self.with(volume, |row| row.rest(now))
     }
 
     /// Does something with the row of a volume, which then is the last used.
@@ -94,55 +155,121 @@ impl Row {
     fn new(volume: Weak<Volume>) -> Self {
         Self {
             volume,
-            last: None,
+            at: None,
+            seen: HashSet::new(),
+            read: Vec::new(),
+            told_of: 0,
+            missed: false,
+            watched: false,
             asking: false,
             skipped: 0,
             pause: PAUSE_FIRST,
-            told: Told::default(),
+            answer: Answer::default(),
         }
     }
 
-    fn come(&mut self, fid: Fid, waits: bool, now: Instant) -> Came {
-        let ago = self.last.map(|(_, at)| now.saturating_duration_since(at));
-        if ago.is_some_and(|ago| ago > WANTED) {
-            self.told = Told::default();
+    fn come(&mut self, fid: Fid, (waits, may_ask): (bool, bool), now: Instant) -> Came {
+        let before = self.at.replace(now);
+        if before.is_none_or(|before| now.saturating_duration_since(before) > WANTED) {
+            // Another series.
+            self.seen.clear();
+            self.read.clear();
+            self.told_of = 0;
+            self.missed = false;
+            self.answer = Answer::default();
         }
-        let is_late = self.told.late.contains(&fid);
-        let told = is_late || self.told.early.contains(&fid);
-        let mut came = Came { told, ask: None };
-        if !waits && !told {
-            return came;
-        }
-        let before = self.last.replace((fid, now));
-        let before = before.filter(|_| ago.is_some_and(|ago| ago <= TOGETHER));
-        let before = before
-            .map(|(before, _)| before)
-            .filter(|before| *before != fid);
-        let wanted = match told {
-            true => self.told.end.filter(|_| is_late),
-            // One read alone tells little.
-            false => before.map(|before| (before, fid)),
+        let is_late = self.answer.late.contains(&fid);
+        let told = is_late || self.answer.early.contains(&fid);
+        let mut came = Came {
+            told: match self.answer.end {
+                _ if told => Told::This,
+                Some(_) => Told::Others,
+                None => Told::Nothing,
+            },
+            ..Came::default()
         };
-        if self.asking || wanted.is_none() {
+        if self.seen.len() >= SERIES_MOST || !self.seen.insert(fid) {
             return came;
         }
-        if !told && self.skipped > 0 {
+        self.read.push(fid);
+        if waits && !told {
+            self.missed = true;
+            came.watch = !std::mem::replace(&mut self.watched, true);
+        }
+        let wanted = match told {
+            true => self.answer.end.filter(|_| is_late),
+            // One read alone tells little.
+            false => self.last_two().filter(|_| waits),
+        };
+        let wanted = wanted.filter(|_| may_ask && !self.asking);
+        let skips = wanted.is_some() && !told && self.skipped > 0;
+        if skips {
             self.skipped -= 1;
-            return came;
         }
-        self.asking = true;
-        came.ask = wanted;
+        if let Some(from) = wanted.filter(|_| !skips) {
+            self.asking = true;
+            came.ask = Some(Ask {
+                read: self.take(),
+                from,
+                wanted: true,
+            });
+        } else if self.read.len() >= READS_MOST {
+            came.ask = self.tell();
+        }
         came
+    }
+
+    fn last_two(&self) -> Option<(Fid, Fid)> {
+        match self.read[..] {
+            [.., before, now] => Some((before, now)),
+            _ => None,
+        }
+    }
+
+    /// What no server was told of, behind the two before it, which the next time are the last two of this.
+    fn take(&mut self) -> Reads {
+        self.missed = false;
+        if self.read.len() == self.told_of {
+            return Reads::default();
+        }
+        let kept = self.read.len().saturating_sub(2);
+        let read = self.read.clone();
+        self.read.drain(..kept);
+        self.told_of = self.read.len();
+        // There are no more than a server is told at a time.
+        Reads::new(read).unwrap_or_default()
+    }
+
+    /// What a server is told without being asked: nothing where it, or what is cached, told of all.
+    fn tell(&mut self) -> Option<Ask> {
+        let missed = self.missed;
+        let from = self.last_two();
+        let read = self.take();
+        let from = from.filter(|_| missed && !read.is_empty())?;
+        Some(Ask {
+            read,
+            from,
+            wanted: false,
+        })
+    }
+
+    fn rest(&mut self, now: Instant) -> Rest {
+        if let Some(quiet) = self.at.map(|at| at + QUIET)
+            && self.missed
+            && now < quiet
+        {
+            return Rest::Later(quiet);
+        }
+        self.watched = false;
+        self.tell().map_or(Rest::Nothing, Rest::Tell)
     }
 
     fn answered(&mut self, (_, now): (Fid, Fid), told: &[Fid]) {
         self.asking = false;
-        let goes_on = self.told.end.is_some_and(|(_, end)| end == now);
+        let end = self.answer.end.take();
         if told.is_empty() {
             // That it ends somewhere was to be expected.
-            if goes_on {
-                self.told.end = None;
-            } else {
+            if end.is_none_or(|(_, end)| end != now) {
                 self.skipped = self.pause - 1;
                 self.pause = (self.pause * 2).min(PAUSE_MOST);
             }
@@ -151,14 +278,14 @@ impl Row {
         (self.skipped, self.pause) = (0, PAUSE_FIRST);
         let (early, late) = told.split_at(told.len() - told.len().div_ceil(PARTS));
         // What of the answer before is not read yet is still to come.
-        let mut all = std::mem::take(&mut self.told.late);
+        let mut all = std::mem::take(&mut self.answer.late);
         all.extend(early);
         let end = match told {
             [.., before, last] => Some((*before, *last)),
             [last] => Some((now, *last)),
             [] => None,
         };
-        self.told = Told {
+        self.answer = Answer {
             early: all,
             late: late.iter().copied().collect(),
             end,
@@ -179,8 +306,18 @@ mod tests {
         numbers.map(fid).collect()
     }
 
+    /// Comes to something that may be asked for.
+    fn come(row: &mut Row, number: u32, waits: bool, now: Instant) -> Came {
+        row.come(fid(number), (waits, true), now)
+    }
+
     fn asked(row: &mut Row, number: u32, waits: bool, now: Instant) -> Option<(Fid, Fid)> {
-        row.come(fid(number), waits, now).ask
+        let ask = come(row, number, waits, now).ask;
+        ask.filter(|ask| ask.wanted).map(|ask| ask.from)
+    }
+
+    fn told_of(ask: &Ask) -> Vec<u32> {
+        ask.read.iter().map(|fid| fid.vnode.0).collect()
     }
 
     #[test]
@@ -192,19 +329,21 @@ mod tests {
         row.answered((fid(1), fid(2)), &fids(3..43));
         // A large file comes without its data.
         assert_eq!(asked(&mut row, 20, true, now), None);
-        assert!(row.come(fid(20), false, now).told);
-        assert!(!row.come(fid(99), false, now).told);
+        assert_eq!(come(&mut row, 20, false, now).told, Told::This);
+        assert_eq!(come(&mut row, 99, false, now).told, Told::Others);
         assert_eq!(asked(&mut row, 32, false, now), None);
         let more = Some((fid(41), fid(42)));
         assert_eq!(asked(&mut row, 33, false, now), more);
         assert_eq!(asked(&mut row, 34, false, now), None);
-        row.answered((fid(41), fid(42)), &fids(43..44));
-        assert!(row.come(fid(34), false, now).told, "of the answer before");
-        let more = Some((fid(42), fid(43)));
-        assert_eq!(asked(&mut row, 43, false, now), more);
-        row.answered((fid(42), fid(43)), &[]);
+        row.answered((fid(41), fid(42)), &fids(43..45));
+        let before = come(&mut row, 34, false, now).told;
+        assert_eq!(before, Told::This, "of the answer before");
+        let more = Some((fid(43), fid(44)));
+        assert_eq!(asked(&mut row, 44, false, now), more);
+        row.answered((fid(43), fid(44)), &[]);
         assert_eq!(asked(&mut row, 43, false, now), None, "it is the end");
-        assert_eq!(asked(&mut row, 60, true, now), Some((fid(43), fid(60))));
+        assert_eq!(come(&mut row, 50, false, now).told, Told::Nothing);
+        assert_eq!(asked(&mut row, 60, true, now), Some((fid(50), fid(60))));
     }
 
     #[test]
@@ -226,12 +365,69 @@ mod tests {
     fn what_is_read_later_has_nothing_before_it() {
         let (mut row, now) = (Row::new(Weak::new()), Instant::now());
         assert_eq!(asked(&mut row, 1, true, now), None);
-        let later = now + TOGETHER * 2;
+        let later = now + WANTED * 2;
         assert_eq!(asked(&mut row, 2, true, later), None);
-        let soon = later + TOGETHER;
+        let soon = later + WANTED;
         assert_eq!(asked(&mut row, 3, true, soon), Some((fid(2), fid(3))));
         row.answered((fid(2), fid(3)), &fids(4..44));
         let much_later = soon + WANTED * 2;
-        assert!(!row.come(fid(5), true, much_later).told);
+        let told = come(&mut row, 5, true, much_later).told;
+        assert_eq!(told, Told::Nothing);
+    }
+
+    #[test]
+    fn all_that_is_read_is_told_once_and_in_order() {
+        let (mut row, mut now) = (Row::new(Weak::new()), Instant::now());
+        let mut told = Vec::new();
+        for number in 1..=600 {
+            now += QUIET / 10;
+            let waits = number % 5 == 0;
+            if number == 1 {
+                assert!(!come(&mut row, number, waits, now).watch);
+                continue;
+            }
+            let came = come(&mut row, number, waits, now);
+            // What is read again is no step.
+            assert!(come(&mut row, number - 1, true, now).ask.is_none());
+            assert_eq!(came.watch, number == 5);
+            if let Some(ask) = came.ask {
+                told.push(told_of(&ask));
+                if ask.wanted {
+                    row.answered(ask.from, &[]);
+                }
+            }
+            assert!(matches!(row.rest(now), Rest::Later(_) | Rest::Nothing));
+            row.watched = number >= 5;
+        }
+        let Rest::Tell(ask) = row.rest(now + QUIET) else {
+            panic!("the end was not told");
+        };
+        assert!(!ask.wanted);
+        told.push(told_of(&ask));
+        assert!(told.iter().all(|piece| piece.len() <= READS_MOST));
+        let mut all = told[0].clone();
+        for piece in &told[1..] {
+            assert_eq!(piece[..2], all[all.len() - 2..]);
+            all.extend(&piece[2..]);
+        }
+        assert_eq!(all, (1..=600).collect::<Vec<_>>());
+        assert!(matches!(row.rest(now + QUIET), Rest::Nothing));
+    }
+
+    #[test]
+    fn what_is_all_here_is_told_to_nobody() {
+        let (mut row, now) = (Row::new(Weak::new()), Instant::now());
+        for number in 1..1000 {
+            let came = come(&mut row, number, false, now);
+            assert!(came.ask.is_none() && !came.watch);
+        }
+        assert!(row.read.len() < READS_MOST);
+        // Nor what is behind a long series.
+        for number in 1000..10_000 {
+            come(&mut row, number, true, now);
+        }
+        assert_eq!(row.seen.len(), SERIES_MOST);
+        assert!(matches!(row.rest(now + QUIET), Rest::Tell(_)));
+        assert!(come(&mut row, 10_001, true, now).ask.is_none());
     }
 }

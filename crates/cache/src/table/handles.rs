@@ -34,6 +34,8 @@ pub(crate) struct OpenDirectory {
     pub(crate) pages: Arc<Vec<u8>>,
     /// The user of this machine who opened it.
     pub(crate) opener: u32,
+    /// A server told that others read it here: what they looked up in it has come, too.
+    pub(crate) told: bool,
 }
 
 /// An open file.

@@ -172,6 +172,7 @@ impl State {
             if let Some(vnode) = one.vnode.upgrade() {
                 let bit = self.kind.bit();
                 vnode.prefetched.fetch_and(!bit, Ordering::Relaxed);
+                tracing::debug!(fid = %vnode.fid, kind = ?self.kind, "prefetched for nothing");
             }
             let cost = self.kind.cost(one.amount);
             self.cost -= cost;

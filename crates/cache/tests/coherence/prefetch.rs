@@ -323,12 +323,20 @@ async fn start(machine: &Machine, program: &[(String, Vec<u8>)]) {
     }
 }
 
+/// Starts it where it has not been before, and waits until the server was told in which order it reads.
+async fn taught_by(world: &World, program: &[(String, Vec<u8>)]) -> Machine {
+    let machine = world.cache().await;
+    start(&machine, program).await;
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    machine
+}
+
 #[tokio::test]
 async fn what_another_read_before_comes_in_its_order() {
     let world = World::new().await;
     let program = installed(&world).await;
-    let (first, second) = (world.cache().await, world.cache().await);
-    start(&first, &program).await;
+    let first = taught_by(&world, &program).await;
+    let second = world.cache().await;
     start(&second, &program).await;
     let (learnt, told) = (quiet(&first).await, quiet(&second).await);
     assert!(told * 3 <= learnt, "{told} calls after {learnt}");
@@ -343,8 +351,8 @@ async fn what_another_read_before_comes_in_its_order() {
 async fn what_came_so_is_seen_to_change() {
     let world = World::new().await;
     let program = installed(&world).await;
-    let (first, second) = (world.cache().await, world.cache().await);
-    start(&first, &program).await;
+    let first = taught_by(&world, &program).await;
+    let second = world.cache().await;
     start(&second, &program[..3]).await;
     let [changed, removed, last] = [20, 30, 59].map(|step| &program[step].0);
     first.put(changed, b"something else").await.unwrap();
@@ -360,8 +368,8 @@ async fn what_came_so_is_seen_to_change() {
 async fn another_program_reads_what_it_reads() {
     let world = World::new().await;
     let program = installed(&world).await;
-    let (first, second) = (world.cache().await, world.cache().await);
-    start(&first, &program).await;
+    taught_by(&world, &program).await;
+    let second = world.cache().await;
     let mut other = program.clone();
     other.reverse();
     start(&second, &other).await;

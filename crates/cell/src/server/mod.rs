@@ -56,6 +56,15 @@ const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// How long a server gets to take promises back.
 const GIVE_UP_LIMIT: Duration = Duration::from_secs(2);
 
+/// Kinds of answers that tell of many things at once.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Answers {
+    /// Of a directory, and what is below it.
+    Tree,
+    /// Of what others read next.
+    Following,
+}
+
 /// A file server at one address, as one user of ours sees it.
 #[derive(Debug)]
 pub struct FileServer {
@@ -525,22 +534,21 @@ impl FileServer {
         self.peer.old.note();
     }
 
-    /// Whether requests for trees are not understood.
-    pub(crate) fn has_no_trees(&self) -> bool {
-        self.peer.treeless.within(OLD_TIME)
+    /// Whether it is one that may have such answers, of many things at once.
+    pub(crate) fn may_have(&self, answers: Answers) -> bool {
+        self.is_afar() && !self.lacks(answers).within(OLD_TIME)
     }
 
-    pub(crate) fn set_no_trees(&self) {
-        self.peer.treeless.note();
+    /// Requests for such answers are not understood.
+    pub(crate) fn set_without(&self, answers: Answers) {
+        self.lacks(answers).note();
     }
 
-    /// Whether requests for what follows are not understood.
-    pub(crate) fn has_no_following(&self) -> bool {
-        self.peer.forgetful.within(OLD_TIME)
-    }
-
-    pub(crate) fn set_no_following(&self) {
-        self.peer.forgetful.note();
+    fn lacks(&self, answers: Answers) -> &Lately {
+        match answers {
+            Answers::Tree => &self.peer.treeless,
+            Answers::Following => &self.peer.forgetful,
+        }
     }
 
     /// Gives all promises back, so that the server need not look for us when files change.

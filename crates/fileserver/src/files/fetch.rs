@@ -82,9 +82,6 @@ async fn fetch(
             break opened?;
         }
     };
-    if position == 0 {
-        visit.reads(fid);
-    }
     let Opened {
         mut snapshot,
         status,

@@ -1,6 +1,7 @@
 //! What hosts read next, in one answer.
 // spec: trees#what-follows
 
+use std::collections::HashSet;
 use std::vec;
 
 use afar_net::AbortCode;
@@ -17,24 +18,54 @@ pub(super) async fn fetch_following(
     data: &mut DownloadSink<'_>,
 ) -> Result<rxafs::fetch_following::Reply, AbortCode> {
     visit.tally.lock().file = Some(request.now);
-    let pair = (request.before, request.now);
-    let next = {
-        let mut trail = visit.host.trail.lock();
-        visit.server.following.follow(&mut trail, pair, visit.began)
+    let volume = request.now.volume;
+    let read = request.read.into_vec();
+    if !read.is_empty() {
+        visit
+            .step_once(move |visit| learn(visit, volume, &read))
+            .await?;
+    }
+    let following = &visit.server.following;
+    let next = match request.entries {
+        0 => Vec::new(),
+        _ => following.after(request.before, request.now),
     };
+    let room = Room::new(request.entries, request.bytes, request.largest);
     let walk = Walk {
-        volume: request.now.volume,
+        volume,
         next: next.into_iter(),
-        room: Room::new(request.entries, request.bytes, request.largest),
+        asked: room.bytes,
+        room,
     };
     send(visit, walk, data).await?;
     Ok(rxafs::fetch_following::Reply {})
+}
+
+/// Notes in which order the caller read this, as far as it may. Nobody teaches of what it may not read. Blocks.
+// spec: trees#what-the-server-learns
+fn learn(visit: &Visit, volume: VolumeId, read: &[Fid]) -> Result<(), AbortCode> {
+    let mut place = visit.enter(volume)?;
+    let readable: HashSet<Fid> = {
+        let mut may_read = |fid: Fid| -> Result<(), AbortCode> {
+            let look = place.look_only(fid)?;
+            may_fetch_data(&visit.person, &look.vnode, look.grant, place.state.owner)?;
+            Ok(())
+        };
+        let of_volume = read.iter().copied().filter(|fid| fid.volume == volume);
+        of_volume.filter(|fid| may_read(*fid).is_ok()).collect()
+    };
+    for some in read.split(|fid| !readable.contains(fid)) {
+        visit.server.following.learn(some);
+    }
+    Ok(())
 }
 
 /// How far the answer is.
 struct Walk {
     volume: VolumeId,
     next: vec::IntoIter<Fid>,
+    /// Bytes that are wanted in all.
+    asked: usize,
     room: Room,
 }
 
@@ -77,12 +108,18 @@ impl Walk {
             false => self.room.largest,
         };
         let length = look.vnode.length;
-        if length == 0 || length > largest as u64 {
-            return Ok(Next::Item(status(place, visit, &look, &promise)));
-        }
-        if length > self.room.bytes as u64 {
+        // The caller fetches files that are larger than what comes, but for those that it has no room for at all.
+        let comes = length <= largest as u64;
+        let counts = comes || !is_directory && length <= self.asked as u64;
+        if counts && length > self.room.bytes as u64 {
             // The caller asks for the rest from here on, and gets it with its data.
             return Ok(Next::End);
+        }
+        if length == 0 || !comes {
+            if counts {
+                self.room.leave(length);
+            }
+            return Ok(Next::Item(status(place, visit, &look, &promise)));
         }
         let most = largest.min(self.room.bytes);
         let Some(whole) = whole(place, &look, most)? else {

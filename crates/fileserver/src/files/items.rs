@@ -122,8 +122,14 @@ impl Room {
 
     /// Counts data that comes.
     pub(super) fn take(&mut self, data: &[u8]) {
-        self.bytes = self.bytes.saturating_sub(data.len());
+        self.leave(data.len() as u64);
         self.data += data.len() as u64;
+    }
+
+    /// So many bytes do not come, and may all the same not be of something else.
+    pub(super) fn leave(&mut self, bytes: u64) {
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        self.bytes = self.bytes.saturating_sub(bytes);
     }
 }
 

@@ -106,7 +106,6 @@ impl Walk {
             Err(denied) if fid == self.root => return Err(denied.into()),
             // Everybody may know that it is there.
             Err(_) => return Ok(status(place, visit, &look, &promise)),
-            Ok(()) if fid == self.root => visit.reads(fid),
             Ok(()) => {}
         }
         // Of what would not come, nothing is read: there may be thousands.

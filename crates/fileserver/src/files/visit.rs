@@ -104,13 +104,6 @@ impl Visit {
         self.tally.lock().read_bytes += bytes;
     }
 
-    /// The host begins to read something that it may read.
-    // spec: trees#what-the-server-learns
-    pub(super) fn reads(&self, fid: Fid) {
-        let mut trail = self.host.trail.lock();
-        self.server.following.read(&mut trail, fid, self.began);
-    }
-
     /// Counts data that was received.
     pub(super) fn stored(&self, bytes: u64) {
         self.server.stats.add_stored(bytes);

@@ -4,12 +4,10 @@ fn fid(number: u32) -> Fid {
     Fid::new(7, number, 1)
 }
 
-/// A host that has read nothing yet reads these.
+/// A host tells that it has read these.
 fn run(table: &Following, numbers: &[u32]) {
-    let (mut trail, now) = (Trail::default(), Instant::now());
-    for &number in numbers {
-        table.read(&mut trail, fid(number), now);
-    }
+    let read: Vec<Fid> = numbers.iter().copied().map(fid).collect();
+    table.learn(&read);
 }
 
 fn after(table: &Following, before: u32, now: u32) -> Vec<u32> {
@@ -20,8 +18,7 @@ fn after(table: &Following, before: u32, now: u32) -> Vec<u32> {
 #[test]
 fn one_run_tells_the_order() {
     let table = Following::default();
-    // The next piece of a file is no step.
-    run(&table, &[5, 3, 3, 9, 1, 8]);
+    run(&table, &[5, 3, 9, 1, 8]);
     assert_eq!(after(&table, 5, 3), [9, 1, 8]);
     assert_eq!(after(&table, 9, 1), [8]);
     let of_one = table.after(Fid::default(), fid(5));
@@ -65,20 +62,12 @@ fn one_that_is_wrong_loses() {
 }
 
 #[test]
-fn what_is_read_later_or_elsewhere_follows_nothing() {
+fn a_run_may_be_told_in_pieces() {
     let table = Following::default();
-    let (mut trail, now) = (Trail::default(), Instant::now());
-    let other = |number| Fid::new(8, number, 1);
-    table.read(&mut trail, fid(1), now);
-    table.read(&mut trail, other(50), now);
-    table.read(&mut trail, fid(2), now + TOGETHER);
-    table.read(&mut trail, other(51), now + TOGETHER);
-    table.read(&mut trail, fid(3), now + TOGETHER * 2);
-    table.read(&mut trail, fid(4), now + TOGETHER * 4);
-    table.read(&mut trail, fid(5), now + TOGETHER * 4);
-    assert_eq!(after(&table, 0, 1), [2, 3]);
-    assert_eq!(after(&table, 0, 4), [5]);
-    assert_eq!(table.after(Fid::default(), other(50)), [other(51)]);
+    for piece in [&[1, 2, 3][..], &[2, 3, 4, 5], &[4, 5, 6], &[7], &[]] {
+        run(&table, piece);
+    }
+    assert_eq!(after(&table, 1, 2), [3, 4, 5, 6]);
 }
 
 #[test]
@@ -108,39 +97,4 @@ fn many_pairs_share_few_entries_and_none_is_told_for_another() {
         known += usize::from(!next.is_empty());
     }
     assert!(known <= 16, "{known}");
-}
-
-#[test]
-fn a_host_that_was_told_teaches_where_that_ends() {
-    let table = Following::default();
-    run(&table, &[1, 2, 3, 4, 5]);
-    let (mut trail, now) = (Trail::default(), Instant::now());
-    let follow = |trail: &mut Trail, before, last| {
-        let next = table.follow(trail, (fid(before), fid(last)), now);
-        next.iter().map(|fid| fid.vnode.0).collect::<Vec<_>>()
-    };
-    for number in [1, 2] {
-        table.read(&mut trail, fid(number), now);
-    }
-    assert_eq!(follow(&mut trail, 1, 2), [3, 4, 5]);
-    // It reads one for itself before the answer is there, and one that did not come with its data.
-    for number in [3, 5] {
-        table.read(&mut trail, fid(number), now);
-    }
-    assert!(follow(&mut trail, 4, 5).is_empty());
-    for number in [6, 7] {
-        table.read(&mut trail, fid(number), now);
-    }
-    assert_eq!(after(&table, 1, 2), [3, 4, 5, 6, 7]);
-}
-
-#[test]
-fn a_host_has_its_place_in_few_volumes() {
-    let (mut trail, now) = (Trail::default(), Instant::now());
-    for volume in 1..100 {
-        trail.read(Fid::new(volume, 1, 1), now);
-        assert!(trail.0.len() <= VOLUMES);
-    }
-    assert!(trail.read(Fid::new(99, 3, 1), now).is_some());
-    assert!(trail.read(Fid::new(90, 3, 1), now).is_none());
 }

@@ -14,7 +14,6 @@ use super::config::HostsConfig;
 use super::gate::Gate;
 use super::punctuality::Punctuality;
 use super::table::HostIndex;
-use crate::following::Trail;
 
 /// Addresses a host is known to call from; older ones are forgotten.
 pub(super) const ADDRESSES_MAX: usize = 16;
@@ -24,8 +23,6 @@ pub struct Host {
     index: HostIndex,
     state: Mutex<HostState>,
     pub(super) punctuality: Punctuality,
-    /// What it has read last. Nothing else is locked below it.
-    pub(crate) trail: Mutex<Trail>,
     /// Told when questions have been answered, and when overdue breaks have.
     pub(super) changed: Notify,
 }
@@ -127,7 +124,6 @@ impl Host {
                 reminded: false,
             }),
             punctuality,
-            trail: Mutex::default(),
             changed: Notify::new(),
         })
     }

@@ -1,9 +1,10 @@
 //! What hosts read next, in one answer.
 
 use afar_rpc::rxafs;
-use afar_types::{Fid, PtsId, TreeItem};
+use afar_types::{Fid, PtsId, Reads, TreeItem};
 
 use super::cell::*;
+use super::tree::{all_of, items, shown};
 
 const ALL: (u32, u32, u32) = (u32::MAX, u32::MAX, u32::MAX);
 
@@ -12,26 +13,9 @@ async fn following(
     (before, now): (Fid, Fid),
     (entries, bytes, largest): (u32, u32, u32),
 ) -> Vec<TreeItem> {
-    let asked = files.fetch_following(before, now, entries, bytes, largest);
-    let mut coming = asked.await.unwrap();
-    let mut data = Vec::new();
-    while let Some(chunk) = coming.chunk().await.unwrap() {
-        data.extend_from_slice(&chunk);
-    }
-    let (items, vol_sync) = TreeItem::all(&data).unwrap();
-    assert_ne!(vol_sync.creation_date.0, 0);
-    items
-}
-
-/// Kind and vnode of each item, in order.
-fn shown(items: &[TreeItem]) -> Vec<(char, u32)> {
-    let one = |item: &TreeItem| match item {
-        TreeItem::Directory(node) => ('d', node.fid.vnode.0),
-        TreeItem::File(node) => ('f', node.fid.vnode.0),
-        TreeItem::Status { fid, .. } => ('s', fid.vnode.0),
-        other => panic!("{other:?}"),
-    };
-    items.iter().map(one).collect()
+    let nothing = Reads::default();
+    let asked = files.fetch_following(before, now, nothing, entries, bytes, largest);
+    items(&all_of(asked.await.unwrap()).await.unwrap())
 }
 
 /// Files `0` to `5` of the root and `6` in `sub`, of these lengths; the directory is the last of the fids.
@@ -53,11 +37,16 @@ async fn sample(cell: &Cell) -> Vec<Fid> {
     fids
 }
 
-/// A host reads these.
+/// A host has read these, and tells so.
 async fn read(client: &Client, fids: &[Fid], order: &[usize]) {
-    for &number in order {
-        client.fetch(fids[number], 0, 1 << 20).await.unwrap();
-    }
+    let read: Vec<Fid> = order.iter().map(|number| fids[*number]).collect();
+    let &[.., before, now] = &read[..] else {
+        panic!("one alone says nothing");
+    };
+    let read = Reads::new(read).unwrap();
+    let asked = client.files.fetch_following(before, now, read, 0, 0, 0);
+    let answer = all_of(asked.await.unwrap()).await.unwrap();
+    assert!(items(&answer).is_empty());
 }
 
 #[tokio::test]
@@ -85,6 +74,12 @@ async fn what_one_host_read_another_is_told() {
     // What does not fit is asked for again, from there on.
     let short = following(&second.files, from, (u32::MAX, 2048 + 65, u32::MAX)).await;
     assert_eq!(shown(&short), is(&all[..4]));
+    // A file that is too large for an item is fetched then, and has room if there is any for it at all.
+    for (bytes, known) in [(69_999, 2), (70_000, 4), (70_010, 5)] {
+        let wanted = (u32::MAX, 2048 + 60 + bytes, u32::MAX);
+        let some = following(&second.files, from, wanted).await;
+        assert_eq!(shown(&some), is(&all[..known]), "{bytes}");
+    }
     let small = following(&second.files, from, (u32::MAX, u32::MAX, 15)).await;
     let all = [('d', 7), ('s', 6), ('s', 4), ('s', 3), ('f', 0), ('s', 1)];
     assert_eq!(shown(&small), is(&all));
@@ -108,7 +103,9 @@ async fn what_follows_is_told_to_those_who_may_read_it() {
     let seen = shown(&following(&second.files, from, ALL).await);
     assert_eq!(seen, [('f', fids[2].vnode.0)]);
     let elsewhere = Fid::new(99, 1, 1);
-    let asked = second.files.fetch_following(elsewhere, elsewhere, 9, 9, 9);
+    let asked = second
+        .files
+        .fetch_following(elsewhere, elsewhere, Reads::default(), 9, 9, 9);
     let mut coming = asked.await.unwrap();
     assert_eq!(code(coming.chunk().await), VNOVOL);
 }
@@ -125,4 +122,26 @@ async fn the_promises_of_what_follows_are_broken_as_others_are() {
         first.store(fid, 0, b"other data", 10).await.unwrap();
         assert_eq!(second.callbacks.broken(), number, "{fid}");
     }
+}
+
+#[tokio::test]
+async fn nobody_teaches_of_what_it_may_not_read_or_is_not_there() {
+    let cell = Cell::new().await;
+    let fids = sample(&cell).await;
+    let (first, second) = (cell.client(), cell.client());
+    let from = (fids[0], fids[1]);
+    let [mut gone, mut elsewhere] = [fids[2]; 2];
+    gone.uniquifier.0 += 100;
+    elsewhere.volume.0 += 1;
+    for other in [gone, elsewhere, Fid::default()] {
+        let told = [fids[0], fids[1], other, fids[3], fids[2], fids[5]];
+        read(&first, &told, &[0, 1, 2, 3, 4, 5]).await;
+        assert!(following(&second.files, from, ALL).await.is_empty());
+    }
+    // What is on either side of it is known.
+    let seen = following(&second.files, (fids[3], fids[2]), ALL).await;
+    assert_eq!(shown(&seen), [('f', fids[5].vnode.0)]);
+    cell.allow(fids[7], &[(PtsId::ANYUSER, "l")]);
+    read(&first, &fids, &[0, 1, 6, 5]).await;
+    assert!(following(&second.files, from, ALL).await.is_empty());
 }

@@ -1,6 +1,6 @@
 //! Whole trees in one answer.
 
-use afar_rpc::{RpcError, rxafs};
+use afar_rpc::{Download, RpcError, rxafs};
 use afar_types::{CallBackType, Fid, FileType, PtsId, TREE_DATA_MAX, TreeItem, VolumeId};
 
 use super::cell::*;
@@ -28,9 +28,14 @@ async fn ask(files: &rxafs::Client, fid: Fid, asked: Asked) -> Result<Vec<u8>, R
         bytes,
         largest,
     } = asked;
-    let mut coming = files
+    let coming = files
         .fetch_tree(fid, depth, entries, bytes, largest)
         .await?;
+    all_of(coming).await
+}
+
+/// All of an answer.
+pub(crate) async fn all_of(mut coming: Download) -> Result<Vec<u8>, RpcError> {
     let mut data = Vec::new();
     while let Some(chunk) = coming.chunk().await? {
         data.extend_from_slice(&chunk);
@@ -38,15 +43,19 @@ async fn ask(files: &rxafs::Client, fid: Fid, asked: Asked) -> Result<Vec<u8>, R
     Ok(data)
 }
 
-async fn tree(files: &rxafs::Client, fid: Fid, asked: Asked) -> Vec<TreeItem> {
-    let data = ask(files, fid, asked).await.unwrap();
-    let (items, vol_sync) = TreeItem::all(&data).unwrap();
+/// What an answer has in it.
+pub(crate) fn items(data: &[u8]) -> Vec<TreeItem> {
+    let (items, vol_sync) = TreeItem::all(data).unwrap();
     assert_ne!(vol_sync.creation_date.0, 0);
     items
 }
 
+async fn tree(files: &rxafs::Client, fid: Fid, asked: Asked) -> Vec<TreeItem> {
+    items(&ask(files, fid, asked).await.unwrap())
+}
+
 /// Kind and vnode of each item, in order.
-fn shown(items: &[TreeItem]) -> Vec<(char, u32)> {
+pub(crate) fn shown(items: &[TreeItem]) -> Vec<(char, u32)> {
     let one = |item: &TreeItem| match item {
         TreeItem::Directory(node) => ('d', node.fid.vnode.0),
         TreeItem::File(node) => ('f', node.fid.vnode.0),
