@@ -363,6 +363,22 @@ async fn who_was_down_drops_all_before_it_is_served() {
 }
 
 #[tokio::test]
+async fn who_goes_down_during_a_call_drops_all_before_that_is_answered() {
+    let server = Server::new(config());
+    let client = Client::new(1);
+    // A call of it is under way from here on.
+    let host = server.holder(&client, &[file(1)]).await;
+    client.set_deaf(true);
+    server.hosts.break_fids(&[file(1)], None).await;
+    server.until_one_is_down().await;
+    client.heard();
+    client.set_deaf(false);
+    server.hosts.settle(&host).await;
+    assert!(client.heard().contains(&Heard::Reset3(config().server)));
+    assert_eq!(server.hosts.stats().hosts_down, 0);
+}
+
+#[tokio::test]
 async fn who_is_down_is_told_to_drop_all_though_it_does_not_call() {
     let server = Server::new(HostsConfig {
         remind_after: Duration::from_millis(100),
