@@ -2,6 +2,7 @@
 // spec: leases#messages
 
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 use afar_lease::wire::{self, Block, Claim, Lease};
 use afar_net::AbortCode;
@@ -57,7 +58,12 @@ pub(super) async fn answer(
             let wishes: Vec<(Fid, bool)> = wishes
                 .into_iter()
                 .filter(|fid| visit.leases.enter_freely(*fid))
-                .map(|fid| (fid, may_change(visit, fid).is_some_and(|may| may)))
+                .map(|fid| {
+                    (
+                        fid,
+                        may_change(visit, fid) == Some(true) && !is_locked(visit, fid),
+                    )
+                })
                 .collect();
             let (hosts, host) = (&visit.server.hosts, &visit.host);
             let Some(mut word) = visit.leases.answer(hosts, host, &wishes) else {
@@ -72,6 +78,13 @@ pub(super) async fn answer(
             Ok(Some(word))
         })
         .await
+}
+
+/// Whether anybody has a lock of a file. Others will look at such a file soon, and have a lease recalled while programs of its
+/// holder look at it under the lock.
+// spec: leases#grant
+fn is_locked(visit: &Visit, fid: Fid) -> bool {
+    visit.server.locks.count(fid, Instant::now()) != 0
 }
 
 /// Whether the caller may change a vnode; nothing if there is none, or its volume takes no changes. Blocks.

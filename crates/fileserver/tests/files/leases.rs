@@ -494,6 +494,20 @@ async fn others_promises_and_rights_stand_in_the_way() {
 }
 
 #[tokio::test]
+async fn what_is_locked_is_not_leased() {
+    let cell = cell().await;
+    let (host, other) = (Host::new(cell.client()), cell.client());
+    let [own, theirs] = ["a", "b"].map(|name| host.client.create(cell.root(), name));
+    let (own, theirs) = (own.await, theirs.await);
+    host.lease(host.client.create(cell.root(), "c").await).await;
+    host.client.files.set_lock(own, 0).await.unwrap();
+    other.files.set_lock(theirs, 1).await.unwrap();
+    assert!(host.keep(&[own, theirs], 0).await.grants.is_empty());
+    host.client.files.release_lock(own).await.unwrap();
+    assert_eq!(host.keep(&[own], 0).await.grants.len(), 1);
+}
+
+#[tokio::test]
 async fn nobody_is_asked_for_the_sake_of_a_caller_who_may_do_nothing() {
     let cell = cell().await;
     let (host, other) = (Host::new(cell.ann()), cell.client());
