@@ -16,7 +16,6 @@ use crate::model::vnode::Vnode;
 use crate::ops::cache::Cache;
 use crate::ops::changing::{Calling, Changing};
 use crate::ops::leased::make::New;
-use crate::table::breaks::Mark;
 
 /// What names of files begin with that are removed when they are closed, as AFS clients have them.
 const HIDDEN: &str = ".__afs";
@@ -393,7 +392,7 @@ impl Cache {
         self.in_order(vnode).await;
         let changing = Changing::begin(&self.0.breaks, vnode);
         // Nobody knows the new fid before the answer, so any break may be one of its.
-        let before = self.0.breaks.any();
+        let before = self.0.breaks.mark();
         let made = match made.await {
             Ok(made) => made,
             Err(error) => return Err(self.refused(changing, vnode, &error)),
@@ -407,10 +406,7 @@ impl Cache {
         let status = match made.promised {
             Some(promised) => {
                 user.note_number(vnode.cell(), promised.status.owner);
-                let mark = self.0.breaks.mark(made.fid);
-                let same = self.0.breaks.any() == before;
-                let mark = if same { mark } else { Mark::NONE };
-                self.accept(user, &spot.vnode, &promised, mark)?
+                self.accept(user, &spot.vnode, &promised, before)?
             }
             None => self.fresh(user, &spot.vnode).await?,
         };

@@ -71,7 +71,7 @@ impl Cache {
             false => FollowingWanted::default(),
         };
         // Nobody knows beforehand what it is.
-        let before = self.0.breaks.marks();
+        let before = self.0.breaks.mark();
         let told = user
             .client
             .following(volume, from.0, from.1, read, amount)
@@ -102,7 +102,7 @@ impl Cache {
             }
         };
         let larger = parts.iter().filter_map(larger_file).collect();
-        self.take_parts(user, volume, parts, &before, is_new);
+        self.take_parts(user, volume, parts, before, is_new);
         self.fetch_larger(user, volume, larger);
         // Nor while it was taken.
         for fid in self.0.following.come_to_of(volume, &fids) {

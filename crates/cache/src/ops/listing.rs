@@ -122,23 +122,19 @@ impl Cache {
     /// Asks for the statuses of entries that are not promised, fifty to a call. Errors are told when the
     /// entry itself is looked up.
     pub(crate) async fn ask_statuses(&self, user: &User, directory: &Spot, raw: &[Raw]) {
-        let mut unknown = Vec::new();
-        for entry in raw.iter().filter(|entry| !is_dots(&entry.name)) {
-            let vnode = self.0.vnodes.of(&directory.mount.volume, entry.fid);
-            let known = vnode.lock().promised().is_some();
-            if !known {
-                // Before the question: a break that comes before the answer is seen by it.
-                let mark = self.0.breaks.mark(entry.fid);
-                unknown.push((vnode, mark));
-            }
-        }
-        let fids: Vec<_> = unknown.iter().map(|(vnode, _)| vnode.fid).collect();
         let volume = &directory.mount.volume;
+        // Before the question: a break that comes before the answer is seen by it.
+        let mark = self.0.breaks.mark();
+        let entries = raw.iter().filter(|entry| !is_dots(&entry.name));
+        let vnodes = entries.map(|entry| self.0.vnodes.of(volume, entry.fid));
+        let is_unknown = |vnode: &Arc<Vnode>| vnode.lock().promised().is_none();
+        let unknown: Vec<_> = vnodes.filter(is_unknown).collect();
+        let fids: Vec<_> = unknown.iter().map(|vnode| vnode.fid).collect();
         let answers = user.client.promised_many(volume, &fids).await;
-        for ((vnode, mark), answer) in unknown.iter().zip(answers) {
+        for (vnode, answer) in unknown.iter().zip(answers) {
             match answer {
                 // A wrong one was logged.
-                Ok(promised) => drop(self.accept(user, vnode, &promised, *mark)),
+                Ok(promised) => drop(self.accept(user, vnode, &promised, mark)),
                 Err(Error::Gone) => {}
                 Err(error) => drop(self.failed(vnode, "asking for a status", &error)),
             }

@@ -20,6 +20,8 @@ use crate::ops::cache::Cache;
 const NAME_MOST: usize = 255;
 /// Times a name is looked up that is given to something else all the time.
 const TRIES: u32 = 8;
+/// Times a directory is read that is changed here while its pages are on their way.
+const READS: u32 = 8;
 
 impl Cache {
     /// What a name in a directory stands for; a mount point is what it leads to. It counts until it
@@ -204,21 +206,33 @@ impl Cache {
             return Ok(pages);
         }
         self.come_to(user, vnode, true);
-        self.in_order(vnode).await;
-        let mark = self.0.breaks.mark(fid);
-        let contents = user.client.directory_contents(&vnode.volume, fid).await;
-        let contents =
-            contents.map_err(|error| self.failed(vnode, "reading a directory", &error))?;
-        let status = self.accept(user, vnode, &contents.promised, mark)?;
-        // spec: afs-rpc#status
-        if contents.data.len() as u64 != status.length {
-            tracing::warn!(%fid, server = %contents.promised.server,
-                "a directory of another length than its status says");
-            return Err(Errno::EIO);
+        for _ in 0..READS {
+            self.in_order(vnode).await;
+            let mark = self.0.breaks.mark();
+            let contents = user.client.directory_contents(&vnode.volume, fid).await;
+            let contents =
+                contents.map_err(|error| self.failed(vnode, "reading a directory", &error))?;
+            let known = self.accept(user, vnode, &contents.promised, mark)?;
+            let told = contents.promised.status;
+            // It was changed here while this was on its way: these pages are older than what is known of it, and must not
+            // stand for that.
+            if told.data_version != known.data_version {
+                match pages_of(vnode, known.data_version) {
+                    Some(pages) => return Ok(pages),
+                    None => continue,
+                }
+            }
+            // spec: afs-rpc#status
+            if contents.data.len() as u64 != told.length {
+                tracing::warn!(%fid, server = %contents.promised.server,
+                    "a directory of another length than its status says");
+                return Err(Errno::EIO);
+            }
+            let pages = Arc::new(contents.data.to_vec());
+            self.keep_pages(vnode, told.data_version, Arc::clone(&pages));
+            return Ok(pages);
         }
-        let pages = Arc::new(contents.data.to_vec());
-        self.keep_pages(vnode, status.data_version, Arc::clone(&pages));
-        Ok(pages)
+        Err(Errno::EAGAIN)
     }
 
     /// Keeps a directory's pages of this version, if it is the one it has now.

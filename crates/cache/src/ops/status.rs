@@ -75,7 +75,7 @@ impl Cache {
         let fid = vnode.fid;
         self.0.owners.ready(vnode.cell()).await;
         self.in_order(vnode).await;
-        let mark = self.0.breaks.mark(fid);
+        let mark = self.0.breaks.mark();
         match user.client.promised(&vnode.volume, fid).await {
             Ok(promised) => {
                 let status = self.accept(user, vnode, &promised, mark)?;
@@ -129,7 +129,7 @@ impl Cache {
                 ..known
             });
         }
-        if self.0.breaks.mark(fid) != mark
+        if !self.0.breaks.is_unbroken(fid, mark)
             && let Some(known) = state.status()
             && known.data_version > status.data_version
         {
@@ -137,16 +137,17 @@ impl Cache {
             // change, it would not take what it is being told of the newer one.
             return Ok(status);
         }
-        let changed = state
-            .status()
-            .is_some_and(|old| old.data_version != status.data_version);
+        let old = state.status().map(|old| old.data_version);
+        let changed = old.is_some_and(|old| old != status.data_version);
+        // Versions were counted here, under a lease, that the server has not: what it will have of these may be another's.
+        let counted_on = old.is_some_and(|old| old > status.data_version);
         // The kernel takes no attributes that were asked for before it was told to drop some. So it is not told
         // again: this may be on its way to it, and the old length would stay.
         let dropped = vnode.dropped.swap(false, Ordering::Relaxed);
         if !state.holds() {
             state.clear_rights();
         }
-        if self.0.breaks.mark(fid) == mark {
+        if self.0.breaks.is_unbroken(fid, mark) {
             state.note_rights(user.id, &status, above);
             state.take_status(status);
             state.promise = promise;
@@ -160,6 +161,9 @@ impl Cache {
             state.take_status(status);
         }
         drop(state);
+        if counted_on {
+            self.0.storage.drop_clean(&vnode.key());
+        }
         if changed && !dropped {
             self.0.breaks.invalidate(vnode);
         }
@@ -199,16 +203,18 @@ impl Cache {
         }
         let fid = vnode.fid;
         self.in_order(vnode).await;
-        let mark = self.0.breaks.mark(fid);
+        let mark = self.0.breaks.mark();
         let contents = user.client.link_contents(&vnode.volume, fid).await;
         let contents =
             contents.map_err(|error| self.failed(vnode, "reading a symbolic link", &error))?;
-        let status = self.accept(user, vnode, &contents.promised, mark)?;
-        if contents.data.len() as u64 != status.length {
+        self.accept(user, vnode, &contents.promised, mark)?;
+        // Not the status that is known: the link may have been changed here meanwhile.
+        let told = contents.promised.status;
+        if contents.data.len() as u64 != told.length {
             tracing::warn!(%fid, "a symbolic link of a wrong length");
             return Err(Errno::EIO);
         }
-        vnode.lock().rare.link = Some((status.data_version, contents.data.clone()));
+        vnode.lock().rare.link = Some((told.data_version, contents.data.clone()));
         Ok(contents.data)
     }
 

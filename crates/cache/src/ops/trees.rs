@@ -11,13 +11,13 @@ use crate::model::place::Spot;
 use crate::model::user::User;
 use crate::model::vnode::Vnode;
 use crate::ops::cache::Cache;
-use crate::table::breaks::Marks;
+use crate::table::breaks::Mark;
 use crate::table::prefetched::Kind;
 
 /// Levels that are asked for: what is deeper is asked for when a program comes near.
 const DEPTH: u32 = 16;
 /// Entries that are asked for with each directory, and bytes of pages: few have more.
-const ENTRIES: u64 = 64;
+const ENTRIES: u64 = 256;
 const PAGES: u64 = 8 << 10;
 /// Of the first directory a program opens, what a listing of it takes: its pages, and the statuses of so many entries.
 const FIRST: TreeWanted = TreeWanted {
@@ -59,7 +59,7 @@ impl Cache {
     /// tells both at once. An error is told by what comes next.
     pub(crate) async fn read_to_list(&self, user: &User, spot: &Spot) {
         let vnode = &spot.vnode;
-        if vnode.lock().rare.pages.is_some() || !vnode.volume.may_have_trees() {
+        if vnode.lock().rare.pages.is_some() {
             return;
         }
         self.come_to(user, vnode, true);
@@ -73,14 +73,14 @@ impl Cache {
     async fn read_tree(&self, user: &User, spot: &Spot, wanted: TreeWanted) -> Result<bool, Errno> {
         let volume = &spot.mount.volume;
         // Nobody knows beforehand what is in it.
-        let before = self.0.breaks.marks();
+        let before = self.0.breaks.mark();
         let root = spot.vnode.fid;
         let told = user.client.tree(volume, root, wanted).await;
         let told = told.map_err(|error| self.failed(&spot.vnode, "reading a tree", &error))?;
         let Some(parts) = told else {
             return Ok(false);
         };
-        self.take_parts(user, volume, parts, &before, |part, _| {
+        self.take_parts(user, volume, parts, before, |part, _| {
             matches!(part, TreePart::Directory(..)) && part.fid() != root
         });
         Ok(true)
@@ -93,13 +93,11 @@ impl Cache {
         user: &User,
         volume: &Arc<Volume>,
         parts: Vec<TreePart>,
-        before: &Marks,
+        before: Mark,
         is_ahead: impl Fn(&TreePart, &Vnode) -> bool,
     ) {
         for part in parts {
             let vnode = self.0.vnodes.of(volume, part.fid());
-            // A change of it that was made since, here or elsewhere, is not undone by what is from before.
-            let mark = before.of(vnode.fid);
             let promised = match &part {
                 TreePart::Directory(_, promised, _)
                 | TreePart::Status(_, promised)
@@ -107,8 +105,9 @@ impl Cache {
                 _ => continue,
             };
             let is_ahead = is_ahead(&part, &vnode);
-            // A wrong one was logged.
-            if self.accept(user, &vnode, &promised, mark).is_err() {
+            // A change of it that was made since, here or elsewhere, is not undone by what is from before. A wrong answer was
+            // logged.
+            if self.accept(user, &vnode, &promised, before).is_err() {
                 continue;
             }
             let version = promised.status.data_version;

@@ -1,9 +1,8 @@
 //! Broken promises: what was promised is forgotten, and so is what is on its way.
 //!
-//! A server may break a promise before the reply that carries it is here. So breaks are counted, by
-//! fid and by volume, in tables of fixed size: a reply's promise counts only if the counters of its
-//! fid are as they were before it was asked for. Fids that share a counter cost a question more,
-//! never a stale answer.
+//! A server may break a promise before the reply that carries it is here. So breaks are numbered, and the number of the last
+//! one is known by fid and by volume, in tables of fixed size: a reply's promise counts only if the last break that concerns its
+//! fid came before it was asked for. Fids that share a place cost a question more, never a stale answer.
 
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -19,26 +18,25 @@ use crate::model::types::Invalidation;
 use crate::model::vnode::Vnode;
 use crate::table::vnodes::Vnodes;
 
-const FID_COUNTERS: usize = 4096;
-const VOLUME_COUNTERS: usize = 256;
+/// Changes made here count as breaks. With fewer places one of the hundreds that are made in a round trip would share its place
+/// with something in each answer that tells of a hundred things.
+const FIDS: usize = 1 << 18;
+const VOLUMES: usize = 256;
 
-/// How many breaks there were that concern a fid.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A moment between breaks.
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Mark(u64);
 
-impl Mark {
-    /// One that never counts as unbroken.
-    pub(crate) const NONE: Self = Self(u64::MAX);
-}
-
-/// Counts breaks and carries them out.
+/// Numbers breaks and carries them out.
 #[derive(Debug)]
 pub(crate) struct Breaks {
+    /// The number of the last break of any kind.
+    last: AtomicU64,
+    /// Of the last one of each.
     fids: Box<[AtomicU64]>,
     volumes: Box<[AtomicU64]>,
+    /// Of the last one of everything.
     all: AtomicU64,
-    /// Breaks of any kind.
-    total: AtomicU64,
     pub(crate) vnodes: Arc<Vnodes>,
     /// Servers that have promised something: promises say which by its place here.
     servers: Mutex<Vec<SocketAddr>>,
@@ -51,42 +49,27 @@ pub(crate) struct Breaks {
     acknowledged: watch::Sender<u64>,
 }
 
-/// How often everything was broken at a moment.
-#[derive(Debug)]
-pub(crate) struct Marks {
-    fids: Box<[u64]>,
-    volumes: Box<[u64]>,
-    all: u64,
-}
-
-impl Marks {
-    /// What [`Breaks::mark`] was of this fid then.
-    pub(crate) fn of(&self, fid: Fid) -> Mark {
-        Mark(self.fids[place_of_fid(fid)] + self.volumes[place_of_volume(fid.volume)] + self.all)
-    }
-}
-
 fn place_of_fid(fid: Fid) -> usize {
     let mixed = [fid.volume.0, fid.vnode.0, fid.uniquifier.0]
         .iter()
         .fold(0_u32, |mixed, part| {
             (mixed ^ part).wrapping_mul(0x9e37_79b1).rotate_left(15)
         });
-    mixed as usize % FID_COUNTERS
+    mixed as usize % FIDS
 }
 
 fn place_of_volume(volume: VolumeId) -> usize {
-    volume.0 as usize % VOLUME_COUNTERS
+    volume.0 as usize % VOLUMES
 }
 
 impl Breaks {
     pub(crate) fn new(vnodes: Arc<Vnodes>, invalidations: broadcast::Sender<Invalidation>) -> Self {
-        let counters = |number| (0..number).map(|_| AtomicU64::new(0)).collect();
+        let none = |number| (0..number).map(|_| AtomicU64::new(0)).collect();
         Self {
-            fids: counters(FID_COUNTERS),
-            volumes: counters(VOLUME_COUNTERS),
+            last: AtomicU64::new(0),
+            fids: none(FIDS),
+            volumes: none(VOLUMES),
             all: AtomicU64::new(0),
-            total: AtomicU64::new(0),
             vnodes,
             servers: Mutex::default(),
             invalidations,
@@ -141,41 +124,28 @@ impl Breaks {
         drop(self.invalidations.send(what));
     }
 
-    /// Breaks so far. Counters only grow, so their sum changes if any of them does.
-    pub(crate) fn mark(&self, fid: Fid) -> Mark {
-        let counters = [self.of_fid(fid), self.of_volume(fid.volume), &self.all];
-        Mark(
-            counters
-                .map(|counter| counter.load(Ordering::SeqCst))
-                .iter()
-                .sum(),
-        )
+    /// This moment, for what is asked for now.
+    pub(crate) fn mark(&self) -> Mark {
+        Mark(self.last.load(Ordering::SeqCst))
     }
 
-    /// Breaks so far of everything, for an answer that tells of more than was known when it was asked for. What is
-    /// changed here counts only for its fid, so [`any`](Self::any) does not tell of that.
-    pub(crate) fn marks(&self) -> Marks {
-        let now = |counters: &[AtomicU64]| {
-            let counters = counters.iter();
-            counters
-                .map(|counter| counter.load(Ordering::SeqCst))
-                .collect()
-        };
-        Marks {
-            fids: now(&self.fids),
-            volumes: now(&self.volumes),
-            all: self.all.load(Ordering::SeqCst),
-        }
-    }
-
-    /// Breaks so far that concern anything: for a fid that is not known yet.
-    pub(crate) fn any(&self) -> Mark {
-        Mark(self.total.load(Ordering::SeqCst))
+    /// Whether no break since concerns a fid, so that an answer which was asked for then still holds.
+    pub(crate) fn is_unbroken(&self, fid: Fid, since: Mark) -> bool {
+        let last = [self.of_fid(fid), self.of_volume(fid.volume), &self.all];
+        last.iter()
+            .all(|last| last.load(Ordering::SeqCst) <= since.0)
     }
 
     /// What is on its way about a fid is not to be promised: it has been changed.
     pub(crate) fn count(&self, fid: Fid) {
-        self.of_fid(fid).fetch_add(1, Ordering::SeqCst);
+        self.note(self.of_fid(fid));
+    }
+
+    /// Notes a break at its place.
+    fn note(&self, place: &AtomicU64) {
+        let number = self.last.fetch_add(1, Ordering::SeqCst) + 1;
+        // Of two at the same time the later one stays.
+        place.fetch_max(number, Ordering::SeqCst);
     }
 
     fn of_fid(&self, fid: Fid) -> &AtomicU64 {
@@ -188,8 +158,8 @@ impl Breaks {
 
     /// A volume is another one now: nothing promised of it holds.
     pub(crate) fn break_volume(&self, volume: VolumeId) {
-        // Counted first: a reply that finds the old count is forgotten just below.
-        self.of_volume(volume).fetch_add(1, Ordering::SeqCst);
+        // Noted first: a reply that does not find it is forgotten just below.
+        self.note(self.of_volume(volume));
         for vnode in self.vnodes.of_volume(volume) {
             self.break_one(&vnode);
         }
@@ -197,15 +167,10 @@ impl Breaks {
 
     /// Promises are given back: none holds, nor one that is on its way.
     pub(crate) fn break_all(&self) {
-        self.count_all();
+        self.note(&self.all);
         for vnode in self.vnodes.all() {
             self.break_one(&vnode);
         }
-    }
-
-    fn count_all(&self) {
-        self.total.fetch_add(1, Ordering::SeqCst);
-        self.all.fetch_add(1, Ordering::SeqCst);
     }
 
     fn break_one(&self, vnode: &Arc<Vnode>) {
@@ -238,7 +203,6 @@ impl Breaks {
 
 impl BreakHandler for Breaks {
     fn broken(&self, server: SocketAddr, fids: &[Fid]) {
-        self.total.fetch_add(1, Ordering::SeqCst);
         for &fid in fids {
             tracing::debug!(%server, %fid, "promise broken");
             // spec: afs-rpc#breaks
@@ -246,7 +210,7 @@ impl BreakHandler for Breaks {
                 self.break_volume(fid.volume);
                 continue;
             }
-            // Counted first: a reply that finds the old count is forgotten just below.
+            // Noted first: a reply that does not find it is forgotten just below.
             self.count(fid);
             for vnode in self.vnodes.of_fid(fid) {
                 self.break_one(&vnode);
@@ -269,7 +233,7 @@ impl BreakHandler for Breaks {
 
     fn all_broken(&self, server: SocketAddr) {
         tracing::debug!(%server, "all promises broken");
-        self.count_all();
+        self.note(&self.all);
         let all = self.vnodes.all();
         let known = self
             .lock_servers()

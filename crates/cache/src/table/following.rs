@@ -215,6 +215,10 @@ impl Row {
             });
         } else if self.read.len() >= READS_MOST {
             came.ask = self.tell();
+            // What is all here is nothing new to a server.
+            if came.ask.is_none() {
+                drop(self.take());
+            }
         }
         came
     }
@@ -242,12 +246,9 @@ impl Row {
 
     /// What a server is told without being asked: nothing where it, or what is cached, told of all.
     fn tell(&mut self) -> Option<Ask> {
-        let missed = self.missed;
-        let from = self.last_two();
-        let read = self.take();
-        let from = from.filter(|_| missed && !read.is_empty())?;
+        let from = self.last_two().filter(|_| self.missed)?;
         Some(Ask {
-            read,
+            read: self.take(),
             from,
             wanted: false,
         })

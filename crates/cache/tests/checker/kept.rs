@@ -138,7 +138,7 @@ impl Worker {
                     return true;
                 }
                 let same = read.iter().zip(content).take_while(|(a, b)| a == b).count();
-                let now = self.what_all_see(place).await;
+                let now = self.what_all_see(&format!("kept{place}")).await;
                 panic!(
                     "machine {machine} is told the end {end:?} of kept{place} under a lock, and reads {} bytes, \
                      and not {length}; {same} are right; its kernel has {}; {now}",
@@ -154,10 +154,9 @@ impl Worker {
     }
 
     /// What the machines say of a file now, in words.
-    async fn what_all_see(&self, place: usize) -> String {
+    pub(crate) async fn what_all_see(&self, name: &str) -> String {
         let mut seen = String::new();
         for (number, machine) in self.world.cell.machines.iter().enumerate() {
-            let name = format!("kept{place}");
             let found = machine.cache.lookup(WHO, Ino::ROOT, name.as_bytes()).await;
             let found = found.map(|entry| (entry.attr.size, entry.attr.data_version));
             seen.push_str(&format!("machine {number} says {found:?}; "));

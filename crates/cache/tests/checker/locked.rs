@@ -36,12 +36,10 @@ impl Worker {
                 let stands = <[u8; 8]>::try_from(octets.as_slice())
                     .ok()
                     .map(u64::from_le_bytes);
-                assert_eq!(
-                    stands,
-                    Some(*value),
-                    "machine {} reads this of {name}, {octets:?}",
-                    self.machine
-                );
+                if stands != Some(*value) {
+                    let (machine, now) = (self.machine, self.what_all_see(&name).await);
+                    panic!("machine {machine} reads {stands:?} of {name}, and not {value}; {now}");
+                }
                 let next = (*value + 1).to_le_bytes();
                 for _ in 0..TRIES {
                     let begun = self.now();

@@ -38,12 +38,14 @@ impl Cache {
                 done.push(*number);
             }
         }
-        self.done(line, &done);
+        self.are_sent(line, &done);
         for (fid, promised) in ran.statuses {
             if let Some((vnode, mark)) = batch.vnodes.get(&fid) {
                 self.took(user, vnode, &promised, *mark);
             }
         }
+        // Only now: a program that waits for it may give a lock up, and what the kernel is told then may be too late.
+        self.done(line, &done);
     }
 
     /// Whether a change is done with.
@@ -124,16 +126,18 @@ impl Cache {
     /// Nothing is known of this any more.
     fn in_doubt(&self, vnode: &Arc<Vnode>) {
         self.0.breaks.count(vnode.fid);
-        {
-            let mut state = vnode.lock();
-            state.promise = None;
-            if let Some(rare) = state.rare.if_any() {
-                (rare.pages, rare.link) = (None, None);
-            }
-        }
-        // What the server has of the version that was counted here may be another's.
-        self.0.storage.drop_clean(&vnode.key());
+        vnode.lock().promise = None;
+        self.forget_copies(vnode);
         self.0.breaks.invalidate(vnode);
+    }
+
+    /// What is cached was made here, and counted as versions that the server has not: what it will have of these may be
+    /// another's.
+    fn forget_copies(&self, vnode: &Arc<Vnode>) {
+        if let Some(rare) = vnode.lock().rare.if_any() {
+            (rare.pages, rare.link) = (None, None);
+        }
+        self.0.storage.drop_clean(&vnode.key());
     }
 
     /// A change was not made, and will not be: the log and the record of conflicts tell it, what was written goes to where
@@ -214,6 +218,31 @@ impl Cache {
         note(saved.ok().flatten());
     }
 
+    /// A server has these: what it tells of their vnodes is not from before them.
+    pub(super) fn are_sent(&self, line: &Arc<Line>, numbers: &[u64]) {
+        let vnodes: Vec<(Arc<Vnode>, u64)> = {
+            let queue = line.lock();
+            let pendings = numbers.iter().filter_map(|number| {
+                let place = place_of(&queue.waiting, *number)?;
+                queue.waiting.get(place)
+            });
+            let vnodes = pendings.flat_map(|pending| {
+                let vnodes = pending.touched.iter().chain(&pending.makes);
+                vnodes.map(|vnode| (Arc::clone(vnode), pending.number))
+            });
+            vnodes.collect()
+        };
+        for (vnode, number) in vnodes {
+            let mut state = vnode.lock();
+            if state.rare.unsent <= number {
+                if let Some(rare) = state.rare.if_any() {
+                    rare.unsent = 0;
+                }
+                state.rare.tidy();
+            }
+        }
+    }
+
     /// Changes are done with.
     pub(super) fn done(&self, line: &Arc<Line>, numbers: &[u64]) {
         if let Err(error) = self.0.journal.done(numbers) {
@@ -222,17 +251,6 @@ impl Cache {
             tracing::error!(%dir, %error, "the journal of the cache cannot be written");
         }
         let done = line.lock().remove(numbers);
-        for pending in &done {
-            for vnode in pending.touched.iter().chain(&pending.makes) {
-                let mut state = vnode.lock();
-                if state.rare.unsent <= pending.number {
-                    if let Some(rare) = state.rare.if_any() {
-                        rare.unsent = 0;
-                    }
-                    state.rare.tidy();
-                }
-            }
-        }
         // What a vnode holds may be the last of another: it is dropped behind all locks.
         drop(done);
     }
@@ -246,17 +264,24 @@ impl Cache {
             Promise::new(server, until)
         });
         let mut state = vnode.lock();
-        // What was changed here since, or is broken, is not as it tells.
-        if state.rare.unsent > 0 || self.0.breaks.mark(vnode.fid) != mark {
+        // What was changed here since is not as it tells.
+        if state.rare.unsent > 0 {
             return;
         }
-        let Some(known) = state.status() else {
-            return;
-        };
-        if known.data_version != status.data_version {
+        let is_unbroken = self.0.breaks.is_unbroken(vnode.fid, mark);
+        let known = state.status();
+        let known = known.filter(|known| known.data_version == status.data_version);
+        let Some(known) = known else {
             drop(state);
             tracing::debug!(fid = %vnode.fid, "its server has another version than was made here");
-            self.in_doubt(vnode);
+            match is_unbroken {
+                true => self.in_doubt(vnode),
+                // The kernel was told already, and would take no answer that it is waiting for now.
+                false => self.forget_copies(vnode),
+            }
+            return;
+        };
+        if !is_unbroken {
             return;
         }
         let same = |one: afar_types::FetchStatus| {

@@ -251,6 +251,7 @@ impl Cache {
         for number_of in &batch.numbers {
             self.was_refused(line, site, *number_of, error);
         }
+        self.are_sent(line, &batch.numbers);
         self.done(line, &batch.numbers);
         Ok(Sent::Done)
     }
@@ -293,7 +294,7 @@ impl Cache {
             sender.reborn.count();
             numbers.push(pending.number);
             for vnode in pending.touched.iter().chain(&pending.makes) {
-                let mark = self.0.breaks.mark(vnode.fid);
+                let mark = self.0.breaks.mark();
                 vnodes.insert(vnode.fid, (Arc::clone(vnode), mark));
             }
         }
