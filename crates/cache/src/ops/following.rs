@@ -105,8 +105,9 @@ impl Cache {
         self.take_parts(user, volume, parts, before, is_new);
         self.fetch_larger(user, volume, larger);
         // Nor while it was taken.
-        for fid in self.0.following.come_to_of(volume, &fids) {
-            let vnode = self.0.vnodes.of(volume, fid);
+        let come = self.0.following.come_to_of(volume, &fids);
+        for fid in fids.iter().filter(|fid| come.contains(fid)) {
+            let vnode = self.0.vnodes.of(volume, *fid);
             for kind in [Kind::Directory, Kind::Data] {
                 self.0.prefetched.take(kind, &vnode);
             }
