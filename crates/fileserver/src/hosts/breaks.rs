@@ -255,21 +255,28 @@ impl Shared {
             tokio::time::sleep(pause).await;
             pause = pause.saturating_mul(2);
             let _turn = self.reminders.acquire().await;
-            let (standing, endpoint, peer) = {
-                let state = host.lock();
-                let peer = state.peers.first().copied();
-                (state.standing, state.endpoint.clone(), peer)
-            };
-            let endpoint = endpoint.or_else(|| self.endpoint());
-            match (standing, endpoint, peer) {
-                // As if it had called.
-                (Standing::Down, Some(endpoint), Some(peer)) => {
-                    self.identify(&endpoint, peer).await;
-                }
-                _ => break,
+            if !self.tell_if_down(&host).await {
+                break;
             }
         }
         host.lock().reminded = false;
+    }
+
+    /// Tells a host that is down to drop all it has, as if it had called. Returns whether that was tried.
+    pub(super) async fn tell_if_down(self: &Arc<Self>, host: &Host) -> bool {
+        let (standing, endpoint, peer) = {
+            let state = host.lock();
+            let peer = state.peers.first().copied();
+            (state.standing, state.endpoint.clone(), peer)
+        };
+        let endpoint = endpoint.or_else(|| self.endpoint());
+        match (standing, endpoint, peer) {
+            (Standing::Down, Some(endpoint), Some(peer)) => {
+                self.identify(&endpoint, peer).await;
+                true
+            }
+            _ => false,
+        }
     }
 }
 

@@ -16,9 +16,9 @@
 //!   has not made good for it (`punctuality`); no change waits for more than 2 s in all. Then it
 //!   goes on, and the host is *late*: no call of it is served, and no call under way is answered,
 //!   before it has answered. After 4 s it is *down*: by our account it has no promises any more, and
-//!   when it calls it is told to drop all it has (InitCallBackState3) before that call is served, and before a call that was
-//!   under way is answered. It is also told so when it does not call: it is tried again after a second, and then less and less often for an hour. So a
-//!   client that can reach this server never learns anything new while it trusts something old.
+//!   when it calls it is told to drop all it has (InitCallBackState3) before that call is served, and before a call that
+//!   was under way is answered. It is also told so when it does not call: it is tried again after a second, and then less
+//!   and less often for an hour. So a client that can reach this server never learns anything new while it trusts something old.
 //! - A client that cannot reach this server trusts its promises until they end, 4 h at most. That is
 //!   how AFS has always been. It is the price of going on without the dead.
 //! - The server remembers a promise for 3 minutes longer than it was given for.
@@ -186,19 +186,9 @@ impl Hosts {
     /// a change.
     pub async fn settle(&self, host: &Host) {
         self.shared.settle(host).await;
-        let (standing, endpoint, peer) = {
-            let state = host.lock();
-            let peer = state.peers.first().copied();
-            (state.standing, state.endpoint.clone(), peer)
-        };
-        // It went down while this call was under way, which may have waited long. Answered now, it would go on trusting what
-        // it has.
-        if standing == Standing::Down
-            && let Some(endpoint) = endpoint.or_else(|| self.shared.endpoint())
-            && let Some(peer) = peer
-        {
-            self.shared.identify(&endpoint, peer).await;
-        }
+        // It may have gone down while this call was under way, which may have waited long. Answered before it is told, it
+        // would go on trusting what it has.
+        self.shared.tell_if_down(host).await;
     }
 
     /// A host for a caller that cannot be called back, such as one at a local socket. It is in no
