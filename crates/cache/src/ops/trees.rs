@@ -17,12 +17,12 @@ use crate::table::prefetched::Kind;
 /// Levels that are asked for: what is deeper is asked for when a program comes near.
 const DEPTH: u32 = 16;
 /// Entries that are asked for with each directory, and bytes of pages: few have more.
-const ENTRIES: u64 = 256;
+const ENTRIES: u32 = 256;
 const PAGES: u64 = 8 << 10;
 /// Of the first directory a program opens, what a listing of it takes: its pages, and the statuses of so many entries.
 const FIRST: TreeWanted = TreeWanted {
     depth: 0,
-    entries: 256,
+    entries: ENTRIES,
     bytes: 64 << 10,
     largest: 0,
 };
@@ -45,7 +45,7 @@ impl Cache {
         let most = |amount: u64| u32::try_from(amount).unwrap_or(u32::MAX);
         let wanted = TreeWanted {
             depth: DEPTH,
-            entries: most(directories * ENTRIES),
+            entries: most(directories * u64::from(ENTRIES)),
             bytes: most(directories * PAGES + data),
             largest: most(data),
         };
