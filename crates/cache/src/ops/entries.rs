@@ -391,7 +391,7 @@ impl Cache {
         let vnode = &directory.vnode;
         self.in_order(vnode).await;
         let changing = Changing::begin(&self.0.breaks, vnode);
-        // Nobody knows the new fid before the answer, so any break may be one of its.
+        // Nobody knows the new fid before the answer: a break of it since counts all the same.
         let before = self.0.breaks.mark();
         let made = match made.await {
             Ok(made) => made,

@@ -24,8 +24,7 @@ impl Cache {
         if !volume.may_tell_what_follows() {
             return Told::Nothing;
         }
-        let data = self.0.prefetched.room(Kind::Data);
-        let may_ask = data > 0 && self.may_prefetch_data(volume);
+        let may_ask = || self.0.prefetched.room(Kind::Data) > 0 && self.may_prefetch_data(volume);
         let following = &self.0.following;
         let came = following.come(volume, vnode.fid, (waits, may_ask), Instant::now());
         if !came.watch && came.ask.is_none() {

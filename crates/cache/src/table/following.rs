@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use afar_cell::Volume;
-use afar_types::{Fid, Reads};
+use afar_types::{Fid, READS_MOST, Reads};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -16,8 +16,6 @@ use crate::table::prefetched::WANTED;
 const VOLUMES: usize = 16;
 /// What a program reads is told when nothing was read for so long.
 pub(crate) const QUIET: Duration = Duration::from_secs(3);
-/// Things that a server is told of at a time.
-const READS_MOST: usize = 256;
 /// What is read behind so many other things is no program that starts: it goes through a tree, in an order that its directories
 /// tell.
 const SERIES_MOST: usize = 4096;
@@ -107,12 +105,13 @@ pub(crate) enum Rest {
 }
 
 impl Following {
-    /// A program comes to something. `waits`: it is not here. `may_ask`: what follows may be prefetched.
+    /// A program comes to something. `waits`: it is not here. `may_ask` says whether what follows may be prefetched: few reads
+    /// lead to that question, and each name that is looked up comes here.
     pub(crate) fn come(
         &self,
         volume: &Arc<Volume>,
         fid: Fid,
-        (waits, may_ask): (bool, bool),
+        (waits, may_ask): (bool, impl FnOnce() -> bool),
         now: Instant,
     ) -> Came {
         self.with(volume, |row| row.come(fid, (waits, may_ask), now))
@@ -168,7 +167,12 @@ impl Row {
         }
     }
 
-    fn come(&mut self, fid: Fid, (waits, may_ask): (bool, bool), now: Instant) -> Came {
+    fn come(
+        &mut self,
+        fid: Fid,
+        (waits, may_ask): (bool, impl FnOnce() -> bool),
+        now: Instant,
+    ) -> Came {
         let before = self.at.replace(now);
         if before.is_none_or(|before| now.saturating_duration_since(before) > WANTED) {
             // Another series.
@@ -201,7 +205,7 @@ impl Row {
             // One read alone tells little.
             false => self.last_two().filter(|_| waits),
         };
-        let wanted = wanted.filter(|_| may_ask && !self.asking);
+        let wanted = wanted.filter(|_| !self.asking && may_ask());
         let skips = wanted.is_some() && !told && self.skipped > 0;
         if skips {
             self.skipped -= 1;
@@ -309,7 +313,7 @@ mod tests {
 
     /// Comes to something that may be asked for.
     fn come(row: &mut Row, number: u32, waits: bool, now: Instant) -> Came {
-        row.come(fid(number), (waits, true), now)
+        row.come(fid(number), (waits, || true), now)
     }
 
     fn asked(row: &mut Row, number: u32, waits: bool, now: Instant) -> Option<(Fid, Fid)> {
