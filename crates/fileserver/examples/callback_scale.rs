@@ -216,7 +216,7 @@ impl Scale {
                 tokio::spawn(async move { hosts.identify(&server, address(number)).await })
             });
             for call in calls.collect::<Vec<_>>() {
-                if let Ok(host) = call.await {
+                if let Ok(Ok(host)) = call.await {
                     all.push(host);
                 }
             }

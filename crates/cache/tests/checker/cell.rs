@@ -192,7 +192,7 @@ impl Cell {
         let hosts = Hosts::new(HostsConfig {
             break_wait: BREAK_WAIT,
             break_limit: BREAK_LIMIT,
-            restore: saved.exists().then_some(saved),
+            restore: Some(saved),
             ..HostsConfig::new(uuid)
         });
         let protection = Arc::new(Protection::new(Vec::new()));

@@ -100,12 +100,18 @@ impl Files {
     }
 
     /// The calling host.
-    pub(crate) async fn host(&self, peer: SocketAddr) -> Arc<Host> {
+    ///
+    /// # Errors
+    /// Those of [`Hosts::identify`](crate::hosts::Hosts::identify).
+    pub(crate) async fn host(&self, peer: SocketAddr) -> Result<Arc<Host>, AbortCode> {
         self.server.hosts.identify(&self.endpoint, peer).await
     }
 
     /// Begins to serve a call: finds out who calls.
-    async fn visit(&self, caller: &Caller) -> Visit {
+    ///
+    /// # Errors
+    /// Those of [`Hosts::identify`](crate::hosts::Hosts::identify).
+    async fn visit(&self, caller: &Caller) -> Result<Visit, AbortCode> {
         let began = Instant::now();
         let asking = async {
             tokio::join!(
@@ -114,8 +120,9 @@ impl Files {
             )
         };
         let (host, person) = Wait::Identity.on(asking).await;
+        let host = host?;
         let leases = LeaseCall::new(self.server.leases.as_ref(), host.uuid(), caller.peer.ip());
-        Visit {
+        Ok(Visit {
             server: Arc::clone(&self.server),
             leases: Arc::new(leases),
             host,
@@ -123,7 +130,7 @@ impl Files {
             peer: caller.peer,
             began,
             tally: Arc::default(),
-        }
+        })
     }
 }
 
@@ -136,7 +143,7 @@ macro_rules! operations {
             caller: &Caller,
             request: rxafs::$name::Request,
         ) -> Result<rxafs::$name::Reply, AbortCode> {
-            let visit = self.visit(caller).await;
+            let visit = self.visit(caller).await?;
             let result = $function(&visit, request).await;
             visit.end(result).await
         }
@@ -152,7 +159,7 @@ macro_rules! data_operations {
             request: rxafs::$name::Request,
             data: &mut $data,
         ) -> Result<rxafs::$name::Reply, AbortCode> {
-            let visit = self.visit(caller).await;
+            let visit = self.visit(caller).await?;
             let result = $function(&visit, request, data).await;
             visit.end(result).await
         }
@@ -245,7 +252,7 @@ impl rxafs::Service for Files {
         request: rxafs::batch::Request,
         data: &mut StoreSource<'_>,
     ) -> Result<rxafs::batch::Reply, AbortCode> {
-        let visit = self.visit(caller).await;
+        let visit = self.visit(caller).await?;
         let result = batch::batch(&visit, caller, request, data).await;
         visit.end(result).await
     }
@@ -258,7 +265,7 @@ impl rxafs::Service for Files {
         match &self.offers {
             // At a local socket there is nothing to gain, and no host that could be called back.
             Some(offers) if !Local::is_given(caller.peer) => {
-                let host = self.host(caller.peer).await;
+                let host = self.host(caller.peer).await?;
                 let question = &request.question;
                 let offer = offers.offer(Service::Files, caller, host.uuid(), question)?;
                 Ok(rxafs::oob_offer::Reply { offer })

@@ -42,9 +42,10 @@ impl Visit {
     /// Counts what the call did, and puts a refusal into the client's codes. The answer waits until the host
     /// knows of all changes that did not wait for it: what was read may be newer.
     pub(super) async fn end<T>(self, result: Result<T, AbortCode>) -> Result<T, AbortCode> {
-        Wait::Callbacks
+        let settled = Wait::Callbacks
             .on(self.server.hosts.settle(&self.host))
             .await;
+        let result = settled.and(result);
         let took = self.began.elapsed();
         self.server
             .metrics

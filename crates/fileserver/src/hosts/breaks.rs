@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use afar_net::{CallError, Endpoint, RxNull};
+use afar_net::{AbortCode, CallError, Endpoint, RxNull};
 use afar_rpc::{RpcCause, RpcError, rxafscb};
 use afar_types::{CallBacks, Fid, Fids};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -255,15 +255,20 @@ impl Shared {
             tokio::time::sleep(pause).await;
             pause = pause.saturating_mul(2);
             let _turn = self.reminders.acquire().await;
-            if !self.tell_if_down(&host).await {
+            let telling = self.tell_if_down(&host);
+            // Others wait for their turn.
+            if let Ok(Ok(false)) = timeout(self.config.break_limit, telling).await {
                 break;
             }
         }
         host.lock().reminded = false;
     }
 
-    /// Tells a host that is down to drop all it has, as if it had called. Returns whether that was tried.
-    pub(super) async fn tell_if_down(self: &Arc<Self>, host: &Host) -> bool {
+    /// Tells a host that is down to drop all it has, as if it had called. Returns whether it was down.
+    ///
+    /// # Errors
+    /// It was not told.
+    pub(super) async fn tell_if_down(self: &Arc<Self>, host: &Host) -> Result<bool, AbortCode> {
         let (standing, endpoint, peer) = {
             let state = host.lock();
             let peer = state.peers.first().copied();
@@ -272,10 +277,10 @@ impl Shared {
         let endpoint = endpoint.or_else(|| self.endpoint());
         match (standing, endpoint, peer) {
             (Standing::Down, Some(endpoint), Some(peer)) => {
-                self.identify(&endpoint, peer).await;
-                true
+                self.identify(&endpoint, peer).await?;
+                Ok(true)
             }
-            _ => false,
+            _ => Ok(false),
         }
     }
 }

@@ -28,6 +28,12 @@ pub struct HostsConfig {
     /// How long a host has to answer on each of its addresses until it counts as down. OpenAFS
     /// allows 4 s.
     pub break_limit: Duration,
+    /// How long a call of a host that missed breaks waits until the host has dropped all it has. Then it is
+    /// refused.
+    pub told_limit: Duration,
+    /// After a crash, which loses what hosts were promised: for how long after its first call a host that does not
+    /// answer counts as one that missed breaks.
+    pub doubt_after_crash: Duration,
     /// After what time a host that is down is tried again, the first time.
     pub remind_after: Duration,
     /// How long the first call of a host waits until the host has said who it is.
@@ -41,7 +47,8 @@ pub struct HostsConfig {
     /// After what time without a call a host that holds no promise is forgotten.
     pub forget_after: Duration,
     /// The file that [`Hosts::save`](super::Hosts::save) wrote when the server stopped, if hosts and
-    /// promises are to be taken from there. It is removed, so that no later start reads it.
+    /// promises are to be taken from there. It is emptied, so that no later start reads it, and one after a crash
+    /// knows that promises were lost.
     pub restore: Option<PathBuf>,
 }
 
@@ -58,6 +65,8 @@ impl HostsConfig {
             break_wait: Duration::from_millis(500),
             change_wait: Duration::from_secs(2),
             break_limit: Duration::from_secs(4),
+            told_limit: Duration::from_secs(20),
+            doubt_after_crash: Duration::from_secs(120),
             remind_after: Duration::from_secs(1),
             introduction_wait: Duration::from_secs(1),
             introduction_limit: Duration::from_secs(8),

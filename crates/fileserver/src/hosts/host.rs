@@ -58,8 +58,11 @@ pub(super) struct HostState {
     pub(super) asked: Option<Instant>,
     /// It is being asked who it is.
     pub(super) asking: bool,
-    /// It was asked and did not answer in time: nobody waits for it any more.
+    /// It was asked and did not answer in time: nobody waits for it any more, unless it [must be
+    /// told](HostState::must_be_told).
     pub(super) silent: bool,
+    /// Until then it may trust what it was promised before a crash, unless it says who it is.
+    pub(super) doubted_until: Option<Instant>,
     /// Breaks that wait for the one that is under way.
     pub(super) breaks: VecDeque<Break>,
     /// A task is working on the breaks.
@@ -117,6 +120,7 @@ impl Host {
                 asked: None,
                 asking: false,
                 silent: false,
+                doubted_until: None,
                 breaks: VecDeque::new(),
                 breaking: false,
                 due: now,
@@ -173,12 +177,21 @@ impl HostState {
         if self.is_behind(config, now) {
             return Step::Settle;
         }
-        // A host that was in good standing must hear of what it missed before it is served; of one
-        // that is new, nothing says that it listens at all.
-        let patience = match self.standing {
-            Standing::Down => config.break_limit,
-            _ => config.introduction_wait,
-        };
+        if self.must_be_told(now) {
+            self.active = now;
+            let pause = self.asked.map(|asked| asked + config.introduction_wait);
+            return match pause {
+                _ if self.asking => Step::Wait(now + config.told_limit),
+                Some(until) if until > now => Step::Wait(until),
+                _ => {
+                    (self.asking, self.asked) = (true, Some(now));
+                    let wait = Some(now + config.told_limit);
+                    Step::Ask { wait }
+                }
+            };
+        }
+        // Of a host that is new, nothing says that it listens at all.
+        let patience = config.introduction_wait;
         if self.asking {
             let until = self.asked.map_or(now, |asked| asked + patience);
             let over = self.silent || until <= now;
@@ -198,6 +211,16 @@ impl HostState {
         (self.asking, self.asked) = (true, Some(now));
         Step::Ask {
             wait: (!self.silent).then(|| now + patience),
+        }
+    }
+
+    /// Whether it may trust what is no longer so. An answer to a call of it might reach it before it is told,
+    /// when the path is cut just now, and begin something that builds on both: so no call is served before.
+    pub(super) fn must_be_told(&self, now: Instant) -> bool {
+        match self.standing {
+            Standing::Down => true,
+            Standing::Unknown => self.doubted_until.is_some_and(|until| now < until),
+            Standing::Ready | Standing::Gone => false,
         }
     }
 
@@ -288,8 +311,13 @@ mod tests {
         assert_eq!(state.step(&config, now), Step::Settle);
         state.late = false;
         state.standing = Standing::Down;
-        let wait = Some(now + config.break_limit);
-        assert_eq!(state.step(&config, now), Step::Ask { wait });
+        let limit = now + config.told_limit;
+        assert_eq!(state.step(&config, now), Step::Ask { wait: Some(limit) });
+        assert_eq!(state.step(&config, now), Step::Wait(limit));
+        (state.asking, state.silent) = (false, true);
+        let again = now + config.introduction_wait;
+        assert_eq!(state.step(&config, now), Step::Wait(again));
+        assert!(matches!(state.step(&config, again), Step::Ask { .. }));
         state.standing = Standing::Gone;
         assert_eq!(state.step(&config, now), Step::Again);
     }

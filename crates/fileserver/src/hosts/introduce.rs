@@ -4,7 +4,8 @@
 //! not know that). Three answers are possible. The identity is new: then the host has to drop the
 //! promises it may hold from before this server started (InitCallBackState3). It is that of a known
 //! host: then that one is asked at its own addresses (ProbeUuid), since everybody can claim to be it.
-//! Or none comes: then the caller is served without any promise, and asked again after a while.
+//! Or none comes: then the caller is served without any promise, and asked again after a while, unless it may
+//! trust what it was promised before: then it is not served (spec: afs-rpc#breaks).
 //!
 //! Of a known host, the new address takes the place of the old one if nobody answers there, as after
 //! a change of a NAT's port. If the old one answers, and says that the new address is one of its own,
@@ -16,8 +17,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use afar_net::Endpoint;
+use afar_net::{AbortCode, Endpoint, is_wanted};
 use afar_rpc::RpcError;
+use afar_types::error::VBUSY;
 use afar_types::{AfsUuid, CAPABILITY_ERROR_TRANSLATION, InterfaceAddr};
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -77,23 +79,25 @@ impl Shared {
         self: &Arc<Self>,
         endpoint: &Endpoint,
         peer: SocketAddr,
-    ) -> Arc<Host> {
+    ) -> Result<Arc<Host>, AbortCode> {
         let begun = Instant::now();
+        let limit = begun + self.config.told_limit;
         loop {
             let host = self.host_at(peer);
             let changed = host.changed.notified();
             tokio::pin!(changed);
             // Registered before looking, so that no answer comes unseen in between.
             changed.as_mut().enable();
-            let step = {
+            let (step, must_be_told) = {
                 let mut state = host.lock();
                 if state.endpoint.is_none() {
                     state.endpoint = Some(endpoint.clone());
                 }
-                state.step(&self.config, Instant::now())
+                let now = Instant::now();
+                (state.step(&self.config, now), state.must_be_told(now))
             };
             let until = match step {
-                Step::Serve => return Arc::clone(&host),
+                Step::Serve => return Ok(Arc::clone(&host)),
                 Step::Again => continue,
                 Step::Settle => {
                     self.settle(&host).await;
@@ -106,12 +110,14 @@ impl Shared {
                     let Some(question) = self.questions.begin(peer.ip(), known) else {
                         // It is asked when it calls again.
                         host.take_question_back();
-                        // It must hear of what it missed.
-                        if standing == Standing::Down && begun.elapsed() < self.config.break_limit {
-                            tokio::time::sleep(ASKED_LATER).await;
-                            continue;
+                        if !must_be_told {
+                            return Ok(Arc::clone(&host));
                         }
-                        return Arc::clone(&host);
+                        if limit <= Instant::now() || !is_wanted() {
+                            return Err(AbortCode(VBUSY));
+                        }
+                        tokio::time::sleep(ASKED_LATER).await;
+                        continue;
                     };
                     let (shared, asked, endpoint) =
                         (Arc::clone(self), Arc::clone(&host), endpoint.clone());
@@ -121,16 +127,22 @@ impl Shared {
                     });
                     match wait {
                         Some(until) => until,
-                        None => return Arc::clone(&host),
+                        None => return Ok(Arc::clone(&host)),
                     }
                 }
             };
-            if timeout_at(until, changed).await.is_err() {
+            if must_be_told {
+                let _changed = timeout_at(until.min(limit), changed).await;
+                let still = host.lock().must_be_told(Instant::now());
+                if still && (limit <= Instant::now() || !is_wanted()) {
+                    return Err(AbortCode(VBUSY));
+                }
+            } else if timeout_at(until, changed).await.is_err() {
                 let mut state = host.lock();
                 if state.standing != Standing::Gone {
                     state.silent |= state.asking;
                     drop(state);
-                    return Arc::clone(&host);
+                    return Ok(Arc::clone(&host));
                 }
             }
         }
@@ -163,7 +175,9 @@ impl Shared {
                 }
                 state.registry.remove(&host, &mut state.table);
             }
-            (state.registry.add(vec![peer], now), to_tell)
+            let host = state.registry.add(vec![peer], now);
+            host.lock().doubted_until = self.doubted_until(now);
+            (host, to_tell)
         };
         for forgotten in unwanted {
             if let (Some(endpoint), Some(peer)) = forgotten {
@@ -173,6 +187,12 @@ impl Shared {
             }
         }
         host
+    }
+
+    /// Until when a host that calls for the first time now may trust what it was promised by this server's
+    /// earlier life.
+    fn doubted_until(&self, now: Instant) -> Option<Instant> {
+        (self.lost_promises).then(|| now + self.config.doubt_after_crash)
     }
 
     /// See [`Hosts::settle`](super::Hosts::settle).
@@ -379,6 +399,7 @@ impl Shared {
         // It has been asked.
         let mut known = host.lock();
         (known.asking, known.asked) = (true, Some(now));
+        known.doubted_until = self.doubted_until(now);
         drop(known);
         host
     }

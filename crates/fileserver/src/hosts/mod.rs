@@ -56,7 +56,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use afar_net::Endpoint;
+use afar_net::{AbortCode, Endpoint};
 use afar_types::{CallBack, CallBackType, Fid, VolumeId};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
@@ -102,6 +102,8 @@ pub struct Hosts {
 struct Shared {
     config: HostsConfig,
     started: Instant,
+    /// An earlier life of this server ended in a crash, and nobody knows what it had promised.
+    lost_promises: bool,
     state: Mutex<State>,
     /// The endpoint for hosts that have not called since the server was restarted.
     endpoint: Mutex<Option<Endpoint>>,
@@ -146,12 +148,12 @@ impl Hosts {
             tidied: now,
             saved: false,
         };
-        if let Some(path) = &config.restore {
-            save::restore_from(&mut state, &config, path);
-        }
+        let lost_promises = (config.restore.as_ref())
+            .is_some_and(|path| !save::restore_from(&mut state, &config, path));
         let at_once = config.breaks_at_once.clamp(1, Semaphore::MAX_PERMITS);
         let shared = Shared {
             started: now,
+            lost_promises,
             state: Mutex::new(state),
             endpoint: Mutex::new(None),
             slots: Semaphore::new(at_once),
@@ -177,18 +179,30 @@ impl Hosts {
 
     /// The calling host. An unknown host is asked for its identity at the address it calls from; its first
     /// call waits for that, though not for long. A host that has missed breaks is told first.
-    pub async fn identify(self: &Arc<Self>, endpoint: &Endpoint, peer: SocketAddr) -> Arc<Host> {
+    ///
+    /// # Errors
+    /// VBUSY if that host cannot be told: the client is to call again later. OpenAFS refuses such calls, too.
+    // spec: afs-rpc#breaks
+    pub async fn identify(
+        self: &Arc<Self>,
+        endpoint: &Endpoint,
+        peer: SocketAddr,
+    ) -> Result<Arc<Host>, AbortCode> {
         self.shared.identify(endpoint, peer).await
     }
 
     /// Waits until a host has heard of all changes that were answered without waiting for it. To be
     /// called before the answer to a call of that host: what the call has read may be newer than such
     /// a change.
-    pub async fn settle(&self, host: &Host) {
+    ///
+    /// # Errors
+    /// `RX_CALL_DEAD` if it cannot be told: what was asked for may be done, and is not answered.
+    pub async fn settle(&self, host: &Host) -> Result<(), AbortCode> {
         self.shared.settle(host).await;
         // It may have gone down while this call was under way, which may have waited long. Answered before it is told, it
         // would go on trusting what it has.
-        self.shared.tell_if_down(host).await;
+        let told = self.shared.tell_if_down(host).await;
+        told.map(drop).map_err(|_| AbortCode::RX_CALL_DEAD)
     }
 
     /// A host for a caller that cannot be called back, such as one at a local socket. It is in no

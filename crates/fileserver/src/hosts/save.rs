@@ -193,7 +193,8 @@ fn sync_directory(path: &Path) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
 
-/// Reads a file of saved promises and removes it. Returns `None` if there is none.
+/// Reads a file of saved promises and empties it. Returns `None` if there is none, and makes an empty one: that is what
+/// a start finds that follows a crash.
 pub(super) fn load(path: &Path, config: &HostsConfig) -> Result<Option<Vec<u8>>, RestoreError> {
     let failed = |done| {
         move |source| RestoreError::Io {
@@ -204,16 +205,22 @@ pub(super) fn load(path: &Path, config: &HostsConfig) -> Result<Option<Vec<u8>>,
     };
     let length = match fs::metadata(path) {
         Ok(metadata) => metadata.len(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            File::create(path)
+                .and_then(|_| sync_directory(path))
+                .map_err(failed("made"))?;
+            return Ok(None);
+        }
         Err(error) => return Err(failed("read")(error)),
     };
     let limit = (config.hosts_max as u64).saturating_mul(HOST_MAX)
         + (config.promises_max as u64).saturating_mul(PROMISE)
         + 64;
     let contents = (length <= limit).then(|| fs::read(path));
-    // Gone before anything of it is used: after a crash it would tell of promises long broken.
-    fs::remove_file(path).map_err(failed("removed"))?;
-    sync_directory(path).map_err(failed("removed for good"))?;
+    // Emptied before anything of it is used: after a crash it would tell of promises long broken.
+    let emptied = fs::OpenOptions::new().write(true).open(path);
+    let emptied = emptied.and_then(|file| file.set_len(0).and_then(|()| file.sync_all()));
+    emptied.map_err(failed("emptied"))?;
     match contents {
         Some(contents) => contents.map(Some).map_err(failed("read")),
         None => Err(RestoreError::Malformed {
@@ -362,24 +369,30 @@ impl Input<'_> {
     }
 }
 
-/// See [`Hosts::new`](super::Hosts::new).
-pub(super) fn restore_from(state: &mut State, config: &HostsConfig, path: &Path) {
+/// See [`Hosts::new`](super::Hosts::new). Returns whether all promises are known that there were.
+pub(super) fn restore_from(state: &mut State, config: &HostsConfig, path: &Path) -> bool {
     let restored = load(path, config).and_then(|contents| match contents {
+        Some(contents) if contents.is_empty() => Ok(None),
         Some(contents) => restore(state, config, path, &contents).map(Some),
-        None => Ok(None),
+        // The first start.
+        None => Ok(Some(0)),
     });
+    let is_complete = matches!(restored, Ok(Some(_)));
     match restored {
         Ok(Some(hosts)) => tracing::info!(
             hosts,
             promises = state.table.len(),
             "loaded the callback promises from before the restart"
         ),
-        Ok(None) => {}
+        Ok(None) => tracing::info!(
+            "the server did not end in good order; every client must drop its promises"
+        ),
         Err(error) => tracing::warn!(
             error = &error as &dyn std::error::Error,
             "every client must drop its promises"
         ),
     }
+    is_complete
 }
 
 #[cfg(test)]

@@ -125,10 +125,11 @@ impl Door {
         let offers = &self.serving.offers;
         let grant = offers.check(&hello, &exported).map_err(Shut::Grant)?;
         // Promises are given to the host that is there now; volumes come without.
-        if grant.service == Service::Files
-            && self.serving.files.host(grant.peer).await.uuid() != grant.uuid
-        {
-            return Err(Shut::Client);
+        if grant.service == Service::Files {
+            let host = self.serving.files.host(grant.peer).await;
+            if !host.is_ok_and(|host| host.uuid() == grant.uuid) {
+                return Err(Shut::Client);
+            }
         }
         Ok(grant)
     }

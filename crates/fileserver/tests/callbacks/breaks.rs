@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use afar_fileserver::hosts::HostsConfig;
+use afar_net::AbortCode;
+use afar_types::error::VBUSY;
 use afar_types::{CallBackType, Fid, VolumeId};
 
 use crate::support::*;
@@ -289,7 +291,7 @@ async fn who_is_late_again_is_not_waited_for() {
         slow.set_deaf(true);
         assert!(change(number).await >= wait);
         slow.set_deaf(false);
-        server.hosts.settle(&host).await;
+        server.hosts.settle(&host).await.unwrap();
         // Whether it is quick again is tried at once.
         let told = Heard::Break(vec![file(number)]);
         assert_eq!(slow.heard(), [told, Heard::Probe]);
@@ -304,7 +306,7 @@ async fn who_is_late_again_is_not_waited_for() {
     let early = tokio::time::timeout(Duration::from_millis(200), &mut settled).await;
     assert!(early.is_err(), "answered before it heard");
     slow.set_deaf(false);
-    settled.await;
+    settled.await.unwrap();
     assert!(slow.heard().contains(&Heard::Break(vec![file(3)])));
 }
 
@@ -373,7 +375,7 @@ async fn who_goes_down_during_a_call_drops_all_before_that_is_answered() {
     server.until_one_is_down().await;
     client.heard();
     client.set_deaf(false);
-    server.hosts.settle(&host).await;
+    server.hosts.settle(&host).await.unwrap();
     assert!(client.heard().contains(&Heard::Reset3(config().server)));
     assert_eq!(server.hosts.stats().hosts_down, 0);
 }
@@ -403,18 +405,30 @@ async fn who_is_down_is_told_to_drop_all_though_it_does_not_call() {
 }
 
 #[tokio::test]
-async fn who_is_down_and_cannot_be_told_is_served_without_promises() {
+async fn who_is_down_and_cannot_be_told_is_refused() {
     let server = Server::new(config());
     let client = Client::new(1);
     let host = server.holder(&client, &[file(1)]).await;
     client.set_deaf(true);
     server.hosts.break_fids(&[file(1)], None).await;
-    let again = server.identify(&client).await;
-    assert!(Arc::ptr_eq(&host, &again));
+    server.until_one_is_down().await;
     assert_eq!(server.give(&host, file(1)), 0);
     let begun = Instant::now();
-    server.identify(&client).await;
-    assert!(begun.elapsed() < Duration::from_millis(200));
+    for _ in 0..2 {
+        let refused = server.hosts.identify(&server.endpoint, client.address());
+        assert_eq!(refused.await.unwrap_err(), AbortCode(VBUSY));
+    }
+    let limits = 2 * config().told_limit;
+    assert!(begun.elapsed() < limits + Duration::from_secs(2));
+    // A call that was under way may have changed something: it is not to be made again as one that was refused.
+    let unanswered = server.hosts.settle(&host).await;
+    assert_eq!(unanswered, Err(AbortCode::RX_CALL_DEAD));
+    client.heard();
+    client.set_deaf(false);
+    let again = server.identify(&client).await;
+    assert!(Arc::ptr_eq(&host, &again));
+    assert!(client.heard().contains(&Heard::Reset3(config().server)));
+    assert!(server.give(&host, file(1)) > 0);
 }
 
 #[tokio::test]

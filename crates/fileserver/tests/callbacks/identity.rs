@@ -15,7 +15,7 @@ async fn a_new_host_is_asked_once_and_drops_what_it_has() {
     let calls = (0..32).map(|_| {
         let (hosts, endpoint) = (Arc::clone(&server.hosts), server.endpoint.clone());
         let address = client.address();
-        tokio::spawn(async move { hosts.identify(&endpoint, address).await })
+        tokio::spawn(async move { hosts.identify(&endpoint, address).await.unwrap() })
     });
     let calls: Vec<_> = calls.collect();
     let mut hosts = Vec::new();
@@ -62,7 +62,11 @@ async fn a_host_that_does_not_answer_is_served_without_promises() {
     let hole = hole();
     let address = hole.local_addr().unwrap();
     let begun = Instant::now();
-    let host = server.hosts.identify(&server.endpoint, address).await;
+    let host = server
+        .hosts
+        .identify(&server.endpoint, address)
+        .await
+        .unwrap();
     let waited = begun.elapsed();
     assert!(waited >= Duration::from_millis(390), "{waited:?}");
     assert!(waited < Duration::from_millis(1200), "{waited:?}");
@@ -75,7 +79,11 @@ async fn a_host_that_does_not_answer_is_served_without_promises() {
     assert_eq!(server.hosts.stats().promises, 0);
 
     let begun = Instant::now();
-    let again = server.hosts.identify(&server.endpoint, address).await;
+    let again = server
+        .hosts
+        .identify(&server.endpoint, address)
+        .await
+        .unwrap();
     assert!(Arc::ptr_eq(&host, &again));
     assert!(
         begun.elapsed() < Duration::from_millis(200),
@@ -188,7 +196,7 @@ async fn silent_hosts_do_not_delay_others() {
             let [high, low] = number.to_be_bytes();
             let address = SocketAddr::from(([127, 3, high, low], port));
             let (hosts, endpoint) = (Arc::clone(&server.hosts), server.endpoint.clone());
-            tokio::spawn(async move { hosts.identify(&endpoint, address).await })
+            tokio::spawn(async move { hosts.identify(&endpoint, address).await.unwrap() })
         })
         .collect();
     while server.hosts.stats().hosts < 1100 {
@@ -223,7 +231,7 @@ async fn many_silent_hosts_of_one_machine_are_served_at_once() {
         .map(|hole| {
             let (hosts, endpoint) = (Arc::clone(&server.hosts), server.endpoint.clone());
             let address = hole.local_addr().unwrap();
-            tokio::spawn(async move { hosts.identify(&endpoint, address).await })
+            tokio::spawn(async move { hosts.identify(&endpoint, address).await.unwrap() })
         })
         .collect();
     // Sixteen are asked and waited for.

@@ -263,6 +263,7 @@ pub(crate) fn config() -> HostsConfig {
         break_limit: Duration::from_millis(1500),
         introduction_wait: Duration::from_millis(400),
         introduction_limit: Duration::from_millis(1500),
+        told_limit: Duration::from_secs(2),
         remind_after: Duration::from_secs(60),
         ..HostsConfig::new(AfsUuid::from_random([9; 16]))
     }
@@ -297,7 +298,8 @@ impl Server {
     }
 
     pub(crate) async fn identify(&self, client: &Client) -> Arc<Host> {
-        self.hosts.identify(&self.endpoint, client.address()).await
+        let identified = self.hosts.identify(&self.endpoint, client.address());
+        identified.await.unwrap()
     }
 
     /// A host in good standing that is promised these files and has heard nothing since.

@@ -119,7 +119,8 @@ async fn a_new_client_is_asked_as_openafs_asks() {
     server
         .hosts
         .identify(&server.endpoint, client.address)
-        .await;
+        .await
+        .unwrap();
     let reset = [vec![213], uuid_words(9)].concat();
     assert_eq!(client.asked(), [words(&reset), words(&[65538])]);
 }
@@ -132,7 +133,11 @@ async fn older_clients_are_asked_as_openafs_asks() {
         213 => Some(Vec::new()),
         _ => None,
     });
-    server.hosts.identify(&server.endpoint, older.address).await;
+    server
+        .hosts
+        .identify(&server.endpoint, older.address)
+        .await
+        .unwrap();
     let reset = [vec![213], uuid_words(9)].concat();
     let expected = [words(&[212]), words(&reset), words(&[65538])];
     assert_eq!(older.asked(), expected);
@@ -141,7 +146,8 @@ async fn older_clients_are_asked_as_openafs_asks() {
     server
         .hosts
         .identify(&server.endpoint, oldest.address)
-        .await;
+        .await
+        .unwrap();
     let mut expected = [205, 206, 212, 65538]
         .map(|opcode| words(&[opcode]))
         .to_vec();
@@ -156,7 +162,8 @@ async fn a_break_has_an_empty_second_list() {
     let host = server
         .hosts
         .identify(&server.endpoint, client.address)
-        .await;
+        .await
+        .unwrap();
     client.asked();
     let (one, two) = (Fid::new(7, 8, 9), Fid::new(7, 10, 11));
     assert!(server.give(&host, one) > 0 && server.give(&host, two) > 0);
@@ -175,9 +182,17 @@ async fn a_break_has_an_empty_second_list() {
 async fn a_known_client_is_asked_for_by_its_uuid() {
     let server = server();
     let (known, other) = (Raw::new(current(1)), Raw::new(current(1)));
-    let host = server.hosts.identify(&server.endpoint, known.address).await;
+    let host = server
+        .hosts
+        .identify(&server.endpoint, known.address)
+        .await
+        .unwrap();
     known.asked();
-    let new = server.hosts.identify(&server.endpoint, other.address).await;
+    let new = server
+        .hosts
+        .identify(&server.endpoint, other.address)
+        .await
+        .unwrap();
     assert!(!Arc::ptr_eq(&host, &new));
     let probe = [vec![214], uuid_words(1)].concat();
     assert_eq!(known.next(), words(&probe));
