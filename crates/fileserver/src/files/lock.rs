@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use afar_net::AbortCode;
-use afar_rpc::rxafs;
+use afar_rpc::{Wait, rxafs};
 use afar_types::{Fid, VolSync, VolumeType};
 
 use super::visit::{EnteredVolume, Visit};
@@ -66,6 +66,10 @@ async fn set(visit: &Visit, fid: Fid, kind: i32) -> Result<VolSync, AbortCode> {
         Ok(locks.set(fid, locked.lock_owner(), exclusive, Instant::now())?)
     })
     .await?;
+    // That it is free is told by breaks. One that comes to the host that has the lock by now says that there is something
+    // new, when there is not; its kernel may then drop the length that a program is just being told.
+    let hearing = visit.server.hosts.heard_of(fid);
+    Wait::Callbacks.on(hearing).await;
     Ok(vol_sync)
 }
 
@@ -88,10 +92,10 @@ async fn extend(visit: &Visit, fid: Fid) -> Result<VolSync, AbortCode> {
 /// Gives a lock up. When it was the last one, others who wait for it are told by a break.
 async fn release(visit: &Visit, fid: Fid) -> Result<VolSync, AbortCode> {
     let locked = visit.clone();
-    let (free, vol_sync) = step(visit, fid, move |place, changeable| {
+    let (telling, vol_sync) = step(visit, fid, move |place, changeable| {
         let look = place.look(fid)?;
         if !changeable {
-            return Ok(false);
+            return Ok(None);
         }
         place.take(fid)?;
         let may = |exclusive| may_lock(&locked.person, &look.vnode, look.grant, exclusive).is_ok();
@@ -99,12 +103,17 @@ async fn release(visit: &Visit, fid: Fid) -> Result<VolSync, AbortCode> {
             shared: may(false),
             exclusive: may(true),
         };
-        let locks = &locked.server.locks;
-        Ok(locks.release(fid, &locked.lock_owner(), may)?)
+        let server = &locked.server;
+        // Before somebody else gets the lock.
+        let telling = server.hosts.about_to_break(fid);
+        let free = server.locks.release(fid, &locked.lock_owner(), may)?;
+        Ok(free.then_some(telling))
     })
     .await?;
-    if free {
-        visit.break_others(&[fid]).await;
+    if telling.is_some() {
+        // The breaks begin first.
+        let fids = [fid];
+        tokio::join!(visit.break_others(&fids), async move { drop(telling) });
     }
     Ok(vol_sync)
 }

@@ -135,6 +135,16 @@ pub struct Promise {
     told: AtomicBool,
 }
 
+/// Breaks of a file are about to begin. See [`Hosts::about_to_break`].
+#[must_use]
+pub struct AboutToBreak(Arc<Gate>);
+
+impl Drop for AboutToBreak {
+    fn drop(&mut self) {
+        self.0.arrive();
+    }
+}
+
 impl Hosts {
     /// Nobody is known yet, unless [`HostsConfig::restore`] tells of a file to start from; reading
     /// that one blocks.
@@ -280,6 +290,26 @@ impl Hosts {
         let count = broken.len();
         self.shared.break_all(broken, gate, earlier).await;
         count
+    }
+
+    /// From now on [`heard_of`](Self::heard_of) waits, until what is returned is dropped: breaks of this file are about
+    /// to begin.
+    pub fn about_to_break(&self, fid: Fid) -> AboutToBreak {
+        let gate = Gate::new();
+        self.shared.state.lock().underway.add(fid, &gate);
+        AboutToBreak(gate)
+    }
+
+    /// Waits until all hosts have heard of the breaks of a file that are under way, or had their time.
+    pub async fn heard_of(&self, fid: Fid) {
+        let gates = self.shared.state.lock().underway.of(fid);
+        let all = async {
+            for gate in gates {
+                gate.wait().await;
+            }
+        };
+        // Those that have not heard by then are behind, and not served.
+        let _in_time = tokio::time::timeout(self.shared.config.change_wait, all).await;
     }
 
     /// Breaks the promises of a volume and of everything in it: it was released, restored, moved,

@@ -449,3 +449,27 @@ async fn a_full_table_breaks_what_ends_first() {
     assert_eq!((stats.promises, stats.evicted), (10, 1));
     assert_eq!(server.hosts.callback(&promise).expires_in, 0);
 }
+
+#[tokio::test]
+async fn breaks_that_are_under_way_or_about_to_begin_are_waited_for() {
+    let server = Server::new(patient());
+    let client = Client::new(1);
+    server.holder(&client, &[file(1)]).await;
+    let soon = Duration::from_millis(200);
+    let hears = async || tokio::time::timeout(soon, server.hosts.heard_of(file(1))).await;
+    assert!(hears().await.is_ok(), "nothing is broken");
+    let telling = server.hosts.about_to_break(file(1));
+    assert!(hears().await.is_err());
+    client.set_deaf(true);
+    let hosts = Arc::clone(&server.hosts);
+    let broken = tokio::spawn(async move {
+        let fids = [file(1)];
+        tokio::join!(hosts.break_fids(&fids, None), async move { drop(telling) }).0
+    });
+    client.called(client.calls() + 1).await;
+    assert!(hears().await.is_err());
+    client.set_deaf(false);
+    server.hosts.heard_of(file(1)).await;
+    assert_eq!(client.heard(), [Heard::Break(vec![file(1)])]);
+    assert_eq!(broken.await.unwrap(), 1);
+}
