@@ -243,14 +243,15 @@ impl Process {
             return Ok(());
         };
         let database = self.database(data, "vl")?;
-        self.serve_votes(Role::Vl, sockets, &database);
-        let server = LocationServer::open(database, self.config.location.serving())?;
+        let server = LocationServer::open(database.clone(), self.config.location.serving())?;
         let server = Arc::new(server.with_registry(&self.registry));
         sockets.serve(
             Service::new(vl::SERVICE, vl::NAME),
             self.security.public(Role::Vl),
             |_, identity| vl::Server::shared(&server, identity),
         );
+        // Not first: an endpoint answers calls from its first service on, and refuses those of others.
+        self.serve_votes(Role::Vl, sockets, &database);
         Ok(())
     }
 
@@ -259,18 +260,19 @@ impl Process {
             return Ok(());
         };
         let database = self.database(data, "pt")?;
-        self.serve_votes(Role::Pt, sockets, &database);
         self.users = Some(database.clone());
         let mut local_realms = self.config.security.realms.clone();
         local_realms.push(self.cell.to_string());
         let config = self.config.protection.serving(local_realms)?;
-        let server = ProtectionServer::open(database, config).await?;
+        let server = ProtectionServer::open(database.clone(), config).await?;
         let server = Arc::new(server.with_registry(&self.registry));
         sockets.serve(
             Service::new(pr::SERVICE, pr::NAME),
             self.security.public(Role::Pt),
             |_, identity| pr::Server::shared(&server, identity),
         );
+        // Not first, as that of the location server.
+        self.serve_votes(Role::Pt, sockets, &database);
         let login = Login {
             cell: &self.cell,
             config: &self.config,
