@@ -111,9 +111,9 @@ async fn release(visit: &Visit, fid: Fid) -> Result<VolSync, AbortCode> {
     })
     .await?;
     if telling.is_some() {
-        // The breaks begin first.
+        // In this order: the breaks begin before others stop waiting for that, and would wait for it themselves.
         let fids = [fid];
-        tokio::join!(visit.break_others(&fids), async move { drop(telling) });
+        tokio::join!(biased; visit.break_others(&fids), async move { drop(telling) });
     }
     Ok(vol_sync)
 }

@@ -29,7 +29,7 @@ pub struct HostsConfig {
     /// allows 4 s.
     pub break_limit: Duration,
     /// How long a call of a host that missed breaks waits until the host has dropped all it has. Then it is
-    /// refused.
+    /// refused, before Rx takes it for dead.
     pub told_limit: Duration,
     /// After a crash, which loses what hosts were promised: for how long after its first call a host that does not
     /// answer counts as one that missed breaks.

@@ -80,8 +80,8 @@ impl Shared {
         endpoint: &Endpoint,
         peer: SocketAddr,
     ) -> Result<Arc<Host>, AbortCode> {
-        let begun = Instant::now();
-        let limit = begun + self.config.told_limit;
+        let limit = Instant::now() + self.config.told_limit;
+        let is_over = || limit <= Instant::now() || !is_wanted();
         loop {
             let host = self.host_at(peer);
             let changed = host.changed.notified();
@@ -113,7 +113,7 @@ impl Shared {
                         if !must_be_told {
                             return Ok(Arc::clone(&host));
                         }
-                        if limit <= Instant::now() || !is_wanted() {
+                        if is_over() {
                             return Err(AbortCode(VBUSY));
                         }
                         tokio::time::sleep(ASKED_LATER).await;
@@ -134,7 +134,7 @@ impl Shared {
             if must_be_told {
                 let _changed = timeout_at(until.min(limit), changed).await;
                 let still = host.lock().must_be_told(Instant::now());
-                if still && (limit <= Instant::now() || !is_wanted()) {
+                if still && is_over() {
                     return Err(AbortCode(VBUSY));
                 }
             } else if timeout_at(until, changed).await.is_err() {

@@ -302,14 +302,10 @@ impl Hosts {
 
     /// Waits until all hosts have heard of the breaks of a file that are under way, or had their time.
     pub async fn heard_of(&self, fid: Fid) {
-        let gates = self.shared.state.lock().underway.of(fid);
-        let all = async {
-            for gate in gates {
-                gate.wait().await;
-            }
-        };
-        // Those that have not heard by then are behind, and not served.
-        let _in_time = tokio::time::timeout(self.shared.config.change_wait, all).await;
+        let underway = self.shared.state.lock().underway.of(fid);
+        self.shared
+            .break_all(Vec::new(), Gate::new(), underway)
+            .await;
     }
 
     /// Breaks the promises of a volume and of everything in it: it was released, restored, moved,

@@ -371,28 +371,30 @@ impl Input<'_> {
 
 /// See [`Hosts::new`](super::Hosts::new). Returns whether all promises are known that there were.
 pub(super) fn restore_from(state: &mut State, config: &HostsConfig, path: &Path) -> bool {
-    let restored = load(path, config).and_then(|contents| match contents {
-        Some(contents) if contents.is_empty() => Ok(None),
-        Some(contents) => restore(state, config, path, &contents).map(Some),
+    let restored = match load(path, config) {
         // The first start.
-        None => Ok(Some(0)),
-    });
-    let is_complete = matches!(restored, Ok(Some(_)));
-    match restored {
-        Ok(Some(hosts)) => tracing::info!(
+        Ok(None) => return true,
+        Ok(Some(contents)) if contents.is_empty() => {
+            tracing::info!(
+                "the server did not end in good order; every client must drop its promises"
+            );
+            return false;
+        }
+        Ok(Some(contents)) => restore(state, config, path, &contents),
+        Err(error) => Err(error),
+    };
+    match &restored {
+        Ok(hosts) => tracing::info!(
             hosts,
             promises = state.table.len(),
             "loaded the callback promises from before the restart"
         ),
-        Ok(None) => tracing::info!(
-            "the server did not end in good order; every client must drop its promises"
-        ),
         Err(error) => tracing::warn!(
-            error = &error as &dyn std::error::Error,
+            error = error as &dyn std::error::Error,
             "every client must drop its promises"
         ),
     }
-    is_complete
+    restored.is_ok()
 }
 
 #[cfg(test)]

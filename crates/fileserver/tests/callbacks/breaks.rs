@@ -461,12 +461,12 @@ async fn breaks_that_are_under_way_or_about_to_begin_are_waited_for() {
     let telling = server.hosts.about_to_break(file(1));
     assert!(hears().await.is_err());
     client.set_deaf(true);
-    let hosts = Arc::clone(&server.hosts);
+    let (calls, hosts) = (client.calls(), Arc::clone(&server.hosts));
     let broken = tokio::spawn(async move {
         let fids = [file(1)];
-        tokio::join!(hosts.break_fids(&fids, None), async move { drop(telling) }).0
+        tokio::join!(biased; hosts.break_fids(&fids, None), async move { drop(telling) }).0
     });
-    client.called(client.calls() + 1).await;
+    client.called(calls + 1).await;
     assert!(hears().await.is_err());
     client.set_deaf(false);
     server.hosts.heard_of(file(1)).await;

@@ -62,11 +62,7 @@ async fn a_host_that_does_not_answer_is_served_without_promises() {
     let hole = hole();
     let address = hole.local_addr().unwrap();
     let begun = Instant::now();
-    let host = server
-        .hosts
-        .identify(&server.endpoint, address)
-        .await
-        .unwrap();
+    let host = server.identify_at(address).await;
     let waited = begun.elapsed();
     assert!(waited >= Duration::from_millis(390), "{waited:?}");
     assert!(waited < Duration::from_millis(1200), "{waited:?}");
@@ -79,11 +75,7 @@ async fn a_host_that_does_not_answer_is_served_without_promises() {
     assert_eq!(server.hosts.stats().promises, 0);
 
     let begun = Instant::now();
-    let again = server
-        .hosts
-        .identify(&server.endpoint, address)
-        .await
-        .unwrap();
+    let again = server.identify_at(address).await;
     assert!(Arc::ptr_eq(&host, &again));
     assert!(
         begun.elapsed() < Duration::from_millis(200),

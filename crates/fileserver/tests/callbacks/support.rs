@@ -298,7 +298,12 @@ impl Server {
     }
 
     pub(crate) async fn identify(&self, client: &Client) -> Arc<Host> {
-        let identified = self.hosts.identify(&self.endpoint, client.address());
+        self.identify_at(client.address()).await
+    }
+
+    /// The host of an address, which is served.
+    pub(crate) async fn identify_at(&self, address: SocketAddr) -> Arc<Host> {
+        let identified = self.hosts.identify(&self.endpoint, address);
         identified.await.unwrap()
     }
 

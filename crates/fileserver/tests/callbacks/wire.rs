@@ -116,11 +116,7 @@ fn current(uuid: u8) -> impl Fn(u32) -> Option<Vec<u8>> + Send + 'static {
 async fn a_new_client_is_asked_as_openafs_asks() {
     let server = server();
     let client = Raw::new(current(1));
-    server
-        .hosts
-        .identify(&server.endpoint, client.address)
-        .await
-        .unwrap();
+    server.identify_at(client.address).await;
     let reset = [vec![213], uuid_words(9)].concat();
     assert_eq!(client.asked(), [words(&reset), words(&[65538])]);
 }
@@ -133,21 +129,13 @@ async fn older_clients_are_asked_as_openafs_asks() {
         213 => Some(Vec::new()),
         _ => None,
     });
-    server
-        .hosts
-        .identify(&server.endpoint, older.address)
-        .await
-        .unwrap();
+    server.identify_at(older.address).await;
     let reset = [vec![213], uuid_words(9)].concat();
     let expected = [words(&[212]), words(&reset), words(&[65538])];
     assert_eq!(older.asked(), expected);
 
     let oldest = Raw::new(|opcode| matches!(opcode, 205 | 206).then(Vec::new));
-    server
-        .hosts
-        .identify(&server.endpoint, oldest.address)
-        .await
-        .unwrap();
+    server.identify_at(oldest.address).await;
     let mut expected = [205, 206, 212, 65538]
         .map(|opcode| words(&[opcode]))
         .to_vec();
@@ -159,11 +147,7 @@ async fn older_clients_are_asked_as_openafs_asks() {
 async fn a_break_has_an_empty_second_list() {
     let server = server();
     let client = Raw::new(current(1));
-    let host = server
-        .hosts
-        .identify(&server.endpoint, client.address)
-        .await
-        .unwrap();
+    let host = server.identify_at(client.address).await;
     client.asked();
     let (one, two) = (Fid::new(7, 8, 9), Fid::new(7, 10, 11));
     assert!(server.give(&host, one) > 0 && server.give(&host, two) > 0);
@@ -182,17 +166,9 @@ async fn a_break_has_an_empty_second_list() {
 async fn a_known_client_is_asked_for_by_its_uuid() {
     let server = server();
     let (known, other) = (Raw::new(current(1)), Raw::new(current(1)));
-    let host = server
-        .hosts
-        .identify(&server.endpoint, known.address)
-        .await
-        .unwrap();
+    let host = server.identify_at(known.address).await;
     known.asked();
-    let new = server
-        .hosts
-        .identify(&server.endpoint, other.address)
-        .await
-        .unwrap();
+    let new = server.identify_at(other.address).await;
     assert!(!Arc::ptr_eq(&host, &new));
     let probe = [vec![214], uuid_words(1)].concat();
     assert_eq!(known.next(), words(&probe));
