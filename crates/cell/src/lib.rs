@@ -39,6 +39,7 @@ mod files;
 mod following;
 mod lately;
 mod lease;
+mod listed;
 mod lock;
 mod mountpoint;
 mod moves;

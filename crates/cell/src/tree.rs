@@ -198,6 +198,12 @@ impl Volume {
         self.may_have(Answers::Following)
     }
 
+    /// Whether its server is one that may have many small files in one answer.
+    #[must_use]
+    pub fn may_have_listed(&self) -> bool {
+        self.may_have(Answers::Listed)
+    }
+
     fn may_have(&self, answers: Answers) -> bool {
         let sites = self.sites();
         sites.first().is_some_and(|site| site.may_have(answers))

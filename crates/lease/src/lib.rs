@@ -52,7 +52,7 @@
 //! | Rename to another directory | both directories, what is moved, what is replaced: up to 4 |
 //! | SetLock | the vnode |
 //! | FetchTree | its root. Of the others, [`Server::enter_free`] for each part before it is read and promised, and [`Server::leave`] behind it; what is not free is left out |
-//! | FetchFollowing | none to wait at; each as those of a tree |
+//! | FetchFollowing, FetchFiles | none to wait at; each as those of a tree |
 //! | Batch | of each operation that is not [covered](Server::covers), as the single one; in one step for all |
 //! | ExtendLock, ReleaseLock, GiveUpCallBacks, GetVolumeStatus, SetVolumeStatus, GetTime and all others | none |
 //!

@@ -24,9 +24,9 @@ pub struct Config {
     pub spin: Duration,
     /// How long [`Endpoint::shutdown`](crate::Endpoint::shutdown) waits for running calls.
     pub shutdown_limit: Duration,
-    /// Whether what arrives waits in the socket until there is a service to answer for. Otherwise
-    /// calls that come first are refused: clients take a server that starts for one that lacks the
-    /// service.
+    /// Whether what arrives waits in the socket until [`Endpoint::listen`](crate::Endpoint::listen),
+    /// when all services are there. Otherwise calls that come first are refused: clients take a server
+    /// that starts for one that lacks the service.
     pub hold: bool,
 }
 

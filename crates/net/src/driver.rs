@@ -189,7 +189,7 @@ impl<S: Socket> Driver<S> {
 
     /// Whether nothing is taken from the socket yet.
     fn is_holding(&self) -> bool {
-        self.hold && self.services.is_empty() && self.closing.is_none()
+        self.hold && self.closing.is_none()
     }
 
     fn sleep(&mut self, timeout: Option<Duration>) {
@@ -331,6 +331,7 @@ impl<S: Socket> Driver<S> {
                 self.services.insert(service.id, spawn);
                 self.engine.add_service(service, security);
             }
+            Command::Listen => self.hold = false,
             // The caller may have gone.
             Command::Stats(answer) => drop(answer.send(self.stats())),
             Command::PeerStats(peer, answer) => drop(answer.send(self.engine.peer_stats(peer))),

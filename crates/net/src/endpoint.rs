@@ -171,6 +171,13 @@ impl Endpoint {
             .push(Command::Serve(service, security, spawn));
     }
 
+    /// Takes what has arrived and arrives from now on, where [`Config::hold`] has kept it waiting. A
+    /// service that is there before answers the first call.
+    pub fn listen(&self) {
+        // An endpoint that has ended takes nothing, which is what shutting down means.
+        self.0.mailbox.push(Command::Listen).ok();
+    }
+
     /// Counters of the engine and the shell; the last ones if the endpoint has ended.
     pub async fn stats(&self) -> Stats {
         let (answer, stats) = oneshot::channel();

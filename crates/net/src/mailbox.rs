@@ -28,6 +28,8 @@ pub(crate) enum Command {
     Disconnect(Arc<ConnectionShared>),
     /// Answer for a service.
     Serve(Service, Vec<Arc<dyn ServerSecurity>>, Spawn),
+    /// Take what has arrived, from now on.
+    Listen,
     /// Tell all counters.
     Stats(oneshot::Sender<Stats>),
     /// Tell what is known of a peer.

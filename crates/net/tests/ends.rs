@@ -279,9 +279,9 @@ async fn ipv6_and_mapped_ipv4_work() {
     );
 }
 
-/// Calls that come before the service are answered all the same if the endpoint was told to hold.
+/// Calls that come before all services are there are answered all the same if the endpoint was told to hold.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_comes_before_the_service_waits_for_it() {
+async fn what_comes_before_the_services_waits_for_them() {
     let config = Config {
         hold: true,
         ..Config::default()
@@ -296,7 +296,12 @@ async fn what_comes_before_the_service_waits_for_it() {
     });
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert!(!asked.is_finished());
+    // Another service is no reason to refuse what is asked of one that comes later.
+    server.serve(ECHO, "echo", common::Echo);
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert!(!asked.is_finished());
     server.serve(ServiceId(9), "late", Late);
+    server.listen();
     assert_eq!(asked.await.unwrap().unwrap(), b"late".as_slice());
 }
 

@@ -87,6 +87,7 @@ const RULES: &[Rule] = &[
             "keep_leases",
             "claim_leases",
             "fetch_following",
+            "fetch_files",
         ],
     },
     Rule {

@@ -168,6 +168,10 @@ interface! {
     download 184156166 fetch_following(
         before: Fid, now: Fid, read: Reads, entries: u32, bytes: u32, largest: u32,
     ) -> ();
+    /// Reads these vnodes, all of one volume, in this order: the pages of directories, and the data of files up to `largest`
+    /// bytes, of at most so many bytes in all. The data are the items of docs/protocol/trees.md.
+    // spec: trees#many-files
+    download 184156167 fetch_files(files: Reads, bytes: u32, largest: u32) -> ();
 }
 
 impl<S: Service> Server<S> {

@@ -166,14 +166,18 @@ impl Process {
             not_served: Vec::new(),
         };
         let served = process.serve_location(&data);
-        process.go_on_without("vl", served)?;
+        process.go_on_without((Role::Vl, "vl"), served)?;
+        process.listen_as(&[Role::Vl]);
         let served = process.serve_protection(&data).await;
-        process.go_on_without("pt", served)?;
+        process.go_on_without((Role::Pt, "pt"), served)?;
+        process.listen_as(&[Role::Pt]);
         if process.config.has(Role::File) {
             process.serve_files(&data, &protection)?;
         }
+        process.listen_as(&[Role::File, Role::Vol]);
         process.serve_status();
         process.serve_metrics().await?;
+        process.listen_as(&[Role::Bos]);
         process.serve_page()?;
         process.tell_where()?;
         process.run.is_told = true;
@@ -243,15 +247,14 @@ impl Process {
             return Ok(());
         };
         let database = self.database(data, "vl")?;
-        let server = LocationServer::open(database.clone(), self.config.location.serving())?;
+        self.serve_votes(Role::Vl, sockets, &database);
+        let server = LocationServer::open(database, self.config.location.serving())?;
         let server = Arc::new(server.with_registry(&self.registry));
         sockets.serve(
             Service::new(vl::SERVICE, vl::NAME),
             self.security.public(Role::Vl),
             |_, identity| vl::Server::shared(&server, identity),
         );
-        // Not first: an endpoint answers calls from its first service on, and refuses those of others.
-        self.serve_votes(Role::Vl, sockets, &database);
         Ok(())
     }
 
@@ -260,19 +263,18 @@ impl Process {
             return Ok(());
         };
         let database = self.database(data, "pt")?;
+        self.serve_votes(Role::Pt, sockets, &database);
         self.users = Some(database.clone());
         let mut local_realms = self.config.security.realms.clone();
         local_realms.push(self.cell.to_string());
         let config = self.config.protection.serving(local_realms)?;
-        let server = ProtectionServer::open(database.clone(), config).await?;
+        let server = ProtectionServer::open(database, config).await?;
         let server = Arc::new(server.with_registry(&self.registry));
         sockets.serve(
             Service::new(pr::SERVICE, pr::NAME),
             self.security.public(Role::Pt),
             |_, identity| pr::Server::shared(&server, identity),
         );
-        // Not first, as that of the location server.
-        self.serve_votes(Role::Pt, sockets, &database);
         let login = Login {
             cell: &self.cell,
             config: &self.config,
@@ -296,9 +298,20 @@ impl Process {
         );
     }
 
+    /// Answers calls at the ports of these roles: their services are all there.
+    fn listen_as(&self, roles: &[Role]) {
+        for sockets in roles.iter().filter_map(|role| self.sockets.get(role)) {
+            sockets.listen();
+        }
+    }
+
     /// Goes on without the service of a database that is damaged. Other errors are for who starts the
     /// server to mend.
-    fn go_on_without(&mut self, service: &str, served: anyhow::Result<()>) -> anyhow::Result<()> {
+    fn go_on_without(
+        &mut self,
+        (role, service): (Role, &str),
+        served: anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
         let Err(error) = served else {
             return Ok(());
         };
@@ -308,6 +321,8 @@ impl Process {
         let back = self.way_back(service);
         tracing::error!("the database {service} is damaged and not served: {error:#}; {back}");
         self.refused.push(service.to_owned());
+        // A closed port sends clients to other servers at once. Linux's client takes a refused call for the answer.
+        self.sockets.remove(&role);
         Ok(())
     }
 

@@ -51,6 +51,12 @@ impl Sockets {
         service.idle_limit = Some(10 * self.idle_limit);
         self.local.serve_with(service, administration);
     }
+
+    /// Answers calls from now on: all that is served at both is there, or will not be.
+    pub(crate) fn listen(&self) {
+        self.public.listen();
+        self.local.listen();
+    }
 }
 
 /// Opens sockets.

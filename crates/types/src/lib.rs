@@ -78,10 +78,10 @@ pub type AclText = Opaque<1024>;
 pub type Fids = List<Fid, 50>;
 /// Callbacks beside [`Fids`].
 pub type CallBacks = List<CallBack, 50>;
-/// Reads that a host tells of at a time.
+/// Reads that a host tells of, or asks for, at a time.
 // spec: trees#what-follows
 pub const READS_MOST: usize = 256;
-/// What programs of a host have read, in that order.
+/// What programs of a host have read, or are to read, in that order.
 pub type Reads = List<Fid, READS_MOST>;
 /// Statuses of a bulk call, one for each fid asked.
 pub type Statuses = List<FetchStatus, 50>;

@@ -25,6 +25,24 @@ impl Order {
     /// That of one who used this entry before and this one now, as far as that tells it: in which the second
     /// comes sooner after the first.
     pub(crate) fn of(entries: &[Raw], before: Fid, now: Fid) -> Option<Self> {
+        Self::step(entries, before, now).map(|(order, _)| order)
+    }
+
+    /// Whether one who used these entries in this order goes through the directory in its order: no step passes over
+    /// more than one entry, which may be of another kind than what is used.
+    pub(crate) fn is_kept(entries: &[Raw], used: &[Fid]) -> bool {
+        let mut steps = used.windows(2).map(|two| match *two {
+            [before, now] => Self::step(entries, before, now).filter(|(_, steps)| *steps <= 2),
+            _ => None,
+        });
+        let Some((first, _)) = steps.next().flatten() else {
+            return false;
+        };
+        steps.all(|step| step.is_some_and(|(order, _)| order == first))
+    }
+
+    /// The order, and how much later the second comes in it.
+    fn step(entries: &[Raw], before: Fid, now: Fid) -> Option<(Self, usize)> {
         let place = |fid| entries.iter().position(|entry| entry.fid == fid);
         let (before, now) = (place(before)?, place(now)?);
         let listed = now.checked_sub(before).filter(|distance| *distance > 0);
@@ -32,9 +50,9 @@ impl Order {
         let between = entries.iter().map(|entry| &entry.name);
         let named = (from < to).then(|| between.filter(|name| from < *name && *name <= to).count());
         match (listed, named) {
-            (Some(listed), Some(named)) if named < listed => Some(Self::Named),
-            (None, Some(_)) => Some(Self::Named),
-            (Some(_), _) => Some(Self::Listed),
+            (Some(listed), Some(named)) if named < listed => Some((Self::Named, named)),
+            (None, Some(named)) => Some((Self::Named, named)),
+            (Some(listed), _) => Some((Self::Listed, listed)),
             (None, None) => None,
         }
     }
@@ -96,6 +114,20 @@ mod tests {
         assert_eq!(order(b'w', b'q'), None);
         assert_eq!(order(b'w', b'w'), None);
         assert_eq!(order(b'w', b'?'), None, "it is not there");
+    }
+
+    #[test]
+    fn an_order_is_kept_by_small_steps_of_one_kind() {
+        let kept = |used: &str| {
+            let used: Vec<_> = used.bytes().map(fid).collect();
+            Order::is_kept(&entries("qwertyuiopas"), &used)
+        };
+        for used in ["qw", "qwe", "qet", "wrty", "aei", "ia"] {
+            assert_eq!(kept(used), used != "ia", "{used}");
+        }
+        for used in ["", "q", "qt", "wq", "qwt", "qwy", "tyq", "q?"] {
+            assert!(!kept(used), "{used}");
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use afar_cell::{Class, Volume};
 use afar_dir::Directory;
-use afar_types::{FetchStatus, Fid, FileType};
+use afar_types::{FetchStatus, Fid, FileType, READS_MOST, Reads, TREE_DATA_MAX};
 
 use crate::model::order::{Order, Raw};
 use crate::model::place::Spot;
@@ -20,21 +20,30 @@ use crate::model::user::User;
 use crate::model::vnode::Vnode;
 use crate::ops::access::parent;
 use crate::ops::cache::Cache;
-use crate::ops::data::fetch::LEAST;
+use crate::ops::data::fetch::{LEAST, Landed};
 use crate::ops::listing::{STATUSES, entries, is_dots};
 use crate::table::following::Told;
 use crate::table::prefetched::Kind;
+use crate::table::rows::Ahead;
 use crate::table::walks::Position;
 
 /// Statuses that one call tells.
 // spec: afs-rpc#bulk-status
 const BULK: u64 = 50;
 /// Bytes of the largest file that is prefetched: a call brings as many, whatever is read.
-const SMALL: u64 = LEAST;
+pub(crate) const SMALL: u64 = LEAST;
 /// Directories that one answer brings, where a server tells of whole trees.
 const DIRECTORIES: u64 = 8;
+/// Bytes of small files that are asked for by one call, at least and at most; between these, what is asked for makes so many
+/// calls. No file is believed before the last of a call has come, and a program may wait for the first.
+const LISTED_LEAST: u64 = 64 << 10;
+const LISTED_MOST: u64 = 512 << 10;
+const LISTS: u64 = 4;
 /// The mount looks at so many entries for what comes next, besides those of the first directory.
 const LOOKED: usize = 4096;
+
+/// A file whose data is to be prefetched, as it was when that was decided.
+pub(crate) type Wanted = (Arc<Vnode>, FetchStatus);
 
 impl Cache {
     /// A name with this fid is looked up. If its status must be asked for, and that was so of another name in this
@@ -44,15 +53,21 @@ impl Cache {
         if own.lock().promised().is_some() {
             return;
         }
-        let before = self.0.asked_names.note(&directory.vnode, fid);
-        let Some(before) = before.filter(|_| self.may_prefetch(&own.volume)) else {
+        let ahead = self.0.asked_names.note(&directory.vnode, fid);
+        let Some(before) = ahead.last.filter(|_| self.may_prefetch(&own.volume)) else {
             return;
         };
-        let room = self.0.prefetched.room(Kind::Status).min(BULK - 1);
-        let known = (room > 0).then(|| known_entries(&directory.vnode));
-        let Some(all) = known.flatten() else {
+        let Some(all) = known_entries(&directory.vnode) else {
             return;
         };
+        // However much was for nothing elsewhere, one that goes through all names is not to wait for each.
+        let room = match self.goes_through(directory, &all, ahead, fid) {
+            true => BULK - 1,
+            false => self.0.prefetched.room(Kind::Status).min(BULK - 1),
+        };
+        if room == 0 {
+            return;
+        }
         let order = Order::of(&all, before, fid).unwrap_or_default();
         let own = all.iter().find(|entry| entry.fid == fid);
         let mut asked: Vec<_> = own.cloned().into_iter().collect();
@@ -73,38 +88,48 @@ impl Cache {
         self.ask_statuses(user, directory, &asked).await;
     }
 
+    /// Whether names are looked up in the order of their directory, as far as their statuses were not known.
+    fn goes_through(&self, directory: &Spot, all: &[Raw], ahead: Ahead, now: Fid) -> bool {
+        let used: Vec<_> = [ahead.before, ahead.last, Some(now)]
+            .into_iter()
+            .flatten()
+            .collect();
+        let is_unknown = |entry: &&Raw| {
+            let vnode = self.beside(directory, entry.fid).vnode;
+            used.contains(&entry.fid) || vnode.lock().promised().is_none()
+        };
+        let unknown: Vec<_> = all.iter().filter(is_unknown).cloned().collect();
+        used.len() > 2 && Order::is_kept(&unknown, &used)
+    }
+
     /// A directory is opened, and its pages are known. If that was so of another in the same one before, or of the
     /// one it is in, the program goes through the tree, and what comes next is read. Returns whether a server told that it
     /// would be opened.
     pub(crate) fn directory_opened(&self, user: &Arc<User>, spot: &Spot) -> bool {
         let vnode = &spot.vnode;
         let hit = self.0.prefetched.take(Kind::Directory, vnode);
-        match self.come_to(user, vnode, false) {
-            Told::Nothing => self.directory_walked(user, spot, hit),
-            // Where others read says nothing of a walk through the tree.
-            Told::Others => {}
-            Told::This => return true,
-        }
-        false
-    }
-
-    fn directory_walked(&self, user: &Arc<User>, spot: &Spot, hit: bool) {
-        let vnode = &spot.vnode;
+        let told = self.come_to(user, vnode, false);
+        let is_told = told == Told::This;
         let Some(above) = self.directory_above(vnode) else {
-            return;
+            return is_told;
         };
         let walks = &self.0.walks;
-        let before = walks.opened.note(&above, vnode.fid);
-        if !hit && before.is_none() && !walks.opened.is_last(&above) {
-            return;
+        let ahead = walks.opened.note(&above, vnode.fid);
+        let before = ahead.last;
+        // Where others read says nothing of a walk through the tree, which goes on in the order of its directories.
+        if told != Told::Nothing && !in_order(&above, ahead, vnode.fid) {
+            return is_told;
         }
-        walks.come(Position {
-            mount: Arc::clone(&spot.mount),
-            directory: Arc::downgrade(vnode),
-            now: None,
-            order: self.order(&above, before, vnode.fid),
-        });
-        self.read_on(user);
+        if hit || before.is_some() || walks.opened.is_last(&above) {
+            walks.come(Position {
+                mount: Arc::clone(&spot.mount),
+                directory: Arc::downgrade(vnode),
+                now: None,
+                order: self.order(&above, before, vnode.fid),
+            });
+            self.read_on(user);
+        }
+        false
     }
 
     /// Reads directories that the program which goes through a tree will open next.
@@ -161,29 +186,47 @@ impl Cache {
         let hit = self.0.prefetched.take(Kind::Data, vnode);
         // A program that reads again what it read before does not wait, and tells nothing of what comes next.
         let is_here = self.is_here(vnode, status);
-        let told = self.come_to(user, vnode, !is_here);
         if !hit && is_here {
+            self.come_to(user, vnode, false);
             return;
         }
-        let Some(directory) = self.directory_above(vnode) else {
+        let directory = self.directory_above(vnode);
+        let ahead = directory.as_ref().map(|directory| {
+            let ahead = self.0.read_files.note(directory, vnode.fid);
+            (directory, ahead)
+        });
+        // What follows in the order of a directory is asked for by that, and no server need be told of it.
+        let goes_on = || {
+            ahead.is_some_and(|(directory, ahead)| {
+                ahead.before.is_some() && in_order(directory, ahead, vnode.fid)
+            })
+        };
+        let waited = !is_here;
+        let told = self.come_to(user, vnode, waited && !goes_on());
+        let Some((directory, ahead)) = ahead else {
             return;
         };
-        let before = self.0.read_files.note(&directory, vnode.fid);
         // What others read next comes by itself, and is seldom what is beside it.
+        let is_others = told != Told::Nothing && !goes_on();
+        let before = ahead.last;
         let alone = !hit && before.is_none();
-        if told != Told::Nothing || alone || !self.may_prefetch_data(&vnode.volume) {
+        if is_others || alone || !self.may_prefetch_data(&vnode.volume) {
             return;
         }
         self.0.walks.reads();
         let mut room = self.0.prefetched.room(Kind::Data);
+        // However much was for nothing elsewhere.
+        if waited && room == 0 && goes_on() {
+            room = LISTED_LEAST;
+        }
         if room == 0 {
             return;
         }
         let position = Position {
             mount: Arc::clone(&spot.mount),
-            directory: Arc::downgrade(&directory),
+            directory: Arc::downgrade(directory),
             now: Some(vnode.fid),
-            order: self.order(&directory, before, vnode.fid),
+            order: self.order(directory, before, vnode.fid),
         };
         let mut next = Vec::new();
         let walks = self.0.walks.position().is_some();
@@ -206,14 +249,9 @@ impl Cache {
         }
     }
 
-    /// Fetches the data of files, some at a time.
-    pub(crate) async fn fetch_files(
-        self,
-        user: Arc<User>,
-        files: Vec<(Arc<Vnode>, FetchStatus)>,
-        class: Class,
-    ) {
-        for (vnode, status) in files {
+    /// Fetches the data of files of one volume, some at a time.
+    pub(crate) async fn fetch_files(self, user: Arc<User>, files: Vec<Wanted>, class: Class) {
+        for files in shared_out(files) {
             let permits = Arc::clone(&self.0.prefetching);
             // It is never closed.
             let Ok(permit) = permits.acquire_owned().await else {
@@ -221,10 +259,60 @@ impl Cache {
             };
             let (cache, user) = (self.clone(), Arc::clone(&user));
             tokio::spawn(async move {
-                cache.fetch_file(&user, &vnode, &status, class).await;
+                if !cache.fetch_listed(&user, &files, class).await {
+                    for (vnode, status) in files {
+                        cache.fetch_file(&user, &vnode, &status, class).await;
+                    }
+                }
                 drop(permit);
             });
         }
+    }
+
+    /// Fetches the data of small files by one call, if there is more than one and their server has such answers. What fails
+    /// does so again for the program that asks for it, which is told.
+    // spec: trees#many-files
+    async fn fetch_listed(&self, user: &User, files: &[Wanted], class: Class) -> bool {
+        let [(first, _), _, ..] = files else {
+            return false;
+        };
+        let volume = &first.volume;
+        if !volume.may_have_listed() {
+            return false;
+        }
+        // A program may have come to some meanwhile.
+        let is_wanted = |wanted: &&Wanted| self.0.prefetched.has(Kind::Data, &wanted.0);
+        let wanted: Vec<_> = files.iter().filter(is_wanted).collect();
+        let fids: Vec<_> = wanted.iter().map(|(vnode, _)| vnode.fid).collect();
+        let Ok(fids) = Reads::new(fids) else {
+            return false;
+        };
+        if fids.is_empty() {
+            return true;
+        }
+        let bytes = wanted.iter().map(|(_, status)| status.length).sum::<u64>();
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let is_file = |wanted: &&&Wanted| wanted.1.file_type == FileType::File;
+        let announced = wanted.iter().filter(is_file);
+        let announced: Vec<_> = announced
+            .map(|(vnode, status)| self.announce(user, vnode, status, class))
+            .collect();
+        // Nobody knows beforehand what has changed.
+        let before = self.0.breaks.mark();
+        let client = user.client.in_class(class);
+        let largest = TREE_DATA_MAX as u32;
+        let told = client.listed(volume, fids, bytes, largest).await;
+        let is_told = !matches!(told, Ok(None));
+        match told {
+            Ok(parts) => {
+                let parts = parts.unwrap_or_default();
+                self.take_parts(user, volume, parts, before, |_, _| false);
+            }
+            Err(error) => tracing::debug!(fid = %first.fid, %error, "cannot prefetch files"),
+        }
+        // Behind what came: those who wait look for it at once.
+        announced.into_iter().for_each(Landed::landed);
+        is_told
     }
 
     /// Fetches the data of a file, unless it was asked for meanwhile. What fails does so again for the program that
@@ -261,10 +349,16 @@ impl Cache {
 
     /// The same of one that has at most so many bytes.
     pub(crate) fn wanted_of(&self, vnode: &Vnode, most: u64) -> Option<FetchStatus> {
+        let comes = !vnode.lock().rare.flights.is_empty();
+        self.lacking(vnode, most).filter(|_| !comes)
+    }
+
+    /// The same of one whose data may be on its way.
+    pub(crate) fn lacking(&self, vnode: &Vnode, most: u64) -> Option<FetchStatus> {
         let status = {
             let state = vnode.lock();
-            let is_used = state.rare.dirty.is_some() || !state.rare.flights.is_empty();
-            state.promised().filter(|_| !is_used)?
+            let is_dirty = state.rare.dirty.is_some();
+            state.promised().filter(|_| !is_dirty)?
         };
         let is_small = status.length <= most && !status.is_mount_point();
         let is_wanted = status.file_type != FileType::Directory && is_small;
@@ -372,12 +466,44 @@ impl Cache {
     }
 }
 
+/// Files in the groups that are fetched by a call each.
+fn shared_out(files: Vec<Wanted>) -> Vec<Vec<Wanted>> {
+    let all = files.iter().map(|(_, status)| status.length).sum::<u64>();
+    let most = (all / LISTS).clamp(LISTED_LEAST, LISTED_MOST);
+    let mut groups: Vec<Vec<Wanted>> = Vec::new();
+    let mut room = 0;
+    for (vnode, status) in files {
+        let is_listed = status.length <= TREE_DATA_MAX as u64 && vnode.volume.may_have_listed();
+        let length = status.length;
+        match groups.last_mut() {
+            Some(last) if is_listed && length <= room && last.len() < READS_MOST => {
+                room -= length;
+                last.push((vnode, status));
+            }
+            _ => {
+                room = if is_listed { most - length } else { 0 };
+                groups.push(vec![(vnode, status)]);
+            }
+        }
+    }
+    groups
+}
+
 /// The pages of a directory, if they are in memory and promised.
 fn known_pages(vnode: &Vnode) -> Option<Arc<Vec<u8>>> {
     let state = vnode.lock();
     let version = state.promised()?.data_version;
     let copy = state.rare.pages.as_ref()?;
     (copy.version == version).then(|| Arc::clone(&copy.pages))
+}
+
+/// Whether a program that used these entries of a directory, and uses this one now, goes through it in its order.
+fn in_order(directory: &Vnode, ahead: Ahead, now: Fid) -> bool {
+    let used: Vec<_> = [ahead.before, ahead.last, Some(now)]
+        .into_iter()
+        .flatten()
+        .collect();
+    used.len() > 1 && known_entries(directory).is_some_and(|all| Order::is_kept(&all, &used))
 }
 
 /// The entries of such a directory.

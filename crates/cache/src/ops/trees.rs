@@ -11,6 +11,7 @@ use crate::model::place::Spot;
 use crate::model::user::User;
 use crate::model::vnode::Vnode;
 use crate::ops::cache::Cache;
+use crate::ops::prefetch::SMALL;
 use crate::table::breaks::Mark;
 use crate::table::prefetched::Kind;
 
@@ -129,17 +130,14 @@ impl Cache {
 
     /// Keeps the data of a file or symlink, if it is of the version that it has now.
     fn keep_small(&self, vnode: &Arc<Vnode>, version: DataVersion, data: &Bytes) {
-        let wanted = self.wanted(vnode);
-        let Some(status) = wanted.filter(|status| status.data_version == version) else {
+        let lacking = self.lacking(vnode, SMALL);
+        let Some(status) = lacking.filter(|status| status.data_version == version) else {
             return;
         };
-        if self
-            .0
-            .prefetched
-            .ask(Kind::Data, vnode, status.length)
-            .is_none()
-        {
-            return;
+        // Where a program waits for it, it was counted when it was asked for, and is used.
+        let is_awaited = !vnode.lock().rare.flights.is_empty();
+        if !is_awaited {
+            self.0.prefetched.ask(Kind::Data, vnode, status.length);
         }
         if status.file_type == FileType::Symlink {
             vnode.lock().rare.link = Some((version, data.clone()));

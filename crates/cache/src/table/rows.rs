@@ -11,25 +11,54 @@ use crate::model::vnode::Vnode;
 /// Directories in which programs may be at the same time: one has a directory at each level of a tree.
 const ROWS: usize = 32;
 
-/// Which entry of a directory was used last.
+/// Which entries of directories were used last.
 #[derive(Debug, Default)]
-pub(crate) struct Rows(Mutex<VecDeque<(Weak<Vnode>, Fid)>>);
+pub(crate) struct Rows(Mutex<VecDeque<Row>>);
+
+#[derive(Debug)]
+struct Row {
+    directory: Weak<Vnode>,
+    last: Fid,
+    before: Option<Fid>,
+}
+
+/// What was used in a directory ahead of an entry.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Ahead {
+    /// The entry before it.
+    pub(crate) last: Option<Fid>,
+    /// And the one before that.
+    pub(crate) before: Option<Fid>,
+}
 
 impl Rows {
-    /// An entry of a directory is used. Returns the one before it, if there is one of late.
-    pub(crate) fn note(&self, directory: &Arc<Vnode>, fid: Fid) -> Option<Fid> {
+    /// An entry of a directory is used. Returns those before it, if there are some of late.
+    pub(crate) fn note(&self, directory: &Arc<Vnode>, fid: Fid) -> Ahead {
         let mut rows = self.0.lock();
-        let is_it = |(of, _): &(Weak<Vnode>, Fid)| of.as_ptr() == Arc::as_ptr(directory);
+        let is_it = |row: &Row| row.directory.as_ptr() == Arc::as_ptr(directory);
         let place = rows.iter().position(is_it);
-        let before = place.and_then(|place| rows.remove(place));
-        rows.push_front((Arc::downgrade(directory), fid));
+        let known = place.and_then(|place| rows.remove(place));
+        let ahead = match &known {
+            // It is used once more.
+            Some(row) if row.last == fid => Ahead::default(),
+            Some(row) => Ahead {
+                last: Some(row.last),
+                before: row.before,
+            },
+            None => Ahead::default(),
+        };
+        rows.push_front(known.filter(|row| row.last == fid).unwrap_or(Row {
+            directory: Arc::downgrade(directory),
+            last: fid,
+            before: ahead.last,
+        }));
         rows.truncate(ROWS);
-        before.map(|(_, last)| last).filter(|last| *last != fid)
+        ahead
     }
 
     /// Whether this was the last one used in the directory it is in.
     pub(crate) fn is_last(&self, vnode: &Vnode) -> bool {
         let rows = self.0.lock();
-        rows.iter().any(|(_, last)| *last == vnode.fid)
+        rows.iter().any(|row| row.last == vnode.fid)
     }
 }

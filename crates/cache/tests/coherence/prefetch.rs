@@ -141,10 +141,8 @@ async fn small_files_that_come_next_are_there_before_they_are_read() {
                 .unwrap();
         }
         let came = quiet(&machine).await - before;
-        assert_eq!(
-            came, 61,
-            "each file of {directory} by a call, and not the large one"
-        );
+        // Most of 60 in few answers, and not the large one.
+        assert!(came <= 12, "{came} calls for {directory}");
         for number in 3..60 {
             let path = format!("{directory}/{number:03}");
             assert_eq!(machine.get(&path).await.unwrap(), data);
@@ -288,6 +286,68 @@ async fn one_answer_tells_of_many_directories_and_their_files() {
     maker.unlink("top/3/3/3/y").await.unwrap();
     assert_eq!(reader.get("top/3/3/3/x").await.unwrap(), b"other data");
     assert_eq!(reader.list("top/3/3/3", true).await.unwrap(), ["x", "z"]);
+}
+
+/// Reads all files of these directories, in their order; returns how often it had to wait.
+async fn read_through(machine: &Machine, directories: &[String], files: usize) -> u32 {
+    let mut waited = 0;
+    for directory in directories {
+        machine.list(directory, true).await.unwrap();
+        for number in 0..files {
+            let before = quiet(machine).await;
+            let path = format!("{directory}/{number:03}");
+            assert_eq!(machine.get(&path).await.unwrap(), b"data");
+            waited += u32::from(machine.calls() > before);
+        }
+    }
+    waited
+}
+
+#[tokio::test]
+async fn that_others_went_through_a_tree_before_makes_none_wait() {
+    let world = World::new().await;
+    let maker = world.cache().await;
+    maker.mkdir("top").await.unwrap();
+    let directories: Vec<_> = (0..4).map(|number| format!("top/{number}")).collect();
+    for directory in &directories {
+        filled(&maker, directory, 10, b"data").await;
+    }
+    for _ in 0..3 {
+        let machine = world.cache().await;
+        let waited = read_through(&machine, &directories, 10).await;
+        assert!(waited <= 8, "{waited} of 40 files");
+        // The server is told what was read.
+        tokio::time::sleep(Duration::from_secs(4)).await;
+    }
+}
+
+#[tokio::test]
+async fn what_was_for_nothing_elsewhere_makes_nobody_wait_for_each_name() {
+    let world = World::new().await;
+    let maker = world.cache().await;
+    for directory in ["for_nothing", "in_order"] {
+        filled(&maker, directory, 60, b"x").await;
+    }
+    let machine = world.cache().await;
+    for number in [3, 1] {
+        let path = format!("for_nothing/{number:03}");
+        machine.attr(&path).await.unwrap();
+    }
+    for number in [7, 30, 45] {
+        machine
+            .attr(&format!("for_nothing/{number:03}"))
+            .await
+            .unwrap();
+    }
+    let before = quiet(&machine).await;
+    for number in 0..60 {
+        machine
+            .attr(&format!("in_order/{number:03}"))
+            .await
+            .unwrap();
+    }
+    let calls = machine.calls() - before;
+    assert!(calls <= 12, "{calls} calls for 60 names");
 }
 
 /// Files in directories, so many in each, in an order that no directory tells; and what is in each.

@@ -63,6 +63,8 @@ pub(crate) enum Answers {
     Tree,
     /// Of what others read next.
     Following,
+    /// Of files that are named one by one.
+    Listed,
 }
 
 /// A file server at one address, as one user of ours sees it.
@@ -112,6 +114,8 @@ struct Peer {
     treeless: Lately,
     /// When it last did not understand a request for what follows.
     forgetful: Lately,
+    /// When it last did not understand a request for files that are named one by one.
+    singly: Lately,
     /// When it was last found that data is best read from it by the first host: it is near, or an afar server, or
     /// there is no other host.
     direct: Lately,
@@ -548,6 +552,7 @@ impl FileServer {
         match answers {
             Answers::Tree => &self.peer.treeless,
             Answers::Following => &self.peer.forgetful,
+            Answers::Listed => &self.peer.singly,
         }
     }
 

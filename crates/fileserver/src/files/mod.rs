@@ -28,6 +28,7 @@ mod fetch;
 mod following;
 mod items;
 mod leases;
+mod listed;
 mod lock;
 mod snapshot;
 mod stats;
@@ -227,6 +228,7 @@ impl rxafs::Service for Files {
         fetch_data64(FetchSink<'_>) = fetch::fetch_data64;
         fetch_tree(DownloadSink<'_>) = tree::fetch_tree;
         fetch_following(DownloadSink<'_>) = following::fetch_following;
+        fetch_files(DownloadSink<'_>) = listed::fetch_files;
         store_data(StoreSource<'_>) = store::store_data;
         store_data64(StoreSource<'_>) = store::store_data64;
     }

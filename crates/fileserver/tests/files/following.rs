@@ -19,7 +19,7 @@ async fn following(
 }
 
 /// Files `0` to `5` of the root and `6` in `sub`, of these lengths; the directory is the last of the fids.
-async fn sample(cell: &Cell) -> Vec<Fid> {
+pub(super) async fn sample(cell: &Cell) -> Vec<Fid> {
     let client = cell.client();
     let sub = client.make_dir(cell.root(), "sub").await;
     let mut fids = Vec::new();

@@ -11,6 +11,7 @@ mod entries;
 mod following;
 mod junk;
 mod leases;
+mod listed;
 mod locks;
 mod metrics;
 mod oob;

@@ -55,7 +55,7 @@ fn services_and_numbers_of_rows() {
     assert_eq!(
         INTERFACES.iter().map(rows).collect::<Vec<_>>(),
         [
-            ("RXAFS", 1, 48, 130, 184_156_166),
+            ("RXAFS", 1, 49, 130, 184_156_167),
             ("RXAFSCB", 1, 19, 204, 184_156_164),
             ("VL", 52, 28, 501, 534),
             ("PR", 73, 23, 500, 530),

@@ -222,6 +222,24 @@ impl Cache {
         Ok(std::mem::take(&mut *pieces))
     }
 
+    /// Says that all of a small file comes with an answer of many: whoever reads it waits for that. What it does not bring is
+    /// fetched when that has [`landed`](Landed::landed).
+    pub(crate) fn announce(
+        &self,
+        user: &User,
+        vnode: &Arc<Vnode>,
+        status: &FetchStatus,
+        class: Class,
+    ) -> Landed {
+        let flight = Flight::new(user.id, class, status.data_version, 0..status.length);
+        let flight = Arc::new(flight);
+        vnode.lock().rare.flights.push(Arc::clone(&flight));
+        Landed {
+            vnode: Arc::clone(vnode),
+            flight,
+        }
+    }
+
     /// Begins to fetch what is missing of a range, made as large as suits, in its turn if there is one.
     /// Returns the fetch of its beginning.
     pub(super) fn launch(
@@ -311,9 +329,16 @@ impl Cache {
 }
 
 /// Ends a flight even if its task is dropped.
-struct Landed {
+pub(crate) struct Landed {
     vnode: Arc<Vnode>,
     flight: Arc<Flight>,
+}
+
+impl Landed {
+    /// What came is there.
+    pub(crate) fn landed(self) {
+        self.flight.set(Ok(()));
+    }
 }
 
 impl Drop for Landed {
