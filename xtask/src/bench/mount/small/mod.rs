@@ -86,7 +86,7 @@ pub(super) fn measure(
         for files in amounts.both() {
             // Each file is several round trips to it.
             let amount = |kind: Kind| match kind {
-                Kind::Sshfs => amounts.slow,
+                Kind::Sshfs | Kind::Rclone => amounts.slow,
                 kind => amounts.of(kind),
             };
             let of_amount = |kind: &&Kind| amount(**kind) == files;
