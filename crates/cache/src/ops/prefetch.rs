@@ -300,7 +300,7 @@ impl Cache {
         // Nobody knows beforehand what has changed.
         let before = self.0.breaks.mark();
         let client = user.client.in_class(class);
-        let largest = TREE_DATA_MAX as u32;
+        let largest = u32::try_from(TREE_DATA_MAX).unwrap_or(u32::MAX);
         let told = client.listed(volume, fids, bytes, largest).await;
         let is_told = !matches!(told, Ok(None));
         match told {
