@@ -14,9 +14,9 @@ use crate::space::DiskSpace;
 use crate::volumes::Volumes;
 
 /// Bytes of quota that go with a block at most.
-const QUOTA: u64 = 256 << 20;
+const QUOTA: u64 = 64 << 20;
 /// The part of what is left in a volume, and of the disk, that one block takes.
-const PART: u64 = 8;
+const PART: u64 = 24;
 /// Blocks of a volume that are kept to be given out again.
 const KEPT: usize = 16;
 /// Fids in a row that are worth that.

@@ -536,11 +536,11 @@ async fn quota_in_reserve_is_its_hosts_only() {
     host.open().await;
     let lease = host.lease(file).await;
     let mut quota = 0;
-    for _ in 0..16 {
+    for _ in 0..48 {
         let word = host.keep(&[file], 16).await;
         quota += word.blocks.iter().map(|block| block.quota).sum::<u64>();
     }
-    assert!(host.keep(&[file], 16).await.blocks.is_empty(), "16 at most");
+    assert!(host.keep(&[file], 16).await.blocks.is_empty(), "48 at most");
     // Others have what is left, and not a byte more.
     let used = cell.volume.summary().unwrap().disk_used;
     let left = (4096 - used) * 1024 - quota;

@@ -9,7 +9,7 @@ use crate::wire::{self, Block, Lease, RECALLS, VERSION, Word};
 use crate::{TERM, Time};
 
 /// Blocks of a host in a volume at most.
-const BLOCKS_OF_VOLUME: usize = 16;
+const BLOCKS_OF_VOLUME: usize = 48;
 
 /// Blocks of a host at most, as many as a claim takes.
 const BLOCKS: usize = 64;

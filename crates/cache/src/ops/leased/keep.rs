@@ -24,8 +24,9 @@ const TRIES: u32 = 2;
 const AGAIN: Duration = Duration::from_millis(30);
 /// How long something is not wished for again that was not granted: others use it.
 const NOT_GRANTED: Duration = Duration::from_secs(1);
-/// Fids that are asked for when fewer are left.
-pub(super) const RESERVE: u32 = 1024;
+/// Fids that are in reserve; more are asked for when fewer than half of them are left. A program makes about as many in two
+/// round trips around the world.
+pub(super) const RESERVE: u32 = 2048;
 /// How long the answer to a note takes at most. After more the leases are about to be over.
 const KEEP: Duration = Duration::from_secs(10);
 /// The same at the end: a server that does not answer knows in 20 s that all leases are over.
@@ -159,6 +160,16 @@ impl Cache {
         } else {
             0
         }
+    }
+
+    /// Asks for more fids before a program has to wait for them.
+    pub(super) fn refill_ahead(&self, user: &Arc<User>, site: &Arc<Site>, volume: &Arc<Volume>) {
+        if self.missing(site, volume) == 0 || site.refilling.try_lock().is_err() {
+            return;
+        }
+        let (cache, user) = (self.clone(), Arc::clone(user));
+        let (site, volume) = (Arc::clone(site), Arc::clone(volume));
+        tokio::spawn(async move { cache.refill(&user, &site, &volume).await });
     }
 
     /// Asks for more fids, and waits for them.

@@ -80,6 +80,7 @@ impl Cache {
                 Tried::Call => return Ok(None),
                 Tried::Refill => self.refill(user, &site, &directory.vnode.volume).await,
                 Tried::Made(vnode, status) => {
+                    self.refill_ahead(user, &site, &directory.vnode.volume);
                     let mount = Arc::clone(&directory.mount);
                     return Ok(Some((Spot { mount, vnode }, status)));
                 }
