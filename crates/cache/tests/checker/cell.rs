@@ -239,6 +239,7 @@ impl Cell {
         server.hosts().attach(&endpoint);
         let service = rxafs::Server::new(server.service(endpoint.clone()));
         endpoint.serve(rxafs::SERVICE, rxafs::NAME, service);
+        endpoint.listen();
         endpoint.stats().await;
         let port = endpoint.local_addr().port();
         *self.running.lock().unwrap() = Some(Running {

@@ -1,9 +1,11 @@
 //! Changes that a machine makes itself, under leases.
 
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 
 use afar_cache::{Errno, SetAttr};
+use tempfile::TempDir;
 
 use crate::relay::Relay;
 use crate::world::{Machine, READ, WHO, World, machine};
@@ -178,15 +180,29 @@ async fn in_dir(world: &World, dir: &Path) -> Machine {
 }
 
 /// Copies a directory with all that is in it.
-fn copy(from: &Path, to: &Path) {
-    for entry in std::fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
         let (from, to) = (entry.path(), to.join(entry.file_name()));
-        if entry.file_type().unwrap().is_dir() {
-            std::fs::create_dir(&to).unwrap();
-            copy(&from, &to);
+        if entry.file_type()?.is_dir() {
+            std::fs::create_dir(&to)?;
+            copy(&from, &to)?;
         } else {
-            std::fs::copy(&from, &to).unwrap();
+            std::fs::copy(&from, &to)?;
+        }
+    }
+    Ok(())
+}
+
+/// What is on the disk if the process is killed now.
+fn left_behind(dir: &Path) -> TempDir {
+    loop {
+        let left = tempfile::tempdir().unwrap();
+        match copy(dir, left.path()) {
+            Ok(()) => break left,
+            // The process goes on, and has removed a file under the copy.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => panic!("{error}"),
         }
     }
 }
@@ -206,9 +222,7 @@ async fn changes_of_a_killed_process_are_made_by_the_next() {
         machine.put(&path, &content(number)).await.unwrap();
     }
     machine.rename("tree/first0", "tree/renamed").await.unwrap();
-    // What is on the disk if it is killed now.
-    let left = tempfile::tempdir().unwrap();
-    copy(dir.path(), left.path());
+    let left = left_behind(dir.path());
     let next = in_dir(&world, left.path()).await;
     let other = world.cache().await;
     let all = async {
