@@ -1,7 +1,7 @@
 //! How much is prefetched, by how much of it was used.
 
-/// How much may have come that nobody has used yet. When it is known of half as much whether it was used, it is halved if
-/// that was so of less than four fifths, and else doubled: before a program that reads on has to wait for more.
+/// How much may have come that nobody has used yet. It is half as much when less than four fifths of what came were
+/// used, and else twice as much.
 #[derive(Debug)]
 pub(crate) struct Budget {
     size: u64,
@@ -47,7 +47,7 @@ impl Budget {
 
     fn judge(&mut self) {
         let decided = self.used + self.unused;
-        if decided < self.size.div_ceil(2) {
+        if decided < self.size {
             return;
         }
         self.size = match self.used.saturating_mul(5) >= decided.saturating_mul(4) {
@@ -70,7 +70,7 @@ mod tests {
         for _ in 0..5 {
             let room = budget.room(0);
             sizes.push(room);
-            (0..room.div_ceil(2)).for_each(|_| budget.used(1));
+            (0..room).for_each(|_| budget.used(1));
         }
         assert_eq!(sizes, [8, 16, 32, 64, 64]);
     }
@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn what_is_not_used_makes_it_small_and_never_nothing() {
         let mut budget = Budget::new(16, 64);
-        for _ in 0..10 {
+        for _ in 0..20 {
             budget.unused(1);
         }
         assert_eq!(budget.room(0), 8);
@@ -86,14 +86,16 @@ mod tests {
             budget.unused(1);
         }
         assert_eq!(budget.room(0), 2);
-        budget.used(1);
+        for _ in 0..2 {
+            budget.used(1);
+        }
         assert_eq!(budget.room(0), 4);
     }
 
     #[test]
     fn four_of_five_are_enough() {
-        for (used, size) in [(8, 40), (7, 10)] {
-            let mut budget = Budget::new(20, 100);
+        for (used, size) in [(8, 20), (7, 5)] {
+            let mut budget = Budget::new(10, 100);
             budget.unused(10 - used);
             budget.used(used);
             assert_eq!(budget.room(0), size);

@@ -8,6 +8,7 @@
 //! before each, so that a break which comes before the answer is seen by it. An error is told to the
 //! program that asks for it.
 
+use std::cell::LazyCell;
 use std::sync::Arc;
 
 use afar_cell::{Class, Volume};
@@ -60,11 +61,11 @@ impl Cache {
         let Some(all) = known_entries(&directory.vnode) else {
             return;
         };
+        let mut room = self.0.prefetched.room(Kind::Status).min(BULK - 1);
         // However much was for nothing elsewhere, one that goes through all names is not to wait for each.
-        let room = match self.goes_through(directory, &all, ahead, fid) {
-            true => BULK - 1,
-            false => self.0.prefetched.room(Kind::Status).min(BULK - 1),
-        };
+        if room < BULK - 1 && self.goes_through(directory, &all, ahead, fid) {
+            room = BULK - 1;
+        }
         if room == 0 {
             return;
         }
@@ -90,16 +91,16 @@ impl Cache {
 
     /// Whether names are looked up in the order of their directory, as far as their statuses were not known.
     fn goes_through(&self, directory: &Spot, all: &[Raw], ahead: Ahead, now: Fid) -> bool {
-        let used: Vec<_> = [ahead.before, ahead.last, Some(now)]
-            .into_iter()
-            .flatten()
-            .collect();
+        if ahead.before.is_none() {
+            return false;
+        }
+        let used = ahead.up_to(now);
         let is_unknown = |entry: &&Raw| {
             let vnode = self.beside(directory, entry.fid).vnode;
             used.contains(&entry.fid) || vnode.lock().promised().is_none()
         };
         let unknown: Vec<_> = all.iter().filter(is_unknown).cloned().collect();
-        used.len() > 2 && Order::is_kept(&unknown, &used)
+        Order::is_kept(&unknown, &used)
     }
 
     /// A directory is opened, and its pages are known. If that was so of another in the same one before, or of the
@@ -196,18 +197,18 @@ impl Cache {
             (directory, ahead)
         });
         // What follows in the order of a directory is asked for by that, and no server need be told of it.
-        let goes_on = || {
+        let goes_on = LazyCell::new(|| {
             ahead.is_some_and(|(directory, ahead)| {
                 ahead.before.is_some() && in_order(directory, ahead, vnode.fid)
             })
-        };
+        });
         let waited = !is_here;
-        let told = self.come_to(user, vnode, waited && !goes_on());
+        let told = self.come_to(user, vnode, waited && !*goes_on);
         let Some((directory, ahead)) = ahead else {
             return;
         };
         // What others read next comes by itself, and is seldom what is beside it.
-        let is_others = told != Told::Nothing && !goes_on();
+        let is_others = told != Told::Nothing && !*goes_on;
         let before = ahead.last;
         let alone = !hit && before.is_none();
         if is_others || alone || !self.may_prefetch_data(&vnode.volume) {
@@ -216,7 +217,7 @@ impl Cache {
         self.0.walks.reads();
         let mut room = self.0.prefetched.room(Kind::Data);
         // However much was for nothing elsewhere.
-        if waited && room == 0 && goes_on() {
+        if waited && room == 0 && *goes_on {
             room = LISTED_LEAST;
         }
         if room == 0 {
@@ -277,9 +278,6 @@ impl Cache {
             return false;
         };
         let volume = &first.volume;
-        if !volume.may_have_listed() {
-            return false;
-        }
         // A program may have come to some meanwhile.
         let is_wanted = |wanted: &&Wanted| self.0.prefetched.has(Kind::Data, &wanted.0);
         let wanted: Vec<_> = files.iter().filter(is_wanted).collect();
@@ -293,15 +291,18 @@ impl Cache {
         let bytes = wanted.iter().map(|(_, status)| status.length).sum::<u64>();
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         let is_file = |wanted: &&&Wanted| wanted.1.file_type == FileType::File;
-        let announced = wanted.iter().filter(is_file);
-        let announced: Vec<_> = announced
-            .map(|(vnode, status)| self.announce(user, vnode, status, class))
+        // Programs that come to these wait for them, and for what this waits for.
+        let waits = Arc::default();
+        let coming = wanted.iter().filter(is_file);
+        let coming: Vec<_> = coming
+            .map(|(vnode, status)| Landed::of_many(vnode, status, (user, class, &waits)))
             .collect();
         // Nobody knows beforehand what has changed.
         let before = self.0.breaks.mark();
         let client = user.client.in_class(class);
         let largest = u32::try_from(TREE_DATA_MAX).unwrap_or(u32::MAX);
-        let told = client.listed(volume, fids, bytes, largest).await;
+        let asked = client.listed(volume, fids, bytes, largest);
+        let told = waits.during(asked).await;
         let is_told = !matches!(told, Ok(None));
         match told {
             Ok(parts) => {
@@ -311,7 +312,7 @@ impl Cache {
             Err(error) => tracing::debug!(fid = %first.fid, %error, "cannot prefetch files"),
         }
         // Behind what came: those who wait look for it at once.
-        announced.into_iter().for_each(Landed::landed);
+        coming.into_iter().for_each(Landed::landed);
         is_told
     }
 
@@ -499,10 +500,7 @@ fn known_pages(vnode: &Vnode) -> Option<Arc<Vec<u8>>> {
 
 /// Whether a program that used these entries of a directory, and uses this one now, goes through it in its order.
 fn in_order(directory: &Vnode, ahead: Ahead, now: Fid) -> bool {
-    let used: Vec<_> = [ahead.before, ahead.last, Some(now)]
-        .into_iter()
-        .flatten()
-        .collect();
+    let used = ahead.up_to(now);
     used.len() > 1 && known_entries(directory).is_some_and(|all| Order::is_kept(&all, &used))
 }
 

@@ -41,6 +41,8 @@ pub(crate) struct Site {
     pub(crate) beginning: AsyncMutex<()>,
     /// Held by the request that asks for fids.
     pub(crate) refilling: AsyncMutex<()>,
+    /// They are asked for before they are needed.
+    pub(crate) refills_ahead: AtomicBool,
     /// The user as whom leases were asked for last.
     user: Mutex<Option<Arc<User>>>,
 }
@@ -83,6 +85,7 @@ impl Leases {
             saying: AtomicBool::new(false),
             beginning: AsyncMutex::new(()),
             refilling: AsyncMutex::new(()),
+            refills_ahead: AtomicBool::new(false),
             user: Mutex::default(),
             claims: AtomicBool::new(false),
         });

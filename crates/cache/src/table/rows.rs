@@ -31,6 +31,14 @@ pub(crate) struct Ahead {
     pub(crate) before: Option<Fid>,
 }
 
+impl Ahead {
+    /// All of them, and this one, in order.
+    pub(crate) fn up_to(self, now: Fid) -> Vec<Fid> {
+        let used = [self.before, self.last, Some(now)];
+        used.into_iter().flatten().collect()
+    }
+}
+
 impl Rows {
     /// An entry of a directory is used. Returns those before it, if there are some of late.
     pub(crate) fn note(&self, directory: &Arc<Vnode>, fid: Fid) -> Ahead {

@@ -222,24 +222,6 @@ impl Cache {
         Ok(std::mem::take(&mut *pieces))
     }
 
-    /// Says that all of a small file comes with an answer of many: whoever reads it waits for that. What it does not bring is
-    /// fetched when that has [`landed`](Landed::landed).
-    pub(crate) fn announce(
-        &self,
-        user: &User,
-        vnode: &Arc<Vnode>,
-        status: &FetchStatus,
-        class: Class,
-    ) -> Landed {
-        let flight = Flight::new(user.id, class, status.data_version, 0..status.length);
-        let flight = Arc::new(flight);
-        vnode.lock().rare.flights.push(Arc::clone(&flight));
-        Landed {
-            vnode: Arc::clone(vnode),
-            flight,
-        }
-    }
-
     /// Begins to fetch what is missing of a range, made as large as suits, in its turn if there is one.
     /// Returns the fetch of its beginning.
     pub(super) fn launch(
@@ -253,15 +235,11 @@ impl Cache {
         let start = range.start / ALIGN * ALIGN;
         let end = range.end.next_multiple_of(ALIGN).min(status.length);
         let flight = Flight::new(user.id, class, status.data_version, start..end);
-        let flight = Arc::new(flight);
-        vnode.lock().rare.flights.push(Arc::clone(&flight));
+        // Not made by the task: a runtime that shuts down drops tasks before they have run.
+        let landing = Landed::of(vnode, flight);
+        let flight = Arc::clone(&landing.flight);
         let (cache, vnode, status) = (self.clone(), Arc::clone(vnode), *status);
         let user = Arc::clone(user);
-        // Not made by the task: a runtime that shuts down drops tasks before they have run.
-        let landing = Landed {
-            vnode: Arc::clone(&vnode),
-            flight: Arc::clone(&flight),
-        };
         let waits = Arc::clone(&flight.waits);
         let work = async move {
             let turn = match turn {
@@ -335,6 +313,26 @@ pub(crate) struct Landed {
 }
 
 impl Landed {
+    /// Of a flight that begins now: all who want what it brings wait for it.
+    fn of(vnode: &Arc<Vnode>, flight: Flight) -> Self {
+        let flight = Arc::new(flight);
+        vnode.lock().rare.flights.push(Arc::clone(&flight));
+        let vnode = Arc::clone(vnode);
+        Self { vnode, flight }
+    }
+
+    /// Of all of a small file that comes with an answer of many, which is got while `waits` is followed. What it does not
+    /// bring is fetched when it has [`landed`](Self::landed).
+    pub(crate) fn of_many(
+        vnode: &Arc<Vnode>,
+        status: &FetchStatus,
+        (user, class, waits): (&User, Class, &Arc<Waits>),
+    ) -> Self {
+        let mut flight = Flight::new(user.id, class, status.data_version, 0..status.length);
+        flight.waits = Arc::clone(waits);
+        Self::of(vnode, flight)
+    }
+
     /// What came is there.
     pub(crate) fn landed(self) {
         self.flight.set(Ok(()));

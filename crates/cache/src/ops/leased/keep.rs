@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use afar_cell::{BreakHandler as _, Volume};
 use afar_lease::holder::Action;
-use afar_lease::wire::WISHES;
+use afar_lease::wire::{WISHES, Word};
 use afar_types::{Fid, VolumeType};
 use tokio::time::Instant;
 
@@ -131,7 +131,7 @@ impl Cache {
             let heard = self.keep_leases(user, &site, wish, KEEP).await;
             // Whether it has begun one or not, nobody waits for more than this answer.
             drop(first.take());
-            if !heard {
+            if heard.is_none() {
                 break;
             }
             for vnode in vnodes {
@@ -164,47 +164,57 @@ impl Cache {
 
     /// Asks for more fids before a program has to wait for them.
     pub(super) fn refill_ahead(&self, user: &Arc<User>, site: &Arc<Site>, volume: &Arc<Volume>) {
-        if self.missing(site, volume) == 0 || site.refilling.try_lock().is_err() {
+        if site.refills_ahead.load(Ordering::Relaxed) || self.missing(site, volume) == 0 {
+            return;
+        }
+        if site.refills_ahead.swap(true, Ordering::Relaxed) {
             return;
         }
         let (cache, user) = (self.clone(), Arc::clone(user));
         let (site, volume) = (Arc::clone(site), Arc::clone(volume));
-        tokio::spawn(async move { cache.refill(&user, &site, &volume).await });
+        tokio::spawn(async move {
+            if !cache.refill(&user, &site, &volume).await {
+                tokio::time::sleep(NOT_GRANTED).await;
+            }
+            site.refills_ahead.store(false, Ordering::Relaxed);
+        });
     }
 
-    /// Asks for more fids, and waits for them.
-    pub(super) async fn refill(&self, user: &User, site: &Arc<Site>, volume: &Volume) {
+    /// Asks for more fids, and waits for them. False if a server was asked and gave none.
+    pub(super) async fn refill(&self, user: &User, site: &Arc<Site>, volume: &Volume) -> bool {
         let _one = site.refilling.lock().await;
         let reserve = self.missing(site, volume);
         let wish = site.lock().some_lease(boot::now(), volume.id());
-        if let Some(wish) = wish.filter(|_| reserve > 0) {
-            self.keep_leases(user, site, (&[wish], reserve), KEEP).await;
-        }
+        let Some(wish) = wish.filter(|_| reserve > 0) else {
+            return true;
+        };
+        let word = self.keep_leases(user, site, (&[wish], reserve), KEEP).await;
+        word.is_some_and(|word| !word.blocks.is_empty())
     }
 
-    /// Renews the leases of a server, with wishes. Whether it was heard.
+    /// Renews the leases of a server, with wishes. Returns what it says, if it has heard.
     async fn keep_leases(
         &self,
         user: &User,
         site: &Arc<Site>,
         (wishes, reserve): (&[Fid], u32),
         limit: Duration,
-    ) -> bool {
+    ) -> Option<Word> {
         let (note, sent) = site.lock().note(boot::now(), wishes, reserve);
         let asked = user.client.keep_leases(&site.server, &note);
         let Ok(answer) = tokio::time::timeout(limit, asked).await else {
             tracing::debug!(server = %site.server.address(), "leases are not renewed in time");
-            return false;
+            return None;
         };
         match answer {
             Ok(word) => {
                 site.lock().answered(boot::now(), &sent, &word);
                 self.act(site);
-                true
+                Some(word)
             }
             Err(error) => {
                 tracing::debug!(server = %site.server.address(), %error, "leases are not renewed");
-                false
+                None
             }
         }
     }
@@ -297,7 +307,8 @@ impl Cache {
         let user = site
             .user()
             .unwrap_or_else(|| Arc::clone(self.0.users.base()));
-        if !self.keep_leases(&user, site, (&[], 0), KEEP).await {
+        let heard = self.keep_leases(&user, site, (&[], 0), KEEP).await;
+        if heard.is_none() {
             tokio::time::sleep(SAY_AGAIN).await;
             let has = site.lock().leases().next().is_some();
             site.says.fetch_or(has, Ordering::SeqCst);

@@ -78,7 +78,8 @@ impl Cache {
             };
             match tried {
                 Tried::Call => return Ok(None),
-                Tried::Refill => self.refill(user, &site, &directory.vnode.volume).await,
+                // Whatever came of it, the next try tells.
+                Tried::Refill => drop(self.refill(user, &site, &directory.vnode.volume).await),
                 Tried::Made(vnode, status) => {
                     self.refill_ahead(user, &site, &directory.vnode.volume);
                     let mount = Arc::clone(&directory.mount);
