@@ -10,7 +10,7 @@ use afar_store::{
     CheckOptions, NewClone, NewVnode, NewVolume, Partition, PartitionOptions, Result, Sequence,
     SetAttributes, StoreError, StoreOptions, Vnodes, Volume, VolumeChange,
 };
-use afar_types::{Fid, PtsId, VolumeId, VolumeType};
+use afar_types::{Fid, PtsId, UnixTime, VolumeId, VolumeType};
 use tempfile::TempDir;
 
 const NOTE: [u8; 16] = *b"what was done it";
@@ -266,5 +266,33 @@ fn notes_are_of_one_volume_and_go_with_it() {
     assert_eq!(notes(&volume), []);
     let other = partition.volume(VolumeId(2)).unwrap();
     assert_eq!(notes(&other), [(NOTE, b"another's".to_vec())]);
+    check(&partition);
+}
+
+#[test]
+fn what_was_made_before_counts_as_made_then_but_not_before_a_clone() {
+    let dir = TempDir::new().unwrap();
+    let (partition, volume) = init(dir.path());
+    let root = volume.root();
+    let begun = volume.status(root).unwrap().server_modify_time;
+    std::thread::sleep(std::time::Duration::from_millis(2100));
+    let made = |name: &'static [u8], time: Option<UnixTime>| {
+        let run = run(&volume, move |sequence| {
+            sequence.set_made(time);
+            sequence.create_file(root, name, &file())
+        });
+        run.unwrap().vnode.server_modify_time
+    };
+    let before = UnixTime(begun.0 + 1);
+    assert_eq!(made(b"then", Some(before)), before);
+    let now = made(b"now", None);
+    assert!(now > before);
+    assert!(made(b"later", Some(UnixTime(u32::MAX))) >= now);
+    // The partition was opened after this.
+    assert!(made(b"long ago", Some(UnixTime(1))) >= begun);
+    // A dump of what is newer than the clone has what the clone does not have.
+    let clone = NewClone::new(VolumeId(2), "vol.backup", VolumeType::Backup);
+    volume.make_clone(&clone).unwrap();
+    assert!(made(b"behind", Some(before)) >= now);
     check(&partition);
 }

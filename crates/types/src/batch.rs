@@ -5,7 +5,9 @@
 
 use afar_xdr::{Decode, Encode, List, Opaque, XdrString};
 
-use crate::{CallBack, FetchStatus, Fid, FileName, StoreStatus, Uniquifier, VnodeId, VolumeId};
+use crate::{
+    CallBack, FetchStatus, Fid, FileName, StoreStatus, Uniquifier, UnixTime, VnodeId, VolumeId,
+};
 
 /// The most operations of a batch.
 pub const BATCH_OPERATIONS: usize = 2048;
@@ -201,6 +203,8 @@ pub struct BatchChange {
     pub operation: BatchOperation,
     /// The leases.
     pub under: List<BatchCondition, CONDITIONS>,
+    /// When the client has made it, by its clock; 0 if that is when the server does.
+    pub made: UnixTime,
 }
 
 impl From<BatchOperation> for BatchChange {
@@ -208,6 +212,7 @@ impl From<BatchOperation> for BatchChange {
         Self {
             operation,
             under: List::default(),
+            made: UnixTime(0),
         }
     }
 }

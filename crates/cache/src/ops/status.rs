@@ -129,7 +129,8 @@ impl Cache {
                 ..known
             });
         }
-        if !self.0.breaks.is_unbroken(fid, mark)
+        let is_current = self.0.breaks.is_current(fid, mark);
+        if !is_current
             && let Some(known) = state.status()
             && known.data_version > status.data_version
         {
@@ -147,7 +148,7 @@ impl Cache {
         if !state.holds() {
             state.clear_rights();
         }
-        if self.0.breaks.is_unbroken(fid, mark) {
+        if is_current {
             state.note_rights(user.id, &status, above);
             state.take_status(status);
             state.promise = promise;

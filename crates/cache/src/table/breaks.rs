@@ -37,6 +37,8 @@ pub(crate) struct Breaks {
     volumes: Box<[AtomicU64]>,
     /// Of the last one of everything.
     all: AtomicU64,
+    /// When the server last got a change of each that was made here, among the breaks.
+    sent_to: Box<[AtomicU64]>,
     pub(crate) vnodes: Arc<Vnodes>,
     /// Servers that have promised something: promises say which by its place here.
     servers: Mutex<Vec<SocketAddr>>,
@@ -70,6 +72,7 @@ impl Breaks {
             fids: none(FIDS),
             volumes: none(VOLUMES),
             all: AtomicU64::new(0),
+            sent_to: none(FIDS),
             vnodes,
             servers: Mutex::default(),
             invalidations,
@@ -134,6 +137,19 @@ impl Breaks {
         let last = [self.of_fid(fid), self.of_volume(fid.volume), &self.all];
         last.iter()
             .all(|last| last.load(Ordering::SeqCst) <= since.0)
+    }
+
+    /// Whether an answer about a fid that was asked for then still holds: no break since concerns it, and the server had
+    /// all that had been changed here.
+    pub(crate) fn is_current(&self, fid: Fid, since: Mark) -> bool {
+        let sent = self.sent_to[place_of_fid(fid)].load(Ordering::SeqCst);
+        sent <= since.0 && self.is_unbroken(fid, since)
+    }
+
+    /// A server has got what was changed here of a fid. What is still on its way may be from before that, though it was
+    /// asked for after the change.
+    pub(crate) fn note_sent(&self, fid: Fid) {
+        self.note(&self.sent_to[place_of_fid(fid)]);
     }
 
     /// What is on its way about a fid is not to be promised: it has been changed.

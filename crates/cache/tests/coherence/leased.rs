@@ -7,7 +7,7 @@ use std::time::Duration;
 use afar_cache::{Errno, SetAttr};
 use tempfile::TempDir;
 
-use crate::relay::Relay;
+use crate::relay::{Lost, Relay};
 use crate::world::{Machine, READ, WHO, World, machine};
 
 /// How long a machine waits for a lease.
@@ -259,16 +259,16 @@ async fn a_batch_whose_answer_was_lost_is_sent_again_as_it_was() {
     machine.mkdir("tree").await.unwrap();
     leased(&machine, "tree").await;
     sync(&machine, "tree").await.unwrap();
-    relay.loses(false, true);
+    relay.loses(Lost::None, Lost::All);
     machine.put("tree/file", &content(100)).await.unwrap();
     // The server has it soon, and the machine does not hear that.
     tokio::time::sleep(Duration::from_secs(1)).await;
-    relay.loses(true, true);
+    relay.loses(Lost::All, Lost::All);
     machine.put("tree/later", &content(200)).await.unwrap();
     // When its leases are over, another process of the server is there, which knows nothing of its calls.
     tokio::time::sleep(TERM + Duration::from_secs(2)).await;
     world.restart().await;
-    relay.loses(false, false);
+    relay.loses(Lost::None, Lost::None);
     sync(&machine, "tree").await.unwrap();
     let other = world.cache().await;
     for machine in [&machine, &other] {
@@ -276,4 +276,86 @@ async fn a_batch_whose_answer_was_lost_is_sent_again_as_it_was() {
         assert!(machine.get("tree/later").await.unwrap() == content(200));
     }
     assert!(machine.cache.conflicts().unwrap().is_empty());
+}
+
+/// Waits until something is so.
+async fn until(mut is_so: impl FnMut() -> bool) {
+    let begun = tokio::time::Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < GRANTED, "it is not so");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn what_was_told_of_a_tree_before_the_server_had_a_change_does_not_undo_it() {
+    let world = World::new().await;
+    let (locations, server) = world.servers();
+    let relay = Relay::new(server).await;
+    let other = world.cache().await;
+    other.mkdir("top").await.unwrap();
+    for name in ["a", "b", "c", "c/own"] {
+        other.mkdir(&format!("top/{name}")).await.unwrap();
+    }
+    let machine = machine(locations, relay.port, |config| config.write_through = false).await;
+    leased(&machine, "top/c/own").await;
+    sync(&machine, "top/c/own").await.unwrap();
+    for name in ["a", "b", "c"] {
+        machine.list(&format!("top/{name}"), true).await.unwrap();
+    }
+    let handle = machine.create("top/c/own/file").await.unwrap();
+    sync(&machine, "top/c/own").await.unwrap();
+    // The next walk through the tree reads this directory again, and what is in it.
+    other.put("top/c/new", b"new").await.unwrap();
+    relay.loses(Lost::Long, Lost::Long);
+    let data = vec![1; 200_000];
+    machine.cache.write(handle, 0, &data).await.unwrap();
+    machine.close(handle).await.unwrap();
+    let before = machine.calls();
+    for name in ["a", "b"] {
+        machine.list(&format!("top/{name}"), true).await.unwrap();
+    }
+    // It asks before the server has the change, and hears the answer afterwards.
+    until(|| machine.calls() > before + 1).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    relay.loses(Lost::None, Lost::Long);
+    until(|| machine.cache.changes_here().waiting == 0).await;
+    relay.loses(Lost::None, Lost::None);
+    for _ in 0..30 {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let attr = machine.attr("top/c/own/file").await.unwrap();
+        assert_eq!(attr.size, 200_000);
+    }
+}
+
+#[tokio::test]
+async fn times_stay_as_they_were_when_the_server_has_a_change() {
+    let world = World::new().await;
+    let (locations, server) = world.servers();
+    let relay = Relay::new(server).await;
+    let machine = machine(locations, relay.port, |config| config.write_through = false).await;
+    machine.mkdir("tree").await.unwrap();
+    leased(&machine, "tree").await;
+    sync(&machine, "tree").await.unwrap();
+    relay.loses(Lost::All, Lost::All);
+    machine.mkdir("tree/sub").await.unwrap();
+    machine.put("tree/file", &content(100)).await.unwrap();
+    machine.rename("tree/first0", "tree/moved").await.unwrap();
+    let paths = ["tree", "tree/sub", "tree/file", "tree/moved"];
+    let mut times = Vec::new();
+    for path in paths {
+        let attr = machine.attr(path).await.unwrap();
+        times.push((attr.mtime, attr.ctime));
+    }
+    // So long that the server's clock shows other seconds, and no lease is over.
+    tokio::time::sleep(Duration::from_millis(2500)).await;
+    relay.loses(Lost::None, Lost::None);
+    sync(&machine, "tree").await.unwrap();
+    let other = world.cache().await;
+    for machine in [&machine, &other] {
+        for (path, time) in paths.iter().zip(&times) {
+            let attr = machine.attr(path).await.unwrap();
+            assert_eq!((attr.mtime, attr.ctime), *time, "{path}");
+        }
+    }
 }

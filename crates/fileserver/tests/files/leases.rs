@@ -11,7 +11,7 @@ use afar_rpc::{RpcError, rxafs};
 use afar_store::VolumeChange;
 use afar_types::{
     AttachFlags, BatchChange, BatchChanges, BatchCondition, BatchMake, BatchOperation, BatchVnode,
-    Fid, StoreStatus,
+    Fid, StoreStatus, UnixTime,
 };
 use afar_xdr::{FixedOpaque, List, Opaque, to_bytes};
 use parking_lot::Mutex;
@@ -172,6 +172,7 @@ fn change(operation: BatchOperation, conditions: &[BatchCondition]) -> BatchChan
     BatchChange {
         operation,
         under: List::new(conditions).unwrap(),
+        made: UnixTime(0),
     }
 }
 
@@ -715,4 +716,30 @@ async fn hosts_without_an_identity_and_servers_without_leases_know_nothing_of_it
     let reply = host.client.run(1, changes, Some(&note)).await.unwrap();
     assert_eq!(codes(&reply), [DONE, ESTALE]);
     assert_eq!(host.client.fetch(file, 0, 10).await.unwrap().0, b"one");
+}
+
+#[tokio::test]
+async fn what_is_made_under_a_lease_has_the_time_at_which_it_was_made() {
+    let cell = cell().await;
+    let host = Host::new(cell.client());
+    let root = cell.root();
+    let file = host.client.create(root, "a").await;
+    host.open().await;
+    let lease = host.lease(file).await;
+    let made = |fid| cell.volume.status(fid).unwrap().server_modify_time;
+    let created = made(file);
+    tokio::time::sleep(Duration::from_millis(2100)).await;
+    let at = |time: UnixTime, lease: Lease| BatchChange {
+        made: time,
+        ..change(store(file, b"mine"), &[under(lease, version(&cell, file))])
+    };
+    let then = UnixTime(created.0 + 1);
+    let reply = host.run(1, vec![at(then, lease)]).await.unwrap();
+    assert_eq!(codes(&reply), [DONE]);
+    assert_eq!(made(file), then);
+    // One that is over says nothing of what others saw meanwhile.
+    let over = Lease { number: 0, ..lease };
+    let reply = host.run(2, vec![at(then, over)]).await.unwrap();
+    assert_eq!(codes(&reply), [DONE]);
+    assert!(made(file) > then);
 }

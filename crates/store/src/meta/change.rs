@@ -107,6 +107,12 @@ impl<'c> Change<'c> {
         self.now
     }
 
+    /// The time that a change has which was made elsewhere at that time, by a clock that may be wrong.
+    pub(crate) fn made(&self, time: u32) -> u32 {
+        let since = self.env().unfrozen_since().min(self.now);
+        time.clamp(since, self.now)
+    }
+
     /// Sets a key's value.
     pub(crate) fn put(&mut self, table: Table, key: &[u8], value: Vec<u8>) {
         let sealed = seal(table, key, value);

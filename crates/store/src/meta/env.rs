@@ -4,8 +4,11 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::SystemTime;
 
 use afar_lmdb::{Durability, OpenError, Watch};
+use afar_types::UnixTime;
 use heed::types::Bytes;
 use heed::{CommitOrAbort, EnvOpenOptions, RoTxn, WithoutTls};
 use parking_lot::Mutex;
@@ -114,6 +117,8 @@ pub(crate) struct Env {
     holds: Holds,
     /// KiB of volumes' quotas that are promised to somebody.
     promised: Arc<Mutex<BTreeMap<u32, u64>>>,
+    /// When a volume was last kept as it was, in seconds since 1970.
+    frozen: Arc<AtomicU32>,
 }
 
 impl Env {
@@ -175,6 +180,7 @@ impl Env {
             images: Arc::new(images()),
             holds: Holds::default(),
             promised: Arc::default(),
+            frozen: Arc::new(AtomicU32::new(UnixTime::from(SystemTime::now()).0)),
         })
     }
 
@@ -197,6 +203,17 @@ impl Env {
     pub(crate) fn pin(&self) -> Result<Pin> {
         let txn = self.env.clone().static_read_txn();
         txn.map_err(|e| self.database(e))
+    }
+
+    /// A volume is kept as it is now, for a clone or a dump.
+    pub(crate) fn note_frozen(&self, now: u32) {
+        self.frozen.fetch_max(now, Ordering::Relaxed);
+    }
+
+    /// Since when nothing was: what is changed now may count as changed then, and a dump of what is newer than some earlier
+    /// dump or clone has it all the same. This process knows nothing of those before it.
+    pub(crate) fn unfrozen_since(&self) -> u32 {
+        self.frozen.load(Ordering::Relaxed)
     }
 
     /// Begins a commit. There is to be one at a time.

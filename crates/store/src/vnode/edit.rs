@@ -28,6 +28,8 @@ pub(super) struct Edit<'r, 'c> {
     /// Pages that were changed: directory and number. Like vnodes they are written at the end, as
     /// a rename changes the same one up to four times.
     changed_pages: BTreeSet<(u32, usize)>,
+    /// The time that is noted of it, if not that of the commit.
+    pub(super) made: Option<u32>,
 }
 
 /// A vnode as it is now.
@@ -55,6 +57,7 @@ impl<'r, 'c> Edit<'r, 'c> {
             vnodes: BTreeMap::new(),
             images: BTreeMap::new(),
             changed_pages: BTreeSet::new(),
+            made: None,
         })
     }
 
@@ -63,7 +66,7 @@ impl<'r, 'c> Edit<'r, 'c> {
     }
 
     pub(super) fn now(&self) -> u32 {
-        self.change.now()
+        self.made.unwrap_or_else(|| self.change.now())
     }
 
     pub(super) fn fid(&self, vnode: u32, uniquifier: u32) -> Fid {
@@ -358,7 +361,7 @@ impl<'r, 'c> Edit<'r, 'c> {
                 write_page(self.change, at, vnode, number as u64, page)?;
             }
         }
-        self.volume.update_date = self.now();
+        self.volume.update_date = self.change.now();
         self.change.update_volume(self.id.0, &self.volume);
         for (vnode, image) in self.images {
             self.change.env().images().lock().insert((at, vnode), image);

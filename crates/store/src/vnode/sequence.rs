@@ -4,7 +4,7 @@
 //! committer ([`Sequence`]), nothing comes in between, and each sees what those before it did. One that
 //! fails is taken back alone.
 
-use afar_types::{AclRecord, Fid, PtsId, VolumeId};
+use afar_types::{AclRecord, Fid, PtsId, UnixTime, VolumeId};
 
 use super::edit::Edit;
 use super::entries::Content as New;
@@ -231,6 +231,7 @@ impl Together<'_> {
                 change: &mut *change,
                 id,
                 contents,
+                made: None,
             };
             let done = work(&mut sequence).and_then(|done| {
                 sequence.discard_the_rest()?;
@@ -250,14 +251,22 @@ pub struct Sequence<'s, 'c> {
     change: &'s mut Change<'c>,
     id: VolumeId,
     contents: Vec<Option<Content>>,
+    made: Option<u32>,
 }
 
 impl<'c> Sequence<'_, 'c> {
+    /// The changes that follow were made at this time: vnodes have it as that of their change. It is never later than now,
+    /// nor earlier than the last clone or dump, which do not have them. `None` stands for now.
+    pub fn set_made(&mut self, time: Option<UnixTime>) {
+        self.made = time.map(|time| self.change.made(time.0));
+    }
+
     /// Makes a change, or nothing of it.
     fn edit<T>(&mut self, work: impl FnOnce(&mut Edit<'_, 'c>) -> Result<T>) -> Result<T> {
-        let id = self.id;
+        let (id, made) = (self.id, self.made);
         self.change.part(|change| {
             let mut edit = Edit::begin(change, id)?;
+            edit.made = made;
             let done = work(&mut edit)?;
             edit.finish()?;
             Ok(done)

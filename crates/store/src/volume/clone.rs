@@ -103,6 +103,7 @@ impl Volume {
 pub(crate) fn freeze(change: &mut Change<'_>, id: u32, row: &mut VolumeRow) -> Result<At> {
     let frozen = row.at();
     if is_writable(row.kind) {
+        change.env().note_frozen(change.now());
         none_above(change, VolumeId(id), frozen)?;
         change.delete_member(frozen, id)?;
         row.generation = row

@@ -233,6 +233,8 @@ impl Cache {
             vnodes.collect()
         };
         for (vnode, number) in vnodes {
+            // Before the look at `unsent` finds nothing any more.
+            self.0.breaks.note_sent(vnode.fid);
             let mut state = vnode.lock();
             if state.rare.unsent <= number {
                 if let Some(rare) = state.rare.if_any() {

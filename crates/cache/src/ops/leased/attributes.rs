@@ -58,6 +58,7 @@ impl Cache {
         let Some(under) = here.lease(vnode, &status).filter(|_| plain && may) else {
             return Ok(None);
         };
+        let now = UnixTime::from(SystemTime::now());
         self.note_change(
             &mut here,
             Change {
@@ -71,10 +72,11 @@ impl Cache {
                 makes: None,
                 removes: None,
                 bytes: 0,
+                at: now,
             },
         )?;
         let mut after = FetchStatus {
-            server_mod_time: UnixTime::from(SystemTime::now()),
+            server_mod_time: now,
             ..status
         };
         if sets(StoreStatus::SET_MODE) {

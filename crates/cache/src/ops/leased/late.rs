@@ -84,6 +84,7 @@ impl Reborn {
         BatchChange {
             operation,
             under: List::new(under.collect::<Vec<_>>()).unwrap_or_default(),
+            made: pending.change.made,
         }
     }
 

@@ -206,6 +206,7 @@ impl Cache {
                 makes: Some(Arc::clone(&vnode)),
                 removes: None,
                 bytes: name.len(),
+                at: now,
             },
         );
         if noted.is_err() {

@@ -64,6 +64,8 @@ struct Change {
     makes: Option<Arc<Vnode>>,
     removes: Option<Fid>,
     bytes: usize,
+    /// Programs see this time here before the server has it, and there afterwards.
+    at: UnixTime,
 }
 
 impl<'a> Here<'a> {
@@ -154,6 +156,7 @@ impl Cache {
             change: BatchChange {
                 operation: change.operation,
                 under,
+                made: change.at,
             },
         };
         if let Err(error) = self.0.journal.made(&made) {

@@ -100,6 +100,7 @@ impl Cache {
                 makes: None,
                 removes: last.then_some(gone.fid),
                 bytes: name.len(),
+                at: now,
             },
         );
         if noted.is_err() {
@@ -221,6 +222,7 @@ impl Cache {
                         makes: None,
                         removes: replaced.filter(|_| last).map(|replaced| replaced.fid),
                         bytes: name.len() + new_name.len(),
+                        at: now,
                     },
                 )
                 .is_ok();
@@ -309,6 +311,7 @@ impl Cache {
                 makes: None,
                 removes: None,
                 bytes: name.len(),
+                at: now,
             },
         );
         if noted.is_err() {

@@ -1,9 +1,8 @@
 //! What was written to small files, stored here.
 
 use std::sync::Arc;
-use std::time::SystemTime;
 
-use afar_types::{BatchOperation, DataVersion, FetchStatus, StoreStatus, UnixTime};
+use afar_types::{BatchOperation, DataVersion, FetchStatus, StoreStatus};
 use afar_xdr::Opaque;
 
 use super::{Change, Here, settled, with_rights};
@@ -124,6 +123,8 @@ impl Cache {
             attributes.mask |= StoreStatus::SET_MODE;
             attributes.unix_mode_bits = mode;
         }
+        // As programs saw it while the file was open: closing it changes nothing.
+        let changed = plan.dirty.mtime.max(plan.base.server_mod_time);
         let bytes = data.len();
         let data = Opaque::new(data).map_err(|_| Errno::EFBIG)?;
         let noted = self.note_change(
@@ -140,6 +141,7 @@ impl Cache {
                 makes: None,
                 removes: None,
                 bytes,
+                at: changed,
             },
         );
         if noted.is_err() {
@@ -151,7 +153,7 @@ impl Cache {
             author: user.number(vnode.cell()).unwrap_or(plan.base.author),
             unix_mode_bits: plan.dirty.mode.unwrap_or(plan.base.unix_mode_bits),
             client_mod_time: plan.dirty.mtime,
-            server_mod_time: UnixTime::from(SystemTime::now()),
+            server_mod_time: changed,
             ..plan.base
         };
         // While nobody else changes it here: the next change is made to this version.

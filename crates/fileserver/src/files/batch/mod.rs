@@ -153,7 +153,10 @@ fn check(changes: &[BatchChange], number: u64) -> Result<(), AbortCode> {
     if (number == 0) != changes.is_empty() {
         return Err(nonsense);
     }
-    for (place, BatchChange { operation, under }) in changes.iter().enumerate() {
+    for (place, change) in changes.iter().enumerate() {
+        let BatchChange {
+            operation, under, ..
+        } = change;
         if under.iter().any(|under| under.vnode.maker().is_some()) {
             return Err(nonsense);
         }

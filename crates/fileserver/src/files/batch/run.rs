@@ -8,7 +8,7 @@ use afar_net::AbortCode;
 use afar_store::{Sequence, StoreError, VnodeStatus, Vnodes, Volume};
 use afar_types::{
     AclRecord, BatchChange, BatchChanges, BatchCondition, BatchMake, BatchOperation, BatchResult,
-    BatchVnode, Fid, FileName, FileType, StoreStatus, VolumeId,
+    BatchVnode, Fid, FileName, FileType, StoreStatus, UnixTime, VolumeId,
 };
 
 use super::super::entries::{Move, New, link_in, make_in, move_in, new_name, old_name, remove_in};
@@ -217,10 +217,10 @@ impl Running<'_, '_, '_, '_> {
     }
 
     fn step(&mut self, change: &BatchChange, content: Option<usize>) {
-        let changed = match self.in_time(change) {
-            Ok(()) => self.change(change, content),
-            Err(code) => Err(code),
-        };
+        let changed = self.in_time(change).and_then(|()| {
+            self.sequence.set_made(self.time_of(change));
+            self.change(change, content)
+        });
         let result = match changed {
             Ok(made) => BatchResult {
                 code: 0,
@@ -232,6 +232,21 @@ impl Running<'_, '_, '_, '_> {
             },
         };
         self.results.push(result);
+    }
+
+    /// When a change was made, if that was under leases which still stand: everybody who could see the directory or file
+    /// without it meanwhile has seen a lease recalled, and so has each clone and dump.
+    // spec: batches#when-it-was-made
+    fn time_of(&self, change: &BatchChange) -> Option<UnixTime> {
+        let leases = &self.run.visit.leases;
+        let is_covered = |under: &BatchCondition| {
+            leases.covers(Lease {
+                fid: under.vnode.fid(self.run.volume),
+                number: under.lease,
+            })
+        };
+        let told = change.made != UnixTime(0) && !change.under.is_empty();
+        (told && change.under.iter().all(is_covered)).then_some(change.made)
     }
 
     /// Does one change; returns what it made.
