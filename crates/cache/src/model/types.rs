@@ -71,7 +71,7 @@ pub struct Attr {
 pub struct Entry {
     /// Its attributes.
     pub attr: Attr,
-    /// Tells users of one number apart; numbers are not used again, so it is always 0.
+    /// Tells users of one number apart; nobody knows a number any more when it is used again, so it is always 0.
     pub generation: u64,
     /// How long the name may be used without asking.
     pub valid: Duration,

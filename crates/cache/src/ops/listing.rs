@@ -15,6 +15,7 @@ use crate::model::vnode::Vnode;
 use crate::ops::cache::Cache;
 use crate::ops::names::damaged;
 use crate::table::handles::{Open, OpenDirectory};
+use crate::table::inodes::number_of_fid;
 
 /// Entries handed out at a time: more than a kernel's buffer takes.
 const BATCH: usize = 512;
@@ -153,8 +154,8 @@ impl Cache {
             Some((FileType::File, _)) => Some(Kind::File),
             _ => None,
         };
-        // What is not looked up needs a number all the same, though it stands for nothing.
-        let mut ino = Ino(u64::from(raw.fid.vnode.0) << 32 | u64::from(raw.fid.uniquifier.0));
+        // What is not looked up has the number that it will most likely get.
+        let mut ino = number_of_fid(spot.vnode.cell(), raw.fid);
         let mut entry: Option<Entry> = None;
         // The kernel counts no look-up of the dots, and would never take one back.
         if let Some(status) = status.filter(|status| plus && !status.is_mount_point())

@@ -95,6 +95,14 @@ impl Cache {
         directory: &Spot,
         name: &[u8],
     ) -> Result<(Spot, FetchStatus), Errno> {
+        let is_unknown = {
+            let state = directory.vnode.lock();
+            state.promised().is_none() && state.rare.pages.is_none()
+        };
+        if is_unknown {
+            // Whether the user may look comes with them.
+            self.pages(user, &directory.vnode).await?;
+        }
         self.may_look(user, &directory.vnode).await?;
         let mut gone = None;
         for _ in 0..TRIES {
@@ -199,13 +207,16 @@ impl Cache {
         let work = vnode.work();
         let _one = work.asking.lock().await;
         // Another may have read them while this one waited for its turn.
-        let promised = vnode.lock().promised();
-        if let Some(status) = promised
-            && let Some(pages) = pages_of(vnode, status.data_version)
-        {
+        if let Some(pages) = promised_pages(vnode) {
             return Ok(pages);
         }
         self.come_to(user, vnode, true);
+        self.in_order(vnode).await;
+        if self.read_to_look(user, vnode).await?
+            && let Some(pages) = promised_pages(vnode)
+        {
+            return Ok(pages);
+        }
         for _ in 0..READS {
             self.in_order(vnode).await;
             let mark = self.0.breaks.mark();
@@ -247,6 +258,12 @@ impl Cache {
             self.0.pages.note(vnode, bytes);
         }
     }
+}
+
+/// A directory's pages, if they are promised to be those it has now.
+fn promised_pages(vnode: &Vnode) -> Option<Arc<Vec<u8>>> {
+    let status = vnode.lock().promised()?;
+    pages_of(vnode, status.data_version)
 }
 
 fn pages_of(vnode: &Vnode, version: DataVersion) -> Option<Arc<Vec<u8>>> {

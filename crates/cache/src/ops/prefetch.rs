@@ -30,7 +30,7 @@ use crate::table::walks::Position;
 
 /// Statuses that one call tells.
 // spec: afs-rpc#bulk-status
-const BULK: u64 = 50;
+pub(crate) const BULK: u64 = 50;
 /// Bytes of the largest file that is prefetched: a call brings as many, whatever is read.
 pub(crate) const SMALL: u64 = LEAST;
 /// Directories that one answer brings, where a server tells of whole trees.
@@ -210,7 +210,8 @@ impl Cache {
         // What others read next comes by itself, and is seldom what is beside it.
         let is_others = told != Told::Nothing && !*goes_on;
         let before = ahead.last;
-        let alone = !hit && before.is_none();
+        let goes_through = self.reads_through(directory);
+        let alone = !hit && before.is_none() && !goes_through;
         if is_others || alone || !self.may_prefetch_data(&vnode.volume) {
             return;
         }
@@ -229,6 +230,9 @@ impl Cache {
             now: Some(vnode.fid),
             order: self.order(directory, before, vnode.fid),
         };
+        if goes_through {
+            self.0.walks.come(position.clone());
+        }
         let mut next = Vec::new();
         let walks = self.0.walks.position().is_some();
         self.tour(&position, walks, |vnode| {
@@ -248,6 +252,16 @@ impl Cache {
         if !next.is_empty() {
             tokio::spawn(self.clone().fetch_files(Arc::clone(user), next, class));
         }
+    }
+
+    /// Whether a program reads files in one directory after the other, in their order. It need not open these: git knows what
+    /// is in them.
+    fn reads_through(&self, directory: &Arc<Vnode>) -> bool {
+        let Some(above) = self.directory_above(directory) else {
+            return false;
+        };
+        let ahead = self.0.walks.read_in.note(&above, directory.fid);
+        ahead.before.is_some() && in_order(&above, ahead, directory.fid)
     }
 
     /// Fetches the data of files of one volume, some at a time.

@@ -11,7 +11,7 @@ use crate::model::place::Spot;
 use crate::model::user::User;
 use crate::model::vnode::Vnode;
 use crate::ops::cache::Cache;
-use crate::ops::prefetch::SMALL;
+use crate::ops::prefetch::{BULK, SMALL};
 use crate::table::breaks::Mark;
 use crate::table::prefetched::Kind;
 
@@ -50,7 +50,7 @@ impl Cache {
             bytes: most(directories * PAGES + data),
             largest: most(data),
         };
-        match self.read_tree(user, spot, wanted).await? {
+        match self.read_tree(user, &spot.vnode, wanted, false).await? {
             true => Ok(()),
             false => self.read_all(user, spot).await,
         }
@@ -65,24 +65,51 @@ impl Cache {
         }
         self.come_to(user, vnode, true);
         self.in_order(vnode).await;
-        if let Err(error) = self.read_tree(user, spot, FIRST).await {
+        if let Err(error) = self.read_tree(user, vnode, FIRST, false).await {
             tracing::debug!(fid = %vnode.fid, %error, "a directory is not read with what is in it");
         }
     }
 
-    /// Reads so much of a tree. False if its server has none.
-    async fn read_tree(&self, user: &User, spot: &Spot, wanted: TreeWanted) -> Result<bool, Errno> {
-        let volume = &spot.mount.volume;
+    /// Reads a directory in which a name is looked up, and with it the statuses of as many entries as may be prefetched:
+    /// this one's is asked for next, and often those of others. False if its server does not tell both at once.
+    pub(crate) async fn read_to_look(
+        &self,
+        user: &User,
+        vnode: &Arc<Vnode>,
+    ) -> Result<bool, Errno> {
+        let length = vnode.lock().status().map(|status| status.length);
+        if length.is_some_and(|length| length > FIRST.bytes.into()) {
+            return Ok(false);
+        }
+        let room = self.0.prefetched.room(Kind::Status).max(BULK);
+        let wanted = TreeWanted {
+            entries: u32::try_from(room).unwrap_or(u32::MAX),
+            ..FIRST
+        };
+        self.read_tree(user, vnode, wanted, true).await
+    }
+
+    /// Reads so much of a tree; whether its statuses count as prefetched. False if its server has none.
+    async fn read_tree(
+        &self,
+        user: &User,
+        vnode: &Arc<Vnode>,
+        wanted: TreeWanted,
+        statuses: bool,
+    ) -> Result<bool, Errno> {
+        let volume = &vnode.volume;
         // Nobody knows beforehand what is in it.
         let before = self.0.breaks.mark();
-        let root = spot.vnode.fid;
+        let root = vnode.fid;
         let told = user.client.tree(volume, root, wanted).await;
-        let told = told.map_err(|error| self.failed(&spot.vnode, "reading a tree", &error))?;
+        let told = told.map_err(|error| self.failed(vnode, "reading a tree", &error))?;
         let Some(parts) = told else {
             return Ok(false);
         };
-        self.take_parts(user, volume, parts, before, |part, _| {
-            matches!(part, TreePart::Directory(..)) && part.fid() != root
+        self.take_parts(user, volume, parts, before, |part, vnode| match part {
+            TreePart::Directory(..) => part.fid() != root,
+            TreePart::Status(..) => statuses && vnode.lock().promised().is_none(),
+            _ => false,
         });
         Ok(true)
     }

@@ -3,15 +3,29 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use afar_types::{CellName, Fid};
 use parking_lot::{Mutex, MutexGuard};
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::model::place::{Inode, Mount, Referent, Spot};
 use crate::model::types::Ino;
 use crate::model::vnode::Vnode;
 
-/// Numbers in a row that are kept together.
-const ROW: u64 = ROW_LENGTH as u64;
-const ROW_LENGTH: usize = 16;
+/// The lowest of the numbers that fids make: below are those that are given out in turn. They end at 2⁵³, up to where
+/// languages whose numbers are floating-point tell all from each other.
+const OF_FIDS: u64 = 1 << 52;
+
+/// The number of what has this fid, the same on every machine and after every restart: programs such as git and backups
+/// take a file with another number for another file, and read it again.
+pub(crate) fn number_of_fid(cell: &CellName, fid: Fid) -> Ino {
+    let mut bytes = [0; 12];
+    let words = [fid.volume.0, fid.vnode.0, fid.uniquifier.0];
+    for (place, word) in bytes.chunks_exact_mut(4).zip(words) {
+        place.copy_from_slice(&word.to_be_bytes());
+    }
+    let hash = xxh3_64_with_seed(&bytes, xxh3_64(cell.as_str().as_bytes()));
+    Ino(OF_FIDS | hash % OF_FIDS)
+}
 
 /// All numbers given out and not taken back.
 ///
@@ -22,29 +36,33 @@ pub(crate) struct Inodes(Mutex<Table>);
 #[derive(Debug, Default)]
 struct Table {
     root: Option<Referent>,
-    /// By number, [`ROW`] in a row: as numbers are given out one after the other, most rows are full.
-    rows: BTreeMap<u64, Box<Row>>,
+    /// What numbers stand for, and how many times each was given out.
+    given: BTreeMap<Ino, (Referent, u64)>,
+    /// The last of those given out in turn.
     last: u64,
     /// The numbers of cells into which nobody went.
     cells: BTreeMap<Vec<u8>, Ino>,
 }
 
-/// What numbers stand for, and how many times each was given out.
-type Row = [Option<(Referent, u64)>; ROW_LENGTH];
-
 impl Table {
     fn get_mut(&mut self, ino: Ino) -> Option<&mut (Referent, u64)> {
-        let row = self.rows.get_mut(&(ino.0 / ROW))?;
-        row[(ino.0 % ROW) as usize].as_mut()
+        self.given.get_mut(&ino)
     }
 
     /// Gives a place a new number.
     fn add(&mut self, place: Referent) -> Ino {
-        self.last += 1;
-        let ino = Ino(self.last);
-        let row = self.rows.entry(ino.0 / ROW).or_default();
-        debug_assert!(row[(ino.0 % ROW) as usize].is_none(), "{ino:?} is in use");
-        row[(ino.0 % ROW) as usize] = Some((place, 1));
+        let own = match &place {
+            Referent::Vnode(spot) => Some(number_of_fid(spot.vnode.cell(), spot.vnode.fid)),
+            Referent::Cells | Referent::Volumes | Referent::Cell(_) => None,
+        };
+        // The own number is another's if a vnode is reached through a second mount point, or by chance.
+        let free = own.filter(|own| !self.given.contains_key(own));
+        let ino = free.unwrap_or_else(|| {
+            self.last += 1;
+            Ino(self.last)
+        });
+        let before = self.given.insert(ino, (place, 1));
+        debug_assert!(before.is_none(), "{ino:?} is in use");
         ino
     }
 
@@ -174,13 +192,7 @@ impl Inodes {
             }
             Referent::Cells | Referent::Volumes => {}
         }
-        let mut forgotten = None;
-        if let Some(row) = table.rows.get_mut(&(ino.0 / ROW)) {
-            forgotten = row[(ino.0 % ROW) as usize].take();
-            if row.iter().all(Option::is_none) {
-                table.rows.remove(&(ino.0 / ROW));
-            }
-        }
+        let forgotten = table.given.remove(&ino);
         // The last of a vnode or mount must not be dropped under the lock.
         drop(guard);
         drop(forgotten);

@@ -27,6 +27,8 @@ pub(crate) struct Position {
 pub(crate) struct Walks {
     /// Directories that were opened, by those they are in.
     pub(crate) opened: Rows,
+    /// Directories in which files were read, by those they are in.
+    pub(crate) read_in: Rows,
     /// Where the one is that opened one last, and when it did.
     at: Mutex<Option<(Position, Instant)>>,
     /// When small files were last read one after the other.

@@ -307,3 +307,35 @@ async fn the_top_can_be_the_list_of_cells() {
     let made = machine.cache.mkdir(WHO, Ino::ROOT, b"new", 0o755).await;
     assert_eq!(made.err(), Some(Errno::EROFS));
 }
+
+#[tokio::test]
+async fn everything_has_the_same_number_on_every_machine() {
+    let world = World::new().await;
+    let (maker, other, lister) = (
+        world.cache().await,
+        world.cache().await,
+        world.cache().await,
+    );
+    maker.mkdir("dir").await.unwrap();
+    for name in ["dir/a", "dir/b", "dir/c"] {
+        maker.put(name, b"x").await.unwrap();
+    }
+    // They are looked up in another order.
+    let c = other.attr("dir/c").await.unwrap().ino;
+    let dir = other.attr("dir").await.unwrap().ino;
+    assert_eq!(maker.attr("dir/c").await.unwrap().ino, c);
+    assert_eq!(maker.attr("dir").await.unwrap().ino, dir);
+    // What is listed has the number that it gets when it is looked up.
+    let at = lister.at("dir").await.unwrap().attr.ino;
+    let handle = lister.cache.opendir(WHO, at).await.unwrap();
+    let listed = lister.cache.readdir(handle, 0, false).await.unwrap();
+    lister.cache.releasedir(handle);
+    let found = listed.iter().find(|entry| entry.name == b"c").unwrap();
+    assert_eq!(found.ino, c);
+    // Nothing else has it.
+    maker.unlink("dir/c").await.unwrap();
+    maker.put("dir/c", b"another").await.unwrap();
+    let again = other.attr("dir/c").await.unwrap().ino;
+    let b = other.attr("dir/b").await.unwrap().ino;
+    assert!(again != c && again != b && b != c);
+}
