@@ -81,11 +81,12 @@ impl Block {
         (place < self.count).then(|| Fid::new(self.volume.0, vnode, uniquifier))
     }
 
-    /// Its name where it is given back: vnode 0 of its volume.
+    /// Its name where it is given back: vnode 0 of its volume, and its own first vnode in the place of the uniquifier: all
+    /// blocks of a claim have the same number.
     #[must_use]
     pub fn name(&self) -> Lease {
         Lease {
-            fid: whole(self.volume),
+            fid: Fid::new(self.volume.0, 0, self.vnode),
             number: self.number,
         }
     }

@@ -24,7 +24,7 @@ pub(crate) fn number_of_fid(cell: &CellName, fid: Fid) -> Ino {
         place.copy_from_slice(&word.to_be_bytes());
     }
     let hash = xxh3_64_with_seed(&bytes, xxh3_64(cell.as_str().as_bytes()));
-    Ino(OF_FIDS | hash % OF_FIDS)
+    Ino(OF_FIDS | (hash % OF_FIDS))
 }
 
 /// All numbers given out and not taken back.

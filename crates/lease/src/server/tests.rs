@@ -435,6 +435,59 @@ fn a_claimed_lease_of_what_is_not_made_after_all_is_over() {
 }
 
 #[test]
+fn of_the_blocks_of_a_claim_each_is_given_back_alone() {
+    let mut before = server(Limits::default());
+    let mut mine = holder(&mut before, START, 1, 1..2);
+    let blocks = [100, 200].map(|first| {
+        let block = Block {
+            volume: VOLUME,
+            vnode: first,
+            uniquifier: first,
+            count: 4,
+            quota: 0,
+            number: 0,
+        };
+        before.reserve(host(1), block).unwrap()
+    });
+    let (note, sent) = mine.note(START, &[], 0);
+    let heard = hear(&mut before, START, 1, &note);
+    let mut word = before.word(heard);
+    word.blocks = List::new(blocks).unwrap();
+    mine.answered(START, &sent, &word);
+
+    let rows = vec![Row {
+        host: host(1),
+        volume: VOLUME,
+        session: mine.session().1,
+    }];
+    let mut server = Server::new(START, 2, 0, rows, Limits::default());
+    let (note, sent) = mine.note(START, &[], 0);
+    let heard = hear(&mut server, START, 1, &note);
+    mine.answered(START, &sent, &server.word(heard));
+    let (claim, sent) = mine.claim(START).unwrap();
+    let claimed = server.claim(START, host(1), &claim);
+    mine.claimed(START, &sent, &claim, &claimed);
+
+    // The first block is used up, and given back.
+    let parent = Lease {
+        fid: fid(1),
+        number: claimed.number,
+    };
+    for _ in 0..2 {
+        let new = mine.born(START, fid(1), false).unwrap();
+        assert!(blocks[0].place(new).is_some());
+        assert_eq!(server.born(START, of(&server, 1), parent, new), Ok(()));
+        mine.settled(new);
+    }
+    let (note, _) = mine.note(START, &[], 0);
+    assert_eq!(note.given.len(), 1);
+    hear(&mut server, START, 1, &note);
+    let next = mine.born(START, fid(1), false).unwrap();
+    assert!(blocks[1].place(next).is_some());
+    assert_eq!(server.born(START, of(&server, 1), parent, next), Ok(()));
+}
+
+#[test]
 fn numbers_of_another_host_mean_nothing() {
     let mut server = server(Limits::default());
     let mine = holder(&mut server, START, 1, 1..2);
