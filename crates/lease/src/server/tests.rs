@@ -479,9 +479,10 @@ fn of_the_blocks_of_a_claim_each_is_given_back_alone() {
         assert_eq!(server.born(START, of(&server, 1), parent, new), Ok(()));
         mine.settled(new);
     }
-    let (note, _) = mine.note(START, &[], 0);
+    let (note, sent) = mine.note(START, &[], 0);
     assert_eq!(note.given.len(), 1);
-    hear(&mut server, START, 1, &note);
+    let heard = hear(&mut server, START, 1, &note);
+    mine.answered(START, &sent, &server.word(heard));
     let next = mine.born(START, fid(1), false).unwrap();
     assert!(blocks[1].place(next).is_some());
     assert_eq!(server.born(START, of(&server, 1), parent, next), Ok(()));
