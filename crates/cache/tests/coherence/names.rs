@@ -325,7 +325,7 @@ async fn everything_has_the_same_number_on_every_machine() {
     let dir = other.attr("dir").await.unwrap().ino;
     assert_eq!(maker.attr("dir/c").await.unwrap().ino, c);
     assert_eq!(maker.attr("dir").await.unwrap().ino, dir);
-    // What is listed has the number that it gets when it is looked up.
+    // A listing shows the number that a look-up gives.
     let at = lister.at("dir").await.unwrap().attr.ino;
     let handle = lister.cache.opendir(WHO, at).await.unwrap();
     let listed = lister.cache.readdir(handle, 0, false).await.unwrap();

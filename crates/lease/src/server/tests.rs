@@ -89,6 +89,45 @@ fn holder(server: &mut Server, now: Time, number: u32, fids: impl Iterator<Item 
     holder
 }
 
+/// Gives host 1 blocks of four fids, which begin at these vnodes.
+fn give_blocks<const N: usize>(
+    server: &mut Server,
+    mine: &mut Holder,
+    firsts: [u32; N],
+) -> [Block; N] {
+    let blocks = firsts.map(|first| {
+        let block = Block {
+            volume: VOLUME,
+            vnode: first,
+            uniquifier: first,
+            count: 4,
+            quota: 0,
+            number: 0,
+        };
+        server.reserve(host(1), block).unwrap()
+    });
+    let (note, sent) = mine.note(START, &[], 0);
+    let heard = hear(server, START, 1, &note);
+    let mut word = server.word(heard);
+    word.blocks = List::new(blocks).unwrap();
+    mine.answered(START, &sent, &word);
+    blocks
+}
+
+/// A server that has restarted, and has heard host 1 since.
+fn restart(mine: &mut Holder) -> Server {
+    let rows = vec![Row {
+        host: host(1),
+        volume: VOLUME,
+        session: mine.session().1,
+    }];
+    let mut server = Server::new(START, 2, 0, rows, Limits::default());
+    let (note, sent) = mine.note(START, &[], 0);
+    let heard = hear(&mut server, START, 1, &note);
+    mine.answered(START, &sent, &server.word(heard));
+    server
+}
+
 #[test]
 fn the_first_grant_waits_for_the_row() {
     let mut server = server(Limits::default());
@@ -383,31 +422,10 @@ fn births_need_a_lease_and_a_reserve() {
 fn a_claimed_lease_of_what_is_not_made_after_all_is_over() {
     let mut before = server(Limits::default());
     let mut mine = holder(&mut before, START, 1, 1..2);
-    let block = Block {
-        volume: VOLUME,
-        vnode: 100,
-        uniquifier: 100,
-        count: 4,
-        quota: 0,
-        number: 0,
-    };
-    let block = before.reserve(host(1), block).unwrap();
-    let (note, sent) = mine.note(START, &[], 0);
-    let heard = hear(&mut before, START, 1, &note);
-    let mut word = before.word(heard);
-    word.blocks = List::new([block]).unwrap();
-    mine.answered(START, &sent, &word);
+    give_blocks(&mut before, &mut mine, [100]);
     let new = mine.born(START, fid(1), false).unwrap();
 
-    let rows = vec![Row {
-        host: host(1),
-        volume: VOLUME,
-        session: mine.session().1,
-    }];
-    let mut server = Server::new(START, 2, 0, rows, Limits::default());
-    let (note, sent) = mine.note(START, &[], 0);
-    let heard = hear(&mut server, START, 1, &note);
-    mine.answered(START, &sent, &server.word(heard));
+    let mut server = restart(&mut mine);
     let (claim, sent) = mine.claim(START).unwrap();
     let claimed = server.claim(START, host(1), &claim);
     mine.claimed(START, &sent, &claim, &claimed);
@@ -438,32 +456,9 @@ fn a_claimed_lease_of_what_is_not_made_after_all_is_over() {
 fn of_the_blocks_of_a_claim_each_is_given_back_alone() {
     let mut before = server(Limits::default());
     let mut mine = holder(&mut before, START, 1, 1..2);
-    let blocks = [100, 200].map(|first| {
-        let block = Block {
-            volume: VOLUME,
-            vnode: first,
-            uniquifier: first,
-            count: 4,
-            quota: 0,
-            number: 0,
-        };
-        before.reserve(host(1), block).unwrap()
-    });
-    let (note, sent) = mine.note(START, &[], 0);
-    let heard = hear(&mut before, START, 1, &note);
-    let mut word = before.word(heard);
-    word.blocks = List::new(blocks).unwrap();
-    mine.answered(START, &sent, &word);
+    let blocks = give_blocks(&mut before, &mut mine, [100, 200]);
 
-    let rows = vec![Row {
-        host: host(1),
-        volume: VOLUME,
-        session: mine.session().1,
-    }];
-    let mut server = Server::new(START, 2, 0, rows, Limits::default());
-    let (note, sent) = mine.note(START, &[], 0);
-    let heard = hear(&mut server, START, 1, &note);
-    mine.answered(START, &sent, &server.word(heard));
+    let mut server = restart(&mut mine);
     let (claim, sent) = mine.claim(START).unwrap();
     let claimed = server.claim(START, host(1), &claim);
     mine.claimed(START, &sent, &claim, &claimed);

@@ -198,15 +198,7 @@ fn a_process_that_comes_back_sends_what_is_left_and_gives_everything_back() {
 fn a_claim_that_is_repeated_renews_nothing() {
     let mut before = server(Limits::default());
     let mut mine = holder(&mut before, START, 1, 1..2);
-    let rows = vec![Row {
-        host: host(1),
-        volume: VOLUME,
-        session: mine.session().1,
-    }];
-    let mut server = Server::new(START, 2, 0, rows, Limits::default());
-    let (note, sent) = mine.note(START, &[], 0);
-    let heard = hear(&mut server, START, 1, &note);
-    mine.answered(START, &sent, &server.word(heard));
+    let mut server = restart(&mut mine);
     let at = START + SECOND;
     let (claim, _lost) = mine.claim(at).unwrap();
     server.claim(at, host(1), &claim);
