@@ -197,6 +197,7 @@ impl Cache {
         if !fid.vnode.is_directory() {
             return Err(Errno::ENOTDIR);
         }
+        vnode.used.store(true, Ordering::Relaxed);
         // Pages come with their status, so only those that may still be right are worth asking.
         if vnode.lock().rare.pages.is_some() {
             let status = self.fresh(user, vnode).await?;
@@ -207,13 +208,13 @@ impl Cache {
         let work = vnode.work();
         let _one = work.asking.lock().await;
         // Another may have read them while this one waited for its turn.
-        if let Some(pages) = promised_pages(vnode) {
+        if let Some(pages) = known_pages(vnode) {
             return Ok(pages);
         }
         self.come_to(user, vnode, true);
         self.in_order(vnode).await;
         if self.read_to_look(user, vnode).await?
-            && let Some(pages) = promised_pages(vnode)
+            && let Some(pages) = known_pages(vnode)
         {
             return Ok(pages);
         }
@@ -260,21 +261,16 @@ impl Cache {
     }
 }
 
-/// A directory's pages, if they are promised to be those it has now.
-fn promised_pages(vnode: &Vnode) -> Option<Arc<Vec<u8>>> {
+/// The pages of a directory, if they are in memory and promised.
+pub(crate) fn known_pages(vnode: &Vnode) -> Option<Arc<Vec<u8>>> {
     let status = vnode.lock().promised()?;
     pages_of(vnode, status.data_version)
 }
 
 fn pages_of(vnode: &Vnode, version: DataVersion) -> Option<Arc<Vec<u8>>> {
     let state = vnode.lock();
-    let copy = state
-        .rare
-        .pages
-        .as_ref()
-        .filter(|copy| copy.version == version)?;
-    vnode.used.store(true, Ordering::Relaxed);
-    Some(Arc::clone(&copy.pages))
+    let copy = state.rare.pages.as_ref()?;
+    (copy.version == version).then(|| Arc::clone(&copy.pages))
 }
 
 /// Says in the log what is wrong with a directory.

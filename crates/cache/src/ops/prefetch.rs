@@ -23,6 +23,7 @@ use crate::ops::access::parent;
 use crate::ops::cache::Cache;
 use crate::ops::data::fetch::{LEAST, Landed};
 use crate::ops::listing::{STATUSES, entries, is_dots};
+use crate::ops::names::known_pages;
 use crate::table::following::Told;
 use crate::table::prefetched::Kind;
 use crate::table::rows::Ahead;
@@ -502,14 +503,6 @@ fn shared_out(files: Vec<Wanted>) -> Vec<Vec<Wanted>> {
         }
     }
     groups
-}
-
-/// The pages of a directory, if they are in memory and promised.
-fn known_pages(vnode: &Vnode) -> Option<Arc<Vec<u8>>> {
-    let state = vnode.lock();
-    let version = state.promised()?.data_version;
-    let copy = state.rare.pages.as_ref()?;
-    (copy.version == version).then(|| Arc::clone(&copy.pages))
 }
 
 /// Whether a program that used these entries of a directory, and uses this one now, goes through it in its order.
